@@ -1,0 +1,103 @@
+"""Box: the compact domain on which an error is claimed, a product of closed intervals of any event shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.stats import qmc
+from torch import Tensor
+
+from onelayer.errors import OnelayerError
+
+Bounds = float | Sequence[Any] | np.ndarray[Any, Any] | Tensor
+
+
+class Box:
+    """The set {x : lower <= x <= upper}, elementwise, with bounds stored as float64.
+
+    ``shape`` is the event shape of a point, for example ``(D,)`` for D numbers or ``(n, d)`` for a sequence. Every
+    bound is finite and lower <= upper; an interval of width zero is a legal box.
+    """
+
+    def __init__(self, lower: Bounds, upper: Bounds) -> None:
+        self.lower = _float64(lower, "lower")
+        self.upper = _float64(upper, "upper")
+        if self.lower.shape != self.upper.shape:
+            raise OnelayerError(
+                f"box bounds differ in shape: lower {tuple(self.lower.shape)}, upper {tuple(self.upper.shape)}; "
+                "give both the same shape"
+            )
+        if self.lower.ndim == 0 or self.lower.numel() == 0:
+            raise OnelayerError("a box needs at least one coordinate, for example Box([0], [1])")
+        if not (torch.isfinite(self.lower).all() and torch.isfinite(self.upper).all()):
+            raise OnelayerError("box bounds must be finite numbers (no nan, no inf): the domain must be compact")
+        if (self.lower > self.upper).any():
+            at = int(torch.nonzero((self.lower > self.upper).flatten())[0, 0])
+            low, high = self.lower.flatten()[at].item(), self.upper.flatten()[at].item()
+            raise OnelayerError(f"empty box: coordinate {at + 1} has lower {low:g} > upper {high:g}")
+
+    @property
+    def shape(self) -> torch.Size:
+        """Event shape of a point."""
+        return self.lower.shape
+
+    @property
+    def dim(self) -> int:
+        """Number of real coordinates D."""
+        return self.lower.numel()
+
+    @property
+    def center(self) -> Tensor:
+        return self.lower / 2 + self.upper / 2
+
+    @property
+    def width(self) -> Tensor:
+        return self.upper - self.lower
+
+    def contains(self, x: Tensor) -> Tensor:
+        """Boolean per batch element of ``x`` with trailing event shape; NaN is outside."""
+        inside = (x >= self.lower) & (x <= self.upper)
+        return inside.flatten(inside.ndim - self.lower.ndim).all(-1)
+
+    def sample(self, count: int, *, seed: int = 0, arcsine: bool = False) -> Tensor:
+        """``count`` scrambled Sobol points, (count, *shape); ``arcsine`` crowds them towards the faces and corners."""
+        unit = torch.from_numpy(qmc.Sobol(self.dim, scramble=True, seed=seed).random(_power_of_two(count))[:count])
+        if arcsine:
+            unit = 0.5 - 0.5 * torch.cos(torch.pi * unit)
+        points = self.lower.flatten() + unit * self.width.flatten()
+        return torch.minimum(torch.maximum(points, self.lower.flatten()), self.upper.flatten()).reshape(-1, *self.shape)
+
+    def corners(self, limit: int = 4096) -> Tensor:
+        """The 2^D corners, (C, *shape), or the first ``limit`` of them in binary order."""
+        index = torch.arange(min(limit, 2 ** min(self.dim, 62)))[:, None]
+        bits = ((index >> torch.arange(self.dim).clamp(max=62)) & 1).bool()
+        return torch.where(bits, self.upper.flatten(), self.lower.flatten()).reshape(-1, *self.shape)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Box) and torch.equal(self.lower, other.lower) and torch.equal(self.upper, other.upper)
+
+    def __hash__(self) -> int:
+        return hash((tuple(self.lower.flatten().tolist()), tuple(self.upper.flatten().tolist())))
+
+    def __repr__(self) -> str:
+        if self.lower.ndim == 1 and self.dim <= 10:
+            sides = " x ".join(
+                f"[{a:.6g}, {b:.6g}]" for a, b in zip(self.lower.tolist(), self.upper.tolist(), strict=True)
+            )
+            return f"Box({sides})"
+        return f"Box(shape={tuple(self.shape)}, in [{self.lower.min():.6g}, {self.upper.max():.6g}])"
+
+
+def _float64(value: Bounds, name: str) -> Tensor:
+    try:
+        tensor = torch.as_tensor(value, dtype=torch.float64)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise OnelayerError(f"box {name} bounds must be numbers of one regular shape, got {value!r}") from error
+    return tensor.detach().cpu().clone()
+
+
+def _power_of_two(count: int) -> int:
+    return 1 << max(0, (count - 1).bit_length())

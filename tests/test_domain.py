@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from onelayer import Box
+from onelayer.errors import OnelayerError
+
+
+def test_shapes_and_points() -> None:
+    box = Box([[0, 1], [2, 3]], [[1, 1], [4, 5]])
+    assert box.shape == (2, 2)
+    assert box.dim == 4
+    points = box.sample(100, seed=1, arcsine=True)
+    assert points.shape == (100, 2, 2)
+    assert box.contains(points).all()
+    assert box.contains(box.corners()).all()
+    assert box.corners().shape == (16, 2, 2)
+    assert not box.contains(box.upper + 1e-9)
+    assert not box.contains(torch.full((2, 2), torch.nan))
+    assert box == Box(box.lower, box.upper)
+
+
+def test_sampling_is_seeded() -> None:
+    box = Box([0.0], [1.0])
+    assert torch.equal(box.sample(7, seed=3), box.sample(7, seed=3))
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "says"),
+    [
+        ([1, 0], [0, 1], "empty box: coordinate 1"),
+        ([0.0], [float("inf")], "finite"),
+        ([float("nan")], [1.0], "finite"),
+        ([0.0], [1.0, 2.0], "differ in shape"),
+        ([], [], "at least one"),
+        (0.0, 1.0, "at least one"),
+        ("a", [1.0], "must be numbers"),
+        ([[0], [1, 2]], [1], "must be numbers"),
+    ],
+)
+def test_bad_boxes_say_what_is_wrong(lower: object, upper: object, says: str) -> None:
+    with pytest.raises(OnelayerError, match=says) as caught:
+        Box(lower, upper)  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)
