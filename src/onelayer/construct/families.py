@@ -1,0 +1,99 @@
+"""Softmax bases on one axis: families of keys in the normalised coordinate t of [-1, 1].
+
+With slopes a_m and biases b_m the softmax weights w_m(t) = exp(a_m t + b_m) / sum_k exp(a_k t + b_k) are a partition of
+unity. Equal slopes kappa*m make them c_m z^m / Q(z) in z = exp(kappa t): the numerators span all polynomials of degree
+M - 1 in z, and the biases choose only the positive denominator Q.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Keys of M tokens on one axis: the logit of token m at t is ``slopes[m] * t + biases[m]``."""
+
+    slopes: Array
+    biases: Array
+    family: str
+
+    def __len__(self) -> int:
+        return len(self.slopes)
+
+    def weights(self, points: Array) -> Array:
+        """Softmax weights, (..., M)."""
+        return softmax(points[..., None] * self.slopes + self.biases)
+
+    def drop(self, token: int) -> Keys:
+        """The same keys without one token."""
+        return Keys(np.delete(self.slopes, token), np.delete(self.biases, token), self.family)
+
+
+def softmax(logits: Array) -> Array:
+    """Softmax over the last dimension."""
+    weights: Array = np.exp(logits - logits.max(-1, keepdims=True))
+    weights /= weights.sum(-1, keepdims=True)
+    return weights
+
+
+def bernstein(size: int, kappa: float, centre: float = 0.0) -> Keys:
+    """Bias log C(M-1, m) makes the weights exactly the Bernstein basis in s = sigmoid(kappa (t - centre))."""
+    order = np.arange(size, dtype=np.float64)
+    binomial = gammaln(size) - gammaln(order + 1) - gammaln(size - order)
+    slopes = kappa * (order - (size - 1) / 2)
+    return Keys(slopes, binomial - slopes * centre, "bernstein")
+
+
+def gaussian(size: int, overlap: float, ghosts: float) -> Keys:
+    """Gaussian bumps exp(-(t - t_m)^2 / (overlap h^2)), centred at equal spacing h on [-1 - ghosts h, 1 + ghosts h].
+
+    exp(t^2 / ...) is common to all tokens and cancels, so an affine logit is enough.
+    """
+    spacing = 2.0 / max(size - 1 - 2 * ghosts, 1.0)
+    centres = spacing * (np.arange(size, dtype=np.float64) - (size - 1) / 2)
+    beta = 1.0 / (overlap * spacing**2)
+    return Keys(2 * beta * centres, -beta * centres**2, "gaussian")
+
+
+def exponential(size: int, first: float, last: float, side: int) -> Keys:
+    """Slope 0 and slopes growing geometrically from ``first`` to ``last``, of one sign or (side 0) of both.
+
+    Bias -|a_m| bounds every logit by 0 on [-1, 1]. Resolves a singularity at or beyond the edge of the axis.
+    """
+    if side == 0:
+        right = geometric(size // 2, first, last)
+        left = -geometric((size - 1) // 2, first, last)
+        slopes = np.concatenate([left[::-1], [0.0], right])
+    else:
+        slopes = np.concatenate([[0.0], side * geometric(size - 1, first, last)])
+    return Keys(slopes, -np.abs(slopes), "exponential")
+
+
+def geometric(size: int, first: float, last: float) -> Array:
+    """``size`` numbers in geometric progression from ``first`` to ``last``."""
+    return np.geomspace(first, last, size) if size > 1 else np.full(size, first)
+
+
+def candidates(size: int) -> Iterator[Keys]:
+    """The members of every family that are worth trying with ``size`` tokens, a coarse scan."""
+    if size == 1:
+        yield Keys(np.zeros(1), np.zeros(1), "constant")
+        return
+    for kappa in (0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 5.6):
+        yield bernstein(size, kappa)
+    for overlap in (0.7, 1.0, 1.4, 2.0, 2.8, 4.0):
+        for ghosts in (1.0, 2.0, 3.0, 4.5):
+            if size > 2 * ghosts + 1:
+                yield gaussian(size, overlap, ghosts)
+    if size > 3:
+        for last in (4.0, 16.0, 64.0, 256.0, 1024.0):
+            for side in (-1, 1, 0):
+                yield exponential(size, 0.5, last, side)
