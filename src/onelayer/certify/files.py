@@ -1,0 +1,153 @@
+"""The files of a saved proof: certificate.json, boxes.bin, function.txt. docs/certificates.md describes every byte.
+
+No torch here and no arithmetic beyond the format: the independent checker reads proofs through this module.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from onelayer.certify.record import Record, from_json, to_json
+from onelayer.certify.tree import MAX_DIM, MAX_NODES, BoxTree
+from onelayer.errors import FileError, OnelayerError
+
+__all__ = ["BoxTree", "Record", "SavedProof", "read_proof", "replace_file", "write_proof"]
+
+CERTIFICATE, BOXES, FUNCTION = "certificate.json", "boxes.bin", "function.txt"
+MAGIC = b"OLBOXES\n"
+BOXES_VERSION = 1
+_HEADER = struct.Struct("<8sIIQ")  # magic, version, D, nodes
+MAX_BYTES = {CERTIFICATE: 2**24, BOXES: 2**29, FUNCTION: 2**26}
+
+
+@dataclass(frozen=True)
+class SavedProof:
+    """What a folder claims: the record, the boxes that carry the proof, and the text of f if it was recorded."""
+
+    record: Record
+    tree: BoxTree | None
+    function: str | None
+
+    def __post_init__(self) -> None:
+        record, tree = self.record, self.tree
+        if record.recorded != (self.function is not None):
+            raise FileError("certificate.json and function.txt disagree on whether the function was recorded")
+        if tree is None:
+            if record.boxes or record.method in ("branch and bound", "conditional on Lipschitz constant"):
+                raise FileError(f"a certificate by {record.method} with {record.boxes} boxes needs boxes.bin")
+            return
+        if tree.leaves != record.boxes:
+            raise FileError(f"boxes.bin holds {tree.leaves} boxes, certificate.json states {record.boxes}")
+        if (tuple(tree.lower.tolist()), tuple(tree.upper.tolist())) != record.domain:
+            raise FileError("the root box of boxes.bin is not the domain of certificate.json")
+
+
+def write_proof(folder: str | Path, proof: SavedProof) -> None:
+    """Write the files of ``proof`` into ``folder``, each atomically, certificate.json last.
+
+    Interrupted at any moment, the folder holds the old proof, the new one, or files whose digests disagree, which
+    :func:`read_proof` refuses.
+    """
+    folder = Path(folder)
+    content = {}
+    if proof.tree is not None:
+        content[BOXES] = encode_boxes(proof.tree)
+    if proof.function is not None:
+        content[FUNCTION] = proof.function.encode("utf-8")
+    text = to_json(proof.record, {name: _sha256(data) for name, data in content.items()})
+    for name in (BOXES, FUNCTION):
+        if name in content:
+            replace_file(folder / name, content[name])
+        else:
+            (folder / name).unlink(missing_ok=True)
+    replace_file(folder / CERTIFICATE, text.encode("ascii"))
+
+
+def read_proof(folder: str | Path) -> SavedProof:
+    """The proof saved in ``folder``, every digest, size, range and invariant checked; FileError otherwise."""
+    folder = Path(folder)
+    function_bytes = _read(folder / FUNCTION) if (folder / FUNCTION).exists() else None
+    try:
+        text = _read(folder / CERTIFICATE).decode("ascii")
+        function = None if function_bytes is None else function_bytes.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise FileError(f"{folder}: certificate.json must be ASCII and function.txt UTF-8 text") from error
+    record, digests = from_json(text, function)
+    found = {} if function_bytes is None else {FUNCTION: _sha256(function_bytes)}
+    tree = None
+    if (folder / BOXES).exists():
+        data = _read(folder / BOXES)
+        found[BOXES] = _sha256(data)
+    if found != digests:
+        names = sorted(name for name in found.keys() | digests.keys() if found.get(name) != digests.get(name))
+        raise FileError(f"{folder}: {', '.join(names)} is not the file that certificate.json describes")
+    if BOXES in found:
+        tree = decode_boxes(data)
+    return SavedProof(record, tree, function)
+
+
+def encode_boxes(tree: BoxTree) -> bytes:
+    """boxes.bin: magic, version, D, nodes, root lower and upper corner, then one byte per node in preorder."""
+    header = _HEADER.pack(MAGIC, BOXES_VERSION, tree.lower.size, tree.tree.size)
+    return header + tree.lower.astype("<f8").tobytes() + tree.upper.astype("<f8").tobytes() + tree.tree.tobytes()
+
+
+def decode_boxes(data: bytes) -> BoxTree:
+    """The tree in the bytes of boxes.bin; FileError unless every byte is accounted for."""
+    if len(data) < _HEADER.size:
+        raise FileError(f"boxes.bin is truncated: {len(data)} bytes, the header alone has {_HEADER.size}")
+    magic, version, dim, nodes = _HEADER.unpack_from(data)
+    if magic != MAGIC or version != BOXES_VERSION:
+        raise FileError(f"boxes.bin is not a box file of version {BOXES_VERSION}")
+    if not (1 <= dim <= MAX_DIM and 1 <= nodes <= MAX_NODES):
+        raise FileError(f"boxes.bin states {dim} coordinates and {nodes} nodes; the limits are {MAX_DIM}, {MAX_NODES}")
+    if len(data) != _HEADER.size + 16 * dim + nodes:
+        raise FileError(f"boxes.bin has {len(data)} bytes where {_HEADER.size + 16 * dim + nodes} belong")
+    bounds = np.frombuffer(data, "<f8", 2 * dim, _HEADER.size)
+    try:
+        tree = BoxTree(bounds[:dim], bounds[dim:], np.frombuffer(data, np.uint8, nodes, _HEADER.size + 16 * dim))
+        tree.boxes()
+    except OnelayerError as error:
+        raise FileError(f"boxes.bin: {error}") from error
+    return tree
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Write ``data`` to ``path`` so that a reader sees the old content or the new one, never a part."""
+    try:
+        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    except OSError as error:
+        raise FileError(f"cannot write into {path.parent}: {error.strerror}") from error
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _read(path: Path) -> bytes:
+    limit = MAX_BYTES[path.name]
+    try:
+        with path.open("rb") as file:
+            data = file.read(limit + 1)
+    except OSError as error:
+        raise FileError(f"cannot read {path}: {error.strerror}") from error
+    if len(data) > limit:
+        raise FileError(f"{path} is larger than the limit of {limit} bytes")
+    return data
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

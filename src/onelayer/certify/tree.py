@@ -1,0 +1,126 @@
+"""The boxes of a proof as the leaves of a bisection tree. NumPy only: the independent checker reads it too."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onelayer.errors import OnelayerError
+
+LEAF = 255
+MAX_DIM = 254
+MAX_NODES = 2**28 - 1
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+def midpoint(low: Floats, high: Floats) -> Floats:
+    """The split point of [low, high]: the float nearest to low/2 + high/2. It cannot overflow."""
+    middle: Floats = low / 2 + high / 2
+    return middle
+
+
+@dataclass(frozen=True, eq=False)
+class BoxTree:
+    """A root box and the bisections that cut it; its leaves cover the root exactly, by construction.
+
+    ``tree`` lists the nodes in preorder, one byte each: 255 is a leaf, any other byte is the axis at whose midpoint the
+    box is cut, left child (the lower half) first. A cut needs a float strictly between the two ends.
+    """
+
+    lower: Floats  # (D,)
+    upper: Floats  # (D,)
+    tree: NDArray[np.uint8]
+    _right: Ints = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        low, high = (np.array(side, dtype=np.float64) for side in (self.lower, self.upper))
+        tree = np.array(self.tree, dtype=np.uint8)
+        if low.ndim != 1 or low.shape != high.shape or not 1 <= low.size <= MAX_DIM:
+            raise OnelayerError(f"a box tree needs 1 to {MAX_DIM} coordinates with two bounds each")
+        if not (np.isfinite(low).all() and np.isfinite(high).all() and (low <= high).all()):
+            raise OnelayerError("the root box of a tree needs finite bounds with lower <= upper")
+        if tree.ndim != 1 or not 1 <= tree.size <= MAX_NODES:
+            raise OnelayerError(f"a box tree needs 1 to {MAX_NODES} nodes")
+        if bool(((tree != LEAF) & (tree >= low.size)).any()):
+            raise OnelayerError(f"a box tree over {low.size} coordinates cuts an axis that does not exist")
+        for array in (low, high, tree):
+            array.setflags(write=False)
+        for name, value in (("lower", low), ("upper", high), ("tree", tree), ("_right", right_children(tree))):
+            object.__setattr__(self, name, value)
+
+    @property
+    def leaves(self) -> int:
+        """Number of leaf boxes."""
+        return (self.tree.size + 1) // 2
+
+    def boxes(self) -> tuple[Floats, Floats]:
+        """Lower and upper corners of the leaves in preorder, each (leaves, D)."""
+        low = np.empty((self.tree.size, self.lower.size))
+        high = np.empty_like(low)
+        low[0], high[0] = self.lower, self.upper
+        level = np.flatnonzero(self.tree[:1] != LEAF)
+        while level.size:
+            axis, left, right = self.tree[level].astype(np.int64), level + 1, self._right[level]
+            middle = midpoint(low[level, axis], high[level, axis])
+            if not bool(((low[level, axis] < middle) & (middle < high[level, axis])).all()):
+                raise OnelayerError("a box tree cuts an interval that has no float between its ends")
+            low[left], high[left], low[right], high[right] = low[level], high[level], low[level], high[level]
+            high[left, axis], low[right, axis] = middle, middle
+            level = np.concatenate([left, right])
+            level = level[self.tree[level] != LEAF]
+        keep = self.tree == LEAF
+        return low[keep], high[keep]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, BoxTree):
+            return NotImplemented
+        pairs = ((self.tree, other.tree), (self.lower, other.lower), (self.upper, other.upper))
+        return all(np.array_equal(mine, theirs) for mine, theirs in pairs)
+
+
+def right_children(tree: NDArray[np.uint8]) -> Ints:
+    """Index of the right child of every cut of a preorder tree (0 at leaves), or an error if it is no binary tree.
+
+    A preorder of cuts (+1) and leaves (-1) is one binary tree iff its running sum stays >= 0 before the last node and
+    ends at -1. The right child of node i is the first node after i at which the sum is back at its value before i.
+    """
+    running = np.cumsum(np.where(tree == LEAF, -1, 1))
+    if running[-1] != -1 or bool((running[:-1] < 0).any()):
+        raise OnelayerError("the box tree is not one binary tree: cuts and leaves do not match")
+    right = np.zeros(tree.size, dtype=np.int64)
+    pending: list[int] = []
+    for node, byte in enumerate(tree.tolist()):
+        if byte != LEAF:
+            pending.append(node)
+        elif pending:
+            right[pending.pop()] = node + 1
+    return right
+
+
+def preorder(axis: NDArray[Any], left: NDArray[Any]) -> tuple[NDArray[np.uint8], Ints]:
+    """Preorder bytes of a tree given by ``axis`` (-1 at leaves) and ``left`` (the right child is left + 1).
+
+    Nodes are numbered so that children come after their parents; node 0 is the root. Also returns the place of every
+    node in the preorder.
+    """
+    size = np.ones(axis.size, dtype=np.int64)
+    levels = []
+    level = np.array([0], dtype=np.int64)
+    while level.size:
+        level = level[axis[level] >= 0]
+        levels.append(level)
+        level = np.concatenate([left[level], left[level] + 1])
+    for level in reversed(levels):
+        size[level] += size[left[level]] + size[left[level] + 1]
+    place = np.zeros(axis.size, dtype=np.int64)
+    for level in levels:
+        place[left[level]] = place[level] + 1
+        place[left[level] + 1] = place[level] + 1 + size[left[level]]
+    tree = np.empty(axis.size, dtype=np.uint8)
+    tree[place] = np.where(axis >= 0, axis, LEAF)
+    return tree, place
