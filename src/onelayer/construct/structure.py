@@ -119,7 +119,7 @@ def _merged(
         direction = torch.zeros(box.dim, dtype=torch.float64)
         for i in cluster:
             direction[members[i]] = cosine[lead, i] * length[i] / length[lead] * width[lead] / width[i]
-        directions.append(_simplest(direction / direction.abs().max()))
+        directions.append(simplest(direction / direction.abs().max()))
     directions.sort(key=lambda d: int(d.abs().gt(0).int().argmax()))
     group = _group(box, anchor, directions)
     gap = (f(group.lift(scattered @ group.directions.T)) - f(scattered)).abs().max()
@@ -134,13 +134,14 @@ def _scaled_gradients(f: FlatFunction, box: Box, inside: Tensor, members: list[i
     return ((plus - minus) / 2e-4).movedim(0, -1).reshape(-1, len(members))
 
 
-def _simplest(direction: Tensor) -> Tensor:
+def simplest(numbers: Tensor) -> Tensor:
     """Snap entries within 1e-6 of a fraction with denominator up to 60: formulas have such weights, noise has not."""
     denominators = torch.arange(1, 61, dtype=torch.float64)[:, None]
-    candidates = torch.round(direction * denominators) / denominators
-    close = (candidates - direction).abs() < 1e-6
-    chosen = torch.where(close.any(0), candidates[close.int().argmax(0), torch.arange(direction.numel())], direction)
-    return chosen
+    fractions = torch.round(numbers * denominators) / denominators
+    close = (fractions - numbers).abs() < 1e-6
+    snapped = fractions[close.int().argmax(0), torch.arange(numbers.numel())]
+    result: Tensor = torch.where(close.any(0), snapped, numbers)
+    return result
 
 
 def _group(box: Box, anchor: Tensor, directions: list[Tensor]) -> Group:
@@ -154,7 +155,8 @@ def _group(box: Box, anchor: Tensor, directions: list[Tensor]) -> Group:
     def lift(u: Tensor) -> Tensor:
         along = ((u - low) / (high - low)).clamp(0, 1)[..., None]  # (S, r, 1)
         moved = torch.where(touched, start + along * (end - start), 0.0).sum(-2)
-        return torch.where(touched.any(0), moved, anchor)
+        points: Tensor = torch.where(touched.any(0), moved, anchor)
+        return points
 
     return Group(stacked, low, high, lift)
 
