@@ -82,7 +82,9 @@ def lookup_model(
     queries = [_query(head, dim, d_model) for head in heads]
     outputs = zeros(len(heads) * width, d_model)
     for h, head in enumerate(heads):
-        outputs[h * width : (h + 1) * width, first : first + width] = head.coefficient * torch.eye(width)
+        outputs[h * width : (h + 1) * width, first : first + width] = head.coefficient * torch.eye(
+            width, dtype=torch.float64
+        )
     weights: dict[str, Tensor | Sequence[Tensor]] = {
         "W_E": torch.eye(dim, d_model, dtype=torch.float64),
         "W_Q": [w for w, _ in queries],

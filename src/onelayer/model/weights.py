@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 
 import torch
 import torch.nn.functional as F
@@ -43,7 +44,8 @@ class Weights(nn.Module):
         )
         if found != config.heads or len(memory) != len(found):
             raise OnelayerError(f"memories {found} differ from the configured heads {config.heads}")
-        self.memory = nn.ModuleDict({str(h): item.to(dtype) for h, item in enumerate(memory) if item is not None})
+        own = {str(h): deepcopy(item).to(dtype) for h, item in enumerate(memory) if item is not None}
+        self.memory = nn.ModuleDict(own)
 
     def set_weights(self, weights: NamedWeights) -> None:
         """Overwrite weights outside the memories by name; a list is joined over the heads."""

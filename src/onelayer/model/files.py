@@ -1,0 +1,194 @@
+"""Models on disk: one safetensors file with the configuration in its metadata, written atomically, read with distrust.
+
+The format is written down in docs/file-format.md. Nothing is ever unpickled; every size is checked before it is used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from onelayer.errors import FileError, OnelayerError
+from onelayer.model.config import Config
+from onelayer.model.layer import OneLayerTransformer
+from onelayer.model.memory import GridMemory, Memory, PlainMemory
+from onelayer.model.weights import memory_shapes, weight_shapes
+
+FILE_NAME = "model.safetensors"
+METADATA_KEY = "onelayer"
+FORMAT = "onelayer model"
+VERSION = 1
+MAX_BYTES = 2**32
+MAX_HEADER_BYTES = 2**25
+DTYPES = {"F64": torch.float64, "F32": torch.float32}
+
+
+def save_model(model: OneLayerTransformer, folder: str | os.PathLike[str]) -> Path:
+    """Write ``model`` to folder/model.safetensors and return that path.
+
+    The folder is made if missing. The file appears complete or not at all. Weights must be finite and of one dtype,
+    float64 or float32: a file that ``load_model`` would refuse is not written.
+    """
+    tensors = _tensors(model)
+    for name, tensor in tensors.items():
+        if not torch.isfinite(tensor).all():
+            raise FileError(f"cannot save: weight {name} holds nan or inf")
+    payload = safetensors.torch.save(tensors, {METADATA_KEY: _describe(model.config)})
+    if len(payload) > MAX_BYTES:
+        raise FileError(f"cannot save: {len(payload):,} bytes exceed the limit of {MAX_BYTES:,}")
+    path = Path(folder) / FILE_NAME
+    _write(path, payload)
+    return path
+
+
+def load_model(folder: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> OneLayerTransformer:
+    """The frozen model saved in ``folder``; FileError of one line for anything but a sound file of this version."""
+    path = Path(folder) / FILE_NAME
+    data = _read(path, max_bytes)
+    header = _header(path, data)
+    config, dtype = _config(path, header)
+    try:
+        tensors = safetensors.torch.load(data)
+    except (SafetensorError, ValueError, RuntimeError, OverflowError) as error:
+        raise FileError(f"{path} is corrupt: {_one_line(error)}") from error
+    for name, tensor in tensors.items():
+        if not torch.isfinite(tensor).all():
+            raise FileError(f"{path} holds nan or inf in weight {name}")
+    model = OneLayerTransformer(config, _memories(config, tensors), dtype=dtype)
+    model.set_weights({name: tensors[name] for name in weight_shapes(config)})
+    return model.requires_grad_(False)
+
+
+def weights_sha256(model: OneLayerTransformer) -> str:
+    """SHA-256 of configuration and weights; equal for equal models, whatever wrote them.
+
+    Hashed are the description stored in the file, a newline, and for every tensor in order of name the line
+    "name dtype size,size,...\\n" followed by its little-endian bytes.
+    """
+    digest = hashlib.sha256((_describe(model.config) + "\n").encode())
+    names = {dtype: name for name, dtype in DTYPES.items()}
+    for name, tensor in sorted(_tensors(model).items()):
+        shape = ",".join(str(size) for size in tensor.shape)
+        digest.update(f"{name} {names[tensor.dtype]} {shape}\n".encode())
+        digest.update(tensor.numpy().astype(tensor.numpy().dtype.newbyteorder("<")).tobytes())
+    return digest.hexdigest()
+
+
+def _tensors(model: OneLayerTransformer) -> dict[str, Tensor]:
+    tensors = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
+    dtypes = {tensor.dtype for tensor in tensors.values()}
+    if len(dtypes) != 1 or not dtypes <= set(DTYPES.values()):
+        raise FileError("a saved model has all its weights in float64 or all in float32; use model.double()")
+    return tensors
+
+
+def _describe(config: Config) -> str:
+    document = {"format": FORMAT, "version": VERSION, "config": config.to_dict()}
+    return json.dumps(document, sort_keys=True, separators=(",", ":"))
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Write through a temporary file in the same folder, so that a reader sees the old file or the new one."""
+    temporary = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+        temporary = None
+    except OSError as error:
+        raise FileError(f"cannot write {path}: {error.strerror or error}; choose a folder you can write to") from error
+    finally:
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+
+
+def _read(path: Path, max_bytes: int) -> bytes:
+    try:
+        if not path.is_file():
+            raise FileError(f"no model at {path}: expected a folder that contains {FILE_NAME}")
+        with path.open("rb") as file:
+            data = file.read(max_bytes + 1)
+    except (OSError, ValueError) as error:  # ValueError: a null byte in the name
+        raise FileError(f"cannot read {path}: {_one_line(error)}") from error
+    if len(data) > max_bytes:
+        raise FileError(f"{path} is larger than the limit of {max_bytes:,} bytes")
+    return data
+
+
+def _header(path: Path, data: bytes) -> dict[str, Any]:
+    """The JSON header: eight bytes of little-endian length, then that many bytes of JSON."""
+    length = int.from_bytes(data[:8], "little")
+    if len(data) < 8 or length > len(data) - 8 or length > MAX_HEADER_BYTES:
+        raise FileError(f"{path} is truncated or not a safetensors file")
+    header = _json(path, data[8 : 8 + length])
+    if not isinstance(header, dict):
+        raise FileError(f"{path} is corrupt: its header is not a JSON object")
+    return header
+
+
+def _config(path: Path, header: dict[str, Any]) -> tuple[Config, torch.dtype]:
+    """Configuration and dtype, once the header is found to list exactly the tensors that the configuration implies."""
+    metadata = header.pop("__metadata__", None)
+    text = metadata.get(METADATA_KEY) if isinstance(metadata, dict) else None
+    document = _json(path, text) if isinstance(text, str) else None
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise FileError(f"{path} was not written by onelayer: its metadata has no '{FORMAT}'")
+    if document.get("version") != VERSION:
+        raise FileError(f"{path} has format version {str(document.get('version'))[:20]}; this onelayer reads {VERSION}")
+    try:
+        config = Config.from_dict(document.get("config", {}))
+        expected = weight_shapes(config) | memory_shapes(config)
+    except OnelayerError as error:
+        raise FileError(f"{path} has a bad configuration: {_one_line(error)}") from error
+    entries = {name: entry if isinstance(entry, dict) else {} for name, entry in header.items()}
+    found = {name: entry.get("shape") for name, entry in entries.items()}
+    for name in sorted(set(expected) | set(found)):
+        if found.get(name) != list(expected.get(name, ())) or name not in expected:
+            right = list(expected[name]) if name in expected else "no such weight"
+            raise FileError(_one_line(f"{path}: weight {name} has shape {found.get(name)}, configured is {right}"))
+    dtypes = {str(entry.get("dtype")) for entry in entries.values()}
+    if len(dtypes) != 1 or not dtypes <= set(DTYPES):
+        raise FileError(_one_line(f"{path}: weights must be all F64 or all F32, found {', '.join(sorted(dtypes))}"))
+    return config, DTYPES[dtypes.pop()]
+
+
+def _memories(config: Config, tensors: dict[str, Tensor]) -> list[Memory | None]:
+    memories: list[Memory | None] = []
+    for h, head in enumerate(config.heads):
+        name = f"memory.{h}"
+        if head.memory == "none":
+            memories.append(None)
+        elif head.memory == "plain":
+            memories.append(PlainMemory(tensors[f"{name}.keys"], tensors[f"{name}.values"]))
+        else:
+            axes = [tensors[f"{name}.axes.{a}"] for a in range(len(head.tokens))]
+            memories.append(GridMemory(axes, tensors[f"{name}.values"]))
+    return memories
+
+
+def _json(path: Path, text: str | bytes) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:  # ValueError covers bad JSON, bad UTF-8 and endless digits
+        raise FileError(f"{path} is corrupt: its header is not readable JSON") from error
+
+
+def _one_line(message: object) -> str:
+    text = " ".join(str(message).split())
+    return text if len(text) <= 300 else text[:297] + "..."
