@@ -51,7 +51,7 @@ def _constant(parser: Parser, token: Token) -> tuple[float, float]:
 def enclose(nodes: Sequence[Node], at: int) -> tuple[float, float]:
     """The tightest pair of float64 around the real value of a constant node; infinite where it is undefined."""
     with ctx.workprec(_BITS):
-        values: list[arb] = []
+        values: list[Any] = []
         for node in nodes[: at + 1]:
             args = [values[arg] for arg in node.args]
             known = node.op != "var" and all(arg is not None for arg in args)
