@@ -29,16 +29,7 @@ class Attention(ABC):
 
     def average(self, query: Tensor, sources: Sources) -> Tensor:
         """Eq (6): sum_j alpha_ij v_j over all tokens of all sources, (..., N, d_v)."""
-        weights = self.weights(query, [keys for keys, _ in sources])
-        if len(sources) == 1:
-            return torch.matmul(weights, sources[0][1])
-        start, total = 0, None
-        for keys, values in sources:
-            part = torch.matmul(weights[..., start : start + keys.shape[-2]], values)
-            total = part if total is None else total + part
-            start += keys.shape[-2]
-        assert total is not None
-        return total
+        return _weighted(self.weights(query, [keys for keys, _ in sources]), [values for _, values in sources])
 
 
 @dataclass(frozen=True)
@@ -113,6 +104,38 @@ class Linear(Attention):
         return torch.cat(terms, dim=-1)
 
 
+def grid_average(query: Tensor, axes: Sequence[Tensor], values: Tensor, sources: Sources = ()) -> Tensor:
+    """Softmax average over a grid of tokens, one softmax per axis, together with the tokens of ``sources`` if any.
+
+    A grid key is a sum of axis keys, so exp of its logit is a product and the softmax over the grid factorises. Beside
+    other tokens the whole grid acts as one token: its logit is the logarithm of the grid's total mass, the sum over the
+    axes of logsumexp, and its value the grid's own average.
+    """
+    logits = [torch.matmul(query, axis.transpose(-2, -1)) for axis in axes]  # r x (..., N, M_a)
+    average = contract_grid([torch.softmax(logit, dim=-1) for logit in logits], values)
+    if not sources:
+        return average
+    masses = [torch.logsumexp(logit, dim=-1, keepdim=True) for logit in logits]
+    mass = torch.cat(masses, dim=-1).sum(-1, keepdim=True)  # (..., N, 1)
+    tokens = [torch.matmul(query, keys.transpose(-2, -1)) for keys, _ in sources]
+    weights = torch.softmax(torch.cat([*tokens, mass], dim=-1), dim=-1)
+    return _weighted(weights, [item for _, item in sources]) + weights[..., -1:] * average
+
+
+def contract_grid(weights: Sequence[Tensor], values: Tensor) -> Tensor:
+    """sum_m prod_a weights[a][..., m_a] values[m], one axis at a time: about M operations per query, not M r.
+
+    ``weights[a]`` is (..., N, M_a), ``values`` (M_1, ..., M_r, d_v); the result is (..., N, d_v). The first contraction
+    is one matrix product with constants; each later one meets an array already smaller by the factor M_a.
+    """
+    rest = torch.matmul(weights[0], values.reshape(values.shape[0], -1))  # (..., N, M_2 ... M_r d_v)
+    for weight in weights[1:]:
+        count = weight.shape[-1]
+        rest = rest.reshape(*rest.shape[:-1], count, rest.shape[-1] // count)  # (..., N, M_a, M_{a+1} ... M_r d_v)
+        rest = torch.matmul(weight.unsqueeze(-2), rest).squeeze(-2)
+    return rest
+
+
 def attention_kind(config: Config) -> Attention:
     """The attention that a configuration names."""
     if config.attention == "topk":
@@ -127,3 +150,14 @@ def attention_kind(config: Config) -> Attention:
 def _logits(query: Tensor, keys: Sequence[Tensor]) -> Tensor:
     blocks = [torch.matmul(query, key.transpose(-2, -1)) for key in keys]
     return blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=-1)
+
+
+def _weighted(weights: Tensor, values: Sequence[Tensor]) -> Tensor:
+    """Eq (6): weights (..., N, S) times values (..., S_i, d_v) stacked in the order of the weights' columns."""
+    total, start = None, 0
+    for value in values:
+        part = torch.matmul(weights[..., start : start + value.shape[-2]], value)
+        total = part if total is None else total + part
+        start += value.shape[-2]
+    assert total is not None
+    return total

@@ -61,6 +61,8 @@ def load_model(folder: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) ->
         tensors = safetensors.torch.load(data)
     except (SafetensorError, ValueError, RuntimeError, OverflowError) as error:
         raise FileError(f"{path} is corrupt: {_one_line(error)}") from error
+    if {name: tuple(tensor.shape) for name, tensor in tensors.items()} != weight_shapes(config) | memory_shapes(config):
+        raise FileError(f"{path} is corrupt: its header can be read in two ways")
     for name, tensor in tensors.items():
         if not torch.isfinite(tensor).all():
             raise FileError(f"{path} holds nan or inf in weight {name}")

@@ -11,9 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from onelayer.errors import OnelayerError
-from onelayer.model.attention import Softmax, attention_kind
+from onelayer.model.attention import Softmax, attention_kind, grid_average
 from onelayer.model.config import Config, HeadShape
-from onelayer.model.memory import GridMemory, Memory, PlainMemory, contract_grid
+from onelayer.model.memory import GridMemory, Memory, PlainMemory
 from onelayer.model.weights import NamedWeights, Weights, weight_shapes
 
 NORM_EPS = 1e-5
@@ -187,10 +187,9 @@ class OneLayerTransformer(Weights):
         query, sources = self._query(h, e), self._token_sources(h, e)
         memory = self.memory_of(h)
         kind = attention_kind(self.config)
-        if isinstance(memory, GridMemory) and isinstance(kind, Softmax) and not sources:
+        if isinstance(memory, GridMemory) and isinstance(kind, Softmax):
             axes = [axis if axis.dtype == e.dtype else axis.to(e.dtype) for axis in memory.axes]
-            weights = [kind.weights(query, [axis]) for axis in axes]  # r x (..., N, M_a)
-            return contract_grid(weights, memory.values.to(e.dtype))
+            return grid_average(query, axes, memory.values.to(e.dtype), sources)
         if memory is not None:
             sources.append(self._plain(h, e))
         return kind.average(query, sources)
@@ -230,11 +229,10 @@ class OneLayerTransformer(Weights):
         config = self.config
         n = config.length
         own = n if config.token_attention else 0
-        factorised = config.attention == "softmax" and not config.token_attention
         sizes = [n * config.d_model, n * config.hidden, n * config.features]
         for shape in config.heads:
-            if shape.memory == "grid" and factorised:
-                sizes.append(n * (shape.token_count // shape.tokens[-1] * shape.d_v + sum(shape.tokens)))
+            if shape.memory == "grid" and config.attention == "softmax":
+                sizes.append(n * (shape.token_count // shape.tokens[0] * shape.d_v + sum(shape.tokens) + own))
             else:
                 sizes.append(n * (shape.token_count + own) * (len(config.heads) if self._alike() else 1))
         return max(sizes)

@@ -78,22 +78,6 @@ def grid_keys(axes: Sequence[Tensor]) -> Tensor:
     return keys
 
 
-def contract_grid(weights: Sequence[Tensor], values: Tensor) -> Tensor:
-    """sum_m prod_a weights[a][..., m_a] values[m], contracting the last axis first: cost M per query, not M r.
-
-    ``weights[a]`` is (..., N, M_a), ``values`` (M_1, ..., M_r, d_v); the result is (..., N, d_v). The first contraction
-    is one matrix product with constants; each later one meets an array already smaller by the factor M_a.
-    """
-    r = len(weights)
-    order = [*range(r - 1, -1, -1), r]
-    reversed_values = values.permute(order)  # (M_r, ..., M_1, d_v)
-    rest = torch.matmul(weights[-1], reversed_values.reshape(values.shape[r - 1], -1))  # (..., N, M_{r-1} ... M_1 d_v)
-    for axis in range(r - 2, -1, -1):
-        rest = rest.reshape(*rest.shape[:-1], values.shape[axis], -1)  # (..., N, M_a, M_{a-1} ... d_v)
-        rest = torch.matmul(weights[axis].unsqueeze(-2), rest).squeeze(-2)
-    return rest
-
-
 def random_memory(shape: HeadShape, generator: torch.Generator, dtype: torch.dtype) -> Memory | None:
     """Memory of the given shape with standard normal keys and values, the start of a training run."""
 
