@@ -1,0 +1,107 @@
+"""Graded multi-index tables: which monomial sits where, and where products of monomials land.
+
+A polynomial of total degree <= k in s variables is a row of P = C(s + k, s) coefficients in graded order: degree 0, the
+s monomials of degree 1, then degree 2, ... Inside a degree the exponents descend lexicographically. Two facts make
+this order fast: a lower degree is a prefix, and the monomials of a degree that avoid the first variables are a suffix.
+Tables are pure functions of small integers and are cached.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from math import comb
+
+import numpy as np
+
+Run = tuple[int, int, int]  # source start, target start, length
+
+
+@cache
+def count(variables: int, degree: int) -> int:
+    """Number of monomials of total degree <= ``degree`` in ``variables`` variables: C(s + k, s)."""
+    return comb(variables + degree, variables) if degree >= 0 else 0
+
+
+@cache
+def block(variables: int, degree: int) -> slice:
+    """Rows of the monomials of exactly this degree."""
+    return slice(count(variables, degree - 1), count(variables, degree))
+
+
+@cache
+def exponents(variables: int, degree: int) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+    """All exponents of total degree <= ``degree`` in graded order, (P, s)."""
+    rows = [row for d in range(degree + 1) for row in _homogeneous(variables, d)]
+    return np.array(rows, dtype=np.int64).reshape(len(rows), variables)
+
+
+@cache
+def _homogeneous(variables: int, degree: int) -> tuple[tuple[int, ...], ...]:
+    if variables == 0:
+        return ((),) if degree == 0 else ()
+    return tuple(
+        (first, *rest) for first in range(degree, -1, -1) for rest in (_homogeneous(variables - 1, degree - first))
+    )
+
+
+@cache
+def ranks(variables: int, degree: int) -> dict[tuple[int, ...], int]:
+    """Exponent tuple -> row."""
+    return {tuple(row): index for index, row in enumerate(exponents(variables, degree).tolist())}
+
+
+@cache
+def lift_rows(positions: tuple[int, ...], variables: int, degree: int) -> tuple[int, ...]:
+    """Rows, among ``variables`` variables, of the monomials that use only those at ``positions``."""
+    own = exponents(len(positions), degree)
+    wide = np.zeros((len(own), variables), dtype=np.int64)
+    wide[:, list(positions)] = own
+    table = ranks(variables, degree)
+    return tuple(table[tuple(row)] for row in wide.tolist())
+
+
+@cache
+def product_runs(
+    left: tuple[int, ...], right: tuple[int, ...], variables: int, left_degree: int, right_degree: int, cap: int
+) -> tuple[tuple[int, tuple[Run, ...]], ...]:
+    """Where t^i * t^j lands: for each left row i the contiguous runs (first j, first target, length), degree <= cap.
+
+    ``left`` and ``right`` are the positions of the operands' variables among the ``variables`` of the product.
+    """
+    table = ranks(variables, cap)
+    first = np.zeros((count(len(left), left_degree), variables), dtype=np.int64)
+    first[:, list(left)] = exponents(len(left), left_degree)
+    second = np.zeros((count(len(right), right_degree), variables), dtype=np.int64)
+    second[:, list(right)] = exponents(len(right), right_degree)
+    result = []
+    for i, row in enumerate(first):
+        room = cap - int(row.sum())
+        if room < 0:
+            break
+        targets = [table[tuple(t)] for t in (second[: count(len(right), min(room, right_degree))] + row).tolist()]
+        result.append((i, tuple(_runs(targets))))
+    return tuple(result)
+
+
+def _runs(targets: list[int]) -> list[Run]:
+    runs: list[Run] = []
+    for source, target in enumerate(targets):
+        if runs and runs[-1][1] + runs[-1][2] == target:
+            start, first, length = runs[-1]
+            runs[-1] = (start, first, length + 1)
+        else:
+            runs.append((source, target, 1))
+    return runs
+
+
+@cache
+def multinomials(variables: int, degree: int) -> tuple[float, ...]:
+    """|alpha|! / alpha! per row; exact in float64 for every order this package uses."""
+    values = []
+    for row in exponents(variables, degree).tolist():
+        value, left = 1, sum(row)
+        for exponent in row:
+            value *= comb(left, exponent)
+            left -= exponent
+        values.append(float(value))
+    return tuple(values)
