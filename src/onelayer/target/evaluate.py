@@ -64,6 +64,8 @@ def _value(node: Node, args: list[Any], x: Any, like: Any, rigorous: bool) -> An
 
 def _spread(value: Any, like: Any) -> Any:
     """A constant as an object like one coordinate of x, of shape (...)."""
-    if not isinstance(value, float):
-        return value
-    return torch.full_like(like, value) if isinstance(like, Tensor) else like.constant(value, 0.0)
+    if isinstance(like, Tensor):
+        return torch.full_like(like, value) if isinstance(value, float) else value
+    if isinstance(value, float) or tuple(value.shape) != tuple(like.shape):
+        return like * 0.0 + value
+    return value
