@@ -1,0 +1,222 @@
+"""Branch and bound: enclose sup|T - f| over a box by cutting it until every piece is bounded."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import joblib
+import torch
+from torch import Tensor
+
+from onelayer.certify.boxes import Boxes, TreeBuilder, cut, root, updated
+from onelayer.certify.cost import cost_of_box
+from onelayer.certify.error import Enclosure, ErrorFunction
+from onelayer.certify.lower import Witness, best, climb, search, verified
+from onelayer.certify.pilot import candidate_orders, choose_order
+from onelayer.certify.tree import BoxTree
+
+CHUNKS_AT_ONCE = 8
+SMALLEST_CHUNK = 16
+CENTRES = 64
+REFUTED_GAP, REFUTED_BOXES = 1.0, 512
+
+Report = Callable[[float, float, float, int], None]
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What ends a search: every box bounded by ``eps``, or by (1 + gap) times the largest error seen."""
+
+    eps: float | None
+    gap: float
+
+    def threshold(self, lower: float) -> float:
+        return lower * (1 + self.gap) if self.eps is None else self.eps
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Largest number of boxes to evaluate and of seconds to spend."""
+
+    boxes: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The enclosure that a search reached, its leaves, and the box that resisted if the goal was not reached."""
+
+    reached: bool
+    witness: Witness | None
+    upper: float
+    tree: BoxTree
+    order: int
+    evaluated: int
+    resisted: tuple[tuple[float, ...], tuple[float, ...]] | None
+
+    @property
+    def lower(self) -> float:
+        return self.witness.value if self.witness else 0.0
+
+
+class Search:
+    """State of one branch and bound. Boxes are open until their bound is <= the threshold; NaN and inf never are."""
+
+    def __init__(self, error: ErrorFunction, goal: Goal, budget: Budget, *, jobs: int = 1) -> None:
+        self.error, self.goal, self.budget, self.jobs = error, goal, budget, jobs
+        self.tree = TreeBuilder()
+        self.open = root(error.box.lower.flatten(), error.box.upper.flatten())
+        self.closed_bound = 0.0
+        self.closed_share = 0.0
+        self.given_up: Boxes | None = None
+        self.evaluated = 0
+        self.started = time.monotonic()
+        self.witness: Witness | None = None
+        self.order, self.chunk = 0, 1
+
+    @property
+    def lower(self) -> float:
+        return self.witness.value if self.witness else 0.0
+
+    @property
+    def upper(self) -> float:
+        return max(self.closed_bound, float(self.open.bound.max()) if len(self.open) else 0.0)
+
+    @property
+    def threshold(self) -> float:
+        """Bound at which a box is closed: the goal, or what a box that had to be given up spoils anyway."""
+        spoiled = float(self.given_up.bound[0]) if self.given_up else 0.0
+        return max(self.goal.threshold(self.lower), spoiled)
+
+    @property
+    def refuted(self) -> bool:
+        return self.goal.eps is not None and self.lower > self.goal.eps
+
+    def run(self, order: int | None, report: Report) -> Outcome:
+        """Sample, choose the order, then cut the most urgent boxes until the goal or the budget is reached."""
+        with one_thread():
+            return self._run(order, report)
+
+    def _run(self, order: int | None, report: Report) -> Outcome:
+        self.observe(search(self.error))
+        self.prepare(order)
+        whole, self.open = self.open, self.open[:0]
+        self.absorb(whole)
+        self.close()
+        while len(self.open) and not self.exhausted():
+            self.accept_refutation()
+            group, self.open = self.pick()
+            stuck = group.stuck()
+            self.give_up(group[stuck])
+            group = group[~stuck]
+            if len(group):
+                self.absorb(cut(group, group.levels(self.threshold, self.order), self.order, self.tree))
+            self.close()
+            report(self.lower, self.upper, self.closed_share, self.evaluated)
+        return self.outcome()
+
+    def prepare(self, order: int | None) -> None:
+        if order is None:
+            order, cost = choose_order(self.error, self.threshold, candidate_orders(self.error.dim))
+        else:
+            cost = cost_of_box(self.error, order)
+        self.order, self.chunk = order, cost.chunk
+
+    def exhausted(self) -> bool:
+        return self.evaluated >= self.budget.boxes or time.monotonic() - self.started >= self.budget.seconds
+
+    def accept_refutation(self) -> None:
+        """Once a witness exceeds eps the claim is lost; a few boxes more still give an upper bound worth stating."""
+        if self.refuted:
+            self.goal = Goal(None, REFUTED_GAP)
+            self.budget = Budget(min(self.budget.boxes, self.evaluated + REFUTED_BOXES), self.budget.seconds)
+
+    def pick(self) -> tuple[Boxes, Boxes]:
+        """The most urgent boxes whose pieces fit the budget and one round, and the others."""
+        order = self.open.urgency()
+        sizes = torch.exp2(self.open[order].levels(self.threshold, self.order).double()).cumsum(0)
+        room = min(CHUNKS_AT_ONCE * self.chunk, self.budget.boxes - self.evaluated)
+        count = max(int((sizes <= room).sum()), 1)
+        return self.open[order[:count]], self.open[order[count:]]
+
+    def give_up(self, boxes: Boxes) -> None:
+        """Keep the worst of the boxes that cannot be improved; the others need be no better than it."""
+        for at in boxes.urgency()[:1]:
+            self.closed_bound = max(self.closed_bound, float(boxes.bound.max()))
+            if self.given_up is None or boxes.bound[at] > self.given_up.bound[0]:
+                self.given_up = boxes[at[None]]
+
+    def absorb(self, pieces: Boxes) -> None:
+        """Enclose g on the pieces, look for a better witness among them, and add them to the open boxes."""
+        self.evaluated += len(pieces)
+        found = self.enclose(pieces)
+        pieces = updated(pieces, found.bound, found.sensitivity)
+        self.probe(pieces)
+        self.open = self.open.with_(pieces)
+
+    def close(self) -> None:
+        """Set aside every open box whose bound is <= the threshold."""
+        proved = self.open.bound <= self.threshold  # false for NaN and inf
+        if bool(proved.any()):
+            self.closed_bound = max(self.closed_bound, float(self.open.bound[proved].max()))
+            self.closed_share += float(torch.exp2(-self.open.depth[proved].double()).sum())
+            self.open = self.open[~proved]
+
+    def enclose(self, pieces: Boxes) -> Enclosure:
+        """Enclosures of all pieces, in chunks fixed by their number alone, so that ``jobs`` cannot change a result."""
+        size = min(self.chunk, max(SMALLEST_CHUNK, math.ceil(len(pieces) / 4)))
+        parts = list(zip(pieces.low.split(size), pieces.high.split(size), strict=True))
+        if self.jobs == 1 or len(parts) == 1:
+            found = [_enclose(self.error, low, high, self.order) for low, high in parts]
+        else:
+            workers = joblib.Parallel(n_jobs=self.jobs, prefer="threads")
+            found = workers(joblib.delayed(_enclose)(self.error, low, high, self.order) for low, high in parts)
+        return Enclosure(torch.cat([part.bound for part in found]), torch.cat([part.sensitivity for part in found]))
+
+    def probe(self, pieces: Boxes) -> None:
+        """Try the centres of the pieces with the largest bounds as witnesses."""
+        index = torch.argsort(pieces.bound, descending=True, stable=True)[:CENTRES]
+        centres = self.error.representable((pieces.low / 2 + pieces.high / 2)[index])
+        top = best(self.error, centres, 8)
+        if len(top) and float(self.error.values(top[:1])) > self.lower:
+            self.observe(climb(self.error, top, (pieces.high - pieces.low)[index].mean(0) / 2, steps=12))
+
+    def observe(self, points: Tensor) -> None:
+        found = verified(self.error, points[:4])
+        if found is not None and found.value > self.lower:
+            self.witness = found
+
+    def outcome(self) -> Outcome:
+        if self.lower > self.upper:
+            raise ArithmeticError(
+                f"the enclosure {self.upper} is below the error {self.lower} at {self.witness}: an assumption of the "
+                "arithmetic does not hold on this machine"
+            )
+        reached = not len(self.open) and self.upper <= self.goal.threshold(self.lower)
+        worst = self.given_up or self.open
+        resisted = None
+        if not reached and len(worst):
+            at = int(worst.bound.argmax())
+            resisted = (tuple(worst.low[at].tolist()), tuple(worst.high[at].tolist()))
+        tree = self.tree.finish(self.error.box.lower.flatten(), self.error.box.upper.flatten())
+        return Outcome(reached, self.witness, self.upper, tree, self.order, self.evaluated, resisted)
+
+
+def _enclose(error: ErrorFunction, low: Tensor, high: Tensor, order: int) -> Enclosure:
+    torch.set_num_threads(1)  # a worker thread starts with its own setting
+    return error.enclose(low, high, order)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One torch thread, so that sums have one order whatever the number of workers; the setting is given back."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

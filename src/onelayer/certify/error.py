@@ -1,0 +1,128 @@
+"""ErrorFunction: g = T - f as the search sees it, enclosed on boxes and evaluated at points."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from onelayer.certify.taylor import TaylorModel, difference, variables
+from onelayer.domain import Box
+from onelayer.errors import OnelayerError
+from onelayer.target import Target
+
+POINTS_AT_ONCE = 2048
+UP = 1 + 2.0**-40  # covers the rounding of the few float operations on bounds below
+
+
+@dataclass(frozen=True)
+class Enclosure:
+    """Per box: a bound of max over outputs of |g|, inf where undecided, and how much each axis contributes to it."""
+
+    bound: Tensor  # (B,)
+    sensitivity: Tensor  # (B, D)
+
+
+@dataclass(frozen=True)
+class ErrorFunction:
+    """g = T - f on a box, points and boxes flattened to D coordinates.
+
+    ``model`` runs on tensors of ``dtype`` and on Taylor models. ``execution`` tags the Taylor models of T: None
+    encloses T in real arithmetic, a dtype encloses whatever a forward pass in that dtype returns. f is always the real
+    function, except with a Lipschitz constant L: |f(x) - f(c)| <= L max_i |x_i - c_i| for the centre c.
+    """
+
+    model: Callable[[Any], Any]
+    target: Target
+    box: Box
+    execution: torch.dtype | None
+    device: torch.device
+
+    @property
+    def dim(self) -> int:
+        return self.box.dim
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Format of the points at which T is evaluated."""
+        return self.execution or torch.float64
+
+    @torch.no_grad()
+    def enclose(self, low: Tensor, high: Tensor, order: int) -> Enclosure:
+        """Rigorous enclosure of |g| on each of B boxes given by corners (B, D)."""
+        corners = [side.to(self.device).reshape(-1, *self.box.shape) for side in (low, high)]
+        t = self.model(variables(*corners, order, execution=self.execution))
+        slack = torch.zeros(low.shape[0], dtype=torch.float64)
+        if self.target.lipschitz is None:
+            f = self.target.function(variables(*corners, order))
+        else:
+            center = (low / 2 + high / 2).clamp(low, high)
+            f = self.target.function(center.reshape(-1, *self.box.shape)).to(self.device)
+            slack = self.target.lipschitz * torch.maximum(high - center, center - low).amax(1) * UP
+        g = difference(*_taylor(t, f, *corners, order)).reshape(low.shape[0], -1)
+        bound = g.split_bound().amax(1).cpu() + slack
+        bound = torch.where(torch.isnan(bound), torch.inf, bound * UP if slack.any() else bound)
+        return Enclosure(bound, g.sensitivity().cpu())
+
+    @torch.no_grad()
+    def values(self, points: Tensor) -> Tensor:
+        """max over outputs of |g| at points (C, D) in floating arithmetic, -1 where it is no number. Not rigorous."""
+        found = []
+        for part in points.split(POINTS_AT_ONCE):
+            x = part.reshape(-1, *self.box.shape)
+            t = self.model(x.to(self.device, self.dtype)).to("cpu", torch.float64)
+            f = self.target.function(x).to(torch.float64)
+            found.append((t - f).abs().reshape(x.shape[0], -1).amax(1))
+        values = torch.cat(found) if found else torch.zeros(0, dtype=torch.float64)
+        return torch.where(torch.isfinite(values), values, -1.0)
+
+    def representable(self, points: Tensor) -> Tensor:
+        """The points (C, D) moved to numbers of the executing format inside the box; those without one are dropped."""
+        low, high = self.box.lower.flatten(), self.box.upper.flatten()
+        rounded = points.clamp(low, high).to(self.dtype)
+        over, under = torch.tensor(torch.inf, dtype=self.dtype), torch.tensor(-torch.inf, dtype=self.dtype)
+        rounded = torch.where(rounded.double() < low, torch.nextafter(rounded, over), rounded)
+        rounded = torch.where(rounded.double() > high, torch.nextafter(rounded, under), rounded).double()
+        return rounded[((rounded >= low) & (rounded <= high)).all(1)]
+
+
+def error_function(
+    model: Callable[[Any], Any], target: Target, box: Box, execution: torch.dtype | None, device: torch.device
+) -> ErrorFunction:
+    """g for a model in evaluation mode, on ``device``, with its weights in the executing format.
+
+    The given module is never changed: a copy is made when its mode, device or dtype differs.
+    """
+    dtype = execution or torch.float64
+    if isinstance(model, nn.Module):
+        held = [*model.parameters(), *model.buffers()]
+        wrong = any(t.device != device or (t.is_floating_point() and t.dtype != dtype) for t in held)
+        if wrong or any(part.training for part in model.modules()):
+            model = copy.deepcopy(model).to(device, dtype).eval()
+    error = ErrorFunction(model, target, box, execution, device)
+    with torch.no_grad():
+        x = box.center[None].to(device, dtype)
+        shape = tuple(torch.as_tensor(model(x)).shape[1:])
+    if shape != tuple(target.output_shape):
+        raise OnelayerError(
+            f"the model returns shape {shape} and the function {tuple(target.output_shape)} at one point; "
+            "they must be equal"
+        )
+    return error
+
+
+def _taylor(t: Any, f: Any, low: Tensor, high: Tensor, order: int) -> list[TaylorModel]:
+    """Both sides as Taylor models: a function that ignores x returns plain tensors, which are exact constants."""
+    zero = variables(low, high, order)
+    flat = zero.reshape(zero.shape[0], -1)[:, 0] * 0.0
+    return [side if isinstance(side, TaylorModel) else _constant(flat, side) for side in (t, f)]
+
+
+def _constant(zero: TaylorModel, value: Tensor) -> TaylorModel:
+    spread = zero.reshape(zero.shape[0], *[1] * (value.ndim - 1))
+    total: TaylorModel = spread + value.to(torch.float64)
+    return total

@@ -1,0 +1,77 @@
+"""Choose the order of the Taylor models by sending a few points down the tree."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from onelayer.certify.boxes import Boxes, root, updated
+from onelayer.certify.cost import Cost, cost_of_box
+from onelayer.certify.error import ErrorFunction
+
+POINTS = 16
+MAX_DEPTH = 48
+
+
+def candidate_orders(dim: int) -> tuple[int, ...]:
+    """Orders worth trying, most promising first; many coordinates make high orders expensive."""
+    if dim <= 2:
+        return (6, 4, 8, 3)
+    if dim <= 4:
+        return (4, 3, 5, 2)
+    return (3, 2, 1) if dim <= 7 else (2, 1)
+
+
+def choose_order(error: ErrorFunction, threshold: float, orders: tuple[int, ...]) -> tuple[int, Cost]:
+    """The order with the least estimated total cost, and the cost of one of its boxes."""
+    best_total, best = math.inf, (orders[0], cost_of_box(error, orders[0]))
+    for order in orders:
+        cost = cost_of_box(error, order)
+        total = cost.seconds * expected_leaves(error, threshold, order, best_total / cost.seconds)
+        if total < best_total:
+            best_total, best = total, (order, cost)
+    return best
+
+
+def expected_leaves(error: ErrorFunction, threshold: float, order: int, limit: float = math.inf) -> float:
+    """Estimated number of leaves of a proof of |g| <= threshold, or inf as soon as it must exceed ``limit``.
+
+    Lemma: if x is uniform in the domain and its leaf has depth d(x), then E 2^d(x) is the number of leaves, because a
+    leaf of depth d has 2^-d of the volume. Each sample point is followed down the tree by the rule of the search.
+    """
+    points = error.box.sample(POINTS, seed=1).reshape(POINTS, -1)
+    low, high = error.box.lower.flatten(), error.box.upper.flatten()
+    start = root(low, high)
+    boxes = start[torch.zeros(POINTS, dtype=torch.long)]
+    leaves = 0.0
+    while len(boxes):
+        found = error.enclose(boxes.low, boxes.high, order)
+        boxes = updated(boxes, found.bound, found.sensitivity)
+        settled = (boxes.bound <= threshold) | boxes.stuck() | (boxes.depth >= MAX_DEPTH)
+        leaves += float(torch.exp2(boxes.depth[settled].double()).sum())
+        points, boxes = points[~settled], boxes[~settled]
+        if (leaves + float(torch.exp2(boxes.depth.double()).sum())) / POINTS > limit:
+            return math.inf
+        if len(boxes):
+            boxes = descend(boxes, points, boxes.levels(threshold, order), order)
+    return leaves / POINTS
+
+
+def descend(boxes: Boxes, points: Tensor, levels: Tensor, order: int) -> Boxes:
+    """Cut each box ``levels`` times and keep the piece that contains its point."""
+    low, high, sensitivity, done = boxes.low, boxes.high, boxes.sensitivity, torch.zeros_like(levels)
+    row = torch.arange(len(boxes))
+    for level in range(1, int(levels.max()) + 1):
+        middle = low / 2 + high / 2
+        free = (low < middle) & (middle < high)
+        active = free.any(1) & (levels >= level)
+        axis = torch.where(free, sensitivity.nan_to_num(0.0, 1e300, 0.0), -1.0).argmax(1)
+        chosen = torch.zeros_like(low, dtype=torch.bool)
+        chosen[row, axis] = active
+        right = points >= middle
+        low, high = torch.where(chosen & right, middle, low), torch.where(chosen & ~right, middle, high)
+        sensitivity = torch.where(chosen, sensitivity * 2.0**-order, sensitivity)
+        done = done + active
+    return Boxes(boxes.node, low, high, boxes.bound, sensitivity, boxes.depth + done, boxes.stall + levels)

@@ -1,0 +1,111 @@
+"""Approximation: a model with its certificate and its target, saved to and loaded from one folder."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from onelayer.certify.certificate import Certificate
+from onelayer.certify.files import BOXES, CERTIFICATE, FUNCTION, read_proof, write_proof
+from onelayer.domain import Box
+from onelayer.errors import FileError, OnelayerError
+from onelayer.model import OneLayerTransformer, load_model, save_model, weights_sha256
+from onelayer.model.files import FILE_NAME as MODEL
+from onelayer.target import Target, as_target
+from onelayer.target.formula import parse
+
+
+@dataclass(frozen=True)
+class Approximation:
+    """A one-layer Transformer and what is known of its distance to f.
+
+    ``target`` is None after loading a proof whose function was not recorded. The certificate speaks of exactly these
+    weights: its sha256 is checked here.
+    """
+
+    model: OneLayerTransformer
+    certificate: Certificate
+    target: Target | None = None
+
+    def __post_init__(self) -> None:
+        if weights_sha256(self.model) != self.certificate.weights_sha256:
+            raise OnelayerError(
+                "the certificate was made for other weights than the model has; certify the model again"
+            )
+
+    @property
+    def box(self) -> Box:
+        """The domain on which the error is claimed."""
+        return self.certificate.domain
+
+    def __call__(self, x: Any) -> Any:
+        return self.model(x)
+
+    def size(self) -> dict[str, int]:
+        """Heads, tokens, hidden units and parameters of the plain layer."""
+        return self.model.size()
+
+    def save(self, folder: str | os.PathLike[str]) -> Path:
+        """Write model.safetensors, certificate.json, boxes.bin and function.txt into ``folder``; returns it.
+
+        Everything is written beside the folder first. A new folder then appears at once. Into an existing one the files
+        are moved one by one, the certificate last: at any moment the folder is the old proof, the new one, or refused.
+        """
+        path = Path(folder)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            beside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+        except (OSError, ValueError) as error:
+            raise FileError(f"cannot write {path}: {error}") from error
+        try:
+            beside.chmod(0o755)
+            save_model(self.model, beside)
+            write_proof(beside, self.certificate.saved())
+            _move(beside, path)
+        except OSError as error:
+            raise FileError(f"cannot write {path}: {error.strerror}") from error
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
+        return path
+
+    def __repr__(self) -> str:
+        size = self.size()
+        return f"Approximation({size['heads']} heads, {size['tokens']} tokens, {self.certificate})"
+
+
+def load(folder: str | os.PathLike[str]) -> Approximation:
+    """The approximation saved in ``folder``: weights, certificate and boxes are checked against each other.
+
+    What is loaded is a claim; ``check`` proves it anew from the files.
+    """
+    saved = read_proof(Path(folder))
+    model = load_model(folder)
+    certificate = Certificate.from_saved(saved)
+    try:
+        target = None
+        if saved.function is not None:
+            formula = parse(saved.function, certificate.domain.dim, limit=len(saved.function))
+            shaped = formula.shaped(model.config.input_shape, model.config.output_shape)
+            target = as_target(shaped, certificate.domain)
+        return Approximation(model, certificate, target)
+    except FileError:
+        raise
+    except OnelayerError as error:
+        raise FileError(f"{folder}: {error}") from error
+
+
+def _move(beside: Path, path: Path) -> None:
+    if not path.exists():
+        os.rename(beside, path)
+        return
+    if not path.is_dir():
+        raise FileError(f"cannot write {path}: it is not a folder; choose another name")
+    for name in (MODEL, BOXES, FUNCTION, CERTIFICATE):
+        if (beside / name).exists():
+            os.replace(beside / name, path / name)
+        else:
+            (path / name).unlink(missing_ok=True)
