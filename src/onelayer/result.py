@@ -24,12 +24,14 @@ class Approximation:
     """A one-layer Transformer and what is known of its distance to f.
 
     ``target`` is None after loading a proof whose function was not recorded. The certificate speaks of exactly these
-    weights: its sha256 is checked here.
+    weights: its sha256 is checked here. ``wanted_tokens`` is set when a budget ended the construction before eps was
+    reached: the predicted number of memory tokens that would do.
     """
 
     model: OneLayerTransformer
     certificate: Certificate
     target: Target | None = None
+    wanted_tokens: int | None = None
 
     def __post_init__(self) -> None:
         if weights_sha256(self.model) != self.certificate.weights_sha256:

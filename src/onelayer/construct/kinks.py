@@ -37,7 +37,8 @@ class Kinks:
 
     def __call__(self, points: Tensor) -> Tensor:
         """Value at points (S, D) -> (S, K)."""
-        return torch.relu(points @ self.normals.T + self.offsets) @ self.coefficients
+        values: Tensor = torch.relu(points @ self.normals.T + self.offsets) @ self.coefficients
+        return values
 
 
 def find_kinks(formula: Formula | None, f: FlatFunction, box: Box, *, seed: int = 0) -> Kinks:
@@ -150,7 +151,9 @@ def _constant_jump(f: FlatFunction, box: Box, normal: Tensor, offset: Tensor, se
     here = f(base)
 
     def second_difference(scale: float) -> Tensor:
-        return (f(base + scale * step) - 2 * here + f(base - scale * step)) / (scale * step.norm())
+        difference = f(base + scale * step) - 2 * here + f(base - scale * step)
+        rate: Tensor = difference / (scale * step.norm())
+        return rate
 
     jumps = (8 * second_difference(1) - 6 * second_difference(2) + second_difference(4)) / 3  # O(step^3) bias
     jumps = jumps / normal.norm()

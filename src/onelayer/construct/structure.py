@@ -131,7 +131,8 @@ def _scaled_gradients(f: FlatFunction, box: Box, inside: Tensor, members: list[i
     step = 1e-4 * torch.eye(box.dim, dtype=torch.float64)[members] * box.width.flatten()  # (r, D)
     shifted = torch.cat([inside[None] + step[:, None], inside[None] - step[:, None]]).reshape(-1, box.dim)
     plus, minus = f(shifted).reshape(2, len(members), inside.shape[0], -1)
-    return ((plus - minus) / 2e-4).movedim(0, -1).reshape(-1, len(members))
+    gradients: Tensor = (plus - minus) / 2e-4
+    return gradients.movedim(0, -1).reshape(-1, len(members))
 
 
 def simplest(numbers: Tensor) -> Tensor:

@@ -54,7 +54,7 @@ class AxisLadder:
     def rung(self, size: int) -> tuple[Keys, float]:
         """Best keys with ``size`` tokens and their sup error over nodes and slices."""
         if size not in self._rungs:
-            self._rungs[size] = min((self._try(keys) for keys in candidates(size)), key=lambda pair: pair[1])
+            self._rungs[size] = min((self.trial(keys) for keys in candidates(size)), key=lambda pair: pair[1])
         return self._rungs[size]
 
     def smallest(self, tolerance: float, limit: int) -> int:
@@ -68,7 +68,7 @@ class AxisLadder:
             low, high = (low, middle) if self.rung(middle)[1] <= tolerance else (middle, high)
         return high
 
-    def _try(self, keys: Keys) -> tuple[Keys, float]:
+    def trial(self, keys: Keys) -> tuple[Keys, float]:
         weights = keys.weights(self.nodes)
         cost = rounding_cost(weights, self.unit)
         values = solve_axis(weights, self.slices, cost)
@@ -139,6 +139,10 @@ class TensorFitter:
             values = np.moveaxis(solved.reshape(-1, *moved.shape[1:]), 0, axis)
         return self._measured(keys, values)
 
+    def predicted(self, tolerance: float) -> int:
+        """Tokens a head of that tolerance would need, from the slices alone."""
+        return math.prod(ladder.smallest(tolerance / self.rank, 160) for ladder in self.ladders)
+
     def polish(self, fit: TensorFit) -> TensorFit:
         """Minimax polish of all values at once, for heads small enough to hold the dense basis."""
         if fit.tokens > POLISH_TOKENS or self.rank > 3:
@@ -151,7 +155,7 @@ class TensorFitter:
         return polished if polished.error < fit.error else fit
 
     def _shorten(self, fit: TensorFit, tolerance: float) -> TensorFit:
-        """Drop tokens from single axes, most expensive slab first, while the (polished) error stays within tolerance."""
+        """Drop tokens from single axes, most expensive slab first, while the polished error stays within tolerance."""
         improved = True
         while improved:
             improved = False

@@ -1,0 +1,196 @@
+"""Blueprint: f minus its kinks, split into groups, each group given the cheapest head; the weights of one layer."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from onelayer.construct.axis import Effort, fit_axis
+from onelayer.construct.families import Array, Keys
+from onelayer.construct.kinks import Kinks, find_kinks
+from onelayer.construct.sparse import SparseFitter
+from onelayer.construct.structure import FlatFunction, Group, find_structure
+from onelayer.construct.tensor import TensorFit, TensorFitter
+from onelayer.domain import Box
+from onelayer.model.layer import OneLayerTransformer
+from onelayer.model.lookup import Affine, AxisKeys, LookupHead, Ridges, lookup_model
+from onelayer.target.target import Target
+
+# Couplings and affine residuals below this share of the tolerance are ignored; the certificate still sees them.
+NEGLIGIBLE = 1 / 40
+
+Fitted = tuple[list[LookupHead], float, int]  # heads, estimated sup error of their sum, tokens the tolerance wants
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """A packed layer on paper: heads + kinks + affine part, with an estimated sup error and the tokens eps would need.
+
+    ``wanted`` counts the tokens that the tolerance asks for; it exceeds ``tokens`` when a budget cut the fit short.
+    """
+
+    input_shape: tuple[int, ...]
+    output_shape: tuple[int, ...]
+    heads: list[LookupHead]
+    kinks: Kinks
+    affine: Affine
+    error: float
+    wanted: int
+
+    @property
+    def tokens(self) -> int:
+        return sum(math.prod(head.values.shape[:-1]) for head in self.heads)
+
+    def build(self, dtype: torch.dtype) -> OneLayerTransformer:
+        """The layer itself."""
+        kinks = self.kinks
+        ridges = Ridges(kinks.normals, kinks.offsets, kinks.coefficients) if len(kinks) else None
+        offset = bool(self.affine.matrix.count_nonzero() or self.affine.offset.count_nonzero())
+        affine = self.affine if offset else None
+        return lookup_model(self.input_shape, self.output_shape, self.heads, ridges, affine, dtype=dtype)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a fit may use."""
+
+    dtype: torch.dtype
+    max_tokens: int
+    seed: int
+    effort: Effort = "thorough"
+
+    @property
+    def unit(self) -> float:
+        return torch.finfo(self.dtype).eps / 2
+
+
+def draw_up(target: Target, box: Box, tolerance: float, budget: Budget) -> Blueprint:
+    """The smallest layer found whose estimated sup error is at most ``tolerance``."""
+    f = flat(target, box)
+    kinks = find_kinks(target.formula, f, box, seed=budget.seed)
+
+    def smooth(points: Tensor) -> Tensor:
+        return f(points) - kinks(points)
+
+    structure = find_structure(smooth, box, NEGLIGIBLE * tolerance, seed=budget.seed)
+    base = smooth(structure.anchor[None])[0]  # (K,)
+    matrix, offset = torch.zeros(len(base), box.dim, dtype=torch.float64), base.clone()
+    curved = []
+    for group in structure.groups:
+        slope = _affine_group(smooth, group, base, NEGLIGIBLE * tolerance, budget.seed)
+        if slope is None:
+            curved.append(group)
+        else:
+            matrix += slope @ group.directions
+            offset -= slope @ (group.directions @ structure.anchor)
+    heads: list[LookupHead] = []
+    error, wanted = 0.0, 0
+    for done, group in enumerate(sorted(curved, key=lambda group: group.rank)):
+        part = _offset_function(smooth, group, base if done else torch.zeros_like(base))
+        share = (tolerance - error) / (len(curved) - done)
+        fit = _fit_axis if group.rank == 1 else _fit_grid
+        more, part_error, part_wanted = fit(part, group, share, budget)
+        heads += more
+        error, wanted = error + part_error, wanted + part_wanted
+    if heads:
+        offset -= base
+    return Blueprint(tuple(box.shape), target.output_shape, heads, kinks, Affine(matrix, offset), error, wanted)
+
+
+def flat(target: Target, box: Box) -> FlatFunction:
+    """f on points (S, D) -> (S, K) in float64."""
+
+    def evaluate(points: Tensor) -> Tensor:
+        with torch.no_grad():
+            values: Tensor = target.function(points.reshape(-1, *box.shape))
+        return values.reshape(len(points), -1).to(torch.float64)
+
+    return evaluate
+
+
+def _offset_function(f: FlatFunction, group: Group, base: Tensor) -> FlatFunction:
+    return lambda u: f(group.lift(u)) - base
+
+
+def _affine_group(f: FlatFunction, group: Group, base: Tensor, tolerance: float, seed: int) -> Tensor | None:
+    """Slopes (K, r) when f is affine in the group's coordinates to ``tolerance``, else None."""
+    u = Box(group.lower, group.upper).sample(64 * group.rank, seed=seed, arcsine=True)
+    centre, radius = (group.lower + group.upper) / 2, (group.upper - group.lower) / 2
+    columns = torch.cat([(u - centre) / radius, torch.ones(len(u), 1, dtype=torch.float64)], -1)
+    values = f(group.lift(u)) - base
+    solution = torch.linalg.lstsq(columns, values).solution  # (r + 1, K)
+    if not (columns @ solution - values).abs().max() <= tolerance:
+        return None
+    slopes: Tensor = solution[:-1] / radius[:, None]
+    return slopes.T
+
+
+def _fit_axis(g: FlatFunction, group: Group, tolerance: float, budget: Budget) -> Fitted:
+    fit = fit_axis(
+        lambda u: g(u[:, None]),
+        float(group.lower),
+        float(group.upper),
+        tolerance,
+        dtype=budget.dtype,
+        max_tokens=budget.max_tokens,
+        effort=budget.effort,
+        seed=budget.seed,
+    )
+    head = LookupHead([AxisKeys(group.directions[0], fit.slopes.double(), fit.biases.double())], fit.values.double())
+    wanted = fit.size if fit.meets else _extrapolated(fit.size, fit.error, tolerance)
+    return [head], fit.error + fit.rounding, wanted
+
+
+def _fit_grid(g: FlatFunction, group: Group, tolerance: float, budget: Budget) -> Fitted:
+    """One tensor head, or from three axes on a sparse-grid combination of heads where that takes fewer tokens.
+
+    When the tolerance needs more than the allowed tokens it is loosened until a fit is possible.
+    """
+
+    def unit(points: Array) -> Array:
+        u = group.lower + (torch.from_numpy(points) + 1) / 2 * (group.upper - group.lower)
+        values: Array = g(u).numpy()
+        return values
+
+    fitter = TensorFitter(unit, group.rank, unit=budget.unit, seed=budget.seed)
+    goal, wanted, fits = tolerance, 0, None
+    while fits is None:
+        fits = _cheapest(fitter, goal, budget.max_tokens)
+        wanted = wanted or (sum(fit.tokens for fit in fits) if fits else fitter.predicted(goal))
+        goal *= 4
+    heads = [
+        LookupHead(
+            [
+                AxisKeys(direction, *_to_coordinate(keys, float(low), float(high)))
+                for direction, keys, low, high in zip(group.directions, fit.keys, group.lower, group.upper, strict=True)
+            ],
+            torch.from_numpy(fit.values),
+        )
+        for fit in fits
+    ]
+    return heads, fits[0].error, wanted
+
+
+def _cheapest(fitter: TensorFitter, tolerance: float, max_tokens: int) -> list[TensorFit] | None:
+    sparse = SparseFitter(fitter).fit(tolerance, max_tokens) if fitter.rank >= 3 else None
+    bound = sum(fit.tokens for fit in sparse) if sparse else max_tokens
+    if sparse and fitter.predicted(tolerance) > 2 * bound:
+        return sparse
+    single = fitter.fit(tolerance, bound)
+    return [single] if single and single.tokens <= bound else sparse
+
+
+def _to_coordinate(keys: Keys, lower: float, upper: float) -> tuple[Tensor, Tensor]:
+    """Keys in t of [-1, 1] rewritten for u of [lower, upper]."""
+    centre, radius = lower / 2 + upper / 2, upper / 2 - lower / 2
+    slopes = torch.from_numpy(np.asarray(keys.slopes / radius))
+    return slopes, torch.from_numpy(np.asarray(keys.biases)) - slopes * centre
+
+
+def _extrapolated(size: int, error: float, tolerance: float) -> int:
+    """Tokens for ``tolerance`` if the error keeps falling as size^-2, the rate of a C^2 function."""
+    return math.ceil(size * math.sqrt(max(error / tolerance, 1.0))) if math.isfinite(error) else 2 * size
