@@ -156,13 +156,16 @@ def minimum(tape: Tape, a: Any, b: Any) -> Symbolic:
     return elementwise(tape, _min, a, b)
 
 
-@operation("clamp", "clip", "hardtanh")
-def clamp(tape: Tape, x: Any, min: Any = None, max: Any = None, *, min_val: Any = -1.0, max_val: Any = 1.0) -> Symbolic:
-    """min(max(x, low), high); also written hardtanh(x, -1, 1)."""
-    if min is None and max is None:
-        min, max = min_val, max_val
+@operation("clamp", "clip")
+def clamp(tape: Tape, x: Any, min: Any = None, max: Any = None) -> Symbolic:
+    """min(max(x, low), high)"""
     x = lift(tape, x) if min is None else maximum(tape, x, min)
     return x if max is None else minimum(tape, x, max)
+
+
+@operation("hardtanh")
+def hardtanh(tape: Tape, x: Any, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Symbolic:
+    return clamp(tape, x, min_val, max_val)
 
 
 @operation("lerp")

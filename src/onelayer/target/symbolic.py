@@ -166,9 +166,9 @@ def lift(tape: Tape, value: Any) -> Symbolic:
     """Any number, tensor or symbolic tensor as a symbolic tensor on ``tape``; a float is exactly that float."""
     if isinstance(value, Symbolic):
         return value
-    numbers = value if isinstance(value, Tensor) else torch.as_tensor(value, dtype=torch.float64)
-    if numbers.is_complex():
+    if isinstance(value, complex) or (isinstance(value, Tensor) and value.is_complex()):
         raise UnsupportedOperation("complex", "the formula language is real")
+    numbers = value if isinstance(value, Tensor) else torch.as_tensor(value, dtype=torch.float64)
     flat = numbers.detach().to(torch.float64).flatten().tolist()
     ids = torch.tensor([MINUS_INFINITY if number == -math.inf else tape.number(number) for number in flat])
     return Symbolic(tape, ids.to(torch.int64).reshape(numbers.shape))

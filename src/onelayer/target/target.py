@@ -64,7 +64,7 @@ def as_target(f: Any, box: Box, *, lipschitz: float | None = None) -> Target:
         module = copy.deepcopy(f).double().cpu().eval()
         return _from_torch(module, box, "module", type(f).__name__, lipschitz)
     name = getattr(f, "__name__", type(f).__name__).replace("<lambda>", "f")
-    if _speaks_torch(f, box):
+    if _speaks_torch(f, box, lipschitz is None):
         return _from_torch(f, box, "callable", name, lipschitz)
     if lipschitz is None:
         raise OnelayerError(
@@ -144,7 +144,7 @@ def _call(function: Callable[[Any], Any], points: Tensor, name: str) -> Tensor:
         line = next(iter(str(error).splitlines()), "")[:160]
         raise OnelayerError(
             f"{name} failed on a batch of shape {tuple(points.shape)} ({type(error).__name__}: {line}); "
-            "it must accept (..., *box.shape) and use torch functions without branching on values"
+            "it must take (..., *box.shape) with torch functions and no branching, or be given lipschitz="
         ) from error
     if not isinstance(values, Tensor) or not values.is_floating_point():
         kind = str(values.dtype) if isinstance(values, Tensor) else type(values).__name__
@@ -177,7 +177,7 @@ def _recording_error(f: Callable[[Any], Any], formula: Formula, box: Box) -> str
     return f"the recording differs from f at x = {place(points[int(error.argmax())])}"
 
 
-def _speaks_torch(f: Callable[[Any], Any], box: Box) -> bool:
+def _speaks_torch(f: Callable[[Any], Any], box: Box, if_it_fails: bool) -> bool:
     """Whether f answers a batch of points with a tensor, or fails in a way that is not about the type of x.
 
     NumPy functions accept tensors too and warn about it; those are not torch functions.
@@ -189,7 +189,7 @@ def _speaks_torch(f: Callable[[Any], Any], box: Box) -> bool:
         except (TypeError, AttributeError):
             return False
         except Exception:
-            return True
+            return if_it_fails
     return answer and not any("__array_wrap__" in str(warning.message) for warning in caught)
 
 
