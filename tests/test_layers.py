@@ -24,9 +24,10 @@ RANK = {
     "export": 7,
     "paper": 8,
     "app": 9,
-    "cli": 9,
-    "__init__": 10,
-    "__main__": 10,
+    "console": 9,
+    "cli": 10,
+    "__init__": 11,
+    "__main__": 11,
 }
 
 

@@ -115,7 +115,7 @@ def test_domain_text_rounds_outward() -> None:
     [
         ("1:0", "smaller endpoint first"),
         ("0, 1", "lower:upper"),
-        ("x:1", "endpoints are constants"),
+        ("x:1", "must be a constant"),
         ("", "ends where a value was expected"),
         ("0:1 2:3", "comma"),
         ("0:inf", "unknown name 'inf'"),

@@ -38,13 +38,24 @@ def parse_domain(text: str) -> Box:
             raise parser.error("expected a comma between coordinates, as in 0:1, -1:1", parser.next)
 
 
+def parse_point(text: str) -> list[float]:
+    """Read the coordinates of a point: constant formulas separated by commas, each rounded to a float64."""
+    parser = Parser(text, dim=None, limit=MAX_CHARACTERS)
+    numbers = [_constant(parser, parser.next)[0]]
+    while parser.accept(","):
+        numbers.append(_constant(parser, parser.next)[0])
+    if parser.next.kind != "end":
+        raise parser.error("expected a comma between coordinates, as in 1.0, pi/2", parser.next)
+    return numbers
+
+
 def _constant(parser: Parser, token: Token) -> tuple[float, float]:
     at = parser.expression()
     if parser.tape.constant[at] is None:
-        raise parser.error("domain endpoints are constants; write for example 0:2*pi", token)
+        raise parser.error("this must be a constant, for example 2*pi", token)
     low, high = enclose(parser.tape.nodes, at)
     if not (math.isfinite(low) and math.isfinite(high)):
-        raise parser.error("this endpoint has no finite value", token)
+        raise parser.error("this constant has no finite value", token)
     return low, high
 
 

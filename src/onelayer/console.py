@@ -1,0 +1,67 @@
+"""How every command speaks: results on stdout, one JSON object with --json, one line on stderr for bad input.
+
+Exit status: 0 proved or succeeded, 1 refuted or undecided, 2 bad input, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import typer
+from typer.exceptions import TyperException
+
+from onelayer.errors import OnelayerError
+
+SUCCESS, NOT_PROVED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+
+
+def show(text: str, data: Mapping[str, Any], *, as_json: bool) -> None:
+    """Print ``text`` for people or ``data`` for programs."""
+    print(json.dumps({key: plain(value) for key, value in data.items()}) if as_json else text)
+
+
+def plain(value: Any) -> Any:
+    """JSON has no infinity: infinite and undefined numbers become strings."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    return value
+
+
+def run(app: typer.Typer, arguments: list[str] | None = None) -> int:
+    """Run a command line and return its exit status. No traceback for anything a user can cause."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    command = typer.main.get_command(app)
+    return guarded(lambda: command.main(arguments, prog_name="onelayer", standalone_mode=False), "--json" in arguments)
+
+
+def guarded(action: Callable[[], Any], as_json: bool) -> int:
+    """Exit status of ``action``, with every expected failure turned into one line."""
+    try:
+        status = action()
+    except TyperException as error:
+        return _refuse(" ".join(error.format_message().split()), as_json)
+    except typer.Exit as stop:
+        return int(stop.exit_code)
+    except (OnelayerError, OSError) as error:
+        return _refuse(" ".join(str(error).split()), as_json)
+    except (KeyboardInterrupt, typer.Abort):
+        print("interrupted; nothing was written", file=sys.stderr)
+        return INTERRUPTED
+    except MemoryError:
+        return _refuse("not enough memory for this problem; lower max_tokens or loosen eps", as_json)
+    return status if isinstance(status, int) else SUCCESS
+
+
+def _refuse(message: str, as_json: bool) -> int:
+    print(f"onelayer: {message}", file=sys.stderr)
+    if as_json:
+        print(json.dumps({"error": message}))
+    return BAD_INPUT
