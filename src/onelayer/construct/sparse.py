@@ -23,8 +23,9 @@ from onelayer.construct.tensor import MAX_SAMPLES, TensorFit, TensorFitter
 SIZES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 18, 22, 26, 32)
 KAPPAS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 CENTRES = (-1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5)
+ANCHOR = 0.3137  # a constant axis is sampled off centre: at 0 the surplus of x1 * x2 in x1 alone would vanish
 PROBES = (3, 5, 8)
-MAX_COMPONENTS = 400
+MAX_COMPONENTS = 1200
 
 Level = tuple[int, ...]
 
@@ -114,7 +115,7 @@ class SparseFitter:
 
     def _component(self, level: Level) -> TensorFit:
         if level not in self._components:
-            grids = [np.zeros(1) if m == 1 else axis_nodes(-1.0, 1.0, _samples(m)) for m in self._sizes(level)]
+            grids = [np.full(1, ANCHOR) if m == 1 else axis_nodes(-1.0, 1.0, _samples(m)) for m in self._sizes(level)]
             grid = np.stack(np.meshgrid(*grids, indexing="ij"), -1).reshape(-1, self.rank)
             self._components[level] = self._solve(level, grids, self.fitter.f(grid))
         return self._components[level]
