@@ -122,7 +122,7 @@ class OneLayerTransformer(Weights):
             return self._evaluate(x, batch)
         flat = x.reshape(count, *config.input_shape)
         parts = [self._evaluate(part, part.shape[:1]) for part in torch.split(flat, step)]
-        return torch.cat(parts).reshape(*batch, *config.output_shape)
+        return torch.cat(parts).reshape((*batch, *config.output_shape))
 
     def _evaluate(self, x: Tensor, batch: Sequence[int]) -> Tensor:
         config = self.config
@@ -136,7 +136,7 @@ class OneLayerTransformer(Weights):
             y = y.sum(-2) * (1 / config.length)
         elif config.readout != "each":
             y = y[..., 0 if config.readout == "first" else config.length - 1, :]
-        return self.affine(y, "R").reshape(*batch, *config.output_shape)
+        return self.affine(y, "R").reshape((*batch, *config.output_shape))
 
     def _embed(self, x: Tensor) -> Tensor:
         """(..., N, token_width) -> (..., N, d_model); a piecewise embedding sees each number through its ramps."""
@@ -209,8 +209,7 @@ class OneLayerTransformer(Weights):
     def _plain(self, h: int, e: Tensor) -> tuple[Tensor, Tensor]:
         memory = self.memory_of(h)
         assert memory is not None
-        keys, values = memory.plain_tokens()
-        return keys.to(e.dtype), values.to(e.dtype)
+        return memory.plain_tokens(e.dtype)
 
     def _feed_forward(self, r: Tensor) -> Tensor:
         """[R +] relu(R W_1 + b_1) W_2 + b_2, eq (1) twice, normalised before or after as configured."""

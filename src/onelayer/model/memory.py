@@ -30,9 +30,9 @@ class PlainMemory(nn.Module):
     def shape(self) -> HeadShape:
         return HeadShape(self.keys.shape[1], self.values.shape[1], "plain", (self.keys.shape[0],))
 
-    def plain_tokens(self) -> tuple[Tensor, Tensor]:
-        """Keys (M, d_k) and values (M, d_v)."""
-        return self.keys, self.values
+    def plain_tokens(self, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:
+        """Keys (M, d_k) and values (M, d_v), converted to ``dtype`` if given."""
+        return self.keys.to(dtype or self.keys.dtype), self.values.to(dtype or self.values.dtype)
 
 
 class GridMemory(nn.Module):
@@ -59,12 +59,16 @@ class GridMemory(nn.Module):
     def shape(self) -> HeadShape:
         return HeadShape(self.axes[0].shape[1], self.values.shape[-1], "grid", tuple(self.values.shape[:-1]))
 
-    def plain_tokens(self) -> tuple[Tensor, Tensor]:
-        """The same tokens one by one in row-major order: keys (M, d_k), values (M, d_v) with M = M_1 ... M_r."""
+    def plain_tokens(self, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:
+        """The same tokens one by one in row-major order: keys (M, d_k), values (M, d_v) with M = M_1 ... M_r.
+
+        Converted to ``dtype`` if given, before the keys of the axes are added.
+        """
         count = math.prod(self.values.shape[:-1])
         if count > MAX_TOKENS:
             raise OnelayerError(f"a grid of {count:,} tokens is too large to write out (limit {MAX_TOKENS:,})")
-        return grid_keys(list(self.axes)), self.values.reshape(count, -1)
+        dtype = dtype or self.values.dtype
+        return grid_keys([axis.to(dtype) for axis in self.axes]), self.values.to(dtype).reshape(count, -1)
 
 
 Memory = PlainMemory | GridMemory
