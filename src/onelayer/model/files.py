@@ -121,12 +121,12 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def _read(path: Path, max_bytes: int) -> bytes:
+    if not path.is_file():
+        raise FileError(_one_line(f"no model at {path}: expected a folder that contains {FILE_NAME}"))
     try:
-        if not path.is_file():
-            raise FileError(f"no model at {path}: expected a folder that contains {FILE_NAME}")
         with path.open("rb") as file:
             data = file.read(max_bytes + 1)
-    except (OSError, ValueError) as error:  # ValueError: a null byte in the name
+    except OSError as error:
         raise FileError(f"cannot read {path}: {_one_line(error)}") from error
     if len(data) > max_bytes:
         raise FileError(f"{path} is larger than the limit of {max_bytes:,} bytes")
