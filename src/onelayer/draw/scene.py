@@ -1,0 +1,192 @@
+"""Scene: f, T and their difference on a box, seen in the output where they differ most."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from onelayer.certify import Certificate
+from onelayer.certify.certificate import outward
+from onelayer.domain import Box
+from onelayer.errors import OnelayerError
+from onelayer.model import OneLayerTransformer
+from onelayer.result import Approximation
+from onelayer.target import Target, as_target
+
+Array = NDArray[np.float64]
+
+SEARCH = 2048
+# A bound further away than this many times the largest error drawn is named in the legend instead of drawn to scale.
+FAR = 6.0
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A model beside its target. Points are flat, (S, D); values are those of one output, ``output``, (S,).
+
+    ``certificate`` is None for a model about which nothing is proved; pictures then say what was seen, not more.
+    """
+
+    model: Callable[[Any], Any]
+    target: Target
+    box: Box
+    certificate: Certificate | None = None
+
+    @classmethod
+    def of(cls, approximation: Approximation, f: Any = None) -> Scene:
+        """The scene of a result; ``f`` is needed only when its function was not recorded."""
+        target = approximation.target if f is None else as_target(f, approximation.box)
+        if target is None:
+            raise OnelayerError("the function of this proof was not recorded; give it as f= to draw it")
+        return cls(approximation.model, target, approximation.box, approximation.certificate)
+
+    @cached_property
+    def dtype(self) -> torch.dtype:
+        """The format in which the model is executed: that of its weights."""
+        parameters = self.model.parameters() if isinstance(self.model, torch.nn.Module) else iter(())
+        return next((p.dtype for p in parameters if p.is_floating_point()), torch.float64)
+
+    @cached_property
+    def names(self) -> list[str]:
+        """x1 ... xD for a vector, or x, y, z as in the formula; x[i,j] for a sequence."""
+        shape = tuple(self.box.shape)
+        letters = re.search(r"\b[xyz]\b", self.target.description) and self.target.kind == "formula"
+        if shape == (1,) or (letters and shape in ((2,), (3,))):
+            return list("xyz"[: shape[0]])
+        if len(shape) == 1:
+            return [f"x{i + 1}" for i in range(shape[0])]
+        return [f"x[{','.join(str(k + 1) for k in index)}]" for index in np.ndindex(*shape)]
+
+    @cached_property
+    def free(self) -> list[int]:
+        """Coordinates whose interval is more than a point."""
+        found: list[int] = torch.nonzero(self.box.width.flatten() > 0).flatten().tolist()
+        return found
+
+    def bounds(self, coordinate: int) -> tuple[float, float]:
+        return float(self.box.lower.flatten()[coordinate]), float(self.box.upper.flatten()[coordinate])
+
+    @cached_property
+    def worst(self) -> tuple[Tensor, int]:
+        """The point (D,) of the largest error known, the certificate's witness if it has one, and its output."""
+        witness = None if self.certificate is None else self.certificate.witness
+        if witness is not None:
+            points = torch.tensor([witness], dtype=torch.float64)
+        else:
+            sampled = self.box.sample(SEARCH, arcsine=True)
+            points = torch.cat([sampled, self.box.corners(256)]).reshape(-1, self.box.dim)
+        f, t = self._both(points)
+        error = np.abs(t - f)
+        row, output = np.unravel_index(int(np.nanargmax(error)), error.shape)
+        return points[int(row)], int(output)
+
+    @property
+    def base(self) -> Tensor:
+        return self.worst[0]
+
+    @property
+    def output(self) -> int:
+        return self.worst[1]
+
+    @cached_property
+    def output_name(self) -> str:
+        """How to write the chosen output: nothing for a scalar function, an index otherwise."""
+        shape = self.target.output_shape
+        if math.prod(shape) == 1:
+            return ""
+        index = np.unravel_index(self.output, shape)
+        return f"[{','.join(str(int(k) + 1) for k in index)}]"
+
+    def values(self, points: Tensor) -> tuple[Array, Array]:
+        """f and T at points (S, D), in the chosen output, each (S,)."""
+        f, t = self._both(points)
+        return f[:, self.output], t[:, self.output]
+
+    def _both(self, points: Tensor) -> tuple[Array, Array]:
+        executed = points.to(self.dtype).reshape(-1, *self.box.shape)
+        with torch.no_grad():
+            f = self.target.function(executed.double())
+            t = self.model(executed)
+        f, t = (part.reshape(len(points), -1).double().cpu() for part in (f, t))
+        return f.numpy(), t.numpy()
+
+    def through(self, coordinates: Sequence[int], grids: Sequence[Array]) -> Tensor:
+        """Points of the tensor grid in ``coordinates``, all others as in the worst point, (prod of sizes, D)."""
+        mesh = torch.cartesian_prod(*[torch.from_numpy(np.ascontiguousarray(grid)) for grid in grids])
+        points = self.base.repeat(len(mesh), 1)
+        points[:, list(coordinates)] = mesh.reshape(len(mesh), -1)
+        return points
+
+    def leaves(self, coordinates: Sequence[int]) -> tuple[Array, Array] | None:
+        """Corners in ``coordinates`` of the proof's boxes that contain the worst point in all others, (L, c) each."""
+        proof = None if self.certificate is None else self.certificate.proof
+        if proof is None:
+            return None
+        low, high = proof.boxes()
+        others = [i for i in range(self.box.dim) if i not in coordinates]
+        base = self.base.numpy()[others]
+        met = ((low[:, others] <= base) & (base <= high[:, others])).all(1)
+        return low[met][:, list(coordinates)], high[met][:, list(coordinates)]
+
+    @property
+    def headline(self) -> str:
+        """The certificate's sentence, or what was seen."""
+        if self.certificate is None:
+            f, t = self.values(self.base[None])
+            return f"nothing proved; largest error seen |T - f| = {abs(t[0] - f[0]):.3g}"
+        return str(self.certificate).removeprefix("Certificate(").removesuffix(")")
+
+    @property
+    def subline(self) -> str:
+        """f, the domain and the size of the layer, each abridged."""
+        parts = [f"f = {_shortened(self.target.description, 70)}", f"on {_shortened(_domain(self), 60)}"]
+        if isinstance(self.model, OneLayerTransformer):
+            size = self.model.size()
+            parts.append(", ".join(_counted(size[key], word) for key, word in SIZE_WORDS if size[key]))
+        if self.output_name:
+            parts.append(f"output {self.output_name} of {math.prod(self.target.output_shape)} (the worst)")
+        return "  |  ".join(parts)
+
+    def error_limits(self, observed: float) -> tuple[float, list[tuple[str, float]]]:
+        """Half height of an error axis, and the bounds to draw on it as (label, value).
+
+        A bound much larger than anything drawn would flatten the picture; it is left to the caller to name it.
+        """
+        bounds = []
+        if self.certificate is not None:
+            if math.isfinite(self.certificate.upper):
+                bounds.append((f"upper = {outward(self.certificate.upper, up=True)}", self.certificate.upper))
+            if self.certificate.eps is not None:
+                bounds.append((f"eps = {self.certificate.eps:g}", self.certificate.eps))
+        shown = [value for _, value in bounds if value <= FAR * observed]
+        return max([observed, *shown]) * 1.12 or 1.0, bounds
+
+
+SIZE_WORDS = (("heads", "head"), ("tokens", "token"), ("hidden_units", "hidden unit"))
+
+
+def _counted(count: int, word: str) -> str:
+    return f"{count:,} {word}{'s' * (count != 1)}"
+
+
+def _shortened(text: str, limit: int) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def _domain(scene: Scene) -> str:
+    sides = [scene.bounds(i) for i in range(scene.box.dim)]
+    if len(set(sides)) == 1:
+        low, high = sides[0]
+        power = f"^{len(sides)}" if len(sides) > 1 else ""
+        return f"[{low:.4g}, {high:.4g}]{power}"
+    return " x ".join(f"[{low:.4g}, {high:.4g}]" for low, high in sides)

@@ -1,0 +1,88 @@
+"""How every picture looks and how it reaches the disk: colour-blind safe colours, one canvas, atomic files."""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+from onelayer.certify.files import replace_file
+from onelayer.errors import FileError, OnelayerError
+
+# Okabe and Ito's palette; cividis and viridis for values; ColorBrewer's RdBu for signs.
+BLUE, ORANGE, GREEN, VERMILLION, PURPLE, SKY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9"
+INK, QUIET, FAINT = "#222222", "#666666", "#DDDDDD"
+SERIES = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY)
+VALUES, WEIGHTS, SIGNED = "viridis", "cividis", "RdBu_r"
+
+SUFFIXES = (".png", ".svg", ".pdf")
+DPI = 110
+SMALL, NORMAL = 9, 10
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure of that size in inches with its own canvas: no pyplot, no global state."""
+    layout = ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08, wspace=0.04, hspace=0.05)
+    figure = Figure(figsize=(width, height), dpi=DPI, layout=layout)
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def write_title(figure: Figure, headline: str, subline: str) -> None:
+    """The certificate's sentence, and below it what was approximated and by what."""
+    figure.suptitle(f"{headline}\n{subline}", fontsize=NORMAL, color=INK, parse_math=False, linespacing=1.5)
+
+
+def tidy(axes: Axes, *, title: str = "", x: str = "", y: str = "", grid: bool = False) -> None:
+    """Titles and labels in one size, ticks that stay small, no frame where none is needed."""
+    axes.set_title(title, fontsize=NORMAL, color=INK, loc="left", parse_math=False)
+    axes.set_xlabel(x, fontsize=NORMAL, parse_math=False)
+    axes.set_ylabel(y, fontsize=NORMAL, parse_math=False)
+    axes.tick_params(labelsize=SMALL)
+    for text in (axes.xaxis.get_offset_text(), axes.yaxis.get_offset_text()):
+        text.set_fontsize(SMALL)
+    if grid:
+        axes.grid(color=FAINT, linewidth=0.6)
+        axes.set_axisbelow(True)
+        axes.spines[["top", "right"]].set_visible(False)
+
+
+def legend(axes: Axes, **options: Any) -> None:
+    """A legend that reads well over curves."""
+    axes.legend(fontsize=SMALL, framealpha=0.9, edgecolor=FAINT, **options)
+
+
+def outside_legend(axes: Axes, columns: int) -> None:
+    """A legend below the whole figure, where it covers nothing."""
+    handles, labels = axes.get_legend_handles_labels()
+    options = {"fontsize": SMALL, "edgecolor": FAINT, "columnspacing": 1.4, "handlelength": 1.8}
+    axes.figure.legend(handles, labels, loc="outside lower center", ncols=columns, **options)
+
+
+def check_path(path: str | os.PathLike[str]) -> Path:
+    """The path as given, if its suffix names a format that can be written."""
+    target = Path(path)
+    if target.suffix.lower() not in SUFFIXES:
+        raise OnelayerError(f"cannot draw to '{target}': the name must end in {', '.join(SUFFIXES)}")
+    return target
+
+
+def save(figure: Figure, path: str | os.PathLike[str]) -> Path:
+    """Write the figure as PNG, SVG or PDF, by suffix, all of it or nothing; returns the path."""
+    target = check_path(path)
+    kind = target.suffix.lower().removeprefix(".")
+    # No dates and no program names inside: the same picture is the same file.
+    metadata = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[kind]
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=kind, metadata=metadata)
+    try:
+        replace_file(target, buffer.getvalue())
+    except OSError as error:
+        raise FileError(f"cannot write {target}: {error.strerror}") from error
+    return target
