@@ -19,6 +19,8 @@ from onelayer.model.weights import NamedWeights, Weights, weight_shapes
 NORM_EPS = 1e-5
 # Elements of the largest intermediate array of one evaluation chunk: 32 MiB in float64, about a processor cache.
 CHUNK = 2**22
+# An accelerator needs more work per launch: 2 GiB in float64.
+ACCELERATOR_CHUNK = 2**28
 
 
 class OneLayerTransformer(Weights):
@@ -117,7 +119,8 @@ class OneLayerTransformer(Weights):
             raise OnelayerError(f"input must be floating point, got {x.dtype}")
         if not isinstance(x, Tensor) or torch.compiler.is_compiling():
             return self._evaluate(x, batch)
-        count, step = math.prod(batch), max(1, CHUNK // self._cost())
+        budget = CHUNK if x.device.type == "cpu" else ACCELERATOR_CHUNK
+        count, step = math.prod(batch), max(1, budget // self._cost())
         if count <= step:
             return self._evaluate(x, batch)
         flat = x.reshape(count, *config.input_shape)
