@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from onelayer.certify.certificate import Certificate
-from onelayer.certify.files import BOXES, CERTIFICATE, FUNCTION, read_proof, write_proof
+from onelayer.certify.files import ATTACHMENTS, BOXES, CERTIFICATE, FUNCTION, read_proof, write_proof
 from onelayer.domain import Box
 from onelayer.errors import FileError, OnelayerError
 from onelayer.model import OneLayerTransformer, load_model, save_model, weights_sha256
@@ -106,7 +106,7 @@ def _move(beside: Path, path: Path) -> None:
         return
     if not path.is_dir():
         raise FileError(f"cannot write {path}: it is not a folder; choose another name")
-    for name in (MODEL, BOXES, FUNCTION, CERTIFICATE):
+    for name in (MODEL, BOXES, FUNCTION, *ATTACHMENTS, CERTIFICATE):
         if (beside / name).exists():
             os.replace(beside / name, path / name)
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 
@@ -22,7 +23,8 @@ class Certificate:
     ``status`` is "proved" iff upper <= eps (without an eps: iff the enclosure is as tight as was asked), "refuted" iff
     lower > eps, with the ``witness`` point, and "undecided" otherwise, with a ``resisted`` box. NaN is never a bound.
     ``arithmetic`` says which T is meant: "real" for exact arithmetic on the stored weights, "float64 execution" or
-    "float32 execution" for the numbers that a forward pass in that format returns. ``proof`` holds the leaf boxes.
+    "float32 execution" for the numbers that a forward pass in that format returns. ``proof`` holds the leaf boxes,
+    ``attachments`` the files that a lemma, a composition or a memorised table is checked from.
     """
 
     status: str
@@ -42,6 +44,7 @@ class Certificate:
     resisted: tuple[tuple[float, ...], tuple[float, ...]] | None = None
     assumptions: tuple[str, ...] = ()
     proof: BoxTree | None = field(default=None, repr=False)
+    attachments: Mapping[str, bytes] = field(default_factory=dict, repr=False, hash=False)
 
     def __post_init__(self) -> None:
         record = self.record()
@@ -85,7 +88,7 @@ class Certificate:
 
     def saved(self) -> SavedProof:
         """The content of the three files of this certificate."""
-        return SavedProof(self.record(), self.proof, self.function if self.recorded else None)
+        return SavedProof(self.record(), self.proof, self.function if self.recorded else None, self.attachments)
 
     def to_json(self) -> str:
         """The claim without the boxes, as JSON."""
@@ -98,13 +101,16 @@ class Certificate:
 
     @classmethod
     def from_saved(cls, saved: SavedProof) -> Certificate:
-        return cls.from_record(saved.record, saved.tree)
+        return cls.from_record(saved.record, saved.tree, saved.attachments)
 
     @classmethod
-    def from_record(cls, record: Record, proof: BoxTree | None = None) -> Certificate:
+    def from_record(
+        cls, record: Record, proof: BoxTree | None = None, attachments: Mapping[str, bytes] | None = None
+    ) -> Certificate:
         low, high = (torch.tensor(side, dtype=torch.float64).reshape(record.shape) for side in record.domain)
         names = [name for name in Record.__dataclass_fields__ if name not in ("shape", "domain")]
-        return cls(domain=Box(low, high), proof=proof, **{name: getattr(record, name) for name in names})
+        known = {name: getattr(record, name) for name in names}
+        return cls(domain=Box(low, high), proof=proof, attachments=attachments or {}, **known)
 
     def __str__(self) -> str:
         parts = [f"{self.status}: {self._claim()}", f"{self.boxes:,} boxes" if self.boxes else f"by {self.method}"]

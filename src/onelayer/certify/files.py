@@ -9,7 +9,8 @@ import hashlib
 import os
 import struct
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -21,19 +22,25 @@ from onelayer.errors import FileError, OnelayerError
 __all__ = ["BoxTree", "Record", "SavedProof", "read_proof", "replace_file", "write_proof"]
 
 CERTIFICATE, BOXES, FUNCTION = "certificate.json", "boxes.bin", "function.txt"
+ARGUMENT, TABLE = "argument.json", "table.safetensors"
+ATTACHMENTS = (ARGUMENT, TABLE)  # what a proof without boxes, or beyond them, stands on
 MAGIC = b"OLBOXES\n"
 BOXES_VERSION = 1
 _HEADER = struct.Struct("<8sIIQ")  # magic, version, D, nodes
-MAX_BYTES = {CERTIFICATE: 2**24, BOXES: 2**29, FUNCTION: 2**26}
+MAX_BYTES = {CERTIFICATE: 2**24, BOXES: 2**29, FUNCTION: 2**26, ARGUMENT: 2**26, TABLE: 2**32}
 
 
 @dataclass(frozen=True)
 class SavedProof:
-    """What a folder claims: the record, the boxes that carry the proof, and the text of f if it was recorded."""
+    """What a folder claims: the record, the boxes that carry the proof, and the text of f if it was recorded.
+
+    ``attachments`` are the files beside those, by name: the argument of a lemma or composition, a memorised table.
+    """
 
     record: Record
     tree: BoxTree | None
     function: str | None
+    attachments: Mapping[str, bytes] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         record, tree = self.record, self.tree
@@ -61,8 +68,9 @@ def write_proof(folder: str | Path, proof: SavedProof) -> None:
         content[BOXES] = encode_boxes(proof.tree)
     if proof.function is not None:
         content[FUNCTION] = proof.function.encode("utf-8")
+    content |= proof.attachments
     text = to_json(proof.record, {name: _sha256(data) for name, data in content.items()})
-    for name in (BOXES, FUNCTION):
+    for name in (BOXES, FUNCTION, *ATTACHMENTS):
         if name in content:
             replace_file(folder / name, content[name])
         else:
@@ -85,12 +93,14 @@ def read_proof(folder: str | Path) -> SavedProof:
     if (folder / BOXES).exists():
         data = _read(folder / BOXES)
         found[BOXES] = _sha256(data)
+    attachments = {name: _read(folder / name) for name in ATTACHMENTS if (folder / name).exists()}
+    found |= {name: _sha256(content) for name, content in attachments.items()}
     if found != digests:
         names = sorted(name for name in found.keys() | digests.keys() if found.get(name) != digests.get(name))
         raise FileError(f"{folder}: {', '.join(names)} is not the file that certificate.json describes")
     if BOXES in found:
         tree = decode_boxes(data)
-    return SavedProof(record, tree, function)
+    return SavedProof(record, tree, function, attachments)
 
 
 def encode_boxes(tree: BoxTree) -> bytes:
