@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from onelayer.model.config import Config
@@ -95,7 +94,7 @@ class Linear(Attention):
 
     def _phi(self, u: Tensor) -> Tensor:
         if self.feature == "elu":
-            return F.elu(u) + 1
+            return torch.relu(u) + torch.exp(-torch.relu(-u))  # elu(u) + 1, in operations that Taylor models know
         power = torch.ones_like(u[..., :1])
         terms = [power]
         for p in range(1, self.order + 1):
