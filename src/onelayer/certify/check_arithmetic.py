@@ -1,0 +1,237 @@
+"""Taylor arithmetic of the checker: polynomials on [-1, 1]^s whose coefficients are Arb balls.
+
+Lemma: a list of balls c_p stands for the functions t -> sum_p c_p(t) t^p with c_p(t) in the p-th ball for every t. Sums
+and products of such lists contain the sums and products of the functions; a monomial that is cut off lies within
+[-1, 1] ([0, 1] if all its exponents are even) times its ball, which is added to the constant coefficient. Rounding and
+remainder therefore need no extra care: they are radii. Comparisons of balls hold only when certain, so a ball is
+skipped as zero by ``is_zero`` alone, never because ``ball != 0`` is not certain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from itertools import combinations_with_replacement
+from math import comb
+
+from flint import arb
+
+ZERO = arb(0)
+UNIT_BALL = arb(0, 1)
+HALF_BALL = arb(0.5, 0.5)  # [0, 1]
+
+
+class Taylor:
+    """An element of the arithmetic: ``support`` are the variables it depends on, in increasing order.
+
+    ``c`` holds the balls of the monomials in ``support`` by degree, then lexicographically (the order of
+    :func:`monomials`), up to some degree <= ``order``.
+    """
+
+    __slots__ = ("c", "order", "support")
+
+    def __init__(self, support: tuple[int, ...], c: list[arb], order: int) -> None:
+        self.support = support
+        self.c = c
+        self.order = order
+
+    @property
+    def degree(self) -> int:
+        return degree_of(len(self.support), len(self.c))
+
+    def over(self, support: tuple[int, ...]) -> list[arb]:
+        """Coefficients as a function of a larger set of variables, at the same degree."""
+        if support == self.support:
+            return self.c
+        places = embedding(tuple(support.index(v) for v in self.support), len(support), self.degree)
+        wide = [ZERO] * count(len(support), self.degree)
+        for value, place in zip(self.c, places, strict=True):
+            wide[place] = value
+        return wide
+
+    def __add__(self, other: Taylor) -> Taylor:
+        support = union(self.support, other.support)
+        a, b = self.over(support), other.over(support)
+        if len(a) < len(b):
+            a, b = b, a
+        return Taylor(support, [x + y for x, y in zip(a, b, strict=False)] + a[len(b) :], self.order)
+
+    def __neg__(self) -> Taylor:
+        return Taylor(self.support, [-x for x in self.c], self.order)
+
+    def __sub__(self, other: Taylor) -> Taylor:
+        return self + -other
+
+    def scaled(self, factor: arb) -> Taylor:
+        return Taylor(self.support, [x * factor for x in self.c], self.order)
+
+    def shifted(self, offset: arb) -> Taylor:
+        return Taylor(self.support, [self.c[0] + offset, *self.c[1:]], self.order)
+
+    def __mul__(self, other: Taylor) -> Taylor:
+        """Product cut off at ``order``; what is cut off is bounded degree by degree."""
+        if not self.support:
+            return other.scaled(self.c[0])
+        if not other.support:
+            return self.scaled(other.c[0])
+        support = union(self.support, other.support)
+        a, b, s = self.over(support), other.over(support), len(support)
+        da, db = self.degree, other.degree
+        kept = min(da + db, self.order)
+        out = [ZERO] * count(s, kept)
+        for x, row in zip(a, products(s, da, db, self.order), strict=True):
+            if not x.is_zero():
+                for j, place in row:
+                    out[place] = out[place] + x * b[j]
+        if da + db > self.order:
+            out[0] = out[0] + _cut_off(norms(a, s), norms(b, s), self.order)
+        return Taylor(support, out, self.order)
+
+    def range(self) -> arb:
+        """A ball that contains every value on the box."""
+        total = self.c[0]
+        for value, even in zip(self.c[1:], even_monomials(len(self.support), self.degree), strict=True):
+            total = total + value * (HALF_BALL if even else UNIT_BALL)
+        return total
+
+    def restricted(self, variable: int, upper: bool) -> Taylor:
+        """The same function on one half of the box: t -> (t + 1)/2 or (t - 1)/2 in one variable."""
+        s, at = len(self.support), self.support.index(variable)
+        out = [ZERO] * len(self.c)
+        for value, row in zip(self.c, halves(s, at, self.degree, upper), strict=True):
+            if not value.is_zero():
+                for place, weight in row:
+                    out[place] = out[place] + value * weight
+        return Taylor(self.support, out, self.order)
+
+
+def constant(value: arb, order: int) -> Taylor:
+    return Taylor((), [value], order)
+
+
+def coordinate(variable: int, low: float, high: float, order: int) -> Taylor:
+    """x = middle + radius t, exactly the interval [low, high] for t in [-1, 1]."""
+    a, b = arb(low), arb(high)
+    if low == high:
+        return constant(a, order)
+    return Taylor((variable,), [(a + b) / 2, (b - a) / 2], order)
+
+
+def combination(terms: Sequence[tuple[arb, Taylor]], offset: arb, order: int) -> Taylor:
+    """offset + sum of factor * term, over the union of the supports."""
+    support: tuple[int, ...] = ()
+    for _, term in terms:
+        support = union(support, term.support)
+    out = [offset]
+    for factor, term in terms:
+        c = term.over(support)
+        if len(c) > len(out):
+            out += [ZERO] * (len(c) - len(out))
+        for at, value in enumerate(c):
+            out[at] = out[at] + factor * value
+    return Taylor(support, out, order) if len(out) > 1 else constant(out[0], order)
+
+
+def norms(c: Sequence[arb], s: int) -> list[arb]:
+    """Per degree, an upper bound of the sum of absolute coefficients."""
+    sums, at, degree = [], 0, 0
+    while at < len(c):
+        end = count(s, degree)
+        total = ZERO
+        for value in c[at:end]:
+            total = total + value.abs_upper()
+        sums.append(total)
+        at, degree = end, degree + 1
+    return sums
+
+
+def _cut_off(a: Sequence[arb], b: Sequence[arb], order: int) -> arb:
+    total = ZERO
+    for i, x in enumerate(a):
+        for y in b[max(0, order + 1 - i) :]:
+            total = total + x * y
+    return total * UNIT_BALL
+
+
+@cache
+def union(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
+    return a if a == b else tuple(sorted({*a, *b}))
+
+
+@cache
+def monomials(s: int, degree: int) -> tuple[tuple[int, ...], ...]:
+    """Exponents of all monomials in s variables up to ``degree``; a lower degree is a prefix."""
+    found = []
+    for d in range(degree + 1):
+        for chosen in combinations_with_replacement(range(s), d):
+            found.append(tuple(chosen.count(v) for v in range(s)))
+    return tuple(found)
+
+
+@cache
+def _places(s: int, degree: int) -> dict[tuple[int, ...], int]:
+    return {exponents: at for at, exponents in enumerate(monomials(s, degree))}
+
+
+@cache
+def count(s: int, degree: int) -> int:
+    return len(monomials(s, degree))
+
+
+@cache
+def degree_of(s: int, length: int) -> int:
+    return 0 if not s else next(d for d in range(length) if count(s, d) == length)
+
+
+@cache
+def even_monomials(s: int, degree: int) -> tuple[bool, ...]:
+    return tuple(all(e % 2 == 0 for e in exponents) for exponents in monomials(s, degree)[1:])
+
+
+@cache
+def embedding(at: tuple[int, ...], s: int, degree: int) -> tuple[int, ...]:
+    """Where the monomials of a subset of the variables lie among those of all s."""
+    places = _places(s, degree)
+    found = []
+    for exponents in monomials(len(at), degree):
+        wide = [0] * s
+        for variable, exponent in zip(at, exponents, strict=True):
+            wide[variable] = exponent
+        found.append(places[tuple(wide)])
+    return tuple(found)
+
+
+@cache
+def products(s: int, da: int, db: int, order: int) -> tuple[tuple[tuple[int, int], ...], ...]:
+    """For each monomial of the first factor: (monomial of the second, place of the product) up to ``order``."""
+    places = _places(s, min(da + db, order))
+    rows = []
+    for a in monomials(s, da):
+        row = []
+        for j, b in enumerate(monomials(s, db)):
+            if sum(a) + sum(b) <= order:
+                row.append((j, places[tuple(x + y for x, y in zip(a, b, strict=True))]))
+        rows.append(tuple(row))
+    return tuple(rows)
+
+
+@cache
+def halves(s: int, at: int, degree: int, upper: bool) -> tuple[tuple[tuple[int, arb], ...], ...]:
+    """((t +- 1)/2)^n = sum_j C(n, j) (+-1)^(n - j) 2^-n t^j: for each monomial, (place, weight) for j <= n."""
+    places = _places(s, degree)
+    rows = []
+    for exponents in monomials(s, degree):
+        n, row = exponents[at], []
+        for j in range(n + 1):
+            sign = 1 if upper or (n - j) % 2 == 0 else -1
+            row.append((places[(*exponents[:at], j, *exponents[at + 1 :])], arb(sign * comb(n, j)) / 2**n))
+        rows.append(tuple(row))
+    return tuple(rows)
+
+
+def whole_power(x: arb, n: int) -> arb:
+    """x**n for n >= 0 by multiplication; Arb's general power gives nan for balls around zero."""
+    result = arb(1)
+    for _ in range(n):
+        result = result * x
+    return result

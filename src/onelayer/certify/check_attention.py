@@ -1,0 +1,162 @@
+"""Vectors, stored matrices and softmax averages of the checker: real values as Taylor enclosures, rounding beside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from flint import arb, arb_mat
+
+from onelayer.certify.check_arithmetic import ZERO, Taylor, combination, constant, union
+from onelayer.certify.check_functions import apply
+from onelayer.certify.check_rounding import Execution, size
+from onelayer.certify.check_weights import Array
+
+DENSE = 64  # nonzero weights from which a matrix product in C is faster than terms one by one
+NEGLIGIBLE = 1e-6  # tokens below this weight do not count in the common shift of the logits
+
+
+@dataclass
+class Vector:
+    """Entries of the real layer, and bounds of what rounding adds to each in the execution (zeros if none is meant)."""
+
+    items: list[Taylor]
+    errors: list[arb]
+
+    def __getitem__(self, part: slice) -> Vector:
+        return Vector(self.items[part], self.errors[part])
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def sizes(self) -> list[arb]:
+        return [size(item) for item in self.items]
+
+
+class Matrix:
+    """A stored matrix W (rows, columns) with bias b: x -> x W + b, zeros skipped so that supports stay small."""
+
+    def __init__(self, w: Array, b: Array | None = None) -> None:
+        self.bias = [arb(v) for v in b.tolist()] if b is not None else [ZERO] * w.shape[1]
+        self.columns = [[(i, arb(v)) for i, v in enumerate(column.tolist()) if v != 0] for column in w.T]
+        terms = sum(len(column) for column in self.columns)
+        self.dense = arb_mat(w.tolist()) if terms >= DENSE else None
+        self.absolute = arb_mat(np.abs(w).tolist())
+
+    def __call__(self, x: Vector, execution: Execution | None) -> Vector:
+        y = self.real(x.items)
+        if execution is None:
+            return Vector(y, [ZERO] * len(y))
+        return Vector(y, execution.affine(self.columns, self.bias, x.sizes(), x.errors))
+
+    def real(self, x: Sequence[Taylor]) -> list[Taylor]:
+        order = x[0].order
+        if self.dense is not None:
+            return self._product(x, self.dense)
+        return [
+            combination([(w, x[i]) for i, w in column], b, order)
+            for column, b in zip(self.columns, self.bias, strict=True)
+        ]
+
+    def _product(self, x: Sequence[Taylor], dense: arb_mat) -> list[Taylor]:
+        support: tuple[int, ...] = ()
+        for item in x:
+            support = union(support, item.support)
+        wide = [item.over(support) for item in x]
+        length = max(len(c) for c in wide)
+        rows = arb_mat(len(x), length, [v for c in wide for v in [*c, *[ZERO] * (length - len(c))]]).transpose()
+        product = (rows * dense).transpose().tolist()  # (columns, coefficients)
+        return [Taylor(support, [c[0] + b, *c[1:]], x[0].order) for c, b in zip(product, self.bias, strict=True)]
+
+    def bounds(self, row: Sequence[arb]) -> list[arb]:
+        """Row vector of bounds times |W|."""
+        return [value.upper() for value in (arb_mat(1, len(row), list(row)) * self.absolute).entries()]
+
+
+class Softmax:
+    """Weights over tokens as e_m / Q: e_m = exp(l_m - l) with a common l, Q = sum e_m; ``inverse`` encloses 1/Q.
+
+    l is the average of the logits with the weights of the box's centre: it removes the first-order change of Q, so 1/Q
+    converges on larger boxes. Any common l gives the same weights. ``upper`` bounds the weights; ``spoiled`` multiplies
+    |v_m| in the rounding error of an average of values v_m.
+    """
+
+    def __init__(self, logits: Vector, execution: Execution | None) -> None:
+        order = logits.items[0].order
+        centre = np.array([float(item.c[0].mid()) for item in logits.items])
+        weights = np.exp(centre - centre.max())
+        weights /= weights.sum()
+        pairs = zip(weights.tolist(), logits.items, strict=True)
+        common = combination([(arb(w), item) for w, item in pairs if w > NEGLIGIBLE], ZERO, order)
+        shifted = [item - common for item in logits.items]
+        spreads = [item.range() for item in shifted]
+        self.e = [apply("exp", item) for item in shifted]
+        tops = [spread.upper().exp() for spread in spreads]
+        low = sum((spread.lower().exp() for spread in spreads), ZERO).lower()
+        high = sum(tops, ZERO).upper()
+        self.inverse = apply("inv", combination([(arb(1), item) for item in self.e], ZERO, order), low.union(high))
+        self.upper = [(top / low).min(arb(1)).upper() for top in tops] if execution else []
+        self.spoiled = [ZERO] * len(shifted)
+        if execution is not None:
+            relative, absolute = execution.softmax(spreads, logits.errors, self.upper)
+            self.spoiled = execution.average(self.upper, relative, absolute, len(shifted) + 1)
+
+
+def attend(softmax: Softmax, own: Sequence[Vector], table: Matrix | None, execution: Execution | None) -> Vector:
+    """Softmax average over the values of the sequence's tokens, then those of the memory tokens in ``table``."""
+    parts = [[e * v for v in value.items] for e, value in zip(softmax.e, own, strict=False)]
+    if table is not None:
+        parts.append(table.real(softmax.e[len(own) :]))
+    items = [sum_of(column) * softmax.inverse for column in zip(*parts, strict=True)]
+    if execution is None:
+        return Vector(items, [ZERO] * len(items))
+    errors = table.bounds(softmax.spoiled[len(own) :]) if table is not None else [ZERO] * len(items)
+    for value, spoiled, weight in zip(own, softmax.spoiled, softmax.upper, strict=False):
+        entries = zip(errors, value.sizes(), value.errors, strict=True)
+        errors = [(e + spoiled * (s + ev) + (weight + spoiled) * ev).upper() for e, s, ev in entries]
+    return Vector(items, errors)
+
+
+def attend_grid(axes: Sequence[Softmax], table: Matrix, execution: Execution | None) -> Vector:
+    """Softmax average over a grid of tokens, the values contracted axis by axis, first axis first.
+
+    Rounding: with B a bound of sum w |v| over the contracted axes and E the error so far, contracting one more axis
+    gives B' = sum w B and E' = sum spoiled (B + E) + w E.
+    """
+    items = table.real(axes[0].e)
+    for softmax in axes[1:]:
+        step = len(items) // len(softmax.e)
+        items = [dot(softmax.e, items[j::step]) for j in range(step)]
+    for softmax in axes:
+        items = [item * softmax.inverse for item in items]
+    if execution is None:
+        return Vector(items, [ZERO] * len(items))
+    sizes, errors = table.bounds(axes[0].upper), table.bounds(axes[0].spoiled)
+    for softmax in axes[1:]:
+        step = len(sizes) // len(softmax.e)
+        old = list(zip(sizes, errors, strict=True))
+        sizes = [_inner(softmax.upper, [b for b, _ in old[j::step]]) for j in range(step)]
+        errors = [
+            (
+                _inner(softmax.spoiled, [b + e for b, e in old[j::step]])
+                + _inner(softmax.upper, [e for _, e in old[j::step]])
+            ).upper()
+            for j in range(step)
+        ]
+    return Vector(items, errors)
+
+
+def _inner(a: Sequence[arb], b: Sequence[arb]) -> arb:
+    return sum((x * y for x, y in zip(a, b, strict=True)), ZERO).upper()
+
+
+def dot(a: Sequence[Taylor], b: Sequence[Taylor]) -> Taylor:
+    return sum_of([x * y for x, y in zip(a, b, strict=True)])
+
+
+def sum_of(terms: Sequence[Taylor]) -> Taylor:
+    total = constant(ZERO, terms[0].order) if len(terms) != 1 else terms[0]
+    for term in terms if len(terms) != 1 else ():
+        total = total + term
+    return total

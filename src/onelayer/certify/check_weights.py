@@ -1,0 +1,199 @@
+"""The checker's own reader of model.safetensors, written from docs/file-format.md; NumPy and safetensors only."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load
+
+from onelayer.errors import FileError
+
+MODEL = "model.safetensors"
+MAX_BYTES = 2**32
+CHOICES = {
+    "layout": ("packed", "tokens"),
+    "norm": ("none", "pre", "post"),
+    "embedding": ("linear", "piecewise"),
+    "positions": ("none", "one-hot", "sinusoidal", "learned"),
+    "readout": ("each", "mean", "first", "last"),
+    "attention": ("softmax", "topk", "hardmax", "linear"),
+    "feature": ("taylor", "elu"),
+}
+COUNTS = ("d_model", "hidden", "ramps", "top_k", "order")
+HEAD = {"d_k", "d_v", "memory", "tokens"}
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A model file: its configuration, its tensors as float64 (exactly), their stored type, and the digest of both."""
+
+    config: dict[str, Any]
+    tensors: dict[str, Array]
+    dtype: str
+    sha256: str
+
+    @property
+    def length(self) -> int:
+        """Tokens of the sequence."""
+        return 1 if self.config["layout"] == "packed" else int(self.config["input_shape"][0])
+
+    @property
+    def token_width(self) -> int:
+        return int(math.prod(self.config["input_shape"])) // self.length
+
+
+def read_model(folder: Path) -> Stored:
+    """The model of a saved folder, checked against its own configuration; FileError for anything irregular."""
+    path = folder / MODEL
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise FileError(f"cannot read {path}: {error.strerror}") from error
+    if len(data) > MAX_BYTES:
+        raise FileError(f"{path} is larger than {MAX_BYTES} bytes")
+    text = _description(path, data)
+    config = _config(path, text)
+    try:
+        raw = load(data)
+    except (SafetensorError, ValueError, KeyError, OverflowError) as error:
+        raise FileError(f"{path} is not a readable safetensors file") from error
+    shapes = expected_shapes(config)
+    found = {name: tuple(value.shape) for name, value in raw.items()}
+    if found != shapes:
+        odd = sorted(name for name in {*found, *shapes} if found.get(name) != shapes.get(name))
+        raise FileError(f"{path}: tensor {odd[0]} does not have the shape that the configuration prescribes")
+    kinds = {value.dtype for value in raw.values()}
+    names = {np.dtype(np.float64): "F64", np.dtype(np.float32): "F32"}
+    if len(kinds) != 1 or not kinds <= set(names):
+        raise FileError(f"{path}: weights must be all F64 or all F32")
+    if not all(bool(np.isfinite(value).all()) for value in raw.values()):
+        raise FileError(f"{path} holds nan or inf")
+    dtype = names[kinds.pop()]
+    tensors = {name: value.astype(np.float64) for name, value in raw.items()}
+    return Stored(config, tensors, dtype, _digest(text, raw, dtype))
+
+
+def _digest(text: str, raw: dict[str, Any], dtype: str) -> str:
+    digest = hashlib.sha256(f"{text}\n".encode())
+    for name, value in sorted(raw.items()):
+        digest.update(f"{name} {dtype} {','.join(map(str, value.shape))}\n".encode())
+        digest.update(value.astype(value.dtype.newbyteorder("<")).tobytes())
+    return digest.hexdigest()
+
+
+def _description(path: Path, data: bytes) -> str:
+    """The text under the key "onelayer" of the header's metadata."""
+    length = int.from_bytes(data[:8], "little")
+    if len(data) < 8 or length > len(data) - 8:
+        raise FileError(f"{path} is truncated")
+    try:
+        header = json.loads(data[8 : 8 + length])
+        text = header["__metadata__"]["onelayer"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise FileError(f"{path} has no readable description of its layer") from error
+    if not isinstance(text, str):
+        raise FileError(f"{path} has no readable description of its layer")
+    return text
+
+
+def _config(path: Path, text: str) -> dict[str, Any]:
+    try:
+        document = json.loads(text)
+        config: dict[str, Any] = document["config"]
+        if (
+            document["format"] != "onelayer model"
+            or document["version"] != 1
+            or set(document) - {"config"}
+            != {
+                "format",
+                "version",
+            }
+        ):
+            raise FileError(f"{path} is of another format version than 1")
+        sound = _sound(config)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise FileError(f"{path} has an unreadable configuration") from error
+    if not sound:
+        raise FileError(f"{path} has a configuration outside the file format")
+    return config
+
+
+def _sound(config: dict[str, Any]) -> bool:
+    known = {*CHOICES, *COUNTS, "input_shape", "output_shape", "heads", "residual"}
+    heads = config["heads"]
+    return (
+        set(config) == known
+        and all(config[name] in allowed for name, allowed in CHOICES.items())
+        and all(type(config[name]) is int and config[name] >= 0 for name in COUNTS)
+        and config["d_model"] > 0
+        and type(config["residual"]) is bool
+        and all(_sizes(config[name]) for name in ("input_shape", "output_shape"))
+        and len(config["input_shape"]) >= 1
+        and (config["embedding"] == "piecewise") == (config["ramps"] > 0)
+        and isinstance(heads, list)
+        and len(heads) >= 1
+        and all(_sound_head(head, config["layout"]) for head in heads)
+    )
+
+
+def _sound_head(head: dict[str, Any], layout: str) -> bool:
+    needed = {"none": 0, "plain": 1}.get(head["memory"])
+    return (
+        set(head) == HEAD
+        and head["memory"] in ("none", "plain", "grid")
+        and (layout == "tokens" or head["memory"] != "none")
+        and _sizes([head["d_k"], head["d_v"]])
+        and _sizes(head["tokens"])
+        and (len(head["tokens"]) == needed if needed is not None else len(head["tokens"]) >= 1)
+    )
+
+
+def _sizes(values: Any) -> bool:
+    return isinstance(values, list) and all(type(value) is int and value >= 1 for value in values)
+
+
+def expected_shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Name and shape of every tensor, as the table in docs/file-format.md has it."""
+    heads, width, hidden = config["heads"], config["d_model"], config["hidden"]
+    keys, values = sum(head["d_k"] for head in heads), sum(head["d_v"] for head in heads)
+    length = 1 if config["layout"] == "packed" else config["input_shape"][0]
+    token = math.prod(config["input_shape"]) // length
+    read = math.prod(config["output_shape"]) // (length if config["readout"] == "each" else 1)
+    pairs = {
+        "E": (token * max(1, config["ramps"]), width),
+        "Q": (width, keys),
+        "O": (values, width),
+        "R": (width, read),
+    }
+    if config["layout"] == "tokens":
+        pairs |= {"K": (width, keys), "V": (width, values)}
+    if hidden:
+        pairs |= {"1": (width, hidden), "2": (hidden, width)}
+    shapes: dict[str, tuple[int, ...]] = {}
+    for name, (rows, columns) in pairs.items():
+        shapes |= {f"W_{name}": (rows, columns), f"b_{name}": (columns,)}
+    if config["ramps"]:
+        shapes |= {"ramp_start": (token, config["ramps"]), "ramp_slope": (token, config["ramps"])}
+    if config["positions"] != "none":
+        shapes["position"] = (length, width)
+    if config["norm"] != "none":
+        for which in ("1", "2") if hidden else ("1",):
+            shapes |= {f"gain_{which}": (width,), f"shift_{which}": (width,)}
+    for h, head in enumerate(heads):
+        if head["memory"] == "plain":
+            shapes[f"memory.{h}.keys"] = (head["tokens"][0], head["d_k"])
+        if head["memory"] == "grid":
+            shapes |= {f"memory.{h}.axes.{a}": (m, head["d_k"]) for a, m in enumerate(head["tokens"])}
+        if head["memory"] != "none":
+            shapes[f"memory.{h}.values"] = (*head["tokens"], head["d_v"])
+    return shapes
