@@ -53,11 +53,8 @@ def ranks(variables: int, degree: int) -> dict[tuple[int, ...], int]:
 @cache
 def lift_rows(positions: tuple[int, ...], variables: int, degree: int) -> tuple[int, ...]:
     """Rows, among ``variables`` variables, of the monomials that use only those at ``positions``."""
-    own = exponents(len(positions), degree)
-    wide = np.zeros((len(own), variables), dtype=np.int64)
-    wide[:, list(positions)] = own
     table = ranks(variables, degree)
-    return tuple(table[tuple(row)] for row in wide.tolist())
+    return tuple(table[tuple(row)] for row in _placed(positions, variables, degree).tolist())
 
 
 @cache
@@ -69,10 +66,7 @@ def product_runs(
     ``left`` and ``right`` are the positions of the operands' variables among the ``variables`` of the product.
     """
     table = ranks(variables, cap)
-    first = np.zeros((count(len(left), left_degree), variables), dtype=np.int64)
-    first[:, list(left)] = exponents(len(left), left_degree)
-    second = np.zeros((count(len(right), right_degree), variables), dtype=np.int64)
-    second[:, list(right)] = exponents(len(right), right_degree)
+    first, second = _placed(left, variables, left_degree), _placed(right, variables, right_degree)
     result = []
     for i, row in enumerate(first):
         room = cap - int(row.sum())
@@ -105,3 +99,36 @@ def multinomials(variables: int, degree: int) -> tuple[float, ...]:
             left -= exponent
         values.append(float(value))
     return tuple(values)
+
+
+@cache
+def even_rows(variables: int, degree: int) -> tuple[int, ...]:
+    """Rows of the non-constant monomials with even exponents only: their values over the box fill [0, 1]."""
+    table = exponents(variables, degree)
+    return tuple(int(i) for i in np.flatnonzero((table % 2 == 0).all(1)) if i)
+
+
+@cache
+def outer_rows(
+    left: tuple[int, ...], right: tuple[int, ...], variables: int, left_degree: int, right_degree: int, cap: int
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """For disjoint variables: flat indices i * P_right + j kept below cap, the rows they land in, and those above."""
+    table = (_placed(left, variables, left_degree)[:, None] + _placed(right, variables, right_degree)[None]).reshape(
+        -1, variables
+    )
+    size = table.sum(1)
+    kept = [int(i) for i in np.flatnonzero(size <= cap)]
+    lookup = ranks(variables, cap)
+    return (
+        tuple(kept),
+        tuple(lookup[tuple(table[i].tolist())] for i in kept),
+        tuple(np.flatnonzero(size > cap).tolist()),
+    )
+
+
+def _placed(positions: tuple[int, ...], variables: int, degree: int) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+    """Exponents in the variables at ``positions``, written over all ``variables``."""
+    own = exponents(len(positions), degree)
+    wide = np.zeros((len(own), variables), dtype=np.int64)
+    wide[:, list(positions)] = own
+    return wide

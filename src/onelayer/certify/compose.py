@@ -1,7 +1,8 @@
 """g(Taylor model) for an elementary g.
 
 With x = c + p(t) + rho, |rho| <= R, and I the range of x: g(x) = sum_{n<=k} g_n(c) p^n + E, where
-|E| <= sup_I |g_{k+1}| |p|^{k+1} + sup_I |g'| R (Lagrange for p, mean value for rho).
+|E| <= tail of the Taylor series at |p| + sup_I |g'| R. Where that remainder is wider than the image g(I) itself, the
+image is used instead.
 """
 
 from __future__ import annotations
@@ -11,92 +12,97 @@ from torch import Tensor
 
 from onelayer.certify import basis
 from onelayer.certify.arithmetic import multiply
-from onelayer.certify.core import TaylorModel, implements, prune
-from onelayer.certify.elementary import COS, EXP, SIN, Elementary
-from onelayer.certify.rounding import UNIT, executed, inflate
+from onelayer.certify.core import TaylorModel, prune
+from onelayer.certify.elementary import Elementary
+from onelayer.certify.rounding import UNIT, executed, gamma, inflate
 
 
-def compose(g: Elementary, x: TaylorModel, roundings: float = 8) -> TaylorModel:
-    """g(x), with the error of an executed g (``roundings`` units) when x is executed."""
-    x = prune(x)
-    result = _of_affine(g, x) if x.degree <= 1 else _of_polynomial(g, x)
+def compose(g: Elementary, x: TaylorModel, roundings: float = 8, floor: float | None = None) -> TaylorModel:
+    """g(x), with the error of an executed g (``roundings`` units) when x is executed.
+
+    ``floor`` is a lower bound of the true values of x that its enclosure may have lost.
+    """
+    x = prune(x.plain())
+    lower, upper = x.range()
+    if floor is not None:
+        # The polynomial alone may lie below the floor by the remainder.
+        lower = torch.where(lower < floor, floor - inflate(x.rem), lower)
+    result = _of_affine(g, x, lower, upper) if x.degree <= 1 else _of_polynomial(g, x, lower, upper)
+    result = within_image(result, *g.image(lower, upper))
     result.rem = executed(result.rem, result.magnitude(), roundings, x.execution)
     return result
 
 
-def _reach(x: TaylorModel) -> tuple[Tensor, Tensor, Tensor]:
-    """Bound of |p|, and the range of c + p + rho."""
-    size = inflate(x.norms()[1:].sum(0))
-    lower, upper = x.range()
-    return size, lower, upper
+def within_image(x: TaylorModel, low: Tensor, high: Tensor) -> TaylorModel:
+    """Replace the enclosure by the constant interval [low, high] wherever that is narrower than the remainder."""
+    middle = low / 2 + high / 2
+    radius = inflate(torch.maximum(high - middle, middle - low) + 2 * UNIT * middle.abs())
+    poor = ~(x.rem <= radius) & (radius < torch.inf)
+    if not bool(poor.any()):
+        return x
+    coef = torch.where(poor, 0.0, x.coef)
+    coef[0] = torch.where(poor, middle, coef[0])
+    return x.with_(coef, torch.where(poor, radius, x.rem))
 
 
-def _of_affine(g: Elementary, x: TaylorModel) -> TaylorModel:
+def monomials(slopes: Tensor, first: Tensor, degree: int) -> Tensor:
+    """first * a^alpha for all exponents up to ``degree``, graded: (P, *shape) from slopes (s, *shape)."""
+    s = len(slopes)
+    out = first.new_empty(basis.count(s, degree), *first.shape)
+    out[0] = first
+    for n in range(1, degree + 1):
+        before, row = basis.block(s, n - 1), basis.block(s, n).start
+        for i in range(s):
+            # Those of degree n that avoid the first i variables: t_i times the end of the block before.
+            length = basis.block(s - i, n - 1).stop - basis.block(s - i, n - 1).start
+            torch.mul(slopes[i], out[before.stop - length : before.stop], out=out[row : row + length])
+            row += length
+    return out
+
+
+def _of_affine(g: Elementary, x: TaylorModel, lower: Tensor, upper: Tensor) -> TaylorModel:
     """Closed form: the coefficient of t^alpha is g_n multinomial(alpha) a^alpha, n = |alpha|."""
     s = len(x.support)
-    k = x.space.cap(s)
+    k = x.space.cap(s) if g.degree is None else min(g.degree, x.space.cap(s))
+    k = k if s else 0
     series, error = g.series(x.coef[0], k)
-    size, lower, upper = _reach(x)
-    coef = _powers(x.coef[1:], k, series)
+    size = inflate(x.norms()[1:].sum(0))
+    coef = monomials(x.coef[1:], torch.ones_like(x.rem), k)
+    weights = torch.tensor(basis.multinomials(s, k), dtype=torch.float64, device=x.device)
+    for n in range(k + 1):
+        rows = basis.block(s, n)
+        coef[rows] *= weights[rows].view(-1, *[1] * x.ndim) * series[n] if s > 1 else series[n]
     rem = torch.zeros_like(x.rem)
     for n in range(k, -1, -1):
-        rem = rem * size + error[n] + (2 * n + 3) * UNIT * series[n].abs()
-    if s:
-        rem = rem + g.bound(lower, upper, k + 1) * size ** (k + 1)
-    rem = rem + torch.where(x.rem > 0, g.bound(lower, upper, 1) * x.rem, x.rem)
+        rem = rem * size + error[n] + gamma(2 * n) * series[n].abs()
+    rem = rem + _beyond(g, x, series, error, size, lower, upper, k)
     return TaylorModel(coef, inflate(rem), x.space, x.support, k)
 
 
-def _powers(slopes: Tensor, k: int, series: Tensor) -> Tensor:
-    s = len(slopes)
-    blocks = [torch.ones_like(series[:1])]
-    for n in range(1, k + 1):
-        last = blocks[-1]
-        blocks.append(torch.cat([slopes[i] * last[_suffix(s, i, n - 1, len(last)) :] for i in range(s)]))
-    weights = torch.tensor(basis.multinomials(s, k), dtype=torch.float64, device=slopes.device)
-    parts = []
-    row = 0
-    for n, part in enumerate(blocks):
-        factor = weights[row : row + len(part)].view(-1, *[1] * (part.ndim - 1))
-        parts.append(part * factor * series[n])
-        row += len(part)
-    return torch.cat(parts)
+def _beyond(
+    g: Elementary, x: TaylorModel, series: Tensor, error: Tensor, size: Tensor, lower: Tensor, upper: Tensor, k: int
+) -> Tensor:
+    """Tail of the series and what the remainder of x does to g."""
+    slide = torch.where(x.rem > 0, g.bound(lower, upper, 1) * x.rem, x.rem)
+    if not x.support:
+        return slide
+    last = inflate(series[k].abs() + error[k])
+    return slide + torch.where(size > 0, g.tail(last, x.coef[0], size, lower, upper, k), size)
 
 
-def _suffix(s: int, i: int, degree: int, length: int) -> int:
-    """First row, within the block of this degree, of the monomials that avoid the first i variables."""
-    rest = basis.block(s - i, degree)
-    return length - (rest.stop - rest.start)
-
-
-def _of_polynomial(g: Elementary, x: TaylorModel) -> TaylorModel:
+def _of_polynomial(g: Elementary, x: TaylorModel, lower: Tensor, upper: Tensor) -> TaylorModel:
     """Horner in p, keeping at step n only the degrees that can still reach the cap."""
     k = x.space.cap(len(x.support))
-    series, error = g.series(x.coef[0], k)
-    size, lower, upper = _reach(x)
+    top = k if g.degree is None else min(k, g.degree)
+    series, error = g.series(x.coef[0], top)
+    size = inflate(x.norms()[1:].sum(0))
     increment = x.coef.clone()
     increment[0] = 0
     p = x.with_(increment, torch.zeros_like(x.rem))
-    result = TaylorModel(series[k][None], error[k], x.space, (), 0)
-    for n in range(k - 1, -1, -1):
+    result = TaylorModel(series[top][None], error[top], x.space, (), 0)
+    for n in range(top - 1, -1, -1):
         result = multiply(result, p, cap=k - n)
         result.coef[0] += series[n]
         result.rem = inflate(result.rem + error[n] + (1.01 * UNIT) * result.coef[0].abs())
-    rem = result.rem + g.bound(lower, upper, k + 1) * size ** (k + 1)
-    rem = rem + torch.where(x.rem > 0, g.bound(lower, upper, 1) * x.rem, x.rem)
-    return result.with_(result.coef, inflate(rem))
-
-
-@implements("exp")
-def exp(x: TaylorModel) -> TaylorModel:
-    return compose(EXP, x)
-
-
-@implements("sin")
-def sin(x: TaylorModel) -> TaylorModel:
-    return compose(SIN, x)
-
-
-@implements("cos")
-def cos(x: TaylorModel) -> TaylorModel:
-    return compose(COS, x)
+    rem = result.rem + _beyond(g, x, series, error, size, lower, upper, top)
+    return TaylorModel(result.coef, inflate(rem), x.space, result.support, result.degree)

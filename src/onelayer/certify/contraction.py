@@ -7,30 +7,35 @@ absolute values of the constant: |W| (R + gamma_n |p|).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from math import prod
+from typing import Any, cast
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from onelayer.certify import basis
-from onelayer.certify.arithmetic import combine, conversion_error
-from onelayer.certify.core import TaylorModel, implements, joint_space
-from onelayer.certify.rounding import executed, gamma, inflate
+from onelayer.certify.arithmetic import combine, places, unit_of
+from onelayer.certify.core import TaylorModel, joint_space, prune
+from onelayer.certify.registry import implements
+from onelayer.certify.rounding import conversion_error, executed, gamma, inflate
 from onelayer.errors import UnsupportedOperation
 
 
-@implements("sum")
+@implements("sum", lazy=True)
 def sum_(x: TaylorModel, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> TaylorModel:
     dims = _dims(x, dim)
-    terms = 1
-    for d in dims:
-        terms *= x.shape[d]
+    if any(factor.shape[d] > 1 for factor in x.den for d in dims):
+        x = x.plain()
+    terms = prod(x.shape[d] for d in dims)
     coef = x.coef.sum([d + 1 for d in dims], keepdim=keepdim)
     absolute = x.norm().sum(dims, keepdim=keepdim)
     rem = inflate(x.rem.sum(dims, keepdim=keepdim) + gamma(terms) * absolute)
-    result = x.with_(coef, rem)
-    result.rem = executed(rem, inflate(absolute + rem), terms, x.execution)
+    den = tuple(
+        factor.with_(factor.coef.sum([d + 1 for d in dims], keepdim=keepdim), factor.rem.sum(dims, keepdim=keepdim))
+        for factor in x.den
+    )
+    result = x.with_(coef, rem, den)
+    result.rem = executed(rem, inflate(absolute + rem), terms, x.execution, unit_of(result))
     return result
 
 
@@ -47,28 +52,14 @@ def mean(x: TaylorModel, dim: Any = None, keepdim: bool = False, dtype: Any = No
     return result
 
 
-@implements("linear")
+@implements("linear", lazy=True)
 def linear(x: Any, weight: Any, bias: Any = None) -> TaylorModel:
-    """x W^T + b for constant W and b, or by einsum when the weight is a model."""
-    if isinstance(weight, TaylorModel):
-        product = einsum("...i,oi->...o", x, weight)
-        return product if bias is None else combine(product, bias, 1)
-    matrix = weight.detach().double()
-    terms = matrix.shape[-1] + 1
-    size = matrix.abs()
-    coef = F.linear(x.coef, matrix)
-    error = F.linear(x.rem + gamma(terms) * x.norm(), size)
-    error = error + F.linear(x.magnitude(), conversion_error(matrix, x.execution))
-    reach = F.linear(x.magnitude(), size)
-    if bias is not None:
-        offset = bias.detach().double()
-        coef[0] += offset
-        reach = reach + offset.abs()
-        error = error + gamma(2) * coef[0].abs() + conversion_error(offset, x.execution)
-    return x.with_(coef, executed(inflate(error), inflate(reach), terms + 1, x.execution))
+    """x W^T + b."""
+    product = einsum("...i,oi->...o" if len(weight.shape) == 2 else "...i,i->...", x, weight)
+    return product if bias is None else combine(product, bias, 1)
 
 
-@implements("matmul")
+@implements("matmul", lazy=True)
 def matmul(a: Any, b: Any) -> TaylorModel:
     left, right = len(a.shape), len(b.shape)
     rows = "i" if left > 1 else ""
@@ -79,7 +70,7 @@ def matmul(a: Any, b: Any) -> TaylorModel:
     return einsum(f"{front_a}{rows}m,{front_b}m{columns}->{front}{rows}{columns}", a, b)
 
 
-@implements("einsum")
+@implements("einsum", lazy=True)
 def einsum(equation: str, *operands: Any) -> TaylorModel:
     """One or two operands at a time; three or more are contracted from the left."""
     if len(operands) == 1 and isinstance(operands[0], Sequence):
@@ -92,28 +83,25 @@ def einsum(equation: str, *operands: Any) -> TaylorModel:
         keep = "".join(dict.fromkeys(c for c in la + lb if c in later))
         terms[:2] = [(keep, _pair_contraction(la, lb, keep, a, b))]
     if len(terms) == 1:
-        label, x = terms[0]
-        return _pair_contraction(label, "", output, x, torch.ones((), dtype=torch.float64))
+        terms.append(("", torch.ones((), dtype=torch.float64)))
     (la, a), (lb, b) = terms
-    return _pair_contraction(la, lb, output, a, b)
+    return cast(TaylorModel, _pair_contraction(la, lb, output, a, b))
 
 
 def _labels(equation: str, operands: tuple[Any, ...]) -> tuple[list[str], str]:
-    """Explicit labels for every operand and the output, the ellipsis written out in capital letters."""
+    """Labels of every operand and the output: letters as a, b, c, ..., the ellipsis written out in capitals."""
     text = equation.replace(" ", "")
     left, arrow, right = text.partition("->")
-    inputs = left.split(",")
-    spare = [c for c in "ABCDEFGHKLMNOQRSTUVWXYZ" if c not in text]
-    widths = [len(x.shape) - len(part.replace("...", "")) for part, x in zip(inputs, operands, strict=True)]
-    most = max([w for w, part in zip(widths, inputs, strict=True) if "..." in part], default=0)
-    front = "".join(spare[:most])
-    parts = [
-        part.replace("...", front[most - width :] if width else "") if "..." in part else part
-        for part, width in zip(inputs, widths, strict=True)
-    ]
     if not arrow:
         letters = left.replace("...", "").replace(",", "")
         right = ("..." if "..." in left else "") + "".join(sorted(c for c in set(letters) if letters.count(c) == 1))
+    names = {c: chr(ord("a") + i) for i, c in enumerate(dict.fromkeys(c for c in text if c.isalpha()))}
+    left, right = ("".join(names.get(c, c) for c in part) for part in (left, right))
+    inputs = left.split(",")
+    widths = [len(x.shape) - len(part.replace("...", "")) for part, x in zip(inputs, operands, strict=True)]
+    most = max([w for w, part in zip(widths, inputs, strict=True) if "..." in part], default=0)
+    front = "ABCDEFGHJKLMNOQRSTUVWXYZ"[:most]  # I and P name the polynomial index
+    parts = [p.replace("...", front[most - w :] if w else "") for p, w in zip(inputs, widths, strict=True)]
     return parts, right.replace("...", front)
 
 
@@ -133,51 +121,92 @@ def _length(la: str, lb: str, out: str, a: Any, b: Any) -> int:
     sizes: dict[str, int] = {}
     for letter, size in [*zip(la, a.shape, strict=True), *zip(lb, b.shape, strict=True)]:
         sizes[letter] = max(size, sizes.get(letter, 1))
-    terms = 1
-    for letter, size in sizes.items():
-        terms *= 1 if letter in out else size
-    return terms
+    return prod(size for letter, size in sizes.items() if letter not in out)
 
 
 def _with_constant(la: str, lb: str, out: str, a: TaylorModel, b: Any) -> TaylorModel:
-    fixed = b.detach().double()
+    a, den = _denominators(la, out, a)
+    fixed = torch.as_tensor(b, device=a.device).detach().double()
     terms = _length(la, lb, out, a, fixed)
-    coef = torch.einsum(f"P{la},{lb}->P{out}", a.coef, fixed)
-    size = fixed.abs()
-    error = torch.einsum(f"{la},{lb}->{out}", a.rem + gamma(terms) * a.norm(), size)
-    if a.execution is None:
-        return a.with_(coef, inflate(error))
-    reach = a.magnitude()
-    error = error + torch.einsum(f"{la},{lb}->{out}", reach, conversion_error(fixed, a.execution))
-    reach = torch.einsum(f"{la},{lb}->{out}", reach, size)
-    return a.with_(coef, executed(inflate(error), inflate(reach), terms, a.execution))
+    equation, size = f"{la},{lb}->{out}", fixed.abs()
+    result = a.with_(torch.einsum(f"P{la},{lb}->P{out}", a.coef, fixed), a.rem, den)
+    result.rem = inflate(torch.einsum(equation, a.rem + gamma(terms) * a.norm(), size))
+    if a.execution is not None:
+        reach = a.magnitude()
+        error = torch.einsum(equation, reach, conversion_error(fixed, a.execution))
+        reach = inflate(torch.einsum(equation, reach, size) + error)
+        result.rem = executed(inflate(result.rem + error), reach, terms, a.execution, unit_of(result))
+    return result
+
+
+def _denominators(labels: str, out: str, x: TaylorModel) -> tuple[TaylorModel, tuple[TaylorModel, ...]]:
+    """The operand with its denominators in the labels of the output, carried out first where they cannot follow."""
+    free = len(set(labels)) == len(labels)
+    if x.den and not (free and all(c in out or f.shape[i] == 1 for f in x.den for i, c in enumerate(labels))):
+        return x.plain(), ()
+    return x, tuple(_relabel(factor, labels, out) for factor in x.den)
+
+
+def _relabel(factor: TaylorModel, labels: str, out: str) -> TaylorModel:
+    sizes = dict(zip(labels, factor.shape, strict=True))
+    kept = [c for c in out if c in sizes]
+    order = [labels.index(c) for c in kept] + [i for i, c in enumerate(labels) if c not in out]
+    shape = [sizes.get(c, 1) for c in out]
+    coef = factor.coef.permute(0, *[i + 1 for i in order]).reshape(len(factor.coef), *shape)
+    return factor.with_(coef, factor.rem.permute(order).reshape(shape))
 
 
 def _between_models(la: str, lb: str, out: str, a: TaylorModel, b: TaylorModel) -> TaylorModel:
-    """Sum of products of models: one contraction per row of the smaller operand, truncated like a product."""
+    """Sum of products of models, truncated like a product."""
+    a, b = prune(a), prune(b)
+    disjoint = not set(a.support) & set(b.support)
+    if disjoint:
+        # Divided first, the operands are smooth: what lies above the cap is then nothing but the product's own tail.
+        a, b = a.plain(), b.plain()
+    (a, den_a), (b, den_b) = _denominators(la, out, a), _denominators(lb, out, b)
     if len(a.coef) > len(b.coef):
         a, b, la, lb = b, a, lb, la
     space = joint_space(a, b)
     support = tuple(sorted({*a.support, *b.support}))
     degree = min(a.degree + b.degree, space.cap(len(support)))
     equation = f"{la},{lb}->{out}"
+    left, right = a.norms().sum(0), b.norms().sum(0)
+    reach = torch.einsum(equation, left, right)
+    rem = torch.einsum(equation, left, b.rem) + torch.einsum(equation, a.rem, right + b.rem)
+    coef, above = (_disjoint_rows if disjoint else _product_rows)(la, lb, out, a, b, support, degree)
+    terms = _length(la, lb, out, a, b)
+    rem = inflate(rem + above + gamma(terms + len(coef) + 1) * reach)
+    result = TaylorModel(coef, rem, space, support, degree, den_a + den_b)
+    result.rem = executed(rem, inflate(reach + rem), terms, space.execution, unit_of(result))
+    return result
+
+
+def _disjoint_rows(
+    la: str, lb: str, out: str, a: TaylorModel, b: TaylorModel, support: tuple[int, ...], degree: int
+) -> tuple[Tensor, Tensor]:
+    """Operands without a common variable: every pair of monomials is a monomial; what lies above is summed first."""
+    full = torch.einsum(f"P{la},I{lb}->PI{out}", a.coef, b.coef).flatten(0, 1)
+    kept, rows, above = basis.outer_rows(*places(a, b, support), a.degree, b.degree, degree)
+    coef = full.new_zeros(basis.count(len(support), degree), *full.shape[1:])
+    coef[list(rows)] = full[list(kept)]
+    return coef, full[list(above)].abs().sum(0)
+
+
+def _product_rows(
+    la: str, lb: str, out: str, a: TaylorModel, b: TaylorModel, support: tuple[int, ...], degree: int
+) -> tuple[Tensor, Tensor]:
+    """Common variables: one contraction per row of the smaller operand."""
     left, right = a.norms(), b.norms()
-    reach = torch.einsum(equation, left.sum(0), right.sum(0))
-    rem = torch.einsum(equation, left.sum(0), b.rem) + torch.einsum(equation, a.rem, right.sum(0) + b.rem)
+    above = torch.einsum(f"{la},{lb}->{out}", torch.zeros_like(left[0]), right[0])
     for d in range(max(0, degree + 1 - b.degree), a.degree + 1):
-        rem = rem + torch.einsum(equation, left[d], right[max(degree + 1 - d, 0) :].sum(0))
-    coef = reach.new_zeros(basis.count(len(support), degree), *reach.shape)
-    places = [tuple(support.index(v) for v in m.support) for m in (a, b)]
-    for i, runs in basis.product_runs(places[0], places[1], len(support), a.degree, b.degree, degree):
+        above = above + torch.einsum(f"{la},{lb}->{out}", left[d], right[max(degree + 1 - d, 0) :].sum(0))
+    coef = above.new_zeros(basis.count(len(support), degree), *above.shape)
+    for i, runs in basis.product_runs(*places(a, b, support), a.degree, b.degree, degree):
         last = runs[-1][0] + runs[-1][2]
         piece = torch.einsum(f"{la},P{lb}->P{out}", a.coef[i], b.coef[:last])
         for source, target, length in runs:
             coef[target : target + length] += piece[source : source + length]
-    terms = _length(la, lb, out, a, b)
-    rem = inflate(rem + gamma(terms + len(coef)) * reach)
-    result = TaylorModel(coef, rem, space, support, degree)
-    result.rem = executed(rem, inflate(reach + rem), terms, space.execution)
-    return result
+    return coef, above
 
 
 @implements("addmm", "baddbmm")

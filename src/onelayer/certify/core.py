@@ -4,41 +4,24 @@ A function g on the box {c + r t : t in [-1, 1]^D} is enclosed by (p, R) when |g
 coefficients of p are rows of a float64 tensor (P, B, *event), polynomial index first; R is (B, *event). A model stores
 only the variables it depends on (``support``) and only up to its current ``degree``, so functions of one coordinate
 stay univariate until they meet another coordinate.
+
+A softmax stays a quotient for as long as only linear maps act on it: ``den`` holds the denominators, the value is the
+numerator over their product. Sums over tokens then happen before the one division, where large values cancel.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from onelayer.certify import basis
+from onelayer.certify.registry import call, canonical_keywords, canonical_name, method
 from onelayer.certify.rounding import gamma, inflate
 from onelayer.certify.subdivide import cell_bounds, default_cells
 from onelayer.errors import UnsupportedOperation
-
-Handler = Callable[..., Any]
-HANDLERS: dict[str, Handler] = {}
-
-
-def implements(*names: str) -> Callable[[Handler], Handler]:
-    """Register the Taylor version of the torch functions (and tensor methods) of these names."""
-
-    def register(handler: Handler) -> Handler:
-        HANDLERS.update(dict.fromkeys(names, handler))
-        return handler
-
-    return register
-
-
-def handler_for(name: str) -> Handler:
-    """The Taylor version of a torch function; naming it when there is none."""
-    if name not in HANDLERS:
-        raise UnsupportedOperation(name, "Taylor models have no rigorous version of it")
-    return HANDLERS[name]
 
 
 @dataclass(frozen=True)
@@ -50,22 +33,38 @@ class Space:
     execution: torch.dtype | None = None
 
     def cap(self, variables: int) -> int:
-        """Highest degree kept by a model of this many variables."""
-        return self.order if variables else 0
+        """Highest degree kept by a model of this many variables.
+
+        Univariate models are small, and it is there that exponentials of steep logits meet large values: four degrees
+        more cost little and shrink their remainders a thousandfold.
+        """
+        return 0 if variables == 0 else self.order + 4 * (variables == 1)
 
 
 class TaylorModel:
     """Rigorous Taylor models with a tensor's manners: shape (B, *event), float64, torch functions apply.
 
-    coef: (P, *shape) in graded order over ``support``; rem: (*shape), nonnegative, inf or nan where undecided.
+    coef: (P, *shape) in graded order over ``support``; rem: (*shape), nonnegative, inf or nan where undecided; den:
+    denominators, each of the same number of dimensions with size 1 where it does not vary.
     """
 
-    def __init__(self, coef: Tensor, rem: Tensor, space: Space, support: tuple[int, ...], degree: int) -> None:
+    __slots__ = ("_norms", "coef", "degree", "den", "rem", "space", "support")
+
+    def __init__(
+        self,
+        coef: Tensor,
+        rem: Tensor,
+        space: Space,
+        support: tuple[int, ...],
+        degree: int,
+        den: tuple[TaylorModel, ...] = (),
+    ) -> None:
         self.coef = coef
         self.rem = rem
         self.space = space
         self.support = support
         self.degree = degree
+        self.den = den
         self._norms: Tensor | None = None
 
     @property
@@ -85,44 +84,57 @@ class TaylorModel:
         return self.rem.device
 
     @property
-    def requires_grad(self) -> bool:
-        return False
-
-    @property
-    def is_nested(self) -> bool:
-        return False
-
-    @property
     def execution(self) -> torch.dtype | None:
         return self.space.execution
 
-    def constant(self, value: float, radius: float = 0.0) -> TaylorModel:
-        """A real number within ``radius`` of ``value``: pi, e and quotients of constants in a formula."""
-        return constant(value, self, torch.tensor(abs(radius), dtype=torch.float64, device=self.device))
+    @property
+    def T(self) -> TaylorModel:
+        return _operation("permute", self, *reversed(range(self.ndim)))
 
-    def with_(self, coef: Tensor, rem: Tensor) -> TaylorModel:
+    @property
+    def mT(self) -> TaylorModel:
+        return _operation("transpose", self, -2, -1)
+
+    is_nested = False
+    is_sparse = False
+    is_cuda = False
+    requires_grad = False
+
+    def with_(self, coef: Tensor, rem: Tensor, den: tuple[TaylorModel, ...] = ()) -> TaylorModel:
         """Same space, support and degree, other numbers."""
-        return TaylorModel(coef, rem, self.space, self.support, self.degree)
+        return TaylorModel(coef, rem, self.space, self.support, self.degree, den)
+
+    def with_radius(self, radius: Tensor | float) -> TaylorModel:
+        """The same enclosure made wider by ``radius``."""
+        return self.with_(self.coef, inflate(self.rem + radius), self.den)
+
+    def tagged(self, execution: torch.dtype | None) -> TaylorModel:
+        """The same enclosure, whose further operations are executed in this type (None: exact real ones)."""
+        space = replace(self.space, execution=execution)
+        return TaylorModel(self.coef, self.rem, space, self.support, self.degree, self.den)
 
     def untag(self) -> TaylorModel:
         """The same enclosure, whose further operations are exact real ones instead of executed ones."""
-        return TaylorModel(self.coef, self.rem, replace(self.space, execution=None), self.support, self.degree)
+        return self.tagged(None)
+
+    def plain(self) -> TaylorModel:
+        """The same function without pending denominators."""
+        return _operation("quotient", self) if self.den else self
+
+    def constant(self, value: float, radius: float = 0.0) -> TaylorModel:
+        """A real number known to lie in value +- radius, as a model that mixes with this one."""
+        return constant(value, self, torch.tensor(abs(radius), dtype=torch.float64, device=self.device))
 
     def norms(self) -> Tensor:
         """Absolute sums per degree, (degree + 1, *shape), rounded upwards."""
         if self._norms is None:
-            s = len(self.support)
-            sums = (
-                self.coef.abs()
-                if s <= 1
-                else torch.stack(
-                    [
-                        torch.linalg.vector_norm(self.coef[basis.block(s, d)], ord=1, dim=0)
-                        for d in range(self.degree + 1)
-                    ]
-                )
-            )
-            self._norms = inflate(sums)
+            sizes, s = self.coef.abs(), len(self.support)
+            if s > 1:
+                sums = sizes.new_empty(self.degree + 1, *sizes.shape[1:])
+                for d in range(self.degree + 1):
+                    torch.sum(sizes[basis.block(s, d)], 0, out=sums[d])
+                sizes = inflate(sums)
+            self._norms = sizes
         return self._norms
 
     def norm(self) -> Tensor:
@@ -130,22 +142,22 @@ class TaylorModel:
         return inflate(self.norms().sum(0))
 
     def magnitude(self) -> Tensor:
-        """Bound of |value| over the box by absolute sums alone."""
+        """Bound of |value| (of the numerator) over the box by absolute sums alone."""
         return inflate(self.norms().sum(0) + self.rem)
 
     def range(self) -> tuple[Tensor, Tensor]:
         """Rigorous (lower, upper) of the value over each box; monomials with even exponents count as [0, 1]."""
-        rest = self.coef[1:]
-        even = even_rows(len(self.support), self.degree, self.device)
-        size = rest.abs()
-        both = (size * (~even).view(-1, *[1] * self.ndim)).sum(0)
-        signed = rest * even.view(-1, *[1] * self.ndim)
-        slack = gamma(len(rest)) * size.sum(0)
-        down = inflate(both - signed.clamp(max=0).sum(0) + self.rem + slack)
-        up = inflate(both + signed.clamp(min=0).sum(0) + self.rem + slack)
-        center = self.coef[0]
+        if self.den:
+            return self.plain().range()
+        even = basis.even_rows(len(self.support), self.degree)
+        center, radius = self.coef[0], self.norms()[1:].sum(0)
+        if even:
+            part = self.coef[list(even)]
+            center = center + part.sum(0) / 2
+            radius = radius - part.abs().sum(0) / 2
+        reach = inflate(radius + self.rem + gamma(2 * len(self.coef)) * self.norm())
         infinity = torch.full_like(center, torch.inf)
-        return torch.nextafter(center - down, -infinity), torch.nextafter(center + up, infinity)
+        return torch.nextafter(center - reach, -infinity), torch.nextafter(center + reach, infinity)
 
     def bound(self) -> Tensor:
         """Rigorous upper bound of |value| over each box, (B, *event)."""
@@ -154,21 +166,21 @@ class TaylorModel:
 
     def split_bound(self, cells: int | None = None) -> Tensor:
         """Like ``bound``, but the polynomial is re-expanded on ``cells`` cells per axis of the normalised box."""
+        if self.den:
+            return self.plain().split_bound(cells)
         s = len(self.support)
-        cells = default_cells(s) if cells is None else cells
-        best = cell_bounds(self.coef, s, self.degree, cells)
-        worst = best[0]
-        for each in best[1:]:
-            worst = torch.maximum(worst, each)
-        return inflate(worst + self.rem)
+        best = cell_bounds(self.coef, s, self.degree, default_cells(s) if cells is None else cells)
+        return inflate(best + self.rem)
 
     def polynomial_and_remainder(self) -> tuple[Tensor, Tensor]:
-        """Coefficients over all D variables at full order, (P, *shape), and the remainder."""
-        full = lift(self, tuple(range(self.space.dim)), self.space.order)
+        """Coefficients over all D variables, (P, *shape), and the remainder."""
+        full = lift(self.plain(), tuple(range(self.space.dim)), self.space.cap(self.space.dim))
         return full.coef, full.rem
 
     def sensitivity(self) -> Tensor:
         """Estimate (not a bound) of each variable's part in the width, (B, D): sum |c_p| times its exponent."""
+        if self.den:
+            return self.plain().sensitivity()
         share = torch.zeros(self.shape[0], self.space.dim, dtype=torch.float64, device=self.device)
         if self.support:
             table = torch.as_tensor(basis.exponents(len(self.support), self.degree), device=self.device).double()
@@ -180,15 +192,18 @@ class TaylorModel:
     def __torch_function__(
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        return handler_for(canonical_name(func))(*args, **canonical_keywords(kwargs or {}))
+        return call(canonical_name(func), *args, **canonical_keywords(kwargs or {}))
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return _method(self, name)
+        return method(self, name)
 
     def __len__(self) -> int:
         return len(self.rem)
+
+    def __iter__(self) -> Any:
+        return iter(call("unbind", self))
 
     def __repr__(self) -> str:
         return f"TaylorModel(shape={tuple(self.shape)}, degree={self.degree}, support={self.support}, {self.space})"
@@ -196,94 +211,74 @@ class TaylorModel:
     def __bool__(self) -> bool:
         raise UnsupportedOperation("bool", "a branch on the value of a Taylor model is not a function of the box")
 
+    __hash__ = None  # type: ignore[assignment]
+
     def __getitem__(self, index: Any) -> TaylorModel:
-        return _call("getitem", self, index)
+        return _operation("getitem", self, index)
 
     def __neg__(self) -> TaylorModel:
-        return _call("neg", self)
+        return _operation("neg", self)
 
     def __abs__(self) -> TaylorModel:
-        return _call("abs", self)
+        return _operation("abs", self)
 
     def __add__(self, other: Any) -> TaylorModel:
-        return _call("add", self, other)
+        return _operation("add", self, other)
 
     def __radd__(self, other: Any) -> TaylorModel:
-        return _call("add", other, self)
+        return _operation("add", other, self)
 
     def __sub__(self, other: Any) -> TaylorModel:
-        return _call("sub", self, other)
+        return _operation("sub", self, other)
 
     def __rsub__(self, other: Any) -> TaylorModel:
-        return _call("sub", other, self)
+        return _operation("sub", other, self)
 
     def __mul__(self, other: Any) -> TaylorModel:
-        return _call("mul", self, other)
+        return _operation("mul", self, other)
 
     def __rmul__(self, other: Any) -> TaylorModel:
-        return _call("mul", other, self)
+        return _operation("mul", other, self)
 
     def __truediv__(self, other: Any) -> TaylorModel:
-        return _call("div", self, other)
+        return _operation("div", self, other)
 
     def __rtruediv__(self, other: Any) -> TaylorModel:
-        return _call("div", other, self)
+        return _operation("div", other, self)
 
     def __pow__(self, other: Any) -> TaylorModel:
-        return _call("pow", self, other)
+        return _operation("pow", self, other)
 
     def __rpow__(self, other: Any) -> TaylorModel:
-        return _call("pow", other, self)
+        return _operation("pow", other, self)
 
     def __matmul__(self, other: Any) -> TaylorModel:
-        return _call("matmul", self, other)
+        return _operation("matmul", self, other)
 
     def __rmatmul__(self, other: Any) -> TaylorModel:
-        return _call("matmul", other, self)
+        return _operation("matmul", other, self)
+
+    def __gt__(self, other: Any) -> Any:
+        return call("gt", self, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return call("ge", self, other)
+
+    def __lt__(self, other: Any) -> Any:
+        return call("lt", self, other)
+
+    def __le__(self, other: Any) -> Any:
+        return call("le", self, other)
+
+    def __eq__(self, other: object) -> Any:
+        return call("eq", self, other)
+
+    def __ne__(self, other: object) -> Any:
+        return call("ne", self, other)
 
 
-def _call(name: str, *args: Any) -> TaylorModel:
-    result: TaylorModel = handler_for(name)(*args)
-    return result
-
-
-def _method(model: TaylorModel, name: str) -> Handler:
-    handler = handler_for(name)
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return handler(model, *args, **canonical_keywords(kwargs))
-
-    return call
-
-
-_ALIASES = {
-    "truediv": "div", "true_divide": "div", "divide": "div", "multiply": "mul", "subtract": "sub", "negative": "neg",
-    "absolute": "abs", "arctan": "atan", "swapaxes": "transpose", "swapdims": "transpose", "moveaxis": "movedim",
-    "concat": "cat", "concatenate": "cat", "special_erf": "erf", "special_expit": "sigmoid",
-    "special_softmax": "softmax", "special_log_softmax": "log_softmax", "special_logsumexp": "logsumexp", "special_expm1": "expm1",
-    "special_log1p": "log1p", "clip": "clamp", "mm": "matmul", "bmm": "matmul", "mv": "matmul", "dot": "matmul",
-    "float": "double", "bool": "bool",
-}  # fmt: skip
-
-
-def canonical_name(func: Any) -> str:
-    """The registry's name of a torch function: dunder and alias spellings removed."""
-    name = getattr(func, "__name__", str(func))
-    if name == "__get__":
-        name = getattr(func.__self__, "__name__", str(func))
-    bare = name.strip("_") if name.startswith("__") else name
-    return _ALIASES.get(bare, bare)
-
-
-def canonical_keywords(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """NumPy spellings to torch spellings."""
-    names = {"axis": "dim", "keepdims": "keepdim"}
-    return {names.get(key, key): value for key, value in kwargs.items()}
-
-
-def even_rows(variables: int, degree: int, device: torch.device) -> Tensor:
-    """Which non-constant monomials have only even exponents, (P - 1,): their values fill [0, 1]."""
-    return torch.as_tensor((basis.exponents(variables, degree)[1:] % 2 == 0).all(1), device=device)
+def _operation(name: str, *args: Any) -> TaylorModel:
+    return cast(TaylorModel, call(name, *args))
 
 
 def constant(value: Any, like: TaylorModel, radius: Tensor | None = None) -> TaylorModel:
@@ -297,8 +292,6 @@ def constant(value: Any, like: TaylorModel, radius: Tensor | None = None) -> Tay
 
 def lift(model: TaylorModel, support: tuple[int, ...], degree: int) -> TaylorModel:
     """The same polynomial written over a larger support; degrees above ``degree`` move into the remainder."""
-    if model.support == support and model.degree <= degree:
-        return model
     model = truncate(model, degree)
     if model.support == support:
         return model
@@ -314,12 +307,12 @@ def truncate(model: TaylorModel, degree: int) -> TaylorModel:
         return model
     rows = basis.count(len(model.support), degree)
     rem = inflate(model.rem + model.norms()[degree + 1 :].sum(0))
-    return TaylorModel(model.coef[:rows], rem, model.space, model.support, degree)
+    return TaylorModel(model.coef[:rows], rem, model.space, model.support, degree, model.den)
 
 
 def prune(model: TaylorModel) -> TaylorModel:
     """Forget variables, then degrees, whose coefficients are exactly zero in every box."""
-    if not model.support:
+    if not model.support or (len(model.support) == 1 and model.degree > 1):
         return model
     used = (model.coef != 0).flatten(1).any(1).cpu().numpy()  # NaN counts as used
     table = basis.exponents(len(model.support), model.degree)
@@ -330,7 +323,7 @@ def prune(model: TaylorModel) -> TaylorModel:
         return model
     rows = basis.lift_rows(tuple(keep), len(model.support), degree)
     coef = model.coef[list(rows)] if len(keep) < len(model.support) else model.coef[: len(rows)]
-    return TaylorModel(coef, model.rem, model.space, tuple(model.support[i] for i in keep), degree)
+    return TaylorModel(coef, model.rem, model.space, tuple(model.support[i] for i in keep), degree, model.den)
 
 
 def spread(coef: Tensor, ndim: int) -> Tensor:
@@ -341,8 +334,15 @@ def spread(coef: Tensor, ndim: int) -> Tensor:
 
 def joint_space(a: TaylorModel, b: TaylorModel) -> Space:
     """Space of a mixed operation; an executed operand makes an executed operation."""
-    if a.space == b.space:
+    if a.space is b.space or a.space == b.space:
         return a.space
-    if (a.space.order, a.space.dim) != (b.space.order, b.space.dim) and a.space.dim and b.space.dim:
-        raise UnsupportedOperation("mixed Taylor models", "both operands must come from the same variables")
+    if (a.space.order, a.space.dim) != (b.space.order, b.space.dim):
+        raise UnsupportedOperation("mixed Taylor models", "both operands must come from variables of one order")
     return replace(a.space, execution=a.space.execution or b.space.execution)
+
+
+def joint_shape(a: torch.Size, b: torch.Size) -> torch.Size:
+    """Broadcast shape of two shapes."""
+    if a == b:
+        return a
+    return torch.Size(torch.broadcast_shapes(a, b))  # type: ignore[no-untyped-call]

@@ -13,6 +13,7 @@ from torch import Tensor
 UNIT = 2.0**-53
 ELEMENTARY = 8 * UNIT  # relative error of an elementary function: 4 ulp, one ulp being at most 2 units
 TINY = 2.0**-1000  # absolute slack for underflow anywhere in one operation
+FUSED = 64  # roundings allowed to a fused softmax kernel beside its sum: exp within 20 ulp, scaling, division
 _GROWTH = 1.0 + 2.0**-30  # covers the rounding of the remainder's own arithmetic, up to 2^20 nonnegative terms
 
 
@@ -23,28 +24,42 @@ def gamma(n: int) -> float:
 
 def inflate(radius: Tensor) -> Tensor:
     """A float at least as large as the real value of the nonnegative expression that was computed as ``radius``."""
-    return radius * _GROWTH + TINY
+    return torch.add(radius, TINY).mul_(_GROWTH)
 
 
-def execution_unit(dtype: torch.dtype) -> float:
-    """Unit roundoff of the executing type."""
-    return torch.finfo(dtype).eps / 2
+def conversion_error(value: Tensor, dtype: torch.dtype | None) -> Tensor:
+    """Radius of a float64 constant after it is cast to the executing type: zero where the cast is exact."""
+    if dtype is None or dtype == torch.float64:
+        return torch.zeros_like(value)
+    exact = value.to(dtype).double() == value
+    error = inflate(value.abs() * (1.01 * _unit(dtype)) + _tiny(dtype))
+    return torch.where(exact, 0.0, torch.where(value.abs() <= torch.finfo(dtype).max, error, torch.inf))
 
 
-def execution_tiny(dtype: torch.dtype) -> float:
-    """Absolute error of one executed operation whose result underflows (flush to zero allowed)."""
-    return 4 * torch.finfo(dtype).tiny
-
-
-def executed(radius: Tensor, magnitude: Tensor, roundings: float, dtype: torch.dtype | None) -> Tensor:
+def executed(
+    radius: Tensor, magnitude: Tensor, roundings: float, dtype: torch.dtype | None, unit: Tensor | float = 1.0
+) -> Tensor:
     """Remainder of the value an executed operation returns: ``roundings`` relative errors of the executing type more.
 
     ``magnitude`` bounds every intermediate result in absolute value; beyond the largest finite number the executed
-    operation overflows and the remainder is infinite.
+    operation overflows and the remainder is infinite. ``unit`` is what one executed unit is worth in the numbers of a
+    pending quotient: an upper bound of its denominator.
     """
     if dtype is None:
         return radius
-    unit = execution_unit(dtype)
-    error = magnitude * (1.01 * roundings * unit) + (roundings + 1) * execution_tiny(dtype)
-    overflow = torch.finfo(dtype).max / (1 + 4 * unit)
-    return torch.where(magnitude < overflow, inflate(radius + error), torch.inf)
+    error = magnitude * (1.01 * roundings * _unit(dtype)) + (roundings + 1) * _tiny(dtype) * unit
+    return torch.where(magnitude < torch.finfo(dtype).max / 2**12, inflate(radius + error), torch.inf)
+
+
+def relative_error(dtype: torch.dtype, roundings: float) -> float:
+    """Relative error of ``roundings`` executed operations in a row."""
+    return 1.01 * roundings * _unit(dtype)
+
+
+def _unit(dtype: torch.dtype) -> float:
+    return torch.finfo(dtype).eps / 2
+
+
+def _tiny(dtype: torch.dtype) -> float:
+    """Absolute error of one executed operation whose result underflows (flush to zero allowed)."""
+    return 4 * torch.finfo(dtype).tiny

@@ -6,13 +6,15 @@ coefficients, and a negative dimension is the same for both.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from onelayer.certify.core import TaylorModel, constant, implements, joint_space, lift, spread
+from onelayer.certify.arithmetic import operand
+from onelayer.certify.core import TaylorModel, joint_space, lift, spread
+from onelayer.certify.registry import implements
 
 
 def _later(dim: int) -> int:
@@ -23,19 +25,48 @@ def _sizes(sizes: tuple[Any, ...]) -> tuple[int, ...]:
     return tuple(sizes[0]) if len(sizes) == 1 and isinstance(sizes[0], Sequence) else tuple(sizes)
 
 
-@implements("getitem")
+def _map(x: TaylorModel, op: Callable[[Tensor, int], Tensor]) -> TaylorModel:
+    """Apply a rearrangement to coefficients (offset 1), remainder (offset 0) and denominators alike."""
+    den = tuple(_map(factor, op) for factor in x.den)
+    return x.with_(op(x.coef, 1), op(x.rem, 0), den)
+
+
+@implements("getitem", lazy=True)
 def getitem(x: TaylorModel, index: Any) -> TaylorModel:
     """Ints, slices, None, Ellipsis, index lists and index or boolean tensors, as for a tensor."""
     parts = index if isinstance(index, tuple) else (index,)
-    return x.with_(x.coef[(slice(None), *parts)], x.rem[index])
+    if x.den and not all(part is None or part is Ellipsis or isinstance(part, int | slice) for part in parts):
+        x = x.plain()
+    den = tuple(_index_factor(factor, x.shape, parts) for factor in x.den)
+    return x.with_(x.coef[(slice(None), *parts)], x.rem[parts], den)
 
 
-@implements("dim", "ndimension")
+def _index_factor(factor: TaylorModel, shape: torch.Size, parts: tuple[Any, ...]) -> TaylorModel:
+    """The denominator of an indexed quotient: dimensions in which it does not vary keep their one entry."""
+    used = sum(part is not None and part is not Ellipsis for part in parts)
+    fill = [slice(None)] * (len(shape) - used)
+    at = next((i for i, part in enumerate(parts) if part is Ellipsis), len(parts))
+    full = [*parts[:at], *fill, *parts[at + 1 :]]
+    mapped: list[Any] = []
+    dim = 0
+    for part in full:
+        if part is None:
+            mapped.append(None)
+            continue
+        single = factor.shape[dim] == 1
+        mapped.append((0 if isinstance(part, int) else slice(None)) if single else part)
+        dim += 1
+    if all(part == slice(None) for part in mapped):
+        return factor
+    return factor.with_(factor.coef[(slice(None), *mapped)], factor.rem[tuple(mapped)])
+
+
+@implements("dim", "ndimension", lazy=True)
 def dim(x: TaylorModel) -> int:
     return x.ndim
 
 
-@implements("size")
+@implements("size", lazy=True)
 def size(x: TaylorModel, dim: int | None = None) -> Any:
     return x.shape if dim is None else x.shape[dim]
 
@@ -50,16 +81,27 @@ def is_floating_point(x: TaylorModel) -> bool:
     return True
 
 
-@implements("to", "type", "type_as", "double", "contiguous", "clone", "detach", "cpu", "requires_grad_")
+@implements("to", "type", "type_as", "double", "contiguous", "clone", "detach", "cpu", "requires_grad_", lazy=True)
 def same(x: TaylorModel, *args: Any, **kwargs: Any) -> TaylorModel:
     """Copies and casts are the identity: the enclosure is float64, executed types are a property of the space."""
     return x
 
 
-@implements("reshape", "view")
+@implements("reshape", "view", lazy=True)
 def reshape(x: TaylorModel, *shape: Any) -> TaylorModel:
     rem = x.rem.reshape(_sizes(shape))
-    return x.with_(x.coef.reshape(len(x.coef), *rem.shape), rem)
+    if x.den:
+        # Denominators follow when the dimensions in which they vary stay where they are, in front.
+        lead = max((i + 1 for factor in x.den for i, n in enumerate(factor.shape) if n > 1), default=0)
+        if rem.shape[:lead] != x.shape[:lead]:
+            return reshape(x.plain(), *shape)
+    den = tuple(_reshape_factor(factor, rem.ndim, lead) for factor in x.den)
+    return x.with_(x.coef.reshape(len(x.coef), *rem.shape), rem, den)
+
+
+def _reshape_factor(factor: TaylorModel, ndim: int, lead: int) -> TaylorModel:
+    shape = (*factor.shape[:lead], *[1] * (ndim - lead))
+    return factor.with_(factor.coef.reshape(len(factor.coef), *shape), factor.rem.reshape(shape))
 
 
 @implements("reshape_as", "view_as")
@@ -67,53 +109,59 @@ def reshape_as(x: TaylorModel, other: Any) -> TaylorModel:
     return reshape(x, tuple(other.shape))
 
 
-@implements("flatten", "ravel")
+@implements("flatten", "ravel", lazy=True)
 def flatten(x: TaylorModel, start_dim: int = 0, end_dim: int = -1) -> TaylorModel:
     return reshape(x, tuple(x.rem.flatten(start_dim, end_dim).shape))
 
 
 @implements("unflatten")
 def unflatten(x: TaylorModel, dim: int, sizes: Sequence[int]) -> TaylorModel:
-    return reshape(x, tuple(x.rem.unflatten(dim, tuple(sizes)).shape))
+    at = dim % x.ndim
+    return reshape(x, (*x.shape[:at], *sizes, *x.shape[at + 1 :]))
 
 
-@implements("squeeze")
+@implements("squeeze", lazy=True)
 def squeeze(x: TaylorModel, dim: Any = None) -> TaylorModel:
-    rem = x.rem.squeeze() if dim is None else x.rem.squeeze(dim)
-    return x.with_(x.coef.reshape(len(x.coef), *rem.shape), rem)
+    dims = list(range(x.ndim)) if dim is None else [d % x.ndim for d in (dim if isinstance(dim, Sequence) else [dim])]
+    single = [d for d in dims if x.shape[d] == 1]
+    return _map(x, lambda t, offset: t.squeeze([d + offset for d in single]) if single else t)
 
 
-@implements("unsqueeze")
+@implements("unsqueeze", lazy=True)
 def unsqueeze(x: TaylorModel, dim: int) -> TaylorModel:
-    return x.with_(x.coef.unsqueeze(_later(dim)), x.rem.unsqueeze(dim))
+    return _map(x, lambda t, offset: t.unsqueeze(dim + offset if dim >= 0 else dim))
 
 
-@implements("transpose")
+@implements("transpose", lazy=True)
 def transpose(x: TaylorModel, dim0: int, dim1: int) -> TaylorModel:
-    return x.with_(x.coef.transpose(_later(dim0), _later(dim1)), x.rem.transpose(dim0, dim1))
+    first, second = dim0 % x.ndim, dim1 % x.ndim
+    return _map(x, lambda t, offset: t.transpose(first + offset, second + offset))
 
 
-@implements("mT")
-def matrix_transpose(x: TaylorModel) -> TaylorModel:
-    return transpose(x, -2, -1)
+@implements("t")
+def t(x: TaylorModel) -> TaylorModel:
+    return transpose(x, 0, 1) if x.ndim == 2 else x
 
 
-@implements("permute")
+@implements("permute", lazy=True)
 def permute(x: TaylorModel, *dims: Any) -> TaylorModel:
     order = [d % x.ndim for d in _sizes(dims)]
-    return x.with_(x.coef.permute(0, *[d + 1 for d in order]), x.rem.permute(order))
+    return _map(x, lambda t, offset: t.permute(*range(offset), *[d + offset for d in order]))
 
 
-@implements("movedim")
+@implements("movedim", lazy=True)
 def movedim(x: TaylorModel, source: Any, destination: Any) -> TaylorModel:
-    shift = (lambda d: [_later(i) for i in d]) if isinstance(source, Sequence) else _later
-    return x.with_(x.coef.movedim(shift(source), shift(destination)), x.rem.movedim(source, destination))
+    first = [d % x.ndim for d in (source if isinstance(source, Sequence) else [source])]
+    second = [d % x.ndim for d in (destination if isinstance(destination, Sequence) else [destination])]
+    return _map(x, lambda t, offset: t.movedim([d + offset for d in first], [d + offset for d in second]))
 
 
-@implements("expand")
+@implements("expand", lazy=True)
 def expand(x: TaylorModel, *sizes: Any) -> TaylorModel:
     rem = x.rem.expand(_sizes(sizes))
-    return x.with_(spread(x.coef, rem.ndim).expand(len(x.coef), *rem.shape), rem)
+    if x.den and rem.ndim > x.ndim:
+        return expand(x.plain(), *sizes)
+    return x.with_(spread(x.coef, rem.ndim).expand(len(x.coef), *rem.shape), rem, x.den)
 
 
 @implements("broadcast_to")
@@ -157,14 +205,9 @@ def unbind(x: TaylorModel, dim: int = 0) -> tuple[TaylorModel, ...]:
     return tuple(select(x, dim, i) for i in range(x.shape[dim]))
 
 
-@implements("iter")
-def iterate(x: TaylorModel) -> Any:
-    return iter(unbind(x))
-
-
 @implements("split", "split_with_sizes")
 def split(x: TaylorModel, split_size: Any, dim: int = 0) -> tuple[TaylorModel, ...]:
-    return _pieces(x, [len_.shape[dim] for len_ in x.rem.split(split_size, dim)], dim)
+    return _pieces(x, [piece.shape[dim] for piece in torch.split(x.rem, split_size, dim)], dim)
 
 
 @implements("chunk")
@@ -179,8 +222,9 @@ def _pieces(x: TaylorModel, lengths: list[int], dim: int) -> tuple[TaylorModel, 
 
 def common(models: Sequence[Any]) -> list[TaylorModel]:
     """Models and constants over one support and one degree, ready to be put side by side."""
+    models = [m.plain() if isinstance(m, TaylorModel) else m for m in models]
     like = next(m for m in models if isinstance(m, TaylorModel))
-    converted = [constant(m, like) for m in models]
+    converted = [operand(m, like) for m in models]
     space = like.space
     for model in converted:
         space = joint_space(model, TaylorModel(like.coef, like.rem, space, like.support, like.degree))

@@ -60,11 +60,11 @@ def _cell_matrix(variables: int, degree: int, axes: list[list[list[Fraction]]]) 
     return torch.tensor([[float(entry) for entry in row] for row in matrix], dtype=torch.float64)
 
 
-def cell_bounds(coef: Tensor, variables: int, degree: int, cells: int) -> list[Tensor]:
-    """Bound of |polynomial| on every cell, one tensor (*shape) per cell in row-major order of the cells."""
+def cell_bounds(coef: Tensor, variables: int, degree: int, cells: int) -> Tensor:
+    """Bound of |polynomial| over the box, (*shape): the largest of its bounds on the cells."""
     flat = coef.reshape(len(coef), -1)
-    slack = gamma(len(coef) + 4) * torch.linalg.vector_norm(flat, ord=1, dim=0)
-    return [
-        inflate(torch.linalg.vector_norm(matrix.to(coef.device) @ flat, ord=1, dim=0) + slack).reshape(coef.shape[1:])
-        for matrix in cell_matrices(variables, degree, cells)
-    ]
+    slack = gamma(len(coef) + 4) * flat.abs().sum(0)
+    worst = torch.zeros_like(slack)
+    for matrix in cell_matrices(variables, degree, cells):
+        worst = torch.maximum(worst, (matrix.to(coef.device) @ flat).abs_().sum(0))
+    return inflate(worst + slack).reshape(coef.shape[1:])
