@@ -138,7 +138,6 @@ def _fit_axis(g: FlatFunction, group: Group, tolerance: float, budget: Budget) -
         dtype=budget.dtype,
         max_tokens=budget.max_tokens,
         effort=budget.effort,
-        seed=budget.seed,
     )
     head = LookupHead([AxisKeys(group.directions[0], fit.slopes.double(), fit.biases.double())], fit.values.double())
     wanted = fit.size if fit.meets else _extrapolated(fit.size, fit.error, tolerance)
@@ -162,17 +161,19 @@ def _fit_grid(g: FlatFunction, group: Group, tolerance: float, budget: Budget) -
         fits = _cheapest(fitter, goal, budget.max_tokens)
         wanted = wanted or (sum(fit.tokens for fit in fits) if fits else fitter.predicted(goal))
         goal *= 4
-    heads = [
-        LookupHead(
-            [
-                AxisKeys(direction, *_to_coordinate(keys, float(low), float(high)))
-                for direction, keys, low, high in zip(group.directions, fit.keys, group.lower, group.upper, strict=True)
-            ],
-            torch.from_numpy(fit.values),
-        )
-        for fit in fits
-    ]
+    heads = [_lookup_head(fit, group) for fit in fits]
     return heads, fits[0].error, wanted
+
+
+def _lookup_head(fit: TensorFit, group: Group) -> LookupHead:
+    """A head over the axes that have more than one token: a single token has weight one everywhere."""
+    axes = [
+        AxisKeys(direction, *_to_coordinate(keys, float(low), float(high)))
+        for direction, keys, low, high in zip(group.directions, fit.keys, group.lower, group.upper, strict=True)
+    ]
+    used = [axis for axis in axes if len(axis.slopes) > 1] or axes[:1]
+    values = torch.from_numpy(fit.values)
+    return LookupHead(used, values.reshape(*[len(axis.slopes) for axis in used], -1))
 
 
 def _cheapest(fitter: TensorFitter, tolerance: float, max_tokens: int) -> list[TensorFit] | None:
