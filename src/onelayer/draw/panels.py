@@ -103,8 +103,9 @@ def _draw_schematic(axes: Axes, view: HeadView) -> None:
         ink = "white" if share < 0.6 else INK
         text = f"{_token_name(view, int(m))}  α = {weights[m]:.3f}  v = {values[m]:.3g}"
         height = min(0.075, 0.6 / len(chosen))
-        box = {"boxstyle": "round,pad=0,rounding_size=0.01", "facecolor": colour, "edgecolor": QUIET, "linewidth": 0.8}
-        axes.add_patch(FancyBboxPatch((LEFT, y - height / 2), RIGHT - LEFT, height, **box))
+        box = FancyBboxPatch((LEFT, y - height / 2), RIGHT - LEFT, height, boxstyle="round,pad=0,rounding_size=0.01")
+        box.set(facecolor=colour, edgecolor=QUIET, linewidth=0.8)
+        axes.add_patch(box)
         axes.text((LEFT + RIGHT) / 2, y, text, ha="center", va="center", fontsize=SMALL - 2, color=ink)
     _node(axes, 0.06, "query\nq(x)")
     _node(axes, 0.94, f"Σ α v\n{view.sum:.4g}")

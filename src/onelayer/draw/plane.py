@@ -91,7 +91,7 @@ def draw_error_map(scene: Scene, axes: Axes, plane: Map, *, boxes: bool = True, 
     if scene.certificate is not None and scene.certificate.witness is not None:
         x, y = float(scene.base[plane.first]), float(scene.base[plane.second])
         for colour, width in (("white", 3.5), (INK, 1.3)):  # visible on light and dark ground
-            ring = {"markerfacecolor": "none", "markeredgecolor": colour, "markeredgewidth": width}
+            ring: dict[str, Any] = {"markerfacecolor": "none", "markeredgecolor": colour, "markeredgewidth": width}
             axes.plot([x], [y], "o", markersize=9, clip_on=False, zorder=4, **ring)
 
 

@@ -167,7 +167,8 @@ class Scene:
                 bounds.append((f"upper = {outward(self.certificate.upper, up=True)}", self.certificate.upper))
             if self.certificate.eps is not None:
                 bounds.append((f"eps = {self.certificate.eps:g}", self.certificate.eps))
-        shown = [value for _, value in bounds if value <= FAR * observed]
+        reach = FAR * observed or min((value for _, value in bounds if value > 0), default=0.0)
+        shown = [value for _, value in bounds if value <= reach]
         return max([observed, *shown]) * 1.12 or 1.0, bounds
 
 

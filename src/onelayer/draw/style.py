@@ -66,10 +66,14 @@ def outside_legend(axes: Axes, columns: int) -> None:
 
 
 def check_path(path: str | os.PathLike[str]) -> Path:
-    """The path as given, if its suffix names a format that can be written."""
+    """The path as given, if its suffix names a format that can be written and its folder exists."""
     target = Path(path)
     if target.suffix.lower() not in SUFFIXES:
         raise OnelayerError(f"cannot draw to '{target}': the name must end in {', '.join(SUFFIXES)}")
+    if not target.parent.is_dir():
+        raise FileError(f"cannot write {target}: there is no folder '{target.parent}'")
+    if target.is_dir():
+        raise FileError(f"cannot write {target}: it is a folder; choose another name")
     return target
 
 
