@@ -1,6 +1,24 @@
 """onelayer: a function, a box and an epsilon in; a one-layer Transformer with a proof out."""
 
-from onelayer.domain import Box
-
 __version__ = "0.1.0"
-__all__ = ["Box", "__version__"]
+
+from onelayer.certify import Certificate, certify
+from onelayer.certify.check import check
+from onelayer.construct import approximate
+from onelayer.domain import Box
+from onelayer.draw import draw
+from onelayer.model import OneLayerTransformer
+from onelayer.result import Approximation, load
+
+__all__ = [
+    "Approximation",
+    "Box",
+    "Certificate",
+    "OneLayerTransformer",
+    "__version__",
+    "approximate",
+    "certify",
+    "check",
+    "draw",
+    "load",
+]

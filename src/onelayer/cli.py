@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +13,8 @@ import torch
 import typer
 
 from onelayer import __version__
-from onelayer.certify import Certificate, certify, check
+from onelayer.certify import Certificate, certify
+from onelayer.certify.check import check
 from onelayer.console import NOT_PROVED, SUCCESS, run, show
 from onelayer.construct import approximate
 from onelayer.draw import draw
@@ -120,7 +122,7 @@ def check_command(
 ) -> int:
     """Re-prove a saved result from its files alone, in ball arithmetic."""
     report = check(folder, all=every, seed=seed, progress=True)
-    show(str(report), report.to_dict(), as_json=as_json)
+    show(str(report), {**asdict(report), "fraction": report.fraction}, as_json=as_json)
     return SUCCESS if report.ok else NOT_PROVED
 
 

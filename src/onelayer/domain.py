@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.stats import qmc
 from torch import Tensor
+from torch.quasirandom import SobolEngine
 
 from onelayer.errors import OnelayerError
 
@@ -64,7 +64,7 @@ class Box:
 
     def sample(self, count: int, *, seed: int = 0, arcsine: bool = False) -> Tensor:
         """``count`` scrambled Sobol points, (count, *shape); ``arcsine`` crowds them towards the faces and corners."""
-        unit = torch.from_numpy(qmc.Sobol(self.dim, scramble=True, seed=seed).random(_power_of_two(count))[:count])
+        unit = SobolEngine(self.dim, scramble=True, seed=seed).draw(count, dtype=torch.float64)
         if arcsine:
             unit = 0.5 - 0.5 * torch.cos(torch.pi * unit)
         points = self.lower.flatten() + unit * self.width.flatten()
@@ -97,7 +97,3 @@ def _float64(value: Bounds, name: str) -> Tensor:
     except (TypeError, ValueError, RuntimeError) as error:
         raise OnelayerError(f"box {name} bounds must be numbers of one regular shape, got {value!r}") from error
     return tensor.detach().cpu().clone()
-
-
-def _power_of_two(count: int) -> int:
-    return 1 << max(0, (count - 1).bit_length())

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.stats import qmc
+import torch
+from torch.quasirandom import SobolEngine
 
 from onelayer.construct.families import Array, Keys, candidates
 from onelayer.construct.solve import axis_nodes, minimax, rounding_cost, solve_axis
@@ -186,6 +187,6 @@ class TensorFitter:
 
 def arcsine_points(rank: int, count: int, seed: int) -> Array:
     """Scrambled Sobol points of [-1, 1]^rank crowded towards the faces, where smooth fits err most."""
-    sobol = qmc.Sobol(rank, scramble=True, seed=seed).random_base2(max(0, (count - 1).bit_length()))[:count]
-    points: Array = -np.cos(np.pi * sobol)
+    sobol = SobolEngine(rank, scramble=True, seed=seed).draw(count, dtype=torch.float64)
+    points: Array = -np.cos(np.pi * sobol.numpy())
     return points
