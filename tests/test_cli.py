@@ -86,7 +86,7 @@ BAD = {
     "eps zero": (["approximate", "x", "--domain", "0:1", "--eps", "0"], "eps"),
     "eps negative": (["approximate", "x", "--domain", "0:1", "--eps=-1"], "eps"),
     "eps nan": (["approximate", "x", "--domain", "0:1", "--eps", "nan"], "eps"),
-    "eps not a number": (["approximate", "x", "--domain", "0:1", "--eps", "small"], "small"),
+    "eps not a number": (["approximate", "x", "--domain", "0:1", "--eps", "small"], "--eps"),
     "dtype": (["approximate", "x", *GOOD, "--dtype", "int8"], "float32"),
     "missing option": (["approximate", "x", "--eps", "1"], "--domain"),
     "unknown command": (["aproximate"], "aproximate"),

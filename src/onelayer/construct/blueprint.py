@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ from onelayer.target.target import Target
 
 # Couplings and affine residuals below this share of the tolerance are ignored; the certificate still sees them.
 NEGLIGIBLE = 1 / 40
+SAME_AXIS_POINTS = 65
 
 Fitted = tuple[list[LookupHead], float, int]  # heads, estimated sup error of their sum, tokens the tolerance wants
 
@@ -89,11 +90,14 @@ def draw_up(target: Target, box: Box, tolerance: float, budget: Budget) -> Bluep
             offset -= slope @ (group.directions @ structure.anchor)
     heads: list[LookupHead] = []
     error, wanted = 0.0, 0
+    known: list[_KnownAxis] = []
     for done, group in enumerate(sorted(curved, key=lambda group: group.rank)):
         part = _offset_function(smooth, group, base if done else torch.zeros_like(base))
         share = (tolerance - error) / (len(curved) - done)
-        fit = _fit_axis if group.rank == 1 else _fit_grid
-        more, part_error, part_wanted = fit(part, group, share, budget)
+        if group.rank == 1:
+            more, part_error, part_wanted = _fit_axis_once(part, group, share, budget, known)
+        else:
+            more, part_error, part_wanted = _fit_grid(part, group, share, budget)
         heads += more
         error, wanted = error + part_error, wanted + part_wanted
     if heads:
@@ -127,6 +131,31 @@ def _affine_group(f: FlatFunction, group: Group, base: Tensor, tolerance: float,
         return None
     slopes: Tensor = solution[:-1] / radius[:, None]
     return slopes.T
+
+
+@dataclass(frozen=True)
+class _KnownAxis:
+    """A fitted axis and samples of its function, to recognise the same function of another coordinate."""
+
+    group: Group
+    samples: Tensor
+    fitted: Fitted
+
+
+def _fit_axis_once(g: FlatFunction, group: Group, tolerance: float, budget: Budget, known: list[_KnownAxis]) -> Fitted:
+    """Fit one axis, or reuse the head of an axis with the same function up to a constant: weights sum to one."""
+    nodes = torch.linspace(float(group.lower), float(group.upper), SAME_AXIS_POINTS, dtype=torch.float64)
+    samples = g(nodes[:, None])
+    for axis in known:
+        heads, error, wanted = axis.fitted
+        shift = samples - axis.samples
+        same_ends = torch.equal(axis.group.lower, group.lower) and torch.equal(axis.group.upper, group.upper)
+        if same_ends and error <= tolerance and (shift.amax(0) - shift.amin(0)).max() <= 1e-3 * NEGLIGIBLE * tolerance:
+            keys = replace(heads[0].axes[0], direction=group.directions[0])
+            return [LookupHead([keys], heads[0].values + shift.mean(0))], error, wanted
+    fitted = _fit_axis(g, group, tolerance, budget)
+    known.append(_KnownAxis(group, samples, fitted))
+    return fitted
 
 
 def _fit_axis(g: FlatFunction, group: Group, tolerance: float, budget: Budget) -> Fitted:
