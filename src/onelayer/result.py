@@ -9,14 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from onelayer.certify.argument import Argument, OrderStatistics, from_text
 from onelayer.certify.certificate import Certificate
-from onelayer.certify.files import ATTACHMENTS, BOXES, CERTIFICATE, FUNCTION, read_proof, write_proof
+from onelayer.certify.files import ARGUMENT, ATTACHMENTS, BOXES, CERTIFICATE, FUNCTION, read_proof, write_proof
 from onelayer.domain import Box
 from onelayer.errors import FileError, OnelayerError
 from onelayer.model import OneLayerTransformer, load_model, save_model, weights_sha256
 from onelayer.model.files import FILE_NAME as MODEL
 from onelayer.target import Target, as_target
 from onelayer.target.formula import parse
+from onelayer.target.sequences import order_statistics
 
 
 @dataclass(frozen=True)
@@ -93,11 +95,20 @@ def load(folder: str | os.PathLike[str]) -> Approximation:
             formula = parse(saved.function, certificate.domain.dim, limit=len(saved.function))
             shaped = formula.shaped(model.config.input_shape, model.config.output_shape)
             target = as_target(shaped, certificate.domain)
+        elif ARGUMENT in saved.attachments:
+            target = _argued_target(from_text(saved.attachments[ARGUMENT]))
         return Approximation(model, certificate, target)
     except FileError:
         raise
     except OnelayerError as error:
         raise FileError(f"{folder}: {error}") from error
+
+
+def _argued_target(argument: Argument) -> Target | None:
+    """The function that an argument names."""
+    if isinstance(argument, OrderStatistics):
+        return order_statistics(argument.length, argument.weights)
+    return None
 
 
 def _move(beside: Path, path: Path) -> None:

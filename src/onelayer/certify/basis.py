@@ -113,9 +113,8 @@ def outer_rows(
     left: tuple[int, ...], right: tuple[int, ...], variables: int, left_degree: int, right_degree: int, cap: int
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     """For disjoint variables: flat indices i * P_right + j kept below cap, the rows they land in, and those above."""
-    table = (_placed(left, variables, left_degree)[:, None] + _placed(right, variables, right_degree)[None]).reshape(
-        -1, variables
-    )
+    first, second = _placed(left, variables, left_degree), _placed(right, variables, right_degree)
+    table = (first[:, None] + second).reshape(len(first) * len(second), variables)  # also without any variable
     size = table.sum(1)
     kept = [int(i) for i in np.flatnonzero(size <= cap)]
     lookup = ranks(variables, cap)

@@ -1,0 +1,41 @@
+"""Forward error of an executed layer in plain numbers: the constants that proofs by lemma and composition share.
+
+Assumed, as everywhere in this folder: rounding to nearest, sums in any order, elementary functions within 4 units in
+the last place, results below the normal range may be flushed to zero. Adding an exact zero, and a product with one, is
+exact, so a sum counts its nonzero terms only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+UP = 1 + 2.0**-30  # covers the rounding of the bounds' own arithmetic, a few thousand float64 operations on sums >= 0
+# Rounding is stated twice as large as it was found, so that an independent analysis may count a little differently.
+SLACK = 2.0
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """Unit roundoff and smallest normal number of the executing format."""
+
+    unit: float
+    tiny: float
+
+    def gamma(self, terms: int) -> float:
+        """Relative error of a sum of that many products: |fl(sum) - sum| <= gamma sum of |products|."""
+        product = (terms + 1) * self.unit
+        return product / (1 - product) if product < 0.5 else float("inf")
+
+    def softmax(self, count: int) -> float:
+        """Relative error of a weight of an executed softmax over ``count`` exact logits that does not underflow.
+
+        Two exponentials of 4 ulp, that is 8 units, each; the sum; the division; logits above -1 below the largest.
+        """
+        return self.gamma(count + 24)
+
+
+def rounding_of(dtype: torch.dtype) -> Rounding:
+    info = torch.finfo(dtype)
+    return Rounding(info.eps / 2, 8 * info.tiny)

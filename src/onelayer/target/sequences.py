@@ -1,0 +1,43 @@
+"""Functions of sequences that the formula language has no room for: sorting, and weighted order statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from onelayer.target.target import Target
+
+
+def order_statistics(length: int, weights: Sequence[float] | None) -> Target:
+    """x -> (x_(1), ..., x_(n)), the numbers in ascending order; with ``weights`` the number sum_k weights[k] x_(k)."""
+
+    def function(x: Any) -> Any:
+        ordered = torch.sort(x, dim=-1).values
+        if weights is None:
+            return ordered
+        return (ordered * torch.tensor(weights, dtype=x.dtype, device=x.device)).sum(-1)
+
+    name = describe(length, weights)
+    shape = (length,) if weights is None else ()
+    return Target(function, (length,), shape, "callable", name, unrecorded=name)
+
+
+def describe(length: int, weights: Sequence[float] | None) -> str:
+    """The function in words."""
+    if weights is None:
+        return f"sort of {length} numbers"
+    used = [(k + 1, weight) for k, weight in enumerate(weights) if weight]
+    if len(used) == 1 and used[0][1] == 1:
+        return f"{ordinal(used[0][0])} smallest of {length} numbers"
+    if used and used[-1][0] == length and len(used) == length - used[0][0] + 1 and all(w == 1 for _, w in used):
+        return f"sum of the {len(used)} largest of {length} numbers"
+    shown = ", ".join(f"{weight:g} x ({k})" for k, weight in used[:4]) + (", ..." if len(used) > 4 else "")
+    return f"weighted order statistics of {length} numbers: {shown}"
+
+
+def ordinal(k: int) -> str:
+    """1st, 2nd, 3rd, 4th, ..., 11th, ..."""
+    suffix = "th" if k % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(k % 10, "th")
+    return f"{k}{suffix}"
