@@ -1,0 +1,61 @@
+"""Dress: a plan's features inside the wide tokens of a layer with LayerNorm, which then leaves them alone.
+
+Every feature is scaled to at most one and stored twice, as u and -u, so a token's mean is zero; two anchor features +A
+and -A make its variance A^2 up to a factor 1 + 1/anchor^2. With the gain A LayerNorm is then the identity up to a
+relative 1/(2 anchor^2). Reading (u - (-u))/2 cancels whatever rounding the mean of the anchors leaves. Memory tokens
+have anchors that give them exactly the reference norm.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from onelayer.export.plan import Plan
+
+NORM_EPS = 1e-5
+# Half the digits for the norm, half to spare: the warp 1/(2 anchor^2) stays below the accuracy of most fits, and bounds
+# of rounding, which cannot know that errors of the mean cancel, stay of that size too.
+ANCHORS = {torch.float64: 2.0**17, torch.float32: 2.0**12}
+
+
+@dataclass(frozen=True)
+class Dress:
+    """F features in tokens of width d: ``up`` (d, F) stores, ``down`` (F, d) reads, down @ up = 1."""
+
+    up: Tensor
+    down: Tensor
+    anchor: float
+
+    @property
+    def width(self) -> int:
+        return len(self.up)
+
+    @property
+    def gain(self) -> float:
+        """The LayerNorm gain that undoes the division by the reference norm."""
+        return math.sqrt(2 * self.anchor**2 / self.width + NORM_EPS)
+
+    def tokens(self, features: Tensor, *, exact: bool = False) -> Tensor:
+        """Features (..., F) as tokens (..., d); ``exact`` shortens the anchors to give all tokens the same norm."""
+        tokens = features @ self.up.T
+        anchor = torch.full(tokens.shape[:-1], self.anchor, dtype=torch.float64)
+        if exact:
+            anchor = torch.sqrt(self.anchor**2 - tokens.square().sum(-1) / 2)
+        first = 2 * self.up.shape[1]
+        tokens[..., first], tokens[..., first + 1] = anchor, -anchor
+        return tokens
+
+
+def dress(plan: Plan, anchor: float) -> Dress:
+    """The dress of width H w for a plan; ``anchor`` is the size of the anchors beside the largest token."""
+    count, width = plan.features, plan.heads * plan.width
+    # Powers of two, so that scaling rounds nothing.
+    scale = torch.exp2(torch.ceil(torch.log2(torch.where(plan.bound > 0, plan.bound, 1.0))))
+    up, down = torch.zeros(width, count).double(), torch.zeros(count, width).double()
+    up[:count], up[count : 2 * count] = torch.diag(1 / scale), torch.diag(-1 / scale)
+    down[:, :count], down[:, count : 2 * count] = torch.diag(scale / 2), torch.diag(-scale / 2)
+    return Dress(up, down, anchor * math.sqrt(count))

@@ -1,0 +1,187 @@
+"""LayerOfParts: our layer as nn.MultiheadAttention over memory keys and values, nn.Linear, nn.ReLU, nn.LayerNorm."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from onelayer.export.plan import head_width, ramp_layers
+from onelayer.export.source import plain_heads
+from onelayer.model import Config, OneLayerTransformer
+from onelayer.model.layer import NORM_EPS
+
+OFF = -1e5
+
+
+class LayerOfParts(nn.Module):
+    """x (..., *input_shape) -> (..., *output_shape), line by line as OneLayerTransformer computes it.
+
+    Memory tokens are parts ``memory_keys`` and ``memory_values`` (M, H w); ``key`` and ``value`` project the tokens of a
+    sequence that attend to each other.
+    """
+
+    def __init__(self, config: Config, parts: dict[str, nn.Module]) -> None:
+        super().__init__()
+        self.config = config
+        self.parts = nn.ModuleDict(parts)
+
+    def forward(self, x: Any) -> Any:
+        config, parts = self.config, self.parts
+        batch = x.shape[: len(x.shape) - len(config.input_shape)]
+        count = math.prod(batch)
+        e = parts["embed"](x.reshape(count, config.length, config.token_width))  # (B, N, d_model)
+        if "position" in parts:
+            e = e + self._rows("position")
+        u = parts["norm1"](e) if config.norm == "pre" else e
+        keys, values = self._sources(u, count)
+        z, _ = parts["attention"](parts["query"](u), keys, values, need_weights=False)  # (B, N, H w)
+        r = parts["output"](z)
+        r = e + r if config.residual else r
+        r = parts["norm1"](r) if config.norm == "post" else r
+        y = self._feed_forward(r) if config.hidden else r
+        return parts["read"](read_out(config, y)).reshape(*batch, *config.output_shape)
+
+    def _sources(self, u: Any, count: int) -> tuple[Any, Any]:
+        """Keys and values (B, S, H w): of the sequence where tokens attend to tokens, then of the memory."""
+        sources = []
+        if "key" in self.parts:
+            sources.append((self.parts["key"](u), self.parts["value"](u)))
+        if "memory_keys" in self.parts:
+            keys, values = self._rows("memory_keys"), self._rows("memory_values")
+            sources.append((keys.expand(count, *keys.shape), values.expand(count, *values.shape)))
+        if len(sources) == 1:
+            return sources[0]
+        return torch.cat([k for k, _ in sources], dim=1), torch.cat([v for _, v in sources], dim=1)
+
+    def _feed_forward(self, r: Any) -> Any:
+        parts, config = self.parts, self.config
+        y = parts["second"](torch.relu(parts["first"](parts["norm2"](r) if config.norm == "pre" else r)))
+        y = r + y if config.residual else y
+        return parts["norm2"](y) if config.norm == "post" else y
+
+    def _rows(self, name: str) -> Tensor:
+        table = self.parts[name]
+        assert isinstance(table, nn.Embedding)
+        return table.weight
+
+
+def layer_of_parts(model: OneLayerTransformer) -> LayerOfParts:
+    """The same function in torch.nn parts, frozen, in the dtype of ``model``."""
+    config = model.config
+    own = {name: tensor.detach().double() for name, tensor in model.state_dict().items()}
+    width = head_width(config)
+    parts: dict[str, nn.Module] = {"embed": embedding(own["W_E"].T, own["b_E"], ramp_layers(model))}
+    if config.positions != "none":
+        parts["position"] = table(own["position"])
+    d_k, d_v = [head.d_k for head in config.heads], [head.d_v for head in config.heads]
+    scale = torch.cat([torch.full((size,), math.sqrt(width / size), dtype=torch.float64) for size in d_k])
+    query, query_bias = _spread(own["W_Q"] * scale, own["b_Q"] * scale, d_k, width)
+    for h, size in enumerate(d_k):
+        query_bias[h * width + size] = math.sqrt(width)
+    parts["query"] = linear(query.T, query_bias)
+    if config.token_attention:
+        parts["key"] = linear(*_transposed(_spread(own["W_K"], own["b_K"], d_k, width)))
+        parts["value"] = linear(*_transposed(_spread(own["W_V"], own["b_V"], d_v, width)))
+    if any(head.memory != "none" for head in config.heads):
+        keys, values = _memory_tables(model, width)
+        parts |= {"memory_keys": table(keys), "memory_values": table(values)}
+    parts["attention"] = _bare_attention(len(config.heads), width)
+    output, _ = _spread(own["W_O"].T, own["b_O"], d_v, width)
+    parts["output"] = linear(output, own["b_O"])
+    for which in ("1", "2") if config.hidden else ("1",):
+        if config.norm != "none":
+            parts[f"norm{which}"] = _layer_norm(own[f"gain_{which}"], own[f"shift_{which}"])
+    if config.hidden:
+        parts["first"] = linear(own["W_1"].T, own["b_1"])
+        parts["second"] = linear(own["W_2"].T, own["b_2"])
+    parts["read"] = linear(own["W_R"].T, own["b_R"])
+    return LayerOfParts(config, parts).to(model.dtype).requires_grad_(False).eval()
+
+
+def _memory_tables(model: OneLayerTransformer, width: int) -> tuple[Tensor, Tensor]:
+    """Keys and values (M, H w) of all heads side by side.
+
+    A head with fewer tokens than M is filled up with copies of its last one, which share its mass: c copies whose
+    logits are lower by log c weigh as much as the one token, whatever the query. A head without memory gets logits OFF.
+    """
+    heads = plain_heads(model)
+    count = max(len(keys) for keys, _ in heads)
+    keys, values = (torch.zeros(count, len(heads) * width).double() for _ in range(2))
+    for h, (own_keys, own_values) in enumerate(heads):
+        d_k, at = own_keys.shape[1], h * width
+        if not len(own_keys):
+            keys[:, at + d_k] = OFF
+            continue
+        copies = count - len(own_keys) + 1
+        rows = torch.arange(count).clamp(max=len(own_keys) - 1)
+        keys[:, at : at + d_k], values[:, at : at + own_values.shape[1]] = own_keys[rows], own_values[rows]
+        keys[len(own_keys) - 1 :, at + d_k] = -math.log(copies)
+    return keys, values
+
+
+def _spread(weight: Tensor, bias: Tensor, sizes: list[int], width: int) -> tuple[Tensor, Tensor]:
+    """Columns (., sum of sizes) moved to (., H width): head h starts at h width, the rest is zero."""
+    columns = torch.cat([h * width + torch.arange(size) for h, size in enumerate(sizes)])
+    wide = torch.zeros(len(weight), len(sizes) * width).double()
+    wide[:, columns] = weight
+    wide_bias = torch.zeros(len(sizes) * width).double()
+    if len(bias) == len(columns):
+        wide_bias[columns] = bias
+    return wide, wide_bias
+
+
+def _transposed(pair: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    return pair[0].T, pair[1]
+
+
+def _bare_attention(heads: int, width: int) -> nn.MultiheadAttention:
+    """Multi-head attention whose projections are the identity: queries, keys and values arrive projected."""
+    attention = nn.MultiheadAttention(heads * width, heads, batch_first=True, dtype=torch.float64)
+    eye = torch.eye(heads * width).double()
+    attention.load_state_dict(
+        {
+            "in_proj_weight": torch.cat([eye, eye, eye]),
+            "in_proj_bias": torch.zeros(3 * len(eye)).double(),
+            "out_proj.weight": eye,
+            "out_proj.bias": torch.zeros(len(eye)).double(),
+        }
+    )
+    return attention
+
+
+def linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:
+    """nn.Linear with these numbers, weight (out, in)."""
+    layer = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None, dtype=torch.float64)
+    layer.load_state_dict({"weight": weight} if bias is None else {"weight": weight, "bias": bias})
+    return layer
+
+
+def table(rows: Tensor) -> nn.Embedding:
+    """nn.Embedding with these rows."""
+    return nn.Embedding(rows.shape[0], rows.shape[1], _weight=rows.clone())
+
+
+def embedding(weight: Tensor, bias: Tensor | None, ramps: tuple[Tensor, Tensor, Tensor] | None) -> nn.Module:
+    """Linear on the numbers of a token, or on their ramps clip(t, 0, 1) = relu(t) - relu(t - 1)."""
+    if ramps is None:
+        return linear(weight, bias)
+    slopes, offsets, signs = ramps
+    return nn.Sequential(linear(slopes, offsets), nn.ReLU(), linear(weight @ signs, bias))
+
+
+def read_out(config: Config, y: Any) -> Any:
+    """Positions (B, N, d) -> what the linear read-out sees: all of them, their mean, the first or the last."""
+    if config.readout == "each":
+        return y
+    if config.readout == "mean":
+        return y.sum(1) * (1 / config.length)
+    return y[:, 0 if config.readout == "first" else config.length - 1]
+
+
+def _layer_norm(gain: Tensor, shift: Tensor) -> nn.LayerNorm:
+    norm = nn.LayerNorm(len(gain), eps=NORM_EPS, dtype=torch.float64)
+    norm.load_state_dict({"weight": gain, "bias": shift})
+    return norm
