@@ -76,33 +76,26 @@ def lookup_model(
     first = dim if stream else 0  # where the sum of heads is written
     d_model = dim + width if stream else max(dim, width)
 
-    def zeros(*size: int) -> Tensor:
-        return torch.zeros(size, dtype=torch.float64)
-
     queries = [_query(head, dim, d_model) for head in heads]
-    outputs = zeros(len(heads) * width, d_model)
+    outputs = _zeros(len(heads) * width, d_model)
     for h, head in enumerate(heads):
-        outputs[h * width : (h + 1) * width, first : first + width] = head.coefficient * torch.eye(
-            width, dtype=torch.float64
-        )
+        rows, columns = slice(h * width, (h + 1) * width), slice(first, first + width)
+        outputs[rows, columns] = torch.full((width,), head.coefficient, dtype=torch.float64).diag()
+    readout = _zeros(d_model, width)
+    readout[first : first + width] = torch.eye(width)
     weights: dict[str, Tensor | Sequence[Tensor]] = {
         "W_E": torch.eye(dim, d_model, dtype=torch.float64),
         "W_Q": [w for w, _ in queries],
         "b_Q": [b for _, b in queries],
         "W_O": outputs,
+        "W_R": readout,
     }
-    readout = zeros(d_model, width)
-    readout[first : first + width] = torch.eye(width)
     if affine is not None:
+        weights["b_R"] = affine.offset
         if linear:
             readout[:dim] = affine.matrix.T
-        weights["b_R"] = affine.offset
-    weights["W_R"] = readout
     if ridges is not None:
-        count = ridges.weight.shape[0]
-        above, left = zeros(d_model, count), zeros(count, d_model)
-        above[:dim], left[:, dim:] = ridges.weight.T, ridges.coefficient
-        weights |= {"W_1": above, "b_1": ridges.bias, "W_2": left}
+        weights |= _feed_forward(ridges, dim, d_model)
     model = OneLayerTransformer.packed(
         shape,
         output_shape,
@@ -116,10 +109,21 @@ def lookup_model(
     return model.requires_grad_(False)
 
 
+def _zeros(*size: int) -> Tensor:
+    return torch.zeros(size, dtype=torch.float64)
+
+
+def _feed_forward(ridges: Ridges, dim: int, d_model: int) -> dict[str, Tensor]:
+    """FFN that reads x from the first ``dim`` features of the stream and writes to the others."""
+    count = ridges.weight.shape[0]
+    into, out_of = _zeros(d_model, count), _zeros(count, d_model)
+    into[:dim], out_of[:, dim:] = ridges.weight.T, ridges.coefficient
+    return {"W_1": into, "b_1": ridges.bias, "W_2": out_of}
+
+
 def _silent_head(width: int) -> LookupHead:
     """One token of value zero: a layer has at least one head, even when ridges do all the work."""
-    zero = torch.zeros(1, dtype=torch.float64)
-    return LookupHead([AxisKeys(0, zero, zero)], torch.zeros(1, width, dtype=torch.float64))
+    return LookupHead([AxisKeys(0, _zeros(1), _zeros(1))], _zeros(1, width))
 
 
 def _key_width(head: LookupHead) -> int:
@@ -129,7 +133,7 @@ def _key_width(head: LookupHead) -> int:
 def _query(head: LookupHead, dim: int, d_model: int) -> tuple[Tensor, Tensor]:
     """W_Q (d_model, d_k) and b_Q (d_k,) of q = sqrt(d_k) (u_1, ..., u_r, 1, 0, ...)."""
     d_k, r = _key_width(head), len(head.axes)
-    weight, bias = torch.zeros(d_model, d_k, dtype=torch.float64), torch.zeros(d_k, dtype=torch.float64)
+    weight, bias = _zeros(d_model, d_k), _zeros(d_k)
     for a, axis in enumerate(head.axes):
         weight[:dim, a] = math.sqrt(d_k) * _direction(axis, dim)
     bias[r] = math.sqrt(d_k)
@@ -150,7 +154,7 @@ def _memory(head: LookupHead, dim: int, width: int) -> GridMemory:
     if head.values.ndim != r + 1 or head.values.shape[-1] != width:
         raise OnelayerError(f"values of a head with {r} axes and {width} outputs have shape {tuple(head.values.shape)}")
     for a, axis in enumerate(head.axes):
-        keys = torch.zeros(len(axis.slopes), _key_width(head), dtype=torch.float64)
+        keys = _zeros(len(axis.slopes), _key_width(head))
         keys[:, a], keys[:, r] = axis.slopes, axis.biases
         axes.append(keys)
     return GridMemory(axes, head.values)
