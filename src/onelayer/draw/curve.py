@@ -88,10 +88,11 @@ def draw_weights(axes: Axes, grid: Array, weights: Array) -> None:
     for m in range(count) if count <= MAX_CURVES else ():
         axes.plot(grid, weights[:, m], color=colours[m], linewidth=1.1)
     top = float(weights.max())
-    peaks = grid[weights.argmax(0)]
+    flat = weights >= (1 - 1e-9) * weights.max(0)  # a sharp softmax has plateaus; the tick marks their middle
+    peaks = (grid[:, None] * flat).sum(0) / flat.sum(0)
     axes.scatter(peaks, np.full(count, -0.09 * top), marker="|", s=70, c=colours, linewidths=1.6, clip_on=False)
     axes.set_ylim(-0.18 * top, 1.08 * top)
-    axes.set_yticks([tick for tick in (0.0, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0) if tick <= 1.08 * top])
+    axes.set_yticks(np.arange(0.0, 1.08 * top, 0.5 if top > 0.6 else 0.1))
     title = f"attention weights of the {count} memory tokens (ticks: where each weight peaks)"
     tidy(axes, title=title, y="weight", grid=True)
 
@@ -134,9 +135,10 @@ def draw_error(
 def error_label(axes: Axes, limit: float) -> str:
     """Ticks of an error axis in units of a power of ten, and the label that names the unit."""
     exponent = math.floor(math.log10(limit))
+    exponent = 0 if -2 < exponent < 3 else exponent
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / 10.0**exponent:g}"))
     axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
-    return f"T - f  [1e{exponent}]"
+    return f"T - f  [1e{exponent}]" if exponent else "T - f"
 
 
 def _draw_edges(scene: Scene, axes: Axes, coordinate: int, height: float) -> None:

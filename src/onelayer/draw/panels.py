@@ -147,7 +147,7 @@ def _draw_responses(axes: Axes, axis: AxisView) -> None:
     axes.axvline(axis.query, color=VERMILLION, linewidth=1.3)
     axes.scatter(np.full(len(axis.weights), axis.query), axis.weights, c=colours, s=22, zorder=3, edgecolors=INK)
     axes.set_xlim(axis.line[0], axis.line[-1])
-    tidy(axes, title="where each key answers (red: the query)", x=axis.name, y="α", grid=True)
+    tidy(axes, title="where each key answers (line: the query)", x=axis.name, y="α", grid=True)
 
 
 def _draw_grid(axes: Axes, view: HeadView, array: Array, colours: str, title: str) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
 
 from onelayer.draw.style import NORMAL, SERIES, check_path, legend, new_figure, save, tidy
 from onelayer.errors import OnelayerError
@@ -78,9 +79,11 @@ def rate_figure(series: Mapping[str, Rows], *, title: str = "", axes: int = 1, x
         counts, errors = np.array(sorted(rows), dtype=float).T
         line = np.geomspace(counts[0], counts[-1], 100)
         plot.plot(line, [rate(value) for value in line], color=colour, linewidth=1.0, linestyle=(0, (5, 3)))
-        plot.plot(counts, errors, MARKS[k % len(MARKS)], color=colour, markersize=6, label=f"{name}:  {rate}")
+        plot.plot(counts, errors, MARKS[k % len(MARKS)], color=colour, markersize=6, label=f"{name}:  ≈ {rate}")
     plot.set_yscale("log")
-    plot.set_xscale("log" if algebraic else "linear")
+    if algebraic:
+        plot.set_xscale("log", base=2)
+        plot.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     tidy(plot, x=x, y="sup |T - f|", grid=True)
     figure.suptitle(title or "tokens against error, with the fitted law (dashed)", fontsize=NORMAL)
     legend(plot, loc="best")
