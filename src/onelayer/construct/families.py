@@ -77,6 +77,12 @@ def exponential(size: int, first: float, last: float, side: int) -> Keys:
     return Keys(slopes, -np.abs(slopes), "exponential")
 
 
+def pivoted(size: int, first: float, last: float, centre: float) -> Keys:
+    """Slopes of both signs growing geometrically whose logits all meet at ``centre``: for a kink or a step inside."""
+    keys = exponential(size, first, last, 0)
+    return Keys(keys.slopes, -keys.slopes * centre, "pivoted")
+
+
 def geometric(size: int, first: float, last: float) -> Array:
     """``size`` numbers in geometric progression from ``first`` to ``last``."""
     return np.geomspace(first, last, size) if size > 1 else np.full(size, first)
@@ -97,3 +103,21 @@ def candidates(size: int) -> Iterator[Keys]:
         for last in (4.0, 16.0, 64.0, 256.0, 1024.0):
             for side in (-1, 1, 0):
                 yield exponential(size, 0.5, last, side)
+
+
+def starts(size: int, focus: tuple[float, float] | None = None) -> list[Keys]:
+    """Keys from which free slopes descend: a few members of every family, scaled to the finest feature if there is one.
+
+    focus: centre and width of that feature.
+    """
+    keys = [bernstein(size, kappa) for kappa in (0.5, 1.0, 1.4, 2.8, 5.6)]
+    for overlap in (0.7, 1.4, 2.8):
+        keys += [gaussian(size, overlap, ghosts) for ghosts in (0.25, 1.0, 2.0, 3.0) if size > 2 * ghosts + 1]
+    keys += [exponential(size, 0.5, last, side) for last in (8.0, 64.0, 256.0, 1024.0) for side in (-1, 1, 0)]
+    if focus is not None:
+        centre, width = focus
+        for last in (1.0 / width, 8.0 / width):
+            keys += [pivoted(size, first, last, centre) for first in (0.5, last / 8)]
+            keys += [exponential(size, 0.5, last, side) for side in (-1, 1)]
+            keys += [bernstein(size, 2 * last / size, centre)]
+    return keys
