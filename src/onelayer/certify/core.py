@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -26,11 +27,13 @@ from onelayer.errors import UnsupportedOperation
 
 @dataclass(frozen=True)
 class Space:
-    """What all models of one evaluation share: order k, number of variables D, and the executing type if any."""
+    """What all models of one evaluation share: order k, number of variables D, the executing type if any, and the
+    sides of kinks that are assumed (certify/sides.py)."""
 
     order: int
     dim: int
     execution: torch.dtype | None = None
+    sides: Any = None
 
     def cap(self, variables: int) -> int:
         """Highest degree kept by a model of this many variables.
@@ -285,7 +288,9 @@ def constant(value: Any, like: TaylorModel, radius: Tensor | None = None) -> Tay
     """A number or tensor as a model of degree 0 (exactly that number, up to ``radius``)."""
     if isinstance(value, TaylorModel):
         return value
-    tensor = torch.as_tensor(value, device=like.device).detach().double()
+    # A Python number is a float64; torch would make it a float32.
+    tensor = value.detach() if isinstance(value, Tensor) else torch.as_tensor(value, dtype=torch.float64)
+    tensor = tensor.to(like.device, torch.float64)
     rem = torch.zeros_like(tensor) if radius is None else radius.expand_as(tensor)
     return TaylorModel(tensor[None], rem, like.space, (), 0)
 
@@ -345,4 +350,4 @@ def joint_shape(a: torch.Size, b: torch.Size) -> torch.Size:
     """Broadcast shape of two shapes."""
     if a == b:
         return a
-    return torch.Size(torch.broadcast_shapes(a, b))  # type: ignore[no-untyped-call]
+    return torch.Size(np.broadcast_shapes(tuple(a), tuple(b)))  # torch's own imports a symbolic algebra system

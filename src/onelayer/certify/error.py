@@ -5,17 +5,23 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from onelayer.certify.sides import Sides
 from onelayer.certify.taylor import TaylorModel, difference, variables
 from onelayer.domain import Box
 from onelayer.errors import OnelayerError
+from onelayer.model import OneLayerTransformer
 from onelayer.target import Target
 
 POINTS_AT_ONCE = 2048
+KINKS = ("abs", "relu", "min", "max")
+MAX_SIDES = 3  # kinks of f taken side by side at once on one box
+MAX_NODES = 5000  # a formula is evaluated one number at a time: longer ones are left to the user's own code
 UP = 1 + 2.0**-40  # covers the rounding of the few float operations on bounds below
 
 
@@ -54,19 +60,58 @@ class ErrorFunction:
     @torch.no_grad()
     def enclose(self, low: Tensor, high: Tensor, order: int) -> Enclosure:
         """Rigorous enclosure of |g| on each of B boxes given by corners (B, D)."""
-        corners = [side.to(self.device).reshape(-1, *self.box.shape) for side in (low, high)]
-        t = self.model(variables(*corners, order, execution=self.execution))
-        slack = torch.zeros(low.shape[0], dtype=torch.float64)
+        low, high = low.to(self.device), high.to(self.device)
+        found = self._sides(low, high, order, []) if self.kinked else self._bound(low, high, order)
+        return Enclosure(found.bound.cpu(), found.sensitivity.cpu())
+
+    @cached_property
+    def kinked(self) -> bool:
+        """Whether f has kinks that can be taken side by side.
+
+        That needs to know which box an entry belongs to, which is certain where formulas and layers of this package
+        keep the boxes in front; code from elsewhere may move or merge that dimension.
+        """
+        formula = self.target.formula
+        if formula is None or not isinstance(self.model, OneLayerTransformer) or len(formula.nodes) > MAX_NODES:
+            return False
+        return self.target.lipschitz is None and any(node.op in KINKS for node in formula.nodes)
+
+    def _sides(self, low: Tensor, high: Tensor, order: int, assumed: list[Tensor]) -> Enclosure:
+        """Enclosure on the part of each box where the assumed sides of kinks hold.
+
+        A kink of f that stays open is assumed to either side in turn; the larger of the two bounds holds on both.
+        """
+        watch = Sides(assumed, len(low), self.dim, self.device, take_notes=len(assumed) < MAX_SIDES)
+        found = self._bound(low, high, order, watch)
+        index = watch.open.nonzero()[:, 0]
+        if not len(index):
+            return found
+        before, plane = [q[:, index] for q in assumed], watch.plane[:, index]
+        one, other = (self._sides(low[index], high[index], order, [*before, side * plane]) for side in (1.0, -1.0))
+        bound, sensitivity = found.bound.clone(), found.sensitivity.clone()
+        bound[index] = torch.minimum(bound[index], torch.maximum(one.bound, other.bound))
+        sensitivity[index] = torch.maximum(one.sensitivity, other.sensitivity)
+        return Enclosure(bound, sensitivity)
+
+    def _bound(self, low: Tensor, high: Tensor, order: int, watch: Sides | None = None) -> Enclosure:
+        """Enclosure by one Taylor model of g; ``watch`` holds assumed sides and notes the kinks of f left open."""
+        lower, upper = (side.reshape(-1, *self.box.shape) for side in (low, high))
+        slack = torch.zeros(low.shape[0], dtype=torch.float64, device=self.device)
+        f: Any
         if self.target.lipschitz is None:
-            f = self.target.function(variables(*corners, order))
+            function = self.target.function if watch is None else self.target.formula
+            assert function is not None
+            f = function(variables(lower, upper, order, sides=watch))
         else:
             center = (low / 2 + high / 2).clamp(low, high)
-            f = self.target.function(center.reshape(-1, *self.box.shape)).to(self.device)
+            f = self.target.function(center.reshape(-1, *self.box.shape).cpu()).to(self.device)
             slack = self.target.lipschitz * torch.maximum(high - center, center - low).amax(1) * UP
-        g = difference(*_taylor(t, f, *corners, order)).reshape(low.shape[0], -1)
-        bound = g.split_bound().amax(1).cpu() + slack
+        silent = None if watch is None else watch.silent()
+        t = self.model(variables(lower, upper, order, execution=self.execution, sides=silent))
+        g = difference(*_taylor(t, f, lower, upper, order)).reshape(low.shape[0], -1)
+        bound = g.split_bound().amax(1) + slack
         bound = torch.where(torch.isnan(bound), torch.inf, bound * UP if slack.any() else bound)
-        return Enclosure(bound, g.sensitivity().cpu())
+        return Enclosure(bound, g.sensitivity())
 
     @torch.no_grad()
     def values(self, points: Tensor) -> Tensor:

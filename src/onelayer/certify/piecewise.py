@@ -29,7 +29,7 @@ def abs_(x: TaylorModel) -> TaylorModel:
     open_ = sign == 0
     if not bool(open_.any()):
         return decided
-    return _insert(decided, open_, _kink(_entries(x, open_), lower[open_], upper[open_]))
+    return _insert(decided, open_, _kink(_entries(x, open_), lower[open_], upper[open_], open_))
 
 
 def _entries(x: TaylorModel, mask: Tensor) -> TaylorModel:
@@ -45,8 +45,15 @@ def _insert(x: TaylorModel, mask: Tensor, entries: TaylorModel) -> TaylorModel:
     return whole.with_(coef, rem)
 
 
-def _kink(y: TaylorModel, lower: Tensor, upper: Tensor) -> TaylorModel:
-    """|y| where the sign of y is undecided."""
+def _kink(y: TaylorModel, lower: Tensor, upper: Tensor, mask: Tensor) -> TaylorModel:
+    """|y| for the entries under ``mask``, where the sign of y is undecided."""
+    enclosed = _across(y, lower, upper)
+    sides = y.space.sides
+    return enclosed if sides is None else sides.absolute(y, enclosed, mask.nonzero()[:, 0])
+
+
+def _across(y: TaylorModel, lower: Tensor, upper: Tensor) -> TaylorModel:
+    """|y| by one polynomial on both sides of its kink."""
     width = torch.maximum(-lower, upper).clamp(min=2.0**-960)  # any wider interval is right, and 1 / width exists
     spread_ = upper - lower
     chord = -lower / spread_ * upper
@@ -75,7 +82,7 @@ def relu(x: TaylorModel, inplace: bool = False) -> TaylorModel:
     if not bool(open_.any()):
         return decided
     part = _entries(x, open_)
-    half = mul(combine(part, _kink(part, lower[open_], upper[open_]), 1), 0.5)
+    half = mul(combine(part, _kink(part, lower[open_], upper[open_], open_), 1), 0.5)
     return _insert(decided, open_, half)
 
 
@@ -103,7 +110,7 @@ def _extreme(a: Any, b: Any, sign: int) -> TaylorModel:
     open_ = ~(first | second)
     if not bool(open_.any()):
         return decided
-    kink = _kink(_entries(gap, open_), lower[open_], upper[open_])
+    kink = _kink(_entries(gap, open_), lower[open_], upper[open_], open_)
     both = combine(_entries(left, open_), _entries(right, open_), 1)
     return _insert(decided, open_, mul(combine(both, kink, sign), 0.5))
 

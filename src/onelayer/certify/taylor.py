@@ -13,10 +13,13 @@ from torch import Tensor
 from onelayer.certify import attention, contraction, functions, normalize, piecewise, shapes  # noqa: F401
 from onelayer.certify.arithmetic import combine
 from onelayer.certify.core import Space, TaylorModel, constant
+from onelayer.certify.sides import Sides
 from onelayer.errors import OnelayerError
 
 
-def variables(lower: Tensor, upper: Tensor, order: int, execution: torch.dtype | None = None) -> TaylorModel:
+def variables(
+    lower: Tensor, upper: Tensor, order: int, execution: torch.dtype | None = None, sides: Sides | None = None
+) -> TaylorModel:
     """The coordinates of the boxes as models x = c + r t, |t| <= 1, one variable per coordinate.
 
     lower, upper: (B, *event). The radius is rounded up, so that c + r t covers the whole box.
@@ -35,7 +38,7 @@ def variables(lower: Tensor, upper: Tensor, order: int, execution: torch.dtype |
     flat = coef.view(1 + dim, len(lower), dim)
     each = torch.arange(dim, device=lower.device)
     flat[1 + each, :, each] = radius.reshape(len(lower), dim).T
-    space = Space(order, dim, execution)
+    space = Space(order, dim, execution, sides)
     return TaylorModel(coef, torch.zeros_like(center), space, tuple(range(dim)), 1)
 
 
