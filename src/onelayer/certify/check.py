@@ -27,7 +27,7 @@ from onelayer.certify.check_layer import Layer
 from onelayer.certify.check_rounding import Execution
 from onelayer.certify.check_weights import Stored, read_model
 from onelayer.certify.files import Record, SavedProof, read_proof
-from onelayer.errors import FileError, OnelayerError
+from onelayer.errors import FileError, FormulaError, OnelayerError, UnsupportedOperation
 from onelayer.target.formula import Formula, parse
 
 BITS = 128
@@ -98,7 +98,7 @@ def check(
                 chosen = _choose(proof.record, low, high, all, seed)
                 for count_done in _boxes(proof.record, layer, formula, low[chosen], high[chosen], deadline, progress):
                     done = count_done
-    except Rejected as error:
+    except (Rejected, UnsupportedOperation) as error:
         return CheckReport(False, str(error), done, count, time.monotonic() - started)
     return CheckReport(True, _summary(proof.record, done), done, count, time.monotonic() - started)
 
@@ -136,7 +136,10 @@ def _summary(record: Record, done: int) -> str:
 def _formula(proof: SavedProof, f: str | Formula | None, stored: Stored) -> Formula:
     dim = math.prod(proof.record.shape)
     if proof.function is not None:
-        formula = parse(proof.function, dim, limit=MAX_FORMULA)
+        try:
+            formula = parse(proof.function, dim, limit=MAX_FORMULA)
+        except FormulaError as error:
+            raise FileError(f"function.txt is not a formula of {dim} variables: {error}") from error
     elif f is not None:
         formula = parse(f, dim, limit=MAX_FORMULA) if isinstance(f, str) else f
     else:

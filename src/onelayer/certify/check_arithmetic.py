@@ -216,6 +216,21 @@ def products(s: int, da: int, db: int, order: int) -> tuple[tuple[tuple[int, int
 
 
 @cache
+def outer_places(a: tuple[int, ...], b: tuple[int, ...], da: int, db: int, order: int) -> tuple[int, ...]:
+    """Where products of monomials in disjoint variables lie, row-major; -1 for those above ``order``."""
+    s = len(a) + len(b)
+    places = _places(s, min(order, da + db))
+    found = []
+    for p in monomials(len(a), da):
+        for q in monomials(len(b), db):
+            wide = [0] * s
+            for variable, exponent in [*zip(a, p, strict=True), *zip(b, q, strict=True)]:
+                wide[variable] = exponent
+            found.append(places[tuple(wide)] if sum(wide) <= order else -1)
+    return tuple(found)
+
+
+@cache
 def halves(s: int, at: int, degree: int, upper: bool) -> tuple[tuple[tuple[int, arb], ...], ...]:
     """((t +- 1)/2)^n = sum_j C(n, j) (+-1)^(n - j) 2^-n t^j: for each monomial, (place, weight) for j <= n."""
     places = _places(s, degree)

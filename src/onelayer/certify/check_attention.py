@@ -8,12 +8,23 @@ from dataclasses import dataclass
 import numpy as np
 from flint import arb, arb_mat
 
-from onelayer.certify.check_arithmetic import ZERO, Taylor, combination, constant, union
+from onelayer.certify.check_arithmetic import (
+    UNIT_BALL,
+    ZERO,
+    Taylor,
+    combination,
+    constant,
+    count,
+    degree_of,
+    outer_places,
+    union,
+)
 from onelayer.certify.check_functions import apply
 from onelayer.certify.check_rounding import Execution, size
 from onelayer.certify.check_weights import Array
 
 DENSE = 64  # nonzero weights from which a matrix product in C is faster than terms one by one
+FEW = 4  # products below this number are summed one by one
 NEGLIGIBLE = 1e-6  # tokens below this weight do not count in the common shift of the logits
 
 
@@ -60,12 +71,8 @@ class Matrix:
         ]
 
     def _product(self, x: Sequence[Taylor], dense: arb_mat) -> list[Taylor]:
-        support: tuple[int, ...] = ()
-        for item in x:
-            support = union(support, item.support)
-        wide = [item.over(support) for item in x]
-        length = max(len(c) for c in wide)
-        rows = arb_mat(len(x), length, [v for c in wide for v in [*c, *[ZERO] * (length - len(c))]]).transpose()
+        support = _union(x)
+        rows = _coefficients(x, support).transpose()
         product = (rows * dense).transpose().tolist()  # (columns, coefficients)
         return [Taylor(support, [c[0] + b, *c[1:]], x[0].order) for c, b in zip(product, self.bias, strict=True)]
 
@@ -125,11 +132,12 @@ def attend_grid(axes: Sequence[Softmax], table: Matrix, execution: Execution | N
     gives B' = sum w B and E' = sum spoiled (B + E) + w E.
     """
     items = table.real(axes[0].e)
+    inverse = axes[0].inverse
     for softmax in axes[1:]:
         step = len(items) // len(softmax.e)
         items = [dot(softmax.e, items[j::step]) for j in range(step)]
-    for softmax in axes:
-        items = [item * softmax.inverse for item in items]
+        inverse = inverse * softmax.inverse
+    items = [item * inverse for item in items]
     if execution is None:
         return Vector(items, [ZERO] * len(items))
     sizes, errors = table.bounds(axes[0].upper), table.bounds(axes[0].spoiled)
@@ -152,7 +160,37 @@ def _inner(a: Sequence[arb], b: Sequence[arb]) -> arb:
 
 
 def dot(a: Sequence[Taylor], b: Sequence[Taylor]) -> Taylor:
-    return sum_of([x * y for x, y in zip(a, b, strict=True)])
+    """sum_m a_m b_m; one matrix product when the a_m and the b_m have no variable in common."""
+    left, right = _union(a), _union(b)
+    if len(a) < FEW or not left or not right or set(left) & set(right):
+        return sum_of([x * y for x, y in zip(a, b, strict=True)])
+    order, support = a[0].order, union(left, right)
+    rows, columns = _coefficients(a, left), _coefficients(b, right)
+    da, db = degree_of(len(left), rows.ncols()), degree_of(len(right), columns.ncols())
+    places = outer_places(tuple(support.index(v) for v in left), tuple(support.index(v) for v in right), da, db, order)
+    out = [ZERO] * count(len(support), min(order, da + db))
+    cut = ZERO
+    for value, place in zip((rows.transpose() * columns).entries(), places, strict=True):
+        if place < 0:
+            cut = cut + value.abs_upper()
+        else:
+            out[place] = out[place] + value
+    out[0] = out[0] + cut * UNIT_BALL
+    return Taylor(support, out, order)
+
+
+def _union(items: Sequence[Taylor]) -> tuple[int, ...]:
+    support: tuple[int, ...] = ()
+    for item in items:
+        support = union(support, item.support)
+    return support
+
+
+def _coefficients(items: Sequence[Taylor], support: tuple[int, ...]) -> arb_mat:
+    """One row of coefficients per item."""
+    wide = [item.over(support) for item in items]
+    length = max(len(c) for c in wide)
+    return arb_mat(len(items), length, [v for c in wide for v in [*c, *[ZERO] * (length - len(c))]])
 
 
 def sum_of(terms: Sequence[Taylor]) -> Taylor:

@@ -10,6 +10,7 @@ from flint import arb, arb_series
 
 from onelayer.certify.check_arithmetic import ZERO, Taylor, constant, whole_power
 
+SHARP = arb(2) ** -80
 Series = Callable[[arb_series], arb_series]
 
 
@@ -27,17 +28,18 @@ def compose(
     spread = u.range()
     if inside is not None and spread.overlaps(inside):
         spread = spread.intersection(inside)
-    c = u.c[0].mid()
-    h = Taylor(u.support, [u.c[0] - c, *u.c[1:]], k)
     if not u.support:
         return constant(_coefficients(series, u.c[0], 1)[0], k)
+    # A constant term known to many digits stays one ball: the a_n then enclose all its values, and h(0) is exactly 0.
+    c = u.c[0] if u.c[0].rad() < SHARP else u.c[0].mid()
+    h = Taylor(u.support, [ZERO if c is u.c[0] else u.c[0] - c, *u.c[1:]], k)
     a = _coefficients(series, c, k + 1)
     last = _coefficients(series, spread, k + 2)[k + 1]
     if slope is not None:
         known = slope(spread, k + 1)
         last = last.intersection(known) if last.is_finite() and last.overlaps(known) else known
     remainder = last * whole_power(h.range(), k + 1)
-    if len(u.support) == 1 and len(u.c) == 2 and h.c[0] == 0:  # phi of an affine function of one variable
+    if len(u.support) == 1 and len(u.c) == 2 and h.c[0].is_zero():  # phi of an affine function of one variable
         powers = [arb(1)]
         for _ in range(k):
             powers.append(powers[-1] * h.c[1])

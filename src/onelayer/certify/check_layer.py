@@ -14,7 +14,7 @@ from onelayer.certify.check_attention import Matrix, Softmax, Vector, attend, at
 from onelayer.certify.check_functions import Kinks, apply
 from onelayer.certify.check_rounding import Execution
 from onelayer.certify.check_weights import Stored
-from onelayer.errors import OnelayerError
+from onelayer.errors import UnsupportedOperation
 
 NORM_EPS = 1e-5
 
@@ -36,9 +36,9 @@ class Layer:
     def __init__(self, stored: Stored, execution: Execution | None) -> None:
         config, t = stored.config, stored.tensors
         if config["attention"] != "softmax":
-            raise OnelayerError(f"attention '{config['attention']}' cannot be re-proved; only softmax can")
+            raise UnsupportedOperation(f"attention {config['attention']}", "only softmax attention can be re-proved")
         if config["layout"] == "tokens" and any(head["memory"] == "grid" for head in config["heads"]):
-            raise OnelayerError("grid memory beside tokens cannot be re-proved; save model.materialize() instead")
+            raise UnsupportedOperation("grid memory beside tokens", "save model.materialize() instead")
         self.stored, self.config, self.execution = stored, config, execution
         self.maps = {name[2:]: Matrix(t[name], t[f"b_{name[2:]}"]) for name in t if name.startswith("W_")}
         self.heads = [self._head(h, head) for h, head in enumerate(config["heads"])]
