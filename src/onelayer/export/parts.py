@@ -19,8 +19,8 @@ OFF = -1e5
 class LayerOfParts(nn.Module):
     """x (..., *input_shape) -> (..., *output_shape), line by line as OneLayerTransformer computes it.
 
-    Memory tokens are parts ``memory_keys`` and ``memory_values`` (M, H w); ``key`` and ``value`` project the tokens of a
-    sequence that attend to each other.
+    Memory tokens are the parts ``memory_keys`` and ``memory_values`` (M, H w); ``key`` and ``value`` project the tokens
+    of a sequence that attend to each other.
     """
 
     def __init__(self, config: Config, parts: dict[str, nn.Module]) -> None:

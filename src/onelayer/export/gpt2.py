@@ -1,0 +1,115 @@
+"""The classes behind to_huggingface: a one-block GPT-2 whose vocabulary is the memory and whose cache is the function.
+
+This module imports transformers; ``to_huggingface`` imports it when it is needed. Importing it yourself registers the
+classes, so that AutoModel.from_pretrained opens a saved folder.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    DynamicCache,
+    GPT2Config,
+    GPT2LMHeadModel,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
+from transformers.modeling_outputs import SequenceClassifierOutput
+
+from onelayer.export.parts import read_out
+from onelayer.model import Config
+
+
+class OneLayerGPT2Config(PreTrainedConfig):  # type: ignore[misc]
+    """``layer`` is the Config of our layer as a dict, ``block`` the arguments of GPT2Config."""
+
+    model_type = "onelayer-gpt2"
+
+    def __init__(self, layer: dict[str, Any] | None = None, block: dict[str, Any] | None = None, **kwargs: Any) -> None:
+        self.layer = layer or {}
+        self.block = block or {}
+        super().__init__(**kwargs)
+
+
+class OneLayerGPT2(PreTrainedModel):  # type: ignore[misc]
+    """x (..., *input_shape) -> output with ``logits`` (..., *output_shape).
+
+    ``gpt2`` is a stock GPT2LMHeadModel. Its vocabulary is the memory: running it once over token ids 0..M-1 fills the
+    key-value cache, and that cache is the function. A point enters as ``inputs_embeds``, an affine map of its numbers;
+    the first entries of the language head are the outputs.
+    """
+
+    config_class = OneLayerGPT2Config
+    base_model_prefix = "onelayer"
+
+    def __init__(self, config: OneLayerGPT2Config) -> None:
+        super().__init__(config)
+        self.layer = Config.from_dict(config.layer)
+        block = GPT2Config(**config.block)
+        features, length = self.layer.features, self.layer.length
+        if self.layer.embedding == "piecewise":
+            self.ramps: nn.Module = nn.Sequential(nn.Linear(self.layer.token_width, 2 * features), nn.ReLU())
+            features *= 2
+        else:
+            self.ramps = nn.Identity()
+        self.embed = nn.Linear(features, block.n_embd, bias=False)
+        self.start = nn.Embedding(length, block.n_embd)
+        self.gpt2 = GPT2LMHeadModel(block)
+        self._stored: tuple[Tensor, Tensor] | None = None
+        self.post_init()
+
+    @property
+    def memory_ids(self) -> Tensor:
+        """Token ids of the memory, (1, M)."""
+        return torch.arange(self.config.block["n_positions"] - self.layer.length, device=self.device)[None]
+
+    def cache(self, batch: int = 1) -> Any:
+        """The key-value cache of the memory tokens for a batch; None for a layer without memory."""
+        if not self.memory_ids.numel():
+            return None
+        if self._stored is None or self._stored[0].dtype != self.dtype or self._stored[0].device != self.device:
+            with torch.no_grad():
+                filled = self.gpt2(input_ids=self.memory_ids, use_cache=True).past_key_values
+            self._stored = (filled.layers[0].keys, filled.layers[0].values)  # (1, H, M, w)
+        keys, values = (part.expand(batch, *part.shape[1:]) for part in self._stored)
+        return DynamicCache([(keys, values)])
+
+    def inputs_embeds(self, x: Tensor) -> Tensor:
+        """Points (B, *input_shape) as tokens (B, N, n_embd)."""
+        numbers = x.reshape(len(x), self.layer.length, self.layer.token_width)
+        embedded: Tensor = self.embed(self.ramps(numbers)) + self.start.weight
+        return embedded
+
+    def forward(self, x: Tensor, past_key_values: Any = None, **kwargs: Any) -> SequenceClassifierOutput:
+        """``past_key_values`` defaults to ``cache(batch)``; the call writes to it, as always in transformers."""
+        layer = self.layer
+        batch = x.shape[: x.ndim - len(layer.input_shape)]
+        flat = x.reshape(math.prod(batch), *layer.input_shape).to(self.dtype)
+        past = self.cache(len(flat)) if past_key_values is None else past_key_values
+        seen = 0 if past is None else past.get_seq_length()
+        # All tokens of the sequence hear each other and the memory: a mask of zeros in place of the causal one.
+        everyone = torch.zeros(len(flat), 1, layer.length, seen + layer.length, dtype=self.dtype, device=self.device)
+        result = self.gpt2(
+            inputs_embeds=self.inputs_embeds(flat),
+            past_key_values=past,
+            attention_mask=everyone,
+            position_ids=torch.arange(seen, seen + layer.length, device=self.device)[None],
+            use_cache=past is not None,
+            **kwargs,
+        )
+        outputs = read_out(layer, result.logits)[..., : layer.readout_width]
+        return SequenceClassifierOutput(
+            logits=outputs.reshape(*batch, *layer.output_shape),
+            hidden_states=result.hidden_states,
+            attentions=result.attentions,
+        )
+
+
+AutoConfig.register(OneLayerGPT2Config.model_type, OneLayerGPT2Config, exist_ok=True)
+AutoModel.register(OneLayerGPT2Config, OneLayerGPT2, exist_ok=True)

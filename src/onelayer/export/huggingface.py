@@ -1,0 +1,94 @@
+"""Hugging Face: a one-block GPT-2 whose key-value cache is the function."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from onelayer.domain import Box
+from onelayer.export.dress import ANCHORS, NORM_EPS, Dress, dress
+from onelayer.export.extras import require
+from onelayer.export.plan import Plan, plan, ramp_layers
+from onelayer.export.source import Exportable, need_softmax, source_of
+
+if TYPE_CHECKING:
+    from onelayer.export.gpt2 import OneLayerGPT2
+
+
+def to_huggingface(a: Exportable, *, anchor: float | None = None, box: Box | None = None) -> OneLayerGPT2:
+    """``a`` as a PreTrainedModel around a stock GPT2LMHeadModel with one block; frozen, in the dtype of ``a``.
+
+    ``save_pretrained`` and ``OneLayerGPT2.from_pretrained`` round-trip it through safetensors. ``anchor`` and ``box``
+    are those of ``to_torch``.
+    """
+    require("transformers", "hf")
+    from onelayer.export.gpt2 import OneLayerGPT2, OneLayerGPT2Config
+
+    source = source_of(a, box)
+    need_softmax(source.model, "transformers")
+    drawn = plan(source)
+    worn = dress(drawn, ANCHORS[source.model.dtype] if anchor is None else anchor)
+    dtype = str(source.model.dtype).removeprefix("torch.")
+    config = OneLayerGPT2Config(layer=drawn.config.to_dict(), block=gpt2_arguments(drawn, worn), dtype=dtype)
+    model = OneLayerGPT2(config)
+    model.double()
+    ramps, embed = ramp_layers(source.model), worn.up @ drawn.embed
+    weights = {f"gpt2.{name}": tensor for name, tensor in gpt2_weights(drawn, worn).items()}
+    if ramps is not None:
+        weights |= {"ramps.0.weight": ramps[0], "ramps.0.bias": ramps[1]}
+        embed = embed @ ramps[2]
+    model.load_state_dict(weights | {"embed.weight": embed, "start.weight": worn.tokens(drawn.start)})
+    model.to(source.model.dtype).requires_grad_(False).eval()
+    return model
+
+
+def gpt2_arguments(drawn: Plan, worn: Dress) -> dict[str, Any]:
+    """Arguments of GPT2Config: one block, ReLU, no dropout, a vocabulary of memory tokens, an untied head."""
+    return {
+        "vocab_size": max(1, len(drawn.memory), len(drawn.read)),
+        "n_positions": len(drawn.memory) + drawn.config.length,
+        "n_embd": worn.width,
+        "n_layer": 1,
+        "n_head": drawn.heads,
+        "n_inner": len(drawn.first),
+        "activation_function": "relu",
+        "resid_pdrop": 0.0,
+        "embd_pdrop": 0.0,
+        "attn_pdrop": 0.0,
+        "layer_norm_epsilon": NORM_EPS,
+        "tie_word_embeddings": False,
+        "bos_token_id": None,
+        "eos_token_id": None,
+    }
+
+
+def gpt2_weights(drawn: Plan, worn: Dress) -> dict[str, Tensor]:
+    """The state of a GPT2LMHeadModel that computes a plan on dressed tokens; its Conv1D weights are (in, out)."""
+    arguments = gpt2_arguments(drawn, worn)
+    rows = arguments["vocab_size"]
+    memory, head = (torch.zeros(rows, worn.width).double() for _ in range(2))
+    memory[: len(drawn.memory)] = worn.tokens(drawn.memory, exact=True)
+    # The head has no bias: the flag feature, one on every token of the sequence, carries it.
+    read = drawn.read.clone()
+    read[:, 0] += drawn.read_bias
+    head[: len(read)] = read @ worn.down
+    gain = torch.full((worn.width,), worn.gain, dtype=torch.float64)
+    zero = torch.zeros_like(drawn.query_bias)
+    weights = {
+        "transformer.wte.weight": memory,
+        "transformer.wpe.weight": torch.zeros(arguments["n_positions"], worn.width).double(),
+        "transformer.h.0.attn.c_attn.weight": (torch.cat([drawn.query, drawn.key, drawn.value]) @ worn.down).T,
+        "transformer.h.0.attn.c_attn.bias": torch.cat([drawn.query_bias, zero, zero]),
+        "transformer.h.0.attn.c_proj.weight": (worn.up @ drawn.output).T,
+        "transformer.h.0.attn.c_proj.bias": worn.up @ drawn.output_bias,
+        "transformer.h.0.mlp.c_fc.weight": (drawn.first @ worn.down).T,
+        "transformer.h.0.mlp.c_fc.bias": drawn.first_bias,
+        "transformer.h.0.mlp.c_proj.weight": (worn.up @ drawn.second).T,
+        "transformer.h.0.mlp.c_proj.bias": worn.up @ drawn.second_bias,
+        "lm_head.weight": head,
+    }
+    for norm in ("h.0.ln_1", "h.0.ln_2", "ln_f"):
+        weights |= {f"transformer.{norm}.weight": gain, f"transformer.{norm}.bias": torch.zeros_like(gain)}
+    return {name: tensor.contiguous() for name, tensor in weights.items()}
