@@ -110,6 +110,8 @@ def starts(size: int, focus: tuple[float, float] | None = None) -> list[Keys]:
 
     focus: centre and width of that feature.
     """
+    if size == 1:
+        return [Keys(np.zeros(1), np.zeros(1), "constant")]
     keys = [bernstein(size, kappa) for kappa in (0.5, 1.0, 1.4, 2.8, 5.6)]
     for overlap in (0.7, 1.4, 2.8):
         keys += [gaussian(size, overlap, ghosts) for ghosts in (0.25, 1.0, 2.0, 3.0) if size > 2 * ghosts + 1]

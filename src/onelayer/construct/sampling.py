@@ -16,7 +16,6 @@ DEGREE = 12
 # DCT of the values at DEGREE Chebyshev points: row k gives the k-th Chebyshev coefficient.
 _ANGLES = np.pi * (np.arange(DEGREE) + 0.5) / DEGREE
 _TRANSFORM = 2.0 / DEGREE * np.cos(np.outer(np.arange(DEGREE), _ANGLES))
-_UNIT_NODES = -np.cos(_ANGLES)
 
 
 @dataclass(frozen=True)
@@ -36,17 +35,15 @@ class Sampler:
     def __init__(self, g: Callable[[Any], Any], lower: float, upper: float, tolerance: float) -> None:
         self.g, self.lower, self.upper = g, lower, upper
         self.edges = self._resolve(tolerance)
+        self._cache: dict[int, tuple[Array, Array, Array]] = {}
 
     def points(self, minimum: int, oversample: int = 1) -> tuple[Array, Array, Array]:
-        """t (P,), x (P,) and g (P, K) at the panels' nodes and both ends, at least ``minimum`` times ``oversample``."""
-        edges = self.edges
-        while DEGREE * (len(edges) - 1) < minimum:
-            edges = np.sort(np.concatenate([edges, (edges[1:] + edges[:-1]) / 2]))
-        if oversample > 1:
-            steps = np.arange(oversample) / oversample
-            edges = np.append((edges[:-1, None] + np.diff(edges)[:, None] * steps).ravel(), edges[-1])
-        t = np.concatenate([[-1.0], -np.cos(_panel_nodes(edges).ravel()), [1.0]])
-        return self.at(t)
+        """t (P,), x (P,) and g (P, K) at Chebyshev nodes of every panel and both ends, ``oversample`` times minimum."""
+        count = oversample * max(4, -(-minimum // (len(self.edges) - 1)))
+        if count not in self._cache:
+            t = -np.cos(_panel_nodes(np.stack([self.edges[:-1], self.edges[1:]], 1), count).ravel())
+            self._cache[count] = self.at(np.concatenate([[-1.0], t, [1.0]]))
+        return self._cache[count]
 
     def at(self, t: Array) -> tuple[Array, Array, Array]:
         """The floats x nearest to t's points inside the interval, their exact t, and g there."""
@@ -64,6 +61,20 @@ class Sampler:
         left, right = -np.cos(self.edges[at]), -np.cos(self.edges[at + 1])
         return Focus(float(left + right) / 2, float(right - left))
 
+    def least_tokens(self, eps: float) -> int:
+        """No softmax lookup with fewer tokens comes within eps: an exponential sum of M terms has at most M - 1 zeros.
+
+        For any level c, T - c is such a sum over a positive denominator. Where g - c exceeds eps in size with n changes
+        of sign, T - c must change sign n times as well, so M >= n + 1.
+        """
+        samples = self.points(4 * DEGREE)[2]
+        least = 1
+        for column in samples.T:
+            for level in np.unique(np.quantile(column, np.linspace(0.02, 0.98, 25))):
+                signs = np.sign(column - level)[np.abs(column - level) > eps]
+                least = max(least, 1 + int((np.diff(signs) != 0).sum()))
+        return least
+
     def _evaluate(self, x: Array) -> Array:
         values = np.asarray(self.g(torch.from_numpy(x)), dtype=np.float64).reshape(len(x), -1)
         if not np.isfinite(values).all():
@@ -77,7 +88,7 @@ class Sampler:
         done: list[Array] = []
         pending = np.stack([edges[:-1], edges[1:]], 1)  # (panels, 2)
         for _ in range(depth):
-            angles = _panel_nodes(pending)
+            angles = _panel_nodes(pending, DEGREE)
             values = self.at(-np.cos(angles.ravel()))[2].reshape(len(pending), DEGREE, -1)
             tails = np.abs(np.einsum("kn,pnc->pkc", _TRANSFORM[-2:], values)).max(axis=(1, 2))
             noise = 1e-15 * np.abs(values).max(axis=(1, 2))
@@ -93,8 +104,8 @@ class Sampler:
         return resolved
 
 
-def _panel_nodes(panels: Array) -> Array:
-    """Chebyshev nodes of each panel, (panels, DEGREE); panels: edges (p + 1,) or pairs (p, 2)."""
-    pairs = panels if panels.ndim == 2 else np.stack([panels[:-1], panels[1:]], 1)
-    nodes: Array = pairs.mean(axis=1)[:, None] + np.diff(pairs, axis=1) / 2 * _UNIT_NODES
+def _panel_nodes(panels: Array, count: int) -> Array:
+    """``count`` Chebyshev nodes in each panel [start, end], (panels, count)."""
+    unit = -np.cos(np.pi * (np.arange(count) + 0.5) / count)
+    nodes: Array = panels.mean(axis=1)[:, None] + np.diff(panels, axis=1) / 2 * unit
     return nodes

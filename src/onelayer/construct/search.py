@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -57,7 +58,8 @@ class AxisProblem:
         t, _, samples = self.sampler.points(6 * size + 40)
         problem = Projection(t, samples, 4 * self.unit, self.focus[0] if self.focus else 0.0)
         goal = (1 - 1.5 * ROUNDING_SHARE) * self.eps
-        runner = tournament(problem, [*warm, *starts(size, self.focus)], goal, rounds)
+        scan = starts(size, self.focus)[:: 1 + size // 24]
+        runner = tournament(problem, [*warm, *scan], goal, rounds)
         best = self.measure(problem.unpack(runner.parameters))
         if not best.meets and runner.loss < (4 * self.eps) ** 2:
             parameters, _ = equalise(problem, runner, goal)
@@ -72,7 +74,8 @@ class AxisProblem:
         """The best members of the fixed families."""
         t, _, samples = self.sampler.points(4 * size + 40)
         problem = Projection(t, samples, 4 * self.unit)
-        ranked = sorted(candidates(size), key=lambda keys: problem.at(problem.pack(keys)).loss)
+        scan = list(candidates(size))[:: 1 + size // FREE_LIMIT]
+        ranked = sorted(scan, key=lambda keys: problem.at(problem.pack(keys)).loss)
         best = self.measure(ranked[0])
         for keys in ranked[1:3]:
             best = _better(best, self.measure(keys))
@@ -112,30 +115,52 @@ class AxisProblem:
 
 
 def smallest(problem: AxisProblem, max_tokens: int, thorough: bool) -> Measured:
-    """Climb by thirds until eps is met, bisect, then walk down while it stays met (two misses in a row end the walk).
+    """Climb from the least possible size until eps is met, bisect, then walk down until two misses in a row.
 
     Two, because symmetric functions like only even or only odd numbers of tokens.
     """
-    best = problem.measure(Keys(np.zeros(1), np.zeros(1), "constant"))
-    low, high = 0, 1
-    while not best.meets and high < max_tokens:
-        low, high = high, min(max(high + 1, high * 4 // 3), max_tokens)
-        fit = problem.attempt(high, [], FAST)
-        if fit.error <= fit.rounding and not fit.meets:
-            return _better(best, fit)  # more tokens cannot help: what is left is the rounding of the dtype
-        best = _better(best, fit)
-    while best.meets and high - low > 1:
-        middle = (low + high) // 2
+    least = min(problem.sampler.least_tokens(problem.eps), max_tokens)
+    best, low = _climb(problem, least, max_tokens)
+    while best.meets and best.size - low > 1:
+        middle = (low + best.size) // 2
         fit = problem.attempt(middle, deflated(best.keys, middle), FAST)
-        low, high = (low, middle) if fit.meets else (middle, high)
+        low = low if fit.meets else middle
         best = _better(best, fit)
     misses = 0
-    while best.meets and thorough and best.size - misses > 2 and misses < 2:
+    while best.meets and thorough and best.size - misses > least and misses < 2:
         size = best.size - misses - 1
         fit = problem.attempt(size, deflated(best.keys, size), THOROUGH)
         misses = 0 if fit.meets else misses + 1
         best = _better(best, fit)
     return problem.calm(best) if best.meets else best
+
+
+def _climb(problem: AxisProblem, least: int, max_tokens: int) -> tuple[Measured, int]:
+    """The first fit of growing size that meets eps, or the best one, and the largest size that missed.
+
+    Gives up when more tokens cannot help: what is left is rounding, or the error falls too slowly for ``max_tokens``.
+    """
+    best = problem.measure(Keys(np.zeros(1), np.zeros(1), "constant"))
+    low, size, history = 0, max(least, 1), [(1, best.error)]
+    growth = 1.0
+    while not best.meets and low < max_tokens:
+        fit = problem.attempt(size, [], FAST)
+        best = _better(best, fit)
+        history.append((size, best.error))
+        if fit.meets or (fit.error <= fit.rounding) or _too_slow(history, problem.eps, max_tokens):
+            break
+        low, size = size, min(least + math.ceil(growth), max_tokens)
+        growth *= 1.5
+    return best, low
+
+
+def _too_slow(history: list[tuple[int, float]], eps: float, max_tokens: int) -> bool:
+    """Whether the error, falling geometrically as over the last four sizes, passes eps only beyond ``max_tokens``."""
+    if len(history) < 6:
+        return False
+    (first, before), (last, now) = history[-4], history[-1]
+    rate = math.log(before / now) / (last - first) if now > 0 else math.inf
+    return now > eps and math.log(now / eps) > rate * (max_tokens - last)
 
 
 def _better(first: Measured, second: Measured) -> Measured:
