@@ -11,11 +11,11 @@ from torch import Tensor
 from onelayer.certify.arithmetic import combine, mul, pair
 from onelayer.certify.compose import compose
 from onelayer.certify.contraction import einsum, linear, sum_
-from onelayer.certify.core import TaylorModel, prune
+from onelayer.certify.core import TaylorModel, constant, prune
 from onelayer.certify.elementary import EXP, LOG
 from onelayer.certify.piecewise import masked_fill
 from onelayer.certify.registry import call, implements
-from onelayer.certify.rounding import FUSED, UNIT, executed, inflate, relative_error
+from onelayer.certify.rounding import FUSED, UNIT, executed, gamma, inflate, relative_error
 from onelayer.errors import UnsupportedOperation
 
 
@@ -39,7 +39,7 @@ def softmax(x: TaylorModel, dim: int, dtype: Any = None, _stacklevel: int = 3) -
 def _shifted(x: TaylorModel, dim: int) -> tuple[TaylorModel, TaylorModel, Tensor | None]:
     """l - q exactly on the executed logits, q itself, and which keys are masked by -inf."""
     x = prune(x.untag())
-    masked = torch.isneginf(x.coef[0])
+    masked = torch.isneginf(x.coef[0]) & (x.rem == 0)  # only a mask leaves no remainder
     hidden = bool(masked.any())
     best = x.coef[0].argmax(dim, keepdim=True)
     if hidden:
@@ -81,8 +81,11 @@ def _interval_softmax(lower: Tensor, upper: Tensor, masked: Tensor | None, dim: 
     top = upper.amax(dim, keepdim=True)
     small, large = torch.exp(lower - top), torch.exp(upper - top).clamp(min=2.0**-900)
     slack = 1 + 2.0**-30
-    high = (large / (large + (small.sum(dim, keepdim=True) - small).clamp(min=0)) * slack).clamp(max=1)
-    low = small / (small + (large.sum(dim, keepdim=True) - large).clamp(min=0)) / slack
+    # The sum of the others is a difference: its rounding error is relative to the whole sum.
+    least, most = small.sum(dim, keepdim=True), large.sum(dim, keepdim=True)
+    noise = gamma(small.shape[dim] + 2)
+    high = (large / (large + (least - small - noise * least).clamp(min=0)) * slack).clamp(max=1)
+    low = small / (small + (most - large + noise * most).clamp(min=0)) / slack
     low = torch.where(small > 2.0**-900, low, 0.0)
     # A logit without finite bounds is a domain error, and it reaches every weight of its row.
     finite = (upper - lower < torch.inf) if masked is None else (upper - lower < torch.inf) | masked
@@ -206,8 +209,9 @@ def multi_head_attention_forward(
         weights = in_proj_weight.chunk(3)
     biases = (None, None, None) if in_proj_bias is None else in_proj_bias.chunk(3)
     parts = []
+    like = next(item for item in (query, key, value) if isinstance(item, TaylorModel))
     for item, weight, bias in zip((query, key, value), weights, biases, strict=True):
-        projected = linear(item, weight, bias)  # (N, B, E)
+        projected = linear(constant(item, like), weight, bias)  # (N, B, E)
         heads = call("reshape", projected, *projected.shape[:2], num_heads, projected.shape[-1] // num_heads)
         parts.append(call("permute", heads, 1, 2, 0, 3))  # (B, H, N, width)
     out = scaled_dot_product_attention(parts[0], parts[1], parts[2], attn_mask)

@@ -159,10 +159,10 @@ def _relabel(factor: TaylorModel, labels: str, out: str) -> TaylorModel:
 def _between_models(la: str, lb: str, out: str, a: TaylorModel, b: TaylorModel) -> TaylorModel:
     """Sum of products of models, truncated like a product."""
     a, b = prune(a), prune(b)
-    disjoint = not set(a.support) & set(b.support)
-    if disjoint:
+    if not set(a.support) & set(b.support):
         # Divided first, the operands are smooth: what lies above the cap is then nothing but the product's own tail.
-        a, b = a.plain(), b.plain()
+        a, b = prune(a.plain()), prune(b.plain())
+    disjoint = not set(a.support) & set(b.support)
     (a, den_a), (b, den_b) = _denominators(la, out, a), _denominators(lb, out, b)
     if len(a.coef) > len(b.coef):
         a, b, la, lb = b, a, lb, la

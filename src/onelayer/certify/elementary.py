@@ -79,25 +79,25 @@ def largest_size(lo: Tensor, hi: Tensor) -> Tensor:
 
 def _exp_series(c: Tensor, k: int) -> tuple[Tensor, Tensor]:
     base = torch.exp(c)
-    return with_relative_error([base / factorial(n) for n in range(k + 1)], 2)
+    return with_relative_error([base / float(factorial(n)) for n in range(k + 1)], 2)
 
 
 def _exp_bound(lo: Tensor, hi: Tensor, n: int) -> Tensor:
-    return inflate(torch.exp(hi) / factorial(n))
+    return inflate(torch.exp(hi) / float(factorial(n)))
 
 
 def _wave_series(shift: int) -> Series:
     def series(c: Tensor, k: int) -> tuple[Tensor, Tensor]:
         s, o = torch.sin(c), torch.cos(c)
         cycle = [s, o, -s, -o]
-        return with_relative_error([cycle[(n + shift) % 4] / factorial(n) for n in range(k + 1)], 2)
+        return with_relative_error([cycle[(n + shift) % 4] / float(factorial(n)) for n in range(k + 1)], 2)
 
     return series
 
 
 def _wave_bound(lo: Tensor, hi: Tensor, n: int) -> Tensor:
     """|sin|, |cos| <= 1, and close to a zero of the derivative that is all there is to say cheaply."""
-    return torch.where(hi - lo < torch.inf, (1 + 4 * UNIT) / factorial(n), torch.nan)
+    return torch.where(hi - lo < torch.inf, (1 + 4 * UNIT) / float(factorial(n)), torch.nan)
 
 
 def _wave_image(lo: Tensor, hi: Tensor) -> tuple[Tensor, Tensor]:

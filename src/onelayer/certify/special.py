@@ -156,8 +156,8 @@ def _erf_series(c: Tensor, k: int) -> tuple[Tensor, Tensor]:
     before, now = torch.zeros_like(c), torch.ones_like(c)
     before_size, now_size = torch.zeros_like(c), torch.ones_like(c)
     for n in range(1, k + 1):
-        rows.append((now if n % 2 else -now) * bell / factorial(n))
-        errors.append(now_size * bell * ((relative + 5 * n) * (2 * UNIT / factorial(n))))
+        rows.append((now if n % 2 else -now) * bell / float(factorial(n)))
+        errors.append(now_size * bell * ((relative + 5 * n) * (2 * UNIT / float(factorial(n)))))
         before, now = now, 2 * c * now - 2 * (n - 1) * before
         before_size, now_size = now_size, 2 * size * now_size + 2 * (n - 1) * before_size
     return torch.stack(rows), inflate(torch.stack(errors))
@@ -168,7 +168,7 @@ def _erf_bound(lo: Tensor, hi: Tensor, n: int) -> Tensor:
     nearest = smallest_size(lo, hi)
     if n == 1:
         return inflate(torch.exp(-(nearest**2)) * 1.1283791671)
-    factor = 1.1283791671 * sqrt(2.0 ** (n - 1) * factorial(n - 1)) / factorial(n)
+    factor = 1.1283791671 * sqrt(2.0 ** (n - 1) * factorial(n - 1)) / float(factorial(n))
     return inflate(torch.exp(-(nearest**2) / 2) * factor)
 
 

@@ -1,0 +1,125 @@
+"""Enclosures at the edges of floating point: huge logits, subnormals, cancellation, points, needles, wide boxes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from cases import (
+    attention_layer,
+    bilinear,
+    expressions,
+    grid_head,
+    log_sums,
+    lookup_head,
+    network,
+    normalised_layer,
+    order_statistics,
+)
+from enclosure import Tally, enclosed
+from torch import Tensor
+
+Maker = Callable[[np.random.Generator], Any]
+SIDES = {
+    "point": lambda rng, n, d: rng.normal(size=(n, d)) * 0,
+    "needle": lambda rng, n, d: np.full((n, d), 1e-12) * rng.integers(0, 2, size=(n, d)),
+    "small": lambda rng, n, d: rng.uniform(0, 1e-3, size=(n, d)),
+    "ordinary": lambda rng, n, d: rng.uniform(0, 0.5, size=(n, d)),
+    "wide": lambda rng, n, d: np.full((n, d), 1e6),
+}
+CASES: dict[str, Maker] = {
+    "logits 1e3": lambda rng: lookup_head(rng, 2, 1e3),
+    "logits 1e3, values 1e6": lambda rng: lookup_head(rng, 2, 1e3, values=1e6),
+    "sharp attention 1e4": lambda rng: lookup_head(rng, 2, 1e4, tokens=12),
+    "sharp tokens": lambda rng: attention_layer(rng, 2, 2, 30.0),
+    "sharp grid": lambda rng: grid_head(rng, 2, 300.0),
+    "variance near zero": lambda rng: normalised_layer(rng, 2, 4, 1e-5, offset=1e-8),
+    "variance near zero, tiny eps": lambda rng: normalised_layer(rng, 2, 4, 1e-12, offset=1e-7),
+    "kinks": lambda rng: order_statistics(rng, 2),
+    "relu network": lambda rng: network(rng, 2, 8, "relu"),
+    "log sums of 1e3": lambda rng: log_sums(rng, 2, 1e3),
+    "bilinear": lambda rng: bilinear(rng, 2),
+    "expressions": lambda rng: expressions(rng, 2, 3, count=5),
+}
+
+
+@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize("name", CASES)
+def test_case_on_boxes_of_this_size(name: str, side: str, long_run: bool) -> None:
+    tally = Tally()
+    for seed in range(12 if long_run else 2):
+        rng = np.random.default_rng([seed, *name.encode(), *side.encode()])
+        case = CASES[name](rng)
+        lower = torch.from_numpy(rng.normal(size=(5, 2)) * 10 ** rng.uniform(-8, 0.5, size=(5, 1)))
+        upper = lower + torch.from_numpy(SIDES[side](rng, 5, 2))
+        tally += enclosed(case, lower, upper, int(rng.integers(1, 7)), count=6, seed=seed)
+    assert not tally.violations, tally.violations[:3]
+    assert tally.checks > 0 or side == "wide"
+
+
+def _both_sides(values: list[float]) -> tuple[Tensor, Tensor]:
+    grid = torch.tensor(values, dtype=torch.float64)
+    pairs = torch.cartesian_prod(grid, grid)
+    pairs = pairs[pairs[:, 0] <= pairs[:, 1]]
+    return pairs[:, :1], pairs[:, 1:]
+
+
+SMALL = [0.0, 5e-324, 1e-320, 1e-310, 2.3e-308, 1e-300, 1e-160]
+
+
+@pytest.mark.parametrize("order", [1, 3, 6])
+@pytest.mark.parametrize(
+    "case",
+    [
+        lambda x, lib: lib.stack([x[..., 0] * x[..., 0], x[..., 0] * 0.3, x[..., 0] * 1e-200], -1),
+        lambda x, lib: lib.stack([lib.exp(x[..., 0]), lib.sin(x[..., 0]), lib.tanh(x[..., 0])], -1),
+        lambda x, lib: lib.stack([lib.erf(x[..., 0]), lib.atan(x[..., 0]), x[..., 0] / (x[..., 0] + 1e-300)], -1),
+        lambda x, lib: lib.stack([lib.sqrt(x[..., 0] + 1e-310), lib.log(x[..., 0] + 1e-305)], -1),
+        lambda x, lib: lib.stack([lib.abs(x[..., 0] - 1e-310), lib.relu(x[..., 0] - 1e-305)], -1),
+        lambda x, lib: lib.softmax(lib.stack([x[..., 0] * 1e300, -x[..., 0] * 1e305, x[..., 0]], -1)),
+    ],
+)
+def test_subnormal_boxes(case: Any, order: int) -> None:
+    lower, upper = _both_sides(SMALL)
+    tally = enclosed(case, lower, upper, order, count=8)
+    assert not tally.violations, tally.violations[:3]
+    assert tally.checks > 30
+
+
+@pytest.mark.parametrize("size", [1.0, 1e8, 1e16, 1e100])
+def test_cancellation(size: float) -> None:
+    """(a + x) - a, x^2 - y^2 against (x - y)(x + y), log(e^x) - x: what cancels must come back as remainder."""
+
+    def case(x: Any, lib: Any) -> Any:
+        u, v = x[..., 0], x[..., 1]
+        return lib.stack(
+            [(u + size) - size, u * u - v * v - (u - v) * (u + v), lib.log(lib.exp(u)) - u, (u + size) * (v - size)], -1
+        )
+
+    lower = torch.tensor([[0.1, 0.2], [-3.0, 2.0], [1.0, 1.0]], dtype=torch.float64)
+    for width in (0.0, 1e-12, 0.3):
+        tally = enclosed(case, lower, lower + width, 4, count=8)
+        assert not tally.violations, tally.violations[:3]
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        lambda x, lib: lib.log(x[..., :1]),
+        lambda x, lib: lib.rsqrt(x[..., :1]),
+        lambda x, lib: lib.reciprocal(x[..., :1]),
+        lambda x, lib: lib.sqrt(x[..., :1]),
+        lambda x, lib: lib.tan(x[..., :1]),
+        lambda x, lib: lib.softmax(lib.log(x)),
+        lambda x, lib: lib.softmax(lib.stack([lib.reciprocal(x[..., 0]), x[..., 1]], -1)),
+    ],
+)
+def test_outside_the_domain_is_undecided(case: Any) -> None:
+    """A box that meets the edge of the domain gets no finite bound, whatever is done with the result."""
+    lower = torch.tensor([[0.0, 0.5], [-1.0, 0.5], [-1e-300, 0.5], [-2.0, 0.1]], dtype=torch.float64)
+    upper = torch.tensor([[1.0, 0.6], [2.0, 0.6], [1e-300, 0.6], [1.7, 0.2]], dtype=torch.float64)
+    tally = enclosed(case, lower, upper, 4, count=12)
+    assert not tally.violations, tally.violations[:3]
