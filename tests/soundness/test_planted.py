@@ -74,7 +74,7 @@ def single(x: Any, lib: Any) -> Any:
 
 
 def steep(x: Any, lib: Any) -> Any:
-    return lib.softmax(lib.stack([x[..., 0] * 500.0, x[..., 1] * 0.1], -1))
+    return lib.softmax(lib.stack([x[..., 0] * 500.0 + 125.0, x[..., 1] * 0.1], -1))
 
 
 RNG = np.random.default_rng
