@@ -9,19 +9,18 @@ import torch
 
 from onelayer.certify.argument import Argument, to_text
 from onelayer.certify.certificate import Certificate
-from onelayer.certify.door import ROUNDING, function_text
+from onelayer.certify.door import ROUNDING
 from onelayer.certify.files import ARGUMENT
 from onelayer.certify.tree import BoxTree
 from onelayer.domain import Box
 from onelayer.model import OneLayerTransformer, weights_sha256
-from onelayer.target import Target
 
 
 def argued_certificate(
     model: OneLayerTransformer,
-    target: Target,
+    function: str,
     box: Box,
-    eps: float,
+    eps: float | None,
     argument: Argument,
     upper: float,
     witness: tuple[tuple[float, ...], float] | None,
@@ -34,7 +33,8 @@ def argued_certificate(
 ) -> Certificate:
     """The certificate of sup|T - f| <= ``upper`` by ``argument``, for the execution in the dtype of the weights.
 
-    ``witness`` is a point and a verified lower bound of the error there.
+    ``function`` is the text of f, or says why there is none; ``witness`` is a point and a verified lower bound of the
+    error there.
     """
     from onelayer import __version__
 
@@ -42,7 +42,8 @@ def argued_certificate(
     upper = math.inf if math.isnan(upper) else upper
     if lower > upper:
         raise ArithmeticError(f"the bound {upper} is below the error {lower} at {witness}: the argument does not hold")
-    status = "refuted" if lower > eps else "proved" if upper <= eps else "undecided"
+    limit = math.inf if eps is None else eps
+    status = "refuted" if lower > limit else "proved" if upper <= limit and upper < math.inf else "undecided"
     name = str(model.dtype).removeprefix("torch.")
     return Certificate(
         status=status,
@@ -54,7 +55,7 @@ def argued_certificate(
         order=order,
         arithmetic=f"{name} execution",
         domain=box,
-        function=function_text(target),
+        function=function,
         weights_sha256=weights_sha256(model),
         seconds=seconds,
         version=__version__,

@@ -32,8 +32,22 @@ class OrderStatistics:
             object.__setattr__(self, "weights", numbers)
 
 
-Argument = OrderStatistics
-KINDS: dict[str, type[Argument]] = {OrderStatistics.KIND: OrderStatistics}
+@dataclass(frozen=True)
+class Recall:
+    """The claim is about the rows of table.safetensors alone; ``recipe`` names the construction."""
+
+    recipe: str  # softmax | relu
+    rows: int
+
+    KIND = "recall"
+
+    def __post_init__(self) -> None:
+        _need(self.recipe in ("softmax", "relu"), "recipe must be 'softmax' or 'relu'")
+        _need(type(self.rows) is int and self.rows >= 1, "rows must be a whole number >= 1")
+
+
+Argument = OrderStatistics | Recall
+KINDS: dict[str, type[Argument]] = {OrderStatistics.KIND: OrderStatistics, Recall.KIND: Recall}
 
 
 def to_text(argument: Argument) -> bytes:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 from flint import arb
 
-from onelayer.certify.argument import OrderStatistics, from_text
+from onelayer.certify.argument import OrderStatistics, Recall, from_text
 from onelayer.certify.check_arithmetic import constant
 from onelayer.certify.check_functions import Kinks
 from onelayer.certify.check_layer import Layer
 from onelayer.certify.check_order import order_statistics_bound, order_statistics_values, thresholds_values
+from onelayer.certify.check_recall import read_rows, recall_bound
 from onelayer.certify.check_rounding import Execution
 from onelayer.certify.check_weights import Stored
 from onelayer.certify.files import ARGUMENT, Record, SavedProof
@@ -26,7 +28,10 @@ def recheck(proof: SavedProof, stored: Stored) -> str:
     if execution is None:
         raise OnelayerError(f"proofs by {record.method} speak of an execution, not of real arithmetic")
     argument = from_text(proof.attachments[ARGUMENT])
-    _order_statistics(record, argument, stored, execution)
+    if isinstance(argument, OrderStatistics):
+        _order_statistics(record, argument, stored, execution)
+    else:
+        _recall(proof, argument, stored, execution)
     return f"{record.status}, sup|T - f| <= {record.upper!r} re-proved by {record.method}"
 
 
@@ -45,6 +50,15 @@ def _order_statistics(record: Record, argument: OrderStatistics, stored: Stored,
             item.c[0] for item in Layer(stored, None)([constant(arb(v), 1) for v in record.witness], Kinks()).items
         ]
     _lower(record, [abs(a - b) + rest for a, b in zip(found, values, strict=True)])
+
+
+def _recall(proof: SavedProof, argument: Recall, stored: Stored, execution: Execution) -> None:
+    """Every row; the lower bound is checked to be an error that the bound of its row allows."""
+    x, y = read_rows(proof, argument, stored)
+    _upper(proof.record, recall_bound(stored, argument, x, y, execution))
+    witness = proof.record.witness
+    if witness is not None and not (x == np.array(witness)).all(1).any():
+        raise OnelayerError("the witness is no row of the table")
 
 
 def _upper(record: Record, upper: arb) -> None:

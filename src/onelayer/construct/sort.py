@@ -12,6 +12,7 @@ from torch import Tensor
 
 from onelayer.certify.argued import argued_certificate, representable
 from onelayer.certify.argument import OrderStatistics
+from onelayer.certify.door import function_text
 from onelayer.certify.order import threshold_range, thresholds_error
 from onelayer.certify.subsets import subsets_error
 from onelayer.construct.subsets import subset_layer
@@ -94,7 +95,15 @@ def _build(
     argument = OrderStatistics(n, kind, None if weights is None else tuple(weights))
     witness = _witness(model, target, weights, box)
     certificate = argued_certificate(
-        model, target, box, eps, argument, upper, witness, method="lemma", seconds=time.monotonic() - started
+        model,
+        function_text(target),
+        box,
+        eps,
+        argument,
+        upper,
+        witness,
+        method="lemma",
+        seconds=time.monotonic() - started,
     )
     return Approximation(model, certificate, target)
 

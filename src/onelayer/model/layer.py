@@ -155,8 +155,9 @@ class OneLayerTransformer(Weights):
         return self._attend_alike(e) if self._alike() else self._attend_each(e)
 
     def _alike(self) -> bool:
-        first = self.config.heads[0]
-        return first.memory != "grid" and all(shape == first for shape in self.config.heads)
+        """Whether heads can be evaluated together; a single one is faster alone: its batches fold into one product."""
+        first, *others = self.config.heads
+        return bool(others) and first.memory != "grid" and all(shape == first for shape in others)
 
     def _attend_alike(self, e: Tensor) -> Tensor:
         shape, count = self.config.heads[0], len(self.config.heads)

@@ -1,0 +1,56 @@
+"""The smallest distance between rows of a table, as a rigorous lower bound, in blocks that fit the memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+BLOCK = {"cpu": 2**22, "cuda": 2**28}  # entries of one block of pairwise numbers
+DIRECT = 2**31  # subtractions up to which pairs are compared coordinate by coordinate
+UNIT = 2.0**-53
+
+
+def smallest_squared_distance(z: Tensor, report: Callable[[float], None] = lambda share: None) -> float:
+    """A lower bound of min over i < j of |z_i - z_j|^2 for float64 rows (N, D), within rounding of it; inf for one row.
+
+    Small tables: direct differences, relative error (D + 16) 2 u. Large ones: |a|^2 + |b|^2 - 2 a.b by matrix products,
+    whose error is at most (D + 8) u 4 R^2 with R the largest norm, and directly for the rows that come that close.
+    """
+    count, width = z.shape
+    if count < 2:
+        return float("inf")
+    if count * count * width <= DIRECT:
+        least = _direct(z, z, report)
+        return least * (1 - (width + 16) * 2 * UNIT)
+    norms = (z * z).sum(1)
+    error = (width + 8) * 4 * UNIT * float(norms.max()) * 2
+    nearest = torch.full((count,), torch.inf, dtype=torch.float64, device=z.device)
+    step = max(1, _block(z) // count)
+    for start in range(0, count, step):
+        rows = slice(start, start + step)
+        found = norms[rows, None] + norms[start:] - 2 * (z[rows] @ z[start:].T)
+        found.diagonal().fill_(torch.inf)
+        nearest[rows] = found.amin(1)
+        report((start + step) / count * (2 - (start + step) / count))
+    least = float(nearest.min())
+    close = torch.nonzero(nearest <= least + 2 * error).flatten()
+    exact = _direct(z[close], z, report) * (1 - (width + 16) * 2 * UNIT)
+    return min(exact, least + error)
+
+
+def _direct(rows: Tensor, z: Tensor, report: Callable[[float], None]) -> float:
+    """Least squared distance between a row and another one, by differences; its square root is taken and undone."""
+    step = max(1, _block(z) // len(z))
+    least = float("inf")
+    for start in range(0, len(rows), step):
+        found = torch.cdist(rows[start : start + step], z, compute_mode="donot_use_mm_for_euclid_dist")
+        # Rows are distinct, so a zero is the row itself.
+        least = min(least, float(torch.where(found == 0, torch.inf, found).min()))
+        report(min(1.0, (start + step) / len(rows)))
+    return least * least
+
+
+def _block(z: Tensor) -> int:
+    return BLOCK.get(z.device.type, BLOCK["cpu"])

@@ -1,0 +1,172 @@
+"""Tables to memorise: read from CSV or Parquet, or given as arrays; every irregularity is named by row and column."""
+
+from __future__ import annotations
+
+import csv
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from onelayer.errors import FileError, OnelayerError
+
+Array = NDArray[np.float64]
+MAX_EXACT = 2**53
+
+
+@dataclass(frozen=True)
+class Table:
+    """N distinct inputs (N, *input_shape) and their outputs (N, *output_shape), float64 and finite.
+
+    ``classes`` is set for labels: output k stands for classes[k]. ``rows`` counts the rows given, duplicates included.
+    """
+
+    inputs: Array
+    outputs: Array
+    classes: tuple[Any, ...] | None
+    rows: int
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+
+def read_table(path: str | Path, target: str) -> tuple[Array, NDArray[Any]]:
+    """Inputs (N, D) and the column ``target`` of a .csv or .parquet file, in the order of its columns.
+
+    Inputs must be numbers; the target may be numbers or labels. Whole numbers in a target column stay whole, so that
+    they are memorised as labels.
+    """
+    path = Path(path)
+    columns = _parquet(path) if path.suffix.lower() in (".parquet", ".pq") else _csv(path)
+    if target not in columns:
+        raise OnelayerError(f"{path} has no column '{target}'; it has {_listed(columns)}")
+    names = [name for name in columns if name != target]
+    if not names:
+        raise OnelayerError(f"{path} has only the column '{target}'; a table needs input columns too")
+    inputs = np.stack([_numbers(path, name, columns[name]) for name in names], axis=1)
+    return inputs, _target(path, target, columns[target])
+
+
+def as_table(inputs: Any, outputs: Any) -> Table:
+    """Check and clean what is to be memorised: shapes, finite numbers, and no input with two outputs."""
+    x = _array(inputs, "X").astype(np.float64, copy=False)
+    y = _array(outputs, "Y")
+    if x.ndim < 1 or len(x) == 0 or len(x) != len(y):
+        raise OnelayerError(f"X and Y must have one row per example, got {x.shape} and {y.shape}")
+    x = x[:, None] if x.ndim == 1 else x
+    classes: tuple[Any, ...] | None = None
+    if y.dtype.kind not in "f":
+        if y.ndim != 1:
+            raise OnelayerError(f"labels must be one per row, got shape {y.shape}")
+        names, codes = np.unique(y, return_inverse=True)
+        classes, y = tuple(names.tolist()), codes.astype(np.float64)
+    for name, array in (("X", x), ("Y", y)):
+        bad = np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(1))
+        if len(bad):
+            raise OnelayerError(f"{name} has a missing or infinite value in row {bad[0] + 1}; drop or fill it")
+    keep = _distinct(x, y)
+    return Table(np.ascontiguousarray(x[keep]), np.ascontiguousarray(y[keep], dtype=np.float64), classes, len(x))
+
+
+def _array(values: Any, name: str) -> NDArray[Any]:
+    if isinstance(values, torch.Tensor):
+        values = values.detach().cpu().numpy()
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise OnelayerError(f"{name} must be a regular array, one row per example") from error
+    if name == "X" and array.dtype.kind not in "fiub":
+        raise OnelayerError(f"X must hold numbers, got {array.dtype}")
+    if array.dtype.kind not in "fiubUO":
+        raise OnelayerError(f"{name} must hold numbers or labels, got {array.dtype}")
+    if array.dtype.kind in "iu" and array.size and int(np.abs(array).max()) > MAX_EXACT:
+        raise OnelayerError(f"{name} has whole numbers beyond 2^53, which are no float64 numbers")
+    return array
+
+
+def _distinct(x: Array, y: NDArray[Any]) -> NDArray[np.int64]:
+    """First row of each distinct input; an input that occurs with two outputs is refused, naming its rows."""
+    flat = np.ascontiguousarray(x.reshape(len(x), -1)) + 0.0  # -0.0 becomes 0.0: equal numbers have equal bytes
+    records = flat.view(np.dtype((np.void, flat.dtype.itemsize * flat.shape[1]))).ravel()
+    _, first, group = np.unique(records, return_index=True, return_inverse=True)
+    leader = first[group.ravel()]
+    differs = (y.reshape(len(y), -1) != y[leader].reshape(len(y), -1)).any(1)
+    if differs.any():
+        row = int(np.flatnonzero(differs)[0])
+        raise OnelayerError(
+            f"rows {int(leader[row]) + 1} and {row + 1} have equal inputs and different outputs; no function has both"
+        )
+    return np.sort(first)
+
+
+def _csv(path: Path) -> dict[str, list[str]]:
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            rows = list(csv.reader(file))
+    except OSError as error:
+        raise FileError(f"cannot read {path}: {error.strerror}") from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise FileError(f"{path} is not a CSV file in UTF-8: {error}") from error
+    rows = [row for row in rows if row]
+    if len(rows) < 2:
+        raise FileError(f"{path} needs a line of column names and at least one row")
+    header = [name.strip() for name in rows[0]]
+    if len(set(header)) != len(header) or "" in header:
+        raise FileError(f"{path} must name every column once in its first line, got {_listed(header)}")
+    for at, row in enumerate(rows[1:], start=2):
+        if len(row) != len(header):
+            raise FileError(f"{path} line {at} has {len(row)} values, the header {len(header)}")
+    return {name: [row[i].strip() for row in rows[1:]] for i, name in enumerate(header)}
+
+
+def _parquet(path: Path) -> dict[str, list[Any]]:
+    try:
+        import pyarrow.parquet
+    except ImportError as error:
+        raise OnelayerError("reading Parquet needs pyarrow: pip install pyarrow") from error
+    try:
+        table = pyarrow.parquet.read_table(path)
+    except (OSError, ValueError, pyarrow.ArrowException) as error:
+        raise FileError(f"cannot read {path}: {next(iter(str(error).splitlines()), '')}") from error
+    return {name: table[name].to_pylist() for name in table.column_names}
+
+
+def _numbers(path: Path, name: str, values: list[Any]) -> Array:
+    column = np.empty(len(values))
+    for row, value in enumerate(values, start=1):
+        number = _number(value)
+        if number is None:
+            what = "a missing value" if value in (None, "") else f"text {str(value)[:30]!r}"
+            raise OnelayerError(f"{path}: column '{name}' has {what} in row {row}; input columns must be numbers")
+        column[row - 1] = number
+    return column
+
+
+def _number(value: Any) -> float | None:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _target(path: Path, name: str, values: list[Any]) -> NDArray[Any]:
+    """Whole numbers as integers, other numbers as floats, anything else as labels."""
+    for row, value in enumerate(values, start=1):
+        if value in (None, "") or (isinstance(value, float) and math.isnan(value)):
+            raise OnelayerError(f"{path}: target column '{name}' has a missing value in row {row}")
+    numbers = [_number(value) for value in values]
+    if any(number is None for number in numbers):
+        return np.array([str(value) for value in values])
+    column = np.array(numbers, dtype=np.float64)
+    written_whole = all(isinstance(v, int) or (isinstance(v, str) and v.lstrip("+-").isdigit()) for v in values)
+    return column.astype(np.int64) if written_whole and float(np.abs(column).max()) <= MAX_EXACT else column
+
+
+def _listed(names: Any) -> str:
+    shown = [str(name) for name in names]
+    return ", ".join(shown[:8]) + (", ..." if len(shown) > 8 else "")
