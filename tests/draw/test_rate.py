@@ -16,7 +16,7 @@ def test_geometric_law() -> None:
     rate = fit_rate([(m, 3.0 * 2.0**-m) for m in (4, 8, 12, 20)])
     assert (rate.root, rate.scale, math.exp(rate.speed)) == (1, pytest.approx(3.0), pytest.approx(2.0))
     assert rate(10) == pytest.approx(3.0 * 2.0**-10)
-    assert str(rate) == "3 * 2.00^-tokens"
+    assert str(rate) == "3 * 2^-tokens"
 
 
 def test_algebraic_law() -> None:

@@ -92,7 +92,7 @@ def draw_weights(axes: Axes, grid: Array, weights: Array) -> None:
     peaks = (grid[:, None] * flat).sum(0) / flat.sum(0)
     axes.scatter(peaks, np.full(count, -0.09 * top), marker="|", s=70, c=colours, linewidths=1.6, clip_on=False)
     axes.set_ylim(-0.18 * top, 1.08 * top)
-    axes.set_yticks(np.arange(0.0, 1.08 * top, 0.5 if top > 0.6 else 0.1))
+    axes.set_yticks(np.arange(0.0, 1.08 * top, 0.5 if top > 0.6 else 0.2 if top > 0.35 else 0.1))
     title = f"attention weights of the {count} memory tokens (ticks: where each weight peaks)"
     tidy(axes, title=title, y="weight", grid=True)
 
@@ -129,7 +129,7 @@ def draw_error(
     tidy(axes, title="" if small else "signed error T - f", y=error_label(axes, limit), grid=True)
     if not small:
         _draw_edges(scene, axes, coordinate, box_height)
-        outside_legend(axes, columns=4)
+        outside_legend(axes)
 
 
 def error_label(axes: Axes, limit: float) -> str:

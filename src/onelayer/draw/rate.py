@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from onelayer.draw.style import NORMAL, SERIES, check_path, legend, new_figure, save, tidy
+from onelayer.draw.style import NORMAL, SERIES, check_path, new_figure, outside_legend, save, tidy
 from onelayer.errors import OnelayerError
 
 Rows = Sequence[tuple[float, float]]  # (tokens, error)
@@ -38,19 +38,20 @@ class Rate:
         if self.root == 0:
             return f"{self.scale:.2g} tokens^-{self.speed:.2f}"
         exponent = "tokens" if self.root == 1 else f"tokens^(1/{self.root})"
-        return f"{self.scale:.2g} * {math.exp(self.speed):.2f}^-{exponent}"
+        return f"{self.scale:.2g} * {math.exp(self.speed):.3g}^-{exponent}"
 
 
 def fit_rate(rows: Rows, *, axes: int = 1) -> Rate:
-    """The best of the laws by least squares on log error: algebraic, geometric, geometric in tokens^(1/axes).
+    """The best of the laws by least squares on log error: geometric, geometric in tokens^(1/axes), algebraic.
 
-    A smooth function of r interacting coordinates has a geometric law in the tokens per axis, the r-th root of all.
+    A smooth function of r interacting coordinates has a geometric law in the tokens per axis, the r-th root of all. Short
+    sweeps fit several laws: another one is preferred to the geometric only if it halves the largest deviation.
     """
     usable = [(tokens, error) for tokens, error in rows if tokens > 0 and 0 < error < math.inf]
     if len({tokens for tokens, _ in usable}) < 2:
         raise OnelayerError("a rate needs at least two rows with different tokens and a positive finite error")
     laws = [_fitted(usable, root) for root in sorted({0, 1, axes})]
-    return min(laws, key=lambda law: law.spread)
+    return min(laws, key=lambda law: math.log(law.spread) * (1 if law.root == max(1, axes) else 2))
 
 
 def draw_rate(
@@ -70,7 +71,7 @@ def rate_figure(series: Mapping[str, Rows], *, title: str = "", axes: int = 1, x
     """log error against tokens, one colour and mark per name, each with its fitted law in the legend."""
     if not series:
         raise OnelayerError("nothing to draw: give at least one series of (tokens, error) rows")
-    figure = new_figure(8.6, 5.6)
+    figure = new_figure(9, 6)
     plot = figure.subplots()
     rates = {name: fit_rate(rows, axes=axes) for name, rows in series.items()}
     algebraic = all(rate.root == 0 for rate in rates.values())
@@ -84,9 +85,11 @@ def rate_figure(series: Mapping[str, Rows], *, title: str = "", axes: int = 1, x
     if algebraic:
         plot.set_xscale("log", base=2)
         plot.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    else:
+        plot.xaxis.set_major_locator(MaxNLocator(10, integer=True))
     tidy(plot, x=x, y="sup |T - f|", grid=True)
     figure.suptitle(title or "tokens against error, with the fitted law (dashed)", fontsize=NORMAL)
-    legend(plot, loc="best")
+    outside_legend(plot)
     return figure
 
 

@@ -58,9 +58,13 @@ def legend(axes: Axes, **options: Any) -> None:
     axes.legend(fontsize=SMALL, framealpha=0.9, edgecolor=FAINT, **options)
 
 
-def outside_legend(axes: Axes, columns: int) -> None:
-    """A legend below the whole figure, where it covers nothing."""
+def outside_legend(axes: Axes) -> None:
+    """A legend below the whole figure, where it covers nothing, in as few rows as its words allow."""
     handles, labels = axes.get_legend_handles_labels()
+    room = 11 * axes.figure.get_figwidth()  # characters of this size on one line, about
+    columns = max(1, min(len(labels), int(room // (max(map(len, labels)) + 6))))
+    if sum(map(len, labels)) + 6 * len(labels) <= room:
+        columns = len(labels)
     options = {"fontsize": SMALL, "edgecolor": FAINT, "columnspacing": 1.4, "handlelength": 1.8}
     axes.figure.legend(handles, labels, loc="outside lower center", ncols=columns, **options)
 
