@@ -35,6 +35,7 @@ MAX_FORMULA = 2**26
 ALL_UP_TO = 2000  # proofs with at most this many boxes are checked completely
 SAMPLE = 1000
 BUDGET = 400  # bisections per box
+TRIAL_BUDGET = 12
 WORTH_TRIALS = 40  # boxes from which it pays to compare orders on a few of them
 LEAF = 255
 METHODS = ("branch and bound", "conditional on Lipschitz constant", *ARGUED)
@@ -276,7 +277,7 @@ def _prover(
         return Prover(layer, formula, record.upper, first, BUDGET)
     trials = []
     for order in sorted({first, first + 2, max(2, first - 2)}):
-        prover = Prover(layer, formula, record.upper, order, BUDGET)
+        prover = Prover(layer, formula, record.upper, order, TRIAL_BUDGET)
         started = time.monotonic()
         outcomes = [prover(a, b).outcome for a, b in zip(low[:3].tolist(), high[:3].tolist(), strict=True)]
         trials.append((OPEN in outcomes, time.monotonic() - started, order))

@@ -8,21 +8,22 @@ from functools import cache
 
 from flint import arb, arb_series
 
-from onelayer.certify.check_arithmetic import ZERO, Taylor, constant, whole_power
+from onelayer.certify.check_arithmetic import UNIT_BALL, ZERO, Taylor, constant, whole_power
 
 SHARP = arb(2) ** -80
+EVERYTHING = arb(0, arb.pos_inf())
 Series = Callable[[arb_series], arb_series]
+# (range of u, n, c, a_n(c)) -> a ball that contains the factor of h^n in the remainder after n - 1 powers
+Rule = Callable[[arb, int, arb, arb], arb]
 
 
-def compose(
-    series: Series, u: Taylor, inside: arb | None = None, slope: Callable[[arb, int], arb] | None = None
-) -> Taylor:
-    """phi(u) by Taylor's theorem in Lagrange's form.
+def compose(series: Series, u: Taylor, inside: arb | None = None, rule: Rule | None = None) -> Taylor:
+    """phi(u) by Taylor's theorem.
 
-    With u = c + h, c a number: phi(u) = sum_{n <= k} a_n(c) h^n + a_{k+1}(xi) h^{k+1} for some xi in the range of u,
-    a_n being the n-th Taylor coefficient of phi. The last one is enclosed by evaluating the power series of phi on the
-    whole range in ball arithmetic; ``slope(range, n)`` may give a second enclosure, and the intersection counts.
-    ``inside`` is a ball known to contain the range of u.
+    With u = c + h, c a number: phi(u) = sum_{n <= k} a_n(c) h^n + r h^{k+1}, a_n being the n-th Taylor coefficient of
+    phi and r = a_{k+1}(xi) for some xi in the range of u. r is enclosed by evaluating the power series of phi on the
+    whole range in ball arithmetic; ``rule`` may give a second enclosure, and the intersection counts. Where the series
+    does not converge on the range, fewer powers are taken. ``inside`` is a ball known to contain the range of u.
     """
     k = u.order
     spread = u.range()
@@ -33,21 +34,28 @@ def compose(
     # A constant term known to many digits stays one ball: the a_n then enclose all its values, and h(0) is exactly 0.
     c = u.c[0] if u.c[0].rad() < SHARP else u.c[0].mid()
     h = Taylor(u.support, [ZERO if c is u.c[0] else u.c[0] - c, *u.c[1:]], k)
-    a = _coefficients(series, c, k + 1)
-    last = _coefficients(series, spread, k + 2)[k + 1]
-    if slope is not None:
-        known = slope(spread, k + 1)
-        last = last.intersection(known) if last.is_finite() and last.overlaps(known) else known
-    remainder = last * whole_power(h.range(), k + 1)
+    a, b = _coefficients(series, c, k + 2), _coefficients(series, spread, k + 2)
+    reach = h.range()
+
+    def remainder(n: int) -> arb:
+        last = b[n + 1]
+        if rule is not None:
+            known = rule(spread, n + 1, c, a[n + 1])
+            last = last.intersection(known) if last.is_finite() and last.overlaps(known) else known
+        return last * whole_power(reach, n + 1)
+
+    rest = remainder(k)
+    while k and not rest.abs_upper() < (before := remainder(k - 1)).abs_upper():
+        k, rest = k - 1, before
     if len(u.support) == 1 and len(u.c) == 2 and h.c[0].is_zero():  # phi of an affine function of one variable
         powers = [arb(1)]
         for _ in range(k):
             powers.append(powers[-1] * h.c[1])
-        return Taylor(u.support, [a[0] + remainder, *(x * y for x, y in zip(a[1:], powers[1:], strict=True))], k)
-    result = constant(a[k], k)
+        return Taylor(u.support, [a[0] + rest, *(x * y for x, y in zip(a[1:], powers[1:], strict=False))], u.order)
+    result = constant(a[k], u.order)
     for n in range(k - 1, -1, -1):
-        result = (result * h).shifted(a[n])
-    return result.shifted(remainder)
+        result = (h * result).shifted(a[n])  # h is often sparse, and zeros of the left factor are skipped
+    return result.shifted(rest)
 
 
 def _coefficients(series: Series, at: arb, length: int) -> list[arb]:
@@ -67,28 +75,45 @@ def tanh_series(x: arb_series) -> arb_series:
     return 1 - 2 / (1 + (2 * x).exp())
 
 
-def atan_slope(x: arb, n: int) -> arb:
-    """|a_n| = |sin(n arccot x)| / (n (1 + x^2)^(n/2)) for the arctangent."""
+def atan_rule(x: arb, n: int, c: arb, a: arb) -> arb:
+    """|a_n(x)| = |sin(n arccot x)| / (n (1 + x^2)^(n/2)) for the arctangent."""
     low = x.abs_lower()
-    return arb(0, 1) / (n * (1 + low * low) ** (arb(n) / 2))
+    return UNIT_BALL / (n * (1 + low * low) ** (arb(n) / 2))
 
 
-def tanh_slope(x: arb, n: int) -> arb:
+def tanh_rule(x: arb, n: int, c: arb, a: arb) -> arb:
     """Cauchy: |tanh| <= max(1, tan rho) within distance rho < pi/2 of the real line, so |a_n| <= tan(rho) / rho^n."""
     rho = arb(1.25)
-    return arb(0, 1) * rho.tan() / rho**n
+    return UNIT_BALL * rho.tan() / rho**n
 
 
-def sigmoid_slope(x: arb, n: int) -> arb:
+def sigmoid_rule(x: arb, n: int, c: arb, a: arb) -> arb:
     """sigmoid(x) = (1 + tanh(x/2)) / 2."""
-    return tanh_slope(x / 2, n) / arb(2) ** (n + 1)
+    return tanh_rule(x, n, c, a) / arb(2) ** (n + 1)
 
 
-def erf_slope(x: arb, n: int) -> arb:
+def erf_rule(x: arb, n: int, c: arb, a: arb) -> arb:
     """a_n = 2/sqrt(pi) exp(-x^2) H_{n-1}(x) (-1)^(n-1) / n!, and |H_m| exp(-x^2/2) <= 1.0865 sqrt(2^m m!) (Cramer)."""
     low = x.abs_lower()
     size = (arb(2) ** (n - 1) * math.factorial(n - 1)).sqrt() * (-low * low / 2).exp()
-    return arb(0, 1) * size * arb("1.0865") * 2 / (arb.pi().sqrt() * math.factorial(n))
+    return UNIT_BALL * size * arb("1.0865") * 2 / (arb.pi().sqrt() * math.factorial(n))
+
+
+def sine_rule(x: arb, n: int, c: arb, a: arb) -> arb:
+    return UNIT_BALL / math.factorial(n)
+
+
+def stieltjes_rule(x: arb, n: int, c: arb, a: arb) -> arb:
+    """1/x, log x, sqrt x and 1/sqrt x are averages of 1/(x + s) over s >= 0 (up to a polynomial of degree one).
+
+    The factor of h^n is the divided difference at n times c and u; for 1/(x + s) it is, up to sign,
+    1/((c + s)^n (u + s)) <= max(1, c/u) / (c + s)^(n+1), whose average is max(1, c/u) |a_n(c)|. Negative arguments of
+    1/x are the mirror image. For log and sqrt this needs n >= 2.
+    """
+    low = x.abs_lower()
+    if n < 2 or not low > 0 or not c * x > 0:
+        return EVERYTHING
+    return UNIT_BALL * a.abs_upper() * (abs(c) / low).max(arb(1)).upper()
 
 
 @cache
@@ -105,25 +130,25 @@ def power_series(n: int) -> Series:
     return series
 
 
-FUNCTIONS: dict[str, tuple[Series, Callable[[arb, int], arb] | None]] = {
+FUNCTIONS: dict[str, tuple[Series, Rule | None]] = {
     "exp": (arb_series.exp, None),
-    "log": (arb_series.log, None),
-    "sqrt": (arb_series.sqrt, None),
-    "sin": (arb_series.sin, lambda x, n: arb(0, 1) / math.factorial(n)),
-    "cos": (arb_series.cos, lambda x, n: arb(0, 1) / math.factorial(n)),
+    "log": (arb_series.log, stieltjes_rule),
+    "sqrt": (arb_series.sqrt, stieltjes_rule),
+    "sin": (arb_series.sin, sine_rule),
+    "cos": (arb_series.cos, sine_rule),
     "tan": (arb_series.tan, None),
-    "atan": (arb_series.atan, atan_slope),
-    "erf": (arb_series.erf, erf_slope),
-    "tanh": (tanh_series, tanh_slope),
-    "sigmoid": (sigmoid_series, sigmoid_slope),
-    "inv": (arb_series.inv, None),
-    "rsqrt": (arb_series.rsqrt, None),
+    "atan": (arb_series.atan, atan_rule),
+    "erf": (arb_series.erf, erf_rule),
+    "tanh": (tanh_series, tanh_rule),
+    "sigmoid": (sigmoid_series, sigmoid_rule),
+    "inv": (arb_series.inv, stieltjes_rule),
+    "rsqrt": (arb_series.rsqrt, stieltjes_rule),
 }
 
 
 def apply(name: str, u: Taylor, inside: arb | None = None) -> Taylor:
-    series, slope = FUNCTIONS[name]
-    return compose(series, u, inside, slope)
+    series, rule = FUNCTIONS[name]
+    return compose(series, u, inside, rule)
 
 
 def power(u: Taylor, n: int) -> Taylor:
