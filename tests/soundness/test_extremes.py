@@ -89,6 +89,23 @@ def test_subnormal_boxes(case: Any, order: int) -> None:
     assert tally.checks > 30
 
 
+@pytest.mark.parametrize("exponent", [-200, -100, -66, -55, -46, -35, 80, 150])
+@pytest.mark.parametrize("order", [1, 2, 4])
+def test_tiny_and_huge_scales(exponent: int, order: int) -> None:
+    """Powers of small slopes underflow where derivatives are huge: sqrt, log, 1/x and x^a at 10^exponent."""
+
+    def case(x: Any, lib: Any) -> Any:
+        u = x[..., 0]
+        return lib.stack([lib.sqrt(u), lib.log(u), lib.rsqrt(u), 1.0 / u, u * u, lib.atan(u), lib.erf(u)], -1)
+
+    center = 10.0**exponent
+    lower = torch.tensor([[1.0], [2.0], [0.5], [1.0]], dtype=torch.float64) * center
+    upper = lower * torch.tensor([[1.1], [2.0], [1.5], [1.0 + 1e-9]], dtype=torch.float64)
+    tally = enclosed(case, lower, upper, order, count=10)
+    assert not tally.violations, tally.violations[:3]
+    assert tally.checks > 0
+
+
 @pytest.mark.parametrize("size", [1.0, 1e8, 1e16, 1e100])
 def test_cancellation(size: float) -> None:
     """(a + x) - a, x^2 - y^2 against (x - y)(x + y), log(e^x) - x: what cancels must come back as remainder."""

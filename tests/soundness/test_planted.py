@@ -77,6 +77,10 @@ def steep(x: Any, lib: Any) -> Any:
     return lib.softmax(lib.stack([x[..., 0] * 500.0 + 125.0, x[..., 1] * 0.1], -1))
 
 
+def tiny_scale(x: Any, lib: Any) -> Any:
+    return lib.stack([lib.sqrt((x[..., 0] + 1.5) * scale) for scale in (1e-55, 1e-35)], -1)
+
+
 RNG = np.random.default_rng
 SUITE: dict[str, Any] = {
     "polynomials": polynomials,
@@ -86,6 +90,7 @@ SUITE: dict[str, Any] = {
     "waves": waves,
     "halves": halves,
     "single": single,
+    "tiny scale": tiny_scale,
     "steep": steep,
     "head": lookup_head(RNG(1), 2, 4.0),
     "sharp head": lookup_head(RNG(2), 2, 200.0),
@@ -230,6 +235,11 @@ def difference_of_sums(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(attention, "gamma", lambda n: 0.0)
 
 
+def underflow_ignored(patch: pytest.MonkeyPatch) -> None:
+    everywhere(patch, "UNDERFLOW", 0.0)
+    everywhere(patch, "upward_power", lambda size, exponent: size**exponent)
+
+
 def signed_weights_in_the_remainder(patch: pytest.MonkeyPatch) -> None:
     """Remainders contracted with W instead of |W|."""
     original = contraction._with_constant
@@ -262,6 +272,7 @@ PLANTS: dict[str, tuple[Plant, tuple[str, ...]]] = {
     "rounding of execution ignored": (execution_ignored, ("head",)),
     "numbers rounded to float32": (numbers_become_float32, ("polynomials", "quotients")),
     "rounding of a difference of sums": (difference_of_sums, ("steep",)),
+    "underflow ignored": (underflow_ignored, ("tiny scale",)),
     "signed weights in the remainder": (signed_weights_in_the_remainder, ("head", "network")),
     "overlapping supports called disjoint": (overlapping_called_disjoint, ("bilinear",)),
 }

@@ -10,7 +10,7 @@ from torch import Tensor
 from onelayer.certify import basis
 from onelayer.certify.core import TaylorModel, constant, joint_shape, joint_space, lift, prune, spread, truncate
 from onelayer.certify.registry import implements
-from onelayer.certify.rounding import UNIT, conversion_error, executed, gamma, inflate
+from onelayer.certify.rounding import UNDERFLOW, UNIT, conversion_error, executed, gamma, inflate
 from onelayer.errors import UnsupportedOperation
 
 
@@ -207,7 +207,8 @@ def divide(a: TaylorModel, b: TaylorModel) -> TaylorModel:
 
 def _quotient_remainder(a: TaylorModel, b: TaylorModel, result: TaylorModel) -> Tensor:
     norm = result.norms().sum(0)
-    rounding = gamma(len(result.coef) + 3) * (a.norms().sum(0) + norm * b.norms().sum(0))
+    size = b.norms().sum(0)
+    rounding = gamma(len(result.coef) + 3) * (a.norms().sum(0) + norm * size) + UNDERFLOW * size
     defect = inflate(a.rem + norm * b.rem + dropped(result.norms(), b.norms(), result.degree) + rounding)
     lower, upper = b.range()
     gap = torch.maximum(lower, -upper)

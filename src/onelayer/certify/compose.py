@@ -14,7 +14,7 @@ from onelayer.certify import basis
 from onelayer.certify.arithmetic import multiply
 from onelayer.certify.core import TaylorModel, prune
 from onelayer.certify.elementary import Elementary
-from onelayer.certify.rounding import UNIT, executed, gamma, inflate
+from onelayer.certify.rounding import UNDERFLOW, UNIT, executed, gamma, inflate
 
 
 def compose(g: Elementary, x: TaylorModel, roundings: float = 8, floor: float | None = None) -> TaylorModel:
@@ -75,6 +75,7 @@ def _of_affine(g: Elementary, x: TaylorModel, lower: Tensor, upper: Tensor) -> T
     rem = torch.zeros_like(x.rem)
     for n in range(k, -1, -1):
         rem = rem * size + error[n] + gamma(2 * n) * series[n].abs()
+    rem = rem + UNDERFLOW * series.abs().sum(0)  # powers of small slopes may underflow before they meet the series
     rem = rem + _beyond(g, x, series, error, size, lower, upper, k)
     return TaylorModel(coef, inflate(rem), x.space, x.support, k)
 

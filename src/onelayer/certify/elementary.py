@@ -14,7 +14,7 @@ from math import comb, factorial
 import torch
 from torch import Tensor
 
-from onelayer.certify.rounding import ELEMENTARY, TINY, UNIT, inflate
+from onelayer.certify.rounding import ELEMENTARY, TINY, UNIT, inflate, upward_power
 
 Series = Callable[[Tensor, int], tuple[Tensor, Tensor]]
 Bound = Callable[[Tensor, Tensor, int], Tensor]
@@ -42,11 +42,11 @@ class Elementary:
 
         Lagrange: sup |g_{k+1}| size^(k+1); or the geometric tail |g_k| size^k q / (1 - q), q = ratio * size < 1.
         """
-        lagrange = self.bound(lo, hi, k + 1) * size ** (k + 1)
+        lagrange = self.bound(lo, hi, k + 1) * upward_power(size, k + 1)
         if self.ratio is None:
             return inflate(lagrange)
         q = inflate(self.ratio(c, k) * size)
-        geometric = last * size**k * (q / (1 - q)) * (1 + 2.0**-20)
+        geometric = last * upward_power(size, k) * (q / (1 - q)) * (1 + 2.0**-20)
         # Close to 1 the rounding of 1 - q matters; there, and where it is nan, Lagrange stands alone.
         return inflate(torch.where((q < 0.99) & ~(lagrange < geometric), geometric, lagrange))
 

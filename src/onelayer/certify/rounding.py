@@ -13,6 +13,7 @@ from torch import Tensor
 UNIT = 2.0**-53
 ELEMENTARY = 8 * UNIT  # relative error of an elementary function: 4 ulp, one ulp being at most 2 units
 TINY = 2.0**-1000  # absolute slack for underflow anywhere in one operation
+UNDERFLOW = 2.0**-1060  # absolute error of a few operations that underflow, where the same operation multiplies it on
 FUSED = 64  # roundings allowed to a fused softmax kernel beside its sum: exp within 20 ulp, scaling, division
 _GROWTH = 1.0 + 2.0**-30  # covers the rounding of the remainder's own arithmetic, up to 2^20 nonnegative terms
 
@@ -25,6 +26,11 @@ def gamma(n: int) -> float:
 def inflate(radius: Tensor) -> Tensor:
     """A float at least as large as the real value of the nonnegative expression that was computed as ``radius``."""
     return torch.add(radius, TINY).mul_(_GROWTH)
+
+
+def upward_power(size: Tensor, exponent: int) -> Tensor:
+    """A float no smaller than size^exponent (up to ``inflate``) that does not vanish by underflow."""
+    return size.clamp(min=2.0 ** (-1000 / max(exponent, 1))) ** exponent
 
 
 def conversion_error(value: Tensor, dtype: torch.dtype | None) -> Tensor:
