@@ -44,7 +44,6 @@ def _shifted(x: TaylorModel, dim: int) -> tuple[TaylorModel, TaylorModel, Tensor
     best = x.coef[0].argmax(dim, keepdim=True)
     if hidden:
         x = x.with_(torch.where(masked, 0.0, x.coef), torch.where(masked, 0.0, x.rem))
-        x.rem = torch.where(masked.all(dim, keepdim=True), torch.nan, x.rem)
     index = best.unsqueeze(0).expand(len(x.coef), *best.shape)
     reference = torch.gather(x.coef, dim + 1 if dim >= 0 else dim, index)
     shift = x.with_(reference, torch.zeros_like(reference[0]))
@@ -92,6 +91,7 @@ def _interval_softmax(lower: Tensor, upper: Tensor, masked: Tensor | None, dim: 
     sure = finite.all(dim, keepdim=True)
     if masked is not None:
         high = torch.where(masked, 0.0, high)
+        sure = sure & ~masked.all(dim, keepdim=True)
     return torch.where(sure, low, torch.nan), torch.where(sure, high, torch.nan)
 
 
