@@ -48,10 +48,11 @@ class TaylorModel:
     """Rigorous Taylor models with a tensor's manners: shape (B, *event), float64, torch functions apply.
 
     coef: (P, *shape) in graded order over ``support``; rem: (*shape), nonnegative, inf or nan where undecided; den:
-    denominators, each of the same number of dimensions with size 1 where it does not vary.
+    denominators, each of the same number of dimensions with size 1 where it does not vary; hull: an interval that is
+    known to contain the value, or None. Operations do not pass it on.
     """
 
-    __slots__ = ("_norms", "coef", "degree", "den", "rem", "space", "support")
+    __slots__ = ("_norms", "coef", "degree", "den", "hull", "rem", "space", "support")
 
     def __init__(
         self,
@@ -68,6 +69,7 @@ class TaylorModel:
         self.support = support
         self.degree = degree
         self.den = den
+        self.hull: tuple[Tensor, Tensor] | None = None
         self._norms: Tensor | None = None
 
     @property
@@ -106,6 +108,12 @@ class TaylorModel:
     def with_(self, coef: Tensor, rem: Tensor, den: tuple[TaylorModel, ...] = ()) -> TaylorModel:
         """Same space, support and degree, other numbers."""
         return TaylorModel(coef, rem, self.space, self.support, self.degree, den)
+
+    def with_hull(self, low: Tensor, high: Tensor) -> TaylorModel:
+        """The same model of a value that is known to lie in [low, high]."""
+        known = self.with_(self.coef, self.rem, self.den)
+        known.hull = low, high
+        return known
 
     def with_radius(self, radius: Tensor | float) -> TaylorModel:
         """The same enclosure made wider by ``radius``."""
@@ -149,7 +157,10 @@ class TaylorModel:
         return inflate(self.norms().sum(0) + self.rem)
 
     def range(self) -> tuple[Tensor, Tensor]:
-        """Rigorous (lower, upper) of the value over each box; monomials with even exponents count as [0, 1]."""
+        """Rigorous (lower, upper) of the value over each box; monomials with even exponents count as [0, 1].
+
+        The polynomial stays within it too: by a hull it is narrowed only up to the remainder.
+        """
         if self.den:
             return self.plain().range()
         even = basis.even_rows(len(self.support), self.degree)
@@ -160,7 +171,13 @@ class TaylorModel:
             radius = radius - part.abs().sum(0) / 2
         reach = inflate(radius + self.rem + gamma(2 * len(self.coef)) * self.norm())
         infinity = torch.full_like(center, torch.inf)
-        return torch.nextafter(center - reach, -infinity), torch.nextafter(center + reach, infinity)
+        lower, upper = torch.nextafter(center - reach, -infinity), torch.nextafter(center + reach, infinity)
+        if self.hull is not None:
+            slack = inflate(self.rem)
+            low, high = self.hull[0] - slack, self.hull[1] + slack
+            lower = torch.fmax(lower, torch.nextafter(low, -infinity))
+            upper = torch.fmin(upper, torch.nextafter(high, infinity))
+        return lower, upper
 
     def bound(self) -> Tensor:
         """Rigorous upper bound of |value| over each box, (B, *event)."""
@@ -187,8 +204,8 @@ class TaylorModel:
         share = torch.zeros(self.shape[0], self.space.dim, dtype=torch.float64, device=self.device)
         if self.support:
             table = torch.as_tensor(basis.exponents(len(self.support), self.degree), device=self.device).double()
-            each = torch.tensordot(table.T, self.coef.abs(), dims=1).flatten(2)  # (s, B, events)
-            share[:, list(self.support)] = (each.amax(-1) if each.ndim == 3 else each).T
+            each = torch.tensordot(table.T, self.coef.abs(), dims=1).reshape(len(self.support), len(share), -1)
+            share[:, list(self.support)] = each.amax(-1).T
         return share
 
     @classmethod

@@ -6,11 +6,12 @@ import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from onelayer.certify.hull import evaluate_hulled
 from onelayer.certify.sides import Sides
 from onelayer.certify.taylor import TaylorModel, difference, variables
 from onelayer.domain import Box
@@ -21,6 +22,7 @@ from onelayer.target import Target
 POINTS_AT_ONCE = 2048
 KINKS = ("abs", "relu", "min", "max")
 MAX_SIDES = 3  # kinks of f taken side by side at once on one box
+TRIAL_ORDER = 2
 MAX_NODES = 5000  # a formula is evaluated one number at a time: longer ones are left to the user's own code
 UP = 1 + 2.0**-40  # covers the rounding of the few float operations on bounds below
 
@@ -31,6 +33,14 @@ class Enclosure:
 
     bound: Tensor  # (B,)
     sensitivity: Tensor  # (B, D)
+
+
+class Bounded(NamedTuple):
+    """An enclosure on the way: ``remainder`` is the part of the bound that no axis is known to make."""
+
+    bound: Tensor  # (B,)
+    sensitivity: Tensor  # (B, D)
+    remainder: Tensor  # (B,)
 
 
 @dataclass(frozen=True)
@@ -62,7 +72,24 @@ class ErrorFunction:
         """Rigorous enclosure of |g| on each of B boxes given by corners (B, D)."""
         low, high = low.to(self.device), high.to(self.device)
         found = self._sides(low, high, order, []) if self.kinked else self._bound(low, high, order)
+        self._try_axes(found, low, high)
         return Enclosure(found.bound.cpu(), found.sensitivity.cpu())
+
+    def _try_axes(self, found: Bounded, low: Tensor, high: Tensor) -> None:
+        """Where the remainder dominates, coefficients do not tell which axis to cut: try each axis at half its side."""
+        lost = (~(found.remainder < found.bound / 2) & ~(found.bound <= 0)).nonzero()[:, 0]
+        if self.dim == 1 or not len(lost):
+            return
+        low, high = low[lost], high[lost]
+        each = torch.arange(self.dim, device=self.device)
+        lows, highs = (side.repeat(self.dim, 1, 1) for side in (low, high))  # (D, B, D)
+        lows[each, :, each] = (0.75 * low + 0.25 * high).T
+        highs[each, :, each] = (0.25 * low + 0.75 * high).T
+        whole = self._bound(low, high, TRIAL_ORDER).bound
+        parts = self._bound(lows.reshape(-1, self.dim), highs.reshape(-1, self.dim), TRIAL_ORDER).bound
+        gain = whole.clamp(max=1e300) - parts.reshape(self.dim, -1).clamp(max=1e300)  # (D, B)
+        relative = (high - low) / (high.abs() + low.abs()).clamp(min=1e-300)
+        found.sensitivity[lost] = torch.where((gain > 0).any(0)[:, None], gain.clamp(min=0).T, relative)
 
     @cached_property
     def kinked(self) -> bool:
@@ -76,7 +103,7 @@ class ErrorFunction:
             return False
         return self.target.lipschitz is None and any(node.op in KINKS for node in formula.nodes)
 
-    def _sides(self, low: Tensor, high: Tensor, order: int, assumed: list[Tensor]) -> Enclosure:
+    def _sides(self, low: Tensor, high: Tensor, order: int, assumed: list[Tensor]) -> Bounded:
         """Enclosure on the part of each box where the assumed sides of kinks hold.
 
         A kink of f that stays open is assumed to either side in turn; the larger of the two bounds holds on both.
@@ -91,17 +118,17 @@ class ErrorFunction:
         bound, sensitivity = found.bound.clone(), found.sensitivity.clone()
         bound[index] = torch.minimum(bound[index], torch.maximum(one.bound, other.bound))
         sensitivity[index] = torch.maximum(one.sensitivity, other.sensitivity)
-        return Enclosure(bound, sensitivity)
+        remainder = found.remainder.clone()
+        remainder[index] = torch.maximum(one.remainder, other.remainder)
+        return Bounded(bound, sensitivity, remainder)
 
-    def _bound(self, low: Tensor, high: Tensor, order: int, watch: Sides | None = None) -> Enclosure:
+    def _bound(self, low: Tensor, high: Tensor, order: int, watch: Sides | None = None) -> Bounded:
         """Enclosure by one Taylor model of g; ``watch`` holds assumed sides and notes the kinks of f left open."""
         lower, upper = (side.reshape(-1, *self.box.shape) for side in (low, high))
         slack = torch.zeros(low.shape[0], dtype=torch.float64, device=self.device)
         f: Any
         if self.target.lipschitz is None:
-            function = self.target.function if watch is None else self.target.formula
-            assert function is not None
-            f = function(variables(lower, upper, order, sides=watch))
+            f = self._target(lower, upper, order, watch)
         else:
             center = (low / 2 + high / 2).clamp(low, high)
             f = self.target.function(center.reshape(-1, *self.box.shape).cpu()).to(self.device)
@@ -111,7 +138,17 @@ class ErrorFunction:
         g = difference(*_taylor(t, f, lower, upper, order)).reshape(low.shape[0], -1)
         bound = g.split_bound().amax(1) + slack
         bound = torch.where(torch.isnan(bound), torch.inf, bound * UP if slack.any() else bound)
-        return Enclosure(bound, g.sensitivity())
+        return Bounded(bound, g.sensitivity(), g.rem.amax(1))
+
+    def _target(self, lower: Tensor, upper: Tensor, order: int, watch: Sides | None) -> Any:
+        """f on boxes (B, *shape): through its formula where that is short, else through the user's own code."""
+        formula = self.target.formula
+        x = variables(lower, upper, order, sides=watch)
+        if formula is None or len(formula.nodes) > MAX_NODES:
+            return self.target.function(x)
+        low, high = lower.reshape(len(lower), -1), upper.reshape(len(upper), -1)
+        values = evaluate_hulled(formula, x.reshape(len(low), self.dim), low, high)
+        return values.reshape(len(low), *formula.output_shape)
 
     @torch.no_grad()
     def values(self, points: Tensor) -> Tensor:

@@ -24,11 +24,15 @@ _TORCH: dict[str, Callable[..., Any]] = {
 }
 
 
-def evaluate(nodes: Sequence[Node], outputs: Sequence[int], x: Any) -> list[Any]:
+After = Callable[[Node, list[Any], Any], Any]
+
+
+def evaluate(nodes: Sequence[Node], outputs: Sequence[int], x: Any, after: After | None = None) -> list[Any]:
     """Values of ``outputs`` for ``x`` of shape (..., D); every node is computed once and freed after its last use.
 
     Constants are Python floats while they meet variables only. On a tensor, arithmetic between constants is ordinary
     float64; on a Taylor model it is done on constants of the model, so that pi and 1/3 are the enclosed real numbers.
+    ``after(node, args, value)`` may replace the value of each node as soon as it is computed.
     """
     rigorous = not isinstance(x, Tensor)
     like = x[..., 0]
@@ -36,7 +40,9 @@ def evaluate(nodes: Sequence[Node], outputs: Sequence[int], x: Any) -> list[Any]
     last.update(dict.fromkeys(outputs, len(nodes)))
     values: list[Any] = []
     for at, node in enumerate(nodes):
-        values.append(_value(node, [values[arg] for arg in node.args], x, like, rigorous))
+        args = [values[arg] for arg in node.args]
+        value = _value(node, args, x, like, rigorous)
+        values.append(value if after is None else after(node, args, value))
         for arg in node.args:
             if last[arg] == at:
                 values[arg] = None
