@@ -239,7 +239,7 @@ def test_oversized_and_wrong_headers_are_refused() -> None:
 
 
 def test_an_interrupted_overwrite_is_never_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import onelayer.certify.files as files
+    from onelayer.certify import files
 
     write_proof(tmp_path, saved())
     other = SavedProof(record(boxes=1), BoxTree(tree().lower, tree().upper, np.array([LEAF])), "sin(x1) + x2")

@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from onelayer.certify.tree import BoxTree, preorder
+from onelayer.certify.tree import LEAF, BoxTree, Floats, preorder
 
 MAX_LEVELS = 6
 STALLED = 0.998  # a cut that leaves more than this part of the bound has not helped
-STALL_LIMIT, STALL_PER_AXIS, UNBOUNDED_PER_AXIS = 8, 6, 16
+STALL_LIMIT, STALL_PER_AXIS, UNBOUNDED_PER_AXIS = 4, 5, 16
 
 
 @dataclass(frozen=True)
@@ -63,11 +63,15 @@ class Boxes:
 
 
 class TreeBuilder:
-    """The bisection tree under construction: axis of every node (-1 at a leaf) and its left child; right = left + 1."""
+    """The bisection tree under construction: axis of every node (-1 at a leaf), left child (right = left + 1), bound.
+
+    The bound of a node is NaN until it is stated, so a leaf that a search forgets can never count as bounded.
+    """
 
     def __init__(self) -> None:
         self.axis = np.full(1024, -1, dtype=np.int16)
         self.left = np.zeros(1024, dtype=np.int64)
+        self.bound = np.full(1024, np.nan)
         self.size = 1
 
     def cut(self, nodes: Tensor, axes: Tensor) -> Tensor:
@@ -77,14 +81,22 @@ class TreeBuilder:
         while self.size > len(self.axis):
             self.axis = np.concatenate([self.axis, np.full_like(self.axis, -1)])
             self.left = np.concatenate([self.left, np.zeros_like(self.left)])
+            self.bound = np.concatenate([self.bound, np.full_like(self.bound, np.nan)])
         left = first + 2 * np.arange(len(nodes))
         self.axis[nodes.numpy()] = axes.numpy()
         self.left[nodes.numpy()] = left
         return torch.from_numpy(left)
 
-    def finish(self, low: Tensor, high: Tensor) -> BoxTree:
-        code, _ = preorder(self.axis[: self.size], self.left[: self.size])
-        return BoxTree(low.numpy(), high.numpy(), code)
+    def state(self, nodes: Tensor, bound: Tensor) -> None:
+        """Write down the bounds of nodes."""
+        self.bound[nodes.numpy()] = bound.numpy()
+
+    def finish(self, low: Tensor, high: Tensor) -> tuple[BoxTree, Floats]:
+        """The tree, and the bounds of its leaves in preorder, NaN where none was stated."""
+        code, place = preorder(self.axis[: self.size], self.left[: self.size])
+        bound = np.empty(self.size)
+        bound[place] = self.bound[: self.size]
+        return BoxTree(low.numpy(), high.numpy(), code), bound[code == LEAF]
 
 
 def root(low: Tensor, high: Tensor) -> Boxes:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import joblib
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,11 +18,12 @@ from onelayer.certify.cost import cost_of_box
 from onelayer.certify.error import Enclosure, ErrorFunction
 from onelayer.certify.lower import Witness, best, climb, search, verified
 from onelayer.certify.pilot import candidate_orders, choose_order
-from onelayer.certify.tree import BoxTree
+from onelayer.certify.tree import BoxTree, Floats
 
 CHUNKS_AT_ONCE = 8
 SMALLEST_CHUNK = 16
 CENTRES = 64
+SCOUTS = 32
 REFUTED_GAP, REFUTED_BOXES = 1.0, 512
 
 Report = Callable[[float, float, float, int], None]
@@ -48,12 +50,13 @@ class Budget:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The enclosure that a search reached, its leaves, and the box that resisted if the goal was not reached."""
+    """The enclosure that a search reached, its leaves with their bounds, and a box that resisted if it fell short."""
 
     reached: bool
     witness: Witness | None
     upper: float
     tree: BoxTree
+    bounds: Floats
     order: int
     evaluated: int
     resisted: tuple[tuple[float, ...], tuple[float, ...]] | None
@@ -73,6 +76,7 @@ class Search:
         self.closed_bound = 0.0
         self.closed_share = 0.0
         self.given_up: Boxes | None = None
+        self.floor = 0.0
         self.evaluated = 0
         self.started = time.monotonic()
         self.witness: Witness | None = None
@@ -84,13 +88,16 @@ class Search:
 
     @property
     def upper(self) -> float:
+        """Running upper bound, for the progress bar."""
         return max(self.closed_bound, float(self.open.bound.max()) if len(self.open) else 0.0)
 
     @property
     def threshold(self) -> float:
-        """Bound at which a box is closed: the goal, or what a box that had to be given up spoils anyway."""
+        """Bound at which a box is closed: the goal, or what is spoiled anyway, by rounding or by a box given up."""
         spoiled = float(self.given_up.bound[0]) if self.given_up else 0.0
-        return max(self.goal.threshold(self.lower), spoiled)
+        wanted = self.goal.threshold(self.lower)
+        rounding = 2 * self.floor if self.floor > wanted else 0.0
+        return max(wanted, spoiled, rounding)
 
     @property
     def refuted(self) -> bool:
@@ -102,7 +109,9 @@ class Search:
             return self._run(order, report)
 
     def _run(self, order: int | None, report: Report) -> Outcome:
-        self.observe(search(self.error))
+        points = search(self.error)
+        self.observe(points)
+        self.floor = self.rounding_floor(points)
         self.prepare(order)
         whole, self.open = self.open, self.open[:0]
         self.absorb(whole)
@@ -114,20 +123,33 @@ class Search:
             self.give_up(group[stuck])
             group = group[~stuck]
             if len(group):
-                self.absorb(cut(group, group.levels(self.threshold, self.order), self.order, self.tree))
+                self.absorb(cut(group, self.levels(group), self.order, self.tree))
             self.close()
             report(self.lower, self.upper, self.closed_share, self.evaluated)
         return self.outcome()
 
+    def rounding_floor(self, points: Tensor) -> float:
+        """The largest bound on boxes of width zero at the points: no cut gets below it."""
+        bound = self.error.enclose(points, points, 1).bound if len(points) else torch.zeros(0)
+        return float(torch.where(torch.isfinite(bound), bound, 0.0).max()) if len(points) else 0.0
+
     def prepare(self, order: int | None) -> None:
-        if order is None:
-            order, cost = choose_order(self.error, self.threshold, candidate_orders(self.error.dim))
+        """Fix the order, by a pilot unless it is given or there is no time left, and the boxes per chunk."""
+        orders = candidate_orders(self.error.dim) if order is None else (order,)
+        if len(orders) > 1 and not self.exhausted():
+            self.order, cost = choose_order(self.error, self.threshold, orders)
         else:
-            cost = cost_of_box(self.error, order)
-        self.order, self.chunk = order, cost.chunk
+            self.order, cost = orders[-1], cost_of_box(self.error, orders[-1])
+        self.chunk = cost.chunk
+
+    @property
+    def room(self) -> int:
+        """Boxes that may still be evaluated."""
+        return self.budget.boxes - self.evaluated
 
     def exhausted(self) -> bool:
-        return self.evaluated >= self.budget.boxes or time.monotonic() - self.started >= self.budget.seconds
+        """Whether one more cut would exceed the budget."""
+        return self.room < 2 or time.monotonic() - self.started >= self.budget.seconds
 
     def accept_refutation(self) -> None:
         """Once a witness exceeds eps the claim is lost; a few boxes more still give an upper bound worth stating."""
@@ -136,12 +158,22 @@ class Search:
             self.budget = Budget(min(self.budget.boxes, self.evaluated + REFUTED_BOXES), self.budget.seconds)
 
     def pick(self) -> tuple[Boxes, Boxes]:
-        """The most urgent boxes whose pieces fit the budget and one round, and the others."""
+        """The most urgent boxes whose pieces fit the budget and one round, and the others.
+
+        When boxes resist, a few of them are followed down first: if those are hopeless, so is the goal, and the rest
+        need not be cut as finely.
+        """
         order = self.open.urgency()
-        sizes = torch.exp2(self.open[order].levels(self.threshold, self.order).double()).cumsum(0)
-        room = min(CHUNKS_AT_ONCE * self.chunk, self.budget.boxes - self.evaluated)
+        sizes = torch.exp2(self.levels(self.open[order]).double()).cumsum(0)
+        resisting = bool(self.open.stall.max() > 2 * self.error.dim)
+        room = min(max(SCOUTS, self.chunk // 4) if resisting else CHUNKS_AT_ONCE * self.chunk, self.room)
         count = max(int((sizes <= room).sum()), 1)
         return self.open[order[:count]], self.open[order[count:]]
+
+    def levels(self, boxes: Boxes) -> Tensor:
+        """Cuts in a row for each box, such that the pieces of one box fit the budget."""
+        room = int(math.log2(max(self.room, 2)))
+        return boxes.levels(self.threshold, self.order).clamp(max=room)
 
     def give_up(self, boxes: Boxes) -> None:
         """Keep the worst of the boxes that cannot be improved; the others need be no better than it."""
@@ -155,6 +187,7 @@ class Search:
         self.evaluated += len(pieces)
         found = self.enclose(pieces)
         pieces = updated(pieces, found.bound, found.sensitivity)
+        self.tree.state(pieces.node, pieces.bound)
         self.probe(pieces)
         self.open = self.open.with_(pieces)
 
@@ -191,19 +224,23 @@ class Search:
             self.witness = found
 
     def outcome(self) -> Outcome:
-        if self.lower > self.upper:
+        """The enclosure, read off the leaves of the tree: a leaf without a number for a bound makes it infinite."""
+        tree, bounds = self.tree.finish(self.error.box.lower.flatten(), self.error.box.upper.flatten())
+        upper = math.inf if np.isnan(bounds).any() else float(bounds.max())
+        if self.lower > upper:
             raise ArithmeticError(
-                f"the enclosure {self.upper} is below the error {self.lower} at {self.witness}: an assumption of the "
+                f"the enclosure {upper} is below the error {self.lower} at {self.witness}: an assumption of the "
                 "arithmetic does not hold on this machine"
             )
-        reached = not len(self.open) and self.upper <= self.goal.threshold(self.lower)
-        worst = self.given_up or self.open
-        resisted = None
-        if not reached and len(worst):
-            at = int(worst.bound.argmax())
-            resisted = (tuple(worst.low[at].tolist()), tuple(worst.high[at].tolist()))
-        tree = self.tree.finish(self.error.box.lower.flatten(), self.error.box.upper.flatten())
-        return Outcome(reached, self.witness, self.upper, tree, self.order, self.evaluated, resisted)
+        reached = upper <= self.goal.threshold(self.lower)
+        resisted = None if reached else _worst_leaf(tree, bounds)
+        return Outcome(reached, self.witness, upper, tree, bounds, self.order, self.evaluated, resisted)
+
+
+def _worst_leaf(tree: BoxTree, bounds: Floats) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    at = int(np.where(np.isnan(bounds), np.inf, bounds).argmax())
+    low, high = tree.boxes()
+    return tuple(low[at].tolist()), tuple(high[at].tolist())
 
 
 def _enclose(error: ErrorFunction, low: Tensor, high: Tensor, order: int) -> Enclosure:

@@ -137,7 +137,8 @@ class Certificate:
 def outward(value: float, *, up: bool, limit: float | None = None) -> str:
     """A short decimal >= value (``up``) or <= value, so that what is printed is true as well.
 
-    It gets as many digits as it needs to stay on its side of ``limit``, at least three; the exact float if none will.
+    It gets as many digits as it needs to be within 0.1 % and on its side of ``limit``, at least three; the exact float
+    if none will.
     """
     if value == 0 or math.isinf(value):
         return f"{value:g}"
@@ -146,7 +147,8 @@ def outward(value: float, *, up: bool, limit: float | None = None) -> str:
             context.prec = digits
             context.rounding = ROUND_CEILING if up else ROUND_FLOOR
             rounded = +Decimal(value)
-        if limit is None or (rounded <= Decimal(limit) if up else rounded > Decimal(limit)):
+        close = abs(rounded - Decimal(value)) <= Decimal(value) / 1000
+        if close and (limit is None or (rounded <= Decimal(limit) if up else rounded > Decimal(limit))):
             mantissa, exponent = f"{rounded:.{digits - 1}e}".split("e")
             return f"{mantissa}e{int(exponent):+03d}"
     return repr(value)

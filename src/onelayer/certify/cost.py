@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.overrides import TorchFunctionMode
 
 from onelayer.certify.error import ErrorFunction
 
@@ -18,11 +16,11 @@ LIVE = 4  # large tensors alive at the same time
 SECONDS_PER_ELEMENT = 1e-9
 SECONDS_PER_OPERATION = 2e-5
 PROBED_BOXES = 4
-_PRODUCTS = {torch.ops.aten.mm, torch.ops.aten.bmm, torch.ops.aten.addmm, torch.ops.aten.baddbmm}
+_PRODUCTS = ("matmul", "__matmul__", "bmm", "mm", "tensordot", "einsum", "linear")
 
 
-class Meter(TorchDispatchMode):
-    """Counts the elements that operations write, the multiplications of matrix products, and the largest result."""
+class Meter(TorchFunctionMode):
+    """Counts the elements that torch functions return, the multiplications of products, and the largest result."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,14 +28,19 @@ class Meter(TorchDispatchMode):
         self.operations = 0
         self.largest = 0
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
+    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        for kind in types:
+            if not issubclass(kind, Tensor):
+                with self:  # a Taylor model's own operations are what is to be counted
+                    return kind.__torch_function__(func, types, args, kwargs)
+        result = func(*args, **kwargs)
         self.operations += 1
+        inner = max((a.shape[-1] for a in args if isinstance(a, Tensor) and a.ndim), default=0)
         for out in result if isinstance(result, tuple | list) else (result,):
             if isinstance(out, Tensor):
                 elements = min(out.numel(), out.untyped_storage().nbytes() // out.element_size())
-                inner = args[-1].shape[-2] if func.overloadpacket in _PRODUCTS else 0
-                self.work += elements * (1 + inner / 8)
+                self.work += elements * (1 + inner / 8 * (getattr(func, "__name__", "") in _PRODUCTS))
                 self.largest = max(self.largest, elements)
         return result
 

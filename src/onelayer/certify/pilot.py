@@ -13,15 +13,14 @@ from onelayer.certify.error import ErrorFunction
 
 POINTS = 16
 MAX_DEPTH = 48
+MAX_ORDER = 8
+MAX_COEFFICIENTS = 512
 
 
 def candidate_orders(dim: int) -> tuple[int, ...]:
-    """Orders worth trying, most promising first; many coordinates make high orders expensive."""
-    if dim <= 2:
-        return (6, 4, 8, 3)
-    if dim <= 4:
-        return (4, 3, 5, 2)
-    return (3, 2, 1) if dim <= 7 else (2, 1)
+    """Orders worth trying, highest first. High orders win wherever their polynomials stay small enough to handle."""
+    highest = max((k for k in range(2, MAX_ORDER + 1) if math.comb(dim + k, k) <= MAX_COEFFICIENTS), default=1)
+    return tuple(sorted({highest, max(highest - 2, 1), max(highest // 2, 1)}, reverse=True))
 
 
 def choose_order(error: ErrorFunction, threshold: float, orders: tuple[int, ...]) -> tuple[int, Cost]:
@@ -49,8 +48,10 @@ def expected_leaves(error: ErrorFunction, threshold: float, order: int, limit: f
     while len(boxes):
         found = error.enclose(boxes.low, boxes.high, order)
         boxes = updated(boxes, found.bound, found.sensitivity)
-        settled = (boxes.bound <= threshold) | boxes.stuck() | (boxes.depth >= MAX_DEPTH)
-        leaves += float(torch.exp2(boxes.depth[settled].double()).sum())
+        stuck = boxes.stuck()
+        settled = (boxes.bound <= threshold) | stuck | (boxes.depth >= MAX_DEPTH)
+        depth = torch.where(stuck, boxes.depth - boxes.stall, boxes.depth)  # a search gives up where it stalls
+        leaves += float(torch.exp2(depth[settled].double()).sum())
         points, boxes = points[~settled], boxes[~settled]
         if (leaves + float(torch.exp2(boxes.depth.double()).sum())) / POINTS > limit:
             return math.inf

@@ -1,0 +1,143 @@
+"""Approximation: what is saved is what is loaded, folders are never half-written, foreign weights are refused."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import onelayer.result as result
+from onelayer import Box
+from onelayer.certify import certify
+from onelayer.errors import FileError, OnelayerError
+from onelayer.model import AxisKeys, LookupHead, OneLayerTransformer, lookup_model
+from onelayer.result import Approximation, load
+from onelayer.target import as_target
+
+BOX = Box([0.0, 0.0], [2.0, 2.0])
+
+
+def f(x: Any) -> Any:
+    return torch.sin(x[..., 0]) + torch.sin(x[..., 1])
+
+
+def small_model(tokens: int = 5) -> OneLayerTransformer:
+    """Bernstein heads, one per coordinate, values by least squares."""
+    m = torch.arange(tokens, dtype=torch.float64)
+    biases = torch.tensor([math.log(math.comb(tokens - 1, k)) for k in range(tokens)], dtype=torch.float64) - m
+    x = torch.linspace(0, 2, 40, dtype=torch.float64)
+    values = torch.linalg.lstsq(torch.softmax(x[:, None] * m + biases, -1), torch.sin(x)[:, None]).solution
+    return lookup_model(2, (), [LookupHead([AxisKeys(a, m, biases)], values) for a in range(2)])
+
+
+@pytest.fixture(scope="module")
+def made() -> Approximation:
+    model = small_model()
+    return Approximation(model, certify(model, f, BOX, 1e-2, order=3), as_target(f, BOX))
+
+
+def same_weights(a: OneLayerTransformer, b: OneLayerTransformer) -> bool:
+    return all(torch.equal(value, b.state_dict()[name]) for name, value in a.state_dict().items())
+
+
+def test_save_and_load(made: Approximation, tmp_path: Path) -> None:
+    assert made.certificate.proved
+    folder = made.save(tmp_path / "sub" / "sin")
+    names = ["boxes.bin", "certificate.json", "function.txt", "model.safetensors"]
+    assert sorted(path.name for path in folder.iterdir()) == names
+    assert [path.name for path in folder.parent.iterdir()] == ["sin"]
+    back = load(folder)
+    assert back.certificate == made.certificate
+    assert same_weights(back.model, made.model)
+    assert back.box == BOX
+    assert back.target is not None
+    x = BOX.sample(64)
+    assert torch.equal(back(x), made.model(x))
+    assert torch.allclose(back.target.function(x), f(x), atol=1e-14)
+    assert certify(back.model, back.target, back.box, 1e-2, order=3).upper == made.certificate.upper
+
+
+def test_saving_again_replaces_and_forgets_old_files(made: Approximation, tmp_path: Path) -> None:
+    made.save(tmp_path)
+    unrecorded = replace(made.certificate, function="not recorded: a table", proof=None, boxes=0, method="lemma")
+    Approximation(made.model, unrecorded).save(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["certificate.json", "model.safetensors"]
+    back = load(tmp_path)
+    assert back.target is None
+    assert back.certificate == unrecorded
+
+
+def test_sequences_keep_their_shapes(tmp_path: Path) -> None:
+    box = Box(torch.zeros(2, 1), torch.ones(2, 1))
+    model = lookup_model(
+        (2, 1), (2, 1), [LookupHead([AxisKeys(0, torch.tensor([0.0, 1.0]), torch.zeros(2))], torch.eye(2).double())]
+    )
+
+    def flipped(x: Any) -> Any:
+        return x.flip(-2)
+
+    certificate = certify(model, flipped, box, 1.5)
+    Approximation(model, certificate, as_target(flipped, box)).save(tmp_path / "s")
+    back = load(tmp_path / "s")
+    assert back.certificate.domain.shape == (2, 1)
+    assert back.target is not None
+    assert back.target.output_shape == (2, 1)
+    x = box.sample(8)
+    assert torch.equal(back.target.function(x), x.flip(-2))
+
+
+def test_other_weights_are_refused(made: Approximation, tmp_path: Path) -> None:
+    with pytest.raises(OnelayerError, match="other weights"):
+        Approximation(small_model(6), made.certificate)
+    made.save(tmp_path)
+    from onelayer.model import save_model
+
+    save_model(small_model(6), tmp_path)
+    with pytest.raises(FileError, match="other weights"):
+        load(tmp_path)
+
+
+def test_an_interrupted_save_leaves_the_old_result(
+    made: Approximation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made.save(tmp_path / "a")
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(result, "write_proof", interrupted)
+    for name in ("a", "b"):
+        with pytest.raises(KeyboardInterrupt):
+            made.save(tmp_path / name)
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+    assert load(tmp_path / "a").certificate == made.certificate
+
+
+def test_unwritable_and_missing_folders_are_one_line(made: Approximation, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    for folder in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(FileError) as caught:
+            made.save(folder)
+        assert "\n" not in str(caught.value)
+    assert (tmp_path / "file").read_text() == "x"
+    with pytest.raises(FileError, match="cannot read"):
+        load(tmp_path / "nowhere")
+
+
+def test_a_function_text_outside_the_language_is_refused(made: Approximation, tmp_path: Path) -> None:
+    certificate = replace(made.certificate, function="__import__('os')")
+    made.save(tmp_path)
+    from onelayer.certify.files import write_proof
+
+    write_proof(tmp_path, certificate.saved())
+    with pytest.raises(FileError):
+        load(tmp_path)
+
+
+def test_it_prints_its_size_and_claim(made: Approximation) -> None:
+    assert repr(made).startswith("Approximation(2 heads, 10 tokens, Certificate(proved:")
+    assert made.size() == made.model.size()
