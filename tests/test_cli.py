@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from onelayer.cli import app
-from onelayer.console import run
+from onelayer.cli.console import run
 
 
 @pytest.fixture(scope="module")

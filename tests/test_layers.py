@@ -24,10 +24,9 @@ RANK = {
     "export": 7,
     "paper": 8,
     "app": 9,
-    "console": 9,
-    "cli": 10,
-    "__init__": 11,
-    "__main__": 11,
+    "cli": 9,
+    "__init__": 10,
+    "__main__": 10,
 }
 
 

@@ -4,7 +4,7 @@ __version__ = "0.1.0"
 
 from onelayer.certify import Certificate, certify
 from onelayer.certify.check import check
-from onelayer.construct import approximate
+from onelayer.construct import approximate, memorize, sort
 from onelayer.domain import Box
 from onelayer.draw import draw
 from onelayer.model import OneLayerTransformer
@@ -21,4 +21,6 @@ __all__ = [
     "check",
     "draw",
     "load",
+    "memorize",
+    "sort",
 ]

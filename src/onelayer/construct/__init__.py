@@ -1,5 +1,18 @@
-"""Constructions: the weights of a layer from a function, without training."""
+"""Constructions: the weights of a layer from a function or a table, without training."""
 
 from onelayer.construct.approximate import approximate
+from onelayer.construct.memorize import memorize
+from onelayer.construct.sort import maximum, median, minimum, order_statistic, sort, top_k_sum
+from onelayer.construct.table import read_table
 
-__all__ = ["approximate"]
+__all__ = [
+    "approximate",
+    "maximum",
+    "median",
+    "memorize",
+    "minimum",
+    "order_statistic",
+    "read_table",
+    "sort",
+    "top_k_sum",
+]

@@ -1,0 +1,14 @@
+"""The command line: ``onelayer`` and ``python -m onelayer``. Each command is a thin shell around a function."""
+
+from __future__ import annotations
+
+import sys
+
+from onelayer.cli import build, proof, use  # noqa: F401  (they register the commands)
+from onelayer.cli.console import run
+from onelayer.cli.options import app
+
+
+def main() -> None:
+    """Entry point of the ``onelayer`` command."""
+    sys.exit(run(app))

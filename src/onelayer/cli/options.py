@@ -1,0 +1,52 @@
+"""The application and the options that commands share."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+
+from onelayer.cli.console import NOT_PROVED, SUCCESS, show
+from onelayer.errors import OnelayerError
+from onelayer.result import Approximation
+
+PICTURE = "picture.png"
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Build one-layer Transformers from functions, and prove how far they are from them.",
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")]
+Folder = Annotated[Path, typer.Argument(help="Folder of a saved result.")]
+Out = Annotated[Path | None, typer.Option("--out", help="Folder for the model, the proof and the picture.")]
+MaxSeconds = Annotated[float, typer.Option(help="Stop after this time with the best enclosure found.")]
+Jobs = Annotated[int, typer.Option(help="Worker threads of the proof; the result does not depend on it.")]
+Dtype = Annotated[str, typer.Option(help="float64 or float32: weights and certified execution.")]
+Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
+
+_DTYPES = {"float64": torch.float64, "float32": torch.float32}
+
+
+def dtype_of(name: str) -> torch.dtype:
+    if name not in _DTYPES:
+        raise OnelayerError(f"dtype must be float64 or float32, got {name}")
+    return _DTYPES[name]
+
+
+def report(result: Approximation, as_json: bool, **extra: Any) -> int:
+    """Print the certificate and the size of a result; the exit status says whether it is proved."""
+    certificate, size = result.certificate, result.size()
+    counts = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in size.items())
+    text = [str(certificate), f"{counts}; {certificate.seconds:.2f} s of proof"]
+    if result.wanted_tokens is not None:
+        text.append(f"eps needs about {result.wanted_tokens:,} tokens; raise --max-tokens or --max-seconds")
+    text += [f"{key} {value}" for key, value in extra.items()]
+    data = {**json.loads(certificate.to_json()), **size, "wanted_tokens": result.wanted_tokens, **extra}
+    show("\n".join(text), data, as_json=as_json)
+    return SUCCESS if certificate.proved else NOT_PROVED

@@ -1,0 +1,61 @@
+"""Commands about proofs: certify and check."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from onelayer.certify import certify
+from onelayer.certify.check import check
+from onelayer.cli.console import NOT_PROVED, SUCCESS, show
+from onelayer.cli.options import Folder, Jobs, Json, MaxSeconds, Seed, app, report
+from onelayer.errors import OnelayerError
+from onelayer.result import Approximation, load
+
+
+@app.command("certify")
+def certify_command(
+    folder: Folder,
+    eps: Annotated[float | None, typer.Option(help="The error to prove; without it, the tightest enclosure.")] = None,
+    order: Annotated[int | None, typer.Option(help="Order of the Taylor models, 1 to 8.")] = None,
+    real: Annotated[bool, typer.Option("--real", help="Exact arithmetic instead of the executed rounding.")] = False,
+    max_seconds: MaxSeconds = math.inf,
+    save: Annotated[bool, typer.Option("--save", help="Replace the saved certificate by the new one.")] = False,
+    jobs: Jobs = 2,
+    as_json: Json = False,
+) -> int:
+    """Prove the error of a saved model anew, for another eps if given."""
+    saved = load(folder)
+    if saved.target is None:
+        raise OnelayerError(f"{folder} holds no formula of its function; certify it from Python, where f is at hand")
+    certificate = certify(
+        saved.model,
+        saved.target,
+        saved.box,
+        eps,
+        order=order,
+        execution="real" if real else "model dtype",
+        max_seconds=max_seconds,
+        jobs=jobs,
+        progress=True,
+    )
+    result = Approximation(saved.model, certificate, saved.target)
+    if save:
+        result.save(folder)
+    return report(result, as_json)
+
+
+@app.command("check")
+def check_command(
+    folder: Folder,
+    every: Annotated[bool, typer.Option("--all", help="Check every box, however many.")] = False,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> int:
+    """Re-prove a saved result from its files alone, in ball arithmetic."""
+    found = check(folder, all=every, seed=seed, progress=True)
+    show(str(found), {**asdict(found), "fraction": found.fraction}, as_json=as_json)
+    return SUCCESS if found.ok else NOT_PROVED

@@ -1,0 +1,96 @@
+"""Commands that use a saved result: eval, draw, explain, export."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+
+from onelayer import __version__
+from onelayer.cli.console import SUCCESS, show
+from onelayer.cli.options import PICTURE, Folder, Json, app
+from onelayer.draw import draw
+from onelayer.errors import OnelayerError
+from onelayer.export import explain, export
+from onelayer.result import load
+from onelayer.target import parse_point
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"onelayer {__version__}")
+        raise typer.Exit(SUCCESS)
+
+
+@app.callback()
+def _root(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
+) -> None:
+    """Build one-layer Transformers from functions, and prove how far they are from them."""
+
+
+@app.command("eval")
+def eval_command(
+    folder: Folder,
+    point: Annotated[str, typer.Argument(help='Coordinates, for example "1.0, pi/2"; several points after ";".')],
+    as_json: Json = False,
+) -> int:
+    """Evaluate a saved model at points."""
+    result = load(folder)
+    points = _points(point, result.box.dim)
+    x = torch.tensor(points, dtype=result.model.dtype).reshape(-1, *result.box.shape)
+    values = result.model(x).tolist()
+    inside = result.box.contains(x.to(torch.float64)).tolist()
+    rows = [
+        {"x": at, "value": value, "in_domain": covered}
+        for at, value, covered in zip(points, values, inside, strict=True)
+    ]
+    lines = [f"{row['value']}" + ("" if row["in_domain"] else "  (outside the certified domain)") for row in rows]
+    show("\n".join(lines), {"points": rows, "upper": result.certificate.upper}, as_json=as_json)
+    return SUCCESS
+
+
+@app.command("draw")
+def draw_command(
+    folder: Folder,
+    out: Annotated[Path | None, typer.Option(help="Picture file (.png, .svg, .pdf); default in the folder.")] = None,
+    as_json: Json = False,
+) -> int:
+    """Draw f, T and the error of a saved result."""
+    path = out or folder / PICTURE
+    draw(load(folder), path)
+    show(f"{path}", {"picture": str(path)}, as_json=as_json)
+    return SUCCESS
+
+
+@app.command("explain")
+def explain_command(folder: Folder, as_json: Json = False) -> int:
+    """Say what every head, memory token and hidden unit of a saved model is for."""
+    explanation = explain(load(folder))
+    show(str(explanation), explanation.as_dict(), as_json=as_json)
+    return SUCCESS
+
+
+@app.command("export")
+def export_command(
+    folder: Folder,
+    to: Annotated[str, typer.Option(help="torch, onnx, hf or lens.")],
+    out: Annotated[Path, typer.Option(help="File or folder to write.")],
+    as_json: Json = False,
+) -> int:
+    """Write a saved model for another library, run that library, and compare."""
+    exported = export(folder, to=to, out=out)
+    show(str(exported), exported.as_dict(), as_json=as_json)
+    return SUCCESS
+
+
+def _points(text: str, dim: int) -> list[list[float]]:
+    points = [parse_point(part) for part in filter(str.strip, text.split(";"))]
+    if not points:
+        raise OnelayerError('give at least one point, for example "1.0, 2.0"')
+    for row in points:
+        if len(row) != dim:
+            raise OnelayerError(f"a point of this model has {dim} coordinates, got {len(row)}: {row}")
+    return points
