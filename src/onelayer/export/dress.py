@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from onelayer.errors import OnelayerError
 from onelayer.export.plan import Plan
 
 NORM_EPS = 1e-5
@@ -52,6 +53,8 @@ class Dress:
 
 def dress(plan: Plan, anchor: float) -> Dress:
     """The dress of width H w for a plan; ``anchor`` is the size of the anchors beside the largest token."""
+    if not 1 < anchor < math.inf:
+        raise OnelayerError(f"anchor must be a number > 1, got {anchor!r}")
     count, width = plan.features, plan.heads * plan.width
     # Powers of two, so that scaling rounds nothing.
     scale = torch.exp2(torch.ceil(torch.log2(torch.where(plan.bound > 0, plan.bound, 1.0))))

@@ -22,7 +22,7 @@ from transformers import (
 )
 from transformers.modeling_outputs import SequenceClassifierOutput
 
-from onelayer.export.parts import read_out
+from onelayer.export.stock import pooled
 from onelayer.model import Config
 
 
@@ -103,7 +103,7 @@ class OneLayerGPT2(PreTrainedModel):  # type: ignore[misc]
             use_cache=past is not None,
             **kwargs,
         )
-        outputs = read_out(layer, result.logits)[..., : layer.readout_width]
+        outputs = pooled(result.logits, layer.readout)[..., : layer.readout_width]
         return SequenceClassifierOutput(
             logits=outputs.reshape(*batch, *layer.output_shape),
             hidden_states=result.hidden_states,

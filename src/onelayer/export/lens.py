@@ -58,5 +58,6 @@ def to_lens(a: Exportable, *, anchor: float | None = None, box: Box | None = Non
     model = to_huggingface(a, anchor=anchor, box=box)
     memory = model.gpt2.transformer.wte.weight[: model.memory_ids.numel()].detach().clone()
     bridge = build_bridge_from_module(model.gpt2, "GPT2LMHeadModel", hf_config=model.gpt2.config, model_name="onelayer")
+    bridge.requires_grad_(False)
     head_tokens = tuple(head.token_count for head in config.heads)
     return Lens(bridge, model.inputs_embeds, memory, head_tokens, config.output_shape)

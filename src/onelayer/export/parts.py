@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from onelayer.export.plan import head_width, ramp_layers
 from onelayer.export.source import plain_heads
+from onelayer.export.stock import pooled
 from onelayer.model import Config, OneLayerTransformer
 from onelayer.model.layer import NORM_EPS
 
@@ -42,7 +43,7 @@ class LayerOfParts(nn.Module):
         r = e + r if config.residual else r
         r = parts["norm1"](r) if config.norm == "post" else r
         y = self._feed_forward(r) if config.hidden else r
-        return parts["read"](read_out(config, y)).reshape(*batch, *config.output_shape)
+        return parts["read"](pooled(y, config.readout)).reshape(*batch, *config.output_shape)
 
     def _sources(self, u: Any, count: int) -> tuple[Any, Any]:
         """Keys and values (B, S, H w): of the sequence where tokens attend to tokens, then of the memory."""
@@ -170,15 +171,6 @@ def embedding(weight: Tensor, bias: Tensor | None, ramps: tuple[Tensor, Tensor, 
         return linear(weight, bias)
     slopes, offsets, signs = ramps
     return nn.Sequential(linear(slopes, offsets), nn.ReLU(), linear(weight @ signs, bias))
-
-
-def read_out(config: Config, y: Any) -> Any:
-    """Positions (B, N, d) -> what the linear read-out sees: all of them, their mean, the first or the last."""
-    if config.readout == "each":
-        return y
-    if config.readout == "mean":
-        return y.sum(1) * (1 / config.length)
-    return y[:, 0 if config.readout == "first" else config.length - 1]
 
 
 def _layer_norm(gain: Tensor, shift: Tensor) -> nn.LayerNorm:

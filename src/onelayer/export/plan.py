@@ -24,6 +24,19 @@ ANCHOR_FEATURES = 2
 
 
 @dataclass(frozen=True)
+class Names:
+    """Where features lie: sequence flag, stream before and after attention and FFN, then keys, off flags, values."""
+
+    stream: slice
+    after: slice
+    last: slice
+    keys: list[slice]
+    off: int
+    values: list[slice]
+    count: int
+
+
+@dataclass(frozen=True)
 class Plan:
     """Matrices over F named features, all float64; F(z) = W z + b with W stored (out, in) as in nn.Linear.
 
@@ -34,6 +47,7 @@ class Plan:
     """
 
     config: Config
+    names: Names
     width: int
     embed: Tensor
     start: Tensor
@@ -59,19 +73,6 @@ class Plan:
     @property
     def features(self) -> int:
         return len(self.bound)
-
-
-@dataclass(frozen=True)
-class Names:
-    """Where features lie: sequence flag, stream before and after attention and FFN, then keys, off flags, values."""
-
-    stream: slice
-    after: slice
-    last: slice
-    keys: list[slice]
-    off: int
-    values: list[slice]
-    count: int
 
 
 def plan(source: Source) -> Plan:
@@ -104,6 +105,7 @@ def plan(source: Source) -> Plan:
     embed[names.stream] = own["W_E"].T
     return Plan(
         config=config,
+        names=names,
         width=width,
         embed=embed,
         start=_start(config, own, names),

@@ -1,0 +1,167 @@
+"""scikit-learn: OneLayerRegressor and OneLayerClassifier, one-layer Transformers fitted to tables.
+
+This module imports scikit-learn; ``from onelayer.export import OneLayerRegressor`` says how to install it if missing.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, RegressorMixin
+from sklearn.model_selection import KFold, StratifiedKFold
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
+
+from onelayer.errors import OnelayerError
+from onelayer.export.logistic import fit_logistic
+from onelayer.export.polish import polish
+from onelayer.export.regression import ALPHAS, Design, Fit, build_basis, cross_validate, fit_design, grow
+from onelayer.export.tabular import Array
+
+AUTO = "auto"
+
+
+class _OneLayer(BaseEstimator):  # type: ignore[misc]
+    """What both estimators share: the choice of a design by cross-validation."""
+
+    def __init__(
+        self,
+        axis_tokens: int | str = AUTO,
+        pairs: int | str = AUTO,
+        memory_tokens: int | str = AUTO,
+        alpha: float | str = AUTO,
+        cv: int = 5,
+        train_steps: int = 0,
+        n_jobs: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.axis_tokens = axis_tokens
+        self.pairs = pairs
+        self.memory_tokens = memory_tokens
+        self.alpha = alpha
+        self.cv = cv
+        self.train_steps = train_steps
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _choose(self, x: Array, y: Array, folds: Sequence[tuple[Any, Any]], seed: int) -> None:
+        """Sets design_, alpha_ and cv_results_, a list of dicts with the held-out squared error of every design."""
+        scores: dict[Design, Array] = {}
+
+        def score(designs: Sequence[Design]) -> Array:
+            if self.verbose:
+                print(f"[onelayer] cross-validating {len(designs)} designs on {len(folds)} folds", file=sys.stderr)
+            errors = cross_validate(x, y, designs, folds, seed, self.n_jobs)
+            if self.alpha != AUTO:
+                errors = errors[:, [int(np.abs(np.log(np.array(ALPHAS) / self.alpha)).argmin())]]
+            scores.update(zip(designs, errors, strict=True))
+            return errors
+
+        fixed = {name: getattr(self, name) for name in ("axis_tokens", "pairs", "memory_tokens")}
+        for name, value in fixed.items():
+            if value != AUTO and not (isinstance(value, int | np.integer) and value >= 0):
+                raise OnelayerError(f"{name} must be 'auto' or a whole number >= 0, got {value!r}")
+        if self.alpha != AUTO and not (isinstance(self.alpha, int | float) and self.alpha > 0):
+            raise OnelayerError(f"alpha must be 'auto' or a number > 0, got {self.alpha!r}")
+        designs = grow(score, len(x), {name: int(value) for name, value in fixed.items() if value != AUTO})
+        self.design_ = designs[0]
+        self.alpha_ = ALPHAS[int(scores[self.design_].argmin())] if self.alpha == AUTO else float(self.alpha)
+        self.cv_results_ = [{"design": design, "error": float(scores[design].min())} for design in designs]
+
+    def _seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _finish(self, fit: Fit, x: Array, y: Array, seed: int, *, classes: bool) -> None:
+        self.model_ = fit.basis.model(fit.values, fit.intercept)
+        if self.train_steps:
+            polish(self.model_, x, y, self.train_steps, seed, classes=classes, verbose=bool(self.verbose))
+        self.model_.requires_grad_(False)
+
+    def _outputs(self, X: Any) -> Array:
+        check_is_fitted(self)
+        x = validate_data(self, X, reset=False, dtype=np.float64)
+        with torch.no_grad():
+            outputs: Array = self.model_(torch.tensor(x)).numpy()
+        return outputs
+
+
+class OneLayerRegressor(MultiOutputMixin, RegressorMixin, _OneLayer):  # type: ignore[misc]
+    """Regression by one Transformer layer over memory tokens; ``model_`` is a OneLayerTransformer and can be exported.
+
+    Heads over single features, over pairs of features and over rows of the table; values by ridge regression with a
+    penalty on curvature. What is "auto" is chosen by cross-validation.
+
+    axis_tokens     tokens per feature
+    pairs           heads over pairs of features, the most useful ones
+    memory_tokens   rows of the table kept as scattered tokens
+    alpha           weight of the penalty
+    train_steps     steps of Adam on all weights afterwards, stopped early on held-out rows
+    """
+
+    def fit(self, X: Any, y: Any) -> OneLayerRegressor:
+        x, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, multi_output=True, ensure_min_samples=2)
+        table = np.asarray(y, dtype=np.float64).reshape(len(x), -1)
+        self._single = np.ndim(y) == 1
+        seed = self._seed()
+        mean, scale = table.mean(0), np.where(table.std(0) > 0, table.std(0), 1.0)
+        folds = KFold(min(self.cv, len(x)), shuffle=True, random_state=seed).split(x)
+        scaled = (table - mean) / scale
+        self._choose(x, scaled, list(folds), seed)
+        fit = fit_design(x, scaled, self.design_, self.alpha_, seed)
+        fit = Fit(fit.basis, fit.values * scale, fit.intercept * scale + mean)
+        self._finish(fit, x, table, seed, classes=False)
+        return self
+
+    def predict(self, X: Any) -> Array:
+        outputs = self._outputs(X)
+        return outputs[:, 0] if self._single else outputs
+
+
+class OneLayerClassifier(ClassifierMixin, _OneLayer):  # type: ignore[misc]
+    """Classification by one Transformer layer; its outputs are logits, fitted by penalised logistic regression.
+
+    The design is chosen by cross-validated squared error on indicator columns, the penalty of the logistic fit by
+    cross-validated log loss. Arguments as in OneLayerRegressor.
+    """
+
+    def fit(self, X: Any, y: Any) -> OneLayerClassifier:
+        x, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
+        check_classification_targets(y)
+        self.classes_, labels = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError("a classifier needs at least two classes; the data hold one class")
+        seed = self._seed()
+        indicator = np.eye(len(self.classes_))[labels]
+        folds = self._folds(x, labels, seed)
+        self._choose(x, indicator, folds, seed)
+        basis = build_basis(x, indicator, self.design_, np.random.default_rng(seed))
+        alphas = None if self.alpha == AUTO else [float(self.alpha)]
+        values, intercept, self.alpha_ = fit_logistic(basis.features(x), indicator, basis.root(), folds, alphas)
+        self._finish(Fit(basis, values, intercept), x, indicator, seed, classes=True)
+        return self
+
+    def _folds(self, x: Array, labels: Any, seed: int) -> list[tuple[Any, Any]]:
+        smallest = int(np.bincount(labels).min())
+        splitter = StratifiedKFold if smallest >= 2 else KFold
+        count = min(self.cv, smallest if smallest >= 2 else len(x))
+        return list(splitter(count, shuffle=True, random_state=seed).split(x, labels))
+
+    def decision_function(self, X: Any) -> Array:
+        """Logits (n, classes), or the difference of the two for two classes."""
+        outputs = self._outputs(X)
+        return outputs[:, 1] - outputs[:, 0] if len(self.classes_) == 2 else outputs
+
+    def predict_proba(self, X: Any) -> Array:
+        logits = self._outputs(X)
+        powers = np.exp(logits - logits.max(1, keepdims=True))
+        return np.asarray(powers / powers.sum(1, keepdims=True))
+
+    def predict(self, X: Any) -> Any:
+        best = self._outputs(X).argmax(1)
+        return self.classes_[best]

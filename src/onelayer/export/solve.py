@@ -1,0 +1,71 @@
+"""Values solved through the real layer: what LayerNorm bends, the values of the memory tokens bend back.
+
+The output of a stock layer is linear in the values of its memory tokens, up to what LayerNorm does after they are
+added. So with attention weights taken from the layer itself, least squares gives the correction; a few rounds settle
+the rest. Needed only with a small anchor, when activations should stay of natural size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from onelayer.errors import OnelayerError
+from onelayer.export.plan import Plan
+from onelayer.export.source import Source
+from onelayer.export.stock import StockLayer
+
+ROUNDS = 3
+POINTS_PER_TOKEN = 8
+RCOND = 1e-11
+
+
+def solve_values(source: Source, drawn: Plan, build: Callable[[Plan], StockLayer]) -> Plan:
+    """The plan whose values make ``build(plan)`` follow the model on points of the box as well as they can.
+
+    build   plan -> float64 layer. Packed models whose heads write their values to the outputs one to one.
+    """
+    model, config = source.model, drawn.config
+    if config.layout != "packed":
+        raise OnelayerError("values are solved for packed layers; leave solve=False for tokens")
+    maps = _value_maps(drawn)
+    counts = [head.token_count for head in config.heads]
+    points = source.domain.sample(max(512, POINTS_PER_TOKEN * sum(counts)), arcsine=True)
+    with torch.no_grad():
+        wanted = model(points).reshape(len(points), -1)
+        for _ in range(ROUNDS):
+            layer = build(drawn)
+            weights = _weights(layer, points)  # (S, H, M)
+            columns = torch.cat([weights[:, h, :count] for h, count in enumerate(counts)], dim=1)
+            rest = wanted - layer(points).reshape(len(points), -1)
+            found = torch.linalg.lstsq(columns, rest, driver="gelsd", rcond=RCOND).solution  # (sum M_h, K)
+            memory, bound = drawn.memory.clone(), drawn.bound.clone()
+            for h, part in enumerate(found.split(counts)):
+                place = drawn.names.values[h]
+                memory[: counts[h], place] += torch.linalg.solve(maps[h].T, part.T).T
+                bound[place] = torch.maximum(bound[place], memory[: counts[h], place].abs().amax(0))
+            drawn = replace(drawn, memory=memory, bound=bound)
+    return drawn
+
+
+def _value_maps(drawn: Plan) -> list[Tensor]:
+    """What one unit of each value feature adds to the outputs, per head (d_v, K), which must be invertible."""
+    through = drawn.read @ drawn.output @ drawn.value  # (K, F)
+    maps = [through[:, place].T for place in drawn.names.values]
+    for matrix in maps:
+        if matrix.shape[0] != matrix.shape[1] or not torch.linalg.det(matrix).abs() > 0:
+            raise OnelayerError("values are solved for heads with one value per output; leave solve=False")
+    return maps
+
+
+def _weights(layer: StockLayer, points: Tensor) -> Tensor:
+    """Attention of the query token over the memory, measured in the layer, (S, H, M)."""
+    block = layer.layer
+    tokens = layer.embed(points.reshape(len(points), 1, -1)) + layer.start.weight
+    stream = torch.cat([tokens, layer.memory.weight.expand(len(points), *layer.memory.weight.shape)], dim=1)
+    read = block.norm1(stream) if block.norm_first else stream
+    _, weights = block.self_attn(read[:, :1], read, read, average_attn_weights=False)
+    return torch.as_tensor(weights[:, :, 0, 1:])

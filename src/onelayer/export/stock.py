@@ -1,0 +1,93 @@
+"""A function inside one nn.TransformerEncoderLayer. This file needs torch, and safetensors to load; nothing else.
+
+layer = load("folder")      # the folder holds model.safetensors, config.json and a copy of this file
+layer(x)                    # (..., *input_shape) -> (..., *output_shape)
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+
+class StockLayer(nn.Module):
+    """x (..., *input_shape) -> (..., *output_shape) through one nn.TransformerEncoderLayer.
+
+    The sequence is ``length`` tokens that carry the input, followed by ``memory`` tokens that hold the function; all
+    attend to all, and weights alone decide who is heard. Numbers are embedded linearly, or through ``ramps`` clipped to
+    [0, 1] as relu(t) - relu(t - 1). ``readout`` is "each", "mean", "first" or "last" token.
+    """
+
+    def __init__(
+        self,
+        input_shape: list[int],
+        output_shape: list[int],
+        length: int,
+        memory: int,
+        width: int,
+        heads: int,
+        hidden: int,
+        norm_first: bool,
+        readout: str = "first",
+        ramps: int = 0,
+        layer_norm_eps: float = 1e-5,
+    ) -> None:
+        super().__init__()
+        self.arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
+        self.input_shape, self.output_shape = tuple(input_shape), tuple(output_shape)
+        self.length, self.readout = length, readout
+        self.numbers = math.prod(self.input_shape) // length
+        outputs = math.prod(self.output_shape) // (length if readout == "each" else 1)
+        if ramps:
+            clipped = 2 * self.numbers * ramps
+            into: nn.Module = nn.Sequential(
+                nn.Linear(self.numbers, clipped), nn.ReLU(), nn.Linear(clipped, width, bias=False)
+            )
+        else:
+            into = nn.Linear(self.numbers, width, bias=False)
+        self.embed = into
+        self.start = nn.Embedding(length, width)
+        self.memory = nn.Embedding(memory, width)
+        self.layer = nn.TransformerEncoderLayer(
+            width,
+            heads,
+            dim_feedforward=hidden,
+            dropout=0.0,
+            activation="relu",
+            layer_norm_eps=layer_norm_eps,
+            batch_first=True,
+            norm_first=norm_first,
+        )
+        self.read = nn.Linear(width, outputs)
+
+    def forward(self, x: Any) -> Any:
+        batch = x.shape[: len(x.shape) - len(self.input_shape)]
+        count = math.prod(batch)
+        tokens = self.embed(x.reshape(count, self.length, self.numbers)) + self.start.weight
+        memory = self.memory.weight.expand(count, *self.memory.weight.shape)
+        stream = self.layer(torch.cat([tokens, memory], dim=1))  # (B, N + M, width)
+        return self.read(pooled(stream[:, : self.length], self.readout)).reshape(*batch, *self.output_shape)
+
+
+def pooled(y: Any, readout: str) -> Any:
+    """Positions (B, N, width) -> what a read-out sees: each of them, their mean, the first or the last."""
+    if readout == "each":
+        return y
+    if readout == "mean":
+        return y.sum(1) * (1 / y.shape[1])
+    return y[:, 0 if readout == "first" else y.shape[1] - 1]
+
+
+def load(folder: str | Path) -> StockLayer:
+    """The layer saved in a folder, frozen, in the dtype of its file."""
+    from safetensors.torch import load_file
+
+    state = load_file(Path(folder) / "model.safetensors")
+    layer = StockLayer(**json.loads((Path(folder) / "config.json").read_text()))
+    layer.to(state["read.weight"].dtype).load_state_dict(state)
+    return layer.requires_grad_(False).eval()
