@@ -150,3 +150,17 @@ def test_broken_model_files_are_refused(tmp_path: Path, damage: bytes) -> None:
         read_model(tmp_path)
     with pytest.raises(FileError, match="cannot read"):
         read_model(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_float64_weights_run_in_float32_within_the_bound(name: str, tmp_path: Path) -> None:
+    """The model converts its weights to the format of x; the conversion is part of the bound."""
+    save_model(MODELS[name], tmp_path)
+    layer, rng = Layer(read_model(tmp_path), Execution.of("float32 execution", "F64")), random.Random(3)
+    dim = int(np.prod(MODELS[name].config.input_shape))
+    for _ in range(15):
+        point = [float(np.float32(rng.uniform(0, 1))) for _ in range(dim)]
+        out = layer([coordinate(i, x, x, 1) for i, x in enumerate(point)], Kinks())
+        x = torch.tensor(point, dtype=torch.float32).reshape(MODELS[name].config.input_shape)
+        for item, value, error in zip(out.items, MODELS[name](x).flatten().tolist(), out.errors, strict=True):
+            assert abs(item.c[0] - arb(value)) <= error

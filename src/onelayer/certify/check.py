@@ -31,7 +31,7 @@ from onelayer.errors import FileError, FormulaError, OnelayerError, UnsupportedO
 from onelayer.target.formula import Formula, parse
 
 BITS = 128
-MAX_FORMULA = 2**26
+MAX_FORMULA = 2**24
 ALL_UP_TO = 2000  # proofs with at most this many boxes are checked completely
 SAMPLE = 1000
 BUDGET = 400  # bisections per box

@@ -20,7 +20,7 @@ from onelayer.certify.check_arithmetic import (
     union,
 )
 from onelayer.certify.check_functions import apply
-from onelayer.certify.check_rounding import Execution, size
+from onelayer.certify.check_rounding import Execution, power_of_two, size
 from onelayer.certify.check_weights import Array
 
 DENSE = 64  # nonzero weights from which a matrix product in C is faster than terms one by one
@@ -54,12 +54,22 @@ class Matrix:
         terms = sum(len(column) for column in self.columns)
         self.dense = arb_mat(w.tolist()) if terms >= DENSE else None
         self.absolute = arb_mat(np.abs(w).tolist())
+        lone = [len(column) == 1 and b == 0 for column, b in zip(self.columns, self.bias, strict=True)]
+        self.exact = [one and power_of_two(float(c[0][1])) for one, c in zip(lone, self.columns, strict=True)]
 
     def __call__(self, x: Vector, execution: Execution | None) -> Vector:
         y = self.real(x.items)
         if execution is None:
             return Vector(y, [ZERO] * len(y))
-        return Vector(y, execution.affine(self.columns, self.bias, x.sizes(), x.errors))
+        return Vector(y, self._rounding(x, execution))
+
+    def _rounding(self, x: Vector, execution: Execution) -> list[arb]:
+        passed = self.bounds(x.errors)
+        totals = self.bounds([s + e for s, e in zip(x.sizes(), x.errors, strict=True)])
+        return [
+            (p + execution.tiny).upper() if exact else execution.affine(len(column), b, p, t)
+            for exact, column, b, p, t in zip(self.exact, self.columns, self.bias, passed, totals, strict=True)
+        ]
 
     def real(self, x: Sequence[Taylor]) -> list[Taylor]:
         order = x[0].order

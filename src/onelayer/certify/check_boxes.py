@@ -9,11 +9,11 @@ from flint import arb
 
 from onelayer.certify.check_arithmetic import Taylor, constant, coordinate, monomials
 from onelayer.certify.check_formula import evaluate
-from onelayer.certify.check_functions import Kinks
+from onelayer.certify.check_functions import Kinks, proportion
 from onelayer.certify.check_layer import Layer
 from onelayer.target.formula import Formula
 
-MAX_CASES = 6  # kinks taken by cases at once on one box
+MAX_CASES = 3  # different kinks taken by cases at once on one box; with more, the box is cut first
 MAX_DEPTH = 10  # bisections of the polynomial of one box
 PROVED, REFUTED, OPEN = "proved", "refuted", "open"
 
@@ -72,22 +72,23 @@ class Prover:
             gap = item.c[0].abs_lower() - r
             if gap > self.limit:
                 return Found(REFUTED, 0, float(gap))
-        if self._bounded(g, rounding) or (kinks.open and self._by_cases(low, high, kinks.open[0], [])):
+        if self._bounded(g, rounding):
+            return Found(PROVED)
+        if 0 < distinct(kinks.open) <= MAX_CASES and self._by_cases(low, high, kinks.open[0], []):
             return Found(PROVED)
         worst = max(float(item.range().abs_upper()) for item in g)
         return Found(OPEN, split_axis(g, kinks.open, low, high), worst)
 
     def _by_cases(self, low: Corner, high: Corner, kink: Taylor, cases: list[tuple[Taylor, int]]) -> bool:
         """Whether the bound holds on the whole box under either sign of ``kink``, given the signs in ``cases``."""
-        if len(cases) >= MAX_CASES:
-            return False
         for sign in (1, -1):
             assumed = [*cases, (kink, sign)]
             kinks = Kinks(assumed)
             g, rounding = self.error(low, high, kinks)
             if self._bounded(g, rounding):
                 continue
-            if not kinks.open or not self._by_cases(low, high, kinks.open[0], assumed):
+            full = len(assumed) >= MAX_CASES or not kinks.open
+            if full or not self._by_cases(low, high, kinks.open[0], assumed):
                 return False
         return True
 
@@ -102,6 +103,18 @@ class Found:
     outcome: str
     axis: int = 0
     bound: float = 0.0
+
+
+def distinct(kinks: Sequence[Taylor]) -> int:
+    """How many of the arguments are not multiples of each other, counted up to one more than MAX_CASES."""
+    found: list[Taylor] = []
+    for u in kinks:
+        small = u.range().abs_upper() / 1024
+        if not any(proportion(u, v)[1].abs_upper() < small for v in found):
+            found.append(u)
+        if len(found) > MAX_CASES:
+            break
+    return len(found)
 
 
 def below(g: Taylor, limit: arb, depth: int) -> bool:

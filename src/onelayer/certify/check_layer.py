@@ -77,18 +77,18 @@ class Layer:
         if self.config["positions"] == "none":
             return e
         code = self.stored.tensors["position"][position].tolist()
-        return self._rounded([item.shifted(arb(v)) for item, v in zip(e.items, code, strict=True)], e.errors)
+        return self._shifted(e, code)
 
     def _ramps(self, row: Vector, kinks: Kinks) -> Vector:
         """clip((x - start) slope, 0, 1), and clip(u) = relu(u) - relu(u - 1)."""
         t, items, errors = self.stored.tensors, [], []
         for j, item in enumerate(row.items):
             for start, slope in zip(t["ramp_start"][j].tolist(), t["ramp_slope"][j].tolist(), strict=True):
-                u = self._rounded([item.shifted(-arb(start))], [row.errors[j]])
-                v = [part.scaled(arb(slope)) for part in u.items]
+                u = self._shifted(Vector([item], [row.errors[j]]), [-start])
+                v = u.items[0].scaled(arb(slope))
                 if self.execution is not None:
-                    errors += self.execution.affine([[(0, arb(slope))]], [ZERO], u.sizes(), u.errors)
-                items.append(kinks.relu(v[0]) - kinks.relu(v[0].shifted(arb(-1))))
+                    errors += self.execution.scaled(slope, u.sizes(), u.errors)
+                items.append(kinks.relu(v) - kinks.relu(v.shifted(arb(-1))))
         return Vector(items, errors or [ZERO] * len(items))
 
     def _attend(self, u: list[Vector]) -> list[Vector]:
@@ -164,6 +164,14 @@ class Layer:
     def _add(self, a: Vector, b: Vector) -> Vector:
         items = [p + q for p, q in zip(a.items, b.items, strict=True)]
         return self._rounded(items, [p + q for p, q in zip(a.errors, b.errors, strict=True)])
+
+    def _shifted(self, x: Vector, offsets: list[float]) -> Vector:
+        """Stored numbers added to the entries."""
+        items = [item.shifted(arb(v)) for item, v in zip(x.items, offsets, strict=True)]
+        errors = x.errors
+        if self.execution is not None:
+            errors = [e + self.execution.converted(arb(v)) for e, v in zip(errors, offsets, strict=True)]
+        return self._rounded(items, errors)
 
     def _rounded(self, items: list[Taylor], errors: list[arb]) -> Vector:
         """Results of one addition each, with the errors of their summands."""

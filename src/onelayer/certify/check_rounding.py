@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from flint import arb, arb_mat
+from flint import arb
 
 from onelayer.certify.check_arithmetic import ZERO, Taylor
 
@@ -48,32 +48,26 @@ class Execution:
         """``error``, or infinity if the result may overflow."""
         return error.upper() if size < self.huge else INFINITE
 
-    def affine(
-        self,
-        columns: Sequence[Sequence[tuple[int, arb]]],
-        bias: Sequence[arb],
-        sizes: Sequence[arb],
-        errors: Sequence[arb],
-    ) -> list[arb]:
-        """x W + b: |err_j| <= sum |w| err_i + gamma(n + 1) (sum |w| (size_i + err_i) + |b|) for n nonzero weights.
+    def converted(self, value: arb) -> arb:
+        """Error of a stored constant in the executing format."""
+        return (self.unit * abs(value) + self.tiny).upper() if self.cast else ZERO
 
-        One weight that is a power of two and no bias is exact up to underflow.
+    def affine(self, terms: int, bias: arb, passed: arb, total: arb) -> arb:
+        """One entry of x W + b with n = ``terms`` nonzero weights.
+
+        |err| <= sum |w_i| err_i + gamma(n + 1) (sum |w_i| (size_i + err_i) + |b|); ``passed`` is the first sum,
+        ``total`` the second. Without bias one rounding less; without terms none.
         """
-        found = []
-        for column, b in zip(columns, bias, strict=True):
-            passed = sum((abs(w) * errors[i] for i, w in column), ZERO)
-            if len(column) == 0 or (len(column) == 1 and b == 0 and _power_of_two(column[0][1])):
-                found.append((passed + (self.tiny if column else ZERO)).upper())
-                continue
-            size = sum((abs(w) * (sizes[i] + errors[i]) for i, w in column), abs(b))
-            roundings = len(column) + (0 if b == 0 else 1) + self.cast
-            found.append(self.safe(size, passed + self.gamma(roundings) * size + (2 * len(column) + 2) * self.tiny))
-        return found
+        if terms == 0:
+            return self.converted(bias)
+        size = total + abs(bias)
+        roundings = terms + (0 if bias.is_zero() else 1) + self.cast
+        return self.safe(size, passed + self.gamma(roundings) * size + (2 * terms + 2) * self.tiny)
 
     def scaled(self, factor: float, sizes: Sequence[arb], errors: Sequence[arb]) -> list[arb]:
         """Times a float64 number that is first rounded to the executing format."""
         c = abs(arb(factor))
-        if _power_of_two(c):
+        if power_of_two(factor):
             return [(e * c + self.tiny).upper() for e in errors]
         pairs = zip(sizes, errors, strict=True)
         return [self.safe(c * s, e * c + self.gamma(2) * c * (s + e) + 2 * self.tiny) for s, e in pairs]
@@ -160,11 +154,6 @@ def size(u: Taylor) -> arb:
     return u.range().abs_upper()
 
 
-def weighted(row: Sequence[arb], table: arb_mat) -> list[arb]:
-    """Row vector times a table of absolute values, rounded up."""
-    product = arb_mat(1, len(row), list(row)) * table
-    return [value.upper() for value in product.entries()]
-
-
-def _power_of_two(value: arb) -> bool:
-    return abs(math.frexp(float(abs(value)))[0]) == 0.5
+def power_of_two(value: float) -> bool:
+    """Multiplication by such a number is exact up to underflow."""
+    return abs(math.frexp(value)[0]) == 0.5
