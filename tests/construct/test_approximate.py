@@ -18,6 +18,7 @@ from onelayer.result import Approximation
 TWO_PI = 2 * math.pi
 
 
+@torch.no_grad()
 def attack(result: Approximation, count: int = 20_000) -> float:
     """Largest |T - f| over Sobol, arcsine and corner points, in the dtype of the model."""
     assert result.target is not None
