@@ -101,7 +101,8 @@ def _draw_schematic(axes: Axes, view: HeadView) -> None:
             axes.annotate("", end, start, arrowprops=style | {"shrinkA": 0, "shrinkB": 0, "mutation_scale": 8})
         colour = colormaps[WEIGHTS](share)
         ink = "white" if share < 0.6 else INK
-        text = f"{_token_name(view, int(m))}  α = {weights[m]:.3f}  v = {values[m]:.3g}"
+        small = f"{weights[m]:.3f}" if weights[m] >= 5e-4 else f"{weights[m]:.0e}"
+        text = f"{_token_name(view, int(m))}  α = {small}  v = {values[m]:.3g}"
         height = min(0.075, 0.6 / len(chosen))
         box = FancyBboxPatch((LEFT, y - height / 2), RIGHT - LEFT, height, boxstyle="round,pad=0,rounding_size=0.01")
         box.set(facecolor=colour, edgecolor=QUIET, linewidth=0.8)

@@ -44,8 +44,8 @@ class Rate:
 def fit_rate(rows: Rows, *, axes: int = 1) -> Rate:
     """The best of the laws by least squares on log error: geometric, geometric in tokens^(1/axes), algebraic.
 
-    A smooth function of r interacting coordinates has a geometric law in the tokens per axis, the r-th root of all. Short
-    sweeps fit several laws: another one is preferred to the geometric only if it halves the largest deviation.
+    A smooth function of r interacting coordinates has a geometric law in the tokens per axis, the r-th root of all.
+    Short sweeps fit several laws: another one is preferred to this one only if it halves the largest deviation.
     """
     usable = [(tokens, error) for tokens, error in rows if tokens > 0 and 0 < error < math.inf]
     if len({tokens for tokens, _ in usable}) < 2:

@@ -22,7 +22,7 @@ SERIES = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY)
 VALUES, WEIGHTS, SIGNED = "viridis", "cividis", "RdBu_r"
 
 SUFFIXES = (".png", ".svg", ".pdf")
-DPI = 110
+DPI = 100
 SMALL, NORMAL = 9, 10
 
 
@@ -61,7 +61,7 @@ def legend(axes: Axes, **options: Any) -> None:
 def outside_legend(axes: Axes) -> None:
     """A legend below the whole figure, where it covers nothing, in as few rows as its words allow."""
     handles, labels = axes.get_legend_handles_labels()
-    room = 11 * axes.figure.get_figwidth()  # characters of this size on one line, about
+    room = 11 * axes.figure.bbox.width / DPI  # characters of this size on one line, about
     columns = max(1, min(len(labels), int(room // (max(map(len, labels)) + 6))))
     if sum(map(len, labels)) + 6 * len(labels) <= room:
         columns = len(labels)
@@ -88,7 +88,8 @@ def save(figure: Figure, path: str | os.PathLike[str]) -> Path:
     # No dates and no program names inside: the same picture is the same file.
     metadata = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[kind]
     buffer = io.BytesIO()
-    figure.savefig(buffer, format=kind, metadata=metadata)
+    options: dict[str, Any] = {"pil_kwargs": {"optimize": True}} if kind == "png" else {}
+    figure.savefig(buffer, format=kind, metadata=metadata, **options)
     try:
         replace_file(target, buffer.getvalue())
     except OSError as error:
