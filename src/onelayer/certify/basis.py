@@ -9,7 +9,7 @@ Tables are pure functions of small integers and are cached.
 from __future__ import annotations
 
 from functools import cache
-from math import comb
+from math import comb, factorial, prod
 
 import numpy as np
 
@@ -99,6 +99,12 @@ def multinomials(variables: int, degree: int) -> tuple[float, ...]:
             left -= exponent
         values.append(float(value))
     return tuple(values)
+
+
+@cache
+def inverse_factorials(variables: int, degree: int) -> tuple[float, ...]:
+    """1 / alpha! per row, rounded once."""
+    return tuple(1 / prod(factorial(n) for n in row) for row in exponents(variables, degree).tolist())
 
 
 @cache

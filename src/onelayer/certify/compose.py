@@ -13,8 +13,10 @@ from torch import Tensor
 from onelayer.certify import basis
 from onelayer.certify.arithmetic import multiply
 from onelayer.certify.core import TaylorModel, prune
-from onelayer.certify.elementary import Elementary
-from onelayer.certify.rounding import UNDERFLOW, UNIT, executed, gamma, inflate
+from onelayer.certify.elementary import EXP, Elementary
+from onelayer.certify.rounding import ELEMENTARY, UNDERFLOW, UNIT, executed, gamma, inflate, upward_power
+
+_SMALLEST = 2.0**-900
 
 
 def compose(g: Elementary, x: TaylorModel, roundings: float = 8, floor: float | None = None) -> TaylorModel:
@@ -27,8 +29,12 @@ def compose(g: Elementary, x: TaylorModel, roundings: float = 8, floor: float | 
     if floor is not None:
         # The polynomial alone may lie below the floor by the remainder.
         lower = torch.where(lower < floor, floor - inflate(x.rem), lower)
-    result = _of_affine(g, x, lower, upper) if x.degree <= 1 else _of_polynomial(g, x, lower, upper)
-    result = within_image(result, *g.image(lower, upper))
+    if x.degree > 1:
+        result = _of_polynomial(g, x, lower, upper)
+    else:
+        result = _exp_of_affine(x, upper) if g is EXP else _of_affine(g, x, lower, upper)
+    if not bool((result.rem <= 0.25 * result.norms()[1:].sum(0)).all()):
+        result = within_image(result, *g.image(lower, upper))
     result.rem = executed(result.rem, result.magnitude(), roundings, x.execution)
     return result
 
@@ -78,6 +84,36 @@ def _of_affine(g: Elementary, x: TaylorModel, lower: Tensor, upper: Tensor) -> T
     rem = rem + UNDERFLOW * series.abs().sum(0)  # powers of small slopes may underflow before they meet the series
     rem = rem + _beyond(g, x, series, error, size, lower, upper, k)
     return TaylorModel(coef, inflate(rem), x.space, x.support, k)
+
+
+def _exp_of_affine(x: TaylorModel, upper: Tensor) -> TaylorModel:
+    """e^c a^alpha / alpha!, the logits of attention: sums of absolute rows give all bounds.
+
+    The rows of degree k sum to e^c size^k / k!, the tail is below a geometric series of ratio size / (k + 1). Values
+    below 2^-900 are replaced by it, with relative error 1: nothing underflows on the way.
+    """
+    s = len(x.support)
+    k = x.space.cap(s)
+    base = torch.exp(x.coef[0])
+    coef = monomials(x.coef[1:], base.clamp(min=_SMALLEST), k)
+    weights = torch.tensor(basis.inverse_factorials(s, k), dtype=torch.float64, device=x.device)
+    coef.mul_(weights.view(-1, *[1] * x.ndim))
+    result = TaylorModel(coef, x.rem, x.space, x.support, k)
+    total = result.norms().sum(0)
+    relative = torch.where(base < _SMALLEST, 1.01, ELEMENTARY + gamma(2 * k + 4))
+    tail = _exp_tail(x, result.norms()[k], upper, k) if s else torch.zeros_like(total)
+    result.rem = inflate(tail + total * relative + (total + tail) * (1.01 * torch.expm1(x.rem)))
+    return result
+
+
+def _exp_tail(x: TaylorModel, last: Tensor, upper: Tensor, k: int) -> Tensor:
+    size = inflate(x.norms()[1:].sum(0))
+    q = inflate(size / (k + 1))
+    geometric = last * (q / (1 - q)) * (1 + 2.0**-20)
+    if bool((q < 0.99).all()):
+        return geometric
+    lagrange = EXP.bound(upper, upper, k + 1) * upward_power(size, k + 1)
+    return torch.where((q < 0.99) & ~(lagrange < geometric), geometric, lagrange)
 
 
 def _beyond(
