@@ -20,6 +20,7 @@ from onelayer.target import as_target
 FIT_SHARE = {1: 0.97, 2: 0.9, 3: 0.8, 4: 0.7}
 HIGH_DIMENSION_SHARE = 0.5
 ATTEMPTS = 5
+FIT_TIME = 0.5  # share of max_seconds after which a fit has to do with what it found
 
 
 def approximate(
@@ -51,7 +52,7 @@ def approximate(
     target = as_target(f, domain, lipschitz=lipschitz)
     share = FIT_SHARE.get(domain.dim, HIGH_DIMENSION_SHARE)
     tolerance = share * eps
-    budget = Budget(dtype, max_tokens, seed)
+    budget = Budget(dtype, max_tokens, seed, time.monotonic() + FIT_TIME * max_seconds)
     best: Approximation | None = None
     for _ in range(ATTEMPTS):
         blueprint = draw_up(target, domain, tolerance, budget)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -60,15 +61,15 @@ def fit_axis(
     dtype: torch.dtype = torch.float64,
     max_tokens: int = 512,
     effort: Effort = "thorough",
-    seed: int = 0,
+    deadline: float = math.inf,
 ) -> AxisFit:
     """Smallest fit found with error + rounding <= eps, or the best one within ``max_tokens`` with ``meets`` False.
 
-    g maps a float64 tensor (P,) to (P,) or (P, K). The search is deterministic; ``seed`` is accepted for symmetry with
-    the other constructions.
+    g maps a float64 tensor (P,) to (P,) or (P, K). The search is deterministic unless ``deadline``, a time of
+    time.monotonic(), cuts it short.
     """
-    sampler = Sampler(g, float(lower), float(upper), eps / 4)
-    found = smallest(AxisProblem(sampler, float(eps), dtype), max_tokens, effort == "thorough")
+    sampler = Sampler(g, float(lower), float(upper), eps / 8)
+    found = smallest(AxisProblem(sampler, float(eps), dtype), max_tokens, effort == "thorough", deadline)
     slopes, biases, values = (torch.from_numpy(a).to(dtype) for a in (found.slopes, found.biases, found.values))
     family = found.keys.family
     return AxisFit(slopes, biases, family, values, found.error, found.rounding, found.vmax, found.meets)

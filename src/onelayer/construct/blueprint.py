@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -62,6 +63,7 @@ class Budget:
     dtype: torch.dtype
     max_tokens: int
     seed: int
+    deadline: float = math.inf  # of time.monotonic
     effort: Effort = "thorough"
 
     @property
@@ -167,6 +169,7 @@ def _fit_axis(g: FlatFunction, group: Group, tolerance: float, budget: Budget) -
         dtype=budget.dtype,
         max_tokens=budget.max_tokens,
         effort=budget.effort,
+        deadline=budget.deadline,
     )
     head = LookupHead([AxisKeys(group.directions[0], fit.slopes.double(), fit.biases.double())], fit.values.double())
     wanted = fit.size if fit.meets else _extrapolated(fit.size, fit.error, tolerance)
@@ -187,7 +190,7 @@ def _fit_grid(g: FlatFunction, group: Group, tolerance: float, budget: Budget) -
     fitter = TensorFitter(unit, group.rank, unit=budget.unit, seed=budget.seed)
     goal, wanted, fits = tolerance, 0, None
     while fits is None:
-        fits = _cheapest(fitter, goal, budget.max_tokens)
+        fits = _cheapest(fitter, goal, budget)
         wanted = wanted or (sum(fit.tokens for fit in fits) if fits else fitter.predicted(goal))
         goal *= 4
     heads = [_lookup_head(fit, group) for fit in fits]
@@ -205,12 +208,14 @@ def _lookup_head(fit: TensorFit, group: Group) -> LookupHead:
     return LookupHead(used, values.reshape(*[len(axis.slopes) for axis in used], -1))
 
 
-def _cheapest(fitter: TensorFitter, tolerance: float, max_tokens: int) -> list[TensorFit] | None:
-    sparse = SparseFitter(fitter).fit(tolerance, max_tokens) if fitter.rank >= 3 else None
-    bound = sum(fit.tokens for fit in sparse) if sparse else max_tokens
-    if sparse and fitter.predicted(tolerance) > 2 * bound:
+def _cheapest(fitter: TensorFitter, tolerance: float, budget: Budget) -> list[TensorFit] | None:
+    sparse = None
+    if fitter.rank >= 3 or time.monotonic() > budget.deadline:
+        sparse = SparseFitter(fitter).fit(tolerance, budget.max_tokens, budget.deadline)
+    bound = sum(fit.tokens for fit in sparse) if sparse else budget.max_tokens
+    if sparse and (fitter.predicted(tolerance) > 2 * bound or time.monotonic() > budget.deadline):
         return sparse
-    single = fitter.fit(tolerance, bound)
+    single = fitter.fit(tolerance, bound, budget.deadline)
     return [single] if single and single.tokens <= bound else sparse
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,10 +12,12 @@ import torch
 
 from onelayer.construct.families import Array, Keys, candidates, softmax, starts
 from onelayer.construct.freeslopes import FAST, THOROUGH, Descent, Projection, Round, equalise, tournament
-from onelayer.construct.sampling import Sampler
+from onelayer.construct.sampling import MOST_PANELS, Sampler, resolve
 from onelayer.construct.solve import minimax, rounding_cost
 
 ROUNDING_SHARE = 1 / 20
+AXIS_LIMIT = 512  # no axis is tried with more tokens
+FAR = 1000.0  # a fit that misses eps by this factor is not worth a second look
 FREE_LIMIT = 48  # beyond this many tokens a step costs milliseconds and the families alone are scanned
 
 
@@ -30,6 +33,7 @@ class Measured:
     rounding: float
     vmax: float
     meets: bool
+    edges: Array  # panels that resolve the error
 
     @property
     def size(self) -> int:
@@ -53,22 +57,33 @@ class AxisProblem:
         focus = sampler.focus()
         self.focus = None if focus is None else (focus.centre, focus.width)
 
-    def free(self, size: int, warm: Sequence[Keys], rounds: Sequence[Round]) -> Measured:
-        """Free slopes from warm keys and from every family."""
+    def free(self, size: int, larger: Keys | None, rounds: Sequence[Round]) -> Measured:
+        """Free slopes from every family, and from larger keys made smaller."""
         t, _, samples = self.sampler.points(6 * size + 40)
         problem = Projection(t, samples, 4 * self.unit, self.focus[0] if self.focus else 0.0)
         goal = (1 - 1.5 * ROUNDING_SHARE) * self.eps
         scan = starts(size, self.focus)[:: 1 + size // 24]
+        warm = deflated(problem, larger, size) if larger else []
         runner = tournament(problem, [*warm, *scan], goal, rounds)
         best = self.measure(problem.unpack(runner.parameters))
-        if not best.meets and runner.loss < (4 * self.eps) ** 2:
-            parameters, _ = equalise(problem, runner, goal)
-            best = _better(best, self.measure(problem.unpack(parameters)))
+        for _ in range(3):
+            if best.meets or runner.loss > (4 * self.eps) ** 2:
+                break
+            parameters, error = equalise(problem, runner, goal)
+            fit = self.measure(problem.unpack(parameters))
+            best = _better(best, fit)
+            if fit.error < 1.1 * error:
+                break
+            # The error peaks between the nodes: look closer there and go on.
+            self.sampler.refine(fit.edges)
+            t, _, samples = self.sampler.points(6 * size + 40)
+            problem = Projection(t, samples, problem.ridge, problem.origin)
+            runner = problem.descend(Descent(parameters), 20)
         return best
 
-    def attempt(self, size: int, warm: Sequence[Keys], rounds: Sequence[Round]) -> Measured:
+    def attempt(self, size: int, larger: Keys | None, rounds: Sequence[Round]) -> Measured:
         """Free slopes while a step is cheap, then the families."""
-        return self.free(size, warm, rounds) if size <= FREE_LIMIT else self.families(size)
+        return self.free(size, larger, rounds) if size <= FREE_LIMIT else self.families(size)
 
     def families(self, size: int) -> Measured:
         """The best members of the fixed families."""
@@ -102,80 +117,93 @@ class AxisProblem:
         _, x, samples = self.sampler.points(6 * len(keys) + 40)
         weights = softmax(x[:, None] * slopes + biases)
         values = rounded(minimax(weights, samples, rounding_cost(weights, self.unit))[0], self.dtype)
-        _, x, samples = self.sampler.points(6 * len(keys) + 40, oversample=3)
-        products = x[:, None] * slopes
-        weights = softmax(products + biases)
-        error = float(np.abs(weights @ values - samples).max())
-        magnitude = np.abs(products) + np.abs(biases) + len(keys) + 8
+
+        def difference(t: Array) -> Array:
+            _, x, samples = self.sampler.at(t)
+            return softmax(x[:, None] * slopes + biases) @ values - samples
+
+        edges, _, errors = resolve(difference, self.sampler.edges, self.eps / 50, 2 * MOST_PANELS)
+        ends = difference(np.array([-1.0, 1.0]))
+        error = max(float(np.abs(errors).max()), float(np.abs(ends).max()))
+        magnitude = np.abs(x[:, None] * slopes) + np.abs(biases) + len(keys) + 8
         noise = float(((weights * magnitude) @ np.abs(values)).max())
         vmax = float(np.abs(values).max())
         rounding = self.unit * max(noise, 2 * vmax)
         meets = error + rounding <= self.eps and 2 * self.unit * vmax <= ROUNDING_SHARE * self.eps
-        return Measured(keys, slopes, biases, values, error, rounding, vmax, meets)
+        return Measured(keys, slopes, biases, values, error, rounding, vmax, meets, edges)
 
 
-def smallest(problem: AxisProblem, max_tokens: int, thorough: bool) -> Measured:
+def smallest(problem: AxisProblem, max_tokens: int, thorough: bool, deadline: float = math.inf) -> Measured:
     """Climb from the least possible size until eps is met, bisect, then walk down until two misses in a row.
 
-    Two, because symmetric functions like only even or only odd numbers of tokens.
+    Two, because symmetric functions like only even or only odd numbers of tokens. A size that missed by far is not
+    tried again, nor is any below it: the best error never grows with the size. After ``deadline`` (of time.monotonic)
+    no new size is tried.
     """
-    least = min(problem.sampler.least_tokens(problem.eps), max_tokens)
-    best, low = _climb(problem, least, max_tokens)
-    while best.meets and best.size - low > 1:
+    limit = min(max_tokens, AXIS_LIMIT)
+    least = min(problem.sampler.least_tokens(problem.eps), limit)
+    best, low, far = _climb(problem, least, limit, deadline)
+    while best.meets and best.size - low > 1 and time.monotonic() < deadline:
         middle = (low + best.size) // 2
-        fit = problem.attempt(middle, deflated(best.keys, middle), FAST)
+        fit = problem.attempt(middle, best.keys, FAST)
         low = low if fit.meets else middle
+        far = middle if fit.error > FAR * problem.eps else far
         best = _better(best, fit)
     misses = 0
-    while best.meets and thorough and best.size - misses > least and misses < 2:
+    thorough = thorough and best.meets
+    while thorough and best.size - misses - 1 > max(far, least - 1) and misses < 2 and time.monotonic() < deadline:
         size = best.size - misses - 1
-        fit = problem.attempt(size, deflated(best.keys, size), THOROUGH)
+        fit = problem.attempt(size, best.keys, THOROUGH)
         misses = 0 if fit.meets else misses + 1
         best = _better(best, fit)
     return problem.calm(best) if best.meets else best
 
 
-def _climb(problem: AxisProblem, least: int, max_tokens: int) -> tuple[Measured, int]:
-    """The first fit of growing size that meets eps, or the best one, and the largest size that missed.
+def _climb(problem: AxisProblem, least: int, limit: int, deadline: float) -> tuple[Measured, int, int]:
+    """The first fit of growing size that meets eps, or the best one; the largest size that missed; that missed by far.
 
-    Gives up when more tokens cannot help: what is left is rounding, or the error falls too slowly for ``max_tokens``.
+    Gives up when more tokens cannot help: what is left is rounding, or the error falls too slowly for ``limit``.
     """
     best = problem.measure(Keys(np.zeros(1), np.zeros(1), "constant"))
-    low, size, history = 0, max(least, 1), [(1, best.error)]
-    growth = 1.0
-    while not best.meets and low < max_tokens:
-        fit = problem.attempt(size, [], FAST)
+    low, far, size, history = 0, 0, least, [(1, best.error)]
+    step = 2 + least // 16
+    while not best.meets and (time.monotonic() < deadline or len(history) == 1):
+        fit = problem.attempt(size, None, FAST)
         best = _better(best, fit)
         history.append((size, best.error))
-        if fit.meets or (fit.error <= fit.rounding) or _too_slow(history, problem.eps, max_tokens):
+        if fit.meets or size == limit or fit.error <= fit.rounding or _too_slow(history, problem.eps, limit):
             break
-        low, size = size, min(least + math.ceil(growth), max_tokens)
-        growth *= 1.5
-    return best, low
+        low, far = size, size if fit.error > FAR * problem.eps else far
+        size, step = min(size + step, limit), step * 4 // 3 + 1
+    return best, low, far
 
 
-def _too_slow(history: list[tuple[int, float]], eps: float, max_tokens: int) -> bool:
-    """Whether the error, falling geometrically as over the last four sizes, passes eps only beyond ``max_tokens``."""
+def _too_slow(history: list[tuple[int, float]], eps: float, limit: int) -> bool:
+    """Whether the error, falling geometrically as over the last four sizes, passes eps only beyond ``limit``."""
     if len(history) < 6:
         return False
     (first, before), (last, now) = history[-4], history[-1]
     rate = math.log(before / now) / (last - first) if now > 0 else math.inf
-    return now > eps and math.log(now / eps) > rate * (max_tokens - last)
+    return now > eps and math.log(now / eps) > rate * (limit - last)
 
 
 def _better(first: Measured, second: Measured) -> Measured:
     return second if second.better_than(first) else first
 
 
-def deflated(keys: Keys, size: int) -> list[Keys]:
-    """Keys with tokens left out one at a time, in three ways: from the left, the middle and the right."""
-    found = []
-    for share in (0.0, 0.5, 1.0):
-        fewer = Keys(np.sort(keys.slopes), keys.biases[np.argsort(keys.slopes)], keys.family)
-        while len(fewer) > size:
-            fewer = fewer.drop(round(share * (len(fewer) - 1)))
-        found.append(fewer)
-    return found
+def deflated(problem: Projection, keys: Keys, size: int, count: int = 4) -> list[Keys]:
+    """Keys of the given size from larger ones: tokens dropped or neighbours merged, whichever hurts least at each step.
+
+    The last step is taken in the ``count`` best ways.
+    """
+    order = np.argsort(keys.slopes)
+    ranked = [Keys(keys.slopes[order], keys.biases[order], keys.family)]
+    while len(ranked[0]) > size:
+        whole = ranked[0]
+        fewer = [whole.drop(token) for token in range(len(whole))]
+        fewer += [whole.merge(token) for token in range(len(whole) - 1)]
+        ranked = sorted(fewer, key=lambda some: problem.at(problem.pack(some)).loss)[:count]
+    return ranked
 
 
 def to_interval(keys: Keys, lower: float, upper: float) -> tuple[Array, Array]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import time
 from functools import cached_property
 
 import numpy as np
@@ -56,14 +57,19 @@ class SparseFitter:
             chosen.append(None if free < scores[best] - len(PROBES) * math.log(4) else best)
         return chosen
 
-    def fit(self, tolerance: float, max_tokens: int) -> list[TensorFit] | None:
-        """Heads whose sum has held-out error <= tolerance, or None when that needs more than ``max_tokens``."""
+    def fit(self, tolerance: float, max_tokens: int, deadline: float = math.inf) -> list[TensorFit] | None:
+        """Heads whose sum has held-out error <= tolerance, or None when that needs more than ``max_tokens``.
+
+        After ``deadline`` (of time.monotonic) the heads found so far are returned, whatever their error.
+        """
         points, truth = self.fitter.holdout
         zero = (0,) * self.rank
         chosen = {zero}
         total = self._value(zero).copy()
         frontier = self._candidates(chosen, zero)
         while np.abs(total - truth).max() > tolerance:
+            if time.monotonic() > deadline:
+                break
             if not frontier or len(chosen) > MAX_COMPONENTS:
                 return None
             best = max(frontier, key=lambda level: self._profit(level))
@@ -75,7 +81,8 @@ class SparseFitter:
                 return None
         heads = self._folded(chosen)
         error = float(np.abs(sum(head(points) for head in heads) - truth).max())
-        return [TensorFit(head.keys, head.values, error) for head in heads] if error <= 1.05 * tolerance else None
+        good = error <= 1.05 * tolerance or time.monotonic() > deadline
+        return [TensorFit(head.keys, head.values, error) for head in heads] if good else None
 
     def _sizes(self, level: Level) -> list[int]:
         return [SIZES[l] for l in level]

@@ -7,6 +7,7 @@ Kronecker product of one-axis solves applied to samples of f on a grid. Nothing 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -104,15 +105,18 @@ class TensorFitter:
             ladders.append(AxisLadder(nodes, values, self.unit))
         return ladders
 
-    def fit(self, tolerance: float, max_tokens: int) -> TensorFit | None:
+    def fit(self, tolerance: float, max_tokens: int, deadline: float = math.inf) -> TensorFit | None:
         """The smallest tensor head found with held-out error <= tolerance, or None when none fits in ``max_tokens``.
 
         One number c ties the axes together: each axis gets the least size whose slice error is <= c * tolerance. The
-        largest c that passes is found by bisection; then single axes are shortened while the head still passes.
+        largest c that passes is found by bisection; then single axes are shortened while the head still passes. After
+        ``deadline`` (of time.monotonic) the best found so far has to do.
         """
         best: TensorFit | None = None
         low, high = 0.002, 1.5
         for _ in range(7):
+            if time.monotonic() > deadline:
+                break
             share = math.sqrt(low * high)
             sizes = [ladder.smallest(share * tolerance, 160) for ladder in self.ladders]
             fit = self.solve(sizes) if math.prod(sizes) <= 4 * max_tokens else None
@@ -120,7 +124,7 @@ class TensorFitter:
                 best, low = fit, share
             else:
                 high = share
-        return None if best is None else self._shorten(best, tolerance)
+        return None if best is None else self._shorten(best, tolerance, deadline)
 
     def solve(self, sizes: Sequence[int]) -> TensorFit | None:
         """Values by one-axis least squares along every axis in turn; None when the sample grid would be too large."""
@@ -155,10 +159,10 @@ class TensorFitter:
         polished = self._measured(fit.keys, values.reshape(fit.values.shape))
         return polished if polished.error < fit.error else fit
 
-    def _shorten(self, fit: TensorFit, tolerance: float) -> TensorFit:
+    def _shorten(self, fit: TensorFit, tolerance: float, deadline: float) -> TensorFit:
         """Drop tokens from single axes, most expensive slab first, while the polished error stays within tolerance."""
         improved = True
-        while improved:
+        while improved and time.monotonic() < deadline:
             improved = False
             sizes = [len(keys) for keys in fit.keys]
             for axis in sorted(range(self.rank), key=lambda a: sizes[a]):
@@ -187,6 +191,7 @@ class TensorFitter:
 
 def arcsine_points(rank: int, count: int, seed: int) -> Array:
     """Scrambled Sobol points of [-1, 1]^rank crowded towards the faces, where smooth fits err most."""
-    sobol = SobolEngine(rank, scramble=True, seed=seed).draw(count, dtype=torch.float64)
+    engine = SobolEngine(rank, scramble=True, seed=seed)  # type: ignore[no-untyped-call]
+    sobol = engine.draw(count, dtype=torch.float64)
     points: Array = -np.cos(np.pi * sobol.numpy())
     return points
