@@ -105,7 +105,14 @@ def _write_onnx(a: Exportable, out: Path) -> tuple[Path, Run]:
 
 def _write_huggingface(a: Exportable, out: Path) -> tuple[Path, Run]:
     model = to_huggingface(a)
-    model.save_pretrained(out)
+    logging = require("transformers.utils.logging", "hf")
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        model.save_pretrained(out)
+    finally:
+        if shown:
+            logging.enable_progress_bar()
     return out, lambda x: torch.as_tensor(model(x).logits)
 
 

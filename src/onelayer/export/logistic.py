@@ -10,22 +10,22 @@ from scipy.optimize import minimize
 
 from onelayer.export.tabular import Array, softmax
 
-ALPHAS = (1e-4, 1e-3, 1e-2, 1e-1)
+ALPHAS = (1e-1, 1e-2, 1e-3, 1e-4)
 
 
-def fit_logistic(
-    phi: Array, indicator: Array, root: Array, folds: Sequence[tuple[Any, Any]], alphas: Sequence[float] | None = None
-) -> tuple[Array, Array, float]:
-    """Values (P, K), intercept (K,) and the penalty, chosen among ``alphas`` by the log loss on held-out rows."""
+def fit_logistic(phi: Array, indicator: Array, root: Array, alpha: float) -> tuple[Array, Array]:
+    """Values (P, K) and intercept (K,); ``root`` R has R R' = inverse of the penalty matrix."""
     free = (phi - phi.mean(0)) @ root
-    alphas = sorted(alphas or ALPHAS, reverse=True)
-    best = alphas[0]
-    if len(alphas) > 1:
-        losses = np.mean([_held_out(free, indicator, alphas, *fold) for fold in folds], axis=0)
-        best = alphas[int(losses.argmin())]
-    found = _solve(free, indicator, best, None)
+    found = _solve(free, indicator, alpha, None)
     values = root @ found[:-1]
-    return values, found[-1] - phi.mean(0) @ values, best
+    return values, found[-1] - phi.mean(0) @ values
+
+
+def choose_alpha(phi: Array, indicator: Array, root: Array, folds: Sequence[tuple[Any, Any]]) -> float:
+    """The weight of the penalty with the smallest log loss on held-out rows."""
+    free = (phi - phi.mean(0)) @ root
+    losses = np.mean([_held_out(free, indicator, ALPHAS, *fold) for fold in folds], axis=0)
+    return ALPHAS[int(losses.argmin())]
 
 
 def _held_out(free: Array, indicator: Array, alphas: Sequence[float], train: Any, test: Any) -> list[float]:

@@ -43,7 +43,7 @@ class Plan:
     A sequence token starts as ``embed`` (F, features) of its numbers + ``start`` (N, F); memory tokens are ``memory``
     (M, F). Heads of width w lie side by side in ``query``, ``key``, ``value`` (H w, F) and ``output`` (F, H w); H w is
     at least 2 F + 2, the width of a dressed token. ``bound`` (F,) is the largest value a feature takes on the box,
-    before and after the layer.
+    before and after the layer, ``reach`` the largest logit.
     """
 
     config: Config
@@ -65,6 +65,7 @@ class Plan:
     read: Tensor
     read_bias: Tensor
     bound: Tensor
+    reach: float
 
     @property
     def heads(self) -> int:
@@ -118,6 +119,7 @@ def plan(source: Source) -> Plan:
         read=read,
         read_bias=own["b_R"],
         bound=bound,
+        reach=reach,
     )
 
 

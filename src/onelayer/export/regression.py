@@ -10,6 +10,7 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from onelayer.export.tabular import Array, Basis, Head, PointHead, curvature, grid_head
+from onelayer.model import OneLayerTransformer
 
 ALPHAS = tuple(10.0 ** np.arange(-7, 2.1, 0.5))
 AXIS_TOKENS = (0, 6, 12)
@@ -72,6 +73,10 @@ class Fit:
 
     def predict(self, x: Array) -> Array:
         return np.asarray(self.basis.features(x) @ self.values + self.intercept)
+
+    def model(self) -> OneLayerTransformer:
+        """The layer that predicts the same, (D,) -> (K,)."""
+        return self.basis.model(self.values, self.intercept)
 
 
 def build_basis(x: Array, y: Array, design: Design, rng: np.random.Generator) -> Basis:

@@ -6,7 +6,7 @@ This module imports scikit-learn; ``from onelayer.export import OneLayerRegresso
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
 
 from onelayer.errors import OnelayerError
-from onelayer.export.logistic import fit_logistic
-from onelayer.export.polish import polish
+from onelayer.export.logistic import choose_alpha, fit_logistic
+from onelayer.export.polish import FEW_ROWS, polish
 from onelayer.export.regression import ALPHAS, Design, Fit, build_basis, cross_validate, fit_design, grow
 from onelayer.export.tabular import Array
 
@@ -77,11 +77,20 @@ class _OneLayer(BaseEstimator):  # type: ignore[misc]
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
-    def _finish(self, fit: Fit, x: Array, y: Array, seed: int, *, classes: bool) -> None:
-        self.model_ = fit.basis.model(fit.values, fit.intercept)
-        if self.train_steps:
-            polish(self.model_, x, y, self.train_steps, seed, classes=classes, verbose=bool(self.verbose))
-        self.model_.requires_grad_(False)
+    def _trained(self, make: Callable[[Array, Array], Fit], x: Array, y: Array, seed: int, *, classes: bool) -> None:
+        """Sets model_ and train_steps_: trained on all rows for as long as it helped the last tenth of them.
+
+        To find out how long that is, a layer is built and trained on the other rows alone.
+        """
+        self.train_steps_ = 0
+        if self.train_steps and len(x) >= FEW_ROWS:
+            order = np.random.default_rng(seed).permutation(len(x))
+            held, rest = order[: len(x) // 10], order[len(x) // 10 :]
+            trial = make(x[rest], y[rest]).model()
+            options = {"classes": classes, "verbose": bool(self.verbose)}
+            self.train_steps_ = polish(trial, x[rest], y[rest], self.train_steps, held=(x[held], y[held]), **options)
+        self.model_ = make(x, y).model()
+        polish(self.model_, x, y, self.train_steps_, classes=classes)
 
     def _outputs(self, X: Any) -> Array:
         check_is_fitted(self)
@@ -101,7 +110,7 @@ class OneLayerRegressor(MultiOutputMixin, RegressorMixin, _OneLayer):  # type: i
     pairs           heads over pairs of features, the most useful ones
     memory_tokens   rows of the table kept as scattered tokens
     alpha           weight of the penalty
-    train_steps     steps of Adam on all weights afterwards, stopped early on held-out rows
+    train_steps     at most so many steps of Adam on all weights afterwards, as many as help held-out rows
     """
 
     def fit(self, X: Any, y: Any) -> OneLayerRegressor:
@@ -113,9 +122,15 @@ class OneLayerRegressor(MultiOutputMixin, RegressorMixin, _OneLayer):  # type: i
         folds = KFold(min(self.cv, len(x)), shuffle=True, random_state=seed).split(x)
         scaled = (table - mean) / scale
         self._choose(x, scaled, list(folds), seed)
-        fit = fit_design(x, scaled, self.design_, self.alpha_, seed)
-        fit = Fit(fit.basis, fit.values * scale, fit.intercept * scale + mean)
-        self._finish(fit, x, table, seed, classes=False)
+
+        def make(rows: Array, outputs: Array) -> Fit:
+            return fit_design(rows, outputs, self.design_, self.alpha_, seed)
+
+        self._trained(make, x, scaled, seed, classes=False)
+        back = torch.tensor(scale)
+        own = self.model_.own
+        weights = {"W_R": own("W_R") * back, "b_R": own("b_R") * back + torch.tensor(mean)}
+        self.model_.set_weights(weights)
         return self
 
     def predict(self, X: Any) -> Array:
@@ -140,11 +155,18 @@ class OneLayerClassifier(ClassifierMixin, _OneLayer):  # type: ignore[misc]
         indicator = np.eye(len(self.classes_))[labels]
         folds = self._folds(x, labels, seed)
         self._choose(x, indicator, folds, seed)
-        basis = build_basis(x, indicator, self.design_, np.random.default_rng(seed))
-        alphas = None if self.alpha == AUTO else [float(self.alpha)]
-        values, intercept, self.alpha_ = fit_logistic(basis.features(x), indicator, basis.root(), folds, alphas)
-        self._finish(Fit(basis, values, intercept), x, indicator, seed, classes=True)
+        self.alpha_ = self._logistic_alpha(x, indicator, folds, seed) if self.alpha == AUTO else float(self.alpha)
+
+        def make(rows: Array, outputs: Array) -> Fit:
+            basis = build_basis(rows, outputs, self.design_, np.random.default_rng(seed))
+            return Fit(basis, *fit_logistic(basis.features(rows), outputs, basis.root(), self.alpha_))
+
+        self._trained(make, x, indicator, seed, classes=True)
         return self
+
+    def _logistic_alpha(self, x: Array, indicator: Array, folds: Sequence[tuple[Any, Any]], seed: int) -> float:
+        basis = build_basis(x, indicator, self.design_, np.random.default_rng(seed))
+        return choose_alpha(basis.features(x), indicator, basis.root(), folds)
 
     def _folds(self, x: Array, labels: Any, seed: int) -> list[tuple[Any, Any]]:
         smallest = int(np.bincount(labels).min())

@@ -1,0 +1,97 @@
+"""explain: regions, values and kinks read off the weights are what the layer does."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from onelayer.domain import Box
+from onelayer.errors import OnelayerError
+from onelayer.export import explain
+from onelayer.model import Affine, AxisKeys, LookupHead, Ridges, lookup_model
+
+
+@pytest.fixture
+def known() -> tuple[torch.nn.Module, Box]:
+    slopes = torch.tensor([-4.0, 0.0, 4.0]).double()
+    biases = torch.tensor([0.0, 1.0, 0.0]).double()
+    diagonal = torch.tensor([1.0, -2.0]).double()
+    heads = [
+        LookupHead([AxisKeys(0, slopes, biases)], torch.tensor([[1.0], [2.0], [3.0]]).double(), coefficient=10.0),
+        LookupHead([AxisKeys(diagonal, slopes, biases)] * 2, torch.arange(9.0).double().reshape(3, 3, 1)),
+    ]
+    ridges = Ridges(
+        torch.tensor([[1.0, -1.0], [1.0, 1.0]]).double(), torch.tensor([0.25, 9.0]).double(), torch.ones(2, 1)
+    )
+    affine = Affine(torch.tensor([[0.5, 0.0]]).double(), torch.tensor([7.0]).double())
+    return lookup_model(2, (), heads, ridges, affine), Box([-1, -1], [1, 1])
+
+
+def test_known_layer(known) -> None:
+    model, box = known
+    told = explain(model, box=box)
+    first, second = told.heads
+    assert first.axes[0].reads == "x1"
+    assert [token.region for token in first.axes[0].tokens] == [(-1.0, -0.25), (-0.25, 0.25), (0.25, 1.0)]
+    assert torch.tensor(first.values).flatten().tolist() == [10.0, 20.0, 30.0]
+    assert second.axes[0].range == (-1.5, 1.5)
+    assert second.axes[0].reads == "-0.5 x1 + x2"
+    kink, always = told.units
+    assert kink.purpose == "kink along x1 - x2 + 0.25 = 0"
+    assert kink.coefficient == (1.0,)
+    assert always.purpose.startswith("always active")
+    assert told.matrix == [[0.5, 0.0]]
+    assert told.offset == [7.0]
+
+
+def test_the_story_adds_up_to_the_layer(known) -> None:
+    """Rebuild the function from the explanation alone."""
+    model, box = known
+    told = json.loads(explain(model, box=box).to_json())
+    x = box.sample(200)
+    total = x @ torch.tensor(told["affine"]["matrix"]).double().T + torch.tensor(told["affine"]["offset"]).double()
+    for head in told["heads"]:
+        values = torch.tensor(head["values"]).double()
+        for axis in reversed(head["axes"]):
+            slopes = torch.tensor([token["slope"] for token in axis["tokens"]]).double()
+            biases = torch.tensor([token["bias"] for token in axis["tokens"]]).double()
+            u = x @ torch.tensor(axis["direction"]).double()
+            weights = torch.softmax(u[:, None] * slopes + biases, -1)
+            if values.shape[0] == len(x) and values.ndim > 2:
+                values = torch.einsum("sm...k,sm->s...k", values, weights)
+            else:
+                values = torch.einsum("...mk,sm->s...k", values, weights)
+        total = total + values
+    for unit in told["hidden_units"]:
+        bend = torch.relu(x @ torch.tensor(unit["normal"]).double() + unit["offset"])
+        total = total + bend[:, None] * torch.tensor(unit["coefficient"]).double()
+    assert (total[:, 0] - model(x)).abs().max() < 1e-12
+
+
+def test_regions_are_where_a_token_weighs_most(plane) -> None:
+    told = explain(plane.model, box=plane.box)
+    x = plane.points
+    for h, weights in enumerate(plane.model.attention_weights(x)):
+        axis = told.heads[h].axes[0]
+        u = x @ torch.tensor(axis.direction).double()
+        for value, strongest in zip(u.tolist(), weights[:, 0].argmax(-1).tolist(), strict=True):
+            region = axis.tokens[strongest].region
+            assert region is not None
+            assert region[0] - 1e-9 <= value <= region[1] + 1e-9
+
+
+def test_every_model_is_explained(sample) -> None:
+    told = explain(sample.model, box=sample.box)
+    data = json.loads(told.to_json())
+    assert len(data["heads"]) == len(sample.model.config.heads)
+    assert len(data["hidden_units"]) == sample.model.config.hidden
+    tokens = [torch.tensor(head["values"]).shape[:-1].numel() if head["values"] else 0 for head in data["heads"]]
+    assert tokens == [head.token_count for head in sample.model.config.heads]
+    assert f"head {len(tokens) - 1}: " in str(told)
+
+
+def test_bare_model_needs_a_box(plane) -> None:
+    with pytest.raises(OnelayerError, match="pass box="):
+        explain(plane.model)

@@ -1,0 +1,91 @@
+"""ONNX: onnxruntime computes what the layer computes, for every model and every kind of attention."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from onelayer.errors import FileError
+from onelayer.export import to_onnx
+from onelayer.model import OneLayerTransformer, PlainMemory
+
+onnx = pytest.importorskip("onnx", reason="the extra onnxruntime/onnx is not installed")
+onnxruntime = pytest.importorskip("onnxruntime", reason="the extra onnxruntime/onnx is not installed")
+
+
+def run(path: Path, x: torch.Tensor) -> torch.Tensor:
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    assert session.get_inputs()[0].shape[0] == "batch"
+    return torch.from_numpy(session.run(["y"], {"x": x.numpy()})[0])
+
+
+def test_onnxruntime_agrees(sample, tmp_path) -> None:
+    path = to_onnx(sample.model, tmp_path / "model.onnx")
+    assert path.stat().st_size < 5_000_000
+    onnx.checker.check_model(onnx.load(path), full_check=True)
+    assert sample.difference(run(path, sample.points)) <= sample.bar
+    assert run(path, sample.points[:1]).shape == sample.expected()[:1].shape
+
+
+@pytest.mark.parametrize("norm", ["none", "pre", "post"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {},
+        {"attention": "topk", "top_k": 3},
+        {"attention": "hardmax"},
+        {"attention": "linear", "order": 4},
+        {"attention": "linear", "feature": "elu"},
+    ],
+    ids=str,
+)
+def test_every_attention_kind(kind: dict[str, object], norm: str, tmp_path) -> None:
+    generator = torch.Generator().manual_seed(0)
+    memory = [
+        PlainMemory(torch.randn(m, k, generator=generator), torch.randn(m, v, generator=generator))
+        for m, k, v in ((7, 3, 2), (4, 2, 5))
+    ]
+    packed = OneLayerTransformer.packed((3,), (2,), memory, d_model=4, hidden=6, residual=True, norm=norm, **kind)
+    tokens = OneLayerTransformer.tokens((5,), (), d_model=6, heads=2, norm=norm, positions="learned", **kind)
+    for i, model in enumerate((packed, tokens)):
+        x = torch.rand(33, *model.config.input_shape, generator=generator, dtype=torch.float64)
+        values = run(to_onnx(model, tmp_path / f"{i}.onnx"), x)
+        assert (values - model(x)).abs().max() < 1e-12
+
+
+def test_large_grid_stays_small(tmp_path) -> None:
+    """20,000 grid tokens are stored by their axes: values once, keys per axis."""
+    from onelayer.model import AxisKeys, LookupHead, lookup_model
+
+    axes = [AxisKeys(a, torch.linspace(-9, 9, m).double(), torch.zeros(m).double()) for a, m in enumerate((200, 100))]
+    model = lookup_model(2, (), [LookupHead(axes, torch.rand(200, 100, 1).double())])
+    path = to_onnx(model, tmp_path / "grid.onnx")
+    assert path.stat().st_size < 200_000
+    x = torch.rand(50, 2, dtype=torch.float64)
+    assert (run(path, x) - model(x)).abs().max() < 1e-13
+
+
+def test_file_tells_what_was_proved(approximation, tmp_path) -> None:
+    path = to_onnx(approximation, tmp_path / "deep" / "sin.onnx")
+    facts = {entry.key: entry.value for entry in onnx.load(path).metadata_props}
+    assert facts["certificate"] == str(approximation.certificate)
+    assert facts["weights_sha256"] == approximation.certificate.weights_sha256
+    assert facts["function"] == approximation.certificate.function
+    assert [file.name for file in path.parent.iterdir()] == ["sin.onnx"]
+
+
+def test_unwritable_path_is_one_line(plane, tmp_path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FileError, match="cannot write"):
+        to_onnx(plane.model, tmp_path / "file" / "model.onnx")
+
+
+def test_names_are_readable(plane, tmp_path) -> None:
+    graph = onnx.load(to_onnx(plane.model, tmp_path / "m.onnx")).graph
+    names = {node.name for node in graph.node}
+    assert {"embedding", "head0.axis0.weights", "head1.axis0.weights", "attention", "y"} <= names
+    stored = {item.name: onnx.numpy_helper.to_array(item) for item in graph.initializer}
+    assert np.array_equal(stored["head0.values"], plane.model.memory_of(0).values.numpy())
