@@ -64,7 +64,8 @@ class Box:
 
     def sample(self, count: int, *, seed: int = 0, arcsine: bool = False) -> Tensor:
         """``count`` scrambled Sobol points, (count, *shape); ``arcsine`` crowds them towards the faces and corners."""
-        unit = SobolEngine(self.dim, scramble=True, seed=seed).draw(count, dtype=torch.float64)
+        engine = SobolEngine(self.dim, scramble=True, seed=seed)  # type: ignore[no-untyped-call]
+        unit = engine.draw(count, dtype=torch.float64)
         if arcsine:
             unit = 0.5 - 0.5 * torch.cos(torch.pi * unit)
         points = self.lower.flatten() + unit * self.width.flatten()

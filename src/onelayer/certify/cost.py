@@ -57,7 +57,7 @@ def cost_of_box(error: ErrorFunction, order: int) -> Cost:
     """Run a few boxes under a meter; the chunk is the largest power of two whose tensors stay inside the budget."""
     with Meter() as meter:
         low, high = (side.flatten().expand(PROBED_BOXES, -1) for side in (error.box.lower, error.box.upper))
-        error.enclose(low, high, order)
+        error.bounded(low, high, order)
     largest, work = meter.largest / PROBED_BOXES, meter.work / PROBED_BOXES
     room = CHUNK_BYTES.get(error.device.type, CHUNK_BYTES["cpu"]) / (8 * LIVE * largest)
     chunk = max(1, min(MAX_CHUNK, 1 << max(0, int(room).bit_length() - 1)))

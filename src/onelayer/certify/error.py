@@ -21,7 +21,7 @@ from onelayer.target import Target
 
 POINTS_AT_ONCE = 2048
 KINKS = ("abs", "relu", "min", "max")
-MAX_SIDES = 3  # kinks of f taken side by side at once on one box
+MAX_SIDES = 2  # kinks of f taken side by side at once on one box
 TRIAL_ORDER = 2
 MAX_NODES = 5000  # a formula is evaluated one number at a time: longer ones are left to the user's own code
 UP = 1 + 2.0**-40  # covers the rounding of the few float operations on bounds below
@@ -68,28 +68,44 @@ class ErrorFunction:
         return self.execution or torch.float64
 
     @torch.no_grad()
-    def enclose(self, low: Tensor, high: Tensor, order: int) -> Enclosure:
-        """Rigorous enclosure of |g| on each of B boxes given by corners (B, D)."""
+    def enclose(self, low: Tensor, high: Tensor, order: int, threshold: float = 0.0) -> Enclosure:
+        """Rigorous enclosure of |g| on each of B boxes given by corners (B, D).
+
+        No pains are taken over the axes of boxes that need no cut, those with a bound <= ``threshold``.
+        """
         low, high = low.to(self.device), high.to(self.device)
-        found = self._sides(low, high, order, []) if self.kinked else self._bound(low, high, order)
-        self._try_axes(found, low, high)
+        found = self._sides(low, high, order, []) if self.kinked else self.bounded(low, high, order)
+        self._try_axes(found, low, high, order, threshold)
         return Enclosure(found.bound.cpu(), found.sensitivity.cpu())
 
-    def _try_axes(self, found: Bounded, low: Tensor, high: Tensor) -> None:
-        """Where the remainder dominates, coefficients do not tell which axis to cut: try each axis at half its side."""
-        lost = (~(found.remainder < found.bound / 2) & ~(found.bound <= 0)).nonzero()[:, 0]
-        if self.dim == 1 or not len(lost):
-            return
+    def _try_axes(self, found: Bounded, low: Tensor, high: Tensor, order: int, threshold: float) -> None:
+        """Where the remainder dominates, coefficients do not tell which axis to cut: try each axis at half its side.
+
+        A low order is cheap and mostly enough; boxes on which it has no finite bound are tried at the full order. Those
+        that stay unbounded are cut along their longest side, relative to its distance from zero and to the domain.
+        """
+        lost = (~(found.remainder < found.bound / 2) & ~(found.bound <= threshold)).nonzero()[:, 0]
+        for trial in sorted({min(TRIAL_ORDER, order), order}):
+            if self.dim == 1 or not len(lost):
+                return
+            gain = self._gains(low[lost], high[lost], trial)
+            told = (gain > 0).any(1)
+            found.sensitivity[lost[told]] = gain[told].clamp(min=0)
+            lost = lost[~told]
         low, high = low[lost], high[lost]
+        whole = (self.box.upper - self.box.lower).flatten().to(self.device)
+        share = (high - low) / torch.where(whole > 0, whole, 1.0)
+        found.sensitivity[lost] = share * (high - low) / (high.abs() + low.abs()).clamp(min=1e-300)
+
+    def _gains(self, low: Tensor, high: Tensor, order: int) -> Tensor:
+        """How much the bound falls, (B, D), when one axis is cut to the middle half of its side; 0 if still unbounded."""
         each = torch.arange(self.dim, device=self.device)
         lows, highs = (side.repeat(self.dim, 1, 1) for side in (low, high))  # (D, B, D)
         lows[each, :, each] = (0.75 * low + 0.25 * high).T
         highs[each, :, each] = (0.25 * low + 0.75 * high).T
-        whole = self._bound(low, high, TRIAL_ORDER).bound
-        parts = self._bound(lows.reshape(-1, self.dim), highs.reshape(-1, self.dim), TRIAL_ORDER).bound
-        gain = whole.clamp(max=1e300) - parts.reshape(self.dim, -1).clamp(max=1e300)  # (D, B)
-        relative = (high - low) / (high.abs() + low.abs()).clamp(min=1e-300)
-        found.sensitivity[lost] = torch.where((gain > 0).any(0)[:, None], gain.clamp(min=0).T, relative)
+        whole = self.bounded(low, high, order).bound.clamp(max=1e300)
+        parts = self.bounded(lows.reshape(-1, self.dim), highs.reshape(-1, self.dim), order).bound.clamp(max=1e300)
+        return (whole - parts.reshape(self.dim, -1)).T
 
     @cached_property
     def kinked(self) -> bool:
@@ -109,7 +125,7 @@ class ErrorFunction:
         A kink of f that stays open is assumed to either side in turn; the larger of the two bounds holds on both.
         """
         watch = Sides(assumed, len(low), self.dim, self.device, take_notes=len(assumed) < MAX_SIDES)
-        found = self._bound(low, high, order, watch)
+        found = self.bounded(low, high, order, watch)
         index = watch.open.nonzero()[:, 0]
         if not len(index):
             return found
@@ -122,7 +138,8 @@ class ErrorFunction:
         remainder[index] = torch.maximum(one.remainder, other.remainder)
         return Bounded(bound, sensitivity, remainder)
 
-    def _bound(self, low: Tensor, high: Tensor, order: int, watch: Sides | None = None) -> Bounded:
+    @torch.no_grad()
+    def bounded(self, low: Tensor, high: Tensor, order: int, watch: Sides | None = None) -> Bounded:
         """Enclosure by one Taylor model of g; ``watch`` holds assumed sides and notes the kinks of f left open."""
         lower, upper = (side.reshape(-1, *self.box.shape) for side in (low, high))
         slack = torch.zeros(low.shape[0], dtype=torch.float64, device=self.device)
@@ -154,7 +171,7 @@ class ErrorFunction:
     def values(self, points: Tensor) -> Tensor:
         """max over outputs of |g| at points (C, D) in floating arithmetic, -1 where it is no number. Not rigorous."""
         found = []
-        for part in points.split(POINTS_AT_ONCE):
+        for part in torch.split(points, POINTS_AT_ONCE):
             x = part.reshape(-1, *self.box.shape)
             t = self.model(x.to(self.device, self.dtype)).to("cpu", torch.float64)
             f = self.target.function(x).to(torch.float64)

@@ -54,7 +54,7 @@ class Sides:
             slack = inflate(y.rem + d + gamma(2) * mine[0].abs())
             coef = torch.where(better, mine, coef)
             rem = torch.where(better, slack, rem)
-            settled |= better
+            settled |= better | (d < affine[1:].abs().sum(0) / 2)  # assuming the same kink again would not help
         if self.take_notes:
             self._note(affine, box, ~settled)
         return enclosed.with_(coef, rem)
