@@ -63,8 +63,8 @@ def test_a_box_lost_when_chosen_is_no_proof(monkeypatch: pytest.MonkeyPatch) -> 
 def nan_at(place: Tensor) -> Any:
     enclose = ErrorFunction.enclose
 
-    def spoiled(self: ErrorFunction, low: Tensor, high: Tensor, order: int) -> Enclosure:
-        found = enclose(self, low, high, order)
+    def spoiled(self: ErrorFunction, low: Tensor, high: Tensor, order: int, *rest: float) -> Enclosure:
+        found = enclose(self, low, high, order, *rest)
         hit = ((low <= place) & (place <= high)).all(1)
         return Enclosure(torch.where(hit, torch.nan, found.bound), found.sensitivity)
 
@@ -109,8 +109,8 @@ def test_a_lax_threshold_is_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_bounds_that_are_too_small_are_contradicted_by_the_witness(monkeypatch: pytest.MonkeyPatch) -> None:
     enclose = ErrorFunction.enclose
 
-    def tenth(self: ErrorFunction, low: Tensor, high: Tensor, order: int) -> Enclosure:
-        found = enclose(self, low, high, order)
+    def tenth(self: ErrorFunction, low: Tensor, high: Tensor, order: int, *rest: float) -> Enclosure:
+        found = enclose(self, low, high, order, *rest)
         return Enclosure(found.bound / 10, found.sensitivity)
 
     monkeypatch.setattr(ErrorFunction, "enclose", tenth)
@@ -128,7 +128,7 @@ def test_an_invented_witness_cannot_refute(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_an_exception_is_never_a_proof(monkeypatch: pytest.MonkeyPatch) -> None:
-    def failing(self: ErrorFunction, low: Tensor, high: Tensor, order: int) -> Enclosure:
+    def failing(self: ErrorFunction, low: Tensor, high: Tensor, order: int, *rest: float) -> Enclosure:
         raise RuntimeError("out of memory")
 
     monkeypatch.setattr(ErrorFunction, "enclose", failing)

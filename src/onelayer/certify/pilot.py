@@ -25,13 +25,13 @@ def candidate_orders(dim: int) -> tuple[int, ...]:
 
 def choose_order(error: ErrorFunction, threshold: float, orders: tuple[int, ...]) -> tuple[int, Cost]:
     """The order with the least estimated total cost, and the cost of one of its boxes."""
-    best_total, best = math.inf, (orders[0], cost_of_box(error, orders[0]))
-    for order in orders:
-        cost = cost_of_box(error, order)
+    costs = {order: cost_of_box(error, order) for order in orders}
+    best, best_total = orders[0], math.inf
+    for order, cost in costs.items():
         total = cost.seconds * expected_leaves(error, threshold, order, best_total / cost.seconds)
         if total < best_total:
-            best_total, best = total, (order, cost)
-    return best
+            best, best_total = order, total
+    return best, costs[best]
 
 
 def expected_leaves(error: ErrorFunction, threshold: float, order: int, limit: float = math.inf) -> float:
@@ -46,7 +46,7 @@ def expected_leaves(error: ErrorFunction, threshold: float, order: int, limit: f
     boxes = start[torch.zeros(POINTS, dtype=torch.long)]
     leaves = 0.0
     while len(boxes):
-        found = error.enclose(boxes.low, boxes.high, order)
+        found = error.enclose(boxes.low, boxes.high, order, threshold)
         boxes = updated(boxes, found.bound, found.sensitivity)
         stuck = boxes.stuck()
         settled = (boxes.bound <= threshold) | stuck | (boxes.depth >= MAX_DEPTH)
