@@ -20,7 +20,7 @@ STARTS = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
 
 @pytest.mark.parametrize("kind", ["png", "svg", "pdf"])
 def test_formats(kind: str, proved: Proved, tmp_path: Path) -> None:
-    path = draw(proved("coupled"), tmp_path / f"picture.{kind}")
+    path = draw_boxes(proved("one"), tmp_path / f"picture.{kind}")
     data = path.read_bytes()
     assert data.startswith(STARTS[kind])
     assert 5_000 < len(data) < 2_000_000

@@ -47,7 +47,6 @@ def test_kinked_and_unproved(kinked: Scene, is_picture: IsPicture, tmp_path: Pat
 
 
 def test_three_axes(grid_head: Scene, is_picture: IsPicture, tmp_path: Path) -> None:
-    assert is_picture(draw(grid_head, tmp_path / "three.png"))
     assert is_picture(draw_attention(grid_head, tmp_path / "attention.png", [0.5, 0.5, 0.2]))
 
 
