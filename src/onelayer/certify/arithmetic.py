@@ -25,7 +25,8 @@ def operand(value: Any, like: TaylorModel) -> TaylorModel:
     if isinstance(value, TaylorModel):
         return value
     model = constant(value, like)
-    return model.with_(model.coef, conversion_error(model.coef[0], like.execution))
+    error = conversion_error(model.coef[0], like.execution)
+    return model if error is None else model.with_(model.coef, error)
 
 
 def unit_of(x: TaylorModel) -> Tensor | float:
@@ -75,8 +76,9 @@ def combine(a: Any, b: Any, sign: int) -> TaylorModel:
     shape = joint_shape(a.shape, b.shape)
     coef = _add_rows(spread(a.coef, len(shape)), spread(b.coef, len(shape)), shape, sign)
     result = TaylorModel(coef, a.rem, space, support, max(a.degree, b.degree), den)
-    rem = inflate(a.rem + b.rem + (1.01 * UNIT) * result.norms().sum(0))
-    result.rem = executed(rem, inflate(result.norms().sum(0) + rem), 1, space.execution, unit_of(result))
+    result.rem = inflate(a.rem + b.rem + (1.01 * UNIT) * result.norm())
+    if space.execution is not None:
+        result.rem = executed(result.rem, result.magnitude(), 1, space.execution, unit_of(result))
     return result
 
 
@@ -97,7 +99,8 @@ def mul(a: Any, b: Any) -> TaylorModel:
     else:
         factor, model = (a, b) if not a.support and not a.den else (b, a)
         result = scale(model, factor.plain())
-    result.rem = executed(result.rem, result.magnitude(), 1, result.space.execution, unit_of(result))
+    if result.execution is not None:
+        result.rem = executed(result.rem, result.magnitude(), 1, result.execution, unit_of(result))
     return result
 
 
@@ -137,10 +140,9 @@ def places(a: TaylorModel, b: TaylorModel, support: tuple[int, ...]) -> tuple[tu
 
 def product_remainder(a: TaylorModel, b: TaylorModel, degree: int, terms: int) -> Tensor:
     """Remainder of a truncated product: dropped degrees, cross terms, rounding of at most ``terms`` fused sums."""
-    left, right = a.norms(), b.norms()
-    left_norm, right_norm = left.sum(0), right.sum(0)
-    rem = left_norm * b.rem + a.rem * (right_norm + b.rem) + gamma(terms) * (left_norm * right_norm)
-    return rem + dropped(left, right, degree)
+    left, right = a.norm(), b.norm()
+    rem = left * b.rem + a.rem * (right + b.rem) + gamma(terms) * (left * right)
+    return rem + dropped(a.norms(), b.norms(), degree)
 
 
 def dropped(left: Tensor, right: Tensor, degree: int) -> Tensor | float:
@@ -163,7 +165,8 @@ def div(a: Any, b: Any, *, rounding_mode: str | None = None) -> TaylorModel:
     a, b = pair(a, b)
     result = divide(a, prune(b))
     # Division by a number may be executed as a product with its reciprocal.
-    result.rem = executed(result.rem, result.magnitude(), 3, result.space.execution)
+    if result.execution is not None:
+        result.rem = executed(result.rem, result.magnitude(), 3, result.execution)
     return result
 
 
@@ -206,9 +209,8 @@ def divide(a: TaylorModel, b: TaylorModel) -> TaylorModel:
 
 
 def _quotient_remainder(a: TaylorModel, b: TaylorModel, result: TaylorModel) -> Tensor:
-    norm = result.norms().sum(0)
-    size = b.norms().sum(0)
-    rounding = gamma(len(result.coef) + 3) * (a.norms().sum(0) + norm * size) + UNDERFLOW * size
+    norm, size = result.norm(), b.norm()
+    rounding = gamma(len(result.coef) + 3) * (a.norm() + norm * size) + UNDERFLOW * size
     defect = inflate(a.rem + norm * b.rem + dropped(result.norms(), b.norms(), result.degree) + rounding)
     lower, upper = b.range()
     gap = torch.maximum(lower, -upper)

@@ -35,7 +35,8 @@ def compose(g: Elementary, x: TaylorModel, roundings: float = 8, floor: float | 
         result = _exp_of_affine(x, upper) if g is EXP else _of_affine(g, x, lower, upper)
     if not bool((result.rem <= 0.25 * result.norms()[1:].sum(0)).all()):
         result = within_image(result, *g.image(lower, upper))
-    result.rem = executed(result.rem, result.magnitude(), roundings, x.execution)
+    if x.execution is not None:
+        result.rem = executed(result.rem, result.magnitude(), roundings, x.execution)
     return result
 
 
@@ -99,7 +100,7 @@ def _exp_of_affine(x: TaylorModel, upper: Tensor) -> TaylorModel:
     weights = torch.tensor(basis.inverse_factorials(s, k), dtype=torch.float64, device=x.device)
     coef.mul_(weights.view(-1, *[1] * x.ndim))
     result = TaylorModel(coef, x.rem, x.space, x.support, k)
-    total = result.norms().sum(0)
+    total = result.norm()
     relative = torch.where(base < _SMALLEST, 1.01, ELEMENTARY + gamma(2 * k + 4))
     tail = _exp_tail(x, result.norms()[k], upper, k) if s else torch.zeros_like(total)
     result.rem = inflate(tail + total * relative + (total + tail) * (1.01 * torch.expm1(x.rem)))

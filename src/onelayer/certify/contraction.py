@@ -7,6 +7,7 @@ absolute values of the constant: |W| (R + gamma_n |p|).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from math import prod
 from typing import Any, cast
 
@@ -17,7 +18,7 @@ from onelayer.certify import basis
 from onelayer.certify.arithmetic import combine, places, unit_of
 from onelayer.certify.core import TaylorModel, joint_space, prune
 from onelayer.certify.registry import implements
-from onelayer.certify.rounding import conversion_error, executed, gamma, inflate
+from onelayer.certify.rounding import conversion_error, executed, gamma, inflate, relative_error
 from onelayer.errors import UnsupportedOperation
 
 
@@ -75,7 +76,7 @@ def einsum(equation: str, *operands: Any) -> TaylorModel:
     """One or two operands at a time; three or more are contracted from the left."""
     if len(operands) == 1 and isinstance(operands[0], Sequence):
         operands = tuple(operands[0])
-    inputs, output = _labels(equation, operands)
+    inputs, output = _labels(equation, tuple(len(x.shape) for x in operands))
     terms = list(zip(inputs, operands, strict=True))
     while len(terms) > 2:
         (la, a), (lb, b) = terms[0], terms[1]
@@ -88,7 +89,8 @@ def einsum(equation: str, *operands: Any) -> TaylorModel:
     return cast(TaylorModel, _pair_contraction(la, lb, output, a, b))
 
 
-def _labels(equation: str, operands: tuple[Any, ...]) -> tuple[list[str], str]:
+@cache
+def _labels(equation: str, ndims: tuple[int, ...]) -> tuple[list[str], str]:
     """Labels of every operand and the output: letters as a, b, c, ..., the ellipsis written out in capitals."""
     text = equation.replace(" ", "")
     left, arrow, right = text.partition("->")
@@ -98,7 +100,7 @@ def _labels(equation: str, operands: tuple[Any, ...]) -> tuple[list[str], str]:
     names = {c: chr(ord("a") + i) for i, c in enumerate(dict.fromkeys(c for c in text if c.isalpha()))}
     left, right = ("".join(names.get(c, c) for c in part) for part in (left, right))
     inputs = left.split(",")
-    widths = [len(x.shape) - len(part.replace("...", "")) for part, x in zip(inputs, operands, strict=True)]
+    widths = [ndim - len(part.replace("...", "")) for part, ndim in zip(inputs, ndims, strict=True)]
     most = max([w for w, part in zip(widths, inputs, strict=True) if "..." in part], default=0)
     front = "ABCDEFGHJKLMNOQRSTUVWXYZ"[:most]  # I and P name the polynomial index
     parts = [p.replace("...", front[most - w :] if w else "") for p, w in zip(inputs, widths, strict=True)]
@@ -130,12 +132,17 @@ def _with_constant(la: str, lb: str, out: str, a: TaylorModel, b: Any) -> Taylor
     terms = _length(la, lb, out, a, fixed)
     equation, size = f"{la},{lb}->{out}", fixed.abs()
     result = a.with_(torch.einsum(f"P{la},{lb}->P{out}", a.coef, fixed), a.rem, den)
-    result.rem = inflate(torch.einsum(equation, a.rem + gamma(terms) * a.norm(), size))
-    if a.execution is not None:
-        reach = a.magnitude()
-        error = torch.einsum(equation, reach, conversion_error(fixed, a.execution))
-        reach = inflate(torch.einsum(equation, reach, size) + error)
-        result.rem = executed(inflate(result.rem + error), reach, terms, a.execution, unit_of(result))
+    source = a.rem + gamma(terms) * a.norm()
+    if a.execution is None:
+        result.rem = inflate(torch.einsum(equation, source, size))
+        return result
+    step = relative_error(a.execution, terms)
+    result.rem = inflate(torch.einsum(equation, source + step * a.magnitude(), size))
+    converted = conversion_error(fixed, a.execution)
+    if converted is not None:
+        result.rem = inflate(result.rem + (1 + step) * torch.einsum(equation, a.magnitude(), converted))
+    # |W| times the magnitude, which bounds all partial sums, is at most the remainder over one step of rounding.
+    result.rem = executed(result.rem, result.rem / step, 0, a.execution, unit_of(result) * terms)
     return result
 
 
@@ -170,7 +177,7 @@ def _between_models(la: str, lb: str, out: str, a: TaylorModel, b: TaylorModel) 
     support = tuple(sorted({*a.support, *b.support}))
     degree = min(a.degree + b.degree, space.cap(len(support)))
     equation = f"{la},{lb}->{out}"
-    left, right = a.norms().sum(0), b.norms().sum(0)
+    left, right = a.norm(), b.norm()
     reach = torch.einsum(equation, left, right)
     rem = torch.einsum(equation, left, b.rem) + torch.einsum(equation, a.rem, right + b.rem)
     coef, above = (_disjoint_rows if disjoint else _product_rows)(la, lb, out, a, b, support, degree)

@@ -52,7 +52,7 @@ class TaylorModel:
     known to contain the value, or None. Operations do not pass it on.
     """
 
-    __slots__ = ("_norms", "coef", "degree", "den", "hull", "rem", "space", "support")
+    __slots__ = ("_norm", "_norms", "coef", "degree", "den", "hull", "rem", "space", "support")
 
     def __init__(
         self,
@@ -71,6 +71,7 @@ class TaylorModel:
         self.den = den
         self.hull: tuple[Tensor, Tensor] | None = None
         self._norms: Tensor | None = None
+        self._norm: Tensor | None = None
 
     @property
     def shape(self) -> torch.Size:
@@ -150,11 +151,13 @@ class TaylorModel:
 
     def norm(self) -> Tensor:
         """Bound of |polynomial| over the box: the sum of absolute coefficients."""
-        return inflate(self.norms().sum(0))
+        if self._norm is None:
+            self._norm = inflate(self.norms().sum(0))
+        return self._norm
 
     def magnitude(self) -> Tensor:
         """Bound of |value| (of the numerator) over the box by absolute sums alone."""
-        return inflate(self.norms().sum(0) + self.rem)
+        return inflate(self.norm() + self.rem)
 
     def range(self) -> tuple[Tensor, Tensor]:
         """Rigorous (lower, upper) of the value over each box; monomials with even exponents count as [0, 1].

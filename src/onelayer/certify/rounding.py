@@ -33,11 +33,13 @@ def upward_power(size: Tensor, exponent: int) -> Tensor:
     return size.clamp(min=2.0 ** (-1000 / max(exponent, 1))) ** exponent
 
 
-def conversion_error(value: Tensor, dtype: torch.dtype | None) -> Tensor:
-    """Radius of a float64 constant after it is cast to the executing type: zero where the cast is exact."""
+def conversion_error(value: Tensor, dtype: torch.dtype | None) -> Tensor | None:
+    """Radius of a float64 constant after it is cast to the executing type, or None where every cast is exact."""
     if dtype is None or dtype == torch.float64:
-        return torch.zeros_like(value)
+        return None
     exact = value.to(dtype).double() == value
+    if bool(exact.all()):
+        return None
     error = inflate(value.abs() * (1.01 * _unit(dtype)) + _tiny(dtype))
     return torch.where(exact, 0.0, torch.where(value.abs() <= torch.finfo(dtype).max, error, torch.inf))
 
