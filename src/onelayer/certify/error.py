@@ -98,7 +98,7 @@ class ErrorFunction:
         found.sensitivity[lost] = share * (high - low) / (high.abs() + low.abs()).clamp(min=1e-300)
 
     def _gains(self, low: Tensor, high: Tensor, order: int) -> Tensor:
-        """How much the bound falls, (B, D), when one axis is cut to the middle half of its side; 0 if still unbounded."""
+        """How much the bound falls, (B, D), when one axis is cut to the middle half of its side; 0 if unbounded."""
         each = torch.arange(self.dim, device=self.device)
         lows, highs = (side.repeat(self.dim, 1, 1) for side in (low, high))  # (D, B, D)
         lows[each, :, each] = (0.75 * low + 0.25 * high).T
