@@ -291,12 +291,26 @@ def test_constant_models_and_functions() -> None:
         ({"order": 9}, "order"),
         ({"execution": "float16"}, "execution"),
         ({"max_boxes": 0}, "max_boxes"),
+        ({"jobs": 0}, "jobs"),
     ],
 )
 def test_bad_arguments_are_one_line(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(OnelayerError, match=message) as caught:
         certify(taylor_waves, waves, SQUARE, **arguments)
     assert "\n" not in str(caught.value)
+
+
+def test_progress_is_silent_unless_stderr_is_a_terminal(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certify(finer_waves, waves, SQUARE, gap=0.1, order=2, progress=True)
+    assert capfd.readouterr() == ("", "")
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    certify(finer_waves, waves, SQUARE, gap=0.1, order=2, progress=True)
+    shown = capfd.readouterr()
+    assert shown.out == ""
+    assert "sup|T - f| in [" in shown.err
 
 
 def test_shapes_must_agree() -> None:

@@ -24,6 +24,7 @@ CHUNKS_AT_ONCE = 8
 SMALLEST_CHUNK = 16
 CENTRES = 64
 SCOUTS = 32
+PILOT_SHARE = 0.25  # of the time, if it is limited
 REFUTED_GAP, REFUTED_BOXES = 1.0, 512
 
 Report = Callable[[float, float, float, int], None]
@@ -137,7 +138,7 @@ class Search:
         """Fix the order, by a pilot unless it is given or there is no time left, and the boxes per chunk."""
         orders = candidate_orders(self.error.dim) if order is None else (order,)
         if len(orders) > 1 and not self.exhausted():
-            self.order, cost = choose_order(self.error, self.threshold, orders)
+            self.order, cost = choose_order(self.error, self.threshold, orders, lambda: self.used(PILOT_SHARE))
         else:
             self.order, cost = orders[-1], cost_of_box(self.error, orders[-1])
         self.chunk = cost.chunk
@@ -149,7 +150,11 @@ class Search:
 
     def exhausted(self) -> bool:
         """Whether one more cut would exceed the budget."""
-        return self.room < 2 or time.monotonic() - self.started >= self.budget.seconds
+        return self.room < 2 or self.used(1.0)
+
+    def used(self, share: float) -> bool:
+        """Whether this share of the time is over."""
+        return time.monotonic() - self.started >= share * self.budget.seconds
 
     def accept_refutation(self) -> None:
         """Once a witness exceeds eps the claim is lost; a few boxes more still give an upper bound worth stating."""

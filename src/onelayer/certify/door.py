@@ -70,7 +70,7 @@ def certify(
     jobs        worker threads; the result does not depend on it
     """
     started = time.monotonic()
-    _check(eps, gap, order, max_boxes, max_seconds, box)
+    _check(eps, gap, order, max_boxes, max_seconds, jobs, box)
     target = f if isinstance(f, Target) else as_target(f, box, lipschitz=lipschitz)
     if tuple(target.input_shape) != tuple(box.shape):
         raise OnelayerError(
@@ -166,7 +166,9 @@ def _execution(model: Any, execution: str | torch.dtype | None) -> torch.dtype |
     return EXECUTIONS[execution]
 
 
-def _check(eps: float | None, gap: float, order: int | None, max_boxes: int, max_seconds: float, box: Box) -> None:
+def _check(
+    eps: float | None, gap: float, order: int | None, max_boxes: int, max_seconds: float, jobs: int, box: Box
+) -> None:
     if eps is not None and not 0 <= eps < math.inf:
         raise OnelayerError(f"eps must be a number >= 0, got {eps!r}")
     if not 0 < gap < math.inf:
@@ -175,5 +177,7 @@ def _check(eps: float | None, gap: float, order: int | None, max_boxes: int, max
         raise OnelayerError(f"order must be between 1 and 8, got {order!r}")
     if not (max_boxes >= 1 and max_seconds >= 0):
         raise OnelayerError("max_boxes must be at least 1 and max_seconds at least 0")
+    if jobs == 0:
+        raise OnelayerError("jobs must be a number of workers, 1 or more, or -1 for one per core")
     if box.dim > MAX_DIM:
         raise OnelayerError(f"a proof has at most {MAX_DIM} coordinates, the box has {box.dim}")

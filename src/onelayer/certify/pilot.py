@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -23,19 +24,30 @@ def candidate_orders(dim: int) -> tuple[int, ...]:
     return tuple(sorted({highest, max(highest - 2, 1), max(highest // 2, 1)}, reverse=True))
 
 
-def choose_order(error: ErrorFunction, threshold: float, orders: tuple[int, ...]) -> tuple[int, Cost]:
-    """The order with the least estimated total cost, and the cost of one of its boxes."""
+def choose_order(
+    error: ErrorFunction, threshold: float, orders: tuple[int, ...], late: Callable[[], bool]
+) -> tuple[int, Cost]:
+    """The order with the least estimated total cost, and the cost of one of its boxes.
+
+    Once ``late()`` holds, no further order is tried; of none tried to its end, the first is taken.
+    """
     costs = {order: cost_of_box(error, order) for order in orders}
     best, best_total = orders[0], math.inf
     for order, cost in costs.items():
-        total = cost.seconds * expected_leaves(error, threshold, order, best_total / cost.seconds)
+        total = cost.seconds * expected_leaves(error, threshold, order, best_total / cost.seconds, late)
         if total < best_total:
             best, best_total = order, total
     return best, costs[best]
 
 
-def expected_leaves(error: ErrorFunction, threshold: float, order: int, limit: float = math.inf) -> float:
-    """Estimated number of leaves of a proof of |g| <= threshold, or inf as soon as it must exceed ``limit``.
+def expected_leaves(
+    error: ErrorFunction,
+    threshold: float,
+    order: int,
+    limit: float = math.inf,
+    late: Callable[[], bool] = lambda: False,
+) -> float:
+    """Estimated number of leaves of a proof of |g| <= threshold, or inf as soon as it must exceed ``limit`` or is late.
 
     Lemma: if x is uniform in the domain and its leaf has depth d(x), then E 2^d(x) is the number of leaves, because a
     leaf of depth d has 2^-d of the volume. Each sample point is followed down the tree by the rule of the search.
@@ -46,6 +58,8 @@ def expected_leaves(error: ErrorFunction, threshold: float, order: int, limit: f
     boxes = start[torch.zeros(POINTS, dtype=torch.long)]
     leaves = 0.0
     while len(boxes):
+        if late():
+            return math.inf
         found = error.enclose(boxes.low, boxes.high, order, threshold)
         boxes = updated(boxes, found.bound, found.sensitivity)
         stuck = boxes.stuck()
