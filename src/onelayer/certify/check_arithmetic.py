@@ -24,6 +24,8 @@ HALF_BALL = arb(0.5, 0.5)  # [0, 1]
 class Taylor:
     """An element of the arithmetic: ``support`` are the variables it depends on, in increasing order.
 
+    Sums are taken between elements of one order; a product has the lower order of its factors.
+
     ``c`` holds the balls of the monomials in ``support`` by degree, then lexicographically (the order of
     :func:`monomials`), up to some degree <= ``order``.
     """
@@ -77,15 +79,23 @@ class Taylor:
         support = union(self.support, other.support)
         a, b, s = self.over(support), other.over(support), len(support)
         da, db = self.degree, other.degree
-        kept = min(da + db, self.order)
-        out = [ZERO] * count(s, kept)
-        for x, row in zip(a, products(s, da, db, self.order), strict=True):
+        order = min(self.order, other.order)
+        out = [ZERO] * count(s, min(da + db, order))
+        for x, row in zip(a, products(s, da, db, order), strict=True):
             if not x.is_zero():
                 for j, place in row:
                     out[place] = out[place] + x * b[j]
-        if da + db > self.order:
-            out[0] = out[0] + _cut_off(norms(a, s), norms(b, s), self.order)
-        return Taylor(support, out, self.order)
+        if da + db > order:
+            out[0] = out[0] + _cut_off(norms(a, s), norms(b, s), order)
+        return Taylor(support, out, order)
+
+    def at_order(self, order: int) -> Taylor:
+        """The same enclosure for work at another order; terms above it are added to the constant."""
+        kept = count(len(self.support), order)
+        c = self.c[:kept]
+        for value in self.c[kept:]:
+            c[0] = c[0] + value * UNIT_BALL
+        return Taylor(self.support, c, order)
 
     def range(self) -> arb:
         """A ball that contains every value on the box."""

@@ -24,7 +24,7 @@ from onelayer.certify.check_rounding import Execution, power_of_two, size
 from onelayer.certify.check_weights import Array
 
 DENSE = 64  # nonzero weights from which a matrix product in C is faster than terms one by one
-FEW = 4  # products below this number are summed one by one
+EXTRA = 4  # further powers for functions of one variable, kept until values are contracted and cancel
 NEGLIGIBLE = 1e-6  # tokens below this weight do not count in the common shift of the logits
 
 
@@ -101,6 +101,9 @@ class Softmax:
 
     def __init__(self, logits: Vector, execution: Execution | None) -> None:
         order = logits.items[0].order
+        if len(_union(logits.items)) == 1:  # cheap, and large values make high orders of e_m matter
+            order += EXTRA
+            logits = Vector([item.at_order(order) for item in logits.items], logits.errors)
         centre = np.array([float(item.c[0].mid()) for item in logits.items])
         weights = np.exp(centre - centre.max())
         weights /= weights.sum()
@@ -120,12 +123,14 @@ class Softmax:
             self.spoiled = execution.average(self.upper, relative, absolute, len(shifted) + 1)
 
 
-def attend(softmax: Softmax, own: Sequence[Vector], table: Matrix | None, execution: Execution | None) -> Vector:
+def attend(
+    softmax: Softmax, own: Sequence[Vector], table: Matrix | None, execution: Execution | None, order: int
+) -> Vector:
     """Softmax average over the values of the sequence's tokens, then those of the memory tokens in ``table``."""
     parts = [[e * v for v in value.items] for e, value in zip(softmax.e, own, strict=False)]
     if table is not None:
         parts.append(table.real(softmax.e[len(own) :]))
-    items = [sum_of(column) * softmax.inverse for column in zip(*parts, strict=True)]
+    items = [(sum_of(column) * softmax.inverse).at_order(order) for column in zip(*parts, strict=True)]
     if execution is None:
         return Vector(items, [ZERO] * len(items))
     errors = table.bounds(softmax.spoiled[len(own) :]) if table is not None else [ZERO] * len(items)
@@ -135,7 +140,7 @@ def attend(softmax: Softmax, own: Sequence[Vector], table: Matrix | None, execut
     return Vector(items, errors)
 
 
-def attend_grid(axes: Sequence[Softmax], table: Matrix, execution: Execution | None) -> Vector:
+def attend_grid(axes: Sequence[Softmax], table: Matrix, execution: Execution | None, order: int) -> Vector:
     """Softmax average over a grid of tokens, the values contracted axis by axis, first axis first.
 
     Rounding: with B a bound of sum w |v| over the contracted axes and E the error so far, contracting one more axis
@@ -144,10 +149,9 @@ def attend_grid(axes: Sequence[Softmax], table: Matrix, execution: Execution | N
     items = table.real(axes[0].e)
     inverse = axes[0].inverse
     for softmax in axes[1:]:
-        step = len(items) // len(softmax.e)
-        items = [dot(softmax.e, items[j::step]) for j in range(step)]
-        inverse = inverse * softmax.inverse
-    items = [item * inverse for item in items]
+        items = contract(softmax.e, items, order if softmax is axes[-1] else order + EXTRA)
+        inverse = (inverse * softmax.inverse).at_order(order)
+    items = [item.at_order(order) * inverse for item in items]
     if execution is None:
         return Vector(items, [ZERO] * len(items))
     sizes, errors = table.bounds(axes[0].upper), table.bounds(axes[0].spoiled)
@@ -169,24 +173,34 @@ def _inner(a: Sequence[arb], b: Sequence[arb]) -> arb:
     return sum((x * y for x, y in zip(a, b, strict=True)), ZERO).upper()
 
 
-def dot(a: Sequence[Taylor], b: Sequence[Taylor]) -> Taylor:
-    """sum_m a_m b_m; one matrix product when the a_m and the b_m have no variable in common."""
-    left, right = _union(a), _union(b)
-    if len(a) < FEW or not left or not right or set(left) & set(right):
-        return sum_of([x * y for x, y in zip(a, b, strict=True)])
-    order, support = a[0].order, union(left, right)
-    rows, columns = _coefficients(a, left), _coefficients(b, right)
-    da, db = degree_of(len(left), rows.ncols()), degree_of(len(right), columns.ncols())
+def contract(weights: Sequence[Taylor], items: Sequence[Taylor], order: int) -> list[Taylor]:
+    """sum_m weights_m items_mj for every j, ``items`` being row-major; one matrix product if no variable is shared."""
+    left, right, step = _union(weights), _union(items), len(items) // len(weights)
+    if not left or not right or set(left) & set(right):
+        return [dot(weights, items[j::step]).at_order(order) for j in range(step)]
+    support = union(left, right)
+    rows, columns = _coefficients(weights, left), _coefficients(items, right)
+    width = columns.ncols()
+    da, db = degree_of(len(left), rows.ncols()), degree_of(len(right), width)
     places = outer_places(tuple(support.index(v) for v in left), tuple(support.index(v) for v in right), da, db, order)
-    out = [ZERO] * count(len(support), min(order, da + db))
-    cut = ZERO
-    for value, place in zip((rows.transpose() * columns).entries(), places, strict=True):
-        if place < 0:
-            cut = cut + value.abs_upper()
-        else:
-            out[place] = out[place] + value
-    out[0] = out[0] + cut * UNIT_BALL
-    return Taylor(support, out, order)
+    product = (rows.transpose() * arb_mat(len(weights), step * width, columns.entries())).tolist()
+    length = count(len(support), min(order, da + db))
+    found = []
+    for j in range(step):
+        out, cut = [ZERO] * length, ZERO
+        values = (value for row in product for value in row[j * width : (j + 1) * width])
+        for value, place in zip(values, places, strict=True):
+            if place < 0:
+                cut = cut + value.abs_upper()
+            else:
+                out[place] = value
+        out[0] = out[0] + cut * UNIT_BALL
+        found.append(Taylor(support, out, order))
+    return found
+
+
+def dot(a: Sequence[Taylor], b: Sequence[Taylor]) -> Taylor:
+    return sum_of([x * y for x, y in zip(a, b, strict=True)])
 
 
 def _union(items: Sequence[Taylor]) -> tuple[int, ...]:

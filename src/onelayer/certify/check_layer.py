@@ -107,20 +107,20 @@ class Layer:
         return result
 
     def _head_average(self, head: Head, query: Vector, keys: list[Vector], values: list[Vector]) -> Vector:
-        scale, ex = arb(head.scale), self.execution
+        scale, ex, order = arb(head.scale), self.execution, query.items[0].order
         q = Vector([item.scaled(scale) for item in query.items], query.errors)
         if ex is not None:
             q.errors = ex.scaled(head.scale, query.sizes(), query.errors)
         memory = [axis(q, ex) for axis in head.axes]
         if len(memory) > 1 and head.table is not None:
-            return attend_grid([Softmax(logits, ex) for logits in memory], head.table, ex)
+            return attend_grid([Softmax(logits, ex) for logits in memory], head.table, ex, order)
         own = Vector([dot(q.items, key.items) for key in keys], [ZERO] * len(keys))
         if ex is not None and keys:
             sizes = q.sizes()
             own.errors = [ex.dot(sizes, q.errors, key.sizes(), key.errors) for key in keys]
         stored = memory[0] if memory else Vector([], [])
         logits = Vector(own.items + stored.items, own.errors + stored.errors)
-        return attend(Softmax(logits, ex), values, head.table, ex)
+        return attend(Softmax(logits, ex), values, head.table, ex, order)
 
     def _norm(self, row: Vector, which: str) -> Vector:
         """(x - mean) / sqrt(var + 1e-5) * gain + shift"""
