@@ -158,6 +158,17 @@ def bilinear(rng: Random, dim: int) -> Case:
     return case
 
 
+def reductions(rng: Random, dim: int) -> Case:
+    """Products, norms and variances along a dimension; the norm meets zero where all entries do."""
+    weight, bias = _tensor(rng, 4, dim), _tensor(rng, 4, scale=float(rng.integers(2)))
+
+    def case(x: Any, lib: Any) -> Any:
+        y = lib.linear(x, weight, bias)
+        return lib.stack([lib.prod(y), lib.norm(y), lib.var(y), lib.norm(x * 3.0)], -1)
+
+    return case
+
+
 def composed(rng: Random, dim: int) -> Case:
     """Expressions of the outputs of layers: pending quotients meet every other operation."""
     first = lookup_head(rng, dim, float(10 ** rng.uniform(-1, 1)))
@@ -180,6 +191,7 @@ def random_case(rng: Random, dim: int) -> Case:
         lambda: log_sums(rng, dim, float(10 ** rng.uniform(-1, 1))),
         lambda: bilinear(rng, dim),
         lambda: composed(rng, dim),
+        lambda: reductions(rng, dim),
     ]
     return makers[int(rng.integers(len(makers)))]()
 

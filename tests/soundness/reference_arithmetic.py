@@ -67,6 +67,18 @@ class TorchLib:
         return x.mean(-1)
 
     @staticmethod
+    def prod(x: Any) -> Any:
+        return x.prod(-1)
+
+    @staticmethod
+    def norm(x: Any) -> Any:
+        return x.norm(dim=-1)
+
+    @staticmethod
+    def var(x: Any) -> Any:
+        return x.var(-1)
+
+    @staticmethod
     def constant(x: Any, like: Any) -> Any:
         return torch.as_tensor(x)
 
@@ -194,6 +206,16 @@ class _ObjectLib:
 
     def mean(self, x: Any) -> Any:
         return _array(x.sum(-1) / x.shape[-1])
+
+    def prod(self, x: Any) -> Any:
+        return _array(x.prod(-1))
+
+    def norm(self, x: Any) -> Any:
+        return self.map("sqrt", (x * x).sum(-1))
+
+    def var(self, x: Any) -> Any:
+        centered = x - self.mean(x)[..., None]
+        return _array((centered * centered).sum(-1) / (x.shape[-1] - 1))
 
 
 def _array(value: Any) -> Array:

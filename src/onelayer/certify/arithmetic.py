@@ -76,7 +76,7 @@ def combine(a: Any, b: Any, sign: int) -> TaylorModel:
     shape = joint_shape(a.shape, b.shape)
     coef = _add_rows(spread(a.coef, len(shape)), spread(b.coef, len(shape)), shape, sign)
     result = TaylorModel(coef, a.rem, space, support, max(a.degree, b.degree), den)
-    result.rem = inflate(a.rem + b.rem + (1.01 * UNIT) * result.norm())
+    result.rem = inflate(a.rem + b.rem + (1.01 * UNIT) * result.total())
     if space.execution is not None:
         result.rem = executed(result.rem, result.magnitude(), 1, space.execution, unit_of(result))
     return result
@@ -111,7 +111,7 @@ def scale(a: TaylorModel, c: TaylorModel) -> TaylorModel:
     shape = joint_shape(a.shape, c.shape)
     factor = c.coef[0]
     coef = spread(a.coef, len(shape)) * factor
-    rem = inflate(factor.abs() * (a.rem + (1.01 * UNIT) * a.norm()) + c.rem * a.magnitude())
+    rem = inflate(factor.abs() * (a.rem + (1.01 * UNIT) * a.total()) + c.rem * a.magnitude())
     return TaylorModel(coef, rem.expand(shape), joint_space(a, c), a.support, a.degree, a.den)
 
 
@@ -140,7 +140,7 @@ def places(a: TaylorModel, b: TaylorModel, support: tuple[int, ...]) -> tuple[tu
 
 def product_remainder(a: TaylorModel, b: TaylorModel, degree: int, terms: int) -> Tensor:
     """Remainder of a truncated product: dropped degrees, cross terms, rounding of at most ``terms`` fused sums."""
-    left, right = a.norm(), b.norm()
+    left, right = a.total(), b.total()
     rem = left * b.rem + a.rem * (right + b.rem) + gamma(terms) * (left * right)
     return rem + dropped(a.norms(), b.norms(), degree)
 
@@ -209,8 +209,8 @@ def divide(a: TaylorModel, b: TaylorModel) -> TaylorModel:
 
 
 def _quotient_remainder(a: TaylorModel, b: TaylorModel, result: TaylorModel) -> Tensor:
-    norm, size = result.norm(), b.norm()
-    rounding = gamma(len(result.coef) + 3) * (a.norm() + norm * size) + UNDERFLOW * size
+    norm, size = result.total(), b.total()
+    rounding = gamma(len(result.coef) + 3) * (a.total() + norm * size) + UNDERFLOW * size
     defect = inflate(a.rem + norm * b.rem + dropped(result.norms(), b.norms(), result.degree) + rounding)
     lower, upper = b.range()
     gap = torch.maximum(lower, -upper)

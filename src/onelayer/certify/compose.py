@@ -100,7 +100,7 @@ def _exp_of_affine(x: TaylorModel, upper: Tensor) -> TaylorModel:
     weights = torch.tensor(basis.inverse_factorials(s, k), dtype=torch.float64, device=x.device)
     coef.mul_(weights.view(-1, *[1] * x.ndim))
     result = TaylorModel(coef, x.rem, x.space, x.support, k)
-    total = result.norm()
+    total = result.total()
     relative = torch.where(base < _SMALLEST, 1.01, ELEMENTARY + gamma(2 * k + 4))
     tail = _exp_tail(x, result.norms()[k], upper, k) if s else torch.zeros_like(total)
     result.rem = inflate(tail + total * relative + (total + tail) * (1.01 * torch.expm1(x.rem)))

@@ -29,7 +29,7 @@ def sum_(x: TaylorModel, dim: Any = None, keepdim: bool = False, dtype: Any = No
         x = x.plain()
     terms = prod(x.shape[d] for d in dims)
     coef = x.coef.sum([d + 1 for d in dims], keepdim=keepdim)
-    absolute = x.norm().sum(dims, keepdim=keepdim)
+    absolute = x.total().sum(dims, keepdim=keepdim)
     rem = inflate(x.rem.sum(dims, keepdim=keepdim) + gamma(terms) * absolute)
     den = tuple(
         factor.with_(factor.coef.sum([d + 1 for d in dims], keepdim=keepdim), factor.rem.sum(dims, keepdim=keepdim))
@@ -132,7 +132,7 @@ def _with_constant(la: str, lb: str, out: str, a: TaylorModel, b: Any) -> Taylor
     terms = _length(la, lb, out, a, fixed)
     equation, size = f"{la},{lb}->{out}", fixed.abs()
     result = a.with_(torch.einsum(f"P{la},{lb}->P{out}", a.coef, fixed), a.rem, den)
-    source = a.rem + gamma(terms) * a.norm()
+    source = a.rem + gamma(terms) * a.total()
     if a.execution is None:
         result.rem = inflate(torch.einsum(equation, source, size))
         return result
@@ -177,7 +177,7 @@ def _between_models(la: str, lb: str, out: str, a: TaylorModel, b: TaylorModel) 
     support = tuple(sorted({*a.support, *b.support}))
     degree = min(a.degree + b.degree, space.cap(len(support)))
     equation = f"{la},{lb}->{out}"
-    left, right = a.norm(), b.norm()
+    left, right = a.total(), b.total()
     reach = torch.einsum(equation, left, right)
     rem = torch.einsum(equation, left, b.rem) + torch.einsum(equation, a.rem, right + b.rem)
     coef, above = (_disjoint_rows if disjoint else _product_rows)(la, lb, out, a, b, support, degree)

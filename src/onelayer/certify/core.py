@@ -52,7 +52,7 @@ class TaylorModel:
     known to contain the value, or None. Operations do not pass it on.
     """
 
-    __slots__ = ("_norm", "_norms", "coef", "degree", "den", "hull", "rem", "space", "support")
+    __slots__ = ("_norms", "_total", "coef", "degree", "den", "hull", "rem", "space", "support")
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class TaylorModel:
         self.den = den
         self.hull: tuple[Tensor, Tensor] | None = None
         self._norms: Tensor | None = None
-        self._norm: Tensor | None = None
+        self._total: Tensor | None = None
 
     @property
     def shape(self) -> torch.Size:
@@ -149,15 +149,15 @@ class TaylorModel:
             self._norms = sizes
         return self._norms
 
-    def norm(self) -> Tensor:
+    def total(self) -> Tensor:
         """Bound of |polynomial| over the box: the sum of absolute coefficients."""
-        if self._norm is None:
-            self._norm = inflate(self.norms().sum(0))
-        return self._norm
+        if self._total is None:
+            self._total = inflate(self.norms().sum(0))
+        return self._total
 
     def magnitude(self) -> Tensor:
         """Bound of |value| (of the numerator) over the box by absolute sums alone."""
-        return inflate(self.norm() + self.rem)
+        return inflate(self.total() + self.rem)
 
     def range(self) -> tuple[Tensor, Tensor]:
         """Rigorous (lower, upper) of the value over each box; monomials with even exponents count as [0, 1].
@@ -172,7 +172,7 @@ class TaylorModel:
             part = self.coef[list(even)]
             center = center + part.sum(0) / 2
             radius = radius - part.abs().sum(0) / 2
-        reach = inflate(radius + self.rem + gamma(2 * len(self.coef)) * self.norm())
+        reach = inflate(radius + self.rem + gamma(2 * len(self.coef)) * self.total())
         infinity = torch.full_like(center, torch.inf)
         lower, upper = torch.nextafter(center - reach, -infinity), torch.nextafter(center + reach, infinity)
         if self.hull is not None:

@@ -137,11 +137,3 @@ def gelu(x: TaylorModel, approximate: str = "none") -> TaylorModel:
 @implements("silu")
 def silu(x: TaylorModel, inplace: bool = False) -> TaylorModel:
     return executed_as(mul(x.untag(), compose(SIGMOID, x.untag())), x, 32)
-
-
-@implements("hypot")
-def hypot(a: Any, b: Any) -> TaylorModel:
-    like = a if isinstance(a, TaylorModel) else b
-    a, b = operand(a, like), operand(b, like)
-    root = compose(SQRT, combine(square(a.untag()), square(b.untag()), 1))
-    return executed_as(root, a if a.execution else b, 8)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from onelayer.certify import attention, contraction, functions, normalize, piecewise, shapes  # noqa: F401
+from onelayer.certify import attention, contraction, functions, normalize, piecewise, reductions, shapes  # noqa: F401
 from onelayer.certify.arithmetic import combine
 from onelayer.certify.core import Space, TaylorModel, constant
 from onelayer.certify.sides import Sides
