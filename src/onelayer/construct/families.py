@@ -36,6 +36,13 @@ class Keys:
         """The same keys without one token."""
         return Keys(np.delete(self.slopes, token), np.delete(self.biases, token), self.family)
 
+    def merge(self, token: int) -> Keys:
+        """The same keys with a token and the next one replaced by one between them, of their joint weight at 0."""
+        fewer = self.drop(token)
+        fewer.slopes[token] = (self.slopes[token] + self.slopes[token + 1]) / 2
+        fewer.biases[token] = np.logaddexp(self.biases[token], self.biases[token + 1])
+        return fewer
+
 
 def softmax(logits: Array) -> Array:
     """Softmax over the last dimension."""
@@ -83,6 +90,14 @@ def pivoted(size: int, first: float, last: float, centre: float) -> Keys:
     return Keys(keys.slopes, -keys.slopes * centre, "pivoted")
 
 
+def hinged(size: int, steep: float, centre: float) -> Keys:
+    """Two bundles of Bernstein slopes, tilted by -steep and +steep about ``centre``: a smooth piece on either side."""
+    left, right = bernstein(size - size // 2, 1.0), bernstein(size // 2, 1.0)
+    tilt = np.concatenate([np.full(len(left), -steep), np.full(len(right), steep)])
+    biases = np.concatenate([left.biases, right.biases]) - tilt * centre
+    return Keys(np.concatenate([left.slopes, right.slopes]) + tilt, biases, "hinged")
+
+
 def geometric(size: int, first: float, last: float) -> Array:
     """``size`` numbers in geometric progression from ``first`` to ``last``."""
     return np.geomspace(first, last, size) if size > 1 else np.full(size, first)
@@ -121,5 +136,5 @@ def starts(size: int, focus: tuple[float, float] | None = None) -> list[Keys]:
         for last in (1.0 / width, 8.0 / width):
             keys += [pivoted(size, first, last, centre) for first in (0.5, last / 8)]
             keys += [exponential(size, 0.5, last, side) for side in (-1, 1)]
-            keys += [bernstein(size, 2 * last / size, centre)]
+            keys += [bernstein(size, 2 * last / size, centre), hinged(size, last / 8, centre)]
     return keys

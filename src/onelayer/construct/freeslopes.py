@@ -75,14 +75,11 @@ class Projection:
         stacked = np.zeros((size, rows + size))
         np.multiply(weights, self.scale, out=stacked[:, :rows])
         stacked[:, rows:].flat[:: size + 1] = self.ridge
-        norms = np.sqrt(np.einsum("mp,mp->m", stacked, stacked))
-        stacked /= norms[:, None]
         q, r = _qr(stacked.T)
-        values = dtrtrs(r, q[:rows].T @ self.target)[0]  # (M, K)
-        residual = stacked.T @ -values
+        part = q[:rows].T @ self.target
+        residual = q @ -part
         residual[:rows] += self.target
-        residual -= q @ (q.T @ residual)
-        return _Point(weights, q, values / norms[:, None], residual, float(np.vdot(residual, residual)))
+        return _Point(weights, q, dtrtrs(r, part)[0], residual, float(np.vdot(residual, residual)))
 
     def sup_error(self, parameters: Array) -> float:
         """Sup over nodes and columns of |T - samples|."""
@@ -123,7 +120,7 @@ class Projection:
         pull = q.T @ residual
         damped = np.zeros((count, 2 * count))
         damped[:, :count] = np.triu(r).T
-        size = math.sqrt(float(np.einsum("ij,ij->i", damped, damped).max()))
+        size = math.sqrt((damped * damped).sum(1).max())
         for _ in range(12):
             damped[:, count:].flat[:: count + 1] = math.sqrt(damping) * size
             q2, r2 = _qr(damped.T)
@@ -134,7 +131,7 @@ class Projection:
             probe = self.at(parameters + PROBE * step * units).residual.T.ravel()
             bend = 2 / PROBE * ((probe - residual) / PROBE + jacobian @ step)
             correction = dtrtrs(r2, q2[:count].T @ (q.T @ bend))[0] / 2
-            if np.linalg.norm(correction) <= np.linalg.norm(step):
+            if correction @ correction <= step @ step:
                 step = step + correction
             new = self.at(parameters + step * units)
             if new.loss < point.loss:
@@ -171,12 +168,15 @@ class Round:
     hopeless: float  # root mean square in units of the goal
 
 
-FAST = (Round(10, 8, 1e5), Round(20, 4, 1e4), Round(40, 2, 300), Round(60, 1, 50))
+FAST = (Round(10, 8, 3e4), Round(20, 4, 3e3), Round(40, 2, 100), Round(60, 1, 30))
 THOROUGH = (Round(10, 10, 3e4), Round(20, 5, 3e3), Round(40, 3, 200), Round(80, 2, 30), Round(160, 1, 10))
 
 
-def tournament(problem: Projection, keys: Iterable[Keys], goal: float, rounds: Sequence[Round] = THOROUGH) -> Descent:
-    """Successive halving of starts; ends when the sup error at the nodes is within ``goal`` or the best is hopeless."""
+def tournament(problem: Projection, keys: Iterable[Keys], goal: float, rounds: Sequence[Round]) -> list[Descent]:
+    """Successive halving of starts; ends when the sup error at the nodes is within ``goal`` or the best is hopeless.
+
+    Returns those still in the field, best first.
+    """
     field = [Descent(problem.pack(start)) for start in keys]
     for stage in rounds:
         field = [runner if runner.stalled else problem.descend(runner, stage.steps) for runner in field]
@@ -186,7 +186,7 @@ def tournament(problem: Projection, keys: Iterable[Keys], goal: float, rounds: S
             break
         if size <= goal and problem.sup_error(field[0].parameters) <= goal:
             break
-    return field[0]
+    return field
 
 
 def _distinct(ranked: list[Descent]) -> list[Descent]:

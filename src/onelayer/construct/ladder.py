@@ -34,7 +34,7 @@ class KeyLadder:
         """Best keys with ``size`` tokens and their sup error over nodes and slices."""
         if size not in self._rungs:
             warm = [_extended(self._rungs[size - 1][0])] if size - 1 in self._rungs and size > 2 else []
-            runner = tournament(self.problem, [*warm, *starts(size)], self.resolution, self.rounds)
+            runner = tournament(self.problem, [*warm, *starts(size)], self.resolution, self.rounds)[0]
             self._rungs[size] = self.problem.unpack(runner.parameters), self.sup_error(runner.parameters)
         return self._rungs[size]
 

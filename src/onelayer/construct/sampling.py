@@ -17,6 +17,10 @@ DEGREE = 12
 _ANGLES = np.pi * (np.arange(DEGREE) + 0.5) / DEGREE
 _TRANSFORM = 2.0 / DEGREE * np.cos(np.outer(np.arange(DEGREE), _ANGLES))
 
+FIRST_EDGES: Array = -np.cos(np.linspace(0.0, np.pi, 9))
+MOST_PANELS = 160
+DEEPEST = 40  # bisections of one panel
+
 
 @dataclass(frozen=True)
 class Focus:
@@ -29,21 +33,26 @@ class Focus:
 class Sampler:
     """g on [lower, upper] seen from t in [-1, 1]: nodes that resolve it, and denser ones for holding out.
 
-    Panels are equal in the angle of t = -cos(angle), which crowds nodes towards the edges as the sup norm needs.
+    Panels start as Chebyshev intervals, shorter towards the edges as the sup norm needs, and are bisected where g is
+    rough. ``edges`` are their ends.
     """
 
     def __init__(self, g: Callable[[Any], Any], lower: float, upper: float, tolerance: float) -> None:
-        self.g, self.lower, self.upper = g, lower, upper
-        self.edges = self._resolve(tolerance)
+        self.g, self.lower, self.upper, self.tolerance = g, lower, upper, tolerance
+        self.edges = resolve(lambda t: self.at(t)[2], FIRST_EDGES, tolerance, MOST_PANELS)
         self._cache: dict[int, tuple[Array, Array, Array]] = {}
 
-    def points(self, minimum: int, oversample: int = 1) -> tuple[Array, Array, Array]:
-        """t (P,), x (P,) and g (P, K) at Chebyshev nodes of every panel and both ends, ``oversample`` times minimum."""
-        count = oversample * max(4, -(-minimum // (len(self.edges) - 1)))
+    def points(self, minimum: int) -> tuple[Array, Array, Array]:
+        """t (P,), x (P,) and g (P, K) at Chebyshev nodes of every panel and both ends."""
+        count = max(4, -(-minimum // (len(self.edges) - 1)))
         if count not in self._cache:
-            t = -np.cos(_panel_nodes(np.stack([self.edges[:-1], self.edges[1:]], 1), count).ravel())
-            self._cache[count] = self.at(np.concatenate([[-1.0], t, [1.0]]))
+            self._cache[count] = self.points_of(self.edges, count)
         return self._cache[count]
+
+    def points_of(self, edges: Array, count: int) -> tuple[Array, Array, Array]:
+        """The same with ``count`` nodes in each panel between the given edges."""
+        t = _panel_nodes(np.stack([edges[:-1], edges[1:]], 1), count).ravel()
+        return self.at(np.concatenate([[-1.0], t, [1.0]]))
 
     def at(self, t: Array) -> tuple[Array, Array, Array]:
         """The floats x nearest to t's points inside the interval, their exact t, and g there."""
@@ -53,13 +62,15 @@ class Sampler:
         return exact, x, self._evaluate(x)
 
     def focus(self) -> Focus | None:
-        """The finest panel, when it is much finer than the coarsest."""
+        """The finest panel, when bisection made it much finer than the panels started."""
         widths = np.diff(self.edges)
         at = int(widths.argmin())
-        if widths[at] > widths.max() / 8:
+        if widths[at] > np.diff(FIRST_EDGES).min() / 4:
             return None
-        left, right = -np.cos(self.edges[at]), -np.cos(self.edges[at + 1])
-        return Focus(float(left + right) / 2, float(right - left))
+        around = self.edges[max(at - 1, 0) : at + 3]
+        closer = resolve(lambda t: self.at(t)[2], around, self.tolerance / 1000, 40)
+        spot = int(np.diff(closer).argmin())
+        return Focus(float(closer[spot] + closer[spot + 1]) / 2, float(widths[at]))
 
     def least_tokens(self, eps: float) -> int:
         """No softmax lookup with fewer tokens comes within eps: an exponential sum of M terms has at most M - 1 zeros.
@@ -82,26 +93,36 @@ class Sampler:
             raise OnelayerError(f"the function is not finite at {bad:.6g}; choose a domain that avoids that point")
         return values
 
-    def _resolve(self, tolerance: float, panels: int = 8, depth: int = 32, limit: int = 160) -> Array:
-        """Edges of the panels (in angle): the unresolved ones are bisected, in batches, until ``limit`` panels."""
-        edges = np.linspace(0.0, np.pi, panels + 1)
-        done: list[Array] = []
-        pending = np.stack([edges[:-1], edges[1:]], 1)  # (panels, 2)
-        for _ in range(depth):
-            angles = _panel_nodes(pending, DEGREE)
-            values = self.at(-np.cos(angles.ravel()))[2].reshape(len(pending), DEGREE, -1)
-            tails = np.abs(np.einsum("kn,pnc->pkc", _TRANSFORM[-2:], values)).max(axis=(1, 2))
-            noise = 1e-15 * np.abs(values).max(axis=(1, 2))
-            rough = tails > np.maximum(tolerance, noise)
-            done.append(pending[~rough])
-            pending = pending[rough]
-            if not len(pending) or sum(map(len, done)) + 2 * len(pending) > limit:
-                break
-            middle = pending.mean(axis=1)
-            pending = np.concatenate([np.stack([pending[:, 0], middle], 1), np.stack([middle, pending[:, 1]], 1)])
-        starts = np.concatenate([part[:, 0] for part in [*done, pending]])
-        resolved: Array = np.append(np.sort(starts), np.pi)
-        return resolved
+
+def resolve(function: Callable[[Array], Array], edges: Array, tolerance: float, limit: int) -> Array:
+    """Edges of panels, bisected until the last Chebyshev coefficients of the function fall below ``tolerance``.
+
+    function: points (P,) -> (P, K). Stops when there are ``limit`` panels.
+    """
+    done: list[Array] = []
+    pending = np.stack([edges[:-1], edges[1:]], 1)  # (panels, 2)
+    for _ in range(DEEPEST):
+        values = function(_panel_nodes(pending, DEGREE).ravel()).reshape(len(pending), DEGREE, -1)
+        tails = np.abs(np.einsum("kn,pnc->pkc", _TRANSFORM[-4:], values)).max(axis=(1, 2))
+        rough = tails > np.maximum(tolerance, 1e-15 * np.abs(values).max(axis=(1, 2)))
+        done.append(pending[~rough])
+        pending = pending[rough]
+        if not len(pending) or sum(map(len, done)) + 2 * len(pending) > limit:
+            break
+        middle = pending.mean(axis=1)
+        pending = np.concatenate([np.stack([pending[:, 0], middle], 1), np.stack([middle, pending[:, 1]], 1)])
+    starts = np.concatenate([part[:, 0] for part in [*done, pending]])
+    finer: Array = np.append(np.sort(starts), edges[-1])
+    return finer
+
+
+def peak(function: Callable[[Array], Array], edges: Array) -> float:
+    """Largest |function| seen: at nodes of all panels, then densely in the panels that come near the largest."""
+    panels = np.stack([edges[:-1], edges[1:]], 1)
+    sizes = np.abs(function(_panel_nodes(panels, DEGREE).ravel())).reshape(len(panels), -1).max(axis=1)
+    close = panels[sizes >= 0.8 * sizes.max()]
+    dense = np.concatenate([edges[[0, -1]], _panel_nodes(close, 6 * DEGREE).ravel()])
+    return max(float(sizes.max()), float(np.abs(function(dense)).max()))
 
 
 def _panel_nodes(panels: Array, count: int) -> Array:

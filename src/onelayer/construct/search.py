@@ -12,7 +12,7 @@ import torch
 
 from onelayer.construct.families import Array, Keys, candidates, softmax, starts
 from onelayer.construct.freeslopes import FAST, THOROUGH, Descent, Projection, Round, equalise, tournament
-from onelayer.construct.sampling import MOST_PANELS, Sampler, resolve
+from onelayer.construct.sampling import MOST_PANELS, Sampler, peak, resolve
 from onelayer.construct.solve import minimax, rounding_cost
 
 ROUNDING_SHARE = 1 / 20
@@ -63,22 +63,32 @@ class AxisProblem:
         problem = Projection(t, samples, 4 * self.unit, self.focus[0] if self.focus else 0.0)
         goal = (1 - 1.5 * ROUNDING_SHARE) * self.eps
         scan = starts(size, self.focus)[:: 1 + size // 24]
-        warm = deflated(problem, larger, size) if larger else []
-        runner = tournament(problem, [*warm, *scan], goal, rounds)
-        best = self.measure(problem.unpack(runner.parameters))
+        field = tournament(problem, scan, goal, rounds)
+        if larger is not None and field[0].loss > goal**2:
+            # In a field of their own: what is left of a good fit leads early and would crowd the others out.
+            field += tournament(problem, deflated(problem, larger, size), goal, rounds[2:])
+            field.sort(key=lambda runner: runner.loss)
+        best = self.measure(problem.unpack(field[0].parameters))
+        if best.error <= self.eps and not best.meets:
+            best = _better(best, self.tame(best))
+        for runner in field[:2]:
+            if not best.meets and runner.loss < (4 * self.eps) ** 2:
+                best = _better(best, self.polish(problem, runner, goal))
+        return best
+
+    def polish(self, problem: Projection, runner: Descent, goal: float) -> Measured:
+        """Equalise the error; where it peaks between the nodes, look closer there and go on."""
+        best: Measured | None = None
         for _ in range(3):
-            if best.meets or runner.loss > (4 * self.eps) ** 2:
-                break
             parameters, error = equalise(problem, runner, goal)
             fit = self.measure(problem.unpack(parameters))
-            best = _better(best, fit)
-            if fit.error < 1.1 * error:
+            best = fit if best is None else _better(best, fit)
+            if best.meets or fit.error < 1.1 * error:
                 break
-            # The error peaks between the nodes: look closer there and go on.
-            self.sampler.refine(fit.edges)
-            t, _, samples = self.sampler.points(6 * size + 40)
+            t, _, samples = self.sampler.points_of(fit.edges, 4)
             problem = Projection(t, samples, problem.ridge, problem.origin)
             runner = problem.descend(Descent(parameters), 20)
+        assert best is not None
         return best
 
     def attempt(self, size: int, larger: Keys | None, rounds: Sequence[Round]) -> Measured:
@@ -96,18 +106,30 @@ class AxisProblem:
             best = _better(best, self.measure(keys))
         return best
 
-    def calm(self, fit: Measured) -> Measured:
-        """The same number of tokens with smaller values where the tolerance has room: |v| is what rounding feeds on."""
-        t, _, samples = self.sampler.points(6 * fit.size + 40)
-        for ridge in (1e-7, 1e-5, 1e-4, 1e-3):
-            problem = Projection(t, samples, ridge * self.eps / float(np.abs(samples).max()))
-            runner = problem.descend(Descent(problem.pack(fit.keys)), 25)
-            calmer = self.measure(problem.unpack(runner.parameters))
-            if calmer.meets and calmer.vmax < fit.vmax:
-                fit = calmer
-            else:
+    def tame(self, fit: Measured) -> Measured:
+        """The first fit that meets eps when the cost of |v| is raised step by step, or the last."""
+        for factor in (4, 16, 64):
+            fit = self.descended(fit, factor * 4 * self.unit)
+            if fit.meets:
                 break
         return fit
+
+    def calm(self, fit: Measured) -> Measured:
+        """The same number of tokens with smaller values where the tolerance has room: |v| is what rounding feeds on."""
+        scale = float(np.abs(self.sampler.points(40)[2]).max())
+        for ridge in (1e-7, 1e-5, 1e-4, 1e-3):
+            calmer = self.descended(fit, ridge * self.eps / scale) if scale > 0 else fit
+            if not (calmer.meets and calmer.vmax < fit.vmax):
+                break
+            fit = calmer
+        return fit
+
+    def descended(self, fit: Measured, ridge: float) -> Measured:
+        """A few steps from a fit with another cost of |v|."""
+        t, _, samples = self.sampler.points(6 * fit.size + 40)
+        problem = Projection(t, samples, ridge, self.focus[0] if self.focus else 0.0)
+        runner = problem.descend(Descent(problem.pack(fit.keys)), 30)
+        return self.measure(problem.unpack(runner.parameters))
 
     def measure(self, keys: Keys) -> Measured:
         """Round the keys, solve and polish the values, round them, and look at hold-out points."""
@@ -122,9 +144,8 @@ class AxisProblem:
             _, x, samples = self.sampler.at(t)
             return softmax(x[:, None] * slopes + biases) @ values - samples
 
-        edges, _, errors = resolve(difference, self.sampler.edges, self.eps / 50, 2 * MOST_PANELS)
-        ends = difference(np.array([-1.0, 1.0]))
-        error = max(float(np.abs(errors).max()), float(np.abs(ends).max()))
+        edges = resolve(difference, self.sampler.edges, self.eps / 50, 2 * MOST_PANELS)
+        error = peak(difference, edges)
         magnitude = np.abs(x[:, None] * slopes) + np.abs(biases) + len(keys) + 8
         noise = float(((weights * magnitude) @ np.abs(values)).max())
         vmax = float(np.abs(values).max())
