@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -129,6 +131,13 @@ def test_attributes_of_a_tensor() -> None:
         (lambda x: x == 1, "eq"),
         (lambda x: torch.linalg.inv(x), "linalg_inv"),
         (lambda x: x.no_such_method(), "no_such_method"),
+        (lambda x: x.long(), "long"),
+        (lambda x: x.to(torch.int64), "cast to int64"),
+        (lambda x: x.sum(-1, dtype=torch.float16), "cast to float16"),
+        (lambda x: torch.softmax(x, -1, dtype=torch.bfloat16), "cast to bfloat16"),
+        (lambda x: math.sin(x), "float"),
+        (lambda x: np.asarray(x), "numpy.array"),
+        (lambda x: np.floor(x), "floor"),
         (lambda x: torch.zeros(5, 3, 2).__setitem__(0, x), "setitem"),
         (lambda x: torch.div(x, 2, rounding_mode="floor"), "div(rounding_mode='floor')"),
         (lambda x: torch.nn.functional.dropout(x, 0.5, training=True), "dropout in training mode"),
@@ -139,6 +148,23 @@ def test_unsupported_operations_are_named(operation: Callable[[TaylorModel], Any
         operation(variables(*boxes(0.1), order=2))
     assert caught.value.operation == name
     assert "\n" not in str(caught.value)
+
+
+def test_coarser_casts_than_the_execution_are_refused() -> None:
+    lower, upper = boxes(0.1)
+    assert variables(lower, upper, 2).float().shape == (5, 3, 2)
+    assert variables(lower, upper, 2, execution=torch.float32).float().execution == torch.float32
+    with pytest.raises(UnsupportedOperation, match="cast to float32"):
+        variables(lower, upper, 2, execution=torch.float64).float()
+    assert not hasattr(variables(lower, upper, 2), "is_quantized")
+
+
+def test_numpy_functions_are_the_torch_ones() -> None:
+    lower, upper = boxes(1e-3)
+    x = variables(lower, upper, 2)
+    low, high = (np.ones((3, 2)) * np.exp(x) - np.float64(2.0) * np.sin(x)).range()
+    expected = torch.exp(lower) - 2 * torch.sin(lower)
+    assert bool(((low <= expected) & (expected <= high)).all())
 
 
 def test_variables_refuse_nonsense() -> None:

@@ -15,7 +15,7 @@ from onelayer.certify.core import TaylorModel, constant, prune
 from onelayer.certify.elementary import EXP, LOG
 from onelayer.certify.piecewise import masked_fill
 from onelayer.certify.registry import call, implements
-from onelayer.certify.rounding import FUSED, UNIT, executed, gamma, inflate, relative_error
+from onelayer.certify.rounding import FUSED, UNIT, check_cast, executed, gamma, inflate, relative_error
 from onelayer.errors import UnsupportedOperation
 
 
@@ -26,6 +26,7 @@ def softmax(x: TaylorModel, dim: int, dtype: Any = None, _stacklevel: int = 3) -
     Returned as a pending quotient. In boxes where the sum cannot be kept away from zero the weights are enclosed by
     intervals instead, inside [0, 1].
     """
+    check_cast(x.execution, dtype)
     shifted, _, masked = _shifted(x, dim)
     powers = _unmasked(compose(EXP, shifted), masked)
     total = sum_(powers, dim, keepdim=True)
@@ -130,6 +131,7 @@ def logsumexp(x: TaylorModel, dim: Any, keepdim: bool = False) -> TaylorModel:
 
 @implements("log_softmax")
 def log_softmax(x: TaylorModel, dim: int, dtype: Any = None, _stacklevel: int = 3) -> TaylorModel:
+    check_cast(x.execution, dtype)
     return combine(x, logsumexp(x, dim, keepdim=True), -1)
 
 

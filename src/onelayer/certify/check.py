@@ -34,7 +34,7 @@ BITS = 128
 MAX_FORMULA = 2**24
 ALL_UP_TO = 2000  # proofs with at most this many boxes are checked completely
 SAMPLE = 1000
-BUDGET = 400  # bisections per box
+BUDGET = 200  # bisections per box
 TRIAL_BUDGET = 12
 WORTH_TRIALS = 40  # boxes from which it pays to compare orders on a few of them
 LEAF = 255
@@ -181,12 +181,15 @@ def _claim(record: Record, stored: Stored) -> None:
 
 def _witness(record: Record, layer: Layer, formula: Formula) -> None:
     """lower <= |T - f| at the witness, for T real or within the rounding of its execution."""
-    if record.lower == 0:
-        return
     if record.witness is None:
-        raise Rejected("a positive lower bound without a witness point")
+        if record.lower > 0:
+            raise Rejected("a positive lower bound without a witness point")
+        return
     gaps = at_point(layer, formula, record.witness)
     reached = max(float((gap.abs_upper() + rounding).upper()) for gap, rounding in gaps)
+    above = max(float((gap.abs_lower() - rounding).lower()) for gap, rounding in gaps)
+    if above > record.upper:
+        raise Rejected(f"at the witness |T - f| >= {above:.6g}, above the stated upper bound {record.upper:.6g}")
     if not reached >= record.lower:
         raise Rejected(
             f"at the witness |T - f| is at most {reached:.6g}, below the stated lower bound {record.lower:.6g}"
@@ -254,7 +257,7 @@ def _boxes(
         verdict = prover(a, b)
         for more in (2, 4):
             if verdict.outcome == OPEN:
-                verdict = Prover(layer, formula, record.upper, prover.order + more, BUDGET)(a, b)
+                verdict = Prover(layer, formula, record.upper, prover.order + more, BUDGET // 4)(a, b)
         if verdict.outcome != PROVED:
             raise Rejected(_complaint(record, verdict.outcome, verdict.place, verdict.bound))
         yield at + 1

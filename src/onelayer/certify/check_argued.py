@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import numpy as np
 from flint import arb
 
-from onelayer.certify.argument import OrderStatistics, Recall, from_text
-from onelayer.certify.check_arithmetic import constant
+from onelayer.certify.argument import Argument, Composition, OrderStatistics, Recall, from_text
+from onelayer.certify.check_arithmetic import ZERO, Taylor, constant
+from onelayer.certify.check_attention import Vector
+from onelayer.certify.check_boxes import PROVED, Prover
+from onelayer.certify.check_composition import composition_bound
+from onelayer.certify.check_formula import evaluate
 from onelayer.certify.check_functions import Kinks
 from onelayer.certify.check_layer import Layer
 from onelayer.certify.check_order import order_statistics_bound, order_statistics_values, thresholds_values
 from onelayer.certify.check_recall import read_rows, recall_bound
 from onelayer.certify.check_rounding import Execution
-from onelayer.certify.check_weights import Stored
+from onelayer.certify.check_univariate import image
+from onelayer.certify.check_weights import Array, Stored
 from onelayer.certify.files import ARGUMENT, Record, SavedProof
 from onelayer.errors import OnelayerError
+from onelayer.target.formula import Formula, parse
 
 METHODS = ("lemma", "composition", "enumeration")
+BUDGET = 400  # bisections per box
+LARGEST = 2**15  # ramps of a sequence
 
 
-def recheck(proof: SavedProof, stored: Stored) -> str:
-    """Prove the claim again; returns what was done in words, raises OnelayerError when it does not hold."""
+def recheck(proof: SavedProof, stored: Stored, boxes: tuple[Array, Array] | None) -> str:
+    """Prove the claim again; returns what was done in words, raises OnelayerError when it does not hold.
+
+    ``boxes`` are the corners of the leaves of a proof that has some.
+    """
     record = proof.record
     if ARGUMENT not in proof.attachments:
         raise OnelayerError(f"a proof by {record.method} needs {ARGUMENT}, which is not there")
@@ -30,9 +44,17 @@ def recheck(proof: SavedProof, stored: Stored) -> str:
     argument = from_text(proof.attachments[ARGUMENT])
     if isinstance(argument, OrderStatistics):
         _order_statistics(record, argument, stored, execution)
-    else:
+    elif isinstance(argument, Recall):
         _recall(proof, argument, stored, execution)
-    return f"{record.status}, sup|T - f| <= {record.upper!r} re-proved by {record.method}"
+    else:
+        _composition(proof, argument, stored, execution, boxes)
+    note = "; the layer is too large to evaluate the witness again" if _large(argument, stored) else ""
+    return f"{record.status}, sup|T - f| <= {record.upper!r} re-proved by {record.method}{note}"
+
+
+def _large(argument: Argument, stored: Stored) -> bool:
+    """Whether a forward pass in ball arithmetic takes minutes."""
+    return isinstance(argument, Composition) and stored.length * stored.config["ramps"] > LARGEST
 
 
 def _order_statistics(record: Record, argument: OrderStatistics, stored: Stored, execution: Execution) -> None:
@@ -59,6 +81,50 @@ def _recall(proof: SavedProof, argument: Recall, stored: Stored, execution: Exec
     witness = proof.record.witness
     if witness is not None and not (x == np.array(witness)).all(1).any():
         raise OnelayerError("the witness is no row of the table")
+
+
+def _composition(
+    proof: SavedProof,
+    argument: Composition,
+    stored: Stored,
+    execution: Execution,
+    boxes: tuple[Array, Array] | None,
+) -> None:
+    """|T - D| by composition; f is D, or |f - D| <= gap on every box."""
+    record = proof.record
+    if proof.function is None:
+        raise OnelayerError("a composition needs the text of its function")
+    formula = parse(proof.function, math.prod(record.shape), limit=len(proof.function))
+    decomposed = argument.formula()
+    if argument.exact:
+        if (formula.nodes, formula.outputs) != (decomposed.nodes, decomposed.outputs):
+            raise OnelayerError("the function is not the sum of terms that the argument states")
+    else:
+        _formulas(record, formula, decomposed, argument.gap, boxes)
+    upper = composition_bound(stored, argument, record.domain, execution)
+    _upper(record, upper if argument.exact else upper + arb(argument.gap))
+    if record.witness is not None and record.lower > 0 and not _large(argument, stored):
+        t = Layer(stored, execution)([constant(arb(v), 1) for v in record.witness], Kinks())
+        f = image(formula, [(arb(v), arb(v)) for v in record.witness])
+        _lower(record, [abs(a.c[0] - b.union(c)) + r for a, (b, c), r in zip(t.items, f, t.errors, strict=True)])
+
+
+def _formulas(
+    record: Record, formula: Formula, decomposed: Formula, gap: float, boxes: tuple[Array, Array] | None
+) -> None:
+    """|f - D| <= gap on the boxes, both as formulas."""
+    if boxes is None:
+        raise OnelayerError("a composition that is not exact needs boxes")
+
+    def second(x: Sequence[Taylor], kinks: Kinks) -> Vector:
+        items = evaluate(decomposed, x, kinks)
+        return Vector(items, [ZERO] * len(items))
+
+    prover = Prover(second, formula, gap, max(2, min(record.order or 4, 8)), BUDGET)
+    for low, high in zip(boxes[0].tolist(), boxes[1].tolist(), strict=True):
+        verdict = prover(low, high)
+        if verdict.outcome != PROVED:
+            raise OnelayerError(f"|f - D| <= {gap:.3g} does not follow near {verdict.place}")
 
 
 def _upper(record: Record, upper: arb) -> None:

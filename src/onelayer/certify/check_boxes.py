@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import heapq
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from flint import arb
 
-from onelayer.certify.check_arithmetic import Taylor, constant, coordinate, monomials
+from onelayer.certify.check_arithmetic import ZERO, Taylor, constant, coordinate, monomials, whole_power
+from onelayer.certify.check_attention import Vector
 from onelayer.certify.check_formula import evaluate
 from onelayer.certify.check_functions import Kinks, proportion
 from onelayer.certify.check_layer import Layer
@@ -18,6 +20,7 @@ MAX_DEPTH = 10  # bisections of the polynomial of one box
 PROVED, REFUTED, OPEN = "proved", "refuted", "open"
 
 Corner = Sequence[float]
+Evaluated = Callable[[Sequence[Taylor], Kinks], Vector]  # a layer, or another formula in its place
 
 
 @dataclass(frozen=True)
@@ -37,25 +40,30 @@ class Prover:
     sign of an undecided kink; or on both halves of the box.
     """
 
-    def __init__(self, layer: Layer, formula: Formula, limit: float, order: int, budget: int) -> None:
+    def __init__(self, layer: Evaluated, formula: Formula, limit: float, order: int, budget: int) -> None:
         self.layer, self.formula, self.limit = layer, formula, arb(limit)
         self.order, self.budget = order, budget
 
     def __call__(self, low: Corner, high: Corner) -> Verdict:
-        pending: list[tuple[Corner, Corner]] = [(tuple(low), tuple(high))]
+        """Best first: where the error at the centre is largest, so that a false claim is refuted early."""
+        fresh: list[tuple[Corner, Corner]] = [(tuple(low), tuple(high))]
+        opened: list[tuple[float, int, Corner, Corner, Found]] = []
         spent = 0
-        while pending:
-            low, high = pending.pop()
-            found = self._box(low, high)
-            if found.outcome == REFUTED:
-                return Verdict(REFUTED, middle(low, high), found.bound)
-            if found.outcome == PROVED:
-                continue
-            spent += 1
-            halves = cut(low, high, found.axis)
-            if spent > self.budget or halves is None:
-                return Verdict(OPEN, middle(low, high), found.bound)
-            pending += halves
+        while fresh or opened:
+            for low, high in fresh:
+                found = self._box(low, high)
+                if found.outcome == REFUTED:
+                    return Verdict(REFUTED, found.place, found.bound)
+                if found.outcome == OPEN:
+                    heapq.heappush(opened, (-found.centre, spent * 2 + len(opened), low, high, found))
+            fresh = []
+            if opened:
+                _, _, low, high, found = heapq.heappop(opened)
+                spent += 1
+                halves = cut(low, high, found.axis)
+                if spent > self.budget or halves is None:
+                    return Verdict(OPEN, middle(low, high), found.bound)
+                fresh = halves
         return Verdict(PROVED)
 
     def error(self, low: Corner, high: Corner, kinks: Kinks) -> tuple[list[Taylor], list[arb]]:
@@ -69,15 +77,17 @@ class Prover:
         kinks = Kinks()
         g, rounding = self.error(low, high, kinks)
         for item, r in zip(g, rounding, strict=True):
-            gap = item.c[0].abs_lower() - r
-            if gap > self.limit:
-                return Found(REFUTED, 0, float(gap))
+            for t in (ZERO, arb(1), arb(-1)):
+                gap = climb(item, t).abs_lower() - r
+                if gap > self.limit:
+                    return Found(REFUTED, bound=float(gap), place=steepest(item, t, low, high))
         if self._bounded(g, rounding):
             return Found(PROVED)
         if 0 < distinct(kinks.open) <= MAX_CASES and self._by_cases(low, high, kinks.open[0], []):
             return Found(PROVED)
         worst = max(float(item.range().abs_upper()) for item in g)
-        return Found(OPEN, split_axis(g, kinks.open, low, high), worst)
+        centre = max(abs(float(item.c[0].mid())) for item in g)
+        return Found(OPEN, split_axis(g, kinks.open, low, high), worst, centre)
 
     def _by_cases(self, low: Corner, high: Corner, kink: Taylor, cases: list[tuple[Taylor, int]]) -> bool:
         """Whether the bound holds on the whole box under either sign of ``kink``, given the signs in ``cases``."""
@@ -98,11 +108,36 @@ class Prover:
 
 @dataclass(frozen=True)
 class Found:
-    """What one evaluation of a box gave: outcome, the axis to cut next, and the bound (at the centre if refuted)."""
+    """What one evaluation of a box gave: outcome, axis to cut next, bound, error at the centre, counterexample."""
 
     outcome: str
     axis: int = 0
     bound: float = 0.0
+    centre: float = 0.0
+    place: tuple[float, ...] = ()
+
+
+def climb(g: Taylor, t: arb) -> arb:
+    """The value of g at t times the corner towards which its linear part grows."""
+    total = g.c[0]
+    signs = _signs(g)
+    for c, exponents in zip(g.c[1:], monomials(len(g.support), g.degree)[1:], strict=True):
+        sign = -1 if sum(e for s, e in zip(signs, exponents, strict=True) if s < 0) % 2 else 1
+        total = total + c * whole_power(t, sum(exponents)) * sign
+    return total
+
+
+def steepest(g: Taylor, t: arb, low: Corner, high: Corner) -> tuple[float, ...]:
+    """The point at which :func:`climb` evaluates: the centre or a corner in the variables of g."""
+    place = list(middle(low, high))
+    for variable, sign in zip(g.support, _signs(g), strict=True):
+        if not t.is_zero():
+            place[variable] = high[variable] if (sign > 0) == bool(t > 0) else low[variable]
+    return tuple(place)
+
+
+def _signs(g: Taylor) -> list[int]:
+    return [-1 if len(g.c) > 1 and c.mid() < 0 else 1 for c in g.c[1 : 1 + len(g.support)]]
 
 
 def distinct(kinks: Sequence[Taylor]) -> int:

@@ -18,12 +18,13 @@ from onelayer.certify import basis
 from onelayer.certify.arithmetic import combine, places, unit_of
 from onelayer.certify.core import TaylorModel, joint_space, prune
 from onelayer.certify.registry import implements
-from onelayer.certify.rounding import conversion_error, executed, gamma, inflate, relative_error
+from onelayer.certify.rounding import check_cast, conversion_error, executed, gamma, inflate, relative_error
 from onelayer.errors import UnsupportedOperation
 
 
 @implements("sum", lazy=True)
 def sum_(x: TaylorModel, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> TaylorModel:
+    check_cast(x.execution, dtype)
     dims = _dims(x, dim)
     if any(factor.shape[d] > 1 for factor in x.den for d in dims):
         x = x.plain()
@@ -48,7 +49,7 @@ def _dims(x: TaylorModel, dim: Any) -> list[int]:
 
 @implements("mean")
 def mean(x: TaylorModel, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> TaylorModel:
-    total = sum_(x, dim, keepdim)
+    total = sum_(x, dim, keepdim, dtype)
     result: TaylorModel = total / (x.rem.numel() // max(1, total.rem.numel()))
     return result
 

@@ -101,9 +101,12 @@ class TaylorModel:
     def mT(self) -> TaylorModel:
         return _operation("transpose", self, -2, -1)
 
+    @property
+    def is_cuda(self) -> bool:
+        return self.rem.is_cuda
+
     is_nested = False
     is_sparse = False
-    is_cuda = False
     requires_grad = False
 
     def with_(self, coef: Tensor, rem: Tensor, den: tuple[TaylorModel, ...] = ()) -> TaylorModel:
@@ -216,6 +219,17 @@ class TaylorModel:
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         return call(canonical_name(func), *args, **canonical_keywords(kwargs or {}))
+
+    def __array_ufunc__(self, ufunc: Any, how: str, *args: Any, **kwargs: Any) -> Any:
+        if how != "__call__" or kwargs:
+            raise UnsupportedOperation(f"numpy.{ufunc.__name__}.{how}", "write the function with torch operations")
+        return call(canonical_name(ufunc), *args)
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        raise UnsupportedOperation("numpy.array", "write the function with torch operations")
+
+    def __float__(self) -> float:
+        raise UnsupportedOperation("float", "a Taylor model is a set of functions, not a number; use torch operations")
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

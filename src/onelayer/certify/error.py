@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from onelayer.certify import basis
 from onelayer.certify.hull import evaluate_hulled
 from onelayer.certify.sides import Sides
 from onelayer.certify.taylor import TaylorModel, difference, variables
@@ -79,12 +80,12 @@ class ErrorFunction:
         return Enclosure(found.bound.cpu(), found.sensitivity.cpu())
 
     def _try_axes(self, found: Bounded, low: Tensor, high: Tensor, order: int, threshold: float) -> None:
-        """Where the remainder dominates, coefficients do not tell which axis to cut: try each axis at half its side.
+        """Where there is no bound, coefficients do not tell which axis to cut: try each axis at half its side.
 
         A low order is cheap and mostly enough; boxes on which it has no finite bound are tried at the full order. Those
         that stay unbounded are cut along their longest side, relative to its distance from zero and to the domain.
         """
-        lost = (~(found.remainder < found.bound / 2) & ~(found.bound <= threshold)).nonzero()[:, 0]
+        lost = (~torch.isfinite(found.bound) & ~(found.bound <= threshold)).nonzero()[:, 0]
         for trial in sorted({min(TRIAL_ORDER, order), order}):
             if self.dim == 1 or not len(lost):
                 return
@@ -155,7 +156,10 @@ class ErrorFunction:
         g = difference(*_taylor(t, f, lower, upper, order)).reshape(low.shape[0], -1)
         bound = g.split_bound().amax(1) + slack
         bound = torch.where(torch.isnan(bound), torch.inf, bound * UP if slack.any() else bound)
-        return Bounded(bound, g.sensitivity(), g.rem.amax(1))
+        # What g keeps of both polynomials says nothing of a remainder; the terms of the highest degree of each side do.
+        steep = _steepness(t) + _steepness(f)
+        sensitivity = torch.where((g.rem.amax(1) < bound / 2)[:, None], g.sensitivity(), steep)
+        return Bounded(bound, sensitivity, g.rem.amax(1))
 
     def _target(self, lower: Tensor, upper: Tensor, order: int, watch: Sides | None) -> Any:
         """f on boxes (B, *shape): through its formula where that is short, else through the user's own code."""
@@ -219,6 +223,18 @@ def _taylor(t: Any, f: Any, low: Tensor, high: Tensor, order: int) -> list[Taylo
     zero = variables(low, high, order)
     flat = zero.reshape(zero.shape[0], -1)[:, 0] * 0.0
     return [side if isinstance(side, TaylorModel) else _constant(flat, side) for side in (t, f)]
+
+
+def _steepness(y: Any) -> Tensor | float:
+    """What each variable contributes to the terms of highest degree, (B, D): a guide to what was truncated."""
+    if not isinstance(y, TaylorModel) or not y.support:
+        return 0.0
+    y = y.reshape(y.shape[0], -1)
+    rows = basis.block(len(y.support), y.degree)
+    table = torch.as_tensor(basis.exponents(len(y.support), y.degree)[rows], device=y.device).double()
+    share = torch.zeros(y.shape[0], y.space.dim, dtype=torch.float64, device=y.device)
+    share[:, list(y.support)] = torch.tensordot(table.T, y.coef[rows].abs(), dims=1).amax(-1).T
+    return share
 
 
 def _constant(zero: TaylorModel, value: Tensor) -> TaylorModel:

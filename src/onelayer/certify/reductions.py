@@ -15,13 +15,14 @@ from onelayer.certify.core import TaylorModel
 from onelayer.certify.elementary import SQRT
 from onelayer.certify.piecewise import abs_, amax
 from onelayer.certify.registry import call, implements
-from onelayer.certify.rounding import executed, inflate
+from onelayer.certify.rounding import check_cast, executed, inflate
 from onelayer.errors import UnsupportedOperation
 
 
 @implements("prod")
 def prod_(x: TaylorModel, dim: int | None = None, keepdim: bool = False, dtype: Any = None) -> TaylorModel:
     """A product by pairs; executed in any order, it must not overflow in any."""
+    check_cast(x.execution, dtype)
     if dim is None:
         return prod_(call("flatten", x), 0)
     axis = dim % x.ndim
@@ -39,6 +40,7 @@ def prod_(x: TaylorModel, dim: int | None = None, keepdim: bool = False, dtype: 
 
 @implements("cumsum")
 def cumsum(x: TaylorModel, dim: int, dtype: Any = None) -> TaylorModel:
+    check_cast(x.execution, dtype)
     lower = torch.ones(x.shape[dim], x.shape[dim], dtype=torch.float64, device=x.device).tril()
     result: TaylorModel = call("movedim", matmul(call("movedim", x, dim, -1), lower.T), -1, dim)
     return result
@@ -59,6 +61,7 @@ def norm(
     x: TaylorModel, ord: Any = 2, dim: Any = None, keepdim: bool = False, p: Any = None, dtype: Any = None
 ) -> TaylorModel:
     """Vector norms of order 1, 2 and infinity over the given dimensions (all by default)."""
+    check_cast(x.execution, dtype)
     order = 2 if (p if p is not None else ord) in (None, "fro", 2) else (p if p is not None else ord)
     dims = list(range(x.ndim)) if dim is None else list(dim) if isinstance(dim, Sequence) else [dim]
     if order == 2:

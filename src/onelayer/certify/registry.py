@@ -22,6 +22,7 @@ _ALIASES = {
     "swapdims": "transpose",
     "moveaxis": "movedim",
     "concat": "cat",
+    "power": "pow",
     "concatenate": "cat",
     "clip": "clamp",
     "greater": "gt",
@@ -32,7 +33,6 @@ _ALIASES = {
     "bmm": "matmul",
     "mv": "matmul",
     "dot": "matmul",
-    "float": "double",
     "invert": "logical_not",
     "and": "logical_and",
     "or": "logical_or",
@@ -45,6 +45,10 @@ _HINTS = {
     "numpy": "write the function with torch operations",
     "array": "write the function with torch operations",
 }
+
+
+class MissingOperation(UnsupportedOperation, AttributeError):
+    """An attribute that a tensor may have and a Taylor model has not; ``hasattr`` answers no."""
 
 
 def implements(*names: str, lazy: bool = False) -> Callable[[Handler], Handler]:
@@ -65,7 +69,7 @@ def supported() -> list[str]:
 def call(name: str, *args: Any, **kwargs: Any) -> Any:
     """Run the Taylor version of a torch function; an operation without one is refused by name."""
     if name not in _HANDLERS:
-        raise UnsupportedOperation(name, _HINTS.get(name, "Taylor models have no rigorous version of it"))
+        raise UnsupportedOperation(name, _hint(name))
     handler, lazy = _HANDLERS[name]
     if not lazy:
         args = tuple(arg.plain() if getattr(arg, "den", ()) else arg for arg in args)
@@ -75,11 +79,17 @@ def call(name: str, *args: Any, **kwargs: Any) -> Any:
 
 def method(owner: Any, name: str) -> Callable[..., Any]:
     """The operation as a bound tensor method."""
+    if _bare(name) not in _HANDLERS:
+        raise MissingOperation(name, _hint(name))
 
     def bound(*args: Any, **kwargs: Any) -> Any:
         return call(_bare(name), owner, *args, **canonical_keywords(kwargs))
 
     return bound
+
+
+def _hint(name: str) -> str:
+    return _HINTS.get(name, "Taylor models have no rigorous version of it")
 
 
 def canonical_name(func: Any) -> str:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from onelayer.errors import UnsupportedOperation
+
 UNIT = 2.0**-53
 ELEMENTARY = 8 * UNIT  # relative error of an elementary function: 4 ulp, one ulp being at most 2 units
 TINY = 2.0**-1000  # absolute slack for underflow anywhere in one operation
@@ -42,6 +44,13 @@ def conversion_error(value: Tensor, dtype: torch.dtype | None) -> Tensor | None:
         return None
     error = inflate(value.abs() * (1.01 * _unit(dtype)) + _tiny(dtype))
     return torch.where(exact, 0.0, torch.where(value.abs() <= torch.finfo(dtype).max, error, torch.inf))
+
+
+def check_cast(execution: torch.dtype | None, dtype: torch.dtype | None) -> None:
+    """Refuse casts that an enclosure does not cover: to integers, and to a type coarser than the executing one."""
+    if dtype not in (None, torch.float64) and (dtype != torch.float32 or execution == torch.float64):
+        kind = str(dtype).removeprefix("torch.")
+        raise UnsupportedOperation(f"cast to {kind}", "only float64, and float32 in exact or float32 arithmetic")
 
 
 def executed(

@@ -15,6 +15,7 @@ from torch import Tensor
 from onelayer.certify.arithmetic import operand
 from onelayer.certify.core import TaylorModel, joint_space, lift, spread
 from onelayer.certify.registry import implements
+from onelayer.certify.rounding import check_cast
 
 
 def _later(dim: int) -> int:
@@ -81,10 +82,31 @@ def is_floating_point(x: TaylorModel) -> bool:
     return True
 
 
-@implements("to", "type", "type_as", "double", "contiguous", "clone", "detach", "cpu", "requires_grad_", lazy=True)
+@implements("contiguous", "clone", "detach", "cpu", "cuda", "requires_grad_", lazy=True)
 def same(x: TaylorModel, *args: Any, **kwargs: Any) -> TaylorModel:
-    """Copies and casts are the identity: the enclosure is float64, executed types are a property of the space."""
+    """Copies are the identity."""
     return x
+
+
+@implements("to", "type", "type_as", lazy=True)
+def to(x: TaylorModel, *args: Any, **kwargs: Any) -> TaylorModel:
+    """A cast is the identity where the executing type, if any, is no finer than the one cast to."""
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, torch.dtype):
+            check_cast(x.execution, value)
+        elif isinstance(value, Tensor):
+            check_cast(x.execution, value.dtype)
+    return x
+
+
+@implements("double", lazy=True)
+def double(x: TaylorModel) -> TaylorModel:
+    return x
+
+
+@implements("float", lazy=True)
+def float_(x: TaylorModel) -> TaylorModel:
+    return to(x, torch.float32)
 
 
 @implements("reshape", "view", lazy=True)

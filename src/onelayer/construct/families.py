@@ -90,9 +90,12 @@ def pivoted(size: int, first: float, last: float, centre: float) -> Keys:
     return Keys(keys.slopes, -keys.slopes * centre, "pivoted")
 
 
-def hinged(size: int, steep: float, centre: float) -> Keys:
-    """Two bundles of Bernstein slopes, tilted by -steep and +steep about ``centre``: a smooth piece on either side."""
-    left, right = bernstein(size - size // 2, 1.0), bernstein(size // 2, 1.0)
+def hinged(size: int, steep: float, centre: float, share: int) -> Keys:
+    """Two bundles of Bernstein slopes, tilted by -steep and +steep about ``centre``: a smooth piece on either side.
+
+    share: tokens of the left piece.
+    """
+    left, right = bernstein(share, 1.0), bernstein(size - share, 1.0)
     tilt = np.concatenate([np.full(len(left), -steep), np.full(len(right), steep)])
     biases = np.concatenate([left.biases, right.biases]) - tilt * centre
     return Keys(np.concatenate([left.slopes, right.slopes]) + tilt, biases, "hinged")
@@ -136,5 +139,6 @@ def starts(size: int, focus: tuple[float, float] | None = None) -> list[Keys]:
         for last in (1.0 / width, 8.0 / width):
             keys += [pivoted(size, first, last, centre) for first in (0.5, last / 8)]
             keys += [exponential(size, 0.5, last, side) for side in (-1, 1)]
-            keys += [bernstein(size, 2 * last / size, centre), hinged(size, last / 8, centre)]
+            keys += [bernstein(size, 2 * last / size, centre)]
+            keys += [hinged(size, last / 8, centre, share) for share in sorted({1, size // 2, size - 1})]
     return keys

@@ -54,6 +54,6 @@ def _solve(free: Array, indicator: Array, alpha: float, start: Array | None) -> 
     if start is None:
         start = np.zeros(shape)
         start[-1] = np.log(np.maximum(indicator.mean(0), 1e-3))
-    options = {"maxiter": 200, "ftol": 1e-9, "gtol": 1e-6}
+    options = {"maxiter": 100, "ftol": 1e-8, "gtol": 1e-5}
     found = minimize(loss, start.ravel(), jac=True, method="L-BFGS-B", options=options).x
     return np.asarray(found.reshape(shape))

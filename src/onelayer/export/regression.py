@@ -5,31 +5,33 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
 
-from onelayer.export.tabular import Array, Basis, Head, PointHead, curvature, grid_head
+from onelayer.export.metric import learn_points
+from onelayer.export.tabular import Array, Basis, GridHead, Head, PointHead, curvature, grid_head
 from onelayer.model import OneLayerTransformer
 
 ALPHAS = tuple(10.0 ** np.arange(-7, 2.1, 0.5))
 AXIS_TOKENS = (0, 6, 12)
 PAIRS = (1, 3, 6)
 PAIR_TOKENS = 5
-MEMORY_TOKENS = (64, 256)
-REACHES = (0.5, 1.0, 2.0)
+MEMORY_TOKENS = (64, 200)
+ROWS_PER_TOKEN = 3
 SCREENED = 15
+SCREENING_TOKENS = 6
 SCREENING_ALPHA = 1e-3
 
 
 @dataclass(frozen=True)
 class Design:
-    """How much of each kind: tokens per feature, pairs of features, scattered points, and how far a point reaches."""
+    """How much of each kind: tokens per feature, pairs of features, scattered rows of the table."""
 
     axis_tokens: int = 0
     pairs: int = 0
     memory_tokens: int = 0
-    reach: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -79,24 +81,52 @@ class Fit:
         return self.basis.model(self.values, self.intercept)
 
 
-def build_basis(x: Array, y: Array, design: Design, rng: np.random.Generator) -> Basis:
-    """The heads of a design on these data; y decides which pairs and which features matter."""
-    mean, deviation = x.mean(0), x.std(0)
-    scale = np.where(deviation > 1e-12 * np.maximum(np.abs(mean), 1e-300), deviation, 1.0)
-    u = (x - mean) / scale
-    heads: list[Head] = []
-    if design.axis_tokens:
-        singles = (grid_head(u, [feature], design.axis_tokens) for feature in range(x.shape[1]))
-        heads += [head for head in singles if head is not None]
-    basis = Basis(tuple(heads), mean, scale)
-    if design.pairs or design.memory_tokens:
-        fit = _ridge(basis, x, y, SCREENING_ALPHA)
-        relevance = _relevance(fit, x)
+class Builder:
+    """Bases for one table of inputs x (n, D) and outputs y (n, K); what several designs share is computed once."""
+
+    def __init__(self, x: Array, y: Array, seed: int) -> None:
+        self.x, self.y, self.seed = x, y, seed
+        self.mean, deviation = x.mean(0), x.std(0)
+        self.scale = np.where(deviation > 1e-12 * np.maximum(np.abs(self.mean), 1e-300), deviation, 1.0)
+        self.u = (x - self.mean) / self.scale
+        self.fits: dict[int, Fit] = {}
+        self.points: dict[int, PointHead] = {}
+
+    def basis(self, design: Design) -> Basis:
+        """The heads of a design; y decides which pairs and which features matter."""
+        heads: list[Head] = list(self._additive(design.axis_tokens).basis.heads)
         if design.pairs:
-            heads += best_pairs(u, y - fit.predict(x), relevance, design.pairs)
+            residual = self.y - self._additive(design.axis_tokens).predict(self.x)
+            heads += best_pairs(self.u, residual, self._relevance(), design.pairs)
         if design.memory_tokens:
-            heads.append(_points(u, relevance, design, rng))
-    return replace(basis, heads=tuple(heads))
+            count = design.memory_tokens
+            if count not in self.points:
+                self.points[count] = learn_points(self.u, self.y, self._relevance(), count, self.seed)
+            heads.append(self.points[count])
+        return Basis(tuple(heads), self.mean, self.scale)
+
+    def fit(self, design: Design, alpha: float) -> Fit:
+        """Ridge regression with one penalty on all rows."""
+        return _ridge(self.basis(design), self.x, self.y, alpha)
+
+    def _additive(self, tokens: int) -> Fit:
+        if tokens not in self.fits:
+            singles = (grid_head(self.u, [i], tokens) for i in range(self.x.shape[1])) if tokens else ()
+            basis = Basis(tuple(head for head in singles if head is not None), self.mean, self.scale)
+            self.fits[tokens] = _ridge(basis, self.x, self.y, SCREENING_ALPHA)
+        return self.fits[tokens]
+
+    def _relevance(self) -> Array:
+        """Spread of every feature's own part in an additive fit, relative to the largest, (D,)."""
+        fit, dim, at = self._additive(SCREENING_TOKENS), self.x.shape[1], 0
+        parts = [self.u[:, [i]] * fit.values[len(fit.values) - dim + i] for i in range(dim)]
+        for head in fit.basis.heads:
+            assert isinstance(head, GridHead)
+            weights = head.weights(self.u)
+            parts[head.features[0]] = parts[head.features[0]] + weights @ fit.values[at : at + weights.shape[1]]
+            at += weights.shape[1]
+        spread = np.array([part.std(0).sum() for part in parts])
+        return np.asarray(spread / max(spread.max(), 1e-300))
 
 
 def best_pairs(u: Array, residual: Array, relevance: Array, count: int) -> list[Head]:
@@ -118,32 +148,25 @@ def best_pairs(u: Array, residual: Array, relevance: Array, count: int) -> list[
 
 
 def cross_validate(
-    x: Array, y: Array, designs: Sequence[Design], folds: Sequence[tuple[Array, Array]], seed: int, n_jobs: int | None
+    x: Array, y: Array, designs: Sequence[Design], folds: Sequence[tuple[Any, Any]], seed: int, n_jobs: int | None
 ) -> Array:
-    """Mean squared error on held-out rows, (designs, alphas)."""
-    tasks = [(design, train, test) for design in designs for train, test in folds]
-    errors = Parallel(n_jobs=n_jobs)(
-        delayed(_held_out)(x, y, design, train, test, seed) for design, train, test in tasks
-    )
-    shaped = np.array(errors).reshape(len(designs), len(folds), len(ALPHAS))
+    """Mean squared error on held-out rows, (designs, alphas); folds are the units of parallel work."""
+    errors = Parallel(n_jobs=n_jobs)(delayed(_held_out)(x, y, designs, train, test, seed) for train, test in folds)
     weights = np.array([len(test) for _, test in folds], dtype=float)
-    return np.asarray(np.average(shaped, axis=1, weights=weights))
+    return np.asarray(np.average(np.array(errors), axis=0, weights=weights))
 
 
-def _held_out(x: Array, y: Array, design: Design, train: Array, test: Array, seed: int) -> Array:
-    basis = build_basis(x[train], y[train], design, np.random.default_rng(seed))
-    ridge = Ridge.of(basis.features(x[train]), y[train], basis.root())
-    phi = basis.features(x[test])
-    errors = []
-    for alpha in ALPHAS:
-        values, intercept = ridge.values(alpha)
-        errors.append(float(((phi @ values + intercept - y[test]) ** 2).mean()))
-    return np.array(errors)
-
-
-def fit_design(x: Array, y: Array, design: Design, alpha: float, seed: int) -> Fit:
-    """The fit of one design with one penalty on all rows."""
-    return _ridge(build_basis(x, y, design, np.random.default_rng(seed)), x, y, alpha)
+def _held_out(x: Array, y: Array, designs: Sequence[Design], train: Any, test: Any, seed: int) -> Array:
+    builder = Builder(x[train], y[train], seed)
+    errors = np.empty((len(designs), len(ALPHAS)))
+    for i, design in enumerate(designs):
+        basis = builder.basis(design)
+        ridge = Ridge.of(basis.features(x[train]), y[train], basis.root())
+        phi = basis.features(x[test])
+        for j, alpha in enumerate(ALPHAS):
+            values, intercept = ridge.values(alpha)
+            errors[i, j] = ((phi @ values + intercept - y[test]) ** 2).mean()
+    return errors
 
 
 def grow(score: Callable[[Sequence[Design]], Array], rows: int, fixed: dict[str, int]) -> list[Design]:
@@ -165,39 +188,13 @@ def grow(score: Callable[[Sequence[Design]], Array], rows: int, fixed: dict[str,
     best = stage([replace(start, axis_tokens=count) for count in axis])
     if "pairs" not in fixed:
         best = stage([replace(best, pairs=count) for count in PAIRS])
-    sizes = [fixed["memory_tokens"]] if "memory_tokens" in fixed else [n for n in MEMORY_TOKENS if n <= rows // 2]
-    options = [replace(best, memory_tokens=n, reach=reach) for n in sizes if n for reach in REACHES]
-    if options:
-        stage(options)
-        if "memory_tokens" not in fixed and "pairs" not in fixed:
-            stage([replace(option, pairs=0) for option in options])
+    if "memory_tokens" not in fixed:
+        sizes = [count for count in MEMORY_TOKENS if ROWS_PER_TOKEN * count <= rows]
+        simpler = [best] + [replace(best, axis_tokens=0)] * ("axis_tokens" not in fixed)
+        simpler += [replace(design, pairs=0) for design in simpler] * ("pairs" not in fixed)
+        stage([replace(design, memory_tokens=count) for count in sizes for design in dict.fromkeys(simpler)])
     return sorted(found, key=lambda design: found[design])
 
 
 def _ridge(basis: Basis, x: Array, y: Array, alpha: float) -> Fit:
     return Fit(basis, *Ridge.of(basis.features(x), y, basis.root()).values(alpha))
-
-
-def _relevance(fit: Fit, x: Array) -> Array:
-    """Spread of every feature's own part in an additive fit, relative to the largest, (D,)."""
-    u = (x - fit.basis.mean) / fit.basis.scale
-    dim, at = x.shape[1], 0
-    parts = [u[:, [i]] * fit.values[len(fit.values) - dim + i] for i in range(dim)]
-    for head in fit.basis.heads:
-        weights = head.weights(u)
-        assert not isinstance(head, PointHead)
-        parts[head.features[0]] = parts[head.features[0]] + weights @ fit.values[at : at + weights.shape[1]]
-        at += weights.shape[1]
-    spread = np.array([part.std(0).sum() for part in parts])
-    return np.asarray(spread / max(spread.max(), 1e-300))
-
-
-def _points(u: Array, relevance: Array, design: Design, rng: np.random.Generator) -> PointHead:
-    """Rows of the table as memory tokens; features count by their relevance, distances by the spacing of the rows."""
-    count = min(design.memory_tokens, len(u))
-    centres = u[np.sort(rng.choice(len(u), count, replace=False))]
-    metric = np.sqrt(np.maximum(relevance, 0.01))
-    scaled = centres * metric
-    distances = ((scaled[:, None, :] - scaled[None, :64, :]) ** 2).sum(-1)
-    typical = float(np.median(distances[distances > 0])) if (distances > 0).any() else 1.0
-    return PointHead(centres, metric * np.sqrt(4.0 / typical) / design.reach)

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted, check_random_state, valida
 from onelayer.errors import OnelayerError
 from onelayer.export.logistic import choose_alpha, fit_logistic
 from onelayer.export.polish import FEW_ROWS, polish
-from onelayer.export.regression import ALPHAS, Design, Fit, build_basis, cross_validate, fit_design, grow
+from onelayer.export.regression import ALPHAS, Builder, Design, Fit, cross_validate, grow
 from onelayer.export.tabular import Array
 
 AUTO = "auto"
@@ -90,7 +90,9 @@ class _OneLayer(BaseEstimator):  # type: ignore[misc]
             options = {"classes": classes, "verbose": bool(self.verbose)}
             self.train_steps_ = polish(trial, x[rest], y[rest], self.train_steps, held=(x[held], y[held]), **options)
         self.model_ = make(x, y).model()
-        polish(self.model_, x, y, self.train_steps_, classes=classes)
+        if self.train_steps_:
+            polish(self.model_, x, y, self.train_steps_, classes=classes)
+        self.model_.requires_grad_(False)
 
     def _outputs(self, X: Any) -> Array:
         check_is_fitted(self)
@@ -108,7 +110,7 @@ class OneLayerRegressor(MultiOutputMixin, RegressorMixin, _OneLayer):  # type: i
 
     axis_tokens     tokens per feature
     pairs           heads over pairs of features, the most useful ones
-    memory_tokens   rows of the table kept as scattered tokens
+    memory_tokens   rows of the table kept as scattered tokens, in a learned metric
     alpha           weight of the penalty
     train_steps     at most so many steps of Adam on all weights afterwards, as many as help held-out rows
     """
@@ -124,7 +126,7 @@ class OneLayerRegressor(MultiOutputMixin, RegressorMixin, _OneLayer):  # type: i
         self._choose(x, scaled, list(folds), seed)
 
         def make(rows: Array, outputs: Array) -> Fit:
-            return fit_design(rows, outputs, self.design_, self.alpha_, seed)
+            return Builder(rows, outputs, seed).fit(self.design_, self.alpha_)
 
         self._trained(make, x, scaled, seed, classes=False)
         back = torch.tensor(scale)
@@ -158,14 +160,14 @@ class OneLayerClassifier(ClassifierMixin, _OneLayer):  # type: ignore[misc]
         self.alpha_ = self._logistic_alpha(x, indicator, folds, seed) if self.alpha == AUTO else float(self.alpha)
 
         def make(rows: Array, outputs: Array) -> Fit:
-            basis = build_basis(rows, outputs, self.design_, np.random.default_rng(seed))
+            basis = Builder(rows, outputs, seed).basis(self.design_)
             return Fit(basis, *fit_logistic(basis.features(rows), outputs, basis.root(), self.alpha_))
 
         self._trained(make, x, indicator, seed, classes=True)
         return self
 
     def _logistic_alpha(self, x: Array, indicator: Array, folds: Sequence[tuple[Any, Any]], seed: int) -> float:
-        basis = build_basis(x, indicator, self.design_, np.random.default_rng(seed))
+        basis = Builder(x, indicator, seed).basis(self.design_)
         return choose_alpha(basis.features(x), indicator, basis.root(), folds)
 
     def _folds(self, x: Array, labels: Any, seed: int) -> list[tuple[Any, Any]]:

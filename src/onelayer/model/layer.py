@@ -129,11 +129,8 @@ class OneLayerTransformer(Weights):
 
     def _evaluate(self, x: Tensor, batch: Sequence[int]) -> Tensor:
         config = self.config
-        e = self._embed(x.reshape(*batch, config.length, config.token_width))  # (..., N, d_model)
-        a = self._attend(self._norm(e, "1") if config.norm == "pre" else e)
-        r = e + a if config.residual else a
-        if config.norm == "post":
-            r = self._norm(r, "1")
+        e = self.embed(x.reshape(*batch, config.length, config.token_width))  # (..., N, d_model)
+        r = self.stream(e)
         y = self._feed_forward(r) if config.hidden else r
         if config.readout == "mean":
             y = y.sum(-2) * (1 / config.length)
@@ -141,7 +138,7 @@ class OneLayerTransformer(Weights):
             y = y[..., 0 if config.readout == "first" else config.length - 1, :]
         return self.affine(y, "R").reshape((*batch, *config.output_shape))
 
-    def _embed(self, x: Tensor) -> Tensor:
+    def embed(self, x: Tensor) -> Tensor:
         """(..., N, token_width) -> (..., N, d_model); a piecewise embedding sees each number through its ramps."""
         if self.config.embedding == "piecewise":
             start, slope = self.cast("ramp_start", x), self.cast("ramp_slope", x)  # (token_width, G)
@@ -149,6 +146,20 @@ class OneLayerTransformer(Weights):
             x = ramps.reshape(*x.shape[:-1], self.config.features)
         e = self.affine(x, "E")
         return e if self.config.positions == "none" else e + self.cast("position", x)
+
+    def stream(self, e: Tensor) -> Tensor:
+        """R, what the feed-forward network is added to, from the embedded tokens; both (..., N, d_model)."""
+        a = self._attend(self._norm(e, "1") if self.config.norm == "pre" else e)
+        r = e + a if self.config.residual else a
+        return self._norm(r, "1") if self.config.norm == "post" else r
+
+    def preactivations(self, r: Tensor) -> Tensor:
+        """What the ReLU units see of the stream R: (..., N, d_model) -> (..., N, hidden)."""
+        return self.affine(self._norm(r, "2") if self.config.norm == "pre" else r, "1")
+
+    def finish(self, y: Tensor) -> Tensor:
+        """Read-out of every position, after the last normalisation if any: (..., N, d_model) -> (..., N, width)."""
+        return self.affine(self._norm(y, "2") if self.config.norm == "post" and self.config.hidden else y, "R")
 
     def _attend(self, e: Tensor) -> Tensor:
         """MHA(E; memory) W_O + b_O: all heads at once when alike, else one by one."""
@@ -217,8 +228,7 @@ class OneLayerTransformer(Weights):
 
     def _feed_forward(self, r: Tensor) -> Tensor:
         """[R +] relu(R W_1 + b_1) W_2 + b_2, eq (1) twice, normalised before or after as configured."""
-        inner = self._norm(r, "2") if self.config.norm == "pre" else r
-        y = self.affine(torch.relu(self.affine(inner, "1")), "2")
+        y = self.affine(torch.relu(self.preactivations(r)), "2")
         if self.config.residual:
             y = r + y
         return self._norm(y, "2") if self.config.norm == "post" else y
@@ -245,7 +255,7 @@ class OneLayerTransformer(Weights):
         memory tokens in row-major order. Rows sum to one."""
         config = self.config
         batch = x.shape[: len(x.shape) - len(config.input_shape)]
-        e = self._embed(x.reshape(*batch, config.length, config.token_width))
+        e = self.embed(x.reshape(*batch, config.length, config.token_width))
         e = self._norm(e, "1") if config.norm == "pre" else e
         rows = []
         for h in range(len(config.heads)):

@@ -1,0 +1,116 @@
+"""Continuous piecewise-linear functions within a tolerance of g, with nearly as few pieces as possible."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onelayer.errors import OnelayerError
+
+Array = NDArray[np.float64]
+Univariate = Callable[[Array], Array]
+MESH = 2000  # the mesh interpolates g to tolerance / MESH, about 45 points per piece
+MAX_POINTS = 2**21
+MAX_LEVELS = 80
+
+
+@dataclass(frozen=True)
+class Piecewise:
+    """The function through (knots[i], values[i]), linear between, N pieces; ``knots`` ascend."""
+
+    knots: Array  # (N + 1,)
+    values: Array  # (N + 1,)
+
+    @property
+    def pieces(self) -> int:
+        return len(self.knots) - 1
+
+    @property
+    def steepest(self) -> float:
+        """Largest slope in absolute value."""
+        return float(np.abs(np.diff(self.values) / np.diff(self.knots)).max())
+
+    def changes(self) -> Array:
+        """Coefficients of values[0] + sum_i changes[i] relu(x - knots[i]), i < N."""
+        slopes = np.diff(self.values) / np.diff(self.knots)
+        return np.diff(slopes, prepend=0.0)
+
+
+def fit_piecewise(g: Univariate, low: float, high: float, tolerance: float) -> Piecewise:
+    """A piecewise-linear function within ``tolerance`` of g on [low, high], estimated on a fine mesh.
+
+    Greedy in the tube g +- tolerance: from the last knot, the longest line that stays inside; it ends on the border of
+    the tube, below g where g is convex and above where it is concave, which is where the next line reaches farthest. A
+    piece then has length 4 sqrt(tolerance / |g''|), the best possible, except beside inflections. With free knots the
+    number of pieces is (integral of sqrt|g''|) / (4 sqrt(tolerance)).
+    """
+    if not high > low:
+        value = float(g(np.array([low]))[0])
+        return Piecewise(np.array([low, low + 1.0]), np.array([value, value]))
+    x, y = _mesh(g, low, high, tolerance / MESH)
+    inner = tolerance * (1 - 1 / MESH)
+    tries = [_greedy(x, y, inner, start) for start in (0.0, -inner, inner)]
+    fewest = min(found.pieces for found in tries)
+    if tries[0].pieces == 1:  # a straight line, without an offset
+        return tries[0]
+    # A gentle slope is worth a piece: it multiplies the error of the argument in a composition.
+    return min((found for found in tries if found.pieces <= fewest + 2), key=lambda found: found.steepest)
+
+
+def _greedy(x: Array, y: Array, tolerance: float, start: float) -> Piecewise:
+    knots, values = [x[0]], [y[0] + start]
+    at, window = 0, 64
+    while at < len(x) - 1:
+        value = values[-1]
+        while True:
+            stop = min(len(x), at + 1 + window)
+            step = x[at + 1 : stop] - x[at]
+            low = np.maximum.accumulate((y[at + 1 : stop] - tolerance - value) / step)
+            high = np.minimum.accumulate((y[at + 1 : stop] + tolerance - value) / step)
+            bad = np.flatnonzero(low > high)
+            if len(bad) or stop == len(x):
+                break
+            window *= 2
+        reach = int(bad[0]) - 1 if len(bad) else len(step) - 1
+        window = max(64, 2 * (reach + 2))
+        if reach < 0:  # the mesh is finer than the tube is wide: cannot happen but for jumps
+            raise OnelayerError("the function jumps: it has no continuous piecewise-linear approximation")
+        if len(bad):
+            rises = low[reach + 1] > high[reach]
+            slope = high[reach] if rises else low[reach]
+        else:
+            slope = (low[reach] + high[reach]) / 2
+        at += reach + 1
+        knots.append(x[at])
+        values.append(value + slope * step[reach])
+    return Piecewise(np.array(knots), np.array(values))
+
+
+def _mesh(g: Univariate, low: float, high: float, tolerance: float) -> tuple[Array, Array]:
+    """Points such that linear interpolation of g between neighbours is within about ``tolerance`` of g."""
+    x = np.linspace(low, high, 257)
+    y = g(x)
+    settled = np.zeros(len(x) - 1, dtype=bool)
+    for _ in range(MAX_LEVELS):
+        open_ = np.flatnonzero(~settled)
+        if not len(open_):
+            break
+        middle = x[open_] / 2 + x[open_ + 1] / 2
+        value = g(middle)
+        flat = np.abs(value - (y[open_] + y[open_ + 1]) / 2) <= tolerance
+        flat |= (middle <= x[open_]) | (middle >= x[open_ + 1])
+        if not np.isfinite(value).all():
+            raise OnelayerError(f"the function has no finite value near {middle[~np.isfinite(value)][0]:g}")
+        # Both halves of a flat interval are settled; the midpoint joins the mesh in any case.
+        x, y = np.insert(x, open_ + 1, middle), np.insert(y, open_ + 1, value)
+        settled = np.repeat(settled, np.where(settled, 1, 2))
+        places = open_ + np.arange(len(open_))
+        settled[places] = settled[places + 1] = flat
+        if len(x) > MAX_POINTS:
+            raise OnelayerError(
+                f"tolerance {tolerance * MESH:g} needs more than {MAX_POINTS:,} points; it is too small"
+            )
+    return x, y
