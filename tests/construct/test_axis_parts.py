@@ -136,6 +136,15 @@ def test_sampler_finds_the_finest_feature() -> None:
     assert Sampler(torch.sin, 0.0, 2.0, 1e-7).focus() is None
 
 
+def test_sampler_finds_a_needle_between_its_nodes() -> None:
+    def needle(x: torch.Tensor) -> torch.Tensor:
+        return torch.exp(-(((x - 0.123) / 0.002) ** 2))
+
+    sampler = Sampler(needle, -1.0, 1.0, 1e-4)
+    assert sampler.points(40)[2].max() > 0.9
+    assert len(Sampler(torch.sin, -1.0, 1.0, 1e-4).edges) == 9
+
+
 def test_least_tokens_counts_zeros() -> None:
     assert Sampler(lambda x: torch.cos(10 * torch.acos(x.clamp(-1, 1))), -1.0, 1.0, 1e-7).least_tokens(1e-3) == 11
     assert Sampler(lambda x: x**2, -1.0, 1.0, 1e-7).least_tokens(1e-3) == 3
@@ -143,7 +152,7 @@ def test_least_tokens_counts_zeros() -> None:
 
 
 def test_peak_is_not_missed() -> None:
-    edges = np.linspace(-1, 1, 9)
+    edges = np.linspace(-1, 1, 65)
 
     def bump(t: np.ndarray) -> np.ndarray:
         return np.exp(-(((t - 0.123) / 0.004) ** 2))[:, None]

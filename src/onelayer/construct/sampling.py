@@ -18,6 +18,7 @@ _ANGLES = np.pi * (np.arange(DEGREE) + 0.5) / DEGREE
 _TRANSFORM = 2.0 / DEGREE * np.cos(np.outer(np.arange(DEGREE), _ANGLES))
 
 FIRST_EDGES: Array = -np.cos(np.linspace(0.0, np.pi, 9))
+PROBES = 1025
 MOST_PANELS = 160
 DEEPEST = 40  # bisections of one panel
 
@@ -39,7 +40,7 @@ class Sampler:
 
     def __init__(self, g: Callable[[Any], Any], lower: float, upper: float, tolerance: float) -> None:
         self.g, self.lower, self.upper, self.tolerance = g, lower, upper, tolerance
-        self.edges = resolve(lambda t: self.at(t)[2], FIRST_EDGES, tolerance, MOST_PANELS)
+        self.edges = self._with_needles(resolve(lambda t: self.at(t)[2], FIRST_EDGES, tolerance, MOST_PANELS))
         self._cache: dict[int, tuple[Array, Array, Array]] = {}
 
     def points(self, minimum: int) -> tuple[Array, Array, Array]:
@@ -85,6 +86,24 @@ class Sampler:
                 signs = np.sign(column - level)[np.abs(column - level) > eps]
                 least = max(least, 1 + int((np.diff(signs) != 0).sum()))
         return least
+
+    def _with_needles(self, edges: Array) -> Array:
+        """The panels, bisected further around features that fell between the nodes but were hit by probes."""
+        probes, _, values = self.at(np.linspace(-1.0, 1.0, PROBES))
+        panels = np.stack([edges[:-1], edges[1:]], 1)
+        samples = self.at(_panel_nodes(panels, DEGREE).ravel())[2].reshape(len(panels), DEGREE, -1)
+        coefficients = np.einsum("kn,pnc->pkc", _TRANSFORM, samples)
+        coefficients[:, 0] /= 2
+        home = np.clip(np.searchsorted(edges, probes, side="right") - 1, 0, len(panels) - 1)
+        # Chebyshev points ascend here, so the argument of T_k(cos angle) is minus the place within the panel.
+        place = np.clip((panels[home].mean(axis=1) - probes) / (np.diff(panels[home], axis=1)[:, 0] / 2), -1.0, 1.0)
+        basis = np.cos(np.arccos(place)[:, None] * np.arange(DEGREE))  # (probes, DEGREE)
+        missed = np.abs(np.einsum("ik,ikc->ic", basis, coefficients[home]) - values).max(axis=1) > 16 * self.tolerance
+        if not missed.any() or len(panels) > MOST_PANELS // 2:
+            return edges
+        around = np.concatenate([probes[missed] - 1.0 / PROBES, probes[missed] + 1.0 / PROBES])
+        closer = np.unique(np.clip(np.concatenate([edges, around]), -1.0, 1.0))
+        return resolve(lambda t: self.at(t)[2], closer, self.tolerance, MOST_PANELS)
 
     def _evaluate(self, x: Array) -> Array:
         values = np.asarray(self.g(torch.from_numpy(x)), dtype=np.float64).reshape(len(x), -1)

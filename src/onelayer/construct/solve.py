@@ -53,8 +53,12 @@ def solve_axis(weights: Array, samples: Array, ridge: float | Array = 0.0, empha
 def minimax(weights: Array, samples: Array, ridge: float | Array, sweeps: int = 12) -> tuple[Array, float]:
     """Lawson's iteration: emphasise points in proportion to their error until it equioscillates; best (values, error).
 
-    The sup is over points and columns. Each sweep is one regularised least-squares solve.
+    The sup is over points and columns. Each sweep is one regularised least-squares solve. A single token is the
+    constant half way between the extremes.
     """
+    if weights.shape[1] == 1:
+        middle: Array = samples.max(axis=0, keepdims=True) / 2 + samples.min(axis=0, keepdims=True) / 2
+        return middle, float(np.abs(middle - samples).max())
     emphasis = np.ones(len(weights))
     best: tuple[Array, float] | None = None
     for _ in range(sweeps):
