@@ -94,7 +94,7 @@ def test_tokens_of_two_numbers() -> None:
 
 
 def test_boxes_agree_with_the_composition() -> None:
-    """Branch and bound on the whole layer, which knows nothing of terms, confirms the bound, and refutes a smaller one."""
+    """Branch and bound on the whole layer, which knows nothing of terms, confirms the bound, refutes a smaller one."""
     a = gather("sin(x1) + x2**2", Box([0.0, -1.0], [2.0, 1.0]), 3e-2)
     assert certify(a.model, a.target, a.box, 1.05 * a.certificate.upper, max_boxes=50_000).proved
     assert certify(a.model, a.target, a.box, 0.5 * a.certificate.lower, max_boxes=1_000).status == "refuted"

@@ -67,9 +67,10 @@ def distance(formula: Formula, pieces: Sequence[Line]) -> arb:
         pending = [(piece.low, piece.high, 0)]
         while pending:
             low, high, depth = pending.pop()
-            bound = _bound(formula, piece, low, high)
+            bound, centre = _bound(formula, piece, low, high)
             middle = low / 2 + high / 2
-            if not bound <= goal and depth < DEPTH and low < middle < high:
+            tight = bool(bound <= goal) or bool(bound <= TIGHT * centre)
+            if not tight and depth < DEPTH and low < middle < high:
                 pending += [(low, middle, depth + 1), (middle, high, depth + 1)]
                 continue
             if not bound.is_finite():
@@ -90,16 +91,17 @@ def _values(formula: Formula, piece: Line) -> list[float]:
     return found
 
 
-def _bound(formula: Formula, piece: Line, low: float, high: float) -> arb:
+def _bound(formula: Formula, piece: Line, low: float, high: float) -> tuple[arb, arb]:
+    """Upper bound of |line - formula| on a box, and a lower bound of it at the centre."""
     s = coordinate(0, low, high, ORDER)
     line = s.shifted(-arb(piece.low)).scaled(piece.slope).shifted(piece.value)
     taylor: Taylor = evaluate(formula, [s], Kinks())[0] - line
     bound = taylor.range().abs_upper()
     if bound.is_finite():
-        return bound
+        return bound, taylor.c[0].abs_lower()
     bottom, top = image(formula, [(arb(low), arb(high))])[0]
     ends = line.range()
-    return (top - ends).abs_upper().max((bottom - ends).abs_upper())
+    return (top - ends).abs_upper().max((bottom - ends).abs_upper()), arb(0)
 
 
 def range_of(formula: Formula, low: float, high: float) -> Ends:

@@ -1,12 +1,15 @@
 """Constructions: the weights of a layer from a function or a table, without training."""
 
 from onelayer.construct.approximate import approximate
+from onelayer.construct.gather import gather
 from onelayer.construct.memorize import memorize
 from onelayer.construct.sort import maximum, median, minimum, order_statistic, sort, top_k_sum
+from onelayer.construct.superpose import superpose
 from onelayer.construct.table import read_table
 
 __all__ = [
     "approximate",
+    "gather",
     "maximum",
     "median",
     "memorize",
@@ -14,5 +17,6 @@ __all__ = [
     "order_statistic",
     "read_table",
     "sort",
+    "superpose",
     "top_k_sum",
 ]

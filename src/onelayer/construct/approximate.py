@@ -10,6 +10,7 @@ import torch
 
 from onelayer.certify import Certificate, certify
 from onelayer.construct.blueprint import Blueprint, Budget, draw_up
+from onelayer.construct.gather import gather
 from onelayer.domain import Box
 from onelayer.errors import OnelayerError
 from onelayer.result import Approximation
@@ -28,6 +29,7 @@ def approximate(
     domain: Box,
     eps: float,
     *,
+    layout: str = "packed",
     dtype: torch.dtype = torch.float64,
     lipschitz: float | None = None,
     max_tokens: int = 20_000,
@@ -45,9 +47,14 @@ def approximate(
     would need.
 
     f           formula text, torch callable, nn.Module, or a NumPy function with ``lipschitz`` (maximum norm)
+    layout      "packed": one query token carries the whole input and memory tokens do the work; "tokens": tokens stay
+                tokens, positional heads gather the sequence and the ReLU network approximates (construct/gather.py)
     dtype       torch.float64 or torch.float32: the format of the weights and the execution that is certified
     """
-    _check(eps, dtype, max_tokens, max_seconds)
+    _check(eps, layout, dtype, max_tokens, max_seconds)
+    if layout == "tokens":
+        budgets = {"max_boxes": max_boxes, "max_seconds": max_seconds}
+        return gather(f, domain, eps, dtype=dtype, seed=seed, jobs=jobs, progress=progress, **budgets)
     deadline = time.monotonic() + max_seconds
     target = as_target(f, domain, lipschitz=lipschitz)
     share = FIT_SHARE.get(domain.dim, HIGH_DIMENSION_SHARE)
@@ -82,9 +89,11 @@ def _wanted(blueprint: Blueprint, certificate: Certificate) -> int | None:
     return None if certificate.proved else blueprint.wanted
 
 
-def _check(eps: float, dtype: torch.dtype, max_tokens: int, max_seconds: float) -> None:
+def _check(eps: float, layout: str, dtype: torch.dtype, max_tokens: int, max_seconds: float) -> None:
     if not (isinstance(eps, int | float) and 0 < eps < math.inf):
         raise OnelayerError(f"eps must be a number > 0, got {eps!r}")
+    if layout not in ("packed", "tokens"):
+        raise OnelayerError(f"layout must be 'packed' or 'tokens', got {layout!r}")
     if dtype not in (torch.float64, torch.float32):
         raise OnelayerError(f"dtype must be torch.float64 or torch.float32, got {dtype}")
     if max_tokens < 1:
