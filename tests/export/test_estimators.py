@@ -101,14 +101,6 @@ def test_training_goes_on_while_it_helps(estimator, capsys) -> None:
     assert captured.out == ""
 
 
-def test_training_stops_before_it_harms() -> None:
-    x, y = make_friedman1(200, 5, noise=0.5, random_state=0)
-    fixed = {"axis_tokens": 0, "pairs": 0, "memory_tokens": 30, "cv": 2, "random_state": 0}
-    built, trained = (OneLayerRegressor(**fixed, train_steps=steps).fit(x, y) for steps in (0, 30))
-    assert trained.train_steps_ == 0
-    assert np.array_equal(built.predict(x), trained.predict(x))
-
-
 def test_bad_arguments_are_one_line() -> None:
     x, y = make_friedman1(30, 5, random_state=0)
     with pytest.raises(OnelayerError, match="axis_tokens must be 'auto' or a whole number"):
