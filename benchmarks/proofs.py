@@ -24,7 +24,7 @@ from trained import peer_module, trained_layer
 
 from onelayer.certify import certify
 from onelayer.certify.taylor import variables
-from onelayer.construct.families import bernstein
+from onelayer.construct.lookup.families import bernstein
 from onelayer.domain import Box
 from onelayer.model import AxisKeys, LookupHead, OneLayerTransformer, lookup_model
 from onelayer.target import parse

@@ -18,8 +18,8 @@ from scipy.special import comb
 
 from onelayer.certify import certify
 from onelayer.construct import approximate
-from onelayer.construct.families import bernstein
-from onelayer.construct.solve import axis_nodes, minimax, rounding_cost
+from onelayer.construct.lookup.families import bernstein
+from onelayer.construct.lookup.solve import axis_nodes, minimax, rounding_cost
 from onelayer.domain import Box
 from onelayer.draw import draw, draw_attention, draw_boxes, draw_rate, fit_rate
 from onelayer.model import OneLayerTransformer

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from onelayer.certify.argument import Argument, OrderStatistics, from_text
 from onelayer.certify.certificate import Certificate
 from onelayer.certify.files import ARGUMENT, ATTACHMENTS, BOXES, CERTIFICATE, FUNCTION, read_proof, write_proof
+from onelayer.certify.lemmas.argument import Argument, OrderStatistics, from_text
 from onelayer.domain import Box
 from onelayer.errors import FileError, OnelayerError
 from onelayer.model import OneLayerTransformer, load_model, save_model, weights_sha256

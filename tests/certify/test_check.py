@@ -17,7 +17,7 @@ import torch
 
 from onelayer.certify import certify
 from onelayer.certify.check import check
-from onelayer.certify.check_weights import read_model
+from onelayer.certify.checking.weights import read_model
 from onelayer.certify.files import BoxTree, SavedProof, read_proof, write_proof
 from onelayer.certify.record import _digest
 from onelayer.domain import Box

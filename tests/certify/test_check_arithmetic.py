@@ -9,10 +9,10 @@ import mpmath
 import pytest
 from flint import arb, ctx
 
-from onelayer.certify.check_arithmetic import Taylor, combination, constant, coordinate, monomials, whole_power
-from onelayer.certify.check_boxes import below
-from onelayer.certify.check_formula import evaluate
-from onelayer.certify.check_functions import FUNCTIONS, Kinks, apply, power
+from onelayer.certify.checking.arithmetic import Taylor, combination, constant, coordinate, monomials, whole_power
+from onelayer.certify.checking.boxes import below
+from onelayer.certify.checking.formula import evaluate
+from onelayer.certify.checking.functions import FUNCTIONS, Kinks, apply, power
 from onelayer.target.formula import Formula, parse
 
 

@@ -12,11 +12,11 @@ import pytest
 import torch
 from flint import arb, ctx
 
-from onelayer.certify.check_arithmetic import coordinate, monomials, whole_power
-from onelayer.certify.check_functions import Kinks
-from onelayer.certify.check_layer import Layer
-from onelayer.certify.check_rounding import Execution
-from onelayer.certify.check_weights import read_model
+from onelayer.certify.checking.arithmetic import coordinate, monomials, whole_power
+from onelayer.certify.checking.functions import Kinks
+from onelayer.certify.checking.layer import Layer
+from onelayer.certify.checking.rounding import Execution
+from onelayer.certify.checking.weights import read_model
 from onelayer.errors import FileError, UnsupportedOperation
 from onelayer.model import OneLayerTransformer, save_model, weights_sha256
 from onelayer.model.lookup import Affine, AxisKeys, LookupHead, Ridges, lookup_model

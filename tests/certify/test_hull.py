@@ -8,9 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from onelayer.certify import hull
-from onelayer.certify.hull import evaluate_hulled
-from onelayer.certify.taylor import variables
+from onelayer.certify.taylor import hull, variables
+from onelayer.certify.taylor.hull import evaluate_hulled
 from onelayer.errors import OnelayerError
 from onelayer.target.formula import Formula, parse
 

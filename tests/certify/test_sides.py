@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from onelayer.certify import certify, sides
-from onelayer.certify.core import TaylorModel
-from onelayer.certify.sides import Sides
-from onelayer.certify.taylor import variables
+from onelayer.certify import certify
+from onelayer.certify.taylor import sides, variables
+from onelayer.certify.taylor.core import TaylorModel
+from onelayer.certify.taylor.sides import Sides
 from onelayer.domain import Box
 from onelayer.model import Affine, OneLayerTransformer, Ridges, lookup_model
 

@@ -11,8 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from onelayer.certify import basis
-from onelayer.certify.taylor import TaylorModel, difference, taylor_constant, variables
+from onelayer.certify.taylor import TaylorModel, basis, difference, taylor_constant, variables
 from onelayer.model import AxisKeys, LookupHead, lookup_model
 
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from onelayer.construct.axis import AxisFit, axis_nodes, choose_basis, fit_axis, solve_axis
+from onelayer.construct.lookup.axis import AxisFit, axis_nodes, choose_basis, fit_axis, solve_axis
 from onelayer.errors import OnelayerError
 
 Function = Callable[[Tensor], Tensor]

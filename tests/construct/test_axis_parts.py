@@ -9,12 +9,21 @@ import pytest
 import torch
 from scipy.special import comb, expit
 
-from onelayer.construct.families import Keys, bernstein, candidates, exponential, gaussian, hinged, softmax, starts
-from onelayer.construct.freeslopes import Descent, Projection, Round, equalise, tournament
-from onelayer.construct.ladder import KeyLadder
-from onelayer.construct.sampling import Sampler, peak, resolve
-from onelayer.construct.search import deflated, to_interval
-from onelayer.construct.solve import axis_nodes, minimax, solve_axis
+from onelayer.construct.lookup.families import (
+    Keys,
+    bernstein,
+    candidates,
+    exponential,
+    gaussian,
+    hinged,
+    softmax,
+    starts,
+)
+from onelayer.construct.lookup.freeslopes import Descent, Projection, Round, equalise, tournament
+from onelayer.construct.lookup.ladder import KeyLadder
+from onelayer.construct.lookup.sampling import Sampler, peak, resolve
+from onelayer.construct.lookup.search import deflated, to_interval
+from onelayer.construct.lookup.solve import axis_nodes, minimax, solve_axis
 
 T = np.linspace(-1, 1, 201)
 

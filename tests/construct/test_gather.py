@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from onelayer.certify import certify
-from onelayer.certify.argument import Composition, from_text
 from onelayer.certify.check import check
 from onelayer.certify.files import ARGUMENT
+from onelayer.certify.lemmas.argument import Composition, from_text
 from onelayer.construct.gather import gather
-from onelayer.construct.pursuit import pursue
+from onelayer.construct.tokens.pursuit import pursue
 from onelayer.domain import Box
 from onelayer.errors import OnelayerError
 from onelayer.model import weights_sha256

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onelayer.construct.families import Array
-from onelayer.construct.sparse import SparseFitter
-from onelayer.construct.tensor import TensorFit, TensorFitter, arcsine_points
+from onelayer.construct.lookup.families import Array
+from onelayer.construct.lookup.sparse import SparseFitter
+from onelayer.construct.lookup.tensor import TensorFit, TensorFitter, arcsine_points
 
 UNIT = 2.0**-53
 

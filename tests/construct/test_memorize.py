@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from onelayer.certify.check import check
-from onelayer.certify.distance import smallest_squared_distance
-from onelayer.construct.capacity import attention_rank
+from onelayer.certify.lemmas.distance import smallest_squared_distance
 from onelayer.construct.memorize import memorize
-from onelayer.construct.table import read_table
+from onelayer.construct.tables.capacity import attention_rank
+from onelayer.construct.tables.table import read_table
 from onelayer.errors import FileError, OnelayerError
 from onelayer.model import HeadShape, OneLayerTransformer, PlainMemory, weights_sha256
 from onelayer.result import load
@@ -162,7 +162,7 @@ def test_large_tables_go_through_matrix_products(monkeypatch: pytest.MonkeyPatch
     """The block-wise path gives the same distance and the same recall."""
     import sys
 
-    monkeypatch.setattr(sys.modules["onelayer.certify.distance"], "DIRECT", 0)
+    monkeypatch.setattr(sys.modules["onelayer.certify.lemmas.distance"], "DIRECT", 0)
     z = torch.rand(500, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
     exact = float(((z[:, None] - z) ** 2).sum(-1).fill_diagonal_(torch.inf).min())
     assert exact * (1 - 1e-10) <= smallest_squared_distance(z) <= exact

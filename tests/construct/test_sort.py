@@ -10,7 +10,7 @@ import torch
 
 from onelayer.certify import certify
 from onelayer.certify.check import check
-from onelayer.certify.order import thresholds_error
+from onelayer.certify.lemmas.order import thresholds_error
 from onelayer.construct.sort import (
     adversarial_sequences,
     maximum,

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from onelayer.construct.kinks import find_kinks
-from onelayer.construct.structure import FlatFunction, find_structure, simplest
+from onelayer.construct.lookup.kinks import find_kinks
+from onelayer.construct.lookup.structure import FlatFunction, find_structure, simplest
 from onelayer.domain import Box
 from onelayer.target.formula import parse
 

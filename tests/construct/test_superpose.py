@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 import torch
 
-from onelayer.certify.argument import Composition, from_text, to_text
 from onelayer.certify.check import check
-from onelayer.certify.composition import composition_error
 from onelayer.certify.files import ARGUMENT
-from onelayer.certify.univariate import Ramps, at, piecewise_error, range_of
-from onelayer.construct.piecewise import fit_piecewise
-from onelayer.construct.recognise import Recogniser
+from onelayer.certify.lemmas.argument import Composition, from_text, to_text
+from onelayer.certify.lemmas.composition import composition_error
+from onelayer.certify.lemmas.univariate import Ramps, at, piecewise_error, range_of
 from onelayer.construct.superpose import superpose
+from onelayer.construct.tokens.piecewise import fit_piecewise
+from onelayer.construct.tokens.recognise import Recogniser
 from onelayer.domain import Box
 from onelayer.errors import FileError, OnelayerError
 from onelayer.model import weights_sha256

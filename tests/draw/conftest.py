@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from onelayer.construct.approximate import approximate
-from onelayer.construct.blueprint import Budget, draw_up
+from onelayer.construct.lookup.blueprint import Budget, draw_up
 from onelayer.domain import Box
 from onelayer.draw import Scene
 from onelayer.result import Approximation

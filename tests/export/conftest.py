@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from onelayer.certify import certify
-from onelayer.construct.blueprint import Budget, draw_up
+from onelayer.construct.lookup.blueprint import Budget, draw_up
 from onelayer.construct.memorize import memorize
 from onelayer.construct.sort import median, sort
 from onelayer.domain import Box

@@ -54,7 +54,7 @@ def test_wrong_stock_layer_is_refuted(plane) -> None:
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_values_solved_through_a_small_anchor(norm: str) -> None:
     """A grid head bends back what LayerNorm bends, even where LayerNorm changes the query by a few percent."""
-    from onelayer.construct.blueprint import Budget, draw_up
+    from onelayer.construct.lookup.blueprint import Budget, draw_up
     from onelayer.target import as_target
 
     box = Box([-1, -1], [1, 1])

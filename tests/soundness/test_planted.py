@@ -13,7 +13,8 @@ from enclosure import Tally, enclosed, executed
 from reference_arithmetic import ExecutedLib
 from torch import Tensor
 
-from onelayer.certify import (
+from onelayer.certify import taylor
+from onelayer.certify.taylor import (
     arithmetic,
     attention,
     basis,
@@ -27,7 +28,6 @@ from onelayer.certify import (
     registry,
     rounding,
     subdivide,
-    taylor,
 )
 
 Plant = Callable[[pytest.MonkeyPatch], None]

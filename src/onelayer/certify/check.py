@@ -20,12 +20,12 @@ import numpy as np
 from flint import ctx
 from numpy.typing import NDArray
 
-from onelayer.certify.check_argued import METHODS as ARGUED
-from onelayer.certify.check_argued import recheck
-from onelayer.certify.check_boxes import OPEN, PROVED, Prover, at_point
-from onelayer.certify.check_layer import Layer
-from onelayer.certify.check_rounding import Execution
-from onelayer.certify.check_weights import Stored, read_model
+from onelayer.certify.checking.argued import METHODS as ARGUED
+from onelayer.certify.checking.argued import recheck
+from onelayer.certify.checking.boxes import OPEN, PROVED, Prover, at_point
+from onelayer.certify.checking.layer import Layer
+from onelayer.certify.checking.rounding import Execution
+from onelayer.certify.checking.weights import Stored, read_model
 from onelayer.certify.files import Record, SavedProof, read_proof
 from onelayer.errors import FileError, FormulaError, OnelayerError, UnsupportedOperation
 from onelayer.target.formula import Formula, parse

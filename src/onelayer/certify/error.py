@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from onelayer.certify import basis
-from onelayer.certify.hull import evaluate_hulled
-from onelayer.certify.sides import Sides
-from onelayer.certify.taylor import TaylorModel, difference, variables
+from onelayer.certify.taylor import TaylorModel, basis, difference, variables
+from onelayer.certify.taylor.hull import evaluate_hulled
+from onelayer.certify.taylor.sides import Sides
 from onelayer.domain import Box
 from onelayer.errors import OnelayerError
 from onelayer.model import OneLayerTransformer

@@ -1,0 +1,208 @@
+"""Re-prove |T - f| <= upper on one box: enclose, subdivide the polynomial, take kinks by cases, cut the box."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from flint import arb
+
+from onelayer.certify.checking.arithmetic import ZERO, Taylor, constant, coordinate, monomials, whole_power
+from onelayer.certify.checking.attention import Vector
+from onelayer.certify.checking.formula import evaluate
+from onelayer.certify.checking.functions import Kinks, proportion
+from onelayer.certify.checking.layer import Layer
+from onelayer.target.formula import Formula
+
+MAX_CASES = 3  # different kinks taken by cases at once on one box; with more, the box is cut first
+MAX_DEPTH = 10  # bisections of the polynomial of one box
+PROVED, REFUTED, OPEN = "proved", "refuted", "open"
+
+Corner = Sequence[float]
+Evaluated = Callable[[Sequence[Taylor], Kinks], Vector]  # a layer, or another formula in its place
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Outcome for one box; ``place`` is a point with a larger error (refuted) or the centre of what resisted (open)."""
+
+    outcome: str
+    place: tuple[float, ...] = ()
+    bound: float = 0.0
+
+
+class Prover:
+    """Proves |T - f| <= limit on boxes, T being the layer as executed and f the formula.
+
+    Lemma: on a box, T_executed - f = g + r with g in the Taylor enclosure and |r| <= rounding. It suffices that every
+    output's polynomial is bounded by limit - rounding on pieces that cover [-1, 1]^D; or that this holds under each
+    sign of an undecided kink; or on both halves of the box.
+    """
+
+    def __init__(self, layer: Evaluated, formula: Formula, limit: float, order: int, budget: int) -> None:
+        self.layer, self.formula, self.limit = layer, formula, arb(limit)
+        self.order, self.budget = order, budget
+
+    def __call__(self, low: Corner, high: Corner) -> Verdict:
+        """Best first: where the error at the centre is largest, so that a false claim is refuted early."""
+        fresh: list[tuple[Corner, Corner]] = [(tuple(low), tuple(high))]
+        opened: list[tuple[float, int, Corner, Corner, Found]] = []
+        spent = 0
+        while fresh or opened:
+            for low, high in fresh:
+                found = self._box(low, high)
+                if found.outcome == REFUTED:
+                    return Verdict(REFUTED, found.place, found.bound)
+                if found.outcome == OPEN:
+                    heapq.heappush(opened, (-found.centre, spent * 2 + len(opened), low, high, found))
+            fresh = []
+            if opened:
+                _, _, low, high, found = heapq.heappop(opened)
+                spent += 1
+                halves = cut(low, high, found.axis)
+                if spent > self.budget or halves is None:
+                    return Verdict(OPEN, middle(low, high), found.bound)
+                fresh = halves
+        return Verdict(PROVED)
+
+    def error(self, low: Corner, high: Corner, kinks: Kinks) -> tuple[list[Taylor], list[arb]]:
+        """Enclosures of the outputs of T - f in real arithmetic, and bounds of the execution's rounding."""
+        x = [coordinate(i, a, b, self.order) for i, (a, b) in enumerate(zip(low, high, strict=True))]
+        t = self.layer(x, kinks)
+        f = evaluate(self.formula, x, kinks)
+        return [a - b for a, b in zip(t.items, f, strict=True)], t.errors
+
+    def _box(self, low: Corner, high: Corner) -> Found:
+        kinks = Kinks()
+        g, rounding = self.error(low, high, kinks)
+        for item, r in zip(g, rounding, strict=True):
+            for t in (ZERO, arb(1), arb(-1)):
+                gap = climb(item, t).abs_lower() - r
+                if gap > self.limit:
+                    return Found(REFUTED, bound=float(gap), place=steepest(item, t, low, high))
+        if self._bounded(g, rounding):
+            return Found(PROVED)
+        if 0 < distinct(kinks.open) <= MAX_CASES and self._by_cases(low, high, kinks.open[0], []):
+            return Found(PROVED)
+        worst = max(float(item.range().abs_upper()) for item in g)
+        centre = max(abs(float(item.c[0].mid())) for item in g)
+        return Found(OPEN, split_axis(g, kinks.open, low, high), worst, centre)
+
+    def _by_cases(self, low: Corner, high: Corner, kink: Taylor, cases: list[tuple[Taylor, int]]) -> bool:
+        """Whether the bound holds on the whole box under either sign of ``kink``, given the signs in ``cases``."""
+        for sign in (1, -1):
+            assumed = [*cases, (kink, sign)]
+            kinks = Kinks(assumed)
+            g, rounding = self.error(low, high, kinks)
+            if self._bounded(g, rounding):
+                continue
+            full = len(assumed) >= MAX_CASES or not kinks.open
+            if full or not self._by_cases(low, high, kinks.open[0], assumed):
+                return False
+        return True
+
+    def _bounded(self, g: Sequence[Taylor], rounding: Sequence[arb]) -> bool:
+        return all(below(item, self.limit - r, MAX_DEPTH) for item, r in zip(g, rounding, strict=True))
+
+
+@dataclass(frozen=True)
+class Found:
+    """What one evaluation of a box gave: outcome, axis to cut next, bound, error at the centre, counterexample."""
+
+    outcome: str
+    axis: int = 0
+    bound: float = 0.0
+    centre: float = 0.0
+    place: tuple[float, ...] = ()
+
+
+def climb(g: Taylor, t: arb) -> arb:
+    """The value of g at t times the corner towards which its linear part grows."""
+    total = g.c[0]
+    signs = _signs(g)
+    for c, exponents in zip(g.c[1:], monomials(len(g.support), g.degree)[1:], strict=True):
+        sign = -1 if sum(e for s, e in zip(signs, exponents, strict=True) if s < 0) % 2 else 1
+        total = total + c * whole_power(t, sum(exponents)) * sign
+    return total
+
+
+def steepest(g: Taylor, t: arb, low: Corner, high: Corner) -> tuple[float, ...]:
+    """The point at which :func:`climb` evaluates: the centre or a corner in the variables of g."""
+    place = list(middle(low, high))
+    for variable, sign in zip(g.support, _signs(g), strict=True):
+        if not t.is_zero():
+            place[variable] = high[variable] if (sign > 0) == bool(t > 0) else low[variable]
+    return tuple(place)
+
+
+def _signs(g: Taylor) -> list[int]:
+    return [-1 if len(g.c) > 1 and c.mid() < 0 else 1 for c in g.c[1 : 1 + len(g.support)]]
+
+
+def distinct(kinks: Sequence[Taylor]) -> int:
+    """How many of the arguments are not multiples of each other, counted up to one more than MAX_CASES."""
+    found: list[Taylor] = []
+    for u in kinks:
+        small = u.range().abs_upper() / 1024
+        if not any(proportion(u, v)[1].abs_upper() < small for v in found):
+            found.append(u)
+        if len(found) > MAX_CASES:
+            break
+    return len(found)
+
+
+def below(g: Taylor, limit: arb, depth: int) -> bool:
+    """Whether |g| <= limit on [-1, 1]^s, by bisecting the polynomial where its coefficients do not settle it."""
+    pending = [(g, depth)]
+    while pending:
+        item, left = pending.pop()
+        spread = item.range()
+        if spread.abs_upper() <= limit:
+            continue
+        # What no bisection removes: the value at the centre with its radius.
+        if not left or not item.support or not item.c[0].abs_upper() <= limit:
+            return False
+        variable = max(item.support, key=lambda v: _weight(item, v))
+        pending += [(item.restricted(variable, upper), left - 1) for upper in (False, True)]
+    return True
+
+
+def _weight(item: Taylor, variable: int) -> float:
+    at = item.support.index(variable)
+    exponents = monomials(len(item.support), item.degree)
+    return sum(float(c.abs_upper()) for c, e in zip(item.c, exponents, strict=True) if e[at])
+
+
+def split_axis(g: Sequence[Taylor], kinks: Sequence[Taylor], low: Corner, high: Corner) -> int:
+    """The coordinate along which an undecided kink, or else the error, varies most."""
+    widths = [b - a for a, b in zip(low, high, strict=True)]
+    scores = [0.0] * len(widths)
+    for item in kinks[:1] or g:
+        for variable in item.support:
+            scores[variable] += _weight(item, variable)
+    usable = [i for i, width in enumerate(widths) if width > 0] or [0]
+    finite = all(score < float("inf") for score in scores) and any(scores[i] > 0 for i in usable)
+    return max(usable, key=lambda i: scores[i] if finite else widths[i])
+
+
+def cut(low: Corner, high: Corner, axis: int) -> list[tuple[Corner, Corner]] | None:
+    """Both halves of a box, or None when there is no float between its ends."""
+    centre = low[axis] / 2 + high[axis] / 2
+    if not low[axis] < centre < high[axis]:
+        return None
+    below_, above = list(high), list(low)
+    below_[axis] = above[axis] = centre
+    return [(low, tuple(below_)), (tuple(above), high)]
+
+
+def middle(low: Corner, high: Corner) -> tuple[float, ...]:
+    return tuple(a / 2 + b / 2 for a, b in zip(low, high, strict=True))
+
+
+def at_point(layer: Layer, formula: Formula, point: Corner) -> list[tuple[arb, arb]]:
+    """|T - f| at one point as a ball per output, and the rounding of the execution there."""
+    x = [constant(arb(v), 1) for v in point]
+    t = layer(x, Kinks())
+    f = evaluate(formula, x, Kinks())
+    return [(abs(a.c[0] - b.c[0]), r) for a, b, r in zip(t.items, f, t.errors, strict=True)]

@@ -1,0 +1,72 @@
+"""Certificates whose upper bound comes from an argument instead of boxes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import torch
+
+from onelayer.certify.certificate import Certificate
+from onelayer.certify.door import ROUNDING
+from onelayer.certify.files import ARGUMENT
+from onelayer.certify.lemmas.argument import Argument, to_text
+from onelayer.certify.tree import BoxTree
+from onelayer.domain import Box
+from onelayer.model import OneLayerTransformer, weights_sha256
+
+
+def argued_certificate(
+    model: OneLayerTransformer,
+    function: str,
+    box: Box,
+    eps: float | None,
+    argument: Argument,
+    upper: float,
+    witness: tuple[tuple[float, ...], float] | None,
+    *,
+    method: str,
+    seconds: float,
+    proof: BoxTree | None = None,
+    order: int = 0,
+    attachments: Mapping[str, bytes] | None = None,
+) -> Certificate:
+    """The certificate of sup|T - f| <= ``upper`` by ``argument``, for the execution in the dtype of the weights.
+
+    ``function`` is the text of f, or says why there is none; ``witness`` is a point and a verified lower bound of the
+    error there.
+    """
+    from onelayer import __version__
+
+    lower = witness[1] if witness else 0.0
+    upper = math.inf if math.isnan(upper) else upper
+    if lower > upper:
+        raise ArithmeticError(f"the bound {upper} is below the error {lower} at {witness}: the argument does not hold")
+    limit = math.inf if eps is None else eps
+    status = "refuted" if lower > limit else "proved" if upper <= limit and upper < math.inf else "undecided"
+    name = str(model.dtype).removeprefix("torch.")
+    return Certificate(
+        status=status,
+        eps=eps,
+        lower=lower,
+        upper=upper,
+        witness=witness[0] if witness and lower > 0 else None,
+        boxes=proof.leaves if proof else 0,
+        order=order,
+        arithmetic=f"{name} execution",
+        domain=box,
+        function=function,
+        weights_sha256=weights_sha256(model),
+        seconds=seconds,
+        version=__version__,
+        method=method,
+        assumptions=(ROUNDING.format(name=name),),
+        proof=proof,
+        attachments={ARGUMENT: to_text(argument), **(attachments or {})},
+    )
+
+
+def representable(points: torch.Tensor, box: Box, dtype: torch.dtype) -> torch.Tensor:
+    """The points that are numbers of ``dtype`` inside the box once rounded to it, as float64."""
+    rounded = points.to(dtype).double()
+    return rounded[box.contains(rounded)]

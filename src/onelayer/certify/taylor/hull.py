@@ -1,0 +1,167 @@
+"""Natural intervals beside Taylor models, for functions given by a formula.
+
+A Taylor model of log(x2 / x1) on a wide box may reach below zero although x2 / x1 does not, and then has no logarithm.
+Plain interval arithmetic, node by node, keeps such signs: each node's interval [a, b] replaces a poorer model, and
+afterwards narrows the range in which compositions and quotients look for singularities. On small boxes the models win
+and the intervals cost little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onelayer.certify.taylor.compose import within_image
+from onelayer.certify.taylor.core import TaylorModel
+from onelayer.certify.taylor.elementary import COS, EXP, LOG, SIN, increasing, integer_power
+from onelayer.certify.taylor.rounding import TINY
+from onelayer.certify.taylor.special import ATAN, ERF, SIGMOID, TAN, TANH
+from onelayer.target.evaluate import evaluate
+from onelayer.target.formula import Formula, Node
+
+Interval = tuple[Tensor, Tensor]
+Image = Callable[[Tensor, Tensor], Interval]
+
+_WIDEN = 2.0**-50  # relative, four units: more than the one rounding of each end
+
+
+def evaluate_hulled(formula: Formula, x: TaylorModel, low: Tensor, high: Tensor) -> Any:
+    """The formula on the boxes of ``x`` (B, D) with corners ``low``, ``high``: (B, *output_shape)."""
+
+    def narrowed(node: Node, args: list[Any], value: Any) -> Any:
+        if not isinstance(value, TaylorModel):
+            return value
+        if node.op == "var":
+            ends = low[:, int(node.value)], high[:, int(node.value)]
+        else:
+            ends = interval(node, [_ends(arg) for arg in args], value)
+        result = within_image(value, *ends)
+        return result.with_hull(*ends)
+
+    values = evaluate(formula.nodes, formula.outputs, x, narrowed)
+    return values[0] if formula.output_shape == () else torch.stack(values, dim=-1)
+
+
+def interval(node: Node, args: list[Interval], value: TaylorModel) -> Interval:
+    """Interval of one operation on intervals, rounded outward; everything where it is undefined or not a number."""
+    if not args:
+        return value.range()
+    low, high = _RULES[node.op](*args) if node.op != "pow" else _power(int(node.value))(*args[0])
+    bad = torch.isnan(low) | torch.isnan(high)
+    shape = value.shape
+    return torch.where(bad, -torch.inf, low).expand(shape), torch.where(bad, torch.inf, high).expand(shape)
+
+
+def _ends(arg: Any) -> Interval:
+    if isinstance(arg, TaylorModel):
+        return arg.hull or arg.range()
+    number = torch.tensor(float(arg), dtype=torch.float64)
+    return number, number
+
+
+def _outward(low: Tensor, high: Tensor) -> Interval:
+    return low - low.abs() * _WIDEN, high + high.abs() * _WIDEN
+
+
+def _add(a: Interval, b: Interval) -> Interval:
+    """Sums do not underflow: a computed zero is exact."""
+    return _outward(a[0] + b[0], a[1] + b[1])
+
+
+def _sub(a: Interval, b: Interval) -> Interval:
+    return _outward(a[0] - b[1], a[1] - b[0])
+
+
+def _mul(a: Interval, b: Interval) -> Interval:
+    """The least and greatest of the four products; a product that underflowed to zero is not exact."""
+    ends = torch.stack([_product(p, q) for p in a for q in b])
+    tiny = torch.stack([torch.where((p != 0) & (q != 0), TINY, 0.0) for p in a for q in b])
+    return (ends - ends.abs() * _WIDEN - tiny).amin(0), (ends + ends.abs() * _WIDEN + tiny).amax(0)
+
+
+def _product(p: Tensor, q: Tensor) -> Tensor:
+    """0 times anything in the interval is 0, also where the other end is infinite."""
+    return torch.where((p == 0) | (q == 0), 0.0, p * q)
+
+
+def _div(a: Interval, b: Interval) -> Interval:
+    one = torch.ones_like(b[0])
+    away = (b[0] > 0) | (b[1] < 0)
+    low, high = _outward(one / b[1], one / b[0])
+    low, high = low - TINY, high + TINY
+    low = torch.where(b[0] > 0, low.clamp(min=0), low)
+    high = torch.where(b[1] < 0, high.clamp(max=0), high)
+    return _mul(a, (torch.where(away, low, torch.nan), torch.where(away, high, torch.nan)))
+
+
+def _power(exponent: int) -> Image:
+    if exponent < 0:
+        positive = _power(-exponent)
+        one = torch.ones((), dtype=torch.float64)
+        return lambda low, high: _div((one, one), positive(low, high))
+    if exponent == 0:
+        return lambda low, high: (torch.ones_like(low), torch.ones_like(high))
+    if exponent % 2:
+        return integer_power(exponent).image
+
+    def even(low: Tensor, high: Tensor) -> Interval:
+        least, most = torch.maximum(low, -high).clamp(min=0), torch.maximum(-low, high)
+        below, above = increasing(lambda x: x**exponent)(least, most)
+        return below.clamp(min=0), above
+
+    return even
+
+
+def _sqrt(low: Tensor, high: Tensor) -> Interval:
+    """Defined from zero on; a lower end below zero leaves it undefined."""
+    below, above = increasing(torch.sqrt)(low, high)
+    return torch.where(low >= 0, below.clamp(min=0), torch.nan), above
+
+
+def _log(low: Tensor, high: Tensor) -> Interval:
+    below, above = LOG.image(low, high)
+    return torch.where(low > 0, below, torch.nan), above
+
+
+def _exp(low: Tensor, high: Tensor) -> Interval:
+    below, above = EXP.image(low, high)
+    return below.clamp(min=0), above
+
+
+def _abs(low: Tensor, high: Tensor) -> Interval:
+    return torch.maximum(low, -high).clamp(min=0), torch.maximum(-low, high)
+
+
+_IMAGES: dict[str, Image] = {
+    "neg": lambda low, high: (-high, -low),
+    "abs": _abs,
+    "relu": lambda low, high: (low.clamp(min=0), high.clamp(min=0)),
+    "sqrt": _sqrt,
+    "log": _log,
+    "exp": _exp,
+    "sin": SIN.image,
+    "cos": COS.image,
+    "tan": TAN.image,
+    "tanh": TANH.image,
+    "sigmoid": SIGMOID.image,
+    "atan": ATAN.image,
+    "erf": ERF.image,
+}
+
+
+def _unary(image: Image) -> Callable[[Interval], Interval]:
+    return lambda ends: image(*ends)
+
+
+_RULES: dict[str, Callable[..., Interval]] = {
+    "add": _add,
+    "sub": _sub,
+    "mul": _mul,
+    "div": _div,
+    "min": lambda a, b: (torch.minimum(a[0], b[0]), torch.minimum(a[1], b[1])),
+    "max": lambda a, b: (torch.maximum(a[0], b[0]), torch.maximum(a[1], b[1])),
+    **{op: _unary(image) for op, image in _IMAGES.items()},
+}

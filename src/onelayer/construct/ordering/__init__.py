@@ -1,0 +1,1 @@
+"""Parts of sorting and order statistics: threshold units and subset maxima."""

@@ -1,0 +1,1 @@
+"""Parts of memorisation: tables, recall recipes, capacity."""

@@ -1,0 +1,1 @@
+"""Parts of the constructions in which tokens stay tokens: gather and superpose."""
