@@ -5,7 +5,7 @@ from onelayer.construct.gather import gather
 from onelayer.construct.memorize import memorize
 from onelayer.construct.sort import maximum, median, minimum, order_statistic, sort, top_k_sum
 from onelayer.construct.superpose import superpose
-from onelayer.construct.table import read_table
+from onelayer.construct.tables.table import read_table
 
 __all__ = [
     "approximate",

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from onelayer.certify import Certificate, certify
-from onelayer.construct.blueprint import Blueprint, Budget, draw_up
 from onelayer.construct.gather import gather
+from onelayer.construct.lookup.blueprint import Blueprint, Budget, draw_up
 from onelayer.domain import Box
 from onelayer.errors import OnelayerError
 from onelayer.result import Approximation
@@ -53,8 +53,17 @@ def approximate(
     """
     _check(eps, layout, dtype, max_tokens, max_seconds)
     if layout == "tokens":
-        budgets = {"max_boxes": max_boxes, "max_seconds": max_seconds}
-        return gather(f, domain, eps, dtype=dtype, seed=seed, jobs=jobs, progress=progress, **budgets)
+        return gather(
+            f,
+            domain,
+            eps,
+            dtype=dtype,
+            seed=seed,
+            max_boxes=max_boxes,
+            max_seconds=max_seconds,
+            jobs=jobs,
+            progress=progress,
+        )
     deadline = time.monotonic() + max_seconds
     target = as_target(f, domain, lipschitz=lipschitz)
     share = FIT_SHARE.get(domain.dim, HIGH_DIMENSION_SHARE)

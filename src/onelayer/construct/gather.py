@@ -15,13 +15,13 @@ import torch
 from numpy.typing import NDArray
 
 from onelayer.certify import Certificate, certify
-from onelayer.certify.argument import Atom, Composition
-from onelayer.certify.composition import composition_error
-from onelayer.construct.composed import certified
-from onelayer.construct.ffn import Ridge, composition_of, fit_ridges, units_of
-from onelayer.construct.gather_layer import gather_layer
-from onelayer.construct.pursuit import pursue
-from onelayer.construct.recognise import Piece, Recogniser
+from onelayer.certify.lemmas.argument import Atom, Composition
+from onelayer.certify.lemmas.composition import composition_error
+from onelayer.construct.tokens.composed import certified
+from onelayer.construct.tokens.ffn import Ridge, composition_of, fit_ridges, units_of
+from onelayer.construct.tokens.gather_layer import gather_layer
+from onelayer.construct.tokens.pursuit import pursue
+from onelayer.construct.tokens.recognise import Piece, Recogniser
 from onelayer.domain import Box
 from onelayer.errors import OnelayerError
 from onelayer.result import Approximation

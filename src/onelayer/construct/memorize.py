@@ -17,12 +17,12 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from safetensors.numpy import save
 from torch import Tensor
 
-from onelayer.certify.argued import argued_certificate
-from onelayer.certify.argument import Recall
 from onelayer.certify.files import TABLE
+from onelayer.certify.lemmas.argued import argued_certificate
+from onelayer.certify.lemmas.argument import Recall
 from onelayer.certify.record import NOT_RECORDED
-from onelayer.construct.recall import Recaller, relu_recall, softmax_recall
-from onelayer.construct.table import Table, as_table
+from onelayer.construct.tables.recall import Recaller, relu_recall, softmax_recall
+from onelayer.construct.tables.table import Table, as_table
 from onelayer.domain import Box
 from onelayer.errors import OnelayerError
 from onelayer.model import OneLayerTransformer

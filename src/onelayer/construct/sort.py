@@ -10,13 +10,13 @@ from fractions import Fraction
 import torch
 from torch import Tensor
 
-from onelayer.certify.argued import argued_certificate, representable
-from onelayer.certify.argument import OrderStatistics
 from onelayer.certify.door import function_text
-from onelayer.certify.order import threshold_range, thresholds_error
-from onelayer.certify.subsets import subsets_error
-from onelayer.construct.subsets import subset_layer
-from onelayer.construct.thresholds import threshold_layer
+from onelayer.certify.lemmas.argued import argued_certificate, representable
+from onelayer.certify.lemmas.argument import OrderStatistics
+from onelayer.certify.lemmas.order import threshold_range, thresholds_error
+from onelayer.certify.lemmas.subsets import subsets_error
+from onelayer.construct.ordering.subsets import subset_layer
+from onelayer.construct.ordering.thresholds import threshold_layer
 from onelayer.domain import Box
 from onelayer.errors import OnelayerError
 from onelayer.model import OneLayerTransformer

@@ -13,15 +13,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from onelayer.certify.argument import Atom
-from onelayer.certify.composition import composition_error
-from onelayer.certify.univariate import at, range_of
-from onelayer.construct.composed import certified, target_of
-from onelayer.construct.ffn import Ridge, composition_of, fit_ridges, units_of
-from onelayer.construct.piecewise import Piecewise, fit_piecewise
-from onelayer.construct.recognise import Piece, Recogniser
+from onelayer.certify.lemmas.argument import Atom
+from onelayer.certify.lemmas.composition import composition_error
+from onelayer.certify.lemmas.univariate import at, range_of
 from onelayer.construct.sort import maximum, minimum
-from onelayer.construct.superpose_layer import superposition_layer
+from onelayer.construct.tokens.composed import certified, target_of
+from onelayer.construct.tokens.ffn import Ridge, composition_of, fit_ridges, units_of
+from onelayer.construct.tokens.piecewise import Piecewise, fit_piecewise
+from onelayer.construct.tokens.recognise import Piece, Recogniser
+from onelayer.construct.tokens.superpose_layer import superposition_layer
 from onelayer.domain import Box
 from onelayer.errors import OnelayerError
 from onelayer.result import Approximation

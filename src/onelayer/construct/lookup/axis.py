@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from onelayer.construct.families import Array
-from onelayer.construct.ladder import Effort, KeyLadder
-from onelayer.construct.sampling import Sampler
-from onelayer.construct.search import AxisProblem, smallest, to_interval
-from onelayer.construct.solve import axis_nodes, solve_axis
+from onelayer.construct.lookup.families import Array
+from onelayer.construct.lookup.ladder import Effort, KeyLadder
+from onelayer.construct.lookup.sampling import Sampler
+from onelayer.construct.lookup.search import AxisProblem, smallest, to_interval
+from onelayer.construct.lookup.solve import axis_nodes, solve_axis
 
 __all__ = ["AxisBasis", "AxisFit", "Effort", "axis_nodes", "choose_basis", "fit_axis", "solve_axis"]
 

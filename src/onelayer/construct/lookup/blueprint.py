@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from onelayer.construct.axis import Effort, fit_axis
-from onelayer.construct.families import Array, Keys
-from onelayer.construct.kinks import Kinks, find_kinks
-from onelayer.construct.sparse import SparseFitter
-from onelayer.construct.structure import FlatFunction, Group, find_structure
-from onelayer.construct.tensor import TensorFit, TensorFitter
+from onelayer.construct.lookup.axis import Effort, fit_axis
+from onelayer.construct.lookup.families import Array, Keys
+from onelayer.construct.lookup.kinks import Kinks, find_kinks
+from onelayer.construct.lookup.sparse import SparseFitter
+from onelayer.construct.lookup.structure import FlatFunction, Group, find_structure
+from onelayer.construct.lookup.tensor import TensorFit, TensorFitter
 from onelayer.domain import Box
 from onelayer.model.layer import OneLayerTransformer
 from onelayer.model.lookup import Affine, AxisKeys, LookupHead, Ridges, lookup_model

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg.lapack import dgeqrf, dorgqr, dtrtrs
 
-from onelayer.construct.families import Array, Keys
+from onelayer.construct.lookup.families import Array, Keys
 
 PROBE = 0.1  # share of the step at which the curvature of the residual is measured
 LARGEST_STEP = 5.0  # in nats of logit

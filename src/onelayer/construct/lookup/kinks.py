@@ -15,8 +15,8 @@ import torch
 from scipy.optimize import brentq
 from torch import Tensor
 
-from onelayer.construct.families import Array
-from onelayer.construct.structure import FlatFunction, simplest
+from onelayer.construct.lookup.families import Array
+from onelayer.construct.lookup.structure import FlatFunction, simplest
 from onelayer.domain import Box
 from onelayer.target.formula import Formula, Node
 

@@ -6,8 +6,8 @@ from typing import Literal
 
 import numpy as np
 
-from onelayer.construct.families import Array, Keys, starts
-from onelayer.construct.freeslopes import FAST, THOROUGH, Projection, tournament
+from onelayer.construct.lookup.families import Array, Keys, starts
+from onelayer.construct.lookup.freeslopes import FAST, THOROUGH, Projection, tournament
 
 Effort = Literal["fast", "thorough"]
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from onelayer.construct.families import Array
+from onelayer.construct.lookup.families import Array
 from onelayer.errors import OnelayerError
 
 DEGREE = 12

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from onelayer.construct.families import Array, Keys, candidates, softmax, starts
-from onelayer.construct.freeslopes import FAST, THOROUGH, Descent, Projection, Round, equalise, tournament
-from onelayer.construct.sampling import MOST_PANELS, Sampler, peak, resolve
-from onelayer.construct.solve import minimax, rounding_cost
+from onelayer.construct.lookup.families import Array, Keys, candidates, softmax, starts
+from onelayer.construct.lookup.freeslopes import FAST, THOROUGH, Descent, Projection, Round, equalise, tournament
+from onelayer.construct.lookup.sampling import MOST_PANELS, Sampler, peak, resolve
+from onelayer.construct.lookup.solve import minimax, rounding_cost
 
 ROUNDING_SHARE = 1 / 20
 AXIS_LIMIT = 512  # no axis is tried with more tokens

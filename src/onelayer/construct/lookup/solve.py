@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from onelayer.construct.families import Array
+from onelayer.construct.lookup.families import Array
 
 
 def axis_nodes(lower: float, upper: float, count: int) -> Array:

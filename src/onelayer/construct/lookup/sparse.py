@@ -17,9 +17,9 @@ from functools import cached_property
 
 import numpy as np
 
-from onelayer.construct.families import Array, Keys, bernstein
-from onelayer.construct.solve import axis_nodes, rounding_cost, solve_axis
-from onelayer.construct.tensor import MAX_SAMPLES, TensorFit, TensorFitter
+from onelayer.construct.lookup.families import Array, Keys, bernstein
+from onelayer.construct.lookup.solve import axis_nodes, rounding_cost, solve_axis
+from onelayer.construct.lookup.tensor import MAX_SAMPLES, TensorFit, TensorFitter
 
 SIZES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 18, 22, 26, 32)
 KAPPAS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)

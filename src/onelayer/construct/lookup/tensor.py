@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch.quasirandom import SobolEngine
 
-from onelayer.construct.families import Array, Keys, candidates
-from onelayer.construct.solve import axis_nodes, minimax, rounding_cost, solve_axis
+from onelayer.construct.lookup.families import Array, Keys, candidates
+from onelayer.construct.lookup.solve import axis_nodes, minimax, rounding_cost, solve_axis
 
 UnitFunction = Callable[[Array], Array]  # points (S, r) of [-1, 1]^r -> values (S, K)
 

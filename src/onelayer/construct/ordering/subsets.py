@@ -1,7 +1,7 @@
 """Order statistics of few tokens with linear embedding: one sharp head per subset, inclusion and exclusion in W^O.
 
 The maximum over a subset S is the limit of one softmax average; the k-th smallest of n numbers is
-sum over |S| >= k of (-1)^(|S|-k) C(|S|-1, k-1) max_S. The lemma and its proof stand in certify/subsets.py.
+sum over |S| >= k of (-1)^(|S|-k) C(|S|-1, k-1) max_S. The lemma and its proof stand in certify/lemmas/subsets.py.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from onelayer.certify.subsets import MARGIN, all_subsets, combination, sharpness
+from onelayer.certify.lemmas.subsets import MARGIN, all_subsets, combination, sharpness
 from onelayer.model import Config, HeadShape, OneLayerTransformer
 
 

@@ -2,7 +2,7 @@
 
 The k-th smallest of x in [t_0, t_G]^n is t_0 + the integral over t of clip(k - N(t), 0, 1), N(t) = #{j : x_j <= t}.
 On G cells [t_{g-1}, t_g] the count N becomes a sum of ramps, which attention averages and the FFN clips. The lemma and
-its proof stand in certify/order.py.
+its proof stand in certify/lemmas/order.py.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from onelayer.certify.order import relu_form, statistic_error
+from onelayer.certify.lemmas.order import relu_form, statistic_error
 from onelayer.model import Config, HeadShape, OneLayerTransformer
 
 

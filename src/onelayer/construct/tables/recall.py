@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from onelayer.certify.distance import smallest_squared_distance
-from onelayer.certify.forward import UP, rounding_of
-from onelayer.certify.recall import ReluRecall, SoftmaxRecall, wanted_gap
-from onelayer.construct.table import Array, Table
+from onelayer.certify.lemmas.distance import smallest_squared_distance
+from onelayer.certify.lemmas.forward import UP, rounding_of
+from onelayer.certify.lemmas.recall import ReluRecall, SoftmaxRecall, wanted_gap
+from onelayer.construct.tables.table import Array, Table
 from onelayer.model import OneLayerTransformer, PlainMemory
 
 DIRECTIONS = 16  # random projections tried; the one with the largest smallest gap is kept

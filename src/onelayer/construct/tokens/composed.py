@@ -11,10 +11,10 @@ from flint import arb, ctx
 from torch import Tensor
 
 from onelayer.certify import Certificate
-from onelayer.certify.argued import argued_certificate, representable
-from onelayer.certify.argument import Composition
 from onelayer.certify.balls import in_balls
 from onelayer.certify.door import function_text
+from onelayer.certify.lemmas.argued import argued_certificate, representable
+from onelayer.certify.lemmas.argument import Composition
 from onelayer.domain import Box
 from onelayer.model import OneLayerTransformer
 from onelayer.result import Approximation

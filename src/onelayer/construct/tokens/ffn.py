@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from onelayer.certify.argument import Atom, Composition, Term
-from onelayer.certify.univariate import at
-from onelayer.construct.piecewise import Piecewise, fit_piecewise
+from onelayer.certify.lemmas.argument import Atom, Composition, Term
+from onelayer.certify.lemmas.univariate import at
+from onelayer.construct.tokens.piecewise import Piecewise, fit_piecewise
 from onelayer.target.formula import Formula, parse
 
 Array = NDArray[np.float64]

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from onelayer.construct.ffn import Ridge, Units
+from onelayer.construct.tokens.ffn import Ridge, Units
 from onelayer.domain import Box
 from onelayer.model import Config, HeadShape, OneLayerTransformer
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.polynomial import chebyshev
 from numpy.typing import NDArray
 
-from onelayer.construct.recognise import Piece
+from onelayer.construct.tokens.recognise import Piece
 from onelayer.domain import Box
 from onelayer.errors import OnelayerError
 from onelayer.target.formula import Formula, parse

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from onelayer.certify.univariate import range_of
+from onelayer.certify.lemmas.univariate import range_of
 from onelayer.domain import Box
 from onelayer.target.compose import inside
 from onelayer.target.formula import Formula

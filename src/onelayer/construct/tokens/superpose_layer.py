@@ -7,9 +7,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from onelayer.certify.argument import Atom
-from onelayer.construct.ffn import Ridge, Units
-from onelayer.construct.piecewise import Piecewise
+from onelayer.certify.lemmas.argument import Atom
+from onelayer.construct.tokens.ffn import Ridge, Units
+from onelayer.construct.tokens.piecewise import Piecewise
 from onelayer.model import Config, HeadShape, OneLayerTransformer
 
 Array = NDArray[np.float64]
