@@ -120,9 +120,7 @@ class Search:
         while len(self.open) and not self.exhausted():
             self.accept_refutation()
             group, self.open = self.pick()
-            stuck = group.stuck()
-            self.give_up(group[stuck])
-            group = group[~stuck]
+            group = self.without_hopeless(group)
             if len(group):
                 self.absorb(cut(group, self.levels(group), self.order, self.tree))
             self.close()
@@ -179,6 +177,21 @@ class Search:
         """Cuts in a row for each box, such that the pieces of one box fit the budget."""
         room = int(math.log2(max(self.room, 2)))
         return boxes.levels(self.threshold, self.order).clamp(max=room)
+
+    def without_hopeless(self, group: Boxes) -> Boxes:
+        """Give up the boxes that cuts do not improve, unless their centres, as boxes of width zero, are within reach.
+
+        A kink of T a little beside the same kink of f keeps the bound level until boxes are smaller than the distance.
+        """
+        stuck = group.stuck()
+        halted = (stuck & torch.isfinite(group.bound) & group.splittable.any(1)).nonzero()[:, 0]
+        if len(halted):
+            centre = group.low[halted] / 2 + group.high[halted] / 2
+            alive = halted[self.error.enclose(centre, centre, 1, self.threshold).bound <= self.threshold]
+            group.stall[alive] = 0
+            stuck[alive] = False
+        self.give_up(group[stuck])
+        return group[~stuck]
 
     def give_up(self, boxes: Boxes) -> None:
         """Keep the worst of the boxes that cannot be improved; the others need be no better than it."""
