@@ -18,7 +18,6 @@ from onelayer.construct.gather import gather
 from onelayer.construct.tokens.pursuit import pursue
 from onelayer.domain import Box
 from onelayer.errors import OnelayerError
-from onelayer.model import weights_sha256
 from onelayer.result import Approximation, load
 
 SINES = Box([0.0, 0.0], [2 * math.pi] * 2)
@@ -144,14 +143,6 @@ def test_forgeries_are_rejected(tmp_path: Path) -> None:
     other = replace(a.certificate, function="x1*x2 + 0.01*x1", **loose)
     replace(a, certificate=other).save(tmp_path / "function")
     assert not check(tmp_path / "function").ok
-    for weight in ("W_E", "W_Q", "W_V", "W_O", "W_1", "b_1", "W_2", "b_R", "position"):
-        b = gather("x1*x2", Box([-1.0] * 2, [1.0] * 2), 1e-2)
-        with torch.no_grad():
-            flat = b.model.own(weight).view(-1)
-            flat[int(flat.abs().argmax())] += 0.05 if weight == "b_R" else 0.2 * float(flat.abs().max())
-        forged = replace(a.certificate, weights_sha256=weights_sha256(b.model), **loose)
-        replace(b, certificate=forged).save(tmp_path / weight)
-        assert not check(tmp_path / weight).ok, weight
 
 
 @pytest.mark.parametrize(

@@ -97,14 +97,6 @@ def test_the_checker_rejects_forgeries(tmp_path: Path, recipe: str) -> None:
     tight = replace(m.certificate, upper=m.certificate.upper / 4, **loose)
     replace(m, certificate=tight).save(tmp_path / "tight")
     assert "follows" in check(tmp_path / "tight").reason
-    weights = ["b_R", "W_E"] + (["W_2", "b_1"] if recipe == "relu" else ["W_Q"])
-    for weight in weights:
-        other = memorize(x, y, recipe=recipe)
-        with torch.no_grad():
-            other.model.own(weight).view(-1)[-1] += 0.5
-        forged = replace(m.certificate, weights_sha256=weights_sha256(other.model), **loose)
-        replace(other, certificate=forged).save(tmp_path / weight)
-        assert not check(tmp_path / weight).ok, weight
     other = memorize(x, (y + 1) % 10, recipe=recipe)
     forged = replace(m.certificate, weights_sha256=weights_sha256(other.model), **loose)
     replace(other, certificate=forged).save(tmp_path / "other table")

@@ -115,12 +115,13 @@ def memorize(
     errors = np.abs(values - table.outputs).reshape(len(table), -1).max(1)
     recalled = int((errors < 0.5).sum()) if table.classes else int((errors <= made.error).sum())
     seconds = time.monotonic() - started
+    argument = Recall(made.recipe, len(table))
     certificate = argued_certificate(
         made.model,
-        f"{NOT_RECORDED}table of {len(table):,} rows; the claim is about these rows alone",
+        f"{NOT_RECORDED}{argument.describe()}",
         _hull(table),
         eps,
-        Recall(made.recipe, len(table)),
+        argument,
         made.error,
         _witness(table, values, int(errors.argmax())),
         method="enumeration",

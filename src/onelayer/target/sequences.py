@@ -33,7 +33,7 @@ def describe(length: int, weights: Sequence[float] | None) -> str:
         return f"{ordinal(used[0][0])} smallest of {length} numbers"
     if used and used[-1][0] == length and len(used) == length - used[0][0] + 1 and all(w == 1 for _, w in used):
         return f"sum of the {len(used)} largest of {length} numbers"
-    shown = ", ".join(f"{weight:g} x ({k})" for k, weight in used[:4]) + (", ..." if len(used) > 4 else "")
+    shown = ", ".join(f"{weight!r} x ({k})" for k, weight in used)
     return f"weighted order statistics of {length} numbers: {shown}"
 
 

@@ -22,12 +22,14 @@ from onelayer.certify.checking.univariate import image
 from onelayer.certify.checking.weights import Array, Stored
 from onelayer.certify.files import ARGUMENT, Record, SavedProof
 from onelayer.certify.lemmas.argument import Argument, Composition, OrderStatistics, Recall, from_text
+from onelayer.certify.record import NOT_RECORDED
 from onelayer.errors import OnelayerError
 from onelayer.target.formula import Formula, parse
+from onelayer.target.sequences import describe
 
-METHODS = ("lemma", "composition", "enumeration")
+METHODS = {"lemma": OrderStatistics, "composition": Composition, "enumeration": Recall}
 BUDGET = 400  # bisections per box
-LARGEST = 2**15  # ramps of a sequence
+LARGEST = 2**15  # ramps of a sequence, or numbers in the memory of a table
 
 
 def recheck(proof: SavedProof, stored: Stored, boxes: tuple[Array, Array] | None) -> str:
@@ -41,7 +43,10 @@ def recheck(proof: SavedProof, stored: Stored, boxes: tuple[Array, Array] | None
     execution = Execution.of(record.arithmetic, stored.dtype)
     if execution is None:
         raise OnelayerError(f"proofs by {record.method} speak of an execution, not of real arithmetic")
+    if execution.cast:
+        raise OnelayerError(f"proofs by {record.method} need weights stored in the format of the execution")
     argument = from_text(proof.attachments[ARGUMENT])
+    _stated(record, argument)
     if isinstance(argument, OrderStatistics):
         _order_statistics(record, argument, stored, execution)
     elif isinstance(argument, Recall):
@@ -52,8 +57,21 @@ def recheck(proof: SavedProof, stored: Stored, boxes: tuple[Array, Array] | None
     return f"{record.status}, sup|T - f| <= {record.upper!r} re-proved by {record.method}{note}"
 
 
+def _stated(record: Record, argument: Argument) -> None:
+    """The method is that of the argument, and the certificate names the function that the argument is about."""
+    if not isinstance(argument, METHODS[record.method]):
+        raise OnelayerError(f"a proof by {record.method} cannot stand on an argument about {argument.KIND}")
+    if isinstance(argument, Composition):
+        return
+    name = argument.describe() if isinstance(argument, Recall) else describe(argument.length, argument.weights)
+    if record.function != f"{NOT_RECORDED}{name}":
+        raise OnelayerError(f"the certificate names another function than its argument: {name[:120]}")
+
+
 def _large(argument: Argument, stored: Stored) -> bool:
     """Whether a forward pass in ball arithmetic takes minutes."""
+    if isinstance(argument, Recall):
+        return sum(tensor.size for tensor in stored.tensors.values()) > LARGEST
     return isinstance(argument, Composition) and stored.length * stored.config["ramps"] > LARGEST
 
 
@@ -75,12 +93,22 @@ def _order_statistics(record: Record, argument: OrderStatistics, stored: Stored,
 
 
 def _recall(proof: SavedProof, argument: Recall, stored: Stored, execution: Execution) -> None:
-    """Every row; the lower bound is checked to be an error that the bound of its row allows."""
+    """Every row; the lower bound is checked to be the error of its row, or in a large table to be no refutation."""
     x, y = read_rows(proof, argument, stored)
-    _upper(proof.record, recall_bound(stored, argument, x, y, execution))
-    witness = proof.record.witness
-    if witness is not None and not (x == np.array(witness)).all(1).any():
+    record = proof.record
+    _upper(record, recall_bound(stored, argument, x, y, execution))
+    if record.witness is None:
+        return
+    row = np.flatnonzero((x == np.array(record.witness)).all(1))
+    if not len(row):
         raise OnelayerError("the witness is no row of the table")
+    if _large(argument, stored):
+        if record.status == "refuted":
+            raise OnelayerError("the table is too large to evaluate the row that refutes its recall")
+        return
+    t = Layer(stored, execution)([constant(arb(v), 1) for v in record.witness], Kinks())
+    gaps = [abs(a.c[0] - arb(b)) + r for a, b, r in zip(t.items, y[row[0]].tolist(), t.errors, strict=True)]
+    _lower(record, gaps)
 
 
 def _composition(

@@ -41,7 +41,7 @@ def composition_bound(stored: Stored, composition: Composition, domain: Domain, 
     each = config["readout"] == "each"
     _require(config["layout"] == "tokens" and stored.length == n and stored.token_width == d, "other tokens")
     _require(each == composition.each and config["readout"] in ("each", "first"), "another read-out")
-    _require(config["hidden"] == len(composition.units), "another number of units")
+    _require(config["hidden"] == len(composition.units) > 0, "another number of units")
     read = stored.tensors["W_R"]
     _require(bool(((read == 0) | (read == 1)).all() and (read.sum(0) == 1).all()), "a read-out that mixes features")
     _require(not stored.tensors["b_2"].any() and read.shape[1] == composition.outputs, "other outputs")
@@ -206,7 +206,9 @@ class _Proof:
         outputs, first = self.composition.outputs, self.composition.length * len(self.inner)
         unit = np.abs(self.outer).argmax(0)
         spread = self.stored.tensors["W_2"][unit] / self.outer[unit, np.arange(outputs)][:, None]
-        _require(np.array_equal(self.outer @ spread, self.stored.tensors["W_2"]), "W_2 writes more than the outputs")
+        exact = bool(np.isin(spread, (-1.0, 0.0, 1.0)).all())  # so that the product is
+        same = np.array_equal(self.outer @ spread, self.stored.tensors["W_2"])
+        _require(exact and same, "W_2 writes more than the outputs")
         tops = [item.range().upper().max(ZERO) for item in z.items]
         y = []
         for o in range(outputs):

@@ -34,7 +34,9 @@ def order_statistics_bound(
     )
     _require(stored.config["attention"] == "softmax" and stored.config["norm"] == "none", "not a plain softmax layer")
     _require(stored.config["layout"] == "tokens", "not a layer over tokens")
-    _require(stored.config["readout"] == ("first" if argument.weights else "each"), "another read-out than the lemma's")
+    sorts = argument.weights is None
+    _require(stored.config["readout"] == ("each" if sorts else "first"), "another read-out than the lemma's")
+    _require(stored.config["output_shape"] == ([argument.length] if sorts else []), "other outputs than the lemma's")
     bound = thresholds_bound if argument.construction == "thresholds" else subsets_bound
     return bound(stored, argument.weights, low, high, execution)
 
@@ -79,12 +81,13 @@ def thresholds_bound(
     heads = config["heads"]
     _require(g > 0 and not config["residual"] and config["d_model"] == width, "not a layer of thresholds")
     _require(len(heads) == (2 if sorts else 1) and all(head["memory"] == "none" for head in heads), "other heads")
-    _require(heads[0]["d_v"] == g and config["hidden"] % g == 0, "other widths than thresholds need")
+    _require((config["positions"] != "none") == sorts, "positions are for sorting alone")
+    levels, factors = _units(weights, n)
+    _require(heads[0]["d_v"] == g and config["hidden"] == g * len(levels) > 0, "other widths than thresholds need")
     edges = [arb(low), *(arb(v) for v in t["ramp_start"][0].tolist())]
     cells = [b - a for a, b in pairwise(edges)]
     _require(all(cell > 0 for cell in cells) and edges[-1] >= high, "the thresholds do not cover the domain")
     _uniform_head(t, g, int(heads[0]["d_k"]), width)
-    levels, factors = _units(weights, n)
     _require(np.array_equal(t["b_1"], np.repeat(levels, g)), "other levels than this statistic needs")
     counts = np.concatenate([-float(n) * np.eye(g)] * len(levels), axis=1)
     _equal(t["W_1"][:g], counts, "the counts of the feed-forward network")
@@ -167,6 +170,9 @@ def _position_error(stored: Stored, execution: Execution) -> arb:
     _equal(t["W_O"][g:], np.eye(width)[g : g + 1], "W_O of the position head")
     _equal(t["W_1"][g], 1.0, "the position in the feed-forward network")
     _equal(t["W_1"][g + 1 :], 0.0, "the unused rows of the feed-forward network")
+    for name in ("Q", "K"):  # so that the products below are exact
+        _quarters(t[f"W_{name}"][:, first:])
+        _quarters(t[f"b_{name}"][first:])
     q, k = (_quarters(place @ t[f"W_{name}"][:, first:] + t[f"b_{name}"][first:]) for name in ("Q", "K"))
     scale = math.isqrt(q.shape[1])
     _require(scale * scale == q.shape[1], "a key width of the position head that is no square")
@@ -210,6 +216,7 @@ def subsets_bound(
     )
     _require(all((h["d_k"], h["d_v"], h["memory"]) == (1, 1, "none") for h in config["heads"]), "other heads")
     _require(len(config["heads"]) == heads, "not one head per subset")
+    _require(config["positions"] != "none" and config["hidden"] == (n if sorts else 0), "other positions or units")
     eye, keys = np.eye(width), t["W_K"][-n:].T
     beta, mask = float(t["W_K"][0, 0]), float(np.abs(keys).max())
     inside = keys == 0
@@ -290,9 +297,9 @@ def _inclusion_exclusion(
 
 
 def _equal(found: Array, wanted: Array | float, name: str) -> None:
-    _require(
-        np.array_equal(found, np.broadcast_to(np.asarray(wanted, dtype=np.float64), found.shape)), f"{name} differs"
-    )
+    """All entries equal one number, or an array of the same shape."""
+    same = np.array_equal(found, wanted) if isinstance(wanted, np.ndarray) else bool((found == wanted).all())
+    _require(same, f"{name} differs")
 
 
 def _require(holds: bool, complaint: str) -> None:

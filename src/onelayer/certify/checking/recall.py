@@ -43,7 +43,6 @@ def recall_bound(stored: Stored, argument: Recall, x: Array, y: Array, execution
     plain = config["norm"] == "none" and config["attention"] == "softmax"
     _require(plain and config["layout"] == "packed" and config["positions"] == "none", "not a plain packed layer")
     _require(len(config["heads"]) == 1 and config["heads"][0]["memory"] == "plain", "not one head with plain memory")
-    _require(execution.cast == 0, "weights are stored in another format than the execution")
     if stored.dtype == "F32":
         _require(np.array_equal(x, x.astype(np.float32)), "rows that are no float32 numbers")
     return (_softmax if argument.recipe == "softmax" else _relu)(stored, x, y, execution)
@@ -125,7 +124,7 @@ def _smallest_gap(z: Array, keys: Array, relative: arb, drift: arb) -> arb:
         logits = z[rows] @ keys[:, :-1].T + keys[:, -1]
         own = logits[np.arange(len(rows)), rows]
         logits[np.arange(len(rows)), rows] = -np.inf
-        least = min(least, float((own - logits.max(1)).min())) if count > 1 else 1000.0
+        least = float(np.minimum(least, (own - logits.max(1)).min())) if count > 1 else 1000.0  # nan stays
     return arb(least) * (1 - arb(2) ** -50) - 2 * arb(error)
 
 
@@ -138,8 +137,8 @@ def _relu(stored: Stored, x: Array, y: Array, execution: Execution) -> arb:
     _require(config["d_model"] == 1 + outputs and config["residual"] and units >= 1, "other widths")
     _equal(t["W_E"][:, 1:], 0.0, "W_E")
     _equal(t["b_E"][1:], 0.0, "b_E")
-    _equal(t["W_O"], 0.0, "W_O")
-    _equal(t["b_O"], 0.0, "b_O")
+    for name in ("W_Q", "b_Q", "W_O", "b_O"):  # a head with logits 0, whatever its keys, that is not listened to
+        _equal(t[name], 0.0, name)
     _equal(t["W_1"][1:], 0.0, "W_1")
     _require(bool(np.isin(t["W_1"][0], (0.0, 1.0)).all()), "a unit that scales the projection")
     _equal(t["W_2"][:, 0], 0.0, "W_2")
@@ -196,9 +195,9 @@ def _path(
 
 
 def _equal(found: Array, wanted: Array | float, name: str) -> None:
-    _require(
-        np.array_equal(found, np.broadcast_to(np.asarray(wanted, dtype=np.float64), found.shape)), f"{name} differs"
-    )
+    """All entries equal one number, or an array of the same shape."""
+    same = np.array_equal(found, wanted) if isinstance(wanted, np.ndarray) else bool((found == wanted).all())
+    _require(same, f"{name} differs")
 
 
 def _require(holds: bool, complaint: str) -> None:

@@ -48,6 +48,10 @@ class Recall:
         _need(self.recipe in ("softmax", "relu"), "recipe must be 'softmax' or 'relu'")
         _need(type(self.rows) is int and self.rows >= 1, "rows must be a whole number >= 1")
 
+    def describe(self) -> str:
+        """What takes the place of a function in the certificate."""
+        return f"table of {self.rows:,} rows; the claim is about these rows alone"
+
 
 @dataclass(frozen=True)
 class Atom:

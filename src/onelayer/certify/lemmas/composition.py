@@ -117,15 +117,14 @@ class _Proof:
         square = float(scaled @ scaled)
         low, high = self.range(k)
         formula = parse(term.text, 1)
+        slopes = np.ones(int(mine.sum()))
         if square > 0:
             slopes = scaled @ self.forms.linear[:, position, mine] / square
-            knots = float(w @ self.forms.center) - self.forms.const[position, mine] / slopes
-        else:
-            slopes, knots = np.ones(int(mine.sum())), -self.forms.const[position, mine]
-        changes = self.outer[mine, term.output] * slopes
         others = np.delete(self.outer[mine], term.output, axis=1)
         if not (bool((slopes > 0).all()) and not others.any()):
             raise OnelayerError(f"the units of term {k + 1} do not make a function of its sum")
+        knots = float(w @ self.forms.center) - self.forms.const[position, mine] / slopes
+        changes = self.outer[mine, term.output] * slopes
         order = np.argsort(knots, kind="stable")
         ramps = Ramps(knots[order], changes[order], term.constant)
         error = piecewise_error(formula, ramps, low, high if high > low else low + 1e-9 * (1 + abs(low)))

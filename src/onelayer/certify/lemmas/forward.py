@@ -7,9 +7,14 @@ exact, so a sum counts its nonzero terms only.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
 
 UP = 1 + 2.0**-30  # covers the rounding of the bounds' own arithmetic, a few thousand float64 operations on sums >= 0
 # Rounding is stated twice as large as it was found, so that an independent analysis may count a little differently.
@@ -34,6 +39,14 @@ class Rounding:
         Two exponentials of 4 ulp, that is 8 units, each; the sum; the division; logits above -1 below the largest.
         """
         return self.gamma(count + 24)
+
+
+def has_form(fixed: Sequence[tuple[Floats, Floats | float]]) -> bool:
+    """Whether every array has the shape and the entries of the one beside it, or equals the number beside it."""
+    return all(
+        np.array_equal(found, wanted) if isinstance(wanted, np.ndarray) else bool((found == wanted).all())
+        for found, wanted in fixed
+    )
 
 
 def rounding_of(dtype: torch.dtype) -> Rounding:

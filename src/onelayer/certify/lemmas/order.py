@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from onelayer.certify.lemmas.forward import SLACK, UP, Rounding, rounding_of
+from onelayer.certify.lemmas.forward import SLACK, UP, Rounding, has_form, rounding_of
 from onelayer.domain import Box
 from onelayer.errors import OnelayerError
 from onelayer.model import OneLayerTransformer
@@ -98,7 +98,8 @@ class Thresholds:
         heads = 2 if self.sorts else 1
         if not (plain and config.embedding == "piecewise" and config.d_model == width and len(config.heads) == heads):
             raise OnelayerError("this layer is not a construction of thresholds")
-        if config.hidden % self.cells or any(head.memory != "none" for head in config.heads):
+        other = config.hidden % self.cells or (config.positions != "none") != self.sorts
+        if other or any(head.memory != "none" for head in config.heads):
             raise OnelayerError("this layer is not a construction of thresholds")
         self.keys, self.values = config.heads[0].d_k, config.heads[0].d_v
         self._require_form()
@@ -138,7 +139,7 @@ class Thresholds:
                 (w["W_1"][g], 1.0),
                 (w["W_1"][g + 1 :], 0.0),
             ]
-        if self.values != g or not all(np.array_equal(a, np.broadcast_to(np.asarray(b), a.shape)) for a, b in fixed):
+        if self.values != g or not has_form(fixed):
             raise OnelayerError("the weights of this layer do not have the form of thresholds")
 
     def edges(self, box: Box) -> Floats:

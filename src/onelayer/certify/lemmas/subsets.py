@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import lambertw
 
-from onelayer.certify.lemmas.forward import SLACK, UP, rounding_of
+from onelayer.certify.lemmas.forward import SLACK, UP, has_form, rounding_of
 from onelayer.domain import Box
 from onelayer.errors import OnelayerError
 from onelayer.model import OneLayerTransformer
@@ -91,7 +91,8 @@ class _Form:
         heads = 2**n - 1
         plain = config.norm == "none" and config.attention == "softmax" and config.embedding == "linear"
         same = all((head.d_k, head.d_v, head.memory) == (1, 1, "none") for head in config.heads)
-        if not (plain and same and len(config.heads) == heads and config.residual == sorts and config.d_model == width):
+        sized = config.d_model == width and config.hidden == (n if sorts else 0) and config.positions != "none"
+        if not (plain and same and sized and len(config.heads) == heads and config.residual == sorts):
             raise OnelayerError("this layer is not a construction of subset maxima")
         self.beta, self.mask = float(w["W_K"][0, 0]), float(np.abs(w["W_K"][-n:]).max())
         self.sets = (w["W_K"][-n:].T == 0).astype(np.float64)
@@ -128,7 +129,7 @@ class _Form:
             self._gates(float(w["b_1"][0]), float(w["b_R"][0]), box)
         elif float(w["b_R"][0]) != 0:
             raise OnelayerError("the read-out of this layer does not have the form of subset maxima")
-        if not all(np.array_equal(a, np.broadcast_to(np.asarray(b), a.shape)) for a, b in fixed) or not self.beta > 0:
+        if not has_form(fixed) or not self.beta > 0:
             raise OnelayerError("the weights of this layer do not have the form of subset maxima")
 
     def _gates(self, bias: float, base: float, box: Box) -> None:
