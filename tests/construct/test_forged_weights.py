@@ -38,6 +38,7 @@ MADE: dict[str, Callable[[], Approximation]] = {
     "gather gated without residual": lambda: gather("x1*x2; sin(x1)", SQUARE, 0.05, residual=False),
     "gather pre-norm": lambda: gather("x1*x2", SQUARE, 0.1, norm="pre"),
     "gather post-norm": lambda: gather("x1*x2", SQUARE, 0.1, norm="post"),
+    "gather post-norm without residual": lambda: gather("x1*x2", SQUARE, 0.1, norm="post", residual=False),
     "superpose": lambda: superpose("log(exp(x1)+exp(x2))", SQUARE, 0.05),
     "superpose two classes": lambda: superpose("exp(x1+2*x2)", SQUARE, 0.5),
     "sort": lambda: sort(3, 0.0, 1.0, 0.1),

@@ -52,7 +52,7 @@ def test_two_sines_as_two_tokens(eps: float, units: int, tmp_path: Path) -> None
     assert check(tmp_path / "sines").ok
 
 
-@pytest.mark.parametrize(("residual", "norm"), [(True, "none"), (False, "none"), (True, "pre"), (True, "post")])
+@pytest.mark.parametrize(("residual", "norm"), [(r, norm) for norm in ("none", "pre", "post") for r in (True, False)])
 def test_an_equivariant_function_shares_its_units(residual: bool, norm: str, tmp_path: Path) -> None:
     a = gather(times_mean, CUBE, 1e-3, residual=residual, norm=norm)
     assert a.certificate.proved
@@ -149,7 +149,6 @@ def test_forgeries_are_rejected(tmp_path: Path) -> None:
     ("box", "options", "message"),
     [
         (Box([0.0] * 2, [1.0] * 2), {"norm": "batch"}, "norm"),
-        (Box([0.0] * 2, [1.0] * 2), {"norm": "post", "residual": False}, "residual"),
         (Box(torch.zeros(2, 2, 2), torch.ones(2, 2, 2)), {}, "shape"),
     ],
 )

@@ -60,8 +60,6 @@ def gather(
     """
     started = time.monotonic()
     _check(eps, box, norm, dtype)
-    if norm == "post" and not residual:
-        raise OnelayerError("norm 'post' needs the residual stream; use residual=True, or another norm")
     target = as_target(f, box)
     each = len(target.output_shape) > 0 and target.output_shape[0] == box.shape[0]
     pieces, exact = _decompose(target, box, each, PURSUIT_SHARE * eps, max_units, seed)

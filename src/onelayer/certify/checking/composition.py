@@ -44,7 +44,8 @@ def composition_bound(stored: Stored, composition: Composition, domain: Domain, 
     _require(config["hidden"] == len(composition.units) > 0, "another number of units")
     read = stored.tensors["W_R"]
     _require(bool(((read == 0) | (read == 1)).all() and (read.sum(0) == 1).all()), "a read-out that mixes features")
-    _require(not stored.tensors["b_2"].any() and read.shape[1] == composition.outputs, "other outputs")
+    own = stored.tensors["b_2"] @ read  # exact, as the read-out picks features
+    _require(not own.any() and read.shape[1] == composition.outputs, "other outputs")
     proof = _Proof(stored, composition, domain, execution)
     worst = ZERO
     for position in range(n) if each else [0]:
@@ -215,8 +216,9 @@ class _Proof:
             reach = _above(sum((abs(arb(float(c))) * top for c, top in zip(self.outer[:, o], tops, strict=True)), ZERO))
             y.append(coordinate(first + o, -reach, reach, 1))
         base = r.items if self.stored.config["residual"] else [constant(ZERO, 1)] * len(r)
+        bias = [arb(float(b)) for b in self.stored.tensors["b_2"]]
         items = [
-            combination([(arb(1), item), *((arb(float(spread[o, m])), y[o]) for o in range(outputs))], ZERO, 1)
+            combination([(arb(1), item), *((arb(float(spread[o, m])), y[o]) for o in range(outputs))], bias[m], 1)
             for m, item in enumerate(base)
         ]
         read = self.layer.maps["R"](self.layer._norm(Vector(items, errors), "2"), self.execution)

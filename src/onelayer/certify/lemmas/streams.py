@@ -81,7 +81,8 @@ def last_norm_error(model: OneLayerTransformer, atoms: Atoms, reach: Floats) -> 
         r: Any = wide.stream(e)
         worst = 0.0
         for position in range(model.config.length if model.config.readout == "each" else 1):
-            y = r[:, position] + F.linear(x[:, count:], spread.T)
+            y = F.linear(x[:, count:], spread.T, wide.own("b_2"))
+            y = r[:, position] + y if model.config.residual else y
             found: Any = wide.finish(y) - (x[:, count:] + wide.own("b_R"))
             worst = max(worst, float(found.bound().max()))
     return worst
@@ -111,8 +112,9 @@ def _embedded(model: OneLayerTransformer, x: Any, atoms: Atoms) -> Any:
 def outer_coefficients(model: OneLayerTransformer) -> tuple[Floats, Floats]:
     """Coefficients (U, outputs) of the units in the read-out, and the constant part (outputs,)."""
     second, read, inner = (model.own(name).detach().double() for name in ("W_2", "W_R", "b_2"))
-    if not (bool(((read == 0) | (read == 1)).all()) and bool((read.sum(0) == 1).all()) and not bool(inner.any())):
-        raise OnelayerError("the read-out of a composition picks single features")
+    picks = bool(((read == 0) | (read == 1)).all()) and bool((read.sum(0) == 1).all())
+    if not picks or bool((inner @ read).any()):
+        raise OnelayerError("the read-out of a composition picks single features, without a bias of their own")
     if model.config.readout not in ("each", "first"):
         raise OnelayerError("a composition is read at each position or at the first")
     bias: Tensor = model.own("b_R").detach().double()

@@ -88,7 +88,7 @@ def gather_layer(
     shape = Shape(n, width, outputs, norm != "none")
     named = _attention(shape, residual) | _feed_forward(shape, box, ridges, units, residual)
     if shape.norm:
-        named |= _norms(shape, box)
+        named |= _norms(shape, box, residual, norm)
     config = Config(
         layout="tokens",
         input_shape=tuple(box.shape),
@@ -170,11 +170,12 @@ def _reach(ridge: Ridge, box: Box) -> float:
     return float(np.abs(ridge.weights).sum()) * largest + 1
 
 
-def _norms(shape: Shape, box: Box) -> dict[str, Tensor]:
+def _norms(shape: Shape, box: Box, residual: bool, norm: str) -> dict[str, Tensor]:
     """A pair of constants +-L in front of features of size about 1: LayerNorm then divides by nearly a constant.
 
     The features come with twins of opposite sign, so their mean is zero; the gain undoes the constant factor. The
-    factor varies by |features|^2 / (2 L^2), which the proof accounts for.
+    factor varies by |features|^2 / (2 L^2), which the proof accounts for. A residual stream carries the pair along;
+    without one, the bias of every matrix whose result is normalised writes it anew.
     """
     largest = max(1.0, float(torch.maximum(box.lower.abs(), box.upper.abs()).max()))
     anchor = ANCHOR * 2.0 ** math.ceil(math.log2(largest))
@@ -182,6 +183,10 @@ def _norms(shape: Shape, box: Box) -> dict[str, Tensor]:
     bias[-2], bias[-1] = anchor, -anchor
     middle = (box.lower**2 + box.upper**2).sum() / 2 / 3
     named = {"b_E": bias}
+    if not residual:
+        named["b_O"] = bias
+    if not residual and norm == "post":
+        named["b_2"] = bias
     for which, features in (("1", middle / shape.length + 1), ("2", middle * (1 + 1 / shape.length) + 1)):
         variance = (2 * anchor**2 + 2 * float(features)) / shape.d_model
         named[f"gain_{which}"] = torch.full((shape.d_model,), math.sqrt(variance + NORM_EPS), dtype=torch.float64)
