@@ -135,6 +135,9 @@ def test_rows_too_close_for_the_format_are_undecided_not_wrong() -> None:
     x = np.stack([np.append(np.arange(39) * 1e-12, 1.0)] * 2, 1)
     m = memorize(x, np.arange(40) % 2, recipe="softmax")
     assert m.certificate.status != "proved"
+    equal = memorize([[1e-20, 0.0], [2e-20, 0.0], [1.0, 1.0]], [0.0, 1.0, 0.0], recipe="softmax")
+    assert equal.certificate.status == "refuted"  # the first two rows are equal once centred
+    assert equal.report.recalled == 1
     spread = memorize(x[:, 0], np.arange(40) % 2, recipe="softmax")  # one column: ranks come to help
     assert spread.certificate.proved
     assert spread.model.config.embedding == "piecewise"

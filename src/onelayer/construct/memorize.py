@@ -39,8 +39,8 @@ class RecallReport:
     """What a memorised table costs and how well it is recalled.
 
     ``stored_numbers`` counts keys, values, knots and coefficients; recalling arbitrary real outputs needs at least
-    ``lower_bound`` of them. ``error`` is proved, ``measured`` was seen when every row was run through the layer;
-    ``margin`` is the proved distance of every recalled label from the border to another one. Between the rows,
+    ``lower_bound`` of them. ``error`` is proved, ``measured`` was seen when every row was run through the layer,
+    and ``recalled`` rows came back as their label, or within eps; ``margin`` is the proved distance of every recalled label from the border to another one. Between the rows,
     |T(x) - T(y)| <= lipschitz max_i |x_i - y_i|.
     """
 
@@ -113,7 +113,7 @@ def memorize(
         made = _build(table, recipe, eps, dtype, torch.device(device), seed, report)
         values = _run(made.model, table, torch.device(device), report)
     errors = np.abs(values - table.outputs).reshape(len(table), -1).max(1)
-    recalled = int((errors < 0.5).sum()) if table.classes else int((errors <= made.error).sum())
+    recalled = int((errors < 0.5).sum() if table.classes else (errors <= eps).sum())
     seconds = time.monotonic() - started
     argument = Recall(made.recipe, len(table))
     certificate = argued_certificate(

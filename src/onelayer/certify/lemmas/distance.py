@@ -22,7 +22,7 @@ def smallest_squared_distance(z: Tensor, report: Callable[[float], None] = lambd
     if count < 2:
         return float("inf")
     if count * count * width <= DIRECT:
-        least = _direct(z, z, report)
+        least = _direct(torch.arange(count, device=z.device), z, report)
         return least * (1 - (width + 16) * 2 * UNIT)
     norms = (z * z).sum(1)
     error = (width + 8) * 4 * UNIT * float(norms.max()) * 2
@@ -36,19 +36,23 @@ def smallest_squared_distance(z: Tensor, report: Callable[[float], None] = lambd
         report((start + step) / count * (2 - (start + step) / count))
     least = float(nearest.min())
     close = torch.nonzero(nearest <= least + 2 * error).flatten()
-    exact = _direct(z[close], z, report) * (1 - (width + 16) * 2 * UNIT)
+    exact = _direct(close, z, report) * (1 - (width + 16) * 2 * UNIT)
     return min(exact, least + error)
 
 
-def _direct(rows: Tensor, z: Tensor, report: Callable[[float], None]) -> float:
-    """Least squared distance between a row and another one, by differences; its square root is taken and undone."""
+def _direct(chosen: Tensor, z: Tensor, report: Callable[[float], None]) -> float:
+    """Least squared distance between a chosen row and another one, by differences; a root is taken and undone.
+
+    Rows may be equal: distinct rows of a table can be, once they are centred and rounded.
+    """
     step = max(1, _block(z) // len(z))
     least = float("inf")
-    for start in range(0, len(rows), step):
-        found = torch.cdist(rows[start : start + step], z, compute_mode="donot_use_mm_for_euclid_dist")
-        # Rows are distinct, so a zero is the row itself.
-        least = min(least, float(torch.where(found == 0, torch.inf, found).min()))
-        report(min(1.0, (start + step) / len(rows)))
+    for start in range(0, len(chosen), step):
+        rows = chosen[start : start + step]
+        found = torch.cdist(z[rows], z, compute_mode="donot_use_mm_for_euclid_dist")
+        found.scatter_(1, rows[:, None], torch.inf)
+        least = min(least, float(found.min()))
+        report(min(1.0, (start + step) / len(chosen)))
     return least * least
 
 
