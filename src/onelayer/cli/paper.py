@@ -1,0 +1,48 @@
+"""The command that executes the paper."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from onelayer.cli.console import NOT_PROVED, SUCCESS, show
+from onelayer.cli.options import Json, Seed, app
+from onelayer.paper import write_report
+
+
+@app.command("paper")
+def paper_command(
+    out: Annotated[Path, typer.Option(help="Folder for the page, its figures and its numbers.")] = Path("report"),
+    quick: Annotated[bool, typer.Option("--quick", help="Smaller sizes: a few minutes on two cores.")] = False,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Run this experiment again, for example 5 or theorem; may be repeated.")
+    ] = None,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> int:
+    """Run every claim of the paper and write one HTML page; a run that was stopped goes on where it was."""
+    found = write_report(out, quick=quick, only=only or (), seed=seed, progress=True)
+    lines = []
+    for record in found.records:
+        lines.append(f"{record['key']:>14}  {record['verdict']}")
+        failed = [check for check in record["checks"] if not check["holds"]]
+        wanted = record["checks"] if only else failed
+        lines += [f"{'':16}{_sentence(check)}" for check in wanted]
+    kept = len(found.records) - len(found.computed)
+    lines.append(f"{found.page}  ({len(found.computed)} run, {kept} kept, {found.seconds:.0f} s)")
+    data = {
+        "page": str(found.page),
+        "confirmed": found.confirmed,
+        "seconds": found.seconds,
+        "computed": list(found.computed),
+        "experiments": [{key: record[key] for key in ("key", "verdict", "checks")} for record in found.records],
+    }
+    show("\n".join(lines), data, as_json=as_json)
+    return SUCCESS if found.confirmed else NOT_PROVED
+
+
+def _sentence(check: dict[str, object]) -> str:
+    mark = "" if check["holds"] else "  FAILED"
+    return f"{check['what']}: {check['value']:.6g} {check['relation']} {check['bound']:.6g}{mark}"

@@ -1,0 +1,7 @@
+"""The paper, executed: every claim of the source paper as an experiment, and the report that collects them."""
+
+from onelayer.paper.finding import Check, Experiment, Finding, Setting
+from onelayer.paper.registry import SECTIONS, chosen, experiments
+from onelayer.paper.report import Report, write_report
+
+__all__ = ["SECTIONS", "Check", "Experiment", "Finding", "Report", "Setting", "chosen", "experiments", "write_report"]

@@ -1,0 +1,106 @@
+"""What an experiment is and what it returns: a claim with its place, measured checks, a verdict they support."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from matplotlib.figure import Figure
+
+HOLDS = "holds"
+FAILS = "fails as stated"
+REPAIRED = "holds after repair"
+UNCONFIRMED = "not confirmed"
+VERDICTS = (HOLDS, FAILS, REPAIRED, UNCONFIRMED)
+
+_RELATIONS: dict[str, Callable[[float, float], bool]] = {
+    "<=": lambda value, bound: value <= bound,
+    "<": lambda value, bound: value < bound,
+    ">=": lambda value, bound: value >= bound,
+    ">": lambda value, bound: value > bound,
+    "=": lambda value, bound: value == bound,
+}
+
+
+@dataclass(frozen=True)
+class Check:
+    """A measured number and what it has to be for the verdict. NaN satisfies nothing."""
+
+    what: str
+    value: float
+    relation: str
+    bound: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "value", float(self.value))
+        object.__setattr__(self, "bound", float(self.bound))
+
+    @property
+    def holds(self) -> bool:
+        return not math.isnan(self.value) and _RELATIONS[self.relation](self.value, self.bound)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of text and numbers under a header."""
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure made from the numbers of the run, with the sentence that stands below it."""
+
+    name: str
+    caption: str
+    figure: Figure
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a run measured. ``verdict`` is what the checks, if they all hold, say about the claim."""
+
+    verdict: str
+    said: str
+    checks: Sequence[Check]
+    tables: Sequence[Table] = ()
+    pictures: Sequence[Picture] = ()
+
+    def __post_init__(self) -> None:
+        if self.verdict not in VERDICTS or not self.checks:
+            raise ValueError("a finding needs a known verdict and at least one check")
+
+    @property
+    def judged(self) -> str:
+        """The verdict, granted only if every check holds."""
+        return self.verdict if all(check.holds for check in self.checks) else UNCONFIRMED
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How much to compute: ``quick`` takes the smaller sizes. ``seed`` is that of everything random."""
+
+    quick: bool = False
+    seed: int = 0
+
+    def pick(self, quick: Any, full: Any) -> Any:
+        return quick if self.quick else full
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A claim of the paper in our words, where it stands there, and the run that judges it."""
+
+    key: str
+    title: str
+    place: str
+    claim: str
+    run: Callable[[Setting], Finding]
+
+    @property
+    def command(self) -> str:
+        return f"onelayer paper --only {self.key}"

@@ -1,0 +1,122 @@
+"""Rows 17 and 18: memorising a finite table, and sorting, by one layer."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+
+from onelayer.construct import approximate, memorize, sort
+from onelayer.construct.tables.capacity import attention_rank
+from onelayer.domain import Box
+from onelayer.draw.style import BLUE, SERIES, VERMILLION, legend, new_figure, tidy
+from onelayer.model import OneLayerTransformer, PlainMemory
+from onelayer.paper.finding import HOLDS, REPAIRED, Check, Finding, Picture, Setting, Table
+from onelayer.result import Approximation
+
+
+def memorisation(setting: Setting) -> Finding:
+    """Row 17. Density gives |T - f| < eps on a data set, never equality; an exact fit has its own construction.
+
+    With a key at each of N distinct points the matrix of softmax weights tends to the identity, so the values can be
+    solved; or a projection keeps the points apart and N - 1 ReLU units interpolate.
+    """
+    generator = np.random.default_rng(setting.seed)
+    rows, found = setting.pick(300, 1000), []
+    x, y = generator.random((rows, 3)), generator.normal(size=rows)
+    for recipe in ("softmax", "relu"):
+        result = memorize(x, y, recipe=recipe, seed=setting.seed)
+        assert result.report is not None
+        found.append((recipe, rows, result.report.stored_numbers, result.report.error, result.report.measured))
+    close = approximate("sin(3*x)", Box([-1.0], [1.0]), 1e-3)
+    at = torch.linspace(-1, 1, 50, dtype=torch.float64)
+    misses = (close.model(at[:, None]) - torch.sin(3 * at)).abs()
+    rank = _shared_context_rank(heads=5, length=4, samples=40, seed=setting.seed)
+    checks = [
+        Check("points of 50 that an approximation within 1e-3 meets exactly", float((misses == 0).sum()), "<", 50),
+        Check(
+            "labels that 5 random heads over 4 shared tokens can hold, by rank; H(n−1)+1 = 16",
+            rank,
+            "=",
+            5 * (4 - 1) + 1,
+        ),
+    ]
+    checks += [
+        Check(f"proved error at all {rows:,} rows, {item[0]}", item[3], "<=", bound)
+        for item, bound in zip(found, (1e-9, 1e-5), strict=True)
+    ]
+    said = (
+        "An approximation theorem puts T within ε of the data for every ε; it does not give T(xᵢ) = yᵢ. A direct "
+        "argument does: "
+        "solve for the values of one memory token per row, or use one ReLU unit per row. Equality is then met up "
+        "to rounding, proved row by row."
+    )
+    header = ("recipe", "rows", "numbers stored", "proved error at the rows", "measured error")
+    return Finding(REPAIRED, said, checks, [Table(header, tuple(found))])
+
+
+def _shared_context_rank(heads: int, length: int, samples: int, seed: int) -> int:
+    """Rank of the weights of a random query over ``length`` shared context tokens, kept in the memory of every head."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(*size: int) -> torch.Tensor:
+        return torch.randn(*size, generator=generator, dtype=torch.float64)
+
+    memory = [PlainMemory(normal(length, 3), normal(length, 1)) for _ in range(heads)]
+    model = OneLayerTransformer.packed((3,), (1,), memory, weights={"W_Q": normal(3, 3 * heads)}, seed=seed)
+    return attention_rank(model, normal(samples, 3))
+
+
+def sorting(setting: Setting) -> Finding:
+    """Row 18. One layer sorts: ramps, one uniform head and counting ReLU units for any length; sharp heads for few.
+
+    One sharp head alone is not enough: to give the median of {0, 1, 2} and of {1, 2, 3} its score would have to prefer
+    1 to 2 and 2 to 1.
+    """
+    asked = [("thresholds", 8, 1e-2), ("subsets", 4, 1e-3)]
+    asked += [] if setting.quick else [("thresholds", 32, 1e-2), ("thresholds", 8, 1e-3), ("subsets", 7, 1e-3)]
+    built = [(kind, n, eps, sort(n, 0.0, 1.0, eps, kind=kind)) for kind, n, eps in asked]
+    rows = []
+    for kind, n, eps, result in built:
+        size, certificate = result.size(), result.certificate
+        rows.append((kind, n, eps, size["heads"], size["hidden_units"], certificate.lower, certificate.upper))
+    orderings = sum(_medians(scores) for scores in itertools.permutations(range(4)))
+    checks = [
+        Check(f"proved error of sorting {row[1]} numbers by {row[0]}, asked {row[2]:g}", row[6], "<=", row[2])
+        for row in rows
+    ]
+    checks.append(
+        Check("of 24 orders of preference, those by which one sharp head finds both medians", orderings, "=", 0)
+    )
+    said = (
+        "One layer can sort, as the paper expects, and here it is built and proved rather than trained. "
+        "Attention alone “finding the "
+        "order” is not the way for many numbers: the head averages, and the ReLU units count how many numbers "
+        "lie below each threshold."
+    )
+    header = ("construction", "numbers", "ε asked", "heads", "hidden units", "error at least", "error proved at most")
+    caption = "The first layer at work on a random sequence: what goes in, what comes out, and the sorted truth."
+    picture = Picture("sorted", caption, _figure(built[0][3], setting.seed))
+    return Finding(HOLDS, said, checks, [Table(header, tuple(rows))], [picture])
+
+
+def _medians(scores: Sequence[int]) -> bool:
+    """Whether always attending to the number of highest score gives the medians of {0, 1, 2} and {1, 2, 3}."""
+    return all(max(numbers, key=lambda t: scores[t]) == sorted(numbers)[1] for numbers in ((0, 1, 2), (1, 2, 3)))
+
+
+def _figure(result: Approximation, seed: int) -> Figure:
+    n = result.box.dim
+    x = torch.rand(1, n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    figure = new_figure(8, 3.2)
+    axes = figure.subplots()
+    places = np.arange(1, n + 1)
+    axes.plot(places, x[0], "x", color=SERIES[3], markersize=8, label="input")
+    axes.plot(places, x[0].sort().values, "o", color=BLUE, markersize=10, fillstyle="none", label="sorted")
+    axes.plot(places, result.model(x)[0], ".", color=VERMILLION, markersize=8, label="output of the layer")
+    tidy(axes, x="position", grid=True)
+    legend(axes)
+    return figure

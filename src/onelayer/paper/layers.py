@@ -1,0 +1,55 @@
+"""Layers that several experiments take: random ones of the paper's form, and the lookup head of the repaired proof."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from onelayer.model import AxisKeys, LookupHead, OneLayerTransformer
+from onelayer.model.weights import weight_shapes
+
+Array = NDArray[np.float64]
+
+
+def random_layer(
+    length: int, width: int, *, heads: int = 2, d_model: int = 4, scale: float = 1.0, seed: int = 0, **options: Any
+) -> OneLayerTransformer:
+    """A tokens layer (length, width) -> the same shape whose weights and biases are all normal, times ``scale``."""
+    model = OneLayerTransformer.tokens(
+        (length, width), (length, width), d_model=d_model, heads=heads, seed=seed, **options
+    )
+    generator = torch.Generator().manual_seed(seed)
+    fixed = {"position"} if model.config.positions in ("one-hot", "sinusoidal") else set()
+    drawn = {
+        name: scale * torch.randn(shape, generator=generator, dtype=torch.float64)
+        for name, shape in weight_shapes(model.config).items()
+        if name not in fixed
+    }
+    model.set_weights(drawn)
+    return model.requires_grad_(False)
+
+
+def centred_axis(coordinate: int, centres: Tensor, beta: float) -> AxisKeys:
+    """Keys whose weights are proportional to exp(-beta (x - c_m)^2): logit 2 beta c_m x - beta c_m^2."""
+    return AxisKeys(coordinate, 2 * beta * centres, -beta * centres**2)
+
+
+def lookup_head(centres: Sequence[Tensor], beta: float, values: Tensor) -> LookupHead:
+    """One softmax over the cells of a grid of centres; ``values`` (M_1, ..., M_r, K)."""
+    return LookupHead([centred_axis(a, points, beta) for a, points in enumerate(centres)], values)
+
+
+def step_head(threshold: float, beta: float) -> LookupHead:
+    """sigmoid(beta (x - threshold)) as a head of two tokens: a sink of value 0 and a token of value 1."""
+    slopes = torch.tensor([0.0, beta], dtype=torch.float64)
+    biases = torch.tensor([0.0, -beta * threshold], dtype=torch.float64)
+    return LookupHead([AxisKeys(0, slopes, biases)], torch.tensor([[0.0], [1.0]], dtype=torch.float64))
+
+
+def points(*values: float) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)

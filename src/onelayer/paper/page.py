@@ -1,0 +1,185 @@
+"""One self-contained HTML page from saved results: figures inside, no script, nothing fetched."""
+
+from __future__ import annotations
+
+import base64
+import os
+import platform
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from onelayer import __version__
+from onelayer.paper.finding import FAILS, HOLDS, REPAIRED, UNCONFIRMED, Experiment
+from onelayer.paper.record import FIGURES, Record
+from onelayer.paper.registry import ROWS, SECTIONS, Section, experiments
+
+TITLE = "The paper, executed"
+PAPER = "Universal Approximation Theorem for a Single-Layer Transformer (Gumaan 2025, arXiv 2507.10581)"
+BADGES = {HOLDS: "holds", REPAIRED: "repaired", FAILS: "fails", UNCONFIRMED: "unconfirmed"}
+SIGNS = {HOLDS: "✓", REPAIRED: "✓", FAILS: "✗", UNCONFIRMED: "?"}
+# The browser itself refuses anything that is not in the file.
+POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+
+
+def render(records: Mapping[str, Record], folder: Path) -> str:
+    """The page for the experiments that have a record; ``folder`` holds their figures."""
+    style = files("onelayer.paper").joinpath("page.css").read_text(encoding="utf-8")
+    shown = [section for section in SECTIONS if any(item.key in records for item in section.experiments)]
+    body = "\n".join(_section(section, records, folder) for section in shown)
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{POLICY}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{TITLE}</title>
+<link rel="icon" href="data:image/gif;base64,R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7">
+<style>
+{style}</style>
+</head>
+<body>
+<nav aria-label="Contents">
+{_contents(shown, records)}
+</nav>
+<main>
+{_opening(records)}
+{body}
+{_closing(records)}
+</main>
+</body>
+</html>
+"""
+
+
+def number(value: Any) -> str:
+    """A measured value as a reader wants it: four digits, whole numbers whole, truth as yes or no."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int) or (isinstance(value, float) and value.is_integer() and abs(value) < 1e7):
+        return f"{int(value):,}"
+    if isinstance(value, float):
+        mantissa, _, exponent = f"{value:.4g}".partition("e")
+        return f"{mantissa}e{int(exponent)}" if exponent else mantissa
+    return str(value)
+
+
+def badge(verdict: str) -> str:
+    return f'<span class="badge {BADGES[verdict]}">{SIGNS[verdict]} {escape(verdict)}</span>'
+
+
+def _contents(shown: Iterable[Section], records: Mapping[str, Record]) -> str:
+    lines = [f'<p class="brand"><a href="#top">{TITLE}</a></p>', "<ol>"]
+    for section in shown:
+        lines.append(f'<li><a href="#{section.name}">{escape(section.title)}</a><ol>')
+        for item in section.experiments:
+            if item.key in records:
+                verdict = records[item.key]["verdict"]
+                mark = f'<span class="mark {BADGES[verdict]}" title="{escape(verdict)}">{SIGNS[verdict]}</span>'
+                lines.append(f'<li>{mark}<a href="#x-{item.key}">{_named(item)}</a></li>')
+        lines.append("</ol></li>")
+    return "\n".join([*lines, "</ol>"])
+
+
+def _named(item: Experiment) -> str:
+    return f"{item.key}. {escape(item.title)}" if item.key in ROWS else escape(item.title)
+
+
+def _opening(records: Mapping[str, Record]) -> str:
+    counts = Counter(record["verdict"] for record in records.values())
+    tally = "".join(f"<li>{badge(verdict)} {counts[verdict]}</li>" for verdict in BADGES if counts[verdict])
+    known = {item.key: item for item in experiments()}
+    rows = "\n".join(
+        f'<tr><td class="num">{key}</td><td><a href="#x-{key}">{escape(known[key].claim)}</a></td>'
+        f'<td class="verdict">{badge(records[key]["verdict"])}</td></tr>'
+        for key in ROWS
+        if key in records
+    )
+    steps = (
+        f'<section><h2 id="steps">Step by step</h2><div class="wide"><table><thead><tr><th scope="col">#</th>'
+        f'<th scope="col">what the paper says, in our words</th><th scope="col">verdict</th></tr></thead>'
+        f"<tbody>{rows}</tbody></table></div></section>"
+    )
+    return f"""<header id="top">
+<h1>{TITLE}</h1>
+<p class="lead">Every claim of <em>{escape(PAPER)}</em> as an experiment that ran on this machine:
+what is claimed, what was measured, and the command that measures it again.
+A verdict is given only if every check of its experiment holds.</p>
+<ul class="tally">{tally}</ul>
+</header>
+{steps if rows else ""}"""
+
+
+def _section(section: Section, records: Mapping[str, Record], folder: Path) -> str:
+    parts = [_experiment(item, records[item.key], folder) for item in section.experiments if item.key in records]
+    about = f"<p>{escape(section.about)}</p>"
+    return f'<section><h2 id="{section.name}">{escape(section.title)}</h2>\n{about}\n' + "\n".join(parts) + "</section>"
+
+
+def _experiment(item: Experiment, record: Record, folder: Path) -> str:
+    figures = "\n".join(_figure(figure, folder) for figure in record["figures"])
+    tables = "\n".join(_table(table) for table in record["tables"])
+    mode = "quick size" if record["quick"] else "full size"
+    flag = " --quick" if record["quick"] else ""
+    return f"""<article id="x-{item.key}">
+<h3>{_named(item)} {badge(record["verdict"])}</h3>
+<p class="place">{escape(item.place)}</p>
+<blockquote><p>{escape(item.claim)}</p></blockquote>
+<p>{escape(record["said"])}</p>
+{tables}
+{figures}
+{_checks(record["checks"])}
+<p class="again"><code>{escape(item.command + flag)}</code> <span>{record["seconds"]:.1f} s, {mode}</span></p>
+</article>"""
+
+
+def _checks(checks: Iterable[Mapping[str, Any]]) -> str:
+    rows = "".join(
+        f"<tr><td>{escape(check['what'])}</td><td class='num'>{number(check['value'])}</td>"
+        f"<td class='num'>{escape(_relation(check))}</td><td class='{'yes' if check['holds'] else 'no'}'>"
+        f"{'✓' if check['holds'] else '✗'}</td></tr>"
+        for check in checks
+    )
+    head = "".join(f'<th scope="col">{name}</th>' for name in ("check", "measured", "required", "holds"))
+    return f'<div class="wide"><table class="checks"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+
+
+def _relation(check: Mapping[str, Any]) -> str:
+    sign = {"<=": "≤", ">=": "≥"}.get(check["relation"], check["relation"])
+    return f"{sign} {number(check['bound'])}"
+
+
+def _table(table: Mapping[str, Any]) -> str:
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in table["header"])
+    rows = "".join("<tr>" + "".join(_cell(value) for value in row) + "</tr>" for row in table["rows"])
+    caption = f"<caption>{escape(table['caption'])}</caption>" if table["caption"] else ""
+    return f'<div class="wide"><table>{caption}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+
+
+def _cell(value: Any) -> str:
+    numeric = isinstance(value, int | float) and not isinstance(value, bool)
+    return f"<td{' class=num' if numeric else ''}>{escape(number(value))}</td>"
+
+
+def _figure(figure: Mapping[str, str], folder: Path) -> str:
+    data = base64.b64encode((folder / FIGURES / Path(figure["file"]).name).read_bytes()).decode()
+    caption = escape(figure["caption"])
+    image = f'<img src="data:image/png;base64,{data}" alt="{escape(figure["caption"], quote=True)}">'
+    return f"<figure>{image}<figcaption>{caption}</figcaption></figure>"
+
+
+def _closing(records: Mapping[str, Record]) -> str:
+    seconds = sum(record["seconds"] for record in records.values())
+    where = (
+        f"Python {platform.python_version()}, torch {torch.__version__}, {platform.machine()}, {os.cpu_count()} cores"
+    )
+    return (
+        f"<footer><p>onelayer {escape(__version__)}; {escape(where)}. {len(records)} experiments, {seconds:.0f} s "
+        "in all. The "
+        "figures are also in the folder <code>figures</code>, the numbers in <code>results</code>.</p></footer>"
+    )

@@ -1,0 +1,98 @@
+"""Results on disk: one JSON file and its figures per experiment, so that a run that was killed goes on where it was."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import math
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from onelayer import __version__
+from onelayer.certify.files import replace_file
+from onelayer.draw import save
+from onelayer.errors import FileError
+from onelayer.paper.finding import VERDICTS, Experiment, Finding, Setting
+
+FORMAT = 1
+RESULTS, FIGURES = "results", "figures"
+FIGURE_DPI = 150
+FIELDS = {"format", "key", "fingerprint", "verdict", "said", "checks", "tables", "figures", "quick", "seed", "seconds"}
+
+Record = dict[str, Any]
+
+
+def fingerprint(experiment: Experiment, setting: Setting) -> str:
+    """Changes with the code of the experiment, the setting and the version: an old result is then not taken for new."""
+    source = inspect.getsource(sys.modules[experiment.run.__module__])
+    text = "\n".join([__version__, str(FORMAT), experiment.key, repr(setting), source])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def write_record(folder: Path, experiment: Experiment, setting: Setting, finding: Finding, seconds: float) -> Record:
+    """Figures first, then the JSON file that names them: whoever sees the file has all of the result."""
+    figures = []
+    for picture in finding.pictures:
+        name = f"{experiment.key}-{picture.name}.png" if picture.name != experiment.key else f"{picture.name}.png"
+        picture.figure.set_dpi(FIGURE_DPI)
+        save(picture.figure, folder / FIGURES / name)
+        figures.append({"file": name, "caption": picture.caption})
+    record: Record = {
+        "format": FORMAT,
+        "key": experiment.key,
+        "fingerprint": fingerprint(experiment, setting),
+        "verdict": finding.judged,
+        "said": finding.said,
+        "checks": [{**asdict(check), "holds": check.holds} for check in finding.checks],
+        "tables": [asdict(table) for table in finding.tables],
+        "figures": figures,
+        "quick": setting.quick,
+        "seed": setting.seed,
+        "seconds": seconds,
+    }
+    text = json.dumps(_plain(record), indent=1, ensure_ascii=False, allow_nan=False)
+    replace_file(_path(folder, experiment.key), text.encode())
+    found = read_record(folder, experiment)
+    assert found is not None
+    return found
+
+
+def read_record(folder: Path, experiment: Experiment) -> Record | None:
+    """The saved result with all its figures, or None if there is none or it is not whole."""
+    try:
+        record = json.loads(_path(folder, experiment.key).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    if not isinstance(record, dict) or not set(record) >= FIELDS or record["format"] != FORMAT:
+        return None
+    if record["key"] != experiment.key or record["verdict"] not in VERDICTS:
+        return None
+    whole = all((folder / FIGURES / Path(figure["file"]).name).is_file() for figure in record["figures"])
+    return record if whole else None
+
+
+def prepare(folder: Path) -> None:
+    """The folders of a report."""
+    try:
+        for name in (RESULTS, FIGURES):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(f"cannot write into {folder}: {error.strerror}") from error
+
+
+def _path(folder: Path, key: str) -> Path:
+    return folder / RESULTS / f"{key}.json"
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no infinity: such numbers become text."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value

@@ -1,0 +1,108 @@
+"""write_report: run what is not yet there, one experiment after the other, and bind the results into one page."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from onelayer.certify.files import replace_file
+from onelayer.paper.finding import UNCONFIRMED, Experiment, Setting
+from onelayer.paper.page import render
+from onelayer.paper.record import Record, fingerprint, prepare, read_record, write_record
+from onelayer.paper.registry import chosen, experiments
+
+PAGE = "index.html"
+
+
+@dataclass(frozen=True)
+class Report:
+    """Where the page is, and the records of this call: ``computed`` lists the keys that were run, not read back."""
+
+    page: Path
+    records: tuple[Record, ...]
+    computed: tuple[str, ...]
+    seconds: float
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether every check of every record of this call held."""
+        return all(record["verdict"] != UNCONFIRMED for record in self.records)
+
+
+def write_report(
+    folder: str | os.PathLike[str],
+    *,
+    quick: bool = False,
+    only: Sequence[str] = (),
+    seed: int = 0,
+    progress: bool = False,
+) -> Report:
+    """Run the experiments and write ``folder``/index.html, with results/*.json and figures/*.png beside it.
+
+    A result that is already in the folder, from the same code and settings, is kept, so a run that was stopped goes on.
+    Experiments named by ``only`` are run again in any case; the page then shows all results that are in the folder.
+    """
+    started, setting, out = time.monotonic(), Setting(quick, seed), Path(folder)
+    wanted = chosen(only)
+    prepare(out)
+    records, computed = [], []
+    with _bar(progress, len(wanted)) as report:
+        for experiment in wanted:
+            report(experiment.title)
+            record = None if only else _kept(out, experiment, setting)
+            if record is None:
+                record = run_one(out, experiment, setting)
+                computed.append(experiment.key)
+            records.append(record)
+    page = write_page(out)
+    return Report(page, tuple(records), tuple(computed), time.monotonic() - started)
+
+
+def run_one(folder: Path, experiment: Experiment, setting: Setting) -> Record:
+    """Run one experiment and save its result."""
+    started = time.monotonic()
+    finding = experiment.run(setting)
+    return write_record(folder, experiment, setting, finding, time.monotonic() - started)
+
+
+def write_page(folder: Path) -> Path:
+    """The page from the results in the folder, whole or not at all."""
+    found = {item.key: record for item in experiments() if (record := read_record(folder, item)) is not None}
+    path = folder / PAGE
+    replace_file(path, render(found, folder).encode())
+    return path
+
+
+def _kept(folder: Path, experiment: Experiment, setting: Setting) -> Record | None:
+    record = read_record(folder, experiment)
+    return record if record is not None and record["fingerprint"] == fingerprint(experiment, setting) else None
+
+
+@contextmanager
+def _bar(wanted: bool, total: int) -> Iterator[Callable[[str], None]]:
+    """A progress bar on stderr, none when not wanted or not a terminal."""
+    if not wanted or not sys.stderr.isatty():
+        yield lambda title: None
+        return
+    columns = (
+        TextColumn("the paper, executed"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.description}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task, begun = bar.add_task("", total=total), iter(range(total))
+
+        def report(title: str) -> None:
+            bar.update(task, description=title, completed=next(begun))
+
+        yield report
