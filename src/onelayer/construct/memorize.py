@@ -39,9 +39,9 @@ class RecallReport:
     """What a memorised table costs and how well it is recalled.
 
     ``stored_numbers`` counts keys, values, knots and coefficients; recalling arbitrary real outputs needs at least
-    ``lower_bound`` of them. ``error`` is proved, ``measured`` was seen when every row was run through the layer,
-    and ``recalled`` rows came back as their label, or within eps; ``margin`` is the proved distance of every recalled label from the border to another one. Between the rows,
-    |T(x) - T(y)| <= lipschitz max_i |x_i - y_i|.
+    ``lower_bound`` of them. ``error`` is proved, ``measured`` was seen when every row was run through the layer, and
+    ``recalled`` rows came back as their label, or within eps. ``margin`` is the proved distance of every recalled label
+    from the border to another one. Between the rows, |T(x) - T(y)| <= lipschitz max_i |x_i - y_i|.
     """
 
     rows: int
