@@ -19,14 +19,14 @@ RANK = {
     "result": 5,
     "construct": 6,
     "train": 7,
-    "study": 7,
     "draw": 7,
     "export": 7,
-    "paper": 8,
-    "app": 9,
-    "cli": 9,
-    "__init__": 10,
-    "__main__": 10,
+    "study": 8,
+    "paper": 9,
+    "app": 10,
+    "cli": 10,
+    "__init__": 11,
+    "__main__": 11,
 }
 
 

@@ -9,6 +9,7 @@ from onelayer.domain import Box
 from onelayer.draw import draw
 from onelayer.model import OneLayerTransformer
 from onelayer.result import Approximation, load
+from onelayer.train import train
 
 __all__ = [
     "Approximation",
@@ -23,4 +24,5 @@ __all__ = [
     "load",
     "memorize",
     "sort",
+    "train",
 ]

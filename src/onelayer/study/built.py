@@ -1,0 +1,135 @@
+"""Layers built without training where one resource grows: heads of two tokens, ReLU units, or memory tokens.
+
+Keys are put on a grid, values follow by linear least squares on arcsine points, and the one width that a grid leaves
+open is the best of a few. No claim that the grids are optimal: these curves show what the plainest construction reaches
+at the same size.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from onelayer.domain import Box
+from onelayer.errors import OnelayerError
+from onelayer.model import Affine, AxisKeys, LookupHead, OneLayerTransformer, PlainMemory, Ridges, lookup_model
+from onelayer.study.problems import Problem
+
+FIT_POINTS = 2048
+CUTOFF = 1e-11  # of the largest singular value: values stay small enough for float64
+WIDTHS = (0.125, 0.25, 0.5, 1.0, 2.0)
+
+KINDS: dict[str, dict[str, Any]] = {
+    "softmax": {"attention": "softmax"},
+    "top-2": {"attention": "topk", "top_k": 2},
+    "top-4": {"attention": "topk", "top_k": 4},
+    "linear, order 2": {"attention": "linear", "feature": "taylor", "order": 2},
+    "linear, order 8": {"attention": "linear", "feature": "taylor", "order": 8},
+    "linear, elu": {"attention": "linear", "feature": "elu"},
+}
+
+
+def built_heads(problem: Problem, heads: int) -> OneLayerTransformer:
+    """``heads`` heads of two memory tokens on one coordinate each; a softmax over two tokens is a sigmoid.
+
+    Every coordinate gets an equal share of sigmoids, centres at equal distances; an affine part is read off the input.
+    """
+    box, x = problem.box, problem.box.sample(FIT_POINTS, seed=3, arcsine=True)
+    axis, place, count = _shares(heads, box.dim)
+    low, width = box.lower.flatten()[axis], box.width.flatten()[axis]
+    centre = low + width * (place + 0.5) / count
+    fits = []
+    for factor in WIDTHS:
+        slope = 4 * factor * (count + 1) / width
+        columns = torch.cat([torch.sigmoid(slope * (x[:, axis] - centre)), x, torch.ones(len(x), 1).double()], -1)
+        fits.append((*least_squares(columns, problem.function(x)), slope))
+    _, weights, slope = min(fits, key=lambda fit: fit[0])
+    zero = torch.zeros(heads).double()
+    slopes, biases = torch.stack([zero, slope], -1), torch.stack([zero, -slope * centre], -1)  # (H, 2)
+    values = torch.stack([zero, weights[:heads]], -1)[..., None]  # (H, 2, 1)
+    parts = [LookupHead([AxisKeys(int(axis[h]), slopes[h], biases[h])], values[h]) for h in range(heads)]
+    return lookup_model(box.dim, (), parts, affine=Affine(weights[heads:-1][None], weights[-1:]))
+
+
+def built_ridges(problem: Problem, hidden: int) -> OneLayerTransformer:
+    """``hidden`` ReLU units, an equal share of kinks on each coordinate at equal distances: linear splines."""
+    box, x = problem.box, problem.box.sample(FIT_POINTS, seed=3, arcsine=True)
+    axis, place, count = _shares(hidden, box.dim)
+    weight = torch.eye(box.dim).double()[axis]
+    bias = -(box.lower.flatten()[axis] + box.width.flatten()[axis] * (place + 1) / (count + 1))
+    columns = torch.cat([torch.relu(x @ weight.T + bias), x, torch.ones(len(x), 1).double()], -1)
+    _, found = least_squares(columns, problem.function(x))
+    affine = Affine(found[hidden:-1][None], found[-1:])
+    return lookup_model(box.dim, (), [], ridges=Ridges(weight, bias, found[:hidden, None]), affine=affine)
+
+
+def built_memory(problem: Problem, tokens: int, kind: str = "softmax") -> OneLayerTransformer:
+    """One head of ``tokens`` memory tokens per coordinate for any attention kind of KINDS.
+
+    Token m has logit kappa (c_m u - c_m^2 / 2) for the coordinate u scaled to [-1, 1]: up to a factor common to all
+    tokens a Gaussian bump around c_m, so softmax weights are a smooth partition of unity and top-k keeps the nearest.
+    """
+    box = problem.box
+    x = box.sample(FIT_POINTS, seed=3, arcsine=True)
+    fits = []
+    for factor in WIDTHS:
+        model = _bare_layer(box, tokens, kind, (factor * tokens) ** 2 if kind[:3] in ("sof", "top") else factor)
+        with torch.no_grad():
+            columns = torch.cat([rows.squeeze(-2) for rows in model.attention_weights(x)], -1)  # (B, D tokens)
+        residual, values = least_squares(columns, problem.function(x))
+        fits.append((residual, values.reshape(box.dim, tokens), model))
+    _, values, model = min(fits, key=lambda fit: fit[0])
+    for h in range(box.dim):
+        memory = model.memory_of(h)
+        assert isinstance(memory, PlainMemory)
+        with torch.no_grad():
+            memory.values.copy_(values[h][:, None])
+    return model.requires_grad_(False)
+
+
+def _bare_layer(box: Box, tokens: int, kind: str, kappa: float) -> OneLayerTransformer:
+    """Keys and queries of :func:`built_memory`, values still zero; the heads are summed into one number."""
+    if kind not in KINDS:
+        raise OnelayerError(f"attention must be one of {', '.join(KINDS)}; got {kind!r}")
+    centres = torch.linspace(-1, 1, tokens, dtype=torch.float64)
+    keys = torch.stack([kappa * centres, -kappa * centres.square() / 2], -1)  # (M, 2) against q = (u, 1)
+    queries, shift = torch.zeros(box.dim, 2 * box.dim).double(), torch.zeros(2 * box.dim).double()
+    for h, (centre, width) in enumerate(zip(box.center.flatten(), box.width.flatten(), strict=True)):
+        queries[h, 2 * h] = 2 / width
+        shift[2 * h : 2 * h + 2] = torch.stack([-2 * centre / width, torch.ones(()).double()])
+    first = torch.eye(1, box.dim, dtype=torch.float64)
+    scale = math.sqrt(2.0)  # the layer divides logits by sqrt(d_k)
+    return OneLayerTransformer.packed(
+        (box.dim,),
+        (),
+        [PlainMemory(keys, torch.zeros(tokens, 1).double()) for _ in range(box.dim)],
+        d_model=box.dim,
+        weights={
+            "W_E": torch.eye(box.dim).double(),
+            "W_Q": scale * queries,
+            "b_Q": scale * shift,
+            "W_O": first.repeat(box.dim, 1),
+            "W_R": first.T,
+        },
+        **KINDS[kind],
+    )
+
+
+def least_squares(columns: Tensor, values: Tensor) -> tuple[float, Tensor]:
+    """Root mean square residual, and the weights of the columns that reproduce ``values`` best."""
+    matrix, wanted = columns.detach().numpy(), values.detach().numpy()
+    found = np.linalg.lstsq(matrix, wanted, rcond=CUTOFF)[0]
+    return float(np.sqrt(np.mean((matrix @ found - wanted) ** 2))), torch.from_numpy(found)
+
+
+def _shares(parts: int, dim: int) -> tuple[Tensor, Tensor, Tensor]:
+    """For parts dealt out to coordinates in turn: the coordinate of each, its place there, and how many are there."""
+    if parts < 1:
+        raise OnelayerError(f"a built layer needs at least one head or unit, got {parts}")
+    index = torch.arange(parts)
+    axis, place = index % dim, index // dim
+    return axis, place, torch.bincount(axis, minlength=dim)[axis]

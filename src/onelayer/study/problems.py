@@ -1,0 +1,57 @@
+"""The functions that studies use, and how far a model is from one on points that crowd faces and corners."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onelayer.domain import Box
+from onelayer.target import Formula, parse, parse_domain
+
+POINTS = 1 << 14
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A formula on a box."""
+
+    name: str
+    formula: str
+    domain: str
+
+    @property
+    def box(self) -> Box:
+        return parse_domain(self.domain)
+
+    @property
+    def function(self) -> Formula:
+        return parse(self.formula, self.box.dim)
+
+
+PROBLEMS = {
+    problem.name: problem
+    for problem in (
+        Problem("waves", "sin(x1) + sin(x2)", "0:2*pi, 0:2*pi"),
+        Problem("unit waves", "sin(pi*x1) + sin(pi*x2)", "-1:1, -1:1"),
+        Problem("bend", "exp(sin(pi*x))", "-1:1"),
+        Problem("nested", "exp((sin(pi*(x1**2 + x2**2)) + sin(pi*(x3**2 + x4**2)))/2)", "-1:1, -1:1, -1:1, -1:1"),
+    )
+}
+
+
+def seen_error(model: Callable[[Any], Any], problem: Problem, dtype: torch.dtype = torch.float64) -> dict[str, float]:
+    """``sup`` and ``rmse`` of a model that computes in ``dtype``, against f in float64, on points of the box."""
+    x = test_points(problem.box)
+    with torch.no_grad():
+        out = torch.cat([model(part.to(dtype)).double() for part in torch.split(x, 4096)])
+    error = (out - problem.function(x)).abs()
+    return {"sup": float(error.max()), "rmse": float(error.square().mean().sqrt())}
+
+
+def test_points(box: Box) -> Tensor:
+    """Uniform and arcsine-distributed Sobol points and the corners."""
+    return torch.cat([box.sample(POINTS, seed=11), box.sample(POINTS, seed=12, arcsine=True), box.corners(4096)])

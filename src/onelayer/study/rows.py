@@ -1,0 +1,42 @@
+"""Reading rows: which belong together, their medians, and sentences about them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from onelayer.study.figures import Points
+from onelayer.study.laws import Law, best_law
+from onelayer.study.sweep import Row
+
+
+def select(rows: Sequence[Row], **settings: Any) -> list[Row]:
+    """Rows with these settings."""
+    return [row for row in rows if all(row.get(name) == value for name, value in settings.items())]
+
+
+def points(rows: Sequence[Row], size: str, error: str = "sup") -> Points:
+    """(size, error) of every row."""
+    return [(float(row[size]), float(row[error])) for row in rows]
+
+
+def median(rows: Sequence[Row], name: str = "sup") -> float:
+    return float(np.median([row[name] for row in rows]))
+
+
+def trend(name: str, rows: Sequence[Row], size: str) -> str:
+    """A sentence on how the error falls with size, with the fitted law and its confidence."""
+    sizes, errors = zip(*points(rows, size), strict=True)
+    law = best_law(sizes, errors)
+    first, last = (median(select(rows, **{size: end(sizes)})) for end in (min, max))
+    claim = verdict(law)
+    return f"{name}: {claim} (sup {first:.2g} at {size} {min(sizes):g}, {last:.2g} at {max(sizes):g}; {law})"
+
+
+def verdict(law: Law) -> str:
+    """What the confidence interval of a rate says about "the error decreases"."""
+    if law.decreasing:
+        return "the error decreases"
+    return "the error grows" if law.high < 0 else "no decrease can be told from the spread of the seeds"

@@ -1,0 +1,91 @@
+"""Recipe: how a layer is trained, as plain checked data that a checkpoint can compare with."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+from onelayer.errors import OnelayerError
+
+# First learning rates that converge for each rule on layers of this size; no claim that they are optimal.
+LEARNING_RATES = {"adam": 5e-3, "adamw": 5e-3, "momentum": 1e-2, "sgd": 5e-2}
+SCHEDULES = ("cosine", "constant")
+LOSSES = ("mse", "cross-entropy")
+DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16}
+WARM_UP = 0.05
+EVALUATIONS = 20
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """First-order steps with a schedule, then an optional L-BFGS finish; checked at construction.
+
+    ``every`` is the number of steps between two measurements (and checkpoints); ``patience`` the number of measurements
+    without improvement after which training stops. ``dtype`` bfloat16 computes in bfloat16 on float32 weights.
+    """
+
+    optimiser: str = "adam"
+    lr: float = 0.0
+    schedule: str = "cosine"
+    steps: int = 3000
+    batch: int = 256
+    lbfgs_steps: int = 0
+    weight_decay: float = 0.0
+    loss: str = "mse"
+    every: int = 0
+    patience: int = 0
+    seed: int = 0
+    dtype: str = "float64"
+
+    def __post_init__(self) -> None:
+        _choice("optimiser", self.optimiser, LEARNING_RATES)
+        _choice("schedule", self.schedule, SCHEDULES)
+        _choice("loss", self.loss, LOSSES)
+        _choice("dtype", self.dtype, DTYPES)
+        for name, least in (("steps", 0), ("lbfgs_steps", 0), ("batch", 1), ("every", 0), ("patience", 0), ("seed", 0)):
+            value = getattr(self, name)
+            if type(value) is not int or value < least:
+                raise OnelayerError(f"{name} must be a whole number >= {least}, got {value!r}")
+        for name in ("lr", "weight_decay"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise OnelayerError(f"{name} must be a finite number >= 0, got {getattr(self, name)!r}")
+
+    @property
+    def interval(self) -> int:
+        """Steps between two measurements."""
+        return self.every or max(1, self.steps // EVALUATIONS)
+
+    @property
+    def compute_dtype(self) -> torch.dtype:
+        return DTYPES[self.dtype]
+
+    @property
+    def weight_dtype(self) -> torch.dtype:
+        """The weights' own format: bfloat16 has too few digits to add small updates, so float32 holds them."""
+        return torch.float32 if self.dtype == "bfloat16" else DTYPES[self.dtype]
+
+    def rate(self, step: int) -> float:
+        """Learning rate of a step: a short linear warm-up, then a half cosine down to zero, or constant."""
+        peak = self.lr or LEARNING_RATES[self.optimiser]
+        if self.schedule == "constant":
+            return peak
+        warm = max(1, round(WARM_UP * self.steps))
+        if step < warm:
+            return peak * (step + 1) / warm
+        return peak * 0.5 * (1 + math.cos(math.pi * (step - warm) / max(1, self.steps - warm)))
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def dtype_name(dtype: torch.dtype | str) -> str:
+    """The name of a floating format: torch.float64 or "float64"."""
+    return str(dtype).removeprefix("torch.")
+
+
+def _choice(name: str, value: Any, allowed: Any) -> None:
+    if value not in allowed:
+        raise OnelayerError(f"{name} must be one of {', '.join(allowed)}; got {value!r}")

@@ -1,0 +1,108 @@
+"""Trained: a model, what was measured on the way, and the way back to the road of proofs."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from onelayer.certify import certify
+from onelayer.certify.files import replace_file
+from onelayer.domain import Box
+from onelayer.errors import OnelayerError
+from onelayer.model import OneLayerTransformer, save_model
+from onelayer.result import Approximation
+from onelayer.target import Target
+
+HISTORY = "training.json"
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A trained model. Errors here were seen on examples; ``approximation`` proves one.
+
+    ``history`` has one row per measurement: step, phase, loss, seconds, and sup and rmse (or accuracy and
+    cross_entropy). ``final`` is the last measurement, on more points. ``classes`` names the outputs of a classifier.
+    """
+
+    model: nn.Module
+    history: list[dict[str, Any]]
+    final: dict[str, float]
+    settings: dict[str, Any]
+    seconds: float
+    target: Target | None = None
+    box: Box | None = None
+    classes: tuple[Any, ...] | None = field(default=None)
+
+    def __call__(self, x: Any) -> Any:
+        return self.model(x)
+
+    @property
+    def sup(self) -> float:
+        """Largest error seen, in the maximum norm; a lower bound of the true one."""
+        return self._seen("sup")
+
+    @property
+    def rmse(self) -> float:
+        return self._seen("rmse")
+
+    @property
+    def accuracy(self) -> float:
+        return self._seen("accuracy")
+
+    @property
+    def parameters(self) -> int:
+        return sum(parameter.numel() for parameter in self.model.parameters())
+
+    def approximation(
+        self, eps: float | None = None, *, max_seconds: float = math.inf, jobs: int = 1, progress: bool = False
+    ) -> Approximation:
+        """The model with a certificate of sup|T - f|: of ``eps`` if given, else the tightest enclosure found.
+
+        The result saves, draws and exports like a built one. Only a layer of this package that was trained on a
+        function on a box has a certificate; ``certify`` itself takes other modules too.
+        """
+        if not isinstance(self.model, OneLayerTransformer):
+            raise OnelayerError(
+                "only a one-layer model becomes an Approximation; use certify(model, f, box) on a stack"
+            )
+        if self.target is None or self.box is None:
+            raise OnelayerError(
+                "a model trained on a table has no function to be certified against; train on f and a box"
+            )
+        certificate = certify(
+            self.model, self.target, self.box, eps, max_seconds=max_seconds, jobs=jobs, progress=progress
+        )
+        return Approximation(self.model, certificate, self.target)
+
+    def save(self, folder: str | os.PathLike[str]) -> Path:
+        """Write model.safetensors and training.json (settings, history, final measures); returns the folder."""
+        if not isinstance(self.model, OneLayerTransformer):
+            raise OnelayerError("only a one-layer model is saved here; use safetensors for the state of a stack")
+        path = Path(folder)
+        save_model(self.model, path)
+        document = {
+            "settings": self.settings,
+            "final": self.final,
+            "seconds": self.seconds,
+            "classes": None if self.classes is None else list(self.classes),
+            "history": self.history,
+        }
+        replace_file(path / HISTORY, (json.dumps(document, indent=1) + "\n").encode())
+        return path
+
+    def _seen(self, name: str) -> float:
+        if name not in self.final:
+            raise OnelayerError(f"this run measured {', '.join(self.final)}, not {name}")
+        return self.final[name]
+
+    def __repr__(self) -> str:
+        seen = ", ".join(f"{key} {value:.3g}" for key, value in self.final.items())
+        return (
+            f"Trained({type(self.model).__name__}, {self.parameters:,} parameters, seen {seen}, {self.seconds:.1f} s)"
+        )
