@@ -20,10 +20,11 @@ def paper_command(
         list[str] | None, typer.Option(help="Run this experiment again, for example 5 or theorem; may be repeated.")
     ] = None,
     seed: Seed = 0,
+    jobs: Annotated[int, typer.Option(help="Processes for the experiments that consist of many trainings.")] = 2,
     as_json: Json = False,
 ) -> int:
     """Run every claim of the paper and write one HTML page; a run that was stopped goes on where it was."""
-    found = write_report(out, quick=quick, only=only or (), seed=seed, progress=True)
+    found = write_report(out, quick=quick, only=only or (), seed=seed, jobs=jobs, progress=True)
     lines = []
     for record in found.records:
         lines.append(f"{record['key']:>14}  {record['verdict']}")

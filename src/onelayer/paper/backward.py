@@ -60,7 +60,7 @@ def backward_figure(network: Network, x: Array, target: Array) -> Figure:
     slope = h[-1] - target
     deltas = network.errors(x, slope, printed=False)
     gradients = network.gradients(x, slope, printed=False)
-    figure = new_figure(11, 4.6)
+    figure = new_figure(10, 4.4)
     axes = figure.subplots()
     axes.set_axis_off()
     places = np.linspace(0.06, 0.84, len(h))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -62,13 +63,17 @@ class Picture:
 
 @dataclass(frozen=True)
 class Finding:
-    """What a run measured. ``verdict`` is what the checks, if they all hold, say about the claim."""
+    """What a run measured. ``verdict`` is what the checks, if they all hold, say about the claim.
+
+    ``said`` explains it in a paragraph; ``notes`` are single observations.
+    """
 
     verdict: str
     said: str
     checks: Sequence[Check]
     tables: Sequence[Table] = ()
     pictures: Sequence[Picture] = ()
+    notes: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if self.verdict not in VERDICTS or not self.checks:
@@ -82,10 +87,15 @@ class Finding:
 
 @dataclass(frozen=True)
 class Setting:
-    """How much to compute: ``quick`` takes the smaller sizes. ``seed`` is that of everything random."""
+    """How much to compute: ``quick`` takes the smaller sizes. ``seed`` is that of everything random.
+
+    ``folder`` is where an experiment of many parts keeps those that are done; ``jobs`` how many run at a time.
+    """
 
     quick: bool = False
     seed: int = 0
+    folder: Path | None = None
+    jobs: int = 1
 
     def pick(self, quick: Any, full: Any) -> Any:
         return quick if self.quick else full

@@ -22,7 +22,13 @@ from onelayer.paper.registry import ROWS, SECTIONS, Section, experiments
 TITLE = "The paper, executed"
 PAPER = "Universal Approximation Theorem for a Single-Layer Transformer (Gumaan 2025, arXiv 2507.10581)"
 BADGES = {HOLDS: "holds", REPAIRED: "repaired", FAILS: "fails", UNCONFIRMED: "unconfirmed"}
-SIGNS = {HOLDS: "✓", REPAIRED: "✓", FAILS: "✗", UNCONFIRMED: "?"}
+SIGNS = {HOLDS: "✓", REPAIRED: "↺", FAILS: "✗", UNCONFIRMED: "?"}
+MEANINGS = {
+    HOLDS: "as the paper says it",
+    REPAIRED: "false or incomplete as printed; the corrected claim was run",
+    FAILS: "a counterexample was run",
+    UNCONFIRMED: "a check of the experiment did not hold in this run",
+}
 # The browser itself refuses anything that is not in the file.
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
@@ -92,7 +98,11 @@ def _named(item: Experiment) -> str:
 
 def _opening(records: Mapping[str, Record]) -> str:
     counts = Counter(record["verdict"] for record in records.values())
-    tally = "".join(f"<li>{badge(verdict)} {counts[verdict]}</li>" for verdict in BADGES if counts[verdict])
+    tally = "".join(
+        f"<li>{badge(verdict)} <b>{counts[verdict]}</b> {MEANINGS[verdict]}</li>"
+        for verdict in BADGES
+        if counts[verdict]
+    )
     known = {item.key: item for item in experiments()}
     rows = "\n".join(
         f'<tr><td class="num">{key}</td><td><a href="#x-{key}">{escape(known[key].claim)}</a></td>'
@@ -130,12 +140,17 @@ def _experiment(item: Experiment, record: Record, folder: Path) -> str:
 <h3>{_named(item)} {badge(record["verdict"])}</h3>
 <p class="place">{escape(item.place)}</p>
 <blockquote><p>{escape(item.claim)}</p></blockquote>
-<p>{escape(record["said"])}</p>
+<p>{escape(record["said"])}</p>{_notes(record["notes"])}
 {tables}
 {figures}
 {_checks(record["checks"])}
 <p class="again"><code>{escape(item.command + flag)}</code> <span>{record["seconds"]:.1f} s, {mode}</span></p>
 </article>"""
+
+
+def _notes(notes: Iterable[str]) -> str:
+    items = "".join(f"<li>{escape(note)}</li>" for note in notes)
+    return f'<ul class="notes">{items}</ul>' if items else ""
 
 
 def _checks(checks: Iterable[Mapping[str, Any]]) -> str:

@@ -6,6 +6,7 @@ import hashlib
 import inspect
 import json
 import math
+import shutil
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -18,9 +19,22 @@ from onelayer.errors import FileError
 from onelayer.paper.finding import VERDICTS, Experiment, Finding, Setting
 
 FORMAT = 1
-RESULTS, FIGURES = "results", "figures"
+RESULTS, FIGURES, PARTS = "results", "figures", "parts"
 FIGURE_DPI = 150
-FIELDS = {"format", "key", "fingerprint", "verdict", "said", "checks", "tables", "figures", "quick", "seed", "seconds"}
+FIELDS = {
+    "format",
+    "key",
+    "fingerprint",
+    "verdict",
+    "said",
+    "notes",
+    "checks",
+    "tables",
+    "figures",
+    "quick",
+    "seed",
+    "seconds",
+}
 
 Record = dict[str, Any]
 
@@ -28,7 +42,7 @@ Record = dict[str, Any]
 def fingerprint(experiment: Experiment, setting: Setting) -> str:
     """Changes with the code of the experiment, the setting and the version: an old result is then not taken for new."""
     source = inspect.getsource(sys.modules[experiment.run.__module__])
-    text = "\n".join([__version__, str(FORMAT), experiment.key, repr(setting), source])
+    text = "\n".join([__version__, str(FORMAT), experiment.key, f"{setting.quick} {setting.seed}", source])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -46,6 +60,7 @@ def write_record(folder: Path, experiment: Experiment, setting: Setting, finding
         "fingerprint": fingerprint(experiment, setting),
         "verdict": finding.judged,
         "said": finding.said,
+        "notes": list(finding.notes),
         "checks": [{**asdict(check), "holds": check.holds} for check in finding.checks],
         "tables": [asdict(table) for table in finding.tables],
         "figures": figures,
@@ -72,6 +87,12 @@ def read_record(folder: Path, experiment: Experiment) -> Record | None:
         return None
     whole = all((folder / FIGURES / Path(figure["file"]).name).is_file() for figure in record["figures"])
     return record if whole else None
+
+
+def forget(folder: Path, key: str) -> None:
+    """Remove a result and the parts it was made from."""
+    _path(folder, key).unlink(missing_ok=True)
+    shutil.rmtree(folder / PARTS / key, ignore_errors=True)
 
 
 def prepare(folder: Path) -> None:

@@ -29,7 +29,7 @@ def separation(setting: Setting) -> Finding:
     """
     grids = ((10, 1), (5, 2), (3, 3))
     found = [(cells, dim, separable_cells(cells, dim), named_cells(cells, dim, setting.seed)) for cells, dim in grids]
-    rows = tuple((dim, f"{cells}^{dim}", count, f"{named:.4f}") for cells, dim, count, named in found)
+    rows = tuple((dim, cells**dim, count, named) for cells, dim, count, named in found)
     checks = [
         Check(f"separable cells of {cells**dim}, dimension {dim}", count, "=", 2 if dim == 1 else 0)
         for cells, dim, count, _ in found
@@ -41,7 +41,12 @@ def separation(setting: Setting) -> Finding:
         "of the rest, and in the plane and in space none can be cut off. Comparing all regions in one softmax "
         "works: the largest of M affine scores names the right cell."
     )
-    header = ("dimension", "cells", "separable by a hyperplane", "named by the largest of M affine scores")
+    header = (
+        "dimension",
+        "cells",
+        "separable by a hyperplane",
+        "share of points named by the largest of M affine scores",
+    )
     return Finding(FAILS, said, checks, [Table(header, rows)])
 
 
@@ -89,7 +94,7 @@ def margin(setting: Setting) -> Finding:
         weight = float(model.attention_weights(edge)[0][0, 0, 1])
         blurred = math.log(99) / (2 * beta)
         near = float(model.attention_weights(torch.full((1, 1), blurred, dtype=torch.float64))[0][0, 0, 1])
-        rows.append((f"{beta:g}", weight, f"{2 * blurred:.3g}", near))
+        rows.append((beta, weight, 2 * blurred, near))
         curves.append(model.attention_weights(x[:, None])[0][:, 0, 1].numpy())
     worst = max(abs(row[1] - 0.5) for row in rows)
     edges = max(abs(row[3] - 0.99) for row in rows)
@@ -134,7 +139,7 @@ def one_head_per_region(setting: Setting) -> Finding:
         model = region_heads(delta, beta)
         certificate = certify(model, "1 + 0*x", box)
         mean = float((model(x) - 1).abs().mean() * 2)
-        rows.append((f"{beta:g}", certificate.lower, certificate.upper, mean))
+        rows.append((beta, certificate.lower, certificate.upper, mean))
         curves.append((beta, model(x).numpy()))
     shared = certify(region_softmax(400.0), "1 + 0*x", box)
     checks = [
@@ -145,7 +150,7 @@ def one_head_per_region(setting: Setting) -> Finding:
     ]
     said = (
         "Each head recognises its region with a margin δ and stays silent elsewhere; in the gap both are silent. The "
-        "sharper the heads, the closer the sup error gets to 1, while the integral of the error tends to 2δ: the "
+        "sharper the heads, the closer the sup error gets to 1, while the integral of the error stays at 2δ: the "
         "printed construction converges in the mean, not uniformly. One softmax over both regions is a partition of "
         "unity and has no gap."
     )
@@ -193,7 +198,7 @@ def finite_scale(setting: Setting) -> Finding:
         "No parameter is infinite, so the limit has to be replaced by a number. The bound of the repaired proof "
         "gives "
         "it: a finite β and a finite number of memory tokens for every ε, and the certifier confirms it for the "
-        "executed layer. The bound is pessimistic, as the measured errors show."
+        "executed layer. The bound is pessimistic: the largest errors seen are a quarter of ε."
     )
     header = ("ε asked", "memory tokens", "β", "sup error, at least", "sup error, proved at most")
     return Finding(REPAIRED, said, checks, [Table(header, tuple(rows))])

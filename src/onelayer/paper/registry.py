@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from onelayer.errors import OnelayerError
-from onelayer.paper import equations, finite, heads, obstruction, positionwise, regions, theorem
+from onelayer.paper import equations, finite, heads, obstruction, positionwise, practice, regions, theorem
 from onelayer.paper.finding import Experiment
 
 
@@ -30,7 +30,7 @@ FOUNDATIONS = Section(
             "Equations (1) to (4) and the optimisers",
             "Section II",
             "A dense layer, the expected loss, the cross-entropy and gradient descent are given by equations (1) "
-            "to (4); momentum and Adam improve on the last.",
+            "to (4), with momentum and Adam as its improvements.",
             equations.foundations,
         ),
     ),
@@ -211,6 +211,13 @@ CASES = Section(
     "The paper suggests small experiments; here they are.",
     (
         Experiment(
+            "training",
+            "sin x₁ + sin x₂, trained",
+            "Section VI-A, first paragraph",
+            "As the number of heads or the dimension grows, the error of a trained layer decreases.",
+            practice.training,
+        ),
+        Experiment(
             "17",
             "Memorising a data set",
             "Section VI-A, second paragraph",
@@ -227,11 +234,33 @@ CASES = Section(
     ),
 )
 
+MODELS = Section(
+    "models",
+    "VI-B. Deep models and single layers",
+    "Depth is a matter of efficiency, the paper says, and a deep model could be distilled into one wide layer.",
+    (
+        Experiment(
+            "depth",
+            "Depth against width",
+            "Section VI-B, second paragraph",
+            "Depth is not needed for expressiveness, but deeper models may do the same with fewer parameters.",
+            practice.depth,
+        ),
+    ),
+)
+
 OPEN = Section(
     "open",
     "VI-C and VII. Limits and open questions",
     "What the paper leaves for later: how large, how trainable, and other kinds of attention.",
     (
+        Experiment(
+            "trainability",
+            "Existence against training",
+            "Section VI-C, first paragraph",
+            "That good parameters exist does not mean that gradient descent finds them.",
+            practice.trainability,
+        ),
         Experiment(
             "size",
             "How large for a given ε",
@@ -239,10 +268,17 @@ OPEN = Section(
             "The theorem only promises that some size suffices; a very large number of heads may be needed.",
             theorem.size_for_accuracy,
         ),
+        Experiment(
+            "kinds",
+            "Sparse and linear attention",
+            "Section VI-C, last paragraph; Section VII",
+            "Universality may extend to sparse and to linearised attention.",
+            practice.kinds,
+        ),
     ),
 )
 
-SECTIONS: tuple[Section, ...] = (FOUNDATIONS, ATTENTION, BACKPROPAGATION, PROOF, THEOREM, CASES, OPEN)
+SECTIONS: tuple[Section, ...] = (FOUNDATIONS, ATTENTION, BACKPROPAGATION, PROOF, THEOREM, CASES, MODELS, OPEN)
 ROWS = tuple(str(row) for row in range(1, 19))
 
 

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from onelayer.certify.files import replace_file
 from onelayer.paper.finding import UNCONFIRMED, Experiment, Setting
 from onelayer.paper.page import render
-from onelayer.paper.record import Record, fingerprint, prepare, read_record, write_record
+from onelayer.paper.record import PARTS, Record, fingerprint, forget, prepare, read_record, write_record
 from onelayer.paper.registry import chosen, experiments
 
 PAGE = "index.html"
@@ -43,21 +43,26 @@ def write_report(
     quick: bool = False,
     only: Sequence[str] = (),
     seed: int = 0,
+    jobs: int = 1,
     progress: bool = False,
 ) -> Report:
     """Run the experiments and write ``folder``/index.html, with results/*.json and figures/*.png beside it.
 
     A result that is already in the folder, from the same code and settings, is kept, so a run that was stopped goes on.
-    Experiments named by ``only`` are run again in any case; the page then shows all results that are in the folder.
+    Experiments named by ``only`` are run again if they were finished; the page then shows all results of the folder.
+    ``jobs`` is the number of processes of the experiments that consist of many trainings.
     """
-    started, setting, out = time.monotonic(), Setting(quick, seed), Path(folder)
+    started, setting, out = time.monotonic(), Setting(quick, seed, jobs=jobs), Path(folder)
     wanted = chosen(only)
     prepare(out)
     records, computed = [], []
     with _bar(progress, len(wanted)) as report:
         for experiment in wanted:
             report(experiment.title)
-            record = None if only else _kept(out, experiment, setting)
+            record = _kept(out, experiment, setting)
+            if record is not None and only:
+                forget(out, experiment.key)
+                record = None
             if record is None:
                 record = run_one(out, experiment, setting)
                 computed.append(experiment.key)
@@ -69,7 +74,7 @@ def write_report(
 def run_one(folder: Path, experiment: Experiment, setting: Setting) -> Record:
     """Run one experiment and save its result."""
     started = time.monotonic()
-    finding = experiment.run(setting)
+    finding = experiment.run(replace(setting, folder=folder / PARTS / experiment.key))
     return write_record(folder, experiment, setting, finding, time.monotonic() - started)
 
 

@@ -1,0 +1,143 @@
+"""Section VI in practice: training against building, depth against width, and other kinds of attention.
+
+The measurements are those of the studies (onelayer study NAME); here they are read as verdicts on what the paper says.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from onelayer.paper.finding import FAILS, HOLDS, REPAIRED, Check, Finding, Picture, Setting, Table
+from onelayer.study import STUDIES, Findings, Law, best_law, run_study
+
+Rows = Sequence[dict[str, Any]]
+SIZES = {"heads": "heads", "width": "d_model"}
+NOUNS = {"heads": "the number of heads", "width": "the width"}
+
+
+def training(setting: Setting) -> Finding:
+    """Does the trained error fall with heads, with width? The law is fitted to all seeds, with its 95 % interval."""
+    found = {name: study(name, setting) for name in SIZES}
+    laws = {(name, method): _law(found[name], name, method) for name in SIZES for method in ("trained", "built")}
+    rows = []
+    for (name, method), law in laws.items():
+        errors = [row["sup"] for row in found[name].rows if row["method"] == method]
+        form = f"size^−{law.rate:.3g}" if law.kind == "power" else f"exp(−{law.rate:.3g} size)"
+        rows.append((name, method, len(errors), max(errors), min(errors), form, law.low, law.high))
+    seeds = min(len({row["seed"] for row in item.rows if row["method"] == "trained"}) for item in found.values())
+    best = {method: min(row[4] for row in rows if row[1] == method) for method in ("trained", "built")}
+    checks = [Check("seeds of every trained size", seeds, ">=", 3)]
+    for name in SIZES:
+        what = f"rate at which the built error falls with {NOUNS[name]}, lower end of its interval"
+        checks.append(Check(what, laws[name, "built"].low, ">", 0))
+    checks.append(Check("least trained error over least built error", best["trained"] / best["built"], ">", 1))
+    fallen = {name: laws[name, "trained"].decreasing for name in SIZES}
+    words = [
+        f"{'decreases' if fallen[name] else 'does not decrease, beyond the spread of the seeds,'} with {NOUNS[name]}"
+        for name in SIZES
+    ]
+    said = (
+        f"The error of trained layers {' and '.join(words)}. Built layers of the same kind are ahead throughout: "
+        "their error falls by construction, without a run of luck."
+    )
+    header = ("against", "layers", "runs", "largest error", "smallest error", "law", "rate at least", "rate at most")
+    caption = "sin x₁ + sin x₂: largest error seen against {}, every seed of the trained layers beside the built ones."
+    pictures = [Picture(name, caption.format(NOUNS[name]), item.figure()) for name, item in found.items()]
+    verdict = HOLDS if all(fallen.values()) else FAILS
+    return Finding(verdict, said, checks, [Table(header, tuple(rows))], pictures)
+
+
+def _law(found: Findings, name: str, method: str) -> Law:
+    rows = [row for row in found.rows if row["method"] == method]
+    return best_law([row[SIZES[name]] for row in rows], [row["sup"] for row in rows])
+
+
+def trainability(setting: Setting) -> Finding:
+    """The same architecture built, trained from random weights, and trained from the built start."""
+    found = study("trainability", setting)
+    built, trained, warm = (
+        by(found.rows, "target", start=start) for start in ("built", "trained", "trained from built")
+    )
+    rows = tuple(
+        (target, errors[0], median(trained[target]), min(trained[target]), min(warm[target]))
+        for target, errors in built.items()
+    )
+    checks = [Check(f"{row[0]}: best trained error over the built one", row[3] / row[1], ">", 1) for row in rows]
+    checks.append(Check("random starts per function", min(len(errors) for errors in trained.values()), ">=", 3))
+    said = (
+        "Existence and training come apart, as the paper warns. The very same architecture has weights that are "
+        "known "
+        "and proved to be good; from random weights, training did not find them."
+    )
+    header = ("function", "built", "trained, median", "trained, best seed", "trained from the built weights")
+    picture = Picture("starts", "Largest error seen of one architecture, from three starts.", found.figure())
+    return Finding(HOLDS, said, checks, [Table(header, rows)], [picture], notes=found.sentences)
+
+
+def depth(setting: Setting) -> Finding:
+    """Trained stacks of 1 to L blocks of equal size, on an additive function and on a nested one."""
+    found = study("depth", setting)
+    errors = {target: by(found.rows, "depth", target=target) for target in {row["target"]: 0 for row in found.rows}}
+    rows, gains = [], {}
+    for target, stacks in errors.items():
+        middle = {blocks: median(values) for blocks, values in stacks.items()}
+        gains[target] = middle[1] / min(middle[blocks] for blocks in middle if blocks > 1)
+        for blocks, values in stacks.items():
+            chosen = [row for row in found.rows if row["target"] == target and row["depth"] == blocks]
+            rows.append((target, blocks, chosen[0]["d_model"], chosen[0]["parameters"], len(values), middle[blocks]))
+    counts = [row[3] for row in rows]
+    checks = [Check("largest over smallest number of parameters", max(counts) / min(counts), "<=", 1.5)]
+    checks.append(Check("functions", len(errors), ">=", 2))
+    better = [target for target, gain in gains.items() if gain > 1]
+    listed = ", ".join(f"{target}: {gain:.2g}" for target, gain in gains.items())
+    said = (
+        f"At equal parameters a deeper stack had the smaller median error on {len(better)} of {len(gains)} functions "
+        f"(error of one block over that of the best deeper stack: {listed}). That one layer is enough in "
+        "principle is "
+        "shown by the built layers above."
+    )
+    header = ("function", "blocks", "width", "parameters", "runs", "median sup error seen")
+    picture = Picture("depth", "Largest error seen against blocks at equal parameters.", found.figure())
+    verdict = HOLDS if better else FAILS
+    return Finding(verdict, said, checks, [Table(header, tuple(rows))], [picture], notes=found.sentences)
+
+
+def kinds(setting: Setting) -> Finding:
+    """softmax, top-k and linear attention on the same function: values solved, and trained."""
+    found = study("kinds", setting)
+    built, trained = (by(found.rows, "kind", method=method) for method in ("built", "trained"))
+    rows = tuple((kind, min(errors), min(trained[kind]) if kind in trained else "–") for kind, errors in built.items())
+    seen = {kind: error for kind, error, _ in rows}
+    enough = ("softmax", "top-4", "top-2", "linear, order 8")
+    checks = [Check(f"{kind}, built: sup error seen; f has size 2", seen[kind], "<", 0.1) for kind in enough]
+    checks.append(Check("linear with features of order 2, built: the same", seen["linear, order 2"], ">", 0.5))
+    said = (
+        "An observation on one function, not a theorem. Sparse attention carries over: top-k is discontinuous, and its "
+        "error falls with the number of tokens. Linear attention carries over only with enough features: its output is "
+        "a quotient of two elements of one fixed space of features, which more tokens do not enlarge."
+    )
+    header = ("attention", "built: sup error seen", "trained: best sup error seen")
+    picture = Picture("kinds", "Largest error seen by kind of attention, built and trained.", found.figure())
+    return Finding(REPAIRED, said, checks, [Table(header, rows)], [picture], notes=found.sentences)
+
+
+def study(name: str, setting: Setting) -> Findings:
+    """Rows and figure of a study; its cells are kept in the folder of the report, so that a stopped run goes on."""
+    with ExitStack() as stack:
+        folder = setting.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        folder.mkdir(parents=True, exist_ok=True)
+        return run_study(STUDIES[name], folder, quick=setting.quick, jobs=setting.jobs)
+
+
+def by(rows: Rows, key: str, **settings: Any) -> dict[Any, list[float]]:
+    """Errors of the rows with these settings, by row[key]."""
+    found: dict[Any, list[float]] = {}
+    for row in rows:
+        if all(row[name] == value for name, value in settings.items()):
+            found.setdefault(row[key], []).append(float(row["sup"]))
+    return found
