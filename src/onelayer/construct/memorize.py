@@ -185,15 +185,14 @@ def _run(
 ) -> np.ndarray[Any, np.dtype[np.float64]]:
     """Every row through the layer itself."""
     there = model.to(device)
-    found: list[Tensor] = []
     size = max(1, len(table) // 200)
-    inputs = torch.from_numpy(table.inputs)
+    inputs, found = torch.from_numpy(table.inputs), torch.empty(table.outputs.shape, dtype=torch.float64)
     for start in range(0, len(table), size):
-        part = inputs[start : start + size].to(device, model.dtype)
-        found.append(there(part).cpu().double())
-        report("recall", len(found) * size / len(table))
+        # Copied into place: small results kept between large intermediate arrays would pin the memory of those.
+        found[start : start + size] = there(inputs[start : start + size].to(device, model.dtype)).cpu()
+        report("recall", (start + size) / len(table))
     model.cpu()
-    return torch.cat(found).numpy()
+    return found.numpy()
 
 
 def _hull(table: Table) -> Box:

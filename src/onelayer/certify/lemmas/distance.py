@@ -26,15 +26,18 @@ def smallest_squared_distance(z: Tensor, report: Callable[[float], None] = lambd
         return least * (1 - (width + 16) * 2 * UNIT)
     norms = (z * z).sum(1)
     error = (width + 8) * 4 * UNIT * float(norms.max()) * 2
+    left, right = torch.cat([-2 * z, torch.ones_like(z[:, :1])], 1), torch.cat([z, norms[:, None]], 1).T.contiguous()
     nearest = torch.full((count,), torch.inf, dtype=torch.float64, device=z.device)
     step = max(1, _block(z) // count)
     for start in range(0, count, step):
         rows = slice(start, start + step)
-        found = norms[rows, None] + norms[start:] - 2 * (z[rows] @ z[start:].T)
+        found = left[rows] @ right[:, start:]  # |b|^2 - 2 a.b
         found.diagonal().fill_(torch.inf)
-        nearest[rows] = found.amin(1)
+        nearest[rows] = norms[rows] + found.amin(1)
         report((start + step) / count * (2 - (start + step) / count))
     least = float(nearest.min())
+    if not least < torch.inf:  # overflow, or nan
+        return 0.0
     close = torch.nonzero(nearest <= least + 2 * error).flatten()
     exact = _direct(close, z, report) * (1 - (width + 16) * 2 * UNIT)
     return min(exact, least + error)

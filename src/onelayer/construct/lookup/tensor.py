@@ -22,6 +22,8 @@ from onelayer.construct.lookup.solve import axis_nodes, minimax, rounding_cost, 
 UnitFunction = Callable[[Array], Array]  # points (S, r) of [-1, 1]^r -> values (S, K)
 
 MAX_SAMPLES = 2_000_000
+AXIS_NODES = 96  # resolve the sharpest keys on offer; values solved on fewer nodes may swing between them
+EASY_SAMPLES = 300_000  # up to which a grid has that many nodes on every axis
 POLISH_TOKENS = 420
 
 
@@ -95,7 +97,7 @@ class TensorFitter:
 
     @cached_property
     def ladders(self) -> list[AxisLadder]:
-        nodes = axis_nodes(-1.0, 1.0, 96)
+        nodes = axis_nodes(-1.0, 1.0, AXIS_NODES)
         anchors = arcsine_points(self.rank, self.slices, self.seed)
         ladders = []
         for axis in range(self.rank):
@@ -128,8 +130,8 @@ class TensorFitter:
 
     def solve(self, sizes: Sequence[int]) -> TensorFit | None:
         """Values by one-axis least squares along every axis in turn; None when the sample grid would be too large."""
-        room = int(MAX_SAMPLES ** (1 / self.rank))
-        counts = [1 if m == 1 else max(m, min(2 * m + 2, room)) for m in sizes]
+        room, plenty = int(MAX_SAMPLES ** (1 / self.rank)), min(AXIS_NODES, int(EASY_SAMPLES ** (1 / self.rank)))
+        counts = [1 if m == 1 else max(m, plenty, min(2 * m + 2, room)) for m in sizes]
         if math.prod(counts) > MAX_SAMPLES:
             return None
         nodes = [np.zeros(1) if count == 1 else axis_nodes(-1.0, 1.0, count) for count in counts]
