@@ -24,7 +24,9 @@ TRAINED = tuple(kind for kind in KINDS if kind != "linear, order 8")
 
 def cells(quick: bool) -> list[Cell]:
     tokens, seeds = (16, (0,)) if quick else (32, (0, 1, 2))
-    recipe = {"steps": 400, "batch": 128} if quick else {"steps": 6000, "batch": 256}
+    recipe = (
+        {"steps": 300, "batch": 128, "lbfgs_steps": 60} if quick else {"steps": 6000, "batch": 256, "lbfgs_steps": 400}
+    )
     built: list[Cell] = [{"method": "built", "kind": kind, "memory": tokens} for kind in KINDS]
     return built + [
         {"method": "trained", "kind": kind, "memory": tokens, "seed": seed, **recipe}
@@ -41,6 +43,7 @@ def measure(cell: Cell) -> Mapping[str, Any]:
     run = train(
         WAVES.formula, WAVES.box, heads=2, d_model=8, hidden=0, memory=cell["memory"], seed=cell["seed"],
         layer={"layout": "packed", **KINDS[cell["kind"]]}, steps=cell["steps"], batch=cell["batch"],
+        lbfgs_steps=cell["lbfgs_steps"],
     )  # fmt: skip
     return {"sup": run.sup, "rmse": run.rmse, "parameters": run.parameters}
 

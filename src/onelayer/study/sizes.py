@@ -17,7 +17,7 @@ from onelayer.study.sweep import Cell
 from onelayer.train import train
 
 WAVES = PROBLEMS["waves"]
-RECIPE = {True: {"steps": 500, "batch": 128}, False: {"steps": 6000, "batch": 256}}
+RECIPE = {True: {"steps": 400, "batch": 128}, False: {"steps": 6000, "batch": 256}}
 SEEDS = {True: (0, 1, 2), False: (0, 1, 2, 3, 4)}
 
 
@@ -47,7 +47,8 @@ def memory_cells(quick: bool) -> list[Cell]:
     sizes = (2, 4, 8, 16) if quick else (2, 4, 8, 16, 32)
     eps = (1e-1, 1e-3, 1e-6) if quick else (1e-1, 1e-2, 1e-3, 1e-4, 1e-6, 1e-8, 1e-10)
     built: list[Cell] = [{"method": "built", "eps": value} for value in eps]
-    return trained_cells(quick, "memory", sizes, heads=2, d_model=8) + built
+    finish = 60 if quick else 400
+    return trained_cells(quick, "memory", sizes, heads=2, d_model=8, lbfgs_steps=finish) + built
 
 
 def measure_heads(cell: Cell) -> Mapping[str, Any]:
@@ -73,7 +74,7 @@ def measure_memory(cell: Cell) -> Mapping[str, Any]:
         seen, size = seen_error(built.model, WAVES), built.size()
         return {**seen, "proved": built.certificate.upper, "tokens": size["tokens"], "parameters": size["parameters"]}
     shape = {"heads": cell["heads"], "d_model": cell["d_model"], "memory": cell["memory"]}
-    found = _trained(cell, hidden=0, layer={"layout": "packed"}, **shape)
+    found = _trained(cell, hidden=0, layer={"layout": "packed"}, lbfgs_steps=cell["lbfgs_steps"], **shape)
     return {**found, "tokens": cell["heads"] * cell["memory"]}
 
 

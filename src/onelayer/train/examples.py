@@ -16,7 +16,7 @@ from onelayer.target import Target
 CORNER_SHARE = 16
 FIXED_POINTS = 4096
 TEST_POINTS = 1 << 10
-FINAL_POINTS = 1 << 15
+FINAL_POINTS = 1 << 14
 
 Pairs = tuple[Tensor, Tensor]
 

@@ -1,0 +1,186 @@
+"""Handwritten digits by one layer: the hand-written NumPy backward beside torch, and a classifier by the trainer.
+
+A picture is 8 tokens (rows) of 8 numbers (pixels). The data come with scikit-learn; the split is fixed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from onelayer.draw.style import NORMAL, SERIES, new_figure, outside_legend, tidy
+from onelayer.errors import OnelayerError
+from onelayer.model import OneLayerTransformer
+from onelayer.model.optimisers import Adam, GradientDescent, Momentum, minibatches
+from onelayer.model.reference import Array, softmax
+from onelayer.model.reference_layer import backward, forward
+from onelayer.study.rows import select
+from onelayer.study.study import Rows, Study
+from onelayer.study.sweep import Cell
+from onelayer.train import fresh_layer, train
+
+RATES = {"gradient descent": 0.5, "sgd": 0.2, "momentum": 0.05, "adam": 5e-3}
+TEST_SHARE, SPLIT_SEED = 0.25, 0
+MOVES = ((0, 0), (0, 1), (0, -1), (1, 0), (-1, 0))
+
+
+@dataclass(frozen=True)
+class Digits:
+    """Pictures (B, 8, 8) scaled to [0, 1] and their labels, split into training and test rows."""
+
+    x: Array
+    y: NDArray[np.int64]
+    test_x: Array
+    test_y: NDArray[np.int64]
+
+
+def load_digits() -> Digits:
+    """The 1,797 digits of scikit-learn; a quarter, drawn once by class, is the test set."""
+    try:
+        from sklearn import datasets, model_selection
+    except ImportError as error:
+        raise OnelayerError("the digits come with scikit-learn: pip install onelayer[sklearn]") from error
+    data = datasets.load_digits()
+    x, test_x, y, test_y = model_selection.train_test_split(
+        data.images / 16.0, data.target, test_size=TEST_SHARE, random_state=SPLIT_SEED, stratify=data.target
+    )
+    return Digits(x, y, test_x, test_y)
+
+
+def moved(x: Array, y: NDArray[np.int64]) -> tuple[Array, NDArray[np.int64]]:
+    """The pictures and their copies moved by one pixel up, down, left and right."""
+    padded = np.pad(x, ((0, 0), (1, 1), (1, 1)))
+    copies = [padded[:, 1 - down : 9 - down, 1 - right : 9 - right] for down, right in MOVES]
+    return np.concatenate(copies), np.concatenate([y] * len(MOVES))
+
+
+def cells(quick: bool) -> list[Cell]:
+    steps = 60 if quick else 600
+    result: list[Cell] = [
+        {"method": "numpy and torch", "optimiser": name, "steps": steps, "batch": 64} for name in RATES
+    ]
+    return [*result, {"method": "classifier", "steps": 700 if quick else 4000, "batch": 128, "seed": 0}]
+
+
+def measure(cell: Cell) -> Mapping[str, Any]:
+    return _classifier(cell) if cell["method"] == "classifier" else _both(cell)
+
+
+def _classifier(cell: Cell) -> Mapping[str, Any]:
+    """One pre-norm layer that reads the class off its first token, AdamW, pictures moved by one pixel."""
+    data = load_digits()
+    run = train(
+        moved(data.x, data.y), test=(data.test_x, data.test_y), d_model=48, heads=4, hidden=192, optimiser="adamw",
+        weight_decay=0.05, lr=3e-3, steps=cell["steps"], batch=cell["batch"], seed=cell["seed"], dtype="float32",
+        layer={"norm": "pre", "readout": "first"},
+    )  # fmt: skip
+    return {"accuracy": run.accuracy, "parameters": run.parameters, "test_rows": len(data.test_y)}
+
+
+def _both(cell: Cell) -> Mapping[str, Any]:
+    """The same start, the same batches, the same rule; gradients by hand in NumPy and by autograd in torch."""
+    data = load_digits()
+    start = fresh_layer((8, 8), (10,), heads=2, d_model=16, hidden=32, norm="pre", seed=0)
+    losses = {
+        "numpy": list(_numpy_losses(start, data, cell)),
+        "torch": list(_torch_losses(start, data, cell)),
+    }
+    difference = max(abs(a - b) for a, b in zip(losses["numpy"], losses["torch"], strict=True))
+    return {
+        "numpy_loss": losses["numpy"][-1],
+        "torch_loss": losses["torch"][-1],
+        "largest_difference": difference,
+        "losses": losses["numpy"],
+        "parameters": start.size()["parameters"],
+    }
+
+
+def _batches(data: Digits, cell: Cell) -> Iterator[NDArray[np.int64]]:
+    if cell["optimiser"] == "gradient descent":
+        while True:
+            yield np.arange(len(data.y))
+    yield from minibatches(len(data.y), cell["batch"], seed=0)
+
+
+def _numpy_losses(start: OneLayerTransformer, data: Digits, cell: Cell) -> Iterator[float]:
+    """Training loss of every step; the backward pass of model/reference_layer.py."""
+    weights = {name: value.detach().numpy().copy() for name, value in start.state_dict().items()}
+    rules: dict[str, Any] = {name: _rule(cell["optimiser"]) for name in weights}
+    batches = _batches(data, cell)
+    for _ in range(cell["steps"]):
+        rows = next(batches)
+        tape = forward(start.config, weights, data.x[rows])
+        probability, label = softmax(tape.out), np.eye(10)[data.y[rows]]
+        yield float(-np.mean(np.log(probability[label > 0])))  # eq (3), averaged
+        gradients = backward(start.config, weights, tape, (probability - label) / len(rows))
+        for name in weights:
+            weights[name] = rules[name].step(weights[name], gradients[name])
+
+
+def _rule(optimiser: str) -> GradientDescent | Momentum | Adam:
+    eta = RATES[optimiser]
+    if optimiser == "adam":
+        return Adam(eta)
+    return Momentum(eta) if optimiser == "momentum" else GradientDescent(eta)
+
+
+def _torch_losses(start: OneLayerTransformer, data: Digits, cell: Cell) -> Iterator[float]:
+    model = OneLayerTransformer(start.config)
+    model.load_state_dict(start.state_dict())
+    eta = RATES[cell["optimiser"]]
+    optimiser: torch.optim.Optimizer = torch.optim.SGD(
+        model.parameters(), lr=eta, momentum=0.9 if cell["optimiser"] == "momentum" else 0.0
+    )
+    if cell["optimiser"] == "adam":
+        optimiser = torch.optim.Adam(model.parameters(), lr=eta)
+    batches = _batches(data, cell)
+    for _ in range(cell["steps"]):
+        rows = next(batches)
+        loss = F.cross_entropy(model(torch.from_numpy(data.x[rows])), torch.from_numpy(data.y[rows]))
+        yield float(loss.detach())
+        optimiser.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+
+
+def figure(rows: Rows) -> Figure:
+    drawing = new_figure(7, 4.8)
+    plot = drawing.subplots()
+    for row, colour in zip(select(rows, method="numpy and torch"), SERIES, strict=False):
+        plot.plot(
+            row["losses"], color=colour, linewidth=1.2, label=f"{row['optimiser']}, rate {RATES[row['optimiser']]}"
+        )
+    plot.set_yscale("log")
+    tidy(plot, x="step", y="cross-entropy of the batch", grid=True)
+    drawing.suptitle("Digits, one layer trained by the hand-written NumPy backward", fontsize=NORMAL)
+    outside_legend(plot)
+    return drawing
+
+
+def findings(rows: Rows) -> list[str]:
+    both = select(rows, method="numpy and torch")
+    worst = max(row["largest_difference"] for row in both)
+    order = ", ".join(
+        f"{row['optimiser']} {row['numpy_loss']:.3g}" for row in sorted(both, key=lambda r: r["numpy_loss"])
+    )
+    sentences = [
+        f"NumPy and torch give the same loss at every step of every rule, to {worst:.1e}",
+        f"loss after {both[0]['steps']} steps, best first: {order}",
+    ]
+    for row in select(rows, method="classifier"):
+        share, rows_seen, size = row["accuracy"], row["test_rows"], row["parameters"]
+        sentences.append(f"one-layer classifier: {share:.2%} of {rows_seen} test digits with {size:,} parameters")
+    return sentences
+
+
+DIGITS = Study(
+    "digits", "Does training by hand-written backward agree with torch, and how well does one layer read digits?",
+    cells, measure, figure, findings,
+)  # fmt: skip
