@@ -11,6 +11,7 @@ import torch
 from onelayer.certify import Certificate, certify
 from onelayer.construct.gather import gather
 from onelayer.construct.lookup.blueprint import Blueprint, Budget, draw_up
+from onelayer.construct.superpose import needs_superposition, superpose
 from onelayer.domain import Box
 from onelayer.errors import OnelayerError
 from onelayer.result import Approximation
@@ -48,11 +49,14 @@ def approximate(
 
     f           formula text, torch callable, nn.Module, or a NumPy function with ``lipschitz`` (maximum norm)
     layout      "packed": one query token carries the whole input and memory tokens do the work; "tokens": tokens stay
-                tokens, positional heads gather the sequence and the ReLU network approximates (construct/gather.py)
+                tokens, positional heads gather the sequence and the ReLU network approximates (construct/gather.py);
+                sums of curved functions of single tokens go through a number embedding (construct/superpose.py)
     dtype       torch.float64 or torch.float32: the format of the weights and the execution that is certified
     """
     _check(eps, layout, dtype, max_tokens, max_seconds)
     if layout == "tokens":
+        if needs_superposition(f, domain):
+            return superpose(f, domain, eps, dtype=dtype)
         return gather(
             f,
             domain,

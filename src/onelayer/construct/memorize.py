@@ -15,7 +15,6 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from safetensors.numpy import save
-from torch import Tensor
 
 from onelayer.certify.files import TABLE
 from onelayer.certify.lemmas.argued import argued_certificate

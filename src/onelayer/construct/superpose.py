@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -50,9 +51,9 @@ def superpose(
     target = as_target(f, box)
     if target.formula is None:
         raise OnelayerError(f"a superposition needs a recorded function; {target.unrecorded or 'it has no formula'}")
-    extreme = _extreme(target.formula, box, eps, dtype)
+    extreme = _extreme(target.formula, box)
     if extreme is not None:
-        return extreme
+        return extreme(box.dim, float(box.lower.min()), float(box.upper.max()), eps, dtype=dtype)
     pieces = _pieces(target, box)
     atoms, ridges = _ridges(pieces, box)
     goal = eps
@@ -65,6 +66,18 @@ def superpose(
         goal *= max(0.3, 0.97 * eps / made.certificate.upper)
     assert best is not None
     return best
+
+
+def needs_superposition(f: Any, box: Box) -> bool:
+    """Whether f is a superposition, and no sum of functions of one linear form each, which needs no embedding."""
+    target = as_target(f, box)
+    if target.formula is None or len(box.shape) not in (1, 2):
+        return False
+    if _extreme(target.formula, box) is not None:
+        return True
+    outputs = range(len(target.formula.outputs))
+    ridges, sums = (Recogniser(target.formula, box, affine=affine) for affine in (True, False))
+    return any(ridges.pieces(k)[1] for k in outputs) and not any(sums.pieces(k)[1] for k in outputs)
 
 
 def _attempt(
@@ -174,8 +187,8 @@ def _range(weights: Array, atoms: list[Atom], box: Box) -> tuple[float, float]:
     return low, high
 
 
-def _extreme(formula: Formula, box: Box, eps: float, dtype: torch.dtype) -> Approximation | None:
-    """max(x1, ..., xn) and min(x1, ..., xn) over one interval, by thresholds."""
+def _extreme(formula: Formula, box: Box) -> Callable[..., Approximation] | None:
+    """The construction by thresholds for max(x1, ..., xn) and min(x1, ..., xn) over one interval."""
     n, low, high = box.dim, float(box.lower.min()), float(box.upper.max())
     same = bool((box.lower == low).all() and (box.upper == high).all())
     if len(formula.outputs) != 1 or len(box.shape) != 1 or not same or n < 2:
@@ -183,5 +196,5 @@ def _extreme(formula: Formula, box: Box, eps: float, dtype: torch.dtype) -> Appr
     for op, build in (("max", maximum), ("min", minimum)):
         plain = all(node.op in (op, "var") for node in formula.nodes)
         if plain and len({node.value for node in formula.nodes if node.op == "var"}) == n:
-            return build(n, low, high, eps, dtype=dtype)
+            return build
     return None

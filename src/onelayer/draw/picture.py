@@ -14,6 +14,7 @@ from onelayer.draw.plane import plane_figure
 from onelayer.draw.scene import Scene
 from onelayer.draw.slices import slices_figure
 from onelayer.draw.style import check_path, save
+from onelayer.draw.table import holds_table, table_figure
 from onelayer.errors import OnelayerError
 from onelayer.result import Approximation
 
@@ -25,9 +26,12 @@ def draw(result: Drawable, path: str | os.PathLike[str], *, f: Any = None) -> Pa
 
     One coordinate: curves of f, T, the attention weights and the signed error. Two: heat maps, a surface, and the
     proof's boxes over the error. More: slices through the worst point. Of several outputs the worst one is drawn, and
-    the title says which. ``f`` is needed only for a loaded proof whose function was not recorded.
+    the title says which. A memorised table: recalled against stored outputs, and the errors. ``f`` is needed only for a
+    loaded proof whose function was not recorded.
     """
     target = check_path(path)
+    if f is None and isinstance(result, Approximation) and holds_table(result):
+        return save(table_figure(result), target)
     return save(picture(as_scene(result, f)), target)
 
 
