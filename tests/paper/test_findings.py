@@ -8,8 +8,7 @@ import pytest
 
 from onelayer.errors import OnelayerError
 from onelayer.paper import Check, Finding, chosen
-from onelayer.paper.finding import HOLDS, UNCONFIRMED
-from onelayer.paper.page import number
+from onelayer.paper.finding import HOLDS, UNCONFIRMED, number
 
 
 @pytest.mark.parametrize(

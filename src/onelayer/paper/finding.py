@@ -114,3 +114,15 @@ class Experiment:
     @property
     def command(self) -> str:
         return f"onelayer paper --only {self.key}"
+
+
+def number(value: Any) -> str:
+    """A measured value as a reader wants it: four digits, whole numbers whole, truth as yes or no."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int) or (isinstance(value, float) and value.is_integer() and abs(value) < 1e7):
+        return f"{int(value):,}"
+    if isinstance(value, float):
+        mantissa, _, exponent = f"{value:.4g}".partition("e")
+        return f"{mantissa}e{int(exponent)}" if exponent else mantissa
+    return str(value)

@@ -14,7 +14,7 @@ from onelayer.construct.tables.capacity import attention_rank
 from onelayer.domain import Box
 from onelayer.draw.style import BLUE, SERIES, VERMILLION, legend, new_figure, tidy
 from onelayer.model import OneLayerTransformer, PlainMemory
-from onelayer.paper.finding import HOLDS, REPAIRED, Check, Finding, Picture, Setting, Table
+from onelayer.paper.finding import HOLDS, REPAIRED, Check, Finding, Picture, Setting, Table, number
 from onelayer.result import Approximation
 
 
@@ -85,7 +85,7 @@ def sorting(setting: Setting) -> Finding:
         rows.append((kind, n, eps, size["heads"], size["hidden_units"], certificate.lower, certificate.upper))
     orderings = sum(_medians(scores) for scores in itertools.permutations(range(4)))
     checks = [
-        Check(f"proved error of sorting {row[1]} numbers by {row[0]}, asked {row[2]:g}", row[6], "<=", row[2])
+        Check(f"proved error of sorting {row[1]} numbers by {row[0]}, asked {number(row[2])}", row[6], "<=", row[2])
         for row in rows
     ]
     checks.append(

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from onelayer import __version__
-from onelayer.paper.finding import FAILS, HOLDS, REPAIRED, UNCONFIRMED, Experiment
+from onelayer.paper.finding import FAILS, HOLDS, REPAIRED, UNCONFIRMED, Experiment, number
 from onelayer.paper.record import FIGURES, Record
 from onelayer.paper.registry import ROWS, SECTIONS, Section, experiments
 
@@ -61,18 +61,6 @@ def render(records: Mapping[str, Record], folder: Path) -> str:
 </body>
 </html>
 """
-
-
-def number(value: Any) -> str:
-    """A measured value as a reader wants it: four digits, whole numbers whole, truth as yes or no."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int) or (isinstance(value, float) and value.is_integer() and abs(value) < 1e7):
-        return f"{int(value):,}"
-    if isinstance(value, float):
-        mantissa, _, exponent = f"{value:.4g}".partition("e")
-        return f"{mantissa}e{int(exponent)}" if exponent else mantissa
-    return str(value)
 
 
 def badge(verdict: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import io
 import json
 import math
 import shutil
@@ -12,9 +13,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from matplotlib.figure import Figure
+
 from onelayer import __version__
 from onelayer.certify.files import replace_file
-from onelayer.draw import save
 from onelayer.errors import FileError
 from onelayer.paper.finding import VERDICTS, Experiment, Finding, Setting
 
@@ -51,8 +53,7 @@ def write_record(folder: Path, experiment: Experiment, setting: Setting, finding
     figures = []
     for picture in finding.pictures:
         name = f"{experiment.key}-{picture.name}.png" if picture.name != experiment.key else f"{picture.name}.png"
-        picture.figure.set_dpi(FIGURE_DPI)
-        save(picture.figure, folder / FIGURES / name)
+        replace_file(folder / FIGURES / name, _png(picture.figure))
         figures.append({"file": name, "caption": picture.caption})
     record: Record = {
         "format": FORMAT,
@@ -73,6 +74,13 @@ def write_record(folder: Path, experiment: Experiment, setting: Setting, finding
     found = read_record(folder, experiment)
     assert found is not None
     return found
+
+
+def _png(figure: Figure) -> bytes:
+    """No dates and no program names inside: the same picture is the same file."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=FIGURE_DPI, metadata={"Software": None}, pil_kwargs={"optimize": True})
+    return buffer.getvalue()
 
 
 def read_record(folder: Path, experiment: Experiment) -> Record | None:

@@ -15,7 +15,7 @@ from onelayer.certify import certify
 from onelayer.domain import Box
 from onelayer.draw.style import SERIES, legend, new_figure, tidy
 from onelayer.model import OneLayerTransformer, lookup_model
-from onelayer.paper.finding import FAILS, REPAIRED, Check, Finding, Picture, Setting, Table
+from onelayer.paper.finding import FAILS, REPAIRED, Check, Finding, Picture, Setting, Table, number
 from onelayer.paper.layers import Array, lookup_head, step_head
 
 SHRINK = 0.01
@@ -193,7 +193,7 @@ def finite_scale(setting: Setting) -> Finding:
         model, tokens, beta = sine_lookup(eps)
         certificate = certify(model, "sin(x)", box, eps)
         rows.append((eps, tokens, beta, certificate.lower, certificate.upper))
-    checks = [Check(f"proved sup error with finite β, asked {row[0]:g}", row[4], "<=", row[0]) for row in rows]
+    checks = [Check(f"proved sup error with finite β, asked {number(row[0])}", row[4], "<=", row[0]) for row in rows]
     said = (
         "No parameter is infinite, so the limit has to be replaced by a number. The bound of the repaired proof "
         "gives "

@@ -10,7 +10,7 @@ from onelayer.certify.check import check
 from onelayer.construct import approximate, gather
 from onelayer.domain import Box
 from onelayer.draw import Scene, fit_rate, picture, rate_figure
-from onelayer.paper.finding import REPAIRED, Check, Finding, Picture, Setting, Table
+from onelayer.paper.finding import REPAIRED, Check, Finding, Picture, Setting, Table, number
 
 SINES = "sin(x1) + sin(x2)"
 PLANE = Box([0.0, 0.0], [2 * math.pi] * 2)
@@ -28,7 +28,7 @@ def repaired(setting: Setting) -> Finding:
         rows.append(
             (eps, size["heads"], size["tokens"], size["parameters"], certificate.lower, certificate.upper, again.ok)
         )
-        checks.append(Check(f"proved sup error, asked {eps:g}", certificate.upper, "<=", eps))
+        checks.append(Check(f"proved sup error, asked {number(eps)}", certificate.upper, "<=", eps))
         checks.append(Check("accepted by the independent checker", float(again.ok), "=", 1))
         results.append(result)
     said = (
@@ -105,14 +105,15 @@ def size_for_accuracy(setting: Setting) -> Finding:
         built = [(eps, approximate(formula, box, eps, seed=setting.seed)) for eps in asked]
         series[name] = [(result.size()["tokens"], result.certificate.upper) for _, result in built]
         checks += [
-            Check(f"{name}: proved error, asked {eps:g}", result.certificate.upper, "<=", eps) for eps, result in built
+            Check(f"{name}: proved error, asked {number(eps)}", result.certificate.upper, "<=", eps)
+            for eps, result in built
         ]
         rate = fit_rate(series[name])
         rows.append((name, *(tokens for tokens, _ in series[name]), str(rate)))
         regions = oscillation / asked[-1]
         checks.append(
             Check(
-                f"{name}: tokens per region of the printed construction at {asked[-1]:g}",
+                f"{name}: tokens per region of the printed construction at {number(asked[-1])}",
                 series[name][-1][0] / regions,
                 "<",
                 0.01,
@@ -124,7 +125,7 @@ def size_for_accuracy(setting: Setting) -> Finding:
         "where the printed construction takes at least osc(f)/ε regions, one head each, and like (1/ε)^D of them "
         "in D dimensions."
     )
-    header = ("function", *(f"tokens, ε = {eps:g}" for eps in asked), "fitted law of the error")
+    header = ("function", *(f"tokens, ε = {number(eps)}" for eps in asked), "fitted law of the error")
     figure = rate_figure(series, title="memory tokens against the proved error, with the fitted law (dashed)")
     pictured = Picture("size", "Proved error against memory tokens of the built layers.", figure)
     return Finding(REPAIRED, said, checks, [Table(header, tuple(rows))], [pictured])
