@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -103,13 +104,22 @@ class Setting:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A claim of the paper in our words, where it stands there, and the run that judges it."""
+    """A claim of the paper in our words, where it stands there, and the run that judges it.
+
+    ``needs`` names an optional module without which the experiment is left out.
+    """
 
     key: str
     title: str
     place: str
     claim: str
     run: Callable[[Setting], Finding]
+    needs: str = ""
+
+    @property
+    def possible(self) -> bool:
+        """Whether the optional module that the experiment needs, if any, is installed."""
+        return not self.needs or find_spec(self.needs) is not None
 
     @property
     def command(self) -> str:

@@ -79,6 +79,14 @@ BACKPROPAGATION = Section(
             "gradients.",
             equations.backpropagation,
         ),
+        Experiment(
+            "digits",
+            "Training by backpropagation",
+            "Sections II-C and IV",
+            "Backpropagation with gradient descent trains networks; Adam often converges faster.",
+            practice.digits,
+            needs="sklearn",
+        ),
     ),
 )
 

@@ -50,10 +50,11 @@ def write_report(
 
     A result that is already in the folder, from the same code and settings, is kept, so a run that was stopped goes on.
     Experiments named by ``only`` are run again if they were finished; the page then shows all results of the folder.
-    ``jobs`` is the number of processes of the experiments that consist of many trainings.
+    One whose optional module is missing is left out unless it is named. ``jobs`` is the number of processes of the
+    experiments that consist of many trainings.
     """
     started, setting, out = time.monotonic(), Setting(quick, seed, jobs=jobs), Path(folder)
-    wanted = chosen(only)
+    wanted = tuple(item for item in chosen(only) if only or item.possible)
     prepare(out)
     records, computed = [], []
     with _bar(progress, len(wanted)) as report:
