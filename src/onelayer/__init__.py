@@ -9,7 +9,7 @@ from onelayer.domain import Box
 from onelayer.draw import draw
 from onelayer.model import OneLayerTransformer
 from onelayer.result import Approximation, load
-from onelayer.train import train
+from onelayer.train import distill, train
 
 __all__ = [
     "Approximation",
@@ -20,6 +20,7 @@ __all__ = [
     "approximate",
     "certify",
     "check",
+    "distill",
     "draw",
     "load",
     "memorize",

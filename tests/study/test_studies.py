@@ -11,7 +11,7 @@ from onelayer.errors import OnelayerError
 from onelayer.study import STUDIES, Study, run_study
 from onelayer.study.built import KINDS, built_heads, built_memory, built_ridges
 from onelayer.study.depth import shape_for
-from onelayer.study.digits import load_digits, moved
+from onelayer.study.digits import load_digits, varied
 from onelayer.study.problems import PROBLEMS, seen_error
 from onelayer.train import Stack
 
@@ -84,8 +84,8 @@ def test_digits_split_is_fixed_and_moves_are_moves() -> None:
     data = load_digits()
     assert len(data.y) == 1347
     assert len(data.test_y) == 450
-    x, y = moved(data.x[:2], data.y[:2])
-    assert x.shape == (10, 8, 8)
+    x, y = varied(data.x[:2], data.y[:2])
+    assert x.shape == (30, 8, 8)
     assert (x[2, :, 1:] == data.x[0, :, :-1]).all()
     assert (x[6, 1:] == data.x[0, :-1]).all()
-    assert y.tolist() == data.y[:2].tolist() * 5
+    assert y.tolist() == data.y[:2].tolist() * 15

@@ -96,25 +96,27 @@ def train(
     else:
         start = warm_start(model, recipe.weight_dtype)
         scaling = no_scaling(*widths(start))
-    folder = None if checkpoint is None else Path(checkpoint)
-    return _trained(problem, start, scaling, torch.device(device), folder, resume, progress)
+    return run_training(problem, start, scaling, device, checkpoint, resume=resume, progress=progress)
 
 
-def _trained(
+def run_training(
     problem: Problem,
     model: nn.Module,
     scaling: Scaling,
-    device: torch.device,
-    folder: Path | None,
-    resume: bool,
-    progress: bool,
+    device: str | torch.device,
+    checkpoint: str | os.PathLike[str] | None,
+    *,
+    resume: bool = True,
+    progress: bool = False,
 ) -> Trained:
+    """Train ``model`` on a problem that is already understood; it comes back frozen, on the CPU, in raw coordinates."""
+    place, folder = torch.device(device), None if checkpoint is None else Path(checkpoint)
     started = time.monotonic()
     if problem.recipe.dtype == "bfloat16" and not isinstance(model, OneLayerTransformer):
         raise OnelayerError("bfloat16 training is for the one-layer model; use dtype float32 for a stack or a module")
     fingerprint = _fingerprint(problem, model)
-    model = model.to(device).train()
-    task = Task(problem.recipe, scaling, device)
+    model = model.to(place).train()
+    task = Task(problem.recipe, scaling, place)
     if folder is not None and not resume:
         (folder / FILE_NAME).unlink(missing_ok=True)
     loop = Loop(model, problem.source, task, folder, fingerprint)

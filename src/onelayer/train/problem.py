@@ -89,12 +89,19 @@ def _table_problem(arrays: tuple[Any, Any], recipe: Recipe, loss: str | None, te
         count = max(1, round(float(test) * len(x)))
         held, x, y = _pair(x[order[:count]], y[order[:count]], classes), x[order[count:]], y[order[count:]]
     x, y = _pair(x, y, classes)
-    digest = hashlib.sha256(x.numpy().tobytes() + y.numpy().tobytes()).hexdigest()[:16]
     kind = Recipe(**(recipe.as_dict() | {"loss": "cross-entropy" if labels else "mse"}))
     output_shape = (len(classes),) if classes is not None else tuple(y.shape[1:])
     source = TableSource(x, y, held, recipe.seed)
-    identity = f"table of {len(x)} rows, sha256 {digest}"
+    identity = f"table of {len(x)} rows, sha256 {digest(x, y)}"
     return Problem(source, kind, tuple(x.shape[1:]), output_shape, identity, classes=classes)
+
+
+def digest(*tensors: Tensor) -> str:
+    """Sixteen hexadecimal digits that identify the numbers of some tensors."""
+    hashed = hashlib.sha256()
+    for tensor in tensors:
+        hashed.update(tensor.cpu().contiguous().numpy().tobytes())
+    return hashed.hexdigest()[:16]
 
 
 def _pair(x: Tensor, y: Tensor, classes: tuple[Any, ...] | None) -> Pairs:

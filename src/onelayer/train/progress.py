@@ -24,7 +24,9 @@ def training_bar(wanted: bool) -> Iterator[Report]:
         task = bar.add_task("", total=1.0)
 
         def report(done: int, total: int, row: dict[str, Any]) -> None:
-            shown = ", ".join(f"{key} {row[key]:.3g}" for key in ("sup", "rmse", "accuracy", "loss") if key in row)
+            shown = ", ".join(
+                f"{key} {row[key]:.3g}" for key in ("sup", "rmse", "accuracy", "cosine", "loss") if key in row
+            )
             bar.update(task, completed=done / max(1, total), description=f"step {done:,} of {total:,}: {shown}")
 
         yield report

@@ -13,7 +13,7 @@ from onelayer.errors import OnelayerError
 # First learning rates that converge for each rule on layers of this size; no claim that they are optimal.
 LEARNING_RATES = {"adam": 5e-3, "adamw": 5e-3, "momentum": 1e-2, "sgd": 5e-2}
 SCHEDULES = ("cosine", "constant")
-LOSSES = ("mse", "cross-entropy")
+LOSSES = ("mse", "cross-entropy", "cosine")
 DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16}
 WARM_UP = 0.05
 EVALUATIONS = 20

@@ -14,9 +14,9 @@ from onelayer.errors import OnelayerError
 class Stack(nn.Module):
     """Tokens of X (n, d) or (n,), embedded linearly with learned positions, through ``depth`` blocks to a read-out.
 
-    A block is torch's nn.TransformerEncoderLayer without dropout, normalised first, with ReLU units; the read-out is
-    linear, from each position when the output shape starts with n, else from their mean. ``depth`` 1 is a standard
-    one-layer Transformer.
+    A block is torch's nn.TransformerEncoderLayer without dropout, normalised first, with ReLU or GELU units; the
+    read-out is linear, from each position when the output shape starts with n, else from their mean. ``depth`` 1
+    is a standard one-layer Transformer.
     """
 
     def __init__(
@@ -28,6 +28,7 @@ class Stack(nn.Module):
         d_model: int = 32,
         heads: int = 4,
         hidden: int = 128,
+        activation: str = "relu",
         dtype: torch.dtype = torch.float64,
         seed: int = 0,
     ) -> None:
@@ -48,7 +49,7 @@ class Stack(nn.Module):
             self.position = nn.Parameter(torch.randn(self.length, d_model, dtype=dtype))
             self.blocks = nn.ModuleList(
                 nn.TransformerEncoderLayer(
-                    d_model, heads, hidden, dropout=0.0, batch_first=True, norm_first=True, dtype=dtype
+                    d_model, heads, hidden, 0.0, activation, batch_first=True, norm_first=True, dtype=dtype
                 )
                 for _ in range(depth)
             )

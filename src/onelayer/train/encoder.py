@@ -1,0 +1,122 @@
+"""SentenceEncoder: a BERT-type sentence encoder in plain torch, from the files that Hugging Face models come in."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from onelayer.errors import FileError, OnelayerError
+
+PAD = 0
+
+
+class SentenceEncoder(nn.Module):
+    """Token ids (B, n), padded with 0, to unit vectors (B, d): embeddings, post-norm blocks with GELU, masked mean.
+
+    ``state`` has the names of Hugging Face's BertModel. The weights are frozen: this is a teacher.
+    """
+
+    def __init__(self, state: Mapping[str, Tensor], *, heads: int, eps: float = 1e-12) -> None:
+        super().__init__()
+        self.heads, self.eps = heads, eps
+        kept = {name: value for name, value in state.items() if name.startswith(("embeddings.", "encoder.layer."))}
+        kept = {name: value for name, value in kept.items() if value.is_floating_point()}
+        if "embeddings.word_embeddings.weight" not in kept:
+            raise OnelayerError("not the weights of a BERT-type encoder: embeddings.word_embeddings.weight is missing")
+        self.weights = nn.ParameterDict(
+            {name.replace(".", "/"): nn.Parameter(value.float(), requires_grad=False) for name, value in kept.items()}
+        )
+        self.depth = len({name.split(".")[2] for name in kept if name.startswith("encoder.layer.")})
+        self.tokenizer: Any = None
+
+    @classmethod
+    def from_folder(cls, folder: str | os.PathLike[str]) -> SentenceEncoder:
+        """The encoder of config.json, model.safetensors and tokenizer.json (read by the tokenizers library)."""
+        path = Path(folder)
+        try:
+            config = json.loads((path / "config.json").read_text())
+            state = load_file(path / "model.safetensors")
+        except (OSError, ValueError, SafetensorError) as error:
+            raise FileError(f"{path} holds no readable encoder (config.json, model.safetensors): {error}") from error
+        encoder = cls(state, heads=config["num_attention_heads"], eps=config["layer_norm_eps"])
+        try:
+            from tokenizers import Tokenizer
+        except ImportError:
+            return encoder
+        if (path / "tokenizer.json").exists():
+            encoder.tokenizer = Tokenizer.from_file(str(path / "tokenizer.json"))
+        return encoder
+
+    def own(self, name: str) -> Tensor:
+        tensor: Tensor = self.weights[name.replace(".", "/")]
+        return tensor
+
+    @property
+    def table(self) -> Tensor:
+        """Word embeddings (vocabulary, d)."""
+        return self.own("embeddings.word_embeddings.weight")
+
+    def tokenize(self, texts: Sequence[str], length: int) -> Tensor:
+        """Ids (B, length), cut or padded with 0."""
+        if self.tokenizer is None:
+            raise OnelayerError(
+                "no tokenizer: needs the tokenizers library (pip install tokenizers) and tokenizer.json"
+            )
+        self.tokenizer.enable_truncation(length)
+        self.tokenizer.enable_padding(length=length, pad_id=PAD)
+        return torch.tensor([item.ids for item in self.tokenizer.encode_batch(list(texts))], dtype=torch.long)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """(B, n) whole numbers -> (B, d) vectors of length one."""
+        mask = ids != PAD  # (B, n)
+        x = self.table[ids] + self.own("embeddings.position_embeddings.weight")[: ids.shape[1]]
+        x = self._norm(x + self.own("embeddings.token_type_embeddings.weight")[0], "embeddings.LayerNorm")
+        for layer in range(self.depth):
+            x = self._block(x, mask, f"encoder.layer.{layer}")
+        mean = (x * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
+        return F.normalize(mean, dim=-1)
+
+    def _block(self, x: Tensor, mask: Tensor, name: str) -> Tensor:
+        query, key, value = (
+            self._linear(x, f"{name}.attention.self.{part}").reshape(*x.shape[:2], self.heads, -1).transpose(1, 2)
+            for part in ("query", "key", "value")
+        )  # (B, H, n, d / H)
+        z = F.scaled_dot_product_attention(query, key, value, attn_mask=mask[:, None, None, :])
+        a = self._linear(z.transpose(1, 2).flatten(2), f"{name}.attention.output.dense")
+        x = self._norm(x + a, f"{name}.attention.output.LayerNorm")
+        inner = F.gelu(self._linear(x, f"{name}.intermediate.dense"))
+        return self._norm(x + self._linear(inner, f"{name}.output.dense"), f"{name}.output.LayerNorm")
+
+    def _linear(self, x: Tensor, name: str) -> Tensor:
+        return F.linear(x, self.own(f"{name}.weight"), self.own(f"{name}.bias"))
+
+    def _norm(self, x: Tensor, name: str) -> Tensor:
+        return F.layer_norm(x, (x.shape[-1],), self.own(f"{name}.weight"), self.own(f"{name}.bias"), self.eps)
+
+
+class SentenceStudent(nn.Module):
+    """One layer over looked-up tokens: ids (B, n) -> (B, d).
+
+    A token is its row of ``table`` and a 1 that padding lacks: the layer has no mask and learns from that number what
+    to ignore. ``table`` is shared with the teacher and stays as it is.
+    """
+
+    def __init__(self, table: Tensor, layer: nn.Module) -> None:
+        super().__init__()
+        self.register_buffer("table", table.detach().clone())
+        self.layer = layer
+
+    def forward(self, ids: Tensor) -> Tensor:
+        table: Tensor = self.get_buffer("table")
+        present = (ids != PAD).to(table.dtype)[..., None]
+        out: Tensor = self.layer(torch.cat([table[ids] * present, present], -1))
+        return out
