@@ -15,11 +15,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from onelayer.certify.files import replace_file
 from onelayer.paper.finding import UNCONFIRMED, Experiment, Setting
+from onelayer.paper.markdown import markdown
 from onelayer.paper.page import render
 from onelayer.paper.record import PARTS, Record, fingerprint, forget, prepare, read_record, write_record
 from onelayer.paper.registry import chosen, experiments
 
-PAGE = "index.html"
+PAGE, TEXT = "index.html", "report.md"
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ def write_report(
     jobs: int = 1,
     progress: bool = False,
 ) -> Report:
-    """Run the experiments and write ``folder``/index.html, with results/*.json and figures/*.png beside it.
+    """Run the experiments and write ``folder``/index.html and report.md, with results/*.json and figures/*.png beside.
 
     A result that is already in the folder, from the same code and settings, is kept, so a run that was stopped goes on.
     Experiments named by ``only`` are run again if they were finished; the page then shows all results of the folder.
@@ -80,8 +81,9 @@ def run_one(folder: Path, experiment: Experiment, setting: Setting) -> Record:
 
 
 def write_page(folder: Path) -> Path:
-    """The page from the results in the folder, whole or not at all."""
+    """The page from the results in the folder, and the same as text; each whole or not at all."""
     found = {item.key: record for item in experiments() if (record := read_record(folder, item)) is not None}
+    replace_file(folder / TEXT, markdown(found).encode())
     path = folder / PAGE
     replace_file(path, render(found, folder).encode())
     return path

@@ -1,0 +1,66 @@
+"""The same results as text: a Markdown page with every claim, verdict, measured number and command."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from onelayer.paper.finding import Experiment, number
+from onelayer.paper.record import Record
+from onelayer.paper.registry import ROWS, SECTIONS, experiments
+
+OPENING = """# The paper, executed
+
+Every claim of *Universal Approximation Theorem for a Single-Layer Transformer* (Gumaan 2025, arXiv 2507.10581) as an
+experiment: what is claimed, what was measured, and the command that measures it again. A verdict is given only if every
+check holds. Written by `onelayer paper`, which also makes an HTML page with figures of it."""
+
+
+def markdown(records: Mapping[str, Record]) -> str:
+    """The page for the experiments that have a record."""
+    known = {item.key: item for item in experiments()}
+    rows = [(key, known[key].claim, f"**{records[key]['verdict']}**") for key in ROWS if key in records]
+    parts = [OPENING]
+    if rows:
+        parts += ["## Step by step", table(("#", "what the paper says, in our words", "verdict"), rows)]
+    for section in SECTIONS:
+        found = [item for item in section.experiments if item.key in records]
+        if found:
+            parts += [f"## {section.title}", section.about]
+        for item in found:
+            parts += _experiment(item, records[item.key])
+    return "\n\n".join(parts) + "\n"
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    lines = [_line(header), "|" + "---|" * len(header), *(_line(row) for row in rows)]
+    return "\n".join(lines)
+
+
+def _line(cells: Sequence[Any]) -> str:
+    return "| " + " | ".join(number(cell).replace("|", "\\|") for cell in cells) + " |"
+
+
+def _experiment(item: Experiment, record: Record) -> list[str]:
+    title = f"{item.key}. {item.title}" if item.key in ROWS else item.title
+    parts = [
+        f"### {title}: {record['verdict']}",
+        f"*{item.place}.* {item.claim}",
+        record["said"],
+    ]
+    if record["notes"]:
+        parts.append("\n".join(f"* {note}" for note in record["notes"]))
+    parts += [table(found["header"], found["rows"]) for found in record["tables"]]
+    checks = [
+        (
+            check["what"],
+            check["value"],
+            f"{check['relation']} {number(check['bound'])}",
+            "yes" if check["holds"] else "**no**",
+        )
+        for check in record["checks"]
+    ]
+    parts.append(table(("check", "measured", "required", "holds"), checks))
+    size = " --quick" if record["quick"] else ""
+    parts.append(f"`{item.command}{size}`")
+    return parts
