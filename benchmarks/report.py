@@ -14,8 +14,10 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+import onelayer
+
 RESULTS = Path(__file__).parent / "results"
-PACKAGES = ("onelayer", "torch", "numpy", "scipy")
+PACKAGES = ("torch", "numpy", "scipy")
 
 Row = Mapping[str, Any]
 
@@ -33,7 +35,7 @@ def hardware() -> dict[str, Any]:
         "torch_threads": torch.get_num_threads(),
         "gpu": torch.cuda.get_device_name(0) if torch.cuda.is_available() else None,
         "python": platform.python_version(),
-        "versions": {package: version(package) for package in PACKAGES},
+        "versions": {"onelayer": onelayer.__version__, **{package: version(package) for package in PACKAGES}},
     }
 
 

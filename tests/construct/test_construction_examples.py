@@ -10,7 +10,9 @@ import pytest
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-@pytest.mark.parametrize("name", ["sort", "memorize", "superpose", pytest.param("gather", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "name", ["memorize", *(pytest.param(name, marks=pytest.mark.slow) for name in ("sort", "gather", "superpose"))]
+)
 def test_example_prints_its_expected_output(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
     assert capsys.readouterr().out == (EXAMPLES / f"{name}.out").read_text()

@@ -13,6 +13,8 @@ from onelayer.construct import approximate, memorize, read_table, sort
 from onelayer.draw import draw
 from onelayer.target import parse_domain
 
+MOST_DRAWN = 16  # numbers to sort; slices through more inputs take minutes and are drawn on demand
+
 
 @app.command("approximate")
 def approximate_command(
@@ -64,6 +66,8 @@ def sort_command(
     if out is None:
         return report(result, as_json)
     result.save(out)
+    if length <= MOST_DRAWN:
+        draw(result, out / PICTURE)
     return report(result, as_json, saved=str(out))
 
 
@@ -83,4 +87,5 @@ def memorize_command(
     if out is None:
         return report(result, as_json, **extra)
     result.save(out)
+    draw(result, out / PICTURE)
     return report(result, as_json, **extra, saved=str(out))
