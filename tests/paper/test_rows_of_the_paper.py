@@ -61,7 +61,7 @@ def test_verdict(key: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("key", ["size", "digits", "training", "trainability", "depth", "kinds"])
+@pytest.mark.parametrize("key", ["size", "digits", "distillation", "training", "trainability", "depth", "kinds"])
 def test_verdict_of_long_experiments(key: str) -> None:
     (experiment,) = chosen([key])
     finding = experiment.run(Setting(quick=True))

@@ -254,6 +254,13 @@ MODELS = Section(
             "Depth is not needed for expressiveness, but deeper models may do the same with fewer parameters.",
             practice.depth,
         ),
+        Experiment(
+            "distillation",
+            "Four blocks into one layer",
+            "Section VI-B, last paragraph",
+            "A deep Transformer may be distilled into a single layer with a large internal dimension.",
+            practice.distillation,
+        ),
     ),
 )
 
