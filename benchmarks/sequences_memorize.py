@@ -102,7 +102,7 @@ def trained(seconds: float, device: str) -> list[report.Row]:
         steps += 1
         right = float((logits.argmax(-1) == labels).float().mean())
     numbers = sum(parameter.numel() for parameter in layer.parameters())
-    row = {"table": name, "layer": "trained", "numbers": numbers, "share recalled": right, "loss": float(loss)}
+    row = {"table": name, "layer": "trained", "numbers": numbers, "share recalled": right, "loss": float(loss.detach())}
     return [row | {"steps": steps, "seconds": time.perf_counter() - start}]
 
 

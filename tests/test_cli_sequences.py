@@ -40,6 +40,8 @@ def test_built_saved_checked_and_drawn(
     assert run(app, ["check", "made", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["ok"] is True
     if name == "memorize":  # the others are drawn as any function is
+        assert run(app, ["eval", "made", "3, 4.5; 0, 1"]) == 0
+        assert capsys.readouterr().out.split() == ["blue", "red"]
         assert run(app, ["draw", "made", "--out", "again.svg"]) == 0
         assert (tmp_path / "again.svg").stat().st_size > 5_000
 

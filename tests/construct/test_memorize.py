@@ -11,7 +11,7 @@ import torch
 
 from onelayer.certify.check import check
 from onelayer.certify.lemmas.distance import smallest_squared_distance
-from onelayer.construct.memorize import memorize
+from onelayer.construct.memorize import labels, memorize, recall
 from onelayer.construct.tables.capacity import attention_rank
 from onelayer.construct.tables.table import read_table
 from onelayer.errors import FileError, OnelayerError
@@ -103,7 +103,7 @@ def test_the_checker_rejects_forgeries(tmp_path: Path, recipe: str) -> None:
     assert not check(tmp_path / "other table").ok
 
 
-def test_one_row_and_equal_rows() -> None:
+def test_one_row_and_equal_rows(tmp_path: Path) -> None:
     for recipe in ("softmax", "relu"):
         m = memorize([[3.0, 4.0]], [7.0], recipe=recipe)
         assert m.certificate.proved
@@ -111,6 +111,9 @@ def test_one_row_and_equal_rows() -> None:
     m = memorize([[1.0], [2.0], [1.0]], ["a", "b", "a"])
     assert m.report.rows == 2
     assert m.recall([[2.0], [1.0]]) == ["b", "a"]
+    m.save(tmp_path / "labels")
+    assert recall(load(tmp_path / "labels"), [[2.0], [1.0]]) == ["b", "a"]
+    assert labels(load(tmp_path / "labels")) == ("a", "b")
 
 
 @pytest.mark.parametrize(

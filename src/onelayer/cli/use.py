@@ -11,6 +11,7 @@ import typer
 from onelayer import __version__
 from onelayer.cli.console import SUCCESS, show
 from onelayer.cli.options import PICTURE, Folder, Json, app
+from onelayer.construct import labels, recall
 from onelayer.draw import draw
 from onelayer.errors import OnelayerError
 from onelayer.export import explain, export
@@ -47,7 +48,12 @@ def eval_command(
         {"x": at, "value": value, "in_domain": covered}
         for at, value, covered in zip(points, values, inside, strict=True)
     ]
-    lines = [f"{row['value']}" + ("" if row["in_domain"] else "  (outside the certified domain)") for row in rows]
+    if labels(result) is not None:
+        rows = [{**row, "label": label} for row, label in zip(rows, recall(result, x), strict=True)]
+    lines = [
+        f"{row.get('label', row['value'])}" + ("" if row["in_domain"] else "  (outside the certified domain)")
+        for row in rows
+    ]
     show("\n".join(lines), {"points": rows, "upper": result.certificate.upper}, as_json=as_json)
     return SUCCESS
 

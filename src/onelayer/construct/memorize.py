@@ -16,9 +16,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from safetensors.numpy import save
 
-from onelayer.certify.files import TABLE
+from onelayer.certify.files import ARGUMENT, TABLE
 from onelayer.certify.lemmas.argued import argued_certificate
-from onelayer.certify.lemmas.argument import Recall
+from onelayer.certify.lemmas.argument import Recall, from_text
 from onelayer.certify.record import NOT_RECORDED
 from onelayer.construct.tables.recall import Recaller, relu_recall, softmax_recall
 from onelayer.construct.tables.table import Table, as_table
@@ -74,11 +74,24 @@ class Memorization(Approximation):
 
     def recall(self, x: Any) -> Any:
         """Output of each row of ``x``: a tensor of numbers, or a list of labels."""
-        values = self.model(torch.as_tensor(np.asarray(x), dtype=self.model.dtype))
-        if self.classes is None:
-            return values
-        codes = values.round().long().clamp(0, len(self.classes) - 1)
-        return [self.classes[code] for code in codes.flatten().tolist()]
+        return recall(self, x)
+
+
+def recall(result: Approximation, x: Any) -> Any:
+    """What a memorised table, fresh or loaded, holds for each row of ``x``: a tensor of numbers or a list of labels."""
+    values = result.model(torch.as_tensor(np.asarray(x), dtype=result.model.dtype))
+    classes = labels(result)
+    if classes is None:
+        return values
+    codes = values.round().long().clamp(0, len(classes) - 1)
+    return [classes[code] for code in codes.flatten().tolist()]
+
+
+def labels(result: Approximation) -> tuple[Any, ...] | None:
+    """The labels of a memorised table in the order of their codes; None for numbers and for other results."""
+    text = result.certificate.attachments.get(ARGUMENT)
+    argument = from_text(text) if text is not None else None
+    return argument.classes if isinstance(argument, Recall) else None
 
 
 def memorize(
@@ -114,7 +127,7 @@ def memorize(
     errors = np.abs(values - table.outputs).reshape(len(table), -1).max(1)
     recalled = int((errors < 0.5).sum() if table.classes else (errors <= eps).sum())
     seconds = time.monotonic() - started
-    argument = Recall(made.recipe, len(table))
+    argument = Recall(made.recipe, len(table), table.classes)
     certificate = argued_certificate(
         made.model,
         f"{NOT_RECORDED}{argument.describe()}",

@@ -37,16 +37,24 @@ class OrderStatistics:
 
 @dataclass(frozen=True)
 class Recall:
-    """The claim is about the rows of table.safetensors alone; ``recipe`` names the construction."""
+    """The claim is about the rows of table.safetensors alone; ``recipe`` names the construction.
+
+    ``classes`` is set for labels: output k stands for classes[k].
+    """
 
     recipe: str  # softmax | relu
     rows: int
+    classes: tuple[str | int | float | bool, ...] | None = None
 
     KIND = "recall"
 
     def __post_init__(self) -> None:
         _need(self.recipe in ("softmax", "relu"), "recipe must be 'softmax' or 'relu'")
         _need(type(self.rows) is int and self.rows >= 1, "rows must be a whole number >= 1")
+        if self.classes is not None:
+            _need(isinstance(self.classes, list | tuple) and len(self.classes) <= self.rows, "classes must be a list")
+            _need(all(type(name) in (str, int, float, bool) for name in self.classes), "classes must be plain labels")
+            object.__setattr__(self, "classes", tuple(self.classes))
 
     def describe(self) -> str:
         """What takes the place of a function in the certificate."""
