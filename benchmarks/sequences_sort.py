@@ -121,7 +121,7 @@ def trained(seconds: float, device: str) -> list[report.Row]:
             "layer": "trained",
             "parameters": layer.size()["parameters"],
             "sup error seen": error,
-    XX
+            "rmse of the last batch": float(loss.detach()) ** 0.5,
             "steps": steps,
             "seconds": seconds,
         },
