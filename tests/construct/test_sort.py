@@ -82,7 +82,7 @@ def test_subset_maxima_reach_small_errors() -> None:
     ("n", "eps", "kind"),
     [
         (2, 0.25, "thresholds"),
-        (2, 0.2, "subsets"),
+        pytest.param(2, 0.2, "subsets", marks=pytest.mark.slow),
         pytest.param(3, 0.3, "thresholds", marks=pytest.mark.slow),
         pytest.param(4, 0.4, "thresholds", marks=pytest.mark.slow),
         pytest.param(3, 0.5, "subsets", marks=pytest.mark.slow),
