@@ -189,7 +189,7 @@ def _figure(counts: tuple[int, ...], programs: list[Program]) -> Figure:
     left, right = figure.subplots(1, 2)
     left.plot(counts, [program.error for program in programs], "o-", color=BLUE, label="best error of random heads")
     left.axhline(BOUND, color=VERMILLION, linewidth=1.4, label="3/16")
-    left.set_ylim(0, None)
+    left.set_ylim(0, 1.08 * max(program.error for program in programs))
     tidy(left, x="heads", y="least sup error", grid=True)
     legend(left, loc="lower right")
     last = programs[-1]
