@@ -30,7 +30,7 @@ WORDNET = Path("/usr/share/wordnet")
 FOLDER = Path("out") / "distill"
 TEACHER, GLOSSES = "teacher.safetensors", "glosses.safetensors"
 HEADS, LENGTH = 12, 24
-SMALL = {"count": 4000, "heads": 6, "d_model": 96, "hidden": 384, "steps": 600, "batch": 64, "lr": 2e-3}
+SMALL = {"count": 4000, "heads": 8, "d_model": 400, "hidden": 400, "steps": 400, "batch": 64, "lr": 5e-4}
 FULL = {"count": 100_000, "heads": 16, "d_model": 512, "hidden": 4096, "steps": 20_000, "batch": 512, "lr": 1e-3}
 
 

@@ -15,9 +15,10 @@ from torch import Tensor, nn
 from onelayer.construct import approximate
 from onelayer.domain import Box
 from onelayer.errors import OnelayerError
+from onelayer.model import OneLayerTransformer
 from onelayer.result import Approximation
 from onelayer.train.door import run_training, train
-from onelayer.train.encoder import SentenceEncoder, SentenceStudent
+from onelayer.train.encoder import PAD, SentenceEncoder, SentenceStudent
 from onelayer.train.examples import TableSource
 from onelayer.train.fidelity import Fidelity, fidelity
 from onelayer.train.problem import Problem, digest
@@ -126,8 +127,8 @@ def distill_tokens(
     *,
     test: float = 0.2,
     heads: int = 8,
-    d_model: int = 256,
-    hidden: int = 1024,
+    d_model: int = 400,
+    hidden: int = 800,
     steps: int = 2000,
     batch: int = 128,
     lr: float = 1e-3,
@@ -140,7 +141,8 @@ def distill_tokens(
     """Train one pre-norm layer over the teacher's word embeddings to point where ``outputs`` (B, d) point.
 
     ``ids`` (B, n) are the tokens of the texts and ``outputs`` the teacher's vectors for them, computed before, so that
-    a machine without the teacher's libraries can train. The loss is one minus the cosine.
+    a machine without the teacher's libraries can train. The loss is one minus the cosine. A layer at least as wide as a
+    token starts from a linear map that is built (start_linear), a narrower one from random weights.
     """
     if len(ids) != len(outputs) or len(ids) < LEAST_ROWS:
         raise OnelayerError(f"a distillation needs one output per text and at least {LEAST_ROWS} texts, got {len(ids)}")
@@ -152,7 +154,9 @@ def distill_tokens(
         shape, (outputs.shape[1],), heads=heads, d_model=d_model, hidden=hidden, norm="pre", readout="mean",
         dtype=torch.float32, seed=seed,
     )  # fmt: skip
-    student = SentenceStudent(teacher.table, layer)
+    if d_model >= width:
+        start_linear(layer, teacher.table.cpu(), ids[seen], outputs[seen])
+    student = SentenceStudent(teacher.table.cpu(), layer)
     source = TableSource(ids[seen], outputs[seen].double(), (ids[held], outputs[held].double()), seed)
     identity = f"{len(seen)} texts, sha256 {digest(ids, outputs)}"
     problem = Problem(source, recipe, tuple(ids.shape[1:]), tuple(outputs.shape[1:]), identity)
@@ -166,6 +170,25 @@ def distill_tokens(
     found = fidelity(outputs[held], torch.nn.functional.normalize(guess.double(), dim=-1))
     size = layer.size()["parameters"]
     return Distilled("statistical", trained.model.cpu(), size, blocks, speed_up, fidelity=found, trained=trained)
+
+
+def start_linear(layer: OneLayerTransformer, table: Tensor, ids: Tensor, outputs: Tensor) -> None:
+    """Start from what is built without training: the least-squares linear map of the mean word embedding.
+
+    The residual stream carries the tokens to the read-out, attention and feed-forward network add nothing at first, and
+    the 1 of every token carries the constant: the mean over positions points exactly where that linear map points.
+    """
+    present = (ids != PAD).double()[..., None]
+    means = [
+        torch.cat([(table[part].double() * keep).sum(1), keep.sum(1)], -1) / keep.sum(1)
+        for part, keep in zip(torch.split(ids, CHUNK), torch.split(present, CHUNK), strict=True)
+    ]
+    found = torch.linalg.lstsq(torch.cat(means), outputs.double().cpu()).solution  # (width, d)
+    width, d_model = found.shape[0], layer.config.d_model
+    read = torch.zeros(d_model, found.shape[1]).double()
+    read[:width] = found
+    zeros = {name: torch.zeros_like(layer.own(name)) for name in ("b_E", "position", "W_O", "W_2")}
+    layer.set_weights({"W_E": torch.eye(width, d_model), "W_R": read, **zeros})
 
 
 def split(count: int, test: float, seed: int) -> tuple[Tensor, Tensor]:

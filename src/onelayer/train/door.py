@@ -110,7 +110,7 @@ def run_training(
     progress: bool = False,
 ) -> Trained:
     """Train ``model`` on a problem that is already understood; it comes back frozen, on the CPU, in raw coordinates."""
-    place, folder = torch.device(device), None if checkpoint is None else Path(checkpoint)
+    place, folder = usable_device(device), None if checkpoint is None else Path(checkpoint)
     started = time.monotonic()
     if problem.recipe.dtype == "bfloat16" and not isinstance(model, OneLayerTransformer):
         raise OnelayerError("bfloat16 training is for the one-layer model; use dtype float32 for a stack or a module")
@@ -129,6 +129,16 @@ def run_training(
     seconds = loop.history[-1]["seconds"] if resumed and loop.history else time.monotonic() - started
     settings = problem.recipe.as_dict() | {"identity": problem.identity}
     return Trained(model.cpu(), loop.history, final, settings, seconds, problem.target, problem.box, problem.classes)
+
+
+def usable_device(device: str | torch.device) -> torch.device:
+    """The device of that name, if this machine has it."""
+    try:
+        place = torch.device(device)
+        torch.empty(0, device=place)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise OnelayerError(f"device '{device}' cannot be used here: {str(error).splitlines()[0]}") from error
+    return place
 
 
 def _fingerprint(problem: Problem, model: nn.Module) -> str:
