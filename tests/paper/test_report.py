@@ -94,6 +94,17 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(app, ["paper", "--only", "9", "--out", "/proc/onelayer"]) == 2
 
 
+def test_interrupted_command_says_what_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("onelayer.cli.paper.write_report", interrupted)
+    assert run(app, ["paper", "--quick", "--out", str(tmp_path)]) == 130
+    assert "kept" in capsys.readouterr().err
+
+
 CHILD = """
 import time
 from dataclasses import replace

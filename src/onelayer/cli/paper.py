@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from onelayer.cli.console import NOT_PROVED, SUCCESS, show
+from onelayer.cli.console import INTERRUPTED, NOT_PROVED, SUCCESS, show
 from onelayer.cli.options import Json, Seed, app
 from onelayer.paper import write_report
 
@@ -24,7 +25,11 @@ def paper_command(
     as_json: Json = False,
 ) -> int:
     """Run every claim of the paper and write one HTML page; a run that was stopped goes on where it was."""
-    found = write_report(out, quick=quick, only=only or (), seed=seed, jobs=jobs, progress=True)
+    try:
+        found = write_report(out, quick=quick, only=only or (), seed=seed, jobs=jobs, progress=True)
+    except KeyboardInterrupt:
+        print(f"interrupted; what is finished is kept in {out}, and the same command goes on", file=sys.stderr)
+        return INTERRUPTED
     lines = []
     for record in found.records:
         lines.append(f"{record['key']:>14}  {record['verdict']}")
