@@ -96,9 +96,8 @@ def distill(
 def _certified(teacher: Any, box: Box, eps: float, options: Mapping[str, Any]) -> Distilled:
     result = approximate(teacher, box, eps, **options)
     function = teacher if isinstance(teacher, nn.Module) else (result.target.function if result.target else teacher)
-    dtypes = {parameter.dtype for parameter in teacher.parameters()} if isinstance(teacher, nn.Module) else set()
     x = box.sample(TIMED_BATCH)
-    speed_up = seconds(function, x.to(dtypes.pop() if dtypes else x.dtype)) / seconds(result.model, x)
+    speed_up = seconds(function, x.to(_dtype(teacher))) / seconds(result.model, x)
     return Distilled(
         "certified", result.model, result.size()["parameters"], _count(teacher), speed_up, approximation=result
     )
@@ -106,6 +105,7 @@ def _certified(teacher: Any, box: Box, eps: float, options: Mapping[str, Any]) -
 
 def _statistical(teacher: Any, data: Any, test: float, options: Mapping[str, Any]) -> Distilled:
     x = torch.as_tensor(np.asarray(data) if not isinstance(data, Tensor) else data).detach().cpu()
+    x = x.to(_dtype(teacher)) if x.is_floating_point() else x
     y = encoded(teacher, x)
     seen, held = split(len(x), test, int(options.get("seed", 0)))
     trained = train((x[seen].double(), y[seen].double()), test=(x[held].double(), y[held].double()), **options)
@@ -222,6 +222,12 @@ def seconds(function: Callable[[Any], Any], x: Tensor, repeats: int = 7) -> floa
             torch.cuda.synchronize()
         times.append(time.perf_counter() - start)
     return max(float(np.median(times[1:])), math.ulp(1.0))
+
+
+def _dtype(teacher: Any) -> torch.dtype:
+    """The format of a module's weights; float64 for anything else."""
+    held = teacher.parameters() if isinstance(teacher, nn.Module) else ()
+    return next((parameter.dtype for parameter in held if parameter.is_floating_point()), torch.float64)
 
 
 def _count(teacher: Any) -> int:
