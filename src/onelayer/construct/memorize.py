@@ -19,7 +19,6 @@ from safetensors.numpy import save
 from onelayer.certify.files import ARGUMENT, TABLE
 from onelayer.certify.lemmas.argued import argued_certificate
 from onelayer.certify.lemmas.argument import Recall, from_text
-from onelayer.certify.record import NOT_RECORDED
 from onelayer.construct.tables.recall import Recaller, relu_recall, softmax_recall
 from onelayer.construct.tables.table import Table, as_table
 from onelayer.domain import Box
@@ -130,7 +129,7 @@ def memorize(
     argument = Recall(made.recipe, len(table), table.classes)
     certificate = argued_certificate(
         made.model,
-        f"{NOT_RECORDED}{argument.describe()}",
+        argument.stated(),
         _hull(table),
         eps,
         argument,

@@ -22,10 +22,8 @@ from onelayer.certify.checking.univariate import image
 from onelayer.certify.checking.weights import Array, Stored
 from onelayer.certify.files import ARGUMENT, Record, SavedProof
 from onelayer.certify.lemmas.argument import Argument, Composition, OrderStatistics, Recall, from_text
-from onelayer.certify.record import NOT_RECORDED
 from onelayer.errors import OnelayerError
 from onelayer.target.formula import Formula, parse
-from onelayer.target.sequences import describe
 
 METHODS = {"lemma": OrderStatistics, "composition": Composition, "enumeration": Recall}
 BUDGET = 400  # bisections per box
@@ -61,11 +59,8 @@ def _stated(record: Record, argument: Argument) -> None:
     """The method is that of the argument, and the certificate names the function that the argument is about."""
     if not isinstance(argument, METHODS[record.method]):
         raise OnelayerError(f"a proof by {record.method} cannot stand on an argument about {argument.KIND}")
-    if isinstance(argument, Composition):
-        return
-    name = argument.describe() if isinstance(argument, Recall) else describe(argument.length, argument.weights)
-    if record.function != f"{NOT_RECORDED}{name}":
-        raise OnelayerError(f"the certificate names another function than its argument: {name[:120]}")
+    if not isinstance(argument, Composition) and record.function != argument.stated():
+        raise OnelayerError(f"the certificate names another function than its argument: {argument.stated()[:120]}")
 
 
 def _large(argument: Argument, stored: Stored) -> bool:

@@ -7,10 +7,12 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from onelayer.certify.record import NOT_RECORDED
 from onelayer.errors import FileError
 from onelayer.target.compose import inside, total, weighted
 from onelayer.target.formula import Formula, parse
 from onelayer.target.tree import Tape
+from onelayer.target.words import describe
 
 FORMAT = "onelayer argument"
 FORMAT_VERSION = 1
@@ -34,6 +36,10 @@ class OrderStatistics:
             _need(len(numbers) == self.length, "weights must be one finite number per order statistic")
             object.__setattr__(self, "weights", numbers)
 
+    def stated(self) -> str:
+        """What takes the place of a function in the certificate."""
+        return f"{NOT_RECORDED}{describe(self.length, self.weights)}"
+
 
 @dataclass(frozen=True)
 class Recall:
@@ -56,9 +62,9 @@ class Recall:
             _need(all(type(name) in (str, int, float, bool) for name in self.classes), "classes must be plain labels")
             object.__setattr__(self, "classes", tuple(self.classes))
 
-    def describe(self) -> str:
+    def stated(self) -> str:
         """What takes the place of a function in the certificate."""
-        return f"table of {self.rows:,} rows; the claim is about these rows alone"
+        return f"{NOT_RECORDED}table of {self.rows:,} rows; the claim is about these rows alone"
 
 
 @dataclass(frozen=True)
