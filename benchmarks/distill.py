@@ -31,7 +31,7 @@ FOLDER = Path("out") / "distill"
 TEACHER, GLOSSES = "teacher.safetensors", "glosses.safetensors"
 HEADS, LENGTH = 12, 24
 SMALL = {"count": 4000, "heads": 8, "d_model": 400, "hidden": 400, "steps": 400, "batch": 64, "lr": 5e-4}
-FULL = {"count": 100_000, "heads": 16, "d_model": 512, "hidden": 4096, "steps": 8_000, "batch": 512, "lr": 1e-3}
+FULL = {"count": 100_000, "heads": 16, "d_model": 512, "hidden": 4096, "steps": 8_000, "batch": 512, "lr": 5e-4}
 
 
 def glosses(folder: Path) -> list[str]:

@@ -21,7 +21,7 @@ HEADS = 2
 
 def cells(quick: bool) -> list[Cell]:
     depths, seeds = ((1, 2, 4), (0,)) if quick else ((1, 2, 4, 6), (0, 1, 2))
-    budget, steps = (6_000, 350) if quick else (40_000, 8_000)
+    budget, steps = (6_000, 250) if quick else (40_000, 8_000)
     return [
         {"target": target, "depth": depth, "seed": seed, "budget": budget, "steps": steps, "batch": 128}
         for target in TARGETS

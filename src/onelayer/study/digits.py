@@ -69,7 +69,7 @@ def cells(quick: bool) -> list[Cell]:
     result: list[Cell] = [
         {"method": "numpy and torch", "optimiser": name, "steps": steps, "batch": 64} for name in RATES
     ]
-    return [*result, {"method": "classifier", "steps": 500 if quick else 3000, "batch": 128, "seed": 0}]
+    return [*result, {"method": "classifier", "steps": 300 if quick else 3000, "batch": 128, "seed": 0}]
 
 
 def measure(cell: Cell) -> Mapping[str, Any]:

@@ -42,8 +42,8 @@ class Law:
 
     def __str__(self) -> str:
         ends = f"[{self.low:.3g}, {self.high:.3g}]"
-        form = "size^-{:.3g}" if self.kind == "power" else "exp(-{:.3g} size)"
-        return f"{self.scale:.3g} {form.format(self.rate)}, rate in {ends} at {self.level:.0%}"
+        form = "size^{:.3g}" if self.kind == "power" else "exp({:.3g} size)"
+        return f"{self.scale:.3g} {form.format(-self.rate)}, rate in {ends} at {self.level:.0%}"
 
 
 def fit_law(sizes: Sequence[float], errors: Sequence[float], kind: str = "power", *, level: float = 0.95) -> Law:

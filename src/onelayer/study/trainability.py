@@ -23,7 +23,7 @@ EPS = 1e-3
 
 def cells(quick: bool) -> list[Cell]:
     seeds = (0, 1, 2) if quick else (0, 1, 2, 3, 4)
-    recipe = {"steps": 500, "lbfgs_steps": 60} if quick else {"steps": 10_000, "lbfgs_steps": 1000}
+    recipe = {"steps": 400, "lbfgs_steps": 60} if quick else {"steps": 10_000, "lbfgs_steps": 1000}
     result: list[Cell] = []
     for target in TARGETS:
         result.append({"target": target, "start": "built", "eps": EPS})
