@@ -10,7 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from onelayer.construct.lookup.axis import AxisFit, axis_nodes, choose_basis, fit_axis, solve_axis
+from onelayer.construct.lookup.axis import AxisFit, fit_axis
+from onelayer.construct.lookup.ladder import KeyLadder
+from onelayer.construct.lookup.solve import axis_nodes, solve_axis
 from onelayer.errors import OnelayerError
 
 Function = Callable[[Tensor], Tensor]
@@ -123,20 +125,15 @@ def _pole(x: Tensor) -> Tensor:
     return torch.where(x.abs() < 0.02, torch.inf, x)
 
 
-def test_basis_for_slices() -> None:
-    nodes = axis_nodes(0.0, 2.0, 120)
+def test_keys_for_slices() -> None:
+    """One set of keys serves a bundle of functions, between its nodes too."""
+    nodes = axis_nodes(-1.0, 1.0, 120)
     rates = np.linspace(0.5, 2.0, 9)
-    matrix = np.exp(np.sin(nodes[:, None] * rates))
-    basis = choose_basis(matrix, 0.0, 2.0, 1e-5)
-    weights = basis.basis(torch.from_numpy(nodes)).numpy()
-    values = solve_axis(weights, matrix, 1e-12)
-    assert basis.size <= 12
-    assert np.abs(weights @ values - matrix).max() <= 1e-5
-    x = np.linspace(0.0, 2.0, 999)
-    fresh = basis.basis(torch.from_numpy(x)).numpy() @ values
-    assert np.abs(fresh - np.exp(np.sin(x[:, None] * rates))).max() <= 2e-5
-
-
-def test_basis_from_a_function_of_nodes() -> None:
-    basis = choose_basis(lambda x: np.cos(3 * x)[:, None], -1.0, 1.0, 1e-6, max_tokens=24)
-    assert 4 <= basis.size <= 7
+    matrix = np.exp(np.sin((nodes[:, None] + 1) * rates))
+    ladder = KeyLadder(nodes, matrix, 1e-10)
+    keys, error = ladder.rung(ladder.smallest(1e-5, 40), 1e-5)
+    assert len(keys) <= 12
+    assert error <= 1e-5
+    values = solve_axis(keys.weights(nodes), matrix, 1e-10)
+    t = np.linspace(-1.0, 1.0, 999)
+    assert np.abs(keys.weights(t) @ values - np.exp(np.sin((t[:, None] + 1) * rates))).max() <= 2e-5

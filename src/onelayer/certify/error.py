@@ -23,8 +23,6 @@ POINTS_AT_ONCE = 2048
 KINKS = ("abs", "relu", "min", "max")
 MAX_SIDES = 2  # kinks of f taken side by side at once on one box
 TRIAL_ORDER = 2
-FEW_AXES = 4  # up to which a wrong cut now and then costs less than trials
-NEARLY_ALL = 0.95
 MAX_NODES = 5000  # a formula is evaluated one number at a time: longer ones are left to the user's own code
 UP = 1 + 2.0**-40  # covers the rounding of the few float operations on bounds below
 
@@ -83,11 +81,11 @@ class ErrorFunction:
     def _try_axes(self, found: Bounded, low: Tensor, high: Tensor, order: int, threshold: float) -> None:
         """Where coefficients do not tell which axis to cut, try each axis at half its side.
 
-        That is so where the bound is almost all remainder; with many axes the trial pays wherever it dominates. A low
+        That is so where the remainder dominates the bound: it may come from an axis that no coefficient shows. A low
         order is cheap and mostly enough; boxes on which it has no finite bound are tried at the full order. Those that
         stay unbounded are cut along their longest side, relative to its distance from zero and to the domain.
         """
-        decided = found.remainder < (NEARLY_ALL if self.dim <= FEW_AXES else 0.5) * found.bound
+        decided = found.remainder < found.bound / 2
         lost = (~decided & ~(found.bound <= threshold)).nonzero()[:, 0]
         for trial in sorted({min(TRIAL_ORDER, order), order}):
             if self.dim == 1 or not len(lost):

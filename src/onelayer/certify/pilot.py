@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from onelayer.certify.boxes import Boxes, root, updated
+from onelayer.certify.boxes import Boxes, axis_to_cut, root, updated
 from onelayer.certify.cost import Cost, cost_of_box
 from onelayer.certify.error import ErrorFunction
 
@@ -16,6 +17,7 @@ POINTS = 16
 MAX_DEPTH = 48
 MAX_ORDER = 8
 MAX_COEFFICIENTS = 512
+FEWER_BOXES = 2.0  # a lower order, with more boxes to store and to check, must be cheaper by this factor
 
 
 def candidate_orders(dim: int) -> tuple[int, ...]:
@@ -27,15 +29,16 @@ def candidate_orders(dim: int) -> tuple[int, ...]:
 def choose_order(
     error: ErrorFunction, threshold: float, orders: tuple[int, ...], late: Callable[[], bool]
 ) -> tuple[int, Cost]:
-    """The order with the least estimated total cost, and the cost of one of its boxes.
+    """The order with the least estimated total cost, in doubt the higher one, and the cost of one of its boxes.
 
     Once ``late()`` holds, no further order is tried; of none tried to its end, the first is taken.
     """
     costs = {order: cost_of_box(error, order) for order in orders}
     best, best_total = orders[0], math.inf
     for order, cost in costs.items():
-        total = cost.seconds * expected_leaves(error, threshold, order, best_total / cost.seconds, late)
-        if total < best_total:
+        limit = best_total / FEWER_BOXES / cost.seconds
+        total = cost.seconds * expected_leaves(error, threshold, order, limit, late)
+        if total < best_total / FEWER_BOXES:
             best, best_total = order, total
     return best, costs[best]
 
@@ -70,23 +73,26 @@ def expected_leaves(
         if (leaves + float(torch.exp2(boxes.depth.double()).sum())) / POINTS > limit:
             return math.inf
         if len(boxes):
-            boxes = descend(boxes, points, boxes.levels(threshold, order), order)
+            boxes = descend(boxes, points, boxes.levels(threshold, order), order, high - low)
     return leaves / POINTS
 
 
-def descend(boxes: Boxes, points: Tensor, levels: Tensor, order: int) -> Boxes:
+def descend(boxes: Boxes, points: Tensor, levels: Tensor, order: int, span: Tensor) -> Boxes:
     """Cut each box ``levels`` times and keep the piece that contains its point."""
-    low, high, sensitivity, done = boxes.low, boxes.high, boxes.sensitivity, torch.zeros_like(levels)
     row = torch.arange(len(boxes))
     for level in range(1, int(levels.max()) + 1):
-        middle = low / 2 + high / 2
-        free = (low < middle) & (middle < high)
-        active = free.any(1) & (levels >= level)
-        axis = torch.where(free, sensitivity.nan_to_num(0.0, 1e300, 0.0), -1.0).argmax(1)
-        chosen = torch.zeros_like(low, dtype=torch.bool)
+        active = boxes.splittable.any(1) & (levels >= level)
+        axis = axis_to_cut(boxes, span)
+        chosen = torch.zeros_like(boxes.low, dtype=torch.bool)
         chosen[row, axis] = active
+        middle = boxes.low / 2 + boxes.high / 2
         right = points >= middle
-        low, high = torch.where(chosen & right, middle, low), torch.where(chosen & ~right, middle, high)
-        sensitivity = torch.where(chosen, sensitivity * 2.0**-order, sensitivity)
-        done = done + active
-    return Boxes(boxes.node, low, high, boxes.bound, sensitivity, boxes.depth + done, boxes.stall + levels)
+        boxes = replace(
+            boxes,
+            low=torch.where(chosen & right, middle, boxes.low),
+            high=torch.where(chosen & ~right, middle, boxes.high),
+            sensitivity=torch.where(chosen, boxes.sensitivity * 2.0**-order, boxes.sensitivity),
+            depth=boxes.depth + active,
+            stall=boxes.stall + active,
+        )
+    return boxes

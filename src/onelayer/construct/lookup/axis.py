@@ -7,26 +7,30 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from onelayer.construct.lookup.families import Array
-from onelayer.construct.lookup.ladder import Effort, KeyLadder
+from onelayer.construct.lookup.ladder import Effort
 from onelayer.construct.lookup.sampling import Sampler
-from onelayer.construct.lookup.search import AxisProblem, smallest, to_interval
-from onelayer.construct.lookup.solve import axis_nodes, solve_axis
-
-__all__ = ["AxisBasis", "AxisFit", "Effort", "axis_nodes", "choose_basis", "fit_axis", "solve_axis"]
+from onelayer.construct.lookup.search import AxisProblem, smallest
 
 
 @dataclass(frozen=True)
-class AxisBasis:
-    """Keys of M tokens on one axis, in the user's coordinate: logit m at x is ``slopes[m] * x + biases[m]``."""
+class AxisFit:
+    """A fitted axis in the user's coordinate: T(x) = softmax(slopes x + biases) @ values, with values (M, K).
+
+    ``error`` is the sup of |T - g| seen on hold-out points, an estimate and not a proof; ``rounding`` estimates what
+    execution in the dtype of the weights adds; ``meets`` says whether both together stay within eps.
+    """
 
     slopes: Tensor
     biases: Tensor
     family: str
+    values: Tensor
+    error: float
+    rounding: float
+    vmax: float
+    meets: bool
 
     def basis(self, x: Tensor) -> Tensor:
         """Softmax weights at x, (..., M)."""
@@ -35,21 +39,6 @@ class AxisBasis:
     @property
     def size(self) -> int:
         return self.slopes.numel()
-
-
-@dataclass(frozen=True)
-class AxisFit(AxisBasis):
-    """A fitted axis: T(x) = basis(x) @ values, with values (M, K).
-
-    ``error`` is the sup of |T - g| seen on hold-out points, an estimate and not a proof; ``rounding`` estimates what
-    execution in the dtype of the weights adds; ``meets`` says whether both together stay within eps.
-    """
-
-    values: Tensor
-    error: float
-    rounding: float
-    vmax: float
-    meets: bool
 
 
 def fit_axis(
@@ -73,26 +62,3 @@ def fit_axis(
     slopes, biases, values = (torch.from_numpy(a).to(dtype) for a in (found.slopes, found.biases, found.values))
     family = found.keys.family
     return AxisFit(slopes, biases, family, values, found.error, found.rounding, found.vmax, found.meets)
-
-
-def choose_basis(
-    samples: Callable[[Array], Array] | Array,
-    lower: float,
-    upper: float,
-    tol: float,
-    *,
-    dtype: torch.dtype = torch.float64,
-    max_tokens: int = 48,
-    vmax: float = 1e6,
-    effort: Effort = "fast",
-) -> AxisBasis:
-    """Smallest basis found that fits all columns (slices of f along this axis) to ``tol``, with |v| about vmax at most.
-
-    samples: a function of nodes (P,) giving (P, C), or the matrix (P, C) at axis_nodes(lower, upper, P). The best basis
-    of the largest size tried is returned when tol is out of reach. Values are solved later by the caller.
-    """
-    matrix = samples if isinstance(samples, np.ndarray) else samples(axis_nodes(lower, upper, 6 * max_tokens))
-    ladder = KeyLadder(axis_nodes(-1.0, 1.0, len(matrix)), matrix, tol / vmax, tol, effort)
-    keys = ladder.rung(ladder.smallest(tol, min(max_tokens, max(len(matrix) // 3, 1))))[0]
-    slopes, biases = to_interval(keys, lower, upper)
-    return AxisBasis(torch.from_numpy(slopes).to(dtype), torch.from_numpy(biases).to(dtype), keys.family)

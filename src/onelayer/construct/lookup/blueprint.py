@@ -10,9 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from onelayer.construct.lookup.axis import Effort, fit_axis
+from onelayer.construct.lookup.axis import fit_axis
 from onelayer.construct.lookup.families import Array, Keys
 from onelayer.construct.lookup.kinks import Kinks, find_kinks
+from onelayer.construct.lookup.ladder import Effort
 from onelayer.construct.lookup.sparse import SparseFitter
 from onelayer.construct.lookup.structure import FlatFunction, Group, find_structure
 from onelayer.construct.lookup.tensor import TensorFit, TensorFitter
@@ -187,7 +188,7 @@ def _fit_grid(g: FlatFunction, group: Group, tolerance: float, budget: Budget) -
         values: Array = g(u).numpy()
         return values
 
-    fitter = TensorFitter(unit, group.rank, unit=budget.unit, seed=budget.seed)
+    fitter = TensorFitter(unit, group.rank, tolerance, unit=budget.unit, seed=budget.seed, deadline=budget.deadline)
     goal, wanted, fits = tolerance, 0, None
     while fits is None:
         fits = _cheapest(fitter, goal, budget)
@@ -211,11 +212,11 @@ def _lookup_head(fit: TensorFit, group: Group) -> LookupHead:
 def _cheapest(fitter: TensorFitter, tolerance: float, budget: Budget) -> list[TensorFit] | None:
     sparse = None
     if fitter.rank >= 3 or time.monotonic() > budget.deadline:
-        sparse = SparseFitter(fitter).fit(tolerance, budget.max_tokens, budget.deadline)
+        sparse = SparseFitter(fitter).fit(tolerance, budget.max_tokens)
     bound = sum(fit.tokens for fit in sparse) if sparse else budget.max_tokens
     if sparse and (fitter.predicted(tolerance) > 2 * bound or time.monotonic() > budget.deadline):
         return sparse
-    single = fitter.fit(tolerance, bound, budget.deadline)
+    single = fitter.fit(tolerance, bound)
     return [single] if single and single.tokens <= bound else sparse
 
 

@@ -175,14 +175,14 @@ THOROUGH = (Round(10, 10, 3e4), Round(20, 5, 3e3), Round(40, 3, 200), Round(80, 
 def tournament(problem: Projection, keys: Iterable[Keys], goal: float, rounds: Sequence[Round]) -> list[Descent]:
     """Successive halving of starts; ends when the sup error at the nodes is within ``goal`` or the best is hopeless.
 
-    Returns those still in the field, best first.
+    Returns those still in the field, best first. A goal of 0 lets the tournament run to its end.
     """
     field = [Descent(problem.pack(start)) for start in keys]
     for stage in rounds:
         field = [runner if runner.stalled else problem.descend(runner, stage.steps) for runner in field]
         field = _distinct(sorted(field, key=lambda runner: runner.loss))[: stage.keep]
         size = math.sqrt(field[0].loss)
-        if size > stage.hopeless * goal or all(runner.stalled for runner in field):
+        if (size > stage.hopeless * goal > 0) or all(runner.stalled for runner in field):
             break
         if size <= goal and problem.sup_error(field[0].parameters) <= goal:
             break

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import time
 from typing import Literal
 
 import numpy as np
 
-from onelayer.construct.lookup.families import Array, Keys, starts
+from onelayer.construct.lookup.families import Array, Keys, candidates, starts
 from onelayer.construct.lookup.freeslopes import FAST, THOROUGH, Projection, tournament
 
 Effort = Literal["fast", "thorough"]
@@ -15,48 +17,69 @@ Effort = Literal["fast", "thorough"]
 class KeyLadder:
     """For each size, the best keys found for a bundle of slices along one axis (in t of [-1, 1]), and their sup error.
 
-    nodes (P,), slices (P, C). ridge is the cost of one unit of |v|; resolution is the error below which no effort is
-    spent, so that a ladder serves every tolerance down to it.
+    nodes (P,), slices (P, C). ridge is the cost of one unit of |v| and bounds the values: about 1e-3 of the tolerance
+    over the largest |slice| keeps them near 1e3 times f, which a proof likes. Free slopes see the ``columns`` principal
+    directions of the bundle, or the families alone when there are too few nodes for them or after ``deadline`` (of
+    time.monotonic). focus: centre and width of the finest feature along the axis.
     """
 
     def __init__(
-        self, nodes: Array, slices: Array, ridge: float, resolution: float, effort: Effort = "fast", columns: int = 12
+        self,
+        nodes: Array,
+        slices: Array,
+        ridge: float,
+        effort: Effort = "fast",
+        *,
+        columns: int = 12,
+        focus: tuple[float, float] | None = None,
+        deadline: float = math.inf,
     ) -> None:
+        self.nodes, self.ridge, self.focus, self.deadline = nodes, ridge, focus, deadline
         self.rounds = FAST if effort == "fast" else THOROUGH
-        self.resolution = resolution
         u, s, _ = np.linalg.svd(slices, full_matrices=False)
-        keep = max(1, min(columns, int((s > resolution / 10).sum())))
-        self.problem = Projection(nodes, u[:, :keep] * s[:keep], ridge)
+        keep = max(1, min(columns, int((s > 1e-13 * s[0]).sum())))
+        self.problem = Projection(nodes, u[:, :keep] * s[:keep], ridge, focus[0] if focus else 0.0)
         self.slices = slices
-        self._rungs: dict[int, tuple[Keys, float]] = {}
+        self._rungs: dict[int, tuple[Keys, float, float]] = {}
 
-    def rung(self, size: int) -> tuple[Keys, float]:
-        """Best keys with ``size`` tokens and their sup error over nodes and slices."""
-        if size not in self._rungs:
-            warm = [_extended(self._rungs[size - 1][0])] if size - 1 in self._rungs and size > 2 else []
-            runner = tournament(self.problem, [*warm, *starts(size)], self.resolution, self.rounds)[0]
-            self._rungs[size] = self.problem.unpack(runner.parameters), self.sup_error(runner.parameters)
-        return self._rungs[size]
-
-    def sup_error(self, parameters: Array) -> float:
-        """Sup over nodes and all original slices when every slice is solved with these keys."""
-        point = self.problem.at(parameters)
-        rows = len(self.problem.nodes)
-        projected = point.q[:rows] @ (point.q[:rows].T @ self.slices)
-        return float(np.abs(projected - self.slices).max())
+    def rung(self, size: int, goal: float = 0.0) -> tuple[Keys, float]:
+        """Best keys with ``size`` tokens and their sup error over nodes and slices; content with ``goal``."""
+        keys, error, sought = self._rungs.get(size, (None, np.inf, np.inf))
+        if keys is None or (error > goal and sought > goal):
+            keys, error = self._search(size, keys, goal)
+            self._rungs[size] = keys, error, goal
+        return keys, error
 
     def smallest(self, tolerance: float, limit: int) -> int:
         """The least size found with error at most ``tolerance`` (or ``limit``): climbing by thirds, then bisection."""
         low, high = 0, 1
-        while high < limit and not self.rung(high)[1] <= tolerance:
+        while high < limit and not self.rung(high, tolerance)[1] <= tolerance:
             low, high = high, min(max(high + 1, high * 4 // 3), limit)
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (low, middle) if self.rung(middle)[1] <= tolerance else (middle, high)
+            low, high = (low, middle) if self.rung(middle, tolerance)[1] <= tolerance else (middle, high)
         return high
 
+    def trial(self, keys: Keys) -> tuple[Keys, float]:
+        """Given keys and their sup error when every slice is solved with them."""
+        point = self.problem.at(self.problem.pack(keys))
+        q = point.q[: len(self.slices)]
+        return keys, float(np.abs(q @ (q.T @ self.slices) - self.slices).max())
 
-def _extended(keys: Keys) -> Keys:
-    """One token more, of a weight that hardly matters yet."""
-    slopes = np.append(keys.slopes, keys.slopes.mean())
-    return Keys(slopes, np.append(keys.biases, keys.biases.max() - 4.0), keys.family)
+    def _search(self, size: int, known: Keys | None, goal: float) -> tuple[Keys, float]:
+        rows, columns = self.problem.samples.shape
+        if 2 * size > (rows + size) * columns or 3 * size > rows or time.monotonic() > self.deadline:
+            found = list(candidates(size))
+        else:
+            warm = [keys for keys in (known, self._extended(size)) if keys is not None]
+            field = tournament(self.problem, [*warm, *starts(size, self.focus)[:: 1 + size // 24]], goal, self.rounds)
+            found = [self.problem.unpack(runner.parameters) for runner in field]
+        return min((self.trial(keys) for keys in found), key=lambda pair: pair[1])
+
+    def _extended(self, size: int) -> Keys | None:
+        """The rung below with one token more, of a weight that hardly matters yet."""
+        if size < 3 or size - 1 not in self._rungs:
+            return None
+        below = self._rungs[size - 1][0]
+        slopes = np.append(below.slopes, below.slopes.mean())
+        return Keys(slopes, np.append(below.biases, below.biases.max() - 4.0), below.family)

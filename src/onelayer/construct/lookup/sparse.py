@@ -53,14 +53,14 @@ class SparseFitter:
                 for centre in CENTRES
             }
             best = min(scores, key=lambda pair: scores[pair])
-            free = sum(_digits(ladder.rung(m)[1]) for m in PROBES)
+            free = sum(_digits(ladder.rung(m, self.fitter.tolerance)[1]) for m in PROBES)
             chosen.append(None if free < scores[best] - len(PROBES) * math.log(4) else best)
         return chosen
 
-    def fit(self, tolerance: float, max_tokens: int, deadline: float = math.inf) -> list[TensorFit] | None:
+    def fit(self, tolerance: float, max_tokens: int) -> list[TensorFit] | None:
         """Heads whose sum has held-out error <= tolerance, or None when that needs more than ``max_tokens``.
 
-        After ``deadline`` (of time.monotonic) the heads found so far are returned, whatever their error.
+        After the fitter's deadline the heads found so far are returned, whatever their error.
         """
         points, truth = self.fitter.holdout
         zero = (0,) * self.rank
@@ -68,7 +68,7 @@ class SparseFitter:
         total = self._value(zero).copy()
         frontier = self._candidates(chosen, zero)
         while np.abs(total - truth).max() > tolerance:
-            if time.monotonic() > deadline:
+            if time.monotonic() > self.fitter.deadline:
                 break
             if not frontier or len(chosen) > MAX_COMPONENTS:
                 return None
@@ -81,7 +81,7 @@ class SparseFitter:
                 return None
         heads = self._folded(chosen)
         error = float(np.abs(sum(head(points) for head in heads) - truth).max())
-        good = error <= 1.05 * tolerance or time.monotonic() > deadline
+        good = error <= 1.05 * tolerance or time.monotonic() > self.fitter.deadline
         return [TensorFit(head.keys, head.values, error) for head in heads] if good else None
 
     def _sizes(self, level: Level) -> list[int]:
@@ -118,7 +118,9 @@ class SparseFitter:
 
     def _keys(self, axis: int, size: int) -> Keys:
         base = self.nested[axis]
-        return self.fitter.ladders[axis].rung(size)[0] if base is None else bernstein(size, *base)
+        return (
+            self.fitter.ladders[axis].rung(size, self.fitter.tolerance)[0] if base is None else bernstein(size, *base)
+        )
 
     def _component(self, level: Level) -> TensorFit:
         if level not in self._components:

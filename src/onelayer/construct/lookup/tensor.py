@@ -14,16 +14,21 @@ from functools import cached_property
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.quasirandom import SobolEngine
 
-from onelayer.construct.lookup.families import Array, Keys, candidates
-from onelayer.construct.lookup.solve import axis_nodes, minimax, rounding_cost, solve_axis
+from onelayer.construct.lookup.families import Array, Keys
+from onelayer.construct.lookup.ladder import KeyLadder
+from onelayer.construct.lookup.sampling import Sampler
+from onelayer.construct.lookup.solve import axis_nodes, minimax, solve_axis
 
 UnitFunction = Callable[[Array], Array]  # points (S, r) of [-1, 1]^r -> values (S, K)
 
 MAX_SAMPLES = 2_000_000
 AXIS_NODES = 96  # resolve the sharpest keys on offer; values solved on fewer nodes may swing between them
 EASY_SAMPLES = 300_000  # up to which a grid has that many nodes on every axis
+MOST_KEYS = 160
+CALM = 1e-4
 POLISH_TOKENS = 420
 
 
@@ -48,44 +53,31 @@ class TensorFit:
         return out
 
 
-class AxisLadder:
-    """For each size, the keys that fit a bundle of slices of f along one axis best, and that error."""
-
-    def __init__(self, nodes: Array, slices: Array, unit: float) -> None:
-        self.nodes, self.slices, self.unit = nodes, slices, unit
-        self._rungs: dict[int, tuple[Keys, float]] = {}
-
-    def rung(self, size: int) -> tuple[Keys, float]:
-        """Best keys with ``size`` tokens and their sup error over nodes and slices."""
-        if size not in self._rungs:
-            self._rungs[size] = min((self.trial(keys) for keys in candidates(size)), key=lambda pair: pair[1])
-        return self._rungs[size]
-
-    def smallest(self, tolerance: float, limit: int) -> int:
-        """The least size whose error is at most ``tolerance`` (or ``limit``): doubling, then bisection."""
-        high = 1
-        while high < limit and not self.rung(high)[1] <= tolerance:
-            high = min(2 * high, limit)
-        low = high // 2
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if self.rung(middle)[1] <= tolerance else (middle, high)
-        return high
-
-    def trial(self, keys: Keys) -> tuple[Keys, float]:
-        weights = keys.weights(self.nodes)
-        cost = rounding_cost(weights, self.unit)
-        values = solve_axis(weights, self.slices, cost)
-        residual = np.abs(weights @ values - self.slices).max()
-        return keys, float(residual + (cost[:, None] * np.abs(values)).sum(0).max())
-
-
 class TensorFitter:
-    """Searches the sizes of one tensor head for f on [-1, 1]^r."""
+    """Searches the sizes of one tensor head for f on [-1, 1]^r.
 
-    def __init__(self, f: UnitFunction, rank: int, *, unit: float, seed: int = 0, slices: int = 48) -> None:
-        self.f, self.rank, self.unit, self.seed = f, rank, unit, seed
-        self.slices = slices
+    tolerance: the error that matters, which sets how closely slices are looked at and what large values cost.
+    unit: unit roundoff of the executing format. After ``deadline`` (of time.monotonic) the best found has to do.
+    """
+
+    def __init__(
+        self,
+        f: UnitFunction,
+        rank: int,
+        tolerance: float,
+        *,
+        unit: float,
+        seed: int = 0,
+        slices: int = 48,
+        deadline: float = math.inf,
+    ) -> None:
+        self.f, self.rank, self.tolerance, self.unit, self.seed = f, rank, tolerance, unit, seed
+        self.slices, self.deadline = slices, deadline
+
+    @cached_property
+    def ridge(self) -> float:
+        """The cost of one unit of |v|: values much larger than f are hard on rounding and on the proof."""
+        return max(4 * self.unit, CALM * self.tolerance / (float(np.abs(self.holdout[1]).max()) or 1.0))
 
     @cached_property
     def holdout(self) -> tuple[Array, Array]:
@@ -96,59 +88,76 @@ class TensorFitter:
         return points, self.f(points)
 
     @cached_property
-    def ladders(self) -> list[AxisLadder]:
-        nodes = axis_nodes(-1.0, 1.0, AXIS_NODES)
-        anchors = arcsine_points(self.rank, self.slices, self.seed)
-        ladders = []
-        for axis in range(self.rank):
-            points = np.repeat(anchors[None], len(nodes), axis=0)  # (P, C, r)
-            points[:, :, axis] = nodes[:, None]
-            values = self.f(points.reshape(-1, self.rank)).reshape(len(nodes), -1)
-            ladders.append(AxisLadder(nodes, values, self.unit))
-        return ladders
+    def ladders(self) -> list[KeyLadder]:
+        return [self._ladder(axis) for axis in range(self.rank)]
 
-    def fit(self, tolerance: float, max_tokens: int, deadline: float = math.inf) -> TensorFit | None:
+    def _ladder(self, axis: int) -> KeyLadder:
+        """Keys for slices of f along the axis through scattered points, at nodes that resolve them."""
+        anchors = arcsine_points(self.rank, self.slices, self.seed)
+
+        def along(x: Tensor) -> Array:
+            points = np.repeat(anchors[None], len(x), axis=0)  # (P, C, r)
+            points[:, :, axis] = x.numpy()[:, None]
+            return self.f(points.reshape(-1, self.rank)).reshape(len(x), -1)
+
+        sampler = Sampler(along, -1.0, 1.0, self.tolerance / 8)
+        nodes, _, slices = sampler.points(AXIS_NODES)
+        focus = sampler.focus()
+        place = None if focus is None else (focus.centre, focus.width)
+        return KeyLadder(nodes, slices, self.ridge, focus=place, deadline=self.deadline)
+
+    def fit(self, tolerance: float, max_tokens: int) -> TensorFit | None:
         """The smallest tensor head found with held-out error <= tolerance, or None when none fits in ``max_tokens``.
 
         One number c ties the axes together: each axis gets the least size whose slice error is <= c * tolerance. The
-        largest c that passes is found by bisection; then single axes are shortened while the head still passes. After
-        ``deadline`` (of time.monotonic) the best found so far has to do.
+        largest c that passes is found by bisection; then single axes are shortened while the head still passes.
         """
         best: TensorFit | None = None
         low, high = 0.002, 1.5
         for _ in range(7):
-            if time.monotonic() > deadline:
+            if time.monotonic() > self.deadline:
                 break
             share = math.sqrt(low * high)
-            sizes = [ladder.smallest(share * tolerance, 160) for ladder in self.ladders]
+            sizes = self._sizes(share * tolerance)
             fit = self.solve(sizes) if math.prod(sizes) <= 4 * max_tokens else None
             if fit is not None and fit.error <= tolerance:
                 best, low = fit, share
             else:
                 high = share
-        return None if best is None else self._shorten(best, tolerance, deadline)
+        return None if best is None else self._shorten(best, tolerance)
 
     def solve(self, sizes: Sequence[int]) -> TensorFit | None:
         """Values by one-axis least squares along every axis in turn; None when the sample grid would be too large."""
-        room, plenty = int(MAX_SAMPLES ** (1 / self.rank)), min(AXIS_NODES, int(EASY_SAMPLES ** (1 / self.rank)))
-        counts = [1 if m == 1 else max(m, plenty, min(2 * m + 2, room)) for m in sizes]
+        nodes = self._grid_nodes(sizes)
+        counts = [len(axis) for axis in nodes]
         if math.prod(counts) > MAX_SAMPLES:
             return None
-        nodes = [np.zeros(1) if count == 1 else axis_nodes(-1.0, 1.0, count) for count in counts]
         grid = np.stack(np.meshgrid(*nodes, indexing="ij"), -1).reshape(-1, self.rank)
         values = self.f(grid).reshape(*counts, -1)
-        keys = tuple(ladder.rung(size)[0] for ladder, size in zip(self.ladders, sizes, strict=True))
+        goal = self.tolerance / 10
+        keys = tuple(ladder.rung(size, goal)[0] for ladder, size in zip(self.ladders, sizes, strict=True))
         for axis in range(self.rank):
             weights = keys[axis].weights(nodes[axis])
             moved = np.moveaxis(values, axis, 0)
-            cost = rounding_cost(weights, self.unit) if self.unit else 0.0
-            solved = solve_axis(weights, moved.reshape(len(moved), -1), cost)
+            solved = solve_axis(weights, moved.reshape(len(moved), -1), self.ridge)
             values = np.moveaxis(solved.reshape(-1, *moved.shape[1:]), 0, axis)
         return self._measured(keys, values)
 
+    def _grid_nodes(self, sizes: Sequence[int]) -> list[Array]:
+        """Per axis the nodes that resolve its slices while the grid stays easy, else Chebyshev nodes, two per token."""
+        resolved = [np.zeros(1) if m == 1 else ladder.nodes for m, ladder in zip(sizes, self.ladders, strict=True)]
+        if math.prod(len(axis) for axis in resolved) <= EASY_SAMPLES:
+            return resolved
+        room, plenty = int(MAX_SAMPLES ** (1 / self.rank)), min(AXIS_NODES, int(EASY_SAMPLES ** (1 / self.rank)))
+        counts = [1 if m == 1 else max(m, plenty, min(2 * m + 2, room)) for m in sizes]
+        return [np.zeros(1) if count == 1 else axis_nodes(-1.0, 1.0, count) for count in counts]
+
+    def _sizes(self, tolerance: float) -> list[int]:
+        return [ladder.smallest(tolerance, min(MOST_KEYS, len(ladder.nodes) // 3)) for ladder in self.ladders]
+
     def predicted(self, tolerance: float) -> int:
         """Tokens a head of that tolerance would need, from the slices alone."""
-        return math.prod(ladder.smallest(tolerance / self.rank, 160) for ladder in self.ladders)
+        return math.prod(self._sizes(tolerance / self.rank))
 
     def polish(self, fit: TensorFit) -> TensorFit:
         """Minimax polish of all values at once, for heads small enough to hold the dense basis."""
@@ -157,14 +166,14 @@ class TensorFitter:
         count = max(8 * fit.tokens, 512)
         points = np.concatenate([arcsine_points(self.rank, count, self.seed + 3), self.holdout[0][-(2**self.rank) :]])
         weights = self._dense(fit.keys, points)
-        values, _ = minimax(weights, self.f(points), rounding_cost(weights, self.unit), sweeps=8)
+        values, _ = minimax(weights, self.f(points), self.ridge, sweeps=8)
         polished = self._measured(fit.keys, values.reshape(fit.values.shape))
         return polished if polished.error < fit.error else fit
 
-    def _shorten(self, fit: TensorFit, tolerance: float, deadline: float) -> TensorFit:
+    def _shorten(self, fit: TensorFit, tolerance: float) -> TensorFit:
         """Drop tokens from single axes, most expensive slab first, while the polished error stays within tolerance."""
         improved = True
-        while improved and time.monotonic() < deadline:
+        while improved and time.monotonic() < self.deadline:
             improved = False
             sizes = [len(keys) for keys in fit.keys]
             for axis in sorted(range(self.rank), key=lambda a: sizes[a]):
