@@ -89,3 +89,12 @@ def test_digits_split_is_fixed_and_moves_are_moves() -> None:
     assert (x[2, :, 1:] == data.x[0, :, :-1]).all()
     assert (x[6, 1:] == data.x[0, :-1]).all()
     assert y.tolist() == data.y[:2].tolist() * 15
+
+
+@pytest.mark.slow
+def test_one_layer_reads_digits() -> None:
+    """At least 98 % of the fixed test set with at most 50,000 parameters."""
+    cell = next(cell for cell in STUDIES["digits"].cells(False) if cell["method"] == "classifier")
+    found = STUDIES["digits"].measure(cell)
+    assert found["accuracy"] >= 0.98
+    assert found["parameters"] <= 50_000

@@ -72,6 +72,7 @@ def test_a_finished_cell_is_not_measured_again_and_a_new_one_is(tmp_path: Path) 
     assert [row["y"] for row in rows] == [0, 1, 2]
 
 
+@pytest.mark.slow
 def test_two_workers_give_the_rows_of_one(tmp_path: Path) -> None:
     assert without_seconds(run(tmp_path / "two.jsonl", jobs=2)) == without_seconds(run(tmp_path / "one.jsonl"))
 

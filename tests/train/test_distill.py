@@ -74,6 +74,7 @@ def certified(teacher: Stack, box: ol.Box, eps: float) -> None:
         assert float((found(x) - teacher(x)).abs().max()) <= eps
 
 
+@pytest.mark.slow
 def test_certified_distillation_of_two_blocks() -> None:
     certified(Stack((1,), (), depth=2, d_model=2, heads=1, hidden=4, activation="gelu").eval(), ol.Box([-1], [1]), 1e-2)
 
