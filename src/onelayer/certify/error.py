@@ -23,6 +23,7 @@ POINTS_AT_ONCE = 2048
 KINKS = ("abs", "relu", "min", "max")
 MAX_SIDES = 2  # kinks of f taken side by side at once on one box
 TRIAL_ORDER = 2
+FEW_AXES = 2
 MAX_NODES = 5000  # a formula is evaluated one number at a time: longer ones are left to the user's own code
 UP = 1 + 2.0**-40  # covers the rounding of the few float operations on bounds below
 
@@ -68,24 +69,32 @@ class ErrorFunction:
         return self.execution or torch.float64
 
     @torch.no_grad()
-    def enclose(self, low: Tensor, high: Tensor, order: int, threshold: float = 0.0) -> Enclosure:
+    def enclose(
+        self, low: Tensor, high: Tensor, order: int, threshold: float = 0.0, stall: Tensor | None = None
+    ) -> Enclosure:
         """Rigorous enclosure of |g| on each of B boxes given by corners (B, D).
 
-        No pains are taken over the axes of boxes that need no cut, those with a bound <= ``threshold``.
+        No pains are taken over the axes of boxes that need no cut, those with a bound <= ``threshold``; more are taken
+        over boxes that ``stall`` (B,): cuts since the bound last fell.
         """
         low, high = low.to(self.device), high.to(self.device)
         found = self._sides(low, high, order, []) if self.kinked else self.bounded(low, high, order)
-        self._try_axes(found, low, high, order, threshold)
+        self._try_axes(found, low, high, order, threshold, stall)
         return Enclosure(found.bound.cpu(), found.sensitivity.cpu())
 
-    def _try_axes(self, found: Bounded, low: Tensor, high: Tensor, order: int, threshold: float) -> None:
+    def _try_axes(
+        self, found: Bounded, low: Tensor, high: Tensor, order: int, threshold: float, stall: Tensor | None
+    ) -> None:
         """Where coefficients do not tell which axis to cut, try each axis at half its side.
 
-        That is so where the remainder dominates the bound: it may come from an axis that no coefficient shows. A low
-        order is cheap and mostly enough; boxes on which it has no finite bound are tried at the full order. Those that
-        stay unbounded are cut along their longest side, relative to its distance from zero and to the domain.
+        That is so where there is no bound, and where the remainder dominates it: that may come from an axis which no
+        coefficient shows. With few axes a trial pays only once cuts have failed to help. A low order is cheap and
+        mostly enough; boxes on which it has no finite bound are tried at the full order. Those that stay unbounded are
+        cut along their longest side, relative to its distance from zero and to the domain.
         """
         decided = found.remainder < found.bound / 2
+        if self.dim <= FEW_AXES and stall is not None:
+            decided |= torch.isfinite(found.bound) & (stall.to(self.device) <= self.dim)
         lost = (~decided & ~(found.bound <= threshold)).nonzero()[:, 0]
         for trial in sorted({min(TRIAL_ORDER, order), order}):
             if self.dim == 1 or not len(lost):

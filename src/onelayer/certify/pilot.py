@@ -63,7 +63,7 @@ def expected_leaves(
     while len(boxes):
         if late():
             return math.inf
-        found = error.enclose(boxes.low, boxes.high, order, threshold)
+        found = error.enclose(boxes.low, boxes.high, order, threshold, boxes.stall)
         boxes = updated(boxes, found.bound, found.sensitivity)
         stuck = boxes.stuck()
         settled = (boxes.bound <= threshold) | stuck | (boxes.depth >= MAX_DEPTH)

@@ -104,7 +104,7 @@ class TensorFitter:
         nodes, _, slices = sampler.points(AXIS_NODES)
         focus = sampler.focus()
         place = None if focus is None else (focus.centre, focus.width)
-        return KeyLadder(nodes, slices, self.ridge, focus=place, deadline=self.deadline)
+        return KeyLadder(nodes, slices, self.ridge, self.tolerance / 10, focus=place, deadline=self.deadline)
 
     def fit(self, tolerance: float, max_tokens: int) -> TensorFit | None:
         """The smallest tensor head found with held-out error <= tolerance, or None when none fits in ``max_tokens``.
@@ -118,7 +118,7 @@ class TensorFitter:
             if time.monotonic() > self.deadline:
                 break
             share = math.sqrt(low * high)
-            sizes = self._sizes(share * tolerance)
+            sizes = self._sizes(share * tolerance, 4 * max_tokens)
             fit = self.solve(sizes) if math.prod(sizes) <= 4 * max_tokens else None
             if fit is not None and fit.error <= tolerance:
                 best, low = fit, share
@@ -134,8 +134,7 @@ class TensorFitter:
             return None
         grid = np.stack(np.meshgrid(*nodes, indexing="ij"), -1).reshape(-1, self.rank)
         values = self.f(grid).reshape(*counts, -1)
-        goal = self.tolerance / 10
-        keys = tuple(ladder.rung(size, goal)[0] for ladder, size in zip(self.ladders, sizes, strict=True))
+        keys = tuple(ladder.rung(size)[0] for ladder, size in zip(self.ladders, sizes, strict=True))
         for axis in range(self.rank):
             weights = keys[axis].weights(nodes[axis])
             moved = np.moveaxis(values, axis, 0)
@@ -152,8 +151,9 @@ class TensorFitter:
         counts = [1 if m == 1 else max(m, plenty, min(2 * m + 2, room)) for m in sizes]
         return [np.zeros(1) if count == 1 else axis_nodes(-1.0, 1.0, count) for count in counts]
 
-    def _sizes(self, tolerance: float) -> list[int]:
-        return [ladder.smallest(tolerance, min(MOST_KEYS, len(ladder.nodes) // 3)) for ladder in self.ladders]
+    def _sizes(self, tolerance: float, limit: int = MOST_KEYS) -> list[int]:
+        limit = min(limit, MOST_KEYS)
+        return [ladder.smallest(tolerance, min(limit, len(ladder.nodes) // 3)) for ladder in self.ladders]
 
     def predicted(self, tolerance: float) -> int:
         """Tokens a head of that tolerance would need, from the slices alone."""
