@@ -222,12 +222,12 @@ class Search:
         """Enclosures of all pieces, in chunks fixed by their number alone, so that ``jobs`` cannot change a result."""
         size = min(self.chunk, max(SMALLEST_CHUNK, math.ceil(len(pieces) / 4)))
         limit = self.threshold
-        parts = list(zip(*(torch.split(part, size) for part in (pieces.low, pieces.high, pieces.stall)), strict=True))
+        parts = [pieces[start : start + size] for start in range(0, len(pieces), size)]
         if self.jobs == 1 or len(parts) == 1:
-            found = [_enclose(self.error, *part, self.order, limit) for part in parts]
+            found = [_enclose(self.error, part, self.order, limit) for part in parts]
         else:
             workers = joblib.Parallel(n_jobs=self.jobs, prefer="threads")
-            found = workers(joblib.delayed(_enclose)(self.error, *part, self.order, limit) for part in parts)
+            found = workers(joblib.delayed(_enclose)(self.error, part, self.order, limit) for part in parts)
         return Enclosure(torch.cat([part.bound for part in found]), torch.cat([part.sensitivity for part in found]))
 
     def probe(self, pieces: Boxes) -> None:
@@ -263,9 +263,9 @@ def _worst_leaf(tree: BoxTree, bounds: Floats) -> tuple[tuple[float, ...], tuple
     return tuple(low[at].tolist()), tuple(high[at].tolist())
 
 
-def _enclose(error: ErrorFunction, low: Tensor, high: Tensor, stall: Tensor, order: int, threshold: float) -> Enclosure:
+def _enclose(error: ErrorFunction, part: Boxes, order: int, threshold: float) -> Enclosure:
     torch.set_num_threads(1)  # a worker thread starts with its own setting
-    return error.enclose(low, high, order, threshold, stall)
+    return error.enclose(part.low, part.high, order, threshold, part.stall)
 
 
 @contextmanager

@@ -71,8 +71,8 @@ class KeyLadder:
         if 2 * size > (rows + size) * columns or 3 * size > rows or time.monotonic() > self.deadline:
             found = list(candidates(size))
         else:
-            field = [*self._extended(size), *starts(size, self.focus)[:: 1 + size // 24]]
-            field = tournament(self.problem, field, self.resolution, self.rounds)
+            entrants = [*self._extended(size), *starts(size, self.focus)[:: 1 + size // 24]]
+            field = tournament(self.problem, entrants, self.resolution, self.rounds)
             found = [self.problem.unpack(runner.parameters) for runner in field]
         return min((self.trial(keys) for keys in found), key=lambda pair: pair[1])
 
