@@ -29,6 +29,7 @@ AXIS_NODES = 96  # resolve the sharpest keys on offer; values solved on fewer no
 EASY_SAMPLES = 300_000  # up to which a grid has that many nodes on every axis
 MOST_KEYS = 160
 CALM = 1e-4
+ROUNDINGS = 256  # a foreign library may execute the same weights in another order: room for all of them
 POLISH_TOKENS = 420
 
 
@@ -77,7 +78,7 @@ class TensorFitter:
     @cached_property
     def ridge(self) -> float:
         """The cost of one unit of |v|: values much larger than f are hard on rounding and on the proof."""
-        return max(4 * self.unit, CALM * self.tolerance / (float(np.abs(self.holdout[1]).max()) or 1.0))
+        return max(ROUNDINGS * self.unit, CALM * self.tolerance / (float(np.abs(self.holdout[1]).max()) or 1.0))
 
     @cached_property
     def holdout(self) -> tuple[Array, Array]:
