@@ -23,6 +23,7 @@ from onelayer.certify.tree import BoxTree, Floats
 CHUNKS_AT_ONCE = 8
 SMALLEST_CHUNK = 16
 CENTRES = 64
+LEVEL = 1.25  # a stalled bound this much above the value at a point will fall again
 SCOUTS = 32
 PILOT_SHARE = 0.25  # of the time, if it is limited
 REFUTED_GAP, REFUTED_BOXES = 1.0, 512
@@ -180,7 +181,7 @@ class Search:
         return boxes.levels(self.threshold, self.order).clamp(max=room)
 
     def without_hopeless(self, group: Boxes) -> Boxes:
-        """Give up the boxes that cuts do not improve, unless their centres, as boxes of width zero, are within reach.
+        """Give up the boxes that cuts do not improve, unless a box of width zero in their centre is far better.
 
         A kink of T a little beside the same kink of f keeps the bound level until boxes are smaller than the distance.
         """
@@ -188,7 +189,8 @@ class Search:
         halted = (stuck & torch.isfinite(group.bound) & group.splittable.any(1)).nonzero()[:, 0]
         if len(halted):
             centre = group.low[halted] / 2 + group.high[halted] / 2
-            alive = halted[self.error.enclose(centre, centre, 1, self.threshold).bound <= self.threshold]
+            point = self.error.enclose(centre, centre, 1, self.threshold).bound
+            alive = halted[(point <= self.threshold) & (point < group.bound[halted] / LEVEL)]
             group.stall[alive] = 0
             stuck[alive] = False
         self.give_up(group[stuck])

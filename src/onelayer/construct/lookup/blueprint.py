@@ -25,6 +25,7 @@ from onelayer.target.target import Target
 # Couplings and affine residuals below this share of the tolerance are ignored; the certificate still sees them.
 NEGLIGIBLE = 1 / 40
 SAME_AXIS_POINTS = 65
+HASTY_TOKENS = 1024
 
 Fitted = tuple[list[LookupHead], float, int]  # heads, estimated sup error of their sum, tokens the tolerance wants
 
@@ -210,11 +211,13 @@ def _lookup_head(fit: TensorFit, group: Group) -> LookupHead:
 
 
 def _cheapest(fitter: TensorFitter, tolerance: float, budget: Budget) -> list[TensorFit] | None:
-    sparse = None
-    if fitter.rank >= 3 or time.monotonic() > budget.deadline:
-        sparse = SparseFitter(fitter).fit(tolerance, budget.max_tokens)
+    """The fit with the fewest tokens; when time is over, the best that can be had at once."""
+    sparse = SparseFitter(fitter).fit(tolerance, budget.max_tokens) if fitter.rank >= 3 else None
     bound = sum(fit.tokens for fit in sparse) if sparse else budget.max_tokens
-    if sparse and (fitter.predicted(tolerance) > 2 * bound or time.monotonic() > budget.deadline):
+    if time.monotonic() > budget.deadline:
+        quick = fitter.anyhow(min(budget.max_tokens, HASTY_TOKENS))
+        return min((fits for fits in (sparse, quick and [quick]) if fits), key=lambda fits: fits[0].error, default=None)
+    if sparse and fitter.predicted(tolerance) > 2 * bound:
         return sparse
     single = fitter.fit(tolerance, bound)
     return [single] if single and single.tokens <= bound else sparse

@@ -19,9 +19,9 @@ class KeyLadder:
 
     nodes (P,), slices (P, C). ridge is the cost of one unit of |v| and bounds the values: about 1e-3 of the tolerance
     over the largest |slice| keeps them near 1e3 times f, which a proof likes. resolution: the error below which no
-    effort is spent. Free slopes see the ``columns`` principal directions of the bundle, or the families alone when
-    there are too few nodes for them or after ``deadline`` (of time.monotonic). focus: centre and width of the finest
-    feature along the axis.
+    effort is spent. Free slopes see the ``columns`` principal directions of the bundle. The families serve alone when
+    slopes are not ``free``, there are too few nodes for them, or ``deadline`` (of time.monotonic) is over.
+    focus: centre and width of the finest feature along the axis.
     """
 
     def __init__(
@@ -33,10 +33,11 @@ class KeyLadder:
         effort: Effort = "fast",
         *,
         columns: int = 12,
+        free: bool = True,
         focus: tuple[float, float] | None = None,
         deadline: float = math.inf,
     ) -> None:
-        self.nodes, self.resolution, self.focus, self.deadline = nodes, resolution, focus, deadline
+        self.nodes, self.resolution, self.free, self.focus, self.deadline = nodes, resolution, free, focus, deadline
         self.rounds = FAST if effort == "fast" else THOROUGH
         u, s, _ = np.linalg.svd(slices, full_matrices=False)
         keep = max(1, min(columns, int((s > 1e-13 * s[0]).sum())))
@@ -68,7 +69,8 @@ class KeyLadder:
 
     def _search(self, size: int) -> tuple[Keys, float]:
         rows, columns = self.problem.samples.shape
-        if 2 * size > (rows + size) * columns or 3 * size > rows or time.monotonic() > self.deadline:
+        few = 2 * size > (rows + size) * columns or 3 * size > rows
+        if few or not self.free or time.monotonic() > self.deadline:
             found = list(candidates(size))
         else:
             entrants = [*self._extended(size), *starts(size, self.focus)[:: 1 + size // 24]]

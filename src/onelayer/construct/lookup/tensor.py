@@ -29,7 +29,9 @@ AXIS_NODES = 96  # resolve the sharpest keys on offer; values solved on fewer no
 EASY_SAMPLES = 300_000  # up to which a grid has that many nodes on every axis
 MOST_KEYS = 160
 CALM = 1e-4
-ROUNDINGS = 256  # a foreign library may execute the same weights in another order: room for all of them
+ROUNDINGS = 20
+FREE_NODES = 240  # up to which slopes are searched freely
+FREE_UNIT = 1e-12  # free slopes lean on large values, which float32 cannot carry
 POLISH_TOKENS = 420
 
 
@@ -105,7 +107,9 @@ class TensorFitter:
         nodes, _, slices = sampler.points(AXIS_NODES)
         focus = sampler.focus()
         place = None if focus is None else (focus.centre, focus.width)
-        return KeyLadder(nodes, slices, self.ridge, self.tolerance / 10, focus=place, deadline=self.deadline)
+        free = len(nodes) <= FREE_NODES and self.unit <= FREE_UNIT
+        goal = self.tolerance / 10
+        return KeyLadder(nodes, slices, self.ridge, goal, free=free, focus=place, deadline=self.deadline)
 
     def fit(self, tolerance: float, max_tokens: int) -> TensorFit | None:
         """The smallest tensor head found with held-out error <= tolerance, or None when none fits in ``max_tokens``.
@@ -126,6 +130,12 @@ class TensorFitter:
             else:
                 high = share
         return None if best is None else self._shorten(best, tolerance)
+
+    def anyhow(self, max_tokens: int) -> TensorFit | None:
+        """The best of a few heads of equal sizes: what can be had when there is no time left to search."""
+        most = min(MOST_KEYS, int(max_tokens ** (1 / self.rank)))
+        fits = [self.solve([size] * self.rank) for size in sorted({most, max(most // 2, 1), min(most, 8)})]
+        return min((fit for fit in fits if fit is not None), key=lambda fit: fit.error, default=None)
 
     def solve(self, sizes: Sequence[int]) -> TensorFit | None:
         """Values by one-axis least squares along every axis in turn; None when the sample grid would be too large."""
