@@ -56,7 +56,7 @@ def scalar_expression(rng: Random, dim: int, depth: int) -> Case:
         return lambda x, lib: left(x, lib) / (right(x, lib) * right(x, lib) + 2.0)
     if kind == 8:
         n = int(rng.integers(2, 7))
-        return lambda x, lib: left(x, lib) ** n - right(x, lib)
+        return lambda x, lib: lib.power(left(x, lib), n) - right(x, lib)
     larger = rng.random() < 0.5
     return lambda x, lib: (lib.maximum if larger else lib.minimum)(left(x, lib), right(x, lib))
 

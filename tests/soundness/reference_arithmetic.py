@@ -31,6 +31,10 @@ class TorchLib:
     linear, layer_norm = map(staticmethod, (F.linear, F.layer_norm))
 
     @staticmethod
+    def power(x: Any, n: int) -> Any:
+        return x**n
+
+    @staticmethod
     def softmax(x: Any) -> Any:
         return torch.softmax(x, dim=-1)
 
@@ -149,6 +153,13 @@ class _ObjectLib:
     def square(self, x: Any) -> Any:
         return x * x
 
+    def power(self, x: Any, n: int) -> Any:
+        """By products: python-flint's power of a ball around zero is not a number."""
+        result = x
+        for _ in range(n - 1):
+            result = result * x
+        return result
+
     def reciprocal(self, x: Any) -> Any:
         return 1 / x
 
@@ -262,4 +273,7 @@ class MpLib(_ObjectLib):
             return x * (1 + mpmath.erf(x / mpmath.sqrt(2))) / 2
         if name == "rsqrt":
             return 1 / mpmath.sqrt(x)
-        return getattr(mpmath, name)(x)
+        value = getattr(mpmath, name)(x)
+        if isinstance(value, mpmath.mpc):
+            raise ValueError(f"{name} is not real at {x}")
+        return value
