@@ -2,22 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from onelayer.domain import Box
-from onelayer.target import parse_domain
-
-
-@dataclass(frozen=True)
-class Problem:
-    name: str
-    formula: str
-    domain: str
-
-    @property
-    def box(self) -> Box:
-        return parse_domain(self.domain)
-
+from onelayer.study.problems import Problem
 
 FRANKE = (
     "3/4*exp(-((9*x-2)**2+(9*y-2)**2)/4) + 3/4*exp(-(9*x+1)**2/49-(9*y+1)/10)"

@@ -6,9 +6,7 @@ No torch here and no arithmetic beyond the format: the independent checker reads
 from __future__ import annotations
 
 import hashlib
-import os
 import struct
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,9 +15,10 @@ import numpy as np
 
 from onelayer.certify.record import Record, from_json, to_json
 from onelayer.certify.tree import MAX_DIM, MAX_NODES, BoxTree
+from onelayer.disk import read_bounded, replace_file
 from onelayer.errors import FileError, OnelayerError
 
-__all__ = ["BoxTree", "Record", "SavedProof", "read_proof", "replace_file", "write_proof"]
+__all__ = ["BoxTree", "Record", "SavedProof", "read_proof", "write_proof"]
 
 CERTIFICATE, BOXES, FUNCTION = "certificate.json", "boxes.bin", "function.txt"
 ARGUMENT, TABLE = "argument.json", "table.safetensors"
@@ -81,9 +80,9 @@ def write_proof(folder: str | Path, proof: SavedProof) -> None:
 def read_proof(folder: str | Path) -> SavedProof:
     """The proof saved in ``folder``, every digest, size, range and invariant checked; FileError otherwise."""
     folder = Path(folder)
-    function_bytes = _read(folder / FUNCTION) if (folder / FUNCTION).exists() else None
+    function_bytes = read_bounded(folder / FUNCTION, MAX_BYTES[FUNCTION]) if (folder / FUNCTION).exists() else None
     try:
-        text = _read(folder / CERTIFICATE).decode("ascii")
+        text = read_bounded(folder / CERTIFICATE, MAX_BYTES[CERTIFICATE]).decode("ascii")
         function = None if function_bytes is None else function_bytes.decode("utf-8")
     except UnicodeDecodeError as error:
         raise FileError(f"{folder}: certificate.json must be ASCII and function.txt UTF-8 text") from error
@@ -91,9 +90,10 @@ def read_proof(folder: str | Path) -> SavedProof:
     found = {} if function_bytes is None else {FUNCTION: _sha256(function_bytes)}
     tree = None
     if (folder / BOXES).exists():
-        data = _read(folder / BOXES)
+        data = read_bounded(folder / BOXES, MAX_BYTES[BOXES])
         found[BOXES] = _sha256(data)
-    attachments = {name: _read(folder / name) for name in ATTACHMENTS if (folder / name).exists()}
+    attached = [name for name in ATTACHMENTS if (folder / name).exists()]
+    attachments = {name: read_bounded(folder / name, MAX_BYTES[name]) for name in attached}
     found |= {name: _sha256(content) for name, content in attachments.items()}
     if found != digests:
         names = sorted(name for name in found.keys() | digests.keys() if found.get(name) != digests.get(name))
@@ -127,36 +127,6 @@ def decode_boxes(data: bytes) -> BoxTree:
     except OnelayerError as error:
         raise FileError(f"boxes.bin: {error}") from error
     return tree
-
-
-def replace_file(path: Path, data: bytes) -> None:
-    """Write ``data`` to ``path`` so that a reader sees the old content or the new one, never a part."""
-    try:
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    except OSError as error:
-        raise FileError(f"cannot write into {path.parent}: {error.strerror}") from error
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
-def _read(path: Path) -> bytes:
-    limit = MAX_BYTES[path.name]
-    try:
-        with path.open("rb") as file:
-            data = file.read(limit + 1)
-    except OSError as error:
-        raise FileError(f"cannot read {path}: {error.strerror}") from error
-    if len(data) > limit:
-        raise FileError(f"{path} is larger than the limit of {limit} bytes")
-    return data
 
 
 def _sha256(data: bytes) -> str:

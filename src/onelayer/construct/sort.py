@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from onelayer.certify.door import function_text
-from onelayer.certify.lemmas.argued import argued_certificate, representable
+from onelayer.certify.lemmas.argued import argued_certificate, representable, worst
 from onelayer.certify.lemmas.argument import OrderStatistics
 from onelayer.certify.lemmas.order import threshold_range, thresholds_error
 from onelayer.certify.lemmas.subsets import subsets_error
@@ -188,10 +188,8 @@ def _witness(
     points = representable(points, box, model.dtype)
     if not len(points):
         return None
-    values = model(points.to(model.dtype)).double()
-    error = (values - target.function(points)).abs().reshape(len(points), -1).amax(1)
-    at = int(error.argmax())
-    return tuple(points[at].tolist()), _exact_error(points[at].tolist(), values[at].reshape(-1).tolist(), weights)
+    point, values = worst(model, target, points)
+    return tuple(point.tolist()), _exact_error(point.tolist(), values.reshape(-1).tolist(), weights)
 
 
 def _exact_error(point: list[float], values: list[float], weights: Sequence[float] | None) -> float:

@@ -12,7 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from onelayer.certify.files import replace_file
+from onelayer.disk import replace_file
 from onelayer.errors import FileError, OnelayerError
 
 # Okabe and Ito's palette; cividis and viridis for values; ColorBrewer's RdBu for signs.
@@ -90,8 +90,5 @@ def save(figure: Figure, path: str | os.PathLike[str]) -> Path:
     buffer = io.BytesIO()
     options: dict[str, Any] = {"pil_kwargs": {"optimize": True}} if kind == "png" else {}
     figure.savefig(buffer, format=kind, metadata=metadata, **options)
-    try:
-        replace_file(target, buffer.getvalue())
-    except OSError as error:
-        raise FileError(f"cannot write {target}: {error.strerror}") from error
+    replace_file(target, buffer.getvalue())
     return target

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 
-from onelayer.export.tabular import Array, softmax
+from onelayer.construct.lookup.families import softmax
+from onelayer.export.tabular import Array
 
 ALPHAS = (1e-1, 1e-2, 1e-3, 1e-4)
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from onelayer.errors import FileError
+from onelayer.disk import replace_file
 from onelayer.export.graph import Graph
 from onelayer.export.source import Exportable, Source, source_of
 from onelayer.model import Config, GridMemory, OneLayerTransformer, weights_sha256
@@ -26,19 +25,7 @@ def to_onnx(a: Exportable, path: str | os.PathLike[str]) -> Path:
     """
     model = onnx_model(a)
     target = Path(path)
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(model.SerializeToString())
-            os.chmod(temporary, 0o644)
-            os.replace(temporary, target)
-        except BaseException:
-            os.unlink(temporary)
-            raise
-    except OSError as error:
-        raise FileError(f"cannot write {target}: {error.strerror or error}") from error
+    replace_file(target, model.SerializeToString())
     return target
 
 

@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from onelayer.construct.lookup.families import softmax
 from onelayer.model import GridMemory, OneLayerTransformer, PlainMemory
 
 Array = NDArray[np.float64]
@@ -160,12 +161,6 @@ def curvature(sizes: tuple[int, ...]) -> Array:
         total += np.kron(before, np.kron(bend.T @ bend, behind))
     total.setflags(write=False)  # shared by all heads of these sizes
     return total
-
-
-def softmax(logits: Array) -> Array:
-    """Rows of weights that sum to one."""
-    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 
 
 def grid_head(u: Array, features: Sequence[int], count: int) -> GridHead | None:

@@ -5,11 +5,9 @@ The format is written down in docs/file-format.md. Nothing is ever unpickled; ev
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
+from onelayer.disk import read_bounded, replace_file
 from onelayer.errors import FileError, OnelayerError
 from onelayer.model.config import Config
 from onelayer.model.layer import OneLayerTransformer
@@ -47,14 +46,16 @@ def save_model(model: OneLayerTransformer, folder: str | os.PathLike[str]) -> Pa
     if len(payload) > MAX_BYTES:
         raise FileError(f"cannot save: {len(payload):,} bytes exceed the limit of {MAX_BYTES:,}")
     path = Path(folder) / FILE_NAME
-    _write(path, payload)
+    replace_file(path, payload)
     return path
 
 
 def load_model(folder: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> OneLayerTransformer:
     """The frozen model saved in ``folder``; FileError of one line for anything but a sound file of this version."""
     path = Path(folder) / FILE_NAME
-    data = _read(path, max_bytes)
+    if not path.is_file():
+        raise FileError(_one_line(f"no model at {path}: expected a folder that contains {FILE_NAME}"))
+    data = read_bounded(path, max_bytes)
     header = _header(path, data)
     config, dtype = _config(path, header)
     try:
@@ -97,40 +98,6 @@ def _tensors(model: OneLayerTransformer) -> dict[str, Tensor]:
 def _describe(config: Config) -> str:
     document = {"format": FORMAT, "version": VERSION, "config": config.to_dict()}
     return json.dumps(document, sort_keys=True, separators=(",", ":"))
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Write through a temporary file in the same folder, so that a reader sees the old file or the new one."""
-    temporary = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-        temporary = None
-    except OSError as error:
-        raise FileError(f"cannot write {path}: {error.strerror or error}; choose a folder you can write to") from error
-    finally:
-        if temporary is not None:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-
-
-def _read(path: Path, max_bytes: int) -> bytes:
-    if not path.is_file():
-        raise FileError(_one_line(f"no model at {path}: expected a folder that contains {FILE_NAME}"))
-    try:
-        with path.open("rb") as file:
-            data = file.read(max_bytes + 1)
-    except OSError as error:
-        raise FileError(f"cannot read {path}: {_one_line(error)}") from error
-    if len(data) > max_bytes:
-        raise FileError(f"{path} is larger than the limit of {max_bytes:,} bytes")
-    return data
 
 
 def _header(path: Path, data: bytes) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from onelayer import __version__
-from onelayer.certify.files import replace_file
+from onelayer.disk import replace_file
 from onelayer.errors import FileError
 from onelayer.paper.finding import VERDICTS, Experiment, Finding, Setting
 

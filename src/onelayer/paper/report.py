@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from onelayer.certify.files import replace_file
+from onelayer.disk import replace_file
 from onelayer.paper.finding import UNCONFIRMED, Experiment, Setting
 from onelayer.paper.markdown import markdown
 from onelayer.paper.page import render

@@ -14,7 +14,7 @@ import safetensors.torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from onelayer.certify.files import replace_file
+from onelayer.disk import replace_file
 from onelayer.errors import FileError
 
 FILE_NAME = "checkpoint.safetensors"
@@ -28,11 +28,7 @@ def write_checkpoint(folder: str | Path, state: dict[str, Any]) -> Path:
     tensors: dict[str, Tensor] = {}
     skeleton = json.dumps(split(state, tensors))
     payload = safetensors.torch.save(tensors, {METADATA_KEY: skeleton})
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(path, payload)
-    except OSError as error:
-        raise FileError(f"cannot write {path}: {error.strerror or error}; choose a folder you can write to") from error
+    replace_file(path, payload)
     return path
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from torch import nn
 
 from onelayer.certify import certify
-from onelayer.certify.files import replace_file
+from onelayer.disk import replace_file
 from onelayer.domain import Box
 from onelayer.errors import OnelayerError
 from onelayer.model import OneLayerTransformer, save_model

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load
 
+from onelayer.disk import read_bounded
 from onelayer.errors import FileError
 
 MODEL = "model.safetensors"
@@ -54,13 +55,7 @@ class Stored:
 def read_model(folder: Path) -> Stored:
     """The model of a saved folder, checked against its own configuration; FileError for anything irregular."""
     path = folder / MODEL
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise FileError(f"cannot read {path}: {error.strerror}") from error
-    if len(data) > MAX_BYTES:
-        raise FileError(f"{path} is larger than {MAX_BYTES} bytes")
+    data = read_bounded(path, MAX_BYTES)
     text = _description(path, data)
     config = _config(path, text)
     try:

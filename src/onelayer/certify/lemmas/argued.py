@@ -14,6 +14,7 @@ from onelayer.certify.lemmas.argument import Argument, to_text
 from onelayer.certify.tree import BoxTree
 from onelayer.domain import Box
 from onelayer.model import OneLayerTransformer, weights_sha256
+from onelayer.target import Target
 
 
 def argued_certificate(
@@ -70,3 +71,12 @@ def representable(points: torch.Tensor, box: Box, dtype: torch.dtype) -> torch.T
     """The points that are numbers of ``dtype`` inside the box once rounded to it, as float64."""
     rounded = points.to(dtype).double()
     return rounded[box.contains(rounded)]
+
+
+@torch.no_grad()
+def worst(model: OneLayerTransformer, target: Target, points: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Of points (S, *shape) the one with the largest error seen, and what the model returns there. Not rigorous."""
+    values = model(points.to(model.dtype)).double()
+    error = (values - target.function(points)).abs().reshape(len(points), -1).amax(1)
+    at = int(error.argmax())
+    return points[at], values[at]

@@ -13,7 +13,7 @@ from torch import Tensor
 from onelayer.certify import Certificate
 from onelayer.certify.balls import in_balls
 from onelayer.certify.door import function_text
-from onelayer.certify.lemmas.argued import argued_certificate, representable
+from onelayer.certify.lemmas.argued import argued_certificate, representable, worst
 from onelayer.certify.lemmas.argument import Composition
 from onelayer.domain import Box
 from onelayer.model import OneLayerTransformer
@@ -61,7 +61,6 @@ def target_of(formula: Formula, box: Box, output_shape: tuple[int, ...], descrip
     return Target(shaped, tuple(box.shape), output_shape, "formula", description, shaped)
 
 
-@torch.no_grad()
 def _witness(model: OneLayerTransformer, target: Target, box: Box) -> tuple[tuple[float, ...], float] | None:
     """The worst of some points and a verified lower bound of the error there."""
     config = model.config
@@ -73,10 +72,8 @@ def _witness(model: OneLayerTransformer, target: Target, box: Box) -> tuple[tupl
     points = representable(points, box, model.dtype)
     if not len(points):
         return None
-    values = model(points.to(model.dtype)).double()
-    error = (values - target.function(points)).abs().reshape(len(points), -1).amax(1)
-    at = int(error.argmax())
-    return tuple(points[at].flatten().tolist()), _verified(values[at], target, points[at])
+    point, value = worst(model, target, points)
+    return tuple(point.flatten().tolist()), _verified(value, target, point)
 
 
 def _verified(value: Tensor, target: Target, point: Tensor) -> float:
