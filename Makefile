@@ -7,13 +7,17 @@ WORKERS ?= 2
 # One thread per process: the suite runs two processes on two cores, and timings in benchmarks stay comparable.
 THREADS := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: demo test lint soundness bench peers clean
+.PHONY: demo test slow lint soundness bench peers clean
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py
 
 test: lint
 	$(THREADS) $(BIN)/python -m pytest -n $(WORKERS) -m "not slow" $(ARGS)
+
+# What `make test` leaves out, about ten minutes.
+slow: $(READY)
+	$(THREADS) $(BIN)/python -m pytest -n $(WORKERS) -m slow $(ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff check src tests examples benchmarks

@@ -101,6 +101,19 @@ def test_training_goes_on_while_it_helps(estimator, capsys) -> None:
     assert captured.out == ""
 
 
+def test_training_stops_before_it_harms() -> None:
+    """Steps after the best one for held-out rows are not taken; an affine function leaves nothing to train at all."""
+    x, y = make_friedman1(200, 5, noise=0.5, random_state=0)
+    fixed = {"axis_tokens": 0, "pairs": 0, "memory_tokens": 30, "cv": 2, "random_state": 0}
+    allowed = OneLayerRegressor(**fixed, train_steps=100).fit(x, y)
+    assert allowed.train_steps_ < 100
+    enough = OneLayerRegressor(**fixed, train_steps=allowed.train_steps_).fit(x, y)
+    assert np.array_equal(allowed.predict(x), enough.predict(x))
+    built, trained = (OneLayerRegressor(**fixed, train_steps=steps).fit(x, x @ np.arange(5)) for steps in (0, 30))
+    assert trained.train_steps_ == 0
+    assert np.array_equal(built.predict(x), trained.predict(x))
+
+
 def test_bad_arguments_are_one_line() -> None:
     x, y = make_friedman1(30, 5, random_state=0)
     with pytest.raises(OnelayerError, match="axis_tokens must be 'auto' or a whole number"):

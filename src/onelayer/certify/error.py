@@ -12,17 +12,20 @@ import torch
 from torch import Tensor, nn
 
 from onelayer.certify.taylor import TaylorModel, basis, difference, variables
+from onelayer.certify.taylor.cleared import numerator_and_denominator
 from onelayer.certify.taylor.hull import evaluate_hulled
 from onelayer.certify.taylor.sides import Sides
 from onelayer.domain import Box
 from onelayer.errors import OnelayerError
 from onelayer.model import OneLayerTransformer
 from onelayer.target import Target
+from onelayer.target.quotient import Quotient, as_quotient
 
 POINTS_AT_ONCE = 2048
 KINKS = ("abs", "relu", "min", "max")
 MAX_SIDES = 2  # kinks of f taken side by side at once on one box
-TRIAL_ORDER = 2
+TRIAL_ORDER = 3
+TRIAL_BOXES = 16
 FEW_AXES = 2
 MAX_NODES = 5000  # a formula is evaluated one number at a time: longer ones are left to the user's own code
 UP = 1 + 2.0**-40  # covers the rounding of the few float operations on bounds below
@@ -152,6 +155,22 @@ class ErrorFunction:
     @torch.no_grad()
     def bounded(self, low: Tensor, high: Tensor, order: int, watch: Sides | None = None) -> Bounded:
         """Enclosure by one Taylor model of g; ``watch`` holds assumed sides and notes the kinks of f left open."""
+        t = self._model(low, high, order, watch)
+        if self.quotient is None:
+            return self._divided(t, low, high, order, watch)
+        cleared = self._cleared(self.quotient, t, low, high, order)
+        if bool(torch.isfinite(cleared.bound).all()):
+            return cleared
+        return _smaller(cleared, self._divided(t, low, high, order))
+
+    def _model(self, low: Tensor, high: Tensor, order: int, watch: Sides | None = None) -> Any:
+        """T on boxes (B, D)."""
+        lower, upper = (side.reshape(-1, *self.box.shape) for side in (low, high))
+        silent = None if watch is None else watch.silent()
+        return self.model(variables(lower, upper, order, execution=self.execution, sides=silent))
+
+    def _divided(self, t: Any, low: Tensor, high: Tensor, order: int, watch: Sides | None = None) -> Bounded:
+        """Enclosure of T - f with f as it is written."""
         lower, upper = (side.reshape(-1, *self.box.shape) for side in (low, high))
         slack = torch.zeros(low.shape[0], dtype=torch.float64, device=self.device)
         f: Any
@@ -161,15 +180,50 @@ class ErrorFunction:
             center = (low / 2 + high / 2).clamp(low, high)
             f = self.target.function(center.reshape(-1, *self.box.shape).cpu()).to(self.device)
             slack = self.target.lipschitz * torch.maximum(high - center, center - low).amax(1) * UP
-        silent = None if watch is None else watch.silent()
-        t = self.model(variables(lower, upper, order, execution=self.execution, sides=silent))
         g = difference(*_taylor(t, f, lower, upper, order)).reshape(low.shape[0], -1)
         bound = g.split_bound().amax(1) + slack
         bound = torch.where(torch.isnan(bound), torch.inf, bound * UP if slack.any() else bound)
-        # What g keeps of both polynomials says nothing of a remainder; the terms of the highest degree of each side do.
-        steep = _steepness(t) + _steepness(f)
-        sensitivity = torch.where((g.rem.amax(1) < bound / 2)[:, None], g.sensitivity(), steep)
-        return Bounded(bound, sensitivity, g.rem.amax(1))
+        return Bounded(bound, _shares(g, bound, _steepness(t) + _steepness(f)), g.rem.amax(1))
+
+    def _cleared(self, f: Quotient, t: Any, low: Tensor, high: Tensor, order: int) -> Bounded:
+        """Enclosure of T - N / D from h = T D - N: by |h| / min|D|, or by h / D where that is less."""
+        x = variables(low, high, order)
+        model = (t if isinstance(t, TaylorModel) else _constant(x[:, 0] * 0.0, t)).untag().reshape(len(low), -1)
+        numerator, denominator, gap = numerator_and_denominator(f, x, low, high)
+        h = model * denominator - numerator
+        g = h / denominator
+        scale = torch.where(gap > 0, UP / gap, torch.inf).amax(1)
+        parts = _steepness(numerator) + _steepness(denominator) * model.magnitude().amax(1)[:, None]
+        steep = _steepness(t) + parts * scale[:, None]
+        outer = h.split_bound().amax(1) * scale
+        inner = torch.where(scale < torch.inf, g.split_bound().amax(1), torch.inf)
+        outer, inner = (torch.where(torch.isnan(bound), torch.inf, bound) for bound in (outer, inner))
+        return _smaller(
+            Bounded(outer, _shares(h, outer / scale, steep / scale[:, None]) * scale[:, None], h.rem.amax(1) * scale),
+            Bounded(inner, _shares(g, inner, steep), g.rem.amax(1)),
+        )
+
+    @cached_property
+    def quotient(self) -> Quotient | None:
+        """f as a quotient where that is the better form: a formula without kinks that divides by more than constants.
+
+        Cleared of its division f stays polynomial where 1 / D is not, but its degree grows. Some boxes of a quarter of
+        the sides tell which matters more.
+        """
+        formula = self.target.formula
+        if formula is None or self.target.lipschitz is not None or len(formula.nodes) > MAX_NODES:
+            return None
+        quotient = None if any(node.op in KINKS for node in formula.nodes) else as_quotient(formula)
+        if quotient is None:
+            return None
+        side = self.box.width.flatten() / 4
+        low = self.box.lower.flatten() + 3 * side * torch.rand(
+            TRIAL_BOXES, self.dim, dtype=torch.float64, generator=torch.Generator().manual_seed(0)
+        )
+        low, high = low.to(self.device), torch.minimum(low + side, self.box.upper.flatten()).to(self.device)
+        t = self._model(low, high, TRIAL_ORDER)
+        cleared = self._cleared(quotient, t, low, high, TRIAL_ORDER).bound
+        return quotient if cleared.median() < self._divided(t, low, high, TRIAL_ORDER).bound.median() else None
 
     def _target(self, lower: Tensor, upper: Tensor, order: int, watch: Sides | None) -> Any:
         """f on boxes (B, *shape): through its formula where that is short, else through the user's own code."""
@@ -245,6 +299,24 @@ def _steepness(y: Any) -> Tensor | float:
     share = torch.zeros(y.shape[0], y.space.dim, dtype=torch.float64, device=y.device)
     share[:, list(y.support)] = torch.tensordot(table.T, y.coef[rows].abs(), dims=1).amax(-1).T
     return share
+
+
+def _shares(g: TaylorModel, bound: Tensor, steep: Tensor | float) -> Tensor:
+    """What each axis contributes to the bound, (B, D).
+
+    What g keeps of polynomials that cancel says nothing of a remainder; the terms of their highest degree do.
+    """
+    return torch.where((g.rem.amax(1) < bound / 2)[:, None], g.sensitivity(), steep)
+
+
+def _smaller(a: Bounded, b: Bounded) -> Bounded:
+    """Two enclosures of the same: b where its bound is the smaller one."""
+    better = b.bound < a.bound
+    return Bounded(
+        torch.where(better, b.bound, a.bound),
+        torch.where(better[:, None], b.sensitivity, a.sensitivity),
+        torch.where(better, b.remainder, a.remainder),
+    )
 
 
 def _constant(zero: TaylorModel, value: Tensor) -> TaylorModel:

@@ -23,7 +23,8 @@ FEWER_BOXES = 2.0  # a lower order, with more boxes to store and to check, must 
 def candidate_orders(dim: int) -> tuple[int, ...]:
     """Orders worth trying, highest first. High orders win wherever their polynomials stay small enough to handle."""
     highest = max((k for k in range(2, MAX_ORDER + 1) if math.comb(dim + k, k) <= MAX_COEFFICIENTS), default=1)
-    return tuple(sorted({highest, max(highest - 2, 1), max(highest // 2, 1)}, reverse=True))
+    between = {highest - 1} if 2 < highest <= 4 else set()
+    return tuple(sorted({highest, max(highest - 2, 1), max(highest // 2, 1)} | between, reverse=True))
 
 
 def choose_order(

@@ -13,6 +13,7 @@ from onelayer.certify.checking.attention import Vector
 from onelayer.certify.checking.formula import evaluate
 from onelayer.certify.checking.functions import Kinks, proportion
 from onelayer.certify.checking.layer import Layer
+from onelayer.certify.checking.quotient import divides, quotients
 from onelayer.target.formula import Formula
 
 MAX_CASES = 3  # different kinks taken by cases at once on one box; with more, the box is cut first
@@ -37,12 +38,14 @@ class Prover:
 
     Lemma: on a box, T_executed - f = g + r with g in the Taylor enclosure and |r| <= rounding. It suffices that every
     output's polynomial is bounded by limit - rounding on pieces that cover [-1, 1]^D; or that this holds under each
-    sign of an undecided kink; or on both halves of the box.
+    sign of an undecided kink; or on both halves of the box. For f = N / D it suffices too that T D - N is bounded by
+    (limit - rounding) min|D|.
     """
 
     def __init__(self, layer: Evaluated, formula: Formula, limit: float, order: int, budget: int) -> None:
         self.layer, self.formula, self.limit = layer, formula, arb(limit)
         self.order, self.budget = order, budget
+        self.divides = self.clears_first = divides(formula)
 
     def __call__(self, low: Corner, high: Corner) -> Verdict:
         """Best first: where the error at the centre is largest, so that a false claim is refuted early."""
@@ -66,26 +69,51 @@ class Prover:
                 fresh = halves
         return Verdict(PROVED)
 
-    def error(self, low: Corner, high: Corner, kinks: Kinks) -> tuple[list[Taylor], list[arb]]:
+    def coordinates(self, low: Corner, high: Corner) -> list[Taylor]:
+        return [coordinate(i, a, b, self.order) for i, (a, b) in enumerate(zip(low, high, strict=True))]
+
+    def error(self, x: Sequence[Taylor], t: Vector, kinks: Kinks) -> tuple[list[Taylor], list[arb]]:
         """Enclosures of the outputs of T - f in real arithmetic, and bounds of the execution's rounding."""
-        x = [coordinate(i, a, b, self.order) for i, (a, b) in enumerate(zip(low, high, strict=True))]
-        t = self.layer(x, kinks)
         f = evaluate(self.formula, x, kinks)
         return [a - b for a, b in zip(t.items, f, strict=True)], t.errors
 
+    def cleared(self, x: Sequence[Taylor], t: Vector) -> list[tuple[Taylor, arb]] | None:
+        """T D - N and min|D| for each output of a formula that divides; None where it may be undefined."""
+        f = quotients(self.formula, x, Kinks()) if self.divides else None
+        if f is None:
+            return None
+        found = [
+            (a * q.below(self.order) - q.above(self.order), q.size_below()) for a, q in zip(t.items, f, strict=True)
+        ]
+        return found if all(gap > 0 for _, gap in found) else None
+
     def _box(self, low: Corner, high: Corner) -> Found:
         kinks = Kinks()
-        g, rounding = self.error(low, high, kinks)
-        for item, r in zip(g, rounding, strict=True):
-            for t in (ZERO, arb(1), arb(-1)):
-                gap = climb(item, t).abs_lower() - r
-                if gap > self.limit:
-                    return Found(REFUTED, bound=float(gap), place=steepest(item, t, low, high))
-        if self._bounded(g, rounding):
+        x = self.coordinates(low, high)
+        t = self.layer(x, kinks)
+        cleared = self.cleared(x, t) if self.clears_first else None
+        if self._bounded_cleared(cleared, t.errors):
             return Found(PROVED)
+        g, rounding = self.error(x, t, kinks)
+        for item, r in zip(g, rounding, strict=True):
+            for place in (ZERO, arb(1), arb(-1)):
+                gap = climb(item, place).abs_lower() - r
+                if gap > self.limit:
+                    return Found(REFUTED, bound=float(gap), place=steepest(item, place, low, high))
+        if self._bounded(g, rounding):
+            self.clears_first = False
+            return Found(PROVED)
+        if not self.clears_first:
+            cleared = self.cleared(x, t)
+            self.clears_first = self._bounded_cleared(cleared, rounding)
+            if self.clears_first:
+                return Found(PROVED)
         if 0 < distinct(kinks.open) <= MAX_CASES and self._by_cases(low, high, kinks.open[0], []):
             return Found(PROVED)
         worst = max(float(item.range().abs_upper()) for item in g)
+        if cleared is not None:
+            g = [h.scaled(1 / gap) for h, gap in cleared]
+            worst = min(worst, max(float(item.range().abs_upper()) for item in g))
         centre = max(abs(float(item.c[0].mid())) for item in g)
         return Found(OPEN, split_axis(g, kinks.open, low, high), worst, centre)
 
@@ -94,13 +122,19 @@ class Prover:
         for sign in (1, -1):
             assumed = [*cases, (kink, sign)]
             kinks = Kinks(assumed)
-            g, rounding = self.error(low, high, kinks)
+            x = self.coordinates(low, high)
+            g, rounding = self.error(x, self.layer(x, kinks), kinks)
             if self._bounded(g, rounding):
                 continue
             full = len(assumed) >= MAX_CASES or not kinks.open
             if full or not self._by_cases(low, high, kinks.open[0], assumed):
                 return False
         return True
+
+    def _bounded_cleared(self, cleared: list[tuple[Taylor, arb]] | None, rounding: Sequence[arb]) -> bool:
+        if cleared is None:
+            return False
+        return all(below(h, (self.limit - r) * gap, MAX_DEPTH) for (h, gap), r in zip(cleared, rounding, strict=True))
 
     def _bounded(self, g: Sequence[Taylor], rounding: Sequence[arb]) -> bool:
         return all(below(item, self.limit - r, MAX_DEPTH) for item, r in zip(g, rounding, strict=True))

@@ -8,47 +8,50 @@ from flint import arb
 
 from onelayer.certify.checking.arithmetic import Taylor, constant
 from onelayer.certify.checking.functions import FUNCTIONS, Kinks, apply, power
-from onelayer.target.formula import Formula
+from onelayer.target.formula import Formula, Node
 
 
 def evaluate(formula: Formula, x: Sequence[Taylor], kinks: Kinks) -> list[Taylor]:
     """Enclosures of the K outputs for D coordinates ``x``; not finite where the formula may be undefined."""
-    order = x[0].order
     values: list[Taylor] = []
     for node in formula.nodes:
-        args = [values[at] for at in node.args]
-        match node.op:
-            case "var":
-                value = x[int(node.value)]
-            case "num":
-                value = constant(arb(node.value), order)
-            case "pi":
-                value = constant(arb.pi(), order)
-            case "e":
-                value = constant(arb.const_e(), order)
-            case "add":
-                value = args[0] + args[1]
-            case "sub":
-                value = args[0] - args[1]
-            case "mul":
-                value = args[0] * args[1] if args[0] is not args[1] else power(args[0], 2)
-            case "div":
-                value = args[0] * apply("inv", args[1])
-            case "neg":
-                value = -args[0]
-            case "pow":
-                value = power(args[0], int(node.value))
-            case "abs":
-                value = kinks.absolute(args[0])
-            case "relu":
-                value = kinks.relu(args[0])
-            case "min":
-                value = kinks.minimum(args[0], args[1])
-            case "max":
-                value = kinks.maximum(args[0], args[1])
-            case name if name in FUNCTIONS:
-                value = apply(name, args[0])
-            case name:
-                raise NotImplementedError(f"formula operation {name}")
-        values.append(value)
+        values.append(node_value(node, [values[at] for at in node.args], x, kinks))
     return [values[at] for at in formula.outputs]
+
+
+def node_value(node: Node, args: Sequence[Taylor], x: Sequence[Taylor], kinks: Kinks) -> Taylor:
+    """One operation on enclosures of its arguments."""
+    order = x[0].order
+    match node.op:
+        case "var":
+            return x[int(node.value)]
+        case "num":
+            return constant(arb(node.value), order)
+        case "pi":
+            return constant(arb.pi(), order)
+        case "e":
+            return constant(arb.const_e(), order)
+        case "add":
+            return args[0] + args[1]
+        case "sub":
+            return args[0] - args[1]
+        case "mul":
+            return args[0] * args[1] if args[0] is not args[1] else power(args[0], 2)
+        case "div":
+            return args[0] * apply("inv", args[1])
+        case "neg":
+            return -args[0]
+        case "pow":
+            return power(args[0], int(node.value))
+        case "abs":
+            return kinks.absolute(args[0])
+        case "relu":
+            return kinks.relu(args[0])
+        case "min":
+            return kinks.minimum(args[0], args[1])
+        case "max":
+            return kinks.maximum(args[0], args[1])
+        case name if name in FUNCTIONS:
+            return apply(name, args[0])
+        case name:
+            raise NotImplementedError(f"formula operation {name}")

@@ -21,6 +21,7 @@ from onelayer.certify.taylor.rounding import TINY
 from onelayer.certify.taylor.special import ATAN, ERF, SIGMOID, TAN, TANH
 from onelayer.target.evaluate import evaluate
 from onelayer.target.formula import Formula, Node
+from onelayer.target.tree import float_value
 
 Interval = tuple[Tensor, Tensor]
 Image = Callable[[Tensor, Tensor], Interval]
@@ -30,6 +31,12 @@ _WIDEN = 2.0**-50  # relative, four units: more than the one rounding of each en
 
 def evaluate_hulled(formula: Formula, x: TaylorModel, low: Tensor, high: Tensor) -> Any:
     """The formula on the boxes of ``x`` (B, D) with corners ``low``, ``high``: (B, *output_shape)."""
+    values = hulled_outputs(formula, x, low, high)
+    return values[0] if formula.output_shape == () else torch.stack(values, dim=-1)
+
+
+def hulled_outputs(formula: Formula, x: TaylorModel, low: Tensor, high: Tensor) -> list[Any]:
+    """Each output of the formula, (B,), together with its interval."""
 
     def narrowed(node: Node, args: list[Any], value: Any) -> Any:
         if not isinstance(value, TaylorModel):
@@ -41,18 +48,37 @@ def evaluate_hulled(formula: Formula, x: TaylorModel, low: Tensor, high: Tensor)
         result = within_image(value, *ends)
         return result.with_hull(*ends)
 
-    values = evaluate(formula.nodes, formula.outputs, x, narrowed)
-    return values[0] if formula.output_shape == () else torch.stack(values, dim=-1)
+    return evaluate(formula.nodes, formula.outputs, x, narrowed)
+
+
+def natural_intervals(formula: Formula, low: Tensor, high: Tensor) -> list[Interval]:
+    """Each output by interval arithmetic alone, ends of shape () or (B,); infinite where it may be undefined."""
+    found: list[Interval] = []
+    for node in formula.nodes:
+        args = [found[at] for at in node.args]
+        match node.op:
+            case "var":
+                found.append((low[:, int(node.value)], high[:, int(node.value)]))
+            case "num" | "pi" | "e":
+                number = torch.tensor(float_value(node, []), dtype=torch.float64, device=low.device)
+                found.append((number, number) if node.op == "num" else _outward(number, number))
+            case _:
+                found.append(_ruled(node, args))
+    return [found[at] for at in formula.outputs]
 
 
 def interval(node: Node, args: list[Interval], value: TaylorModel) -> Interval:
     """Interval of one operation on intervals, rounded outward; everything where it is undefined or not a number."""
     if not args:
         return value.range()
+    low, high = _ruled(node, args)
+    return low.expand(value.shape), high.expand(value.shape)
+
+
+def _ruled(node: Node, args: list[Interval]) -> Interval:
     low, high = _RULES[node.op](*args) if node.op != "pow" else _power(int(node.value))(*args[0])
     bad = torch.isnan(low) | torch.isnan(high)
-    shape = value.shape
-    return torch.where(bad, -torch.inf, low).expand(shape), torch.where(bad, torch.inf, high).expand(shape)
+    return torch.where(bad, -torch.inf, low), torch.where(bad, torch.inf, high)
 
 
 def _ends(arg: Any) -> Interval:

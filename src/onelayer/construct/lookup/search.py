@@ -18,6 +18,7 @@ from onelayer.construct.lookup.solve import minimax, rounding_cost
 ROUNDING_SHARE = 1 / 20
 AXIS_LIMIT = 512  # no axis is tried with more tokens
 FAR = 1000.0  # a fit that misses eps by this factor is not worth a second look
+NEAR = 10.0  # a fit that misses eps by less than this factor is worth a thorough search at its size
 FREE_LIMIT = 48  # beyond this many tokens a step costs milliseconds and the families alone are scanned
 
 
@@ -183,7 +184,8 @@ def smallest(problem: AxisProblem, max_tokens: int, thorough: bool, deadline: fl
 def _climb(problem: AxisProblem, least: int, limit: int, deadline: float) -> tuple[Measured, int, int]:
     """The first fit of growing size that meets eps, or the best one; the largest size that missed; that missed by far.
 
-    Gives up when more tokens cannot help: what is left is rounding, or the error falls too slowly for ``limit``.
+    Gives up when more tokens cannot help: what is left is rounding, or the error falls too slowly for ``limit``. Then
+    only a more thorough search at the best size may.
     """
     best = problem.measure(Keys(np.zeros(1), np.zeros(1), "constant"))
     low, far, size, history = 0, 0, least, [(1, best.error)]
@@ -196,6 +198,8 @@ def _climb(problem: AxisProblem, least: int, limit: int, deadline: float) -> tup
             break
         low, far = size, size if fit.error > FAR * problem.eps else far
         size, step = min(size + step, limit), step * 4 // 3 + 1
+    if not best.meets and best.error < NEAR * problem.eps and time.monotonic() < deadline:
+        best = _better(best, problem.attempt(best.size, None, THOROUGH))
     return best, low, far
 
 
