@@ -19,15 +19,15 @@ Factors = Mapping[int, int]  # node -> exponent: the product of these powers
 
 @dataclass(frozen=True)
 class Quotient:
-    """f_j = numerator_j / product of factor^exponent over ``denominators[j]``, wherever no divisor of f vanishes.
+    """f_j = numerator_j / product of factor^exponent over ``denominators[j]``, wherever f is defined.
 
-    ``formula`` has the numerators as its first outputs and then all factors; denominators name outputs. ``divisors``
-    has as outputs everything that f divides by.
+    ``formula`` has the numerators as its first outputs and then all factors; denominators name outputs. ``source`` is f
+    as it was written: what cancels is no longer in ``formula``, and f is undefined where it is.
     """
 
     formula: Formula
     denominators: tuple[tuple[tuple[int, int], ...], ...]
-    divisors: Formula
+    source: Formula
 
 
 def as_quotient(formula: Formula) -> Quotient | None:
@@ -36,9 +36,7 @@ def as_quotient(formula: Formula) -> Quotient | None:
     Every value is kept as a product of powers of factors: products add exponents, quotients subtract them, and a sum
     takes out the common factors, those of the denominators among them, and is a new factor.
     """
-    divisors = [node.args[1] for node in formula.nodes if node.op == "div"]
-    divisors += [node.args[0] for node in formula.nodes if node.op == POWER and node.value < 0]
-    if not divisors:
+    if not any(node.op == "div" or (node.op == POWER and node.value < 0) for node in formula.nodes):
         return None
     builder = _Builder(Tape(limit=MAX_NODES))
     try:
@@ -55,8 +53,7 @@ def as_quotient(formula: Formula) -> Quotient | None:
     except FormulaError:
         return None
     denominators = tuple(tuple((place[node], n) for node, n in below.items()) for _, below in parts)
-    guards = Formula.build(formula.nodes, list(dict.fromkeys(divisors)), (formula.dim,), (len(set(divisors)),))
-    return Quotient(whole, denominators, guards)
+    return Quotient(whole, denominators, formula)
 
 
 class _Builder:

@@ -171,7 +171,8 @@ def steepest(g: Taylor, t: arb, low: Corner, high: Corner) -> tuple[float, ...]:
 
 
 def _signs(g: Taylor) -> list[int]:
-    return [-1 if len(g.c) > 1 and c.mid() < 0 else 1 for c in g.c[1 : 1 + len(g.support)]]
+    linear = g.c[1 : 1 + len(g.support)] or [ZERO] * len(g.support)
+    return [-1 if c.mid() < 0 else 1 for c in linear]
 
 
 def distinct(kinks: Sequence[Taylor]) -> int:

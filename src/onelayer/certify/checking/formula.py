@@ -12,11 +12,19 @@ from onelayer.target.formula import Formula, Node
 
 
 def evaluate(formula: Formula, x: Sequence[Taylor], kinks: Kinks) -> list[Taylor]:
-    """Enclosures of the K outputs for D coordinates ``x``; not finite where the formula may be undefined."""
+    """Enclosures of the K outputs for D coordinates ``x``; not finite where any node may be undefined."""
     values: list[Taylor] = []
+    defined = True
     for node in formula.nodes:
         values.append(node_value(node, [values[at] for at in node.args], x, kinks))
-    return [values[at] for at in formula.outputs]
+        defined = defined and finite(values[-1])
+    undefined = constant(arb("nan"), x[0].order)
+    return [values[at] if defined else undefined for at in formula.outputs]
+
+
+def finite(value: Taylor) -> bool:
+    """Whether every coefficient is a bounded ball: the functions of the arithmetic return others where undefined."""
+    return all(c.is_finite() for c in value.c)
 
 
 def node_value(node: Node, args: Sequence[Taylor], x: Sequence[Taylor], kinks: Kinks) -> Taylor:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from flint import arb
 
 from onelayer.certify.checking.arithmetic import Taylor, constant
-from onelayer.certify.checking.formula import node_value
+from onelayer.certify.checking.formula import finite, node_value
 from onelayer.certify.checking.functions import Kinks, apply, power
 from onelayer.target.formula import Formula
 
@@ -75,7 +75,7 @@ def divides(formula: Formula) -> bool:
 
 
 def quotients(formula: Formula, x: Sequence[Taylor], kinks: Kinks) -> list[Product] | None:
-    """The outputs as products, or None where a divisor may vanish."""
+    """The outputs as products, or None where any node may be undefined or a divisor may vanish."""
     order = x[0].order
     minus_one = Product(((constant(arb(-1), order), 1),))
     values: list[Product] = []
@@ -100,6 +100,8 @@ def quotients(formula: Formula, x: Sequence[Taylor], kinks: Kinks) -> list[Produ
                 value = Product(((_logarithm(args[0], order), 1),))
             case _:
                 value = Product(((node_value(node, [arg.value(order) for arg in args], x, kinks), 1),))
+        if not all(finite(factor) for factor, _ in value.factors):
+            return None
         values.append(value)
     return [values[at] for at in formula.outputs]
 

@@ -15,6 +15,7 @@ from onelayer.certify.taylor.core import TaylorModel
 from onelayer.certify.taylor.elementary import smallest_size
 from onelayer.certify.taylor.hull import hulled_outputs, natural_intervals
 from onelayer.certify.taylor.registry import call
+from onelayer.certify.taylor.rounding import TINY
 from onelayer.target.quotient import Quotient
 
 _DOWN = 1 - 2.0**-40  # covers the rounding of the product of a few lower bounds
@@ -25,7 +26,8 @@ def numerator_and_denominator(
 ) -> tuple[TaylorModel, TaylorModel, Tensor]:
     """(N, D, gap), each (B, outputs) on boxes (B, dim), with f = N / D and |D| >= gap.
 
-    Lemma: with D = prod_i D_i^n_i this holds wherever no divisor of f vanishes; gap is 0 where one may.
+    Lemma: with D = prod_i D_i^n_i this holds wherever every operation of f as written is defined; gap is 0 where that
+    is not certain.
     """
     values = hulled_outputs(f.formula, x, low, high)
     one, count = x[:, 0] * 0.0 + 1.0, len(f.denominators)
@@ -34,12 +36,14 @@ def numerator_and_denominator(
         product, gap = one, torch.ones_like(low[:, 0])
         for at, exponent in factors:
             product = product * values[at] ** exponent
-            gap = gap * smallest_size(*values[at].range()) ** exponent * _DOWN
+            gap = _normal(gap * _normal(smallest_size(*values[at].range()) ** exponent) * _DOWN)
         products.append(product)
         gaps.append(gap)
     numerator, denominator = (cast(TaylorModel, call("stack", side, -1)) for side in (values[:count], products))
-    gap = torch.stack(gaps, dim=-1)
-    for ends in natural_intervals(f.divisors, low, high):
-        away = (smallest_size(*ends) > 0).expand(len(low))
-        gap = torch.where(away[:, None], gap, 0.0)
-    return numerator, denominator, gap
+    defined = natural_intervals(f.source, low, high)[1]
+    return numerator, denominator, torch.where(defined[:, None], torch.stack(gaps, dim=-1), 0.0)
+
+
+def _normal(size: Tensor) -> Tensor:
+    """A lower bound as it is where its rounding is relative, 0 where it may have lost digits or overflowed."""
+    return torch.where((size > TINY) & (size < 1 / TINY), size, 0.0)

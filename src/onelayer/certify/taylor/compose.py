@@ -35,6 +35,8 @@ def compose(g: Elementary, x: TaylorModel, roundings: float = 8, floor: float | 
         result = _exp_of_affine(x, upper) if g is EXP else _of_affine(g, x, lower, upper)
     if not bool((result.rem <= 0.25 * result.norms()[1:].sum(0)).all()):
         result = within_image(result, *g.image(lower, upper))
+        # What may be undefined stays so, however bounded g is.
+        result.rem = torch.where(x.rem < torch.inf, result.rem, torch.inf)
     if x.execution is not None:
         result.rem = executed(result.rem, result.magnitude(), roundings, x.execution)
     return result

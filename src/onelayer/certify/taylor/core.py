@@ -63,6 +63,8 @@ class TaylorModel:
         degree: int,
         den: tuple[TaylorModel, ...] = (),
     ) -> None:
+        if coef.dtype != torch.float64 or rem.dtype != torch.float64:
+            raise TypeError("a Taylor model in any format but float64 would not cover its own rounding")
         self.coef = coef
         self.rem = rem
         self.space = space

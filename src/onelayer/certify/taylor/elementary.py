@@ -97,11 +97,11 @@ def _wave_series(shift: int) -> Series:
 
 def _wave_bound(lo: Tensor, hi: Tensor, n: int) -> Tensor:
     """|sin|, |cos| <= 1, and close to a zero of the derivative that is all there is to say cheaply."""
-    return torch.where(hi - lo < torch.inf, (1 + 4 * UNIT) / float(factorial(n)), torch.nan)
+    return torch.where(hi - lo < torch.inf, torch.full_like(lo, (1 + 4 * UNIT) / float(factorial(n))), torch.nan)
 
 
 def _wave_image(lo: Tensor, hi: Tensor) -> tuple[Tensor, Tensor]:
-    one = torch.where(hi - lo < torch.inf, 1.0, torch.nan)
+    one = torch.where(hi - lo < torch.inf, torch.ones_like(lo), torch.nan)
     return -one, one
 
 
@@ -165,7 +165,7 @@ def integer_power(exponent: int) -> Elementary:
     def bound(lo: Tensor, hi: Tensor, n: int) -> Tensor:
         size = largest_size(lo, hi)
         if n > exponent:
-            return torch.where(size < torch.inf, 0.0, torch.nan)
+            return torch.where(size < torch.inf, torch.zeros_like(size), torch.nan)
         return inflate(comb(exponent, n) * size ** (exponent - n))
 
     def image(lo: Tensor, hi: Tensor) -> tuple[Tensor, Tensor]:

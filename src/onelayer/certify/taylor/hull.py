@@ -36,7 +36,8 @@ def evaluate_hulled(formula: Formula, x: TaylorModel, low: Tensor, high: Tensor)
 
 
 def hulled_outputs(formula: Formula, x: TaylorModel, low: Tensor, high: Tensor) -> list[Any]:
-    """Each output of the formula, (B,), together with its interval."""
+    """Each output of the formula, (B,), together with its interval; unbounded where any node may be undefined."""
+    defined = torch.ones_like(low[:, 0], dtype=torch.bool)
 
     def narrowed(node: Node, args: list[Any], value: Any) -> Any:
         if not isinstance(value, TaylorModel):
@@ -44,16 +45,21 @@ def hulled_outputs(formula: Formula, x: TaylorModel, low: Tensor, high: Tensor) 
         if node.op == "var":
             ends = low[:, int(node.value)], high[:, int(node.value)]
         else:
-            ends = interval(node, [_ends(arg) for arg in args], value)
+            ends, sure = interval(node, [_ends(arg) for arg in args], value)
+            defined.logical_and_(sure | (value.rem < torch.inf))
         result = within_image(value, *ends)
         return result.with_hull(*ends)
 
-    return evaluate(formula.nodes, formula.outputs, x, narrowed)
+    values = evaluate(formula.nodes, formula.outputs, x, narrowed)
+    for value in values:
+        value.rem = torch.where(defined, value.rem, torch.inf)
+    return values
 
 
-def natural_intervals(formula: Formula, low: Tensor, high: Tensor) -> list[Interval]:
-    """Each output by interval arithmetic alone, ends of shape () or (B,); infinite where it may be undefined."""
+def natural_intervals(formula: Formula, low: Tensor, high: Tensor) -> tuple[list[Interval], Tensor]:
+    """Each output by interval arithmetic alone, ends of shape () or (B,), and where every node is surely defined."""
     found: list[Interval] = []
+    defined = torch.ones_like(low[:, 0], dtype=torch.bool)
     for node in formula.nodes:
         args = [found[at] for at in node.args]
         match node.op:
@@ -63,22 +69,25 @@ def natural_intervals(formula: Formula, low: Tensor, high: Tensor) -> list[Inter
                 number = torch.tensor(float_value(node, []), dtype=torch.float64, device=low.device)
                 found.append((number, number) if node.op == "num" else _outward(number, number))
             case _:
-                found.append(_ruled(node, args))
-    return [found[at] for at in formula.outputs]
+                ends, sure = _ruled(node, args)
+                found.append(ends)
+                defined &= sure
+    return [found[at] for at in formula.outputs], defined
 
 
-def interval(node: Node, args: list[Interval], value: TaylorModel) -> Interval:
-    """Interval of one operation on intervals, rounded outward; everything where it is undefined or not a number."""
+def interval(node: Node, args: list[Interval], value: TaylorModel) -> tuple[Interval, Tensor]:
+    """Interval of one operation on intervals, rounded outward, everything where it may be undefined; and where not."""
     if not args:
-        return value.range()
-    low, high = _ruled(node, args)
-    return low.expand(value.shape), high.expand(value.shape)
+        return value.range(), torch.ones_like(value.rem, dtype=torch.bool)
+    (low, high), sure = _ruled(node, args)
+    return (low.expand(value.shape), high.expand(value.shape)), sure.expand(value.shape)
 
 
-def _ruled(node: Node, args: list[Interval]) -> Interval:
+def _ruled(node: Node, args: list[Interval]) -> tuple[Interval, Tensor]:
     low, high = _RULES[node.op](*args) if node.op != "pow" else _power(int(node.value))(*args[0])
+    assert low.dtype == high.dtype == torch.float64
     bad = torch.isnan(low) | torch.isnan(high)
-    return torch.where(bad, -torch.inf, low), torch.where(bad, torch.inf, high)
+    return (torch.where(bad, -torch.inf, low), torch.where(bad, torch.inf, high)), ~bad
 
 
 def _ends(arg: Any) -> Interval:
@@ -120,7 +129,8 @@ def _div(a: Interval, b: Interval) -> Interval:
     low, high = low - TINY, high + TINY
     low = torch.where(b[0] > 0, low.clamp(min=0), low)
     high = torch.where(b[1] < 0, high.clamp(max=0), high)
-    return _mul(a, (torch.where(away, low, torch.nan), torch.where(away, high, torch.nan)))
+    below, above = _mul(a, (low, high))
+    return torch.where(away, below, torch.nan), torch.where(away, above, torch.nan)
 
 
 def _power(exponent: int) -> Image:

@@ -24,7 +24,7 @@ from onelayer.errors import UnsupportedOperation
 def abs_(x: TaylorModel) -> TaylorModel:
     x = prune(x)
     lower, upper = x.range()
-    sign = torch.where(lower >= 0, 1.0, torch.where(upper <= 0, -1.0, 0.0))
+    sign = (lower >= 0).double() - ((lower < 0) & (upper <= 0)).double()
     decided = x.with_(x.coef * sign, x.rem)
     open_ = sign == 0
     if not bool(open_.any()):
@@ -76,7 +76,7 @@ def _across(y: TaylorModel, lower: Tensor, upper: Tensor) -> TaylorModel:
 def relu(x: TaylorModel, inplace: bool = False) -> TaylorModel:
     x = prune(x)
     lower, upper = x.range()
-    keep = torch.where(lower >= 0, 1.0, 0.0)
+    keep = (lower >= 0).double()
     decided = x.with_(x.coef * keep, torch.where(upper <= 0, 0.0, x.rem))
     open_ = ~((lower >= 0) | (upper <= 0))
     if not bool(open_.any()):
@@ -142,8 +142,8 @@ def elu(x: TaylorModel, alpha: float = 1.0, inplace: bool = False) -> TaylorMode
 @implements("sign", "sgn")
 def sign(x: TaylorModel) -> TaylorModel:
     lower, upper = x.range()
-    value = torch.where(lower > 0, 1.0, torch.where(upper < 0, -1.0, 0.0))
-    unsure = torch.where(torch.isnan(lower), torch.nan, 1.0)
+    value = (lower > 0).double() - (upper < 0).double()
+    unsure = torch.where(torch.isfinite(upper - lower), torch.ones_like(value), torch.inf)
     return TaylorModel(value[None], torch.where(value == 0, unsure, 0.0), x.space, (), 0)
 
 

@@ -23,7 +23,7 @@ def _tan_rows(t: Tensor, k: int) -> list[Tensor]:
 
 def _tan_series(c: Tensor, k: int) -> tuple[Tensor, Tensor]:
     t = torch.tan(c)
-    sign = torch.where(t < 0, -1.0, 1.0)
+    sign = torch.where(t < 0, -torch.ones_like(t), 1.0)
     rows = _tan_rows(t.abs(), k)
     values = torch.stack([row * (sign if n % 2 == 0 else 1.0) for n, row in enumerate(rows)])
     errors = torch.stack([row * (2 * (n + 1) * (ELEMENTARY + (n + 6) * UNIT)) for n, row in enumerate(rows)])
