@@ -36,6 +36,7 @@ RANGES: list[tuple[Problem, float]] = [
     (BOREHOLE, 1e-2),
     (BOREHOLE, 3e-3),
     (WING, 1e-2),
+    (WING, 3e-3),
 ]
 
 
