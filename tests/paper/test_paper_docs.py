@@ -20,6 +20,8 @@ def test_every_experiment_is_in_the_page_with_its_verdict() -> None:
         assert item.command in text
     assert "**no**" not in text
     assert "not confirmed" not in text
+    assert "--quick" not in text
+    assert f"{len(experiments())} experiments, {len(experiments())} of them at full size" in text
 
 
 def test_pages_link_to_files_that_exist() -> None:

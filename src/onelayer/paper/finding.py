@@ -66,7 +66,8 @@ class Picture:
 class Finding:
     """What a run measured. ``verdict`` is what the checks, if they all hold, say about the claim.
 
-    ``said`` explains it in a paragraph; ``notes`` are single observations.
+    ``said`` explains it in a paragraph; ``notes`` are single observations. ``spent`` is the time of parts that a
+    stopped run may have left behind: then the clock of this run alone would say too little.
     """
 
     verdict: str
@@ -75,6 +76,7 @@ class Finding:
     tables: Sequence[Table] = ()
     pictures: Sequence[Picture] = ()
     notes: Sequence[str] = ()
+    spent: float = 0.0
 
     def __post_init__(self) -> None:
         if self.verdict not in VERDICTS or not self.checks:

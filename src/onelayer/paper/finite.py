@@ -52,7 +52,8 @@ def memorisation(setting: Setting) -> Finding:
         "An approximation theorem puts T within ε of the data for every ε; it does not give T(xᵢ) = yᵢ. A direct "
         "argument does: "
         "solve for the values of one memory token per row, or use one ReLU unit per row. Equality is then met up "
-        "to rounding, proved row by row."
+        "to rounding, proved row by row; rows that lie close together on the line of the ReLU recipe make steep "
+        "slopes, which magnify it."
     )
     header = ("recipe", "rows", "numbers stored", "proved error at the rows", "measured error")
     return Finding(REPAIRED, said, checks, [Table(header, tuple(found))])

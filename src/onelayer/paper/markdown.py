@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from onelayer import __version__
 from onelayer.paper.finding import Experiment, number
-from onelayer.paper.record import Record
+from onelayer.paper.record import AND, Record, machines
 from onelayer.paper.registry import ROWS, SECTIONS, experiments
 
 OPENING = """# The paper, executed
@@ -29,7 +30,19 @@ def markdown(records: Mapping[str, Record]) -> str:
             parts += [f"## {section.title}", section.about]
         for item in found:
             parts += _experiment(item, records[item.key])
+    if records:
+        parts.append(_closing(list(records.values())))
     return "\n\n".join(parts) + "\n"
+
+
+def _closing(records: Sequence[Record]) -> str:
+    full = sum(not record["quick"] for record in records)
+    where = AND.join(machines([], *records))
+    seconds = sum(record["seconds"] for record in records)
+    return (
+        f"{len(records)} experiments, {full} of them at full size, {seconds:,.0f} s of all processes together. "
+        f"onelayer {__version__}; {where}."
+    )
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
@@ -50,7 +63,8 @@ def _experiment(item: Experiment, record: Record) -> list[str]:
     ]
     if record["notes"]:
         parts.append("\n".join(f"* {note}" for note in record["notes"]))
-    parts += [table(found["header"], found["rows"]) for found in record["tables"]]
+    for found in record["tables"]:
+        parts += [table(found["header"], found["rows"]), *([found["caption"]] if found["caption"] else [])]
     checks = [
         (
             check["what"],

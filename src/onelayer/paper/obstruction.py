@@ -67,7 +67,7 @@ def attention_alone(setting: Setting) -> Finding:
         "For n ≥ 3 tokens of width d ≥ 2 there is a signed measure that every attention head integrates to zero and "
         "f does not: whatever the number of heads, positions, sinks and memory tokens, the sup error of attention "
         f"alone is at least (3/4)/4 = 3/16. The linear program finds {values[-1]:.4f} with {counts[-1]} heads. The "
-        "obstruction is that a logit sees two tokens: a layer whose one query carries all of X needs "
+        "obstruction is that a logit sees two tokens: a layer whose one query carries all of X goes below 3/16 with "
         f"{packed.size()['tokens']} memory tokens."
     )
     picture = Picture(

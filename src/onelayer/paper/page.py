@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import os
-import platform
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from html import escape
@@ -12,11 +10,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from onelayer import __version__
 from onelayer.paper.finding import FAILS, HOLDS, REPAIRED, UNCONFIRMED, Experiment, number
-from onelayer.paper.record import FIGURES, Record
+from onelayer.paper.record import AND, FIGURES, Record, machines
 from onelayer.paper.registry import ROWS, SECTIONS, Section, experiments
 
 TITLE = "The paper, executed"
@@ -105,7 +101,7 @@ def _opening(records: Mapping[str, Record]) -> str:
     )
     return f"""<header id="top">
 <h1>{TITLE}</h1>
-<p class="lead">Every claim of <em>{escape(PAPER)}</em> as an experiment that ran on this machine:
+<p class="lead">Every claim of <em>{escape(PAPER)}</em> as an experiment that was run:
 what is claimed, what was measured, and the command that measures it again.
 A verdict is given only if every check of its experiment holds.</p>
 <ul class="tally">{tally}</ul>
@@ -178,11 +174,9 @@ def _figure(figure: Mapping[str, str], folder: Path) -> str:
 
 def _closing(records: Mapping[str, Record]) -> str:
     seconds = sum(record["seconds"] for record in records.values())
-    where = (
-        f"Python {platform.python_version()}, torch {torch.__version__}, {platform.machine()}, {os.cpu_count()} cores"
-    )
+    where = AND.join(machines([], *records.values()))
     return (
         f"<footer><p>onelayer {escape(__version__)}; {escape(where)}. {len(records)} experiments, {seconds:.0f} s "
-        "in all. The "
-        "figures are also in the folder <code>figures</code>, the numbers in <code>results</code>.</p></footer>"
+        "of all processes together. The figures are also in the folder <code>figures</code>, the numbers in "
+        "<code>results</code>.</p></footer>"
     )

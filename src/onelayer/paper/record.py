@@ -7,12 +7,16 @@ import inspect
 import io
 import json
 import math
+import os
+import platform
 import shutil
 import sys
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import torch
 from matplotlib.figure import Figure
 
 from onelayer import __version__
@@ -20,9 +24,10 @@ from onelayer.disk import replace_file
 from onelayer.errors import FileError
 from onelayer.paper.finding import VERDICTS, Experiment, Finding, Setting
 
-FORMAT = 1
+FORMAT = 2
 RESULTS, FIGURES, PARTS = "results", "figures", "parts"
 FIGURE_DPI = 150
+AND = "; "
 FIELDS = {
     "format",
     "key",
@@ -36,6 +41,7 @@ FIELDS = {
     "quick",
     "seed",
     "seconds",
+    "machine",
 }
 
 Record = dict[str, Any]
@@ -67,13 +73,26 @@ def write_record(folder: Path, experiment: Experiment, setting: Setting, finding
         "figures": figures,
         "quick": setting.quick,
         "seed": setting.seed,
-        "seconds": seconds,
+        "seconds": max(seconds, finding.spent),
+        "machine": AND.join(machines([machine()], read_record(folder, experiment) if finding.spent else None)),
     }
     text = json.dumps(_plain(record), indent=1, ensure_ascii=False, allow_nan=False)
     replace_file(_path(folder, experiment.key), text.encode())
     found = read_record(folder, experiment)
     assert found is not None
     return found
+
+
+def machines(named: Iterable[str], *records: Record | None) -> list[str]:
+    """The machines of these records and the named ones, each once."""
+    earlier = [part for record in records if record is not None for part in record["machine"].split(AND)]
+    return list(dict.fromkeys([*earlier, *named]))
+
+
+def machine() -> str:
+    """This machine. The record of an experiment made of parts also names those of its earlier record."""
+    versions = f"Python {platform.python_version()}, torch {torch.__version__}"
+    return f"{versions}, {platform.machine()}, {os.cpu_count()} cores"
 
 
 def _png(figure: Figure) -> bytes:

@@ -6,7 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from onelayer.errors import OnelayerError
-from onelayer.paper import equations, finite, heads, obstruction, positionwise, practice, regions, theorem
+from onelayer.paper import (
+    distillation,
+    equations,
+    finite,
+    heads,
+    obstruction,
+    positionwise,
+    practice,
+    regions,
+    theorem,
+)
 from onelayer.paper.finding import Experiment
 
 
@@ -259,7 +269,7 @@ MODELS = Section(
             "Four blocks into one layer",
             "Section VI-B, last paragraph",
             "A deep Transformer may be distilled into a single layer with a large internal dimension.",
-            practice.distillation,
+            distillation.four_blocks,
         ),
     ),
 )

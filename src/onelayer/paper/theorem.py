@@ -123,7 +123,7 @@ def size_for_accuracy(setting: Setting) -> Finding:
         "The paper leaves the size open. For analytic functions the built layers need a number of tokens that "
         "grows like the logarithm of 1/ε, "
         "where the printed construction takes at least osc(f)/ε regions, one head each, and like (1/ε)^D of them "
-        "in D dimensions."
+        "if they are the cells of a grid in D dimensions."
     )
     header = ("function", *(f"tokens, ε = {number(eps)}" for eps in asked), "fitted law of the error")
     figure = rate_figure(series, title="memory tokens against the proved error, with the fitted law (dashed)")

@@ -74,12 +74,16 @@ def findings(rows: Rows) -> list[str]:
         by_depth = {depth: median(select(chosen, depth=depth)) for depth in sorted({row["depth"] for row in chosen})}
         best = min(by_depth, key=lambda depth: by_depth[depth])
         counts = [row["parameters"] for row in chosen]
-        listed = ", ".join(f"{depth} blocks {error:.2g}" for depth, error in by_depth.items())
+        listed = ", ".join(f"{_blocks(depth)} {error:.2g}" for depth, error in by_depth.items())
         sentences.append(
-            f"{label}: best with {best} block{'s' * (best > 1)} among stacks of {min(counts):,} to {max(counts):,} "
+            f"{label}: best with {_blocks(best)} among stacks of {min(counts):,} to {max(counts):,} "
             f"parameters (median sup: {listed})"
         )
     return sentences
+
+
+def _blocks(depth: int) -> str:
+    return f"{depth} block{'s' * (depth > 1)}"
 
 
 DEPTH = Study("depth", "At equal parameters, is it better to be deep or wide?", cells, measure, figure, findings)

@@ -26,7 +26,8 @@ from onelayer.study.study import Rows, Study
 from onelayer.study.sweep import Cell
 from onelayer.train import fresh_layer, train
 
-RATES = {"gradient descent": 0.5, "sgd": 0.2, "momentum": 0.05, "adam": 5e-3}
+# One rate each, tried by hand; the plain rule on all pictures at once blows up within 400 steps at 0.5.
+RATES = {"gradient descent": 0.2, "sgd": 0.2, "momentum": 0.05, "adam": 5e-3}
 TEST_SHARE, SPLIT_SEED = 0.25, 0
 NOISE = 0.1
 MOVES = ((0, 0), (0, 1), (0, -1), (1, 0), (-1, 0))
@@ -67,7 +68,8 @@ def varied(x: Array, y: NDArray[np.int64]) -> tuple[Array, NDArray[np.int64]]:
 def cells(quick: bool) -> list[Cell]:
     steps = 60 if quick else 600
     result: list[Cell] = [
-        {"method": "numpy and torch", "optimiser": name, "steps": steps, "batch": 64} for name in RATES
+        {"method": "numpy and torch", "optimiser": name, "rate": rate, "steps": steps, "batch": 64}
+        for name, rate in RATES.items()
     ]
     return [*result, {"method": "classifier", "steps": 300 if quick else 3000, "batch": 128, "seed": 0}]
 
@@ -88,18 +90,21 @@ def _classifier(cell: Cell) -> Mapping[str, Any]:
 
 
 def _both(cell: Cell) -> Mapping[str, Any]:
-    """The same start, the same batches, the same rule; gradients by hand in NumPy and by autograd in torch."""
+    """The same start, the same batches, the same rule; gradients by hand in NumPy and by autograd in torch.
+
+    A loss is the mean over the last tenth of the steps: that of one batch is noise. A NaN in either run is a NaN here.
+    """
     data = load_digits()
     start = fresh_layer((8, 8), (10,), heads=2, d_model=16, hidden=32, norm="pre", seed=0)
     losses = {
         "numpy": list(_numpy_losses(start, data, cell)),
         "torch": list(_torch_losses(start, data, cell)),
     }
-    difference = max(abs(a - b) for a, b in zip(losses["numpy"], losses["torch"], strict=True))
+    late = {name: float(np.mean(values[-max(1, len(values) // 10) :])) for name, values in losses.items()}
     return {
-        "numpy_loss": losses["numpy"][-1],
-        "torch_loss": losses["torch"][-1],
-        "largest_difference": difference,
+        "numpy_loss": late["numpy"],
+        "torch_loss": late["torch"],
+        "largest_difference": float(np.max(np.abs(np.subtract(losses["numpy"], losses["torch"])))),
         "losses": losses["numpy"],
         "parameters": start.size()["parameters"],
     }
@@ -115,7 +120,7 @@ def _batches(data: Digits, cell: Cell) -> Iterator[NDArray[np.int64]]:
 def _numpy_losses(start: OneLayerTransformer, data: Digits, cell: Cell) -> Iterator[float]:
     """Training loss of every step; the backward pass of model/reference_layer.py."""
     weights = {name: value.detach().numpy().copy() for name, value in start.state_dict().items()}
-    rules: dict[str, Any] = {name: _rule(cell["optimiser"]) for name in weights}
+    rules: dict[str, Any] = {name: _rule(cell) for name in weights}
     batches = _batches(data, cell)
     for _ in range(cell["steps"]):
         rows = next(batches)
@@ -127,22 +132,20 @@ def _numpy_losses(start: OneLayerTransformer, data: Digits, cell: Cell) -> Itera
             weights[name] = rules[name].step(weights[name], gradients[name])
 
 
-def _rule(optimiser: str) -> GradientDescent | Momentum | Adam:
-    eta = RATES[optimiser]
-    if optimiser == "adam":
-        return Adam(eta)
-    return Momentum(eta) if optimiser == "momentum" else GradientDescent(eta)
+def _rule(cell: Cell) -> GradientDescent | Momentum | Adam:
+    if cell["optimiser"] == "adam":
+        return Adam(cell["rate"])
+    return Momentum(cell["rate"]) if cell["optimiser"] == "momentum" else GradientDescent(cell["rate"])
 
 
 def _torch_losses(start: OneLayerTransformer, data: Digits, cell: Cell) -> Iterator[float]:
     model = OneLayerTransformer(start.config)
     model.load_state_dict(start.state_dict())
-    eta = RATES[cell["optimiser"]]
     optimiser: torch.optim.Optimizer = torch.optim.SGD(
-        model.parameters(), lr=eta, momentum=0.9 if cell["optimiser"] == "momentum" else 0.0
+        model.parameters(), lr=cell["rate"], momentum=0.9 if cell["optimiser"] == "momentum" else 0.0
     )
     if cell["optimiser"] == "adam":
-        optimiser = torch.optim.Adam(model.parameters(), lr=eta)
+        optimiser = torch.optim.Adam(model.parameters(), lr=cell["rate"])
     batches = _batches(data, cell)
     for _ in range(cell["steps"]):
         rows = next(batches)
@@ -157,9 +160,7 @@ def figure(rows: Rows) -> Figure:
     drawing = new_figure(7, 4.8)
     plot = drawing.subplots()
     for row, colour in zip(select(rows, method="numpy and torch"), SERIES, strict=False):
-        plot.plot(
-            row["losses"], color=colour, linewidth=1.2, label=f"{row['optimiser']}, rate {RATES[row['optimiser']]}"
-        )
+        plot.plot(row["losses"], color=colour, linewidth=1.2, label=f"{row['optimiser']}, rate {row['rate']}")
     plot.set_yscale("log")
     tidy(plot, x="step", y="cross-entropy of the batch", grid=True)
     drawing.suptitle("Digits, one layer trained by the hand-written NumPy backward", fontsize=NORMAL)
@@ -169,13 +170,13 @@ def figure(rows: Rows) -> Figure:
 
 def findings(rows: Rows) -> list[str]:
     both = select(rows, method="numpy and torch")
-    worst = max(row["largest_difference"] for row in both)
+    worst = float(np.max([row["largest_difference"] for row in both]))
     order = ", ".join(
         f"{row['optimiser']} {row['numpy_loss']:.3g}" for row in sorted(both, key=lambda r: r["numpy_loss"])
     )
     sentences = [
         f"NumPy and torch give the same loss at every step of every rule, to {worst:.1e}",
-        f"loss after {both[0]['steps']} steps, best first: {order}",
+        f"loss at the end of {both[0]['steps']} steps, best first: {order}",
     ]
     for row in select(rows, method="classifier"):
         share, rows_seen, size = row["accuracy"], row["test_rows"], row["parameters"]

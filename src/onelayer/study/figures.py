@@ -51,7 +51,7 @@ def curves_figure(panels: Mapping[str, Mapping[str, Points]], *, x: str, y: str,
 
 def bars_figure(groups: Mapping[str, Mapping[str, Sequence[float]]], *, y: str, title: str, log: bool = True) -> Figure:
     """Groups of bars: groups[group][bar] holds one number per seed; the bar is the median, the whisker the range."""
-    figure = new_figure(max(6.0, 2.4 * len(groups)), 4.8)
+    figure = new_figure(max(6.0, 1.6 * len(groups)), 4.8)
     plot = figure.subplots()
     names = list(dict.fromkeys(name for bars in groups.values() for name in bars))
     width = 0.8 / len(names)
