@@ -77,9 +77,11 @@ def scikit(f: Predictor, problem: Problem, kind: str) -> tuple[Predictor, int]:
     scaled = ((points - box.center) / (box.width / 2)).numpy()
     if kind == "GP":
         kernel = ConstantKernel() * RBF(np.ones(box.dim))
-        model: Any = GaussianProcessRegressor(kernel, alpha=1e-10, normalize_y=True, random_state=0)
+        model: Any = GaussianProcessRegressor(kernel=kernel, alpha=1e-10, normalize_y=True, random_state=0)
     else:
-        model = MLPRegressor((64, 64), activation="tanh", solver="lbfgs", max_iter=2000, random_state=0)
+        model = MLPRegressor(
+            hidden_layer_sizes=(64, 64), activation="tanh", solver="lbfgs", max_iter=2000, random_state=0
+        )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(scaled, f(points).numpy())
