@@ -7,6 +7,7 @@ from onelayer.certify.check import check
 from onelayer.construct import approximate, memorize, sort
 from onelayer.domain import Box
 from onelayer.draw import draw
+from onelayer.errors import OnelayerError
 from onelayer.model import OneLayerTransformer
 from onelayer.result import Approximation, load
 from onelayer.train import distill, train
@@ -16,6 +17,7 @@ __all__ = [
     "Box",
     "Certificate",
     "OneLayerTransformer",
+    "OnelayerError",
     "__version__",
     "approximate",
     "certify",
