@@ -76,7 +76,8 @@ def scikit(f: Predictor, problem: Problem, kind: str) -> tuple[Predictor, int]:
     points = box.sample(1024 if kind == "GP" else 4096, seed=5, arcsine=True)
     scaled = ((points - box.center) / (box.width / 2)).numpy()
     if kind == "GP":
-        kernel = ConstantKernel() * RBF(np.ones(box.dim))
+        # With the default bounds its optimiser runs into a length scale of 1e-5 on some of the functions.
+        kernel = ConstantKernel(1.0, (1e-3, 1e5)) * RBF(0.3 * np.ones(box.dim), (0.05, 10.0))
         model: Any = GaussianProcessRegressor(kernel=kernel, alpha=1e-10, normalize_y=True, random_state=0)
     else:
         model = MLPRegressor(
