@@ -13,7 +13,7 @@ from torch import Tensor
 
 from onelayer.certify.taylor.core import TaylorModel
 from onelayer.certify.taylor.elementary import smallest_size
-from onelayer.certify.taylor.hull import hulled_outputs, natural_intervals
+from onelayer.certify.taylor.hull import hulled_outputs, surely_defined
 from onelayer.certify.taylor.registry import call
 from onelayer.certify.taylor.rounding import TINY
 from onelayer.target.quotient import Quotient
@@ -40,7 +40,7 @@ def numerator_and_denominator(
         products.append(product)
         gaps.append(gap)
     numerator, denominator = (cast(TaylorModel, call("stack", side, -1)) for side in (values[:count], products))
-    defined = natural_intervals(f.source, low, high)[1]
+    defined = surely_defined(f.source, low, high)
     return numerator, denominator, torch.where(defined[:, None], torch.stack(gaps, dim=-1), 0.0)
 
 

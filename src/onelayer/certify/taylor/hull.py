@@ -56,8 +56,8 @@ def hulled_outputs(formula: Formula, x: TaylorModel, low: Tensor, high: Tensor) 
     return values
 
 
-def natural_intervals(formula: Formula, low: Tensor, high: Tensor) -> tuple[list[Interval], Tensor]:
-    """Each output by interval arithmetic alone, ends of shape () or (B,), and where every node is surely defined."""
+def surely_defined(formula: Formula, low: Tensor, high: Tensor) -> Tensor:
+    """(B,): whether interval arithmetic alone shows every node of the formula to be defined on the box."""
     found: list[Interval] = []
     defined = torch.ones_like(low[:, 0], dtype=torch.bool)
     for node in formula.nodes:
@@ -72,7 +72,7 @@ def natural_intervals(formula: Formula, low: Tensor, high: Tensor) -> tuple[list
                 ends, sure = _ruled(node, args)
                 found.append(ends)
                 defined &= sure
-    return [found[at] for at in formula.outputs], defined
+    return defined
 
 
 def interval(node: Node, args: list[Interval], value: TaylorModel) -> tuple[Interval, Tensor]:
