@@ -1,42 +1,62 @@
 # Every target creates what it needs in .venv. `make demo` and `make test` are the two commands of the README.
+ifeq ($(OS),Windows_NT)
+PYTHON ?= python
+BIN    := .venv/Scripts
+else
 PYTHON ?= python3
-VENV   := .venv
-BIN    := $(VENV)/bin
-READY  := $(VENV)/.ready
+BIN    := .venv/bin
+endif
+PIP     := $(BIN)/python -m pip install -q -c constraints.txt
+# What is installed so far: the package alone, what the tests need, what the documentation needs.
+BASE    := .venv/base.ready
+DEV     := .venv/dev.ready
+DOCS    := .venv/docs.ready
 WORKERS ?= 2
 # One thread per process: the suite runs two processes on two cores, and timings in benchmarks stay comparable.
 THREADS := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: demo test slow lint soundness bench peers clean
+.PHONY: demo test slow lint soundness docs bench peers clean
 
-demo: $(READY)
+demo: $(BASE)
 	$(BIN)/python examples/demo.py
 
 test: lint
 	$(THREADS) $(BIN)/python -m pytest -n $(WORKERS) -m "not slow" $(ARGS)
 
 # What `make test` leaves out, about ten minutes.
-slow: $(READY)
+slow: $(DEV)
 	$(THREADS) $(BIN)/python -m pytest -n $(WORKERS) -m slow $(ARGS)
 
-lint: $(READY)
+lint: $(DEV)
 	$(BIN)/ruff check src tests examples benchmarks
 	$(BIN)/ruff format --check src tests examples benchmarks
 	$(BIN)/mypy
 
-soundness: $(READY)
+soundness: $(DEV)
 	$(THREADS) $(BIN)/python -m pytest -n $(WORKERS) tests/soundness --soundness=long $(ARGS)
 
-bench: $(READY) peers
+# The documentation as a site in site/; a broken link or an undocumented reference is an error.
+docs: $(DOCS)
+	$(BIN)/mkdocs build --strict --quiet
+
+bench: $(DEV) peers
 	$(BIN)/python benchmarks/run.py $(ARGS)
 
-peers: $(READY)
-	$(BIN)/pip install -q -c constraints.txt -e ".[peers]"
+peers: $(DEV)
+	$(PIP) -e ".[peers]"
 
-$(READY): pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install -q -c constraints.txt -e ".[dev]"
-	touch $@
+$(BASE): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(PIP) -e .
+	@echo ready > $@
+
+$(DEV): $(BASE)
+	$(PIP) -e ".[dev]"
+	@echo ready > $@
+
+$(DOCS): $(BASE)
+	$(PIP) -e ".[docs]"
+	@echo ready > $@
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv build dist site .mypy_cache .ruff_cache .pytest_cache

@@ -14,6 +14,7 @@ RANK = {
     "errors": 0,
     "disk": 1,
     "domain": 1,
+    "observer": 1,
     "model": 2,
     "target": 3,
     "certify": 4,

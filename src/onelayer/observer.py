@@ -1,0 +1,165 @@
+"""Observer: one object that follows a long call, may cancel it, and holds its deadline.
+
+A call announces its stage, how much of it is done and the enclosure so far. Whoever watches may show that (a terminal,
+a notebook, a web page are three observers) and may stop the call, which then returns the best it has. A deadline stops
+it in the same way, so every loop asks one question: is it over?
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from onelayer.errors import OnelayerError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from rich.progress import Progress
+
+
+class Stopped(OnelayerError):
+    """Raised where a call is cancelled or out of time and has nothing to return; doors turn it into their best."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a call says of itself: a stage, its share done (None: unknown), the enclosure, and a few words."""
+
+    stage: str
+    share: float | None = None
+    lower: float | None = None
+    upper: float | None = None
+    detail: str = ""
+
+    def __str__(self) -> str:
+        parts = [] if self.share is None else [f"{self.share:.0%}"]
+        if self.upper is not None:
+            parts.append(f"sup|T - f| in [{self.lower or 0.0:.3g}, {self.upper:.3g}]")
+        return ", ".join([*parts, self.detail] if self.detail else parts)
+
+
+class Observer:
+    """Follows a call in silence. Subclasses override :meth:`show`; any thread may call :meth:`cancel`.
+
+    ``max_seconds`` counts from the making of the observer.
+    """
+
+    def __init__(self, max_seconds: float = math.inf) -> None:
+        if not max_seconds >= 0:
+            raise OnelayerError(f"max_seconds must be a number of seconds >= 0, got {max_seconds!r}")
+        self._deadline = time.monotonic() + max_seconds
+        self._cancelled = threading.Event()
+
+    def show(self, report: Report) -> None:
+        """Called for every report, in the thread of the call; must return quickly."""
+
+    def report(
+        self,
+        stage: str,
+        share: float | None = None,
+        *,
+        lower: float | None = None,
+        upper: float | None = None,
+        detail: str = "",
+    ) -> None:
+        """Say how far the call is."""
+        self.show(Report(stage, share, lower, upper, detail))
+
+    def cancel(self) -> None:
+        """Ask the call to return the best it has."""
+        self._cancelled.set()
+
+    @property
+    def cancelled(self) -> bool:
+        return self._cancelled.is_set()
+
+    @property
+    def over(self) -> bool:
+        """Whether the call should return now: cancelled, or past its deadline."""
+        return self.cancelled or time.monotonic() >= self._deadline
+
+    @property
+    def seconds_left(self) -> float:
+        """Seconds to the deadline, never negative; 0 once cancelled."""
+        return 0.0 if self.cancelled else max(0.0, self._deadline - time.monotonic())
+
+    def check(self) -> None:
+        """Raise Stopped when it is over: for stages that have nothing to return on their way."""
+        if self.over:
+            raise Stopped("cancelled" if self.cancelled else "the time is over; raise max_seconds")
+
+    def within(self, seconds: float) -> Observer:
+        """The same watcher with at most ``seconds`` from now: for a stage that may only use a part of the time."""
+        return _Within(self, seconds)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leave the screen as it was."""
+
+
+class _Within(Observer):
+    """An observer that passes everything on to another one and is over no later than it."""
+
+    def __init__(self, outer: Observer, seconds: float) -> None:
+        super().__init__(max(0.0, min(seconds, outer.seconds_left)))
+        self._cancelled = outer._cancelled
+        self._outer = outer
+
+    def show(self, report: Report) -> None:
+        self._outer.show(report)
+
+
+class TerminalObserver(Observer):
+    """A bar on stderr, in a terminal or a notebook, that appears with the first report and goes when the call ends."""
+
+    def __init__(self, max_seconds: float = math.inf) -> None:
+        super().__init__(max_seconds)
+        self._bar: Progress | None = None
+
+    def show(self, report: Report) -> None:
+        bar = self._bar or self._open()
+        bar.update(
+            bar.tasks[0].id,
+            description=report.stage,
+            completed=report.share or 0.0,
+            total=None if report.share is None else 1.0,
+            detail=str(report),
+        )
+
+    def _open(self) -> Progress:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[detail]}"),
+            TimeElapsedColumn(),
+        )
+        self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+        self._bar.add_task("", total=None, detail="")
+        self._bar.start()
+        return self._bar
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+
+def observing(observer: Observer | None, max_seconds: float = math.inf) -> Observer:
+    """The observer of a call: the given one, with the call's own ``max_seconds``; by default a bar in a terminal."""
+    if observer is not None:
+        return observer if math.isinf(max_seconds) else observer.within(max_seconds)
+    return TerminalObserver(max_seconds) if sys.stderr.isatty() else Observer(max_seconds)
