@@ -1,24 +1,151 @@
-"""Bytes to and from the disk: read with a limit, written whole or not at all, every failure one clear line."""
+"""Bytes to and from the disk: what is read is bounded and plain, what is written is whole, failures are one line.
+
+A folder may come from anybody. Three readers stand between its files and the rest of the package, and nothing else
+opens them: :func:`read_bounded` for bytes, :func:`strict_json` for JSON, :func:`read_tensors` for safetensors.
+"""
 
 from __future__ import annotations
 
+import errno
+import json
+import math
 import os
+import stat
 import tempfile
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from onelayer.errors import FileError
 
+MAX_HEADER_BYTES = 2**25
+MAX_AXES = 32
+MAX_INTEGER = 2**63
+DTYPES: dict[str, np.dtype[Any]] = {"F64": np.dtype("<f8"), "F32": np.dtype("<f4")}
+_OPEN = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+
 
 def read_bounded(path: Path, limit: int) -> bytes:
-    """The bytes of ``path``; a file of more than ``limit`` is refused without reading the rest."""
+    """The bytes of the regular file ``path``; a link, a pipe, a device, or more than ``limit`` bytes is refused unread.
+
+    Opening does not wait: a pipe without a writer is recognised as one.
+    """
     try:
-        with path.open("rb") as file:
-            data = file.read(limit + 1)
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            raise FileError(f"cannot read {path}: it is not a regular file")
+        with os.fdopen(os.open(path, _OPEN), "rb") as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise FileError(f"cannot read {path}: it is not a regular file")
+            data = file.read(limit + 1) if status.st_size <= limit else None
     except OSError as error:
         raise FileError(f"cannot read {path}: {error.strerror or error}") from error
-    if len(data) > limit:
+    except FileError:
+        raise
+    except (ValueError, MemoryError) as error:  # a name that no file can have; a file larger than the memory
+        raise FileError(f"cannot read {path}: {error or 'not enough memory'}") from error
+    if data is None or len(data) > limit:
         raise FileError(f"{path} is larger than the limit of {limit:,} bytes")
     return data
+
+
+def read_if_there(path: Path, limit: int) -> bytes | None:
+    """Like :func:`read_bounded`, None when nothing has that name; a dangling link has it."""
+    try:
+        os.lstat(path)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR):
+            return None
+    except ValueError:
+        pass
+    return read_bounded(path, limit)
+
+
+def strict_json(text: str | bytes, name: str) -> Any:
+    """The value of a JSON text in which every number is finite, every key single and every string proper Unicode.
+
+    Python's own reader takes NaN, 1e999 (as infinity), repeated keys and halves of surrogate pairs; each of them would
+    surface later as an error of another kind.
+    """
+    try:
+        value = json.loads(
+            text, object_pairs_hook=_unique, parse_constant=_finite, parse_float=_finite, parse_int=_integer
+        )
+        json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except (ValueError, RecursionError) as error:  # ValueError covers bad JSON and bad Unicode
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        raise FileError(f"{name} is not valid JSON: {str(reason)[:120]}") from error
+    return value
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    data = dict(pairs)
+    if len(data) != len(pairs):
+        raise ValueError("a field appears twice")
+    return data
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if not math.isfinite(value):
+        raise ValueError(f"{digits[:20]} is not a finite number")
+    return value
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > 20 or abs(int(digits)) > MAX_INTEGER:
+        raise ValueError(f"the whole number {digits[:20]}... is out of range")
+    return int(digits)
+
+
+def read_tensors(data: bytes, name: str) -> tuple[dict[str, str], dict[str, NDArray[Any]]]:
+    """Metadata and arrays of a safetensors file: F64 and F32 alone, finite, each byte of the payload in one tensor.
+
+    Eight bytes of little-endian length, a JSON header of that length, then the payload.
+    """
+    length = int.from_bytes(data[:8], "little")
+    if len(data) < 8 or length > len(data) - 8 or length > MAX_HEADER_BYTES:
+        raise FileError(f"{name} is truncated or not a safetensors file")
+    header = strict_json(data[8 : 8 + length], f"the header of {name}")
+    if not isinstance(header, dict):
+        raise FileError(f"{name} is corrupt: its header is not a JSON object")
+    metadata = header.pop("__metadata__", {})
+    if not isinstance(metadata, dict) or not all(isinstance(text, str) for text in metadata.values()):
+        raise FileError(f"{name} is corrupt: its metadata must be texts")
+    spans, arrays = [], {}
+    for key, entry in header.items():
+        dtype, shape, (start, end) = _entry(entry, f"{name}: tensor {key}")
+        if end > len(data) - 8 - length:
+            raise FileError(f"{name} is truncated: tensor {key} ends after the file")
+        spans.append((start, end))
+        arrays[key] = np.frombuffer(data, dtype, math.prod(shape), 8 + length + start).reshape(shape)
+    spans.sort()
+    ends = [0, *(end for _, end in spans)]
+    if [start for start, _ in spans] != ends[:-1] or ends[-1] != len(data) - 8 - length:
+        raise FileError(f"{name} is corrupt: its tensors overlap or leave bytes out")
+    for key, array in arrays.items():
+        if not np.isfinite(array).all():
+            raise FileError(f"{name} holds nan or inf in tensor {key}")
+    return metadata, arrays
+
+
+def _entry(entry: Any, where: str) -> tuple[np.dtype[Any], tuple[int, ...], tuple[int, int]]:
+    """Type, shape and byte range of one tensor, consistent with each other."""
+    if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
+        raise FileError(f"{where} needs dtype, shape and data_offsets")
+    if not isinstance(entry["dtype"], str) or entry["dtype"] not in DTYPES:
+        raise FileError(f"{where} must be F64 or F32, found {entry['dtype']}")
+    dtype, shape, offsets = DTYPES[entry["dtype"]], entry["shape"], entry["data_offsets"]
+    for numbers, least in ((shape, 1), (offsets, 0)):
+        if not isinstance(numbers, list) or not all(type(n) is int and n >= least for n in numbers):
+            raise FileError(f"{where} has a malformed shape or range")
+    if len(shape) > MAX_AXES or len(offsets) != 2:
+        raise FileError(f"{where} has a malformed shape or range")
+    if offsets[1] - offsets[0] != math.prod(shape) * dtype.itemsize:
+        raise FileError(f"{where} has {offsets[1] - offsets[0]} bytes, which do not fill the shape {shape}")
+    return dtype, tuple(shape), (offsets[0], offsets[1])
 
 
 def replace_file(path: Path, data: bytes) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+LONGEST_LINE = 300
+
 
 class OnelayerError(ValueError):
     """Bad input of any kind. The command line prints the message alone and exits with status 2."""
@@ -20,4 +22,17 @@ class FormulaError(OnelayerError):
 
 
 class FileError(OnelayerError):
-    """A saved file that is missing, corrupt, of another version, or hostile."""
+    """A saved file that is missing, corrupt, of another version, or hostile.
+
+    Its message is one printable line of bounded length whatever the file put into it.
+    """
+
+    def __init__(self, message: object) -> None:
+        super().__init__(one_line(message))
+
+
+def one_line(message: object) -> str:
+    """``message`` in one line of printable characters, abridged when long: nothing in it can steer a terminal."""
+    text = " ".join(str(message).split())
+    text = "".join(letter if letter.isprintable() else "?" for letter in text[: 2 * LONGEST_LINE])
+    return text if len(text) <= LONGEST_LINE else text[: LONGEST_LINE - 3] + "..."

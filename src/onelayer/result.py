@@ -10,7 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from onelayer.certify.certificate import Certificate
-from onelayer.certify.files import ARGUMENT, ATTACHMENTS, BOXES, CERTIFICATE, FUNCTION, read_proof, write_proof
+from onelayer.certify.files import (
+    ARGUMENT,
+    ATTACHMENTS,
+    BOXES,
+    CERTIFICATE,
+    FUNCTION,
+    TABLE,
+    SavedProof,
+    read_proof,
+    read_table,
+    write_proof,
+)
 from onelayer.certify.lemmas.argument import Argument, OrderStatistics, from_text
 from onelayer.domain import Box
 from onelayer.errors import FileError, OnelayerError
@@ -26,8 +37,9 @@ class Approximation:
     """A one-layer Transformer and what is known of its distance to f.
 
     ``target`` is None after loading a proof whose function was not recorded. The certificate speaks of exactly these
-    weights: its sha256 is checked here. ``wanted_tokens`` is set when a budget ended the construction before eps was
-    reached: the predicted number of memory tokens that would do.
+    weights, executed in the format they are stored in, or of real arithmetic: both are checked here.
+    ``wanted_tokens`` is set when a budget ended the construction before eps was reached: the predicted number of memory
+    tokens that would do.
     """
 
     model: OneLayerTransformer
@@ -39,6 +51,12 @@ class Approximation:
         if weights_sha256(self.model) != self.certificate.weights_sha256:
             raise OnelayerError(
                 "the certificate was made for other weights than the model has; certify the model again"
+            )
+        executed = f"{str(self.model.dtype).removeprefix('torch.')} execution"
+        if self.certificate.arithmetic not in ("real", executed):
+            raise OnelayerError(
+                f"the certificate speaks of {self.certificate.arithmetic}, the weights are stored for {executed}; "
+                "convert the model first and certify it then"
             )
 
     @property
@@ -97,11 +115,24 @@ def load(folder: str | os.PathLike[str]) -> Approximation:
             target = as_target(shaped, certificate.domain)
         elif ARGUMENT in saved.attachments:
             target = _argued_target(from_text(saved.attachments[ARGUMENT]))
+        _fits(saved, model, target)
         return Approximation(model, certificate, target)
     except FileError:
         raise
     except OnelayerError as error:
         raise FileError(f"{folder}: {error}") from error
+
+
+def _fits(saved: SavedProof, model: OneLayerTransformer, target: Target | None) -> None:
+    """Domain, function and table have the shapes of the model."""
+    inputs, outputs = model.config.input_shape, model.config.output_shape
+    shapes = [saved.record.shape] if target is None else [saved.record.shape, tuple(target.input_shape)]
+    if any(shape != inputs for shape in shapes):
+        raise FileError(f"the model takes points of shape {inputs}, its certificate speaks of {shapes}")
+    if TABLE in saved.attachments:
+        x, y = read_table(saved.attachments[TABLE])
+        if x.shape[1:] != inputs or y.shape[1:] != outputs:
+            raise FileError(f"the rows of {TABLE} do not have the shapes {inputs} and {outputs} of the model")
 
 
 def _argued_target(argument: Argument) -> Target | None:

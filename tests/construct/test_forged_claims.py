@@ -13,14 +13,16 @@ from torch import Tensor
 
 from onelayer.certify import Certificate
 from onelayer.certify.check import check
-from onelayer.certify.files import ARGUMENT
+from onelayer.certify.files import ARGUMENT, write_proof
 from onelayer.certify.lemmas.argument import OrderStatistics, to_text
+from onelayer.construct.approximate import approximate
 from onelayer.construct.memorize import memorize
 from onelayer.construct.sort import maximum, median, minimum, sort
 from onelayer.construct.superpose import superpose
 from onelayer.domain import Box
-from onelayer.model import Config, HeadShape, OneLayerTransformer, weights_sha256
-from onelayer.result import Approximation
+from onelayer.errors import OnelayerError
+from onelayer.model import Config, HeadShape, OneLayerTransformer, save_model, weights_sha256
+from onelayer.result import Approximation, load
 
 
 def named(model: OneLayerTransformer) -> dict[str, Tensor]:
@@ -82,10 +84,6 @@ def with_overflowing_logits() -> Approximation:
     return signed(a, a.model)
 
 
-def executed_in_float32(a: Approximation) -> Approximation:
-    return signed(a, a.model, arithmetic="float32 execution")
-
-
 def other_function(function: str) -> Approximation:
     a = sort(3, 0.0, 1.0, 0.1)
     return signed(a, a.model, function=function)
@@ -128,8 +126,6 @@ FORGED: dict[str, Callable[[], Approximation]] = {
     "a wider position head": with_a_wider_position_head,
     "two outputs": with_two_outputs,
     "overflowing logits": with_overflowing_logits,
-    "thresholds in float32": lambda: executed_in_float32(sort(3, 0.0, 1.0, 0.1)),
-    "ramps in float32": lambda: executed_in_float32(superpose("exp(x1)+exp(x2)", Box([-1.0] * 2, [1.0] * 2), 1e-1)),
     "a formula instead of sorting": lambda: other_function("x1; x2; x3"),
     "another text": lambda: other_function("not recorded: anything"),
     "another statistic": other_argument,
@@ -146,6 +142,30 @@ def test_a_forged_claim_is_rejected(name: str, tmp_path: Path) -> None:
     report = check(tmp_path / "forged")
     assert not report.ok, report
     assert "\n" not in report.reason
+
+
+@pytest.mark.parametrize("name", ["thresholds", "ramps", "lookup"])
+def test_a_claim_about_another_format_than_that_of_the_weights_is_refused(name: str, tmp_path: Path) -> None:
+    """A result evaluates its weights in the format they are stored in; a claim about another one would stand beside
+    numbers that it does not cover."""
+    made = {
+        "thresholds": lambda: sort(3, 0.0, 1.0, 0.1),
+        "ramps": lambda: superpose("exp(x1)+exp(x2)", Box([-1.0] * 2, [1.0] * 2), 1e-1),
+        "lookup": lambda: approximate("sin(x1)", Box([0.0], [1.0]), 1e-3),
+    }
+    a = made[name]()
+    a.save(tmp_path)
+    claim = replace(a.certificate, arithmetic="float32 execution", lower=0.0, witness=None)
+    write_proof(tmp_path, claim.saved())
+    assert not check(tmp_path).ok
+    with pytest.raises(OnelayerError, match="float32 execution"):
+        load(tmp_path)
+    narrow = a.model.float()
+    save_model(narrow, tmp_path)
+    write_proof(tmp_path, replace(a.certificate, weights_sha256=weights_sha256(narrow)).saved())
+    assert not check(tmp_path).ok
+    with pytest.raises(OnelayerError, match="float64 execution"):
+        load(tmp_path)
 
 
 @pytest.mark.parametrize("recipe", ["softmax", "relu"])

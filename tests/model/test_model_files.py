@@ -106,14 +106,14 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     "text": (b"hello, this is not a model at all", "truncated or not a safetensors"),
     "pickle": (b"\x80\x04\x95\x10\x00\x00\x00\x00\x00\x00\x00cos\nsystem\n", "truncated or not a safetensors"),
     "huge header": (struct.pack("<Q", 2**63) + b"{}", "truncated or not a safetensors"),
-    "bad JSON": (raw(b"{nonsense"), "not readable JSON"),
-    "bad UTF-8": (raw(b'{"\xff\xfe": 1}'), "not readable JSON"),
-    "deep header": (raw(DEEP.encode()), "not readable JSON"),
-    "endless number": (raw(b'{"a": ' + b"9" * 5000 + b"}"), "not readable JSON"),
+    "bad JSON": (raw(b"{nonsense"), "not valid JSON"),
+    "bad UTF-8": (raw(b'{"\xff\xfe": 1}'), "not valid JSON"),
+    "deep header": (raw(DEEP.encode()), "not valid JSON"),
+    "endless number": (raw(b'{"a": ' + b"9" * 5000 + b"}"), "not valid JSON"),
     "list header": (raw(b"[]"), "not a JSON object"),
     "no metadata": (rewritten(example(), metadata={}), "not written by onelayer"),
     "foreign metadata": (rewritten(example(), metadata={"format": "pt"}), "not written by onelayer"),
-    "deep metadata": (rewritten(example(), text=DEEP), "not readable JSON"),
+    "deep metadata": (rewritten(example(), text=DEEP), "not valid JSON"),
     "metadata is a list": (rewritten(example(), text="[1, 2]"), "not written by onelayer"),
     "other version": (rewritten(example(), document={"version": 2}), "version 2; this onelayer reads 1"),
     "version is long": (rewritten(example(), document={"version": "9" * 999}), "format version 9999"),
@@ -133,16 +133,27 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     "residual is a number": (rewritten(example(), config={"residual": 1}), "residual must be"),
     "ramps is text": (rewritten(example(), config={"ramps": "1"}), "'ramps' must be a whole number"),
     "a trillion weights": (rewritten(example(), config={"d_model": 10**12}), "configured is"),
-    "a googol of tokens": (rewritten(example(), config={"heads": [GRID | {"tokens": [10**50] * 2}]}), "configured is"),
+    "a googol of tokens": (rewritten(example(), config={"heads": [GRID | {"tokens": [10**50] * 2}]}), "out of range"),
     "hidden without matrices": (rewritten(example(), config={"hidden": 5}), "configured is"),
     "extra weight": (rewritten(example(), tensors={"../../evil": torch.zeros(1)}), "no such weight"),
     "missing weight": (rewritten(example(), tensors={"b_O": None}), "weight b_O has shape None"),
     "wrong shape": (rewritten(example(), tensors={"b_O": torch.zeros(9, dtype=torch.float64)}), "has shape \\[9\\]"),
     "mixed dtypes": (rewritten(example(), tensors={"b_R": torch.zeros(1)}), "all F64 or all F32"),
-    "half precision": (rewritten(example().half()), "all F64 or all F32"),
-    "integers": (rewritten(example().to(torch.float64), tensors={"b_R": torch.zeros(1, dtype=torch.int64)}), "all F64"),
-    "nan": (rewritten(example(), tensors=NAN), "nan or inf in weight b_R"),
-    "inf": (rewritten(example(), tensors={"b_R": NAN["b_R"].nan_to_num(torch.inf)}), "nan or inf in weight b_R"),
+    "half precision": (rewritten(example().half()), "must be F64 or F32, found F16"),
+    "integers": (rewritten(example(), tensors={"b_R": torch.zeros(1, dtype=torch.int64)}), "found I64"),
+    "nan": (rewritten(example(), tensors=NAN), "nan or inf in tensor b_R"),
+    "inf": (rewritten(example(), tensors={"b_R": NAN["b_R"].nan_to_num(torch.inf)}), "nan or inf in tensor b_R"),
+    "infinite number": (rewritten(example(), text='{"format": 1e999}'), "not a finite number"),
+    "number spelt out": (rewritten(example(), text='{"format": NaN}'), "not a finite number"),
+    "repeated key": (raw(b'{"a": 1, "a": 2}'), "appears twice"),
+    "half a surrogate pair": (rewritten(example(), text='{"format": "\\ud800"}'), "not valid JSON"),
+    "metadata is no text": (raw(b'{"__metadata__": {"onelayer": 1}}'), "must be texts"),
+    "version is true": (rewritten(example(), document={"version": True}), "format version True"),
+    "no tokens": (
+        rewritten(example(), config={"layout": "tokens", "input_shape": [], "positions": "one-hot"}),
+        "needs input shape",
+    ),
+    "many axes": (rewritten(example(), config={"input_shape": [2**62] * 10_000}), "at most 32 axes"),
 }
 
 
@@ -195,8 +206,13 @@ def test_tampered_offsets_are_refused(tmp_path: Path) -> None:
     for offsets in ([0, 10**15], [-8, 0], [8, 0], "all", [0, 2**64]):
         changed = header | {"b_R": header["b_R"] | {"data_offsets": offsets}}
         (tmp_path / FILE_NAME).write_bytes(raw(json.dumps(changed).encode(), data[8 + length :]))
-        with pytest.raises(FileError, match="corrupt"):
+        with pytest.raises(FileError, match=r"malformed|truncated|do not fill|out of range"):
             load_model(tmp_path)
+    overlap = header | {"b_R": header["b_R"] | {"data_offsets": header["b_O"]["data_offsets"]}}
+    overlap["b_R"]["shape"] = header["b_O"]["shape"]
+    (tmp_path / FILE_NAME).write_bytes(raw(json.dumps(overlap).encode(), data[8 + length :]))
+    with pytest.raises(FileError, match="overlap or leave bytes out"):
+        load_model(tmp_path)
 
 
 def test_oversized_files_are_refused_unread(tmp_path: Path) -> None:
@@ -216,6 +232,14 @@ def test_missing_and_odd_places(tmp_path: Path) -> None:
         load_model(tmp_path)
     with pytest.raises(FileError):
         load_model("null\0byte")
+
+
+def test_a_link_is_not_a_file(tmp_path: Path) -> None:
+    """What a link shows may lie anywhere, and change between two readings."""
+    save_model(example(), tmp_path / "elsewhere")
+    (tmp_path / FILE_NAME).symlink_to(tmp_path / "elsewhere" / FILE_NAME)
+    with pytest.raises(FileError, match="not a regular file"):
+        load_model(tmp_path)
 
 
 def test_unwritable_folder_gives_one_line(tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ BUDGET = 200  # bisections per box
 TRIAL_BUDGET = 12
 WORTH_TRIALS = 40  # boxes from which it pays to compare orders on a few of them
 LEAF = 255
+EXECUTIONS = {"F64": "float64 execution", "F32": "float32 execution"}
 METHODS = ("branch and bound", "conditional on Lipschitz constant", *ARGUED)
 
 
@@ -161,6 +162,10 @@ def _claim(record: Record, stored: Stored) -> None:
         (record.method in METHODS, f"proofs by {record.method} cannot be re-proved by this version"),
         (record.weights_sha256 == stored.sha256, "the weights are not those of the certificate"),
         (tuple(record.shape) == tuple(stored.config["input_shape"]), "domain and model differ in shape"),
+        (
+            record.arithmetic in ("real", EXECUTIONS[stored.dtype]),
+            f"a claim about {record.arithmetic} for weights that are stored in {stored.dtype}",
+        ),
         (bool((low <= high).all() and np.isfinite(low).all() and np.isfinite(high).all()), "the domain is no box"),
         (0 <= record.lower <= record.upper, "lower and upper bound contradict each other"),
         (record.status != "proved" or record.upper <= proved_bound, "'proved' but upper > eps"),

@@ -15,7 +15,7 @@ from onelayer.certify.branch import Budget, Goal, Outcome, Search
 from onelayer.certify.certificate import Certificate
 from onelayer.certify.error import error_function
 from onelayer.certify.progress import progress_bar
-from onelayer.certify.record import NOT_RECORDED
+from onelayer.certify.record import NOT_RECORDED, decide
 from onelayer.certify.tree import MAX_DIM
 from onelayer.domain import Box
 from onelayer.errors import OnelayerError
@@ -95,12 +95,7 @@ def _certificate(
 ) -> Certificate:
     from onelayer import __version__
 
-    if eps is None:
-        status = "proved" if outcome.reached else "undecided"
-    elif outcome.lower > eps:
-        status = "refuted"
-    else:
-        status = "proved" if outcome.upper <= eps else "undecided"
+    status = decide(eps, outcome.lower, outcome.upper, reached=outcome.reached)
     name = str(dtype).removeprefix("torch.")
     assumptions = [] if dtype is None else [ROUNDING.format(name=name)]
     if target.lipschitz is not None:

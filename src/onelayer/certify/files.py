@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from onelayer.certify.record import Record, from_json, to_json
 from onelayer.certify.tree import MAX_DIM, MAX_NODES, BoxTree
-from onelayer.disk import read_bounded, replace_file
+from onelayer.disk import read_bounded, read_if_there, read_tensors, replace_file
 from onelayer.errors import FileError, OnelayerError
 
 __all__ = ["BoxTree", "Record", "SavedProof", "read_proof", "write_proof"]
@@ -80,27 +81,31 @@ def write_proof(folder: str | Path, proof: SavedProof) -> None:
 def read_proof(folder: str | Path) -> SavedProof:
     """The proof saved in ``folder``, every digest, size, range and invariant checked; FileError otherwise."""
     folder = Path(folder)
-    function_bytes = read_bounded(folder / FUNCTION, MAX_BYTES[FUNCTION]) if (folder / FUNCTION).exists() else None
+    text = read_bounded(folder / CERTIFICATE, MAX_BYTES[CERTIFICATE])
+    names = (BOXES, FUNCTION, *ATTACHMENTS)
+    content = {name: data for name in names if (data := read_if_there(folder / name, MAX_BYTES[name])) is not None}
     try:
-        text = read_bounded(folder / CERTIFICATE, MAX_BYTES[CERTIFICATE]).decode("ascii")
-        function = None if function_bytes is None else function_bytes.decode("utf-8")
+        function = content[FUNCTION].decode("utf-8") if FUNCTION in content else None
+        record, digests = from_json(text.decode("ascii"), function)
     except UnicodeDecodeError as error:
         raise FileError(f"{folder}: certificate.json must be ASCII and function.txt UTF-8 text") from error
-    record, digests = from_json(text, function)
-    found = {} if function_bytes is None else {FUNCTION: _sha256(function_bytes)}
-    tree = None
-    if (folder / BOXES).exists():
-        data = read_bounded(folder / BOXES, MAX_BYTES[BOXES])
-        found[BOXES] = _sha256(data)
-    attached = [name for name in ATTACHMENTS if (folder / name).exists()]
-    attachments = {name: read_bounded(folder / name, MAX_BYTES[name]) for name in attached}
-    found |= {name: _sha256(content) for name, content in attachments.items()}
+    found = {name: _sha256(data) for name, data in content.items()}
     if found != digests:
-        names = sorted(name for name in found.keys() | digests.keys() if found.get(name) != digests.get(name))
-        raise FileError(f"{folder}: {', '.join(names)} is not the file that certificate.json describes")
-    if BOXES in found:
-        tree = decode_boxes(data)
-    return SavedProof(record, tree, function, attachments)
+        odd = sorted(name for name in found.keys() | digests.keys() if found.get(name) != digests.get(name))
+        raise FileError(f"{folder}: {', '.join(odd)} is not the file that certificate.json describes")
+    tree = decode_boxes(content[BOXES]) if BOXES in content else None
+    return SavedProof(record, tree, function, {name: content[name] for name in ATTACHMENTS if name in content})
+
+
+def read_table(data: bytes) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """X (N, ...) and Y (N, ...) in the bytes of table.safetensors, N >= 1 rows of finite float64 numbers each."""
+    _, arrays = read_tensors(data, TABLE)
+    if set(arrays) != {"X", "Y"}:
+        raise FileError(f"{TABLE} must hold X and Y and nothing else")
+    x, y = arrays["X"], arrays["Y"]
+    if not (x.dtype.itemsize == y.dtype.itemsize == 8 and x.ndim >= 1 and y.ndim >= 1 and len(x) == len(y)):
+        raise FileError(f"{TABLE} must hold as many rows in X as in Y, in F64")
+    return x.astype(np.float64), y.astype(np.float64)
 
 
 def encode_boxes(tree: BoxTree) -> bytes:

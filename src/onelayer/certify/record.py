@@ -9,6 +9,7 @@ import re
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from onelayer.disk import MAX_AXES, strict_json
 from onelayer.errors import FileError, OnelayerError
 
 FORMAT = "onelayer certificate"
@@ -27,7 +28,7 @@ class Record:
     """lower <= sup over the domain of |T - f| <= upper, the sup taken over points and outputs alike.
 
     proved    eps is given and upper <= eps (strictness of print: see the certificate), or no eps was asked and the
-              requested gap between lower and upper was reached
+              requested gap between lower and upper was reached, see :func:`decide`
     refuted   eps is given and lower > eps: at ``witness`` the error is at least ``lower``
     undecided neither; ``resisted`` is a box (lower corner, upper corner) that could not be decided
 
@@ -61,7 +62,6 @@ class Record:
     def _rules(self) -> list[tuple[bool, str]]:
         """Every rule with the complaint of breaking it; comparisons are written so that NaN breaks them."""
         low, high = self.domain
-        proved_bound = math.inf if self.eps is None else self.eps
         return [
             (self.status in STATUSES, f"status must be one of {', '.join(STATUSES)}"),
             (self.arithmetic in ARITHMETICS, f"arithmetic must be one of {', '.join(ARITHMETICS)}"),
@@ -69,17 +69,17 @@ class Record:
             (self.eps is None or 0 <= self.eps < math.inf, "eps must be a finite number >= 0"),
             (0 <= self.lower < math.inf, "lower must be a finite number >= 0"),
             (self.lower <= self.upper, "lower must not exceed upper"),
-            (self.status != "proved" or self.upper <= proved_bound, "proved needs upper <= eps"),
             (self.status != "proved" or self.upper < math.inf, "proved needs a finite upper bound"),
-            (self.status == "proved" or self.eps is None or self.upper > self.eps, "upper <= eps is proved"),
-            (self.status != "refuted" or (self.eps is not None and self.lower > self.eps), "refuted needs lower > eps"),
-            (self.status == "refuted" or self.eps is None or self.lower <= self.eps, "lower > eps is refuted"),
+            (
+                self.status == decide(self.eps, self.lower, self.upper, reached=self.status == "proved"),
+                "the status does not follow from eps, lower and upper",
+            ),
             (self.status != "refuted" or self.witness is not None, "refuted needs a witness"),
             (self.lower == 0 or self.witness is not None, "lower > 0 needs a witness"),
             (0 <= self.boxes <= 2**28 and 0 <= self.order <= 64, "boxes and order must be counts"),
             (0 <= self.seconds < math.inf, "seconds must be a finite number >= 0"),
-            (all(side >= 1 for side in self.shape), "the shape must have positive sides"),
-            (len(low) == len(high) == math.prod(self.shape) >= 1, "the domain must match its shape"),
+            (_shape(self.shape), f"the shape must have at most {MAX_AXES} positive sides"),
+            (len(low) == len(high) and _size(self.shape) == len(low) >= 1, "the domain must match its shape"),
             (_ordered(low, high), "the domain must have finite bounds with lower <= upper"),
             (self.witness is None or _inside(self.witness, low, high), "the witness must lie in the domain"),
             (
@@ -95,6 +95,20 @@ class Record:
     def recorded(self) -> bool:
         """Whether ``function`` is the text of f in the formula language."""
         return not self.function.startswith(NOT_RECORDED)
+
+
+def decide(eps: float | None, lower: float, upper: float, *, reached: bool = False) -> str:
+    """The status that lower <= sup|T - f| <= upper gives; a NaN in either decides nothing.
+
+    Without an eps there is nothing to refute, and a finite enclosure is proved iff it ``reached`` the gap asked for.
+    """
+    if math.isnan(lower) or math.isnan(upper):
+        return "undecided"
+    if eps is None:
+        return "proved" if reached and upper < math.inf else "undecided"
+    if lower > eps:
+        return "refuted"
+    return "proved" if upper <= eps < math.inf else "undecided"
 
 
 def to_json(record: Record, files: dict[str, str] | None = None) -> str:
@@ -142,14 +156,11 @@ def from_json(text: str, function: str | None = None) -> tuple[Record, dict[str,
     return record, files
 
 
-def _parse(text: str) -> dict[str, Any]:
-    try:
-        data = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
-        raise FileError(f"certificate.json is not valid JSON: {str(error)[:120]}") from error
+def _parse(text: str | bytes) -> dict[str, Any]:
+    data = strict_json(text, "certificate.json")
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise FileError(f"certificate.json is not a certificate: its 'format' must be {FORMAT!r}")
-    if data.get("format_version") != FORMAT_VERSION or isinstance(data["format_version"], bool):
+    if type(data.get("format_version")) is not int or data["format_version"] != FORMAT_VERSION:
         raise FileError(f"certificate.json has an unknown format_version; this program reads {FORMAT_VERSION}")
     return data
 
@@ -197,15 +208,13 @@ def _digest(data: dict[str, Any]) -> str:
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    data = dict(pairs)
-    if len(data) != len(pairs):
-        raise ValueError("a field appears twice")
-    return data
+def _shape(shape: tuple[int, ...]) -> bool:
+    return len(shape) <= MAX_AXES and all(side >= 1 for side in shape)
 
 
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not a number")
+def _size(shape: tuple[int, ...]) -> int:
+    """Numbers in a point, 0 for what is no shape: the product of endless sides is never formed."""
+    return math.prod(shape) if _shape(shape) else 0
 
 
 def _ordered(low: tuple[float, ...], high: tuple[float, ...]) -> bool:
@@ -213,4 +222,4 @@ def _ordered(low: tuple[float, ...], high: tuple[float, ...]) -> bool:
 
 
 def _inside(point: tuple[float, ...], low: tuple[float, ...], high: tuple[float, ...]) -> bool:
-    return len(point) == len(low) and all(a <= x <= b for a, x, b in zip(low, point, high, strict=True))
+    return len(point) == len(low) == len(high) and all(a <= x <= b for a, x, b in zip(low, point, high, strict=True))

@@ -13,6 +13,8 @@ from onelayer.errors import OnelayerError
 LEAF = 255
 MAX_DIM = 254
 MAX_NODES = 2**28 - 1
+MAX_NUMBERS = 2**26  # nodes times coordinates: what their corners take in memory
+MAX_DEPTH = 2**14
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -44,8 +46,8 @@ class BoxTree:
             raise OnelayerError(f"a box tree needs 1 to {MAX_DIM} coordinates with two bounds each")
         if not (np.isfinite(low).all() and np.isfinite(high).all() and (low <= high).all()):
             raise OnelayerError("the root box of a tree needs finite bounds with lower <= upper")
-        if tree.ndim != 1 or not 1 <= tree.size <= MAX_NODES:
-            raise OnelayerError(f"a box tree needs 1 to {MAX_NODES} nodes")
+        if tree.ndim != 1 or not 1 <= tree.size <= MAX_NODES or tree.size * low.size > MAX_NUMBERS:
+            raise OnelayerError(f"a box tree needs 1 to {min(MAX_NODES, MAX_NUMBERS // low.size)} nodes")
         if bool(((tree != LEAF) & (tree >= low.size)).any()):
             raise OnelayerError(f"a box tree over {low.size} coordinates cuts an axis that does not exist")
         for array in (low, high, tree):
@@ -64,7 +66,11 @@ class BoxTree:
         high = np.empty_like(low)
         low[0], high[0] = self.lower, self.upper
         level = np.flatnonzero(self.tree[:1] != LEAF)
+        depth = 0
         while level.size:
+            depth += 1
+            if depth > MAX_DEPTH:
+                raise OnelayerError(f"a box tree has at most {MAX_DEPTH} cuts one inside another")
             axis, left, right = self.tree[level].astype(np.int64), level + 1, self._right[level]
             middle = midpoint(low[level, axis], high[level, axis])
             if not bool(((low[level, axis] < middle) & (middle < high[level, axis])).all()):
@@ -92,13 +98,11 @@ def right_children(tree: NDArray[np.uint8]) -> Ints:
     running = np.cumsum(np.where(tree == LEAF, -1, 1))
     if running[-1] != -1 or bool((running[:-1] < 0).any()):
         raise OnelayerError("the box tree is not one binary tree: cuts and leaves do not match")
+    before = np.concatenate([[0], running[:-1]])
+    order = np.argsort(before, kind="stable")  # nodes of equal value one after another, in preorder
     right = np.zeros(tree.size, dtype=np.int64)
-    pending: list[int] = []
-    for node, byte in enumerate(tree.tolist()):
-        if byte != LEAF:
-            pending.append(node)
-        elif pending:
-            right[pending.pop()] = node + 1
+    right[order[:-1]] = order[1:]
+    right[tree == LEAF] = 0
     return right
 
 

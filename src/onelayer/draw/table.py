@@ -7,9 +7,8 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
-from safetensors.numpy import load
 
-from onelayer.certify.files import TABLE
+from onelayer.certify.files import TABLE, read_table
 from onelayer.draw.style import BLUE, QUIET, VERMILLION, legend, new_figure, tidy, write_title
 from onelayer.result import Approximation
 
@@ -24,21 +23,21 @@ def holds_table(result: Approximation) -> bool:
 
 def table_figure(result: Approximation) -> Figure:
     """Left: recalled against stored outputs, on the diagonal if all is well. Right: errors by rank below the bound."""
-    table = load(result.certificate.attachments[TABLE])
-    chosen = np.unique(np.linspace(0, len(table["X"]) - 1, MOST_ROWS).round().astype(int))
-    stored = table["Y"][chosen].reshape(len(chosen), -1)
+    x, y = read_table(result.certificate.attachments[TABLE])
+    chosen = np.unique(np.linspace(0, len(x) - 1, MOST_ROWS).round().astype(int))
+    stored = y[chosen].reshape(len(chosen), -1)
     with torch.no_grad():
-        found = result.model(torch.from_numpy(table["X"][chosen]).to(result.model.dtype))
+        found = result.model(torch.from_numpy(x[chosen]).to(result.model.dtype))
     recalled: NDArray[np.float64] = found.double().numpy().reshape(len(chosen), -1)
     figure = new_figure(10, 4.6)
     left, right = figure.subplots(1, 2)
     _recalled(left, stored, recalled)
     _errors(right, np.abs(recalled - stored).max(1), result.certificate.upper)
     size, certificate = result.size(), result.certificate
-    rows = f"{len(chosen):,} of {len(table['X']):,} rows drawn" if len(chosen) < len(table["X"]) else "every row drawn"
+    rows = f"{len(chosen):,} of {len(x):,} rows drawn" if len(chosen) < len(x) else "every row drawn"
     headline = str(certificate).removeprefix("Certificate(").removesuffix(")")
     counts = f"{size['tokens']:,} memory tokens, {size['hidden_units']:,} hidden units"
-    write_title(figure, headline, f"table of {len(table['X']):,} rows  |  {rows}  |  {counts}")
+    write_title(figure, headline, f"table of {len(x):,} rows  |  {rows}  |  {counts}")
     return figure
 
 

@@ -17,6 +17,8 @@ POSITIONS = ("none", "one-hot", "sinusoidal", "learned")
 NORMS = ("none", "pre", "post")
 READOUTS = ("each", "mean", "first", "last")
 MEMORIES = ("none", "plain", "grid")
+MAX_AXES = 32
+MAX_HEADS = 2**20
 
 
 @dataclass(frozen=True)
@@ -84,8 +86,8 @@ class Config:
             raise OnelayerError(f"hidden must be a whole number >= 0, got {self.hidden!r}")
         if type(self.residual) is not bool:
             raise OnelayerError(f"residual must be true or false, got {self.residual!r}")
-        if not self.heads:
-            raise OnelayerError("a Transformer layer needs at least one head")
+        if not 1 <= len(self.heads) <= MAX_HEADS:
+            raise OnelayerError(f"a Transformer layer needs at least one head and at most {MAX_HEADS:,}")
         self._check_options()
         self._check_layout()
 
@@ -98,10 +100,12 @@ class Config:
             raise OnelayerError(
                 f"order must be 2, 4, ..., 32 (an even Taylor polynomial is positive), got {self.order!r}"
             )
-        if self.positions == "one-hot" and self.d_model < self.length:
-            raise OnelayerError(f"one-hot positions need d_model >= {self.length}, got {self.d_model}")
 
     def _check_layout(self) -> None:
+        if self.layout == "tokens" and len(self.input_shape) not in (1, 2):
+            raise OnelayerError(f"a tokens layer needs input shape (n, d) or (n,), got {self.input_shape}")
+        if self.positions == "one-hot" and self.d_model < self.length:
+            raise OnelayerError(f"one-hot positions need d_model >= {self.length}, got {self.d_model}")
         if self.layout == "packed":
             if any(head.memory == "none" for head in self.heads):
                 raise OnelayerError(
@@ -110,8 +114,6 @@ class Config:
             if self.readout == "each":
                 raise OnelayerError("a packed layer has one position: use readout 'first'")
         else:
-            if len(self.input_shape) not in (1, 2):
-                raise OnelayerError(f"a tokens layer needs input shape (n, d) or (n,), got {self.input_shape}")
             if self.readout == "each" and self.output_shape[:1] != self.input_shape[:1]:
                 raise OnelayerError(
                     f"readout 'each' needs an output shape that starts with {self.length}, got {self.output_shape}"
@@ -187,6 +189,8 @@ def _choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
 
 
 def _sizes(name: str, shape: tuple[int, ...]) -> None:
+    if len(shape) > MAX_AXES:
+        raise OnelayerError(f"{name} must have at most {MAX_AXES} axes, got {len(shape)}")
     if any(type(size) is not int or size < 1 for size in shape):
         raise OnelayerError(f"{name} must be whole numbers >= 1, got {shape!r}")
 

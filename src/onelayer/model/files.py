@@ -8,15 +8,15 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import safetensors.torch
 import torch
-from safetensors import SafetensorError
 from torch import Tensor
 
-from onelayer.disk import read_bounded, replace_file
+from onelayer.disk import read_bounded, read_tensors, replace_file, strict_json
 from onelayer.errors import FileError, OnelayerError
 from onelayer.model.config import Config
 from onelayer.model.layer import OneLayerTransformer
@@ -28,7 +28,6 @@ METADATA_KEY = "onelayer"
 FORMAT = "onelayer model"
 VERSION = 1
 MAX_BYTES = 2**32
-MAX_HEADER_BYTES = 2**25
 DTYPES = {"F64": torch.float64, "F32": torch.float32}
 
 
@@ -54,21 +53,16 @@ def load_model(folder: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) ->
     """The frozen model saved in ``folder``; FileError of one line for anything but a sound file of this version."""
     path = Path(folder) / FILE_NAME
     if not path.is_file():
-        raise FileError(_one_line(f"no model at {path}: expected a folder that contains {FILE_NAME}"))
-    data = read_bounded(path, max_bytes)
-    header = _header(path, data)
-    config, dtype = _config(path, header)
+        raise FileError(f"no model at {path}: expected a folder that contains {FILE_NAME}")
+    metadata, arrays = read_tensors(read_bounded(path, max_bytes), str(path))
+    config = _config(path, metadata)
+    dtype = _matching(path, config, arrays)
+    tensors = {name: torch.from_numpy(array.astype(array.dtype.newbyteorder("="))) for name, array in arrays.items()}
     try:
-        tensors = safetensors.torch.load(data)
-    except (SafetensorError, ValueError, RuntimeError, OverflowError) as error:
-        raise FileError(f"{path} is corrupt: {_one_line(error)}") from error
-    if {name: tuple(tensor.shape) for name, tensor in tensors.items()} != weight_shapes(config) | memory_shapes(config):
-        raise FileError(f"{path} is corrupt: its header can be read in two ways")
-    for name, tensor in tensors.items():
-        if not torch.isfinite(tensor).all():
-            raise FileError(f"{path} holds nan or inf in weight {name}")
-    model = OneLayerTransformer(config, _memories(config, tensors), dtype=dtype)
-    model.set_weights({name: tensors[name] for name in weight_shapes(config)})
+        model = OneLayerTransformer(config, _memories(config, tensors), dtype=dtype)
+        model.set_weights({name: tensors[name] for name in weight_shapes(config)})
+    except OnelayerError as error:
+        raise FileError(f"{path}: {error}") from error
     return model.requires_grad_(False)
 
 
@@ -100,41 +94,32 @@ def _describe(config: Config) -> str:
     return json.dumps(document, sort_keys=True, separators=(",", ":"))
 
 
-def _header(path: Path, data: bytes) -> dict[str, Any]:
-    """The JSON header: eight bytes of little-endian length, then that many bytes of JSON."""
-    length = int.from_bytes(data[:8], "little")
-    if len(data) < 8 or length > len(data) - 8 or length > MAX_HEADER_BYTES:
-        raise FileError(f"{path} is truncated or not a safetensors file")
-    header = _json(path, data[8 : 8 + length])
-    if not isinstance(header, dict):
-        raise FileError(f"{path} is corrupt: its header is not a JSON object")
-    return header
-
-
-def _config(path: Path, header: dict[str, Any]) -> tuple[Config, torch.dtype]:
-    """Configuration and dtype, once the header is found to list exactly the tensors that the configuration implies."""
-    metadata = header.pop("__metadata__", None)
-    text = metadata.get(METADATA_KEY) if isinstance(metadata, dict) else None
-    document = _json(path, text) if isinstance(text, str) else None
+def _config(path: Path, metadata: Mapping[str, str]) -> Config:
+    """The configuration in the metadata of the file."""
+    document = strict_json(metadata[METADATA_KEY], f"the metadata of {path}") if METADATA_KEY in metadata else None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise FileError(f"{path} was not written by onelayer: its metadata has no '{FORMAT}'")
-    if document.get("version") != VERSION:
-        raise FileError(f"{path} has format version {str(document.get('version'))[:20]}; this onelayer reads {VERSION}")
+    version = document.get("version")
+    if type(version) is not int or version != VERSION:
+        raise FileError(f"{path} has format version {str(version)[:20]}; this onelayer reads {VERSION}")
     try:
-        config = Config.from_dict(document.get("config", {}))
-        expected = weight_shapes(config) | memory_shapes(config)
+        return Config.from_dict(document.get("config", {}))
     except OnelayerError as error:
-        raise FileError(f"{path} has a bad configuration: {_one_line(error)}") from error
-    entries = {name: entry if isinstance(entry, dict) else {} for name, entry in header.items()}
-    found = {name: entry.get("shape") for name, entry in entries.items()}
-    for name in sorted(set(expected) | set(found)):
-        if found.get(name) != list(expected.get(name, ())) or name not in expected:
+        raise FileError(f"{path} has a bad configuration: {error}") from error
+
+
+def _matching(path: Path, config: Config, arrays: Mapping[str, Any]) -> torch.dtype:
+    """The one dtype of the arrays, which are exactly those that the configuration implies."""
+    expected = weight_shapes(config) | memory_shapes(config)
+    for name in sorted(set(expected) | set(arrays)):
+        found = list(arrays[name].shape) if name in arrays else None
+        if name not in expected or found != list(expected[name]):
             right = list(expected[name]) if name in expected else "no such weight"
-            raise FileError(_one_line(f"{path}: weight {name} has shape {found.get(name)}, configured is {right}"))
-    dtypes = {str(entry.get("dtype")) for entry in entries.values()}
-    if len(dtypes) != 1 or not dtypes <= set(DTYPES):
-        raise FileError(_one_line(f"{path}: weights must be all F64 or all F32, found {', '.join(sorted(dtypes))}"))
-    return config, DTYPES[dtypes.pop()]
+            raise FileError(f"{path}: weight {name} has shape {found}, configured is {right}")
+    dtypes = {DTYPES["F64" if array.dtype.itemsize == 8 else "F32"] for array in arrays.values()}
+    if len(dtypes) != 1:
+        raise FileError(f"{path}: weights must be all F64 or all F32")
+    return dtypes.pop()
 
 
 def _memories(config: Config, tensors: dict[str, Tensor]) -> list[Memory | None]:
@@ -149,15 +134,3 @@ def _memories(config: Config, tensors: dict[str, Tensor]) -> list[Memory | None]
             axes = [tensors[f"{name}.axes.{a}"] for a in range(len(head.tokens))]
             memories.append(GridMemory(axes, tensors[f"{name}.values"]))
     return memories
-
-
-def _json(path: Path, text: str | bytes) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:  # ValueError covers bad JSON, bad UTF-8 and endless digits
-        raise FileError(f"{path} is corrupt: its header is not readable JSON") from error
-
-
-def _one_line(message: object) -> str:
-    text = " ".join(str(message).split())
-    return text if len(text) <= 300 else text[:297] + "..."

@@ -6,12 +6,10 @@ import math
 
 import numpy as np
 from flint import arb
-from safetensors import SafetensorError
-from safetensors.numpy import load
 
 from onelayer.certify.checking.rounding import Execution
 from onelayer.certify.checking.weights import Array, Stored
-from onelayer.certify.files import TABLE, SavedProof
+from onelayer.certify.files import TABLE, SavedProof, read_table
 from onelayer.certify.lemmas.argument import Recall
 from onelayer.errors import OnelayerError
 
@@ -21,18 +19,12 @@ BLOCK = 2**22  # logits at a time
 def read_rows(proof: SavedProof, argument: Recall, stored: Stored) -> tuple[Array, Array]:
     """Inputs (N, D) and outputs (N, K) of the table, checked against the layer and the domain."""
     _require(TABLE in proof.attachments, f"{TABLE} is missing")
-    try:
-        table = load(proof.attachments[TABLE])
-    except (SafetensorError, ValueError, KeyError) as error:
-        raise OnelayerError(f"{TABLE} is not a readable safetensors file") from error
-    _require(set(table) == {"X", "Y"}, "the table must hold X and Y")
-    x, y = table["X"], table["Y"]
-    _require(x.dtype == y.dtype == np.float64 and len(x) == len(y) == argument.rows, "the table has other rows")
+    x, y = read_table(proof.attachments[TABLE])
+    _require(len(x) == argument.rows, "the table has other rows")
     config = stored.config
     _require(list(x.shape[1:]) == config["input_shape"] and list(y.shape[1:]) == config["output_shape"], "other shapes")
     x, y = x.reshape(len(x), -1), y.reshape(len(y), -1)
     low, high = (np.array(side) for side in proof.record.domain)
-    _require(bool(np.isfinite(x).all() and np.isfinite(y).all()), "the table holds nan or inf")
     _require(bool(((x >= low) & (x <= high)).all()), "a row lies outside the domain")
     return x, y
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +10,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.numpy import load
 
-from onelayer.disk import read_bounded
+from onelayer.disk import MAX_AXES, read_bounded, read_tensors, strict_json
 from onelayer.errors import FileError
 
 MODEL = "model.safetensors"
@@ -55,25 +52,20 @@ class Stored:
 def read_model(folder: Path) -> Stored:
     """The model of a saved folder, checked against its own configuration; FileError for anything irregular."""
     path = folder / MODEL
-    data = read_bounded(path, MAX_BYTES)
-    text = _description(path, data)
+    metadata, raw = read_tensors(read_bounded(path, MAX_BYTES), str(path))
+    if "onelayer" not in metadata:
+        raise FileError(f"{path} has no readable description of its layer")
+    text = metadata["onelayer"]
     config = _config(path, text)
-    try:
-        raw = load(data)
-    except (SafetensorError, ValueError, KeyError, OverflowError) as error:
-        raise FileError(f"{path} is not a readable safetensors file") from error
     shapes = expected_shapes(config)
     found = {name: tuple(value.shape) for name, value in raw.items()}
     if found != shapes:
         odd = sorted(name for name in {*found, *shapes} if found.get(name) != shapes.get(name))
         raise FileError(f"{path}: tensor {odd[0]} does not have the shape that the configuration prescribes")
-    kinds = {value.dtype for value in raw.values()}
-    names = {np.dtype(np.float64): "F64", np.dtype(np.float32): "F32"}
-    if len(kinds) != 1 or not kinds <= set(names):
+    kinds = {"F64" if value.dtype.itemsize == 8 else "F32" for value in raw.values()}
+    if len(kinds) != 1:
         raise FileError(f"{path}: weights must be all F64 or all F32")
-    if not all(bool(np.isfinite(value).all()) for value in raw.values()):
-        raise FileError(f"{path} holds nan or inf")
-    dtype = names[kinds.pop()]
+    dtype = kinds.pop()
     tensors = {name: value.astype(np.float64) for name, value in raw.items()}
     return Stored(config, tensors, dtype, _digest(text, raw, dtype))
 
@@ -86,37 +78,16 @@ def _digest(text: str, raw: dict[str, Any], dtype: str) -> str:
     return digest.hexdigest()
 
 
-def _description(path: Path, data: bytes) -> str:
-    """The text under the key "onelayer" of the header's metadata."""
-    length = int.from_bytes(data[:8], "little")
-    if len(data) < 8 or length > len(data) - 8:
-        raise FileError(f"{path} is truncated")
-    try:
-        header = json.loads(data[8 : 8 + length])
-        text = header["__metadata__"]["onelayer"]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise FileError(f"{path} has no readable description of its layer") from error
-    if not isinstance(text, str):
-        raise FileError(f"{path} has no readable description of its layer")
-    return text
-
-
 def _config(path: Path, text: str) -> dict[str, Any]:
+    document = strict_json(text, f"the description in {path}")
+    if not isinstance(document, dict) or set(document) != {"config", "format", "version"}:
+        raise FileError(f"{path} has no readable description of its layer")
+    if document["format"] != "onelayer model" or type(document["version"]) is not int or document["version"] != 1:
+        raise FileError(f"{path} is of another format version than 1")
     try:
-        document = json.loads(text)
         config: dict[str, Any] = document["config"]
-        if (
-            document["format"] != "onelayer model"
-            or document["version"] != 1
-            or set(document) - {"config"}
-            != {
-                "format",
-                "version",
-            }
-        ):
-            raise FileError(f"{path} is of another format version than 1")
         sound = _sound(config)
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (KeyError, TypeError) as error:
         raise FileError(f"{path} has an unreadable configuration") from error
     if not sound:
         raise FileError(f"{path} has a configuration outside the file format")
@@ -133,7 +104,9 @@ def _sound(config: dict[str, Any]) -> bool:
         and config["d_model"] > 0
         and type(config["residual"]) is bool
         and all(_sizes(config[name]) for name in ("input_shape", "output_shape"))
-        and len(config["input_shape"]) >= 1
+        and (config["layout"] == "packed" or len(config["input_shape"]) in (1, 2))
+        and (config["layout"] == "tokens" or config["readout"] != "each")
+        and (config["readout"] != "each" or config["output_shape"][:1] == config["input_shape"][:1])
         and (config["embedding"] == "piecewise") == (config["ramps"] > 0)
         and isinstance(heads, list)
         and len(heads) >= 1
@@ -154,7 +127,11 @@ def _sound_head(head: dict[str, Any], layout: str) -> bool:
 
 
 def _sizes(values: Any) -> bool:
-    return isinstance(values, list) and all(type(value) is int and value >= 1 for value in values)
+    return (
+        isinstance(values, list)
+        and len(values) <= MAX_AXES
+        and all(type(value) is int and value >= 1 for value in values)
+    )
 
 
 def expected_shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:

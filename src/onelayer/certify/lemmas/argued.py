@@ -11,6 +11,7 @@ from onelayer.certify.certificate import Certificate
 from onelayer.certify.door import ROUNDING
 from onelayer.certify.files import ARGUMENT
 from onelayer.certify.lemmas.argument import Argument, to_text
+from onelayer.certify.record import decide
 from onelayer.certify.tree import BoxTree
 from onelayer.domain import Box
 from onelayer.model import OneLayerTransformer, weights_sha256
@@ -43,11 +44,9 @@ def argued_certificate(
     upper = math.inf if math.isnan(upper) else upper
     if lower > upper:
         raise ArithmeticError(f"the bound {upper} is below the error {lower} at {witness}: the argument does not hold")
-    limit = math.inf if eps is None else eps
-    status = "refuted" if lower > limit else "proved" if upper <= limit and upper < math.inf else "undecided"
     name = str(model.dtype).removeprefix("torch.")
     return Certificate(
-        status=status,
+        status=decide(eps, lower, upper, reached=True),
         eps=eps,
         lower=lower,
         upper=upper,

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from onelayer.certify.record import NOT_RECORDED
+from onelayer.disk import strict_json
 from onelayer.errors import FileError
 from onelayer.target.compose import inside, total, weighted
 from onelayer.target.formula import Formula, parse
@@ -186,13 +187,11 @@ def to_text(argument: Argument) -> bytes:
 
 def from_text(text: bytes) -> Argument:
     """The argument in the bytes of argument.json; FileError on anything irregular."""
-    try:
-        data = json.loads(text.decode("ascii"))
-    except (ValueError, RecursionError) as error:
-        raise FileError("argument.json is not valid JSON") from error
+    data = strict_json(text, "argument.json")
     if not isinstance(data, dict) or data.pop("format", None) != FORMAT:
         raise FileError(f"argument.json is not an argument: its 'format' must be {FORMAT!r}")
-    if data.pop("format_version", None) != FORMAT_VERSION:
+    version = data.pop("format_version", None)
+    if type(version) is not int or version != FORMAT_VERSION:
         raise FileError(f"argument.json has an unknown format_version; this program reads {FORMAT_VERSION}")
     kind = KINDS.get(str(data.pop("kind", None)))
     if kind is None or set(data) != set(kind.__dataclass_fields__):
