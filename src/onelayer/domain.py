@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.quasirandom import SobolEngine
 
 from onelayer.errors import OnelayerError
+from onelayer.ground import pinned
 
 Bounds = float | Sequence[Any] | np.ndarray[Any, Any] | Tensor
 
@@ -62,6 +63,7 @@ class Box:
         inside = (x >= self.lower) & (x <= self.upper)
         return inside.flatten(inside.ndim - self.lower.ndim).all(-1)
 
+    @pinned()
     def sample(self, count: int, *, seed: int = 0, arcsine: bool = False) -> Tensor:
         """``count`` scrambled Sobol points, (count, *shape); ``arcsine`` crowds them towards the faces and corners."""
         engine = SobolEngine(self.dim, scramble=True, seed=seed)  # type: ignore[no-untyped-call]
@@ -71,10 +73,11 @@ class Box:
         points = self.lower.flatten() + unit * self.width.flatten()
         return torch.minimum(torch.maximum(points, self.lower.flatten()), self.upper.flatten()).reshape(-1, *self.shape)
 
+    @pinned()
     def corners(self, limit: int = 4096) -> Tensor:
         """The 2^D corners, (C, *shape), or the first ``limit`` of them in binary order."""
-        index = torch.arange(min(limit, 2 ** min(self.dim, 62)))[:, None]
-        bits = ((index >> torch.arange(self.dim).clamp(max=62)) & 1).bool()
+        index = torch.arange(min(limit, 2 ** min(self.dim, 62)), dtype=torch.int64, device="cpu")[:, None]
+        bits = ((index >> torch.arange(self.dim, dtype=torch.int64, device="cpu").clamp(max=62)) & 1).bool()
         return torch.where(bits, self.upper.flatten(), self.lower.flatten()).reshape(-1, *self.shape)
 
     def __eq__(self, other: object) -> bool:
@@ -94,7 +97,7 @@ class Box:
 
 def _float64(value: Bounds, name: str) -> Tensor:
     try:
-        tensor = torch.as_tensor(value, dtype=torch.float64)
+        tensor = torch.as_tensor(value, dtype=torch.float64, device="cpu")
     except (TypeError, ValueError, RuntimeError) as error:
         raise OnelayerError(f"box {name} bounds must be numbers of one regular shape, got {value!r}") from error
-    return tensor.detach().cpu().clone()
+    return tensor.detach().clone()

@@ -25,6 +25,7 @@ from onelayer.certify.files import (
 from onelayer.certify.lemmas.argument import Argument, OrderStatistics, from_text
 from onelayer.domain import Box
 from onelayer.errors import FileError, OnelayerError
+from onelayer.ground import pinned
 from onelayer.model import OneLayerTransformer, load_model, save_model, weights_sha256
 from onelayer.model.files import FILE_NAME as MODEL
 from onelayer.target import Target, as_target
@@ -99,6 +100,7 @@ class Approximation:
         return f"Approximation({size['heads']} heads, {size['tokens']} tokens, {self.certificate})"
 
 
+@pinned()
 def load(folder: str | os.PathLike[str]) -> Approximation:
     """The approximation saved in ``folder``: weights, certificate and boxes are checked against each other.
 

@@ -51,8 +51,10 @@ class Boxes:
 
     def stuck(self) -> Tensor:
         """(B,): no axis can be cut, or many cuts in a row have not improved the bound."""
-        per_axis = torch.where(torch.isfinite(self.bound), STALL_PER_AXIS, UNBOUNDED_PER_AXIS)
-        return ~self.splittable.any(1) | (self.stall > STALL_LIMIT + per_axis * self.low.shape[1])
+        dim = self.low.shape[1]
+        allowed = torch.full_like(self.stall, STALL_LIMIT + STALL_PER_AXIS * dim)
+        allowed[~torch.isfinite(self.bound)] = STALL_LIMIT + UNBOUNDED_PER_AXIS * dim
+        return ~self.splittable.any(1) | (self.stall > allowed)
 
     def levels(self, threshold: float, order: int) -> Tensor:
         """How many cuts in a row each box gets. Heuristic: the bound falls like side^(order + 1) until it is small."""
@@ -102,8 +104,8 @@ class TreeBuilder:
 
 def root(low: Tensor, high: Tensor) -> Boxes:
     """The whole domain, nothing known."""
-    zero = torch.zeros(1, dtype=torch.long)
-    unknown = torch.full((1,), torch.inf, dtype=torch.float64)
+    zero = torch.zeros(1, dtype=torch.int64, device="cpu")
+    unknown = torch.full((1,), torch.inf, dtype=torch.float64, device="cpu")
     return Boxes(zero, low[None], high[None], unknown, (high - low)[None], zero, zero)
 
 
@@ -140,7 +142,7 @@ def cut(boxes: Boxes, levels: Tensor, order: int, span: Tensor, tree: TreeBuilde
 
 def _halves(boxes: Boxes, axis: Tensor, order: int, tree: TreeBuilder) -> Boxes:
     left = tree.cut(boxes.node, axis)
-    row = torch.arange(len(boxes))
+    row = torch.arange(len(boxes), dtype=torch.int64, device="cpu")
     middle = boxes.low[row, axis] / 2 + boxes.high[row, axis] / 2
     low, high, sensitivity = boxes.low.clone(), boxes.high.clone(), boxes.sensitivity.clone()
     high[row, axis], low[row, axis] = middle, middle

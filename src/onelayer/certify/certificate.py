@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 
-import torch
+import numpy as np
 
 from onelayer.certify.files import SavedProof
 from onelayer.certify.record import NOT_RECORDED, Record, from_json, to_json
@@ -107,7 +107,7 @@ class Certificate:
     def from_record(
         cls, record: Record, proof: BoxTree | None = None, attachments: Mapping[str, bytes] | None = None
     ) -> Certificate:
-        low, high = (torch.tensor(side, dtype=torch.float64).reshape(record.shape) for side in record.domain)
+        low, high = (np.array(side, dtype=np.float64).reshape(record.shape) for side in record.domain)
         names = [name for name in Record.__dataclass_fields__ if name not in ("shape", "domain")]
         known = {name: getattr(record, name) for name in names}
         return cls(domain=Box(low, high), proof=proof, attachments=attachments or {}, **known)

@@ -28,6 +28,7 @@ from onelayer.certify.checking.rounding import Execution
 from onelayer.certify.checking.weights import Stored, read_model
 from onelayer.certify.files import Record, SavedProof, read_proof
 from onelayer.errors import FileError, FormulaError, OnelayerError, UnsupportedOperation
+from onelayer.ground import pinned
 from onelayer.target.formula import Formula, parse
 
 BITS = 128
@@ -65,6 +66,7 @@ class Rejected(Exception):
     """A claim that does not hold, in one line."""
 
 
+@pinned()
 def check(
     folder: str | Path,
     *,

@@ -19,6 +19,7 @@ from onelayer.certify.record import NOT_RECORDED, decide
 from onelayer.certify.tree import MAX_DIM
 from onelayer.domain import Box
 from onelayer.errors import OnelayerError
+from onelayer.ground import pinned
 from onelayer.model import OneLayerTransformer, weights_sha256
 from onelayer.target import Target, as_target
 
@@ -40,6 +41,7 @@ LIPSCHITZ = (
 )
 
 
+@pinned()
 def certify(
     model: Callable[[Any], Any],
     f: Any,

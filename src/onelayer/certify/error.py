@@ -218,7 +218,7 @@ class ErrorFunction:
             return None
         side = self.box.width.flatten() / 4
         low = self.box.lower.flatten() + 3 * side * torch.rand(
-            TRIAL_BOXES, self.dim, dtype=torch.float64, generator=torch.Generator().manual_seed(0)
+            TRIAL_BOXES, self.dim, dtype=torch.float64, generator=torch.Generator().manual_seed(0), device="cpu"
         )
         low, high = low.to(self.device), torch.minimum(low + side, self.box.upper.flatten()).to(self.device)
         t = self._model(low, high, TRIAL_ORDER)
@@ -244,14 +244,17 @@ class ErrorFunction:
             t = self.model(x.to(self.device, self.dtype)).to("cpu", torch.float64)
             f = self.target.function(x).to(torch.float64)
             found.append((t - f).abs().reshape(x.shape[0], -1).amax(1))
-        values = torch.cat(found) if found else torch.zeros(0, dtype=torch.float64)
+        values = torch.cat(found) if found else torch.zeros(0, dtype=torch.float64, device="cpu")
         return torch.where(torch.isfinite(values), values, -1.0)
 
     def representable(self, points: Tensor) -> Tensor:
         """The points (C, D) moved to numbers of the executing format inside the box; those without one are dropped."""
         low, high = self.box.lower.flatten(), self.box.upper.flatten()
         rounded = points.clamp(low, high).to(self.dtype)
-        over, under = torch.tensor(torch.inf, dtype=self.dtype), torch.tensor(-torch.inf, dtype=self.dtype)
+        over, under = (
+            torch.tensor(torch.inf, dtype=self.dtype, device="cpu"),
+            torch.tensor(-torch.inf, dtype=self.dtype, device="cpu"),
+        )
         rounded = torch.where(rounded.double() < low, torch.nextafter(rounded, over), rounded)
         rounded = torch.where(rounded.double() > high, torch.nextafter(rounded, under), rounded).double()
         return rounded[((rounded >= low) & (rounded <= high)).all(1)]

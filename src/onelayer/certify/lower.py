@@ -63,10 +63,10 @@ def climb(error: ErrorFunction, points: Tensor, reach: Tensor, steps: int = STEP
         return points
     generator = torch.Generator().manual_seed(0)
     axes = torch.cat([torch.eye(error.dim), -torch.eye(error.dim)]).double()  # (2D, D)
-    radius = torch.ones(points.shape[0], 1, dtype=torch.float64)
+    radius = torch.ones(points.shape[0], 1, dtype=torch.float64, device="cpu")
     value = error.values(points)
     for _ in range(steps):
-        oblique = torch.randn(2 + error.dim, error.dim, generator=generator, dtype=torch.float64)
+        oblique = torch.randn(2 + error.dim, error.dim, generator=generator, dtype=torch.float64, device="cpu")
         moves = torch.cat([axes, oblique]) * reach  # (C, D)
         tried = points[:, None] + radius[:, None] * moves
         flat = error.representable(tried.reshape(-1, error.dim))

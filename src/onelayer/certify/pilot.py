@@ -59,7 +59,7 @@ def expected_leaves(
     points = error.box.sample(POINTS, seed=1).reshape(POINTS, -1)
     low, high = error.box.lower.flatten(), error.box.upper.flatten()
     start = root(low, high)
-    boxes = start[torch.zeros(POINTS, dtype=torch.long)]
+    boxes = start[torch.zeros(POINTS, dtype=torch.int64, device="cpu")]
     leaves = 0.0
     while len(boxes):
         if late():
@@ -80,7 +80,7 @@ def expected_leaves(
 
 def descend(boxes: Boxes, points: Tensor, levels: Tensor, order: int, span: Tensor) -> Boxes:
     """Cut each box ``levels`` times and keep the piece that contains its point."""
-    row = torch.arange(len(boxes))
+    row = torch.arange(len(boxes), dtype=torch.int64, device="cpu")
     for level in range(1, int(levels.max()) + 1):
         active = boxes.splittable.any(1) & (levels >= level)
         axis = axis_to_cut(boxes, span)

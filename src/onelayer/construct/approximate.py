@@ -14,6 +14,7 @@ from onelayer.construct.lookup.blueprint import Blueprint, Budget, draw_up
 from onelayer.construct.superpose import needs_superposition, superpose
 from onelayer.domain import Box
 from onelayer.errors import OnelayerError
+from onelayer.ground import pinned
 from onelayer.result import Approximation
 from onelayer.target import as_target
 
@@ -25,6 +26,7 @@ ATTEMPTS = 5
 FIT_TIME = 0.5  # share of max_seconds after which a fit has to do with what it found
 
 
+@pinned()
 def approximate(
     f: Any,
     domain: Box,

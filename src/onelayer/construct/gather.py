@@ -24,6 +24,7 @@ from onelayer.construct.tokens.pursuit import pursue
 from onelayer.construct.tokens.recognise import Piece, Recogniser
 from onelayer.domain import Box
 from onelayer.errors import OnelayerError
+from onelayer.ground import pinned
 from onelayer.result import Approximation
 from onelayer.target import Formula, Target, as_target
 from onelayer.target.tree import Tape
@@ -34,6 +35,7 @@ EXACT_SHARE = 0.02  # of eps, for |f - D| when D is f rewritten
 PURSUIT_SHARE = 0.3  # of eps, when part of D is fitted
 
 
+@pinned()
 def gather(
     f: Any,
     box: Box,

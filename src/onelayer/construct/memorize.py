@@ -23,6 +23,7 @@ from onelayer.construct.tables.recall import Recaller, relu_recall, softmax_reca
 from onelayer.construct.tables.table import Table, as_table
 from onelayer.domain import Box
 from onelayer.errors import OnelayerError
+from onelayer.ground import pinned
 from onelayer.model import OneLayerTransformer
 from onelayer.result import Approximation
 
@@ -76,6 +77,7 @@ class Memorization(Approximation):
         return recall(self, x)
 
 
+@pinned()
 def recall(result: Approximation, x: Any) -> Any:
     """What a memorised table, fresh or loaded, holds for each row of ``x``: a tensor of numbers or a list of labels."""
     values = result.model(torch.as_tensor(np.asarray(x), dtype=result.model.dtype))
@@ -86,6 +88,7 @@ def recall(result: Approximation, x: Any) -> Any:
     return [classes[code] for code in codes.flatten().tolist()]
 
 
+@pinned()
 def labels(result: Approximation) -> tuple[Any, ...] | None:
     """The labels of a memorised table in the order of their codes; None for numbers and for other results."""
     text = result.certificate.attachments.get(ARGUMENT)
@@ -93,6 +96,7 @@ def labels(result: Approximation) -> tuple[Any, ...] | None:
     return argument.classes if isinstance(argument, Recall) else None
 
 
+@pinned()
 def memorize(
     X: Any,
     Y: Any,

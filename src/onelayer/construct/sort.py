@@ -19,6 +19,7 @@ from onelayer.construct.ordering.subsets import subset_layer
 from onelayer.construct.ordering.thresholds import threshold_layer
 from onelayer.domain import Box
 from onelayer.errors import OnelayerError
+from onelayer.ground import pinned
 from onelayer.model import OneLayerTransformer
 from onelayer.result import Approximation
 from onelayer.target import Target
@@ -31,6 +32,7 @@ ATTEMPTS = 4
 WITNESS_WORK = 2**28  # multiplications spent on the search for a lower bound
 
 
+@pinned()
 def sort(
     n: int, lo: float, hi: float, eps: float, *, kind: str = "thresholds", dtype: torch.dtype = torch.float64
 ) -> Approximation:
@@ -43,6 +45,7 @@ def sort(
     return _build(n, lo, hi, eps, None, kind, dtype)
 
 
+@pinned()
 def order_statistic(
     n: int, k: int, lo: float, hi: float, eps: float, *, kind: str = "thresholds", dtype: torch.dtype = torch.float64
 ) -> Approximation:
@@ -52,6 +55,7 @@ def order_statistic(
     return _build(n, lo, hi, eps, [float(j == k) for j in range(1, n + 1)], kind, dtype)
 
 
+@pinned()
 def minimum(
     n: int, lo: float, hi: float, eps: float, *, kind: str = "thresholds", dtype: torch.dtype = torch.float64
 ) -> Approximation:
@@ -59,6 +63,7 @@ def minimum(
     return order_statistic(n, 1, lo, hi, eps, kind=kind, dtype=dtype)
 
 
+@pinned()
 def maximum(
     n: int, lo: float, hi: float, eps: float, *, kind: str = "thresholds", dtype: torch.dtype = torch.float64
 ) -> Approximation:
@@ -66,6 +71,7 @@ def maximum(
     return order_statistic(n, n, lo, hi, eps, kind=kind, dtype=dtype)
 
 
+@pinned()
 def median(
     n: int, lo: float, hi: float, eps: float, *, kind: str = "thresholds", dtype: torch.dtype = torch.float64
 ) -> Approximation:
@@ -74,6 +80,7 @@ def median(
     return _build(n, lo, hi, eps, [1 / len(middle) if j in middle else 0.0 for j in range(n)], kind, dtype)
 
 
+@pinned()
 def top_k_sum(
     n: int, k: int, lo: float, hi: float, eps: float, *, kind: str = "thresholds", dtype: torch.dtype = torch.float64
 ) -> Approximation:
@@ -158,8 +165,8 @@ def adversarial_sequences(n: int, lo: float, hi: float, count: int, *, cells: in
     """
     generator = torch.Generator().manual_seed(seed)
     unit = torch.rand(count, n, generator=generator, dtype=torch.float64)
-    step, kind = 1 / cells, torch.arange(count) % 8
-    height = torch.tensor([1 - 1 / n, 1 / n], dtype=torch.float64)[torch.arange(count) // 8 % 2, None]
+    step, index = 1 / cells, torch.arange(count, dtype=torch.int64)
+    height = torch.tensor([1 - 1 / n, 1 / n], dtype=torch.float64)[index // 8 % 2, None]
     tied = torch.floor(unit[:, :1] * cells) * step
     forms = [
         (tied + height * step).expand(-1, n),
@@ -171,7 +178,7 @@ def adversarial_sequences(n: int, lo: float, hi: float, count: int, *, cells: in
         torch.where(unit < 0.5, tied, tied + (1 - 1e-12) * step),
         unit,
     ]
-    chosen = torch.stack(forms)[kind, torch.arange(count)]
+    chosen = torch.stack(forms)[index % 8, index]
     return (lo + (hi - lo) * chosen).clamp(lo, hi)
 
 

@@ -25,6 +25,7 @@ from onelayer.construct.tokens.recognise import Piece, Recogniser
 from onelayer.construct.tokens.superpose_layer import superposition_layer
 from onelayer.domain import Box
 from onelayer.errors import OnelayerError
+from onelayer.ground import pinned
 from onelayer.result import Approximation
 from onelayer.target import Formula, Target, as_target, parse
 
@@ -33,6 +34,7 @@ ATTEMPTS = 4
 OUTER_SHARE = 0.6  # of eps, for the outer functions when the inner ones are curved too
 
 
+@pinned()
 def superpose(
     f: Any, box: Box, eps: float, *, dtype: torch.dtype = torch.float64, max_ramps: int = 2**17
 ) -> Approximation:
@@ -68,6 +70,7 @@ def superpose(
     return best
 
 
+@pinned()
 def needs_superposition(f: Any, box: Box) -> bool:
     """Whether f is a superposition, and no sum of functions of one linear form each, which needs no embedding."""
     target = as_target(f, box)

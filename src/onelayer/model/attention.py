@@ -7,9 +7,12 @@ Queries arrive already scaled by 1/sqrt(d_k), so a logit is q . k.
 from __future__ import annotations
 
 import math
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -81,15 +84,10 @@ class Linear(Attention):
 
     def average(self, query: Tensor, sources: Sources) -> Tensor:
         features = self._phi(query)
-        top = bottom = None
-        for keys, values in sources:
-            phi = self._phi(keys)  # (..., S, F)
-            moment = torch.matmul(phi.transpose(-2, -1), values)  # (..., F, d_v)
-            mass = phi.sum(-2).unsqueeze(-1)  # (..., F, 1)
-            top = moment if top is None else top + moment
-            bottom = mass if bottom is None else bottom + mass
-        assert top is not None
-        assert bottom is not None
+        phis = [self._phi(keys) for keys, _ in sources]  # (..., S, F)
+        moments = (torch.matmul(phi.transpose(-2, -1), values) for phi, (_, values) in zip(phis, sources, strict=True))
+        top = reduce(operator.add, moments)  # (..., F, d_v)
+        bottom = reduce(operator.add, (phi.sum(-2).unsqueeze(-1) for phi in phis))  # (..., F, 1)
         return torch.matmul(features, top) / torch.matmul(features, bottom)
 
     def _phi(self, u: Tensor) -> Tensor:
@@ -153,10 +151,6 @@ def _logits(query: Tensor, keys: Sequence[Tensor]) -> Tensor:
 
 def _weighted(weights: Tensor, values: Sequence[Tensor]) -> Tensor:
     """Eq (6): weights (..., N, S) times values (..., S_i, d_v) stacked in the order of the weights' columns."""
-    total, start = None, 0
-    for value in values:
-        part = torch.matmul(weights[..., start : start + value.shape[-2]], value)
-        total = part if total is None else total + part
-        start += value.shape[-2]
-    assert total is not None
-    return total
+    ends = list(accumulate(value.shape[-2] for value in values))
+    parts = (torch.matmul(weights[..., end - v.shape[-2] : end], v) for v, end in zip(values, ends, strict=True))
+    return reduce(operator.add, parts)

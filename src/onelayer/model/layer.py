@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import torch
@@ -189,13 +191,9 @@ class OneLayerTransformer(Weights):
     def _attend_each(self, e: Tensor) -> Tensor:
         """One head at a time: each keeps to the inputs that its query reads, which keeps Taylor models small."""
         w_o, b_o = self.cast("W_O", e), self.cast("b_O", e)
-        total, row = None, 0
-        for h, shape in enumerate(self.config.heads):
-            part = F.linear(self._head(h, e), w_o[row : row + shape.d_v].transpose(0, 1))
-            total = part if total is None else total + part
-            row += shape.d_v
-        assert total is not None
-        return total + b_o
+        rows = torch.split(w_o, [shape.d_v for shape in self.config.heads])
+        parts = (F.linear(self._head(h, e), own.transpose(0, 1)) for h, own in enumerate(rows))
+        return reduce(operator.add, parts) + b_o
 
     def _head(self, h: int, e: Tensor) -> Tensor:
         """Z_h of eq (8), (..., N, d_v)."""
@@ -223,7 +221,8 @@ class OneLayerTransformer(Weights):
 
     def _plain(self, h: int, e: Tensor) -> tuple[Tensor, Tensor]:
         memory = self.memory_of(h)
-        assert memory is not None
+        if memory is None:
+            raise OnelayerError(f"head {h} has no memory")
         return memory.plain_tokens(e.dtype)
 
     def _feed_forward(self, r: Tensor) -> Tensor:

@@ -80,11 +80,11 @@ def lookup_model(
     outputs = _zeros(len(heads) * width, d_model)
     for h, head in enumerate(heads):
         rows, columns = slice(h * width, (h + 1) * width), slice(first, first + width)
-        outputs[rows, columns] = torch.full((width,), head.coefficient, dtype=torch.float64).diag()
+        outputs[rows, columns] = torch.full((width,), head.coefficient, dtype=torch.float64, device="cpu").diag()
     readout = _zeros(d_model, width)
-    readout[first : first + width] = torch.eye(width)
+    readout[first : first + width] = torch.eye(width, dtype=torch.float64, device="cpu")
     weights: dict[str, Tensor | Sequence[Tensor]] = {
-        "W_E": torch.eye(dim, d_model, dtype=torch.float64),
+        "W_E": torch.eye(dim, d_model, dtype=torch.float64, device="cpu"),
         "W_Q": [w for w, _ in queries],
         "b_Q": [b for _, b in queries],
         "W_O": outputs,
@@ -110,7 +110,7 @@ def lookup_model(
 
 
 def _zeros(*size: int) -> Tensor:
-    return torch.zeros(size, dtype=torch.float64)
+    return torch.zeros(size, dtype=torch.float64, device="cpu")
 
 
 def _feed_forward(ridges: Ridges, dim: int, d_model: int) -> dict[str, Tensor]:
@@ -145,7 +145,7 @@ def _direction(axis: AxisKeys, dim: int) -> Tensor:
         return axis.direction
     if not 0 <= axis.direction < dim:
         raise OnelayerError(f"coordinate {axis.direction} is outside an input of {dim} numbers")
-    return torch.eye(dim, dtype=torch.float64)[axis.direction]
+    return torch.eye(dim, dtype=torch.float64, device="cpu")[axis.direction]
 
 
 def _memory(head: LookupHead, dim: int, width: int) -> GridMemory:

@@ -86,7 +86,7 @@ def random_memory(shape: HeadShape, generator: torch.Generator, dtype: torch.dty
     """Memory of the given shape with standard normal keys and values, the start of a training run."""
 
     def normal(*size: int) -> Tensor:
-        return torch.randn(*size, generator=generator, dtype=dtype)
+        return torch.randn(*size, generator=generator, dtype=dtype, device="cpu")
 
     if shape.memory == "none":
         return None

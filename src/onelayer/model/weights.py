@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 
 from onelayer.errors import OnelayerError
 from onelayer.model.config import Config, HeadShape
-from onelayer.model.memory import GridMemory, Memory, PlainMemory, random_memory
+from onelayer.model.memory import Memory, random_memory
 
 NamedWeights = Mapping[str, Tensor | Sequence[Tensor]]
 
@@ -68,9 +69,7 @@ class Weights(nn.Module):
         """The memory of head h."""
         if str(h) not in self.memory:
             return None
-        memory = self.memory[str(h)]
-        assert isinstance(memory, PlainMemory | GridMemory)
-        return memory
+        return cast(Memory, self.memory[str(h)])
 
     def cast(self, name: str, x: Tensor) -> Tensor:
         """The tensor of that name in the dtype of ``x``."""
@@ -155,16 +154,17 @@ def initial_weights(config: Config, generator: torch.Generator, dtype: torch.dty
     weights: dict[str, Tensor] = {}
     for name, shape in weight_shapes(config).items():
         if name.startswith("W_"):
-            draw = torch.rand(shape, generator=generator, dtype=torch.float64) * 2 - 1
+            draw = torch.rand(shape, generator=generator, dtype=torch.float64, device="cpu") * 2 - 1
             weights[name] = draw / math.sqrt(shape[0])
         elif name == "position":
             weights[name] = positional_encoding(config.positions, *shape, generator=generator)
         elif name == "ramp_start":
-            weights[name] = (torch.arange(shape[1], dtype=torch.float64) / shape[1]).repeat(shape[0], 1)
+            weights[name] = (torch.arange(shape[1], dtype=torch.float64, device="cpu") / shape[1]).repeat(shape[0], 1)
         elif name == "ramp_slope":
-            weights[name] = torch.full(shape, float(shape[1]), dtype=torch.float64)
+            weights[name] = torch.full(shape, float(shape[1]), dtype=torch.float64, device="cpu")
         else:
-            weights[name] = torch.full(shape, 1.0 if name.startswith("gain") else 0.0, dtype=torch.float64)
+            start = 1.0 if name.startswith("gain") else 0.0
+            weights[name] = torch.full(shape, start, dtype=torch.float64, device="cpu")
     return {name: value.to(dtype) for name, value in weights.items()}
 
 
@@ -175,13 +175,13 @@ def positional_encoding(kind: str, length: int, width: int, *, generator: torch.
     i / 10000^(2j/width) into features 2j and 2j + 1. ``learned`` starts from small normal numbers.
     """
     if kind == "one-hot":
-        return torch.cat([torch.zeros(length, width - length), torch.eye(length)], dim=1).double()
+        return torch.eye(width, dtype=torch.float64, device="cpu")[width - length :]
     if kind == "sinusoidal":
-        feature = torch.arange(width, dtype=torch.float64)
+        feature = torch.arange(width, dtype=torch.float64, device="cpu")
         rate = 10000.0 ** (-2 * (feature // 2) / width)
-        angle = torch.arange(length, dtype=torch.float64)[:, None] * rate
+        angle = torch.arange(length, dtype=torch.float64, device="cpu")[:, None] * rate
         return torch.where(feature % 2 == 0, torch.sin(angle), torch.cos(angle))
-    return 0.02 * torch.randn(length, width, generator=generator, dtype=torch.float64)
+    return 0.02 * torch.randn(length, width, generator=generator, dtype=torch.float64, device="cpu")
 
 
 def _shape_of(memory: Memory | None) -> HeadShape | None:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from onelayer.domain import Box
 from onelayer.errors import FormulaError, OnelayerError, UnsupportedOperation
+from onelayer.ground import pinned
 from onelayer.target.formula import Formula, parse
 from onelayer.target.poles import find_pole
 from onelayer.target.record import record
@@ -43,6 +44,7 @@ class Target:
     unrecorded: str = ""
 
 
+@pinned()
 def as_target(f: Any, box: Box, *, lipschitz: float | None = None) -> Target:
     """Understand ``f``: formula text, Formula, torch callable, nn.Module, or NumPy callable with ``lipschitz``.
 

@@ -22,7 +22,7 @@ def smallest_squared_distance(z: Tensor, report: Callable[[float], None] = lambd
     if count < 2:
         return float("inf")
     if count * count * width <= DIRECT:
-        least = _direct(torch.arange(count, device=z.device), z, report)
+        least = _direct(torch.arange(count, dtype=torch.int64, device=z.device), z, report)
         return least * (1 - (width + 16) * 2 * UNIT)
     norms = (z * z).sum(1)
     error = (width + 8) * 4 * UNIT * float(norms.max()) * 2

@@ -92,7 +92,10 @@ def _written(model: OneLayerTransformer, outer: Floats) -> Tensor:
     """How an output is written into the stream, (outputs, d_model): W_2 must be the coefficients times it."""
     second = model.own("W_2").detach().double()
     unit = torch.from_numpy(np.abs(outer).argmax(0))
-    spread: Tensor = second[unit] / torch.from_numpy(outer)[unit, torch.arange(outer.shape[1])][:, None]
+    spread: Tensor = (
+        second[unit]
+        / torch.from_numpy(outer)[unit, torch.arange(outer.shape[1], dtype=torch.int64, device="cpu")][:, None]
+    )
     if not torch.equal(torch.from_numpy(outer) @ spread, second):
         raise OnelayerError("the feed-forward network of this layer writes more than its outputs")
     return spread
@@ -102,7 +105,7 @@ def _embedded(model: OneLayerTransformer, x: Any, atoms: Atoms) -> Any:
     """Column c of the embedding is atom c, bias included, with the rounding of its sum of ramps."""
     error = torch.from_numpy(atoms.rounding).expand(x.shape)
     x = x.with_(x.coef, inflate(x.rem + error))
-    select = torch.eye(x.shape[-1], model.config.d_model, dtype=torch.float64)
+    select = torch.eye(x.shape[-1], model.config.d_model, dtype=torch.float64, device="cpu")
     bias = model.own("b_E").clone()
     bias[: x.shape[-1]] = 0
     e: Any = F.linear(x, select.T, bias)

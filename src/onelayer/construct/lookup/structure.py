@@ -57,7 +57,7 @@ def _active_coordinates(f: FlatFunction, box: Box, tolerance: float, seed: int, 
     base, other = _pairs(box, seed, points)
     reference = f(base)
     moved = base.expand(box.dim, -1, -1).clone()  # (D, S, D): copy i has coordinate i resampled
-    index = torch.arange(box.dim)
+    index = torch.arange(box.dim, dtype=torch.int64)
     moved[index, :, index] = other.T
     change = (f(moved.reshape(-1, box.dim)).reshape(box.dim, points, -1) - reference).abs().amax((1, 2))
     return [i for i in range(box.dim) if not change[i] <= tolerance]
@@ -77,8 +77,8 @@ def _interacting(
 
     pairs = [(i, j) for k, i in enumerate(active) for j in active[k + 1 :]]
     if pairs:
-        first, second = (torch.tensor(column) for column in zip(*pairs, strict=True))
-        row = torch.arange(len(pairs))
+        first, second = (torch.tensor(column, dtype=torch.int64) for column in zip(*pairs, strict=True))
+        row = torch.arange(len(pairs), dtype=torch.int64)
         only_i = base.expand(len(pairs), -1, -1).clone()  # (pairs, S, D)
         only_j, both = only_i.clone(), only_i.clone()
         for moved, index in ((only_i, first), (only_j, second), (both, first), (both, second)):
@@ -140,7 +140,7 @@ def simplest(numbers: Tensor) -> Tensor:
     denominators = torch.arange(1, 61, dtype=torch.float64)[:, None]
     fractions = torch.round(numbers * denominators) / denominators
     close = (fractions - numbers).abs() < 1e-6
-    snapped = fractions[close.int().argmax(0), torch.arange(numbers.numel())]
+    snapped = fractions[close.int().argmax(0), torch.arange(numbers.numel(), dtype=torch.int64)]
     result: Tensor = torch.where(close.any(0), snapped, numbers)
     return result
 

@@ -37,8 +37,8 @@ def subset_layer(
     output[:, 1 : 1 + outputs] = coefficients
     named: dict[str, Tensor] = {
         "W_E": eye[:1],
-        "W_Q": torch.zeros(d_model, len(sets)),
-        "b_Q": torch.ones(len(sets)),
+        "W_Q": torch.zeros(d_model, len(sets), dtype=torch.float64),
+        "b_Q": torch.ones(len(sets), dtype=torch.float64),
         "W_K": key,
         "W_V": eye[:, :1].repeat(1, len(sets)),
         "W_O": output,
@@ -48,8 +48,9 @@ def subset_layer(
     if sorts:
         gate = 4 * reach
         first = torch.zeros(d_model, n, dtype=torch.float64)
-        first[1 : 1 + n], first[-n:] = torch.eye(n), gate * torch.eye(n)
-        named |= {"W_1": first, "b_1": torch.full((n,), -gate - (lo - reach)), "W_2": eye[1 + n : 2 + n].repeat(n, 1)}
+        first[1 : 1 + n], first[-n:] = eye[:n, :n], gate * eye[:n, :n]
+        bias = torch.full((n,), -gate - (lo - reach), dtype=torch.float64)
+        named |= {"W_1": first, "b_1": bias, "W_2": eye[1 + n : 2 + n].repeat(n, 1)}
     config = Config(
         layout="tokens",
         input_shape=(n,),

@@ -41,7 +41,10 @@ def threshold_layer(n: int, edges: Tensor, weights: Sequence[float] | None, dtyp
     hidden = cells * len(levels)
     outer = torch.zeros(hidden, d_model, dtype=torch.float64)
     outer[:, 0] = (torch.from_numpy(factors)[:, None] * width).reshape(-1)
-    rows = [counts.repeat(1, len(levels)), *([torch.ones(1, hidden), torch.zeros(1, hidden)] if sorts else [])]
+    rows = [
+        counts.repeat(1, len(levels)),
+        *([torch.ones_like(outer.T[:1]), torch.zeros_like(outer.T[:1])] if sorts else []),
+    ]
     named: dict[str, Tensor] = {
         "ramp_start": edges[None, 1:],
         "ramp_slope": -1 / width[None],
@@ -74,7 +77,7 @@ def _heads(n: int, cells: int, d_model: int, sorts: bool, dtype: torch.dtype) ->
     d_k, d_v = (8, cells + 1) if sorts else (4, cells)
     query, key = (torch.zeros(d_model, d_k, dtype=torch.float64) for _ in range(2))
     value, output = torch.eye(d_model, d_v, dtype=torch.float64), torch.eye(d_v, d_model, dtype=torch.float64)
-    named = {"b_Q": torch.zeros(d_k), "b_K": torch.zeros(d_k), "b_V": torch.zeros(d_v)}
+    named = {name: torch.zeros(size, dtype=torch.float64) for name, size in (("b_Q", d_k), ("b_K", d_k), ("b_V", d_v))}
     if sorts:
         sharpness = 64.0 if dtype == torch.float64 else 16.0
         place = torch.arange(n, dtype=torch.float64) - (n - 1) / 2
@@ -83,4 +86,4 @@ def _heads(n: int, cells: int, d_model: int, sorts: bool, dtype: torch.dtype) ->
         query[cells, 4], key[cells, 4], key[cells + 1, 5] = 2.0, 2 * sharpness, -sharpness
         named["b_Q"][5], named["b_V"][cells] = 2.0, (n + 1) / 2
         named["position"] = table
-    return named | {"W_Q": query, "W_K": key, "W_V": value, "W_O": output, "b_O": torch.zeros(d_model)}
+    return named | {"W_Q": query, "W_K": key, "W_V": value, "W_O": output, "b_O": torch.zeros_like(output[0])}

@@ -72,7 +72,7 @@ def _softmax_layer(
     beta = beta if math.isfinite(beta) and beta * (1 + radius) < torch.finfo(dtype).max / 8 else 1.0
     d_model, root = max(width, outputs), math.sqrt(width + 1)
     eye = torch.eye(d_model, dtype=torch.float64)
-    extended = torch.eye(d_model, width + 1, dtype=torch.float64) * (torch.arange(width + 1) < width)
+    extended = torch.eye(d_model, width + 1, dtype=torch.float64) * (torch.arange(width + 1, dtype=torch.int64) < width)
     first = torch.zeros(query.weights["W_E"].shape[0], d_model, dtype=torch.float64)
     first[:, :width] = query.weights["W_E"]
     shift = torch.zeros(d_model, dtype=torch.float64)
@@ -81,7 +81,7 @@ def _softmax_layer(
         "W_E": first,
         "b_E": shift,
         "W_Q": root * extended,
-        "b_Q": root * (torch.arange(width + 1) == width).double(),
+        "b_Q": root * (torch.arange(width + 1, dtype=torch.int64) == width).double(),
         "W_O": eye[:outputs],
         "W_R": eye[:, :outputs],
     }
@@ -175,8 +175,8 @@ def _relu_layer(
     weights: dict[str, Tensor] = {
         "W_E": torch.from_numpy(projection)[:, None] * eye[:1],
         "b_E": shift * eye[0],
-        "W_Q": torch.zeros(d_model, 1),
-        "W_O": torch.zeros(1, d_model),
+        "W_Q": torch.zeros(d_model, 1, dtype=torch.float64),
+        "W_O": torch.zeros(1, d_model, dtype=torch.float64),
         "W_1": first,
         "b_1": bias,
         "W_2": second,

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from onelayer.errors import FileError, OnelayerError
+from onelayer.ground import pinned
 
 Array = NDArray[np.float64]
 MAX_EXACT = 2**53
@@ -34,6 +35,7 @@ class Table:
         return len(self.inputs)
 
 
+@pinned()
 def read_table(path: str | Path, target: str) -> tuple[Array, NDArray[Any]]:
     """Inputs (N, D) and the column ``target`` of a .csv or .parquet file, in the order of its columns.
 

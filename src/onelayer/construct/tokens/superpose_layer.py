@@ -39,10 +39,10 @@ def superposition_layer(
     start, slope, first, bias = _ramps(input_shape, atoms, embedded, d_model)
     weights: dict[str, Tensor] = {"ramp_start": start, "ramp_slope": slope, "W_E": first, "b_E": bias}
     heads = len(classes)
-    query, key = torch.zeros(d_model, heads), torch.zeros(d_model, heads, dtype=torch.float64)
-    ones = torch.zeros(heads)
+    query, key = (torch.zeros(d_model, heads, dtype=torch.float64) for _ in range(2))
+    ones = torch.zeros(heads, dtype=torch.float64)
     if places:
-        ones = torch.ones(heads)
+        ones = torch.ones(heads, dtype=torch.float64)
         for h, members in enumerate(classes):
             outside = torch.ones(n, dtype=torch.float64)
             outside[members] = 0

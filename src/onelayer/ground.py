@@ -1,0 +1,181 @@
+"""Pinned ground: inside it no global setting of the process can reach the numbers, and on leaving all are given back.
+
+What a torch program computes depends on the default dtype and device, on gradient and inference mode, on autocast, on
+reduced-precision products, on flushed denormals, on the number of threads and on function modes; what flint and NumPy
+do depends on their contexts. Everything that builds or proves runs inside ``pinned()``, users' functions included.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from flint import ctx
+from torch.overrides import _get_current_function_mode_stack
+from torch.utils._device import DeviceContext
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+
+from onelayer.errors import OnelayerError
+
+FLINT_BITS, FLINT_TERMS = 53, 10  # flint's own defaults; rooms that need more set it themselves
+AUTOCAST = ("cpu", "cuda")
+
+
+@contextmanager
+def pinned() -> Iterator[None]:
+    """Run a block, or a function as ``@pinned()``, in one fixed state of torch, NumPy and flint; give back the old one.
+
+    Inside: float64 and the CPU are the defaults, nothing is recorded for gradients, products are as precise as their
+    format, denormals live, one thread sums in one order. Refused, because they cannot be undone from inside: a rounding
+    direction other than to nearest, and foreign function or dispatch modes, which would compute in our place.
+    """
+    _refuse_foreign_modes()
+    _refuse_directed_rounding()
+    with ExitStack() as stack:
+        stack.enter_context(_PROCESS.held())
+        if torch.get_default_device().type != "cpu":
+            stack.enter_context(torch.device("cpu"))
+        stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.no_grad())
+        stack.enter_context(np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"))
+        for setting in _thread_settings():
+            stack.callback(setting.put, setting.read())
+            setting.put(setting.pinned)
+        yield
+
+
+@dataclass(frozen=True)
+class _Setting:
+    read: Callable[[], Any]
+    write: Callable[[Any], Any]
+    pinned: Any
+
+    def put(self, value: Any) -> None:
+        """Some settings are slow to write, so only a change is written."""
+        if self.read() != value:
+            self.write(value)
+
+
+def _attribute(owner: Any, name: str, value: Any) -> _Setting:
+    return _Setting(lambda: getattr(owner, name), lambda found: setattr(owner, name, found), value)
+
+
+def _thread_settings() -> list[_Setting]:
+    """What each thread, or one flint context, has for itself."""
+    autocast = [
+        _Setting(lambda kind=kind: torch.is_autocast_enabled(kind), _autocast(kind), False)  # type: ignore[misc]
+        for kind in AUTOCAST
+    ]
+    return [
+        *autocast,
+        _Setting(torch.get_num_threads, torch.set_num_threads, 1),
+        _Setting(_denormals_flushed, torch.set_flush_denormal, False),
+        _attribute(ctx, "prec", FLINT_BITS),
+        _attribute(ctx, "cap", FLINT_TERMS),
+    ]
+
+
+def _autocast(kind: str) -> Callable[[bool], None]:
+    return lambda wanted: torch.set_autocast_enabled(kind, wanted)
+
+
+def _process_settings() -> list[_Setting]:
+    """What the whole process shares, in the order in which it is pinned; given back in the opposite order.
+
+    Torch keeps the precision of float32 products twice, by one word and by backend. The word comes last: it overwrites
+    the others, which are then given back after it.
+    """
+    backends = torch.backends
+    owners = [
+        (backends.cuda, "matmul"),
+        *((backends.cudnn, part) for part in ("conv", "rnn")),
+        *((backends.mkldnn, part) for part in ("matmul", "conv", "rnn")),
+    ]
+    parts = [getattr(owner, name) for owner, name in owners if hasattr(owner, name)]
+    by_backend = [_attribute(part, "fp32_precision", "ieee") for part in parts if hasattr(part, "fp32_precision")]
+    return [
+        _Setting(torch.get_default_dtype, torch.set_default_dtype, torch.float64),
+        _Setting(
+            _deterministic,
+            lambda found: torch.use_deterministic_algorithms(found[0], warn_only=found[1]),
+            (False, False),
+        ),
+        _attribute(backends.cudnn, "benchmark", False),
+        _attribute(backends.cudnn, "deterministic", True),
+        _Setting(backends.mha.get_fastpath_enabled, backends.mha.set_fastpath_enabled, True),
+        *(by_backend or [_attribute(backends.cudnn, "allow_tf32", False)]),
+        _Setting(_matmul_precision, _set_matmul_precision, "highest"),
+    ]
+
+
+def _deterministic() -> tuple[bool, bool]:
+    return torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+
+
+def _matmul_precision() -> str | None:
+    """The one word, or None where the backends disagree and torch has none."""
+    try:
+        return torch.get_float32_matmul_precision()
+    except RuntimeError:
+        return None
+
+
+def _set_matmul_precision(word: str | None) -> None:
+    if word is not None:
+        torch.set_float32_matmul_precision(word)
+
+
+class _Process:
+    """The settings of the process, held by any number of threads: the first saves them, the last gives them back."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.holders = 0
+        self.saved: list[tuple[_Setting, Any]] = []
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        with self.lock:
+            settings = _process_settings()
+            if self.holders == 0:
+                self.saved = [(setting, setting.read()) for setting in settings]
+            self.holders += 1
+            for setting in settings:
+                setting.put(setting.pinned)
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.holders -= 1
+                if self.holders == 0:
+                    for setting, found in reversed(self.saved):
+                        setting.put(found)
+
+
+_PROCESS = _Process()
+
+
+def _denormals_flushed() -> bool:
+    """Torch does not tell; half of the smallest normal number does."""
+    return sys.float_info.min / 2 == 0.0
+
+
+def _refuse_directed_rounding() -> None:
+    one, small = float(len("1")), sys.float_info.epsilon / 8
+    if not (one + small == one and one - small / 2 == one and -one - small == -one):
+        raise OnelayerError("this thread does not round to nearest; set the rounding direction back first")
+
+
+def _refuse_foreign_modes() -> None:
+    stack = _get_current_function_mode_stack()  # type: ignore[no-untyped-call]
+    modes = [mode for mode in stack if not isinstance(mode, DeviceContext)]
+    for mode in [*modes, *_get_current_dispatch_mode_stack()]:
+        raise OnelayerError(
+            f"{type(mode).__name__} is active and would compute in our place; leave its 'with' block first"
+        )
