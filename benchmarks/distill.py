@@ -23,8 +23,11 @@ from safetensors.torch import load_file, save_file
 
 from onelayer import Box
 from onelayer.errors import OnelayerError
-from onelayer.train import Distilled, SentenceEncoder, Stack, distill, distill_tokens, fidelity, train
-from onelayer.train.distill import encoded, split
+from onelayer.training.distill import Distilled, distill, distill_tokens, encoded, split
+from onelayer.training.encoder import SentenceEncoder
+from onelayer.training.fidelity import fidelity
+from onelayer.training.stack import Stack
+from onelayer.training.train import train
 
 WORDNET = Path("/usr/share/wordnet")
 FOLDER = Path("out") / "distill"

@@ -26,7 +26,7 @@ from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from onelayer.export import OneLayerRegressor
+from onelayer.training.estimators.estimator import OneLayerRegressor
 
 Table = tuple[NDArray[np.float64], NDArray[np.float64]]
 

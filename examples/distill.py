@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 import onelayer as ol
-from onelayer.train import Stack
+from onelayer.training.stack import Stack
 
 
 def main() -> None:

@@ -12,8 +12,8 @@ from transformers import GPT2LMHeadModel
 from transformers.utils import logging
 
 import onelayer as ol
-from onelayer.export import to_huggingface
 from onelayer.export.gpt2 import OneLayerGPT2
+from onelayer.export.huggingface import to_huggingface
 
 
 def main() -> None:

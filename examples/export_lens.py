@@ -8,7 +8,8 @@ from __future__ import annotations
 import torch
 
 import onelayer as ol
-from onelayer.export import explain, to_lens
+from onelayer.export.lens import to_lens
+from onelayer.pictures.explanation import explain
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ import onnxruntime
 import torch
 
 import onelayer as ol
-from onelayer.export import to_onnx
+from onelayer.export.onnx import to_onnx
 
 
 def main() -> None:

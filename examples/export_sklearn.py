@@ -11,7 +11,8 @@ from pathlib import Path
 from sklearn.datasets import make_friedman1
 from sklearn.model_selection import GridSearchCV, train_test_split
 
-from onelayer.export import OneLayerRegressor, to_onnx
+from onelayer.export.onnx import to_onnx
+from onelayer.training.estimators.estimator import OneLayerRegressor
 
 
 def main() -> None:

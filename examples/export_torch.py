@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 
 import onelayer as ol
-from onelayer.export import to_torch
+from onelayer.export.torch import to_torch
 
 FORMULA = "sin(x1) + sin(x2)"
 

@@ -21,9 +21,11 @@ from onelayer.construct import approximate
 from onelayer.construct.lookup.families import bernstein
 from onelayer.construct.lookup.solve import axis_nodes, minimax, rounding_cost
 from onelayer.domain import Box
-from onelayer.draw import draw, draw_attention, draw_boxes, draw_rate, fit_rate
 from onelayer.model import OneLayerTransformer
 from onelayer.model.lookup import AxisKeys, LookupHead, lookup_model
+from onelayer.pictures.drawing import draw, draw_boxes
+from onelayer.pictures.panels import draw_attention
+from onelayer.pictures.rate import draw_rate, fit_rate
 from onelayer.result import Approximation
 from onelayer.target import as_target
 

@@ -12,6 +12,8 @@ SOURCE = Path(__file__).parents[1] / "src" / "onelayer"
 # Rooms of equal rank do not import each other, with the exceptions written in SAME_RANK.
 RANK = {
     "errors": 0,
+    "lazy": 0,
+    "extras": 1,
     "ground": 1,
     "disk": 2,
     "domain": 2,
@@ -20,9 +22,10 @@ RANK = {
     "target": 4,
     "certify": 5,
     "result": 6,
+    "source": 7,
     "construct": 7,
-    "train": 8,
-    "draw": 8,
+    "training": 8,
+    "pictures": 8,
     "export": 8,
     "study": 9,
     "paper": 10,

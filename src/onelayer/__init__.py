@@ -6,11 +6,12 @@ from onelayer.certify import Certificate, certify
 from onelayer.certify.check import check
 from onelayer.construct import approximate, memorize, sort
 from onelayer.domain import Box
-from onelayer.draw import draw
 from onelayer.errors import OnelayerError
 from onelayer.model import OneLayerTransformer
+from onelayer.pictures.drawing import draw
 from onelayer.result import Approximation, load
-from onelayer.train import distill, train
+from onelayer.training.distill import distill
+from onelayer.training.train import train
 
 __all__ = [
     "Approximation",

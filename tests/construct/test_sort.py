@@ -11,15 +11,7 @@ import torch
 from onelayer.certify import certify
 from onelayer.certify.check import check
 from onelayer.certify.lemmas.order import thresholds_error
-from onelayer.construct.sort import (
-    adversarial_sequences,
-    maximum,
-    median,
-    minimum,
-    order_statistic,
-    sort,
-    top_k_sum,
-)
+from onelayer.construct.sort import adversarial_sequences, maximum, median, minimum, order_statistic, sort, top_k_sum
 from onelayer.domain import Box
 from onelayer.errors import OnelayerError
 from onelayer.result import Approximation, load

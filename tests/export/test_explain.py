@@ -9,8 +9,8 @@ import torch
 
 from onelayer.domain import Box
 from onelayer.errors import OnelayerError
-from onelayer.export import explain
 from onelayer.model import Affine, AxisKeys, LookupHead, Ridges, lookup_model
+from onelayer.pictures.explanation import explain
 
 
 @pytest.fixture

@@ -6,9 +6,10 @@ import importlib
 
 import pytest
 
-import onelayer.export
+from onelayer import extras
 from onelayer.errors import OnelayerError
-from onelayer.export import export, extras
+from onelayer.export.exporter import export
+from onelayer.training.estimators import estimator
 
 EXTRAS = {"onnx": "onnx", "hf": "transformers", "lens": "transformer_lens"}
 
@@ -48,9 +49,7 @@ def test_missing_sklearn_is_named(monkeypatch) -> None:
 
     monkeypatch.setattr(extras.importlib, "import_module", missing)
     with pytest.raises(OnelayerError, match=r'pip install "onelayer\[sklearn\]"'):
-        onelayer.export.OneLayerRegressor  # noqa: B018
-    monkeypatch.undo()
-    assert importlib.import_module("onelayer.export").explain is not None
+        importlib.reload(estimator)
 
 
 def test_package_imports_no_foreign_library() -> None:

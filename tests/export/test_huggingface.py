@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from onelayer.export import to_huggingface
+from onelayer.export.huggingface import to_huggingface
 
 transformers = pytest.importorskip("transformers", reason="the extra hf is not installed")
 

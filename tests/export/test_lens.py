@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from onelayer.errors import OnelayerError
-from onelayer.export import to_lens
+from onelayer.export.lens import to_lens
 from onelayer.export.plan import plan
-from onelayer.export.source import source_of
+from onelayer.source import source_of
 
 pytest.importorskip("transformer_lens", reason="the extra lens is not installed")
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from onelayer.errors import FileError
-from onelayer.export import to_onnx
+from onelayer.export.onnx import to_onnx
 from onelayer.model import OneLayerTransformer, PlainMemory
 
 onnx = pytest.importorskip("onnx", reason="the extra onnxruntime/onnx is not installed")

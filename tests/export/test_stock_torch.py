@@ -12,8 +12,9 @@ from torch import nn
 from onelayer.certify import certify
 from onelayer.domain import Box
 from onelayer.errors import OnelayerError
-from onelayer.export import export, to_torch
+from onelayer.export.exporter import export
 from onelayer.export.stock import StockLayer
+from onelayer.export.torch import to_torch
 from onelayer.model import OneLayerTransformer, PlainMemory
 
 

@@ -13,7 +13,7 @@ from onelayer.study.built import KINDS, built_heads, built_memory, built_ridges
 from onelayer.study.depth import shape_for
 from onelayer.study.digits import load_digits, varied
 from onelayer.study.problems import PROBLEMS, seen_error
-from onelayer.train import Stack
+from onelayer.training.stack import Stack
 
 WAVES = PROBLEMS["waves"]
 TINY = {"steps": 6, "batch": 16, "lbfgs_steps": 0, "budget": 600}

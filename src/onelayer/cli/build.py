@@ -10,7 +10,7 @@ import typer
 
 from onelayer.cli.options import PICTURE, Dtype, Jobs, Json, MaxSeconds, Out, Seed, app, dtype_of, report
 from onelayer.construct import approximate, memorize, read_table, sort
-from onelayer.draw import draw
+from onelayer.pictures.drawing import draw
 from onelayer.target import parse_domain
 
 MOST_DRAWN = 16  # numbers to sort; slices through more inputs take minutes and are drawn on demand

@@ -10,12 +10,14 @@ import typer
 
 from onelayer.cli.console import SUCCESS, show
 from onelayer.cli.options import PICTURE, Json, MaxSeconds, Out, Seed, app, report
-from onelayer.draw import draw
 from onelayer.errors import OnelayerError
+from onelayer.pictures.drawing import draw
 from onelayer.result import Approximation, load
 from onelayer.study import STUDIES, Findings, run_study
 from onelayer.target import parse_domain
-from onelayer.train import Trained, distill, train
+from onelayer.training.distill import distill
+from onelayer.training.train import train
+from onelayer.training.trained import Trained
 
 Domain = Annotated[str | None, typer.Option(help='Box as lower:upper per coordinate, for example "0:2*pi, -1:1".')]
 Steps = Annotated[int, typer.Option(help="First-order steps.")]
@@ -96,7 +98,7 @@ def distill_command(
         assert found.approximation is not None
         extra = {"teacher_parameters": found.teacher_parameters, "speed_up": found.speed_up}
         return _proved(found.approximation, as_json, out, **extra)
-    from onelayer.train import SentenceEncoder
+    from onelayer.training.encoder import SentenceEncoder
 
     lines = [line for line in texts.read_text(encoding="utf-8").splitlines() if line.strip()]
     found = distill(

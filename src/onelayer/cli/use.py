@@ -12,9 +12,10 @@ from onelayer import __version__
 from onelayer.cli.console import SUCCESS, show
 from onelayer.cli.options import PICTURE, Folder, Json, app
 from onelayer.construct import labels, recall
-from onelayer.draw import draw
 from onelayer.errors import OnelayerError
-from onelayer.export import explain, export
+from onelayer.export.exporter import export
+from onelayer.pictures.drawing import draw
+from onelayer.pictures.explanation import explain
 from onelayer.result import load
 from onelayer.target import parse_point
 

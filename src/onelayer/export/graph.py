@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from onelayer.export.extras import require
+from onelayer.extras import require
 
 OPSET = 18
 IR_VERSION = 9

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from onelayer.domain import Box
 from onelayer.export.dress import ANCHORS, NORM_EPS, Dress, dress
-from onelayer.export.extras import require
 from onelayer.export.plan import Plan, plan, ramp_layers
-from onelayer.export.source import Exportable, need_softmax, source_of
+from onelayer.extras import require
+from onelayer.source import Exportable, need_softmax, source_of
 
 if TYPE_CHECKING:
     from onelayer.export.gpt2 import OneLayerGPT2

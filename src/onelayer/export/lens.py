@@ -10,9 +10,9 @@ from torch import Tensor
 
 from onelayer.domain import Box
 from onelayer.errors import OnelayerError
-from onelayer.export.extras import require
 from onelayer.export.huggingface import to_huggingface
-from onelayer.export.source import Exportable, source_of
+from onelayer.extras import require
+from onelayer.source import Exportable, source_of
 
 PATTERN = "blocks.0.attn.hook_pattern"
 

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from onelayer.disk import replace_file
 from onelayer.export.graph import Graph
-from onelayer.export.source import Exportable, Source, source_of
 from onelayer.model import Config, GridMemory, OneLayerTransformer, weights_sha256
 from onelayer.model.layer import NORM_EPS
 from onelayer.result import Approximation
+from onelayer.source import Exportable, Source, source_of
 
 
 def to_onnx(a: Exportable, path: str | os.PathLike[str]) -> Path:

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from onelayer.export.plan import head_width, ramp_layers
-from onelayer.export.source import plain_heads
 from onelayer.export.stock import pooled
 from onelayer.model import Config, OneLayerTransformer
 from onelayer.model.layer import NORM_EPS
+from onelayer.source import plain_heads
 
 OFF = -1e5
 

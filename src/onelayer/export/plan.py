@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from onelayer.errors import OnelayerError
-from onelayer.export.source import Source, plain_heads
 from onelayer.model import Config, OneLayerTransformer
+from onelayer.source import Source, plain_heads
 
 # exp(-50) = 2e-22 beside any weight that counts: below the rounding of float64.
 OFF = 50.0

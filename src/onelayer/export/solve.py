@@ -15,8 +15,8 @@ from torch import Tensor
 
 from onelayer.errors import OnelayerError
 from onelayer.export.plan import Plan
-from onelayer.export.source import Source
 from onelayer.export.stock import StockLayer
+from onelayer.source import Source
 
 ROUNDS = 3
 POINTS_PER_TOKEN = 8

@@ -13,8 +13,8 @@ from onelayer.export.dress import ANCHORS, NORM_EPS, Dress, dress
 from onelayer.export.parts import LayerOfParts, layer_of_parts
 from onelayer.export.plan import Plan, plan, ramp_layers
 from onelayer.export.solve import solve_values
-from onelayer.export.source import Exportable, need_softmax, source_of
 from onelayer.export.stock import StockLayer
+from onelayer.source import Exportable, need_softmax, source_of
 
 NORMS = ("pre", "post", "none")
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from onelayer.domain import Box
 from onelayer.paper.finding import HOLDS, Check, Finding, Setting, Table, number
-from onelayer.train import Stack, distill, train
+from onelayer.training.distill import distill
+from onelayer.training.stack import Stack
+from onelayer.training.train import train
 
 TAUGHT = "exp(sin(2*x1))*x2/2 + x1*x2"
 # A larger eps is no easier: its layer has too few tokens for the proof to end.

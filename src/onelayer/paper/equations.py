@@ -11,12 +11,13 @@ import torch.nn.functional as F
 
 from onelayer.construct import approximate
 from onelayer.domain import Box
-from onelayer.draw import Scene, attention_figure
 from onelayer.model import reference
 from onelayer.model.optimisers import Adam, GradientDescent, Momentum
 from onelayer.model.reference import Array
 from onelayer.paper.backward import Network, backward_figure
 from onelayer.paper.finding import HOLDS, REPAIRED, Check, Finding, Picture, Setting, Table
+from onelayer.pictures.panels import attention_figure
+from onelayer.pictures.scene import Scene
 
 ROUNDING = 1e-12
 Descent = GradientDescent | Momentum | Adam

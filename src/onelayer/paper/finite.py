@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 from onelayer.construct import approximate, memorize, sort
 from onelayer.construct.tables.capacity import attention_rank
 from onelayer.domain import Box
-from onelayer.draw.style import BLUE, SERIES, VERMILLION, legend, new_figure, tidy
 from onelayer.model import OneLayerTransformer, PlainMemory
 from onelayer.paper.finding import HOLDS, REPAIRED, Check, Finding, Picture, Setting, Table, number
+from onelayer.pictures.style import BLUE, SERIES, VERMILLION, legend, new_figure, tidy
 from onelayer.result import Approximation
 
 

@@ -17,11 +17,11 @@ from torch import Tensor
 
 from onelayer.construct import approximate
 from onelayer.domain import Box
-from onelayer.draw.style import BLUE, VERMILLION, legend, new_figure, tidy
 from onelayer.model import OneLayerTransformer, PlainMemory
 from onelayer.model.weights import weight_shapes
 from onelayer.paper.finding import FAILS, Check, Finding, Picture, Setting, Table
 from onelayer.paper.layers import Array
+from onelayer.pictures.style import BLUE, VERMILLION, legend, new_figure, tidy
 
 BOUND = 3 / 16
 FIRST_TOKEN = (0.3, 0.4)

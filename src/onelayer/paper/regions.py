@@ -13,10 +13,10 @@ from torch import Tensor
 
 from onelayer.certify import certify
 from onelayer.domain import Box
-from onelayer.draw.style import SERIES, legend, new_figure, tidy
 from onelayer.model import OneLayerTransformer, lookup_model
 from onelayer.paper.finding import FAILS, REPAIRED, Check, Finding, Picture, Setting, Table, number
 from onelayer.paper.layers import Array, lookup_head, step_head
+from onelayer.pictures.style import SERIES, legend, new_figure, tidy
 
 SHRINK = 0.01
 

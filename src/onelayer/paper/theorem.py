@@ -9,8 +9,10 @@ from pathlib import Path
 from onelayer.certify.check import check
 from onelayer.construct import approximate, gather
 from onelayer.domain import Box
-from onelayer.draw import Scene, fit_rate, picture, rate_figure
 from onelayer.paper.finding import REPAIRED, Check, Finding, Picture, Setting, Table, number
+from onelayer.pictures.drawing import picture
+from onelayer.pictures.rate import fit_rate, rate_figure
+from onelayer.pictures.scene import Scene
 
 SINES = "sin(x1) + sin(x2)"
 PLANE = Box([0.0, 0.0], [2 * math.pi] * 2)

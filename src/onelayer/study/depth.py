@@ -12,7 +12,8 @@ from onelayer.study.problems import PROBLEMS
 from onelayer.study.rows import median, points, select
 from onelayer.study.study import Rows, Study
 from onelayer.study.sweep import Cell
-from onelayer.train import Stack, train
+from onelayer.training.stack import Stack
+from onelayer.training.train import train
 
 # Inputs and outputs of unit size, because a stack that is given as a start is trained as it is.
 TARGETS = {"unit waves": "sin pi x1 + sin pi x2 (additive)", "nested": "exp of sines of squares, 4-D (nested)"}

@@ -15,16 +15,17 @@ import torch.nn.functional as F
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from onelayer.draw.style import NORMAL, SERIES, new_figure, outside_legend, tidy
 from onelayer.errors import OnelayerError
 from onelayer.model import OneLayerTransformer
 from onelayer.model.optimisers import Adam, GradientDescent, Momentum, minibatches
 from onelayer.model.reference import Array, softmax
 from onelayer.model.reference_layer import backward, forward
+from onelayer.pictures.style import NORMAL, SERIES, new_figure, outside_legend, tidy
 from onelayer.study.rows import select
 from onelayer.study.study import Rows, Study
 from onelayer.study.sweep import Cell
-from onelayer.train import fresh_layer, train
+from onelayer.training.start import fresh_layer
+from onelayer.training.train import train
 
 # One rate each, tried by hand; the plain rule on all pictures at once blows up within 400 steps at 0.5.
 RATES = {"gradient descent": 0.2, "sgd": 0.2, "momentum": 0.05, "adam": 5e-3}

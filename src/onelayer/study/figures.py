@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from onelayer.draw.style import NORMAL, SERIES, SMALL, new_figure, outside_legend, tidy
+from onelayer.pictures.style import NORMAL, SERIES, SMALL, new_figure, outside_legend, tidy
 
 Points = Sequence[tuple[float, float]]  # (size, error), sizes repeated over seeds
 MARKS = "os^Dv*"

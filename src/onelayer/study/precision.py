@@ -13,8 +13,8 @@ from onelayer.study.problems import PROBLEMS, seen_error
 from onelayer.study.rows import median, select
 from onelayer.study.study import Rows, Study
 from onelayer.study.sweep import Cell
-from onelayer.train import train
-from onelayer.train.recipe import DTYPES
+from onelayer.training.recipe import DTYPES
+from onelayer.training.train import train
 
 WAVES = PROBLEMS["waves"]
 METHODS = {"built 1e-03": "built for 1e-3", "built 1e-06": "built for 1e-6", "trained": "trained"}

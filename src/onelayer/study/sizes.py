@@ -14,7 +14,7 @@ from onelayer.study.problems import PROBLEMS, seen_error
 from onelayer.study.rows import points, select, trend
 from onelayer.study.study import Rows, Study
 from onelayer.study.sweep import Cell
-from onelayer.train import train
+from onelayer.training.train import train
 
 WAVES = PROBLEMS["waves"]
 RECIPE = {True: {"steps": 300, "batch": 128}, False: {"steps": 6000, "batch": 256}}

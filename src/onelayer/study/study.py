@@ -10,7 +10,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from onelayer.draw.style import save
+from onelayer.pictures.style import save
 from onelayer.study.sweep import Cell, Row, sweep
 
 Rows = Sequence[Row]

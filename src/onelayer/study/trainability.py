@@ -14,7 +14,7 @@ from onelayer.study.problems import PROBLEMS, seen_error
 from onelayer.study.rows import median, select
 from onelayer.study.study import Rows, Study
 from onelayer.study.sweep import Cell
-from onelayer.train import train
+from onelayer.training.train import train
 
 TARGETS = {"waves": "sin x1 + sin x2", "bend": "exp(sin pi x)"}
 STARTS = ("built", "trained", "trained from built")

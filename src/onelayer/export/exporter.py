@@ -1,0 +1,130 @@
+"""export: the door of the command line, from a saved folder to a file or folder of another library."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from onelayer.errors import FileError, OnelayerError
+from onelayer.export import stock
+from onelayer.export.huggingface import to_huggingface
+from onelayer.export.lens import to_lens
+from onelayer.export.onnx import to_onnx
+from onelayer.export.stock import StockLayer
+from onelayer.export.torch import to_torch
+from onelayer.extras import require
+from onelayer.result import load
+from onelayer.source import Exportable, source_of
+
+SAMPLES = 256
+
+
+@dataclass(frozen=True)
+class Exported:
+    """Where an export lies and the largest difference to our own forward pass seen on sample points of the domain.
+
+    ``difference`` is a measurement on SAMPLES points, not a proof; ``scale`` is the largest output there.
+    """
+
+    to: str
+    path: Path
+    difference: float
+    scale: float
+    bytes: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for --json."""
+        return {
+            "to": self.to,
+            "path": str(self.path),
+            "max_difference": self.difference,
+            "scale": self.scale,
+            "samples": SAMPLES,
+            "bytes": self.bytes,
+        }
+
+    def __str__(self) -> str:
+        return (
+            f"{self.to}: {self.path} ({self.bytes:,} bytes), differs from the layer by at most {self.difference:.1e} "
+            f"on {SAMPLES} sample points"
+        )
+
+
+def export(a: Exportable | str | os.PathLike[str], *, to: str, out: str | os.PathLike[str]) -> Exported:
+    """Write ``a``, an approximation or the folder of one, for another library; then run that library and compare.
+
+    to="torch"   a folder with the weights of to_torch(a) and stock.py, which loads them without this package
+    to="onnx"    a file, or the file model.onnx in a folder
+    to="hf"      a folder for OneLayerGPT2.from_pretrained
+    to="lens"    the same folder; TransformerLens runs it once to compare
+    """
+    if to not in WRITERS:
+        raise OnelayerError(f"cannot export to {to!r}; choose one of {', '.join(WRITERS)}")
+    source = load(a) if isinstance(a, str | os.PathLike) else a
+    try:
+        path, run = WRITERS[to](source, Path(out))
+    except OSError as error:
+        raise FileError(f"cannot write {out}: {error.strerror or error}") from error
+    own = source_of(source)
+    points = own.domain.sample(SAMPLES).to(own.model.dtype)
+    with torch.no_grad():
+        expected = own.model(points)
+        difference = float((run(points) - expected).abs().max())
+    files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
+    return Exported(to, path, difference, float(expected.abs().max()), sum(file.stat().st_size for file in files))
+
+
+Run = Callable[[Tensor], Tensor]
+
+
+def _write_torch(a: Exportable, out: Path) -> tuple[Path, Run]:
+    layer = to_torch(a)
+    assert isinstance(layer, StockLayer)
+    out.mkdir(parents=True, exist_ok=True)
+    state = {name: tensor.contiguous() for name, tensor in layer.state_dict().items()}
+    safetensors.torch.save_file(state, out / "model.safetensors")
+    (out / "config.json").write_text(json.dumps(layer.arguments, indent=2) + "\n")
+    code = Path(stock.__file__).read_text()
+    (out / "stock.py").write_text(code)
+    return out, stock.load(out)
+
+
+def _write_onnx(a: Exportable, out: Path) -> tuple[Path, Run]:
+    path = to_onnx(a, out if out.suffix == ".onnx" else out / "model.onnx")
+    session = require("onnxruntime", "onnx").InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    return path, lambda x: torch.from_numpy(session.run(None, {"x": x.numpy()})[0])
+
+
+def _write_huggingface(a: Exportable, out: Path) -> tuple[Path, Run]:
+    model = to_huggingface(a)
+    logging = require("transformers.utils.logging", "hf")
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        model.save_pretrained(out)
+    finally:
+        if shown:
+            logging.enable_progress_bar()
+    return out, lambda x: torch.as_tensor(model(x).logits)
+
+
+def _write_lens(a: Exportable, out: Path) -> tuple[Path, Run]:
+    lens = to_lens(a)
+    path, _ = _write_huggingface(a, out)
+    return path, lambda x: lens.run_with_cache(x)[0]
+
+
+WRITERS: dict[str, Callable[[Exportable, Path], tuple[Path, Run]]] = {
+    "torch": _write_torch,
+    "onnx": _write_onnx,
+    "hf": _write_huggingface,
+    "lens": _write_lens,
+}

@@ -1,0 +1,129 @@
+"""Attention at one input: query, memory tokens, weighted sum, drawn from the weights of the live model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from onelayer.errors import OnelayerError
+from onelayer.model import OneLayerTransformer
+from onelayer.model.memory import GridMemory
+from onelayer.pictures.scene import Array, Scene
+
+LINE = 401
+RIDGE = 1e-9  # singular values below this share of the first are rounding
+
+
+@dataclass(frozen=True)
+class AxisView:
+    """One axis of a head's memory: softmax ``weights`` (M_a,) at the query and, if the logits depend on x through one
+    number u = direction . x, its ``name``, the ``query`` position and the weights (P, M_a) along ``line`` (P,)."""
+
+    weights: Array
+    name: str = ""
+    query: float = np.nan
+    line: Array | None = None
+    along: Array | None = None
+
+
+@dataclass(frozen=True)
+class HeadView:
+    """One head at one input. ``weights`` and ``values`` have the shape of the memory, (M,) or (M_1, ..., M_r).
+
+    ``values`` are what each token adds to the drawn output: v_m through W^O and the read-out.
+    """
+
+    index: int
+    weights: Array
+    values: Array
+    axes: list[AxisView]
+
+    @property
+    def sum(self) -> float:
+        return float((self.weights * self.values).sum())
+
+
+def head_views(scene: Scene, x: Tensor) -> list[HeadView]:
+    """All heads of a packed layer at the point x (D,), the strongest contribution first."""
+    model = packed_model(scene)
+    rows = model.attention_weights(x.reshape(1, *scene.box.shape))
+    views = []
+    for h, row in enumerate(rows):
+        memory = model.memory_of(h)
+        assert memory is not None
+        shape = tuple(memory.values.shape[:-1])
+        weights = row.detach().numpy().reshape(shape)
+        values = _read_out(model, h, memory.values.detach().double(), scene.output).numpy()
+        keys = list(memory.axes) if isinstance(memory, GridMemory) else [memory.keys]
+        axes = [_axis_view(scene, model, h, key.detach().double(), x) for key in keys]
+        views.append(HeadView(h, weights, values, axes))
+    return sorted(views, key=lambda view: -abs(view.sum))
+
+
+def packed_model(scene: Scene) -> OneLayerTransformer:
+    """The model, if it is a layer whose one query attends to memory tokens."""
+    model = scene.model
+    if not isinstance(model, OneLayerTransformer) or model.config.layout != "packed":
+        raise OnelayerError("this picture needs a packed OneLayerTransformer: one query over memory tokens")
+    return model
+
+
+def _read_out(model: OneLayerTransformer, h: int, values: Tensor, output: int) -> Tensor:
+    """v W^O_h W_R in the chosen output, (M_1, ..., M_r)."""
+    heads = model.config.heads
+    row = sum(head.d_v for head in heads[:h])
+    through = model.own("W_O").detach().double()[row : row + heads[h].d_v] @ model.own("W_R").detach().double()
+    result: Tensor = values @ through[:, output]
+    return result
+
+
+def _axis_view(scene: Scene, model: OneLayerTransformer, h: int, keys: Tensor, x: Tensor) -> AxisView:
+    weight, bias = _query_map(model, h)  # q / sqrt(d_k) = x weight + bias
+    logits, offsets = weight @ keys.T, bias @ keys.T  # (D, M), (M,)
+
+    def softmax(points: Tensor) -> Array:
+        result: Array = torch.softmax(points @ logits + offsets, -1).numpy()
+        return result
+
+    at = softmax(x[None])[0]
+    direction = _one_direction(logits)
+    if direction is None or model.config.embedding != "linear" or model.config.norm == "pre":
+        return AxisView(at)
+    low, high = scene.box.lower.flatten(), scene.box.upper.flatten()
+    start, end = torch.where(direction >= 0, low, high), torch.where(direction >= 0, high, low)
+    steps = torch.linspace(0, 1, LINE, dtype=torch.float64)[:, None]
+    points = torch.where(direction != 0, start + steps * (end - start), x)
+    line = (points @ direction).numpy()
+    return AxisView(at, _direction_name(scene, direction), float(x @ direction), line, softmax(points))
+
+
+def _query_map(model: OneLayerTransformer, h: int) -> tuple[Tensor, Tensor]:
+    heads = model.config.heads
+    start = sum(head.d_k for head in heads[:h])
+    columns = slice(start, start + heads[h].d_k)
+    w_e, b_e, w_q, b_q = (model.own(name).detach().double() for name in ("W_E", "b_E", "W_Q", "b_Q"))
+    scale = heads[h].d_k ** -0.5
+    return w_e @ w_q[:, columns] * scale, (b_e @ w_q[:, columns] + b_q[columns]) * scale
+
+
+def _one_direction(logits: Tensor) -> Tensor | None:
+    """The direction (D,) along which logit differences vary, largest entry 1; None when there is more than one."""
+    left, singular, _ = torch.linalg.svd(logits - logits.mean(1, keepdim=True), full_matrices=False)
+    if singular[0] == 0 or (len(singular) > 1 and singular[1] > RIDGE * singular[0]):
+        return None
+    direction = torch.where(left[:, 0].abs() > RIDGE, left[:, 0], 0.0)
+    scaled: Tensor = direction / direction[direction.abs().argmax()]
+    return scaled
+
+
+def _direction_name(scene: Scene, direction: Tensor) -> str:
+    terms = []
+    for name, factor in zip(scene.names, direction.tolist(), strict=True):
+        if factor:
+            sign = " - " if factor < 0 else " + "
+            terms.append(f"{sign}{'' if abs(factor) == 1 else f'{abs(factor):.3g} '}{name}")
+    text = "".join(terms[:5]).removeprefix(" + ") + (" + ..." if len(terms) > 5 else "")
+    return text.strip()

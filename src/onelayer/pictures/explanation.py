@@ -1,0 +1,241 @@
+"""explain: what every head, token and hidden unit is for, read off the weights."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onelayer.domain import Box
+from onelayer.model import OneLayerTransformer
+from onelayer.model.memory import GridMemory
+from onelayer.source import Exportable, source_of
+
+ROWS = 24
+
+
+@dataclass(frozen=True)
+class Token:
+    """One token of an axis: its logit is slope * u + bias.
+
+    ``region`` is the interval of u in which its weight is the largest of its axis, None if there is none; ``peak`` is
+    the place in the range of u where its weight is largest, and ``weight`` how large it gets there.
+    """
+
+    slope: float
+    bias: float
+    region: tuple[float, float] | None
+    peak: float
+    weight: float
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Tokens that all look along one direction: u = direction . x, which fills ``range`` on the box."""
+
+    reads: str
+    direction: tuple[float, ...]
+    range: tuple[float, float]
+    tokens: list[Token]
+
+
+@dataclass(frozen=True)
+class Head:
+    """A head over a grid of tokens: ``values`` (M_1, ..., M_r, K) are what its tokens add to the K outputs.
+
+    ``axes`` is empty for a head whose tokens do not look along few directions; ``peaks`` then holds, per token, the
+    sampled point of the box where its weight is largest, with that weight.
+    """
+
+    head: int
+    purpose: str
+    axes: list[Axis]
+    values: list[Any]
+    peaks: list[tuple[list[float], float]]
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A hidden unit: relu(normal . x + offset) times ``coefficient`` when it reads x alone, else ``normal`` is None."""
+
+    unit: int
+    purpose: str
+    normal: tuple[float, ...] | None
+    offset: float
+    coefficient: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The named weights of a layer; str() is the table, ``to_json`` the whole."""
+
+    box: Box
+    output_shape: tuple[int, ...]
+    heads: list[Head]
+    units: list[Unit]
+    matrix: list[list[float]]
+    offset: list[float]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "domain": {"lower": self.box.lower.tolist(), "upper": self.box.upper.tolist()},
+            "output_shape": list(self.output_shape),
+            "heads": [asdict(head) for head in self.heads],
+            "hidden_units": [asdict(unit) for unit in self.units],
+            "affine": {"matrix": self.matrix, "offset": self.offset},
+        }
+
+    def to_json(self, indent: int | None = None) -> str:
+        return json.dumps(self.as_dict(), indent=indent)
+
+    def __str__(self) -> str:
+        from onelayer.pictures.explanation_table import table
+
+        return table(self)
+
+
+def explain(a: Exportable, *, box: Box | None = None, samples: int = 4096) -> Explanation:
+    """What every head, memory token and hidden unit of ``a`` does on its box.
+
+    Regions of axis tokens are computed: the weights of an axis are a softmax of lines, so the largest weight belongs to
+    the upper envelope. Peaks of tokens without axes are taken from ``samples`` quasi-random points.
+    """
+    source = source_of(a, box)
+    model, domain = source.model, source.domain
+    own = {name: tensor.detach().double() for name, tensor in model.state_dict().items()}
+    packed = model.config.layout == "packed" and model.config.norm == "none" and model.config.embedding == "linear"
+    heads = [_head(model, own, h, domain, packed, samples) for h in range(len(model.config.heads))]
+    through = own["W_R"]
+    offset = own["b_O"] @ through + own["b_R"]
+    matrix = torch.zeros(model.config.features, model.config.readout_width).double()
+    if model.config.residual and packed:
+        matrix, offset = own["W_E"] @ through, offset + own["b_E"] @ through
+    if model.config.hidden:
+        offset = offset + own["b_2"] @ through
+    units = [_unit(model, own, j, domain, packed) for j in range(model.config.hidden)]
+    return Explanation(domain, model.config.output_shape, heads, units, matrix.T.tolist(), offset.tolist())
+
+
+def _head(model: OneLayerTransformer, own: dict[str, Tensor], h: int, box: Box, packed: bool, samples: int) -> Head:
+    config, shape = model.config, model.config.heads[h]
+    v = sum(head.d_v for head in config.heads[:h])
+    to_outputs = own["W_O"][v : v + shape.d_v] @ own["W_R"]  # (d_v, K)
+    memory = model.memory_of(h)
+    values = [] if memory is None else (memory.values.detach().double() @ to_outputs).tolist()
+    axes: list[Axis] | None = None
+    if packed and isinstance(memory, GridMemory):
+        axes = _axes(model, own, h, memory, box)
+    if axes is not None:
+        text = " and ".join(axis.reads for axis in axes)
+        return Head(h, f"looks up a table over {text}", axes, values, [])
+    purpose = "averages tokens of the sequence" + (" and of the memory" if memory is not None else "")
+    purpose = "looks up scattered memory tokens" if config.layout == "packed" else purpose
+    return Head(h, purpose, [], values, _peaks(model, h, box, samples) if memory is not None else [])
+
+
+def _axes(
+    model: OneLayerTransformer, own: dict[str, Tensor], h: int, memory: GridMemory, box: Box
+) -> list[Axis] | None:
+    """The axes of a grid head whose logits along each axis are lines in one direction; None if one is not."""
+    config, shape = model.config, model.config.heads[h]
+    k = sum(head.d_k for head in config.heads[:h])
+    w_q = own["W_E"] @ own["W_Q"][:, k : k + shape.d_k] / math.sqrt(shape.d_k)  # (D, d_k)
+    b_q = (own["b_E"] @ own["W_Q"][:, k : k + shape.d_k] + own["b_Q"][k : k + shape.d_k]) / math.sqrt(shape.d_k)
+    found = []
+    for keys in memory.axes:
+        slopes = keys.detach().double() @ w_q.T  # (M_a, D)
+        biases = keys.detach().double() @ b_q
+        strongest = slopes[slopes.square().sum(1).argmax()]
+        size = strongest.abs().max()
+        if size == 0:
+            direction = torch.zeros_like(strongest)
+            direction[0] = 1
+        else:
+            direction = strongest / strongest[strongest.abs().argmax()]
+        along = slopes @ direction / direction.square().sum()
+        if (slopes - along[:, None] * direction).abs().max() > 1e-9 * size:
+            return None
+        found.append(_axis(direction, along, biases, box))
+    return found
+
+
+def _axis(direction: Tensor, slopes: Tensor, biases: Tensor, box: Box) -> Axis:
+    low, high = box.lower.flatten(), box.upper.flatten()
+    start = float(torch.where(direction > 0, low, high) @ direction)
+    end = float(torch.where(direction > 0, high, low) @ direction)
+    grid = torch.linspace(start, end, 2049, dtype=torch.float64)
+    weights = torch.softmax(grid[:, None] * slopes + biases, dim=-1)  # (G, M)
+    best = weights.max(dim=0)
+    regions = _envelope(slopes.tolist(), biases.tolist(), start, end)
+    tokens = [
+        Token(slope, bias, region, float(grid[at]), weight)
+        for slope, bias, region, at, weight in zip(
+            slopes.tolist(), biases.tolist(), regions, best.indices.tolist(), best.values.tolist(), strict=True
+        )
+    ]
+    return Axis(linear_text(direction), tuple(direction.tolist()), (start, end), tokens)
+
+
+def _envelope(slopes: list[float], biases: list[float], start: float, end: float) -> list[tuple[float, float] | None]:
+    """Where each line slope * u + bias is the highest of all on [start, end]: an interval, or None."""
+    regions: list[tuple[float, float] | None] = []
+    for m, (slope, bias) in enumerate(zip(slopes, biases, strict=True)):
+        low, high = start, end
+        for n, (other, level) in enumerate(zip(slopes, biases, strict=True)):
+            if other == slope:
+                if level > bias or (level == bias and n < m):
+                    low, high = 1.0, 0.0
+            elif other < slope:
+                low = max(low, (level - bias) / (slope - other))
+            else:
+                high = min(high, (bias - level) / (other - slope))
+        regions.append((low, high) if low < high or (low == high and len(slopes) == 1) else None)
+    return regions
+
+
+def _peaks(model: OneLayerTransformer, h: int, box: Box, samples: int) -> list[tuple[list[float], float]]:
+    points = box.sample(samples)
+    with torch.no_grad():
+        rows = model.attention_weights(points.to(model.dtype))[h].double()  # (S, N, tokens)
+    count = model.config.heads[h].token_count
+    best = rows[..., rows.shape[-1] - count :].amax(1).max(dim=0)
+    return [
+        (points[at].flatten().tolist(), weight)
+        for at, weight in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    ]
+
+
+def _unit(model: OneLayerTransformer, own: dict[str, Tensor], j: int, box: Box, packed: bool) -> Unit:
+    column = own["W_1"][:, j]
+    coefficient = tuple((own["W_2"][j] @ own["W_R"]).tolist())
+    bias = float(own["b_1"][j])
+    alone = packed and model.config.residual and not bool((own["W_O"] @ column).any())
+    if not alone:
+        return Unit(j, "bends what the heads and the tokens add up to", None, bias, coefficient)
+    normal = own["W_E"] @ column
+    offset = bias + float((own["b_E"] + own["b_O"]) @ column)
+    radius = float(normal.abs() @ (box.width.flatten() / 2))
+    middle = float(normal @ box.center.flatten()) + offset
+    if abs(middle) < radius:
+        purpose = f"kink along {linear_text(normal, offset)} = 0"
+    else:
+        purpose = f"{'always' if middle > 0 else 'never'} active: {linear_text(normal, offset)}"
+    return Unit(j, purpose, tuple(normal.tolist()), offset, coefficient)
+
+
+def linear_text(direction: Tensor, offset: float = 0.0) -> str:
+    """Text of direction . x + offset, for example "x1 - 0.5 x2"."""
+    terms = [(weight, f"x{i + 1}") for i, weight in enumerate(direction.tolist()) if weight]
+    if offset or not terms:
+        terms.append((offset, ""))
+    text = ""
+    for weight, name in terms:
+        size = "" if name and abs(weight) == 1 else f"{abs(weight):.4g}" + (" " if name else "")
+        sign = ("-" if weight < 0 else "") if not text else (" - " if weight < 0 else " + ")
+        text += f"{sign}{size}{name}"
+    return text

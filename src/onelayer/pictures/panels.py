@@ -1,0 +1,211 @@
+"""The attention picture: a row per head with its schematic, its weights at x, and what the keys respond to."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyBboxPatch
+from matplotlib.ticker import MaxNLocator
+from torch import Tensor
+
+from onelayer.domain import Bounds
+from onelayer.errors import OnelayerError
+from onelayer.model import OneLayerTransformer
+from onelayer.pictures.attention import AxisView, HeadView, head_views
+from onelayer.pictures.drawing import Drawable, as_scene
+from onelayer.pictures.scene import Array, Scene
+from onelayer.pictures.style import (
+    FAINT,
+    INK,
+    NORMAL,
+    QUIET,
+    SIGNED,
+    SMALL,
+    VALUES,
+    VERMILLION,
+    WEIGHTS,
+    check_path,
+    new_figure,
+    save,
+    tidy,
+)
+from onelayer.target.target import place
+
+MAX_HEADS = 3
+SHOWN_TOKENS = 9
+LEFT, RIGHT = 0.28, 0.74  # sides of the column of tokens in the schematic
+
+
+def draw_attention(result: Drawable, path: str | os.PathLike[str], x: Bounds | None = None, *, f: Any = None) -> Path:
+    """Attention over the memory tokens at the input ``x`` (the worst point known if None); returns the path."""
+    target = check_path(path)
+    scene = as_scene(result, f)
+    return save(attention_figure(scene, scene.base if x is None else _input(scene, x)), target)
+
+
+def attention_figure(scene: Scene, x: Tensor) -> Figure:
+    """Packed layers: up to three heads, the strongest first. Sequence layers: each head's matrix of weights."""
+    if isinstance(scene.model, OneLayerTransformer) and scene.model.config.layout == "tokens":
+        return _sequence_figure(scene, scene.model, x)
+    views = head_views(scene, x)
+    shown = sorted(views[:MAX_HEADS], key=lambda view: view.index)
+    figure = new_figure(12, 1.0 + 3.4 * len(shown))
+    f, t = scene.values(x[None])
+    name = scene.output_name
+    note = "" if len(views) == len(shown) else f"  (the {len(shown)} strongest of {len(views)} heads)"
+    line = f"attention at x = {place(x)}:  T{name}(x) = {t[0]:.6g},  f{name}(x) = {f[0]:.6g}{note}"
+    figure.suptitle(f"{line}\n{scene.subline}", fontsize=NORMAL, color=INK, parse_math=False, linespacing=1.5)
+    grid = figure.add_gridspec(len(shown), 3, width_ratios=[1.25, 1, 1])
+    for row, view in enumerate(shown):
+        _draw_schematic(figure.add_subplot(grid[row, 0]), view)
+        middle, right = figure.add_subplot(grid[row, 1]), figure.add_subplot(grid[row, 2])
+        if view.weights.ndim == 1:
+            _draw_bars(middle, view)
+            _draw_responses(right, view.axes[0])
+        elif view.weights.ndim == 2:
+            _draw_grid(middle, view, view.weights, WEIGHTS, f"head {view.index + 1}: weights α over the grid")
+            _draw_grid(right, view, view.weights * view.values, SIGNED, "contributions α v to the sum")
+        else:
+            _draw_factors(middle, view)
+            _draw_responses(right, max(view.axes, key=lambda axis: axis.line is not None))
+    return figure
+
+
+def _input(scene: Scene, x: Bounds) -> Tensor:
+    point = torch.as_tensor(x, dtype=torch.float64).detach().cpu()
+    if point.numel() != scene.box.dim:
+        raise OnelayerError(f"the input must have {scene.box.dim} numbers, got {point.numel()}")
+    if not scene.box.contains(point.reshape(tuple(scene.box.shape))):
+        raise OnelayerError(f"the input {place(point)} is outside the domain {scene.box}")
+    return point.flatten()
+
+
+def _draw_schematic(axes: Axes, view: HeadView) -> None:
+    """Query on the left, the most attended tokens between, their weighted sum on the right; width is weight."""
+    weights, values = view.weights.flatten(), view.values.flatten()
+    chosen = np.sort(np.argsort(-weights, kind="stable")[:SHOWN_TOKENS])
+    rest = len(weights) - len(chosen)
+    heights = np.linspace(0.92, 0.12, len(chosen)) if len(chosen) > 1 else np.array([0.5])
+    strongest = float(weights.max())
+    for m, y in zip(chosen, heights, strict=True):
+        share = float(weights[m]) / strongest
+        for start, end in (((0.12, 0.5), (LEFT, y)), ((RIGHT, y), (0.87, 0.5))):
+            style = {"arrowstyle": "-|>", "color": QUIET, "lw": 0.3 + 3.2 * share, "alpha": 0.25 + 0.7 * share}
+            axes.annotate("", end, start, arrowprops=style | {"shrinkA": 0, "shrinkB": 0, "mutation_scale": 8})
+        colour = colormaps[WEIGHTS](share)
+        ink = "white" if share < 0.6 else INK
+        small = f"{weights[m]:.3f}" if weights[m] >= 5e-4 else f"{weights[m]:.0e}"
+        text = f"{_token_name(view, int(m))}  α = {small}  v = {values[m]:.3g}"
+        height = min(0.075, 0.6 / len(chosen))
+        box = FancyBboxPatch((LEFT, y - height / 2), RIGHT - LEFT, height, boxstyle="round,pad=0,rounding_size=0.01")
+        box.set(facecolor=colour, edgecolor=QUIET, linewidth=0.8)
+        axes.add_patch(box)
+        axes.text((LEFT + RIGHT) / 2, y, text, ha="center", va="center", fontsize=SMALL - 2, color=ink)
+    _node(axes, 0.06, "query\nq(x)")
+    _node(axes, 0.94, f"Σ α v\n{view.sum:.4g}")
+    if rest > 0:
+        left = 1 - weights[chosen].sum()
+        axes.text(0.52, 0.01, f"and {rest:,} more tokens, α = {left:.3f} in all", fontsize=SMALL - 1, ha="center")
+    axes.set(xlim=(0, 1), ylim=(0, 1))
+    axes.set_axis_off()
+    axes.set_title(f"head {view.index + 1}: query, memory tokens, weighted sum", fontsize=NORMAL, loc="left")
+
+
+def _token_name(view: HeadView, m: int) -> str:
+    index = np.unravel_index(m, view.weights.shape)
+    return "k" + ",".join(str(int(k) + 1) for k in index)
+
+
+def _node(axes: Axes, x: float, text: str) -> None:
+    box = {"boxstyle": "round,pad=0.3", "facecolor": "white", "edgecolor": QUIET, "linewidth": 0.8}
+    axes.text(x, 0.5, text, ha="center", va="center", fontsize=SMALL, color=INK, bbox=box)
+
+
+def _draw_bars(axes: Axes, view: HeadView) -> None:
+    """One bar per token in the order of the keys, in the colours of the response curves beside it."""
+    count = len(view.weights)
+    axes.bar(np.arange(1, count + 1), view.weights, color=_colours(count), width=0.85)
+    axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
+    tidy(axes, title="weights α at x", x="memory token", y="α", grid=True)
+
+
+def _draw_responses(axes: Axes, axis: AxisView) -> None:
+    """How each token's weight depends on the coordinate its key reads; the query stands at the line."""
+    if axis.line is None or axis.along is None:
+        axes.text(0.5, 0.5, "keys respond to more\nthan one direction", ha="center", va="center", fontsize=SMALL)
+        axes.set_axis_off()
+        return
+    colours = _colours(axis.along.shape[1])
+    for m, colour in enumerate(colours):
+        axes.plot(axis.line, axis.along[:, m], color=colour, linewidth=1.3)
+    axes.axvline(axis.query, color=VERMILLION, linewidth=1.3)
+    axes.scatter(np.full(len(axis.weights), axis.query), axis.weights, c=colours, s=22, zorder=3, edgecolors=INK)
+    axes.set_xlim(axis.line[0], axis.line[-1])
+    tidy(axes, title="where each key answers (line: the query)", x=axis.name, y="α", grid=True)
+
+
+def _draw_grid(axes: Axes, view: HeadView, array: Array, colours: str, title: str) -> None:
+    rows, columns = array.shape
+    extent = (0.5, rows + 0.5, 0.5, columns + 0.5)
+    limit = float(np.abs(array).max()) or 1.0
+    low = -limit if colours == SIGNED else 0.0
+    image = axes.imshow(array.T, origin="lower", cmap=colours, aspect="auto", extent=extent, vmin=low, vmax=limit)
+    bar = axes.figure.colorbar(image, ax=axes, shrink=0.9, pad=0.02)
+    bar.ax.tick_params(labelsize=SMALL)
+    names = [f"token along {axis.name}" if axis.name else f"token on axis {k + 1}" for k, axis in enumerate(view.axes)]
+    for locator in (axes.xaxis, axes.yaxis):
+        locator.set_major_locator(MaxNLocator(6, integer=True))
+    tidy(axes, title=title, x=names[0], y=names[1])
+
+
+def _draw_factors(axes: Axes, view: HeadView) -> None:
+    """Three axes and more: the weight of a token is the product of one factor per axis; each row is one axis."""
+    factors = [axis.weights for axis in view.axes]
+    table = np.full((len(factors), max(map(len, factors))), np.nan)
+    for row, factor in enumerate(factors):
+        table[row, : len(factor)] = factor
+    extent = (0.5, table.shape[1] + 0.5, len(factors) + 0.5, 0.5)
+    image = axes.imshow(table, cmap=WEIGHTS, aspect="auto", extent=extent)
+    axes.figure.colorbar(image, ax=axes, shrink=0.9, pad=0.02).ax.tick_params(labelsize=SMALL)
+    axes.set_yticks(range(1, len(factors) + 1), [axis.name or str(k + 1) for k, axis in enumerate(view.axes)])
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    tidy(axes, title="factors of α, one row per axis", x="token on the axis")
+
+
+def _colours(count: int) -> Array:
+    colours: Array = colormaps[VALUES](np.linspace(0.0, 0.92, count))
+    return colours
+
+
+def _sequence_figure(scene: Scene, model: OneLayerTransformer, x: Tensor) -> Figure:
+    """One matrix per head: rows are querying positions, columns attended tokens, then memory tokens."""
+    rows = [row[0].detach().numpy() for row in model.attention_weights(x.reshape(1, *scene.box.shape).to(model.dtype))]
+    shown = rows[: 2 * MAX_HEADS]
+    columns = min(len(shown), MAX_HEADS)
+    lines = -(-len(shown) // columns)
+    figure = new_figure(1.2 + 3.8 * columns, 1.2 + 3.2 * lines)
+    note = "" if len(rows) == len(shown) else f"  (the first {len(shown)} of {len(rows)} heads)"
+    line = f"attention weights at one input{note}\n{scene.subline}"
+    figure.suptitle(line, fontsize=NORMAL, parse_math=False, linespacing=1.5)
+    panels = figure.subplots(lines, columns, squeeze=False).flatten()
+    for h, (axes, weights) in enumerate(zip(panels, shown, strict=False)):
+        count, sources = weights.shape
+        extent = (0.5, sources + 0.5, count + 0.5, 0.5)
+        image = axes.imshow(weights, cmap=WEIGHTS, vmin=0, aspect="auto", extent=extent)
+        if sources > count:
+            axes.axvline(count + 0.5, color=FAINT, linewidth=1.5)
+        axes.figure.colorbar(image, ax=axes, shrink=0.9, pad=0.02).ax.tick_params(labelsize=SMALL)
+        attended = "attended token" if sources == count else "attended token | memory token"
+        for locator in (axes.xaxis, axes.yaxis):
+            locator.set_major_locator(MaxNLocator(6, integer=True))
+        tidy(axes, title=f"head {h + 1}", x=attended, y="querying position" if h % columns == 0 else "")
+    for axes in panels[len(shown) :]:
+        axes.set_axis_off()
+    return figure

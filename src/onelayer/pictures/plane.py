@@ -1,0 +1,145 @@
+"""Functions of two coordinates: heat maps of f, of T and of the signed error, a surface, and the proof's boxes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+from matplotlib.ticker import MaxNLocator
+
+from onelayer.certify.certificate import outward
+from onelayer.pictures.scene import FAR, Array, Scene
+from onelayer.pictures.style import INK, SIGNED, SMALL, VALUES, new_figure, tidy, write_title
+
+CELLS = 150
+SURFACE = 60
+
+
+@dataclass(frozen=True)
+class Map:
+    """f and T on the cell centres of a plane through the worst point; arrays are (first, second coordinate)."""
+
+    first: int
+    second: int
+    extent: tuple[float, float, float, float]
+    f: Array
+    t: Array
+
+    @property
+    def error(self) -> Array:
+        return self.t - self.f
+
+
+def evaluate(scene: Scene, first: int, second: int, cells: int = CELLS) -> Map:
+    """Sample the plane of two coordinates, all others held at the worst point."""
+    ends = [scene.bounds(first), scene.bounds(second)]
+    grids = [low + (np.arange(cells) + 0.5) / cells * (high - low) for low, high in ends]
+    f, t = scene.values(scene.through([first, second], grids))
+    return Map(first, second, (*ends[0], *ends[1]), f.reshape(cells, cells), t.reshape(cells, cells))
+
+
+def plane_figure(scene: Scene) -> Figure:
+    """f, T, T - f with the boxes of the proof, and the surface of T."""
+    first, second = scene.free
+    plane = evaluate(scene, first, second)
+    figure = new_figure(10, 8.8)
+    write_title(figure, scene.headline, scene.subline)
+    grid = figure.add_gridspec(2, 2)
+    left, right, below = (figure.add_subplot(grid[cell]) for cell in ((0, 0), (0, 1), (1, 0)))
+    span = (min(plane.f.min(), plane.t.min()), max(plane.f.max(), plane.t.max()))
+    name = scene.output_name
+    for axes, values, title in ((left, plane.f, f"function f{name}"), (right, plane.t, f"transformer T{name}")):
+        draw_values(scene, axes, plane, values, title, span)
+    draw_error_map(scene, below, plane)
+    _draw_surface(scene, figure.add_subplot(grid[1, 1], projection="3d"), plane)
+    return figure
+
+
+def draw_values(scene: Scene, axes: Axes, plane: Map, values: Array, title: str, span: tuple[float, float]) -> None:
+    """A heat map with its colour bar."""
+    image = _image(axes, plane, values, VALUES, *span)
+    bar = axes.figure.colorbar(image, ax=axes, shrink=0.9, pad=0.02)
+    bar.ax.tick_params(labelsize=SMALL)
+    _label(scene, axes, plane, title)
+
+
+def draw_error_map(scene: Scene, axes: Axes, plane: Map, *, boxes: bool = True, title: str = "") -> None:
+    """The signed error on the symmetric scale +-upper, with the proof's boxes as thin lines and the witness marked.
+
+    When the upper bound is far above every error seen, or infinite, the scale is the largest error seen instead, and
+    the title says so.
+    """
+    seen = float(np.nanmax(np.abs(plane.error))) or 1.0
+    upper = np.inf if scene.certificate is None else scene.certificate.upper
+    limit = upper if upper <= FAR * seen else seen
+    image = _image(axes, plane, plane.error, SIGNED, -limit, limit)
+    bar = axes.figure.colorbar(image, ax=axes, shrink=0.9, pad=0.02, ticks=[-limit, -limit / 2, 0, limit / 2, limit])
+    bar.ax.tick_params(labelsize=SMALL)
+    # The printed end of the scale is rounded away from zero: it stays a bound.
+    shown = outward(limit, up=True)
+    bar.ax.set_yticklabels([f"-{shown}", "", "0", "", f"+{shown}"])
+    word = "scale ±upper" if limit == upper else f"scale: largest seen; upper = {outward(upper, up=True)}"
+    count = draw_leaves(scene, axes, plane) if boxes else 0
+    parts = [title or "signed error T - f", word if scene.certificate else "scale: largest seen"]
+    _label(scene, axes, plane, ", ".join(parts + [f"{count:,} boxes"] * (count > 0)))
+    if scene.certificate is not None and scene.certificate.witness is not None:
+        x, y = float(scene.base[plane.first]), float(scene.base[plane.second])
+        for colour, width in (("white", 3.5), (INK, 1.3)):  # visible on light and dark ground
+            ring: dict[str, Any] = {"markerfacecolor": "none", "markeredgecolor": colour, "markeredgewidth": width}
+            axes.plot([x], [y], "o", markersize=9, clip_on=False, zorder=4, **ring)
+
+
+def draw_leaves(scene: Scene, axes: Axes, plane: Map) -> int:
+    """The boxes of the proof that this plane meets, as outlines; returns how many."""
+    leaves = scene.leaves([plane.first, plane.second])
+    if leaves is None or len(leaves[0]) < 2:
+        return 0
+    (x0, y0), (x1, y1) = leaves[0].T, leaves[1].T
+    corners = np.stack([np.stack(pair, -1) for pair in ((x0, y0), (x1, y0), (x1, y1), (x0, y1))], 1)  # (L, 4, 2)
+    width = float(np.clip(14 / np.sqrt(len(corners)), 0.12, 0.7))
+    lines = PolyCollection(
+        list(corners), facecolors="none", edgecolors=INK, linewidths=width, alpha=0.6, rasterized=len(corners) > 2000
+    )
+    axes.add_collection(lines, autolim=False)
+    return len(corners)
+
+
+def side_ratio(extent: Sequence[float]) -> float:
+    """Height over width of a map, kept within readable limits."""
+    ratio = (extent[3] - extent[2]) / (extent[1] - extent[0])
+    return float(np.clip(ratio, 0.5, 1.6))
+
+
+def _image(axes: Axes, plane: Map, values: Array, colours: str, low: float, high: float) -> AxesImage:
+    # Whole cells instead of smoothed ones: the file is half as large and shows what was sampled.
+    options: dict[str, Any] = {"cmap": colours, "vmin": low, "vmax": high, "interpolation": "nearest"}
+    image = axes.imshow(values.T, origin="lower", extent=plane.extent, aspect="auto", **options)
+    axes.set_box_aspect(side_ratio(plane.extent))
+    return image
+
+
+def _label(scene: Scene, axes: Axes, plane: Map, title: str) -> None:
+    tidy(axes, title=title, x=scene.names[plane.first], y=scene.names[plane.second])
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+
+
+def _draw_surface(scene: Scene, axes: Any, plane: Map) -> None:
+    step = max(1, len(plane.t) // SURFACE)
+    low_x, high_x, low_y, high_y = plane.extent
+    x, y = (np.linspace(low, high, len(plane.t)) for low, high in ((low_x, high_x), (low_y, high_y)))
+    mesh = np.meshgrid(x[::step], y[::step], indexing="ij")
+    axes.plot_surface(*mesh, plane.t[::step, ::step], cmap=VALUES, linewidth=0, rcount=SURFACE, ccount=SURFACE)
+    axes.set_title(f"surface of T{scene.output_name}", fontsize=10, color=INK, loc="left")
+    axes.set_xlabel(scene.names[plane.first], fontsize=SMALL)
+    axes.set_ylabel(scene.names[plane.second], fontsize=SMALL)
+    axes.tick_params(labelsize=8, pad=0)
+    for axis in (axes.xaxis, axes.yaxis, axes.zaxis):
+        axis.set_major_locator(MaxNLocator(4))
+    axes.view_init(elev=32, azim=-125)

@@ -1,0 +1,106 @@
+"""Functions of three and more coordinates: slices through the worst point along each of them, and one plane."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure, SubFigure
+from matplotlib.lines import Line2D
+
+from onelayer.pictures.curve import BOUND_STYLES, draw_error, error_label, line_grid
+from onelayer.pictures.plane import draw_error_map, evaluate
+from onelayer.pictures.plane import draw_values as draw_value_map
+from onelayer.pictures.scene import Array, Scene
+from onelayer.pictures.style import BLUE, FAINT, INK, NORMAL, SMALL, new_figure, tidy, write_title
+
+MAX_SLICES = 8
+LINE_POINTS = 401
+PLANE_CELLS = 140
+
+Slice = tuple[int, Array, Array, Array]  # coordinate, positions, f, T
+
+
+def slices_figure(scene: Scene) -> Figure:
+    """Left: f and T - f over the two most active coordinates. Right: f, T and T - f along each coordinate.
+
+    A coordinate is active in proportion to how much f moves along its slice. At most eight slices are drawn, the most
+    active ones, in the order of the coordinates.
+    """
+    lines = [_slice(scene, coordinate) for coordinate in scene.free]
+    lines.sort(key=lambda line: float(np.ptp(line[2])), reverse=True)
+    first, second = sorted(line[0] for line in lines[:2])
+    shown = sorted(lines[:MAX_SLICES], key=lambda line: line[0])
+    columns = 2 if len(shown) <= 4 else 4
+    rows = math.ceil(len(shown) / columns)
+    figure = new_figure(4.8 + 2.5 * columns, max(7.4, 3.0 * rows + 1.2))
+    write_title(figure, scene.headline, scene.subline)
+    left, right = figure.subfigures(1, 2, width_ratios=[4.6, 2.5 * columns], squeeze=False)[0]
+    _draw_planes(scene, left, first, second)
+    _draw_lines(scene, right, shown, rows, columns, len(lines))
+    return figure
+
+
+def _slice(scene: Scene, coordinate: int) -> Slice:
+    grid = line_grid(scene, coordinate, LINE_POINTS)
+    return coordinate, grid, *scene.values(scene.through([coordinate], [grid]))
+
+
+def _draw_planes(scene: Scene, figure: SubFigure, first: int, second: int) -> None:
+    above, below = figure.subplots(2, 1)
+    plane = evaluate(scene, first, second, PLANE_CELLS)
+    span = (float(plane.f.min()), float(plane.f.max()))
+    draw_value_map(scene, above, plane, plane.f, f"f{scene.output_name}, the two most active inputs", span)
+    draw_error_map(scene, below, plane, title="T - f")
+
+
+def _draw_lines(scene: Scene, figure: SubFigure, shown: list[Slice], rows: int, columns: int, total: int) -> None:
+    note = "" if total == len(shown) else f" ({len(shown)} of {total}, the most active)"
+    figure.suptitle(f"slices through the worst point{note}", fontsize=NORMAL, color=INK)
+    cells = figure.subplots(2 * rows, columns, squeeze=False, height_ratios=[1.1, 1.0] * rows)
+    span = (min(min(f.min(), t.min()) for _, _, f, t in shown), max(max(f.max(), t.max()) for _, _, f, t in shown))
+    pad = 0.06 * (span[1] - span[0]) or 1.0
+    for place in range(rows * columns):
+        above, below = (cells[2 * (place // columns) + k][place % columns] for k in (0, 1))
+        if place >= len(shown):
+            above.set_axis_off()
+            below.set_axis_off()
+            continue
+        coordinate, grid, f, t = shown[place]
+        edge = place % columns == 0
+        above.plot(grid, f, color=BLUE, linewidth=3.0, alpha=0.55)
+        above.plot(grid, t, color=INK, linewidth=1.1, linestyle=(0, (5, 3)))
+        above.set_ylim(span[0] - pad, span[1] + pad)
+        tidy(above, y="value" if edge else "", grid=True)
+        above.tick_params(labelbottom=False, labelleft=edge)
+        draw_error(scene, below, coordinate, grid, t - f, small=True)
+        below.set_xlabel(scene.names[coordinate], fontsize=NORMAL)
+        below.tick_params(labelleft=edge)
+        for axes in (above, below):
+            axes.set_xlim(grid[0], grid[-1])
+            axes.tick_params(labelsize=SMALL - 1)
+    _share_error_scale([cells[2 * (p // columns) + 1][p % columns] for p in range(len(shown))], columns)
+    _draw_key(scene, figure, cells[1][0])
+
+
+def _share_error_scale(panels: list[Axes], columns: int) -> None:
+    limit = max(axes.get_ylim()[1] for axes in panels)
+    for place, axes in enumerate(panels):
+        label = error_label(axes, limit)
+        axes.set_ylim(-limit, limit)
+        axes.set_ylabel("" if place % columns else label, fontsize=NORMAL)
+
+
+def _draw_key(scene: Scene, figure: SubFigure, panel: Axes) -> None:
+    """One legend for all slices; bounds that are off the scale are named in it."""
+    limit = panel.get_ylim()[1]
+    entries = [Line2D([], [], color=BLUE, linewidth=3.0, alpha=0.55), Line2D([], [], color=INK, linestyle=(0, (5, 3)))]
+    labels = ["f", "T"]
+    for (label, value), (colour, dashes) in zip(scene.error_limits(limit)[1], BOUND_STYLES, strict=False):
+        entries.append(Line2D([], [], color=colour, linestyle=dashes))
+        labels.append(f"±{label}" + (" (off the scale)" if value > limit else ""))
+    entries.append(Line2D([], [], color=INK, marker="o", linestyle="none", markersize=5))
+    labels.append("worst point")
+    options = {"fontsize": SMALL, "edgecolor": FAINT, "columnspacing": 1.4, "handlelength": 1.8}
+    figure.legend(entries, labels, loc="outside lower center", ncols=3, **options)

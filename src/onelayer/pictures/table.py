@@ -1,0 +1,58 @@
+"""The picture of a memorised table: what is recalled beside what was stored, and the error of every row."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from onelayer.certify.files import TABLE, read_table
+from onelayer.pictures.style import BLUE, QUIET, VERMILLION, legend, new_figure, tidy, write_title
+from onelayer.result import Approximation
+
+MOST_ROWS = 5000  # drawn, evenly spread over the table
+FLOOR = 2.0**-60  # where exact rows are drawn on a logarithmic axis
+
+
+def holds_table(result: Approximation) -> bool:
+    """Whether a result is about the rows of a table."""
+    return TABLE in result.certificate.attachments
+
+
+def table_figure(result: Approximation) -> Figure:
+    """Left: recalled against stored outputs, on the diagonal if all is well. Right: errors by rank below the bound."""
+    x, y = read_table(result.certificate.attachments[TABLE])
+    chosen = np.unique(np.linspace(0, len(x) - 1, MOST_ROWS).round().astype(int))
+    stored = y[chosen].reshape(len(chosen), -1)
+    with torch.no_grad():
+        found = result.model(torch.from_numpy(x[chosen]).to(result.model.dtype))
+    recalled: NDArray[np.float64] = found.double().numpy().reshape(len(chosen), -1)
+    figure = new_figure(10, 4.6)
+    left, right = figure.subplots(1, 2)
+    _recalled(left, stored, recalled)
+    _errors(right, np.abs(recalled - stored).max(1), result.certificate.upper)
+    size, certificate = result.size(), result.certificate
+    rows = f"{len(chosen):,} of {len(x):,} rows drawn" if len(chosen) < len(x) else "every row drawn"
+    headline = str(certificate).removeprefix("Certificate(").removesuffix(")")
+    counts = f"{size['tokens']:,} memory tokens, {size['hidden_units']:,} hidden units"
+    write_title(figure, headline, f"table of {len(x):,} rows  |  {rows}  |  {counts}")
+    return figure
+
+
+def _recalled(axes: Axes, stored: NDArray[np.float64], recalled: NDArray[np.float64]) -> None:
+    low, high = float(stored.min()), float(stored.max())
+    axes.plot([low, high], [low, high], color=QUIET, linewidth=0.8, zorder=1)
+    axes.scatter(stored, recalled, s=9, color=BLUE, alpha=0.5, linewidths=0, zorder=2)
+    tidy(axes, title="recalled against stored", x="y", y="T(x)", grid=True)
+
+
+def _errors(axes: Axes, errors: NDArray[np.float64], upper: float) -> None:
+    axes.semilogy(
+        np.arange(1, len(errors) + 1), np.maximum(np.sort(errors)[::-1], FLOOR), ".", color=BLUE, markersize=3
+    )
+    if np.isfinite(upper):
+        axes.axhline(upper, color=VERMILLION, linewidth=1.2, label=f"proved: {upper:.3g}")
+        legend(axes, loc="lower left")
+    tidy(axes, title="|T(x) − y| of the rows, largest first", x="row by rank", y="", grid=True)

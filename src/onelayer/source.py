@@ -1,0 +1,62 @@
+"""Source: the model and the box that a picture, an explanation or an export starts from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from onelayer.domain import Box
+from onelayer.errors import OnelayerError
+from onelayer.model import OneLayerTransformer
+from onelayer.result import Approximation
+
+Exportable = Approximation | OneLayerTransformer
+
+
+@dataclass(frozen=True)
+class Source:
+    """A layer and, where known, the box on which it is used."""
+
+    model: OneLayerTransformer
+    box: Box | None
+
+    @property
+    def domain(self) -> Box:
+        """The box, for exports that have to know how large activations become."""
+        if self.box is None:
+            raise OnelayerError("this export needs the domain of a bare model; pass box=Box(lower, upper)")
+        return self.box
+
+
+def source_of(a: Exportable, box: Box | None = None) -> Source:
+    """Model and box of an approximation, or a bare model with a given box."""
+    if isinstance(a, Approximation):
+        return Source(a.model, box or a.box)
+    if not isinstance(a, OneLayerTransformer):
+        raise OnelayerError(f"an Approximation or a OneLayerTransformer can be exported, not {type(a).__name__}")
+    if box is not None and tuple(box.shape) != a.config.input_shape:
+        raise OnelayerError(f"the model takes points of shape {a.config.input_shape}, the box {tuple(box.shape)}")
+    return Source(a, box)
+
+
+def plain_heads(model: OneLayerTransformer) -> list[tuple[Tensor, Tensor]]:
+    """Keys (M_h, d_k) and values (M_h, d_v) of every head's memory tokens in float64, grids written out."""
+    heads = []
+    for h, shape in enumerate(model.config.heads):
+        memory = model.memory_of(h)
+        if memory is None:
+            heads.append((torch.zeros(0, shape.d_k).double(), torch.zeros(0, shape.d_v).double()))
+        else:
+            keys, values = memory.plain_tokens(torch.float64)
+            heads.append((keys.detach(), values.detach()))
+    return heads
+
+
+def need_softmax(model: OneLayerTransformer, library: str) -> None:
+    """Foreign layers know softmax attention alone."""
+    if model.config.attention != "softmax":
+        raise OnelayerError(
+            f"{library} has softmax attention only; this model uses '{model.config.attention}', which ONNX can hold"
+        )

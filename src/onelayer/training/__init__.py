@@ -1,0 +1,1 @@
+"""Training and distillation by gradient descent, and estimators on tables."""

@@ -1,0 +1,62 @@
+"""A learned metric for scattered tokens: how far apart two rows are, feature by feature."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from onelayer.training.estimators.tabular import AFFINE_PENALTY, Array, PointHead
+
+STEPS = 40
+RATE = 0.1
+FIRST_ALPHA = 1e-3
+
+
+def learn_points(u: Array, y: Array, relevance: Array, count: int, seed: int) -> PointHead:
+    """Rows of the table as memory tokens, with the scale of every feature learned.
+
+    The loss is the squared error of ridge regression on the tokens' weights and the inputs, fitted on one half of the
+    rows and measured on the other, both ways; the solve is differentiable, so Adam moves the scales, and the penalty
+    with them. It starts from the features' relevance in an additive fit, and returns the best scales it saw.
+
+    u   standardised inputs (n, D), y outputs (n, K)
+    """
+    rng = np.random.default_rng(seed)
+    centres = u[np.sort(rng.choice(len(u), min(count, len(u)), replace=False))]
+    metric = np.sqrt(np.maximum(relevance, 0.01))
+    distances = (((centres[:, None] - centres[None, :64]) * metric) ** 2).sum(-1)
+    typical = float(np.median(distances[distances > 0])) if (distances > 0).any() else 1.0
+    start = metric / np.sqrt(typical)
+    order = torch.from_numpy(rng.permutation(len(u)))
+    halves = order[: len(u) // 2], order[len(u) // 2 :]
+    inputs, points, outputs = (torch.tensor(array) for array in (u, centres, y - y.mean(0)))
+    scale = torch.tensor(np.log(start), requires_grad=True)
+    alpha = torch.tensor(np.log(FIRST_ALPHA), dtype=torch.float64, requires_grad=True)
+    optimiser = torch.optim.Adam([scale, alpha], lr=RATE)
+    best, least = start, np.inf
+    for _ in range(STEPS):
+        loss = _loss(inputs, points, outputs, scale.exp(), alpha.exp(), halves)
+        if loss.item() < least:
+            best, least = scale.detach().exp().numpy().copy(), loss.item()
+        optimiser.zero_grad()
+        torch.autograd.backward(loss)
+        optimiser.step()
+    return PointHead(centres, best)
+
+
+def _loss(
+    inputs: Tensor, points: Tensor, outputs: Tensor, scale: Tensor, alpha: Tensor, halves: tuple[Tensor, Tensor]
+) -> Tensor:
+    weights = torch.softmax(2 * (inputs * scale**2) @ points.T - ((points * scale) ** 2).sum(1), dim=1)
+    phi = torch.cat([weights, inputs], dim=1)
+    size = torch.ones(phi.shape[1], dtype=torch.float64)
+    size[weights.shape[1] :] = AFFINE_PENALTY
+    total = torch.zeros((), dtype=torch.float64)
+    for fitted, measured in (halves, halves[::-1]):
+        centre, target = phi[fitted].mean(0), outputs[fitted].mean(0)
+        rows = phi[fitted] - centre
+        gram = rows.T @ rows / len(rows) + alpha * torch.diag(size)
+        values = torch.linalg.solve(gram, rows.T @ (outputs[fitted] - target) / len(rows))
+        total = total + ((phi[measured] - centre) @ values + target - outputs[measured]).square().mean()
+    return total

@@ -1,0 +1,200 @@
+"""Ridge regression on the heads of a table, its size chosen by cross-validation."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+
+from onelayer.model import OneLayerTransformer
+from onelayer.training.estimators.metric import learn_points
+from onelayer.training.estimators.tabular import Array, Basis, GridHead, Head, PointHead, curvature, grid_head
+
+ALPHAS = tuple(10.0 ** np.arange(-7, 2.1, 0.5))
+AXIS_TOKENS = (0, 6, 12)
+PAIRS = (1, 3, 6)
+PAIR_TOKENS = 5
+MEMORY_TOKENS = (64, 200)
+ROWS_PER_TOKEN = 3
+SCREENED = 15
+SCREENING_TOKENS = 6
+SCREENING_ALPHA = 1e-3
+
+
+@dataclass(frozen=True)
+class Design:
+    """How much of each kind: tokens per feature, pairs of features, scattered rows of the table."""
+
+    axis_tokens: int = 0
+    pairs: int = 0
+    memory_tokens: int = 0
+
+
+@dataclass(frozen=True)
+class Ridge:
+    """min |y - c - Phi v|^2 / n + alpha v' P v for every alpha, through one eigendecomposition."""
+
+    centre: Array
+    target: Array
+    basis: Array  # (P, r): v = basis @ coordinates
+    squares: Array  # (r,)
+    moments: Array  # (r, K)
+
+    @classmethod
+    def of(cls, phi: Array, y: Array, root: Array) -> Ridge:
+        """``root`` R has R R' = inverse of P, so that v = R w turns the penalty into alpha |w|^2."""
+        centre, target = phi.mean(0), y.mean(0)
+        free = (phi - centre) @ root
+        rest = (y - target) / len(y)
+        if len(phi) < free.shape[1]:
+            squares, left = np.linalg.eigh(free @ free.T / len(y))
+            keep = squares > 1e-14 * max(squares[-1], 1e-300)
+            squares, left = squares[keep], left[:, keep]
+            vectors = free.T @ left / np.sqrt(squares * len(y))
+        else:
+            squares, vectors = np.linalg.eigh(free.T @ free / len(y))
+        return cls(centre, target, root @ vectors, np.maximum(squares, 0.0), vectors.T @ (free.T @ rest))
+
+    def values(self, alpha: float) -> tuple[Array, Array]:
+        """Values (P, K) and intercept (K,)."""
+        v = self.basis @ (self.moments / (self.squares + alpha)[:, None])
+        return v, self.target - self.centre @ v
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A basis with the values that ridge regression gave it."""
+
+    basis: Basis
+    values: Array
+    intercept: Array
+
+    def predict(self, x: Array) -> Array:
+        return np.asarray(self.basis.features(x) @ self.values + self.intercept)
+
+    def model(self) -> OneLayerTransformer:
+        """The layer that predicts the same, (D,) -> (K,)."""
+        return self.basis.model(self.values, self.intercept)
+
+
+class Builder:
+    """Bases for one table of inputs x (n, D) and outputs y (n, K); what several designs share is computed once."""
+
+    def __init__(self, x: Array, y: Array, seed: int) -> None:
+        self.x, self.y, self.seed = x, y, seed
+        self.mean, deviation = x.mean(0), x.std(0)
+        self.scale = np.where(deviation > 1e-12 * np.maximum(np.abs(self.mean), 1e-300), deviation, 1.0)
+        self.u = (x - self.mean) / self.scale
+        self.fits: dict[int, Fit] = {}
+        self.points: dict[int, PointHead] = {}
+
+    def basis(self, design: Design) -> Basis:
+        """The heads of a design; y decides which pairs and which features matter."""
+        heads: list[Head] = list(self._additive(design.axis_tokens).basis.heads)
+        if design.pairs:
+            residual = self.y - self._additive(design.axis_tokens).predict(self.x)
+            heads += best_pairs(self.u, residual, self._relevance(), design.pairs)
+        if design.memory_tokens:
+            count = design.memory_tokens
+            if count not in self.points:
+                self.points[count] = learn_points(self.u, self.y, self._relevance(), count, self.seed)
+            heads.append(self.points[count])
+        return Basis(tuple(heads), self.mean, self.scale)
+
+    def fit(self, design: Design, alpha: float) -> Fit:
+        """Ridge regression with one penalty on all rows."""
+        return _ridge(self.basis(design), self.x, self.y, alpha)
+
+    def _additive(self, tokens: int) -> Fit:
+        if tokens not in self.fits:
+            singles = (grid_head(self.u, [i], tokens) for i in range(self.x.shape[1])) if tokens else ()
+            basis = Basis(tuple(head for head in singles if head is not None), self.mean, self.scale)
+            self.fits[tokens] = _ridge(basis, self.x, self.y, SCREENING_ALPHA)
+        return self.fits[tokens]
+
+    def _relevance(self) -> Array:
+        """Spread of every feature's own part in an additive fit, relative to the largest, (D,)."""
+        fit, dim, at = self._additive(SCREENING_TOKENS), self.x.shape[1], 0
+        parts = [self.u[:, [i]] * fit.values[len(fit.values) - dim + i] for i in range(dim)]
+        for head in fit.basis.heads:
+            assert isinstance(head, GridHead)
+            weights = head.weights(self.u)
+            parts[head.features[0]] = parts[head.features[0]] + weights @ fit.values[at : at + weights.shape[1]]
+            at += weights.shape[1]
+        spread = np.array([part.std(0).sum() for part in parts])
+        return np.asarray(spread / max(spread.max(), 1e-300))
+
+
+def best_pairs(u: Array, residual: Array, relevance: Array, count: int) -> list[Head]:
+    """The pairs of features whose grid explains most of what is left, by the squared length of its ridge fit."""
+    screened = sorted(np.argsort(-relevance, kind="stable")[:SCREENED].tolist())
+    singles = {i: grid_head(u, [i], PAIR_TOKENS) for i in screened}
+    weights = {i: head.weights(u) for i, head in singles.items() if head is not None}
+    scored = []
+    for i, j in itertools.combinations(weights, 2):
+        phi = (weights[i][:, :, None] * weights[j][:, None, :]).reshape(len(u), -1)
+        phi -= phi.mean(0)
+        sizes = weights[i].shape[1], weights[j].shape[1]
+        gram = phi.T @ phi / len(u) + SCREENING_ALPHA * curvature(sizes)
+        moment = phi.T @ residual / len(u)
+        scored.append((float((moment * np.linalg.solve(gram, moment)).sum()), (i, j)))
+    scored.sort(key=lambda item: -item[0])
+    heads = (grid_head(u, pair, PAIR_TOKENS) for _, pair in scored[:count])
+    return [head for head in heads if head is not None]
+
+
+def cross_validate(
+    x: Array, y: Array, designs: Sequence[Design], folds: Sequence[tuple[Any, Any]], seed: int, n_jobs: int | None
+) -> Array:
+    """Mean squared error on held-out rows, (designs, alphas); folds are the units of parallel work."""
+    errors = Parallel(n_jobs=n_jobs)(delayed(_held_out)(x, y, designs, train, test, seed) for train, test in folds)
+    weights = np.array([len(test) for _, test in folds], dtype=float)
+    return np.asarray(np.average(np.array(errors), axis=0, weights=weights))
+
+
+def _held_out(x: Array, y: Array, designs: Sequence[Design], train: Any, test: Any, seed: int) -> Array:
+    builder = Builder(x[train], y[train], seed)
+    errors = np.empty((len(designs), len(ALPHAS)))
+    for i, design in enumerate(designs):
+        basis = builder.basis(design)
+        ridge = Ridge.of(basis.features(x[train]), y[train], basis.root())
+        phi = basis.features(x[test])
+        for j, alpha in enumerate(ALPHAS):
+            values, intercept = ridge.values(alpha)
+            errors[i, j] = ((phi @ values + intercept - y[test]) ** 2).mean()
+    return errors
+
+
+def grow(score: Callable[[Sequence[Design]], Array], rows: int, fixed: dict[str, int]) -> list[Design]:
+    """The designs to compare, stage by stage: tokens per feature, then pairs, then scattered points.
+
+    Each stage starts from the best of the last; ``fixed`` holds what the user decided. Returns all designs scored,
+    the best first.
+    """
+    found: dict[Design, float] = {}
+
+    def stage(designs: Sequence[Design]) -> Design:
+        new = [design for design in designs if design not in found]
+        if new:
+            found.update(zip(new, score(new).min(axis=1).tolist(), strict=True))
+        return min(found, key=lambda design: found[design])
+
+    axis = [fixed["axis_tokens"]] if "axis_tokens" in fixed else AXIS_TOKENS
+    start = Design(pairs=fixed.get("pairs", 0), memory_tokens=fixed.get("memory_tokens", 0))
+    best = stage([replace(start, axis_tokens=count) for count in axis])
+    if "pairs" not in fixed:
+        best = stage([replace(best, pairs=count) for count in PAIRS])
+    if "memory_tokens" not in fixed:
+        sizes = [count for count in MEMORY_TOKENS if ROWS_PER_TOKEN * count <= rows]
+        simpler = [best] + [replace(best, axis_tokens=0)] * ("axis_tokens" not in fixed)
+        simpler += [replace(design, pairs=0) for design in simpler] * ("pairs" not in fixed)
+        stage([replace(design, memory_tokens=count) for count in sizes for design in dict.fromkeys(simpler)])
+    return sorted(found, key=lambda design: found[design])
+
+
+def _ridge(basis: Basis, x: Array, y: Array, alpha: float) -> Fit:
+    return Fit(basis, *Ridge.of(basis.features(x), y, basis.root()).values(alpha))

@@ -1,0 +1,169 @@
+"""The training loop: first-order steps, then L-BFGS rounds; between any two chunks its whole state can be saved."""
+
+from __future__ import annotations
+
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from onelayer.errors import OnelayerError
+from onelayer.training.checkpoint import read_checkpoint, write_checkpoint
+from onelayer.training.examples import Source
+from onelayer.training.measure import Task
+from onelayer.training.progress import Report
+from onelayer.training.recipe import Recipe
+
+ROUND = 20  # L-BFGS iterations between two measurements
+# torch's L-BFGS drops curvature pairs below 1e-10, so a small loss must be scaled up or it stops learning from them.
+LBFGS_LOSS = 1e6
+MOMENTUM = 0.9
+
+Row = dict[str, Any]
+
+
+class Loop:
+    """Trains ``model`` in place. The trajectory depends on the recipe, the source and the start, on nothing else."""
+
+    def __init__(self, model: nn.Module, source: Source, task: Task, checkpoint: Path | None, fingerprint: str) -> None:
+        self.model, self.source, self.task = model, source, task
+        self.recipe: Recipe = task.recipe
+        self.checkpoint, self.fingerprint = checkpoint, fingerprint
+        self.step = self.rounds = 0
+        self.scale = 0.0  # of the loss in L-BFGS; 0 before it starts
+        self.stopped = False
+        self.history: list[Row] = []
+        self.best: dict[str, Tensor] | None = None
+        self.optimiser = self._first_order()
+        self.test = source.test()
+        self.started = time.monotonic()
+
+    def resume(self) -> bool:
+        """Go on from the checkpoint if there is one; refuse one that another run left."""
+        state = None if self.checkpoint is None else read_checkpoint(self.checkpoint)
+        if state is None:
+            return False
+        if state.get("fingerprint") != self.fingerprint:
+            raise OnelayerError(
+                f"{self.checkpoint} holds a checkpoint of other settings or data; choose another folder or resume=False"
+            )
+        self.step, self.rounds, self.scale = state["step"], state["rounds"], state["scale"]
+        self.stopped, self.history, self.best = state["stopped"], state["history"], state["best"]
+        self.model.load_state_dict(state["weights"])
+        if self.scale:
+            self.optimiser = self._lbfgs()
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.source.load_state(state["source"])
+        self.started = time.monotonic() - (self.history[-1]["seconds"] if self.history else 0.0)
+        return True
+
+    def save(self) -> None:
+        if self.checkpoint is None:
+            return
+        state = {
+            "fingerprint": self.fingerprint,
+            "step": self.step,
+            "rounds": self.rounds,
+            "scale": self.scale,
+            "stopped": self.stopped,
+            "history": self.history,
+            "best": self.best,
+            "weights": dict(self.model.state_dict()),
+            "optimiser": self.optimiser.state_dict(),
+            "source": self.source.state(),
+        }
+        write_checkpoint(self.checkpoint, state)
+
+    def run(self, report: Report) -> None:
+        """Train to the end of the recipe or until patience is lost; with patience, keep the best weights measured."""
+        recipe = self.recipe
+        total = recipe.steps + recipe.lbfgs_steps
+        while not self.stopped:
+            if self.step < recipe.steps:
+                loss = self._steps(min(recipe.interval, recipe.steps - self.step))
+            elif self.rounds * ROUND < recipe.lbfgs_steps:
+                loss = self._round()
+            else:
+                break
+            self._record(loss)
+            self.save()
+            report(self.step + min(self.rounds * ROUND, recipe.lbfgs_steps), total, self.history[-1])
+        if self.best is not None:
+            self.model.load_state_dict(self.best)
+
+    def _record(self, loss: float) -> None:
+        phase = "l-bfgs" if self.scale else self.recipe.optimiser
+        row: Row = {"step": self.step + self.rounds * ROUND, "phase": phase, "loss": loss}
+        row |= self.task.measure(self.model, self.test)
+        row["seconds"] = time.monotonic() - self.started
+        self.history.append(row)
+        if not self.recipe.patience:
+            return
+        merits = [self.task.merit(item) for item in self.history]
+        at = merits.index(min(merits))
+        if at == len(merits) - 1:
+            self.best = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
+        self.stopped = len(merits) - 1 - at >= self.recipe.patience
+
+    def _steps(self, count: int) -> float:
+        """``count`` first-order steps; the mean of their losses."""
+        total = 0.0
+        for _ in range(count):
+            for group in self.optimiser.param_groups:
+                group["lr"] = self.recipe.rate(self.step)
+            x, y = self.task.prepared(self.source.batch(self.recipe.batch))
+            self.optimiser.zero_grad()
+            loss = self.task.loss(self.model, x, y)
+            loss.backward()  # type: ignore[no-untyped-call]
+            self.optimiser.step()
+            self.step += 1
+            total += float(loss.detach())
+        return self._finite(total / count)
+
+    def _round(self) -> float:
+        """One round of L-BFGS on the fixed examples."""
+        x, y = self.task.prepared(self.source.fixed())
+        if not self.scale:
+            with torch.no_grad():
+                self.scale = LBFGS_LOSS / max(float(self.task.loss(self.model, x, y)), 1e-300)
+            self.optimiser = self._lbfgs()
+
+        def closure() -> Tensor:
+            self.optimiser.zero_grad()
+            loss = self.scale * self.task.loss(self.model, x, y)
+            loss.backward()  # type: ignore[no-untyped-call]
+            return loss
+
+        self.optimiser.step(closure)  # type: ignore[arg-type]
+        self.rounds += 1
+        with torch.no_grad():
+            return self._finite(float(self.task.loss(self.model, x, y)))
+
+    def _finite(self, loss: float) -> float:
+        if not math.isfinite(loss):
+            raise OnelayerError(f"training diverged before step {self.step}: the loss is {loss}; lower lr")
+        return loss
+
+    def _first_order(self) -> torch.optim.Optimizer:
+        recipe, parameters = self.recipe, list(self.model.parameters())
+        decay, rate = recipe.weight_decay, recipe.rate(0)
+        if recipe.optimiser == "adam":
+            return torch.optim.Adam(parameters, lr=rate, weight_decay=decay, foreach=True)
+        if recipe.optimiser == "adamw":
+            return torch.optim.AdamW(parameters, lr=rate, weight_decay=decay, foreach=True)
+        momentum = MOMENTUM if recipe.optimiser == "momentum" else 0.0
+        return torch.optim.SGD(parameters, lr=rate, momentum=momentum, weight_decay=decay, foreach=True)
+
+    def _lbfgs(self) -> torch.optim.Optimizer:
+        """Tolerances of zero: the number of rounds ends it, not a threshold in units of the loss."""
+        return torch.optim.LBFGS(
+            self.model.parameters(),
+            max_iter=ROUND,
+            history_size=ROUND * 2,
+            tolerance_grad=0.0,
+            tolerance_change=0.0,
+            line_search_fn="strong_wolfe",
+        )

@@ -1,0 +1,97 @@
+"""Where training starts: a fresh layer or stack of the shape asked for, or a copy of a given model."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from onelayer.domain import Box
+from onelayer.errors import OnelayerError
+from onelayer.model import OneLayerTransformer, PlainMemory
+from onelayer.model.config import HeadShape
+from onelayer.model.memory import random_memory
+from onelayer.result import Approximation
+from onelayer.training.stack import Stack
+
+# A tokens layer embeds every coordinate by one matrix, so sides of very different length want the packed layout.
+WIDEST_RATIO = 8.0
+
+
+def fresh_layer(
+    input_shape: tuple[int, ...],
+    output_shape: tuple[int, ...],
+    *,
+    heads: int = 4,
+    d_model: int = 32,
+    hidden: int = 128,
+    memory: int = 0,
+    layout: str = "tokens",
+    dtype: torch.dtype = torch.float64,
+    seed: int = 0,
+    **options: Any,
+) -> OneLayerTransformer:
+    """A layer with random weights, for inputs of about unit size.
+
+    ``memory`` is the number of memory tokens per head (a packed layer needs some). Biases and positions start at
+    random: tokens that are multiples of one vector would be alike to every head. ``options`` are fields of Config:
+    norm, residual, attention, top_k, feature, order, readout.
+    """
+    if heads < 1 or d_model < heads or d_model % heads:
+        raise OnelayerError(f"d_model must be a multiple of heads, got d_model {d_model} and heads {heads}")
+    generator = torch.Generator().manual_seed(seed)
+    options = {"hidden": hidden, "residual": True, "dtype": dtype, "seed": seed, **options}
+    shape = HeadShape(d_model // heads, d_model // heads, "plain", (memory,)) if memory else None
+    memories = [None if shape is None else random_memory(shape, generator, dtype) for _ in range(heads)]
+    if layout == "packed":
+        kept = [item for item in memories if isinstance(item, PlainMemory)]
+        if len(kept) < heads:
+            raise OnelayerError("a packed layer needs memory tokens; give memory=, for example memory=16")
+        model = OneLayerTransformer.packed(input_shape, output_shape, kept, d_model=d_model, **options)
+    else:
+        options.setdefault("positions", "learned")
+        model = OneLayerTransformer.tokens(
+            input_shape, output_shape, d_model=d_model, heads=heads, memory=memories, **options
+        )
+
+    def normal(*size: int) -> Tensor:
+        return torch.randn(*size, generator=generator, dtype=torch.float64)
+
+    start = {"b_E": normal(d_model)}
+    if hidden:
+        start["b_1"] = normal(hidden) / math.sqrt(d_model)
+    if model.config.positions == "learned":
+        start["position"] = normal(model.config.length, d_model)
+    model.set_weights(start)
+    return model
+
+
+def suited_layout(box: Box | None, input_shape: tuple[int, ...], memory: int) -> str:
+    """tokens for sequences and for boxes of comparable sides; packed where a shared embedding would fit no side."""
+    if box is None:
+        return "tokens" if len(input_shape) == 2 else "packed"
+    width = box.width.flatten()
+    uneven = bool(width.max() > WIDEST_RATIO * width.min())
+    return "packed" if len(input_shape) != 2 and (uneven or (box.dim == 1 and memory > 0)) else "tokens"
+
+
+def warm_start(model: Any, dtype: torch.dtype) -> nn.Module:
+    """A trainable copy of an approximation's or a user's model."""
+    given = model.model if isinstance(model, Approximation) else model
+    if not isinstance(given, nn.Module):
+        raise OnelayerError(f"model must be an Approximation, a layer or an nn.Module, got {type(model).__name__}")
+    return copy.deepcopy(given).to(dtype=dtype).train().requires_grad_(True)
+
+
+def fresh_model(
+    input_shape: tuple[int, ...], output_shape: tuple[int, ...], *, depth: int, layout: str, memory: int, **options: Any
+) -> nn.Module:
+    """A layer for ``depth`` 1, a stack of standard blocks for more."""
+    if depth > 1:
+        return Stack(input_shape, output_shape, depth=depth, **options)
+    if layout == "packed" and not memory:
+        memory = 16  # its query attends to nothing else
+    return fresh_layer(input_shape, output_shape, layout=layout, memory=memory, **options)
