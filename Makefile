@@ -15,7 +15,7 @@ WORKERS ?= 2
 # One thread per process: the suite runs two processes on two cores, and timings in benchmarks stay comparable.
 THREADS := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: demo test slow lint soundness docs bench peers clean
+.PHONY: demo test slow lint soundness formal coq docs bench peers clean
 
 demo: $(BASE)
 	$(BIN)/python examples/demo.py
@@ -34,6 +34,18 @@ lint: $(DEV)
 
 soundness: $(DEV)
 	$(THREADS) $(BIN)/python -m pytest -n $(WORKERS) tests/soundness --soundness=long $(ARGS)
+
+# The theorems of docs/theory.md, compiled by Coq in formal/, and the tests of that folder.
+formal: coq $(DEV)
+	cd formal && coq_makefile -f _CoqProject -o CoqMakefile && $(MAKE) -s -f CoqMakefile
+	$(THREADS) $(BIN)/python -m pytest -n 0 -m "not slow" tests/formal $(ARGS)
+
+# Coq with its library of real analysis and the tactic interval; installed where root and apt are to be had.
+COQ := coq libcoq-coquelicot libcoq-interval libcoq-flocq
+coq:
+	@command -v coqc > /dev/null || { test "$$(id -u)" = 0 && apt-get update -qq \
+	  && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $(COQ) > /dev/null; } \
+	  || { echo "coqc is missing and cannot be installed from here; as root: apt-get install $(COQ)"; exit 1; }
 
 # The documentation as a site in site/; a broken link or an undocumented reference is an error.
 docs: $(DOCS)
