@@ -103,7 +103,7 @@ def sentences(full: bool, wordnet: Path, device: str) -> list[dict[str, Any]]:
     started = time.perf_counter()
     encoder, ids, vectors = examples(full, wordnet, device)
     taught = time.perf_counter() - started
-    distilled = distill_tokens(ids, vectors, encoder, device=device, test=0.1, progress=True, **settings)  # type: ignore[arg-type]
+    distilled = distill_tokens(ids, vectors, encoder, device=device, test=0.1, **settings)  # type: ignore[arg-type]
     total = time.perf_counter() - started
     print(distilled)
     rows = [

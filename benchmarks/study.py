@@ -28,7 +28,7 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     rows: list[dict[str, Any]] = []
     for name in options.names:
-        found = run_study(STUDIES[name], folder, quick=not options.full, jobs=options.jobs, progress=True)
+        found = run_study(STUDIES[name], folder, quick=not options.full, jobs=options.jobs)
         for sentence in found.sentences:
             rows.append({"study": name, "seconds": found.seconds, "cells": len(found.rows), "finding": sentence})
     report.write("study-full" if options.full else "study", rows)

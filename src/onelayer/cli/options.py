@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import torch
 import typer
@@ -29,6 +31,45 @@ MaxSeconds = Annotated[float, typer.Option(help="Stop after this time with the b
 Jobs = Annotated[int, typer.Option(help="Worker threads of the proof; the result does not depend on it.")]
 Dtype = Annotated[str, typer.Option(help="float64 or float32: weights and certified execution.")]
 Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
+
+
+class Setting(NamedTuple):
+    """An option that fills a field of a record: its annotation for the command line, and its default."""
+
+    annotation: Any
+    default: Any
+
+
+def setting(kind: Any, default: Any, text: str) -> Setting:
+    """An option ``--name`` of this type, default and help."""
+    return Setting(Annotated[kind, typer.Option(help=text)], default)
+
+
+def with_settings(settings: Mapping[str, Setting]) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Let a command with ``**settings`` take these options: records of many fields are not spelled out again."""
+
+    def extended(command: Callable[..., int]) -> Callable[..., int]:
+        hints = get_type_hints(command, include_extras=True)
+        own = [
+            item.replace(annotation=hints[name], kind=Parameter.KEYWORD_ONLY)
+            for name, item in signature(command).parameters.items()
+            if item.kind is not Parameter.VAR_KEYWORD
+        ]
+        more = [
+            Parameter(name, Parameter.KEYWORD_ONLY, default=item.default, annotation=item.annotation)
+            for name, item in settings.items()
+        ]
+
+        def run(**given: Any) -> int:
+            return command(**given)
+
+        run.__doc__, run.__name__ = command.__doc__, command.__name__
+        run.__signature__ = Signature([*own, *more], return_annotation=int)  # type: ignore[attr-defined]
+        run.__annotations__ = {item.name: item.annotation for item in (*own, *more)} | {"return": int}
+        return run
+
+    return extended
+
 
 _DTYPES = {"float64": torch.float64, "float32": torch.float32}
 

@@ -26,7 +26,7 @@ def paper_command(
 ) -> int:
     """Run every claim of the paper and write one HTML page; a run that was stopped goes on where it was."""
     try:
-        found = write_report(out, quick=quick, only=only or (), seed=seed, jobs=jobs, progress=True)
+        found = write_report(out, quick=quick, only=only or (), seed=seed, jobs=jobs)
     except KeyboardInterrupt:
         print(f"interrupted; what is finished is kept in {out}, and the same command goes on", file=sys.stderr)
         return INTERRUPTED

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from onelayer.cli.console import SUCCESS, show
-from onelayer.cli.options import PICTURE, Json, MaxSeconds, Out, Seed, app, report
+from onelayer.cli.options import PICTURE, Json, MaxSeconds, Out, Seed, app, report, setting, with_settings
 from onelayer.errors import OnelayerError
 from onelayer.pictures.drawing import draw
 from onelayer.result import Approximation, load
@@ -20,49 +20,59 @@ from onelayer.training.train import train
 from onelayer.training.trained import Trained
 
 Domain = Annotated[str | None, typer.Option(help='Box as lower:upper per coordinate, for example "0:2*pi, -1:1".')]
-Steps = Annotated[int, typer.Option(help="First-order steps.")]
-Heads = Annotated[int, typer.Option(help="Heads of the layer.")]
-Width = Annotated[int, typer.Option("--d-model", help="Width of the layer, a multiple of the heads.")]
-Hidden = Annotated[int, typer.Option(help="Hidden ReLU units.")]
+Device = Annotated[str, typer.Option(help="cpu or cuda.")]
+# Of a distilled sentence encoder, whose layer is wider than that of a function on a box.
+STUDENT = {
+    "heads": setting(int, 8, "Heads of the layer."),
+    "d_model": setting(int, 400, "Width of the layer, a multiple of the heads."),
+    "hidden": setting(int, 800, "Hidden ReLU units."),
+    "steps": setting(int, 1000, "First-order steps."),
+}
+
+
+# Fields of Recipe and Shape that the command line sets, with their help.
+SETTINGS = {
+    "heads": setting(int, 4, "Heads of the layer."),
+    "d_model": setting(int, 32, "Width of the layer, a multiple of the heads."),
+    "hidden": setting(int, 128, "Hidden ReLU units."),
+    "memory": setting(int, 0, "Memory tokens per head."),
+    "depth": setting(int, 1, "More than 1: a stack of standard blocks, for comparison."),
+    "optimiser": setting(str, "adam", "sgd, momentum, adam or adamw."),
+    "lr": setting(float | None, None, "Learning rate."),
+    "schedule": setting(str, "cosine", "cosine or constant."),
+    "steps": setting(int, 3000, "First-order steps."),
+    "batch": setting(int, 256, "Examples per step."),
+    "lbfgs_steps": setting(int, 0, "L-BFGS iterations at the end."),
+    "patience": setting(int | None, None, "Measurements without improvement before stopping."),
+    "dtype": setting(str, "float64", "float64, float32 or bfloat16."),
+    "seed": setting(int, 0, "Seed of everything random."),
+}
 
 
 @app.command("train")
+@with_settings(SETTINGS)
 def train_command(
     data: Annotated[str, typer.Argument(help="A formula (with --domain), or a CSV or Parquet file (with --target).")],
     domain: Domain = None,
     target: Annotated[str | None, typer.Option(help="Column of the file to predict.")] = None,
     start: Annotated[Path | None, typer.Option(help="Folder of a saved result to start from.")] = None,
-    heads: Heads = 4,
-    d_model: Width = 32,
-    hidden: Hidden = 128,
-    memory: Annotated[int, typer.Option(help="Memory tokens per head.")] = 0,
-    depth: Annotated[int, typer.Option(help="More than 1: a stack of standard blocks, for comparison.")] = 1,
-    optimiser: Annotated[str, typer.Option(help="sgd, momentum, adam or adamw.")] = "adam",
-    lr: Annotated[float | None, typer.Option(help="Learning rate.")] = None,
-    schedule: Annotated[str, typer.Option(help="cosine or constant.")] = "cosine",
-    steps: Steps = 3000,
-    batch: Annotated[int, typer.Option(help="Examples per step.")] = 256,
-    lbfgs_steps: Annotated[int, typer.Option("--lbfgs-steps", help="L-BFGS iterations at the end.")] = 0,
     test: Annotated[float | None, typer.Option(help="Share of a table's rows to hold out.")] = None,
-    patience: Annotated[int | None, typer.Option(help="Measurements without improvement before stopping.")] = None,
     eps: Annotated[float | None, typer.Option(help="Error to prove after training.")] = None,
     certify: Annotated[bool, typer.Option("--certify", help="Prove the error after training, eps or not.")] = False,
     max_seconds: MaxSeconds = math.inf,
     checkpoint: Annotated[Path | None, typer.Option(help="Folder for checkpoints; the same command goes on.")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Ignore a checkpoint that is there.")] = False,
     out: Out = None,
-    dtype: Annotated[str, typer.Option(help="float64, float32 or bfloat16.")] = "float64",
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    seed: Seed = 0,
+    device: Device = "cpu",
     as_json: Json = False,
+    **settings: Any,
 ) -> int:
     """Train a layer on a formula over a box, or on a table; prove its error if asked."""
     box = None if domain is None else parse_domain(domain)
+    given = None if start is None else load(start)
     run = train(
-        data, box, model=None if start is None else load(start), heads=heads, d_model=d_model, hidden=hidden,
-        memory=memory, depth=depth, optimiser=optimiser, lr=lr, schedule=schedule, steps=steps, batch=batch,
-        lbfgs_steps=lbfgs_steps, test=test, target=target, patience=patience, seed=seed, device=device, dtype=dtype,
-        checkpoint=checkpoint, resume=not fresh, progress=True,
+        data, box, model=given, test=test, target=target, device=device, checkpoint=checkpoint, resume=not fresh,
+        max_seconds=max_seconds, **settings,
     )  # fmt: skip
     if eps is None and not certify:
         if out is not None:
@@ -73,20 +83,18 @@ def train_command(
 
 
 @app.command("distill")
+@with_settings(STUDENT)
 def distill_command(
     teacher: Annotated[Path, typer.Argument(help="Folder of a saved result, or of a BERT-type encoder's files.")],
     domain: Domain = None,
     eps: Annotated[float | None, typer.Option(help="The error to prove against the teacher, with --domain.")] = None,
     texts: Annotated[Path | None, typer.Option(help="File with one text per line, for an encoder.")] = None,
-    heads: Heads = 8,
-    d_model: Width = 400,
-    hidden: Hidden = 800,
-    steps: Steps = 1000,
     max_seconds: MaxSeconds = math.inf,
     out: Out = None,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    device: Device = "cpu",
     seed: Seed = 0,
     as_json: Json = False,
+    **settings: Any,
 ) -> int:
     """Put one layer in the place of a teacher: with a proof on a box, or with measured fidelity on texts."""
     if texts is None:
@@ -101,10 +109,8 @@ def distill_command(
     from onelayer.training.encoder import SentenceEncoder
 
     lines = [line for line in texts.read_text(encoding="utf-8").splitlines() if line.strip()]
-    found = distill(
-        SentenceEncoder.from_folder(teacher), data=lines, heads=heads, d_model=d_model, hidden=hidden, steps=steps,
-        seed=seed, device=device, progress=True,
-    )  # fmt: skip
+    encoder = SentenceEncoder.from_folder(teacher)
+    found = distill(encoder, data=lines, seed=seed, device=device, max_seconds=max_seconds, **settings)
     fidelity = found.fidelity
     assert fidelity is not None
     numbers = {
@@ -132,7 +138,7 @@ def study_command(
         raise OnelayerError(f"no study '{name}'; there are {', '.join(STUDIES)}, and all")
     out.mkdir(parents=True, exist_ok=True)
     chosen = list(STUDIES.values()) if name == "all" else [STUDIES[name]]
-    found = [run_study(study, out, quick=not full, jobs=jobs, progress=True) for study in chosen]
+    found = [run_study(study, out, quick=not full, jobs=jobs) for study in chosen]
     show("\n".join(_told(item) for item in found), {item.study.name: _data(item) for item in found}, as_json=as_json)
     return SUCCESS
 

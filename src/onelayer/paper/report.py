@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
 from onelayer.disk import replace_file
+from onelayer.observer import Observer, Stopped, observing
 from onelayer.paper.finding import UNCONFIRMED, Experiment, Setting
 from onelayer.paper.markdown import markdown
 from onelayer.paper.page import render
@@ -45,22 +41,24 @@ def write_report(
     only: Sequence[str] = (),
     seed: int = 0,
     jobs: int = 1,
-    progress: bool = False,
+    observer: Observer | None = None,
 ) -> Report:
     """Run the experiments and write ``folder``/index.html and report.md, with results/*.json and figures/*.png beside.
 
     A result that is already in the folder, from the same code and settings, is kept, so a run that was stopped goes on.
     Experiments named by ``only`` are run again if they were finished; the page then shows all results of the folder.
     One whose optional module is missing is left out unless it is named. ``jobs`` is the number of processes of the
-    experiments that consist of many trainings.
+    experiments that consist of many trainings. A cancelled run keeps what is finished and raises Stopped.
     """
     started, setting, out = time.monotonic(), Setting(quick, seed, jobs=jobs), Path(folder)
     wanted = tuple(item for item in chosen(only) if only or item.possible)
     prepare(out)
     records, computed = [], []
-    with _bar(progress, len(wanted)) as report:
-        for experiment in wanted:
-            report(experiment.title)
+    with observing(observer) as watch:
+        for done, experiment in enumerate(wanted):
+            if watch.over:
+                raise Stopped(f"stopped with {done} of {len(wanted)} experiments in {out}; the same call goes on")
+            watch.report("the paper, executed", done / len(wanted), detail=experiment.title)
             record = _kept(out, experiment, setting)
             if record is not None and only:
                 forget(out, experiment.key)
@@ -92,25 +90,3 @@ def write_page(folder: Path) -> Path:
 def _kept(folder: Path, experiment: Experiment, setting: Setting) -> Record | None:
     record = read_record(folder, experiment)
     return record if record is not None and record["fingerprint"] == fingerprint(experiment, setting) else None
-
-
-@contextmanager
-def _bar(wanted: bool, total: int) -> Iterator[Callable[[str], None]]:
-    """A progress bar on stderr, none when not wanted or not a terminal."""
-    if not wanted or not sys.stderr.isatty():
-        yield lambda title: None
-        return
-    columns = (
-        TextColumn("the paper, executed"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.description}"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task, begun = bar.add_task("", total=total), iter(range(total))
-
-        def report(title: str) -> None:
-            bar.update(task, description=title, completed=next(begun))
-
-        yield report

@@ -10,6 +10,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from onelayer.observer import Observer
 from onelayer.pictures.style import save
 from onelayer.study.sweep import Cell, Row, sweep
 
@@ -57,11 +58,11 @@ class Findings:
 
 
 def run_study(
-    study: Study, folder: str | os.PathLike[str], *, quick: bool = True, jobs: int = 1, progress: bool = False
+    study: Study, folder: str | os.PathLike[str], *, quick: bool = True, jobs: int = 1, observer: Observer | None = None
 ) -> Findings:
     """Run the cells that folder/<name>.jsonl lacks, then draw folder/<name>.png; an interrupted run goes on."""
     path = Path(folder)
     results = path / f"{study.name}.jsonl"
-    rows = sweep(list(study.cells(quick)), study.measure, results, jobs=jobs, progress=progress)
+    rows = sweep(list(study.cells(quick)), study.measure, results, jobs=jobs, observer=observer)
     picture = save(study.figure(rows), path / f"{study.name}.png")
     return Findings(study, rows, list(study.findings(rows)), results, picture)

@@ -5,19 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
 from joblib import Parallel, delayed
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from onelayer.errors import FileError, OnelayerError
+from onelayer.observer import Observer, Stopped, observing
 
 Cell = Mapping[str, Any]
 Row = dict[str, Any]
@@ -30,13 +27,14 @@ def sweep(
     path: str | os.PathLike[str],
     *,
     jobs: int = 1,
-    progress: bool = False,
+    observer: Observer | None = None,
 ) -> list[Row]:
     """Measure every cell that ``path`` has no row of yet; all rows, in the order of ``cells``.
 
     A row is {"cell": key, **settings, **measured, "seconds": s}, one JSON object per line, written to the disk before
     the next row of this process: a killed sweep loses the cells in progress and nothing else. ``measure`` must be a
-    function of the cell alone, defined at the top of a module, so that ``jobs`` processes give the same rows.
+    function of the cell alone, defined at the top of a module, so that ``jobs`` processes give the same rows. A
+    cancelled sweep keeps its rows and raises Stopped; the same call goes on.
     """
     wanted = {cell_key(cell): dict(cell) for cell in cells}
     if len(wanted) < len(cells):
@@ -44,11 +42,14 @@ def sweep(
     file = Path(path)
     done = {key: row for key, row in read_rows(file).items() if key in wanted}
     missing = [(key, cell) for key, cell in wanted.items() if key not in done]
-    with _bar(progress, len(wanted), len(done)) as advance:
+    with observing(observer) as watch:
+        watch.report("cells", len(done) / max(1, len(wanted)), detail=f"{len(done)} of {len(wanted)}")
         for key, row in _measured(missing, measure, jobs):
             append_row(file, row)
             done[key] = row
-            advance(row)
+            watch.report("cells", len(done) / len(wanted), detail=f"{len(done)} of {len(wanted)}")
+            if watch.over and len(done) < len(wanted):
+                raise Stopped(f"stopped with {len(done)} of {len(wanted)} rows in {file}; the same call goes on")
     return [done[key] for key in wanted]
 
 
@@ -110,28 +111,3 @@ def _one(key: str, cell: Cell, measure: Callable[[Cell], Mapping[str, Any]], thr
     started = time.monotonic()
     found = dict(measure(cell))
     return key, {KEY: key, **cell, **found, "seconds": time.monotonic() - started}
-
-
-class _Silent(nullcontext[Callable[[Row], None]]):
-    def __init__(self) -> None:
-        super().__init__(lambda row: None)
-
-
-class _Bar:
-    """A progress bar over cells on stderr."""
-
-    def __init__(self, total: int, done: int) -> None:
-        columns = (TextColumn("cells"), BarColumn(), TextColumn("{task.completed}/{task.total}"), TimeElapsedColumn())
-        self.bar = Progress(*columns, console=Console(stderr=True), transient=True)
-        self.task = self.bar.add_task("", total=total, completed=done)
-
-    def __enter__(self) -> Callable[[Row], None]:
-        self.bar.start()
-        return lambda row: self.bar.advance(self.task)
-
-    def __exit__(self, *error: object) -> None:
-        self.bar.stop()
-
-
-def _bar(wanted: bool, total: int, done: int) -> _Silent | _Bar:
-    return _Bar(total, done) if wanted and sys.stderr.isatty() else _Silent()

@@ -16,6 +16,7 @@ from onelayer.construct import approximate
 from onelayer.domain import Box
 from onelayer.errors import OnelayerError
 from onelayer.model import OneLayerTransformer
+from onelayer.observer import Observer, observing
 from onelayer.result import Approximation
 from onelayer.training.encoder import PAD, SentenceEncoder, SentenceStudent
 from onelayer.training.examples import TableSource
@@ -136,7 +137,8 @@ def distill_tokens(
     seed: int = 0,
     device: str | torch.device = "cpu",
     checkpoint: str | None = None,
-    progress: bool = False,
+    max_seconds: float = math.inf,
+    observer: Observer | None = None,
 ) -> Distilled:
     """Train one pre-norm layer over the teacher's word embeddings to point where ``outputs`` (B, d) point.
 
@@ -160,7 +162,7 @@ def distill_tokens(
     source = TableSource(ids[seen], outputs[seen].double(), (ids[held], outputs[held].double()), seed)
     identity = f"{len(seen)} texts, sha256 {digest(ids, outputs)}"
     problem = Problem(source, recipe, tuple(ids.shape[1:]), tuple(outputs.shape[1:]), identity)
-    trained = run_training(problem, student, no_scaling(1, 1), device, checkpoint, progress=progress)
+    trained = run_training(problem, student, no_scaling(1, 1), device, checkpoint, observing(observer, max_seconds))
     place = torch.device(device)
     guess = encoded(trained.model.to(place), ids[held].to(place))
     speed_up = seconds(teacher.to(place), ids[held][:TIMED_BATCH].to(place)) / seconds(

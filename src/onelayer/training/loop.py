@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from onelayer.errors import OnelayerError
+from onelayer.observer import Observer
 from onelayer.training.checkpoint import read_checkpoint, write_checkpoint
 from onelayer.training.examples import Source
 from onelayer.training.measure import Task
-from onelayer.training.progress import Report
 from onelayer.training.recipe import Recipe
 
 ROUND = 20  # L-BFGS iterations between two measurements
@@ -77,20 +77,26 @@ class Loop:
         }
         write_checkpoint(self.checkpoint, state)
 
-    def run(self, report: Report) -> None:
-        """Train to the end of the recipe or until patience is lost; with patience, keep the best weights measured."""
+    def run(self, observer: Observer) -> None:
+        """Train to the end of the recipe, until patience is lost or the observer stops it.
+
+        With patience the best weights measured are kept. A checkpoint is written after every measurement, so a stopped
+        run goes on from there.
+        """
         recipe = self.recipe
         total = recipe.steps + recipe.lbfgs_steps
-        while not self.stopped:
+        while not (self.stopped or observer.over):
             if self.step < recipe.steps:
-                loss = self._steps(min(recipe.interval, recipe.steps - self.step))
+                loss = self._steps(min(recipe.interval, recipe.steps - self.step), observer)
             elif self.rounds * ROUND < recipe.lbfgs_steps:
                 loss = self._round()
             else:
                 break
             self._record(loss)
-            self.save()
-            report(self.step + min(self.rounds * ROUND, recipe.lbfgs_steps), total, self.history[-1])
+            if not observer.over:  # a checkpoint lies where an uninterrupted run would have put it
+                self.save()
+            done = self.step + min(self.rounds * ROUND, recipe.lbfgs_steps)
+            observer.report("training", done / max(1, total), detail=_progress(done, total, self.history[-1]))
         if self.best is not None:
             self.model.load_state_dict(self.best)
 
@@ -108,10 +114,10 @@ class Loop:
             self.best = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
         self.stopped = len(merits) - 1 - at >= self.recipe.patience
 
-    def _steps(self, count: int) -> float:
-        """``count`` first-order steps; the mean of their losses."""
-        total = 0.0
-        for _ in range(count):
+    def _steps(self, count: int, observer: Observer) -> float:
+        """``count`` first-order steps, fewer when the observer stops them; the mean of their losses."""
+        total, first = 0.0, self.step
+        while self.step < first + count and not (observer.over and self.step > first):
             for group in self.optimiser.param_groups:
                 group["lr"] = self.recipe.rate(self.step)
             x, y = self.task.prepared(self.source.batch(self.recipe.batch))
@@ -121,7 +127,7 @@ class Loop:
             self.optimiser.step()
             self.step += 1
             total += float(loss.detach())
-        return self._finite(total / count)
+        return self._finite(total / (self.step - first))
 
     def _round(self) -> float:
         """One round of L-BFGS on the fixed examples."""
@@ -167,3 +173,8 @@ class Loop:
             tolerance_change=0.0,
             line_search_fn="strong_wolfe",
         )
+
+
+def _progress(done: int, total: int, row: Row) -> str:
+    seen = [f"{key} {row[key]:.3g}" for key in ("sup", "rmse", "accuracy", "cosine", "loss") if key in row]
+    return f"step {done:,} of {total:,}: {', '.join(seen)}"

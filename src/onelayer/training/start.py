@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,6 +21,23 @@ from onelayer.training.stack import Stack
 
 # A tokens layer embeds every coordinate by one matrix, so sides of very different length want the packed layout.
 WIDEST_RATIO = 8.0
+PACKED_MEMORY = 16  # tokens per head of a packed layer for which none were asked: its query attends to nothing else
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Of a fresh model: heads, width, hidden units, memory tokens per head, blocks (more than 1: a standard stack).
+
+    ``layer`` holds further fields of a one-layer model: layout, attention, top_k, feature, order, norm, residual,
+    readout.
+    """
+
+    heads: int = 4
+    d_model: int = 32
+    hidden: int = 128
+    memory: int = 0
+    depth: int = 1
+    layer: Mapping[str, Any] | None = None
 
 
 def fresh_layer(
@@ -87,11 +106,26 @@ def warm_start(model: Any, dtype: torch.dtype) -> nn.Module:
 
 
 def fresh_model(
-    input_shape: tuple[int, ...], output_shape: tuple[int, ...], *, depth: int, layout: str, memory: int, **options: Any
+    input_shape: tuple[int, ...],
+    output_shape: tuple[int, ...],
+    shape: Shape,
+    layout: str,
+    dtype: torch.dtype,
+    seed: int,
 ) -> nn.Module:
-    """A layer for ``depth`` 1, a stack of standard blocks for more."""
-    if depth > 1:
-        return Stack(input_shape, output_shape, depth=depth, **options)
-    if layout == "packed" and not memory:
-        memory = 16  # its query attends to nothing else
-    return fresh_layer(input_shape, output_shape, layout=layout, memory=memory, **options)
+    """A layer for depth 1, in ``layout`` unless the shape says otherwise; a stack of standard blocks for more."""
+    options = {"layout": layout, **(shape.layer or {})}
+    size: dict[str, Any] = {
+        "heads": shape.heads,
+        "d_model": shape.d_model,
+        "hidden": shape.hidden,
+        "dtype": dtype,
+        "seed": seed,
+    }
+    if shape.depth > 1:
+        del options["layout"]
+        return Stack(input_shape, output_shape, depth=shape.depth, **size, **options)
+    memory = shape.memory
+    if options["layout"] == "packed" and not memory:
+        memory = PACKED_MEMORY
+    return fresh_layer(input_shape, output_shape, memory=memory, **size, **options)

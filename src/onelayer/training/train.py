@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import time
 from collections.abc import Mapping
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +19,14 @@ from onelayer.certify.door import digest_of
 from onelayer.domain import Box
 from onelayer.errors import OnelayerError
 from onelayer.model import OneLayerTransformer
+from onelayer.observer import Observer, observing
 from onelayer.training.checkpoint import FILE_NAME
 from onelayer.training.loop import Loop
 from onelayer.training.measure import Task
 from onelayer.training.problem import Problem, as_problem, widths
-from onelayer.training.progress import training_bar
 from onelayer.training.recipe import Recipe, dtype_name
 from onelayer.training.scaling import Scaling, no_scaling
-from onelayer.training.start import fresh_model, suited_layout, warm_start
+from onelayer.training.start import Shape, fresh_model, suited_layout, warm_start
 from onelayer.training.trained import Trained
 
 
@@ -33,70 +35,60 @@ def train(
     domain: Box | None = None,
     *,
     model: Any = None,
-    heads: int = 4,
-    d_model: int = 32,
-    hidden: int = 128,
-    memory: int = 0,
-    depth: int = 1,
-    layer: Mapping[str, Any] | None = None,
-    optimiser: str = "adam",
-    lr: float | None = None,
-    schedule: str = "cosine",
-    steps: int = 3000,
-    batch: int = 256,
-    lbfgs_steps: int = 0,
-    weight_decay: float = 0.0,
+    recipe: Recipe | None = None,
+    shape: Shape | None = None,
     loss: str | None = None,
     test: Any = None,
     target: str | None = None,
-    patience: int | None = None,
-    every: int | None = None,
-    seed: int = 0,
     device: str | torch.device = "cpu",
-    dtype: torch.dtype | str = torch.float64,
     checkpoint: str | os.PathLike[str] | None = None,
     resume: bool = True,
-    progress: bool = False,
+    max_seconds: float = math.inf,
+    observer: Observer | None = None,
+    **settings: Any,
 ) -> Trained:
     """Train a one-layer Transformer on a function over ``domain``, or on a table.
 
     data        formula text, torch callable or module, with ``domain``; or a pair (X, Y) of arrays; or a CSV or Parquet
                 file with ``target``, the column to predict. Whole or text labels mean classification.
     model       where to start: an Approximation (a construction), a layer, any nn.Module, or None for random weights
-    heads, d_model, hidden, memory (tokens per head), depth (more than 1: a stack of standard blocks)  shape when None
-    layer       further fields of a fresh layer: layout, attention, top_k, feature, order, norm, residual, readout
-    optimiser   sgd, momentum, adam or adamw, ``steps`` of them, then ``lbfgs_steps`` of L-BFGS on a fixed set
+    recipe      how to train; ``shape`` of a fresh model. Their fields may be given by name instead: steps=100, heads=2
     test        pair (X, Y) to measure on, or a share of the rows to hold out; for a box, points of its own are used
-    patience    stop after so many measurements (one per ``every`` steps) without improvement, keep the best weights
-    dtype       float64, float32, or bfloat16 (computes in it; weights are float32)
     checkpoint  folder for a checkpoint after every measurement; the same call goes on from it, with the same result as
                 an uninterrupted run, unless ``resume`` is False
+    max_seconds training that is stopped by it, or by ``observer``, returns the weights it has
     """
-    recipe = Recipe(
-        optimiser=optimiser,
-        lr=lr or 0.0,
-        schedule=schedule,
-        steps=steps,
-        batch=batch,
-        lbfgs_steps=lbfgs_steps,
-        weight_decay=weight_decay,
-        loss=loss or "mse",
-        every=every or 0,
-        patience=patience or 0,
-        seed=seed,
-        dtype=dtype_name(dtype),
-    )
+    watch = observing(observer, max_seconds)
+    recipe, shape = _settled(recipe or Recipe(), shape or Shape(), settings)
+    if loss is not None:
+        recipe = replace(recipe, loss=loss)
     problem = as_problem(data, domain, recipe, loss=loss, test=test, column=target)
-    recipe = problem.recipe
+    dtype = problem.recipe.weight_dtype
     if model is None:
-        options = {"layout": suited_layout(domain, problem.input_shape, memory), **(layer or {})}
-        options |= {"heads": heads, "d_model": d_model, "hidden": hidden, "memory": memory, "depth": depth}
-        start = fresh_model(problem.input_shape, problem.output_shape, dtype=recipe.weight_dtype, seed=seed, **options)
+        layout = suited_layout(domain, problem.input_shape, shape.memory)
+        start = fresh_model(problem.input_shape, problem.output_shape, shape, layout, dtype, problem.recipe.seed)
         scaling = problem.scaling(start)
     else:
-        start = warm_start(model, recipe.weight_dtype)
+        start = warm_start(model, dtype)
         scaling = no_scaling(*widths(start))
-    return run_training(problem, start, scaling, device, checkpoint, resume=resume, progress=progress)
+    return run_training(problem, start, scaling, device, checkpoint, watch, resume=resume)
+
+
+def _settled(recipe: Recipe, shape: Shape, settings: Mapping[str, Any]) -> tuple[Recipe, Shape]:
+    """Recipe and shape with single fields changed by name."""
+    steps, sizes = ({field.name for field in fields(kind)} for kind in (Recipe, Shape))
+    unknown = sorted(set(settings) - steps - sizes)
+    if unknown:
+        known = ", ".join(sorted(steps | sizes))
+        raise OnelayerError(f"train has no setting {', '.join(map(repr, unknown))}; the settings are {known}")
+    # None asks for the default, as a command line leaves it.
+    given = {name: value for name, value in settings.items() if value is not None}
+    if "dtype" in given:
+        given["dtype"] = dtype_name(given["dtype"])
+    return (
+        replace(recipe, **{name: value for name, value in given.items() if name in steps}),
+        replace(shape, **{name: value for name, value in given.items() if name in sizes}),
+    )
 
 
 def run_training(
@@ -105,9 +97,9 @@ def run_training(
     scaling: Scaling,
     device: str | torch.device,
     checkpoint: str | os.PathLike[str] | None,
+    observer: Observer,
     *,
     resume: bool = True,
-    progress: bool = False,
 ) -> Trained:
     """Train ``model`` on a problem that is already understood; it comes back frozen, on the CPU, in raw coordinates."""
     place, folder = usable_device(device), None if checkpoint is None else Path(checkpoint)
@@ -121,8 +113,8 @@ def run_training(
         (folder / FILE_NAME).unlink(missing_ok=True)
     loop = Loop(model, problem.source, task, folder, fingerprint)
     resumed = loop.resume()
-    with training_bar(progress) as report:
-        loop.run(report)
+    with observer:
+        loop.run(observer)
     model.eval().requires_grad_(False)
     final = task.measure(model, problem.source.test(final=True))
     scaling.fold(model)
