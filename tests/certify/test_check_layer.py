@@ -15,8 +15,9 @@ from flint import arb, ctx
 from onelayer.certify.checking.arithmetic import coordinate, monomials, whole_power
 from onelayer.certify.checking.functions import Kinks
 from onelayer.certify.checking.layer import Layer
+from onelayer.certify.checking.outcome import Rejected
 from onelayer.certify.checking.rounding import Execution
-from onelayer.certify.checking.weights import read_model
+from onelayer.certify.checking.weights import Stored, read_model
 from onelayer.errors import FileError, UnsupportedOperation
 from onelayer.model import OneLayerTransformer, save_model, weights_sha256
 from onelayer.model.lookup import Affine, AxisKeys, LookupHead, Ridges, lookup_model
@@ -63,6 +64,11 @@ def models() -> dict[str, OneLayerTransformer]:
 
 
 MODELS = models()
+
+
+def unit_box(stored: Stored) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    dim = int(np.prod(stored.config["input_shape"]))
+    return (0.0,) * dim, (1.0,) * dim
 
 
 def enclosed(layer: Layer, model: OneLayerTransformer, rng: random.Random, order: int, width: float) -> list[tuple]:
@@ -114,7 +120,7 @@ def test_executions_stay_within_the_rounding_bound(name: str, arithmetic: str, t
     executed = copy.deepcopy(MODELS[name]).to(dtype)
     save_model(executed, tmp_path)
     stored = read_model(tmp_path)
-    layer, rng = Layer(stored, Execution.of(arithmetic, stored.dtype)), random.Random(2)
+    layer, rng = Layer(stored, Execution.of(arithmetic, stored, unit_box(stored))), random.Random(2)
     dim = int(np.prod(executed.config.input_shape))
     ratios = []
     for _ in range(25):
@@ -129,12 +135,12 @@ def test_executions_stay_within_the_rounding_bound(name: str, arithmetic: str, t
     assert max(ratios) < 1e5 * unit
 
 
-def test_narrower_execution_counts_the_conversion_of_weights() -> None:
-    assert Execution.of("real", "F64") is None
-    narrow, same = Execution.of("float32 execution", "F64"), Execution.of("float32 execution", "F32")
-    assert narrow is not None
-    assert same is not None
-    assert (narrow.cast, same.cast) == (1, 0)
+def test_an_execution_is_of_weights_in_its_own_format(tmp_path: Path) -> None:
+    save_model(MODELS["plain"], tmp_path)
+    stored = read_model(tmp_path)
+    assert Execution.of("real", stored, unit_box(stored)) is None
+    with pytest.raises(Rejected, match="not stored in the format"):
+        Execution.of("float32 execution", stored, unit_box(stored))
 
 
 def test_unprovable_layers_are_refused_by_name(tmp_path: Path) -> None:
@@ -150,17 +156,3 @@ def test_broken_model_files_are_refused(tmp_path: Path, damage: bytes) -> None:
         read_model(tmp_path)
     with pytest.raises(FileError, match="cannot read"):
         read_model(tmp_path / "nowhere")
-
-
-@pytest.mark.parametrize("name", sorted(MODELS))
-def test_float64_weights_run_in_float32_within_the_bound(name: str, tmp_path: Path) -> None:
-    """The model converts its weights to the format of x; the conversion is part of the bound."""
-    save_model(MODELS[name], tmp_path)
-    layer, rng = Layer(read_model(tmp_path), Execution.of("float32 execution", "F64")), random.Random(3)
-    dim = int(np.prod(MODELS[name].config.input_shape))
-    for _ in range(15):
-        point = [float(np.float32(rng.uniform(0, 1))) for _ in range(dim)]
-        out = layer([coordinate(i, x, x, 1) for i, x in enumerate(point)], Kinks())
-        x = torch.tensor(point, dtype=torch.float32).reshape(MODELS[name].config.input_shape)
-        for item, value, error in zip(out.items, MODELS[name](x).flatten().tolist(), out.errors, strict=True):
-            assert abs(item.c[0] - arb(value)) <= error

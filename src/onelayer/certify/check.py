@@ -24,6 +24,7 @@ from onelayer.certify.checking.argued import METHODS as ARGUED
 from onelayer.certify.checking.argued import recheck
 from onelayer.certify.checking.boxes import OPEN, PROVED, Prover, at_point
 from onelayer.certify.checking.layer import Layer
+from onelayer.certify.checking.outcome import Rejected
 from onelayer.certify.checking.rounding import Execution
 from onelayer.certify.checking.weights import Stored, read_model
 from onelayer.certify.files import Record, SavedProof, read_proof
@@ -62,10 +63,6 @@ class CheckReport:
         return f"{'accepted' if self.ok else 'rejected'}: {self.reason} ({self.seconds:.1f} s)"
 
 
-class Rejected(Exception):
-    """A claim that does not hold, in one line."""
-
-
 @pinned()
 def check(
     folder: str | Path,
@@ -94,7 +91,7 @@ def check(
         formula = _formula(proof, f, stored)
         _claim(proof.record, stored)
         with _precision():
-            layer = Layer(stored, Execution.of(proof.record.arithmetic, stored.dtype))
+            layer = Layer(stored, Execution.of(proof.record.arithmetic, stored, proof.record.domain))
             _witness(proof.record, layer, formula)
             low, high = leaves(proof)
             if math.isfinite(proof.record.upper):

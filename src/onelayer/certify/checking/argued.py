@@ -14,11 +14,11 @@ from onelayer.certify.checking.boxes import PROVED, Prover
 from onelayer.certify.checking.composition import composition_bound
 from onelayer.certify.checking.formula import evaluate
 from onelayer.certify.checking.functions import Kinks
+from onelayer.certify.checking.intervals import image
 from onelayer.certify.checking.layer import Layer
 from onelayer.certify.checking.order import order_statistics_bound, order_statistics_values, thresholds_values
 from onelayer.certify.checking.recall import read_rows, recall_bound
 from onelayer.certify.checking.rounding import Execution
-from onelayer.certify.checking.univariate import image
 from onelayer.certify.checking.weights import Array, Stored
 from onelayer.certify.files import ARGUMENT, Record, SavedProof
 from onelayer.certify.lemmas.argument import Argument, Composition, OrderStatistics, Recall, from_text
@@ -38,11 +38,9 @@ def recheck(proof: SavedProof, stored: Stored, boxes: tuple[Array, Array] | None
     record = proof.record
     if ARGUMENT not in proof.attachments:
         raise OnelayerError(f"a proof by {record.method} needs {ARGUMENT}, which is not there")
-    execution = Execution.of(record.arithmetic, stored.dtype)
+    execution = Execution.of(record.arithmetic, stored, record.domain)
     if execution is None:
         raise OnelayerError(f"proofs by {record.method} speak of an execution, not of real arithmetic")
-    if execution.cast:
-        raise OnelayerError(f"proofs by {record.method} need weights stored in the format of the execution")
     argument = from_text(proof.attachments[ARGUMENT])
     _stated(record, argument)
     if isinstance(argument, OrderStatistics):

@@ -104,6 +104,14 @@ class Taylor:
             total = total + value * (HALF_BALL if even else UNIT_BALL)
         return total
 
+    def ends(self) -> tuple[arb, arb]:
+        """Numbers below and above every value on the box; a value of zero at a corner is not lost to a radius."""
+        low = high = self.c[0]
+        for value, even in zip(self.c[1:], even_monomials(len(self.support), self.degree), strict=True):
+            down, up = (value.min(ZERO), value.max(ZERO)) if even else (-abs(value), abs(value))
+            low, high = low + down, high + up
+        return low.lower(), high.upper()
+
     def restricted(self, variable: int, upper: bool) -> Taylor:
         """The same function on one half of the box: t -> (t + 1)/2 or (t - 1)/2 in one variable."""
         s, at = len(self.support), self.support.index(variable)

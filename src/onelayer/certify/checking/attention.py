@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 from flint import arb, arb_mat
@@ -41,6 +42,9 @@ class Vector:
     def __len__(self) -> int:
         return len(self.items)
 
+    def entries(self) -> list[tuple[Taylor, arb]]:
+        return list(zip(self.items, self.errors, strict=True))
+
     def sizes(self) -> list[arb]:
         return [size(item) for item in self.items]
 
@@ -54,8 +58,7 @@ class Matrix:
         terms = sum(len(column) for column in self.columns)
         self.dense = arb_mat(w.tolist()) if terms >= DENSE else None
         self.absolute = arb_mat(np.abs(w).tolist())
-        lone = [len(column) == 1 and b == 0 for column, b in zip(self.columns, self.bias, strict=True)]
-        self.exact = [one and power_of_two(float(c[0][1])) for one, c in zip(lone, self.columns, strict=True)]
+        self.ends = w.min(0), w.max(0)
 
     def __call__(self, x: Vector, execution: Execution | None) -> Vector:
         y = self.real(x.items)
@@ -64,12 +67,18 @@ class Matrix:
         return Vector(y, self._rounding(x, execution))
 
     def _rounding(self, x: Vector, execution: Execution) -> list[arb]:
-        passed = self.bounds(x.errors)
-        totals = self.bounds([s + e for s, e in zip(x.sizes(), x.errors, strict=True)])
-        return [
-            (p + execution.tiny).upper() if exact else execution.affine(len(column), b, p, t)
-            for exact, column, b, p, t in zip(self.exact, self.columns, self.bias, passed, totals, strict=True)
-        ]
+        """Products with an exact zero, and sums with them, are exact; so is one product with a power of two alone."""
+        reach = [s + e for s, e in zip(x.sizes(), x.errors, strict=True)]
+        passed, totals = self.bounds(x.errors), self.bounds(reach)
+        idle = {i for i, r in enumerate(reach) if r.is_zero()}
+        found = []
+        for column, b, p, t in zip(self.columns, self.bias, passed, totals, strict=True):
+            live = [w for i, w in column if i not in idle] if idle else [w for _, w in column]
+            if len(live) == 1 and b.is_zero() and power_of_two(float(live[0])):
+                found.append((p + 2 * execution.tiny).upper())
+            else:
+                found.append(execution.affine(len(live), b, p, t))
+        return found
 
     def real(self, x: Sequence[Taylor]) -> list[Taylor]:
         order = x[0].order
@@ -115,7 +124,7 @@ class Softmax:
         tops = [spread.upper().exp() for spread in spreads]
         low = sum((spread.lower().exp() for spread in spreads), ZERO).lower()
         high = sum(tops, ZERO).upper()
-        self.inverse = apply("inv", combination([(arb(1), item) for item in self.e], ZERO, order), low.union(high))
+        self.inverse = apply("inv", combination([(arb(1), item) for item in self.e], ZERO, order), (low, high))
         self.upper = [(top / low).min(arb(1)).upper() for top in tops] if execution else []
         self.spoiled = [ZERO] * len(shifted)
         if execution is not None:
@@ -131,30 +140,65 @@ def attend(
     if table is not None:
         parts.append(table.real(softmax.e[len(own) :]))
     items = [(sum_of(column) * softmax.inverse).at_order(order) for column in zip(*parts, strict=True)]
-    if execution is None:
+    errors: list[arb] | None = None
+    if execution is not None:
+        errors = table.bounds(softmax.spoiled[len(own) :]) if table is not None else [ZERO] * len(items)
+        for value, spoiled, weight in zip(own, softmax.spoiled, softmax.upper, strict=False):
+            entries = zip(errors, value.sizes(), value.errors, strict=True)
+            errors = [e + spoiled * (s + ev) + (weight + spoiled) * ev for e, s, ev in entries]
+    return _average(items, errors, len(softmax.e), _hulls(own, table, len(items)), execution)
+
+
+def _hulls(own: Sequence[Vector], table: Matrix | None, width: int) -> list[arb]:
+    """Per column a ball that holds the executed values of all tokens."""
+    found: list[list[arb]] = [[] for _ in range(width)]
+    for value in own:
+        for column, item, error in zip(found, value.items, value.errors, strict=True):
+            column.append(item.range() + error * UNIT_BALL)
+    if table is not None:
+        for at, (low, high) in enumerate(zip(*(side.tolist() for side in table.ends), strict=True)):
+            found[at % width].append(arb(low).union(arb(high)))  # a grid's columns repeat those of a value
+    return [reduce(arb.union, column) for column in found]
+
+
+def _average(
+    items: list[Taylor], errors: list[arb] | None, count: int, hulls: list[arb], execution: Execution | None
+) -> Vector:
+    """Averages of ``count`` values that lie in the hulls, with the smaller of two bounds of their errors each.
+
+    ``errors`` come from the errors of the weights; the spread of the values gives others. Equal values average to
+    themselves.
+    """
+    order = items[0].order
+    items = [constant(hull, order) if hull.is_exact() else item for item, hull in zip(items, hulls, strict=True)]
+    if execution is None or errors is None:
         return Vector(items, [ZERO] * len(items))
-    errors = table.bounds(softmax.spoiled[len(own) :]) if table is not None else [ZERO] * len(items)
-    for value, spoiled, weight in zip(own, softmax.spoiled, softmax.upper, strict=False):
-        entries = zip(errors, value.sizes(), value.errors, strict=True)
-        errors = [(e + spoiled * (s + ev) + (weight + spoiled) * ev).upper() for e, s, ev in entries]
-    return Vector(items, errors)
+    found = []
+    for error, hull in zip(errors, hulls, strict=True):
+        weighed = (error + execution.underflow(count)).upper()
+        spread = execution.within(count, hull.mid(), hull.rad())
+        found.append(weighed.min(spread).upper() if weighed.is_finite() else spread)
+    return Vector(items, found)
 
 
 def attend_grid(axes: Sequence[Softmax], table: Matrix, execution: Execution | None, order: int) -> Vector:
-    """Softmax average over a grid of tokens, the values contracted axis by axis, first axis first.
-
-    Rounding: with B a bound of sum w |v| over the contracted axes and E the error so far, contracting one more axis
-    gives B' = sum w B and E' = sum spoiled (B + E) + w E.
-    """
+    """Softmax average over a grid of tokens, the values contracted axis by axis, first axis first."""
     items = table.real(axes[0].e)
     inverse = axes[0].inverse
     for softmax in axes[1:]:
         items = contract(softmax.e, items, order if softmax is axes[-1] else order + EXTRA)
         inverse = (inverse * softmax.inverse).at_order(order)
     items = [item.at_order(order) * inverse for item in items]
-    if execution is None:
-        return Vector(items, [ZERO] * len(items))
-    sizes, errors = table.bounds(axes[0].upper), table.bounds(axes[0].spoiled)
+    errors = None if execution is None else _grid_errors(axes, table, execution)
+    count = sum(len(softmax.e) + 4 for softmax in axes)
+    return _average(items, errors, count, _hulls([], table, len(items)), execution)
+
+
+def _grid_errors(axes: Sequence[Softmax], table: Matrix, execution: Execution) -> list[arb]:
+    """With B a bound of sum w |v| over the contracted axes and E the error so far, contracting one more axis gives
+    B' = sum w B and E' = sum spoiled (B + E) + w E."""
+    first = execution.underflow(len(axes[0].e))
+    sizes, errors = table.bounds(axes[0].upper), [e + first for e in table.bounds(axes[0].spoiled)]
     for softmax in axes[1:]:
         step = len(sizes) // len(softmax.e)
         old = list(zip(sizes, errors, strict=True))
@@ -163,10 +207,11 @@ def attend_grid(axes: Sequence[Softmax], table: Matrix, execution: Execution | N
             (
                 _inner(softmax.spoiled, [b + e for b, e in old[j::step]])
                 + _inner(softmax.upper, [e for _, e in old[j::step]])
+                + execution.underflow(len(softmax.e))
             ).upper()
             for j in range(step)
         ]
-    return Vector(items, errors)
+    return errors
 
 
 def _inner(a: Sequence[arb], b: Sequence[arb]) -> arb:

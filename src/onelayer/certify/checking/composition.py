@@ -22,6 +22,8 @@ from onelayer.certify.lemmas.argument import Composition, Term
 from onelayer.errors import OnelayerError
 from onelayer.target.formula import parse
 
+JOINED = 2.0**-10  # a ramp that misses the next one by this share of its height is taken to end there
+
 Domain = tuple[tuple[float, ...], tuple[float, ...]]
 
 
@@ -237,16 +239,21 @@ class _Proof:
             _require(plain, "atoms of a linear embedding other than the coordinates")
             return Inner([(arb(a), arb(b)) for a, b in sides], ZERO, ZERO)
         known = {side: range_of(formula, *side) for side in set(sides)}
+        defined = all(end.is_finite() for ends in known.values() for end in ends)
+        _require(defined, f"{atom.text} is not defined on its interval")
         pieces, total = self._ramps(c, min(a for a, _ in sides), max(b for _, b in sides))
         error = distance(formula, pieces)
         count = int(self.stored.config["ramps"])
-        rounding = self.execution.gamma(count + 5) * total + count * self.execution.tiny
+        steepest_ramp = arb(float(np.abs(self.stored.tensors["ramp_slope"][atom.coordinate]).max()))
+        flushed = self.execution.tiny * (total * (2 + steepest_ramp) + count)
+        rounding = self.execution.gamma(count + 5) * total + flushed
         return Inner([known[side] for side in sides], error, rounding)
 
     def _ramps(self, c: int, low: float, high: float) -> tuple[list[Line], arb]:
         """Column c of the embedding on [low, high], piece by piece, and the sum of its sizes.
 
-        Ramps follow one another: each ends where the next begins, up to ``short``, or before.
+        Ramps follow one another: each ends where the next begins, or before. One that is cut off there, or goes on,
+        differs from what is taken for it by ``short``, on its own piece or on later ones.
         """
         t, g = self.stored.tensors, int(self.stored.config["ramps"])
         q = self.composition.atoms[c].coordinate
@@ -261,9 +268,9 @@ class _Proof:
         blur, found, place = ZERO, [], low
         for k, (start, slope, step) in enumerate(zip(starts, slopes, rise[used].tolist(), strict=True)):
             _require(slope > 0, "a ramp that falls")
-            stop = start + 1 / slope
-            following = starts[k + 1] if k + 1 < len(starts) else float("inf")
-            stop = following if abs(stop - following) * slope < 1e-9 else stop
+            stop, following = start + 1 / slope, starts[k + 1] if k + 1 < len(starts) else math.inf
+            if following < math.inf and abs(1 - arb(slope) * (arb(following) - arb(start))) < JOINED:
+                stop = following
             _require(start < stop <= following, "ramps that overlap")
             short = abs(arb(step)) * abs(1 - arb(slope) * (arb(stop) - arb(start))).upper()
             a, b = max(start, low), min(stop, high)

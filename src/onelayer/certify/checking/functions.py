@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 
 from flint import arb, arb_series
@@ -12,35 +13,40 @@ from onelayer.certify.checking.arithmetic import UNIT_BALL, ZERO, Taylor, consta
 
 SHARP = arb(2) ** -80
 EVERYTHING = arb(0, arb.pos_inf())
+Ends = tuple[arb, arb]  # numbers below and above
 Series = Callable[[arb_series], arb_series]
 # (range of u, n, c, a_n(c)) -> a ball that contains the factor of h^n in the remainder after n - 1 powers
 Rule = Callable[[arb, int, arb, arb], arb]
 
 
-def compose(series: Series, u: Taylor, inside: arb | None = None, rule: Rule | None = None) -> Taylor:
+def compose(series: Series, u: Taylor, inside: Ends | None = None, rule: Rule | None = None) -> Taylor:
     """phi(u) by Taylor's theorem.
 
     With u = c + h, c a number: phi(u) = sum_{n <= k} a_n(c) h^n + r h^{k+1}, a_n being the n-th Taylor coefficient of
-    phi and r = a_{k+1}(xi) for some xi in the range of u. r is enclosed by evaluating the power series of phi on the
-    whole range in ball arithmetic; ``rule`` may give a second enclosure, and the intersection counts. Where the series
-    does not converge on the range, fewer powers are taken. ``inside`` is a ball known to contain the range of u.
+    phi and r = a_{k+1}(xi) for some xi between c and a value of u. r is enclosed by evaluating the power series of phi
+    in ball arithmetic on a ball that holds c and all values of u; ``rule`` may give a second enclosure, and the
+    intersection counts. Where the series does not converge there, fewer powers are taken. ``inside`` are numbers below
+    and above all values of u: they narrow the values, not c, which may lie elsewhere or be moved.
     """
-    k = u.order
-    spread = u.range()
-    if inside is not None and spread.overlaps(inside):
-        spread = spread.intersection(inside)
     if not u.support:
-        return constant(_coefficients(series, u.c[0], 1)[0], k)
+        return constant(_coefficients(series, u.c[0], 1)[0], u.order)
+    k = u.order
+    values = u.range()
+    if inside is not None:
+        values = _narrowed(values, inside)
     # A constant term known to many digits stays one ball: the a_n then enclose all its values, and h(0) is exactly 0.
     c = u.c[0] if u.c[0].rad() < SHARP else u.c[0].mid()
+    if not values.overlaps(c):
+        c = values.mid()
+    reached = values.union(c)
     h = Taylor(u.support, [ZERO if c is u.c[0] else u.c[0] - c, *u.c[1:]], k)
-    a, b = _coefficients(series, c, k + 2), _coefficients(series, spread, k + 2)
-    reach = h.range()
+    a, b = _coefficients(series, c, k + 2), _coefficients(series, reached, k + 2)
+    reach = h.range() if inside is None else values - c
 
     def remainder(n: int) -> arb:
         last = b[n + 1]
         if rule is not None:
-            known = rule(spread, n + 1, c, a[n + 1])
+            known = rule(reached, n + 1, c, a[n + 1])
             last = last.intersection(known) if last.is_finite() and last.overlaps(known) else known
         return last * whole_power(reach, n + 1)
 
@@ -56,6 +62,14 @@ def compose(series: Series, u: Taylor, inside: arb | None = None, rule: Rule | N
     for n in range(k - 1, -1, -1):
         result = (h * result).shifted(a[n])  # h is often sparse, and zeros of the left factor are skipped
     return result.shifted(rest)
+
+
+def _narrowed(values: arb, inside: Ends) -> arb:
+    """The part of a ball between two numbers; the ball itself where they say nothing."""
+    between = inside[0].union(inside[1])
+    if not between.is_finite():
+        return values
+    return values.intersection(between) if values.is_finite() and values.overlaps(between) else between
 
 
 def _coefficients(series: Series, at: arb, length: int) -> list[arb]:
@@ -130,25 +144,59 @@ def power_series(n: int) -> Series:
     return series
 
 
-FUNCTIONS: dict[str, tuple[Series, Rule | None]] = {
-    "exp": (arb_series.exp, None),
-    "log": (arb_series.log, stieltjes_rule),
-    "sqrt": (arb_series.sqrt, stieltjes_rule),
-    "sin": (arb_series.sin, sine_rule),
-    "cos": (arb_series.cos, sine_rule),
-    "tan": (arb_series.tan, None),
-    "atan": (arb_series.atan, atan_rule),
-    "erf": (arb_series.erf, erf_rule),
-    "tanh": (tanh_series, tanh_rule),
-    "sigmoid": (sigmoid_series, sigmoid_rule),
-    "inv": (arb_series.inv, stieltjes_rule),
-    "rsqrt": (arb_series.rsqrt, stieltjes_rule),
+@dataclass(frozen=True)
+class Function:
+    """A function as a power series, as a map of balls, and an enclosure of its remainders if a sharp one is known."""
+
+    series: Series
+    ball: Callable[[arb], arb]
+    rule: Rule | None = None
+
+
+FUNCTIONS: dict[str, Function] = {
+    "exp": Function(arb_series.exp, arb.exp),
+    "log": Function(arb_series.log, arb.log, stieltjes_rule),
+    "sqrt": Function(arb_series.sqrt, arb.sqrt, stieltjes_rule),
+    "sin": Function(arb_series.sin, arb.sin, sine_rule),
+    "cos": Function(arb_series.cos, arb.cos, sine_rule),
+    "tan": Function(arb_series.tan, arb.tan),
+    "atan": Function(arb_series.atan, arb.atan, atan_rule),
+    "erf": Function(arb_series.erf, arb.erf, erf_rule),
+    "tanh": Function(tanh_series, arb.tanh, tanh_rule),
+    "sigmoid": Function(sigmoid_series, lambda x: 1 / (1 + (-x).exp()), sigmoid_rule),
+    "inv": Function(arb_series.inv, lambda x: 1 / x, stieltjes_rule),
+    "rsqrt": Function(arb_series.rsqrt, arb.rsqrt, stieltjes_rule),
 }
 
 
-def apply(name: str, u: Taylor, inside: arb | None = None) -> Taylor:
-    series, rule = FUNCTIONS[name]
-    return compose(series, u, inside, rule)
+def apply(name: str, u: Taylor, inside: Ends | None = None) -> Taylor:
+    """A function of u; ``inside`` are numbers known to lie below and above all values of u."""
+    function = FUNCTIONS[name]
+    if not u.support:
+        return constant(function.ball(u.c[0]), u.order)
+    found = compose(function.series, u, inside, function.rule)
+    if name == "sqrt":
+        low, high = u.ends()
+        if inside is not None and inside[0].is_finite() and inside[1].is_finite():
+            low, high = low.max(inside[0]).lower(), high.min(inside[1]).upper()
+        if low >= 0 and not found.c[0].rad() < (high.sqrt() - low.sqrt()) / 8:
+            return _root_above_chord(u, low, high)
+    return found
+
+
+def _root_above_chord(u: Taylor, low: arb, high: arb) -> Taylor:
+    """sqrt(u) for u in [low, high], low >= 0, where the expansion fails at zero.
+
+    With a = sqrt(low), b = sqrt(high): sqrt is concave, so it lies above its chord (u + a b) / (a + b), by at most
+    (b - a)^2 / (4 (a + b)), attained where the tangent is parallel.
+    """
+    a, b = low.sqrt(), high.sqrt()
+    if not b > 0:
+        return constant(ZERO, u.order)
+    slope = (1 / (a + b)).mid()
+    # sqrt(u) - slope u is v - slope v^2 in v = sqrt(u): smallest at an end of [a, b], largest at 1 / (2 slope).
+    ends = (a - slope * a * a).min(b - slope * b * b)
+    return u.scaled(slope).shifted(ends.union(1 / (4 * slope)))
 
 
 def power(u: Taylor, n: int) -> Taylor:

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from flint import arb
 
-from onelayer.certify.checking.arithmetic import ZERO, Taylor, combination
-from onelayer.certify.checking.attention import Matrix, Softmax, Vector, attend, attend_grid, dot
+from onelayer.certify.checking.arithmetic import ZERO, Taylor, combination, constant
+from onelayer.certify.checking.attention import Matrix, Softmax, Vector, attend, attend_grid, dot, sum_of
 from onelayer.certify.checking.functions import Kinks, apply
+from onelayer.certify.checking.magnitudes import NORM_EPS
 from onelayer.certify.checking.rounding import Execution
-from onelayer.certify.checking.weights import Stored
+from onelayer.certify.checking.weights import Array, Stored
 from onelayer.errors import UnsupportedOperation
-
-NORM_EPS = 1e-5
 
 
 @dataclass(frozen=True)
@@ -82,14 +82,21 @@ class Layer:
     def _ramps(self, row: Vector, kinks: Kinks) -> Vector:
         """clip((x - start) slope, 0, 1), and clip(u) = relu(u) - relu(u - 1)."""
         t, items, errors = self.stored.tensors, [], []
-        for j, item in enumerate(row.items):
-            for start, slope in zip(t["ramp_start"][j].tolist(), t["ramp_slope"][j].tolist(), strict=True):
-                u = self._shifted(Vector([item], [row.errors[j]]), [-start])
+        zero, one = (constant(arb(v), row.items[0].order) for v in (0, 1))
+        for j, (item, error) in enumerate(row.entries()):
+            starts, slopes = t["ramp_start"][j], t["ramp_slope"][j]
+            full = _filled(item, starts, slopes) if error.is_zero() else [math.nan] * len(starts)
+            for start, slope, known in zip(starts.tolist(), slopes.tolist(), full, strict=True):
+                if known == known:
+                    items.append(one if known else zero)
+                    errors.append(ZERO)
+                    continue
+                u = self._shifted(Vector([item], [error]), [-start])
                 v = u.items[0].scaled(arb(slope))
-                if self.execution is not None:
-                    errors += self.execution.scaled(slope, u.sizes(), u.errors)
+                scaled = u.errors if self.execution is None else self.execution.scaled(slope, u.sizes(), u.errors)
                 items.append(kinks.relu(v) - kinks.relu(v.shifted(arb(-1))))
-        return Vector(items, errors or [ZERO] * len(items))
+                errors += scaled
+        return Vector(items, errors)
 
     def _attend(self, u: list[Vector]) -> list[Vector]:
         tokens = self.config["layout"] == "tokens"
@@ -131,8 +138,7 @@ class Layer:
         variance = combination([(share, item * item) for item in centred], arb(NORM_EPS), order)
         spread = variance.range()
         low = spread.lower().max(arb(NORM_EPS)).lower()
-        inside = low.union(spread.upper()) if spread.is_finite() and spread.upper() > low else None
-        scale = apply("rsqrt", variance, inside)
+        scale = apply("rsqrt", variance, (low, spread.upper().max(low)))
         pairs = zip(centred, gain, shift, strict=True)
         items = [(item * scale).scaled(arb(g)).shifted(arb(b)) for item, g, b in pairs]
         if self.execution is None:
@@ -153,29 +159,49 @@ class Layer:
             rows = [self.maps["R"](row, ex) for row in y]
             return Vector([item for row in rows for item in row.items], [e for row in rows for e in row.errors])
         if kind == "mean":
-            total = y[0]
-            for row in y[1:]:
-                total = self._add(total, row)
+            total = Vector([sum_of(column) for column in zip(*(row.items for row in y), strict=True)], y[0].errors)
             share = 1 / len(y)
-            errors = total.errors if ex is None else ex.scaled(share, total.sizes(), total.errors)
-            return self.maps["R"](Vector([item.scaled(arb(share)) for item in total.items], errors), ex)
+            if ex is not None:
+                columns = zip(*(zip(row.sizes(), row.errors, strict=True) for row in y), strict=True)
+                sums = [ex.summed([s for s, _ in column], [e for _, e in column]) for column in columns]
+                total.errors = ex.scaled(share, total.sizes(), sums)
+            return self.maps["R"](Vector([item.scaled(arb(share)) for item in total.items], total.errors), ex)
         return self.maps["R"](y[0 if kind == "first" else -1], ex)
 
     def _add(self, a: Vector, b: Vector) -> Vector:
         items = [p + q for p, q in zip(a.items, b.items, strict=True)]
-        return self._rounded(items, [p + q for p, q in zip(a.errors, b.errors, strict=True)])
+        errors = [p + q for p, q in zip(a.errors, b.errors, strict=True)]
+        plain = [_vanishes(*p) or _vanishes(*q) for p, q in zip(a.entries(), b.entries(), strict=True)]
+        return self._rounded(items, errors, plain)
 
     def _shifted(self, x: Vector, offsets: list[float]) -> Vector:
         """Stored numbers added to the entries."""
         items = [item.shifted(arb(v)) for item, v in zip(x.items, offsets, strict=True)]
-        errors = x.errors
-        if self.execution is not None:
-            errors = [e + self.execution.converted(arb(v)) for e, v in zip(errors, offsets, strict=True)]
-        return self._rounded(items, errors)
+        return self._rounded(items, x.errors, [v == 0 for v in offsets])
 
-    def _rounded(self, items: list[Taylor], errors: list[arb]) -> Vector:
-        """Results of one addition each, with the errors of their summands."""
+    def _rounded(self, items: list[Taylor], errors: list[arb], exact: list[bool]) -> Vector:
+        """Results of one addition each, with the errors of their summands; adding an exact zero costs nothing."""
         result = Vector(items, errors)
         if self.execution is not None:
-            result.errors = self.execution.added(result.sizes(), errors)
+            rounded = self.execution.added(result.sizes(), errors)
+            result.errors = [e if same else r for e, r, same in zip(errors, rounded, exact, strict=True)]
         return result
+
+
+def _vanishes(item: Taylor, error: arb) -> bool:
+    return not item.support and bool(item.c[0].is_zero()) and bool(error.is_zero())
+
+
+def _filled(x: Taylor, starts: Array, slopes: Array) -> list[float]:
+    """For a number x of the execution: 0 or 1 where a ramp has that value, executed or not, and nan elsewhere.
+
+    x <= start and slope >= 0 give a product <= 0, rounded or not; (x - start) slope > 1.001 in float64 is above 1 in
+    any of the formats.
+    """
+    if x.support or not x.c[0].is_exact() or float(x.c[0]) != x.c[0]:
+        return [math.nan] * len(starts)
+    with np.errstate(all="ignore"):
+        at = float(x.c[0])
+        empty, full = (at <= starts) & (slopes >= 0), (at - starts) * slopes > 1.001
+        found: list[float] = np.where(empty, 0.0, np.where(full, 1.0, np.nan)).tolist()
+    return found

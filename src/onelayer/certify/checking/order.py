@@ -104,7 +104,8 @@ def thresholds_bound(
         slope = slope.max(abs(arb(value) * cell + 1))
     u, tiny = execution.gamma, execution.tiny
     # ramp: two roundings; weights 1/n: two exponentials, a sum, a quotient; average: a sum; k - N: three terms
-    count = n * (u(4) + u(n + 26) + 2 * u(n + 3) + 8 * tiny) + u(7) * (2 * n + 1)
+    flushed = tiny * (8 + arb(float(np.abs(t["ramp_slope"]).max())))
+    count = n * (u(4) + u(n + 26) + 2 * u(n + 3) + flushed) + u(7) * (2 * n + 1)
     each = n * slope + position + count
     size, mismatch = arb(0), arb(0)
     for at, value in enumerate(t["W_2"][:, 0].tolist()):
@@ -246,7 +247,7 @@ def subsets_bound(
     logit = 2 * u(6) * (beta * reach + mask)
     leak = (n - 1) * (beta * (arb(high) - low) - mask + 2 * logit).exp() * 2
     average = (leak + u(n + 26) + n * u(4) + u(n + 4)) * 2 * reach + 2 * logit / beta
-    rest = amount * (average + 2 * u(heads + 4) * reach + 16 * execution.tiny)
+    rest = amount * (average + 2 * u(heads + 4) * reach + 16 * n * execution.tiny * (1 + reach))
     if not sorts:
         _equal(t["b_R"], 0.0, "b_R")
         _equal(t["W_R"], eye[:, 1:2], "the read-out")

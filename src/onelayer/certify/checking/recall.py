@@ -83,7 +83,7 @@ def _query(stored: Stored, x: Array, execution: Execution) -> tuple[Array, arb]:
         _require(bool((np.frexp(scale)[0] == 0.5).all()), "scales that are no powers of two")
         kind = np.float32 if stored.dtype == "F32" else np.float64
         z = x.astype(kind) * scale.astype(kind) + t["b_E"][:width].astype(kind)
-        return z.astype(np.float64), arb(0)
+        return z.astype(np.float64), 2 * execution.tiny
     count = len(x)
     order = np.argsort(x[:, 0])
     _require(width == 1 and count > 1 and stored.config["ramps"] == count - 1, "other ramps than one per gap")
@@ -97,7 +97,8 @@ def _query(stored: Stored, x: Array, execution: Execution) -> tuple[Array, arb]:
     z = np.empty((count, 1))
     z[order, 0] = np.arange(count) + float(t["b_E"][0])
     _require(bool((4 * z == np.rint(4 * z)).all()), "ranks that are not exact")
-    return z, count * (short + execution.gamma(3) + execution.gamma(count + 1) * 2)
+    flushed = execution.tiny * (2 + arb(float(np.abs(t["ramp_slope"]).max())))
+    return z, count * (short + flushed + execution.gamma(3) + execution.gamma(count + 1) * 2)
 
 
 def _smallest_gap(z: Array, keys: Array, relative: arb, drift: arb) -> arb:
@@ -106,9 +107,9 @@ def _smallest_gap(z: Array, keys: Array, relative: arb, drift: arb) -> arb:
     Each logit errs by ``relative`` times its size and by ``drift`` in each coordinate of z.
     """
     count, width = z.shape
-    size = float(np.sqrt((z * z).sum(1)).max() * np.sqrt((keys[:, :-1] ** 2).sum(1)).max() + np.abs(keys[:, -1]).max())
-    largest = arb(float(np.abs(keys[:, :-1]).sum(1).max())) * (1 + 2 * relative)
-    error = float((arb(size) * 1.001 * (relative + arb(width + 8) * arb(2) ** -52) + largest * drift).upper())
+    size = _longest(z) * _longest(keys[:, :-1]) + arb(float(np.abs(keys[:, -1]).max()))
+    largest = sum((arb(v) for v in np.abs(keys[:, :-1]).max(0).tolist()), arb(0)) * (1 + 2 * relative)
+    error = size * (relative + arb(width + 8) * arb(2) ** -52) + largest * drift
     least = math.inf
     step = max(1, BLOCK // count)
     for start in range(0, count, step):
@@ -117,7 +118,16 @@ def _smallest_gap(z: Array, keys: Array, relative: arb, drift: arb) -> arb:
         own = logits[np.arange(len(rows)), rows]
         logits[np.arange(len(rows)), rows] = -np.inf
         least = float(np.minimum(least, (own - logits.max(1)).min())) if count > 1 else 1000.0  # nan stays
-    return arb(least) * (1 - arb(2) ** -50) - 2 * arb(error)
+    return arb(least) * (1 - arb(2) ** -50) - 2 * error
+
+
+def _longest(rows: Array) -> arb:
+    """A bound of the length of every row; a common factor is taken out, so that no square underflows or overflows."""
+    most = float(np.abs(rows).max())
+    if not most:
+        return arb(0)
+    part = np.ldexp(rows, -math.frexp(most)[1])
+    return arb(float(np.sqrt((part * part).sum(1)).max()) * 1.001) * arb(2) ** math.frexp(most)[1]
 
 
 def _relu(stored: Stored, x: Array, y: Array, execution: Execution) -> arb:
@@ -142,7 +152,7 @@ def _relu(stored: Stored, x: Array, y: Array, execution: Execution) -> arb:
     p, shift = [arb(v) for v in t["W_E"][:, 0].tolist()], arb(float(t["b_E"][0]))
     s = [sum((a * b for a, b in zip(p, row, strict=True)), shift) for row in x.tolist()]
     size = float((np.abs(x) @ np.abs(t["W_E"][:, 0])).max()) * (1 + 1e-9) + abs(float(t["b_E"][0]))
-    drift = execution.gamma(x.shape[1] + 3) * arb(size)
+    drift = execution.gamma(x.shape[1] + 3) * arb(size) + (2 * x.shape[1] + 2) * execution.tiny
     order = sorted(range(len(s)), key=lambda r: float(s[r].mid()))
     worst = arb(0)
     for k in range(outputs):

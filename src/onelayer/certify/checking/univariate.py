@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -10,15 +10,14 @@ from flint import arb
 
 from onelayer.certify.checking.arithmetic import Taylor, constant, coordinate
 from onelayer.certify.checking.formula import evaluate
-from onelayer.certify.checking.functions import Kinks
-from onelayer.target.formula import Formula, Node
+from onelayer.certify.checking.functions import Ends, Kinks
+from onelayer.certify.checking.intervals import image
+from onelayer.target.formula import Formula
 
 ORDER = 3
 DEPTH = 70  # halvings of a piece
 TIGHT = 1.003  # a box is bounded well enough within this factor of the largest value seen
 CELLS = 256  # cells of an interval whose image is wanted
-
-Ends = tuple[arb, arb]
 
 
 @dataclass(frozen=True)
@@ -112,72 +111,3 @@ def range_of(formula: Formula, low: float, high: float) -> Ends:
     for a, b in cells[1:]:
         bottom, top = bottom.min(a), top.max(b)
     return bottom.lower() if not bottom.is_zero() else bottom, top.upper()
-
-
-def image(formula: Formula, x: Sequence[Ends]) -> list[Ends]:
-    """Interval arithmetic by ends, so that a square or a root that touches zero stays at zero."""
-    values: list[Ends] = []
-    for node in formula.nodes:
-        args = [values[at] for at in node.args]
-        if node.op == "var":
-            values.append(x[int(node.value)])
-        elif node.op == "pow":
-            values.append(_power(args[0], int(node.value)))
-        elif node.op in _RULES:
-            values.append(_RULES[node.op](*args))
-        else:  # through one ball: constants and the functions that need no care at zero
-            balls = [constant(a.union(b), 1) for a, b in args]
-            values.append(_spread(_apply(node.op, node.value, balls)))
-    return [values[at] for at in formula.outputs]
-
-
-def _apply(op: str, value: float, args: list[Taylor]) -> arb:
-    nodes = [*(Node("var", (), k) for k in range(len(args))), Node(op, tuple(range(len(args))), value)]
-    single = Formula(tuple(nodes), (len(args),), (max(1, len(args)),))
-    return evaluate(single, args or [constant(arb(0), 1)], Kinks())[0].range()
-
-
-def _spread(ball: arb) -> Ends:
-    return ball.lower(), ball.upper()
-
-
-def _power(x: Ends, n: int) -> Ends:
-    low, high = x
-    if n < 0 or (n % 2 and n > 0):
-        ball = low.union(high) ** n
-        return (low**n, high**n) if n > 0 else _spread(ball)
-    most = (abs(low).max(abs(high))) ** n
-    least = low**n if low >= 0 else high**n if high <= 0 else arb(0)
-    return least, most
-
-
-def _product(a: Ends, b: Ends) -> Ends:
-    ends = [p * q for p in a for q in b]
-    low, high = ends[0], ends[0]
-    for end in ends[1:]:
-        low, high = low.min(end), high.max(end)
-    return low, high
-
-
-def _root(x: Ends) -> Ends:
-    low, high = x
-    start = arb(0) if low.is_zero() else low.sqrt()
-    return start, high.sqrt()
-
-
-def _absolute(x: Ends) -> Ends:
-    low, high = x
-    least = low if low >= 0 else -high if high <= 0 else arb(0)
-    return least, abs(low).max(abs(high))
-
-
-_RULES: dict[str, Callable[..., Ends]] = {
-    "add": lambda a, b: (a[0] + b[0], a[1] + b[1]),
-    "sub": lambda a, b: (a[0] - b[1], a[1] - b[0]),
-    "neg": lambda a: (-a[1], -a[0]),
-    "mul": _product,
-    "sqrt": _root,
-    "abs": _absolute,
-    "exp": lambda a: (a[0].exp(), a[1].exp()),
-    "log": lambda a: (a[0].log(), a[1].log()),
-}
