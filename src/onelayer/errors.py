@@ -17,6 +17,10 @@ class UnsupportedOperation(OnelayerError):
         super().__init__(f"operation '{operation}' is not supported" + (f": {hint}" if hint else ""))
 
 
+class ModelAssumptionError(OnelayerError):
+    """A model that is not what a proof assumes: points treated one by one, always alike, as its operations say."""
+
+
 class FormulaError(OnelayerError):
     """Text outside the formula language; the message names the column."""
 

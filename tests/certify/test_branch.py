@@ -201,7 +201,7 @@ def test_real_arithmetic_is_tighter_than_execution_and_both_hold() -> None:
     box = Box([-1.0, -1.0], [-0.9, -0.9])
     real, run = (certify(model, waves, box, gap=1e-3, execution=execution) for execution in ("real", "float32"))
     assert (real.arithmetic, run.arithmetic) == ("real", "float32 execution")
-    assert not real.assumptions
+    assert not any("rounds" in line for line in real.assumptions)
     assert "4 units in the last place" in run.assumptions[0]
     assert real.upper < run.upper
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from onelayer import Box
+from onelayer import Box, OnelayerError
 from onelayer.certify import branch, certify
 from onelayer.certify.boxes import Boxes, cut
 from onelayer.certify.error import Enclosure, ErrorFunction
@@ -114,7 +114,7 @@ def test_bounds_that_are_too_small_are_contradicted_by_the_witness(monkeypatch: 
         return Enclosure(found.bound / 10, found.sensitivity)
 
     monkeypatch.setattr(ErrorFunction, "enclose", tenth)
-    with pytest.raises(ArithmeticError, match="below the error"):
+    with pytest.raises(OnelayerError, match="below the error"):
         run()
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import joblib
@@ -19,6 +18,8 @@ from onelayer.certify.error import Enclosure, ErrorFunction
 from onelayer.certify.lower import Witness, best, climb, search, verified
 from onelayer.certify.pilot import candidate_orders, choose_order
 from onelayer.certify.tree import BoxTree, Floats
+from onelayer.errors import ModelAssumptionError
+from onelayer.ground import pinned
 
 CHUNKS_AT_ONCE = 8
 SMALLEST_CHUNK = 16
@@ -108,10 +109,6 @@ class Search:
 
     def run(self, order: int | None, report: Report) -> Outcome:
         """Sample, choose the order, then cut the most urgent boxes until the goal or the budget is reached."""
-        with one_thread():
-            return self._run(order, report)
-
-    def _run(self, order: int | None, report: Report) -> Outcome:
         points = search(self.error)
         self.observe(points)
         self.floor = self.rounding_floor(points)
@@ -131,8 +128,10 @@ class Search:
 
     def rounding_floor(self, points: Tensor) -> float:
         """The largest bound on boxes of width zero at the points: no cut gets below it."""
-        bound = self.error.enclose(points, points, 1).bound if len(points) else torch.zeros(0)
-        return float(torch.where(torch.isfinite(bound), bound, 0.0).max()) if len(points) else 0.0
+        if not len(points):
+            return 0.0
+        bound = self.error.enclose(points, points, 1).bound
+        return float(torch.where(torch.isfinite(bound), bound, 0.0).max())
 
     def prepare(self, order: int | None) -> None:
         """Fix the order, by a pilot unless it is given or there is no time left, and the boxes per chunk."""
@@ -250,9 +249,9 @@ class Search:
         tree, bounds = self.tree.finish(self.error.box.lower.flatten(), self.error.box.upper.flatten())
         upper = math.inf if np.isnan(bounds).any() else float(bounds.max())
         if self.lower > upper:
-            raise ArithmeticError(
-                f"the enclosure {upper} is below the error {self.lower} at {self.witness}: an assumption of the "
-                "arithmetic does not hold on this machine"
+            raise ModelAssumptionError(
+                f"the enclosure {upper} is below the error {self.lower} at {self.witness}: the model is not what its "
+                "operations on enclosures are, or the arithmetic of this machine is not what it should be"
             )
         reached = upper <= self.goal.threshold(self.lower)
         resisted = None if reached else _worst_leaf(tree, bounds)
@@ -266,16 +265,5 @@ def _worst_leaf(tree: BoxTree, bounds: Floats) -> tuple[tuple[float, ...], tuple
 
 
 def _enclose(error: ErrorFunction, part: Boxes, order: int, threshold: float) -> Enclosure:
-    torch.set_num_threads(1)  # a worker thread starts with its own setting
-    return error.enclose(part.low, part.high, order, threshold, part.stall)
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """One torch thread, so that sums have one order whatever the number of workers; the setting is given back."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
+    with pinned():  # a worker thread starts with its own settings
+        return error.enclose(part.low, part.high, order, threshold, part.stall)

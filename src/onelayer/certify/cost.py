@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
@@ -54,11 +56,16 @@ class Cost:
 
 
 def cost_of_box(error: ErrorFunction, order: int) -> Cost:
+    """The cost of enclosing g on the whole domain."""
+    low, high = (side.flatten().expand(PROBED_BOXES, -1) for side in (error.box.lower, error.box.upper))
+    return metered(lambda: error.bounded(low, high, order), PROBED_BOXES, error.device)
+
+
+def metered(run: Callable[[], Any], boxes: int, device: torch.device) -> Cost:
     """Run a few boxes under a meter; the chunk is the largest power of two whose tensors stay inside the budget."""
     with Meter() as meter:
-        low, high = (side.flatten().expand(PROBED_BOXES, -1) for side in (error.box.lower, error.box.upper))
-        error.bounded(low, high, order)
-    largest, work = meter.largest / PROBED_BOXES, meter.work / PROBED_BOXES
-    room = CHUNK_BYTES.get(error.device.type, CHUNK_BYTES["cpu"]) / (8 * LIVE * largest)
+        run()
+    largest, work = max(meter.largest, 1) / boxes, meter.work / boxes
+    room = CHUNK_BYTES.get(device.type, CHUNK_BYTES["cpu"]) / (8 * LIVE * largest)
     chunk = max(1, min(MAX_CHUNK, 1 << max(0, int(room).bit_length() - 1)))
     return Cost(chunk, work * SECONDS_PER_ELEMENT + meter.operations * SECONDS_PER_OPERATION / chunk)

@@ -6,6 +6,7 @@ import hashlib
 import math
 import time
 from collections.abc import Callable
+from numbers import Real
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from torch import nn
 
 from onelayer.certify.branch import Budget, Goal, Outcome, Search
 from onelayer.certify.certificate import Certificate
+from onelayer.certify.contract import POINTS, examine
 from onelayer.certify.error import error_function
 from onelayer.certify.progress import progress_bar
 from onelayer.certify.record import NOT_RECORDED, decide
@@ -21,7 +23,7 @@ from onelayer.domain import Box
 from onelayer.errors import OnelayerError
 from onelayer.ground import pinned
 from onelayer.model import OneLayerTransformer, weights_sha256
-from onelayer.target import Target, as_target
+from onelayer.target import Formula, Target, as_target
 
 EXECUTIONS: dict[Any, torch.dtype | None] = {
     None: None,
@@ -35,6 +37,10 @@ MODEL_DTYPE = "model dtype"
 ROUNDING = (
     "the forward pass rounds each operation to nearest in {name}, sums in any order, and its elementary functions are "
     "within 4 units in the last place; no reduced-precision matrix products"
+)
+ALIKE = (
+    "the model computes each value from its own point alone, every time alike, by the operations that it applies to "
+    "enclosures; tested at {count:,} points{slow}"
 )
 LIPSCHITZ = (
     "|f(x) - f(y)| <= {constant!r} max_i |x_i - y_i| on the domain, as declared; f is taken as its code evaluates it"
@@ -79,11 +85,12 @@ def certify(
             f"the function takes points of shape {tuple(target.input_shape)}, the box {tuple(box.shape)}"
         )
     dtype = _execution(model, execution)
-    error = error_function(model, target, box, dtype, torch.device(device))
+    error = error_function(model, target, box, dtype, _device(device))
+    tested = examine(error)
     search = Search(error, Goal(eps, gap), Budget(max_boxes, max_seconds), jobs=jobs)
     with progress_bar(progress) as report:
         outcome = search.run(order, report)
-    return _certificate(outcome, model, target, box, eps, dtype, time.monotonic() - started)
+    return _certificate(outcome, model, target, box, eps, dtype, tested, time.monotonic() - started)
 
 
 def _certificate(
@@ -93,6 +100,7 @@ def _certificate(
     box: Box,
     eps: float | None,
     dtype: torch.dtype | None,
+    tested: int,
     seconds: float,
 ) -> Certificate:
     from onelayer import __version__
@@ -100,6 +108,9 @@ def _certificate(
     status = decide(eps, outcome.lower, outcome.upper, reached=outcome.reached)
     name = str(dtype).removeprefix("torch.")
     assumptions = [] if dtype is None else [ROUNDING.format(name=name)]
+    if not isinstance(model, OneLayerTransformer | Formula):
+        slow = "" if tested >= POINTS // 2 else ", fewer than usual because it is slow or the box is small"
+        assumptions.append(ALIKE.format(count=tested, slow=slow))
     if target.lipschitz is not None:
         assumptions.append(LIPSCHITZ.format(constant=target.lipschitz))
     return Certificate(
@@ -158,23 +169,38 @@ def _execution(model: Any, execution: str | torch.dtype | None) -> torch.dtype |
                 "a certified model has all its weights in float64 or all in float32; use model.double()"
             )
         return dtypes.pop()
-    if execution not in EXECUTIONS:
+    if not isinstance(execution, str | torch.dtype | None) or execution not in EXECUTIONS:
         raise OnelayerError(f"execution must be 'model dtype', 'float64', 'float32' or 'real', got {execution!r}")
     return EXECUTIONS[execution]
 
 
-def _check(
-    eps: float | None, gap: float, order: int | None, max_boxes: int, max_seconds: float, jobs: int, box: Box
-) -> None:
-    if eps is not None and not 0 <= eps < math.inf:
+def _device(name: str | torch.device) -> torch.device:
+    try:
+        device = torch.device(name)
+        torch.zeros(1, dtype=torch.float64, device=device).tolist()
+    except (RuntimeError, TypeError, AssertionError) as error:
+        line = next(iter(str(error).splitlines()), "")[:120]
+        raise OnelayerError(f"device {name!r} cannot compute here ({line}); use 'cpu' or 'cuda'") from error
+    return device
+
+
+def _check(eps: Any, gap: Any, order: Any, max_boxes: Any, max_seconds: Any, jobs: Any, box: Any) -> None:
+    """Every comparison is written so that NaN fails it."""
+    if not isinstance(box, Box):
+        raise OnelayerError(f"the domain must be a Box, got {type(box).__name__}")
+    if eps is not None and not (_real(eps) and 0 <= eps < math.inf):
         raise OnelayerError(f"eps must be a number >= 0, got {eps!r}")
-    if not 0 < gap < math.inf:
+    if not (_real(gap) and 0 < gap < math.inf):
         raise OnelayerError(f"gap must be a number > 0, for example 0.05, got {gap!r}")
-    if order is not None and not 1 <= order <= 8:
+    if order is not None and not (isinstance(order, int) and 1 <= order <= 8):
         raise OnelayerError(f"order must be between 1 and 8, got {order!r}")
-    if not (max_boxes >= 1 and max_seconds >= 0):
-        raise OnelayerError("max_boxes must be at least 1 and max_seconds at least 0")
-    if jobs == 0:
+    if not (isinstance(max_boxes, int) and max_boxes >= 1 and _real(max_seconds) and max_seconds >= 0):
+        raise OnelayerError("max_boxes must be an integer of at least 1 and max_seconds at least 0")
+    if not isinstance(jobs, int) or jobs == 0:
         raise OnelayerError("jobs must be a number of workers, 1 or more, or -1 for one per core")
     if box.dim > MAX_DIM:
         raise OnelayerError(f"a proof has at most {MAX_DIM} coordinates, the box has {box.dim}")
+
+
+def _real(value: Any) -> bool:
+    return isinstance(value, Real)

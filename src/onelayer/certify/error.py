@@ -11,9 +11,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from onelayer.certify.forward import enclose, execute
 from onelayer.certify.taylor import TaylorModel, basis, difference, variables
 from onelayer.certify.taylor.cleared import numerator_and_denominator
 from onelayer.certify.taylor.hull import evaluate_hulled
+from onelayer.certify.taylor.rounding import inflate
 from onelayer.certify.taylor.sides import Sides
 from onelayer.domain import Box
 from onelayer.errors import OnelayerError
@@ -113,7 +115,7 @@ class ErrorFunction:
 
     def _gains(self, low: Tensor, high: Tensor, order: int) -> Tensor:
         """How much the bound falls, (B, D), when one axis is cut to the middle half of its side; 0 if unbounded."""
-        each = torch.arange(self.dim, device=self.device)
+        each = torch.arange(self.dim, dtype=torch.int64, device=self.device)
         lows, highs = (side.repeat(self.dim, 1, 1) for side in (low, high))  # (D, B, D)
         lows[each, :, each] = (0.75 * low + 0.25 * high).T
         highs[each, :, each] = (0.25 * low + 0.75 * high).T
@@ -167,7 +169,8 @@ class ErrorFunction:
         """T on boxes (B, D)."""
         lower, upper = (side.reshape(-1, *self.box.shape) for side in (low, high))
         silent = None if watch is None else watch.silent()
-        return self.model(variables(lower, upper, order, execution=self.execution, sides=silent))
+        x = variables(lower, upper, order, execution=self.execution, sides=silent)
+        return enclose(self.model, x, tuple(self.target.output_shape))
 
     def _divided(self, t: Any, low: Tensor, high: Tensor, order: int, watch: Sides | None = None) -> Bounded:
         """Enclosure of T - f with f as it is written."""
@@ -179,10 +182,11 @@ class ErrorFunction:
         else:
             center = (low / 2 + high / 2).clamp(low, high)
             f = self.target.function(center.reshape(-1, *self.box.shape).cpu()).to(self.device)
-            slack = self.target.lipschitz * torch.maximum(high - center, center - low).amax(1) * UP
+            slack = inflate(self.target.lipschitz * torch.maximum(high - center, center - low).amax(1))
         g = difference(*_taylor(t, f, lower, upper, order)).reshape(low.shape[0], -1)
-        bound = g.split_bound().amax(1) + slack
-        bound = torch.where(torch.isnan(bound), torch.inf, bound * UP if slack.any() else bound)
+        bound = g.split_bound().amax(1)
+        bound = bound if self.target.lipschitz is None else inflate(bound + slack)
+        bound = torch.where(torch.isnan(bound), torch.inf, bound)
         return Bounded(bound, _shares(g, bound, _steepness(t) + _steepness(f)), g.rem.amax(1))
 
     def _cleared(self, f: Quotient, t: Any, low: Tensor, high: Tensor, order: int) -> Bounded:
@@ -195,7 +199,7 @@ class ErrorFunction:
         scale = torch.where(gap > 0, UP / gap, torch.inf).amax(1)
         parts = _steepness(numerator) + _steepness(denominator) * model.magnitude().amax(1)[:, None]
         steep = _steepness(t) + parts * scale[:, None]
-        outer = h.split_bound().amax(1) * scale
+        outer = inflate(h.split_bound().amax(1) * scale)
         inner = torch.where(scale < torch.inf, g.split_bound().amax(1), torch.inf)
         outer, inner = (torch.where(torch.isnan(bound), torch.inf, bound) for bound in (outer, inner))
         return _smaller(
@@ -217,9 +221,9 @@ class ErrorFunction:
         if quotient is None:
             return None
         side = self.box.width.flatten() / 4
-        low = self.box.lower.flatten() + 3 * side * torch.rand(
-            TRIAL_BOXES, self.dim, dtype=torch.float64, generator=torch.Generator().manual_seed(0), device="cpu"
-        )
+        generator = torch.Generator().manual_seed(0)
+        place = torch.rand(TRIAL_BOXES, self.dim, dtype=torch.float64, generator=generator, device="cpu")
+        low = self.box.lower.flatten() + 3 * side * place
         low, high = low.to(self.device), torch.minimum(low + side, self.box.upper.flatten()).to(self.device)
         t = self._model(low, high, TRIAL_ORDER)
         cleared = self._cleared(quotient, t, low, high, TRIAL_ORDER).bound
@@ -230,7 +234,7 @@ class ErrorFunction:
         formula = self.target.formula
         x = variables(lower, upper, order, sides=watch)
         if formula is None or len(formula.nodes) > MAX_NODES:
-            return self.target.function(x)
+            return enclose(self.target.function, x, tuple(self.target.output_shape), "the function")
         low, high = lower.reshape(len(lower), -1), upper.reshape(len(upper), -1)
         values = evaluate_hulled(formula, x.reshape(len(low), self.dim), low, high)
         return values.reshape(len(low), *formula.output_shape)
@@ -238,26 +242,34 @@ class ErrorFunction:
     @torch.no_grad()
     def values(self, points: Tensor) -> Tensor:
         """max over outputs of |g| at points (C, D) in floating arithmetic, -1 where it is no number. Not rigorous."""
+        if not len(points):
+            return torch.zeros(0, dtype=torch.float64, device="cpu")
         found = []
         for part in torch.split(points, POINTS_AT_ONCE):
-            x = part.reshape(-1, *self.box.shape)
-            t = self.model(x.to(self.device, self.dtype)).to("cpu", torch.float64)
-            f = self.target.function(x).to(torch.float64)
-            found.append((t - f).abs().reshape(x.shape[0], -1).amax(1))
-        values = torch.cat(found) if found else torch.zeros(0, dtype=torch.float64, device="cpu")
+            f = self.target.function(part.reshape(-1, *self.box.shape).clone()).to("cpu", torch.float64)
+            found.append((self.executed(part) - f).abs().reshape(len(part), -1).amax(1))
+        values = torch.cat(found)
         return torch.where(torch.isfinite(values), values, -1.0)
+
+    @torch.no_grad()
+    def executed(self, points: Tensor) -> Tensor:
+        """What the forward pass returns at points (C, D) of its format, (C, *outputs) as float64."""
+        x = points.reshape(-1, *self.box.shape).to(self.device, self.dtype)
+        return execute(self.model, x, tuple(self.target.output_shape)).to("cpu", torch.float64)
 
     def representable(self, points: Tensor) -> Tensor:
         """The points (C, D) moved to numbers of the executing format inside the box; those without one are dropped."""
         low, high = self.box.lower.flatten(), self.box.upper.flatten()
-        rounded = points.clamp(low, high).to(self.dtype)
-        over, under = (
-            torch.tensor(torch.inf, dtype=self.dtype, device="cpu"),
-            torch.tensor(-torch.inf, dtype=self.dtype, device="cpu"),
-        )
-        rounded = torch.where(rounded.double() < low, torch.nextafter(rounded, over), rounded)
-        rounded = torch.where(rounded.double() > high, torch.nextafter(rounded, under), rounded).double()
+        rounded = self.rounded(points)
         return rounded[((rounded >= low) & (rounded <= high)).all(1)]
+
+    def rounded(self, points: Tensor) -> Tensor:
+        """The points (C, D) moved to numbers of the executing format, into the box where its sides hold any."""
+        low, high = self.box.lower.flatten(), self.box.upper.flatten()
+        rounded = points.clamp(low, high).to(self.dtype)
+        over, under = torch.full_like(rounded, torch.inf), torch.full_like(rounded, -torch.inf)
+        rounded = torch.where(rounded.double() < low, torch.nextafter(rounded, over), rounded)
+        return torch.where(rounded.double() > high, torch.nextafter(rounded, under), rounded).double()
 
 
 def error_function(
@@ -273,16 +285,14 @@ def error_function(
         wrong = any(t.device != device or (t.is_floating_point() and t.dtype != dtype) for t in held)
         if wrong or any(part.training for part in model.modules()):
             model = copy.deepcopy(model).to(device, dtype).eval()
-    error = ErrorFunction(model, target, box, execution, device)
     with torch.no_grad():
-        x = box.center[None].to(device, dtype)
-        shape = tuple(torch.as_tensor(model(x)).shape[1:])
+        shape = tuple(execute(model, box.center[None].to(device, dtype)).shape[1:])
     if shape != tuple(target.output_shape):
         raise OnelayerError(
             f"the model returns shape {shape} and the function {tuple(target.output_shape)} at one point; "
             "they must be equal"
         )
-    return error
+    return ErrorFunction(model, target, box, execution, device)
 
 
 def _taylor(t: Any, f: Any, low: Tensor, high: Tensor, order: int) -> list[TaylorModel]:
@@ -298,7 +308,7 @@ def _steepness(y: Any) -> Tensor | float:
         return 0.0
     y = y.reshape(y.shape[0], -1)
     rows = basis.block(len(y.support), y.degree)
-    table = torch.as_tensor(basis.exponents(len(y.support), y.degree)[rows], device=y.device).double()
+    table = torch.as_tensor(basis.exponents(len(y.support), y.degree)[rows], dtype=torch.float64, device=y.device)
     share = torch.zeros(y.shape[0], y.space.dim, dtype=torch.float64, device=y.device)
     share[:, list(y.support)] = torch.tensordot(table.T, y.coef[rows].abs(), dims=1).amax(-1).T
     return share

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from onelayer.certify.balls import in_balls
 from onelayer.certify.error import ErrorFunction
+from onelayer.certify.forward import enclose
 from onelayer.certify.taylor import TaylorModel, variables
 
 CLIMBERS = 48
@@ -62,7 +63,9 @@ def climb(error: ErrorFunction, points: Tensor, reach: Tensor, steps: int = STEP
     if not points.shape[0]:
         return points
     generator = torch.Generator().manual_seed(0)
-    axes = torch.cat([torch.eye(error.dim), -torch.eye(error.dim)]).double()  # (2D, D)
+    axes = torch.eye(error.dim, dtype=torch.float64, device="cpu")
+    axes = torch.cat([axes, -axes])  # (2D, D)
+    row = torch.arange(points.shape[0], dtype=torch.int64, device="cpu")
     radius = torch.ones(points.shape[0], 1, dtype=torch.float64, device="cpu")
     value = error.values(points)
     for _ in range(steps):
@@ -74,7 +77,7 @@ def climb(error: ErrorFunction, points: Tensor, reach: Tensor, steps: int = STEP
             break
         found, at = error.values(flat).reshape(tried.shape[0], -1).max(1)
         better = found > value
-        chosen = flat.reshape(tried.shape)[torch.arange(tried.shape[0]), at]
+        chosen = flat.reshape(tried.shape)[row, at]
         points = torch.where(better[:, None], chosen, points)
         value = torch.where(better, found, value)
         radius = torch.where(better[:, None], radius, radius / 2)
@@ -84,8 +87,9 @@ def climb(error: ErrorFunction, points: Tensor, reach: Tensor, steps: int = STEP
 def verified(error: ErrorFunction, points: Tensor) -> Witness | None:
     """The point with the largest verified |g|, or None if none is positive.
 
-    T is the value that the model really returned there (the enclosed real value when no execution is claimed); f is
-    enclosed to 60 digits from its formula, or by its Taylor model on the box of width zero.
+    T is the value that the model really returned there, on a private copy of the point (the enclosed real value when
+    no execution is claimed); f is enclosed to 60 digits from its formula, or by its Taylor model on the box of width
+    zero.
     """
     precision, ctx.prec = ctx.prec, BITS
     try:
@@ -101,24 +105,24 @@ def _error_at(error: ErrorFunction, point: Tensor) -> float:
     """A rigorous lower bound of max over outputs of |g| at one point; 0 when nothing can be said."""
     x = point.reshape(1, *error.box.shape)
     if error.execution is None:
-        t = _degenerate(error.model, x.to(error.device))
+        t = _degenerate(error, error.model, x)
     else:
-        executed = torch.as_tensor(error.model(x.to(error.device, error.dtype)))
-        t = [arb(value) for value in executed.double().flatten().tolist()]
+        t = [arb(value) for value in error.executed(point[None]).flatten().tolist()]
     if error.target.lipschitz is not None:
-        f = [arb(value) for value in error.target.function(x).double().flatten().tolist()]
+        f = [arb(value) for value in error.target.function(x.clone()).double().flatten().tolist()]
     elif error.target.formula is not None:
         f = in_balls(error.target.formula, point.tolist())
     else:
-        f = _degenerate(error.target.function, x.to(error.device))
+        f = _degenerate(error, error.target.function, x)
     gaps = [(a - b).abs_lower() for a, b in zip(t, f, strict=True)]
     finite = [math.nextafter(float(gap), 0.0) for gap in gaps if gap.is_finite()]
     return max(finite, default=0.0)
 
 
-def _degenerate(function: Any, x: Tensor) -> list[arb]:
+def _degenerate(error: ErrorFunction, function: Any, x: Tensor) -> list[arb]:
     """Values of ``function`` at one point as balls, from a Taylor model on the box of width zero."""
-    y = function(variables(x, x, 1))
+    x = x.to(error.device)
+    y = enclose(function, variables(x, x, 1), tuple(error.target.output_shape))
     if not isinstance(y, TaylorModel):
         return [arb(value) for value in y.double().flatten().tolist()]
     low, high = (side.flatten().tolist() for side in y.range())

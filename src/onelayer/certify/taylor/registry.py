@@ -70,6 +70,8 @@ def call(name: str, *args: Any, **kwargs: Any) -> Any:
     """Run the Taylor version of a torch function; an operation without one is refused by name."""
     if name not in _HANDLERS:
         raise UnsupportedOperation(name, _hint(name))
+    if kwargs.get("inplace"):
+        raise UnsupportedOperation(f"{name} with inplace=True", "say inplace=False; what it returns is the same")
     handler, lazy = _HANDLERS[name]
     if not lazy:
         args = tuple(arg.plain() if getattr(arg, "den", ()) else arg for arg in args)
