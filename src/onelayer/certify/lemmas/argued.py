@@ -74,8 +74,11 @@ def representable(points: torch.Tensor, box: Box, dtype: torch.dtype) -> torch.T
 
 @torch.no_grad()
 def worst(model: OneLayerTransformer, target: Target, points: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Of points (S, *shape) the one with the largest error seen, and what the model returns there. Not rigorous."""
+    """Of points (S, *shape) the one with the largest error seen, and what the model returns there alone. Not rigorous.
+
+    Alone, because in a batch sums may be taken in another order: what is stated of the point has to be seen again.
+    """
     values = model(points.to(model.dtype)).double()
     error = (values - target.function(points)).abs().reshape(len(points), -1).amax(1)
     at = int(error.argmax())
-    return points[at], values[at]
+    return points[at], model(points[at : at + 1].to(model.dtype)).double()[0]

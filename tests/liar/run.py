@@ -1,0 +1,182 @@
+"""The runner: cases by number, each drawn from its own seed, in as many processes as asked."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from pathlib import Path
+from random import Random
+from typing import Any, TextIO
+
+import torch
+
+import onelayer as ol
+from liar import enclosures
+from liar.attacks import ATTACKS, Case
+from liar.judge import Tally
+
+CASE_SECONDS = 60.0
+CHUNK = 16
+
+
+class Late(BaseException):
+    """A case took longer than any case may; no handler of errors in between may swallow it."""
+
+
+@dataclass
+class Report:
+    """Counts over all cases, and every finding as a plain record that names its case."""
+
+    count: Counter[str] = field(default_factory=Counter)
+    findings: list[dict[str, Any]] = field(default_factory=list)
+
+    def __iadd__(self, other: Report) -> Report:
+        self.count += other.count
+        self.findings += other.findings
+        return self
+
+    @property
+    def clean(self) -> bool:
+        return not any(finding["what"] in ("lie", "crash", "rejection") for finding in self.findings)
+
+    def __str__(self) -> str:
+        kinds = Counter(finding["what"] for finding in self.findings)
+        count = self.count
+        return (
+            f"{count['cases']:,} cases: {count['proofs']:,} proofs and {count['witnesses']:,} witnesses tried at "
+            f"{count['points']:,} points ({count['unclear']:,} unclear), {count['enclosures']:,} enclosures checked, "
+            f"{count['round trips']:,} round trips, {count['forgeries']:,} forgeries, {count['refused']:,} refused; "
+            f"{kinds['lie']} lies, {kinds['crash']} crashes, {kinds['rejection']} rejections, {kinds['late']} late"
+        )
+
+
+def one_case(seed: int, number: int, only: str | None = None) -> Report:
+    """Case ``number`` of ``seed``: an attack by lot, everything it draws from one source."""
+    rng = Random(f"{seed}/{number}")
+    names = list(ATTACKS)
+    name = only or rng.choices(names, [ATTACKS[name][1] for name in names])[0]
+    report, case = Report(Counter(cases=1)), Case({})
+    tally = Tally()
+    try:
+        with _limit(CASE_SECONDS):
+            tally = ATTACKS[name][0](rng, case)
+    except ol.OnelayerError:
+        report.count["refused"] += 1
+    except Late:
+        report.findings.append({"what": "late", "why": f"more than {CASE_SECONDS} s"})
+    except Exception as error:
+        where = _place(error)
+        report.findings.append({"what": "crash", "why": f"{type(error).__name__}: {str(error)[:200]} ({where})"})
+    report.count += tally.count
+    report.findings += [{"what": "lie", "why": lie} for lie in tally.lies]
+    report.findings += [{"what": "rejection", "why": reason} for reason in tally.rejections]
+    for finding in report.findings:
+        finding |= {"attack": name, "seed": seed, "case": number, **_plain(case.words)}
+    return report
+
+
+def many_cases(seed: int, numbers: Sequence[int], only: str | None = None, device: str = "cpu") -> Report:
+    """Some cases in this process, on one thread."""
+    torch.set_num_threads(1)
+    enclosures.DEVICE["name"] = device
+    report = Report()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for number in numbers:
+            report += one_case(seed, number, only)
+    return report
+
+
+def run(
+    *,
+    seed: int,
+    minutes: float,
+    proofs: int,
+    jobs: int,
+    only: str | None = None,
+    device: str = "cpu",
+    out: Path | None = None,
+) -> Report:
+    """Cases until the time is over or enough proofs were tried; findings are written as they come."""
+    report, started = Report(), time.monotonic()
+    os.environ["OMP_NUM_THREADS"] = "1"
+    chunks = (list(range(start, start + CHUNK)) for start in range(0, 10**12, CHUNK))
+    record = out.open("a") if out is not None else None
+    try:
+        for part in _parts(seed, chunks, jobs, only, device):
+            report += part
+            _write(record, part)
+            if time.monotonic() - started > 60 * minutes or report.count["proofs"] >= proofs:
+                break
+    finally:
+        if record is not None:
+            record.close()
+    return report
+
+
+def _parts(seed: int, chunks: Iterator[list[int]], jobs: int, only: str | None, device: str) -> Iterator[Report]:
+    """Reports of chunks, in this process or as they finish in others."""
+    if jobs == 1:
+        for chunk in chunks:
+            yield many_cases(seed, chunk, only, device)
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        pending: set[Future[Report]] = set()
+        try:
+            while True:
+                while len(pending) < 2 * jobs:
+                    pending.add(pool.submit(many_cases, seed, next(chunks), only, device))
+                done, pending = wait(pending, return_when=FIRST_COMPLETED)
+                for future in done:
+                    yield future.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _write(record: TextIO | None, report: Report) -> None:
+    for finding in report.findings:
+        line = json.dumps(finding, default=str)
+        print(line, flush=True)
+        if record is not None:
+            record.write(line + "\n")
+            record.flush()
+
+
+def _plain(words: dict[str, Any]) -> dict[str, Any]:
+    return {key: value if isinstance(value, str | int | float) else str(value) for key, value in words.items()}
+
+
+def _place(error: Exception) -> str:
+    """The last line of the package that an error passed through, else of the liar."""
+    frames = list(traceback.extract_tb(error.__traceback__))
+    own = [frame for frame in frames if "onelayer" in Path(frame.filename).parts] or frames
+    return f"{Path(own[-1].filename).name}:{own[-1].lineno}"
+
+
+class _limit:
+    """Raise Late in this thread after some seconds, where the system has such an alarm."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def __enter__(self) -> None:
+        if hasattr(signal, "setitimer"):
+            self.before = signal.signal(signal.SIGALRM, _late)
+            signal.setitimer(signal.ITIMER_REAL, self.seconds)
+
+    def __exit__(self, *_: object) -> None:
+        if hasattr(signal, "setitimer"):
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+            signal.signal(signal.SIGALRM, self.before)
+
+
+def _late(*_: object) -> None:
+    raise Late
