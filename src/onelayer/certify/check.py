@@ -8,59 +8,82 @@ is checked.
 from __future__ import annotations
 
 import math
-import random
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from flint import ctx
-from numpy.typing import NDArray
 
 from onelayer.certify.checking.argued import METHODS as ARGUED
-from onelayer.certify.checking.argued import recheck
-from onelayer.certify.checking.boxes import OPEN, PROVED, Prover, at_point
+from onelayer.certify.checking.argued import argument_of, recheck
+from onelayer.certify.checking.boxes import OPEN, PROVED, Prover
+from onelayer.certify.checking.cover import leaves, random_order, shares
 from onelayer.certify.checking.layer import Layer
-from onelayer.certify.checking.outcome import Rejected
+from onelayer.certify.checking.outcome import NotConfirmed, Rejected
+from onelayer.certify.checking.points import Values, contradiction, known_at, trial_points, values_of
 from onelayer.certify.checking.rounding import Execution
-from onelayer.certify.checking.weights import Stored, read_model
+from onelayer.certify.checking.weights import Array, Stored, read_model
 from onelayer.certify.files import Record, SavedProof, read_proof
-from onelayer.errors import FileError, FormulaError, OnelayerError, UnsupportedOperation
+from onelayer.errors import FileError, FormulaError, OnelayerError, one_line
 from onelayer.ground import pinned
+from onelayer.observer import Observer, Stopped, observing
 from onelayer.target.formula import Formula, parse
 
+ACCEPTED, NOT_CONTRADICTED, REJECTED = "accepted", "not contradicted", "rejected"
 BITS = 128
 MAX_FORMULA = 2**24
-ALL_UP_TO = 2000  # proofs with at most this many boxes are checked completely
-SAMPLE = 1000
 BUDGET = 200  # bisections per box
 TRIAL_BUDGET = 12
 WORTH_TRIALS = 40  # boxes from which it pays to compare orders on a few of them
-LEAF = 255
 EXECUTIONS = {"F64": "float64 execution", "F32": "float32 execution"}
+UNEXPECTED = "the claim cannot be evaluated"
 METHODS = ("branch and bound", "conditional on Lipschitz constant", *ARGUED)
 
 
 @dataclass(frozen=True)
 class CheckReport:
-    """Outcome of a check: ``ok`` iff all that was checked holds; ``reason`` says what failed, or what was done."""
+    """Outcome of a check in one of three words.
 
-    ok: bool
+    accepted          everything that the certificate states was proved again: every box, or the whole argument
+    not contradicted  the time ended first; ``fraction`` and ``volume`` say how much was proved again
+    rejected          something stated is false, or could not be proved
+
+    ``lower`` is the error that was confirmed at the witness; it may be below the stated one by the rounding of a
+    forward pass. ``reason`` says in one line what was done, or what failed.
+    """
+
+    verdict: str
     reason: str
     boxes_checked: int
     boxes_total: int
+    volume: float
+    lower: float
     seconds: float
 
     @property
+    def ok(self) -> bool:
+        """Whether the verdict is "accepted"."""
+        return self.verdict == ACCEPTED
+
+    @property
     def fraction(self) -> float:
-        """Share of the proof's boxes that were re-proved."""
-        return self.boxes_checked / self.boxes_total if self.boxes_total else 1.0
+        """Share of the proof's boxes that were proved again, by count; of a proof without boxes all or nothing."""
+        return self.boxes_checked / self.boxes_total if self.boxes_total else float(self.ok)
 
     def __str__(self) -> str:
-        return f"{'accepted' if self.ok else 'rejected'}: {self.reason} ({self.seconds:.1f} s)"
+        return f"{self.verdict}: {self.reason} ({self.seconds:.1f} s)"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What has been proved again so far."""
+
+    boxes: int = 0
+    volume: float = 0.0
+    lower: float = 0.0
 
 
 @pinned()
@@ -68,52 +91,158 @@ def check(
     folder: str | Path,
     *,
     all: bool = False,
-    seed: int = 0,
+    seed: int | None = None,
     max_seconds: float = 120.0,
     f: str | Formula | None = None,
     progress: bool = False,
+    observer: Observer | None = None,
 ) -> CheckReport:
     """Re-prove the certificate saved in ``folder``.
 
-    Files and claim are checked completely, and so are the boxes of proofs with at most 2,000 boxes; of larger ones a
-    random sample (``seed``), or every box with ``all``. After ``max_seconds`` no new box is begun unless ``all`` is
-    set; the report states the fraction. ``f`` is formula text for a proof whose function could not be recorded. A file
-    that is malformed raises FileError; a claim that does not hold gives ``ok`` False.
+    Files, claim and lower bound are checked first, then the boxes, one after another in an order that is random anew
+    each time, until all are proved or ``max_seconds`` are over; ``all`` means without limit. ``seed`` fixes the order.
+    ``f`` is formula text for a proof whose function could not be recorded. A file that is malformed raises FileError.
     """
     started = time.monotonic()
+    if math.isnan(max_seconds) or max_seconds < 0:
+        raise OnelayerError(f"max_seconds must be a number of seconds >= 0, got {max_seconds!r}")
+    limit = math.inf if all else max_seconds
     folder = Path(folder)
     proof, stored = read_proof(folder), read_model(folder)
-    if proof.record.method in ARGUED:
-        return _argued(proof, stored, started)
-    count = proof.record.boxes
-    done = 0
-    try:
-        formula = _formula(proof, f, stored)
-        _claim(proof.record, stored)
-        with _precision():
-            layer = Layer(stored, Execution.of(proof.record.arithmetic, stored, proof.record.domain))
-            _witness(proof.record, layer, formula)
-            low, high = leaves(proof)
-            if math.isfinite(proof.record.upper):
-                deadline = math.inf if all else started + max_seconds
-                chosen = _choose(proof.record, low, high, all, seed)
-                for count_done in _boxes(proof.record, layer, formula, low[chosen], high[chosen], deadline, progress):
-                    done = count_done
-    except (Rejected, UnsupportedOperation) as error:
-        return CheckReport(False, str(error), done, count, time.monotonic() - started)
-    return CheckReport(True, _summary(proof.record, done), done, count, time.monotonic() - started)
+    verdict = ACCEPTED
+    if observer is None and not progress:
+        observer = Observer()
+    with observing(observer, limit) as watching, _precision():
+        checking = _Check(proof, stored, np.random.default_rng(seed), watching)
+        try:
+            checking.run(f)
+            reason = checking.summary()
+        except (FileError, Asked):
+            raise
+        except (Stopped, NotConfirmed) as error:
+            verdict, reason = NOT_CONTRADICTED, f"{error}; {checking.summary()}"
+        except OnelayerError as error:
+            verdict, reason = REJECTED, str(error)
+        except (ArithmeticError, ValueError, LookupError, TypeError, RecursionError, MemoryError) as error:
+            # Whatever the numbers of a hostile folder did to the arithmetic, they did not prove the claim.
+            verdict, reason = REJECTED, f"{UNEXPECTED}: {type(error).__name__} {error}"
+    done, seconds = checking.done, time.monotonic() - started
+    return CheckReport(verdict, one_line(reason), done.boxes, proof.record.boxes, done.volume, done.lower, seconds)
 
 
-def _argued(proof: SavedProof, stored: Stored, started: float) -> CheckReport:
-    """A proof by lemma, composition or enumeration, re-proved completely."""
-    boxes = proof.record.boxes
-    try:
-        _claim(proof.record, stored)
-        with _precision():
-            done = recheck(proof, stored, leaves(proof) if proof.tree is not None else None)
-    except (Rejected, OnelayerError) as error:
-        return CheckReport(False, str(error), 0, boxes, time.monotonic() - started)
-    return CheckReport(True, done, boxes, boxes, time.monotonic() - started)
+class Asked(OnelayerError):
+    """The checker was asked for something it cannot do, whatever the files say."""
+
+
+class _Check:
+    """One check: the claim, then the facts at points, then the boxes or the argument; ``done`` grows on the way."""
+
+    def __init__(self, proof: SavedProof, stored: Stored, rng: np.random.Generator, observer: Observer) -> None:
+        self.proof, self.record, self.stored, self.rng, self.observer = proof, proof.record, stored, rng, observer
+        self.done = Progress()
+
+    def run(self, f: str | Formula | None) -> None:
+        """Returns when everything is proved; raises what stands in the way."""
+        record, stored = self.record, self.stored
+        _claim(record, stored)
+        argument = argument_of(self.proof) if record.method in ARGUED else None
+        formula = _formula(self.proof, f, stored, argument is None)
+        values = values_of(self.proof, stored, argument, formula)
+        self.done = Progress(lower=self._lower(values))
+        boxes = leaves(self.proof) if self.proof.tree is not None else None
+        if not math.isfinite(record.upper):
+            return
+        if record.arithmetic != "real":
+            points = trial_points(self.proof, stored, argument, formula, self.rng)
+            contradiction(record, stored, values, points)
+        if argument is not None:
+            self.observer.report("checking", detail=f"a proof by {record.method}")
+            recheck(self.proof, argument, stored, formula, boxes, self.observer)
+            self.done = replace(self.done, boxes=record.boxes, volume=1.0)
+        elif boxes is None or formula is None:
+            raise Rejected("the proof has no boxes")
+        else:
+            self._boxes(Layer(stored, Execution.of(record.arithmetic, stored, record.domain)), formula, *boxes)
+
+    def _lower(self, values: Values) -> float:
+        """What is confirmed of lower <= |T - f| at the witness.
+
+        A refutation must be confirmed above eps. Otherwise the stated number must be one that a forward pass can have
+        returned: real arithmetic and the rounding of the execution leave room for it.
+        """
+        record = self.record
+        if record.witness is None:
+            return 0.0
+        known = known_at(record.witness, record, self.stored, values)
+        if known.confirmed > record.upper:
+            raise Rejected(
+                f"at the witness |T - f| >= {known.lower:.6g}, above the stated upper bound {record.upper:.6g}"
+            )
+        if not known.reached >= record.lower:
+            reached = float(known.reached.upper())
+            raise Rejected(
+                f"at the witness |T - f| is at most {reached:.6g}, below the stated lower bound {record.lower:.6g}"
+            )
+        if record.status == "refuted" and record.eps is not None and not known.confirmed > record.eps:
+            raise Rejected(
+                f"the refutation does not follow: at the witness only |T - f| >= {known.lower:.6g} is confirmed, "
+                f"not more than eps = {record.eps:.6g}"
+            )
+        return known.lower if known.confirmed < record.lower else record.lower
+
+    def _boxes(self, layer: Layer, formula: Formula, low: Array, high: Array) -> None:
+        """Re-prove the boxes one by one, those that hold the witness first."""
+        volumes, held = shares(low, high), np.zeros(0, dtype=np.int64)
+        if self.record.witness is not None:
+            point = np.array(self.record.witness)
+            held = np.flatnonzero(((low <= point) & (point <= high)).all(1))
+        order = random_order(volumes, held, self.rng)
+        prover = self._prover(layer, formula, low[order[:3]], high[order[:3]], len(low))
+        for count, at in enumerate(order.tolist(), start=1):
+            self._box(prover, layer, formula, low[at].tolist(), high[at].tolist())
+            volume = min(1.0, self.done.volume + float(volumes[at])) if count < len(low) else 1.0
+            self.done = replace(self.done, boxes=count, volume=volume)
+            self.observer.report("checking", volume, detail=f"{count:,} of {len(low):,} boxes")
+
+    def _box(self, prover: Prover, layer: Layer, formula: Formula, low: list[float], high: list[float]) -> None:
+        record = self.record
+        verdict = prover(low, high)
+        for more in (2, 4):
+            if verdict.outcome == OPEN:
+                sharper = Prover(layer, formula, record.upper, prover.order + more, BUDGET // 4, self.observer)
+                verdict = sharper(low, high)
+        if verdict.outcome != PROVED:
+            raise Rejected(_complaint(record, verdict.outcome, verdict.place, verdict.bound))
+
+    def _prover(self, layer: Layer, formula: Formula, low: Array, high: Array, count: int) -> Prover:
+        """The order of the Taylor arithmetic that is fastest on a few of the boxes."""
+        record, observer = self.record, self.observer
+        first = max(2, min(record.order or 4, 8))
+        if count < WORTH_TRIALS:
+            return Prover(layer, formula, record.upper, first, BUDGET, observer)
+        trials = []
+        for order in sorted({first, first + 2, max(2, first - 2)}):
+            prover = Prover(layer, formula, record.upper, order, TRIAL_BUDGET, observer)
+            started = time.monotonic()
+            outcomes = [prover(a, b).outcome for a, b in zip(low.tolist(), high.tolist(), strict=True)]
+            trials.append((OPEN in outcomes, time.monotonic() - started, order))
+        return Prover(layer, formula, record.upper, min(trials)[2], BUDGET, observer)
+
+    def summary(self) -> str:
+        """What is proved so far, in words."""
+        record, done = self.record, self.done
+        lower = f"lower bound {record.lower!r} confirmed"
+        if done.lower < record.lower:
+            lower = f"of the lower bound {record.lower!r} {done.lower!r} is confirmed"
+        if not math.isfinite(record.upper):
+            return f"{record.status}, {lower}; no upper bound is claimed"
+        claim = f"{record.status}, sup|T - f| <= {record.upper!r}"
+        if not record.boxes:
+            return f"{claim} re-proved by {record.method}, {lower}" if done.volume == 1 else f"{claim} not re-proved"
+        if done.boxes == record.boxes:
+            return f"{claim} re-proved on all {record.boxes:,} boxes, {lower}"
+        share = f"{done.boxes:,} of {record.boxes:,} boxes ({done.boxes / record.boxes:.2%})"
+        return f"{claim} re-proved on {share}, {done.volume:.2%} of the volume, {lower}"
 
 
 @contextmanager
@@ -126,27 +255,24 @@ def _precision() -> Iterator[None]:
         ctx.prec, ctx.cap = bits, cap
 
 
-def _summary(record: Record, done: int) -> str:
-    share = "all" if done == record.boxes else f"{done / max(1, record.boxes):.2%} of"
-    if not math.isfinite(record.upper):
-        return f"{record.status}, sup|T - f| >= {record.lower!r}; no upper bound is claimed"
-    claim = f"{record.status}, sup|T - f| <= {record.upper!r}"
-    return f"{claim} re-proved on {share} {record.boxes:,} boxes ({done:,} checked)"
-
-
-def _formula(proof: SavedProof, f: str | Formula | None, stored: Stored) -> Formula:
+def _formula(proof: SavedProof, f: str | Formula | None, stored: Stored, needed: bool) -> Formula | None:
+    """f as a formula of the inputs and outputs of the model; None for a proof whose argument names its function."""
     dim = math.prod(proof.record.shape)
+    formula = None
     if proof.function is not None:
         try:
             formula = parse(proof.function, dim, limit=MAX_FORMULA)
         except FormulaError as error:
             raise FileError(f"function.txt is not a formula of {dim} variables: {error}") from error
-    elif f is not None:
-        formula = parse(f, dim, limit=MAX_FORMULA) if isinstance(f, str) else f
-    else:
-        raise OnelayerError(
-            "the function of this proof was not recorded; give it as formula text: check(folder, f=...)"
-        )
+    if f is not None:
+        given = parse(f, dim, limit=MAX_FORMULA) if isinstance(f, str) else f
+        if not needed or (formula is not None and (formula.nodes, formula.outputs) != (given.nodes, given.outputs)):
+            raise Asked("this proof names its function itself: check(folder) without f, or read function.txt")
+        formula = given
+    if formula is None:
+        if needed:
+            raise Asked("the function of this proof was not recorded; give it as formula text: check(folder, f=...)")
+        return None
     outputs = math.prod(stored.config["output_shape"])
     if formula.dim != dim or len(formula.outputs) != outputs:
         raise Rejected(f"the function has {len(formula.outputs)} outputs, the model {outputs}")
@@ -154,9 +280,7 @@ def _formula(proof: SavedProof, f: str | Formula | None, stored: Stored) -> Form
 
 
 def _claim(record: Record, stored: Stored) -> None:
-    """The claim is one that boxes can prove, its numbers agree with each other, and the weights are those it names."""
-    low, high = (np.array(side) for side in record.domain)
-    proved_bound = math.inf if record.eps is None else record.eps
+    """The claim can be re-proved here, and is about these weights in their own format; its numbers agree by Record."""
     rules = [
         (record.method in METHODS, f"proofs by {record.method} cannot be re-proved by this version"),
         (record.weights_sha256 == stored.sha256, "the weights are not those of the certificate"),
@@ -165,110 +289,10 @@ def _claim(record: Record, stored: Stored) -> None:
             record.arithmetic in ("real", EXECUTIONS[stored.dtype]),
             f"a claim about {record.arithmetic} for weights that are stored in {stored.dtype}",
         ),
-        (bool((low <= high).all() and np.isfinite(low).all() and np.isfinite(high).all()), "the domain is no box"),
-        (0 <= record.lower <= record.upper, "lower and upper bound contradict each other"),
-        (record.status != "proved" or record.upper <= proved_bound, "'proved' but upper > eps"),
-        (record.status != "refuted" or record.lower > proved_bound, "'refuted' but lower <= eps"),
-        (
-            record.status == "undecided" or record.status in ("proved", "refuted"),
-            f"unknown status {record.status!r}",
-        ),
-        (
-            record.status != "undecided" or record.eps is None or record.lower <= record.eps < record.upper,
-            "'undecided' but the bounds decide",
-        ),
     ]
     for holds, complaint in rules:
         if not holds:
             raise Rejected(complaint)
-
-
-def _witness(record: Record, layer: Layer, formula: Formula) -> None:
-    """lower <= |T - f| at the witness, for T real or within the rounding of its execution."""
-    if record.witness is None:
-        if record.lower > 0:
-            raise Rejected("a positive lower bound without a witness point")
-        return
-    gaps = at_point(layer, formula, record.witness)
-    reached = max(float((gap.abs_upper() + rounding).upper()) for gap, rounding in gaps)
-    above = max(float((gap.abs_lower() - rounding).lower()) for gap, rounding in gaps)
-    if above > record.upper:
-        raise Rejected(f"at the witness |T - f| >= {above:.6g}, above the stated upper bound {record.upper:.6g}")
-    if not reached >= record.lower:
-        raise Rejected(
-            f"at the witness |T - f| is at most {reached:.6g}, below the stated lower bound {record.lower:.6g}"
-        )
-
-
-def leaves(proof: SavedProof) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Corners of the leaf boxes; Rejected unless they cover the domain exactly.
-
-    The tree lists cuts in preorder. A cut at m strictly inside [a, b] leaves [a, m] and [m, b], whose union is the box;
-    so the leaves cover the root if every cut is of that kind and the bytes are exactly one tree.
-    """
-    if proof.tree is None:
-        raise Rejected("the proof has no boxes")
-    low, high = proof.record.domain
-    pending = [(tuple(low), tuple(high))]
-    found: list[tuple[tuple[float, ...], tuple[float, ...]]] = []
-    for byte in proof.tree.tree.tolist():
-        if not pending:
-            raise Rejected("the box tree goes on after its last leaf")
-        a, b = pending.pop()
-        if byte == LEAF:
-            found.append((a, b))
-            continue
-        if byte >= len(a):
-            raise Rejected("the box tree cuts a coordinate that does not exist")
-        centre = a[byte] / 2 + b[byte] / 2
-        if not a[byte] < centre < b[byte]:
-            raise Rejected("the box tree cuts an interval without a float inside")
-        pending.append(((*a[:byte], centre, *a[byte + 1 :]), b))
-        pending.append((a, (*b[:byte], centre, *b[byte + 1 :])))
-    if pending or len(found) != proof.record.boxes:
-        raise Rejected("the boxes do not cover the domain")
-    return np.array([a for a, _ in found]), np.array([b for _, b in found])
-
-
-def _choose(record: Record, low: NDArray[np.float64], high: NDArray[np.float64], every: bool, seed: int) -> list[int]:
-    """Which boxes to re-prove, in random order; those that hold the witness come first."""
-    order = list(range(len(low)))
-    random.Random(seed).shuffle(order)
-    if not every and len(order) > ALL_UP_TO:
-        order = order[:SAMPLE]
-    if record.witness is not None:
-        point = np.array(record.witness)
-        holding = np.flatnonzero(((low <= point) & (point <= high)).all(1)).tolist()
-        order = holding + [at for at in order if at not in set(holding)]
-    return order
-
-
-def _boxes(
-    record: Record,
-    layer: Layer,
-    formula: Formula,
-    low: NDArray[np.float64],
-    high: NDArray[np.float64],
-    deadline: float,
-    progress: bool,
-) -> Iterator[int]:
-    """Re-prove the boxes one by one, yielding how many are done."""
-    prover = _prover(record, layer, formula, low, high)
-    show = progress and sys.stderr.isatty()
-    for at, (a, b) in enumerate(zip(low.tolist(), high.tolist(), strict=True)):
-        if at and time.monotonic() > deadline:
-            break
-        verdict = prover(a, b)
-        for more in (2, 4):
-            if verdict.outcome == OPEN:
-                verdict = Prover(layer, formula, record.upper, prover.order + more, BUDGET // 4)(a, b)
-        if verdict.outcome != PROVED:
-            raise Rejected(_complaint(record, verdict.outcome, verdict.place, verdict.bound))
-        yield at + 1
-        if show:
-            sys.stderr.write(f"\rchecked {at + 1:,} of {len(low):,} boxes")
-    if show:
-        sys.stderr.write("\r\x1b[K")
 
 
 def _complaint(record: Record, outcome: str, place: tuple[float, ...], bound: float) -> str:
@@ -276,22 +300,6 @@ def _complaint(record: Record, outcome: str, place: tuple[float, ...], bound: fl
     if outcome == OPEN:
         return f"near ({point}) only |T - f| <= {bound:.3g} could be proved, the certificate states {record.upper:.6g}"
     return f"at ({point}) |T - f| >= {bound:.6g}, above the stated upper bound {record.upper:.6g}"
-
-
-def _prover(
-    record: Record, layer: Layer, formula: Formula, low: NDArray[np.float64], high: NDArray[np.float64]
-) -> Prover:
-    """The order of the Taylor arithmetic that is fastest on a few of the boxes."""
-    first = max(2, min(record.order or 4, 8))
-    if len(low) < WORTH_TRIALS:
-        return Prover(layer, formula, record.upper, first, BUDGET)
-    trials = []
-    for order in sorted({first, first + 2, max(2, first - 2)}):
-        prover = Prover(layer, formula, record.upper, order, TRIAL_BUDGET)
-        started = time.monotonic()
-        outcomes = [prover(a, b).outcome for a, b in zip(low[:3].tolist(), high[:3].tolist(), strict=True)]
-        trials.append((OPEN in outcomes, time.monotonic() - started, order))
-    return Prover(layer, formula, record.upper, min(trials)[2], BUDGET)
 
 
 __all__ = ["CheckReport", "FileError", "check"]

@@ -11,7 +11,7 @@ import typer
 from onelayer.certify import certify
 from onelayer.certify.check import check
 from onelayer.cli.console import NOT_PROVED, SUCCESS, show
-from onelayer.cli.options import Folder, Jobs, Json, MaxSeconds, Seed, app, report
+from onelayer.cli.options import Folder, Jobs, Json, MaxSeconds, app, report
 from onelayer.errors import OnelayerError
 from onelayer.result import Approximation, load
 
@@ -51,11 +51,15 @@ def certify_command(
 @app.command("check")
 def check_command(
     folder: Folder,
-    every: Annotated[bool, typer.Option("--all", help="Check every box, however many.")] = False,
-    seed: Seed = 0,
+    every: Annotated[bool, typer.Option("--all", help="Check every box, however long it takes.")] = False,
+    max_seconds: Annotated[float, typer.Option(help="Stop after this time: not contradicted, and how far.")] = 120.0,
     as_json: Json = False,
 ) -> int:
-    """Re-prove a saved result from its files alone, in ball arithmetic."""
-    found = check(folder, all=every, seed=seed, progress=True)
-    show(str(found), {**asdict(found), "fraction": found.fraction}, as_json=as_json)
+    """Re-prove a saved result from its files alone, in ball arithmetic.
+
+    Exit status: 0 accepted (everything was re-proved), 1 not contradicted (time ended first) or rejected, 2 bad files.
+    """
+    found = check(folder, all=every, max_seconds=max_seconds, progress=True)
+    data = {**asdict(found), "ok": found.ok, "fraction": found.fraction}
+    show(str(found), data, as_json=as_json)
     return SUCCESS if found.ok else NOT_PROVED

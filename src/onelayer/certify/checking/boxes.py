@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from flint import arb
 
-from onelayer.certify.checking.arithmetic import ZERO, Taylor, constant, coordinate, monomials, whole_power
+from onelayer.certify.checking.arithmetic import ZERO, Taylor, coordinate, monomials, whole_power
 from onelayer.certify.checking.attention import Vector
 from onelayer.certify.checking.formula import evaluate
 from onelayer.certify.checking.functions import Kinks, proportion
-from onelayer.certify.checking.layer import Layer
 from onelayer.certify.checking.quotient import divides, quotients
+from onelayer.observer import Observer
 from onelayer.target.formula import Formula
 
 MAX_CASES = 3  # different kinks taken by cases at once on one box; with more, the box is cut first
@@ -42,18 +42,31 @@ class Prover:
     (limit - rounding) min|D|.
     """
 
-    def __init__(self, layer: Evaluated, formula: Formula, limit: float, order: int, budget: int) -> None:
+    def __init__(
+        self,
+        layer: Evaluated,
+        formula: Formula,
+        limit: float,
+        order: int,
+        budget: int,
+        observer: Observer | None = None,
+    ) -> None:
         self.layer, self.formula, self.limit = layer, formula, arb(limit)
+        self.observer = observer or Observer()
         self.order, self.budget = order, budget
         self.divides = self.clears_first = divides(formula)
 
     def __call__(self, low: Corner, high: Corner) -> Verdict:
-        """Best first: where the error at the centre is largest, so that a false claim is refuted early."""
+        """Best first: where the error at the centre is largest, so that a false claim is refuted early.
+
+        Raises Stopped when the observer says that it is over.
+        """
         fresh: list[tuple[Corner, Corner]] = [(tuple(low), tuple(high))]
         opened: list[tuple[float, int, Corner, Corner, Found]] = []
         spent = 0
         while fresh or opened:
             for low, high in fresh:
+                self.observer.check()
                 found = self._box(low, high)
                 if found.outcome == REFUTED:
                     return Verdict(REFUTED, found.place, found.bound)
@@ -233,11 +246,3 @@ def cut(low: Corner, high: Corner, axis: int) -> list[tuple[Corner, Corner]] | N
 
 def middle(low: Corner, high: Corner) -> tuple[float, ...]:
     return tuple(a / 2 + b / 2 for a, b in zip(low, high, strict=True))
-
-
-def at_point(layer: Layer, formula: Formula, point: Corner) -> list[tuple[arb, arb]]:
-    """|T - f| at one point as a ball per output, and the rounding of the execution there."""
-    x = [constant(arb(v), 1) for v in point]
-    t = layer(x, Kinks())
-    f = evaluate(formula, x, Kinks())
-    return [(abs(a.c[0] - b.c[0]), r) for a, b, r in zip(t.items, f, t.errors, strict=True)]

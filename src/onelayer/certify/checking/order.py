@@ -49,24 +49,6 @@ def order_statistics_values(argument: OrderStatistics, point: Sequence[float]) -
     return [arb(fmpq(f.numerator, f.denominator)) for f in ordered]
 
 
-def thresholds_values(stored: Stored, argument: OrderStatistics, point: Sequence[float]) -> list[arb]:
-    """T at one point for a layer that has passed :func:`thresholds_bound`, in real arithmetic, positions exact."""
-    t, n, g = stored.tensors, stored.length, int(stored.config["ramps"])
-    counts = []
-    for start, slope in zip(t["ramp_start"][0].tolist(), t["ramp_slope"][0].tolist(), strict=True):
-        ramps = ((arb(x) - arb(start)) * arb(slope) for x in point)
-        counts.append(sum((r.max(arb(0)).min(arb(1)) for r in ramps), arb(0)))
-    outer = [arb(c) for c in t["W_2"][:, 0].tolist()]
-    levels = t["b_1"].tolist()
-    found = []
-    for position in range(1, n + 1) if argument.weights is None else [0]:
-        total = arb(float(t["b_R"][0]))
-        for at, c in enumerate(outer):
-            total = total + c * (levels[at] + position - counts[at % g]).max(arb(0))
-        found.append(total)
-    return found
-
-
 def thresholds_bound(
     stored: Stored, weights: Sequence[float] | None, low: float, high: float, execution: Execution
 ) -> tuple[arb, arb]:
