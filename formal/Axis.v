@@ -33,12 +33,6 @@ Qed.
 Definition G (n : nat) (z : R) (phi : nat -> R) : R :=
   lsum (fun k => INR (binom n k) * z ^ k * phi k) (seq 0 (S n)).
 
-Lemma lsum_seq_S (g : nat -> R) n m : lsum g (seq (S n) m) = lsum (fun k => g (S k)) (seq n m).
-Proof. rewrite <- seq_shift, lsum_map; reflexivity. Qed.
-
-Lemma lsum_seq_last (g : nat -> R) m : lsum g (seq 0 (S m)) = lsum g (seq 0 m) + g m.
-Proof. rewrite seq_S, lsum_app; simpl; ring. Qed.
-
 Lemma G_step n z phi : G (S n) z phi = G n z phi + z * G n z (fun k => phi (S k)).
 Proof.
   unfold G.

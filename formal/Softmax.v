@@ -68,6 +68,20 @@ Lemma lsum_flat_map {A B} (F : A -> list B) (g : B -> R) l :
   lsum g (flat_map F l) = lsum (fun a => lsum g (F a)) l.
 Proof. induction l as [|a l IH]; simpl; [reflexivity|rewrite lsum_app, IH; reflexivity]. Qed.
 
+Lemma lsum_seq_S (g : nat -> R) n m : lsum g (seq (S n) m) = lsum (fun k => g (S k)) (seq n m).
+Proof. rewrite <- seq_shift, lsum_map; reflexivity. Qed.
+
+Lemma lsum_seq_last (g : nat -> R) m : lsum g (seq 0 (S m)) = lsum g (seq 0 m) + g m.
+Proof. rewrite seq_S, lsum_app; simpl; ring. Qed.
+
+Lemma lsum_point n j (g : nat -> R) : (j < n)%nat -> lsum (fun i => if Nat.eqb i j then g i else 0) (seq 0 n) = g j.
+Proof.
+  intros H; induction n as [|n IH]; [lia|]; rewrite lsum_seq_last; destruct (Nat.eqb_spec n j) as [->|N].
+  - rewrite (lsum_ext _ (fun _ => 0)), lsum_const; [ring|].
+    intros i Hi; apply in_seq in Hi; destruct (Nat.eqb_spec i j); [lia|reflexivity].
+  - rewrite IH by lia; ring.
+Qed.
+
 (* The head: softmax of the logits, then the average of the values. *)
 Section Softmax.
 Context {A : Type}.
