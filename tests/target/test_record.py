@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from onelayer.domain import Box
 from onelayer.errors import UnsupportedOperation
 from onelayer.target.formula import parse
 from onelayer.target.record import record
@@ -40,7 +41,7 @@ CALLABLES: list[tuple[str, Callable[[Tensor], Tensor], tuple[int, ...]]] = [
     ("implicit einsum", lambda x: torch.einsum("bi,ij", x, MATRIX), (3,)),
     ("matmul", lambda x: x @ MATRIX + (MATRIX @ x.unsqueeze(-1)).squeeze(-1), (3,)),
     ("linear", lambda x: F.linear(x, MATRIX, MATRIX[0]), (3,)),
-    ("determinant", lambda x: torch.linalg.det(x) ** 2, (3, 3)),
+    ("determinant", lambda x: (x[..., 0, 0] * x[..., 1, 1] - x[..., 0, 1] * x[..., 1, 0]) ** 2, (2, 2)),
     ("outer product", lambda x: x[..., :, None] * x[..., None, :], (3,)),
     ("stack, cat, flip", lambda x: torch.cat([x, x.flip(-1)], dim=-1).reshape(*x.shape[:-1], 2, -1), (3,)),
     ("unbind", lambda x: torch.stack([part * 2 for part in x.unbind(-1)], -1), (3,)),
@@ -71,7 +72,7 @@ def modules() -> list[tuple[str, nn.Module, tuple[int, ...]]]:
 
 @pytest.mark.parametrize(("name", "f", "shape"), CALLABLES, ids=[name for name, *_ in CALLABLES])
 def test_recording_computes_the_same(name: str, f: Callable[[Tensor], Tensor], shape: tuple[int, ...]) -> None:
-    formula = record(f, shape)
+    formula = record(f, shape, box=Box(torch.zeros(shape), torch.ones(shape)))
     x = torch.rand(50, *shape, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
     torch.testing.assert_close(formula(x), f(x), rtol=1e-13, atol=1e-13)
     again = parse(str(formula), formula.dim).shaped(formula.input_shape, formula.output_shape)
@@ -112,7 +113,7 @@ def into_plain_tensor(x: Tensor) -> Tensor:
         (lambda x: x.numpy(), "numpy(x)", "lipschitz="),
         (lambda x: torch.fft.fft(x)[..., 0], "fft_fft", "not in the formula language"),
         (into_plain_tensor, "__setitem__", "torch.stack"),
-        (lambda x: x.sum(), "recording f", "keep the batch dimension"),
+        (lambda x: torch.linalg.det(x[..., None] * x[..., None, :])[..., 0], "linalg_det", "write the determinant out"),
         (lambda x: x[..., 7], "recording f", "IndexError"),
         (lambda x: F.dropout(x[..., 0], 0.5), "dropout", "eval"),
         (lambda x: x[..., 0] * complex(0, 1), "complex", "real"),

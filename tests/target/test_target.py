@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from onelayer.domain import Box
-from onelayer.errors import FormulaError, OnelayerError
+from onelayer.errors import FormulaError, OnelayerError, UnsupportedOperation
 from onelayer.target import as_target, parse, parse_domain
 
 SQUARE = Box([0, 0], [1, 1])
@@ -61,9 +61,11 @@ def test_black_boxes_need_a_lipschitz_constant(f: Callable[..., Any]) -> None:
     torch.testing.assert_close(target.function(x), torch.sin(x[..., 0]) * x[..., 1])
 
 
-def test_unrecorded_callables_say_why() -> None:
-    target = as_target(lambda x: torch.special.bessel_j0(x[..., 0]), SQUARE)
-    assert target.formula is None
+def test_what_cannot_be_recorded_is_refused_or_conditional() -> None:
+    with pytest.raises(UnsupportedOperation, match=r"special_bessel_j0.*give lipschitz="):
+        as_target(lambda x: torch.special.bessel_j0(x[..., 0]), SQUARE)
+    target = as_target(lambda x: torch.special.bessel_j0(x[..., 0]), SQUARE, lipschitz=1.0)
+    assert (target.formula, target.lipschitz) == (None, 1.0)
     assert "special_bessel_j0" in target.unrecorded
 
 
@@ -82,7 +84,7 @@ def test_unrecorded_callables_say_why() -> None:
         (lambda x: torch.log(x[..., 0]), SQUARE, "undefined at x = (0, 0)"),
         (lambda x: torch.floor(x[..., 0]), LINE, "'floor' is not supported: it is discontinuous"),
         (lambda x: x.mean(), LINE, "must keep the batch dimension"),
-        (lambda x: x[..., 0] - x[..., 0].mean(), LINE, "alone than in a batch"),
+        (lambda x: x[..., 0] - x[..., 0].mean(), LINE, "must treat every point of a batch alone"),
         (lambda x: x[..., 0] + 1j, LINE, "returned torch.complex128"),
         (lambda x: torch.ones(x.shape[:-1], dtype=torch.int64), LINE, "returned torch.int64"),
         (lambda x: x[..., 5], LINE, "failed on a batch of shape"),

@@ -6,11 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from flint import arb, ctx
+from flint import ctx
 
 from onelayer.domain import Box
 from onelayer.target.parse import MAX_CHARACTERS, Parser, Token
-from onelayer.target.tree import POWER, Node
+from onelayer.target.ranges import ball, below
+from onelayer.target.tree import Node
 
 _BITS = 256
 
@@ -66,45 +67,7 @@ def enclose(nodes: Sequence[Node], at: int) -> tuple[float, float]:
         for node in nodes[: at + 1]:
             args = [values[arg] for arg in node.args]
             known = node.op != "var" and all(arg is not None for arg in args)
-            values.append(_ball(node, args) if known else None)
+            values.append(ball(node, args) if known else None)
         if not values[at].is_finite():
             return -math.inf, math.inf
-        return _floor(values[at]), -_floor(-values[at]) + 0.0
-
-
-def _ball(node: Node, args: Sequence[arb]) -> Any:
-    match node.op:
-        case "num":
-            return arb(node.value)
-        case "pi":
-            return arb.pi()
-        case "e":
-            return arb(1).exp()
-        case "add":
-            return args[0] + args[1]
-        case "sub":
-            return args[0] - args[1]
-        case "mul":
-            return args[0] * args[1]
-        case "div":
-            return args[0] / args[1]
-        case "neg":
-            return -args[0]
-        case "abs":
-            return abs(args[0])
-        case "min" | "max":
-            return getattr(args[0], node.op)(args[1])
-        case "relu":
-            return args[0].max(arb(0))
-        case "sigmoid":
-            return 1 / (1 + (-args[0]).exp())
-        case _:
-            return args[0] ** int(node.value) if node.op == POWER else getattr(args[0], node.op)()
-
-
-def _floor(value: arb) -> float:
-    """The largest float64 not above the real number in ``value`` (one below where the ball leaves it open)."""
-    guess = float(value.mid())
-    while not arb(guess) <= value:
-        guess = math.nextafter(guess, -math.inf)
-    return guess
+        return below(values[at]), -below(-values[at]) + 0.0

@@ -1,327 +1,246 @@
-"""How torch functions are written in the formula language: elementwise functions, reductions, linear algebra."""
+"""How torch functions are written in the formula language, entry by entry; and tensors made of constants."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
-from functools import reduce
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from onelayer.errors import UnsupportedOperation
+from onelayer.target.dispatch import operation, same_type
 from onelayer.target.functions import FUNCTIONS
-from onelayer.target.symbolic import MINUS_INFINITY, Symbolic, lift, operation
-from onelayer.target.tree import Tape
+from onelayer.target.symbolic import CPU, MINUS_INFINITY, ONE, ZERO, Recording, Symbolic, lift, positions
 
-Fold = Callable[[Tape, int, int], int]
-ZERO, ONE = 0, 1  # positions of the numbers 0 and 1 on every recording tape
+Fold = Callable[[Recording, int, int], int]
 
 
-def elementwise(tape: Tape, function: Callable[..., int], *args: Any) -> Symbolic:
+def elementwise(tape: Recording, function: Callable[..., int], *args: Any) -> Symbolic:
     """Broadcast the arguments and apply a function of tape positions entry by entry."""
     raw = [lift(tape, arg).ids for arg in args]
     shape = torch.Size(np.broadcast_shapes(*(tuple(part.shape) for part in raw)))
-    ids = [part.expand(shape) for part in raw]
-    flat = [part.flatten().tolist() for part in ids]
-    if function is not _add and any(MINUS_INFINITY in part for part in flat):
+    flat = [part.expand(shape).flatten().tolist() for part in raw]
+    if function is not add_entries and any(MINUS_INFINITY in part for part in flat):
         raise UnsupportedOperation("-inf", "an infinite mask may only be added to logits before softmax")
-    done = [function(tape, *entries) for entries in zip(*flat, strict=True)]
-    return Symbolic(tape, torch.tensor(done, dtype=torch.int64).reshape(shape))
+    return Symbolic(tape, positions([function(tape, *entries) for entries in zip(*flat, strict=True)], shape))
 
 
-def _add(tape: Tape, a: int, b: int) -> int:
+def unary(tape: Recording, name: str, x: Any) -> Symbolic:
+    """A one-argument function of the formula language."""
+    return elementwise(tape, lambda tape, a: FUNCTIONS[name].build(tape, [a]), x)
+
+
+# Lemma: what the next functions leave out is a literal 0 or 1, or the product of 0 with a node that has a value
+# everywhere; so the shorter formula is undefined where the longer one is.
+def add_entries(tape: Recording, a: int, b: int) -> int:
     if MINUS_INFINITY in (a, b):
         return MINUS_INFINITY
     return b if a == ZERO else a if b == ZERO else tape.add("add", a, b)
 
 
-def _sub(tape: Tape, a: int, b: int) -> int:
+def _sub(tape: Recording, a: int, b: int) -> int:
     return a if b == ZERO else _neg(tape, b) if a == ZERO else tape.add("sub", a, b)
 
 
-def _neg(tape: Tape, a: int) -> int:
+def _neg(tape: Recording, a: int) -> int:
     return ZERO if a == ZERO else tape.add("neg", a)
 
 
-def _mul(tape: Tape, a: int, b: int) -> int:
-    if ZERO in (a, b):
+def mul_entries(tape: Recording, a: int, b: int) -> int:
+    if (a == ZERO and tape.total[b]) or (b == ZERO and tape.total[a]):
         return ZERO
     return b if a == ONE else a if b == ONE else tape.add("mul", a, b)
 
 
-def _div(tape: Tape, a: int, b: int) -> int:
-    return a if b == ONE else ZERO if a == ZERO and b != ZERO else tape.add("div", a, b)
+def _div(tape: Recording, a: int, b: int) -> int:
+    return a if b == ONE else ZERO if a == ZERO and tape.exact[b] else tape.add("div", a, b)
 
 
-def _min(tape: Tape, a: int, b: int) -> int:
+def min_entries(tape: Recording, a: int, b: int) -> int:
     return a if a == b else tape.add("min", a, b)
 
 
-def _max(tape: Tape, a: int, b: int) -> int:
+def max_entries(tape: Recording, a: int, b: int) -> int:
     return a if a == b else tape.add("max", a, b)
 
 
 def _register_functions() -> None:
     """Every one-argument function of the language is recorded under its own name."""
     also = {"atan": ["arctan"], "abs": ["absolute"]}
+    in_place = ("relu", "silu")
     for name, function in FUNCTIONS.items():
         if function.most == 1 and name not in ("gelu", "softplus", "ln"):
+            operation(name, *also.get(name, []))(_written(name, name in in_place))
 
-            def record(
-                tape: Tape, x: Any, *, build: Any = function.build, out: Any = None, inplace: bool = False
-            ) -> Any:
-                return elementwise(tape, lambda tape, a: build(tape, [a]), x)
 
-            operation(name, *also.get(name, []))(record)
+def _written(name: str, in_place: bool) -> Callable[..., Symbolic]:
+    def plain(tape: Recording, input: Any) -> Symbolic:
+        return unary(tape, name, input)
+
+    def either(tape: Recording, input: Any, inplace: bool = False) -> Symbolic:
+        return unary(tape, name, input)
+
+    return either if in_place else plain
 
 
 _register_functions()
 
 
-@operation("add")
-def add(tape: Tape, a: Any, b: Any, *, alpha: float = 1) -> Symbolic:
-    return elementwise(tape, _add, a, b if alpha == 1 else mul(tape, b, alpha))
+@operation("add", "radd")
+def add(tape: Recording, input: Any, other: Any, *, alpha: float = 1) -> Symbolic:
+    return elementwise(tape, add_entries, input, other if alpha == 1 else mul(tape, other, alpha))
 
 
 @operation("sub", "subtract")
-def sub(tape: Tape, a: Any, b: Any, *, alpha: float = 1) -> Symbolic:
-    return elementwise(tape, _sub, a, b if alpha == 1 else mul(tape, b, alpha))
+def sub(tape: Recording, input: Any, other: Any, *, alpha: float = 1) -> Symbolic:
+    return elementwise(tape, _sub, input, other if alpha == 1 else mul(tape, other, alpha))
 
 
 @operation("rsub")
-def rsub(tape: Tape, a: Any, b: Any) -> Symbolic:
-    return sub(tape, b, a)
+def rsub(tape: Recording, input: Any, other: Any, *, alpha: float = 1) -> Symbolic:
+    return sub(tape, other, input, alpha=alpha)
 
 
 @operation("mul", "multiply", "rmul")
-def mul(tape: Tape, a: Any, b: Any) -> Symbolic:
-    return elementwise(tape, _mul, a, b)
-
-
-operation("radd")(add)
+def mul(tape: Recording, input: Any, other: Any) -> Symbolic:
+    return elementwise(tape, mul_entries, input, other)
 
 
 @operation("div", "divide", "truediv", "true_divide")
-def div(tape: Tape, a: Any, b: Any, *, rounding_mode: str | None = None) -> Symbolic:
+def div(tape: Recording, input: Any, other: Any, *, rounding_mode: str | None = None) -> Symbolic:
     if rounding_mode is not None:
         raise UnsupportedOperation("div(rounding_mode)", "rounding is discontinuous")
-    return elementwise(tape, _div, a, b)
+    return elementwise(tape, _div, input, other)
 
 
 @operation("rdiv", "rtruediv")
-def rdiv(tape: Tape, a: Any, b: Any) -> Symbolic:
-    return div(tape, b, a)
+def rdiv(tape: Recording, input: Any, other: Any) -> Symbolic:
+    return div(tape, other, input)
 
 
 @operation("reciprocal")
-def reciprocal(tape: Tape, x: Any) -> Symbolic:
-    return div(tape, 1.0, x)
+def reciprocal(tape: Recording, input: Any) -> Symbolic:
+    return div(tape, 1.0, input)
 
 
 @operation("rsqrt")
-def rsqrt(tape: Tape, x: Any) -> Symbolic:
-    return div(tape, 1.0, elementwise(tape, lambda tape, a: tape.add("sqrt", a), x))
+def rsqrt(tape: Recording, input: Any) -> Symbolic:
+    return div(tape, 1.0, unary(tape, "sqrt", input))
 
 
 @operation("neg", "negative")
-def neg(tape: Tape, x: Any) -> Symbolic:
-    return elementwise(tape, _neg, x)
-
-
-@operation("pos")
-def pos(tape: Tape, x: Any) -> Symbolic:
-    return lift(tape, x)
+def neg(tape: Recording, input: Any) -> Symbolic:
+    return elementwise(tape, _neg, input)
 
 
 @operation("pow", "float_power")
-def power(tape: Tape, base: Any, exponent: Any) -> Symbolic:
-    return elementwise(tape, lambda tape, a, b: tape.power(a, b), base, exponent)
+def power(tape: Recording, input: Any, exponent: Any) -> Symbolic:
+    return elementwise(tape, lambda tape, a, b: tape.power(a, b), input, exponent)
 
 
 @operation("rpow")
-def rpow(tape: Tape, exponent: Any, base: Any) -> Symbolic:
-    return power(tape, base, exponent)
+def rpow(tape: Recording, exponent: Any, input: Any) -> Symbolic:
+    return power(tape, input, exponent)
 
 
 @operation("maximum", "fmax")
-def maximum(tape: Tape, a: Any, b: Any) -> Symbolic:
-    return elementwise(tape, _max, a, b)
+def maximum(tape: Recording, input: Any, other: Any) -> Symbolic:
+    return elementwise(tape, max_entries, input, other)
 
 
 @operation("minimum", "fmin")
-def minimum(tape: Tape, a: Any, b: Any) -> Symbolic:
-    return elementwise(tape, _min, a, b)
+def minimum(tape: Recording, input: Any, other: Any) -> Symbolic:
+    return elementwise(tape, min_entries, input, other)
 
 
 @operation("clamp", "clip")
-def clamp(tape: Tape, x: Any, min: Any = None, max: Any = None) -> Symbolic:
+def clamp(tape: Recording, input: Any, min: Any = None, max: Any = None) -> Symbolic:
     """min(max(x, low), high)"""
-    x = lift(tape, x) if min is None else maximum(tape, x, min)
+    if min is None and max is None:
+        raise UnsupportedOperation("clamp", "give min or max")
+    x = lift(tape, input) if min is None else maximum(tape, input, min)
     return x if max is None else minimum(tape, x, max)
 
 
-@operation("hardtanh")
-def hardtanh(tape: Tape, x: Any, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Symbolic:
-    return clamp(tape, x, min_val, max_val)
-
-
 @operation("lerp")
-def lerp(tape: Tape, start: Any, end: Any, weight: Any) -> Symbolic:
-    return add(tape, start, mul(tape, weight, sub(tape, end, start)))
+def lerp(tape: Recording, input: Any, end: Any, weight: Any) -> Symbolic:
+    return add(tape, input, mul(tape, weight, sub(tape, end, input)))
 
 
 @operation("hypot")
-def hypot(tape: Tape, a: Any, b: Any) -> Symbolic:
-    return elementwise(tape, lambda tape, a, b: FUNCTIONS["hypot"].build(tape, [a, b]), a, b)
+def hypot(tape: Recording, input: Any, other: Any) -> Symbolic:
+    return elementwise(tape, lambda tape, a, b: FUNCTIONS["hypot"].build(tape, [a, b]), input, other)
 
 
-def _gathered(tape: Tape, x: Any, dim: Any, keepdim: bool, fold: Callable[[Sequence[int]], int]) -> Symbolic:
-    """Reduce the dimensions ``dim`` (None: all) by a function of the list of entries."""
-    x = lift(tape, x)
-    dims = range(x.ndim) if dim is None else (dim,) if isinstance(dim, int) else dim
-    axes = sorted(at % x.ndim for at in dims) if x.ndim else []
-    kept = [at for at in range(x.ndim) if at not in axes]
-    rows = x.ids.permute(*kept, *axes).reshape(*(x.shape[at] for at in kept), -1) if x.ndim else x.ids.reshape(1)
-    shape = [1 if at in axes else x.shape[at] for at in range(x.ndim)] if keepdim else [x.shape[at] for at in kept]
-    done = [fold(row) for row in rows.reshape(-1, rows.shape[-1]).tolist()]
-    return Symbolic(tape, torch.tensor(done, dtype=torch.int64).reshape(shape))
+@operation("where")
+def where(tape: Recording, condition: Any, input: Any, other: Any) -> Symbolic:
+    """A choice between entries; the condition must be known without x."""
+    if isinstance(condition, Symbolic):
+        raise UnsupportedOperation("where", "a condition that depends on x may be discontinuous")
+    return Symbolic(tape, torch.where(condition, lift(tape, input).ids, lift(tape, other).ids))
 
 
-def _sum(tape: Tape, row: Sequence[int]) -> int:
-    return reduce(lambda a, b: _add(tape, a, b), row, ZERO)
+@operation("masked_fill")
+def masked_fill(tape: Recording, input: Any, mask: Any, value: Any) -> Symbolic:
+    return where(tape, mask, value, input)
 
 
-@operation("sum")
-def total(tape: Tape, x: Any, dim: Any = None, keepdim: bool = False, *, axis: Any = None, **_: Any) -> Symbolic:
-    return _gathered(tape, x, dim if dim is not None else axis, keepdim, lambda row: _sum(tape, row))
+@operation("pad")
+def pad(tape: Recording, input: Any, pad: Any, mode: str = "constant", value: Any = None) -> Symbolic:
+    ids = lift(tape, input).ids
+    if mode == "constant":
+        filler = tape.number(0.0 if value is None else float(value))
+        return Symbolic(tape, torch.nn.functional.pad(ids, pad, value=filler))
+    # The other modes move entries; torch has them for floats only, which hold positions exactly.
+    moved = torch.nn.functional.pad(ids.to(torch.float64), pad, mode=mode)
+    return Symbolic(tape, moved.to(torch.int64))
 
 
-@operation("mean")
-def mean(tape: Tape, x: Any, dim: Any = None, keepdim: bool = False, *, axis: Any = None, **_: Any) -> Symbolic:
-    summed = total(tape, x, dim, keepdim, axis=axis)
-    return div(tape, summed, float(lift(tape, x).numel() / max(1, summed.numel())))
+PLACED = "layout device requires_grad memory_format pin_memory"  # of a constant tensor: none of it changes a value
 
 
-@operation("prod")
-def prod(tape: Tape, x: Any, dim: Any = None, keepdim: bool = False, **_: Any) -> Symbolic:
-    return _gathered(tape, x, dim, keepdim, lambda row: reduce(lambda a, b: _mul(tape, a, b), row, ONE))
+@operation("zeros_like", neutral=PLACED)
+def zeros_like(tape: Recording, input: Symbolic, *, dtype: Any = None) -> Symbolic:
+    return full_like(tape, input, 0.0, dtype=dtype)
 
 
-@operation("var")
-def var(
-    tape: Tape, x: Any, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = 1
-) -> Symbolic:
-    """sum (x - mean)**2 / (n - correction)"""
-    average = mean(tape, x, dim, True)
-    squares = power(tape, sub(tape, x, average), 2)
-    count = lift(tape, x).numel() / max(1, average.numel())
-    less = correction if unbiased is None else int(unbiased)
-    return div(tape, total(tape, squares, dim, keepdim), float(count - less))
+@operation("ones_like", neutral=PLACED)
+def ones_like(tape: Recording, input: Symbolic, *, dtype: Any = None) -> Symbolic:
+    return full_like(tape, input, 1.0, dtype=dtype)
 
 
-@operation("std")
-def std(tape: Tape, x: Any, *args: Any, **kwargs: Any) -> Symbolic:
-    return elementwise(tape, lambda tape, a: tape.add("sqrt", a), var(tape, x, *args, **kwargs))
+@operation("full_like", neutral=PLACED)
+def full_like(tape: Recording, input: Symbolic, fill_value: Any, *, dtype: Any = None) -> Symbolic:
+    same_type(dtype)
+    return _constant(tape, tuple(input.shape), fill_value)
 
 
-class Ordered(NamedTuple):
-    """What torch.max, torch.min and torch.sort return along a dimension; indices would be discontinuous."""
-
-    values: Symbolic
-    indices: None = None
-
-
-def _fold_along(tape: Tape, function: Fold, x: Any, dim: Any, keepdim: bool) -> Symbolic:
-    return _gathered(tape, x, dim, keepdim, lambda row: reduce(lambda a, b: function(tape, a, b), row))
+@operation("new_zeros", neutral=PLACED)
+def new_zeros(tape: Recording, input: Symbolic, *size: Any, dtype: Any = None) -> Symbolic:
+    same_type(dtype)
+    return _constant(tape, size, 0.0)
 
 
-@operation("amax")
-def amax(tape: Tape, x: Any, dim: Any = None, keepdim: bool = False) -> Symbolic:
-    return _fold_along(tape, _max, x, dim, keepdim)
+@operation("new_ones", neutral=PLACED)
+def new_ones(tape: Recording, input: Symbolic, *size: Any, dtype: Any = None) -> Symbolic:
+    same_type(dtype)
+    return _constant(tape, size, 1.0)
 
 
-@operation("amin")
-def amin(tape: Tape, x: Any, dim: Any = None, keepdim: bool = False) -> Symbolic:
-    return _fold_along(tape, _min, x, dim, keepdim)
+@operation("new_full", neutral=PLACED)
+def new_full(tape: Recording, input: Symbolic, size: Any, fill_value: Any, *, dtype: Any = None) -> Symbolic:
+    same_type(dtype)
+    return _constant(tape, size, fill_value)
 
 
-@operation("max")
-def largest(tape: Tape, x: Any, dim: Any = None, keepdim: bool = False) -> Symbolic | Ordered:
-    return _extreme(tape, _max, x, dim, keepdim)
+@operation("new_tensor", neutral=PLACED)
+def new_tensor(tape: Recording, input: Symbolic, data: Any, *, dtype: Any = None) -> Symbolic:
+    same_type(dtype)
+    return Symbolic(tape, lift(tape, data).ids.clone())
 
 
-@operation("min")
-def smallest(tape: Tape, x: Any, dim: Any = None, keepdim: bool = False) -> Symbolic | Ordered:
-    return _extreme(tape, _min, x, dim, keepdim)
-
-
-def _extreme(tape: Tape, function: Fold, x: Any, dim: Any, keepdim: bool) -> Symbolic | Ordered:
-    """torch.max in its three forms: of all entries, along a dimension (values and indices), of two tensors."""
-    if isinstance(dim, (Symbolic, Tensor)):
-        return elementwise(tape, function, x, dim)
-    folded = _fold_along(tape, function, x, dim, keepdim)
-    return folded if dim is None else Ordered(folded)
-
-
-@operation("norm", "vector_norm", "linalg_vector_norm", "linalg_norm")
-def norm(
-    tape: Tape, x: Any, p: Any = None, dim: Any = None, keepdim: bool = False, *, ord: Any = None, **_: Any
-) -> Symbolic:
-    """The 1-, 2- or maximum norm."""
-    order = p if p is not None else ord
-    if order in (None, 2, 2.0, "fro"):
-        return elementwise(tape, lambda tape, a: tape.add("sqrt", a), total(tape, power(tape, x, 2), dim, keepdim))
-    size = elementwise(tape, lambda tape, a: tape.add("abs", a), x)
-    if order in (1, 1.0):
-        return total(tape, size, dim, keepdim)
-    if order == math.inf:
-        return _fold_along(tape, _max, size, dim, keepdim)
-    raise UnsupportedOperation(f"norm(p={order})", "use p = 1, 2 or inf")
-
-
-@operation("cumsum")
-def cumsum(tape: Tape, x: Any, dim: int, **_: Any) -> Symbolic:
-    parts = lift(tape, x).ids.unbind(dim)
-    rows = [Symbolic(tape, parts[0])]
-    for part in parts[1:]:
-        rows.append(add(tape, rows[-1], Symbolic(tape, part)))
-    return Symbolic(tape, torch.stack([row.ids for row in rows], dim))
-
-
-@operation("sort", "msort")
-def sort(tape: Tape, x: Any, dim: int = -1, descending: bool = False, **_: Any) -> Ordered:
-    """Sorted values by exchanges (min, max) of neighbours; there are no indices, which would be discontinuous."""
-    rows = [Symbolic(tape, part) for part in lift(tape, x).ids.unbind(dim)]
-    for end in range(len(rows) - 1, 0, -1):
-        for at in range(end):
-            low, high = minimum(tape, rows[at], rows[at + 1]), maximum(tape, rows[at], rows[at + 1])
-            rows[at], rows[at + 1] = (high, low) if descending else (low, high)
-    return Ordered(Symbolic(tape, torch.stack([row.ids for row in rows], dim)))
-
-
-@operation("zeros_like", "empty_like")
-def zeros_like(tape: Tape, x: Symbolic, **_: Any) -> Symbolic:
-    return Symbolic(tape, torch.full_like(x.ids, ZERO))
-
-
-@operation("ones_like")
-def ones_like(tape: Tape, x: Symbolic, **_: Any) -> Symbolic:
-    return Symbolic(tape, torch.full_like(x.ids, ONE))
-
-
-@operation("full_like")
-def full_like(tape: Tape, x: Symbolic, value: float, **_: Any) -> Symbolic:
-    return Symbolic(tape, torch.full_like(x.ids, tape.number(float(value))))
-
-
-@operation("new_zeros", "new_empty")
-def new_zeros(tape: Tape, x: Symbolic, *size: Any, **_: Any) -> Symbolic:
-    return Symbolic(tape, torch.zeros(*size, dtype=torch.int64))
-
-
-@operation("new_tensor")
-def new_tensor(tape: Tape, x: Symbolic, value: Any, **_: Any) -> Symbolic:
-    return lift(tape, value)
+def _constant(tape: Recording, size: Any, value: Any) -> Symbolic:
+    """A tensor of that size, given as numbers or as one sequence, filled with one number."""
+    shape = size[0] if len(size) == 1 and not isinstance(size[0], int) else size
+    return Symbolic(tape, torch.full(tuple(shape), tape.number(float(value)), dtype=torch.int64, device=CPU))

@@ -2,52 +2,124 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
-import onelayer.target.network  # noqa: F401  (registers the operations of torch.nn)
+import onelayer.target.attention
+import onelayer.target.network  # noqa: F401  (both register the operations of torch.nn)
+from onelayer.domain import Box
 from onelayer.errors import FormulaError, OnelayerError, UnsupportedOperation
+from onelayer.target.dispatch import CASTS
 from onelayer.target.formula import Formula
-from onelayer.target.symbolic import Symbolic
-from onelayer.target.tree import Tape
+from onelayer.target.symbolic import Recording, Symbolic, lift
+from onelayer.target.tree import Node, prune
 
 MAX_OPERATIONS = 200_000
+BATCH = 3  # points of the second run, which shows that each is treated alone
+LONG = 20_000  # operations beyond which there is no second run
+FORMAT = "it must return float64, for example by dtype=x.dtype where it makes tensors"
+ALONE = "f must treat every point of a batch alone, as in x[..., 0] + x[..., 1]"
 
 
-def record(f: Callable[..., Any], input_shape: Sequence[int], *, limit: int = MAX_OPERATIONS) -> Formula:
+class TooLong(UnsupportedOperation):
+    """A function of more scalar operations than a formula may have."""
+
+
+def record(
+    f: Callable[..., Any], input_shape: Sequence[int], *, box: Box | None = None, limit: int = MAX_OPERATIONS
+) -> Formula:
     """The formula that ``f`` computes on points of ``input_shape``, with every float constant exactly that float.
 
     ``f`` maps (B, *input_shape) to (B, *output_shape) by torch functions. Python control flow on values, conversion to
-    NumPy and operations outside the formula language raise UnsupportedOperation; so does a function of more than
-    ``limit`` scalar operations.
+    NumPy, casts and operations outside the formula language raise UnsupportedOperation; so does a function of more than
+    ``limit`` scalar operations. Where torch's function has a case distinction, ``box`` is where it is recorded.
+
+    Lemma: f is run on one point and on a batch of three with variables of their own. If each row of the second result
+    is the formula of the first in the variables of its own point, no operation that was recorded mixes points. The
+    second run is done as under another default dtype, so that f is one function whatever the default is.
     """
+    shape = tuple(input_shape)
     if isinstance(f, Formula):
-        return f.shaped(input_shape, f.output_shape)
-    tape = Tape(limit=limit)
-    tape.number(0)
-    tape.number(1)
-    count = int(torch.Size(input_shape).numel())
-    ids = torch.tensor([tape.variable(at) for at in range(count)]).reshape(1, *input_shape)
+        return f.shaped(shape, f.output_shape)
+    (formula,) = _run(f, Recording(limit=limit, batch=1, shape=shape, box=box))
+    if len(formula.nodes) <= LONG:
+        with _Float32Default():  # type: ignore[no-untyped-call]
+            rows = _run(f, Recording(limit=BATCH * limit, batch=BATCH, shape=shape, box=box))
+        if any(row != formula for row in rows):
+            raise OnelayerError(f"run twice, f is not the same formula; {ALONE}, be deterministic, and give dtype=x.dtype")
+    return formula
+
+
+def _run(f: Callable[..., Any], tape: Recording) -> list[Formula]:
+    """The formulas of the rows of f's result for a batch of points."""
     try:
         with torch.no_grad():
-            result = f(Symbolic(tape, ids))
+            result = f(tape.x)
     except FormulaError as error:
+        if len(tape.nodes) >= tape.limit:
+            raise TooLong("recording f", str(error)) from error
         raise UnsupportedOperation("recording f", str(error)) from error
     except OnelayerError:
         raise
     except Exception as error:
         raise UnsupportedOperation("recording f", f"{type(error).__name__}: {_first_line(error)}") from error
-    if isinstance(result, (tuple, list)) and len(result) == 1:
-        result = result[0]
     if isinstance(result, Tensor):  # f does not depend on x
-        result = Symbolic(tape, torch.tensor([tape.number(v) for v in result.flatten().tolist()]).reshape(result.shape))
-    if not isinstance(result, Symbolic) or result.ndim == 0 or result.shape[0] != 1:
-        shape = tuple(result.shape) if isinstance(result, Symbolic) else type(result).__name__
-        raise UnsupportedOperation("recording f", f"a batch of one point gave {shape}; f must keep the batch dimension")
-    return Formula.build(tape.nodes, result.ids.flatten().tolist(), tuple(input_shape), tuple(result.shape[1:]))
+        if result.dtype != torch.float64:
+            raise OnelayerError(f"f returned {result.dtype} for float64 points; {FORMAT}")
+        result = lift(tape, result)
+    if not isinstance(result, Symbolic):
+        raise OnelayerError(f"f returned {type(result).__name__}; it must return one real floating tensor")
+    if result.ndim == 0 or result.shape[0] != tape.batch:
+        raise OnelayerError(
+            f"f turned a batch of {tape.batch} points into shape {tuple(result.shape)}; "
+            "it must keep the batch dimension"
+        )
+    rows = result.ids.reshape(tape.batch, -1).tolist()
+    return [_row(tape, at, ids, tuple(result.shape[1:])) for at, ids in enumerate(rows)]
+
+
+class _Float32Default(TorchFunctionMode):
+    """Torch as it is when float32 is the default dtype, in this thread: where no float64 comes in, none comes out."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if not isinstance(result, Tensor) or result.dtype != torch.float64 or func.__name__ in CASTS:
+            return result
+        given = [*args, *(kwargs or {}).values()]
+        explicit = any(value is torch.float64 or getattr(value, "dtype", None) in _DOUBLE for value in _flat(given))
+        return result if explicit else result.to(torch.float32)
+
+
+_DOUBLE = (torch.float64, np.dtype(np.float64))
+
+
+def _flat(values: Sequence[Any]) -> Iterator[Any]:
+    for value in values:
+        if isinstance(value, (list, tuple)):
+            yield from _flat(value)
+        else:
+            yield value
+
+
+def _row(tape: Recording, at: int, ids: Sequence[int], output_shape: tuple[int, ...]) -> Formula:
+    """The formula of row ``at`` in the variables of its own point; any other variable is an error."""
+    if any(position < 0 for position in ids):
+        raise UnsupportedOperation("-inf", "an infinite value is no value of f")
+    size = torch.Size(tape.shape).numel()
+    nodes, outputs = prune(tape.nodes, ids)
+    for node in nodes:
+        if node.op == "var" and int(node.value) // size != at:
+            other = int(node.value) // size + 1
+            raise OnelayerError(f"the value of f at point {at + 1} of a batch depends on point {other}; {ALONE}")
+    own = [Node("var", (), int(node.value) % size) if node.op == "var" else node for node in nodes]
+    return Formula(tuple(own), outputs, tape.shape, output_shape)
 
 
 def _first_line(error: Exception) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,25 +13,25 @@ import torch
 from torch import Tensor, nn
 
 from onelayer.domain import Box
-from onelayer.errors import FormulaError, OnelayerError, UnsupportedOperation
+from onelayer.errors import FormulaError, OnelayerError
 from onelayer.ground import pinned
 from onelayer.target.formula import Formula, parse
 from onelayer.target.poles import find_pole
-from onelayer.target.record import record
-from onelayer.target.symbolic import DISCONTINUOUS
+from onelayer.target.record import FORMAT, TooLong, record
 
 SAMPLES = 256
 CORNERS = 64
-RECORD_TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 1e-1, torch.bfloat16: 1e-1}
 
 
 @dataclass(frozen=True)
 class Target:
     """f on a box. ``function`` maps (..., *input_shape) to (..., *output_shape) in float64.
 
-    ``formula`` is the recorded or given formula, None when f could not be recorded; ``unrecorded`` then says why.
-    ``lipschitz`` is a declared constant L with |f(x) - f(y)| <= L max_i |x_i - y_i|; it is None whenever a formula is
-    known, because nothing needs to be taken on trust then. ``kind`` is "formula", "callable", "module" or "blackbox".
+    ``formula`` is the recorded or given formula, None when f has too many operations for one or only a declared
+    constant; ``unrecorded`` then says why. ``lipschitz`` is a declared constant L with
+    |f(x) - f(y)| <= L max_i |x_i - y_i|; it is None whenever a formula is known, because nothing needs to be taken on
+    trust then. ``kind`` is "formula", "callable", "module" or "blackbox". ``compared`` is the box on which the values
+    of a callable were compared with its formula; a proof needs that (certify/recorded.py).
     """
 
     function: Callable[[Any], Any]
@@ -42,14 +42,16 @@ class Target:
     formula: Formula | None = None
     lipschitz: float | None = None
     unrecorded: str = ""
+    compared: Box | None = field(default=None, compare=False)
 
 
 @pinned()
 def as_target(f: Any, box: Box, *, lipschitz: float | None = None) -> Target:
     """Understand ``f``: formula text, Formula, torch callable, nn.Module, or NumPy callable with ``lipschitz``.
 
-    Refuses, naming the place, a function without finite values on the box, one that does not treat a batch point by
-    point, and one whose values are not real floating numbers.
+    A callable is its recorded formula: what cannot be recorded is refused by the name of the operation, unless a
+    constant is declared. Refused too, naming the place, is a function without finite values on the box, one that does
+    not treat a batch point by point, and one whose values are not real floating numbers.
     """
     if isinstance(f, Target):
         if f.input_shape != tuple(box.shape):
@@ -66,11 +68,12 @@ def as_target(f: Any, box: Box, *, lipschitz: float | None = None) -> Target:
         module = copy.deepcopy(f).double().cpu().eval()
         return _from_torch(module, box, "module", type(f).__name__, lipschitz)
     name = getattr(f, "__name__", type(f).__name__).replace("<lambda>", "f")
-    if _speaks_torch(f, box, lipschitz is None):
+    failure = _not_torch(f, box, lipschitz is None)
+    if failure is None:
         return _from_torch(f, box, "callable", name, lipschitz)
     if lipschitz is None:
         raise OnelayerError(
-            f"{name} does not return a torch tensor for a batch of points; write it with torch functions, "
+            f"{name} does not return a torch tensor for a batch of points ({failure}); write it with torch functions, "
             "or give lipschitz= (maximum norm) for a NumPy function"
         )
     function = _numpy_function(f, box)
@@ -91,17 +94,27 @@ def _from_formula(f: str | Formula, box: Box) -> Target:
 def _from_torch(f: Callable[[Any], Any], box: Box, kind: str, name: str, lipschitz: float | None) -> Target:
     shape = tuple(box.shape)
     try:
-        formula = record(f, shape)
-    except UnsupportedOperation as error:
-        if error.operation in DISCONTINUOUS and lipschitz is None:
+        _refuse_format(f, box, name)
+        formula = record(f, shape, box=box)
+    except TooLong as error:
+        return Target(f, shape, _examine(f, box, name), kind, name, None, lipschitz, str(error))
+    except OnelayerError as error:
+        if lipschitz is None:
             raise
         return Target(f, shape, _examine(f, box, name), kind, name, None, lipschitz, str(error))
     _refuse_poles(formula, box, name)
-    output_shape = _examine(f, box, name)
-    difference = _recording_error(f, formula, box)
-    if difference:
-        return Target(f, shape, output_shape, kind, name, None, lipschitz, difference)
-    return Target(f, shape, output_shape, kind, name, formula)
+    return Target(f, shape, _examine(f, box, name), kind, name, formula)
+
+
+def _refuse_format(f: Callable[[Any], Any], box: Box, name: str) -> None:
+    """What a recording cannot see: values in a narrower format, and an argument that is overwritten."""
+    points = _points(box)
+    given = points.clone()
+    values = _call(f, given, name)
+    if not torch.equal(given, points):
+        raise OnelayerError(f"{name} changes its argument in place; begin it with x = x.clone()")
+    if values.dtype != torch.float64:
+        raise OnelayerError(f"{name} returned {values.dtype} for float64 points; {FORMAT}")
 
 
 def _points(box: Box) -> Tensor:
@@ -112,7 +125,7 @@ def _points(box: Box) -> Tensor:
 def _examine(function: Callable[[Any], Any], box: Box, name: str) -> tuple[int, ...]:
     """The output shape of f, after checking finiteness and that each point of a batch is treated alone."""
     points = _points(box)
-    values = _call(function, points, name)
+    values = _call(function, points.clone(), name).double()
     if values.ndim == 0 or values.shape[0] != points.shape[0]:
         raise OnelayerError(
             f"{name} turned {points.shape[0]} points of shape {tuple(box.shape)} into shape {tuple(values.shape)}; "
@@ -124,7 +137,7 @@ def _examine(function: Callable[[Any], Any], box: Box, name: str) -> tuple[int, 
             f"{name} is not finite at x = {place(points[int(bad[0, 0])])}; choose a box on which it is continuous"
         )
     for at in (0, points.shape[0] - 1):
-        alone = _call(function, points[at : at + 1], name)
+        alone = _call(function, points[at : at + 1].clone(), name).double()
         scale = 1 + values[at].abs().max().item() if values[at].numel() else 1.0
         if alone.shape != values[at : at + 1].shape or not torch.allclose(
             alone, values[at : at + 1], rtol=0, atol=1e-5 * scale
@@ -139,19 +152,18 @@ def _examine(function: Callable[[Any], Any], box: Box, name: str) -> tuple[int, 
 def _call(function: Callable[[Any], Any], points: Tensor, name: str) -> Tensor:
     try:
         with torch.no_grad():
-            values = function(points.clone())
+            values = function(points)
     except OnelayerError:
         raise
     except Exception as error:
-        line = next(iter(str(error).splitlines()), "")[:160]
         raise OnelayerError(
-            f"{name} failed on a batch of shape {tuple(points.shape)} ({type(error).__name__}: {line}); "
+            f"{name} failed on a batch of shape {tuple(points.shape)} ({_line(error)}); "
             "it must take (..., *box.shape) with torch functions and no branching, or be given lipschitz="
         ) from error
     if not isinstance(values, Tensor) or not values.is_floating_point():
         kind = str(values.dtype) if isinstance(values, Tensor) else type(values).__name__
         raise OnelayerError(f"{name} returned {kind}; it must return a real floating tensor")
-    return values.double()
+    return values.detach().cpu()
 
 
 def _refuse_poles(formula: Formula, box: Box, name: str) -> None:
@@ -164,35 +176,26 @@ def _refuse_poles(formula: Formula, box: Box, name: str) -> None:
         )
 
 
-def _recording_error(f: Callable[[Any], Any], formula: Formula, box: Box) -> str:
-    """Empty when the formula agrees with f at the sample points, else a line that says where it does not."""
-    points = _points(box)
-    with torch.no_grad():
-        raw = f(points.clone())
-        values, recorded = raw.double(), formula(points)
-    if values.shape != recorded.shape:
-        return f"the recording has shape {tuple(recorded.shape[1:])}, f has {tuple(values.shape[1:])}"
-    error = (values - recorded).abs().reshape(points.shape[0], -1).amax(1)
-    limit = RECORD_TOLERANCE.get(raw.dtype, 1e-9) * (1 + values.abs().max().item())
-    if bool((error <= limit).all()):
-        return ""
-    return f"the recording differs from f at x = {place(points[int(error.argmax())])}"
-
-
-def _speaks_torch(f: Callable[[Any], Any], box: Box, if_it_fails: bool) -> bool:
-    """Whether f answers a batch of points with a tensor, or fails in a way that is not about the type of x.
+def _not_torch(f: Callable[[Any], Any], box: Box, if_it_fails: bool) -> str | None:
+    """Why f is not a torch function: None when it answers points with a tensor, or fails for another reason.
 
     NumPy functions accept tensors too and warn about it; those are not torch functions.
     """
     with warnings.catch_warnings(record=True) as caught, torch.no_grad():
         warnings.simplefilter("always")
         try:
-            answer = isinstance(f(_points(box)), Tensor)
-        except (TypeError, AttributeError):
-            return False
-        except Exception:
-            return if_it_fails
-    return answer and not any("__array_wrap__" in str(warning.message) for warning in caught)
+            answer = f(_points(box))
+        except (TypeError, AttributeError) as error:
+            return _line(error)
+        except Exception as error:
+            return None if if_it_fails else _line(error)
+    if not isinstance(answer, Tensor):
+        return f"it returned {type(answer).__name__}"
+    return "NumPy" if any("__array_wrap__" in str(warning.message) for warning in caught) else None
+
+
+def _line(error: Exception) -> str:
+    return f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')[:160]}"
 
 
 def _numpy_function(f: Callable[[Any], Any], box: Box) -> Callable[[Tensor], Tensor]:

@@ -41,13 +41,15 @@ class Tape:
 
     ``constant[i]`` is the float64 value of a node without variables (None otherwise), kept to refuse overflow early;
     ``exact[i]`` is its exact rational value where that is small, kept to recognise integer exponents. Neither replaces
-    the node: the formula 1/3 is the real number one third, enclosed by whoever evaluates it.
+    the node: the formula 1/3 is the real number one third, enclosed by whoever evaluates it. ``total[i]`` holds where
+    the node is known to have a value whatever the variables are: only such a node may be dropped beside a factor 0.
     """
 
     limit: int = 10**6
     nodes: list[Node] = field(default_factory=list)
     constant: list[float | None] = field(default_factory=list)
     exact: list[Fraction | None] = field(default_factory=list)
+    total: list[bool] = field(default_factory=list)
     _known: dict[Node, int] = field(default_factory=dict)
 
     def add(self, op: str, *args: int, value: float = 0) -> int:
@@ -63,6 +65,7 @@ class Tape:
         self.nodes.append(node)
         self.constant.append(constant)
         self.exact.append(self._exact(node))
+        self.total.append(self._total(node))
         self._known[node] = len(self.nodes) - 1
         return len(self.nodes) - 1
 
@@ -114,6 +117,22 @@ class Tape:
         if b is None or node.op not in ("add", "sub", "mul", "div") or (node.op == "div" and not b):
             return None
         return _small({"add": a + b, "sub": a - b, "mul": a * b}[node.op] if node.op != "div" else a / b)
+
+    def _total(self, node: Node) -> bool:
+        if not all(self.total[at] for at in node.args):
+            return False
+        match node.op:
+            case "tan":
+                return False
+            case "div":
+                return bool(self.exact[node.args[1]])
+            case "pow":
+                return node.value >= 0 or bool(self.exact[node.args[0]])
+            case "log" | "sqrt":
+                known = self.exact[node.args[0]]
+                return known is not None and (known > 0 or (known == 0 and node.op == "sqrt"))
+            case _:
+                return True
 
 
 def float_value(node: Node, args: Sequence[float]) -> float:
