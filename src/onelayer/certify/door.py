@@ -18,12 +18,13 @@ from onelayer.certify.contract import POINTS, examine
 from onelayer.certify.error import error_function
 from onelayer.certify.progress import progress_bar
 from onelayer.certify.record import NOT_RECORDED, decide
+from onelayer.certify.recorded import understood
 from onelayer.certify.tree import MAX_DIM
 from onelayer.domain import Box
 from onelayer.errors import OnelayerError
 from onelayer.ground import pinned
 from onelayer.model import OneLayerTransformer, weights_sha256
-from onelayer.target import Formula, Target, as_target
+from onelayer.target import Formula, Target
 
 EXECUTIONS: dict[Any, torch.dtype | None] = {
     None: None,
@@ -79,7 +80,7 @@ def certify(
     """
     started = time.monotonic()
     _check(eps, gap, order, max_boxes, max_seconds, jobs, box)
-    target = f if isinstance(f, Target) else as_target(f, box, lipschitz=lipschitz)
+    target = understood(f, box, lipschitz=lipschitz)
     if tuple(target.input_shape) != tuple(box.shape):
         raise OnelayerError(
             f"the function takes points of shape {tuple(target.input_shape)}, the box {tuple(box.shape)}"

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from onelayer.certify import Certificate, certify
+from onelayer.certify.recorded import understood
 from onelayer.construct.gather import gather
 from onelayer.construct.lookup.blueprint import Blueprint, Budget, draw_up
 from onelayer.construct.superpose import needs_superposition, superpose
@@ -16,7 +17,6 @@ from onelayer.domain import Box
 from onelayer.errors import OnelayerError
 from onelayer.ground import pinned
 from onelayer.result import Approximation
-from onelayer.target import as_target
 
 # Share of eps given to the fit; the rest is room for the proof, which pays for tightness with boxes, more so in more
 # dimensions. No claim that the numbers are optimal.
@@ -71,7 +71,7 @@ def approximate(
             progress=progress,
         )
     deadline = time.monotonic() + max_seconds
-    target = as_target(f, domain, lipschitz=lipschitz)
+    target = understood(f, domain, lipschitz=lipschitz)
     share = FIT_SHARE.get(domain.dim, HIGH_DIMENSION_SHARE)
     tolerance = share * eps
     budget = Budget(dtype, max_tokens, seed, time.monotonic() + FIT_TIME * max_seconds)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from onelayer.certify import Certificate, certify
 from onelayer.certify.lemmas.argument import Atom, Composition
 from onelayer.certify.lemmas.composition import composition_error
+from onelayer.certify.recorded import understood
 from onelayer.construct.tokens.composed import certified
 from onelayer.construct.tokens.ffn import Ridge, composition_of, fit_ridges, units_of
 from onelayer.construct.tokens.gather_layer import gather_layer
@@ -26,7 +27,7 @@ from onelayer.domain import Box
 from onelayer.errors import OnelayerError
 from onelayer.ground import pinned
 from onelayer.result import Approximation
-from onelayer.target import Formula, Target, as_target
+from onelayer.target import Formula, Target
 from onelayer.target.tree import Tape
 
 Array = NDArray[np.float64]
@@ -62,7 +63,7 @@ def gather(
     """
     started = time.monotonic()
     _check(eps, box, norm, dtype)
-    target = as_target(f, box)
+    target = understood(f, box)
     each = len(target.output_shape) > 0 and target.output_shape[0] == box.shape[0]
     pieces, exact = _decompose(target, box, each, PURSUIT_SHARE * eps, max_units, seed)
     share = EXACT_SHARE if exact else PURSUIT_SHARE

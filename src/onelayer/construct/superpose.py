@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from onelayer.certify.lemmas.argument import Atom
 from onelayer.certify.lemmas.composition import composition_error
 from onelayer.certify.lemmas.univariate import at, range_of
+from onelayer.certify.recorded import understood
 from onelayer.construct.sort import maximum, minimum
 from onelayer.construct.tokens.composed import certified, target_of
 from onelayer.construct.tokens.ffn import Ridge, composition_of, fit_ridges, units_of
@@ -50,7 +51,7 @@ def superpose(
     started = time.monotonic()
     if not 0 < eps < math.inf:
         raise OnelayerError(f"eps must be a number > 0, got {eps!r}")
-    target = as_target(f, box)
+    target = understood(f, box)
     if target.formula is None:
         raise OnelayerError(f"a superposition needs a recorded function; {target.unrecorded or 'it has no formula'}")
     extreme = _extreme(target.formula, box)

@@ -20,9 +20,9 @@ from onelayer.target.symbolic import Recording, Symbolic, lift
 from onelayer.target.tree import Node, prune
 
 MAX_OPERATIONS = 200_000
-BATCH = 3  # points of the second run, which shows that each is treated alone
-LONG = 20_000  # operations beyond which there is no second run
-FORMAT = "it must return float64, for example by dtype=x.dtype where it makes tensors"
+BATCH = 3  # points of the run that shows that each is treated alone
+LONG = 20_000  # operations beyond which f is run once only
+FORMAT = "it must return float64; give dtype=x.dtype where it makes tensors"
 ALONE = "f must treat every point of a batch alone, as in x[..., 0] + x[..., 1]"
 
 
@@ -40,18 +40,24 @@ def record(
     ``limit`` scalar operations. Where torch's function has a case distinction, ``box`` is where it is recorded.
 
     Lemma: f is run on one point and on a batch of three with variables of their own. If each row of the second result
-    is the formula of the first in the variables of its own point, no operation that was recorded mixes points. The
-    second run is done as under another default dtype, so that f is one function whatever the default is.
+    is the formula of the first in the variables of its own point, no operation that was recorded mixes points. One more
+    run is as under another default dtype, so that f is one function whatever the default is.
     """
     shape = tuple(input_shape)
     if isinstance(f, Formula):
         return f.shaped(shape, f.output_shape)
     (formula,) = _run(f, Recording(limit=limit, batch=1, shape=shape, box=box))
-    if len(formula.nodes) <= LONG:
-        with _Float32Default():  # type: ignore[no-untyped-call]
-            rows = _run(f, Recording(limit=BATCH * limit, batch=BATCH, shape=shape, box=box))
-        if any(row != formula for row in rows):
-            raise OnelayerError(f"run twice, f is not the same formula; {ALONE}, be deterministic, and give dtype=x.dtype")
+    if len(formula.nodes) > LONG:
+        return formula
+    with _Float32Default():
+        (again,) = _run(f, Recording(limit=limit, batch=1, shape=shape, box=box))
+    if again != formula:
+        raise OnelayerError(
+            "f is another formula under another default dtype, or each time it is called; "
+            "give dtype=x.dtype where it makes tensors, and nothing random"
+        )
+    if any(row != formula for row in _run(f, Recording(limit=BATCH * limit, batch=BATCH, shape=shape, box=box))):
+        raise OnelayerError(f"in a batch of {BATCH} points f is another function than at one; {ALONE}")
     return formula
 
 
@@ -93,11 +99,13 @@ class _Float32Default(TorchFunctionMode):
         if not isinstance(result, Tensor) or result.dtype != torch.float64 or func.__name__ in CASTS:
             return result
         given = [*args, *(kwargs or {}).values()]
-        explicit = any(value is torch.float64 or getattr(value, "dtype", None) in _DOUBLE for value in _flat(given))
+        explicit = any(value is torch.float64 or _is_double(value) for value in _flat(given))
         return result if explicit else result.to(torch.float32)
 
 
-_DOUBLE = (torch.float64, np.dtype(np.float64))
+def _is_double(value: Any) -> bool:
+    numpy = isinstance(value, (np.ndarray, np.generic))
+    return bool(value.dtype == np.float64) if numpy else getattr(value, "dtype", None) is torch.float64
 
 
 def _flat(values: Sequence[Any]) -> Iterator[Any]:
