@@ -163,7 +163,7 @@ def nan_is_proved(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         compose,
         "within_image",
-        lambda x, low, high: x.with_(x.coef.nan_to_num(0.0, 0.0, 0.0), x.rem.nan_to_num(0.0, 0.0)),
+        lambda x, low, high, defined: x.with_(x.coef.nan_to_num(0.0, 0.0, 0.0), x.rem.nan_to_num(0.0, 0.0)),
     )
 
 

@@ -7,10 +7,22 @@ g.split_bound() <= eps                    # a proof, box by box
 
 from __future__ import annotations
 
+from math import prod
+
 import torch
 from torch import Tensor
 
-from onelayer.certify.taylor import attention, contraction, functions, normalize, piecewise, reductions, shapes  # noqa: F401
+from onelayer.certify.taylor import (  # noqa: F401
+    attention,
+    attributes,
+    conditions,
+    contraction,
+    functions,
+    normalize,
+    piecewise,
+    reductions,
+    shapes,
+)
 from onelayer.certify.taylor.arithmetic import combine
 from onelayer.certify.taylor.core import Space, TaylorModel, constant
 from onelayer.certify.taylor.sides import Sides
@@ -28,15 +40,17 @@ def variables(
         raise OnelayerError(f"boxes need bounds of one shape (B, *event), got {lower.shape} and {upper.shape}")
     if not 1 <= order <= 16:
         raise OnelayerError(f"order must be between 1 and 16, got {order}")
+    if execution not in (None, torch.float32, torch.float64):
+        raise OnelayerError(f"only float32 and float64 are executed, got {execution}")
     lower, upper = lower.detach().double(), upper.detach().double()
-    dim = lower[:1].numel() if len(lower) else int(torch.tensor(lower.shape[1:]).prod())
+    dim = prod(lower.shape[1:])
     center = lower / 2 + upper / 2
     radius = torch.maximum(upper - center, center - lower)
     radius = torch.where(radius > 0, torch.nextafter(radius, torch.full_like(radius, torch.inf)), radius)
     coef = torch.zeros(1 + dim, *lower.shape, dtype=torch.float64, device=lower.device)
     coef[0] = center
     flat = coef.view(1 + dim, len(lower), dim)
-    each = torch.arange(dim, device=lower.device)
+    each = torch.arange(dim, dtype=torch.int64, device=lower.device)
     flat[1 + each, :, each] = radius.reshape(len(lower), dim).T
     space = Space(order, dim, execution, sides)
     return TaylorModel(coef, torch.zeros_like(center), space, tuple(range(dim)), 1)

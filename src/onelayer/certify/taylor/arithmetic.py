@@ -9,6 +9,7 @@ from torch import Tensor
 
 from onelayer.certify.taylor import basis
 from onelayer.certify.taylor.core import TaylorModel, constant, joint_shape, joint_space, lift, prune, spread, truncate
+from onelayer.certify.taylor.elementary import smallest_size
 from onelayer.certify.taylor.registry import implements
 from onelayer.certify.taylor.rounding import UNDERFLOW, UNIT, conversion_error, executed, gamma, inflate
 from onelayer.errors import UnsupportedOperation
@@ -26,7 +27,18 @@ def operand(value: Any, like: TaylorModel) -> TaylorModel:
         return value
     model = constant(value, like)
     error = conversion_error(model.coef[0], like.execution)
-    return model if error is None else model.with_(model.coef, error)
+    return model if error is None else model.with_radius(error)
+
+
+def size_of(value: Tensor | TaylorModel) -> Tensor:
+    """Upper bound of |value|, pending denominators included, infinite where one of them may vanish."""
+    if not isinstance(value, TaylorModel):
+        return value.detach().double().abs()
+    size = value.magnitude()
+    for factor in value.den:
+        lower = factor.range()[0]
+        size = torch.where(lower > 0, inflate(size / lower), torch.inf)
+    return size
 
 
 def unit_of(x: TaylorModel) -> Tensor | float:
@@ -48,18 +60,19 @@ def pos(a: TaylorModel) -> TaylorModel:
 
 
 @implements("add", lazy=True)
-def add(a: Any, b: Any, *, alpha: float = 1) -> TaylorModel:
-    return combine(a, b if alpha == 1 else mul(b, alpha), 1)
+def add(a: Any, other: Any, *, alpha: float = 1) -> TaylorModel:
+    return combine(a, _times(other, alpha, a), 1)
 
 
 @implements("sub", lazy=True)
-def sub(a: Any, b: Any, *, alpha: float = 1) -> TaylorModel:
-    return combine(a, b if alpha == 1 else mul(b, alpha), -1)
+def sub(a: Any, other: Any, *, alpha: float = 1) -> TaylorModel:
+    return combine(a, _times(other, alpha, a), -1)
 
 
-@implements("rsub", lazy=True)
-def rsub(a: Any, b: Any, *, alpha: float = 1) -> TaylorModel:
-    return sub(b, a, alpha=alpha)
+def _times(value: Any, alpha: float, like: Any) -> Any:
+    if alpha == 1:
+        return value
+    return mul(value if isinstance(value, TaylorModel) else operand(value, like), alpha)
 
 
 def combine(a: Any, b: Any, sign: int) -> TaylorModel:
@@ -92,20 +105,28 @@ def _add_rows(a: Tensor, b: Tensor, shape: torch.Size, sign: int) -> Tensor:
 
 
 @implements("mul", lazy=True)
-def mul(a: Any, b: Any) -> TaylorModel:
-    a, b = pair(a, b)
-    if a.support and b.support:
-        result = multiply(prune(a.plain()), prune(b.plain()))
+def mul(a: Any, other: Any) -> TaylorModel:
+    a, b = pair(a, other)
+    if _is_constant(a):
+        result = scale(b, a)
+    elif _is_constant(b):
+        result = scale(a, b)
     else:
-        factor, model = (a, b) if not a.support and not a.den else (b, a)
-        result = scale(model, factor.plain())
+        result = multiply(prune(a.plain()), prune(b.plain()))
     if result.execution is not None:
         result.rem = executed(result.rem, result.magnitude(), 1, result.execution, unit_of(result))
     return result
 
 
+def _is_constant(x: TaylorModel) -> bool:
+    """Whether the model is one number per entry, up to its remainder: no variables, and no denominator with some."""
+    return not x.support and not x.den
+
+
 def scale(a: TaylorModel, c: TaylorModel) -> TaylorModel:
-    """A model times a model of degree 0."""
+    """A model times a constant one."""
+    if not _is_constant(c):
+        raise TypeError("a factor that varies over the box is no constant")
     if a.den and c.ndim > a.ndim:
         a = a.plain()
     shape = joint_shape(a.shape, c.shape)
@@ -117,6 +138,7 @@ def scale(a: TaylorModel, c: TaylorModel) -> TaylorModel:
 
 def multiply(a: TaylorModel, b: TaylorModel, cap: int | None = None) -> TaylorModel:
     """The product, truncated at degree ``cap``: (p + R)(q + S) = [pq] + ([pq above cap] + |p| S + |q| R + R S)."""
+    _nothing_pending(a, b)
     space = joint_space(a, b)
     support = tuple(sorted({*a.support, *b.support}))
     degree = min(a.degree + b.degree, space.cap(len(support)) if cap is None else cap)
@@ -130,6 +152,11 @@ def multiply(a: TaylorModel, b: TaylorModel, cap: int | None = None) -> TaylorMo
             coef[target : target + length].addcmul_(left[i], right[source : source + length])
     rem = inflate(product_remainder(a, b, degree, len(coef)))
     return TaylorModel(coef, rem.expand(shape), space, support, degree)
+
+
+def _nothing_pending(*models: TaylorModel) -> None:
+    if any(model.den for model in models):
+        raise TypeError("pending denominators must be carried out before a product or a quotient")
 
 
 def places(a: TaylorModel, b: TaylorModel, support: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...], int]:
@@ -159,14 +186,20 @@ def square(a: TaylorModel) -> TaylorModel:
 
 
 @implements("div")
-def div(a: Any, b: Any, *, rounding_mode: str | None = None) -> TaylorModel:
+def div(a: Any, other: Any, *, rounding_mode: str | None = None) -> TaylorModel:
+    """Division by a number may be executed as a product with its reciprocal, which may over- or underflow by itself."""
     if rounding_mode is not None:
         raise UnsupportedOperation(f"div(rounding_mode={rounding_mode!r})")
-    a, b = pair(a, b)
+    a, b = pair(a, other)
     result = divide(a, prune(b))
-    # Division by a number may be executed as a product with its reciprocal.
-    if result.execution is not None:
-        result.rem = executed(result.rem, result.magnitude(), 3, result.execution)
+    if result.execution is None:
+        return result
+    unit: Tensor | float = 1.0
+    if _is_constant(b):
+        inverse = 1 / smallest_size(*b.range())
+        result.rem = executed(result.rem, inverse, 0, result.execution)
+        unit = 1 + a.magnitude()
+    result.rem = executed(result.rem, result.magnitude(), 3, result.execution, unit)
     return result
 
 
@@ -186,6 +219,7 @@ def quotient(x: TaylorModel) -> TaylorModel:
 
 def divide(a: TaylorModel, b: TaylorModel) -> TaylorModel:
     """The quotient by its defect: with q the truncated power series of a / b, |a/b - q| <= |a - q b| / min|b|."""
+    _nothing_pending(a, b)
     space = joint_space(a, b)
     support = tuple(sorted({*a.support, *b.support}))
     cap = space.cap(len(support))

@@ -34,24 +34,27 @@ def compose(g: Elementary, x: TaylorModel, roundings: float = 8, floor: float | 
     else:
         result = _exp_of_affine(x, upper) if g is EXP else _of_affine(g, x, lower, upper)
     if not bool((result.rem <= 0.25 * result.norms()[1:].sum(0)).all()):
-        result = within_image(result, *g.image(lower, upper))
-        # What may be undefined stays so, however bounded g is.
-        result.rem = torch.where(x.rem < torch.inf, result.rem, torch.inf)
+        result = within_image(result, *g.image(lower, upper), x.decided())
     if x.execution is not None:
         result.rem = executed(result.rem, result.magnitude(), roundings, x.execution)
     return result
 
 
-def within_image(x: TaylorModel, low: Tensor, high: Tensor) -> TaylorModel:
-    """Replace the enclosure by the constant interval [low, high] wherever that is narrower than the remainder."""
+def within_image(x: TaylorModel, low: Tensor, high: Tensor, defined: Tensor) -> TaylorModel:
+    """Replace the enclosure by the constant interval [low, high] wherever that is narrower than the remainder.
+
+    ``defined`` says where the value exists at every point of the box and lies in the interval. Elsewhere the result is
+    undecided: however bounded a function is, it has no value where its argument has none.
+    """
     middle = low / 2 + high / 2
     radius = inflate(torch.maximum(high - middle, middle - low) + 2 * UNIT * middle.abs())
-    poor = ~(x.rem <= radius) & (radius < torch.inf)
-    if not bool(poor.any()):
-        return x
-    coef = torch.where(poor, 0.0, x.coef)
-    coef[0] = torch.where(poor, middle, coef[0])
-    return x.with_(coef, torch.where(poor, radius, x.rem))
+    poor = ~(x.rem <= radius) & (radius < torch.inf) & defined
+    coef, rem = x.coef, x.rem
+    if bool(poor.any()):
+        coef = torch.where(poor, 0.0, coef)
+        coef[0] = torch.where(poor, middle, coef[0])
+        rem = torch.where(poor, radius, rem)
+    return x.with_(coef, torch.where(defined, rem, torch.inf))
 
 
 def monomials(slopes: Tensor, first: Tensor, degree: int) -> Tensor:
@@ -103,7 +106,7 @@ def _exp_of_affine(x: TaylorModel, upper: Tensor) -> TaylorModel:
     coef.mul_(weights.view(-1, *[1] * x.ndim))
     result = TaylorModel(coef, x.rem, x.space, x.support, k)
     total = result.total()
-    relative = torch.where(base < _SMALLEST, 1.01, ELEMENTARY + gamma(2 * k + 4))
+    relative = torch.where(base < _SMALLEST, torch.full_like(base, 1.01), ELEMENTARY + gamma(2 * k + 4))
     tail = _exp_tail(x, result.norms()[k], upper, k) if s else torch.zeros_like(total)
     result.rem = inflate(tail + total * relative + (total + tail) * (1.01 * torch.expm1(x.rem)))
     return result

@@ -9,23 +9,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from math import prod
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from onelayer.certify.taylor import basis
-from onelayer.certify.taylor.arithmetic import combine, places, unit_of
-from onelayer.certify.taylor.core import TaylorModel, joint_space, prune
+from onelayer.certify.taylor.arithmetic import combine, places, size_of, unit_of
+from onelayer.certify.taylor.core import TaylorModel, axes, constant, joint_space, prune
 from onelayer.certify.taylor.registry import implements
-from onelayer.certify.taylor.rounding import check_cast, conversion_error, executed, gamma, inflate, relative_error
+from onelayer.certify.taylor.rounding import (
+    UNIT,
+    check_cast,
+    conversion_error,
+    executed,
+    gamma,
+    inflate,
+    relative_error,
+)
 from onelayer.errors import UnsupportedOperation
+
+_MOST_DENOMINATORS = 4  # each is above 1/4: the overflow check on numerators leaves room for 2^12
 
 
 @implements("sum", lazy=True)
-def sum_(x: TaylorModel, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> TaylorModel:
+def sum_(x: TaylorModel, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> TaylorModel:
     check_cast(x.execution, dtype)
-    dims = _dims(x, dim)
+    dims = axes(x, dim)
     if any(factor.shape[d] > 1 for factor in x.den for d in dims):
         x = x.plain()
     terms = prod(x.shape[d] for d in dims)
@@ -41,53 +51,72 @@ def sum_(x: TaylorModel, dim: Any = None, keepdim: bool = False, dtype: Any = No
     return result
 
 
-def _dims(x: TaylorModel, dim: Any) -> list[int]:
-    if dim is None:
-        return list(range(x.ndim))
-    return [d % x.ndim for d in (dim if isinstance(dim, Sequence) else [dim])]
-
-
 @implements("mean")
-def mean(x: TaylorModel, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> TaylorModel:
-    total = sum_(x, dim, keepdim, dtype)
-    result: TaylorModel = total / (x.rem.numel() // max(1, total.rem.numel()))
+def mean(x: TaylorModel, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> TaylorModel:
+    total = sum_(x, dim, keepdim, dtype=dtype)
+    result: TaylorModel = total / prod(x.shape[d] for d in axes(x, dim))
     return result
 
 
 @implements("linear", lazy=True)
 def linear(x: Any, weight: Any, bias: Any = None) -> TaylorModel:
     """x W^T + b."""
-    product = einsum("...i,oi->...o" if len(weight.shape) == 2 else "...i,i->...", x, weight)
-    return product if bias is None else combine(product, bias, 1)
+    return _biased("...i,oi->...o" if len(weight.shape) == 2 else "...i,i->...", x, weight, bias)
+
+
+@implements("addmm", lazy=True)
+def addmm(x: Any, mat1: Any, mat2: Any, *, beta: float = 1, alpha: float = 1) -> TaylorModel:
+    if alpha != 1 or beta != 1:
+        raise UnsupportedOperation("addmm(alpha, beta)", "only alpha = beta = 1")
+    return _biased("im,mj->ij", mat1, mat2, x)
+
+
+def _biased(equation: str, a: Any, b: Any, bias: Any) -> TaylorModel:
+    """A contraction plus a bias, which may be executed as one sum in any order, the bias first."""
+    product = einsum(equation, a, b)
+    if bias is None:
+        return product
+    result = combine(product, bias, 1)
+    if result.execution is not None:
+        reach = einsum_of(equation, size_of(a), size_of(b)) + size_of(bias)
+        result.rem = executed(result.rem, inflate(reach), a.shape[-1] + 1, result.execution)
+    return result
+
+
+def einsum_of(equation: str, *sizes: Tensor) -> Tensor:
+    """A contraction of tensors of bounds, written as torch writes it."""
+    total: Tensor = torch.einsum(equation, *sizes)
+    return total
 
 
 @implements("matmul", lazy=True)
-def matmul(a: Any, b: Any) -> TaylorModel:
-    left, right = len(a.shape), len(b.shape)
+def matmul(x: Any, other: Any) -> TaylorModel:
+    left, right = len(x.shape), len(other.shape)
     rows = "i" if left > 1 else ""
     columns = "j" if right > 1 else ""
     front_a = "..." if left > 2 else ""
     front_b = "..." if right > 2 else ""
     front = "..." if front_a or front_b else ""
-    return einsum(f"{front_a}{rows}m,{front_b}m{columns}->{front}{rows}{columns}", a, b)
+    return einsum(f"{front_a}{rows}m,{front_b}m{columns}->{front}{rows}{columns}", x, other)
 
 
 @implements("einsum", lazy=True)
 def einsum(equation: str, *operands: Any) -> TaylorModel:
-    """One or two operands at a time; three or more are contracted from the left."""
+    """A contraction of one or two operands; of more, torch chooses an order, and with it what may overflow."""
     if len(operands) == 1 and isinstance(operands[0], Sequence):
         operands = tuple(operands[0])
-    inputs, output = _labels(equation, tuple(len(x.shape) for x in operands))
-    terms = list(zip(inputs, operands, strict=True))
-    while len(terms) > 2:
-        (la, a), (lb, b) = terms[0], terms[1]
-        later = set(output).union(*[labels for labels, _ in terms[2:]])
-        keep = "".join(dict.fromkeys(c for c in la + lb if c in later))
-        terms[:2] = [(keep, _pair_contraction(la, lb, keep, a, b))]
-    if len(terms) == 1:
-        terms.append(("", torch.ones((), dtype=torch.float64)))
-    (la, a), (lb, b) = terms
-    return cast(TaylorModel, _pair_contraction(la, lb, output, a, b))
+    if not isinstance(equation, str) or len(operands) > 2:
+        raise UnsupportedOperation("einsum of more than two operands", "contract two at a time")
+    (la, *rest), output = _labels(equation, tuple(len(x.shape) for x in operands))
+    a = operands[0]
+    if not rest:
+        return _with_constant(la, "", output, a, torch.ones((), dtype=torch.float64, device=a.device))
+    b = operands[1]
+    if not isinstance(a, TaylorModel):
+        return _with_constant(rest[0], la, output, b, a)
+    if not isinstance(b, TaylorModel):
+        return _with_constant(la, rest[0], output, a, b)
+    return _between_models(la, rest[0], output, a, b)
 
 
 @cache
@@ -108,17 +137,6 @@ def _labels(equation: str, ndims: tuple[int, ...]) -> tuple[list[str], str]:
     return parts, right.replace("...", front)
 
 
-def _pair_contraction(la: str, lb: str, out: str, a: Any, b: Any) -> TaylorModel | Tensor:
-    if not isinstance(a, TaylorModel) and not isinstance(b, TaylorModel):
-        result: Tensor = torch.einsum(f"{la},{lb}->{out}", a.detach().double(), b.detach().double())
-        return result
-    if not isinstance(a, TaylorModel):
-        return _with_constant(lb, la, out, b, a)
-    if not isinstance(b, TaylorModel):
-        return _with_constant(la, lb, out, a, b)
-    return _between_models(la, lb, out, a, b)
-
-
 def _length(la: str, lb: str, out: str, a: Any, b: Any) -> int:
     """Number of products summed into one output entry."""
     sizes: dict[str, int] = {}
@@ -129,11 +147,13 @@ def _length(la: str, lb: str, out: str, a: Any, b: Any) -> int:
 
 def _with_constant(la: str, lb: str, out: str, a: TaylorModel, b: Any) -> TaylorModel:
     a, den = _denominators(la, out, a)
-    fixed = torch.as_tensor(b, device=a.device).detach().double()
+    fixed = constant(b, a).coef[0]
     terms = _length(la, lb, out, a, fixed)
     equation, size = f"{la},{lb}->{out}", fixed.abs()
     result = a.with_(torch.einsum(f"P{la},{lb}->P{out}", a.coef, fixed), a.rem, den)
     source = a.rem + gamma(terms) * a.total()
+    if not b.is_floating_point():  # an integer beyond 2^53 is known up to two units
+        source = source + 4 * UNIT * a.magnitude()
     if a.execution is None:
         result.rem = inflate(torch.einsum(equation, source, size))
         return result
@@ -169,6 +189,8 @@ def _between_models(la: str, lb: str, out: str, a: TaylorModel, b: TaylorModel) 
     a, b = prune(a), prune(b)
     if not set(a.support) & set(b.support):
         # Divided first, the operands are smooth: what lies above the cap is then nothing but the product's own tail.
+        a, b = prune(a.plain()), prune(b.plain())
+    if len(a.den) + len(b.den) > _MOST_DENOMINATORS:
         a, b = prune(a.plain()), prune(b.plain())
     disjoint = not set(a.support) & set(b.support)
     (a, den_a), (b, den_b) = _denominators(la, out, a), _denominators(lb, out, b)
@@ -215,10 +237,3 @@ def _product_rows(
         for source, target, length in runs:
             coef[target : target + length] += piece[source : source + length]
     return coef, above
-
-
-@implements("addmm", "baddbmm")
-def addmm(bias: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) -> TaylorModel:
-    if alpha != 1 or beta != 1:
-        raise UnsupportedOperation("addmm(alpha, beta)", "only alpha = beta = 1")
-    return combine(matmul(a, b), bias, 1)

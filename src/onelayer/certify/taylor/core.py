@@ -11,7 +11,9 @@ numerator over their product. Sums over tokens then happen before the one divisi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from numbers import Integral, Real
 from typing import Any, cast
 
 import numpy as np
@@ -19,8 +21,9 @@ import torch
 from torch import Tensor
 
 from onelayer.certify.taylor import basis
+from onelayer.certify.taylor.opaque import IN_PLACE, INTEGERS, refusing
 from onelayer.certify.taylor.registry import call, canonical_keywords, canonical_name, method
-from onelayer.certify.taylor.rounding import gamma, inflate
+from onelayer.certify.taylor.rounding import UNIT, gamma, inflate
 from onelayer.certify.taylor.subdivide import cell_bounds, default_cells
 from onelayer.errors import UnsupportedOperation
 
@@ -44,12 +47,16 @@ class Space:
         return 0 if variables == 0 else self.order + 4 * (variables == 1)
 
 
+@refusing(IN_PLACE + INTEGERS)
 class TaylorModel:
     """Rigorous Taylor models with a tensor's manners: shape (B, *event), float64, torch functions apply.
 
     coef: (P, *shape) in graded order over ``support``; rem: (*shape), nonnegative, inf or nan where undecided; den:
     denominators, each of the same number of dimensions with size 1 where it does not vary; hull: an interval that is
     known to contain the value, or None. Operations do not pass it on.
+
+    Invariant of every operation: an entry that depends on an undecided one (``decided``) is itself undecided. So a
+    finite remainder proves that the function is defined on the whole box, and an executed one that it never overflows.
     """
 
     __slots__ = ("_norms", "_total", "coef", "degree", "den", "hull", "rem", "space", "support")
@@ -65,6 +72,8 @@ class TaylorModel:
     ) -> None:
         if coef.dtype != torch.float64 or rem.dtype != torch.float64:
             raise TypeError("a Taylor model in any format but float64 would not cover its own rounding")
+        if len(coef) != basis.count(len(support), degree):
+            raise TypeError(f"{len(coef)} rows are no polynomial of degree {degree} in {len(support)} variables")
         self.coef = coef
         self.rem = rem
         self.space = space
@@ -85,7 +94,8 @@ class TaylorModel:
 
     @property
     def dtype(self) -> torch.dtype:
-        return torch.float64
+        """The type that code under proof would see: the executing one."""
+        return self.space.execution or torch.float64
 
     @property
     def device(self) -> torch.device:
@@ -111,9 +121,11 @@ class TaylorModel:
     is_sparse = False
     requires_grad = False
 
-    def with_(self, coef: Tensor, rem: Tensor, den: tuple[TaylorModel, ...] = ()) -> TaylorModel:
-        """Same space, support and degree, other numbers."""
-        return TaylorModel(coef, rem, self.space, self.support, self.degree, den)
+    def with_(self, coef: Tensor, rem: Tensor, den: tuple[TaylorModel, ...] | None = None) -> TaylorModel:
+        """Same space, support and degree, other numbers; pending denominators are never dropped silently."""
+        if den is None and self.den:
+            raise TypeError("pending denominators must be passed on or carried out")
+        return TaylorModel(coef, rem, self.space, self.support, self.degree, den or ())
 
     def with_hull(self, low: Tensor, high: Tensor) -> TaylorModel:
         """The same model of a value that is known to lie in [low, high]."""
@@ -164,6 +176,10 @@ class TaylorModel:
         """Bound of |value| (of the numerator) over the box by absolute sums alone."""
         return inflate(self.total() + self.rem)
 
+    def decided(self) -> Tensor:
+        """Where the enclosure says something: every coefficient and the remainder are finite."""
+        return self.magnitude() < torch.inf
+
     def range(self) -> tuple[Tensor, Tensor]:
         """Rigorous (lower, upper) of the value over each box; monomials with even exponents count as [0, 1].
 
@@ -183,8 +199,9 @@ class TaylorModel:
         if self.hull is not None:
             slack = inflate(self.rem)
             low, high = self.hull[0] - slack, self.hull[1] + slack
-            lower = torch.fmax(lower, torch.nextafter(low, -infinity))
-            upper = torch.fmin(upper, torch.nextafter(high, infinity))
+            # What is not a number stays so: a hull does not define a value.
+            lower = torch.maximum(lower, torch.nextafter(low, -infinity))
+            upper = torch.minimum(upper, torch.nextafter(high, infinity))
         return lower, upper
 
     def bound(self) -> Tensor:
@@ -211,7 +228,7 @@ class TaylorModel:
             return self.plain().sensitivity()
         share = torch.zeros(self.shape[0], self.space.dim, dtype=torch.float64, device=self.device)
         if self.support:
-            table = torch.as_tensor(basis.exponents(len(self.support), self.degree), device=self.device).double()
+            table = torch.from_numpy(basis.exponents(len(self.support), self.degree)).to(self.device, torch.float64)
             each = torch.tensordot(table.T, self.coef.abs(), dims=1).reshape(len(self.support), len(share), -1)
             share[:, list(self.support)] = each.amax(-1).T
         return share
@@ -257,6 +274,9 @@ class TaylorModel:
 
     def __neg__(self) -> TaylorModel:
         return _operation("neg", self)
+
+    def __pos__(self) -> TaylorModel:
+        return self
 
     def __abs__(self) -> TaylorModel:
         return _operation("abs", self)
@@ -327,14 +347,29 @@ def _operation(name: str, *args: Any) -> TaylorModel:
 
 
 def constant(value: Any, like: TaylorModel, radius: Tensor | None = None) -> TaylorModel:
-    """A number or tensor as a model of degree 0 (exactly that number, up to ``radius``)."""
+    """A number or tensor as a model of degree 0: exactly that number, up to ``radius``.
+
+    An integer beyond 2^53 is enclosed: torch rounds it to a float, Python does not.
+    """
     if isinstance(value, TaylorModel):
         return value
-    # A Python number is a float64; torch would make it a float32.
-    tensor = value.detach() if isinstance(value, Tensor) else torch.as_tensor(value, dtype=torch.float64)
-    tensor = tensor.to(like.device, torch.float64)
+    given = _given(value, like.device)
+    tensor = given.to(torch.float64)
     rem = torch.zeros_like(tensor) if radius is None else radius.expand_as(tensor)
+    if not given.is_floating_point() or isinstance(value, Integral):
+        rem = torch.where(tensor.abs() <= 2.0**53, rem, inflate(rem + 2 * UNIT * tensor.abs()))
     return TaylorModel(tensor[None], rem, like.space, (), 0)
+
+
+def _given(value: Any, device: torch.device) -> Tensor:
+    """A constant as a tensor of its own type; a Python number as a float64, where torch would make it a float32."""
+    if isinstance(value, Tensor) and not value.is_complex():
+        return value.detach().to(device)
+    if isinstance(value, np.ndarray) and value.dtype.kind in "fiub":
+        return torch.from_numpy(value).to(device)
+    if isinstance(value, Real):
+        return torch.tensor(float(value), dtype=torch.float64, device=device)
+    raise UnsupportedOperation(f"a constant of type {type(value).__name__}", "use real numbers and tensors of them")
 
 
 def lift(model: TaylorModel, support: tuple[int, ...], degree: int) -> TaylorModel:
@@ -345,7 +380,7 @@ def lift(model: TaylorModel, support: tuple[int, ...], degree: int) -> TaylorMod
     positions = tuple(support.index(v) for v in model.support)
     coef = model.coef.new_zeros(basis.count(len(support), model.degree), *model.shape)
     coef[list(basis.lift_rows(positions, len(support), model.degree))] = model.coef
-    return TaylorModel(coef, model.rem, model.space, support, model.degree)
+    return TaylorModel(coef, model.rem, model.space, support, model.degree, model.den)
 
 
 def truncate(model: TaylorModel, degree: int) -> TaylorModel:
@@ -393,3 +428,18 @@ def joint_shape(a: torch.Size, b: torch.Size) -> torch.Size:
     if a == b:
         return a
     return torch.Size(np.broadcast_shapes(tuple(a), tuple(b)))  # torch's own imports a symbolic algebra system
+
+
+def axes(x: TaylorModel, dim: Any) -> list[int]:
+    """The dimensions that torch would reduce: one, several, or all for None and for an empty list."""
+    if dim is None or (isinstance(dim, Sequence) and not dim):
+        return list(range(x.ndim))
+    return [axis(x, d) for d in (dim if isinstance(dim, Sequence) else [dim])]
+
+
+def axis(x: TaylorModel, dim: Any, extra: int = 0) -> int:
+    """One dimension counted from the front, of ``extra`` more than the model has."""
+    ndim = x.ndim + extra
+    if isinstance(dim, bool) or not isinstance(dim, int) or not -ndim <= dim < ndim:
+        raise IndexError(f"no dimension {dim!r} in {ndim}")
+    return dim % ndim

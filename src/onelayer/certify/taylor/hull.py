@@ -45,10 +45,10 @@ def hulled_outputs(formula: Formula, x: TaylorModel, low: Tensor, high: Tensor) 
         if node.op == "var":
             ends = low[:, int(node.value)], high[:, int(node.value)]
         else:
-            ends, sure = interval(node, [_ends(arg) for arg in args], value)
-            defined.logical_and_(sure | (value.rem < torch.inf))
-        result = within_image(value, *ends)
-        return result.with_hull(*ends)
+            ends, sure = interval(node, [_ends(arg, value.device) for arg in args], value)
+            defined.logical_and_(sure | value.decided())
+        # Whether the node is defined is kept apart: what reaches an output is the conjunction over all nodes.
+        return within_image(value, *ends, torch.ones_like(value.rem, dtype=torch.bool)).with_hull(*ends)
 
     values = evaluate(formula.nodes, formula.outputs, x, narrowed)
     for value in values:
@@ -85,15 +85,16 @@ def interval(node: Node, args: list[Interval], value: TaylorModel) -> tuple[Inte
 
 def _ruled(node: Node, args: list[Interval]) -> tuple[Interval, Tensor]:
     low, high = _RULES[node.op](*args) if node.op != "pow" else _power(int(node.value))(*args[0])
-    assert low.dtype == high.dtype == torch.float64
+    if not low.dtype == high.dtype == torch.float64:
+        raise TypeError(f"interval of {node.op} in {low.dtype}: its rounding would not be covered")
     bad = torch.isnan(low) | torch.isnan(high)
     return (torch.where(bad, -torch.inf, low), torch.where(bad, torch.inf, high)), ~bad
 
 
-def _ends(arg: Any) -> Interval:
+def _ends(arg: Any, device: torch.device) -> Interval:
     if isinstance(arg, TaylorModel):
         return arg.hull or arg.range()
-    number = torch.tensor(float(arg), dtype=torch.float64)
+    number = torch.tensor(float(arg), dtype=torch.float64, device=device)
     return number, number
 
 
@@ -113,7 +114,7 @@ def _sub(a: Interval, b: Interval) -> Interval:
 def _mul(a: Interval, b: Interval) -> Interval:
     """The least and greatest of the four products; a product that underflowed to zero is not exact."""
     ends = torch.stack([_product(p, q) for p in a for q in b])
-    tiny = torch.stack([torch.where((p != 0) & (q != 0), TINY, 0.0) for p in a for q in b])
+    tiny = TINY * torch.stack([(p != 0) & (q != 0) for p in a for q in b]).double()
     return (ends - ends.abs() * _WIDEN - tiny).amin(0), (ends + ends.abs() * _WIDEN + tiny).amax(0)
 
 
@@ -136,8 +137,7 @@ def _div(a: Interval, b: Interval) -> Interval:
 def _power(exponent: int) -> Image:
     if exponent < 0:
         positive = _power(-exponent)
-        one = torch.ones((), dtype=torch.float64)
-        return lambda low, high: _div((one, one), positive(low, high))
+        return lambda low, high: _div((torch.ones_like(low), torch.ones_like(high)), positive(low, high))
     if exponent == 0:
         return lambda low, high: (torch.ones_like(low), torch.ones_like(high))
     if exponent % 2:

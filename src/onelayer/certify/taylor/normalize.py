@@ -7,14 +7,16 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from onelayer.certify.taylor.arithmetic import combine, mul, square
 from onelayer.certify.taylor.compose import compose, within_image
 from onelayer.certify.taylor.contraction import mean
 from onelayer.certify.taylor.core import TaylorModel
 from onelayer.certify.taylor.elementary import RSQRT
+from onelayer.certify.taylor.reductions import moment_errors, squares
 from onelayer.certify.taylor.registry import implements
-from onelayer.certify.taylor.rounding import executed, inflate, relative_error
+from onelayer.certify.taylor.rounding import executed, inflate, relative_error, underflow_error
 from onelayer.errors import UnsupportedOperation
 
 
@@ -32,43 +34,15 @@ def layer_norm(
     Samuelson: of n numbers none is further from the mean than sqrt(n - 1) standard deviations, which bounds the
     normalised values whatever the enclosure of the variance.
     """
-    dims = list(range(-len(normalized_shape), 0))
+    dims = _last(x, normalized_shape)
     exact = x.untag()
     centered = combine(exact, mean(exact, dims, keepdim=True), -1)
-    variance = mean(square(centered), dims, keepdim=True)
-    scale = compose(RSQRT, combine(variance, eps, 1), floor=eps)
-    limit = torch.full_like(centered.rem, math.sqrt(max(math.prod(normalized_shape) - 1, 0)) * (1 + 2.0**-40))
-    result = within_image(mul(centered, scale), -limit, limit)
-    if x.execution is not None:
-        result = _executed_norm(x, centered, variance, scale, result, dims, eps, x.execution)
+    mean_error, square_error = moment_errors(x, dims)
+    limit = math.sqrt(max(math.prod(normalized_shape) - 1, 0))
+    result = _normalised(x, centered, mean_error, square_error, dims, eps, limit)
     if weight is not None:
         result = mul(result, weight)
     return result if bias is None else combine(result, bias, 1)
-
-
-def _executed_norm(
-    x: TaylorModel,
-    centered: TaylorModel,
-    variance: TaylorModel,
-    scale: TaylorModel,
-    result: TaylorModel,
-    dims: list[int],
-    eps: float,
-    dtype: torch.dtype,
-) -> TaylorModel:
-    """Rounding of any usual algorithm: the mean errs by n u mean|x|, the variance by 4 (n + 8) u mean x^2 at worst."""
-    size = x.magnitude()
-    count = math.prod(x.shape[d] for d in dims)
-    step = relative_error(dtype, 1.0)
-    mean_error = inflate((count + 4) * step * size.mean(dims, keepdim=True))
-    variance_error = inflate(4 * (count + 8) * step * (size * size).mean(dims, keepdim=True))
-    floor = variance.range()[0].clamp(min=0) + eps * (1 - 2.0**-40)
-    relative = inflate(variance_error / floor)
-    relative = torch.where(relative < 0.125, relative + 16 * step, torch.inf)
-    shift = inflate((mean_error + 8 * step * (size + size.mean(dims, keepdim=True))) * scale.magnitude() * 2)
-    result = result.with_radius(result.magnitude() * relative + shift).tagged(dtype)
-    result.rem = executed(result.rem, inflate(centered.magnitude() * scale.magnitude()), 4, dtype)
-    return result
 
 
 @implements("rms_norm")
@@ -76,19 +50,77 @@ def rms_norm(
     x: TaylorModel, normalized_shape: Sequence[int], weight: Any = None, eps: float | None = None
 ) -> TaylorModel:
     """x / sqrt(mean x^2 + eps) * weight; eps defaults to the machine epsilon of the executing type."""
-    dims = list(range(-len(normalized_shape), 0))
-    small = torch.finfo(x.execution or x.dtype).eps if eps is None else eps
-    exact = x.untag()
-    scale = compose(RSQRT, combine(mean(square(exact), dims, keepdim=True), small, 1), floor=small)
-    limit = torch.full_like(x.rem, math.sqrt(math.prod(normalized_shape)) * (1 + 2.0**-40))
-    result = within_image(mul(exact, scale), -limit, limit).tagged(x.execution)
-    result.rem = executed(result.rem, result.magnitude(), math.prod(normalized_shape) + 16, x.execution)
+    dims = _last(x, normalized_shape)
+    small = torch.finfo(x.dtype).eps if eps is None else eps
+    square_error = moment_errors(x, dims)[1]
+    limit = math.sqrt(math.prod(normalized_shape))
+    result = _normalised(x, x.untag(), torch.zeros_like(square_error), square_error, dims, small, limit)
     return result if weight is None else mul(result, weight)
 
 
-@implements("dropout", "alpha_dropout", "feature_dropout", "dropout1d", "dropout2d")
-def dropout(x: TaylorModel, p: float = 0.5, training: bool = True, inplace: bool = False) -> TaylorModel:
-    """The identity in evaluation mode."""
-    if training and p > 0:
+def _last(x: TaylorModel, normalized_shape: Sequence[int]) -> list[int]:
+    """The last dimensions, which torch wants to have exactly this shape."""
+    count = len(normalized_shape)
+    if not 0 < count <= x.ndim or tuple(x.shape[x.ndim - count :]) != tuple(normalized_shape):
+        raise UnsupportedOperation(f"normalisation over {tuple(normalized_shape)}", f"the input is {tuple(x.shape)}")
+    return list(range(x.ndim - count, x.ndim))
+
+
+def _normalised(
+    x: TaylorModel,
+    centered: TaylorModel,
+    mean_error: Tensor,
+    square_error: Tensor,
+    dims: list[int],
+    eps: float,
+    limit: float,
+) -> TaylorModel:
+    """y / sqrt(mean y^2 + eps) for y = ``centered``, at most ``limit``; it exists where that root is not zero."""
+    if not eps >= 0:
+        raise UnsupportedOperation(f"normalisation with eps = {eps}", "use eps >= 0")
+    power = mean(square(centered), dims, keepdim=True)
+    scale = compose(RSQRT, combine(power, eps, 1), floor=eps)
+    floor = power.range()[0].clamp(min=0) + eps * (1 - 2.0**-40)
+    defined = centered.decided() & power.decided() & (floor > 0)
+    bound = torch.full_like(centered.rem, limit * (1 + 2.0**-40))
+    result = within_image(mul(centered, scale), -bound, bound, defined)
+    if x.execution is None:
+        return result
+    return _executed_norm(x, result, scale, mean_error, square_error, floor, dims)
+
+
+def _executed_norm(
+    x: TaylorModel,
+    result: TaylorModel,
+    scale: TaylorModel,
+    mean_error: Tensor,
+    square_error: Tensor,
+    floor: Tensor,
+    dims: list[int],
+) -> TaylorModel:
+    """Rounding of any usual algorithm: (y + e) / sqrt(v + d) with the errors e of a deviation and d of a mean square.
+
+    Nothing on the way may overflow: neither a sum of squares, nor the reciprocal root, nor its products with x.
+    """
+    dtype = x.dtype
+    step, size = relative_error(dtype, 1.0), x.magnitude()
+    # eps itself may be rounded to the executing type.
+    relative = inflate((square_error + underflow_error(dtype, 4)) / floor + 4 * step)
+    relative = torch.where(relative < 0.125, relative + 16 * step, torch.inf)
+    largest = size.amax(dims, keepdim=True)
+    rate = inflate(torch.rsqrt(floor)) * 2
+    shift = inflate((mean_error + 8 * step * (size + largest)) * rate + underflow_error(dtype, 16) * (1 + rate + size))
+    result = result.with_radius(result.magnitude() * relative + shift).tagged(dtype)
+    for reach in (squares(x, dims), rate, rate * 2 * largest, scale.magnitude()):
+        result.rem = executed(result.rem, inflate(reach), 0, dtype)
+    return result
+
+
+@implements("dropout")
+def dropout(
+    x: TaylorModel, p: float = 0.5, training: bool = True, inplace: bool = False, *, train: bool | None = None
+) -> TaylorModel:
+    """The identity in evaluation mode, also in place."""
+    if (training if train is None else train) and p > 0:
         raise UnsupportedOperation("dropout in training mode", "call .eval() on the model first")
     return x

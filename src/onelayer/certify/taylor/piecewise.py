@@ -7,14 +7,15 @@ Everything rests on |y|. Where the sign of y is undecided, y in [lo, hi] and w =
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
 
 from onelayer.certify.taylor.arithmetic import combine, mul, multiply, operand, scale
-from onelayer.certify.taylor.core import TaylorModel, constant, joint_shape, prune, spread
-from onelayer.certify.taylor.registry import call, canonical_name, implements
+from onelayer.certify.taylor.core import TaylorModel, axes, constant, joint_shape, prune, spread
+from onelayer.certify.taylor.opaque import Indices
+from onelayer.certify.taylor.registry import call, implements, not_in_place
 from onelayer.certify.taylor.rounding import UNIT, inflate
 from onelayer.certify.taylor.shapes import common
 from onelayer.errors import UnsupportedOperation
@@ -29,15 +30,15 @@ def abs_(x: TaylorModel) -> TaylorModel:
     open_ = sign == 0
     if not bool(open_.any()):
         return decided
-    return _insert(decided, open_, _kink(_entries(x, open_), lower[open_], upper[open_], open_))
+    return insert(decided, open_, _kink(entries(x, open_), lower[open_], upper[open_], open_))
 
 
-def _entries(x: TaylorModel, mask: Tensor) -> TaylorModel:
+def entries(x: TaylorModel, mask: Tensor) -> TaylorModel:
     """The entries of a model under a mask, as a flat model of exact operations."""
     return TaylorModel(x.coef[:, mask], x.rem[mask], x.untag().space, x.support, x.degree)
 
 
-def _insert(x: TaylorModel, mask: Tensor, entries: TaylorModel) -> TaylorModel:
+def insert(x: TaylorModel, mask: Tensor, entries: TaylorModel) -> TaylorModel:
     """The model with the entries under the mask replaced."""
     whole, part = common([x, entries.tagged(x.execution)])
     coef, rem = whole.coef.clone(), whole.rem.clone()
@@ -45,11 +46,18 @@ def _insert(x: TaylorModel, mask: Tensor, entries: TaylorModel) -> TaylorModel:
     return whole.with_(coef, rem)
 
 
+def expanded(x: TaylorModel, shape: torch.Size) -> TaylorModel:
+    """The model repeated to a shape that it broadcasts to."""
+    return x.with_(spread(x.coef, len(shape)).expand(-1, *shape), x.rem.expand(shape))
+
+
 def _kink(y: TaylorModel, lower: Tensor, upper: Tensor, mask: Tensor) -> TaylorModel:
     """|y| for the entries under ``mask``, where the sign of y is undecided."""
     enclosed = _across(y, lower, upper)
     sides = y.space.sides
-    return enclosed if sides is None else sides.absolute(y, enclosed, mask.nonzero()[:, 0])
+    if sides is None or not mask.ndim:  # a number without boxes has no side
+        return enclosed
+    return cast(TaylorModel, sides.absolute(y, enclosed, mask.nonzero()[:, 0]))
 
 
 def _across(y: TaylorModel, lower: Tensor, upper: Tensor) -> TaylorModel:
@@ -74,6 +82,7 @@ def _across(y: TaylorModel, lower: Tensor, upper: Tensor) -> TaylorModel:
 
 @implements("relu")
 def relu(x: TaylorModel, inplace: bool = False) -> TaylorModel:
+    not_in_place("relu", inplace)
     x = prune(x)
     lower, upper = x.range()
     keep = (lower >= 0).double()
@@ -81,19 +90,19 @@ def relu(x: TaylorModel, inplace: bool = False) -> TaylorModel:
     open_ = ~((lower >= 0) | (upper <= 0))
     if not bool(open_.any()):
         return decided
-    part = _entries(x, open_)
+    part = entries(x, open_)
     half = mul(combine(part, _kink(part, lower[open_], upper[open_], open_), 1), 0.5)
-    return _insert(decided, open_, half)
+    return insert(decided, open_, half)
 
 
-@implements("maximum", "fmax")
-def maximum(a: Any, b: Any) -> TaylorModel:
-    return _extreme(a, b, 1)
+@implements("maximum")
+def maximum(x: Any, other: Any) -> TaylorModel:
+    return _extreme(x, other, 1)
 
 
-@implements("minimum", "fmin")
-def minimum(a: Any, b: Any) -> TaylorModel:
-    return _extreme(a, b, -1)
+@implements("minimum")
+def minimum(x: Any, other: Any) -> TaylorModel:
+    return _extreme(x, other, -1)
 
 
 def _extreme(a: Any, b: Any, sign: int) -> TaylorModel:
@@ -101,7 +110,7 @@ def _extreme(a: Any, b: Any, sign: int) -> TaylorModel:
     like = a if isinstance(a, TaylorModel) else b
     a, b = operand(a, like).plain(), operand(b, like).plain()
     shape = joint_shape(a.shape, b.shape)
-    a, b = (m.with_(spread(m.coef, len(shape)).expand(-1, *shape), m.rem.expand(shape)) for m in (a, b))
+    a, b = (expanded(m, shape) for m in (a, b))
     gap = prune(combine(a.untag(), b.untag(), -1))
     lower, upper = gap.range()
     first, second = (lower >= 0, upper <= 0) if sign > 0 else (upper <= 0, lower >= 0)
@@ -110,48 +119,58 @@ def _extreme(a: Any, b: Any, sign: int) -> TaylorModel:
     open_ = ~(first | second)
     if not bool(open_.any()):
         return decided
-    kink = _kink(_entries(gap, open_), lower[open_], upper[open_], open_)
-    both = combine(_entries(left, open_), _entries(right, open_), 1)
-    return _insert(decided, open_, mul(combine(both, kink, sign), 0.5))
+    kink = _kink(entries(gap, open_), lower[open_], upper[open_], open_)
+    both = combine(entries(left, open_), entries(right, open_), 1)
+    return insert(decided, open_, mul(combine(both, kink, sign), 0.5))
 
 
-@implements("clamp", "hardtanh")
-def clamp(x: TaylorModel, min: Any = None, max: Any = None, **names: Any) -> TaylorModel:
-    low, high = names.get("min_val", min), names.get("max_val", max)
-    if low is not None:
-        x = maximum(x, low)
-    return x if high is None else minimum(x, high)
+@implements("clamp")
+def clamp(x: TaylorModel, min: Any = None, max: Any = None) -> TaylorModel:
+    """Where the bounds cross, the upper one, as in torch."""
+    if min is None and max is None:
+        raise UnsupportedOperation("clamp without bounds")
+    if min is not None:
+        x = maximum(x, min)
+    return x if max is None else minimum(x, max)
+
+
+@implements("hardtanh")
+def hardtanh(x: TaylorModel, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> TaylorModel:
+    not_in_place("hardtanh", inplace)
+    return clamp(x, min_val, max_val)
 
 
 @implements("relu6")
 def relu6(x: TaylorModel, inplace: bool = False) -> TaylorModel:
-    return clamp(x, 0.0, 6.0)
+    return hardtanh(x, 0.0, 6.0, inplace)
 
 
 @implements("leaky_relu")
 def leaky_relu(x: TaylorModel, negative_slope: float = 0.01, inplace: bool = False) -> TaylorModel:
+    not_in_place("leaky_relu", inplace)
     return maximum(x, mul(x, negative_slope)) if negative_slope <= 1 else minimum(x, mul(x, negative_slope))
 
 
 @implements("elu")
 def elu(x: TaylorModel, alpha: float = 1.0, inplace: bool = False) -> TaylorModel:
     """max(x, 0) + alpha (e^min(x, 0) - 1)."""
+    not_in_place("elu", inplace)
     return combine(relu(x), mul(call("expm1", minimum(x, 0.0)), alpha), 1)
 
 
-@implements("sign", "sgn")
+@implements("sign")
 def sign(x: TaylorModel) -> TaylorModel:
     lower, upper = x.range()
     value = (lower > 0).double() - (upper < 0).double()
-    unsure = torch.where(torch.isfinite(upper - lower), torch.ones_like(value), torch.inf)
-    return TaylorModel(value[None], torch.where(value == 0, unsure, 0.0), x.space, (), 0)
+    unsure = (value == 0).double()
+    return TaylorModel(value[None], torch.where(x.decided(), unsure, torch.inf), x.space, (), 0)
 
 
 class Extremes(NamedTuple):
     """What torch.max and torch.sort return; which entry it was depends on the point of the box."""
 
     values: TaylorModel
-    indices: None = None
+    indices: Indices
 
 
 @implements("amax")
@@ -165,23 +184,27 @@ def amin(x: TaylorModel, dim: Any = None, keepdim: bool = False) -> TaylorModel:
 
 
 @implements("max")
-def max_(x: TaylorModel, dim: Any = None, keepdim: bool = False) -> Any:
-    if dim is None:
-        return amax(x)
-    return Extremes(amax(x, dim, keepdim)) if isinstance(dim, int) else maximum(x, dim)
+def max_(x: TaylorModel, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
+    return _one_of_three(x, dim, keepdim, other, amax, maximum)
 
 
 @implements("min")
-def min_(x: TaylorModel, dim: Any = None, keepdim: bool = False) -> Any:
-    if dim is None:
-        return amin(x)
-    return Extremes(amin(x, dim, keepdim)) if isinstance(dim, int) else minimum(x, dim)
+def min_(x: TaylorModel, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
+    return _one_of_three(x, dim, keepdim, other, amin, minimum)
+
+
+def _one_of_three(x: Any, dim: Any, keepdim: bool, other: Any, reduce: Any, choose: Any) -> Any:
+    """torch.max: of all entries, along one dimension together with indices, or of two tensors."""
+    if dim is None and other is None:
+        return reduce(x)
+    if isinstance(dim, int) and other is None:
+        return Extremes(reduce(x, dim, keepdim), Indices())
+    return choose(x, dim if other is None else other)
 
 
 def _reduce(x: TaylorModel, dim: Any, keepdim: bool, better: Any) -> TaylorModel:
     """A tournament along each dimension."""
-    dims = list(range(x.ndim)) if dim is None or dim == () else [dim] if isinstance(dim, int) else list(dim)
-    dims = sorted({d % x.ndim for d in dims})
+    dims = sorted(set(axes(x, dim)))
     for d in dims:
         while x.shape[d] > 1:
             half = x.shape[d] // 2
@@ -193,120 +216,21 @@ def _reduce(x: TaylorModel, dim: Any, keepdim: bool, better: Any) -> TaylorModel
 
 
 @implements("sort")
-def sort(x: TaylorModel, dim: int = -1, descending: bool = False, stable: bool = False) -> Extremes:
-    """A transposition network: n rounds of comparisons between neighbours, alternately even and odd."""
+def sort(x: TaylorModel, dim: int = -1, descending: bool = False, *, stable: bool | None = None) -> Extremes:
+    """A transposition network: n rounds of comparisons between neighbours, alternately even and odd.
+
+    Whether equal entries keep their order shows in the indices alone.
+    """
     rows = list(call("unbind", x, dim))
     for turn in range(len(rows)):
         for i in range(turn % 2, len(rows) - 1, 2):
             low, high = minimum(rows[i], rows[i + 1]), maximum(rows[i], rows[i + 1])
             rows[i], rows[i + 1] = (high, low) if descending else (low, high)
-    return Extremes(call("stack", rows, dim))
-
-
-@implements("msort")
-def msort(x: TaylorModel) -> TaylorModel:
-    return sort(x, 0).values
+    return Extremes(call("stack", rows, dim), Indices())
 
 
 @implements("topk")
 def topk(x: TaylorModel, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Extremes:
-    return Extremes(call("narrow", sort(x, dim, descending=largest).values, dim, 0, k))
-
-
-class Condition:
-    """A comparison per entry: surely true, surely false, or depending on the point of the box."""
-
-    def __init__(self, true: Tensor, false: Tensor) -> None:
-        self.true = true
-        self.false = false
-
-    def __invert__(self) -> Condition:
-        return Condition(self.false, self.true)
-
-    def __and__(self, other: Any) -> Condition:
-        other = _condition(other)
-        return Condition(self.true & other.true, self.false | other.false)
-
-    def __or__(self, other: Any) -> Condition:
-        return ~(~self & ~_condition(other))
-
-    __rand__, __ror__ = __and__, __or__
-
-    def __bool__(self) -> bool:
-        raise UnsupportedOperation("bool", "a branch on the value of a Taylor model; use torch.where")
-
-    @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
-        return call(canonical_name(func), *args, **(kwargs or {}))
-
-
-def _condition(value: Any) -> Condition:
-    if isinstance(value, Condition):
-        return value
-    mask = torch.as_tensor(value)
-    return Condition(mask, ~mask)
-
-
-@implements("gt", "ge")
-def gt(a: Any, b: Any) -> Condition:
-    """Equality may go either way at single points, so > and >= share their sure cases only where they are strict."""
-    first, second = _both(a, b)
-    lower, upper = combine(first, second, -1).range()
-    return Condition(lower > 0, upper < 0)
-
-
-@implements("lt", "le")
-def lt(a: Any, b: Any) -> Condition:
-    return ~gt(a, b)
-
-
-def _both(a: Any, b: Any) -> tuple[TaylorModel, TaylorModel]:
-    like = a if isinstance(a, TaylorModel) else b
-    return operand(a, like).untag(), operand(b, like).untag()
-
-
-@implements("logical_not")
-def logical_not(a: Any) -> Condition:
-    return ~_condition(a)
-
-
-@implements("logical_and")
-def logical_and(a: Any, b: Any) -> Condition:
-    return _condition(a) & _condition(b)
-
-
-@implements("logical_or")
-def logical_or(a: Any, b: Any) -> Condition:
-    return _condition(a) | _condition(b)
-
-
-@implements("where")
-def where(condition: Any, a: Any, b: Any) -> TaylorModel:
-    """a or b where the box decides; otherwise both: (a + b) / 2 +- |a - b| / 2."""
-    condition = _condition(condition)
-    like = next(x for x in (a, b, None) if x is None or isinstance(x, TaylorModel))
-    if like is None:
-        raise UnsupportedOperation("where", "one of the two values must depend on the variables")
-    a, b = operand(a, like).plain(), operand(b, like).plain()
-    shape = joint_shape(joint_shape(a.shape, b.shape), condition.true.shape)
-    a, b = (m.with_(spread(m.coef, len(shape)).expand(-1, *shape), m.rem.expand(shape)) for m in (a, b))
-    left, right = common([a, b])
-    result = left.with_(
-        torch.where(condition.true, left.coef, right.coef), torch.where(condition.true, left.rem, right.rem)
-    )
-    open_ = (~(condition.true | condition.false)).expand(shape)
-    if not bool(open_.any()):
-        return result
-    first, second = _entries(left, open_), _entries(right, open_)
-    middle = mul(combine(first, second, 1), 0.5)
-    return _insert(result, open_, middle.with_radius(mul(combine(first, second, -1), 0.5).bound()))
-
-
-@implements("masked_fill")
-def masked_fill(x: TaylorModel, mask: Tensor, value: float) -> TaylorModel:
-    """Constant mask; a masked logit of -inf is recognised by softmax."""
-    shape = joint_shape(x.shape, mask.shape)
-    x = x.with_(spread(x.coef, len(shape)).expand(-1, *shape), x.rem.expand(shape))
-    coef = torch.where(mask, 0.0, x.coef)
-    coef[0] = torch.where(mask, float(value), coef[0])
-    return x.with_(coef, torch.where(mask, 0.0, x.rem))
+    if not sorted:
+        raise UnsupportedOperation("topk(sorted=False)", "the order of the values is then torch's choice")
+    return Extremes(call("narrow", sort(x, dim, descending=largest).values, dim, 0, k), Indices())

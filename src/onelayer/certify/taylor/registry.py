@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from onelayer.errors import UnsupportedOperation
+import torch
+
+from onelayer.certify.taylor.opaque import IN_PLACE, IN_PLACE_HINT, MissingOperation, Opaque
+from onelayer.errors import OnelayerError, UnsupportedOperation
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 _HANDLERS: dict[str, tuple[Callable[..., Any], bool]] = {}
+_TAKES_OPAQUE: set[str] = set()
 _ALIASES = {
     "truediv": "div",
     "true_divide": "div",
@@ -31,8 +36,6 @@ _ALIASES = {
     "less_equal": "le",
     "mm": "matmul",
     "bmm": "matmul",
-    "mv": "matmul",
-    "dot": "matmul",
     "invert": "logical_not",
     "and": "logical_and",
     "or": "logical_or",
@@ -47,15 +50,16 @@ _HINTS = {
 }
 
 
-class MissingOperation(UnsupportedOperation, AttributeError):
-    """An attribute that a tensor may have and a Taylor model has not; ``hasattr`` answers no."""
+def implements(*names: str, lazy: bool = False, opaque: bool = False) -> Callable[[Handler], Handler]:
+    """Register the Taylor version of the torch functions of these names.
 
-
-def implements(*names: str, lazy: bool = False) -> Callable[[Handler], Handler]:
-    """Register the Taylor version of the torch functions of these names; ``lazy`` ones accept pending quotients."""
+    ``lazy`` ones accept pending quotients, ``opaque`` ones accept comparisons.
+    """
 
     def register(handler: Handler) -> Handler:
         _HANDLERS.update(dict.fromkeys(names, (handler, lazy)))
+        if opaque:
+            _TAKES_OPAQUE.update(names)
         return handler
 
     return register
@@ -66,17 +70,77 @@ def supported() -> list[str]:
     return sorted(_HANDLERS)
 
 
+def handler_of(name: str) -> Callable[..., Any]:
+    """The Taylor version of a registered operation, whose signature holds every argument of torch's."""
+    return _HANDLERS[name][0]
+
+
 def call(name: str, *args: Any, **kwargs: Any) -> Any:
-    """Run the Taylor version of a torch function; an operation without one is refused by name."""
+    """Run the Taylor version of a torch function.
+
+    What it does not model is refused by name: an operation without a version, an argument that the version does not
+    declare, a buffer for the result.
+    """
     if name not in _HANDLERS:
         raise UnsupportedOperation(name, _hint(name))
     if kwargs.get("inplace"):
         raise UnsupportedOperation(f"{name} with inplace=True", "say inplace=False; what it returns is the same")
     handler, lazy = _HANDLERS[name]
+    if "input" in kwargs:
+        kwargs = _named_first(handler, kwargs)
+    if kwargs.pop("out", None) is not None:
+        raise UnsupportedOperation(f"{name}(out)", IN_PLACE_HINT)
+    if name not in _TAKES_OPAQUE:
+        _refuse_opaque(name, (*args, *kwargs.values()))
     if not lazy:
         args = tuple(arg.plain() if getattr(arg, "den", ()) else arg for arg in args)
         kwargs = {key: arg.plain() if getattr(arg, "den", ()) else arg for key, arg in kwargs.items()}
-    return handler(*args, **kwargs)
+    try:
+        return handler(*args, **kwargs)
+    except (OnelayerError, torch.OutOfMemoryError):
+        raise
+    except (TypeError, AttributeError, IndexError, ValueError, RuntimeError) as error:
+        raise UnsupportedOperation(*_why(name, handler, args, kwargs, error)) from error
+
+
+def _named_first(handler: Callable[..., Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The keyword ``input`` under the name of the handler's first parameter, unless it has one of that name."""
+    names = list(inspect.signature(handler).parameters)
+    return kwargs if "input" in names else {names[0] if key == "input" else key: v for key, v in kwargs.items()}
+
+
+def _refuse_opaque(name: str, values: Iterable[Any]) -> None:
+    for value in values:
+        if isinstance(value, Opaque):
+            value.refuse(name)
+        if isinstance(value, tuple | list):
+            _refuse_opaque(name, value)
+
+
+def _why(name: str, handler: Callable[..., Any], args: Any, kwargs: Any, error: Exception) -> tuple[str, str]:
+    """Operation and hint: the argument that the signature does not hold, or what went wrong inside."""
+    signature = inspect.signature(handler)
+    for key in kwargs:
+        if key not in signature.parameters:
+            return f"{name}({key})", "this argument is not modelled"
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as mismatch:
+        return name, str(mismatch)
+    return f"{name} with these arguments", str(error).splitlines()[0] if str(error) else type(error).__name__
+
+
+def unhandled(operation: str, **arguments: Any) -> None:
+    """Refuse, by name, arguments that are given and not modelled; None and False mean not given."""
+    for name, value in arguments.items():
+        if value is not None and value is not False:
+            raise UnsupportedOperation(f"{operation}({name})", "this argument is not modelled")
+
+
+def not_in_place(operation: str, inplace: bool) -> None:
+    """Refuse to overwrite an operand: whoever else holds it would see the change."""
+    if inplace:
+        raise UnsupportedOperation(f"{operation}(inplace)", IN_PLACE_HINT)
 
 
 def method(owner: Any, name: str) -> Callable[..., Any]:
@@ -91,6 +155,8 @@ def method(owner: Any, name: str) -> Callable[..., Any]:
 
 
 def _hint(name: str) -> str:
+    if name.endswith("_") or f"__{name}__" in IN_PLACE:
+        return IN_PLACE_HINT
     return _HINTS.get(name, "Taylor models have no rigorous version of it")
 
 

@@ -7,6 +7,8 @@ fused multiply-add: a sum of n products then errs by at most gamma(n) times the 
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -46,11 +48,15 @@ def conversion_error(value: Tensor, dtype: torch.dtype | None) -> Tensor | None:
     return torch.where(exact, 0.0, torch.where(value.abs() <= torch.finfo(dtype).max, error, torch.inf))
 
 
-def check_cast(execution: torch.dtype | None, dtype: torch.dtype | None) -> None:
-    """Refuse casts that an enclosure does not cover: to integers, and to a type coarser than the executing one."""
-    if dtype not in (None, torch.float64) and (dtype != torch.float32 or execution == torch.float64):
+def check_cast(execution: torch.dtype | None, dtype: Any) -> None:
+    """Refuse casts that change numbers: to integers, and to a type coarser than the executing one (or than the reals).
+
+    Where float32 is executed a cast to it rounds nothing that was not rounded: what came before is enclosed with the
+    rounding of float32, even if it was computed in float64.
+    """
+    if dtype not in (None, torch.float64) and not (dtype == execution == torch.float32):
         kind = str(dtype).removeprefix("torch.")
-        raise UnsupportedOperation(f"cast to {kind}", "only float64, and float32 in exact or float32 arithmetic")
+        raise UnsupportedOperation(f"cast to {kind}", "only to float64, and to float32 where float32 is executed")
 
 
 def executed(
@@ -71,6 +77,11 @@ def executed(
 def relative_error(dtype: torch.dtype, roundings: float) -> float:
     """Relative error of ``roundings`` executed operations in a row."""
     return 1.01 * roundings * _unit(dtype)
+
+
+def underflow_error(dtype: torch.dtype, roundings: float) -> float:
+    """Absolute error of ``roundings`` executed operations whose results may underflow."""
+    return 1.01 * roundings * _tiny(dtype)
 
 
 def _unit(dtype: torch.dtype) -> float:

@@ -7,23 +7,25 @@ coefficients, and a negative dimension is the same for both.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from onelayer.certify.taylor.arithmetic import operand
-from onelayer.certify.taylor.core import TaylorModel, joint_space, lift, spread
+from onelayer.certify.taylor.core import TaylorModel, axes, axis, joint_space, lift, spread
 from onelayer.certify.taylor.registry import implements
-from onelayer.certify.taylor.rounding import check_cast
+from onelayer.errors import UnsupportedOperation
 
 
-def _later(dim: int) -> int:
-    return dim + 1 if dim >= 0 else dim
-
-
-def _sizes(sizes: tuple[Any, ...]) -> tuple[int, ...]:
-    return tuple(sizes[0]) if len(sizes) == 1 and isinstance(sizes[0], Sequence) else tuple(sizes)
+def _sizes(sizes: tuple[Any, ...], named: Any = None) -> tuple[int, ...]:
+    """Integers given one by one, as one sequence, or by keyword."""
+    given = tuple(sizes[0]) if len(sizes) == 1 and isinstance(sizes[0], Sequence) else sizes
+    given = tuple(named) if not sizes and named is not None else given
+    if (sizes and named is not None) or not all(isinstance(size, int) for size in given):
+        raise UnsupportedOperation("sizes that are no integers", "give integers, one by one or as one sequence")
+    return given
 
 
 def _map(x: TaylorModel, op: Callable[[Tensor, int], Tensor]) -> TaylorModel:
@@ -36,10 +38,20 @@ def _map(x: TaylorModel, op: Callable[[Tensor, int], Tensor]) -> TaylorModel:
 def getitem(x: TaylorModel, index: Any) -> TaylorModel:
     """Ints, slices, None, Ellipsis, index lists and index or boolean tensors, as for a tensor."""
     parts = index if isinstance(index, tuple) else (index,)
-    if x.den and not all(part is None or part is Ellipsis or isinstance(part, int | slice) for part in parts):
-        x = x.plain()
-    den = tuple(_index_factor(factor, x.shape, parts) for factor in x.den)
-    return x.with_(x.coef[(slice(None), *parts)], x.rem[parts], den)
+    if all(_basic(part) for part in parts):
+        den = tuple(_index_factor(factor, x.shape, parts) for factor in x.den)
+        return x.with_(x.coef[(slice(None), *parts)], x.rem[parts], den)
+    if not all(_basic(part) or isinstance(part, Tensor | list) for part in parts):
+        kinds = ", ".join(type(part).__name__ for part in parts)
+        raise UnsupportedOperation(f"indexing by {kinds}", "use constant integers, slices and tensors")
+    # Advanced indices may move dimensions: where an entry comes from is asked of torch itself.
+    x = x.plain()
+    places = torch.arange(x.rem.numel(), dtype=torch.int64, device=x.device).reshape(x.shape)[parts]
+    return x.with_(x.coef.flatten(1)[:, places], x.rem.flatten()[places])
+
+
+def _basic(part: Any) -> bool:
+    return part is None or part is Ellipsis or (isinstance(part, int | slice) and not isinstance(part, bool))
 
 
 def _index_factor(factor: TaylorModel, shape: torch.Size, parts: tuple[Any, ...]) -> TaylorModel:
@@ -62,61 +74,27 @@ def _index_factor(factor: TaylorModel, shape: torch.Size, parts: tuple[Any, ...]
     return factor.with_(factor.coef[(slice(None), *mapped)], factor.rem[tuple(mapped)])
 
 
-@implements("dim", "ndimension", lazy=True)
-def dim(x: TaylorModel) -> int:
-    return x.ndim
+@implements("reshape", lazy=True)
+def reshape(x: TaylorModel, *sizes: Any, shape: Any = None) -> TaylorModel:
+    return _reshaped(x, _sizes(sizes, shape))
 
 
-@implements("size", lazy=True)
-def size(x: TaylorModel, dim: int | None = None) -> Any:
-    return x.shape if dim is None else x.shape[dim]
+@implements("view", lazy=True)
+def view(x: TaylorModel, *sizes: Any, size: Any = None, dtype: Any = None) -> TaylorModel:
+    """Another shape; bits read as another type are no function of the numbers."""
+    if dtype is not None or (sizes and isinstance(sizes[0], torch.dtype)):
+        raise UnsupportedOperation("view(dtype)", "it reads the same bits as other numbers")
+    return _reshaped(x, _sizes(sizes, size))
 
 
-@implements("numel")
-def numel(x: TaylorModel) -> int:
-    return x.rem.numel()
-
-
-@implements("is_floating_point")
-def is_floating_point(x: TaylorModel) -> bool:
-    return True
-
-
-@implements("contiguous", "clone", "detach", "cpu", "cuda", "requires_grad_", lazy=True)
-def same(x: TaylorModel, *args: Any, **kwargs: Any) -> TaylorModel:
-    """Copies are the identity."""
-    return x
-
-
-@implements("to", "type", "type_as", lazy=True)
-def to(x: TaylorModel, *args: Any, **kwargs: Any) -> TaylorModel:
-    """A cast is the identity where the executing type, if any, is no finer than the one cast to."""
-    for value in (*args, *kwargs.values()):
-        if isinstance(value, torch.dtype):
-            check_cast(x.execution, value)
-        elif isinstance(value, Tensor):
-            check_cast(x.execution, value.dtype)
-    return x
-
-
-@implements("double", lazy=True)
-def double(x: TaylorModel) -> TaylorModel:
-    return x
-
-
-@implements("float", lazy=True)
-def float_(x: TaylorModel) -> TaylorModel:
-    return to(x, torch.float32)
-
-
-@implements("reshape", "view", lazy=True)
-def reshape(x: TaylorModel, *shape: Any) -> TaylorModel:
-    rem = x.rem.reshape(_sizes(shape))
+def _reshaped(x: TaylorModel, shape: tuple[int, ...]) -> TaylorModel:
+    rem = x.rem.reshape(shape)
+    lead = 0
     if x.den:
         # Denominators follow when the dimensions in which they vary stay where they are, in front.
         lead = max((i + 1 for factor in x.den for i, n in enumerate(factor.shape) if n > 1), default=0)
         if rem.shape[:lead] != x.shape[:lead]:
-            return reshape(x.plain(), *shape)
+            return _reshaped(x.plain(), shape)
     den = tuple(_reshape_factor(factor, rem.ndim, lead) for factor in x.den)
     return x.with_(x.coef.reshape(len(x.coef), *rem.shape), rem, den)
 
@@ -126,110 +104,118 @@ def _reshape_factor(factor: TaylorModel, ndim: int, lead: int) -> TaylorModel:
     return factor.with_(factor.coef.reshape(len(factor.coef), *shape), factor.rem.reshape(shape))
 
 
-@implements("reshape_as", "view_as")
-def reshape_as(x: TaylorModel, other: Any) -> TaylorModel:
-    return reshape(x, tuple(other.shape))
-
-
-@implements("flatten", "ravel", lazy=True)
+@implements("flatten", lazy=True)
 def flatten(x: TaylorModel, start_dim: int = 0, end_dim: int = -1) -> TaylorModel:
-    return reshape(x, tuple(x.rem.flatten(start_dim, end_dim).shape))
+    return _reshaped(x, tuple(x.rem.flatten(start_dim, end_dim).shape))
+
+
+@implements("ravel", lazy=True)
+def ravel(x: TaylorModel) -> TaylorModel:
+    return flatten(x)
 
 
 @implements("unflatten")
 def unflatten(x: TaylorModel, dim: int, sizes: Sequence[int]) -> TaylorModel:
-    at = dim % x.ndim
-    return reshape(x, (*x.shape[:at], *sizes, *x.shape[at + 1 :]))
+    at = axis(x, dim)
+    known = -prod(sizes) if -1 in sizes else 1
+    whole = tuple(x.shape[at] // known if size == -1 else size for size in sizes)
+    return _reshaped(x, (*x.shape[:at], *whole, *x.shape[at + 1 :]))
 
 
 @implements("squeeze", lazy=True)
 def squeeze(x: TaylorModel, dim: Any = None) -> TaylorModel:
-    dims = list(range(x.ndim)) if dim is None else [d % x.ndim for d in (dim if isinstance(dim, Sequence) else [dim])]
+    dims = axes(x, dim) if dim is None or isinstance(dim, int) else [axis(x, d) for d in dim]
     single = [d for d in dims if x.shape[d] == 1]
     return _map(x, lambda t, offset: t.squeeze([d + offset for d in single]) if single else t)
 
 
 @implements("unsqueeze", lazy=True)
 def unsqueeze(x: TaylorModel, dim: int) -> TaylorModel:
-    return _map(x, lambda t, offset: t.unsqueeze(dim + offset if dim >= 0 else dim))
+    at = axis(x, dim, extra=1)
+    return _map(x, lambda t, offset: t.unsqueeze(at + offset))
 
 
 @implements("transpose", lazy=True)
 def transpose(x: TaylorModel, dim0: int, dim1: int) -> TaylorModel:
-    first, second = dim0 % x.ndim, dim1 % x.ndim
+    first, second = axis(x, dim0), axis(x, dim1)
     return _map(x, lambda t, offset: t.transpose(first + offset, second + offset))
 
 
-@implements("t")
+@implements("t", lazy=True)
 def t(x: TaylorModel) -> TaylorModel:
-    return transpose(x, 0, 1) if x.ndim == 2 else x
+    return transpose(x, 0, 1) if x.ndim == 2 else _map(x, lambda tensor, offset: tensor if offset else tensor.t())
 
 
 @implements("permute", lazy=True)
-def permute(x: TaylorModel, *dims: Any) -> TaylorModel:
-    order = [d % x.ndim for d in _sizes(dims)]
-    return _map(x, lambda t, offset: t.permute(*range(offset), *[d + offset for d in order]))
+def permute(x: TaylorModel, *order: Any, dims: Any = None) -> TaylorModel:
+    places = [axis(x, d) for d in _sizes(order, dims)]
+    return _map(x, lambda t, offset: t.permute(*range(offset), *[d + offset for d in places]))
 
 
 @implements("movedim", lazy=True)
 def movedim(x: TaylorModel, source: Any, destination: Any) -> TaylorModel:
-    first = [d % x.ndim for d in (source if isinstance(source, Sequence) else [source])]
-    second = [d % x.ndim for d in (destination if isinstance(destination, Sequence) else [destination])]
+    first = [axis(x, d) for d in (source if isinstance(source, Sequence) else [source])]
+    second = [axis(x, d) for d in (destination if isinstance(destination, Sequence) else [destination])]
     return _map(x, lambda t, offset: t.movedim([d + offset for d in first], [d + offset for d in second]))
 
 
 @implements("expand", lazy=True)
-def expand(x: TaylorModel, *sizes: Any) -> TaylorModel:
-    rem = x.rem.expand(_sizes(sizes))
+def expand(x: TaylorModel, *sizes: Any, size: Any = None, implicit: bool = False) -> TaylorModel:
+    rem = x.rem.expand(_sizes(sizes, size))
     if x.den and rem.ndim > x.ndim:
-        return expand(x.plain(), *sizes)
+        x = x.plain()
     return x.with_(spread(x.coef, rem.ndim).expand(len(x.coef), *rem.shape), rem, x.den)
 
 
-@implements("broadcast_to")
+@implements("broadcast_to", lazy=True)
 def broadcast_to(x: TaylorModel, size: Sequence[int]) -> TaylorModel:
     return expand(x, tuple(size))
 
 
-@implements("expand_as")
-def expand_as(x: TaylorModel, other: Any) -> TaylorModel:
-    return expand(x, tuple(other.shape))
-
-
 @implements("flip")
-def flip(x: TaylorModel, *dims: Any) -> TaylorModel:
-    axes = [d % x.ndim for d in _sizes(dims)]
-    return x.with_(x.coef.flip([d + 1 for d in axes]), x.rem.flip(axes))
+def flip(x: TaylorModel, *order: Any, dims: Any = None) -> TaylorModel:
+    places = [axis(x, d) for d in _sizes(order, dims)]
+    return x.with_(x.coef.flip([d + 1 for d in places]), x.rem.flip(places))
 
 
 @implements("roll")
-def roll(x: TaylorModel, shifts: Any, dim: int = -1) -> TaylorModel:
-    return x.with_(x.coef.roll(shifts, _later(dim)), x.rem.roll(shifts, dim))
+def roll(x: TaylorModel, shifts: Any, dims: Any = None) -> TaylorModel:
+    """Along given dimensions; without them torch rolls all entries as one line."""
+    if dims is None or (isinstance(dims, Sequence) and not dims):
+        return _reshaped(roll(_reshaped(x, (-1,)), shifts, 0), tuple(x.shape))
+    places = axes(x, dims)
+    return x.with_(x.coef.roll(shifts, [d + 1 for d in places]), x.rem.roll(shifts, places))
 
 
 @implements("index_select")
 def index_select(x: TaylorModel, dim: int, index: Tensor) -> TaylorModel:
-    return x.with_(x.coef.index_select(_later(dim), index), x.rem.index_select(dim, index))
+    at = axis(x, dim)
+    return x.with_(x.coef.index_select(at + 1, index), x.rem.index_select(at, index))
 
 
 @implements("select")
 def select(x: TaylorModel, dim: int, index: int) -> TaylorModel:
-    return x.with_(x.coef.select(_later(dim), index), x.rem.select(dim, index))
+    at = axis(x, dim)
+    return x.with_(x.coef.select(at + 1, index), x.rem.select(at, index))
 
 
 @implements("narrow")
 def narrow(x: TaylorModel, dim: int, start: int, length: int) -> TaylorModel:
-    return x.with_(x.coef.narrow(_later(dim), start, length), x.rem.narrow(dim, start, length))
+    at = axis(x, dim)
+    return x.with_(x.coef.narrow(at + 1, start, length), x.rem.narrow(at, start, length))
 
 
 @implements("unbind")
 def unbind(x: TaylorModel, dim: int = 0) -> tuple[TaylorModel, ...]:
-    return tuple(select(x, dim, i) for i in range(x.shape[dim]))
+    return tuple(select(x, dim, i) for i in range(x.shape[axis(x, dim)]))
 
 
-@implements("split", "split_with_sizes")
-def split(x: TaylorModel, split_size: Any, dim: int = 0) -> tuple[TaylorModel, ...]:
-    return _pieces(x, [piece.shape[dim] for piece in torch.split(x.rem, split_size, dim)], dim)
+@implements("split")
+def split(
+    x: TaylorModel, split_size: Any = None, dim: int = 0, *, split_size_or_sections: Any = None
+) -> tuple[TaylorModel, ...]:
+    size = split_size if split_size is not None else split_size_or_sections
+    return _pieces(x, [piece.shape[dim] for piece in torch.split(x.rem, size, dim)], dim)
 
 
 @implements("chunk")
@@ -266,42 +252,14 @@ def _pad(coef: Tensor, rows: int) -> Tensor:
 @implements("cat")
 def cat(tensors: Sequence[Any], dim: int = 0) -> TaylorModel:
     models = common(tensors)
-    coef = torch.cat([m.coef for m in models], _later(dim))
-    return models[0].with_(coef, torch.cat([m.rem for m in models], dim))
+    at = axis(models[0], dim)
+    coef = torch.cat([m.coef for m in models], at + 1)
+    return models[0].with_(coef, torch.cat([m.rem for m in models], at))
 
 
 @implements("stack")
 def stack(tensors: Sequence[Any], dim: int = 0) -> TaylorModel:
     models = common(tensors)
-    coef = torch.stack([m.coef for m in models], _later(dim))
-    return models[0].with_(coef, torch.stack([m.rem for m in models], dim))
-
-
-@implements("zeros_like")
-def zeros_like(x: TaylorModel, **kwargs: Any) -> Tensor:
-    return torch.zeros_like(x.rem)
-
-
-@implements("ones_like")
-def ones_like(x: TaylorModel, **kwargs: Any) -> Tensor:
-    return torch.ones_like(x.rem)
-
-
-@implements("full_like")
-def full_like(x: TaylorModel, fill_value: float, **kwargs: Any) -> Tensor:
-    return torch.full_like(x.rem, fill_value)
-
-
-@implements("new_tensor")
-def new_tensor(x: TaylorModel, data: Any, **kwargs: Any) -> Tensor:
-    return x.rem.new_tensor(data)
-
-
-@implements("new_zeros")
-def new_zeros(x: TaylorModel, *size: Any, **kwargs: Any) -> Tensor:
-    return x.rem.new_zeros(_sizes(size))
-
-
-@implements("new_ones")
-def new_ones(x: TaylorModel, *size: Any, **kwargs: Any) -> Tensor:
-    return x.rem.new_ones(_sizes(size))
+    at = axis(models[0], dim, extra=1)
+    coef = torch.stack([m.coef for m in models], at + 1)
+    return models[0].with_(coef, torch.stack([m.rem for m in models], at))
