@@ -1,0 +1,145 @@
+"""Nothing in a rigorous room takes its format from a global setting, and no guard is an assert.
+
+The ground is pinned when code runs; this is the same rule read off the syntax trees. A created tensor names its dtype
+and its device, ``torch.where`` never chooses between two Python numbers (that is a float32 to torch), narrow formats
+are named only where formats are listed, and nothing rests on an assert, which an optimised run removes.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[2] / "src" / "onelayer"
+RIGOROUS = ("certify", "target", "model", "domain.py", "ground.py")
+PINNED = ("construct",)  # always entered through a pinned door: the device may be left out, the dtype may not
+CREATING = {
+    *("arange", "empty", "eye", "full", "linspace", "logspace", "ones", "rand", "randint", "randn", "randperm"),
+    *("scalar_tensor", "zeros", "tensor", "as_tensor", "asarray", "tril_indices", "triu_indices"),
+}
+NUMBERS = {"float", "int", "len", "factorial", "gamma", "relative_error"}
+LEGACY = {"Tensor", "FloatTensor", "DoubleTensor", "LongTensor", "set_default_dtype", "set_default_device"}
+NARROW = {"float32", "float16", "bfloat16", "half", "float"}
+# Where formats are listed, compared or asked for: everywhere else the format comes from an argument or is float64.
+FORMATS = {
+    "certify/contract.py": "the default dtype under which a model is tried once more",
+    "certify/door.py": "the formats of execution",
+    "certify/points.py": "the range of each format",
+    "construct/approximate.py": "the formats of weights",
+    "construct/gather.py": "the formats of weights",
+    "construct/memorize.py": "the formats of weights",
+    "construct/sort.py": "the formats of weights",
+    "model/files.py": "the formats of weights",
+    "certify/taylor/rounding.py": "the formats of execution",
+}
+NOT_YET = {  # files that still leave something open
+    *(
+        f"certify/taylor/{name}.py"
+        for name in ("__init__", "compose", "contraction", "core", "hull", "piecewise", "reductions", "shapes")
+    ),
+    *(f"target/{name}.py" for name in ("network", "operations", "record", "symbolic", "target")),
+}
+SETTERS = {"ground.py", "certify/contract.py"}  # may touch the defaults, which they give back
+
+
+def files(rooms: tuple[str, ...]) -> list[Path]:
+    found = [[SOURCE / room] if room.endswith(".py") else sorted((SOURCE / room).rglob("*.py")) for room in rooms]
+    return [path for part in found for path in part if str(path.relative_to(SOURCE)) not in NOT_YET]
+
+
+def torch_name(node: ast.AST) -> str:
+    """name for ``torch.name``, else nothing."""
+    owner = node.value if isinstance(node, ast.Attribute) else None
+    return node.attr if isinstance(node, ast.Attribute) and isinstance(owner, ast.Name) and owner.id == "torch" else ""
+
+
+def number(node: ast.AST) -> bool:
+    """Whether an expression is surely a Python number: literals, names in capitals, torch.inf, calls that return one,
+    and sums of those."""
+    match node:
+        case ast.Constant():
+            return True
+        case ast.UnaryOp():
+            return number(node.operand)
+        case ast.BinOp():
+            return number(node.left) and number(node.right)
+        case ast.Attribute(value=ast.Name(id="torch" | "math" | "np")):
+            return node.attr in ("inf", "nan", "pi", "e")
+        case ast.Call(func=ast.Name(id=called)):
+            return called in NUMBERS
+        case ast.Name():
+            return node.id.lstrip("_").isupper()
+    return False
+
+
+def complaints(name: str, tree: ast.AST, needed: set[str]) -> Iterator[str]:
+    for node in ast.walk(tree):
+        line = f"{name}:{getattr(node, 'lineno', 0)}"
+        if isinstance(node, ast.Assert) and needed == {"dtype", "device"}:
+            yield f"{line}: assert"
+        if isinstance(node, ast.ImportFrom) and node.module == "torch":
+            taken = {alias.name for alias in node.names} & (CREATING | LEGACY - {"Tensor"})
+            yield from (f"{line}: import of torch.{item} under a bare name" for item in taken)
+        if torch_name(node) in NARROW and name not in FORMATS:
+            yield f"{line}: torch.{torch_name(node)}"
+        if not isinstance(node, ast.Call):
+            continue
+        called, given = torch_name(node.func), {keyword.arg for keyword in node.keywords}
+        if called in CREATING and None not in given and not needed <= given:
+            yield f"{line}: torch.{called} without {' and '.join(sorted(needed - given))}"
+        if called in LEGACY and name not in SETTERS:
+            yield f"{line}: torch.{called}"
+        if called == "where" and len(node.args) == 3 and number(node.args[1]) and number(node.args[2]):
+            yield f"{line}: torch.where of two Python numbers"
+        if isinstance(node.func, ast.Attribute) and node.func.attr in ("float", "half", "bfloat16") and not node.args:
+            yield f"{line}: a cast by .{node.func.attr}()"
+
+
+@pytest.mark.parametrize("path", files(RIGOROUS), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_rigorous_rooms_leave_nothing_to_global_settings(path: Path) -> None:
+    name = str(path.relative_to(SOURCE))
+    assert not list(complaints(name, ast.parse(path.read_text()), {"dtype", "device"}))
+
+
+@pytest.mark.parametrize("path", files(PINNED), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_constructions_name_the_format_of_every_tensor(path: Path) -> None:
+    name = str(path.relative_to(SOURCE))
+    assert not list(complaints(name, ast.parse(path.read_text()), {"dtype"}))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "torch.where(x > 0, TINY, 0.0)",
+        "torch.where(x > 0, -torch.inf, 2 * math.pi)",
+        "torch.where(x > 0, 1.01, UNIT + gamma(2 * k + 4))",
+        "torch.tensor(0.1)",
+        "torch.zeros(3, dtype=torch.float64)",
+        "torch.zeros(3, device='cpu')",
+        "y = x.to(torch.float32)",
+        "y = x.float()",
+        "assert low.dtype == torch.float64",
+        "from torch import zeros",
+        "torch.set_default_dtype(torch.float64)",
+        "torch.FloatTensor([1.0])",
+    ],
+)
+def test_each_rule_sees_what_it_forbids(code: str) -> None:
+    assert list(complaints("planted.py", ast.parse(code), {"dtype", "device"}))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "torch.where(x > 0, x, 0.0)",
+        "torch.zeros(3, dtype=torch.float64, device=x.device)",
+        "torch.zeros_like(x)",
+        "x.new_zeros(3)",
+        "torch.full(**where)",
+    ],
+)
+def test_and_nothing_else(code: str) -> None:
+    assert not list(complaints("planted.py", ast.parse(code), {"dtype", "device"}))

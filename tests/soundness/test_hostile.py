@@ -1,0 +1,121 @@
+"""Under six hostile states of the process every result is the same, to the last bit, and still encloses the truth."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from cases import random_boxes, random_case
+from enclosure import enclosed, executed
+from hostile import HOSTILE
+from reference_arithmetic import ExecutedLib, TorchLib
+from torch import nn
+
+import onelayer as ol
+from onelayer.certify.taylor import variables
+from onelayer.ground import pinned
+
+CASES = 24
+ARITHMETIC = [name for name in HOSTILE if name != "meta device"]  # on meta there is no number to start from
+
+
+def products(x: Any) -> Any:
+    """Its value needs more bits than a narrow format has, and it creates a tensor of its own."""
+    weights = torch.tensor([[1.0, 2.0**-12], [2.0**-12, 1.0]], dtype=x.dtype, device="cpu")
+    return torch.tanh(x @ weights).sum(-1)
+
+
+def encoder() -> nn.Module:
+    generator = torch.Generator().manual_seed(4)
+    layer = nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 1), nn.Flatten(0))
+    for parameter in layer.parameters():
+        parameter.data = torch.randn(parameter.shape, generator=generator, dtype=torch.float32, device="cpu")
+    return layer
+
+
+def results() -> dict[str, Any]:
+    """A proof of every kind, with the weights it is about."""
+    box = ol.Box([-1.0, 0.25], [0.5, 1.0])
+    built = {
+        "lookup": ol.approximate("sin(3*x) + 1e-3*exp(x)", ol.Box([0.1], [1.0]), 1e-3),
+        "callable": ol.approximate(lambda x: torch.relu(x[..., 0] - 0.3), ol.Box([0.0], [1.0]), 1e-2),
+        "float32": ol.approximate("x1*x2", box, 0.05, dtype=torch.float32),
+        "tokens": ol.approximate("x1 + 0.5*x2", box, 0.05, layout="tokens"),
+        "sort": ol.sort(3, 0.0, 1.0, 0.05),
+        "table": ol.memorize([[0.0, 1.0], [1.0, 0.5], [0.3, 0.2]], [1.0, 2.0, -0.1]),
+    }
+    found: dict[str, Any] = {name: replace(a.certificate, seconds=0.0) for name, a in built.items()}
+    proofs = {
+        "products": ol.certify(products, products, box, 1e-6, max_boxes=64),
+        "subnormal": ol.certify(lambda x: x[..., 0], "x", ol.Box([1e-310], [2e-310]), 1e-300),
+        "module": ol.certify(ENCODER, "x1", box, execution="float32", max_boxes=64),
+        "real": ol.certify(ENCODER, "x1", box, execution="real", max_boxes=64),
+    }
+    return found | {name: replace(proof, seconds=0.0) for name, proof in proofs.items()}
+
+
+ENCODER = encoder()
+
+
+@pytest.fixture(scope="module")
+def usual() -> dict[str, Any]:
+    return results()
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_proofs_and_weights_are_the_same(name: str, usual: dict[str, Any]) -> None:
+    with HOSTILE[name]():
+        found = results()
+    for kind, certificate in usual.items():
+        assert found[kind] == certificate, kind
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_saved_proof_is_accepted(name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("hostile")
+    ol.approximate("sin(3*x)", ol.Box([0.1], [1.0]), 1e-3).save(folder / "usual")
+    with HOSTILE[name]():
+        assert ol.check(folder / "usual").ok
+        loaded = ol.load(folder / "usual")
+        loaded.save(folder / "again")
+    for file in (folder / "usual").iterdir():
+        assert file.read_bytes() == (folder / "again" / file.name).read_bytes()
+
+
+def models(seed: int) -> Any:
+    """A Taylor model of a random case on random boxes."""
+    rng = np.random.default_rng(seed)
+    dim = int(rng.integers(1, 4))
+    lower, upper = random_boxes(rng, 4, dim)
+    return random_case(rng, dim)(variables(lower, upper, int(rng.integers(1, 6))), TorchLib())
+
+
+def same(one: Any, other: Any) -> bool:
+    pairs = zip((one.coef, one.rem, *one.range()), (other.coef, other.rem, *other.range()), strict=True)
+    return all(torch.equal(a.nan_to_num(7.0), b.nan_to_num(7.0)) for a, b in pairs)
+
+
+@pytest.mark.parametrize("name", ["coarse products", "autocast and inference"])
+def test_enclosures_are_the_same_even_without_the_pins(name: str) -> None:
+    """The arithmetic names every format itself; the pinned ground is a second wall, not the only one."""
+    for seed in range(CASES):
+        usual = models(seed)
+        with HOSTILE[name]():
+            found = models(seed)
+        assert same(usual, found), seed
+
+
+@pytest.mark.parametrize("name", ARITHMETIC)
+def test_enclosures_hold(name: str) -> None:
+    with HOSTILE[name](), pinned():
+        for seed in range(CASES):
+            rng = np.random.default_rng(seed)
+            dim = int(rng.integers(1, 4))
+            lower, upper = random_boxes(rng, 4, dim)
+            case, order = random_case(rng, dim), int(rng.integers(1, 6))
+            found = enclosed(case, lower, upper, order, count=4, seed=seed)
+            found += executed(case, ExecutedLib(torch.float32), torch.float32, lower, upper, order, count=4)
+            assert not found.violations, f"seed {seed}: {found.violations[:3]}"
