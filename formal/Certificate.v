@@ -1,17 +1,21 @@
-(* What exported certificates import (theory.md, section 8): the layer whose error they bound, written out as quotients
-   of sums of exponentials that the tactic interval understands, and the ways to join bounds. *)
+(* What exported certificates import (theory.md, section 8): the layer whose error they bound, and the steps that turn
+   the bound into inequalities between elementary functions of one variable, which the tactic interval decides. *)
 From Coq Require Import Reals Lra List.
 From Onelayer Require Import Softmax Vectors Lookup Kinks.
 Import ListNotations.
 Open Scope R_scope.
 
-(* Heads summed by W^O and the read-out, ReLU units on the residual stream, an affine part. *)
+(* Numbers per output, as they are stored. *)
+Definition row (numbers : list R) (i : nat) : R := nth i numbers 0.
+
+(* A ReLU unit on the residual stream: relu(direction . x + offset), weighed into output i by its gain. *)
 Record ridge := Ridge { direction : vec; offset : R; gain : nat -> R }.
 Definition rectify (u : ridge) (x : vec) (i : nat) : R := relu (dot (direction u) x + offset u) * gain u i.
 
-Definition layer (heads : list (list token)) (ridges : list ridge) (slope : nat -> vec) (const : nat -> R)
+(* The layer: heads summed by W^O and the read-out, ReLU units, an affine part. *)
+Definition layer (heads : list (list token)) (ridges : list ridge) (slopes : list vec) (const : list R)
     (x : vec) (i : nat) : R :=
-  const i + dot (slope i) x + lsum (fun u => rectify u x i) ridges + lsum (fun mem => head mem x i) heads.
+  row const i + dot (nth i slopes nil) x + lsum (fun u => rectify u x i) ridges + lsum (fun mem => head mem x i) heads.
 
 Lemma head_ratio mem x i : mem <> nil ->
   head mem x i = lsum (fun t => exp (logit x t) * value t i) mem / lsum (fun t => exp (logit x t)) mem.
@@ -22,6 +26,30 @@ Theorem head_ratio_shift c mem x i : mem <> nil ->
   head mem x i = lsum (fun t => exp (logit x t - c) * value t i) mem / lsum (fun t => exp (logit x t - c)) mem.
 Proof.
   intros H; unfold head; rewrite <- (shift_invariance (- c)), attend_ratio by exact H; reflexivity.
+Qed.
+
+(* A head whose keys are multiples of one direction w is a head of the one variable w . x: axes, merged directions. *)
+Definition along (w : vec) (t : token) : token := Token (map (Rmult (hd 0 (key t))) w) (bias t) (value t).
+
+Theorem head_of_direction w mem x i : (forall t, In t mem -> length (key t) = 1%nat) ->
+  head (map (along w) mem) x i = head mem [dot w x] i.
+Proof.
+  intros H; unfold head; rewrite attend_map; apply attend_ext; intros t Ht; [|reflexivity].
+  specialize (H t Ht); unfold logit; destruct t as [k b v]; simpl in *.
+  destruct k as [|a [|]]; try discriminate; simpl; f_equal.
+  clear; revert x; induction w as [|c w IH]; intros [|u x]; simpl; try ring; rewrite IH; ring.
+Qed.
+
+(* The variable w . x of such a head runs over the interval that the box gives. *)
+Fixpoint least (w : vec) (B : box) : R :=
+  match w, B with a :: w', (l, u) :: B' => Rmin (a * l) (a * u) + least w' B' | _, _ => 0 end.
+Fixpoint greatest (w : vec) (B : box) : R :=
+  match w, B with a :: w', (l, u) :: B' => Rmax (a * l) (a * u) + greatest w' B' | _, _ => 0 end.
+
+Theorem range_of_direction w : forall B x, inbox B x -> least w B <= dot w x <= greatest w B.
+Proof.
+  induction w as [|a w IH]; intros B x H; inversion H as [|v [l u] x' B' Hv Hx]; subst; simpl; try lra.
+  specialize (IH B' x' Hx); simpl in Hv; unfold Rmin, Rmax; destruct (Rle_dec 0 a); repeat destruct Rle_dec; nra.
 Qed.
 
 (* The sign of its argument decides a ReLU unit: one case each. *)
@@ -37,15 +65,15 @@ Proof.
   eapply Rle_trans; [apply Rabs_triang|lra].
 Qed.
 
-(* Pieces of an axis: a bound on each of two adjacent intervals is a bound on both. *)
+(* Pieces of an axis: what holds on each of two adjacent intervals holds on both. *)
 Theorem join_pieces (P : R -> Prop) a b c :
   (forall x, a <= x <= b -> P x) -> (forall x, b <= x <= c -> P x) -> forall x, a <= x <= c -> P x.
 Proof. intros H1 H2 x Hx; destruct (Rle_dec x b); [apply H1|apply H2]; lra. Qed.
 
 Ltac written_out :=
-  unfold layer; unfold rectify; cbn [lsum]; rewrite ?head_ratio by discriminate; unfold logit;
+  unfold layer, rectify, row; cbn [lsum]; rewrite ?head_ratio by discriminate; unfold logit;
   cbn [lsum dot key bias value direction offset gain nth].
 
 Ltac written_out_shifted c :=
-  unfold layer; unfold rectify; cbn [lsum]; rewrite ?(head_ratio_shift c) by discriminate; unfold logit;
+  unfold layer, rectify, row; cbn [lsum]; rewrite ?(head_ratio_shift c) by discriminate; unfold logit;
   cbn [lsum dot key bias value direction offset gain nth].

@@ -171,3 +171,14 @@ Proof.
     nra. }
   unfold c; field; lra.
 Qed.
+
+(* "Every continuous piecewise linear function is a difference of two max-affine ones, so two heads represent any of
+   them": the two errors have the same sign, so the larger one bounds their difference. *)
+Theorem difference_of_maxima {A B} (beta w : R) (l : A -> R) (k : B -> R) meml memk a b : 0 < beta ->
+  In a meml -> (forall t, In t meml -> l t <= l a) -> (INR (length meml) - 1) * exp (- w - 1) <= w ->
+  In b memk -> (forall t, In t memk -> k t <= k b) -> (INR (length memk) - 1) * exp (- w - 1) <= w ->
+  Rabs (sharp beta l meml - sharp beta k memk - (l a - k b)) <= w / beta.
+Proof.
+  intros Hb Ha Ml Wl Hb' Mk Wk; assert (El := sharp_head beta w l meml a Hb Ha Ml Wl).
+  assert (Ek := sharp_head beta w k memk b Hb Hb' Mk Wk); unfold Rabs; destruct Rcase_abs; lra.
+Qed.
