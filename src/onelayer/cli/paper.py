@@ -10,7 +10,7 @@ import typer
 
 from onelayer.cli.console import INTERRUPTED, NOT_PROVED, SUCCESS, show
 from onelayer.cli.options import Json, Seed, app
-from onelayer.paper import write_report
+from onelayer.paper import Report, write_report
 
 
 @app.command("paper")
@@ -30,14 +30,6 @@ def paper_command(
     except KeyboardInterrupt:
         print(f"interrupted; what is finished is kept in {out}, and the same command goes on", file=sys.stderr)
         return INTERRUPTED
-    lines = []
-    for record in found.records:
-        lines.append(f"{record['key']:>14}  {record['verdict']}")
-        failed = [check for check in record["checks"] if not check["holds"]]
-        wanted = record["checks"] if only else failed
-        lines += [f"{'':16}{_sentence(check)}" for check in wanted]
-    kept = len(found.records) - len(found.computed)
-    lines.append(f"{found.page}  ({len(found.computed)} run, {kept} kept, {found.seconds:.0f} s)")
     data = {
         "page": str(found.page),
         "confirmed": found.confirmed,
@@ -45,8 +37,18 @@ def paper_command(
         "computed": list(found.computed),
         "experiments": [{key: record[key] for key in ("key", "verdict", "checks")} for record in found.records],
     }
-    show("\n".join(lines), data, as_json=as_json)
+    show("\n".join(_lines(found, every=bool(only))), data, as_json=as_json)
     return SUCCESS if found.confirmed else NOT_PROVED
+
+
+def _lines(found: Report, *, every: bool) -> list[str]:
+    """A line per experiment, with the checks that failed, or with ``every`` check below it."""
+    lines = []
+    for record in found.records:
+        lines.append(f"{record['key']:>14}  {record['verdict']}")
+        lines += [f"{'':16}{_sentence(check)}" for check in record["checks"] if every or not check["holds"]]
+    kept = len(found.records) - len(found.computed)
+    return [*lines, f"{found.page}  ({len(found.computed)} run, {kept} kept, {found.seconds:.0f} s)"]
 
 
 def _sentence(check: dict[str, object]) -> str:

@@ -109,12 +109,12 @@ def _head(graph: Graph, model: OneLayerTransformer, h: int, u: str) -> str:
     memory = model.memory_of(h)
     if isinstance(memory, GridMemory) and config.attention == "softmax" and not config.token_attention:
         return _grid(graph, config, name, query, memory)
-    keys, values = [], []
+    blocks, values = [], []
     if config.token_attention:
-        keys.append(graph.affine(f"{name}.key", u, own["W_K"][:, columns], own["b_K"][columns]))
+        key = graph.affine(f"{name}.key", u, own["W_K"][:, columns], own["b_K"][columns])
+        blocks.append(_scores(graph, config, f"{name}.tokens", query, key))
         rows = slice(v, v + shape.d_v)
         values.append(graph.affine(f"{name}.value", u, own["W_V"][:, rows], own["b_V"][rows]))
-    blocks = [_scores(graph, config, f"{name}.tokens", query, key) for key in keys]
     if memory is not None:
         stored = memory.plain_tokens()
         key = graph.constant(f"{name}.memory.keys", stored[0][None])

@@ -77,6 +77,16 @@ def layer_of_parts(model: OneLayerTransformer) -> LayerOfParts:
     parts: dict[str, nn.Module] = {"embed": embedding(own["W_E"].T, own["b_E"], ramp_layers(model))}
     if config.positions != "none":
         parts["position"] = table(own["position"])
+    parts |= _attention_parts(model, own, width)
+    parts |= _network_parts(config, own)
+    parts["read"] = linear(own["W_R"].T, own["b_R"])
+    return LayerOfParts(config, parts).to(model.dtype).requires_grad_(False).eval()
+
+
+def _attention_parts(model: OneLayerTransformer, own: dict[str, Tensor], width: int) -> dict[str, nn.Module]:
+    """Projections, memory and the attention itself, heads padded to one ``width``."""
+    config = model.config
+    parts: dict[str, nn.Module] = {}
     d_k, d_v = [head.d_k for head in config.heads], [head.d_v for head in config.heads]
     scale = torch.cat([torch.full((size,), math.sqrt(width / size), dtype=torch.float64) for size in d_k])
     query, query_bias = _spread(own["W_Q"] * scale, own["b_Q"] * scale, d_k, width)
@@ -92,14 +102,19 @@ def layer_of_parts(model: OneLayerTransformer) -> LayerOfParts:
     parts["attention"] = _bare_attention(len(config.heads), width)
     output, _ = _spread(own["W_O"].T, own["b_O"], d_v, width)
     parts["output"] = linear(output, own["b_O"])
+    return parts
+
+
+def _network_parts(config: Config, own: dict[str, Tensor]) -> dict[str, nn.Module]:
+    """Norms and the feed-forward network, where the layer has them."""
+    parts: dict[str, nn.Module] = {}
     for which in ("1", "2") if config.hidden else ("1",):
         if config.norm != "none":
             parts[f"norm{which}"] = _layer_norm(own[f"gain_{which}"], own[f"shift_{which}"])
     if config.hidden:
         parts["first"] = linear(own["W_1"].T, own["b_1"])
         parts["second"] = linear(own["W_2"].T, own["b_2"])
-    parts["read"] = linear(own["W_R"].T, own["b_R"])
-    return LayerOfParts(config, parts).to(model.dtype).requires_grad_(False).eval()
+    return parts
 
 
 def _memory_tables(model: OneLayerTransformer, width: int) -> tuple[Tensor, Tensor]:

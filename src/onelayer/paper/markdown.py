@@ -8,7 +8,7 @@ from typing import Any
 from onelayer import __version__
 from onelayer.paper.finding import Experiment, number
 from onelayer.paper.record import AND, Record, machines
-from onelayer.paper.registry import ROWS, SECTIONS, experiments
+from onelayer.paper.registry import ROWS, SECTIONS, Section, experiments
 
 OPENING = """# The paper, executed
 
@@ -25,14 +25,19 @@ def markdown(records: Mapping[str, Record]) -> str:
     if rows:
         parts += ["## Step by step", table(("#", "what the paper says, in our words", "verdict"), rows)]
     for section in SECTIONS:
-        found = [item for item in section.experiments if item.key in records]
-        if found:
-            parts += [f"## {section.title}", section.about]
-        for item in found:
-            parts += _experiment(item, records[item.key])
+        parts += _section(section, records)
     if records:
         parts.append(_closing(list(records.values())))
     return "\n\n".join(parts) + "\n"
+
+
+def _section(section: Section, records: Mapping[str, Record]) -> list[str]:
+    """A heading and the experiments of the section that have a record; nothing if none has."""
+    found = [item for item in section.experiments if item.key in records]
+    parts = [f"## {section.title}", section.about] if found else []
+    for item in found:
+        parts += _experiment(item, records[item.key])
+    return parts
 
 
 def _closing(records: Sequence[Record]) -> str:

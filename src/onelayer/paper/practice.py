@@ -6,7 +6,7 @@ The measurements are those of the studies (onelayer study NAME); here they are r
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
@@ -34,11 +34,7 @@ def training(setting: Setting) -> Finding:
     """
     found = {name: study(name, setting) for name in SIZES}
     laws = {(name, method): _law(found[name], name, method) for name in SIZES for method in METHODS}
-    rows = []
-    for (name, method), law in laws.items():
-        errors = [row["sup"] for row in found[name].rows if row["method"] == method]
-        form = f"size^{-law.rate:.3g}" if law.kind == "power" else f"exp({-law.rate:.3g} size)"
-        rows.append((name, method, len(errors), max(errors), min(errors), form, law.low, law.high))
+    rows = [_law_row(found[name], name, method, law) for (name, method), law in laws.items()]
     trained, built = ({name: by(found[name].rows, SIZES[name], method=m) for name in SIZES} for m in METHODS)
     seeds = min(len(errors) for sizes in trained.values() for errors in sizes.values())
     best = {method: min(row[4] for row in rows if row[1] == method) for method in METHODS}
@@ -48,26 +44,40 @@ def training(setting: Setting) -> Finding:
         checks.append(Check(what, laws[name, "built"].low, ">", 0))
     checks.append(Check("least trained error over least built error", best["trained"] / best["built"], ">", 1))
     fallen = {name: laws[name, "trained"].decreasing for name in SIZES}
-    words = [
-        f"{'decreases' if fallen[name] else 'does not decrease beyond the spread of the seeds'} with {NOUNS[name]}"
-        for name in SIZES
-    ]
-    ahead = {
-        name: [median(built[name][size]) < median(errors) for size, errors in trained[name].items()] for name in SIZES
-    }
-    said = (
-        f"The error of trained layers {' and '.join(words)}: the sentence {KEPT[sum(fallen.values())]} for training on "
-        "this function. Layers built without training are in the same figures: of the same size, they have the smaller "
-        f"error for {sum(ahead['heads'])} of {len(ahead['heads'])} numbers of heads and for {sum(ahead['width'])} of "
-        f"{len(ahead['width'])} widths. The least error seen is {number(best['trained'])} after training and "
-        f"{number(best['built'])} by construction."
-    )
+    ahead = {name: _ahead(built[name], trained[name]) for name in SIZES}
+    said = _training_sentence(fallen, ahead, best)
     notes = [f"{name}, {sentence}" for name, item in found.items() for sentence in item.sentences]
     header = ("against", "layers", "runs", "largest error", "smallest error", "law", "rate at least", "rate at most")
     caption = "sin x₁ + sin x₂: largest error seen against {}, every seed of the trained layers beside the built ones."
     pictures = [Picture(name, caption.format(NOUNS[name]), item.figure()) for name, item in found.items()]
     verdict = {2: HOLDS, 1: REPAIRED, 0: FAILS}[sum(fallen.values())]
     return Finding(verdict, said, checks, [Table(header, tuple(rows))], pictures, notes, spent(*found.values()))
+
+
+def _law_row(found: Findings, name: str, method: str, law: Law) -> tuple[Any, ...]:
+    """A line of the table: runs, extreme errors, and the law with its interval."""
+    errors = [row["sup"] for row in found.rows if row["method"] == method]
+    form = f"size^{-law.rate:.3g}" if law.kind == "power" else f"exp({-law.rate:.3g} size)"
+    return name, method, len(errors), max(errors), min(errors), form, law.low, law.high
+
+
+def _ahead(built: Mapping[Any, list[float]], trained: Mapping[Any, list[float]]) -> list[bool]:
+    """Per size, whether the built layer has the smaller median error."""
+    return [median(built[size]) < median(errors) for size, errors in trained.items()]
+
+
+def _training_sentence(fallen: Mapping[str, bool], ahead: Mapping[str, list[bool]], best: Mapping[str, float]) -> str:
+    words = [
+        f"{'decreases' if fallen[name] else 'does not decrease beyond the spread of the seeds'} with {NOUNS[name]}"
+        for name in SIZES
+    ]
+    return (
+        f"The error of trained layers {' and '.join(words)}: the sentence {KEPT[sum(fallen.values())]} for training on "
+        "this function. Layers built without training are in the same figures: of the same size, they have the smaller "
+        f"error for {sum(ahead['heads'])} of {len(ahead['heads'])} numbers of heads and for {sum(ahead['width'])} of "
+        f"{len(ahead['width'])} widths. The least error seen is {number(best['trained'])} after training and "
+        f"{number(best['built'])} by construction."
+    )
 
 
 def _law(found: Findings, name: str, method: str) -> Law:
@@ -126,35 +136,34 @@ def trainability(setting: Setting) -> Finding:
         ),
         Check("random starts per function", min(len(errors) for errors in trained.values()), ">=", 3),
     ]
-    parts = {
-        "did not find them for": [name for name, factor in times.items() if factor > AS_GOOD],
-        "found them for": [name for name, factor in times.items() if factor <= AS_GOOD],
-    }
     said = (
         "Existence and training are two things, as the paper warns. The very same architecture has weights that are "
-        "known and proved to be good; from random weights, training "
-        + " and ".join(f"{words} {' and '.join(names)}" for words, names in parts.items() if names)
-        + "."
+        f"known and proved to be good; from random weights, training {_found_and_missed(times)}."
     )
     header = ("function", "built", "trained, median", "trained, best seed", "trained from the built weights")
     picture = Picture("starts", "Largest error seen of one architecture, from three starts.", found.figure())
     return Finding(HOLDS, said, checks, [Table(header, rows)], [picture], found.sentences, spent(found))
 
 
+def _found_and_missed(times: Mapping[str, float]) -> str:
+    parts = {
+        "did not find them for": [name for name, factor in times.items() if factor > AS_GOOD],
+        "found them for": [name for name, factor in times.items() if factor <= AS_GOOD],
+    }
+    return " and ".join(f"{words} {' and '.join(names)}" for words, names in parts.items() if names)
+
+
 def depth(setting: Setting) -> Finding:
     """Trained stacks of 1 to L blocks of equal size, on an additive function and on a nested one."""
     found = study("depth", setting)
-    errors = {target: by(found.rows, "depth", target=target) for target in {row["target"]: 0 for row in found.rows}}
+    targets = dict.fromkeys(row["target"] for row in found.rows)
+    errors = {target: by(found.rows, "depth", target=target) for target in targets}
     rows, gains, clear = [], {}, []
     for target, stacks in errors.items():
-        middle = {blocks: median(values) for blocks, values in stacks.items()}
-        best = min((blocks for blocks in stacks if blocks > 1), key=lambda blocks: middle[blocks])
-        gains[target] = middle[1] / middle[best]
+        best = min((blocks for blocks in stacks if blocks > 1), key=lambda blocks: median(stacks[blocks]))
+        gains[target] = median(stacks[1]) / median(stacks[best])
         clear += [target] if max(stacks[best]) < min(stacks[1]) else []
-        for blocks, values in stacks.items():
-            chosen = [row for row in found.rows if row["target"] == target and row["depth"] == blocks]
-            shape = (chosen[0]["d_model"], chosen[0]["parameters"], len(values))
-            rows.append((target, blocks, *shape, middle[blocks], min(values), max(values)))
+        rows += [_depth_row(found.rows, target, blocks, values) for blocks, values in stacks.items()]
     counts = [row[3] for row in rows]
     checks = [Check("largest over smallest number of parameters", max(counts) / min(counts), "<=", 1.5)]
     checks.append(Check("functions", len(errors), ">=", 2))
@@ -170,6 +179,13 @@ def depth(setting: Setting) -> Finding:
     picture = Picture("depth", "Largest error seen against blocks at equal parameters.", found.figure())
     verdict = HOLDS if clear else FAILS
     return Finding(verdict, said, checks, [Table(header, tuple(rows))], [picture], found.sentences, spent(found))
+
+
+def _depth_row(rows: Rows, target: str, blocks: int, errors: list[float]) -> tuple[Any, ...]:
+    """A line of the table: size of the stack, and its errors over the seeds."""
+    chosen = next(row for row in rows if row["target"] == target and row["depth"] == blocks)
+    size = (chosen["d_model"], chosen["parameters"], len(errors))
+    return target, blocks, *size, median(errors), min(errors), max(errors)
 
 
 def kinds(setting: Setting) -> Finding:

@@ -112,12 +112,8 @@ def draw_error(
     ``box_height`` is the height of the lines between boxes as a share of the panel.
     """
     limit, bounds = scene.error_limits(float(np.nanmax(np.abs(error))))
-    for (label, value), (colour, dashes) in zip(bounds, BOUND_STYLES, strict=False):
-        off = "" if value <= limit else " (off the scale)"
-        for sign in (1, -1) if not off else (1,):
-            where = sign * value if not off else np.nan
-            text = f"±{label}{off}" if sign == 1 and not small else None
-            axes.axhline(where, color=colour, linestyle=dashes, linewidth=1.3, label=text)
+    for (label, value), style in zip(bounds, BOUND_STYLES, strict=False):
+        _draw_bound(axes, value, limit, "" if small else f"±{label}", style)
     axes.axhline(0, color=QUIET, linewidth=0.6)
     axes.plot(grid, error, color=BLUE, linewidth=1.2)
     if scene.certificate is not None and scene.certificate.witness is not None:
@@ -130,6 +126,17 @@ def draw_error(
     if not small:
         _draw_edges(scene, axes, coordinate, box_height)
         outside_legend(axes)
+
+
+def _draw_bound(axes: Axes, value: float, limit: float, label: str, style: tuple[str, Any]) -> None:
+    """Lines at +-value; a bound beyond the ``limit`` of the panel is only named in the legend."""
+    colour, dashes = style
+    options: dict[str, Any] = {"color": colour, "linestyle": dashes, "linewidth": 1.3}
+    if value > limit:
+        axes.axhline(np.nan, label=f"{label} (off the scale)" if label else None, **options)
+        return
+    axes.axhline(value, label=label or None, **options)
+    axes.axhline(-value, **options)
 
 
 def error_label(axes: Axes, limit: float) -> str:

@@ -184,18 +184,19 @@ def _axis(direction: Tensor, slopes: Tensor, biases: Tensor, box: Box) -> Axis:
 def _envelope(slopes: list[float], biases: list[float], start: float, end: float) -> list[tuple[float, float] | None]:
     """Where each line slope * u + bias is the highest of all on [start, end]: an interval, or None."""
     regions: list[tuple[float, float] | None] = []
-    for m, (slope, bias) in enumerate(zip(slopes, biases, strict=True)):
-        low, high = start, end
-        for n, (other, level) in enumerate(zip(slopes, biases, strict=True)):
-            if other == slope:
-                if level > bias or (level == bias and n < m):
-                    low, high = 1.0, 0.0
-            elif other < slope:
-                low = max(low, (level - bias) / (slope - other))
-            else:
-                high = min(high, (bias - level) / (other - slope))
-        regions.append((low, high) if low < high or (low == high and len(slopes) == 1) else None)
+    lines = list(zip(slopes, biases, strict=True))
+    for m, (slope, bias) in enumerate(lines):
+        hidden = any(line[0] == slope and (-line[1], n) < (-bias, m) for n, line in enumerate(lines))
+        low = max((_crossing(lines[m], line) for line in lines if line[0] < slope), default=start)
+        high = min((_crossing(lines[m], line) for line in lines if line[0] > slope), default=end)
+        low, high = max(low, start), min(high, end)
+        regions.append((low, high) if not hidden and (low < high or (low == high and len(lines) == 1)) else None)
     return regions
+
+
+def _crossing(line: tuple[float, float], other: tuple[float, float]) -> float:
+    """Where two lines (slope, bias) of different slopes meet."""
+    return (other[1] - line[1]) / (line[0] - other[0])
 
 
 def _peaks(model: OneLayerTransformer, h: int, box: Box, samples: int) -> list[tuple[list[float], float]]:
@@ -233,9 +234,12 @@ def linear_text(direction: Tensor, offset: float = 0.0) -> str:
     terms = [(weight, f"x{i + 1}") for i, weight in enumerate(direction.tolist()) if weight]
     if offset or not terms:
         terms.append((offset, ""))
-    text = ""
-    for weight, name in terms:
-        size = "" if name and abs(weight) == 1 else f"{abs(weight):.4g}" + (" " if name else "")
-        sign = ("-" if weight < 0 else "") if not text else (" - " if weight < 0 else " + ")
-        text += f"{sign}{size}{name}"
-    return text
+    text = " ".join(f"{'-' if weight < 0 else '+'} {_term(abs(weight), name)}" for weight, name in terms)
+    return f"-{text[2:]}" if text.startswith("- ") else text[2:]
+
+
+def _term(size: float, name: str) -> str:
+    """A weight and its variable, or a number alone; a weight of one is not written."""
+    if not name:
+        return f"{size:.4g}"
+    return name if size == 1 else f"{size:.4g} {name}"

@@ -89,10 +89,14 @@ def draw_error_map(scene: Scene, axes: Axes, plane: Map, *, boxes: bool = True, 
     parts = [title or "signed error T - f", word if scene.certificate else "scale: largest seen"]
     _label(scene, axes, plane, ", ".join(parts + [f"{count:,} boxes"] * (count > 0)))
     if scene.certificate is not None and scene.certificate.witness is not None:
-        x, y = float(scene.base[plane.first]), float(scene.base[plane.second])
-        for colour, width in (("white", 3.5), (INK, 1.3)):  # visible on light and dark ground
-            ring: dict[str, Any] = {"markerfacecolor": "none", "markeredgecolor": colour, "markeredgewidth": width}
-            axes.plot([x], [y], "o", markersize=9, clip_on=False, zorder=4, **ring)
+        _ring(axes, float(scene.base[plane.first]), float(scene.base[plane.second]))
+
+
+def _ring(axes: Axes, x: float, y: float) -> None:
+    """A mark that is visible on light and dark ground."""
+    for colour, width in (("white", 3.5), (INK, 1.3)):
+        ring: dict[str, Any] = {"markerfacecolor": "none", "markeredgecolor": colour, "markeredgewidth": width}
+        axes.plot([x], [y], "o", markersize=9, clip_on=False, zorder=4, **ring)
 
 
 def draw_leaves(scene: Scene, axes: Axes, plane: Map) -> int:

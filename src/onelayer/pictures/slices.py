@@ -67,21 +67,25 @@ def _draw_lines(scene: Scene, figure: SubFigure, shown: list[Slice], rows: int, 
             above.set_axis_off()
             below.set_axis_off()
             continue
-        coordinate, grid, f, t = shown[place]
-        edge = place % columns == 0
-        above.plot(grid, f, color=BLUE, linewidth=3.0, alpha=0.55)
-        above.plot(grid, t, color=INK, linewidth=1.1, linestyle=(0, (5, 3)))
         above.set_ylim(span[0] - pad, span[1] + pad)
-        tidy(above, y="value" if edge else "", grid=True)
-        above.tick_params(labelbottom=False, labelleft=edge)
-        draw_error(scene, below, coordinate, grid, t - f, small=True)
-        below.set_xlabel(scene.names[coordinate], fontsize=NORMAL)
-        below.tick_params(labelleft=edge)
-        for axes in (above, below):
-            axes.set_xlim(grid[0], grid[-1])
-            axes.tick_params(labelsize=SMALL - 1)
+        _draw_slice(scene, above, below, shown[place], edge=place % columns == 0)
     _share_error_scale([cells[2 * (p // columns) + 1][p % columns] for p in range(len(shown))], columns)
     _draw_key(scene, figure, cells[1][0])
+
+
+def _draw_slice(scene: Scene, above: Axes, below: Axes, shown: Slice, *, edge: bool) -> None:
+    """f and T along one coordinate, their difference below; only a panel at the left ``edge`` is labelled there."""
+    coordinate, grid, f, t = shown
+    above.plot(grid, f, color=BLUE, linewidth=3.0, alpha=0.55)
+    above.plot(grid, t, color=INK, linewidth=1.1, linestyle=(0, (5, 3)))
+    tidy(above, y="value" if edge else "", grid=True)
+    above.tick_params(labelbottom=False, labelleft=edge)
+    draw_error(scene, below, coordinate, grid, t - f, small=True)
+    below.set_xlabel(scene.names[coordinate], fontsize=NORMAL)
+    below.tick_params(labelleft=edge)
+    for axes in (above, below):
+        axes.set_xlim(grid[0], grid[-1])
+        axes.tick_params(labelsize=SMALL - 1)
 
 
 def _share_error_scale(panels: list[Axes], columns: int) -> None:

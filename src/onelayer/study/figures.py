@@ -56,12 +56,9 @@ def bars_figure(groups: Mapping[str, Mapping[str, Sequence[float]]], *, y: str, 
     names = list(dict.fromkeys(name for bars in groups.values() for name in bars))
     width = 0.8 / len(names)
     for k, name in enumerate(names):
-        at = [g + (k - (len(names) - 1) / 2) * width for g, bars in enumerate(groups.values()) if name in bars]
-        values = [bars[name] for bars in groups.values() if name in bars]
-        middle = np.array([np.median(value) for value in values])
-        ends = np.array([[m - min(v), max(v) - m] for m, v in zip(middle, values, strict=True)]).T
-        plot.bar(at, middle, 0.92 * width, color=SERIES[k % len(SERIES)], label=name)
-        plot.errorbar(at, middle, yerr=ends, fmt="none", ecolor="#222222", elinewidth=1, capsize=2)
+        held = {g: bars[name] for g, bars in enumerate(groups.values()) if name in bars}
+        offset = (k - (len(names) - 1) / 2) * width
+        _bars(plot, [g + offset for g in held], list(held.values()), 0.92 * width, SERIES[k % len(SERIES)], name)
     if log:
         plot.set_yscale("log")
     tidy(plot, y=y, grid=True)
@@ -69,3 +66,13 @@ def bars_figure(groups: Mapping[str, Mapping[str, Sequence[float]]], *, y: str, 
     figure.suptitle(title, fontsize=NORMAL)
     outside_legend(plot)
     return figure
+
+
+def _bars(
+    plot: Axes, at: Sequence[float], values: Sequence[Sequence[float]], width: float, colour: str, name: str
+) -> None:
+    """One series of bars: medians, with whiskers over the range of the seeds."""
+    middle = np.array([np.median(value) for value in values])
+    ends = np.array([[m - min(v), max(v) - m] for m, v in zip(middle, values, strict=True)]).T
+    plot.bar(at, middle, width, color=colour, label=name)
+    plot.errorbar(at, middle, yerr=ends, fmt="none", ecolor="#222222", elinewidth=1, capsize=2)

@@ -50,17 +50,24 @@ def fit_law(sizes: Sequence[float], errors: Sequence[float], kind: str = "power"
     """The law of that kind through (size, error); repeated sizes (seeds) count as separate points."""
     if kind not in KINDS:
         raise OnelayerError(f"kind must be one of {', '.join(KINDS)}; got {kind!r}")
-    usable = [(s, e) for s, e in zip(sizes, errors, strict=True) if s > 0 and 0 < e < math.inf]
-    if len({size for size, _ in usable}) < 2 or len(usable) < 3:
-        raise OnelayerError("a law needs at least three points of two sizes with positive finite errors")
+    usable = _usable(sizes, errors)
     across = np.array([_abscissa(size, kind) for size, _ in usable])
-    line = stats.linregress(across, np.log([error for _, error in usable]))
-    residual = np.log([error for _, error in usable]) - (line.intercept + line.slope * across)
+    up = np.log([error for _, error in usable])
+    line = stats.linregress(across, up)
+    residual = up - (line.intercept + line.slope * across)
     freedom = len(usable) - 2
     half = float(stats.t.ppf(0.5 + level / 2, freedom) * line.stderr)
     spread = float(np.sqrt(np.sum(residual**2) / freedom))
     rate = -float(line.slope)
     return Law(kind, math.exp(line.intercept), rate, rate - half, rate + half, level, spread, len(usable))
+
+
+def _usable(sizes: Sequence[float], errors: Sequence[float]) -> list[tuple[float, float]]:
+    """The points that have logarithms."""
+    usable = [(s, e) for s, e in zip(sizes, errors, strict=True) if s > 0 and 0 < e < math.inf]
+    if len({size for size, _ in usable}) < 2 or len(usable) < 3:
+        raise OnelayerError("a law needs at least three points of two sizes with positive finite errors")
+    return usable
 
 
 def best_law(sizes: Sequence[float], errors: Sequence[float], *, level: float = 0.95) -> Law:

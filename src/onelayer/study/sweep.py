@@ -43,14 +43,19 @@ def sweep(
     done = {key: row for key, row in read_rows(file).items() if key in wanted}
     missing = [(key, cell) for key, cell in wanted.items() if key not in done]
     with observing(observer) as watch:
-        watch.report("cells", len(done) / max(1, len(wanted)), detail=f"{len(done)} of {len(wanted)}")
+        _tell(watch, len(done), len(wanted), file)
         for key, row in _measured(missing, measure, jobs):
             append_row(file, row)
             done[key] = row
-            watch.report("cells", len(done) / len(wanted), detail=f"{len(done)} of {len(wanted)}")
-            if watch.over and len(done) < len(wanted):
-                raise Stopped(f"stopped with {len(done)} of {len(wanted)} rows in {file}; the same call goes on")
+            _tell(watch, len(done), len(wanted), file)
     return [done[key] for key in wanted]
+
+
+def _tell(watch: Observer, done: int, wanted: int, file: Path) -> None:
+    """Say how far the sweep is, and stop it if asked: what is on the disk stays."""
+    watch.report("cells", done / max(1, wanted), detail=f"{done} of {wanted}")
+    if watch.over and done < wanted:
+        raise Stopped(f"stopped with {done} of {wanted} rows in {file}; the same call goes on")
 
 
 def cell_key(cell: Cell) -> str:

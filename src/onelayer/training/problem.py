@@ -75,25 +75,30 @@ def _table_problem(arrays: tuple[Any, Any], recipe: Recipe, loss: str | None, te
     labels = table.classes is not None if loss is None else loss == "cross-entropy"
     if labels and table.classes is None:
         raise OnelayerError("cross-entropy needs whole or text labels, one per row; got real numbers")
-    x, y = torch.from_numpy(table.inputs), torch.from_numpy(table.outputs)
     classes = table.classes if labels else None
+    y = torch.from_numpy(table.outputs)
     if table.classes is not None and not labels:
         y = torch.tensor([float(table.classes[int(k)]) for k in table.outputs], dtype=torch.float64)
-    held: Pairs | None = None
-    if isinstance(test, tuple | list):
-        held = _held(test, x, classes)
-    elif test is not None:
-        if not 0 < float(test) < 1:
-            raise OnelayerError(f"test must be a pair (X, Y) or a share between 0 and 1, got {test!r}")
-        order = torch.randperm(len(x), generator=torch.Generator().manual_seed(recipe.seed))
-        count = max(1, round(float(test) * len(x)))
-        held, x, y = _pair(x[order[:count]], y[order[:count]], classes), x[order[count:]], y[order[count:]]
-    x, y = _pair(x, y, classes)
+    (x, y), held = _split(*_pair(torch.from_numpy(table.inputs), y, classes), test, recipe.seed, classes)
     kind = Recipe(**(recipe.as_dict() | {"loss": "cross-entropy" if labels else "mse"}))
     output_shape = (len(classes),) if classes is not None else tuple(y.shape[1:])
     source = TableSource(x, y, held, recipe.seed)
     identity = f"table of {len(x)} rows, sha256 {digest(x, y)}"
     return Problem(source, kind, tuple(x.shape[1:]), output_shape, identity, classes=classes)
+
+
+def _split(x: Tensor, y: Tensor, test: Any, seed: int, classes: tuple[Any, ...] | None) -> tuple[Pairs, Pairs | None]:
+    """Rows to learn from, and rows to measure on: given ones, or a share drawn by the seed."""
+    if test is None:
+        return (x, y), None
+    if isinstance(test, tuple | list):
+        return (x, y), _held(test, x, classes)
+    if not 0 < float(test) < 1:
+        raise OnelayerError(f"test must be a pair (X, Y) or a share between 0 and 1, got {test!r}")
+    order = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))
+    count = max(1, round(float(test) * len(x)))
+    rest, drawn = order[count:], order[:count]
+    return (x[rest], y[rest]), (x[drawn], y[drawn])
 
 
 def digest(*tensors: Tensor) -> str:

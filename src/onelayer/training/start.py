@@ -75,17 +75,23 @@ def fresh_layer(
         model = OneLayerTransformer.tokens(
             input_shape, output_shape, d_model=d_model, heads=heads, memory=memories, **options
         )
+    _scatter(model, generator)
+    return model
+
+
+def _scatter(model: OneLayerTransformer, generator: torch.Generator) -> None:
+    """Biases and positions at random, of the size of what they are added to."""
 
     def normal(*size: int) -> Tensor:
         return torch.randn(*size, generator=generator, dtype=torch.float64)
 
-    start = {"b_E": normal(d_model)}
-    if hidden:
-        start["b_1"] = normal(hidden) / math.sqrt(d_model)
-    if model.config.positions == "learned":
-        start["position"] = normal(model.config.length, d_model)
+    config = model.config
+    start = {"b_E": normal(config.d_model)}
+    if config.hidden:
+        start["b_1"] = normal(config.hidden) / math.sqrt(config.d_model)
+    if config.positions == "learned":
+        start["position"] = normal(config.length, config.d_model)
     model.set_weights(start)
-    return model
 
 
 def suited_layout(box: Box | None, input_shape: tuple[int, ...], memory: int) -> str:

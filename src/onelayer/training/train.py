@@ -85,10 +85,12 @@ def _settled(recipe: Recipe, shape: Shape, settings: Mapping[str, Any]) -> tuple
     given = {name: value for name, value in settings.items() if value is not None}
     if "dtype" in given:
         given["dtype"] = dtype_name(given["dtype"])
-    return (
-        replace(recipe, **{name: value for name, value in given.items() if name in steps}),
-        replace(shape, **{name: value for name, value in given.items() if name in sizes}),
-    )
+    return _changed(recipe, given), _changed(shape, given)
+
+
+def _changed(record: Any, given: Mapping[str, Any]) -> Any:
+    """A record with those of its fields that are given."""
+    return replace(record, **{field.name: given[field.name] for field in fields(record) if field.name in given})
 
 
 def run_training(

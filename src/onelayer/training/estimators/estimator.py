@@ -65,16 +65,21 @@ class _OneLayer(BaseEstimator):  # type: ignore[misc]
             scores.update(zip(designs, errors, strict=True))
             return errors
 
-        fixed = {name: getattr(self, name) for name in ("axis_tokens", "pairs", "memory_tokens")}
-        for name, value in fixed.items():
-            if value != AUTO and not (isinstance(value, int | np.integer) and value >= 0):
-                raise OnelayerError(f"{name} must be 'auto' or a whole number >= 0, got {value!r}")
-        if self.alpha != AUTO and not (isinstance(self.alpha, int | float) and self.alpha > 0):
-            raise OnelayerError(f"alpha must be 'auto' or a number > 0, got {self.alpha!r}")
-        designs = grow(score, len(x), {name: int(value) for name, value in fixed.items() if value != AUTO})
+        designs = grow(score, len(x), self._fixed())
         self.design_ = designs[0]
         self.alpha_ = ALPHAS[int(scores[self.design_].argmin())] if self.alpha == AUTO else float(self.alpha)
         self.cv_results_ = [{"design": design, "error": float(scores[design].min())} for design in designs]
+
+    def _fixed(self) -> dict[str, int]:
+        """What the user decided of a design, checked; the rest is chosen."""
+        fixed = {name: getattr(self, name) for name in ("axis_tokens", "pairs", "memory_tokens")}
+        fixed = {name: value for name, value in fixed.items() if value != AUTO}
+        for name, value in fixed.items():
+            if not (isinstance(value, int | np.integer) and value >= 0):
+                raise OnelayerError(f"{name} must be 'auto' or a whole number >= 0, got {value!r}")
+        if self.alpha != AUTO and not (isinstance(self.alpha, int | float) and self.alpha > 0):
+            raise OnelayerError(f"alpha must be 'auto' or a number > 0, got {self.alpha!r}")
+        return {name: int(value) for name, value in fixed.items()}
 
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31 - 1))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -189,11 +189,16 @@ def grow(score: Callable[[Sequence[Design]], Array], rows: int, fixed: dict[str,
     if "pairs" not in fixed:
         best = stage([replace(best, pairs=count) for count in PAIRS])
     if "memory_tokens" not in fixed:
-        sizes = [count for count in MEMORY_TOKENS if ROWS_PER_TOKEN * count <= rows]
-        simpler = [best] + [replace(best, axis_tokens=0)] * ("axis_tokens" not in fixed)
-        simpler += [replace(design, pairs=0) for design in simpler] * ("pairs" not in fixed)
-        stage([replace(design, memory_tokens=count) for count in sizes for design in dict.fromkeys(simpler)])
+        stage(_scattered(best, rows, fixed))
     return sorted(found, key=lambda design: found[design])
+
+
+def _scattered(best: Design, rows: int, fixed: Collection[str]) -> list[Design]:
+    """The best design and simpler ones, each with as many scattered points as the rows allow."""
+    simpler = [best] + [replace(best, axis_tokens=0)] * ("axis_tokens" not in fixed)
+    simpler += [replace(design, pairs=0) for design in simpler] * ("pairs" not in fixed)
+    sizes = [count for count in MEMORY_TOKENS if ROWS_PER_TOKEN * count <= rows]
+    return [replace(design, memory_tokens=count) for count in sizes for design in dict.fromkeys(simpler)]
 
 
 def _ridge(basis: Basis, x: Array, y: Array, alpha: float) -> Fit:
