@@ -172,7 +172,7 @@ def test_bounds_are_found_by_bisection() -> None:
     """The coefficients of 1 - t^2 + 0.9 t^4 sum to 2.9, its maximum on [-1, 1] is 1."""
     t = coordinate(0, -1.0, 1.0, 4)
     item = combination([(arb(-1), power(t, 2)), (arb("0.9"), power(t, 4))], arb(1), 4)
-    assert not below(item, arb("1.001"), 0)
-    assert below(item, arb("1.001"), 10)
-    assert not below(item, arb("0.999"), 12)
+    assert not below(item, arb("1.001"), 1)
+    assert below(item, arb("1.001"), 100)
+    assert not below(item, arb("0.999"), 100)
     assert below(constant(arb(2), 3), arb(2), 0)

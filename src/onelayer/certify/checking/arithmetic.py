@@ -122,6 +122,26 @@ class Taylor:
                     out[place] = out[place] + value * weight
         return Taylor(self.support, out, self.order)
 
+    def slope(self, variable: int) -> arb:
+        """A ball that holds the derivative by one variable on the whole box, coefficients being numbers."""
+        s, at = len(self.support), self.support.index(variable)
+        total = ZERO
+        for value, exponents in zip(self.c, monomials(s, self.degree), strict=True):
+            if exponents[at] and not value.is_zero():
+                lone = exponents[at] == 1 and sum(exponents) == 1
+                total = total + value * exponents[at] * (1 if lone else UNIT_BALL)
+        return total
+
+    def face(self, variable: int, upper: bool) -> Taylor:
+        """The same function where one variable is 1 or -1."""
+        support = tuple(v for v in self.support if v != variable)
+        out = [ZERO] * count(len(support), self.degree)
+        places = faces(len(self.support), self.support.index(variable), self.degree)
+        for value, (place, odd) in zip(self.c, places, strict=True):
+            if not value.is_zero():
+                out[place] = out[place] + (-value if odd and not upper else value)
+        return Taylor(support, out, self.order) if support else constant(out[0], self.order)
+
 
 def constant(value: arb, order: int) -> Taylor:
     return Taylor((), [value], order)
@@ -246,6 +266,13 @@ def outer_places(a: tuple[int, ...], b: tuple[int, ...], da: int, db: int, order
                 wide[variable] = exponent
             found.append(places[tuple(wide)] if sum(wide) <= order else -1)
     return tuple(found)
+
+
+@cache
+def faces(s: int, at: int, degree: int) -> tuple[tuple[int, bool], ...]:
+    """For each monomial its place without one variable, and whether that variable has an odd exponent."""
+    places = _places(s - 1, degree)
+    return tuple((places[e[:at] + e[at + 1 :]], e[at] % 2 == 1) for e in monomials(s, degree))
 
 
 @cache

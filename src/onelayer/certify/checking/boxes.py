@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -17,7 +18,7 @@ from onelayer.observer import Observer
 from onelayer.target.formula import Formula
 
 MAX_CASES = 3  # different kinks taken by cases at once on one box; with more, the box is cut first
-MAX_DEPTH = 10  # bisections of the polynomial of one box
+PIECES = 800  # of the polynomial of one box
 PROVED, REFUTED, OPEN = "proved", "refuted", "open"
 
 Corner = Sequence[float]
@@ -125,8 +126,9 @@ class Prover:
             return Found(PROVED)
         worst = max(float(item.range().abs_upper()) for item in g)
         if cleared is not None:
-            g = [h.scaled(1 / gap) for h, gap in cleared]
-            worst = min(worst, max(float(item.range().abs_upper()) for item in g))
+            h = [item.scaled(1 / gap) for item, gap in cleared]
+            bound = max(float(item.range().abs_upper()) for item in h)
+            g, worst = (g, min(worst, bound)) if worst < math.inf else (h, bound)
         centre = max(abs(float(item.c[0].mid())) for item in g)
         return Found(OPEN, split_axis(g, kinks.open, low, high), worst, centre)
 
@@ -147,10 +149,10 @@ class Prover:
     def _bounded_cleared(self, cleared: list[tuple[Taylor, arb]] | None, rounding: Sequence[arb]) -> bool:
         if cleared is None:
             return False
-        return all(below(h, (self.limit - r) * gap, MAX_DEPTH) for (h, gap), r in zip(cleared, rounding, strict=True))
+        return all(below(h, (self.limit - r) * gap, PIECES) for (h, gap), r in zip(cleared, rounding, strict=True))
 
     def _bounded(self, g: Sequence[Taylor], rounding: Sequence[arb]) -> bool:
-        return all(below(item, self.limit - r, MAX_DEPTH) for item, r in zip(g, rounding, strict=True))
+        return all(below(item, self.limit - r, PIECES) for item, r in zip(g, rounding, strict=True))
 
 
 @dataclass(frozen=True)
@@ -200,38 +202,63 @@ def distinct(kinks: Sequence[Taylor]) -> int:
     return len(found)
 
 
-def below(g: Taylor, limit: arb, depth: int) -> bool:
-    """Whether |g| <= limit on [-1, 1]^s, by bisecting the polynomial where its coefficients do not settle it."""
-    pending = [(g, depth)]
-    while pending:
-        item, left = pending.pop()
-        spread = item.range()
-        if spread.abs_upper() <= limit:
-            continue
-        # What no bisection removes: the value at the centre with its radius.
-        if not left or not item.support or not item.c[0].abs_upper() <= limit:
-            return False
-        variable = max(item.support, key=lambda v: _weight(item, v))
-        pending += [(item.restricted(variable, upper), left - 1) for upper in (False, True)]
-    return True
+def below(g: Taylor, limit: arb, pieces: int) -> bool:
+    """Whether |g| <= limit on [-1, 1]^s, by bisecting the polynomial where its coefficients do not settle it.
+
+    Lemma: g is a polynomial with the middles of the balls for coefficients, to within the sum of their radii. A
+    polynomial that is monotone in one variable lies between its values on the two faces of that variable.
+    """
+    if g.range().abs_upper() <= limit:
+        return True
+    middle = Taylor(g.support, [c.mid() for c in g.c], g.order)
+    limit = limit - sum((c.rad() for c in g.c), ZERO)
+    pending = [middle]
+    for _ in range(pieces):
+        item = pending.pop()
+        if not _between(item, limit):
+            # What no bisection removes: the value at the centre.
+            if not item.support or not item.c[0].abs_upper() <= limit:
+                return False
+            pending += _parts(item)
+        if not pending:
+            return True
+    return False
 
 
-def _weight(item: Taylor, variable: int) -> float:
+def _between(item: Taylor, limit: arb) -> bool:
+    low, high = item.ends()
+    return bool(low >= -limit) and bool(high <= limit)
+
+
+def _parts(item: Taylor) -> list[Taylor]:
+    """Two polynomials such that this one is within a bound if they are: on two faces, or on two halves."""
+    for variable in item.support:
+        slope = item.slope(variable)
+        if slope >= 0 or slope <= 0:
+            return [item.face(variable, upper) for upper in (False, True)]
+    variable = max(item.support, key=lambda v: _weight(item, v))
+    return [item.restricted(variable, upper) for upper in (False, True)]
+
+
+def _weight(item: Taylor, variable: int, degree: int = 1) -> float:
+    """Sum of the absolute coefficients of the monomials of at least this degree that hold the variable."""
     at = item.support.index(variable)
     exponents = monomials(len(item.support), item.degree)
-    return sum(float(c.abs_upper()) for c, e in zip(item.c, exponents, strict=True) if e[at])
+    return sum(float(c.abs_upper()) for c, e in zip(item.c, exponents, strict=True) if e[at] and sum(e) >= degree)
 
 
 def split_axis(g: Sequence[Taylor], kinks: Sequence[Taylor], low: Corner, high: Corner) -> int:
-    """The coordinate along which an undecided kink, or else the error, varies most."""
+    """The coordinate along which an undecided kink varies most, or the error bends most: remainders come from that."""
     widths = [b - a for a, b in zip(low, high, strict=True)]
-    scores = [0.0] * len(widths)
-    for item in kinks[:1] or g:
-        for variable in item.support:
-            scores[variable] += _weight(item, variable)
     usable = [i for i, width in enumerate(widths) if width > 0] or [0]
-    finite = all(score < float("inf") for score in scores) and any(scores[i] > 0 for i in usable)
-    return max(usable, key=lambda i: scores[i] if finite else widths[i])
+    for degree in (1,) if kinks else (2, 1):
+        scores = [0.0] * len(widths)
+        for item in kinks[:1] or g:
+            for variable in item.support:
+                scores[variable] += _weight(item, variable, degree)
+        if any(scores[i] > 0 for i in usable) and all(score < math.inf for score in scores):
+            return max(usable, key=lambda i: scores[i])
+    return max(usable, key=lambda i: widths[i])
 
 
 def cut(low: Corner, high: Corner, axis: int) -> list[tuple[Corner, Corner]] | None:

@@ -218,21 +218,20 @@ class Kinks:
         self.open: list[Taylor] = []
 
     def relu(self, u: Taylor) -> Taylor:
-        spread = u.range()
-        if spread >= 0:
+        low, high = u.ends()  # a kink on the edge of the box is none
+        if low >= 0:
             return u
-        if spread <= 0:
+        if high <= 0:
             return constant(ZERO, u.order)
-        if not spread.is_finite():
+        if not (low.is_finite() and high.is_finite()):
             return constant(arb("nan"), u.order)
         for v, sign in self.cases:
             ratio, rest = proportion(u, v)
-            if rest.abs_upper() < spread.abs_upper() / 1024:
+            if rest.abs_upper() < high.max(-low) / 1024:
                 positive = (ratio > 0) == (sign > 0)
                 slack = rest.abs_upper() * arb(0.5, 0.5)
                 return u.shifted(slack) if positive else constant(slack, u.order)
         self.open.append(u)
-        low, high = spread.lower(), spread.upper()
         slope = (high / (high - low)).mid()
         # relu(u) - slope u is convex in u: largest at the ends, smallest at 0.
         top = (-slope * low).max((1 - slope) * high)
@@ -245,10 +244,10 @@ class Kinks:
         return a - self.relu(a - b)
 
     def absolute(self, u: Taylor) -> Taylor:
-        spread = u.range()
-        if spread >= 0:
+        low, high = u.ends()
+        if low >= 0:
             return u
-        if spread <= 0:
+        if high <= 0:
             return -u
         return self.relu(u).scaled(arb(2)) - u
 

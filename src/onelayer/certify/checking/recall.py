@@ -64,6 +64,8 @@ def _softmax(stored: Stored, x: Array, y: Array, execution: Execution) -> arb:
     gap = _smallest_gap(z, keys, restored + execution.gamma(width + 4), drift)
     _require(bool(gap > 1), "a row whose own token does not stand out")
     unit, largest = execution.unit, arb(float(np.abs(y).max()))
+    if largest.is_zero():  # an average of zeros is exact
+        return largest
     others = (count - 1) * (-gap).exp() * (1 + 2 * unit * gap) * 2
     bound: arb = (24 * unit + 8 * others) * largest + 16 * execution.tiny * count * (1 + largest)
     return bound
@@ -193,7 +195,8 @@ def _path(
         error = abs(offset + slope * s[r] - constant - float(y[r])) + abs(slope) * drift + 2 * near * drift
         rounding = execution.gamma(units + 6) * (reach + abs(offset) + abs(arb(float(y[r]))))
         worst = worst.max(error + rounding)
-    return worst + units * execution.tiny * (1 + arb(float(np.abs(coefficients).max())))
+    steepest = arb(float(np.abs(coefficients).max()))
+    return worst if steepest.is_zero() else worst + units * execution.tiny * (1 + steepest)
 
 
 def _equal(found: Array, wanted: Array | float, name: str) -> None:
