@@ -24,6 +24,7 @@ __all__ = ["BoxTree", "Record", "SavedProof", "read_proof", "write_proof"]
 CERTIFICATE, BOXES, FUNCTION = "certificate.json", "boxes.bin", "function.txt"
 ARGUMENT, TABLE = "argument.json", "table.safetensors"
 ATTACHMENTS = (ARGUMENT, TABLE)  # what a proof without boxes, or beyond them, stands on
+BELONG = {"lemma": (ARGUMENT,), "composition": (ARGUMENT,), "enumeration": ATTACHMENTS}
 MAGIC = b"OLBOXES\n"
 BOXES_VERSION = 1
 _HEADER = struct.Struct("<8sIIQ")  # magic, version, D, nodes
@@ -46,6 +47,9 @@ class SavedProof:
         record, tree = self.record, self.tree
         if record.recorded != (self.function is not None):
             raise FileError("certificate.json and function.txt disagree on whether the function was recorded")
+        foreign = sorted(set(self.attachments) - set(BELONG.get(record.method, ())))
+        if foreign:
+            raise FileError(f"a certificate by {record.method} has no use for {', '.join(foreign)}")
         if tree is None:
             if record.boxes or record.method in ("branch and bound", "conditional on Lipschitz constant"):
                 raise FileError(f"a certificate by {record.method} with {record.boxes} boxes needs boxes.bin")

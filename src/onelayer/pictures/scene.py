@@ -19,6 +19,7 @@ from onelayer.certify.certificate import outward
 from onelayer.domain import Box
 from onelayer.errors import OnelayerError
 from onelayer.model import OneLayerTransformer
+from onelayer.pictures.style import drawable
 from onelayer.result import Approximation
 from onelayer.target import Target, as_target
 
@@ -116,8 +117,10 @@ class Scene:
         with torch.no_grad():
             f = self.target.function(executed.double())
             t = self.model(executed)
-        f, t = (part.reshape(len(points), -1).double().cpu() for part in (f, t))
-        return f.numpy(), t.numpy()
+        f, t = (part.reshape(len(points), -1).double().cpu().numpy() for part in (f, t))
+        drawable("f", f)
+        drawable("T", t)
+        return f, t
 
     def through(self, coordinates: Sequence[int], grids: Sequence[Array]) -> Tensor:
         """Points of the tensor grid in ``coordinates``, all others as in the worst point, (prod of sizes, D)."""

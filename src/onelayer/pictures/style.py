@@ -7,10 +7,12 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from numpy.typing import NDArray
 
 from onelayer.disk import replace_file
 from onelayer.errors import FileError, OnelayerError
@@ -24,6 +26,7 @@ VALUES, WEIGHTS, SIGNED = "viridis", "cividis", "RdBu_r"
 SUFFIXES = (".png", ".svg", ".pdf")
 DPI = 100
 SMALL, NORMAL = 9, 10
+LARGEST = 1e100  # of a value on an axis: sums and squares of such values are numbers
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -92,3 +95,11 @@ def save(figure: Figure, path: str | os.PathLike[str]) -> Path:
     figure.savefig(buffer, format=kind, metadata=metadata, **options)
     replace_file(target, buffer.getvalue())
     return target
+
+
+def drawable(name: str, *values: NDArray[np.float64]) -> None:
+    """OnelayerError unless the values can be put on axes; a few that are not defined (nan) stay out of the picture."""
+    for part in values:
+        finite = part[np.isfinite(part)]
+        if not finite.size or np.isinf(part).any() or np.abs(finite).max() > LARGEST:
+            raise OnelayerError(f"{name} has values that are infinite, undefined or above {LARGEST:g}: nothing to draw")

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from onelayer.certify.files import TABLE, read_table
-from onelayer.pictures.style import BLUE, QUIET, VERMILLION, legend, new_figure, tidy, write_title
+from onelayer.pictures.style import BLUE, QUIET, VERMILLION, drawable, legend, new_figure, tidy, write_title
 from onelayer.result import Approximation
 
 MOST_ROWS = 5000  # drawn, evenly spread over the table
@@ -29,6 +29,8 @@ def table_figure(result: Approximation) -> Figure:
     with torch.no_grad():
         found = result.model(torch.from_numpy(x[chosen]).to(result.model.dtype))
     recalled: NDArray[np.float64] = found.double().numpy().reshape(len(chosen), -1)
+    drawable("the table", stored)
+    drawable("T", recalled)
     figure = new_figure(10, 4.6)
     left, right = figure.subplots(1, 2)
     _recalled(left, stored, recalled)

@@ -309,7 +309,7 @@ def _ratio(z: Taylor, s: Taylor) -> float:
     other = s.over(tuple(sorted({*z.support, *s.support})))
     pairs = list(zip(wide[1:], other[1:], strict=False))
     top = sum(float(a.mid()) * float(b.mid()) for a, b in pairs)
-    bottom = sum(float(b.mid()) ** 2 for _, b in pairs)
+    bottom = sum(float(b.mid()) * float(b.mid()) for _, b in pairs)  # a product may overflow, a power raises
     return top / bottom if bottom else 0.0
 
 

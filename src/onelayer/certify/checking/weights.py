@@ -42,7 +42,7 @@ class Stored:
     @property
     def length(self) -> int:
         """Tokens of the sequence."""
-        return 1 if self.config["layout"] == "packed" else int(self.config["input_shape"][0])
+        return _length(self.config)
 
     @property
     def token_width(self) -> int:
@@ -108,6 +108,9 @@ def _sound(config: dict[str, Any]) -> bool:
         and (config["layout"] == "tokens" or config["readout"] != "each")
         and (config["readout"] != "each" or config["output_shape"][:1] == config["input_shape"][:1])
         and (config["embedding"] == "piecewise") == (config["ramps"] > 0)
+        and (config["attention"] == "topk") == (config["top_k"] > 0)
+        and config["order"] in range(2, 33, 2)
+        and (config["positions"] != "one-hot" or config["d_model"] >= _length(config))
         and isinstance(heads, list)
         and len(heads) >= 1
         and all(_sound_head(head, config["layout"]) for head in heads)
@@ -126,6 +129,10 @@ def _sound_head(head: dict[str, Any], layout: str) -> bool:
     )
 
 
+def _length(config: dict[str, Any]) -> int:
+    return 1 if config["layout"] == "packed" else int(config["input_shape"][0])
+
+
 def _sizes(values: Any) -> bool:
     return (
         isinstance(values, list)
@@ -138,7 +145,7 @@ def expected_shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
     """Name and shape of every tensor, as the table in docs/file-format.md has it."""
     heads, width, hidden = config["heads"], config["d_model"], config["hidden"]
     keys, values = sum(head["d_k"] for head in heads), sum(head["d_v"] for head in heads)
-    length = 1 if config["layout"] == "packed" else config["input_shape"][0]
+    length = _length(config)
     token = math.prod(config["input_shape"]) // length
     read = math.prod(config["output_shape"]) // (length if config["readout"] == "each" else 1)
     pairs = {
