@@ -8,9 +8,9 @@ the certificate of such a model lists it as an assumption.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -29,7 +29,7 @@ BATCH, ALONE = 2048, 16
 BOXES, INSIDE = 5, 16
 EVERY_TIME = "gives two values for the same batch at x = {x}; it must compute the same every time, without dropout"
 EVERY_POINT = "gives another value at x = {x} in another batch; it must treat every point of a batch alone"
-EVERYWHERE = "depends on torch's default dtype at x = {x}; give the tensors that it creates a dtype"
+EVERYWHERE = "depends on {what} at x = {x}; name the dtype of tensors that it creates, and sum constants once, outside"
 AS_WRITTEN = "returns a value at x = {x} that its operations on enclosures exclude; they are not what it computes"
 
 
@@ -100,13 +100,23 @@ def _other_batches(error: ErrorFunction, points: Tensor, usual: Tensor, ends: En
 
 
 def _other_settings(error: ErrorFunction, points: Tensor, usual: Tensor, ends: Ends) -> None:
-    """The same under another default dtype; code that fails there returns nothing that could be wrong."""
-    try:
-        with _default_dtype(torch.float32):
+    """The same under other settings; code that fails there returns nothing that could be wrong."""
+    fast = torch.backends.mha
+    settings: list[tuple[str, Callable[[], Any], Callable[[Any], Any], Any]] = [
+        ("torch's default dtype", torch.get_default_dtype, torch.set_default_dtype, torch.float32),
+        ("the number of threads", torch.get_num_threads, torch.set_num_threads, 4),
+        ("the fast path of attention", fast.get_fastpath_enabled, fast.set_fastpath_enabled, False),
+    ]
+    for what, read, write, other in settings:
+        before = read()
+        write(other)
+        try:
             values = _values(error, points)
-    except OnelayerError:
-        return
-    _compare(error, points, usual, values, ends, EVERYWHERE)
+        except OnelayerError:
+            continue
+        finally:
+            write(before)
+        _compare(error, points, usual, values, ends, EVERYWHERE.replace("{what}", what))
 
 
 def _boxes(error: ErrorFunction, points: Tensor) -> None:
@@ -136,13 +146,3 @@ def _complain(error: ErrorFunction, points: Tensor, wrong: Tensor, complaint: st
     if bool(wrong.any()):
         x = place(points[wrong][0].reshape(error.box.shape))
         raise ModelAssumptionError(f"the model {complaint.format(x=x)}")
-
-
-@contextmanager
-def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)

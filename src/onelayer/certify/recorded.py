@@ -88,7 +88,8 @@ def _compare(target: Target, box: Box) -> None:
 
 def _values(target: Target, x: Tensor) -> Tensor:
     """f at points (C, *shape), (C, K)."""
-    return torch.as_tensor(target.function(x.clone())).detach().to("cpu", torch.float64).reshape(len(x), -1)
+    values = torch.as_tensor(target.function(x.clone()), dtype=torch.float64, device="cpu")
+    return values.detach().reshape(len(x), -1)
 
 
 def _bounds(target: Target, x: Tensor) -> Bounds:

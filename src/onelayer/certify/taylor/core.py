@@ -317,12 +317,6 @@ class TaylorModel:
     def __rmatmul__(self, other: Any) -> TaylorModel:
         return _operation("matmul", other, self)
 
-    def _in_place(self, other: Any) -> Any:
-        """A tensor would change under every name and view that it has, a model only under one."""
-        raise UnsupportedOperation("assignment in place", "write y = y + x instead of y += x")
-
-    __iadd__ = __isub__ = __imul__ = __itruediv__ = __ipow__ = __imatmul__ = _in_place
-
     def __gt__(self, other: Any) -> Any:
         return call("gt", self, other)
 

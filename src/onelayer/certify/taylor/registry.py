@@ -83,8 +83,6 @@ def call(name: str, *args: Any, **kwargs: Any) -> Any:
     """
     if name not in _HANDLERS:
         raise UnsupportedOperation(name, _hint(name))
-    if kwargs.get("inplace"):
-        raise UnsupportedOperation(f"{name} with inplace=True", "say inplace=False; what it returns is the same")
     handler, lazy = _HANDLERS[name]
     if "input" in kwargs:
         kwargs = _named_first(handler, kwargs)
