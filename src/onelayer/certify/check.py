@@ -231,18 +231,23 @@ class _Check:
     def summary(self) -> str:
         """What is proved so far, in words."""
         record, done = self.record, self.done
-        lower = f"lower bound {record.lower!r} confirmed"
-        if done.lower < record.lower:
-            lower = f"of the lower bound {record.lower!r} {done.lower!r} is confirmed"
         if not math.isfinite(record.upper):
-            return f"{record.status}, {lower}; no upper bound is claimed"
-        claim = f"{record.status}, sup|T - f| <= {record.upper!r}"
-        if not record.boxes:
-            return f"{claim} re-proved by {record.method}, {lower}" if done.volume == 1 else f"{claim} not re-proved"
-        if done.boxes == record.boxes:
-            return f"{claim} re-proved on all {record.boxes:,} boxes, {lower}"
-        share = f"{done.boxes:,} of {record.boxes:,} boxes ({done.boxes / record.boxes:.2%})"
-        return f"{claim} re-proved on {share}, {done.volume:.2%} of the volume, {lower}"
+            return f"{record.status}, no upper bound is claimed{self._confirmed()}"
+        share = f"on {done.boxes:,} of {record.boxes:,} boxes ({done.boxes / max(1, record.boxes):.2%})"
+        if done.volume == 1:
+            share = f"on all {record.boxes:,} boxes" if record.boxes else f"by {record.method}"
+        elif record.boxes:
+            share += f", {done.volume:.2%} of the volume"
+        else:
+            share = "in no part"
+        return f"{record.status}, sup|T - f| <= {record.upper!r} re-proved {share}{self._confirmed()}"
+
+    def _confirmed(self) -> str:
+        """What is known of the lower bound; the stated one where it is larger by the rounding of another pass."""
+        if self.record.lower == 0:
+            return ""
+        stated = "" if self.done.lower == self.record.lower else f" of the stated {self.record.lower!r}"
+        return f"; |T - f| >= {self.done.lower!r} confirmed at the witness{stated}"
 
 
 @contextmanager
