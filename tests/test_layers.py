@@ -12,6 +12,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "onelayer"
 # Rooms of equal rank do not import each other, with the exceptions written in SAME_RANK.
 RANK = {
     "errors": 0,
+    "float64": 0,
     "lazy": 0,
     "extras": 1,
     "ground": 1,

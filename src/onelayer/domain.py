@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.quasirandom import SobolEngine
 
 from onelayer.errors import OnelayerError
+from onelayer.float64 import indices
 from onelayer.ground import pinned
 
 Bounds = float | Sequence[Any] | np.ndarray[Any, Any] | Tensor
@@ -65,19 +66,21 @@ class Box:
 
     @pinned()
     def sample(self, count: int, *, seed: int = 0, arcsine: bool = False) -> Tensor:
-        """``count`` scrambled Sobol points, (count, *shape); ``arcsine`` crowds them towards the faces and corners."""
-        engine = SobolEngine(self.dim, scramble=True, seed=seed)  # type: ignore[no-untyped-call]
-        unit = engine.draw(count, dtype=torch.float64)
+        """``count`` scattered points, (count, *shape); ``arcsine`` crowds them towards the faces and corners."""
+        unit = _unit_points(count, self.dim, seed)
         if arcsine:
             unit = 0.5 - 0.5 * torch.cos(torch.pi * unit)
-        points = self.lower.flatten() + unit * self.width.flatten()
-        return torch.minimum(torch.maximum(points, self.lower.flatten()), self.upper.flatten()).reshape(-1, *self.shape)
+        low, high, width = self.lower.flatten(), self.upper.flatten(), self.width.flatten()
+        points = low + unit * width
+        if not bool(torch.isfinite(width).all()):  # the width alone overflows
+            points = torch.where(torch.isfinite(width), points, low * (1 - unit) + high * unit)
+        return torch.minimum(torch.maximum(points, low), high).reshape(-1, *self.shape)
 
     @pinned()
     def corners(self, limit: int = 4096) -> Tensor:
         """The 2^D corners, (C, *shape), or the first ``limit`` of them in binary order."""
-        index = torch.arange(min(limit, 2 ** min(self.dim, 62)), dtype=torch.int64, device="cpu")[:, None]
-        bits = ((index >> torch.arange(self.dim, dtype=torch.int64, device="cpu").clamp(max=62)) & 1).bool()
+        index = indices(min(limit, 2 ** min(self.dim, 62)))[:, None]
+        bits = ((index >> indices(self.dim).clamp(max=62)) & 1).bool()
         return torch.where(bits, self.upper.flatten(), self.lower.flatten()).reshape(-1, *self.shape)
 
     def __eq__(self, other: object) -> bool:
@@ -95,9 +98,23 @@ class Box:
         return f"Box(shape={tuple(self.shape)}, in [{self.lower.min():.6g}, {self.upper.max():.6g}])"
 
 
+def _unit_points(count: int, dim: int, seed: int) -> Tensor:
+    """Scrambled Sobol points of [0, 1]^D; random ones beyond the dimensions that Sobol's numbers are known for."""
+    if dim > SobolEngine.MAXDIM:
+        generator = torch.Generator("cpu").manual_seed(seed)
+        return torch.rand(count, dim, generator=generator, dtype=torch.float64, device="cpu")
+    engine = SobolEngine(dim, scramble=True, seed=seed)  # type: ignore[no-untyped-call]
+    points: Tensor = engine.draw(count, dtype=torch.float64)
+    points[:1] = engine.shift.double() / 2.0**engine.MAXBIT  # the engine makes it in the default dtype
+    return points
+
+
 def _float64(value: Bounds, name: str) -> Tensor:
     try:
-        tensor = torch.as_tensor(value, dtype=torch.float64, device="cpu")
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise OnelayerError(f"box {name} bounds must be numbers of one regular shape, got {value!r}") from error
-    return tensor.detach().clone()
+        tensor = torch.as_tensor(value, dtype=torch.float64, device=None if isinstance(value, Tensor) else "cpu")
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        shown = repr(value)[:60]
+        raise OnelayerError(f"box {name} bounds must be numbers of one regular shape, got {shown}") from error
+    if tensor.is_meta:
+        raise OnelayerError(f"box {name} bounds are on the device 'meta', which holds no numbers; give them on the cpu")
+    return tensor.detach().cpu().clone()

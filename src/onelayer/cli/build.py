@@ -24,7 +24,7 @@ def approximate_command(
     out: Out = None,
     layout: Annotated[str, typer.Option(help="packed (memory does the work) or tokens (sequences).")] = "packed",
     dtype: Dtype = "float64",
-    max_tokens: Annotated[int, typer.Option(help="Most memory tokens to use.")] = 20_000,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Most memory tokens to use.")] = 20_000,
     max_seconds: MaxSeconds = math.inf,
     seed: Seed = 0,
     jobs: Jobs = 2,

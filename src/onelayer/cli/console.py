@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
+import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -17,6 +19,7 @@ from typer.exceptions import TyperException
 from onelayer.errors import OnelayerError
 
 SUCCESS, NOT_PROVED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+DEBUG = "ONELAYER_DEBUG"  # set to anything: an unexpected error shows its traceback
 
 
 def show(text: str, data: Mapping[str, Any], *, as_json: bool) -> None:
@@ -43,7 +46,7 @@ def run(app: typer.Typer, arguments: list[str] | None = None) -> int:
 
 
 def guarded(action: Callable[[], Any], as_json: bool) -> int:
-    """Exit status of ``action``, with every expected failure turned into one line."""
+    """Exit status of ``action``, with every failure turned into one line; an unexpected one asks to be reported."""
     try:
         status = action()
     except TyperException as error:
@@ -55,9 +58,19 @@ def guarded(action: Callable[[], Any], as_json: bool) -> int:
     except (KeyboardInterrupt, typer.Abort):
         print("interrupted; nothing was written", file=sys.stderr)
         return INTERRUPTED
-    except MemoryError:
-        return _refuse("not enough memory for this problem; lower max_tokens or loosen eps", as_json)
+    except Exception as error:
+        if _out_of_memory(error):
+            return _refuse("not enough memory for this problem; lower max_tokens or loosen eps", as_json)
+        if os.environ.get(DEBUG):
+            traceback.print_exc()
+        what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        return _refuse(f"internal error ({what}); please report it; {DEBUG}=1 shows where", as_json)
     return status if isinstance(status, int) else SUCCESS
+
+
+def _out_of_memory(error: Exception) -> bool:
+    """Torch says it with an error of its own."""
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "allocate memory" in str(error))
 
 
 def _refuse(message: str, as_json: bool) -> int:

@@ -12,6 +12,7 @@ import torch
 import typer
 
 from onelayer.cli.console import NOT_PROVED, SUCCESS, show
+from onelayer.construct.arguments import MAX_SEED
 from onelayer.errors import OnelayerError
 from onelayer.result import Approximation
 
@@ -28,9 +29,9 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and no
 Folder = Annotated[Path, typer.Argument(help="Folder of a saved result.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Folder for the model, the proof and the picture.")]
 MaxSeconds = Annotated[float, typer.Option(help="Stop after this time with the best enclosure found.")]
-Jobs = Annotated[int, typer.Option(help="Worker threads of the proof; the result does not depend on it.")]
+Jobs = Annotated[int, typer.Option(min=-1, help="Worker threads of the proof; the result does not depend on it.")]
 Dtype = Annotated[str, typer.Option(help="float64 or float32: weights and certified execution.")]
-Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
+Seed = Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Seed of everything random.")]
 
 
 class Setting(NamedTuple):

@@ -42,7 +42,7 @@ def eval_command(
     """Evaluate a saved model at points."""
     result = load(folder)
     points = _points(point, result.box.dim)
-    x = torch.tensor(points, dtype=result.model.dtype).reshape(-1, *result.box.shape)
+    x = torch.tensor(points, dtype=result.model.dtype, device="cpu").reshape(-1, *result.box.shape)
     values = result.model(x).tolist()
     inside = result.box.contains(x.to(torch.float64)).tolist()
     rows = [

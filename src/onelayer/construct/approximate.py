@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
 from onelayer.certify import Certificate, certify
 from onelayer.certify.recorded import understood
+from onelayer.construct.arguments import (
+    check_box,
+    check_budget,
+    check_dimension,
+    check_dtype,
+    check_eps,
+    check_seed,
+    check_size,
+)
 from onelayer.construct.gather import gather
-from onelayer.construct.lookup.blueprint import Blueprint, Budget, draw_up
+from onelayer.construct.lookup.blueprint import Blueprint, Budget, draw_up, seen_size
 from onelayer.construct.superpose import needs_superposition, superpose
 from onelayer.domain import Box
 from onelayer.errors import OnelayerError
@@ -23,6 +33,7 @@ from onelayer.result import Approximation
 FIT_SHARE = {1: 0.97, 2: 0.9, 3: 0.8, 4: 0.7}
 HIGH_DIMENSION_SHARE = 0.5
 ATTEMPTS = 5
+LAYOUTS = ("packed", "tokens")
 FIT_TIME = 0.5  # share of max_seconds after which a fit has to do with what it found
 
 
@@ -55,7 +66,13 @@ def approximate(
                 sums of curved functions of single tokens go through a number embedding (construct/superpose.py)
     dtype       torch.float64 or torch.float32: the format of the weights and the execution that is certified
     """
-    _check(eps, layout, dtype, max_tokens, max_seconds)
+    check_eps(eps)
+    check_dtype(dtype)
+    check_seed(seed)
+    check_budget(max_seconds, jobs, max_tokens=max_tokens, max_boxes=max_boxes)
+    check_box(domain, dtype)
+    if layout not in LAYOUTS:
+        raise OnelayerError(f"layout must be 'packed' or 'tokens', got {layout!r}")
     if layout == "tokens":
         if needs_superposition(f, domain):
             return superpose(f, domain, eps, dtype=dtype)
@@ -71,26 +88,28 @@ def approximate(
             progress=progress,
         )
     deadline = time.monotonic() + max_seconds
+    check_dimension(domain)
     target = understood(f, domain, lipschitz=lipschitz)
+    check_size(seen_size(target, domain), dtype, "f")
     share = FIT_SHARE.get(domain.dim, HIGH_DIMENSION_SHARE)
-    tolerance = share * eps
     budget = Budget(dtype, max_tokens, seed, time.monotonic() + FIT_TIME * max_seconds)
-    best: Approximation | None = None
-    for _ in range(ATTEMPTS):
-        blueprint = draw_up(target, domain, tolerance, budget)
-        model = blueprint.build(dtype)
-        left = max(0.0, deadline - time.monotonic())
-        certificate = certify(
-            model, target, domain, eps, max_boxes=max_boxes, max_seconds=left, jobs=jobs, progress=progress
-        )
-        attempt = Approximation(model, certificate, target, wanted_tokens=_wanted(blueprint, certificate))
-        best = attempt if best is None or certificate.upper < best.certificate.upper else best
-        out_of_budget = blueprint.error > tolerance or time.monotonic() >= deadline
-        if certificate.proved or out_of_budget:
-            break
-        tolerance = _tightened(tolerance, share * eps, certificate)
-    assert best is not None
-    return best
+
+    def attempts() -> Iterator[Approximation]:
+        tolerance = share * eps
+        for _ in range(ATTEMPTS):
+            blueprint = draw_up(target, domain, tolerance, budget)
+            model = blueprint.build(dtype)
+            left = max(0.0, deadline - time.monotonic())
+            certificate = certify(
+                model, target, domain, eps, max_boxes=max_boxes, max_seconds=left, jobs=jobs, progress=progress
+            )
+            yield Approximation(model, certificate, target, wanted_tokens=_wanted(blueprint, certificate))
+            hopeless = blueprint.error > tolerance or not certificate.upper < math.inf  # a closer fit changes nothing
+            if certificate.proved or hopeless or time.monotonic() >= deadline:
+                return
+            tolerance = _tightened(tolerance, share * eps, certificate)
+
+    return min(attempts(), key=lambda attempt: attempt.certificate.upper)
 
 
 def _tightened(tolerance: float, goal: float, certificate: Certificate) -> float:
@@ -102,16 +121,3 @@ def _tightened(tolerance: float, goal: float, certificate: Certificate) -> float
 
 def _wanted(blueprint: Blueprint, certificate: Certificate) -> int | None:
     return None if certificate.proved else blueprint.wanted
-
-
-def _check(eps: float, layout: str, dtype: torch.dtype, max_tokens: int, max_seconds: float) -> None:
-    if not (isinstance(eps, int | float) and 0 < eps < math.inf):
-        raise OnelayerError(f"eps must be a number > 0, got {eps!r}")
-    if layout not in ("packed", "tokens"):
-        raise OnelayerError(f"layout must be 'packed' or 'tokens', got {layout!r}")
-    if dtype not in (torch.float64, torch.float32):
-        raise OnelayerError(f"dtype must be torch.float64 or torch.float32, got {dtype}")
-    if max_tokens < 1:
-        raise OnelayerError(f"max_tokens must be at least 1, got {max_tokens}")
-    if not max_seconds > 0:
-        raise OnelayerError(f"max_seconds must be > 0, got {max_seconds}")

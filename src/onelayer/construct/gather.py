@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,16 +19,27 @@ from onelayer.certify import Certificate, certify
 from onelayer.certify.lemmas.argument import Atom, Composition
 from onelayer.certify.lemmas.composition import composition_error
 from onelayer.certify.recorded import understood
+from onelayer.construct.arguments import (
+    check_box,
+    check_budget,
+    check_dimension,
+    check_dtype,
+    check_eps,
+    check_seed,
+    check_size,
+)
+from onelayer.construct.lookup.blueprint import seen_size
 from onelayer.construct.tokens.composed import certified
 from onelayer.construct.tokens.ffn import Ridge, composition_of, fit_ridges, units_of
 from onelayer.construct.tokens.gather_layer import gather_layer
 from onelayer.construct.tokens.pursuit import pursue
-from onelayer.construct.tokens.recognise import Piece, Recogniser
+from onelayer.construct.tokens.recognise import Piece, Recogniser, rounded
 from onelayer.domain import Box
 from onelayer.errors import OnelayerError
 from onelayer.ground import pinned
 from onelayer.result import Approximation
 from onelayer.target import Formula, Target
+from onelayer.target.target import place
 from onelayer.target.tree import Tape
 
 Array = NDArray[np.float64]
@@ -62,31 +74,44 @@ def gather(
     share their units; otherwise each position has its own, shut elsewhere through the position code.
     """
     started = time.monotonic()
-    _check(eps, box, norm, dtype)
+    check_eps(eps)
+    check_dtype(dtype)
+    check_seed(seed)
+    check_budget(max_seconds, jobs, max_units=max_units, max_boxes=max_boxes)
+    check_box(box, dtype)
+    if len(box.shape) not in (1, 2):
+        raise OnelayerError(f"a sequence has shape (n,) or (n, d), got {tuple(box.shape)}")
+    if norm not in ("none", "pre", "post"):
+        raise OnelayerError(f"norm must be none, pre or post, got {norm!r}")
+    check_dimension(box)
     target = understood(f, box)
+    check_size(seen_size(target, box), dtype, "f")
     each = len(target.output_shape) > 0 and target.output_shape[0] == box.shape[0]
     pieces, exact = _decompose(target, box, each, PURSUIT_SHARE * eps, max_units, seed)
     share = EXACT_SHARE if exact else PURSUIT_SHARE
     outputs = math.prod(target.output_shape) // (box.shape[0] if each else 1)
-    goal, best = eps, None
-    gap: Certificate | None = None
-    for _ in range(ATTEMPTS):
-        ridges = [_ridge(piece, output, position, box, each) for position, output, piece in pieces]
-        units = units_of(fit_ridges(ridges, (0.985 - share) * goal))
-        model = gather_layer(
-            box, target.output_shape, ridges, units, outputs=outputs, residual=residual, norm=norm, dtype=dtype
-        )
-        composition = _composition(ridges, units, box, outputs, each)
-        if gap is None:
-            left = max_seconds - (time.monotonic() - started)
-            gap = _gap(target, composition, box, share * eps, max_boxes, left, jobs, progress)
-        made = certified(model, composition, target, box, eps, composition_error(model, composition, box), gap, started)
-        best = made if best is None or made.certificate.upper < best.certificate.upper else best
-        if best.certificate.proved or not best.certificate.upper < math.inf or gap.upper >= eps:
-            break
-        goal *= max(0.3, 0.97 * (eps - gap.upper) / (made.certificate.upper - gap.upper))
-    assert best is not None
-    return best
+    ridges = [_ridge(piece, output, position, box, each) for position, output, piece in pieces]
+
+    def attempts() -> Iterator[Approximation]:
+        goal = eps
+        gap: Certificate | None = None
+        for _ in range(ATTEMPTS):
+            units = units_of(fit_ridges(ridges, (0.985 - share) * goal))
+            model = gather_layer(
+                box, target.output_shape, ridges, units, outputs=outputs, residual=residual, norm=norm, dtype=dtype
+            )
+            composition = _composition(ridges, units, box, outputs, each)
+            if gap is None:
+                left = max_seconds - (time.monotonic() - started)
+                gap = _gap(target, composition, box, share * eps, max_boxes, left, jobs, progress)
+            error = composition_error(model, composition, box)
+            made = certified(model, composition, target, box, eps, error, gap, started)
+            yield made
+            if made.certificate.proved or not made.certificate.upper < math.inf or gap.upper >= eps:
+                return
+            goal *= max(0.3, 0.97 * (eps - gap.upper) / (made.certificate.upper - gap.upper))
+
+    return min(attempts(), key=lambda attempt: attempt.certificate.upper)
 
 
 def _composition(ridges: list[Ridge], units: Any, box: Box, outputs: int, each: bool) -> Composition:
@@ -159,20 +184,24 @@ def _rest(formula: Formula, rest: Any) -> Formula:
         places.append(tape.add(node.op, *(places[arg] for arg in node.args), value=node.value))
     total = tape.number(0.0)
     for factor, at in rest:
-        total = tape.add("add", total, tape.add("mul", tape.number(float(factor)), places[at]))
+        total = tape.add("add", total, tape.add("mul", tape.number(rounded(factor)), places[at]))
     return Formula.build(tape.nodes, [total], formula.input_shape)
 
 
 def _values(target: Target, part: Formula | None, output: int) -> Any:
     """The function to be fitted at points (S, D) -> (S,)."""
 
-    def values(points: Array) -> Array:
+    def at_points(points: Array) -> Array:
         x = torch.from_numpy(points).reshape(-1, *target.input_shape)
         with torch.no_grad():
             found = part(x) if part is not None else target.function(x).reshape(len(points), -1)[:, output]
-        return np.asarray(found.double().numpy(), dtype=np.float64)
+        values = np.asarray(found.double().numpy(), dtype=np.float64)
+        if not np.isfinite(values).all():
+            where = place(x[int(np.isfinite(values).argmin())])
+            raise OnelayerError(f"f is not finite at x = {where}; choose a box on which it is")
+        return values
 
-    return values
+    return at_points
 
 
 def _commutes(target: Target, box: Box) -> bool:
@@ -191,18 +220,7 @@ def _ridge(piece: Piece, output: int, position: int | None, box: Box, each: bool
     n, width = box.shape[0], box.dim // box.shape[0]
     weights = np.zeros((n, width))
     for variable, _, weight in piece.inner:
-        weights[variable // width, variable % width] += float(weight)
+        weights[variable // width, variable % width] += rounded(weight)
     low, high = (side.reshape(n, width).numpy() for side in (box.lower, box.upper))
     least, most = np.minimum(weights * low, weights * high).sum(), np.maximum(weights * low, weights * high).sum()
     return Ridge(piece.outer, weights, output, float(least), float(most), position)
-
-
-def _check(eps: float, box: Box, norm: str, dtype: torch.dtype) -> None:
-    if not 0 < eps < math.inf:
-        raise OnelayerError(f"eps must be a number > 0, got {eps!r}")
-    if len(box.shape) not in (1, 2):
-        raise OnelayerError(f"a sequence has shape (n,) or (n, d), got {tuple(box.shape)}")
-    if norm not in ("none", "pre", "post"):
-        raise OnelayerError(f"norm must be none, pre or post, got {norm!r}")
-    if dtype not in (torch.float64, torch.float32):
-        raise OnelayerError(f"dtype must be torch.float64 or torch.float32, got {dtype}")

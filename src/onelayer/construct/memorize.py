@@ -17,10 +17,11 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from safetensors.numpy import save
 
 from onelayer.certify.files import ARGUMENT, TABLE
-from onelayer.certify.lemmas.argued import argued_certificate
+from onelayer.certify.lemmas.argued import argued_certificate, distance_down
 from onelayer.certify.lemmas.argument import Recall, from_text
+from onelayer.construct.arguments import check_dtype, check_eps, check_seed, check_size
 from onelayer.construct.tables.recall import Recaller, relu_recall, softmax_recall
-from onelayer.construct.tables.table import Table, as_table
+from onelayer.construct.tables.table import Array, Table, as_table
 from onelayer.domain import Box
 from onelayer.errors import OnelayerError
 from onelayer.ground import pinned
@@ -80,7 +81,7 @@ class Memorization(Approximation):
 @pinned()
 def recall(result: Approximation, x: Any) -> Any:
     """What a memorised table, fresh or loaded, holds for each row of ``x``: a tensor of numbers or a list of labels."""
-    values = result.model(torch.as_tensor(np.asarray(x), dtype=result.model.dtype))
+    values = result.model(torch.as_tensor(np.asarray(x), dtype=result.model.dtype, device=result.model.device))
     classes = labels(result)
     if classes is None:
         return values
@@ -119,15 +120,17 @@ def memorize(
     started = time.monotonic()
     if recipe is not None and recipe not in RECIPES:
         raise OnelayerError(f"recipe must be one of {', '.join(RECIPES)}; got {recipe!r}")
-    if dtype not in (torch.float64, torch.float32):
-        raise OnelayerError(f"dtype must be torch.float64 or torch.float32, got {dtype}")
+    check_dtype(dtype)
+    check_seed(seed)
+    if eps is not None:
+        check_eps(eps)
     table = _in_format(as_table(X, Y), dtype)
     if eps is None:
         eps = LABEL_EPS if table.classes else REAL_EPS[dtype] * max(float(np.abs(table.outputs).max()), 1e-300)
     with _bar(progress) as report:
         made = _build(table, recipe, eps, dtype, torch.device(device), seed, report)
         values = _run(made.model, table, torch.device(device), report)
-    errors = np.abs(values - table.outputs).reshape(len(table), -1).max(1)
+    errors = _errors(values, table)
     recalled = int((errors < 0.5).sum() if table.classes else (errors <= eps).sum())
     seconds = time.monotonic() - started
     argument = Recall(made.recipe, len(table), table.classes)
@@ -138,7 +141,7 @@ def memorize(
         eps,
         argument,
         made.error,
-        _witness(table, values, int(errors.argmax())),
+        _witness(table, values, int(np.where(errors < np.inf, errors, -1.0).argmax())),
         method="enumeration",
         seconds=seconds,
         attachments={TABLE: save({"X": table.inputs, "Y": table.outputs})},
@@ -187,21 +190,31 @@ def _build(
 
 def _in_format(table: Table, dtype: torch.dtype) -> Table:
     """The table in numbers of the executing format; rows that become equal are refused."""
+    check_size(float(np.abs(table.inputs).max()), dtype, "X")
+    check_size(float(np.abs(table.outputs).max()), dtype, "Y")
     if dtype == torch.float64:
         return table
     inputs, outputs = (array.astype(np.float32).astype(np.float64) for array in (table.inputs, table.outputs))
-    as_table(inputs, outputs)
-    return Table(inputs, outputs, table.classes, table.rows)
+    try:
+        kept = as_table(inputs, outputs)
+    except OnelayerError as error:
+        raise OnelayerError(f"{error}; rounded to float32, that is: use float64") from error
+    return Table(kept.inputs, kept.outputs, table.classes, table.rows)
+
+
+@np.errstate(all="ignore")
+def _errors(values: Array, table: Table) -> Array:
+    """The largest error of every row as executed, inf where there is no value. Not rigorous."""
+    errors: Array = np.abs(values - table.outputs).reshape(len(table), -1).max(1)
+    return np.where(np.isnan(errors), np.inf, errors)
 
 
 @torch.no_grad()
-def _run(
-    model: OneLayerTransformer, table: Table, device: torch.device, report: Callable[[str, float], None]
-) -> np.ndarray[Any, np.dtype[np.float64]]:
+def _run(model: OneLayerTransformer, table: Table, device: torch.device, report: Callable[[str, float], None]) -> Array:
     """Every row through the layer itself."""
     there = model.to(device)
     size = max(1, len(table) // 200)
-    inputs, found = torch.from_numpy(table.inputs), torch.empty(table.outputs.shape, dtype=torch.float64)
+    inputs, found = torch.from_numpy(table.inputs), torch.empty(table.outputs.shape, dtype=torch.float64, device="cpu")
     for start in range(0, len(table), size):
         # Copied into place: small results kept between large intermediate arrays would pin the memory of those.
         found[start : start + size] = there(inputs[start : start + size].to(device, model.dtype)).cpu()
@@ -216,9 +229,8 @@ def _hull(table: Table) -> Box:
 
 def _witness(table: Table, values: Any, row: int) -> tuple[tuple[float, ...], float]:
     """The row with the largest error and that error, rounded down."""
-    pairs = zip(np.ravel(values[row]).tolist(), np.ravel(table.outputs[row]).tolist(), strict=True)
-    error = max(abs(Fraction(t) - Fraction(y)) for t, y in pairs)
-    return tuple(np.ravel(table.inputs[row]).tolist()), math.nextafter(float(error), 0.0) if error else 0.0
+    truth = [Fraction(y) for y in np.ravel(table.outputs[row]).tolist()]
+    return tuple(np.ravel(table.inputs[row]).tolist()), distance_down(np.ravel(values[row]).tolist(), truth)
 
 
 @contextmanager

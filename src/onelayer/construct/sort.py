@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 import torch
 from torch import Tensor
 
 from onelayer.certify.door import function_text
-from onelayer.certify.lemmas.argued import argued_certificate, representable, worst
+from onelayer.certify.lemmas.argued import argued_certificate, distance_down, representable, worst
 from onelayer.certify.lemmas.argument import OrderStatistics
-from onelayer.certify.lemmas.order import threshold_range, thresholds_error
+from onelayer.certify.lemmas.order import relu_form, threshold_range, thresholds_error
 from onelayer.certify.lemmas.subsets import subsets_error
+from onelayer.construct.arguments import check_box, check_dtype, check_eps, narrowest
 from onelayer.construct.ordering.subsets import subset_layer
 from onelayer.construct.ordering.thresholds import threshold_layer
 from onelayer.domain import Box
 from onelayer.errors import OnelayerError
+from onelayer.float64 import indices, linspace, numbers
 from onelayer.ground import pinned
 from onelayer.model import OneLayerTransformer
 from onelayer.result import Approximation
@@ -27,7 +29,9 @@ from onelayer.target.sequences import order_statistics
 
 KINDS = ("thresholds", "subsets")
 MAX_SUBSET_LENGTH = 10
+MAX_LENGTH = 2**14  # the attention of longer sequences does not fit an ordinary memory
 MAX_CELLS = 2**16
+MAX_NUMBERS = 2**28  # in the largest matrix of a layer of thresholds
 ATTEMPTS = 4
 WITNESS_WORK = 2**28  # multiplications spent on the search for a lower bound
 
@@ -125,29 +129,43 @@ def _thresholds(
         share = sum(
             abs(a) * (high - low) / 2 for k, a in enumerate(weights, 1) for low, high in [threshold_range(n, k)]
         )
-    box, best = Box([lo] * n, [hi] * n), None
-    cells = max(1, math.ceil((hi - lo) * share / eps))
-    for _ in range(ATTEMPTS):
-        if cells > MAX_CELLS:
-            raise OnelayerError(
-                f"eps {eps:g} needs {cells:,} thresholds, more than {MAX_CELLS:,}; use kind='subsets' or a larger eps"
-            )
-        model = threshold_layer(n, _edges(lo, hi, cells, dtype), weights, dtype)
-        upper = thresholds_error(model, weights, box)
-        if best is None or upper < best[1]:
-            best = model, upper
-        if upper <= eps or upper > 2 * eps:  # far above eps, rounding is in the way, not the number of cells
-            break
-        cells = math.ceil(cells * upper / eps)
-    assert best is not None
-    return best
+    box = Box([lo] * n, [hi] * n)
+
+    def attempts() -> Iterator[tuple[OneLayerTransformer, float]]:
+        cells = _cells((hi - lo) * share / eps, eps, weights)
+        for _ in range(ATTEMPTS):
+            model = threshold_layer(n, _edges(lo, hi, cells, dtype), weights, dtype)
+            upper = thresholds_error(model, weights, box)
+            yield model, upper
+            if upper <= eps or upper > 2 * eps:  # far above eps, rounding is in the way, not the number of cells
+                return
+            cells = _cells(cells * upper / eps, eps, weights)
+
+    return min(attempts(), key=lambda attempt: attempt[1])
+
+
+def _cells(wanted: float, eps: float, weights: Sequence[float] | None) -> int:
+    """The number of cells, if a layer of that many can be had."""
+    levels = 2 if weights is None else max(1, len(relu_form(weights)[0]))
+    limit = min(MAX_CELLS, math.isqrt(MAX_NUMBERS // levels))
+    if not wanted <= limit:
+        raise OnelayerError(
+            f"eps {eps:g} needs {wanted:.3g} thresholds, more than {limit:,}; use kind='subsets' or a larger eps"
+        )
+    return max(1, math.ceil(wanted))
 
 
 def _edges(lo: float, hi: float, cells: int, dtype: torch.dtype) -> Tensor:
-    """lo = t_0 < ... < t_G >= hi, equally spaced up to the rounding of ``dtype``."""
-    edges = torch.linspace(lo, hi, cells + 1, dtype=torch.float64).to(dtype)
+    """lo = t_0 < ... < t_G >= hi, equally spaced up to the rounding of ``dtype``; t_0 need not be a number of it."""
+    edges = linspace(lo, hi, cells + 1).to(dtype)
     if float(edges[-1]) < hi:
-        edges[-1] = torch.nextafter(edges[-1], torch.tensor(torch.inf, dtype=dtype))
+        edges[-1] = torch.nextafter(edges[-1], torch.tensor(torch.inf, dtype=dtype, device="cpu"))
+    steps = torch.cat([numbers([lo]), edges[1:].double()])
+    if not bool((torch.diff(steps) > 0).all() and (torch.diff(edges) > 0).all()):
+        kind = str(dtype).removeprefix("torch.")
+        raise OnelayerError(
+            f"{cells:,} thresholds do not fit between the {kind} numbers of [{lo!r}, {hi!r}]; use a larger eps"
+        )
     return edges.double()
 
 
@@ -163,10 +181,10 @@ def adversarial_sequences(n: int, lo: float, hi: float, count: int, *, cells: in
 
     The first ones tie all numbers at height 1 - 1/n and 1/n of a cell, where the lemma is sharp.
     """
-    generator = torch.Generator().manual_seed(seed)
-    unit = torch.rand(count, n, generator=generator, dtype=torch.float64)
-    step, index = 1 / cells, torch.arange(count, dtype=torch.int64)
-    height = torch.tensor([1 - 1 / n, 1 / n], dtype=torch.float64)[index // 8 % 2, None]
+    generator = torch.Generator("cpu").manual_seed(seed)
+    unit = torch.rand(count, n, generator=generator, dtype=torch.float64, device="cpu")
+    step, kind = 1 / cells, indices(count) % 8
+    height = numbers([1 - 1 / n, 1 / n])[indices(count) // 8 % 2, None]
     tied = torch.floor(unit[:, :1] * cells) * step
     forms = [
         (tied + height * step).expand(-1, n),
@@ -178,7 +196,7 @@ def adversarial_sequences(n: int, lo: float, hi: float, count: int, *, cells: in
         torch.where(unit < 0.5, tied, tied + (1 - 1e-12) * step),
         unit,
     ]
-    chosen = torch.stack(forms)[index % 8, index]
+    chosen = torch.stack(forms)[kind, indices(count)]
     return (lo + (hi - lo) * chosen).clamp(lo, hi)
 
 
@@ -204,20 +222,22 @@ def _exact_error(point: list[float], values: list[float], weights: Sequence[floa
     ordered = [Fraction(x) for x in sorted(point)]
     if weights is not None:
         ordered = [sum((Fraction(a) * x for a, x in zip(weights, ordered, strict=True)), Fraction(0))]
-    error = max(abs(Fraction(t) - f) for t, f in zip(values, ordered, strict=True))
-    return math.nextafter(float(error), 0.0)
+    return distance_down(values, ordered)
 
 
 def _check(n: int, lo: float, hi: float, eps: float, kind: str, dtype: torch.dtype) -> None:
-    if not (type(n) is int and n >= 1):
-        raise OnelayerError(f"the length must be a whole number >= 1, got {n!r}")
+    check_eps(eps)
+    check_dtype(dtype)
+    if not (type(n) is int and 1 <= n <= MAX_LENGTH):
+        raise OnelayerError(f"the length must be a whole number between 1 and {MAX_LENGTH:,}, got {str(n)[:40]}")
     if not (-math.inf < lo < hi < math.inf):
         raise OnelayerError(f"the interval needs lo < hi, both finite, got lo = {lo!r}, hi = {hi!r}")
-    if not 0 < eps < math.inf:
-        raise OnelayerError(f"eps must be a number > 0, got {eps!r}")
+    check_box(Box([lo], [hi]), dtype)
+    if hi - lo < narrowest(dtype):
+        raise OnelayerError(
+            f"the interval [{lo!r}, {hi!r}] is too narrow: thresholds need a width of {narrowest(dtype):.1g} or more"
+        )
     if kind not in KINDS:
         raise OnelayerError(f"kind must be one of {', '.join(KINDS)}; got {kind!r}")
     if kind == "subsets" and n > MAX_SUBSET_LENGTH:
         raise OnelayerError(f"kind 'subsets' needs 2^n - 1 heads: n <= {MAX_SUBSET_LENGTH}; use 'thresholds' for {n}")
-    if dtype not in (torch.float64, torch.float32):
-        raise OnelayerError(f"dtype must be torch.float64 or torch.float32, got {dtype}")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -18,11 +18,13 @@ from onelayer.certify.lemmas.argument import Atom
 from onelayer.certify.lemmas.composition import composition_error
 from onelayer.certify.lemmas.univariate import at, range_of
 from onelayer.certify.recorded import understood
+from onelayer.construct.arguments import check_box, check_dtype, check_eps, check_size
+from onelayer.construct.lookup.blueprint import seen_size
 from onelayer.construct.sort import maximum, minimum
 from onelayer.construct.tokens.composed import certified, target_of
 from onelayer.construct.tokens.ffn import Ridge, composition_of, fit_ridges, units_of
 from onelayer.construct.tokens.piecewise import Piecewise, fit_piecewise
-from onelayer.construct.tokens.recognise import Piece, Recogniser
+from onelayer.construct.tokens.recognise import Piece, Recogniser, as_float
 from onelayer.construct.tokens.superpose_layer import superposition_layer
 from onelayer.domain import Box
 from onelayer.errors import OnelayerError
@@ -49,26 +51,29 @@ def superpose(
     numbers written as exp of a sum of logarithms.
     """
     started = time.monotonic()
-    if not 0 < eps < math.inf:
-        raise OnelayerError(f"eps must be a number > 0, got {eps!r}")
+    check_eps(eps)
+    check_dtype(dtype)
+    check_box(box, dtype)
     target = understood(f, box)
     if target.formula is None:
         raise OnelayerError(f"a superposition needs a recorded function; {target.unrecorded or 'it has no formula'}")
+    check_size(seen_size(target, box), dtype, "f")
     extreme = _extreme(target.formula, box)
     if extreme is not None:
         return extreme(box.dim, float(box.lower.min()), float(box.upper.max()), eps, dtype=dtype)
     pieces = _pieces(target, box)
     atoms, ridges = _ridges(pieces, box)
-    goal = eps
-    best: Approximation | None = None
-    for _ in range(ATTEMPTS):
-        made = _attempt(target, box, atoms, ridges, goal, eps, dtype, max_ramps, started)
-        best = made if best is None or made.certificate.upper < best.certificate.upper else best
-        if best.certificate.proved or not made.certificate.upper < math.inf:
-            break
-        goal *= max(0.3, 0.97 * eps / made.certificate.upper)
-    assert best is not None
-    return best
+
+    def attempts() -> Iterator[Approximation]:
+        goal = eps
+        for _ in range(ATTEMPTS):
+            made = _attempt(target, box, atoms, ridges, goal, eps, dtype, max_ramps, started)
+            yield made
+            if made.certificate.proved or not made.certificate.upper < math.inf:
+                return
+            goal *= max(0.3, 0.97 * eps / made.certificate.upper)
+
+    return min(attempts(), key=lambda attempt: attempt.certificate.upper)
 
 
 @pinned()
@@ -144,16 +149,17 @@ def _interval(box: Box, coordinate: int) -> tuple[float, float]:
 
 def _pieces(target: Target, box: Box) -> list[tuple[int, Piece]]:
     """Pieces of all outputs; an error names the first term of another form."""
-    assert target.formula is not None
+    formula = target.formula
+    if formula is None:
+        return []
     if len(box.shape) not in (1, 2):
         raise OnelayerError(f"a sequence has shape (n,) or (n, d), got {tuple(box.shape)}")
-    recogniser = Recogniser(target.formula, box, affine=False)
+    recogniser = Recogniser(formula, box, affine=False)
     found = []
-    for output in range(len(target.formula.outputs)):
+    for output in range(len(formula.outputs)):
         made, rest = recogniser.pieces(output)
         if rest:
-            nodes = target.formula.nodes
-            text = str(Formula.build(nodes, [rest[0][1]], target.formula.input_shape))
+            text = str(Formula.build(formula.nodes, [rest[0][1]], formula.input_shape))
             raise OnelayerError(
                 f"'{text[:80]}' is no function of one sum of one-variable functions; use layout='tokens'"
             )
@@ -175,9 +181,11 @@ def _ridges(pieces: list[tuple[int, Piece]], box: Box) -> tuple[list[Atom], list
     for output, piece in pieces:
         weights = np.zeros((n, len(atoms)))
         for variable, formula, weight in piece.inner:
-            if float(weight) != weight:
-                raise OnelayerError(f"the weight {weight} of a sum is no float; scale the sum so that its weights are")
-            weights[variable // width, index[variable % width, str(formula)]] += float(weight)
+            exact = as_float(weight)
+            if exact is None:
+                shown = str(weight) if len(str(weight)) < 60 else f"with {len(str(weight)):,} digits"
+                raise OnelayerError(f"the weight {shown} of a sum is no float; scale the sum so that its weights are")
+            weights[variable // width, index[variable % width, str(formula)]] += exact
         ridges.append(Ridge(piece.outer, weights, output, *_range(weights, atoms, box)))
     return atoms, ridges
 

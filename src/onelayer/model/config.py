@@ -88,8 +88,8 @@ class Config:
             raise OnelayerError(f"residual must be true or false, got {self.residual!r}")
         if not 1 <= len(self.heads) <= MAX_HEADS:
             raise OnelayerError(f"a Transformer layer needs at least one head and at most {MAX_HEADS:,}")
-        self._check_options()
         self._check_layout()
+        self._check_options()
 
     def _check_options(self) -> None:
         if (self.embedding == "piecewise") != (self.ramps > 0):

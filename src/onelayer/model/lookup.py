@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from onelayer.errors import OnelayerError
+from onelayer.float64 import eye, full, zeros
 from onelayer.model.layer import OneLayerTransformer
 from onelayer.model.memory import GridMemory
 
@@ -77,14 +78,14 @@ def lookup_model(
     d_model = dim + width if stream else max(dim, width)
 
     queries = [_query(head, dim, d_model) for head in heads]
-    outputs = _zeros(len(heads) * width, d_model)
+    outputs = zeros(len(heads) * width, d_model)
     for h, head in enumerate(heads):
         rows, columns = slice(h * width, (h + 1) * width), slice(first, first + width)
-        outputs[rows, columns] = torch.full((width,), head.coefficient, dtype=torch.float64, device="cpu").diag()
-    readout = _zeros(d_model, width)
-    readout[first : first + width] = torch.eye(width, dtype=torch.float64, device="cpu")
+        outputs[rows, columns] = full((width,), head.coefficient).diag()
+    readout = zeros(d_model, width)
+    readout[first : first + width] = eye(width)
     weights: dict[str, Tensor | Sequence[Tensor]] = {
-        "W_E": torch.eye(dim, d_model, dtype=torch.float64, device="cpu"),
+        "W_E": eye(dim, d_model),
         "W_Q": [w for w, _ in queries],
         "b_Q": [b for _, b in queries],
         "W_O": outputs,
@@ -109,21 +110,17 @@ def lookup_model(
     return model.requires_grad_(False)
 
 
-def _zeros(*size: int) -> Tensor:
-    return torch.zeros(size, dtype=torch.float64, device="cpu")
-
-
 def _feed_forward(ridges: Ridges, dim: int, d_model: int) -> dict[str, Tensor]:
     """FFN that reads x from the first ``dim`` features of the stream and writes to the others."""
     count = ridges.weight.shape[0]
-    into, out_of = _zeros(d_model, count), _zeros(count, d_model)
+    into, out_of = zeros(d_model, count), zeros(count, d_model)
     into[:dim], out_of[:, dim:] = ridges.weight.T, ridges.coefficient
     return {"W_1": into, "b_1": ridges.bias, "W_2": out_of}
 
 
 def _silent_head(width: int) -> LookupHead:
     """One token of value zero: a layer has at least one head, even when ridges do all the work."""
-    return LookupHead([AxisKeys(0, _zeros(1), _zeros(1))], _zeros(1, width))
+    return LookupHead([AxisKeys(0, zeros(1), zeros(1))], zeros(1, width))
 
 
 def _key_width(head: LookupHead) -> int:
@@ -133,7 +130,7 @@ def _key_width(head: LookupHead) -> int:
 def _query(head: LookupHead, dim: int, d_model: int) -> tuple[Tensor, Tensor]:
     """W_Q (d_model, d_k) and b_Q (d_k,) of q = sqrt(d_k) (u_1, ..., u_r, 1, 0, ...)."""
     d_k, r = _key_width(head), len(head.axes)
-    weight, bias = _zeros(d_model, d_k), _zeros(d_k)
+    weight, bias = zeros(d_model, d_k), zeros(d_k)
     for a, axis in enumerate(head.axes):
         weight[:dim, a] = math.sqrt(d_k) * _direction(axis, dim)
     bias[r] = math.sqrt(d_k)
@@ -145,7 +142,7 @@ def _direction(axis: AxisKeys, dim: int) -> Tensor:
         return axis.direction
     if not 0 <= axis.direction < dim:
         raise OnelayerError(f"coordinate {axis.direction} is outside an input of {dim} numbers")
-    return torch.eye(dim, dtype=torch.float64, device="cpu")[axis.direction]
+    return eye(dim)[axis.direction]
 
 
 def _memory(head: LookupHead, dim: int, width: int) -> GridMemory:
@@ -154,7 +151,7 @@ def _memory(head: LookupHead, dim: int, width: int) -> GridMemory:
     if head.values.ndim != r + 1 or head.values.shape[-1] != width:
         raise OnelayerError(f"values of a head with {r} axes and {width} outputs have shape {tuple(head.values.shape)}")
     for a, axis in enumerate(head.axes):
-        keys = _zeros(len(axis.slopes), _key_width(head))
+        keys = zeros(len(axis.slopes), _key_width(head))
         keys[:, a], keys[:, r] = axis.slopes, axis.biases
         axes.append(keys)
     return GridMemory(axes, head.values)

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from onelayer.errors import OnelayerError
+from onelayer.float64 import counted, eye, full, zeros
 from onelayer.model.config import Config, HeadShape
 from onelayer.model.memory import Memory, random_memory
 
@@ -31,7 +32,7 @@ class Weights(nn.Module):
     ) -> None:
         super().__init__()
         self.config = config
-        generator = torch.Generator().manual_seed(seed)
+        generator = torch.Generator("cpu").manual_seed(seed)
         for name, value in initial_weights(config, generator, dtype).items():
             if name.startswith("ramp") or (name == "position" and config.positions != "learned"):
                 self.register_buffer(name, value)
@@ -46,6 +47,9 @@ class Weights(nn.Module):
         if found != config.heads or len(memory) != len(found):
             raise OnelayerError(f"memories {found} differ from the configured heads {config.heads}")
         own = {str(h): deepcopy(item).to(dtype) for h, item in enumerate(memory) if item is not None}
+        for h, item in own.items():
+            for name, value in item.named_parameters():
+                require_finite(f"memory.{h}.{name}", value)
         self.memory = nn.ModuleDict(own)
 
     def set_weights(self, weights: NamedWeights) -> None:
@@ -59,6 +63,7 @@ class Weights(nn.Module):
                 raise OnelayerError(f"{name} must have shape {tuple(own[name].shape)}, got {tuple(new.shape)}")
             with torch.no_grad():
                 own[name].copy_(new)
+            require_finite(name, own[name])
 
     def own(self, name: str) -> Tensor:
         """The stored tensor of that name."""
@@ -159,12 +164,11 @@ def initial_weights(config: Config, generator: torch.Generator, dtype: torch.dty
         elif name == "position":
             weights[name] = positional_encoding(config.positions, *shape, generator=generator)
         elif name == "ramp_start":
-            weights[name] = (torch.arange(shape[1], dtype=torch.float64, device="cpu") / shape[1]).repeat(shape[0], 1)
+            weights[name] = (counted(shape[1]) / shape[1]).repeat(shape[0], 1)
         elif name == "ramp_slope":
-            weights[name] = torch.full(shape, float(shape[1]), dtype=torch.float64, device="cpu")
+            weights[name] = full(shape, float(shape[1]))
         else:
-            start = 1.0 if name.startswith("gain") else 0.0
-            weights[name] = torch.full(shape, start, dtype=torch.float64, device="cpu")
+            weights[name] = full(shape, 1.0 if name.startswith("gain") else 0.0)
     return {name: value.to(dtype) for name, value in weights.items()}
 
 
@@ -175,13 +179,23 @@ def positional_encoding(kind: str, length: int, width: int, *, generator: torch.
     i / 10000^(2j/width) into features 2j and 2j + 1. ``learned`` starts from small normal numbers.
     """
     if kind == "one-hot":
-        return torch.eye(width, dtype=torch.float64, device="cpu")[width - length :]
+        return torch.cat([zeros(length, width - length), eye(length)], dim=1)
     if kind == "sinusoidal":
-        feature = torch.arange(width, dtype=torch.float64, device="cpu")
+        feature = counted(width)
         rate = 10000.0 ** (-2 * (feature // 2) / width)
-        angle = torch.arange(length, dtype=torch.float64, device="cpu")[:, None] * rate
+        angle = counted(length)[:, None] * rate
         return torch.where(feature % 2 == 0, torch.sin(angle), torch.cos(angle))
     return 0.02 * torch.randn(length, width, generator=generator, dtype=torch.float64, device="cpu")
+
+
+def require_finite(name: str, tensor: Tensor) -> None:
+    """A stored number is a number of the format: an infinite one would make every output inf or nan."""
+    if not bool(torch.isfinite(tensor).all()):
+        kind = str(tensor.dtype).removeprefix("torch.")
+        raise OnelayerError(
+            f"{name} would hold a number beyond the largest {kind}, {torch.finfo(tensor.dtype).max:.2g}; "
+            "scale the function or the box"
+        )
 
 
 def _shape_of(memory: Memory | None) -> HeadShape | None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
 
 import torch
 
@@ -11,11 +13,14 @@ from onelayer.certify.certificate import Certificate
 from onelayer.certify.door import ROUNDING
 from onelayer.certify.files import ARGUMENT
 from onelayer.certify.lemmas.argument import Argument, to_text
+from onelayer.certify.lemmas.overflow import overflows
 from onelayer.certify.record import decide
 from onelayer.certify.tree import BoxTree
 from onelayer.domain import Box
 from onelayer.model import OneLayerTransformer, weights_sha256
 from onelayer.target import Target
+
+LARGEST = sys.float_info.max
 
 
 def argued_certificate(
@@ -35,13 +40,14 @@ def argued_certificate(
 ) -> Certificate:
     """The certificate of sup|T - f| <= ``upper`` by ``argument``, for the execution in the dtype of the weights.
 
+    No argument covers an execution that may overflow: the bound is then infinite, whatever the lemma says.
     ``function`` is the text of f, or says why there is none; ``witness`` is a point and a verified lower bound of the
     error there.
     """
     from onelayer import __version__
 
     lower = witness[1] if witness else 0.0
-    upper = math.inf if math.isnan(upper) else upper
+    upper = math.inf if math.isnan(upper) or overflows(model, box) else upper
     if lower > upper:
         raise ArithmeticError(f"the bound {upper} is below the error {lower} at {witness}: the argument does not hold")
     name = str(model.dtype).removeprefix("torch.")
@@ -80,5 +86,15 @@ def worst(model: OneLayerTransformer, target: Target, points: torch.Tensor) -> t
     """
     values = model(points.to(model.dtype)).double()
     error = (values - target.function(points)).abs().reshape(len(points), -1).amax(1)
-    at = int(error.argmax())
+    at = int(torch.nan_to_num(error, nan=-1.0, posinf=-1.0).argmax())  # an execution without a value proves nothing
     return points[at], model(points[at : at + 1].to(model.dtype)).double()[0]
+
+
+def distance_down(values: Sequence[float], truth: Sequence[Fraction]) -> float:
+    """max |value - truth| rounded down; 0 if a value is not finite, which says nothing of T."""
+    if not all(math.isfinite(value) for value in values):
+        return 0.0
+    error = max(abs(Fraction(value) - true) for value, true in zip(values, truth, strict=True))
+    if error >= LARGEST:
+        return LARGEST
+    return math.nextafter(float(error), 0.0) if error else 0.0

@@ -79,7 +79,9 @@ def _atom(model: OneLayerTransformer, composition: Composition, c: int, low: Flo
     least, most = (np.array(side) for side in zip(*(known[side] for side in sides), strict=True))
     executed = rounding_of(model.dtype)
     size = float(np.abs(rise).sum()) + abs(float(w["b_E"][c]))
-    rounding = SLACK * (executed.gamma(len(rise) + 6) * size + len(rise) * executed.tiny)
+    # An input or a difference below the normal range may be lost, times the slope.
+    lost = executed.tiny * (2 * len(rise) + 4 * float((slope * np.abs(rise)).sum()))
+    rounding = SLACK * (executed.gamma(len(rise) + 6) * size + lost)
     return _Atom(least - error, most + error, least, most, error * UP, rounding * UP)
 
 

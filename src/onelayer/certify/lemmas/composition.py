@@ -8,6 +8,7 @@ so that only functions of one variable have to be compared, whatever the number 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +16,8 @@ from numpy.typing import NDArray
 
 from onelayer.certify.lemmas.argument import Composition
 from onelayer.certify.lemmas.atoms import Atoms, embedded_atoms
-from onelayer.certify.lemmas.forward import SLACK, UP, rounding_of
+from onelayer.certify.lemmas.forward import SLACK, UP, rounding_of, upper_bound
+from onelayer.certify.lemmas.overflow import overflows
 from onelayer.certify.lemmas.streams import Forms, last_norm_error, outer_coefficients, unit_forms
 from onelayer.certify.lemmas.univariate import Ramps, piecewise_error
 from onelayer.domain import Box
@@ -39,13 +41,17 @@ class Outer:
 
 def composition_error(model: OneLayerTransformer, composition: Composition, box: Box) -> float:
     """Upper bound of sup over the box of |T - D|, T as executed; inf where an enclosure fails."""
+    if overflows(model, box):
+        return math.inf
     atoms = embedded_atoms(model, composition, box)
+    if not all(np.isfinite(side).all() for side in (atoms.low, atoms.high, atoms.error, atoms.rounding)):
+        return math.inf
     forms = unit_forms(model, atoms)
     outer, offset = outer_coefficients(model)
     proof = _Proof(composition, atoms, forms, outer, offset)
     positions = range(composition.length) if composition.each else [0]
-    worst = max(float(proof.errors(position).max()) for position in positions)
-    return float(worst + SLACK * proof.rounding(model)) * UP
+    worst = float(np.max([proof.errors(position) for position in positions]))
+    return upper_bound((worst + SLACK * proof.rounding(model)) * UP)
 
 
 class _Proof:
@@ -87,7 +93,9 @@ class _Proof:
         largest = float(np.max(sizes)) + float(np.abs(self.offset).max())
         last = last_norm_error(model, self.atoms, np.max(sizes, axis=0)) if model.config.norm == "post" else 0.0
         leak = self.forms.leak if model.config.norm != "post" else 0.0
-        return r.gamma(len(self.units) + 8) * largest + 8 * len(self.units) * r.tiny + leak + SLACK * last
+        reach = max(float(np.maximum(self._top(position), 0).sum()) for position in positions)
+        lost = r.tiny * (8 * len(self.units) + reach + float(np.abs(self.outer).sum()))
+        return r.gamma(len(self.units) + 8) * largest + lost + leak + SLACK * last
 
     def drift(self, weights: Floats) -> float:
         """|s^ - s|: the sum formed from embedded atoms against that of the atoms themselves."""

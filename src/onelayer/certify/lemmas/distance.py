@@ -10,6 +10,7 @@ from torch import Tensor
 BLOCK = {"cpu": 2**22, "cuda": 2**28}  # entries of one block of pairwise numbers
 DIRECT = 2**31  # subtractions up to which pairs are compared coordinate by coordinate
 UNIT = 2.0**-53
+SMALL, LARGE = 2.0**-900, 2.0**1000  # between them a squared distance keeps its digits
 
 
 def smallest_squared_distance(z: Tensor, report: Callable[[float], None] = lambda share: None) -> float:
@@ -23,7 +24,7 @@ def smallest_squared_distance(z: Tensor, report: Callable[[float], None] = lambd
         return float("inf")
     if count * count * width <= DIRECT:
         least = _direct(torch.arange(count, dtype=torch.int64, device=z.device), z, report)
-        return least * (1 - (width + 16) * 2 * UNIT)
+        return _trusted(least * (1 - (width + 16) * 2 * UNIT))
     norms = (z * z).sum(1)
     error = (width + 8) * 4 * UNIT * float(norms.max()) * 2
     left, right = torch.cat([-2 * z, torch.ones_like(z[:, :1])], 1), torch.cat([z, norms[:, None]], 1).T.contiguous()
@@ -40,7 +41,14 @@ def smallest_squared_distance(z: Tensor, report: Callable[[float], None] = lambd
         return 0.0
     close = torch.nonzero(nearest <= least + 2 * error).flatten()
     exact = _direct(close, z, report) * (1 - (width + 16) * 2 * UNIT)
-    return min(exact, least + error)
+    return _trusted(min(exact, least + error))
+
+
+def _trusted(squared: float) -> float:
+    """A bound whose squares had all their digits: 0 where they may have been lost, and never inf for two rows."""
+    if not squared > SMALL:
+        return 0.0
+    return min(squared, LARGE)
 
 
 def _direct(chosen: Tensor, z: Tensor, report: Callable[[float], None]) -> float:

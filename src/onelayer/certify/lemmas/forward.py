@@ -7,6 +7,7 @@ exact, so a sum counts its nonzero terms only.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -39,6 +40,16 @@ class Rounding:
         Two exponentials of 4 ulp, that is 8 units, each; the sum; the division; logits above -1 below the largest.
         """
         return self.gamma(count + 24)
+
+
+def upper_bound(value: float) -> float:
+    """A bound as it may be stated: what is no number bounds nothing."""
+    return float("inf") if value != value else float(value)
+
+
+def exp_up(value: float) -> float:
+    """exp(value) rounded up, inf beyond the largest float."""
+    return math.exp(value) * (1 + 2.0**-50) if value < 709 else float("inf")
 
 
 def has_form(fixed: Sequence[tuple[Floats, Floats | float]]) -> bool:

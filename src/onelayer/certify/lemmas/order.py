@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from onelayer.certify.lemmas.forward import SLACK, UP, Rounding, has_form, rounding_of
+from onelayer.certify.lemmas.forward import SLACK, UP, Rounding, has_form, rounding_of, upper_bound
+from onelayer.certify.lemmas.overflow import overflows
 from onelayer.domain import Box
 from onelayer.errors import OnelayerError
 from onelayer.model import OneLayerTransformer
@@ -38,6 +39,8 @@ def thresholds_error(model: OneLayerTransformer, weights: Sequence[float] | None
     rounding of weights, the finite temperature of the head that copies the position, and the execution is added.
     """
     shape = Thresholds(model)
+    if overflows(model, box):
+        return math.inf
     n, edges, width = shape.length, shape.edges(box), np.diff(shape.edges(box))
     h = float(width.max()) * UP
     if weights is None:
@@ -59,8 +62,8 @@ def thresholds_error(model: OneLayerTransformer, weights: Sequence[float] | None
     rest = size * each + shape.rounding.gamma(len(stored) + 2) * (size * (reach + each) + abs(offset))
     rest += reach * (float(np.abs(stored - ideal).sum()) + 4 * 2.0**-53 * float(np.abs(ideal).sum()))
     rest += abs(shape.offset() - offset) + 8 * 2.0**-53 * (abs(edges[0] * total) + h * size)
-    rest += len(stored) * shape.rounding.tiny * reach
-    return float(lemma + SLACK * rest) * UP
+    rest += (4 * len(stored) * reach + size) * shape.rounding.tiny
+    return upper_bound((lemma + SLACK * rest) * UP)
 
 
 def statistic_error(weights: Sequence[float], h: float) -> tuple[float, float]:
@@ -194,9 +197,11 @@ class Thresholds:
     def execution_error(self) -> float:
         """Error of an executed k - N_g before its ReLU, |p_i - i| apart.
 
-        A ramp has two roundings and lies in [0, 1]. The weights of the uniform head are softmax of exact zeros. N_g and
+        A ramp has two roundings and lies in [0, 1]; an input or difference below the normal range may be lost, times
+        the slope. The weights of the uniform head are softmax of exact zeros. N_g and
         k are at most n, and the sum k - n avg has three terms.
         """
         n, r = self.length, self.rounding
-        average = r.gamma(3) + r.softmax(n) + 2 * r.gamma(n + 2) + 4 * r.tiny
+        lost = 4 * r.tiny * (1 + float(np.abs(self.slopes()).max()))
+        average = r.gamma(3) + r.softmax(n) + 2 * r.gamma(n + 2) + lost
         return n * average * UP + r.gamma(6) * (2 * n + 1) * UP

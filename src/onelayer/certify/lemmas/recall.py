@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from onelayer.certify.lemmas.forward import SLACK, UP, Rounding
+from onelayer.certify.lemmas.forward import SLACK, UP, Rounding, upper_bound
 
 ALONE = 1000.0  # the gap of a token without rivals
 Floats = NDArray[np.float64]
@@ -37,7 +37,9 @@ class SoftmaxRecall:
     def logit_error(self) -> float:
         """Of an executed logit: stored keys, scaled query, sum; relative to the sum of absolute products."""
         drift = 2 * self.query_error * math.sqrt(self.width * self.radius)
-        return (2 * self.rounding.gamma(self.width + 8) * (3 * self.radius + drift) + drift) * self.beta
+        # Products below the normal range may be lost, each times a key or a coordinate.
+        lost = 8 * (self.width + 2) * self.rounding.tiny * (1 + self.beta) * (1 + self.radius)
+        return (2 * self.rounding.gamma(self.width + 8) * (3 * self.radius + drift) + drift) * self.beta + lost
 
     def gap(self) -> float:
         """Lower bound of G: l_r - l_m = beta |z_r - z_m|^2 in real arithmetic."""
@@ -52,7 +54,7 @@ class SoftmaxRecall:
             return math.inf
         others = (self.rows - 1) * math.exp(-gap) * (1 + gap * 2 * self.rounding.unit) * 2
         total = (24 * self.rounding.unit + 8 * others) * largest + 16 * self.rounding.tiny * self.rows * (1 + largest)
-        return SLACK * total * UP
+        return upper_bound(SLACK * total * UP)
 
 
 def wanted_gap(rows: int, rounding: Rounding) -> float:
@@ -76,8 +78,9 @@ class ReluRecall:
     projection_error: float
     rounding: Rounding
 
+    @np.errstate(all="ignore")
     def error(self) -> float:
-        """Bound of |T - y| over all rows and outputs."""
+        """Bound of |T - y| over all rows and outputs; what overflows on the way bounds nothing."""
         gaps = np.diff(self.knots)
         if len(gaps) and not 4 * self.projection_error < float(gaps.min()):
             return math.inf
@@ -96,7 +99,7 @@ class ReluRecall:
         reach = np.concatenate([[0.0], np.cumsum(mass[1:] * gaps)]) + mass * 2 * self.projection_error
         bound = self.rounding.gamma(len(c) + 6) * (reach * UP + np.abs(self.offset[k]) + np.abs(self.outputs[:, k]))
         tiny = len(c) * self.rounding.tiny * (1 + float(size.max(initial=0.0)))
-        return float((exact + SLACK * (drift * UP + bound) + tiny).max()) * UP
+        return upper_bound(float((exact + SLACK * (drift * UP + bound) + tiny).max()) * UP)
 
 
 def exact_path(knots: Floats, offset: float, coefficients: Floats, outputs: Floats) -> tuple[Floats, Floats]:
@@ -123,5 +126,8 @@ def _whole(value: float, shift: int) -> int:
 
 
 def _ratio(numerator: int, denominator: int) -> float:
-    """The quotient of two whole numbers, correctly rounded."""
-    return numerator / denominator
+    """The quotient of two whole numbers, correctly rounded; infinite beyond the largest float."""
+    try:
+        return numerator / denominator
+    except OverflowError:
+        return math.copysign(math.inf, numerator)

@@ -16,6 +16,7 @@ from onelayer.certify.lemmas.atoms import Atoms
 from onelayer.certify.taylor import variables
 from onelayer.certify.taylor.rounding import inflate
 from onelayer.errors import OnelayerError
+from onelayer.float64 import eye, indices
 from onelayer.model import OneLayerTransformer
 
 Floats = NDArray[np.float64]
@@ -92,10 +93,7 @@ def _written(model: OneLayerTransformer, outer: Floats) -> Tensor:
     """How an output is written into the stream, (outputs, d_model): W_2 must be the coefficients times it."""
     second = model.own("W_2").detach().double()
     unit = torch.from_numpy(np.abs(outer).argmax(0))
-    spread: Tensor = (
-        second[unit]
-        / torch.from_numpy(outer)[unit, torch.arange(outer.shape[1], dtype=torch.int64, device="cpu")][:, None]
-    )
+    spread: Tensor = second[unit] / torch.from_numpy(outer)[unit, indices(outer.shape[1])][:, None]
     if not torch.equal(torch.from_numpy(outer) @ spread, second):
         raise OnelayerError("the feed-forward network of this layer writes more than its outputs")
     return spread
@@ -105,7 +103,7 @@ def _embedded(model: OneLayerTransformer, x: Any, atoms: Atoms) -> Any:
     """Column c of the embedding is atom c, bias included, with the rounding of its sum of ramps."""
     error = torch.from_numpy(atoms.rounding).expand(x.shape)
     x = x.with_(x.coef, inflate(x.rem + error))
-    select = torch.eye(x.shape[-1], model.config.d_model, dtype=torch.float64, device="cpu")
+    select = eye(x.shape[-1], model.config.d_model)
     bias = model.own("b_E").clone()
     bias[: x.shape[-1]] = 0
     e: Any = F.linear(x, select.T, bias)

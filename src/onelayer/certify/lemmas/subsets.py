@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import lambertw
 
-from onelayer.certify.lemmas.forward import SLACK, UP, has_form, rounding_of
+from onelayer.certify.lemmas.forward import SLACK, UP, exp_up, has_form, rounding_of, upper_bound
+from onelayer.certify.lemmas.overflow import overflows
 from onelayer.domain import Box
 from onelayer.errors import OnelayerError
 from onelayer.model import OneLayerTransformer
@@ -63,11 +64,14 @@ def subsets_error(model: OneLayerTransformer, weights: Sequence[float] | None, b
     """
     n, rounding = model.config.length, rounding_of(model.dtype)
     form = _Form(model, weights, box)
+    if overflows(model, box):
+        return math.inf
     size = np.abs(form.coefficients).sum(0).max()
     reach = float(np.abs(np.array([box.lower.min(), box.upper.max()])).max())
     real = sharpness(form.coefficients, form.sets) / form.beta
     logit = rounding.gamma(4) * (form.beta * reach + form.mask) * 2  # of an executed key and of its logit
-    leak = 2 * (n - 1) * math.exp(-form.margin(box) + 2 * logit)
+    logit += 4 * rounding.tiny * (1 + form.beta)  # numbers below the normal range may be lost
+    leak = 2 * (n - 1) * exp_up(-form.margin(box) + 2 * logit)
     each = (
         2 * logit / form.beta + (leak + rounding.softmax(n) + n * rounding.gamma(2) + rounding.gamma(n + 2)) * 2 * reach
     )
@@ -77,7 +81,7 @@ def subsets_error(model: OneLayerTransformer, weights: Sequence[float] | None, b
         span = float(box.upper.max() - box.lower.min())
         if not (span + real + rest < form.gate / 2 and real + rest < form.gate / 8):
             raise OnelayerError("the gates of this layer are too small for its errors")
-    return float(real + SLACK * rest) * UP
+    return upper_bound((real + SLACK * rest) * UP)
 
 
 class _Form:

@@ -12,6 +12,7 @@ from torch import Tensor
 from onelayer.certify.taylor import difference, variables
 from onelayer.certify.taylor.core import TaylorModel
 from onelayer.certify.taylor.hull import evaluate_hulled
+from onelayer.float64 import linspace
 from onelayer.target.formula import Formula
 
 Floats = NDArray[np.float64]
@@ -101,8 +102,10 @@ def _sampled(formula: Formula, ramps: Ramps, points: Floats) -> float:
 def at(formula: Formula, s: Floats) -> Floats:
     """Values of a formula of one variable at points, in floating arithmetic."""
     with torch.no_grad():
-        values = formula(torch.from_numpy(np.ascontiguousarray(s))[:, None])
-    found: Floats = torch.as_tensor(values, dtype=torch.float64, device="cpu").expand(len(s)).numpy()
+        values: Tensor = torch.as_tensor(
+            formula(torch.from_numpy(np.ascontiguousarray(s))[:, None]), dtype=torch.float64, device="cpu"
+        )
+    found: Floats = values.expand(len(s)).numpy()
     return found
 
 
@@ -110,7 +113,7 @@ def range_of(formula: Formula, low: float, high: float) -> tuple[float, float]:
     """Rigorous enclosure of the values over [low, high], with the signs that interval arithmetic keeps."""
     if formula.nodes[formula.outputs[0]].op == "var":
         return low, high
-    edges = torch.linspace(low, high, RANGE_BOXES + 1, dtype=torch.float64, device="cpu")
+    edges = linspace(low, high, RANGE_BOXES + 1)
     edges[0], edges[-1] = low, high
     left, right = edges[:-1, None], edges[1:, None]
     x = variables(left, right, ORDER)

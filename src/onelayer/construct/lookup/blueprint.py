@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from onelayer.construct.arguments import narrowest, relative, scale_of
 from onelayer.construct.lookup.axis import fit_axis
 from onelayer.construct.lookup.families import Array, Keys
 from onelayer.construct.lookup.kinks import Kinks, find_kinks
@@ -18,14 +19,17 @@ from onelayer.construct.lookup.sparse import SparseFitter
 from onelayer.construct.lookup.structure import FlatFunction, Group, find_structure
 from onelayer.construct.lookup.tensor import TensorFit, TensorFitter
 from onelayer.domain import Box
+from onelayer.errors import OnelayerError
+from onelayer.float64 import linspace, ones, zeros
 from onelayer.model.layer import OneLayerTransformer
 from onelayer.model.lookup import Affine, AxisKeys, LookupHead, Ridges, lookup_model
-from onelayer.target.target import Target
+from onelayer.target.target import Target, place
 
 # Couplings and affine residuals below this share of the tolerance are ignored; the certificate still sees them.
 NEGLIGIBLE = 1 / 40
 SAME_AXIS_POINTS = 65
 HASTY_TOKENS = 1024
+BELOW_ROUNDING = 1 / 16  # of the rounding of |f|: a fit that close is as good as an exact one
 
 Fitted = tuple[list[LookupHead], float, int]  # heads, estimated sup error of their sum, tokens the tolerance wants
 
@@ -48,6 +52,13 @@ class Blueprint:
     @property
     def tokens(self) -> int:
         return sum(math.prod(head.values.shape[:-1]) for head in self.heads)
+
+    def times(self, scale: float) -> Blueprint:
+        """The same layer for f times ``scale``, a power of two."""
+        heads = [replace(head, values=head.values * scale) for head in self.heads]
+        kinks = replace(self.kinks, coefficients=self.kinks.coefficients * scale)
+        affine = Affine(self.affine.matrix * scale, self.affine.offset * scale)
+        return replace(self, heads=heads, kinks=kinks, affine=affine, error=self.error * scale)
 
     def build(self, dtype: torch.dtype) -> OneLayerTransformer:
         """The layer itself."""
@@ -74,16 +85,33 @@ class Budget:
 
 
 def draw_up(target: Target, box: Box, tolerance: float, budget: Budget) -> Blueprint:
-    """The smallest layer found whose estimated sup error is at most ``tolerance``."""
-    f = flat(target, box)
+    """The smallest layer found whose estimated sup error is at most ``tolerance``.
+
+    Very large and very small values are fitted in units of a power of two, so that no square of them is needed.
+    """
+    size = seen_size(target, box)
+    scale = scale_of(size)
+    least = budget.unit * size * BELOW_ROUNDING
+    found = _drawn(target, box, scale, relative(max(tolerance, least), scale), budget)
+    return found if scale == 1.0 else found.times(scale)
+
+
+def seen_size(target: Target, box: Box) -> float:
+    """The largest |f| at corners and some points of the box."""
+    points = torch.cat([box.corners(64), box.sample(256, seed=1, arcsine=True)])
+    return float(flat(target, box)(points).abs().max())
+
+
+def _drawn(target: Target, box: Box, scale: float, tolerance: float, budget: Budget) -> Blueprint:
+    f = flat(target, box, scale)
     kinks = find_kinks(target.formula, f, box, seed=budget.seed)
 
     def smooth(points: Tensor) -> Tensor:
         return f(points) - kinks(points)
 
-    structure = find_structure(smooth, box, NEGLIGIBLE * tolerance, seed=budget.seed)
+    structure = find_structure(smooth, box, NEGLIGIBLE * tolerance, seed=budget.seed, narrowest=narrowest(budget.dtype))
     base = smooth(structure.anchor[None])[0]  # (K,)
-    matrix, offset = torch.zeros(len(base), box.dim, dtype=torch.float64), base.clone()
+    matrix, offset = zeros(len(base), box.dim), base.clone()
     curved = []
     for group in structure.groups:
         slope = _affine_group(smooth, group, base, NEGLIGIBLE * tolerance, budget.seed)
@@ -109,13 +137,18 @@ def draw_up(target: Target, box: Box, tolerance: float, budget: Budget) -> Bluep
     return Blueprint(tuple(box.shape), target.output_shape, heads, kinks, Affine(matrix, offset), error, wanted)
 
 
-def flat(target: Target, box: Box) -> FlatFunction:
-    """f on points (S, D) -> (S, K) in float64."""
+def flat(target: Target, box: Box, scale: float = 1.0) -> FlatFunction:
+    """f / scale on points (S, D) -> (S, K) in float64; OnelayerError at a point where it is not finite."""
 
     def evaluate(points: Tensor) -> Tensor:
         with torch.no_grad():
             values: Tensor = target.function(points.reshape(-1, *box.shape))
-        return values.reshape(len(points), -1).to(torch.float64)
+        values = values.reshape(len(points), -1).to(torch.float64)
+        finite = torch.isfinite(values).all(1)
+        if not bool(finite.all()):
+            where = place(points[int(finite.int().argmin())])
+            raise OnelayerError(f"f is not finite at x = {where}; choose a box on which it is")
+        return values if scale == 1.0 else values / scale
 
     return evaluate
 
@@ -128,7 +161,7 @@ def _affine_group(f: FlatFunction, group: Group, base: Tensor, tolerance: float,
     """Slopes (K, r) when f is affine in the group's coordinates to ``tolerance``, else None."""
     u = Box(group.lower, group.upper).sample(64 * group.rank, seed=seed, arcsine=True)
     centre, radius = (group.lower + group.upper) / 2, (group.upper - group.lower) / 2
-    columns = torch.cat([(u - centre) / radius, torch.ones(len(u), 1, dtype=torch.float64)], -1)
+    columns = torch.cat([(u - centre) / radius, ones(len(u), 1)], -1)
     values = f(group.lift(u)) - base
     solution = torch.linalg.lstsq(columns, values).solution  # (r + 1, K)
     if not (columns @ solution - values).abs().max() <= tolerance:
@@ -148,7 +181,7 @@ class _KnownAxis:
 
 def _fit_axis_once(g: FlatFunction, group: Group, tolerance: float, budget: Budget, known: list[_KnownAxis]) -> Fitted:
     """Fit one axis, or reuse the head of an axis with the same function up to a constant: weights sum to one."""
-    nodes = torch.linspace(float(group.lower), float(group.upper), SAME_AXIS_POINTS, dtype=torch.float64)
+    nodes = linspace(float(group.lower), float(group.upper), SAME_AXIS_POINTS)
     samples = g(nodes[:, None])
     for axis in known:
         heads, error, wanted = axis.fitted

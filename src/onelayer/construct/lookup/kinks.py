@@ -18,6 +18,7 @@ from torch import Tensor
 from onelayer.construct.lookup.families import Array
 from onelayer.construct.lookup.structure import FlatFunction, simplest
 from onelayer.domain import Box
+from onelayer.float64 import zeros
 from onelayer.target.formula import Formula, Node
 
 PIECEWISE = ("abs", "relu", "min", "max")
@@ -50,7 +51,7 @@ def find_kinks(formula: Formula | None, f: FlatFunction, box: Box, *, seed: int 
         if jump is not None and (jump.abs() > 0).any():
             found.append((normal, offset, jump))
     if not found:
-        empty = torch.zeros(0, dtype=torch.float64)
+        empty = zeros(0)
         return Kinks(empty.reshape(0, box.dim), empty, empty.reshape(0, outputs))
     normals, offsets, jumps = (torch.stack(column) for column in zip(*found, strict=True))
     return Kinks(normals, offsets, jumps)
@@ -89,7 +90,7 @@ def _affine_forms(formula: Formula, dim: int) -> list[Tensor | None]:
 def _affine(node: Node, args: list[Tensor | None], dim: int) -> Tensor | None:
     leaf = {"num": node.value, "pi": np.pi, "e": np.e}
     if node.op == "var" or node.op in leaf:
-        form = torch.zeros(dim + 1, dtype=torch.float64)
+        form = zeros(dim + 1)
         form[int(node.value) if node.op == "var" else dim] = leaf.get(node.op, 1.0)
         return form
     if any(arg is None for arg in args):
@@ -118,7 +119,7 @@ def _axis_zeros(formula: Formula, node: Node, box: Box) -> list[Tensor]:
 
     def gap(position: float | Array) -> Array:
         points = box.center.flatten().repeat(np.size(position), 1)
-        points[:, axis] = torch.as_tensor(position, dtype=torch.float64)
+        points[:, axis] = torch.as_tensor(position, dtype=torch.float64, device="cpu")
         values = argument(points)
         return np.asarray(values[:, 0] - (values[:, 1] if len(node.args) == 2 else 0.0))
 
@@ -129,7 +130,7 @@ def _axis_zeros(formula: Formula, node: Node, box: Box) -> list[Tensor]:
         zero = grid[k] if values[k] == 0 else grid[k + 1] if values[k + 1] == 0 else None
         if zero is None:
             zero = brentq(lambda p: float(gap(p)[0]), grid[k], grid[k + 1], xtol=1e-15 * max(1.0, abs(grid[k])))
-        plane = torch.zeros(box.dim + 1, dtype=torch.float64)
+        plane = zeros(box.dim + 1)
         plane[axis], plane[-1] = 1.0, -float(zero)
         planes.append(plane)
     return planes

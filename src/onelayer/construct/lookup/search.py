@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 import torch
@@ -79,18 +80,16 @@ class AxisProblem:
 
     def polish(self, problem: Projection, runner: Descent, goal: float) -> Measured:
         """Equalise the error; where it peaks between the nodes, look closer there and go on."""
-        best: Measured | None = None
+        found: list[Measured] = []
         for _ in range(3):
             parameters, error = equalise(problem, runner, goal)
-            fit = self.measure(problem.unpack(parameters))
-            best = fit if best is None else _better(best, fit)
-            if best.meets or fit.error < 1.1 * error:
+            found.append(self.measure(problem.unpack(parameters)))
+            if found[-1].meets or found[-1].error < 1.1 * error:
                 break
-            t, _, samples = self.sampler.points_of(fit.edges, 4)
+            t, _, samples = self.sampler.points_of(found[-1].edges, 4)
             problem = Projection(t, samples, problem.ridge, problem.origin)
             runner = problem.descend(Descent(parameters), 20)
-        assert best is not None
-        return best
+        return reduce(_better, found)
 
     def attempt(self, size: int, larger: Keys | None, rounds: Sequence[Round]) -> Measured:
         """Free slopes while a step is cheap, then the families."""

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from onelayer.domain import Box
+from onelayer.float64 import counted, eye, indices, zeros
 
 FlatFunction = Callable[[Tensor], Tensor]
 
@@ -42,9 +43,16 @@ class Structure:
     groups: list[Group]
 
 
-def find_structure(f: FlatFunction, box: Box, tolerance: float, *, seed: int = 0, points: int = 128) -> Structure:
-    """Groups of coordinates that interact by more than ``tolerance``; coordinates that matter less are dropped."""
-    active = _active_coordinates(f, box, tolerance, seed, points)
+def find_structure(
+    f: FlatFunction, box: Box, tolerance: float, *, seed: int = 0, points: int = 128, narrowest: float = 0.0
+) -> Structure:
+    """Groups of coordinates that interact by more than ``tolerance``; coordinates that matter less are dropped.
+
+    So are those whose side of the box is shorter than ``narrowest``: no key could be steep enough to tell its ends
+    apart.
+    """
+    wide = (box.width.flatten() > narrowest).tolist()
+    active = [i for i in _active_coordinates(f, box, tolerance, seed, points) if wide[i]]
     anchor = box.center.flatten()
     groups = []
     for members in _interacting(f, box, active, tolerance, seed, points):
@@ -57,7 +65,7 @@ def _active_coordinates(f: FlatFunction, box: Box, tolerance: float, seed: int, 
     base, other = _pairs(box, seed, points)
     reference = f(base)
     moved = base.expand(box.dim, -1, -1).clone()  # (D, S, D): copy i has coordinate i resampled
-    index = torch.arange(box.dim, dtype=torch.int64)
+    index = indices(box.dim)
     moved[index, :, index] = other.T
     change = (f(moved.reshape(-1, box.dim)).reshape(box.dim, points, -1) - reference).abs().amax((1, 2))
     return [i for i in range(box.dim) if not change[i] <= tolerance]
@@ -77,8 +85,8 @@ def _interacting(
 
     pairs = [(i, j) for k, i in enumerate(active) for j in active[k + 1 :]]
     if pairs:
-        first, second = (torch.tensor(column, dtype=torch.int64) for column in zip(*pairs, strict=True))
-        row = torch.arange(len(pairs), dtype=torch.int64)
+        first, second = (torch.tensor(column, dtype=torch.int64, device="cpu") for column in zip(*pairs, strict=True))
+        row = indices(len(pairs))
         only_i = base.expand(len(pairs), -1, -1).clone()  # (pairs, S, D)
         only_j, both = only_i.clone(), only_i.clone()
         for moved, index in ((only_i, first), (only_j, second), (both, first), (both, second)):
@@ -101,7 +109,7 @@ def _merged(
     If df/dx_j = c df/dx_i everywhere, f depends on x_i + c x_j alone. Supports stay disjoint, so the image of the box
     under the directions is again a box.
     """
-    alone = list(torch.eye(box.dim, dtype=torch.float64)[members])
+    alone = list(eye(box.dim)[members])
     base, _ = _pairs(box, seed + 1, points)
     scattered = anchor.repeat(points, 1)
     scattered[:, members] = base[:, members]
@@ -116,7 +124,7 @@ def _merged(
         lead = max(left, key=lambda i: float(length[i]))
         cluster = [i for i in left if i == lead or cosine[lead, i].abs() > 1 - 1e-8]
         left = [i for i in left if i not in cluster]
-        direction = torch.zeros(box.dim, dtype=torch.float64)
+        direction = zeros(box.dim)
         for i in cluster:
             direction[members[i]] = cosine[lead, i] * length[i] / length[lead] * width[lead] / width[i]
         directions.append(simplest(direction / direction.abs().max()))
@@ -128,7 +136,7 @@ def _merged(
 
 def _scaled_gradients(f: FlatFunction, box: Box, inside: Tensor, members: list[int]) -> Tensor:
     """Central differences of f in units of the box width, (points * K, len(members))."""
-    step = 1e-4 * torch.eye(box.dim, dtype=torch.float64)[members] * box.width.flatten()  # (r, D)
+    step = 1e-4 * eye(box.dim)[members] * box.width.flatten()  # (r, D)
     shifted = torch.cat([inside[None] + step[:, None], inside[None] - step[:, None]]).reshape(-1, box.dim)
     plus, minus = f(shifted).reshape(2, len(members), inside.shape[0], -1)
     gradients: Tensor = (plus - minus) / 2e-4
@@ -137,10 +145,10 @@ def _scaled_gradients(f: FlatFunction, box: Box, inside: Tensor, members: list[i
 
 def simplest(numbers: Tensor) -> Tensor:
     """Snap entries within 1e-6 of a fraction with denominator up to 60: formulas have such weights, noise has not."""
-    denominators = torch.arange(1, 61, dtype=torch.float64)[:, None]
+    denominators = counted(1, 61)[:, None]
     fractions = torch.round(numbers * denominators) / denominators
     close = (fractions - numbers).abs() < 1e-6
-    snapped = fractions[close.int().argmax(0), torch.arange(numbers.numel(), dtype=torch.int64)]
+    snapped = fractions[close.int().argmax(0), indices(numbers.numel())]
     result: Tensor = torch.where(close.any(0), snapped, numbers)
     return result
 

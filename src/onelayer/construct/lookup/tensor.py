@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import torch
 from torch import Tensor
-from torch.quasirandom import SobolEngine
 
 from onelayer.construct.lookup.families import Array, Keys
 from onelayer.construct.lookup.ladder import KeyLadder
 from onelayer.construct.lookup.sampling import Sampler
 from onelayer.construct.lookup.solve import axis_nodes, minimax, solve_axis
+from onelayer.domain import Box
 
 UnitFunction = Callable[[Array], Array]  # points (S, r) of [-1, 1]^r -> values (S, K)
 
@@ -213,7 +212,6 @@ class TensorFitter:
 
 def arcsine_points(rank: int, count: int, seed: int) -> Array:
     """Scrambled Sobol points of [-1, 1]^rank crowded towards the faces, where smooth fits err most."""
-    engine = SobolEngine(rank, scramble=True, seed=seed)  # type: ignore[no-untyped-call]
-    sobol = engine.draw(count, dtype=torch.float64)
-    points: Array = -np.cos(np.pi * sobol.numpy())
+    cube = Box([0.0] * rank, [1.0] * rank)
+    points: Array = -np.cos(np.pi * cube.sample(count, seed=seed).numpy())
     return points

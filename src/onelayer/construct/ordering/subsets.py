@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 
 from onelayer.certify.lemmas.subsets import MARGIN, all_subsets, combination, sharpness
+from onelayer.construct.arguments import ROOM
+from onelayer.float64 import eye, full, numbers, ones, zeros
 from onelayer.model import Config, HeadShape, OneLayerTransformer
 
 
@@ -27,30 +29,31 @@ def subset_layer(
     sets, sorts = all_subsets(n), weights is None
     coefficients = torch.from_numpy(combination(n, weights))  # (S, outputs)
     outputs, reach = coefficients.shape[1], (hi - lo) or 1.0
-    beta = max(1.0, sharpness(coefficients.numpy(), sets) / tolerance)
+    # Steeper than this the rounding of logits is all there is, and products would overflow.
+    steepest = torch.finfo(dtype).max * ROOM / (1 + abs(lo) + abs(hi))
+    beta = min(max(1.0, sharpness(coefficients.numpy(), sets) / tolerance), steepest)
     d_model = 1 + outputs + (1 if sorts else 0) + n
-    eye = torch.eye(d_model, dtype=torch.float64)
-    key = torch.zeros(d_model, len(sets), dtype=torch.float64)
+    basis = eye(d_model)
+    key = zeros(d_model, len(sets))
     key[0] = beta
     key[-n:] = (torch.from_numpy(sets).T - 1) * (beta * (hi - lo) + MARGIN)
-    output = torch.zeros(len(sets), d_model, dtype=torch.float64)
+    output = zeros(len(sets), d_model)
     output[:, 1 : 1 + outputs] = coefficients
     named: dict[str, Tensor] = {
-        "W_E": eye[:1],
-        "W_Q": torch.zeros(d_model, len(sets), dtype=torch.float64),
-        "b_Q": torch.ones(len(sets), dtype=torch.float64),
+        "W_E": basis[:1],
+        "W_Q": zeros(d_model, len(sets)),
+        "b_Q": ones(len(sets)),
         "W_K": key,
-        "W_V": eye[:, :1].repeat(1, len(sets)),
+        "W_V": basis[:, :1].repeat(1, len(sets)),
         "W_O": output,
-        "W_R": eye[:, 1:2] if not sorts else eye[:, 1 + n : 2 + n],
-        "b_R": torch.tensor([lo - reach if sorts else 0.0], dtype=torch.float64),
+        "W_R": basis[:, 1:2] if not sorts else basis[:, 1 + n : 2 + n],
+        "b_R": numbers([lo - reach if sorts else 0.0]),
     }
     if sorts:
         gate = 4 * reach
-        first = torch.zeros(d_model, n, dtype=torch.float64)
-        first[1 : 1 + n], first[-n:] = eye[:n, :n], gate * eye[:n, :n]
-        bias = torch.full((n,), -gate - (lo - reach), dtype=torch.float64)
-        named |= {"W_1": first, "b_1": bias, "W_2": eye[1 + n : 2 + n].repeat(n, 1)}
+        first = zeros(d_model, n)
+        first[1 : 1 + n], first[-n:] = eye(n), gate * eye(n)
+        named |= {"W_1": first, "b_1": full((n,), -gate - (lo - reach)), "W_2": basis[1 + n : 2 + n].repeat(n, 1)}
     config = Config(
         layout="tokens",
         input_shape=(n,),

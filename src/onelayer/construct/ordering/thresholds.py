@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from onelayer.certify.lemmas.order import relu_form, statistic_error
+from onelayer.float64 import counted, eye, numbers, ones, zeros
 from onelayer.model import Config, HeadShape, OneLayerTransformer
 
 
@@ -31,29 +32,26 @@ def threshold_layer(n: int, edges: Tensor, weights: Sequence[float] | None, dtyp
     cells, sorts = len(edges) - 1, weights is None
     width = torch.diff(edges)
     d_model = cells + (2 if sorts else 0)
-    eye = torch.eye(d_model, dtype=torch.float64)
-    counts = -float(n) * torch.eye(cells, dtype=torch.float64)
+    basis = eye(d_model)
+    counts = -float(n) * eye(cells)
     if weights is None:
         levels, factors, offset = np.array([0.0, -1.0]), np.array([1.0, -1.0]), float(edges[0])
     else:
         levels, factors = relu_form(weights)
         offset = float(edges[0]) * math.fsum(weights) + statistic_error(weights, float(width.max()))[1]
     hidden = cells * len(levels)
-    outer = torch.zeros(hidden, d_model, dtype=torch.float64)
+    outer = zeros(hidden, d_model)
     outer[:, 0] = (torch.from_numpy(factors)[:, None] * width).reshape(-1)
-    rows = [
-        counts.repeat(1, len(levels)),
-        *([torch.ones_like(outer.T[:1]), torch.zeros_like(outer.T[:1])] if sorts else []),
-    ]
+    rows = [counts.repeat(1, len(levels)), *([ones(1, hidden), zeros(1, hidden)] if sorts else [])]
     named: dict[str, Tensor] = {
         "ramp_start": edges[None, 1:],
         "ramp_slope": -1 / width[None],
-        "W_E": torch.eye(cells, d_model, dtype=torch.float64),
+        "W_E": eye(cells, d_model),
         "W_1": torch.cat(rows),
         "b_1": torch.from_numpy(np.repeat(levels, cells)),
         "W_2": outer,
-        "W_R": eye[:, :1],
-        "b_R": torch.tensor([offset], dtype=torch.float64),
+        "W_R": basis[:, :1],
+        "b_R": numbers([offset]),
     }
     config = Config(
         layout="tokens",
@@ -75,15 +73,15 @@ def threshold_layer(n: int, edges: Tensor, weights: Sequence[float] | None, dtyp
 def _heads(n: int, cells: int, d_model: int, sorts: bool, dtype: torch.dtype) -> dict[str, Tensor]:
     """The uniform head, and the head that copies the position by exact logits 2 s i j - s j^2, positions centred."""
     d_k, d_v = (8, cells + 1) if sorts else (4, cells)
-    query, key = (torch.zeros(d_model, d_k, dtype=torch.float64) for _ in range(2))
-    value, output = torch.eye(d_model, d_v, dtype=torch.float64), torch.eye(d_v, d_model, dtype=torch.float64)
-    named = {name: torch.zeros(size, dtype=torch.float64) for name, size in (("b_Q", d_k), ("b_K", d_k), ("b_V", d_v))}
+    query, key = (zeros(d_model, d_k) for _ in range(2))
+    value, output = eye(d_model, d_v), eye(d_v, d_model)
+    named = {"b_Q": zeros(d_k), "b_K": zeros(d_k), "b_V": zeros(d_v)}
     if sorts:
         sharpness = 64.0 if dtype == torch.float64 else 16.0
-        place = torch.arange(n, dtype=torch.float64) - (n - 1) / 2
-        table = torch.zeros(n, d_model, dtype=torch.float64)
+        place = counted(n) - (n - 1) / 2
+        table = zeros(n, d_model)
         table[:, cells], table[:, cells + 1] = place, place**2
         query[cells, 4], key[cells, 4], key[cells + 1, 5] = 2.0, 2 * sharpness, -sharpness
         named["b_Q"][5], named["b_V"][cells] = 2.0, (n + 1) / 2
         named["position"] = table
-    return named | {"W_Q": query, "W_K": key, "W_V": value, "W_O": output, "b_O": torch.zeros_like(output[0])}
+    return named | {"W_Q": query, "W_K": key, "W_V": value, "W_O": output, "b_O": zeros(d_model)}

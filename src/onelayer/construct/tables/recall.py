@@ -13,8 +13,12 @@ from torch import Tensor
 
 from onelayer.certify.lemmas.distance import smallest_squared_distance
 from onelayer.certify.lemmas.forward import UP, rounding_of
+from onelayer.certify.lemmas.overflow import overflows
 from onelayer.certify.lemmas.recall import ReluRecall, SoftmaxRecall, wanted_gap
+from onelayer.construct.arguments import ROOM, narrowest
 from onelayer.construct.tables.table import Array, Table
+from onelayer.domain import Box
+from onelayer.float64 import counted, eye, full, indices, ones, zeros
 from onelayer.model import OneLayerTransformer, PlainMemory
 
 DIRECTIONS = 16  # random projections tried; the one with the largest smallest gap is kept
@@ -71,19 +75,19 @@ def _softmax_layer(
     beta = 1.0 if count == 1 else wanted_gap(count, rounding) / max(free.gap(), 2.0**-900)
     beta = beta if math.isfinite(beta) and beta * (1 + radius) < torch.finfo(dtype).max / 8 else 1.0
     d_model, root = max(width, outputs), math.sqrt(width + 1)
-    eye = torch.eye(d_model, dtype=torch.float64)
-    extended = torch.eye(d_model, width + 1, dtype=torch.float64) * (torch.arange(width + 1, dtype=torch.int64) < width)
-    first = torch.zeros(query.weights["W_E"].shape[0], d_model, dtype=torch.float64)
+    basis = eye(d_model)
+    extended = eye(d_model, width + 1) * (indices(width + 1) < width)
+    first = zeros(query.weights["W_E"].shape[0], d_model)
     first[:, :width] = query.weights["W_E"]
-    shift = torch.zeros(d_model, dtype=torch.float64)
+    shift = zeros(d_model)
     shift[:width] = query.weights["b_E"]
     weights = query.weights | {
         "W_E": first,
         "b_E": shift,
         "W_Q": root * extended,
-        "b_Q": root * (torch.arange(width + 1, dtype=torch.int64) == width).double(),
-        "W_O": eye[:outputs],
-        "W_R": eye[:, :outputs],
+        "b_Q": root * (indices(width + 1) == width).double(),
+        "W_O": basis[:outputs],
+        "W_R": basis[:, :outputs],
     }
     memory = PlainMemory(torch.cat([2 * beta * z, -beta * (z * z).sum(1, keepdim=True)], 1), y)
     shapes = table.inputs.shape[1:], table.outputs.shape[1:]
@@ -94,41 +98,50 @@ def _softmax_layer(
     spread = float((y.amax(0) - y.amin(0)).max())
     lipschitz = beta * spread * math.sqrt(radius) * query.slope * UP
     stored = count * (width + 1 + outputs) + query.stored
-    return Recaller("softmax", model, bound.error(float(y.abs().max())), stored, lipschitz)
+    error = math.inf if overflows(model, _hull(table)) else bound.error(float(y.abs().max()))
+    return Recaller("softmax", model, error, stored, lipschitz)
 
 
 def _scaled(table: Table, dtype: torch.dtype) -> Query:
-    """z = scale x + shift with powers of two as scales: one rounding, so z is exactly what the layer computes."""
+    """z = scale x + shift with powers of two as scales: one rounding, so z is exactly what the layer computes.
+
+    But for products below the normal range, which may be lost. Columns that hardly vary are not scaled.
+    """
     x = torch.from_numpy(table.inputs.reshape(len(table), -1))
     deviation = (x - x.mean(0)).abs().amax(0)
-    scale = torch.exp2(-torch.round(torch.log2(torch.where(deviation > 0, deviation, 1.0))))
+    varies = deviation > narrowest(dtype)
+    scale = torch.exp2(-torch.round(torch.log2(torch.where(varies, deviation, 1.0))))
     shift = (-scale * x.mean(0)).to(dtype).double()
     z = (x.to(dtype) * scale.to(dtype) + shift.to(dtype)).double()
     weights = {"W_E": torch.diag(scale), "b_E": shift}
-    return Query(weights, {}, z, 0.0, float(scale.norm()), 2 * x.shape[1])
+    return Query(weights, {}, z, rounding_of(dtype).tiny, float(scale.norm()), 2 * x.shape[1])
 
 
 def _ranked(table: Table, dtype: torch.dtype) -> Query:
     """z = rank of x among the rows, from 0, centred: a sum of ramps, each rising from 0 to 1 between two neighbours.
 
-    At a row every ramp is 0, or within 4 u of 1; sums of N numbers of size at most 1 err by at most N^2 u.
+    At a row every ramp is 0, or within 4 u + 4 tiny / gap of 1, if the inverse of its gap is a number of the format;
+    sums of N numbers of size at most 1 err by at most N^2 u.
     """
     x = torch.from_numpy(table.inputs.reshape(-1))
     ordered, rank = torch.sort(x)
     count, unit = len(x), rounding_of(dtype).unit
-    slope = (1 / torch.diff(ordered)).clamp(max=torch.finfo(dtype).max / 4)
-    z = torch.empty(count, 1, dtype=torch.float64)
-    z[rank, 0] = torch.arange(count, dtype=torch.float64) - (count - 1) / 2
+    slope = (1 / torch.diff(ordered)).clamp(max=torch.finfo(dtype).max * ROOM)
+    steepest = float(slope.max())
+    z = zeros(count, 1)
+    z[rank, 0] = counted(count) - (count - 1) / 2
     weights = {
         "ramp_start": ordered[None, :-1],
         "ramp_slope": slope[None],
-        "W_E": torch.ones(count - 1, 1, dtype=torch.float64),
-        "b_E": torch.full((1,), -(count - 1) / 2, dtype=torch.float64),
+        "W_E": ones(count - 1, 1),
+        "b_E": full((1,), -(count - 1) / 2),
     }
-    error = 2 * (4 * count + count * (count + 2)) * unit
-    return Query(weights, {"embedding": "piecewise", "ramps": count - 1}, z, error, float(slope.max()), 2 * count - 1)
+    error = 2 * (4 * count + count * (count + 2)) * unit + 4 * count * rounding_of(dtype).tiny * steepest
+    error = error if steepest < torch.finfo(dtype).max * ROOM else math.inf
+    return Query(weights, {"embedding": "piecewise", "ramps": count - 1}, z, error, steepest, 2 * count - 1)
 
 
+@np.errstate(all="ignore")
 def relu_recall(table: Table, dtype: torch.dtype, seed: int) -> Recaller:
     """Project the rows to distinct numbers s_r = p . x_r and interpolate linearly: N - 1 ReLU units.
 
@@ -143,21 +156,27 @@ def relu_recall(table: Table, dtype: torch.dtype, seed: int) -> Recaller:
     knots = s[order].astype(_numpy(dtype)).astype(np.float64)
     values = y[order]
     gaps = np.diff(knots)[:, None]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        slopes = np.diff(values, axis=0) / gaps
+    slopes = np.diff(values, axis=0) / gaps
     solid = bool(np.isfinite(slopes).all()) and bool((gaps > 0).all())
-    slopes = slopes if solid else np.zeros_like(slopes)
     coefficients = np.diff(slopes, axis=0, prepend=0.0).astype(_numpy(dtype)).astype(np.float64)
+    solid = solid and bool(np.isfinite(coefficients).all())
+    coefficients = coefficients if solid else np.zeros_like(coefficients)
     rounding = rounding_of(dtype)
     size = float((np.abs(x) @ np.abs(projection)).max()) + abs(shift)
     # of the executed projection and of the float64 product above, which rounds again when narrowed
-    drift = 2 * rounding.gamma(x.shape[1] + 3) * size * UP
+    lost = 4 * (x.shape[1] + 3) * rounding.tiny * (1 + float(np.abs(projection).max()))
+    drift = (2 * rounding.gamma(x.shape[1] + 3) * size + lost) * UP
     offset = values[0].astype(_numpy(dtype)).astype(np.float64)
     bound = ReluRecall(knots, values, offset, coefficients, drift, rounding)
     model = _relu_layer(table, projection, shift, knots, coefficients, offset, dtype)
     lipschitz = float(np.abs(slopes).max(initial=0.0)) * float(np.abs(projection).sum()) * UP
     stored = x.shape[1] + 1 + len(knots) - 1 + coefficients.size + offset.size
-    return Recaller("relu", model, bound.error() if solid else math.inf, stored, lipschitz)
+    proved = solid and not overflows(model, _hull(table))
+    return Recaller("relu", model, bound.error() if proved else math.inf, stored, lipschitz)
+
+
+def _hull(table: Table) -> Box:
+    return Box(table.inputs.min(0), table.inputs.max(0))
 
 
 def _relu_layer(
@@ -166,24 +185,24 @@ def _relu_layer(
     """The stream carries s and the outputs; the only head looks at one token of value zero and is silent."""
     outputs, units = coefficients.shape[1], max(1, len(coefficients))
     d_model = 1 + outputs
-    first = torch.zeros(d_model, units, dtype=torch.float64)
-    bias, second = torch.zeros(units, dtype=torch.float64), torch.zeros(units, d_model, dtype=torch.float64)
+    first = zeros(d_model, units)
+    bias, second = zeros(units), zeros(units, d_model)
     first[0, : len(coefficients)] = 1.0
     bias[: len(coefficients)] = torch.from_numpy(-knots[:-1])
     second[: len(coefficients), 1:] = torch.from_numpy(coefficients)
-    eye = torch.eye(d_model, dtype=torch.float64)
+    basis = eye(d_model)
     weights: dict[str, Tensor] = {
-        "W_E": torch.from_numpy(projection)[:, None] * eye[:1],
-        "b_E": shift * eye[0],
-        "W_Q": torch.zeros(d_model, 1, dtype=torch.float64),
-        "W_O": torch.zeros(1, d_model, dtype=torch.float64),
+        "W_E": torch.from_numpy(projection)[:, None] * basis[:1],
+        "b_E": shift * basis[0],
+        "W_Q": zeros(d_model, 1),
+        "W_O": zeros(1, d_model),
         "W_1": first,
         "b_1": bias,
         "W_2": second,
-        "W_R": eye[:, 1:],
+        "W_R": basis[:, 1:],
         "b_R": torch.from_numpy(offset),
     }
-    zero = torch.zeros(1, 1, dtype=torch.float64)
+    zero = zeros(1, 1)
     return OneLayerTransformer.packed(
         table.inputs.shape[1:],
         table.outputs.shape[1:],
@@ -199,7 +218,7 @@ def _relu_layer(
 def _projection(x: Array, seed: int) -> tuple[Array, float]:
     """Of several random directions in standardised columns, the one whose projections keep the largest distance."""
     deviation = np.abs(x - x.mean(0)).max(0)
-    scale = 1 / np.where(deviation > 0, deviation, 1.0)
+    scale = 1 / np.where(deviation > narrowest(torch.float64), deviation, 1.0)
     generator = np.random.default_rng(seed)
     tries = generator.standard_normal((DIRECTIONS, x.shape[1])) if x.shape[1] > 1 else np.ones((1, 1))
     centred = (x - x.mean(0)) * scale

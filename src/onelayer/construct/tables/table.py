@@ -106,11 +106,12 @@ def _distinct(x: Array, y: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def _csv(path: Path) -> dict[str, list[str]]:
+    _regular(path)
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             rows = list(csv.reader(file))
     except OSError as error:
-        raise FileError(f"cannot read {path}: {error.strerror}") from error
+        raise FileError(f"cannot read {path}: {error.strerror or error}") from error
     except (UnicodeDecodeError, csv.Error) as error:
         raise FileError(f"{path} is not a CSV file in UTF-8: {error}") from error
     rows = [row for row in rows if row]
@@ -125,11 +126,18 @@ def _csv(path: Path) -> dict[str, list[str]]:
     return {name: [row[i].strip() for row in rows[1:]] for i, name in enumerate(header)}
 
 
+def _regular(path: Path) -> None:
+    """A pipe would wait for ever and a device may never end; a path that is missing is left to whoever opens it."""
+    if path.exists() and not path.is_file():
+        raise FileError(f"cannot read {path}: it is no regular file")
+
+
 def _parquet(path: Path) -> dict[str, list[Any]]:
     try:
         import pyarrow.parquet
     except ImportError as error:
         raise OnelayerError("reading Parquet needs pyarrow: pip install pyarrow") from error
+    _regular(path)
     try:
         table = pyarrow.parquet.read_table(path)
     except (OSError, ValueError, pyarrow.ArrowException) as error:
@@ -151,7 +159,7 @@ def _numbers(path: Path, name: str, values: list[Any]) -> Array:
 def _number(value: Any) -> float | None:
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     return number if math.isfinite(number) else None
 
@@ -163,10 +171,26 @@ def _target(path: Path, name: str, values: list[Any]) -> NDArray[Any]:
             raise OnelayerError(f"{path}: target column '{name}' has a missing value in row {row}")
     numbers = [_number(value) for value in values]
     if any(number is None for number in numbers):
+        _refuse_infinite(path, name, values)
         return np.array([str(value) for value in values])
     column = np.array(numbers, dtype=np.float64)
     written_whole = all(isinstance(v, int) or (isinstance(v, str) and v.lstrip("+-").isdigit()) for v in values)
     return column.astype(np.int64) if written_whole and float(np.abs(column).max()) <= MAX_EXACT else column
+
+
+def _refuse_infinite(path: Path, name: str, values: list[Any]) -> None:
+    """In a column of numbers, nan and inf are missing numbers; among names they may be names."""
+    odd = [row for row, value in enumerate(values, start=1) if _number(value) is None]
+    if len(odd) < len(values) and all(_reads_as_number(values[row - 1]) for row in odd):
+        raise OnelayerError(f"{path}: target column '{name}' has no finite number in row {odd[0]}; drop or fill it")
+
+
+def _reads_as_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError, OverflowError):
+        return False
+    return True
 
 
 def _listed(names: Any) -> str:

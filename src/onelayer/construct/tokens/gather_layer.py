@@ -12,6 +12,7 @@ from torch import Tensor
 
 from onelayer.construct.tokens.ffn import Ridge, Units
 from onelayer.domain import Box
+from onelayer.float64 import eye, full, zeros
 from onelayer.model import Config, HeadShape, OneLayerTransformer
 
 Array = NDArray[np.float64]
@@ -109,31 +110,31 @@ def gather_layer(
 def _attention(shape: Shape, residual: bool) -> dict[str, Tensor]:
     """Embedding, positions and the n heads. Without a residual stream, head 0 carries the position along."""
     n, d, base = shape.length, shape.width, shape.base
-    eye = torch.eye(base, dtype=torch.float64)
+    basis = eye(base)
     d_v = d if residual else d + n
-    query, key = (torch.zeros(base, n * n, dtype=torch.float64) for _ in range(2))
-    value, output = torch.zeros(base, n * d_v, dtype=torch.float64), torch.zeros(n * d_v, base, dtype=torch.float64)
+    query, key = (zeros(base, n * n) for _ in range(2))
+    value, output = zeros(base, n * d_v), zeros(n * d_v, base)
     for r in range(n):
         columns = slice(r * n, (r + 1) * n)
-        target = torch.roll(torch.eye(n, dtype=torch.float64), r, dims=1)  # row i has its one at i + r
+        target = torch.roll(eye(n), r, dims=1)  # row i has its one at i + r
         query[shape.place, columns] = TEMPERATURE * math.sqrt(n) * target
-        key[shape.place, columns] = torch.eye(n, dtype=torch.float64)
-        value[:d, r * d_v : r * d_v + d] = torch.eye(d, dtype=torch.float64)
+        key[shape.place, columns] = eye(n)
+        value[:d, r * d_v : r * d_v + d] = eye(d)
         rows = slice(r * d_v, r * d_v + d)
-        output[rows, d + r * d : d + (r + 1) * d] = torch.eye(d, dtype=torch.float64)
+        output[rows, d + r * d : d + (r + 1) * d] = eye(d)
     if not residual:
-        value[shape.place, d : d + n] = torch.eye(n, dtype=torch.float64)
-        output[d : d + n, shape.place] = torch.eye(n, dtype=torch.float64)
+        value[shape.place, d : d + n] = eye(n)
+        output[d : d + n, shape.place] = eye(n)
     named = {
-        "W_E": shape.spread(eye[:d]),
+        "W_E": shape.spread(basis[:d]),
         "W_Q": shape.seen(query),
         "W_K": shape.seen(key),
         "W_V": shape.seen(value),
         "W_O": shape.spread(output),
-        "W_R": shape.seen(eye[:, shape.read]),
+        "W_R": shape.seen(basis[:, shape.read]),
     }
     if shape.norm:
-        named["position"] = shape.spread(eye[shape.place])
+        named["position"] = shape.spread(basis[shape.place])
     return named
 
 
@@ -179,7 +180,7 @@ def _norms(shape: Shape, box: Box, residual: bool, norm: str) -> dict[str, Tenso
     """
     largest = max(1.0, float(torch.maximum(box.lower.abs(), box.upper.abs()).max()))
     anchor = ANCHOR * 2.0 ** math.ceil(math.log2(largest))
-    bias = torch.zeros(shape.d_model, dtype=torch.float64)
+    bias = zeros(shape.d_model)
     bias[-2], bias[-1] = anchor, -anchor
     middle = (box.lower**2 + box.upper**2).sum() / 2 / 3
     named = {"b_E": bias}
@@ -189,5 +190,5 @@ def _norms(shape: Shape, box: Box, residual: bool, norm: str) -> dict[str, Tenso
         named["b_2"] = bias
     for which, features in (("1", middle / shape.length + 1), ("2", middle * (1 + 1 / shape.length) + 1)):
         variance = (2 * anchor**2 + 2 * float(features)) / shape.d_model
-        named[f"gain_{which}"] = torch.full((shape.d_model,), math.sqrt(variance + NORM_EPS), dtype=torch.float64)
+        named[f"gain_{which}"] = full((shape.d_model,), math.sqrt(variance + NORM_EPS))
     return named

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.polynomial import chebyshev
 from numpy.typing import NDArray
 
+from onelayer.construct.arguments import relative, scale_of
 from onelayer.construct.tokens.recognise import Piece
 from onelayer.domain import Box
 from onelayer.errors import OnelayerError
@@ -58,12 +59,15 @@ def pursue(
     low, high = (side.flatten().numpy() for side in (box.lower, box.upper))
     centre, radius = (low + high) / 2, (high - low) / 2
     generator = np.random.default_rng(seed)
+    test = np.concatenate([_points(generator, 4000, len(low)), box_corners(len(low))])
+    raw = values(centre + radius * test)
+    scale = scale_of(float(np.abs(raw).max()))  # very large and very small values are fitted in units of it
 
     def scaled(t: Array) -> Array:
-        return values(centre + radius * t)
+        return values(centre + radius * t) / scale
 
-    test = np.concatenate([_points(generator, 4000, len(low)), box_corners(len(low))])
-    truth = scaled(test)
+    truth, wanted = raw / scale, tolerance
+    tolerance = relative(tolerance, scale)
     degree = _degree(scaled, len(low), tolerance / 3, generator)
     search = _Search(scaled, len(low), degree, tolerance, generator)
     while True:
@@ -77,10 +81,10 @@ def pursue(
         search.learn(test[worst], truth[worst])
         if len(fit.directions) >= MAX_DIRECTIONS or search.hopeless(tolerance, max_units):
             raise OnelayerError(
-                f"{len(fit.directions)} directions reach {error:.2g}, the tolerance is {tolerance:.2g}: in "
+                f"{len(fit.directions)} directions reach {error * scale:.2g}, the tolerance is {wanted:.2g}: in "
                 f"{len(low)} variables this function is out of reach; use the packed layout or a larger eps"
             )
-    return [_piece(w, c, centre, radius) for w, c in zip(fit.directions, fit.coefficients, strict=True)]
+    return [_piece(w, c * scale, centre, radius) for w, c in zip(fit.directions, fit.coefficients, strict=True)]
 
 
 class _Search:

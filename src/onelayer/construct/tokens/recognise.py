@@ -15,6 +15,7 @@ from fractions import Fraction
 
 from onelayer.certify.lemmas.univariate import range_of
 from onelayer.domain import Box
+from onelayer.errors import OnelayerError
 from onelayer.target.compose import inside
 from onelayer.target.formula import Formula
 from onelayer.target.tree import Node, Tape
@@ -147,26 +148,29 @@ class Recogniser:
 
     def _piece(self, coefficient: Fraction, at: int) -> list[Piece]:
         """g(s) when every path from the term to its variables passes one separable node s, up to scale and shift."""
-        gates = self._gates(at)
-        first = gates[0]
-        base = self.separable[first]
-        assert base is not None
-        scales = [_proportion(self.separable[gate], base) for gate in gates]
-        if any(scale is None for scale in scales):
-            return []
+        gates = [(gate, found) for gate in self._gates(at) if (found := self.separable[gate]) is not None]
+        if not gates:
+            return [self._constant_piece(coefficient, at)]
+        base = gates[0][1]
         unit = _common_scale(base.parts.values())
         tape = Tape()
         s = tape.variable(0)
         replaced = {}
-        for gate, scale in zip(gates, scales, strict=True):
-            found = self.separable[gate]
-            assert scale is not None
-            assert found is not None
+        for gate, found in gates:
+            scale = _proportion(found, base)
+            if scale is None:
+                return []
             replaced[gate] = _affine(tape, scale * unit, s, found.constant)
         value = self._rewrite(tape, at, replaced)
         outer = _affine(tape, coefficient, value, Fraction(0))
         formula = Formula.build(tape.nodes, [outer], (1,))
         return [Piece(formula, self._inner(base.parts, unit))]
+
+    def _constant_piece(self, coefficient: Fraction, at: int) -> Piece:
+        """A term without variables that is no rational number, such as pi: added to a sum of nothing."""
+        tape = Tape()
+        value = _affine(tape, coefficient, self._rewrite(tape, at, {}), Fraction(0))
+        return Piece(Formula.build(tape.nodes, [tape.add("add", tape.variable(0), value)], (1,)), ())
 
     def _gates(self, at: int) -> list[int]:
         """The separable nodes through which the term reaches its variables."""
@@ -239,8 +243,8 @@ class Recogniser:
     def _squares(self, coefficient: Fraction, first: int, second: int) -> list[Piece]:
         """a b = ((r a + b/r)^2 - (r a - b/r)^2) / 4, with r a power of two that makes both summands alike in size."""
         a, b = self.separable[first], self.separable[second]
-        assert a is not None
-        assert b is not None
+        if a is None or b is None:
+            return []
         r = Fraction(2) ** round(math.log2(max(self._size(b), 1e-300) / max(self._size(a), 1e-300)) / 2)
         made = []
         for sign in (1, -1):
@@ -266,7 +270,7 @@ class Recogniser:
         for at, weight in part.parts.items():
             node = self.nodes[at]
             width = self.high[int(node.value)] - self.low[int(node.value)] if node.op == "var" else 1.0
-            widths.append(abs(float(weight)) * width)
+            widths.append(abs(rounded(weight)) * width)
         return sum(widths)
 
     def _linear_piece(self, parts: Sum, constant: Fraction) -> Piece:
@@ -295,21 +299,51 @@ def _affine(tape: Tape, scale: Fraction, node: int, shift: Fraction) -> int:
     if scale == -1:
         node = tape.add("neg", node)
     elif scale != 1:
-        exact = Fraction(float(scale)) == scale
-        node = tape.add("mul", tape.number(float(scale)), node) if exact else _quotient(tape, scale, node)
+        exact = as_float(scale)
+        node = _quotient(tape, scale, node) if exact is None else tape.add("mul", tape.number(exact), node)
     return node if not shift else tape.add("add", node, _number(tape, shift))
 
 
 def _quotient(tape: Tape, scale: Fraction, node: int) -> int:
     if scale.numerator != 1:
-        node = tape.add("mul", tape.number(float(scale.numerator)), node)
-    return tape.add("div", node, tape.number(float(scale.denominator)))
+        node = tape.add("mul", _whole(tape, scale.numerator), node)
+    return tape.add("div", node, _whole(tape, scale.denominator))
 
 
 def _number(tape: Tape, value: Fraction) -> int:
-    if Fraction(float(value)) == value:
-        return tape.number(float(value))
-    return tape.add("div", tape.number(float(value.numerator)), tape.number(float(value.denominator)))
+    exact = as_float(value)
+    if exact is not None:
+        return tape.number(exact)
+    return tape.add("div", _whole(tape, value.numerator), _whole(tape, value.denominator))
+
+
+def _whole(tape: Tape, value: int) -> int:
+    """A whole number as a sum of floats, without rounding."""
+    exact = as_float(Fraction(value))
+    if exact is not None:
+        return tape.number(exact)
+    shift = value.bit_length() - 53
+    head = as_float(Fraction(value >> shift << shift))
+    if head is None:
+        raise OnelayerError(f"a factor of this sum has {value.bit_length():,} bits, more than floats reach; round it")
+    return tape.add("add", tape.number(head), _whole(tape, value - (value >> shift << shift)))
+
+
+def as_float(value: Fraction) -> float | None:
+    """The float that is exactly this number, if there is one."""
+    try:
+        found = float(value)
+    except OverflowError:
+        return None
+    return found if Fraction(found) == value else None
+
+
+def rounded(value: Fraction) -> float:
+    """The nearest float."""
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise OnelayerError("a factor of this sum is beyond 1.8e308; scale the function") from error
 
 
 def _scale(part: Separable, factor: Fraction) -> Separable:
@@ -322,7 +356,7 @@ def _common_scale(weights: Iterable[Fraction]) -> Fraction:
     if not values:
         return Fraction(1)
     for unit in (Fraction(1), abs(values[0])):
-        if all(Fraction(float(w / unit)) == w / unit for w in values):
+        if all(as_float(w / unit) is not None for w in values):
             return unit
     return Fraction(1)
 

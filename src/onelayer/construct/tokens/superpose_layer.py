@@ -10,6 +10,7 @@ from torch import Tensor
 from onelayer.certify.lemmas.argument import Atom
 from onelayer.construct.tokens.ffn import Ridge, Units
 from onelayer.construct.tokens.piecewise import Piecewise
+from onelayer.float64 import eye, ones, zeros
 from onelayer.model import Config, HeadShape, OneLayerTransformer
 
 Array = NDArray[np.float64]
@@ -39,17 +40,17 @@ def superposition_layer(
     start, slope, first, bias = _ramps(input_shape, atoms, embedded, d_model)
     weights: dict[str, Tensor] = {"ramp_start": start, "ramp_slope": slope, "W_E": first, "b_E": bias}
     heads = len(classes)
-    query, key = (torch.zeros(d_model, heads, dtype=torch.float64) for _ in range(2))
-    ones = torch.zeros(heads, dtype=torch.float64)
+    query, key = zeros(d_model, heads), zeros(d_model, heads)
+    constant = zeros(heads)
     if places:
-        ones = torch.ones(heads, dtype=torch.float64)
+        constant = ones(heads)
         for h, members in enumerate(classes):
-            outside = torch.ones(n, dtype=torch.float64)
+            outside = ones(n)
             outside[members] = 0
             key[-n:, h] = -MASK * outside
-    value = torch.eye(d_model, count, dtype=torch.float64).repeat(1, heads)
-    above = torch.zeros(d_model, len(units.term), dtype=torch.float64)
-    below = torch.zeros(len(units.term), d_model, dtype=torch.float64)
+    value = eye(d_model, count).repeat(1, heads)
+    above = zeros(d_model, len(units.term))
+    below = zeros(len(units.term), d_model)
     offset = np.zeros(outputs)
     for k, ridge in enumerate(ridges):
         mine = torch.from_numpy(units.term == k)
@@ -59,14 +60,14 @@ def superposition_layer(
         offset[ridge.output] += units.constants[k]
     weights |= {
         "W_Q": query,
-        "b_Q": ones,
+        "b_Q": constant,
         "W_K": key,
         "W_V": value,
-        "W_O": torch.eye(features, d_model, dtype=torch.float64),
+        "W_O": eye(features, d_model),
         "W_1": above,
         "b_1": torch.from_numpy(-units.knot),
         "W_2": below,
-        "W_R": torch.eye(d_model, outputs, dtype=torch.float64),
+        "W_R": eye(d_model, outputs),
         "b_R": torch.from_numpy(offset),
     }
     config = Config(
@@ -102,8 +103,8 @@ def _ramps(
     width = input_shape[1] if len(input_shape) == 2 else 1
     lengths = [sum(p.pieces for a, p in zip(atoms, embedded, strict=True) if a.coordinate == q) for q in range(width)]
     count = max(1, *lengths)
-    start, slope = torch.zeros(width, count, dtype=torch.float64), torch.ones(width, count, dtype=torch.float64)
-    first, bias = torch.zeros(width * count, d_model, dtype=torch.float64), torch.zeros(d_model, dtype=torch.float64)
+    start, slope = zeros(width, count), ones(width, count)
+    first, bias = zeros(width * count, d_model), zeros(d_model)
     used = [0] * width
     for c, (atom, piece) in enumerate(zip(atoms, embedded, strict=True)):
         q, at = atom.coordinate, used[atom.coordinate]
