@@ -39,6 +39,7 @@ class Outer:
     steepest: float
 
 
+@np.errstate(all="ignore")  # what is not finite ends as inf
 def composition_error(model: OneLayerTransformer, composition: Composition, box: Box) -> float:
     """Upper bound of sup over the box of |T - D|, T as executed; inf where an enclosure fails."""
     if overflows(model, box):
@@ -122,12 +123,13 @@ class _Proof:
         position, mine = term.position or 0, self.units == k
         w = self.weights(k, position)
         scaled = w * self.forms.radius
-        square = float(scaled @ scaled)
+        size = math.ldexp(0.5, math.frexp(float(np.abs(scaled).max(initial=0.0)))[1])  # squares of scaled / size exist
+        square = float((scaled / size) @ (scaled / size))
         low, high = self.range(k)
         formula = parse(term.text, 1)
         slopes = np.ones(int(mine.sum()))
         if square > 0:
-            slopes = scaled @ self.forms.linear[:, position, mine] / square
+            slopes = (scaled / size) @ self.forms.linear[:, position, mine] / square / size
         others = np.delete(self.outer[mine], term.output, axis=1)
         if not (bool((slopes > 0).all()) and not others.any()):
             raise OnelayerError(f"the units of term {k + 1} do not make a function of its sum")

@@ -21,6 +21,7 @@ UNIT = 2.0**-53
 SAMPLES = 24  # per piece, to know what can be proved
 GOAL = 1.02  # a box is bounded well enough within this factor of the largest sampled difference
 ROOM = 1.01  # and less than this is not stated, so that another proof has room
+DIGITS = 1e-14  # relative to the values: no box is cut for the rounding of its own bound
 ROUNDS = 60
 MAX_BOXES = 2**21
 RANGE_BOXES = 512
@@ -64,7 +65,7 @@ def piecewise_error(formula: Formula, ramps: Ramps, low: float, high: float) -> 
     left, right = (torch.from_numpy(side.copy()) for side in (points[:-1], points[1:]))
     start, value, slope = (torch.from_numpy(array.copy()) for array in (points[:-1], values, slopes))
     sampled = _sampled(formula, ramps, points)
-    goal = GOAL * sampled + 1e-15 * (1 + abs(ramps.constant))
+    goal = GOAL * sampled + DIGITS * (float(np.abs(values).max()) + abs(ramps.constant)) + rounding
     worst = ROOM * sampled
     for _ in range(ROUNDS):
         bound = _bounds(formula, left, right, start, value, slope)
