@@ -5,7 +5,7 @@
    The proof of theory.md averages over all angles. Here finitely many do: an average over multiples of the angles of
    the heads themselves is invariant under their rotations up to 2/N, and that is all the cancellation needs. *)
 From Coq Require Import Reals Lra Lia List.
-From Onelayer Require Import Softmax.
+From Onelayer Require Import Softmax Vectors Attention.
 Import ListNotations.
 Open Scope R_scope.
 
@@ -21,6 +21,24 @@ Definition tokens h (x y x' y' : R) : list (R * R) :=
   (q1 h * x' + q2 h * y' + c3 h, p1 h * x' + p2 h * y' + d3 h) :: constants h.
 Definition output h (x y x' y' : R) : R := attend fst (tokens h x y x' y') snd.
 Definition outputs heads (x y x' y' : R) : R := lsum (fun h => output h x y x' y') heads.
+
+(* Attention as printed gives heads of this form. To token j of width 2 its position code (e, e') is added; u is the
+   query of token 1 over sqrt d_k, or the column of W^O and the read-out that makes a value a number; W and b make keys,
+   or values. The direction (q, q') is the same at every position, only the constant depends on it. *)
+Theorem affine_in_token (u : vec) (W : list vec) (b : vec) : exists q q', forall e e', exists c, forall x y,
+  dot u (affine W b [x + e; y + e']) = q * x + q' * y + c.
+Proof.
+  revert u b; induction W as [|r W IH]; intros u b.
+  { exists 0, 0; intros e e'; exists 0; intros x y; destruct u; simpl; ring. }
+  destruct b as [|d b]; [exists 0, 0; intros e e'; exists 0; intros x y; destruct u; simpl; ring|].
+  destruct u as [|v u]; [exists 0, 0; intros e e'; exists 0; intros x y; simpl; ring|].
+  destruct (IH u b) as [q [q' H]].
+  assert (D : forall s t, dot r [s; t] = nth 0 r 0 * s + nth 1 r 0 * t) by
+    (intros s t; destruct r as [|r1 [|r2 [|]]]; simpl; ring).
+  exists (v * nth 0 r 0 + q), (v * nth 1 r 0 + q'); intros e e'; destruct (H e e') as [c Hc].
+  exists (v * (nth 0 r 0 * e + nth 1 r 0 * e' + d) + c); intros x y; specialize (Hc x y).
+  unfold affine in *; cbn [combine map fst snd dot]; rewrite Hc, D; ring.
+Qed.
 
 (* x_2 = (x, y), x_3 = (x', y'): the matrix [x_2, x_3] shortens every vector (s, t). *)
 Definition contraction (x y x' y' : R) : Prop :=

@@ -78,8 +78,9 @@ def test_project_lists_every_file() -> None:
 
 
 def run(command: list[str], folder: Path) -> str:
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"
+    """What the command prints, on both streams (coqchk reports on the second), if it succeeds."""
+    done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}"
     return done.stdout
 
 
