@@ -80,7 +80,7 @@ def _compare(target: Target, box: Box) -> None:
     values, bounds = _values(target, x), _bounds(target, x)
     if not bool(bounds.known.any(0).all()):
         raise OnelayerError(f"no value of {target.description} on the box can be told; it overflows")
-    _complain(target, x, values, bounds.exclude(values))
+    _complain(target, x, values, bounds, bounds.exclude(values))
     _other_batches(target, x, values, bounds)
     if target.formula is not None:
         _in_balls(target, x, values, bounds)
@@ -142,17 +142,18 @@ def _in_balls(target: Target, x: Tensor, values: Tensor, bounds: Bounds) -> None
             for k, ball in enumerate(in_balls(formula, point)):
                 if known[at][k] and ball.is_finite():
                     wrong[at, k] = bool(ball < arb(low[at][k])) or bool(ball > arb(high[at][k]))
-    _complain(target, x[:count], values, wrong)
+    _complain(target, x, values, bounds, wrong)
 
 
-def _complain(target: Target, x: Tensor, values: Tensor, wrong: Tensor) -> None:
+def _complain(target: Target, x: Tensor, values: Tensor, bounds: Bounds, wrong: Tensor) -> None:
     if not bool(wrong.any()):
         return
     at, k = wrong.nonzero()[0].tolist()
-    said = "" if target.formula is None else f", and its recorded formula is {_formula_value(target.formula, x[at], k)}"
+    said = "" if target.formula is None else f", its recorded formula is {_formula_value(target.formula, x[at], k)}"
     raise OnelayerError(
         f"{target.description} is not what was recorded of it: at x = {place(x[at])} it returns "
-        f"{values[at, k].item()!r}{said}, which is more than rounding; write it with other operations"
+        f"{values[at, k].item()!r}{said}, and its operations round to values in [{bounds.low[at, k].item()!r}, "
+        f"{bounds.high[at, k].item()!r}]; write it with other operations, or give lipschitz="
     )
 
 

@@ -34,7 +34,7 @@ JOINING = _words("""
     block_diag
 """)
 SHAPED_LIKE = _words("reshape_as view_as expand_as")
-IDENTITY = _words("detach requires_grad_ cpu cuda positive pos")
+IDENTITY = _words("detach requires_grad cpu cuda positive pos")
 CASTS = {
     "double": torch.float64,
     "float": torch.float32,
@@ -124,7 +124,7 @@ def _spelled(full_name: str) -> tuple[str, bool]:
         return name, True
     if full_name.startswith("__i") and name[1:] in OPERATIONS | dict.fromkeys(DISCONTINUOUS):
         return name[1:], True
-    return name, full_name.endswith("_") and not full_name.endswith("__") and full_name not in IDENTITY
+    return name, full_name.endswith("_") and not full_name.endswith("__") and name not in IDENTITY
 
 
 def _recorded(
@@ -132,10 +132,15 @@ def _recorded(
 ) -> Any:
     signature, neutral = _SIGNATURES[name]
     named = {_NUMPY_NAMES.get(key, key): value for key, value in kwargs.items() if key not in neutral}
+    if named.get("out") is None:
+        named.pop("out", None)
+    for key in named:
+        if key not in signature.parameters:
+            raise UnsupportedOperation(f"{name}({key}=)", "this argument is not recorded; leave it out")
     try:
         bound = signature.bind(tape, *args, **named)
     except TypeError as error:
-        raise UnsupportedOperation(name, f"{error}; its other arguments are recorded") from None
+        raise UnsupportedOperation(name, str(error)) from None
     result = OPERATIONS[name](*bound.args, **bound.kwargs)
     if (in_place or bound.arguments.get("inplace")) and result is not args[0]:
         return args[0].write(full_name if in_place else f"{name}(inplace=True)", result)
@@ -185,13 +190,18 @@ def _moved(tape: Recording, func: Any, name: str, args: Sequence[Any], kwargs: M
     if name in JOINING:
         moved = func(*(_entries(tape, arg) for arg in args), **{k: _entries(tape, v) for k, v in kwargs.items()})
     else:
-        named = dict(kwargs)
-        first = args[0] if args else named.pop("input", None)
-        rest = [value.ids if name in SHAPED_LIKE and isinstance(value, Symbolic) else value for value in args[1:]]
-        if find_tape((rest, named)) is not None:
+        shaped = {key: _shape_of(name, value) for key, value in kwargs.items()}
+        first = args[0] if args else shaped.pop("input", None)
+        rest = [_shape_of(name, value) for value in args[1:]]
+        if find_tape((rest, shaped)) is not None:
             raise UnsupportedOperation(name, "an index that depends on x is discontinuous")
-        moved = func(lift(tape, first).ids, *rest, **named)
+        moved = func(lift(tape, first).ids, *rest, **shaped)
     return _wrap(tape, name, moved)
+
+
+def _shape_of(name: str, value: Any) -> Any:
+    """A symbolic tensor that only gives its shape, as a plain one."""
+    return value.ids if name in SHAPED_LIKE and isinstance(value, Symbolic) else value
 
 
 def _entries(tape: Recording, value: Any) -> Any:

@@ -152,7 +152,7 @@ def relu6(tape: Recording, input: Any, inplace: bool = False) -> Symbolic:
     return clamp(tape, input, 0.0, 6.0)
 
 
-@operation("logsigmoid", "log_sigmoid")
+@operation("log_sigmoid")
 def logsigmoid(tape: Recording, input: Any) -> Symbolic:
     return unary(tape, "log", unary(tape, "sigmoid", input))
 

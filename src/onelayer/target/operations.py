@@ -114,7 +114,7 @@ def div(tape: Recording, input: Any, other: Any, *, rounding_mode: str | None = 
     return elementwise(tape, _div, input, other)
 
 
-@operation("rdiv", "rtruediv")
+@operation("rtruediv")
 def rdiv(tape: Recording, input: Any, other: Any) -> Symbolic:
     return div(tape, other, input)
 
@@ -217,15 +217,15 @@ def full_like(tape: Recording, input: Symbolic, fill_value: Any, *, dtype: Any =
 
 
 @operation("new_zeros", neutral=PLACED)
-def new_zeros(tape: Recording, input: Symbolic, *size: Any, dtype: Any = None) -> Symbolic:
+def new_zeros(tape: Recording, input: Symbolic, *sizes: Any, size: Any = (), dtype: Any = None) -> Symbolic:
     same_type(dtype)
-    return _constant(tape, size, 0.0)
+    return _constant(tape, sizes or size, 0.0)
 
 
 @operation("new_ones", neutral=PLACED)
-def new_ones(tape: Recording, input: Symbolic, *size: Any, dtype: Any = None) -> Symbolic:
+def new_ones(tape: Recording, input: Symbolic, *sizes: Any, size: Any = (), dtype: Any = None) -> Symbolic:
     same_type(dtype)
-    return _constant(tape, size, 1.0)
+    return _constant(tape, sizes or size, 1.0)
 
 
 @operation("new_full", neutral=PLACED)

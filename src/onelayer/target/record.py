@@ -14,6 +14,7 @@ import onelayer.target.attention
 import onelayer.target.network  # noqa: F401  (both register the operations of torch.nn)
 from onelayer.domain import Box
 from onelayer.errors import FormulaError, OnelayerError, UnsupportedOperation
+from onelayer.ground import pinned
 from onelayer.target.dispatch import CASTS
 from onelayer.target.formula import Formula
 from onelayer.target.symbolic import Recording, Symbolic, lift
@@ -30,6 +31,7 @@ class TooLong(UnsupportedOperation):
     """A function of more scalar operations than a formula may have."""
 
 
+@pinned()
 def record(
     f: Callable[..., Any], input_shape: Sequence[int], *, box: Box | None = None, limit: int = MAX_OPERATIONS
 ) -> Formula:
