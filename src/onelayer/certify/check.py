@@ -168,7 +168,8 @@ class _Check:
         """What is confirmed of lower <= |T - f| at the witness.
 
         A refutation must be confirmed above eps. Otherwise the stated number must be one that a forward pass can have
-        returned: real arithmetic and the rounding of the execution leave room for it.
+        returned: real arithmetic and the rounding of the execution leave room for it, or at least the upper bound does,
+        which is proved later.
         """
         record = self.record
         if record.witness is None:
@@ -183,6 +184,9 @@ class _Check:
             raise Rejected(
                 f"at the witness |T - f| is at most {reached:.6g}, below the stated lower bound {record.lower:.6g}"
             )
+        bounded = known.reached.is_finite() or math.isfinite(record.upper)
+        if not bounded and not known.confirmed >= record.lower:
+            raise Rejected(f"at the witness only |T - f| >= {known.lower:.6g} is confirmed, and it has no upper bound")
         if record.status == "refuted" and record.eps is not None and not known.confirmed > record.eps:
             raise Rejected(
                 f"the refutation does not follow: at the witness only |T - f| >= {known.lower:.6g} is confirmed, "

@@ -149,7 +149,9 @@ class Layer:
     def _feed_forward(self, r: Vector, kinks: Kinks) -> Vector:
         inner = self._norm(r, "2") if self.config["norm"] == "pre" else r
         h = self.maps["1"](inner, self.execution)
-        y = self.maps["2"](Vector([kinks.relu(item) for item in h.items], h.errors), self.execution)
+        shut = [bool(item.ends()[1] + error <= 0) for item, error in h.entries()]  # executed or not
+        errors = [ZERO if off else error for off, error in zip(shut, h.errors, strict=True)]
+        y = self.maps["2"](Vector([kinks.relu(item) for item in h.items], errors), self.execution)
         y = self._add(r, y) if self.config["residual"] else y
         return self._norm(y, "2") if self.config["norm"] == "post" else y
 

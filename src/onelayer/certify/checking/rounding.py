@@ -2,9 +2,10 @@
 
 Assumed of the execution: every + - * / and square root rounds to nearest with unit roundoff u, sums run in any order
 with or without fused multiply-add, exp is within 4 units in the last place (8 u), and a result below the normal range
-errs by at most 4 times the smallest normal number. Notation: gamma(n) = n u / (1 - n u) bounds n accumulated roundings.
-Every function takes bounds of real sizes and of the errors made so far and returns bounds of the errors of the results.
-None of them asks about overflow: an :class:`Execution` exists only for a layer and a box on which there is none.
+errs by at most 4 times the smallest normal number; operands are taken as they are. Notation: gamma(n) = n u / (1 - n u)
+bounds n accumulated roundings. Every function takes bounds of real sizes and of the errors made so far and returns
+bounds of the errors of the results. None of them asks about overflow: an :class:`Execution` exists only for a layer and
+a box on which there is none.
 """
 
 from __future__ import annotations
@@ -58,10 +59,10 @@ class Execution:
         """One entry of x W + b with n = ``terms`` nonzero weights.
 
         |err| <= sum |w_i| err_i + gamma(n + 1) (sum |w_i| (size_i + err_i) + |b|); ``passed`` is the first sum,
-        ``total`` the second. Without bias one rounding less; without terms none.
+        ``total`` the second. Without bias one rounding less; without terms none, unless the bias itself underflows.
         """
         if terms == 0:
-            return ZERO
+            return ZERO if bias.is_zero() or abs(bias) >= self.tiny else self.tiny
         roundings = terms + (0 if bias.is_zero() else 1)
         return (passed + self.gamma(roundings) * (total + abs(bias)) + (2 * terms + 2) * self.tiny).upper()
 
