@@ -256,10 +256,12 @@ class _Check:
 
 @contextmanager
 def _precision() -> Iterator[None]:
+    """The precision of balls; an infinity or NaN of NumPy is no warning but a number that satisfies no comparison."""
     bits, cap = ctx.prec, ctx.cap
     ctx.prec, ctx.cap = BITS, 40
     try:
-        yield
+        with np.errstate(all="ignore"):
+            yield
     finally:
         ctx.prec, ctx.cap = bits, cap
 
