@@ -95,15 +95,19 @@ def other_argument() -> Approximation:
     return signed(a, b.model, attachments=b.certificate.attachments)
 
 
+def argument_alone(a: Approximation) -> dict[str, bytes]:
+    return {ARGUMENT: a.certificate.attachments[ARGUMENT]}
+
+
 def rows_as_a_function() -> Approximation:
     """Three rows recalled, stated as a bound over the interval."""
     a = memorize([[0.0], [1.0], [2.0]], [0.0, 1.0, 0.0], recipe="relu")
-    return signed(a, a.model, function="sin(x1)", method="composition")
+    return signed(a, a.model, function="sin(x1)", method="composition", attachments=argument_alone(a))
 
 
 def rows_as_a_lemma() -> Approximation:
     a = memorize([[0.0], [1.0], [2.0]], [0.0, 1.0, 0.0], recipe="relu")
-    return signed(a, a.model, method="lemma")
+    return signed(a, a.model, method="lemma", attachments=argument_alone(a))
 
 
 def without_positions() -> Approximation:

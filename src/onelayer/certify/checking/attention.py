@@ -114,8 +114,9 @@ class Softmax:
             order += EXTRA
             logits = Vector([item.at_order(order) for item in logits.items], logits.errors)
         centre = np.array([float(item.c[0].mid()) for item in logits.items])
-        weights = np.exp(centre - centre.max())
-        weights /= weights.sum()
+        with np.errstate(all="ignore"):  # any weights will do
+            weights = np.exp(centre - centre.max())
+            weights /= weights.sum()
         pairs = zip(weights.tolist(), logits.items, strict=True)
         common = combination([(arb(w), item) for w, item in pairs if w > NEGLIGIBLE], ZERO, order)
         shifted = [item - common for item in logits.items]
