@@ -1,4 +1,4 @@
-"""The fuzz of saved folders has helper modules that lie beside it."""
+"""Helper modules and tables that lie beside the tests that read them."""
 
 from __future__ import annotations
 

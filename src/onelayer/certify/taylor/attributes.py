@@ -51,14 +51,14 @@ def to(
     *target: Any,
     dtype: Any = None,
     device: Any = None,
-    other: Any = None,
+    tensor: Any = None,
     non_blocking: bool = False,
     copy: bool = False,
     memory_format: Any = None,
 ) -> TaylorModel:
     """The identity, wherever the numbers lie, for the casts that ``check_cast`` allows."""
     check_cast(x.execution, dtype)
-    for value in (*target, other):
+    for value in (*target, tensor):
         if isinstance(value, torch.dtype):
             check_cast(x.execution, value)
         elif isinstance(value, Tensor | TaylorModel):

@@ -17,7 +17,7 @@ from torch import Tensor
 from onelayer.certify.taylor import basis
 from onelayer.certify.taylor.arithmetic import combine, places, size_of, unit_of
 from onelayer.certify.taylor.core import TaylorModel, axes, constant, joint_space, prune
-from onelayer.certify.taylor.registry import implements
+from onelayer.certify.taylor.registry import implements, unhandled
 from onelayer.certify.taylor.rounding import (
     UNIT,
     check_cast,
@@ -65,7 +65,8 @@ def linear(x: Any, weight: Any, bias: Any = None) -> TaylorModel:
 
 
 @implements("addmm", lazy=True)
-def addmm(x: Any, mat1: Any, mat2: Any, *, beta: float = 1, alpha: float = 1) -> TaylorModel:
+def addmm(x: Any, mat1: Any, mat2: Any, out_dtype: Any = None, *, beta: float = 1, alpha: float = 1) -> TaylorModel:
+    unhandled("addmm", out_dtype=out_dtype)
     if alpha != 1 or beta != 1:
         raise UnsupportedOperation("addmm(alpha, beta)", "only alpha = beta = 1")
     return _biased("im,mj->ij", mat1, mat2, x)

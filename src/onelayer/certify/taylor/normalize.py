@@ -120,7 +120,7 @@ def _executed_norm(
 def dropout(
     x: TaylorModel, p: float = 0.5, training: bool = True, inplace: bool = False, *, train: bool | None = None
 ) -> TaylorModel:
-    """The identity in evaluation mode, also in place."""
+    """The identity in evaluation mode."""
     if (training if train is None else train) and p > 0:
         raise UnsupportedOperation("dropout in training mode", "call .eval() on the model first")
     return x

@@ -26,10 +26,10 @@ def dunders(names: str) -> list[str]:
     return [f"__{name}__" for name in names.split()]
 
 
-IN_PLACE = dunders("iadd isub imul itruediv ifloordiv imod ipow imatmul iand ior ixor ilshift irshift")
-INTEGERS = dunders("int index complex round trunc floor ceil divmod rdivmod mod rmod floordiv rfloordiv delitem")
+IN_PLACE = dunders("iadd isub imul itruediv ifloordiv imod ipow imatmul iand ior ixor ilshift irshift setitem delitem")
+INTEGERS = dunders("int index complex round trunc floor ceil divmod rdivmod mod rmod floordiv rfloordiv")
 ARITHMETIC = dunders("add radd sub rsub mul rmul truediv rtruediv pow rpow matmul rmatmul neg pos abs")
-CONTAINER = dunders("float bool len iter getitem setitem")
+CONTAINER = dunders("float bool len iter getitem")
 COMPARED = dunders("lt le gt ge and rand or ror xor rxor invert")
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from onelayer.certify.taylor.arithmetic import combine, mul, multiply, operand, scale
 from onelayer.certify.taylor.core import TaylorModel, axes, constant, joint_shape, prune, spread
 from onelayer.certify.taylor.opaque import Indices
-from onelayer.certify.taylor.registry import call, implements, not_in_place
+from onelayer.certify.taylor.registry import call, implements
 from onelayer.certify.taylor.rounding import UNIT, inflate
 from onelayer.certify.taylor.shapes import common
 from onelayer.errors import UnsupportedOperation
@@ -82,7 +82,6 @@ def _across(y: TaylorModel, lower: Tensor, upper: Tensor) -> TaylorModel:
 
 @implements("relu")
 def relu(x: TaylorModel, inplace: bool = False) -> TaylorModel:
-    not_in_place("relu", inplace)
     x = prune(x)
     lower, upper = x.range()
     keep = (lower >= 0).double()
@@ -136,25 +135,22 @@ def clamp(x: TaylorModel, min: Any = None, max: Any = None) -> TaylorModel:
 
 @implements("hardtanh")
 def hardtanh(x: TaylorModel, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> TaylorModel:
-    not_in_place("hardtanh", inplace)
     return clamp(x, min_val, max_val)
 
 
 @implements("relu6")
 def relu6(x: TaylorModel, inplace: bool = False) -> TaylorModel:
-    return hardtanh(x, 0.0, 6.0, inplace)
+    return clamp(x, 0.0, 6.0)
 
 
 @implements("leaky_relu")
 def leaky_relu(x: TaylorModel, negative_slope: float = 0.01, inplace: bool = False) -> TaylorModel:
-    not_in_place("leaky_relu", inplace)
     return maximum(x, mul(x, negative_slope)) if negative_slope <= 1 else minimum(x, mul(x, negative_slope))
 
 
 @implements("elu")
 def elu(x: TaylorModel, alpha: float = 1.0, inplace: bool = False) -> TaylorModel:
     """max(x, 0) + alpha (e^min(x, 0) - 1)."""
-    not_in_place("elu", inplace)
     return combine(relu(x), mul(call("expm1", minimum(x, 0.0)), alpha), 1)
 
 

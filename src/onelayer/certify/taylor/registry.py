@@ -79,7 +79,7 @@ def call(name: str, *args: Any, **kwargs: Any) -> Any:
     """Run the Taylor version of a torch function.
 
     What it does not model is refused by name: an operation without a version, an argument that the version does not
-    declare, a buffer for the result.
+    declare, a buffer for the result, a change in place (whoever else holds the operand would see it).
     """
     if name not in _HANDLERS:
         raise UnsupportedOperation(name, _hint(name))
@@ -133,12 +133,6 @@ def unhandled(operation: str, **arguments: Any) -> None:
     for name, value in arguments.items():
         if value is not None and value is not False:
             raise UnsupportedOperation(f"{operation}({name})", "this argument is not modelled")
-
-
-def not_in_place(operation: str, inplace: bool) -> None:
-    """Refuse to overwrite an operand: whoever else holds it would see the change."""
-    if inplace:
-        raise UnsupportedOperation(f"{operation}(inplace)", IN_PLACE_HINT)
 
 
 def method(owner: Any, name: str) -> Callable[..., Any]:
