@@ -14,6 +14,7 @@ from onelayer.errors import OnelayerError, UnsupportedOperation
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 _HANDLERS: dict[str, tuple[Callable[..., Any], bool]] = {}
 _TAKES_OPAQUE: set[str] = set()
+_MAY_OVERWRITE: set[str] = set()  # torch's version has an argument ``inplace``
 _ALIASES = {
     "truediv": "div",
     "true_divide": "div",
@@ -60,6 +61,8 @@ def implements(*names: str, lazy: bool = False, opaque: bool = False) -> Callabl
         _HANDLERS.update(dict.fromkeys(names, (handler, lazy)))
         if opaque:
             _TAKES_OPAQUE.update(names)
+        if "inplace" in inspect.signature(handler).parameters:
+            _MAY_OVERWRITE.update(names)
         return handler
 
     return register
@@ -94,6 +97,8 @@ def call(name: str, *args: Any, **kwargs: Any) -> Any:
         args = tuple(arg.plain() if getattr(arg, "den", ()) else arg for arg in args)
         kwargs = {key: arg.plain() if getattr(arg, "den", ()) else arg for key, arg in kwargs.items()}
     try:
+        if name in _MAY_OVERWRITE and inspect.signature(handler).bind(*args, **kwargs).arguments.get("inplace"):
+            raise UnsupportedOperation(f"{name}(inplace)", IN_PLACE_HINT)
         return handler(*args, **kwargs)
     except (OnelayerError, torch.OutOfMemoryError):
         raise
