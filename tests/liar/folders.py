@@ -20,6 +20,7 @@ from liar import formulas, places
 from liar.expressions import text, var
 from liar.judge import Tally, Truth, judge, of_expression, try_points
 from liar.layers import in_balls, random_layer
+from onelayer.certify.check import UNEXPECTED
 from onelayer.certify.checking.arithmetic import coordinate
 from onelayer.certify.checking.functions import Kinks
 from onelayer.certify.checking.layer import Layer
@@ -35,20 +36,27 @@ Forgery = Callable[[Random, Any, Any, float], tuple[Any, Any]]  # (model, certif
 
 
 def checked(model: Any, certificate: Any) -> Any:
-    """The checker's report on a folder with this model and this claim, or None where it cannot be saved."""
+    """The checker's report on a folder with this model and this claim."""
     with tempfile.TemporaryDirectory(prefix="liar") as folder:
         place = Path(folder) / "proof"
         Approximation(model, certificate).save(place)
-        return ol.check(place, max_seconds=CHECK_SECONDS)
+        return sober(ol.check(place, max_seconds=CHECK_SECONDS))
+
+
+def sober(report: Any) -> Any:
+    """The report; a check that failed by an error of its own has said nothing about the folder."""
+    if UNEXPECTED in report.reason:
+        raise AssertionError(report.reason)
+    return report
 
 
 def round_trip(built: Any) -> Tally:
     """What the package proved and saved, its checker accepts, unless time ends first."""
     tally = Tally()
     with tempfile.TemporaryDirectory(prefix="liar") as folder:
-        report = ol.check(built.save(Path(folder) / "proof"), max_seconds=2 * CHECK_SECONDS)
+        report = sober(ol.check(built.save(Path(folder) / "proof"), max_seconds=2 * CHECK_SECONDS))
     tally.count["round trips"] += 1
-    if not report.ok and report.seconds < 2 * CHECK_SECONDS:
+    if report.verdict == "rejected":
         tally.rejections.append(f"{built.certificate}: {report.reason}")
     return tally
 
@@ -116,7 +124,7 @@ def _honest(model: Any, certificate: Any) -> Tally:
         return tally
     report = checked(model, certificate)
     tally.count["round trips"] += 1
-    if not report.ok and report.seconds < CHECK_SECONDS:
+    if report.verdict == "rejected":
         tally.rejections.append(f"{certificate}: {report.reason}")
     return tally
 
@@ -138,7 +146,7 @@ def checker_enclosures(rng: Random, model: Any, low: list[float], high: list[flo
     bits, cap = ctx.prec, ctx.cap
     ctx.prec, ctx.cap = 128, 40
     try:
-        layer = Layer(stored, Execution.of(f"{dtype} execution", {"float64": "F64", "float32": "F32"}[dtype]))
+        layer = Layer(stored, Execution.of(f"{dtype} execution", stored, (tuple(low), tuple(high))))
         x = [coordinate(i, a, b, order) for i, (a, b) in enumerate(zip(low, high, strict=True))]
         found = layer(x, Kinks())
         value, error = found.items[0].range(), found.errors[0]
