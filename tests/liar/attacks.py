@@ -61,24 +61,30 @@ def one_formula(rng: Random, case: Case) -> Tally:
     dtype = FORMATS[execution]
     drawn = formulas.attack(rng, low, high, 24 if execution == "float32" else 53)
     wanted, expression = drawn.expression, as_code(drawn.expression)
-    kind = rng.choice(["self", "self", "scaled", "shifted", "zero", "zero", "layer"])
+    kind = rng.choice(["self", "scaled", "shifted", "rest", "rest", "rest", "layer", "swapped", "swapped"])
     case.words |= {"f": text(wanted), "low": low, "high": high, "T": kind, "execution": execution}
-    model, real = _counterpart(rng, kind, expression, dim, dtype)
+    model, real = _counterpart(rng, kind, expression, as_code(drawn.rest), dim, dtype)
+    if kind == "swapped":
+        wanted = drawn.rest
     f: Any = text(wanted)
-    if rng.random() < 0.3:
-        f, wanted = torch_code(expression, rng), expression
+    if rng.random() < 0.4:
+        wanted = as_code(wanted)
+        f = torch_code(wanted, rng)
         case.words["as"] = "callable"
-    box = ol.Box(low, high)
-    certificate = certified(model, f, box, rng, case, execution=execution)
-    truth = Truth(
-        of_expression(wanted), None if execution == "real" else model, dtype, real if execution == "real" else None
-    )
-    points = try_points(certificate, truth, rng, [wanted], drawn.centres)
+    outputs = [wanted]
+    if isinstance(f, str) and rng.random() < 0.2:
+        outputs.append(formulas.tame(rng, dim))
+        f, model, real = _two_outputs(f, model, real, outputs[1])
+        case.words["f"] = f
+    certificate = certified(model, f, ol.Box(low, high), rng, case, execution=execution)
+    exact = real if execution == "real" else None
+    truth = Truth(of_expression(*outputs), None if exact else model, dtype, exact)
+    points = try_points(certificate, truth, rng, outputs, drawn.centres)
     return judge(certificate, truth, points, rng)
 
 
-def _counterpart(rng: Random, kind: str, expression: Expr, dim: int, dtype: torch.dtype) -> tuple[Any, Any]:
-    """T, and T in balls: the expression itself, next to it, zero, or a layer."""
+def _counterpart(rng: Random, kind: str, expression: Expr, rest: Expr, dim: int, dtype: torch.dtype) -> tuple[Any, Any]:
+    """T, and T in balls: the expression itself (also where f will be the rest), next to it, its rest, or a layer."""
     if kind == "layer":
         layer = random_layer(rng, dim, dtype)
         if layer.config.layout == "tokens":
@@ -86,9 +92,10 @@ def _counterpart(rng: Random, kind: str, expression: Expr, dim: int, dtype: torc
         return layer, lambda point: in_balls(getattr(layer, "layer", layer), point)
     tree = {
         "self": expression,
+        "swapped": expression,
         "scaled": expression * rng.choice([1.0000001, 1.001, 0.9]),
         "shifted": expression + rng.choice([1e-9, 0.01, 1e-15, 1e-300]),
-        "zero": 0.0 * var(0),
+        "rest": rest,
     }[kind]
     return torch_code(tree, rng if rng.random() < 0.5 else None), of_expression(tree)
 
@@ -142,7 +149,7 @@ def one_recording(rng: Random, case: Case) -> Tally:
     low, high = places.ordinary(rng, dim)
     axis = rng.randrange(dim)
     centre = formulas.centre_in(rng, low[axis], high[axis])
-    code: Any = programs.random_program(rng, dim, (axis, centre) if rng.random() < 0.5 else None)
+    code: Any = programs.random_program(rng, dim, (axis, centre) if rng.random() < 0.5 else None, 0.5)
     case.words |= {"f": (*code.steps, code.centre), "low": low, "high": high}
     if rng.random() < 0.2:
         code = programs.stock_module(rng, dim, torch.float64)

@@ -218,6 +218,16 @@ ENDS: dict[str, Callable[[Any], Any]] = {
 MIXING = {"batch mean", "softmax 0", "roll flat", "first point"}  # a point's value depends on the others of its batch
 
 
+# What Taylor models refuse, or a recording: tried all the same, less often.
+REFUSED = {
+    *("celu", "selu", "mish", "hardswish", "hardsigmoid", "softsign", "tanhshrink", "logsigmoid", "clamp_min"),
+    *("float_power", "rsub", "addcmul", "lerp", "mask", "times mask", "fmax", "div floor", "mod", "float", "half"),
+    *("to int", "type", "bfloat16", "full_like int", "new_tensor", "mul_", "in place", "dropout active", "softmin"),
+    *("normalize", "msort", "norm 3", "matrix norm 1", "matrix norm 2", "norm p=0", "logsumexp dims", "sum float32"),
+    "kthvalue",
+}
+
+
 def _attention(y: Any, **keywords: Any) -> Any:
     rows = torch.stack([y, y * 2.0, y * y], -1)  # (B, n, 3)
     return F.scaled_dot_product_attention(rows, rows, rows, **keywords)[..., 0]

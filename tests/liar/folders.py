@@ -32,6 +32,7 @@ from onelayer.result import Approximation
 
 CHECK_SECONDS = 4.0
 FEW = 8
+ENCLOSURES = 0.3  # share of the cases that try the checker's enclosures alone
 Forgery = Callable[[Random, Any, Any, float], tuple[Any, Any]]  # (model, certificate, an error seen) -> both, forged
 
 
@@ -70,7 +71,7 @@ def forged_folder(rng: Random, case: Any) -> Tally:
     expression = formulas.tame(rng, dim) if rng.random() < 0.8 else 0.0 * var(0)
     box = ol.Box(*(torch.tensor(side, dtype=torch.float64).reshape(shape) for side in (low, high)))
     case.words |= {"T": str(model), "f": text(expression), "low": low, "high": high}
-    if rng.random() < 0.3:
+    if rng.random() < ENCLOSURES:
         return checker_enclosures(rng, model, low, high)
     certificate = ol.certify(model, text(expression), box, max_boxes=8, max_seconds=1.0, order=3)
     truth = Truth(of_expression(expression), model, dtype)
@@ -215,10 +216,11 @@ def _rescaled(rng: Random, model: Any, certificate: Any, seen: float) -> tuple[A
 
 def _dead_unit(rng: Random, model: Any, certificate: Any, seen: float) -> tuple[Any, Any]:
     """A hidden unit that nothing reads and that overflows."""
-    if model.config.hidden:
-        with torch.no_grad():
-            model.own("W_1")[:, 0] = torch.finfo(model.dtype).max * rng.choice([0.9, 0.5, 1e-3])
-            model.own("W_2")[0] = 0.0
+    if not model.config.hidden:
+        return _rescaled(rng, model, certificate, seen)
+    with torch.no_grad():
+        model.own("W_1")[:, 0] = torch.finfo(model.dtype).max * rng.choice([0.9, 0.5, 1e-3])
+        model.own("W_2")[0] = 0.0
     return _claim(model, certificate)
 
 

@@ -20,9 +20,10 @@ BOUNDED = ("tanh", "sigmoid", "atan", "erf", "sin", "cos")
 
 @dataclass
 class Drawn:
-    """An expression, and the points (coordinate by coordinate) at which it was meant to hurt."""
+    """An expression, what it is away from its spike, and the points (by coordinate) at which it was meant to hurt."""
 
     expression: Expr
+    rest: Expr = field(default_factory=lambda: 0.0 * var(0))
     centres: dict[int, list[float]] = field(default_factory=dict)
 
     def mark(self, axis: int, centre: float) -> None:
@@ -80,22 +81,23 @@ def lost_product(rng: Random, x: Expr, low: float, high: float) -> Expr:
     return product
 
 
-def undefined_at(rng: Random, x: Expr, centre: float) -> Expr:
-    """Something without a value at the centre (or beyond it), hidden by a zero, a bounded function or cancellation."""
+def hole(rng: Random, x: Expr, centre: float) -> Expr:
+    """Something without a value at the centre, or beyond it."""
     d = x - centre
-    hole = rng.choice([1.0 / d, call("log", d), call("sqrt", -(d * d) - 1e-30), call("log", d * d), d / d, d**-2])
-    hidden = [
-        0.0 * hole,
-        call(rng.choice(BOUNDED), hole),
-        call("min", 0.5, call("max", hole, -0.5)),
-        hole - hole,
-        1.0 / (1.0 + hole * hole),
-        call("exp", -(hole**2)),
-        lift(0.0) / d,
-        call("sqrt", -(d * d)),
-        hole**0,
-    ]
-    return rng.choice(hidden)
+    return rng.choice([1.0 / d, call("log", d), call("sqrt", -(d * d) - 1e-30), call("log", d * d), d / d, d**-2])
+
+
+def hole_zeroed(rng: Random, x: Expr, centre: float) -> Expr:
+    """A hole hidden by a zero, or by cancellation."""
+    d, u = x - centre, hole(rng, x, centre)
+    return rng.choice([0.0 * u, u * 0.0, lift(0.0) / d, u - u, u**0, call("sqrt", -(d * d))])
+
+
+def hole_bounded(rng: Random, x: Expr, centre: float) -> Expr:
+    """A hole hidden by a bounded function."""
+    u = hole(rng, x, centre)
+    clipped = call("min", 0.5, call("max", u, -0.5))
+    return rng.choice([call(rng.choice(BOUNDED), u), clipped, 1.0 / (1.0 + u * u), call("exp", -(u**2))])
 
 
 def cancelled(rng: Random, u: Expr) -> Expr:
@@ -124,26 +126,33 @@ def centre_in(rng: Random, low: float, high: float, dtype_bits: int = 53) -> flo
     return value
 
 
+KINDS = {  # with weights
+    "tree": 8.0, "lost_product": 4.0, "hole_zeroed": 1.5, "hole_bounded": 1.5,
+    "cancelled": 2.0, "spiked": 1.5, "bump": 1.5,
+}
+
+
 def attack(rng: Random, low: list[float], high: list[float], bits: int = 53) -> Drawn:
     """A formula on the box, one of the kinds above."""
     dim, axis = len(low), rng.randrange(len(low))
     x, centre = var(axis), centre_in(rng, low[axis], high[axis], bits)
-    kind = rng.random()
-    if kind < 0.40:
-        return Drawn(tree(rng, dim, rng.randint(1, 4)))
     body = tame(rng, dim)
-    if kind < 0.60:
-        drawn = Drawn(lost_product(rng, x, low[axis], high[axis]) * spike(rng, x, centre))
-        if rng.random() < 0.5:
-            drawn.expression = drawn.expression + body
-    elif kind < 0.75:
-        drawn = Drawn(body + undefined_at(rng, x, centre))
-    elif kind < 0.85:
-        drawn = Drawn(cancelled(rng, body) * spike(rng, x, centre))
-    elif kind < 0.92:
-        drawn = Drawn(tree(rng, dim, 2) * spike(rng, x, centre))
-    else:
-        drawn = Drawn(body + spike(rng, x, centre) * rng.choice([1.0, 1e-3, 1e3]))
+    match rng.choices(list(KINDS), list(KINDS.values()))[0]:
+        case "tree":
+            return Drawn(tree(rng, dim, rng.randint(1, 4)))
+        case "lost_product":
+            product = lost_product(rng, x, low[axis], high[axis]) * spike(rng, x, centre)
+            drawn = Drawn(product + body, body) if rng.random() < 0.5 else Drawn(product)
+        case "hole_zeroed":
+            drawn = Drawn(body + hole_zeroed(rng, x, centre), body)
+        case "hole_bounded":
+            drawn = Drawn(body + hole_bounded(rng, x, centre), body)
+        case "cancelled":
+            drawn = Drawn(cancelled(rng, body) * spike(rng, x, centre))
+        case "spiked":
+            drawn = Drawn(tree(rng, dim, 2) * spike(rng, x, centre))
+        case _:
+            drawn = Drawn(body + spike(rng, x, centre) * rng.choice([1.0, 1e-3, 1e3]), body)
     drawn.mark(axis, centre)
     return drawn
 

@@ -24,9 +24,9 @@ def random_layer(rng: Random, dim: int, dtype: torch.dtype) -> OneLayerTransform
     """A small layer of any kind: layout, attention, memory, norm, residual, hidden units, read-out, weights."""
     packed = rng.random() < 0.6
     options: dict[str, Any] = {
-        "hidden": rng.choice([0, 0, 3]),
+        "hidden": rng.choice([0, 3]),
         "residual": rng.random() < 0.5,
-        "norm": rng.choice(["none", "none", "pre", "post"]),
+        "norm": rng.choice(["none", "pre", "post"]),
         **rng.choice(
             [
                 {"attention": "softmax"},

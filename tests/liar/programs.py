@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from liar.calls import ENDS, POINTWISE, ROWS, Code, constant, triangle
+from liar.calls import ENDS, POINTWISE, REFUSED, ROWS, Code, constant, triangle
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,15 @@ def mixing(rng: Random, rows: int, columns: int) -> tuple[str, Code]:
     return f"{name} {rows}->{columns}", spellings[name]
 
 
-def random_program(rng: Random, dim: int, centre: tuple[int, float] | None = None) -> Program:
+def _drawn(rng: Random, table: dict[str, Code], seldom: float) -> tuple[str, Code]:
+    """A call of the table; those that Taylor models refuse come ``seldom``."""
+    name = rng.choice(list(table))
+    while name in REFUSED and rng.random() > seldom:
+        name = rng.choice(list(table))
+    return name, table[name]
+
+
+def random_program(rng: Random, dim: int, centre: tuple[int, float] | None = None, seldom: float = 0.15) -> Program:
     """Two to five steps, then one number per point; with a centre, times a spike there."""
     steps: list[tuple[str, Code]] = []
     width = dim
@@ -57,14 +65,12 @@ def random_program(rng: Random, dim: int, centre: tuple[int, float] | None = Non
         width = wide
     for _ in range(rng.randint(1, 3)):
         table = rng.choice([POINTWISE, ROWS])
-        name = rng.choice(list(table))
-        steps.append((name, table[name]))
+        steps.append(_drawn(rng, table, seldom))
         if rng.random() < 0.3:
             wide = rng.randint(1, 3)
             steps.append(mixing(rng, width, wide))
             width = wide
-    name = rng.choice(list(ENDS))
-    steps.append((name, ENDS[name]))
+    steps.append(_drawn(rng, ENDS, seldom))
     sharpness = rng.choice([1e6, 1e8, 1e10])
 
     def code(x: Any) -> Any:
