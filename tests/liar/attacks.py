@@ -19,7 +19,7 @@ from liar.expressions import Expr, Undefined, lift, text, torch_code, var
 from liar.judge import Tally, Truth, judge, of_expression, try_points
 from liar.layers import in_balls, random_layer
 
-SECONDS = 4.0
+SECONDS = 20.0  # counts of boxes end a search, so that a case is the same on a slower machine
 FORMATS = {"float64": torch.float64, "float32": torch.float32, "real": torch.float64}
 
 

@@ -30,7 +30,7 @@ from onelayer.certify.tree import BoxTree
 from onelayer.model import save_model, weights_sha256
 from onelayer.result import Approximation
 
-CHECK_SECONDS = 4.0
+SECONDS = 20.0
 FEW = 8
 ENCLOSURES = 0.3  # share of the cases that try the checker's enclosures alone
 Forgery = Callable[[Random, Any, Any, float], tuple[Any, Any]]  # (model, certificate, an error seen) -> both, forged
@@ -41,7 +41,7 @@ def checked(model: Any, certificate: Any) -> Any:
     with tempfile.TemporaryDirectory(prefix="liar") as folder:
         place = Path(folder) / "proof"
         Approximation(model, certificate).save(place)
-        return sober(ol.check(place, max_seconds=CHECK_SECONDS))
+        return sober(ol.check(place, max_seconds=SECONDS))
 
 
 def sober(report: Any) -> Any:
@@ -55,7 +55,7 @@ def round_trip(built: Any) -> Tally:
     """What the package proved and saved, its checker accepts, unless time ends first."""
     tally = Tally()
     with tempfile.TemporaryDirectory(prefix="liar") as folder:
-        report = sober(ol.check(built.save(Path(folder) / "proof"), max_seconds=2 * CHECK_SECONDS))
+        report = sober(ol.check(built.save(Path(folder) / "proof"), max_seconds=SECONDS))
     tally.count["round trips"] += 1
     if report.verdict == "rejected":
         tally.rejections.append(f"{built.certificate}: {report.reason}")
@@ -73,7 +73,7 @@ def forged_folder(rng: Random, case: Any) -> Tally:
     case.words |= {"T": str(model), "f": text(expression), "low": low, "high": high}
     if rng.random() < ENCLOSURES:
         return checker_enclosures(rng, model, low, high)
-    certificate = ol.certify(model, text(expression), box, max_boxes=8, max_seconds=1.0, order=3)
+    certificate = ol.certify(model, text(expression), box, max_boxes=8, max_seconds=SECONDS, order=3)
     truth = Truth(of_expression(expression), model, dtype)
     points = try_points(certificate, truth, rng, [expression])
     tally = judge(certificate, truth, points, rng)

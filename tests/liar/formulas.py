@@ -127,8 +127,13 @@ def centre_in(rng: Random, low: float, high: float, dtype_bits: int = 53) -> flo
 
 
 KINDS = {  # with weights
-    "tree": 8.0, "lost_product": 4.0, "hole_zeroed": 1.5, "hole_bounded": 1.5,
-    "cancelled": 2.0, "spiked": 1.5, "bump": 1.5,
+    "tree": 8.0,
+    "lost_product": 4.0,
+    "hole_zeroed": 1.5,
+    "hole_bounded": 1.5,
+    "cancelled": 2.0,
+    "spiked": 1.5,
+    "bump": 1.5,
 }
 
 

@@ -110,3 +110,12 @@ def test_a_finding_names_its_case(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     first = json.loads(out.read_text().splitlines()[0])
     assert (first["what"], first["attack"], first["seed"], first["case"]) == ("crash", "formula", 9, 0)
     assert "KeyError" in first["why"]
+
+
+@pytest.mark.parametrize("half", range(2))
+def test_a_slice_of_the_campaign_is_clean(half: int) -> None:
+    """No lie and no crash in a hundred cases of every kind; `make liar` tries a thousand times more."""
+    report = run.many_cases(2024, range(50 * half, 50 * half + 50))
+    assert not [finding for finding in report.findings if finding["what"] in ("lie", "crash")]
+    assert report.count["proofs"] > 10
+    assert report.count["enclosures"] > 10_000

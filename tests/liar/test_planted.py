@@ -15,7 +15,7 @@ import pytest
 import torch
 from flint import arb
 
-from liar import calls, folders, formulas, hostile, programs, run
+from liar import calls, folders, formulas, hostile, judge, programs, run
 from onelayer import ground
 from onelayer.certify import branch, check, contract, door, lower, recorded
 from onelayer.certify.checking import attention as checked_attention
@@ -219,11 +219,16 @@ def focus(patch: Patch, fault: Fault) -> None:
         only = {name: code for name, code in folders.FORGERIES.items() if name in fault.forgeries}
         patch.setattr(folders, "FORGERIES", only or folders.FORGERIES)
         patch.setattr(folders, "ENCLOSURES", float("enclosures" in fault.forgeries))
+        patch.setattr(folders, "_honest", lambda model, certificate: judge.Tally())
     if fault.plant is ground_not_pinned:
         patch.setattr(hostile, "draw", lambda rng: rng.choice(["default float16", "default bfloat16"]))
 
 
-@pytest.mark.parametrize("name", FAULTS)
+LONGER = {"undefined but bounded", "holes dropped by a recording", "checker: overflow unseen", "checker: boxes sampled"}
+NAMES = [pytest.param(name, marks=pytest.mark.slow) if name in LONGER else name for name in FAULTS]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_a_planted_fault_is_caught(name: str, monkeypatch: Patch) -> None:
     fault = FAULTS[name]
     focus(monkeypatch, fault)
@@ -235,7 +240,7 @@ def test_a_planted_fault_is_caught(name: str, monkeypatch: Patch) -> None:
     pytest.fail(f"not caught: {name}")
 
 
-@pytest.mark.parametrize("name", ["undefined but bounded", "checker: boxes sampled", "inverted mask"])
+@pytest.mark.parametrize("name", ["undefined but bounded", "checker: refutation unconfirmed", "inverted mask"])
 def test_without_the_fault_nothing_is_found(name: str, monkeypatch: Patch) -> None:
     """What catches a fault is the fault: the same short search is quiet without it."""
     focus(monkeypatch, FAULTS[name])
