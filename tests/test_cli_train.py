@@ -57,7 +57,7 @@ def test_distill_a_saved_result_with_a_proof(capsys: pytest.CaptureFixture[str],
     [
         (["train", "x1"], "needs domain="),
         (["train", "x1", "--domain", "0:1", "--heads", "5"], "multiple of heads"),
-        (["train", "x1", "--domain", "0:1", "--device", "abacus"], "cannot be used here"),
+        (["train", "x1", "--domain", "0:1", "--device", "abacus"], "cpu or cuda"),
         (["train", "missing.csv", "--target", "y"], "cannot read missing.csv"),
         (["distill", "nowhere", "--eps", "0.1"], "nowhere"),
         (["study", "luck"], "no study 'luck'"),

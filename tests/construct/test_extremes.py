@@ -211,7 +211,7 @@ def test_compositions_are_within_their_bound(dtype: torch.dtype, power: int) -> 
         box = ol.Box([low, low], [high, high])
         eps = 1e-2 * (float(scale) if text.startswith(scale) else 1.0)
         try:
-            made = ol.approximate(text, box, eps, layout="tokens", dtype=dtype, max_seconds=5)
+            made = ol.approximate(text, box, eps, layout="tokens", dtype=dtype, max_seconds=1)
         except OnelayerError:
             assert abs(power) >= 30
             continue

@@ -59,7 +59,7 @@ def check_box(box: Any, dtype: torch.dtype) -> None:
     largest = float(torch.maximum(box.lower.abs(), box.upper.abs()).max())
     name, limit = _name(dtype), reach(dtype)
     if largest > limit:
-        raise OnelayerError(f"the box reaches {largest:.3g}; keep it within +-{limit:.1g} for {name}, rescaling f")
+        raise OnelayerError(f"the box reaches {largest:.3g}; keep it within +-{limit:.1g} for {name}, in other units")
     empty = torch.nonzero((next_number(box.lower, dtype) > box.upper).flatten())
     if len(empty):
         at = int(empty[0, 0])

@@ -61,7 +61,8 @@ def thresholds_error(model: OneLayerTransformer, weights: Sequence[float] | None
     size = float(np.abs(stored).sum())
     rest = size * each + shape.rounding.gamma(len(stored) + 2) * (size * (reach + each) + abs(offset))
     rest += reach * (float(np.abs(stored - ideal).sum()) + 4 * 2.0**-53 * float(np.abs(ideal).sum()))
-    rest += abs(shape.offset() - offset) + 8 * 2.0**-53 * (abs(edges[0] * total) + h * size)
+    mass = 0.0 if weights is None else float(np.abs(weights).sum())
+    rest += abs(shape.offset() - offset) + 8 * 2.0**-53 * (abs(edges[0]) + h) * (1 + mass)
     rest += (4 * len(stored) * reach + size) * shape.rounding.tiny
     return upper_bound((lemma + SLACK * rest) * UP)
 

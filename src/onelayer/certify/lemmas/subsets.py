@@ -80,7 +80,7 @@ def subsets_error(model: OneLayerTransformer, weights: Sequence[float] | None, b
         rest += rounding.gamma(8) * (2 * reach + 4 * form.gate) + form.base_error
         span = float(box.upper.max() - box.lower.min())
         if not (span + real + rest < form.gate / 2 and real + rest < form.gate / 8):
-            raise OnelayerError("the gates of this layer are too small for its errors")
+            return math.inf  # the gates are too small for the errors
     return upper_bound((real + SLACK * rest) * UP)
 
 

@@ -22,8 +22,10 @@ SAMPLES = 24  # per piece, to know what can be proved
 GOAL = 1.02  # a box is bounded well enough within this factor of the largest sampled difference
 ROOM = 1.01  # and less than this is not stated, so that another proof has room
 DIGITS = 1e-14  # relative to the values: no box is cut for the rounding of its own bound
+LEAST = 2.0**-980  # and none for bounds where Taylor models have no digits left
 ROUNDS = 60
 MAX_BOXES = 2**21
+MANY = 2**12  # boxes still open, above which halving them has to help
 RANGE_BOXES = 512
 
 
@@ -65,8 +67,9 @@ def piecewise_error(formula: Formula, ramps: Ramps, low: float, high: float) -> 
     left, right = (torch.from_numpy(side.copy()) for side in (points[:-1], points[1:]))
     start, value, slope = (torch.from_numpy(array.copy()) for array in (points[:-1], values, slopes))
     sampled = _sampled(formula, ramps, points)
-    goal = GOAL * sampled + DIGITS * (float(np.abs(values).max()) + abs(ramps.constant)) + rounding
-    worst = ROOM * sampled
+    size = float(np.abs(values).max()) + abs(ramps.constant)
+    goal = GOAL * sampled + max(DIGITS * size, LEAST) + rounding
+    worst, before = ROOM * sampled, np.inf
     for _ in range(ROUNDS):
         bound = _bounds(formula, left, right, start, value, slope)
         done = bound <= goal  # false for nan and inf
@@ -75,6 +78,10 @@ def piecewise_error(formula: Formula, ramps: Ramps, low: float, high: float) -> 
             return worst + rounding
         left, right, start, value, slope = (array[~done] for array in (left, right, start, value, slope))
         middle = left / 2 + right / 2
+        now = float(bound[~done].max())
+        if len(left) > MANY and now > 0.9 * before:
+            break
+        before = now
         if len(left) * 2 > MAX_BOXES or bool(((middle <= left) | (middle >= right)).any()):
             break
         left, right = torch.cat([left, middle]), torch.cat([middle, right])

@@ -305,28 +305,36 @@ def _affine(tape: Tape, scale: Fraction, node: int, shift: Fraction) -> int:
 
 
 def _quotient(tape: Tape, scale: Fraction, node: int) -> int:
-    if scale.numerator != 1:
-        node = tape.add("mul", _whole(tape, scale.numerator), node)
-    return tape.add("div", node, _whole(tape, scale.denominator))
+    above, below = _balanced(scale)
+    if above != 1:
+        node = tape.add("mul", _dyadic(tape, above), node)
+    return tape.add("div", node, _dyadic(tape, below))
 
 
 def _number(tape: Tape, value: Fraction) -> int:
     exact = as_float(value)
     if exact is not None:
         return tape.number(exact)
-    return tape.add("div", _whole(tape, value.numerator), _whole(tape, value.denominator))
+    return tape.add("div", *(_dyadic(tape, part) for part in _balanced(value)))
 
 
-def _whole(tape: Tape, value: int) -> int:
-    """A whole number as a sum of floats, without rounding."""
-    exact = as_float(Fraction(value))
+def _balanced(value: Fraction) -> tuple[Fraction, Fraction]:
+    """Numerator and denominator, both over a power of two that brings them into the range of floats, if one does."""
+    bits = max(value.numerator.bit_length(), value.denominator.bit_length())
+    shift = Fraction(2) ** max(0, bits - 1000)
+    return value.numerator / shift, value.denominator / shift
+
+
+def _dyadic(tape: Tape, value: Fraction) -> int:
+    """A whole number over a power of two as a sum of floats, without rounding."""
+    exact = as_float(value)
     if exact is not None:
         return tape.number(exact)
-    shift = value.bit_length() - 53
-    head = as_float(Fraction(value >> shift << shift))
+    unit = Fraction(2) ** (abs(value.numerator).bit_length() - 53) / value.denominator
+    head = as_float(value // unit * unit)
     if head is None:
-        raise OnelayerError(f"a factor of this sum has {value.bit_length():,} bits, more than floats reach; round it")
-    return tape.add("add", tape.number(head), _whole(tape, value - (value >> shift << shift)))
+        raise OnelayerError("a factor of this sum has more digits than floats reach; round it")
+    return tape.add("add", tape.number(head), _dyadic(tape, value - Fraction(head)))
 
 
 def as_float(value: Fraction) -> float | None:
