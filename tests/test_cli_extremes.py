@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from onelayer.cli import app
 from onelayer.cli.console import DEBUG, guarded, run
+from onelayer.cli.options import app
 
 PROVED, OPEN, REFUSED = 0, 1, 2
 HUGE = "1180591620717411303424"

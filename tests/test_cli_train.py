@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from onelayer.cli import app
 from onelayer.cli.console import run
+from onelayer.cli.options import app
 
 SMALL = ["--steps", "40", "--heads", "2", "--d-model", "8", "--hidden", "16", "--batch", "32"]
 

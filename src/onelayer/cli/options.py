@@ -11,8 +11,8 @@ from typing import Annotated, Any, NamedTuple, get_type_hints
 import torch
 import typer
 
+from onelayer.build.arguments import MAX_SEED
 from onelayer.cli.console import NOT_PROVED, SUCCESS, show
-from onelayer.construct.arguments import MAX_SEED
 from onelayer.errors import OnelayerError
 from onelayer.result import Approximation
 

@@ -8,15 +8,16 @@ from typing import Annotated, Any
 
 import typer
 
+from onelayer.build.arguments import MAX_SEED
 from onelayer.cli.console import SUCCESS, show
 from onelayer.cli.options import PICTURE, Json, MaxSeconds, Out, Seed, app, report, setting, with_settings
-from onelayer.construct.arguments import MAX_SEED
 from onelayer.disk import read_bounded
 from onelayer.errors import OnelayerError
+from onelayer.language.endpoints import parse_domain
 from onelayer.pictures.drawing import draw
 from onelayer.result import Approximation, load
-from onelayer.study import STUDIES, Findings, run_study
-from onelayer.target import parse_domain
+from onelayer.study import STUDIES
+from onelayer.study.study import Findings, run_study
 from onelayer.training.distill import distill
 from onelayer.training.train import train
 from onelayer.training.trained import Trained
