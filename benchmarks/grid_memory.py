@@ -16,9 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from onelayer.layer.lookup import AxisKeys, LookupHead, lookup_model
-from onelayer.layer.memory import PlainMemory
-from onelayer.layer.transformer import OneLayerTransformer
+from onelayer.model import AxisKeys, LookupHead, OneLayerTransformer, PlainMemory, lookup_model
 
 QUERIES = 10_000
 GRIDS = ((64, 64), (16, 16, 16), (8, 8, 8, 8))

@@ -10,9 +10,8 @@ import report
 import torch
 from numpy.typing import NDArray
 
-from onelayer.build.memorize import memorize
-from onelayer.layer.memory import PlainMemory
-from onelayer.layer.transformer import OneLayerTransformer
+from onelayer.construct.memorize import memorize
+from onelayer.model import OneLayerTransformer, PlainMemory
 
 GIB = 2**30
 

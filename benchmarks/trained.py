@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from onelayer.layer.transformer import NORM_EPS, OneLayerTransformer
+from onelayer.model import OneLayerTransformer
+from onelayer.model.layer import NORM_EPS
 
 WIDTH, HEADS, HIDDEN = 32, 2, 128
 

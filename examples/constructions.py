@@ -15,8 +15,7 @@ from pathlib import Path
 import numpy as np
 
 import onelayer as ol
-from onelayer.build.sequences.gather import gather
-from onelayer.build.sequences.superpose import superpose
+from onelayer.construct import gather, superpose
 
 
 def table() -> ol.Approximation:

@@ -10,8 +10,7 @@ import torch
 
 from onelayer.errors import FileError
 from onelayer.export.onnx import to_onnx
-from onelayer.layer.memory import PlainMemory
-from onelayer.layer.transformer import OneLayerTransformer
+from onelayer.model import OneLayerTransformer, PlainMemory
 
 onnx = pytest.importorskip("onnx", reason="the extra onnxruntime/onnx is not installed")
 onnxruntime = pytest.importorskip("onnxruntime", reason="the extra onnxruntime/onnx is not installed")
@@ -59,7 +58,7 @@ def test_every_attention_kind(kind: dict[str, object], norm: str, tmp_path) -> N
 
 def test_large_grid_stays_small(tmp_path) -> None:
     """20,000 grid tokens are stored by their axes: values once, keys per axis."""
-    from onelayer.layer.lookup import AxisKeys, LookupHead, lookup_model
+    from onelayer.model import AxisKeys, LookupHead, lookup_model
 
     axes = [AxisKeys(a, torch.linspace(-9, 9, m).double(), torch.zeros(m).double()) for a, m in enumerate((200, 100))]
     model = lookup_model(2, (), [LookupHead(axes, torch.rand(200, 100, 1).double())])

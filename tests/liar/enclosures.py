@@ -12,8 +12,7 @@ import onelayer as ol
 from liar import programs
 from liar.calls import MIXING
 from liar.judge import Tally
-from onelayer.taylor import basis, variables
-from onelayer.taylor.core import TaylorModel
+from onelayer.certify.taylor import TaylorModel, basis, variables
 
 BOXES, POINTS, REPEATS = 48, 64, 3
 DEVICE = {"name": "cpu"}  # set by the runner

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from onelayer.paper.registry import ROWS, experiments
+from onelayer.paper import experiments
+from onelayer.paper.registry import ROWS
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from onelayer.cli import app
 from onelayer.cli.console import run
-from onelayer.cli.options import app
-from onelayer.paper.report import Report, write_report
+from onelayer.paper import write_report
+from onelayer.paper.report import Report
 
 FAST = ("2", "9", "14")
 
@@ -139,6 +140,6 @@ def test_a_killed_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def _both() -> tuple[object, ...]:
-    from onelayer.paper.registry import experiments
+    from onelayer.paper import experiments
 
     return tuple(item for item in experiments() if item.key in ("2", "9"))

@@ -13,8 +13,7 @@ from flint import arb, arb_mat, ctx
 from reference_arithmetic import ArbLib, MpLib, TorchLib
 from torch import Tensor
 
-from onelayer.taylor import basis, variables
-from onelayer.taylor.core import TaylorModel
+from onelayer.certify.taylor import TaylorModel, basis, variables
 
 Case = Callable[[Any, Any], Any]  # f(x, lib)
 PRECISIONS = (200, 800, 6400)

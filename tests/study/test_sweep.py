@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from onelayer.errors import FileError, OnelayerError
-from onelayer.study.sweep import cell_key, read_rows, sweep
+from onelayer.study import sweep
+from onelayer.study.sweep import cell_key, read_rows
 
 SCRIPT = Path(__file__).with_name("killable.py")
 sys.path.insert(0, str(SCRIPT.parent))

@@ -9,9 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from onelayer.box import Box
-from onelayer.language.endpoints import parse_domain
-from onelayer.language.formula import Formula, parse
+from onelayer.domain import Box
+from onelayer.target import Formula, parse, parse_domain
 
 POINTS = 1 << 14
 

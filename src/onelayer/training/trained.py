@@ -11,14 +11,13 @@ from typing import Any
 
 from torch import nn
 
-from onelayer.box import Box
+from onelayer.certify import certify
 from onelayer.disk import replace_file
+from onelayer.domain import Box
 from onelayer.errors import OnelayerError
-from onelayer.layer.file import save_model
-from onelayer.layer.transformer import OneLayerTransformer
-from onelayer.proof.certify import certify
-from onelayer.recording.target import Target
+from onelayer.model import OneLayerTransformer, save_model
 from onelayer.result import Approximation
+from onelayer.target import Target
 
 HISTORY = "training.json"
 

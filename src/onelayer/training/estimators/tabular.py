@@ -16,9 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from onelayer.build.lookup.families import softmax
-from onelayer.layer.memory import GridMemory, PlainMemory
-from onelayer.layer.transformer import OneLayerTransformer
+from onelayer.construct.lookup.families import softmax
+from onelayer.model import GridMemory, OneLayerTransformer, PlainMemory
 
 Array = NDArray[np.float64]
 

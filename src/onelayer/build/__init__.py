@@ -1,1 +1,0 @@
-"""Constructions: the weights of a layer from a function or a table, without training."""

@@ -1,0 +1,101 @@
+"""The forward pass of T as a proof may use it: on private copies, one tensor out, or one line that says why not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from onelayer.certify.taylor import TaylorModel
+from onelayer.certify.taylor.core import constant
+from onelayer.certify.taylor.registry import call, canonical_keywords, canonical_name, inside
+from onelayer.errors import ModelAssumptionError, OnelayerError, UnsupportedOperation
+
+Forward = Callable[[Any], Any]
+# What torch makes of a plain tensor by these depends on the order of a sum or on a library; single roundings do not.
+UNSETTLED = {
+    *("addmm", "cumsum", "einsum", "linear", "matmul", "mean", "prod", "scaled_dot_product_attention", "sum"),
+    *("layer_norm", "linalg_norm", "linalg_vector_norm", "norm", "rms_norm", "std", "var"),
+    *("atan", "cos", "cosh", "erf", "exp", "exp2", "expm1", "hypot", "log", "log10", "log1p", "log2", "pow", "rsqrt"),
+    *("sin", "sinh", "tan", "tanh", "gelu", "sigmoid", "silu", "softplus", "log_softmax", "logsumexp", "softmax"),
+}
+
+
+def execute(model: Forward, x: Tensor, outputs: tuple[int, ...] | None = None) -> Tensor:
+    """What T returns for the points x (C, *event), (C, *outputs) in the format of x.
+
+    T gets its own copy of the points, so that it cannot change the ones under test.
+    """
+    with _one_line("the model", x):
+        y = model(x.clone())
+    if not isinstance(y, Tensor) or y.dtype != x.dtype:
+        kind = str(y.dtype) if isinstance(y, Tensor) else type(y).__name__
+        raise ModelAssumptionError(f"the model returns {kind} for points in {x.dtype}; it must return one such tensor")
+    _check_shape("the model", tuple(y.shape), len(x), outputs)
+    return y.detach()
+
+
+def enclose(function: Forward, x: TaylorModel, outputs: tuple[int, ...], name: str = "the model") -> Any:
+    """A Taylor model of ``function`` on the boxes of x, (B, *outputs); a plain tensor where it ignores x."""
+    with _one_line(name, x), Constants(x):
+        y = function(x)
+    if not isinstance(y, TaylorModel) and not (isinstance(y, Tensor) and y.is_floating_point()):
+        raise UnsupportedOperation(f"{name} on Taylor models", f"it returns {type(y).__name__}")
+    _check_shape(name, tuple(y.shape), len(x), outputs)
+    return y
+
+
+class Constants(TorchFunctionMode):
+    """Sums and elementary functions of constants are operations of the forward pass too: their rounding counts.
+
+    They become models of degree 0, executed in the format of the constants where that is the coarser one.
+    """
+
+    def __init__(self, x: TaylorModel) -> None:
+        super().__init__()
+        self.like = x
+
+    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        for kind in types:
+            if not issubclass(kind, Tensor):
+                return kind.__torch_function__(func, types, args, kwargs)
+        name = canonical_name(func)
+        first = next((at for at, arg in enumerate(args) if isinstance(arg, Tensor)), None)
+        if inside() or name not in UNSETTLED or first is None or not args[first].is_floating_point():
+            return func(*args, **kwargs)
+        lifted = constant(args[first], self.like).tagged(self._format(name, args))
+        y = call(name, *args[:first], lifted, *args[first + 1 :], **canonical_keywords(kwargs))
+        return y.tagged(self.like.execution)
+
+    def _format(self, name: str, args: tuple[Any, ...]) -> torch.dtype | None:
+        formats = {arg.dtype for arg in args if isinstance(arg, Tensor) and arg.is_floating_point()}
+        if not formats <= {torch.float64, torch.float32}:
+            raise UnsupportedOperation(f"{name} of constants in {formats}", "use float64 or float32")
+        return torch.float32 if self.like.execution and torch.float32 in formats else self.like.execution
+
+
+def _check_shape(name: str, shape: tuple[int, ...], count: int, outputs: tuple[int, ...] | None) -> None:
+    if shape[:1] != (count,) or (outputs is not None and shape[1:] != outputs):
+        wanted = "(B, *outputs)" if outputs is None else f"(B, {', '.join(map(str, outputs))})"
+        raise ModelAssumptionError(
+            f"{name} turns a batch of B = {count} points into shape {shape}; each point must have its own row, {wanted}"
+        )
+
+
+@contextmanager
+def _one_line(name: str, x: Any) -> Iterator[None]:
+    """Errors of foreign code become one line of ours; running out of memory stays what it is."""
+    try:
+        yield
+    except (OnelayerError, MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:
+        line = f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')[:200]}"
+        if isinstance(x, Tensor):
+            raise OnelayerError(f"{name} failed on a batch of shape {tuple(x.shape)} in {x.dtype} ({line})") from error
+        raise UnsupportedOperation(f"{name} on Taylor models", line) from error

@@ -1,0 +1,1 @@
+"""Proofs by argument: lemmas whose constants are computed and checked, and composition of one-dimensional proofs."""

@@ -1,1 +1,0 @@
-"""The formula language: syntax tree, parser, text, and what each operation means."""

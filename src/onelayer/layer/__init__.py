@@ -1,1 +1,0 @@
-"""The layer: one-layer Transformers with memory, their attention kinds, weights and file."""

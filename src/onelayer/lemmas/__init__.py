@@ -1,1 +1,0 @@
-"""Lemmas: bounds of |T - f| that hold by an argument instead of boxes, one file each."""

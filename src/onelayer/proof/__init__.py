@@ -1,1 +1,0 @@
-"""Proofs of sup|T - f| <= eps: error function, search, witness, claim and files."""
