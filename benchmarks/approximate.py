@@ -14,7 +14,7 @@ import torch
 from suite import BOREHOLE, CHEBYSHEV, F1, F2, F3, F4, F5, K3, OTL, WING, Problem
 
 from onelayer import approximate
-from onelayer.target import parse
+from onelayer.language.formula import parse
 
 # problem, eps (a share of the range where marked), most seconds, most tokens + hidden units asked for
 BARS: list[tuple[Problem, float, float, int | None]] = [

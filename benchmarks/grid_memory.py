@@ -16,7 +16,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from onelayer.model import AxisKeys, LookupHead, OneLayerTransformer, PlainMemory, lookup_model
+from onelayer.layer.lookup import AxisKeys, LookupHead, lookup_model
+from onelayer.layer.memory import PlainMemory
+from onelayer.layer.transformer import OneLayerTransformer
 
 QUERIES = 10_000
 GRIDS = ((64, 64), (16, 16, 16), (8, 8, 8, 8))

@@ -20,7 +20,7 @@ from scipy.fft import dct
 from suite import ONE_AXIS
 
 from onelayer import Box, approximate
-from onelayer.target import parse
+from onelayer.language.formula import parse
 
 EPSILONS = (1e-3, 1e-6, 1e-9)
 EXTRA = {

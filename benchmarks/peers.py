@@ -23,7 +23,7 @@ from suite import F1, F2, F3, F4, F5, Problem
 from torch import Tensor, nn
 
 from onelayer import approximate
-from onelayer.target import parse
+from onelayer.language.formula import parse
 
 EPS = {F1.name: 1e-6, F2.name: 1e-6, F3.name: 1e-6, F4.name: 1e-6, F5.name: 1e-6}
 Predictor = Callable[[Tensor], Tensor]

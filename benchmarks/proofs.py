@@ -22,12 +22,13 @@ from suite import F1, F2, F5, Problem
 from torch import Tensor
 from trained import peer_module, trained_layer
 
-from onelayer.certify import certify
-from onelayer.certify.taylor import variables
-from onelayer.construct.lookup.families import bernstein
-from onelayer.domain import Box
-from onelayer.model import AxisKeys, LookupHead, OneLayerTransformer, lookup_model
-from onelayer.target import parse
+from onelayer.box import Box
+from onelayer.build.lookup.families import bernstein
+from onelayer.language.formula import parse
+from onelayer.layer.lookup import AxisKeys, LookupHead, lookup_model
+from onelayer.layer.transformer import OneLayerTransformer
+from onelayer.proof.certify import certify
+from onelayer.taylor import variables
 
 ROUNDINGS = 100_000  # values of 1e4 would cost a few per cent of a tight enclosure by rounding alone
 KAPPAS = (0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0)

@@ -17,12 +17,13 @@ import sequences_sort
 import torch
 from torch import Tensor
 
-from onelayer.construct.gather import gather
-from onelayer.construct.superpose import superpose
-from onelayer.construct.tables.capacity import attention_rank
-from onelayer.domain import Box
+from onelayer.box import Box
+from onelayer.build.sequences.gather import gather
+from onelayer.build.sequences.superpose import superpose
+from onelayer.build.tables.capacity import attention_rank
 from onelayer.errors import OnelayerError
-from onelayer.model import OneLayerTransformer, PlainMemory
+from onelayer.layer.memory import PlainMemory
+from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.result import Approximation
 
 TOKENS = 64

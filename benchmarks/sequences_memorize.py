@@ -10,8 +10,9 @@ import report
 import torch
 from numpy.typing import NDArray
 
-from onelayer.construct.memorize import memorize
-from onelayer.model import OneLayerTransformer, PlainMemory
+from onelayer.build.memorize import memorize
+from onelayer.layer.memory import PlainMemory
+from onelayer.layer.transformer import OneLayerTransformer
 
 GIB = 2**30
 

@@ -9,8 +9,8 @@ import report
 import torch
 from torch import Tensor
 
-from onelayer.construct.sort import adversarial_sequences, sort
-from onelayer.model import OneLayerTransformer
+from onelayer.build.sort import adversarial_sequences, sort
+from onelayer.layer.transformer import OneLayerTransformer
 
 LENGTHS = (4, 16, 64, 256, 1024)
 ENTRIES = 2**19  # numbers per batch

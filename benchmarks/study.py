@@ -14,7 +14,8 @@ from typing import Any
 import report
 import torch
 
-from onelayer.study import STUDIES, run_study
+from onelayer.study import STUDIES
+from onelayer.study.study import run_study
 
 
 def main() -> None:

@@ -8,8 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from onelayer.model import OneLayerTransformer
-from onelayer.model.layer import NORM_EPS
+from onelayer.layer.transformer import NORM_EPS, OneLayerTransformer
 
 WIDTH, HEADS, HIDDEN = 32, 2, 128
 

@@ -15,7 +15,8 @@ from pathlib import Path
 import numpy as np
 
 import onelayer as ol
-from onelayer.construct import gather, superpose
+from onelayer.build.sequences.gather import gather
+from onelayer.build.sequences.superpose import superpose
 
 
 def table() -> ol.Approximation:

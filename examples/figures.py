@@ -16,18 +16,18 @@ import numpy as np
 import torch
 from scipy.special import comb
 
-from onelayer.certify import certify
-from onelayer.construct import approximate
-from onelayer.construct.lookup.families import bernstein
-from onelayer.construct.lookup.solve import axis_nodes, minimax, rounding_cost
-from onelayer.domain import Box
-from onelayer.model import OneLayerTransformer
-from onelayer.model.lookup import AxisKeys, LookupHead, lookup_model
+from onelayer.box import Box
+from onelayer.build.lookup.families import bernstein
+from onelayer.build.lookup.solve import axis_nodes, minimax, rounding_cost
+from onelayer.conductor import approximate
+from onelayer.layer.lookup import AxisKeys, LookupHead, lookup_model
+from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.pictures.drawing import draw, draw_boxes
 from onelayer.pictures.panels import draw_attention
 from onelayer.pictures.rate import draw_rate, fit_rate
+from onelayer.proof.certify import certify
+from onelayer.recording.target import as_target
 from onelayer.result import Approximation
-from onelayer.target import as_target
 
 WAVE = "exp(sin(pi*x))"
 LINE = Box([-1], [1])

@@ -11,7 +11,7 @@ import tempfile
 import torch
 
 import onelayer as ol
-from onelayer.construct import gather
+from onelayer.build.sequences.gather import gather
 
 
 def main() -> None:

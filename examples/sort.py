@@ -10,7 +10,7 @@ import tempfile
 import torch
 
 import onelayer as ol
-from onelayer.construct import median, top_k_sum
+from onelayer.build.sort import median, top_k_sum
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ import tempfile
 import torch
 
 import onelayer as ol
-from onelayer.construct import superpose
+from onelayer.build.sequences.superpose import superpose
 
 
 def main() -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from onelayer.cli import app
 from onelayer.cli.console import run
+from onelayer.cli.options import app
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from onelayer.cli import app
 from onelayer.cli.console import run
+from onelayer.cli.options import app
 
 TABLE = "u,v,y\n1,2,red\n3,4.5,blue\n0,1,red\n"
 BUILDS = {

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from onelayer.cli import app
 from onelayer.cli.console import run
+from onelayer.cli.options import app
 
 SMALL = ["--steps", "40", "--heads", "2", "--d-model", "8", "--hidden", "16", "--batch", "32"]
 
@@ -57,7 +57,7 @@ def test_distill_a_saved_result_with_a_proof(capsys: pytest.CaptureFixture[str],
     [
         (["train", "x1"], "needs domain="),
         (["train", "x1", "--domain", "0:1", "--heads", "5"], "multiple of heads"),
-        (["train", "x1", "--domain", "0:1", "--device", "abacus"], "cannot be used here"),
+        (["train", "x1", "--domain", "0:1", "--device", "abacus"], "cpu or cuda"),
         (["train", "missing.csv", "--target", "y"], "cannot read missing.csv"),
         (["distill", "nowhere", "--eps", "0.1"], "nowhere"),
         (["study", "luck"], "no study 'luck'"),

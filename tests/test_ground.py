@@ -14,10 +14,12 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.flop_counter import FlopCounterMode
 
 import onelayer as ol
-from onelayer import construct
+from onelayer.build.memorize import labels, recall
+from onelayer.build.sort import maximum, median, minimum, order_statistic, top_k_sum
+from onelayer.build.tables.table import read_table
 from onelayer.errors import OnelayerError
 from onelayer.ground import pinned
-from onelayer.target import as_target
+from onelayer.recording.target import as_target
 
 DOORS: list[Callable[..., Any]] = [
     ol.approximate,
@@ -27,16 +29,16 @@ DOORS: list[Callable[..., Any]] = [
     ol.memorize,
     ol.sort,
     as_target,
-    construct.gather,
-    construct.labels,
-    construct.maximum,
-    construct.median,
-    construct.minimum,
-    construct.order_statistic,
-    construct.read_table,
-    construct.recall,
-    construct.superpose,
-    construct.top_k_sum,
+    ol.gather,
+    labels,
+    maximum,
+    median,
+    minimum,
+    order_statistic,
+    read_table,
+    recall,
+    ol.superpose,
+    top_k_sum,
     ol.Box([0.0], [1.0]).sample,
     ol.Box([0.0], [1.0]).corners,
 ]

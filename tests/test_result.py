@@ -12,11 +12,12 @@ import torch
 
 import onelayer.result as result
 from onelayer import Box
-from onelayer.certify import certify
 from onelayer.errors import FileError, OnelayerError
-from onelayer.model import AxisKeys, LookupHead, OneLayerTransformer, lookup_model
+from onelayer.layer.lookup import AxisKeys, LookupHead, lookup_model
+from onelayer.layer.transformer import OneLayerTransformer
+from onelayer.proof.certify import certify
+from onelayer.recording.target import as_target
 from onelayer.result import Approximation, load
-from onelayer.target import as_target
 
 BOX = Box([0.0, 0.0], [2.0, 2.0])
 
@@ -94,7 +95,7 @@ def test_other_weights_are_refused(made: Approximation, tmp_path: Path) -> None:
     with pytest.raises(OnelayerError, match="other weights"):
         Approximation(small_model(6), made.certificate)
     made.save(tmp_path)
-    from onelayer.model import save_model
+    from onelayer.layer.file import save_model
 
     save_model(small_model(6), tmp_path)
     with pytest.raises(FileError, match="other weights"):
@@ -131,7 +132,7 @@ def test_unwritable_and_missing_folders_are_one_line(made: Approximation, tmp_pa
 def test_a_function_text_outside_the_language_is_refused(made: Approximation, tmp_path: Path) -> None:
     certificate = replace(made.certificate, function="__import__('os')")
     made.save(tmp_path)
-    from onelayer.certify.files import write_proof
+    from onelayer.proof.files import write_proof
 
     write_proof(tmp_path, certificate.saved())
     with pytest.raises(FileError):

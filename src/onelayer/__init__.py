@@ -1,32 +1,83 @@
-"""onelayer: a function, a box and an epsilon in; a one-layer Transformer with a proof out."""
+"""onelayer: a function, a box and an epsilon in; a one-layer Transformer with a proof out.
+
+Public names are loaded on first use, so that ``import onelayer`` costs nothing and a picture library is imported only
+for a picture.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onelayer.lazy import public
 
 __version__ = "0.1.0"
 
-from onelayer.certify import Certificate, certify
-from onelayer.certify.check import check
-from onelayer.construct import approximate, memorize, sort
-from onelayer.domain import Box
-from onelayer.errors import OnelayerError
-from onelayer.model import OneLayerTransformer
-from onelayer.pictures.drawing import draw
-from onelayer.result import Approximation, load
-from onelayer.training.distill import distill
-from onelayer.training.train import train
+if TYPE_CHECKING:
+    from onelayer.box import Box
+    from onelayer.build.memorize import memorize
+    from onelayer.build.sequences.gather import gather
+    from onelayer.build.sequences.superpose import superpose
+    from onelayer.build.sort import sort
+    from onelayer.checker.check import check
+    from onelayer.conductor import approximate
+    from onelayer.errors import OnelayerError
+    from onelayer.layer.transformer import OneLayerTransformer
+    from onelayer.pictures.drawing import draw
+    from onelayer.pictures.explanation import explain
+    from onelayer.proof.certificate import Certificate
+    from onelayer.proof.certify import certify
+    from onelayer.result import Approximation, load
+    from onelayer.training.distill import distill
+    from onelayer.training.estimators.estimator import OneLayerClassifier, OneLayerRegressor
+    from onelayer.training.recipe import Recipe
+    from onelayer.training.train import train
+
+_HOMES = {
+    "Approximation": "result",
+    "Box": "box",
+    "Certificate": "proof.certificate",
+    "OneLayerClassifier": "training.estimators.estimator",
+    "OneLayerRegressor": "training.estimators.estimator",
+    "OneLayerTransformer": "layer.transformer",
+    "OnelayerError": "errors",
+    "Recipe": "training.recipe",
+    "approximate": "conductor",
+    "certify": "proof.certify",
+    "check": "checker.check",
+    "distill": "training.distill",
+    "draw": "pictures.drawing",
+    "explain": "pictures.explanation",
+    "gather": "build.sequences.gather",
+    "load": "result",
+    "memorize": "build.memorize",
+    "sort": "build.sort",
+    "superpose": "build.sequences.superpose",
+    "train": "training.train",
+}
 
 __all__ = [
     "Approximation",
     "Box",
     "Certificate",
+    "OneLayerClassifier",
+    "OneLayerRegressor",
     "OneLayerTransformer",
     "OnelayerError",
+    "Recipe",
     "__version__",
     "approximate",
     "certify",
     "check",
     "distill",
     "draw",
+    "explain",
+    "gather",
     "load",
     "memorize",
     "sort",
+    "superpose",
     "train",
 ]
+
+
+__getattr__, __dir__ = public(__name__, _HOMES)

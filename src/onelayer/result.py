@@ -9,8 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from onelayer.certify.certificate import Certificate
-from onelayer.certify.files import (
+from onelayer.box import Box
+from onelayer.errors import FileError, OnelayerError
+from onelayer.ground import pinned
+from onelayer.language.formula import parse
+from onelayer.layer.file import FILE_NAME as MODEL
+from onelayer.layer.file import load_model, save_model, weights_sha256
+from onelayer.layer.transformer import OneLayerTransformer
+from onelayer.lemmas.argument import Argument, OrderStatistics, from_text
+from onelayer.proof.certificate import Certificate
+from onelayer.proof.files import (
     ARGUMENT,
     ATTACHMENTS,
     BOXES,
@@ -22,15 +30,8 @@ from onelayer.certify.files import (
     read_table,
     write_proof,
 )
-from onelayer.certify.lemmas.argument import Argument, OrderStatistics, from_text
-from onelayer.domain import Box
-from onelayer.errors import FileError, OnelayerError
-from onelayer.ground import pinned
-from onelayer.model import OneLayerTransformer, load_model, save_model, weights_sha256
-from onelayer.model.files import FILE_NAME as MODEL
-from onelayer.target import Target, as_target
-from onelayer.target.formula import parse
-from onelayer.target.sequences import order_statistics
+from onelayer.recording.sequences import order_statistics
+from onelayer.recording.target import Target, as_target
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from onelayer.domain import Box
+from onelayer.box import Box
 from onelayer.errors import OnelayerError
-from onelayer.model import OneLayerTransformer
+from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.result import Approximation
 
 Exportable = Approximation | OneLayerTransformer

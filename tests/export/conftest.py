@@ -10,14 +10,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from onelayer.certify import certify
-from onelayer.construct.lookup.blueprint import Budget, draw_up
-from onelayer.construct.memorize import memorize
-from onelayer.construct.sort import median, sort
-from onelayer.domain import Box
-from onelayer.model import OneLayerTransformer, PlainMemory
+from onelayer.box import Box
+from onelayer.build.lookup.blueprint import Budget, draw_up
+from onelayer.build.memorize import memorize
+from onelayer.build.sort import median, sort
+from onelayer.layer.memory import PlainMemory
+from onelayer.layer.transformer import OneLayerTransformer
+from onelayer.proof.certify import certify
+from onelayer.recording.target import as_target
 from onelayer.result import Approximation
-from onelayer.target import as_target
 
 
 @dataclass(frozen=True)

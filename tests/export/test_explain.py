@@ -7,9 +7,9 @@ import json
 import pytest
 import torch
 
-from onelayer.domain import Box
+from onelayer.box import Box
 from onelayer.errors import OnelayerError
-from onelayer.model import Affine, AxisKeys, LookupHead, Ridges, lookup_model
+from onelayer.layer.lookup import Affine, AxisKeys, LookupHead, Ridges, lookup_model
 from onelayer.pictures.explanation import explain
 
 

@@ -10,7 +10,8 @@ import torch
 
 from onelayer.errors import FileError
 from onelayer.export.onnx import to_onnx
-from onelayer.model import OneLayerTransformer, PlainMemory
+from onelayer.layer.memory import PlainMemory
+from onelayer.layer.transformer import OneLayerTransformer
 
 onnx = pytest.importorskip("onnx", reason="the extra onnxruntime/onnx is not installed")
 onnxruntime = pytest.importorskip("onnxruntime", reason="the extra onnxruntime/onnx is not installed")
@@ -58,7 +59,7 @@ def test_every_attention_kind(kind: dict[str, object], norm: str, tmp_path) -> N
 
 def test_large_grid_stays_small(tmp_path) -> None:
     """20,000 grid tokens are stored by their axes: values once, keys per axis."""
-    from onelayer.model import AxisKeys, LookupHead, lookup_model
+    from onelayer.layer.lookup import AxisKeys, LookupHead, lookup_model
 
     axes = [AxisKeys(a, torch.linspace(-9, 9, m).double(), torch.zeros(m).double()) for a, m in enumerate((200, 100))]
     model = lookup_model(2, (), [LookupHead(axes, torch.rand(200, 100, 1).double())])

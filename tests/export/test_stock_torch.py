@@ -9,13 +9,14 @@ import pytest
 import torch
 from torch import nn
 
-from onelayer.certify import certify
-from onelayer.domain import Box
+from onelayer.box import Box
 from onelayer.errors import OnelayerError
 from onelayer.export.exporter import export
 from onelayer.export.stock import StockLayer
 from onelayer.export.torch import to_torch
-from onelayer.model import OneLayerTransformer, PlainMemory
+from onelayer.layer.memory import PlainMemory
+from onelayer.layer.transformer import OneLayerTransformer
+from onelayer.proof.certify import certify
 
 
 @pytest.mark.parametrize("norm", ["pre", "post", "none"])
@@ -55,8 +56,8 @@ def test_wrong_stock_layer_is_refuted(plane) -> None:
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_values_solved_through_a_small_anchor(norm: str) -> None:
     """A grid head bends back what LayerNorm bends, even where LayerNorm changes the query by a few percent."""
-    from onelayer.construct.lookup.blueprint import Budget, draw_up
-    from onelayer.target import as_target
+    from onelayer.build.lookup.blueprint import Budget, draw_up
+    from onelayer.recording.target import as_target
 
     box = Box([-1, -1], [1, 1])
     model = draw_up(as_target("exp(x1*x2)", box), box, 1e-5, Budget(torch.float64, 500, 0, effort="fast")).build(

@@ -12,7 +12,8 @@ import onelayer as ol
 from liar import programs
 from liar.calls import MIXING
 from liar.judge import Tally
-from onelayer.certify.taylor import TaylorModel, basis, variables
+from onelayer.taylor import basis, variables
+from onelayer.taylor.core import TaylorModel
 
 BOXES, POINTS, REPEATS = 48, 64, 3
 DEVICE = {"name": "cpu"}  # set by the runner

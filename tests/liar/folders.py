@@ -20,14 +20,14 @@ from liar import formulas, places
 from liar.expressions import text, var
 from liar.judge import Tally, Truth, judge, of_expression, try_points
 from liar.layers import in_balls, random_layer
-from onelayer.certify.check import UNEXPECTED
-from onelayer.certify.checking.arithmetic import coordinate
-from onelayer.certify.checking.functions import Kinks
-from onelayer.certify.checking.layer import Layer
-from onelayer.certify.checking.rounding import Execution
-from onelayer.certify.checking.weights import read_model
-from onelayer.certify.tree import BoxTree
-from onelayer.model import save_model, weights_sha256
+from onelayer.checker.arithmetic import coordinate
+from onelayer.checker.check import UNEXPECTED
+from onelayer.checker.functions import Kinks
+from onelayer.checker.layer import Layer
+from onelayer.checker.rounding import Execution
+from onelayer.checker.weights import read_model
+from onelayer.layer.file import save_model, weights_sha256
+from onelayer.proof.tree import BoxTree
 from onelayer.result import Approximation
 
 SECONDS = 20.0

@@ -13,8 +13,7 @@ from flint import arb
 
 from liar.expressions import Unclear
 from onelayer import OneLayerTransformer
-from onelayer.model import GridMemory, PlainMemory
-from onelayer.model.memory import Memory
+from onelayer.layer.memory import GridMemory, Memory, PlainMemory
 
 NORM_EPS = 1e-5
 Array = Any  # object arrays of balls

@@ -18,7 +18,7 @@ from liar.attacks import ATTACKS
 from liar.expressions import Unclear, Undefined, ball_values, text, torch_code, var
 from liar.judge import Truth, judge, of_expression, try_points
 from liar.layers import in_balls, random_layer
-from onelayer.target.formula import parse
+from onelayer.language.formula import parse
 
 
 def test_text_code_and_balls_are_one_function() -> None:

@@ -17,12 +17,17 @@ from flint import arb
 
 from liar import calls, folders, formulas, hostile, judge, programs, run
 from onelayer import ground
-from onelayer.certify import branch, check, contract, door, lower, recorded
-from onelayer.certify.checking import attention as checked_attention
-from onelayer.certify.checking import functions as checked_functions
-from onelayer.certify.checking import rounding as checked_rounding
-from onelayer.certify.taylor import arithmetic, attention, compose, core, hull, normalize, piecewise, registry, rounding
-from onelayer.target import dispatch, operations
+from onelayer.checker import attention as checked_attention
+from onelayer.checker import check
+from onelayer.checker import functions as checked_functions
+from onelayer.checker import rounding as checked_rounding
+from onelayer.proof import certify as door
+from onelayer.proof import contract, recorded
+from onelayer.proof import search as branch
+from onelayer.proof import witness as lower
+from onelayer.recording import algebra as operations
+from onelayer.recording import dispatch
+from onelayer.taylor import arithmetic, attention, compose, core, hull, normalize, piecewise, registry, rounding
 
 Patch = pytest.MonkeyPatch
 Plant = Callable[[Patch], None]

@@ -7,8 +7,8 @@ import math
 import pytest
 
 from onelayer.errors import OnelayerError
-from onelayer.paper import Check, Finding, chosen
-from onelayer.paper.finding import HOLDS, UNCONFIRMED, number
+from onelayer.paper.finding import HOLDS, UNCONFIRMED, Check, Finding, number
+from onelayer.paper.registry import chosen
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from onelayer.paper import write_report
+from onelayer.paper.report import write_report
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium found")

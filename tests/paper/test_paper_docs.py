@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from onelayer.paper import experiments
-from onelayer.paper.registry import ROWS
+from onelayer.paper.registry import ROWS, experiments
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from matplotlib.figure import Figure
 
-from onelayer.paper import Setting
 from onelayer.paper.distillation import ELSEWHERE
-from onelayer.paper.finding import HOLDS, UNCONFIRMED
+from onelayer.paper.finding import HOLDS, UNCONFIRMED, Setting
 from onelayer.paper.practice import digits, trainability
-from onelayer.study import STUDIES, Findings, Study
+from onelayer.study import STUDIES
+from onelayer.study.study import Findings, Study
 
 ROOT = Path(__file__).parents[2]
 

@@ -13,10 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from onelayer.cli import app
 from onelayer.cli.console import run
-from onelayer.paper import write_report
-from onelayer.paper.report import Report
+from onelayer.cli.options import app
+from onelayer.paper.report import Report, write_report
 
 FAST = ("2", "9", "14")
 
@@ -140,6 +139,6 @@ def test_a_killed_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def _both() -> tuple[object, ...]:
-    from onelayer.paper import experiments
+    from onelayer.paper.registry import experiments
 
     return tuple(item for item in experiments() if item.key in ("2", "9"))

@@ -8,16 +8,15 @@ import numpy as np
 import pytest
 import torch
 
-from onelayer.certify import certify
-from onelayer.domain import Box
-from onelayer.paper import Setting, chosen, experiments
+from onelayer.box import Box
 from onelayer.paper.backward import Network
-from onelayer.paper.finding import FAILS, HOLDS, REPAIRED
+from onelayer.paper.finding import FAILS, HOLDS, REPAIRED, Setting
 from onelayer.paper.layers import random_layer
 from onelayer.paper.obstruction import BOUND, SignedMeasure, best_fit, head_span, random_heads, squared_determinant
 from onelayer.paper.positionwise import _regions_then_ffn
 from onelayer.paper.regions import region_heads, separable_cells, sine_lookup
-from onelayer.paper.registry import ROWS
+from onelayer.paper.registry import ROWS, chosen, experiments
+from onelayer.proof.certify import certify
 
 VERDICTS = {
     "1": FAILS,

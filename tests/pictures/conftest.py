@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import torch
 
-from onelayer.construct.approximate import approximate
-from onelayer.construct.lookup.blueprint import Budget, draw_up
-from onelayer.domain import Box
+from onelayer.box import Box
+from onelayer.build.lookup.blueprint import Budget, draw_up
+from onelayer.conductor import approximate
 from onelayer.pictures.scene import Scene
+from onelayer.recording.target import as_target
 from onelayer.result import Approximation
-from onelayer.target import as_target
 
 TWO_PI = 2 * math.pi
 PROVED = {

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from onelayer.domain import Box
+from onelayer.box import Box
 from onelayer.errors import FileError, OnelayerError
 from onelayer.pictures.drawing import draw, draw_boxes
 from onelayer.pictures.panels import draw_attention
 from onelayer.pictures.rate import draw_rate
 from onelayer.pictures.scene import Scene
+from onelayer.recording.target import as_target
 from onelayer.result import Approximation
-from onelayer.target import as_target
 
 Proved = Callable[[str], Approximation]
 STARTS = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}

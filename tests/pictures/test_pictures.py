@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 import torch
 
-from onelayer.certify import certify
-from onelayer.domain import Box
-from onelayer.model import OneLayerTransformer
+from onelayer.box import Box
+from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.pictures.attention import head_views
 from onelayer.pictures.drawing import draw, draw_boxes, picture
 from onelayer.pictures.panels import attention_figure, draw_attention
 from onelayer.pictures.scene import Scene
+from onelayer.proof.certify import certify
+from onelayer.recording.target import as_target
 from onelayer.result import Approximation, load
-from onelayer.target import as_target
 
 Proved = Callable[[str], Approximation]
 IsPicture = Callable[[Path], bool]

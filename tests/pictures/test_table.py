@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from onelayer.construct.memorize import memorize
+from onelayer.build.memorize import memorize
 from onelayer.pictures.drawing import draw
 from onelayer.result import load
 

@@ -13,7 +13,8 @@ from flint import arb, arb_mat, ctx
 from reference_arithmetic import ArbLib, MpLib, TorchLib
 from torch import Tensor
 
-from onelayer.certify.taylor import TaylorModel, basis, variables
+from onelayer.taylor import basis, variables
+from onelayer.taylor.core import TaylorModel
 
 Case = Callable[[Any, Any], Any]  # f(x, lib)
 PRECISIONS = (200, 800, 6400)

@@ -11,8 +11,8 @@ from reference_arithmetic import ExecutedLib
 from test_extremes import CASES
 from torch import nn
 
-from onelayer.certify.taylor import variables
-from onelayer.model import AxisKeys, LookupHead, lookup_model
+from onelayer.layer.lookup import AxisKeys, LookupHead, lookup_model
+from onelayer.taylor import variables
 
 TYPES = [torch.float32, torch.float64]
 

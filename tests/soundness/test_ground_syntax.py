@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parents[2] / "src" / "onelayer"
-RIGOROUS = ("certify", "target", "model", "domain.py", "ground.py")
-PINNED = ("construct",)  # always entered through a pinned door: the device may be left out, the dtype may not
+RIGOROUS = ("box.py", "ground.py", "layer", "language", "recording", "taylor", "lemmas", "proof", "checker")
+# Always entered through a pinned door: the device may be left out, the dtype may not.
+PINNED = ("build", "conductor.py")
 CREATING = {
     *("arange", "empty", "eye", "full", "linspace", "logspace", "ones", "rand", "randint", "randn", "randperm"),
     *("scalar_tensor", "zeros", "tensor", "as_tensor", "asarray", "tril_indices", "triu_indices"),
@@ -25,20 +26,22 @@ LEGACY = {"Tensor", "FloatTensor", "DoubleTensor", "LongTensor", "set_default_dt
 NARROW = {"float32", "float16", "bfloat16", "half", "float"}
 # Where formats are listed, compared or asked for: everywhere else the format comes from an argument or is float64.
 FORMATS = {
-    "certify/contract.py": "the default dtype under which a model is tried once more",
-    "certify/door.py": "the formats of execution",
-    "certify/forward.py": "the formats of execution",
-    "certify/points.py": "the range of each format",
-    "construct/memorize.py": "the formats of weights",
-    "construct/arguments.py": "the formats of weights",
-    "model/files.py": "the formats of weights",
-    "certify/taylor/__init__.py": "the formats of execution",
-    "certify/taylor/attributes.py": "casts",
-    "certify/taylor/rounding.py": "the formats of execution",
-    "target/dispatch.py": "casts",
-    "target/record.py": "the format of what a recorded function creates",
+    "proof/contract.py": "the default dtype under which a model is tried once more",
+    "proof/certify.py": "the formats of execution",
+    "proof/points.py": "the range of each format",
+    "conductor.py": "the formats of weights",
+    "build/arguments.py": "the formats of weights",
+    "build/sequences/gather.py": "the formats of weights",
+    "build/memorize.py": "the formats of weights",
+    "build/sort.py": "the formats of weights",
+    "layer/file.py": "the formats of weights",
+    "taylor/__init__.py": "the formats of execution",
+    "taylor/attributes.py": "casts",
+    "taylor/rounding.py": "the formats of execution",
+    "recording/dispatch.py": "casts",
+    "recording/recorder.py": "the format of what a recorded function creates",
 }
-SETTERS = {"ground.py", "certify/contract.py"}  # may touch the defaults, which they give back
+SETTERS = {"ground.py", "proof/contract.py"}  # may touch the defaults, which they give back
 
 
 def files(rooms: tuple[str, ...]) -> list[Path]:

@@ -16,8 +16,8 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 import onelayer as ol
-from onelayer.certify.taylor import variables
 from onelayer.ground import pinned
+from onelayer.taylor import variables
 
 CASES = 24
 ARITHMETIC = [name for name in HOSTILE if name != "meta device"]  # on meta there is no number to start from

@@ -13,8 +13,8 @@ from enclosure import Tally, enclosed, executed
 from reference_arithmetic import ExecutedLib
 from torch import Tensor
 
-from onelayer.certify import taylor
-from onelayer.certify.taylor import (
+from onelayer import taylor
+from onelayer.taylor import (
     arithmetic,
     attention,
     basis,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from onelayer.study import sweep
+from onelayer.study.sweep import sweep
 
 CELLS = [{"x": x, "seed": seed} for x in range(10) for seed in (0, 1)]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from onelayer.errors import OnelayerError
-from onelayer.study import best_law, fit_law
+from onelayer.study.laws import best_law, fit_law
 
 
 def test_planted_laws_are_found() -> None:

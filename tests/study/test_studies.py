@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from onelayer.errors import OnelayerError
-from onelayer.study import STUDIES, Study, run_study
+from onelayer.study import STUDIES
 from onelayer.study.built import KINDS, built_heads, built_memory, built_ridges
 from onelayer.study.depth import shape_for
 from onelayer.study.digits import load_digits, varied
 from onelayer.study.problems import PROBLEMS, seen_error
+from onelayer.study.study import Study, run_study
 from onelayer.training.stack import Stack
 
 WAVES = PROBLEMS["waves"]

@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 from onelayer.errors import FileError, OnelayerError
-from onelayer.study import sweep
-from onelayer.study.sweep import cell_key, read_rows
+from onelayer.study.sweep import cell_key, read_rows, sweep
 
 SCRIPT = Path(__file__).with_name("killable.py")
 sys.path.insert(0, str(SCRIPT.parent))

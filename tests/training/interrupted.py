@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from onelayer.domain import Box
+from onelayer.box import Box
 from onelayer.training.train import train
 from onelayer.training.trained import Trained
 

@@ -10,7 +10,8 @@ import torch
 
 import onelayer as ol
 from onelayer.errors import OnelayerError
-from onelayer.model import OneLayerTransformer, load_model
+from onelayer.layer.file import load_model
+from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.training.recipe import LEARNING_RATES, Recipe
 from onelayer.training.stack import Stack
 from onelayer.training.start import fresh_layer

@@ -8,10 +8,13 @@ from typing import Annotated
 
 import typer
 
+from onelayer.build.memorize import memorize
+from onelayer.build.sort import sort
+from onelayer.build.tables.table import read_table
 from onelayer.cli.options import PICTURE, Dtype, Jobs, Json, MaxSeconds, Out, Seed, app, dtype_of, report
-from onelayer.construct import approximate, memorize, read_table, sort
+from onelayer.conductor import approximate
+from onelayer.language.endpoints import parse_domain
 from onelayer.pictures.drawing import draw
-from onelayer.target import parse_domain
 
 MOST_DRAWN = 16  # numbers to sort; slices through more inputs take minutes and are drawn on demand
 

@@ -11,8 +11,8 @@ from typing import Annotated, Any, NamedTuple, get_type_hints
 import torch
 import typer
 
+from onelayer.build.arguments import MAX_SEED
 from onelayer.cli.console import NOT_PROVED, SUCCESS, show
-from onelayer.construct.arguments import MAX_SEED
 from onelayer.errors import OnelayerError
 from onelayer.result import Approximation
 
@@ -41,9 +41,9 @@ class Setting(NamedTuple):
     default: Any
 
 
-def setting(kind: Any, default: Any, text: str) -> Setting:
-    """An option ``--name`` of this type, default and help."""
-    return Setting(Annotated[kind, typer.Option(help=text)], default)
+def setting(kind: Any, default: Any, text: str, least: int | None = None, most: int | None = None) -> Setting:
+    """An option ``--name`` of this type, default, help and, for a number, range."""
+    return Setting(Annotated[kind, typer.Option(help=text, min=least, max=most)], default)
 
 
 def with_settings(settings: Mapping[str, Setting]) -> Callable[[Callable[..., int]], Callable[..., int]]:

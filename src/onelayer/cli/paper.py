@@ -10,7 +10,7 @@ import typer
 
 from onelayer.cli.console import INTERRUPTED, NOT_PROVED, SUCCESS, show
 from onelayer.cli.options import Json, Seed, app
-from onelayer.paper import Report, write_report
+from onelayer.paper.report import Report, write_report
 
 
 @app.command("paper")

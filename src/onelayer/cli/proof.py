@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
-from onelayer.certify import certify
-from onelayer.certify.check import check
+from onelayer.checker.check import check
 from onelayer.cli.console import NOT_PROVED, SUCCESS, show
 from onelayer.cli.options import Folder, Jobs, Json, MaxSeconds, app, report
 from onelayer.errors import OnelayerError
+from onelayer.proof.certify import certify
 from onelayer.result import Approximation, load
 
 

@@ -8,44 +8,50 @@ from typing import Annotated, Any
 
 import typer
 
+from onelayer.build.arguments import MAX_SEED
 from onelayer.cli.console import SUCCESS, show
 from onelayer.cli.options import PICTURE, Json, MaxSeconds, Out, Seed, app, report, setting, with_settings
+from onelayer.disk import read_bounded
 from onelayer.errors import OnelayerError
+from onelayer.language.endpoints import parse_domain
 from onelayer.pictures.drawing import draw
 from onelayer.result import Approximation, load
-from onelayer.study import STUDIES, Findings, run_study
-from onelayer.target import parse_domain
+from onelayer.study import STUDIES
+from onelayer.study.study import Findings, run_study
 from onelayer.training.distill import distill
 from onelayer.training.train import train
 from onelayer.training.trained import Trained
 
 Domain = Annotated[str | None, typer.Option(help='Box as lower:upper per coordinate, for example "0:2*pi, -1:1".')]
+MOST_UNITS, MOST_BLOCKS, MOST_STEPS = 2**24, 2**10, 10**9  # beyond, no memory and no patience suffices
+MOST_TEXT = 2**30  # bytes
+
 Device = Annotated[str, typer.Option(help="cpu or cuda.")]
 # Of a distilled sentence encoder, whose layer is wider than that of a function on a box.
 STUDENT = {
-    "heads": setting(int, 8, "Heads of the layer."),
-    "d_model": setting(int, 400, "Width of the layer, a multiple of the heads."),
-    "hidden": setting(int, 800, "Hidden ReLU units."),
-    "steps": setting(int, 1000, "First-order steps."),
+    "heads": setting(int, 8, "Heads of the layer.", 1, MOST_UNITS),
+    "d_model": setting(int, 400, "Width of the layer, a multiple of the heads.", 1, MOST_UNITS),
+    "hidden": setting(int, 800, "Hidden ReLU units.", 0, MOST_UNITS),
+    "steps": setting(int, 1000, "First-order steps.", 0, MOST_STEPS),
 }
 
 
 # Fields of Recipe and Shape that the command line sets, with their help.
 SETTINGS = {
-    "heads": setting(int, 4, "Heads of the layer."),
-    "d_model": setting(int, 32, "Width of the layer, a multiple of the heads."),
-    "hidden": setting(int, 128, "Hidden ReLU units."),
-    "memory": setting(int, 0, "Memory tokens per head."),
-    "depth": setting(int, 1, "More than 1: a stack of standard blocks, for comparison."),
+    "heads": setting(int, 4, "Heads of the layer.", 1, MOST_UNITS),
+    "d_model": setting(int, 32, "Width of the layer, a multiple of the heads.", 1, MOST_UNITS),
+    "hidden": setting(int, 128, "Hidden ReLU units.", 0, MOST_UNITS),
+    "memory": setting(int, 0, "Memory tokens per head.", 0, MOST_UNITS),
+    "depth": setting(int, 1, "More than 1: a stack of standard blocks, for comparison.", 1, MOST_BLOCKS),
     "optimiser": setting(str, "adam", "sgd, momentum, adam or adamw."),
     "lr": setting(float | None, None, "Learning rate."),
     "schedule": setting(str, "cosine", "cosine or constant."),
-    "steps": setting(int, 3000, "First-order steps."),
-    "batch": setting(int, 256, "Examples per step."),
-    "lbfgs_steps": setting(int, 0, "L-BFGS iterations at the end."),
-    "patience": setting(int | None, None, "Measurements without improvement before stopping."),
+    "steps": setting(int, 3000, "First-order steps.", 0, MOST_STEPS),
+    "batch": setting(int, 256, "Examples per step.", 1, MOST_UNITS),
+    "lbfgs_steps": setting(int, 0, "L-BFGS iterations at the end.", 0, MOST_STEPS),
+    "patience": setting(int | None, None, "Measurements without improvement before stopping.", 1, MOST_STEPS),
     "dtype": setting(str, "float64", "float64, float32 or bfloat16."),
-    "seed": setting(int, 0, "Seed of everything random."),
+    "seed": setting(int, 0, "Seed of everything random.", 0, MAX_SEED),
 }
 
 
@@ -71,8 +77,8 @@ def train_command(
     box = None if domain is None else parse_domain(domain)
     given = None if start is None else load(start)
     run = train(
-        data, box, model=given, test=test, target=target, device=device, checkpoint=checkpoint, resume=not fresh,
-        max_seconds=max_seconds, **settings,
+        data, box, model=given, test=test, target=target, device=_device(device), checkpoint=checkpoint,
+        resume=not fresh, max_seconds=max_seconds, **settings,
     )  # fmt: skip
     if eps is None and not certify:
         if out is not None:
@@ -103,16 +109,18 @@ def distill_command(
         if eps is None:
             raise OnelayerError("give --eps for a proof against a saved result, or --texts for an encoder")
         found = distill(saved.model, box, eps, max_seconds=max_seconds, seed=seed, progress=True)
-        assert found.approximation is not None
+        if found.approximation is None:
+            raise OnelayerError(f"{teacher} has no result to prove against; give --texts for an encoder")
         extra = {"teacher_parameters": found.teacher_parameters, "speed_up": found.speed_up}
         return _proved(found.approximation, as_json, out, **extra)
     from onelayer.training.encoder import SentenceEncoder
 
-    lines = [line for line in texts.read_text(encoding="utf-8").splitlines() if line.strip()]
+    lines = _lines(texts)
     encoder = SentenceEncoder.from_folder(teacher)
-    found = distill(encoder, data=lines, seed=seed, device=device, max_seconds=max_seconds, **settings)
+    found = distill(encoder, data=lines, seed=seed, device=_device(device), max_seconds=max_seconds, **settings)
     fidelity = found.fidelity
-    assert fidelity is not None
+    if fidelity is None:
+        raise OnelayerError(f"{texts} has too few texts to hold any out; give more")
     numbers = {
         name: [estimate.value, estimate.low, estimate.high]
         for name in ("explained", "cosine", "rank")
@@ -121,6 +129,21 @@ def distill_command(
     sizes = {"parameters": found.parameters, "teacher_parameters": found.teacher_parameters}
     show(str(found), {**numbers, "held_out": fidelity.count, **sizes, "speed_up": found.speed_up}, as_json=as_json)
     return SUCCESS
+
+
+def _lines(path: Path) -> list[str]:
+    """The texts of a file, one per line, empty ones left out."""
+    try:
+        text = read_bounded(path.resolve(), MOST_TEXT).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise OnelayerError(f"{path} is not a text file in UTF-8: {error}") from error
+    return [line for line in text.splitlines() if line.strip()]
+
+
+def _device(name: str) -> str:
+    if name.split(":")[0] not in ("cpu", "cuda"):
+        raise OnelayerError(f"device must be cpu or cuda, got {name!r}")
+    return name
 
 
 @app.command("study")

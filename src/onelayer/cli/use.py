@@ -9,15 +9,15 @@ import torch
 import typer
 
 from onelayer import __version__
+from onelayer.build.memorize import labels, recall
 from onelayer.cli.console import SUCCESS, show
 from onelayer.cli.options import PICTURE, Folder, Json, app
-from onelayer.construct import labels, recall
 from onelayer.errors import OnelayerError
 from onelayer.export.exporter import export
+from onelayer.language.endpoints import parse_point
 from onelayer.pictures.drawing import draw
 from onelayer.pictures.explanation import explain
 from onelayer.result import load
-from onelayer.target import parse_point
 
 
 def _version(wanted: bool) -> None:

@@ -23,7 +23,7 @@ from transformers import (
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from onelayer.export.stock import pooled
-from onelayer.model import Config
+from onelayer.layer.config import Config
 
 
 class OneLayerGPT2Config(PreTrainedConfig):  # type: ignore[misc]

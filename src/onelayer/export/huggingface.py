@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from onelayer.domain import Box
+from onelayer.box import Box
 from onelayer.export.dress import ANCHORS, NORM_EPS, Dress, dress
 from onelayer.export.plan import Plan, plan, ramp_layers
 from onelayer.extras import require

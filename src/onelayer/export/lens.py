@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from onelayer.domain import Box
+from onelayer.box import Box
 from onelayer.errors import OnelayerError
 from onelayer.export.huggingface import to_huggingface
 from onelayer.extras import require

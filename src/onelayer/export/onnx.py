@@ -11,8 +11,10 @@ from torch import Tensor
 
 from onelayer.disk import replace_file
 from onelayer.export.graph import Graph
-from onelayer.model import Config, GridMemory, OneLayerTransformer, weights_sha256
-from onelayer.model.layer import NORM_EPS
+from onelayer.layer.config import Config
+from onelayer.layer.file import weights_sha256
+from onelayer.layer.memory import GridMemory
+from onelayer.layer.transformer import NORM_EPS, OneLayerTransformer
 from onelayer.result import Approximation
 from onelayer.source import Exportable, Source, source_of
 

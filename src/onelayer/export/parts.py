@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from onelayer.export.plan import head_width, ramp_layers
 from onelayer.export.stock import pooled
-from onelayer.model import Config, OneLayerTransformer
-from onelayer.model.layer import NORM_EPS
+from onelayer.layer.config import Config
+from onelayer.layer.transformer import NORM_EPS, OneLayerTransformer
 from onelayer.source import plain_heads
 
 OFF = -1e5

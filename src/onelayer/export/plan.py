@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from onelayer.errors import OnelayerError
-from onelayer.model import Config, OneLayerTransformer
+from onelayer.layer.config import Config
+from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.source import Source, plain_heads
 
 # exp(-50) = 2e-22 beside any weight that counts: below the rounding of float64.

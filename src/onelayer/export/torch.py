@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from onelayer.domain import Box
+from onelayer.box import Box
 from onelayer.errors import OnelayerError
 from onelayer.export.dress import ANCHORS, NORM_EPS, Dress, dress
 from onelayer.export.parts import LayerOfParts, layer_of_parts

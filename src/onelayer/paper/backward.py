@@ -11,7 +11,14 @@ from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from onelayer.model.reference import Array, backpropagated_error, dense_layer, parameter_gradients, relu, relu_slope
+from onelayer.equations.functions import (
+    Array,
+    backpropagated_error,
+    dense_layer,
+    parameter_gradients,
+    relu,
+    relu_slope,
+)
 from onelayer.pictures.style import BLUE, INK, QUIET, SIGNED, SMALL, VERMILLION, new_figure
 
 TOP, BOTTOM = 0.92, 0.34  # where the units of a layer are drawn

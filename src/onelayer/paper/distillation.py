@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onelayer.domain import Box
+from onelayer.box import Box
 from onelayer.paper.finding import HOLDS, Check, Finding, Setting, Table, number
 from onelayer.training.distill import distill
 from onelayer.training.stack import Stack

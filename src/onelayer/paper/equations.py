@@ -9,11 +9,11 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from onelayer.construct import approximate
-from onelayer.domain import Box
-from onelayer.model import reference
-from onelayer.model.optimisers import Adam, GradientDescent, Momentum
-from onelayer.model.reference import Array
+from onelayer.box import Box
+from onelayer.conductor import approximate
+from onelayer.equations import functions as reference
+from onelayer.equations.functions import Array
+from onelayer.equations.optimisers import Adam, GradientDescent, Momentum
 from onelayer.paper.backward import Network, backward_figure
 from onelayer.paper.finding import HOLDS, REPAIRED, Check, Finding, Picture, Setting, Table
 from onelayer.pictures.panels import attention_figure

@@ -9,10 +9,13 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 
-from onelayer.construct import approximate, memorize, sort
-from onelayer.construct.tables.capacity import attention_rank
-from onelayer.domain import Box
-from onelayer.model import OneLayerTransformer, PlainMemory
+from onelayer.box import Box
+from onelayer.build.memorize import memorize
+from onelayer.build.sort import sort
+from onelayer.build.tables.capacity import attention_rank
+from onelayer.conductor import approximate
+from onelayer.layer.memory import PlainMemory
+from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.paper.finding import HOLDS, REPAIRED, Check, Finding, Picture, Setting, Table, number
 from onelayer.pictures.style import BLUE, SERIES, VERMILLION, legend, new_figure, tidy
 from onelayer.result import Approximation

@@ -7,8 +7,10 @@ import math
 import numpy as np
 import torch
 
-from onelayer.model import OneLayerTransformer, PlainMemory, lookup_model
-from onelayer.model.reference import HeadMatrices, multi_head_attention
+from onelayer.equations.functions import HeadMatrices, multi_head_attention
+from onelayer.layer.lookup import lookup_model
+from onelayer.layer.memory import PlainMemory
+from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.paper.finding import FAILS, REPAIRED, Check, Finding, Setting, Table
 from onelayer.paper.layers import Array, points, random_layer, step_head
 

@@ -10,8 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from onelayer.model import AxisKeys, LookupHead, OneLayerTransformer
-from onelayer.model.weights import weight_shapes
+from onelayer.layer.lookup import AxisKeys, LookupHead
+from onelayer.layer.transformer import OneLayerTransformer
+from onelayer.layer.weights import weight_shapes
 
 Array = NDArray[np.float64]
 

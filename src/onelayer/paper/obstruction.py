@@ -15,10 +15,11 @@ from matplotlib.figure import Figure
 from scipy.optimize import linprog
 from torch import Tensor
 
-from onelayer.construct import approximate
-from onelayer.domain import Box
-from onelayer.model import OneLayerTransformer, PlainMemory
-from onelayer.model.weights import weight_shapes
+from onelayer.box import Box
+from onelayer.conductor import approximate
+from onelayer.layer.memory import PlainMemory
+from onelayer.layer.transformer import OneLayerTransformer
+from onelayer.layer.weights import weight_shapes
 from onelayer.paper.finding import FAILS, Check, Finding, Picture, Setting, Table
 from onelayer.paper.layers import Array
 from onelayer.pictures.style import BLUE, VERMILLION, legend, new_figure, tidy

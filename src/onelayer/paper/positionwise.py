@@ -5,13 +5,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from onelayer.certify import certify
-from onelayer.construct import approximate, gather
-from onelayer.domain import Box
-from onelayer.model import Affine, OneLayerTransformer, PlainMemory, Ridges, lookup_model
-from onelayer.model.weights import weight_shapes
+from onelayer.box import Box
+from onelayer.build.sequences.gather import gather
+from onelayer.conductor import approximate
+from onelayer.layer.lookup import Affine, Ridges, lookup_model
+from onelayer.layer.memory import PlainMemory
+from onelayer.layer.transformer import OneLayerTransformer
+from onelayer.layer.weights import weight_shapes
 from onelayer.paper.finding import FAILS, REPAIRED, Check, Finding, Setting, Table
 from onelayer.paper.layers import lookup_head, points, random_layer
+from onelayer.proof.certify import certify
 
 
 def no_positions(setting: Setting) -> Finding:

@@ -15,9 +15,11 @@ from typing import Any
 import numpy as np
 
 from onelayer.paper.finding import FAILS, HOLDS, REPAIRED, Check, Finding, Picture, Setting, Table, number
-from onelayer.study import STUDIES, Findings, Law, best_law, run_study
+from onelayer.study import STUDIES
 from onelayer.study.built import built_memory
+from onelayer.study.laws import Law, best_law
 from onelayer.study.problems import PROBLEMS, seen_error
+from onelayer.study.study import Findings, run_study
 from onelayer.study.trainability import AS_GOOD, TARGETS
 
 Rows = Sequence[dict[str, Any]]

@@ -11,12 +11,13 @@ from matplotlib.figure import Figure
 from scipy.optimize import linprog
 from torch import Tensor
 
-from onelayer.certify import certify
-from onelayer.domain import Box
-from onelayer.model import OneLayerTransformer, lookup_model
+from onelayer.box import Box
+from onelayer.layer.lookup import lookup_model
+from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.paper.finding import FAILS, REPAIRED, Check, Finding, Picture, Setting, Table, number
 from onelayer.paper.layers import Array, lookup_head, step_head
 from onelayer.pictures.style import SERIES, legend, new_figure, tidy
+from onelayer.proof.certify import certify
 
 SHRINK = 0.01
 

@@ -6,9 +6,10 @@ import math
 import tempfile
 from pathlib import Path
 
-from onelayer.certify.check import check
-from onelayer.construct import approximate, gather
-from onelayer.domain import Box
+from onelayer.box import Box
+from onelayer.build.sequences.gather import gather
+from onelayer.checker.check import check
+from onelayer.conductor import approximate
 from onelayer.paper.finding import REPAIRED, Check, Finding, Picture, Setting, Table, number
 from onelayer.pictures.drawing import picture
 from onelayer.pictures.rate import fit_rate, rate_figure

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from onelayer.errors import OnelayerError
-from onelayer.model import OneLayerTransformer
-from onelayer.model.memory import GridMemory
+from onelayer.layer.memory import GridMemory
+from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.pictures.scene import Array, Scene
 
 LINE = 401

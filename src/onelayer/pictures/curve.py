@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from torch import Tensor
 
-from onelayer.model import OneLayerTransformer
+from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.pictures.scene import Array, Scene
 from onelayer.pictures.style import (
     BLUE,

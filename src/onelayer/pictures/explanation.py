@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from onelayer.domain import Box
-from onelayer.model import OneLayerTransformer
-from onelayer.model.memory import GridMemory
+from onelayer.box import Box
+from onelayer.layer.memory import GridMemory
+from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.source import Exportable, source_of
 
 ROWS = 24

@@ -15,9 +15,9 @@ from matplotlib.patches import FancyBboxPatch
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
-from onelayer.domain import Bounds
+from onelayer.box import Bounds
 from onelayer.errors import OnelayerError
-from onelayer.model import OneLayerTransformer
+from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.pictures.attention import AxisView, HeadView, head_views
 from onelayer.pictures.drawing import Drawable, as_scene
 from onelayer.pictures.scene import Array, Scene
@@ -36,7 +36,7 @@ from onelayer.pictures.style import (
     save,
     tidy,
 )
-from onelayer.target.target import place
+from onelayer.recording.target import place
 
 MAX_HEADS = 3
 SHOWN_TOKENS = 9

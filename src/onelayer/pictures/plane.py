@@ -13,9 +13,9 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.ticker import MaxNLocator
 
-from onelayer.certify.certificate import outward
 from onelayer.pictures.scene import FAR, Array, Scene
 from onelayer.pictures.style import INK, SIGNED, SMALL, VALUES, new_figure, tidy, write_title
+from onelayer.proof.certificate import outward
 
 CELLS = 150
 SURFACE = 60

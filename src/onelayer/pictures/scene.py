@@ -14,14 +14,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from onelayer.certify import Certificate
-from onelayer.certify.certificate import outward
-from onelayer.domain import Box
+from onelayer.box import Box
 from onelayer.errors import OnelayerError
-from onelayer.model import OneLayerTransformer
+from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.pictures.style import drawable
+from onelayer.proof.certificate import Certificate, outward
+from onelayer.recording.target import Target, as_target
 from onelayer.result import Approximation
-from onelayer.target import Target, as_target
 
 Array = NDArray[np.float64]
 

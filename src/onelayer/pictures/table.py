@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from onelayer.certify.files import TABLE, read_table
 from onelayer.pictures.style import BLUE, QUIET, VERMILLION, drawable, legend, new_figure, tidy, write_title
+from onelayer.proof.files import TABLE, read_table
 from onelayer.result import Approximation
 
 MOST_ROWS = 5000  # drawn, evenly spread over the table

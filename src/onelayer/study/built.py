@@ -14,9 +14,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from onelayer.domain import Box
+from onelayer.box import Box
 from onelayer.errors import OnelayerError
-from onelayer.model import Affine, AxisKeys, LookupHead, OneLayerTransformer, PlainMemory, Ridges, lookup_model
+from onelayer.layer.lookup import Affine, AxisKeys, LookupHead, Ridges, lookup_model
+from onelayer.layer.memory import PlainMemory
+from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.study.problems import Problem
 
 FIT_POINTS = 2048

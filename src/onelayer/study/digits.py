@@ -15,11 +15,11 @@ import torch.nn.functional as F
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from onelayer.equations.functions import Array, softmax
+from onelayer.equations.layer import backward, forward
+from onelayer.equations.optimisers import Adam, GradientDescent, Momentum, minibatches
 from onelayer.errors import OnelayerError
-from onelayer.model import OneLayerTransformer
-from onelayer.model.optimisers import Adam, GradientDescent, Momentum, minibatches
-from onelayer.model.reference import Array, softmax
-from onelayer.model.reference_layer import backward, forward
+from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.pictures.style import NORMAL, SERIES, new_figure, outside_legend, tidy
 from onelayer.study.rows import select
 from onelayer.study.study import Rows, Study
@@ -119,7 +119,7 @@ def _batches(data: Digits, cell: Cell) -> Iterator[NDArray[np.int64]]:
 
 
 def _numpy_losses(start: OneLayerTransformer, data: Digits, cell: Cell) -> Iterator[float]:
-    """Training loss of every step; the backward pass of model/reference_layer.py."""
+    """Training loss of every step; the backward pass of equations/layer.py."""
     weights = {name: value.detach().numpy().copy() for name, value in start.state_dict().items()}
     rules: dict[str, Any] = {name: _rule(cell) for name in weights}
     batches = _batches(data, cell)

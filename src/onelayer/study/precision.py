@@ -7,7 +7,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from onelayer.construct import approximate
+from onelayer.conductor import approximate
 from onelayer.study.figures import bars_figure
 from onelayer.study.problems import PROBLEMS, seen_error
 from onelayer.study.rows import median, select

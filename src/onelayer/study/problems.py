@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from onelayer.domain import Box
-from onelayer.target import Formula, parse, parse_domain
+from onelayer.box import Box
+from onelayer.language.endpoints import parse_domain
+from onelayer.language.formula import Formula, parse
 
 POINTS = 1 << 14
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from onelayer.construct import approximate
+from onelayer.conductor import approximate
 from onelayer.study.built import built_heads, built_memory, built_ridges
 from onelayer.study.figures import curves_figure
 from onelayer.study.problems import PROBLEMS, seen_error

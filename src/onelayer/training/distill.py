@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from onelayer.construct import approximate
-from onelayer.domain import Box
+from onelayer.box import Box
+from onelayer.conductor import approximate
 from onelayer.errors import OnelayerError
-from onelayer.model import OneLayerTransformer
+from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.observer import Observer, observing
 from onelayer.result import Approximation
 from onelayer.training.encoder import PAD, SentenceEncoder, SentenceStudent

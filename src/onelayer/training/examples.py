@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from onelayer.domain import Box
-from onelayer.target import Target
+from onelayer.box import Box
+from onelayer.recording.target import Target
 
 # One point in this many is moved to a random corner: in several dimensions that is where trained networks err most.
 CORNER_SHARE = 16

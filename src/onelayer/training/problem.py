@@ -11,12 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from onelayer.construct import read_table
-from onelayer.construct.tables.table import as_table
-from onelayer.domain import Box
+from onelayer.box import Box
+from onelayer.build.tables.table import as_table, read_table
 from onelayer.errors import OnelayerError
-from onelayer.model import OneLayerTransformer
-from onelayer.target import Target, as_target
+from onelayer.layer.transformer import OneLayerTransformer
+from onelayer.recording.target import Target, as_target
 from onelayer.training.examples import BoxSource, Pairs, Source, TableSource
 from onelayer.training.recipe import Recipe
 from onelayer.training.scaling import Scaling, fitted_scaling

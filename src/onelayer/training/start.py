@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from onelayer.domain import Box
+from onelayer.box import Box
 from onelayer.errors import OnelayerError
-from onelayer.model import OneLayerTransformer, PlainMemory
-from onelayer.model.config import HeadShape
-from onelayer.model.memory import random_memory
+from onelayer.layer.config import HeadShape
+from onelayer.layer.memory import PlainMemory, random_memory
+from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.result import Approximation
 from onelayer.training.stack import Stack
 

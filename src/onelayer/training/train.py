@@ -15,11 +15,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from onelayer.certify.door import digest_of
-from onelayer.domain import Box
+from onelayer.box import Box
 from onelayer.errors import OnelayerError
-from onelayer.model import OneLayerTransformer
+from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.observer import Observer, observing
+from onelayer.proof.certify import digest_of
 from onelayer.training.checkpoint import FILE_NAME
 from onelayer.training.loop import Loop
 from onelayer.training.measure import Task

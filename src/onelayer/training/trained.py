@@ -11,13 +11,14 @@ from typing import Any
 
 from torch import nn
 
-from onelayer.certify import certify
+from onelayer.box import Box
 from onelayer.disk import replace_file
-from onelayer.domain import Box
 from onelayer.errors import OnelayerError
-from onelayer.model import OneLayerTransformer, save_model
+from onelayer.layer.file import save_model
+from onelayer.layer.transformer import OneLayerTransformer
+from onelayer.proof.certify import certify
+from onelayer.recording.target import Target
 from onelayer.result import Approximation
-from onelayer.target import Target
 
 HISTORY = "training.json"
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 
-from onelayer.construct.lookup.families import softmax
+from onelayer.build.lookup.families import softmax
 from onelayer.training.estimators.tabular import Array
 
 ALPHAS = (1e-1, 1e-2, 1e-3, 1e-4)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 
-from onelayer.model import OneLayerTransformer
+from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.training.estimators.metric import learn_points
 from onelayer.training.estimators.tabular import Array, Basis, GridHead, Head, PointHead, curvature, grid_head
 

@@ -16,8 +16,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from onelayer.construct.lookup.families import softmax
-from onelayer.model import GridMemory, OneLayerTransformer, PlainMemory
+from onelayer.build.lookup.families import softmax
+from onelayer.layer.memory import GridMemory, PlainMemory
+from onelayer.layer.transformer import OneLayerTransformer
 
 Array = NDArray[np.float64]
 

@@ -1,0 +1,118 @@
+"""What every construction asks of its arguments, and the sizes within which its arithmetic stays clear of overflow.
+
+Each check ends in one line: what was wrong, and what would be right.
+"""
+
+from __future__ import annotations
+
+import math
+from numbers import Integral, Real
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onelayer.box import Box
+from onelayer.errors import OnelayerError
+from onelayer.proof.tree import MAX_DIM
+
+MAX_SEED = 2**62
+ROOM = 2.0**-24  # share of the largest number of a format that inputs and outputs may reach: sums need the rest
+MODERATE = 2.0**64  # sizes up to this, and down to its inverse, are fitted as they are
+
+
+def check_eps(eps: Any) -> None:
+    if not (_is(eps, Real) and 0 < eps < math.inf):
+        raise OnelayerError(f"eps must be a finite number > 0, got {_shown(eps)}")
+
+
+def check_dtype(dtype: Any) -> None:
+    if dtype not in (torch.float64, torch.float32):
+        raise OnelayerError(f"dtype must be torch.float64 or torch.float32, got {dtype}")
+
+
+def check_seed(seed: Any) -> None:
+    if not (_is(seed, Integral) and 0 <= seed <= MAX_SEED):
+        raise OnelayerError(f"seed must be a whole number between 0 and 2^62, got {_shown(seed)}")
+
+
+def check_budget(max_seconds: float, jobs: int = 1, **counts: int) -> None:
+    """``max_seconds`` > 0, workers, and counts of at least one."""
+    for name, count in counts.items():
+        if not (_is(count, Integral) and count >= 1):
+            raise OnelayerError(f"{name} must be a whole number >= 1, got {_shown(count)}")
+    if not (_is(max_seconds, Real) and max_seconds > 0):
+        raise OnelayerError(f"max_seconds must be a number > 0, got {_shown(max_seconds)}")
+    if not (_is(jobs, Integral) and (jobs == -1 or jobs >= 1)):
+        raise OnelayerError(f"jobs must be a number of workers, 1 or more, or -1 for one per core, got {_shown(jobs)}")
+
+
+def check_dimension(box: Box) -> None:
+    if box.dim > MAX_DIM:
+        raise OnelayerError(f"a proof by boxes has at most {MAX_DIM} coordinates, the box has {box.dim:,}")
+
+
+def check_box(box: Any, dtype: torch.dtype) -> None:
+    """A box whose numbers leave room for sums in ``dtype``, each side holding a number of that format."""
+    if not isinstance(box, Box):
+        raise OnelayerError(f"the domain must be a Box, for example Box([0, 0], [1, 1]); got {type(box).__name__}")
+    largest = float(torch.maximum(box.lower.abs(), box.upper.abs()).max())
+    name, limit = _name(dtype), reach(dtype)
+    if largest > limit:
+        raise OnelayerError(f"the box reaches {largest:.3g}; keep it within +-{limit:.1g} for {name}, in other units")
+    empty = torch.nonzero((next_number(box.lower, dtype) > box.upper).flatten())
+    if len(empty):
+        at = int(empty[0, 0])
+        low, high = (float(side.flatten()[at]) for side in (box.lower, box.upper))
+        raise OnelayerError(
+            f"coordinate {at + 1} of the box, [{low!r}, {high!r}], holds no {name} number: no {name} execution is "
+            "there to certify; widen it, or use float64"
+        )
+
+
+def check_size(largest: float, dtype: torch.dtype, what: str) -> None:
+    """Values that leave room for sums in ``dtype``."""
+    if not largest <= reach(dtype):
+        raise OnelayerError(f"{what} reaches {largest:.3g}; keep it within +-{reach(dtype):.1g} for {_name(dtype)}")
+
+
+def reach(dtype: torch.dtype) -> float:
+    """The largest size of inputs and outputs in a format."""
+    return torch.finfo(dtype).max * ROOM
+
+
+def narrowest(dtype: torch.dtype) -> float:
+    """The least width of an interval whose inverse, times what keys need, is a number of the format."""
+    return torch.finfo(dtype).tiny / ROOM
+
+
+def next_number(values: Tensor, dtype: torch.dtype) -> Tensor:
+    """The least numbers of ``dtype`` that are not below these float64 values, as float64."""
+    near = values.to(dtype)
+    above = torch.nextafter(near, torch.full_like(near, torch.inf))
+    return torch.where(near.double() < values, above, near).double()
+
+
+def scale_of(size: float) -> float:
+    """A power of two near ``size``, by which a fit divides very large or very small values; 1 in between."""
+    if not (size > 0 and math.isfinite(size)) or 1 / MODERATE <= size <= MODERATE:
+        return 1.0
+    return math.ldexp(1.0, max(-1000, math.frexp(size)[1]))
+
+
+def relative(tolerance: float, scale: float) -> float:
+    """A tolerance in units of ``scale``, kept where its square exists: below, rounding decides anyway."""
+    return min(max(tolerance / scale, 2.0**-200), 2.0**200)
+
+
+def _is(value: Any, kind: type) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

@@ -1,0 +1,64 @@
+"""One axis: the smallest softmax lookup T(x) = sum_m softmax(a_m x + b_m) v_m with sup|T - g| <= eps on an interval."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onelayer.build.lookup.ladder import Effort
+from onelayer.build.lookup.sampling import Sampler
+from onelayer.build.lookup.search import AxisProblem, smallest
+
+
+@dataclass(frozen=True)
+class AxisFit:
+    """A fitted axis in the user's coordinate: T(x) = softmax(slopes x + biases) @ values, with values (M, K).
+
+    ``error`` is the sup of |T - g| seen on hold-out points, an estimate and not a proof; ``rounding`` estimates what
+    execution in the dtype of the weights adds; ``meets`` says whether both together stay within eps.
+    """
+
+    slopes: Tensor
+    biases: Tensor
+    family: str
+    values: Tensor
+    error: float
+    rounding: float
+    vmax: float
+    meets: bool
+
+    def basis(self, x: Tensor) -> Tensor:
+        """Softmax weights at x, (..., M)."""
+        return torch.softmax(x.unsqueeze(-1) * self.slopes.to(x.dtype) + self.biases.to(x.dtype), dim=-1)
+
+    @property
+    def size(self) -> int:
+        return self.slopes.numel()
+
+
+def fit_axis(
+    g: Callable[[Any], Any],
+    lower: float,
+    upper: float,
+    eps: float,
+    *,
+    dtype: torch.dtype = torch.float64,
+    max_tokens: int = 512,
+    effort: Effort = "thorough",
+    deadline: float = math.inf,
+) -> AxisFit:
+    """Smallest fit found with error + rounding <= eps, or the best one within ``max_tokens`` with ``meets`` False.
+
+    g maps a float64 tensor (P,) to (P,) or (P, K). The search is deterministic unless ``deadline``, a time of
+    time.monotonic(), cuts it short.
+    """
+    sampler = Sampler(g, float(lower), float(upper), eps / 8)
+    found = smallest(AxisProblem(sampler, float(eps), dtype), max_tokens, effort == "thorough", deadline)
+    slopes, biases, values = (torch.from_numpy(a).to(dtype) for a in (found.slopes, found.biases, found.values))
+    family = found.keys.family
+    return AxisFit(slopes, biases, family, values, found.error, found.rounding, found.vmax, found.meets)

@@ -1,0 +1,165 @@
+"""Kinks of f along hyperplanes, taken out as ReLU units of the feed-forward network.
+
+Smooth heads see |w.x + b| only at rate O(1/M); one unit relu(w.x + b) on the residual stream represents it exactly. A
+kink can sit where the argument of abs, relu, min or max vanishes. If that argument is affine, or depends on one
+coordinate, the zero set is a union of hyperplanes; where the gradient of f jumps across one by a constant, subtracting
+(jump) * relu(w.x + b) leaves a smoother function. Nested maxima have kinks on parts of hyperplanes only and stay.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.optimize import brentq
+from torch import Tensor
+
+from onelayer.box import Box
+from onelayer.build.lookup.families import Array
+from onelayer.build.lookup.structure import FlatFunction, simplest
+from onelayer.float64 import zeros
+from onelayer.language.formula import Formula, Node
+
+PIECEWISE = ("abs", "relu", "min", "max")
+ZERO_GRID = 2049
+
+
+@dataclass(frozen=True)
+class Kinks:
+    """sum_j coefficients[j] relu(normals[j] . x + offsets[j]): (J, D), (J,) and (J, K)."""
+
+    normals: Tensor
+    offsets: Tensor
+    coefficients: Tensor
+
+    def __len__(self) -> int:
+        return self.normals.shape[0]
+
+    def __call__(self, points: Tensor) -> Tensor:
+        """Value at points (S, D) -> (S, K)."""
+        values: Tensor = torch.relu(points @ self.normals.T + self.offsets) @ self.coefficients
+        return values
+
+
+def find_kinks(formula: Formula | None, f: FlatFunction, box: Box, *, seed: int = 0) -> Kinks:
+    """The hyperplanes across which the gradient of f jumps by a constant, with that jump."""
+    outputs = f(box.center.reshape(1, -1)).shape[-1]
+    found: list[tuple[Tensor, Tensor, Tensor]] = []
+    for normal, offset in _hyperplanes(formula, box) if formula else []:
+        jump = _constant_jump(f, box, normal, offset, seed)
+        if jump is not None and (jump.abs() > 0).any():
+            found.append((normal, offset, jump))
+    if not found:
+        empty = zeros(0)
+        return Kinks(empty.reshape(0, box.dim), empty, empty.reshape(0, outputs))
+    normals, offsets, jumps = (torch.stack(column) for column in zip(*found, strict=True))
+    return Kinks(normals, offsets, jumps)
+
+
+def _hyperplanes(formula: Formula, box: Box) -> list[tuple[Tensor, Tensor]]:
+    """Distinct (normal, offset) that meet the interior of the box; the largest entry of a normal is 1."""
+    affine = _affine_forms(formula, box.dim)
+    found: dict[tuple[float, ...], tuple[Tensor, Tensor]] = {}
+    for node in formula.nodes:
+        if node.op not in PIECEWISE:
+            continue
+        forms = [affine[arg] for arg in node.args]
+        if all(form is not None for form in forms):
+            total = sum(sign * form for sign, form in zip((1, -1), forms, strict=False) if form is not None)
+            planes = [total] if isinstance(total, Tensor) and total[:-1].abs().max() > 0 else []
+        else:
+            planes = _axis_zeros(formula, node, box)
+        for plane in planes:
+            plane = plane / plane[plane[:-1].abs().argmax()]
+            normal, offset = plane[:-1], plane[-1]
+            reach = (normal.abs() * box.width.flatten()).sum() / 2
+            if (normal @ box.center.flatten() + offset).abs() < reach * (1 - 1e-12):
+                found.setdefault(tuple(np.round(plane.numpy(), 12).tolist()), (normal, offset))
+    return list(found.values())
+
+
+def _affine_forms(formula: Formula, dim: int) -> list[Tensor | None]:
+    """For each node the coefficients (D + 1,) of w . x + b, the constant last, or None when it is not affine."""
+    forms: list[Tensor | None] = []
+    for node in formula.nodes:
+        forms.append(_affine(node, [forms[arg] for arg in node.args], dim))
+    return forms
+
+
+def _affine(node: Node, args: list[Tensor | None], dim: int) -> Tensor | None:
+    leaf = {"num": node.value, "pi": np.pi, "e": np.e}
+    if node.op == "var" or node.op in leaf:
+        form = zeros(dim + 1)
+        form[int(node.value) if node.op == "var" else dim] = leaf.get(node.op, 1.0)
+        return form
+    if any(arg is None for arg in args):
+        return None
+    forms = [arg for arg in args if arg is not None]
+    constant = [bool((form[:-1] == 0).all()) for form in forms]
+    if node.op in ("add", "sub"):
+        return forms[0] + forms[1] if node.op == "add" else forms[0] - forms[1]
+    if node.op == "neg":
+        return -forms[0]
+    if node.op == "mul" and any(constant):
+        return forms[0] * forms[1][-1] if constant[1] else forms[1] * forms[0][-1]
+    if node.op == "div" and constant[1] and forms[1][-1] != 0:
+        return forms[0] / forms[1][-1]
+    return None
+
+
+def _axis_zeros(formula: Formula, node: Node, box: Box) -> list[Tensor]:
+    """Zeros of a kink's argument that depends on one coordinate, as hyperplanes x_i - z = 0."""
+    argument = Formula.build(formula.nodes, node.args, (box.dim,), (len(node.args),))
+    used = {int(inner.value) for inner in argument.nodes if inner.op == "var"}
+    if len(used) != 1:
+        return []
+    (axis,) = used
+    lower, upper = float(box.lower.flatten()[axis]), float(box.upper.flatten()[axis])
+
+    def gap(position: float | Array) -> Array:
+        points = box.center.flatten().repeat(np.size(position), 1)
+        points[:, axis] = torch.as_tensor(position, dtype=torch.float64, device="cpu")
+        values = argument(points)
+        return np.asarray(values[:, 0] - (values[:, 1] if len(node.args) == 2 else 0.0))
+
+    grid = np.linspace(lower, upper, ZERO_GRID)
+    values = gap(grid)
+    planes = []
+    for k in np.flatnonzero(np.isfinite(values[:-1] * values[1:]) & (values[:-1] * values[1:] <= 0))[:64]:
+        zero = grid[k] if values[k] == 0 else grid[k + 1] if values[k + 1] == 0 else None
+        if zero is None:
+            zero = brentq(lambda p: float(gap(p)[0]), grid[k], grid[k + 1], xtol=1e-15 * max(1.0, abs(grid[k])))
+        plane = zeros(box.dim + 1)
+        plane[axis], plane[-1] = 1.0, -float(zero)
+        planes.append(plane)
+    return planes
+
+
+def _constant_jump(f: FlatFunction, box: Box, normal: Tensor, offset: Tensor, seed: int) -> Tensor | None:
+    """Coefficient c (K,) of relu(normal . x + offset) in f, if the same at all points tried.
+
+    The derivative along the unit normal jumps by c |normal|.
+    """
+    points = box.sample(64, seed=seed).reshape(64, -1)
+    on_plane = points - ((points @ normal + offset) / normal.dot(normal))[:, None] * normal
+    step = 1e-5 * box.width.flatten().min() * normal / normal.norm()
+    inside = box.contains((on_plane + 4 * step).reshape(-1, *box.shape))
+    inside &= box.contains((on_plane - 4 * step).reshape(-1, *box.shape))
+    base = on_plane[inside][:24]
+    if len(base) == 0:
+        return None
+    here = f(base)
+
+    def second_difference(scale: float) -> Tensor:
+        difference = f(base + scale * step) - 2 * here + f(base - scale * step)
+        rate: Tensor = difference / (scale * step.norm())
+        return rate
+
+    jumps = (8 * second_difference(1) - 6 * second_difference(2) + second_difference(4)) / 3  # O(step^3) bias
+    jumps = jumps / normal.norm()
+    middle = jumps.median(0).values
+    spread = (jumps - middle).abs().max()
+    if not spread <= 1e-4 * middle.abs().max() or middle.abs().max() <= 1e-7 * here.abs().max():
+        return None
+    return simplest(middle)

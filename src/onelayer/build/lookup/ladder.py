@@ -1,0 +1,87 @@
+"""Keys for a bundle of functions on one axis: the slices of a multivariate f along it."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Literal
+
+import numpy as np
+
+from onelayer.build.lookup.families import Array, Keys, candidates, starts
+from onelayer.build.lookup.freeslopes import FAST, THOROUGH, Projection, tournament
+
+Effort = Literal["fast", "thorough"]
+
+
+class KeyLadder:
+    """For each size, the best keys found for a bundle of slices along one axis (in t of [-1, 1]), and their sup error.
+
+    nodes (P,), slices (P, C). ridge is the cost of one unit of |v| and bounds the values: about 1e-3 of the tolerance
+    over the largest |slice| keeps them near 1e3 times f, which a proof likes. resolution: the error below which no
+    effort is spent. Free slopes see the ``columns`` principal directions of the bundle. The families serve alone when
+    slopes are not ``free``, there are too few nodes for them, or ``deadline`` (of time.monotonic) is over.
+    focus: centre and width of the finest feature along the axis.
+    """
+
+    def __init__(
+        self,
+        nodes: Array,
+        slices: Array,
+        ridge: float,
+        resolution: float,
+        effort: Effort = "fast",
+        *,
+        columns: int = 12,
+        free: bool = True,
+        focus: tuple[float, float] | None = None,
+        deadline: float = math.inf,
+    ) -> None:
+        self.nodes, self.resolution, self.free, self.focus, self.deadline = nodes, resolution, free, focus, deadline
+        self.rounds = FAST if effort == "fast" else THOROUGH
+        u, s, _ = np.linalg.svd(slices, full_matrices=False)
+        keep = max(1, min(columns, int((s > 1e-13 * s[0]).sum())))
+        self.problem = Projection(nodes, u[:, :keep] * s[:keep], ridge, focus[0] if focus else 0.0)
+        self.slices = slices
+        self._rungs: dict[int, tuple[Keys, float]] = {}
+
+    def rung(self, size: int) -> tuple[Keys, float]:
+        """Best keys found with ``size`` tokens and their sup error over nodes and slices."""
+        if size not in self._rungs:
+            self._rungs[size] = self._search(size)
+        return self._rungs[size]
+
+    def smallest(self, tolerance: float, limit: int) -> int:
+        """The least size found with error at most ``tolerance`` (or ``limit``): climbing by thirds, then bisection."""
+        low, high = 0, 1
+        while high < limit and not self.rung(high)[1] <= tolerance:
+            low, high = high, min(max(high + 1, high * 4 // 3), limit)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.rung(middle)[1] <= tolerance else (middle, high)
+        return high
+
+    def trial(self, keys: Keys) -> tuple[Keys, float]:
+        """Given keys and their sup error when every slice is solved with them."""
+        point = self.problem.at(self.problem.pack(keys))
+        q = point.q[: len(self.slices)]
+        return keys, float(np.abs(q @ (q.T @ self.slices) - self.slices).max())
+
+    def _search(self, size: int) -> tuple[Keys, float]:
+        rows, columns = self.problem.samples.shape
+        few = 2 * size > (rows + size) * columns or 3 * size > rows
+        if few or not self.free or time.monotonic() > self.deadline:
+            found = list(candidates(size))
+        else:
+            entrants = [*self._extended(size), *starts(size, self.focus)[:: 1 + size // 24]]
+            field = tournament(self.problem, entrants, self.resolution, self.rounds)
+            found = [self.problem.unpack(runner.parameters) for runner in field]
+        return min((self.trial(keys) for keys in found), key=lambda pair: pair[1])
+
+    def _extended(self, size: int) -> list[Keys]:
+        """The rung below with one token more, of a weight that hardly matters yet."""
+        if size < 3 or size - 1 not in self._rungs:
+            return []
+        below = self._rungs[size - 1][0]
+        slopes = np.append(below.slopes, below.slopes.mean())
+        return [Keys(slopes, np.append(below.biases, below.biases.max() - 4.0), below.family)]

@@ -1,0 +1,151 @@
+"""Where to look at a function of one variable: panels bisected until a local polynomial carries it to a tolerance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from onelayer.build.lookup.families import Array
+from onelayer.errors import OnelayerError
+
+DEGREE = 12
+# DCT of the values at DEGREE Chebyshev points: row k gives the k-th Chebyshev coefficient.
+_ANGLES = np.pi * (np.arange(DEGREE) + 0.5) / DEGREE
+_TRANSFORM = 2.0 / DEGREE * np.cos(np.outer(np.arange(DEGREE), _ANGLES))
+
+FIRST_EDGES: Array = -np.cos(np.linspace(0.0, np.pi, 9))
+PROBES = 1025
+MOST_PANELS = 160
+DEEPEST = 40  # bisections of one panel
+
+
+@dataclass(frozen=True)
+class Focus:
+    """The finest feature of a function: where it is in t of [-1, 1], and how wide."""
+
+    centre: float
+    width: float
+
+
+class Sampler:
+    """g on [lower, upper] seen from t in [-1, 1]: nodes that resolve it, and denser ones for holding out.
+
+    Panels start as Chebyshev intervals, shorter towards the edges as the sup norm needs, and are bisected where g is
+    rough. ``edges`` are their ends.
+    """
+
+    def __init__(self, g: Callable[[Any], Any], lower: float, upper: float, tolerance: float) -> None:
+        self.g, self.lower, self.upper, self.tolerance = g, lower, upper, tolerance
+        self.edges = self._with_needles(resolve(lambda t: self.at(t)[2], FIRST_EDGES, tolerance, MOST_PANELS))
+        self._cache: dict[int, tuple[Array, Array, Array]] = {}
+
+    def points(self, minimum: int) -> tuple[Array, Array, Array]:
+        """t (P,), x (P,) and g (P, K) at Chebyshev nodes of every panel and both ends."""
+        count = max(4, -(-minimum // (len(self.edges) - 1)))
+        if count not in self._cache:
+            self._cache[count] = self.points_of(self.edges, count)
+        return self._cache[count]
+
+    def points_of(self, edges: Array, count: int) -> tuple[Array, Array, Array]:
+        """The same with ``count`` nodes in each panel between the given edges."""
+        t = _panel_nodes(np.stack([edges[:-1], edges[1:]], 1), count).ravel()
+        return self.at(np.concatenate([[-1.0], t, [1.0]]))
+
+    def at(self, t: Array) -> tuple[Array, Array, Array]:
+        """The floats x nearest to t's points inside the interval, their exact t, and g there."""
+        x = np.clip(self.lower + (t + 1) / 2 * (self.upper - self.lower), self.lower, self.upper)
+        centre, radius = self.lower / 2 + self.upper / 2, self.upper / 2 - self.lower / 2
+        exact = (x - centre) / radius if radius > 0 else np.zeros_like(x)
+        return exact, x, self._evaluate(x)
+
+    def focus(self) -> Focus | None:
+        """The finest panel, when bisection made it much finer than the panels started."""
+        widths = np.diff(self.edges)
+        at = int(widths.argmin())
+        if widths[at] > np.diff(FIRST_EDGES).min() / 4:
+            return None
+        around = self.edges[max(at - 1, 0) : at + 3]
+        closer = resolve(lambda t: self.at(t)[2], around, self.tolerance / 1000, 40)
+        spot = int(np.diff(closer).argmin())
+        return Focus(float(closer[spot] + closer[spot + 1]) / 2, float(widths[at]))
+
+    def least_tokens(self, eps: float) -> int:
+        """No softmax lookup with fewer tokens comes within eps: an exponential sum of M terms has at most M - 1 zeros.
+
+        For any level c, T - c is such a sum over a positive denominator. Where g - c exceeds eps in size with n changes
+        of sign, T - c must change sign n times as well, so M >= n + 1.
+        """
+        samples = self.points(4 * DEGREE)[2]
+        least = 1
+        for column in samples.T:
+            for level in np.unique(np.quantile(column, np.linspace(0.02, 0.98, 25))):
+                signs = np.sign(column - level)[np.abs(column - level) > eps]
+                least = max(least, 1 + int((np.diff(signs) != 0).sum()))
+        return least
+
+    def _with_needles(self, edges: Array) -> Array:
+        """The panels, bisected further around features that fell between the nodes but were hit by probes."""
+        probes, _, values = self.at(np.linspace(-1.0, 1.0, PROBES))
+        panels = np.stack([edges[:-1], edges[1:]], 1)
+        samples = self.at(_panel_nodes(panels, DEGREE).ravel())[2].reshape(len(panels), DEGREE, -1)
+        coefficients = np.einsum("kn,pnc->pkc", _TRANSFORM, samples)
+        coefficients[:, 0] /= 2
+        home = np.clip(np.searchsorted(edges, probes, side="right") - 1, 0, len(panels) - 1)
+        # Chebyshev points ascend here, so the argument of T_k(cos angle) is minus the place within the panel.
+        place = np.clip((panels[home].mean(axis=1) - probes) / (np.diff(panels[home], axis=1)[:, 0] / 2), -1.0, 1.0)
+        basis = np.cos(np.arccos(place)[:, None] * np.arange(DEGREE))  # (probes, DEGREE)
+        missed = np.abs(np.einsum("ik,ikc->ic", basis, coefficients[home]) - values).max(axis=1) > 16 * self.tolerance
+        if not missed.any() or len(panels) > MOST_PANELS // 2:
+            return edges
+        around = np.concatenate([probes[missed] - 1.0 / PROBES, probes[missed] + 1.0 / PROBES])
+        closer = np.unique(np.clip(np.concatenate([edges, around]), -1.0, 1.0))
+        return resolve(lambda t: self.at(t)[2], closer, self.tolerance, MOST_PANELS)
+
+    def _evaluate(self, x: Array) -> Array:
+        values = np.asarray(self.g(torch.from_numpy(x)), dtype=np.float64).reshape(len(x), -1)
+        if not np.isfinite(values).all():
+            bad = x[~np.isfinite(values).all(axis=1)][0]
+            raise OnelayerError(f"the function is not finite at {bad:.6g}; choose a domain that avoids that point")
+        return values
+
+
+def resolve(function: Callable[[Array], Array], edges: Array, tolerance: float, limit: int) -> Array:
+    """Edges of panels, bisected until the last Chebyshev coefficients of the function fall below ``tolerance``.
+
+    function: points (P,) -> (P, K). Stops when there are ``limit`` panels.
+    """
+    done: list[Array] = []
+    pending = np.stack([edges[:-1], edges[1:]], 1)  # (panels, 2)
+    for _ in range(DEEPEST):
+        values = function(_panel_nodes(pending, DEGREE).ravel()).reshape(len(pending), DEGREE, -1)
+        tails = np.abs(np.einsum("kn,pnc->pkc", _TRANSFORM[-4:], values)).max(axis=(1, 2))
+        rough = tails > np.maximum(tolerance, 1e-15 * np.abs(values).max(axis=(1, 2)))
+        done.append(pending[~rough])
+        pending = pending[rough]
+        if not len(pending) or sum(map(len, done)) + 2 * len(pending) > limit:
+            break
+        middle = pending.mean(axis=1)
+        pending = np.concatenate([np.stack([pending[:, 0], middle], 1), np.stack([middle, pending[:, 1]], 1)])
+    starts = np.concatenate([part[:, 0] for part in [*done, pending]])
+    finer: Array = np.append(np.sort(starts), edges[-1])
+    return finer
+
+
+def peak(function: Callable[[Array], Array], edges: Array) -> float:
+    """Largest |function| seen: at nodes of all panels, then densely in the panels that come near the largest."""
+    panels = np.stack([edges[:-1], edges[1:]], 1)
+    sizes = np.abs(function(_panel_nodes(panels, DEGREE).ravel())).reshape(len(panels), -1).max(axis=1)
+    close = panels[sizes >= 0.8 * sizes.max()]
+    dense = np.concatenate([edges[[0, -1]], _panel_nodes(close, 6 * DEGREE).ravel()])
+    return max(float(sizes.max()), float(np.abs(function(dense)).max()))
+
+
+def _panel_nodes(panels: Array, count: int) -> Array:
+    """``count`` Chebyshev nodes in each panel [start, end], (panels, count)."""
+    unit = -np.cos(np.pi * (np.arange(count) + 0.5) / count)
+    nodes: Array = panels.mean(axis=1)[:, None] + np.diff(panels, axis=1) / 2 * unit
+    return nodes

@@ -1,0 +1,244 @@
+"""Search on one axis: the best keys of a given size, and the smallest size that meets a tolerance."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+import torch
+
+from onelayer.build.lookup.families import Array, Keys, candidates, softmax, starts
+from onelayer.build.lookup.freeslopes import FAST, THOROUGH, Descent, Projection, Round, equalise, tournament
+from onelayer.build.lookup.sampling import MOST_PANELS, Sampler, peak, resolve
+from onelayer.build.lookup.solve import minimax, rounding_cost
+
+ROUNDING_SHARE = 1 / 20
+AXIS_LIMIT = 512  # no axis is tried with more tokens
+FAR = 1000.0  # a fit that misses eps by this factor is not worth a second look
+NEAR = 10.0  # a fit that misses eps by less than this factor is worth a thorough search at its size
+FREE_LIMIT = 48  # beyond this many tokens a step costs milliseconds and the families alone are scanned
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Keys and values in the user's coordinate, rounded to the executing dtype, with errors at held-out points."""
+
+    keys: Keys  # in t of [-1, 1]
+    slopes: Array
+    biases: Array
+    values: Array
+    error: float
+    rounding: float
+    vmax: float
+    meets: bool
+    edges: Array  # panels that resolve the error
+
+    @property
+    def size(self) -> int:
+        return len(self.slopes)
+
+    def better_than(self, other: Measured) -> bool:
+        """Meeting eps first, then fewer tokens among those that meet it, then the smaller error."""
+        if self.meets != other.meets:
+            return self.meets
+        if self.meets and self.size != other.size:
+            return self.size < other.size
+        return self.error + self.rounding < other.error + other.rounding
+
+
+class AxisProblem:
+    """g on one interval with a tolerance and an executing dtype: what is tried, and when it is accepted."""
+
+    def __init__(self, sampler: Sampler, eps: float, dtype: torch.dtype) -> None:
+        self.sampler, self.eps, self.dtype = sampler, eps, dtype
+        self.unit = torch.finfo(dtype).eps / 2
+        focus = sampler.focus()
+        self.focus = None if focus is None else (focus.centre, focus.width)
+
+    def free(self, size: int, larger: Keys | None, rounds: Sequence[Round]) -> Measured:
+        """Free slopes from every family, and from larger keys made smaller."""
+        t, _, samples = self.sampler.points(6 * size + 40)
+        problem = Projection(t, samples, 4 * self.unit, self.focus[0] if self.focus else 0.0)
+        goal = (1 - 1.5 * ROUNDING_SHARE) * self.eps
+        scan = starts(size, self.focus)[:: 1 + size // 24]
+        field = tournament(problem, scan, goal, rounds)
+        if larger is not None and field[0].loss > goal**2:
+            # In a field of their own: what is left of a good fit leads early and would crowd the others out.
+            field += tournament(problem, deflated(problem, larger, size), goal, rounds[2:])
+            field.sort(key=lambda runner: runner.loss)
+        best = self.measure(problem.unpack(field[0].parameters))
+        if best.error <= self.eps and not best.meets:
+            best = _better(best, self.tame(best))
+        for runner in field[:2]:
+            if not best.meets and runner.loss < (4 * self.eps) ** 2:
+                best = _better(best, self.polish(problem, runner, goal))
+        return best
+
+    def polish(self, problem: Projection, runner: Descent, goal: float) -> Measured:
+        """Equalise the error; where it peaks between the nodes, look closer there and go on."""
+        found: list[Measured] = []
+        for _ in range(3):
+            parameters, error = equalise(problem, runner, goal)
+            found.append(self.measure(problem.unpack(parameters)))
+            if found[-1].meets or found[-1].error < 1.1 * error:
+                break
+            t, _, samples = self.sampler.points_of(found[-1].edges, 4)
+            problem = Projection(t, samples, problem.ridge, problem.origin)
+            runner = problem.descend(Descent(parameters), 20)
+        return reduce(_better, found)
+
+    def attempt(self, size: int, larger: Keys | None, rounds: Sequence[Round]) -> Measured:
+        """Free slopes while a step is cheap, then the families."""
+        return self.free(size, larger, rounds) if size <= FREE_LIMIT else self.families(size)
+
+    def families(self, size: int) -> Measured:
+        """The best members of the fixed families."""
+        t, _, samples = self.sampler.points(4 * size + 40)
+        problem = Projection(t, samples, 4 * self.unit)
+        scan = list(candidates(size))[:: 1 + size // FREE_LIMIT]
+        ranked = sorted(scan, key=lambda keys: problem.at(problem.pack(keys)).loss)
+        best = self.measure(ranked[0])
+        for keys in ranked[1:3]:
+            best = _better(best, self.measure(keys))
+        return best
+
+    def tame(self, fit: Measured) -> Measured:
+        """The first fit that meets eps when the cost of |v| is raised step by step, or the last."""
+        for factor in (4, 16, 64):
+            fit = self.descended(fit, factor * 4 * self.unit)
+            if fit.meets:
+                break
+        return fit
+
+    def calm(self, fit: Measured) -> Measured:
+        """The same number of tokens with smaller values where the tolerance has room: |v| is what rounding feeds on."""
+        scale = float(np.abs(self.sampler.points(40)[2]).max())
+        for ridge in (1e-7, 1e-5, 1e-4, 1e-3):
+            calmer = self.descended(fit, ridge * self.eps / scale) if scale > 0 else fit
+            if not (calmer.meets and calmer.vmax < fit.vmax):
+                break
+            fit = calmer
+        return fit
+
+    def descended(self, fit: Measured, ridge: float) -> Measured:
+        """A few steps from a fit with another cost of |v|."""
+        t, _, samples = self.sampler.points(6 * fit.size + 40)
+        problem = Projection(t, samples, ridge, self.focus[0] if self.focus else 0.0)
+        runner = problem.descend(Descent(problem.pack(fit.keys)), 30)
+        return self.measure(problem.unpack(runner.parameters))
+
+    def measure(self, keys: Keys) -> Measured:
+        """Round the keys, solve and polish the values, round them, and look at hold-out points."""
+        slopes, biases = (
+            rounded(part, self.dtype) for part in to_interval(keys, self.sampler.lower, self.sampler.upper)
+        )
+        _, x, samples = self.sampler.points(6 * len(keys) + 40)
+        weights = softmax(x[:, None] * slopes + biases)
+        values = rounded(minimax(weights, samples, rounding_cost(weights, self.unit))[0], self.dtype)
+
+        def difference(t: Array) -> Array:
+            _, x, samples = self.sampler.at(t)
+            return softmax(x[:, None] * slopes + biases) @ values - samples
+
+        edges = resolve(difference, self.sampler.edges, self.eps / 50, 2 * MOST_PANELS)
+        error = peak(difference, edges)
+        magnitude = np.abs(x[:, None] * slopes) + np.abs(biases) + len(keys) + 8
+        noise = float(((weights * magnitude) @ np.abs(values)).max())
+        vmax = float(np.abs(values).max())
+        rounding = self.unit * max(noise, 2 * vmax)
+        meets = error + rounding <= self.eps and 2 * self.unit * vmax <= ROUNDING_SHARE * self.eps
+        return Measured(keys, slopes, biases, values, error, rounding, vmax, meets, edges)
+
+
+def smallest(problem: AxisProblem, max_tokens: int, thorough: bool, deadline: float = math.inf) -> Measured:
+    """Climb from the least possible size until eps is met, bisect, then walk down until two misses in a row.
+
+    Two, because symmetric functions like only even or only odd numbers of tokens. A size that missed by far is not
+    tried again, nor is any below it: the best error never grows with the size. After ``deadline`` (of time.monotonic)
+    no new size is tried.
+    """
+    limit = min(max_tokens, AXIS_LIMIT)
+    least = min(problem.sampler.least_tokens(problem.eps), limit)
+    best, low, far = _climb(problem, least, limit, deadline)
+    while best.meets and best.size - low > 1 and time.monotonic() < deadline:
+        middle = (low + best.size) // 2
+        fit = problem.attempt(middle, best.keys, FAST)
+        low = low if fit.meets else middle
+        far = middle if fit.error > FAR * problem.eps else far
+        best = _better(best, fit)
+    misses = 0
+    thorough = thorough and best.meets
+    while thorough and best.size - misses - 1 > max(far, least - 1) and misses < 2 and time.monotonic() < deadline:
+        size = best.size - misses - 1
+        fit = problem.attempt(size, best.keys, THOROUGH)
+        misses = 0 if fit.meets else misses + 1
+        best = _better(best, fit)
+    return problem.calm(best) if best.meets else best
+
+
+def _climb(problem: AxisProblem, least: int, limit: int, deadline: float) -> tuple[Measured, int, int]:
+    """The first fit of growing size that meets eps, or the best one; the largest size that missed; that missed by far.
+
+    Gives up when more tokens cannot help: what is left is rounding, or the error falls too slowly for ``limit``. Then
+    only a more thorough search at the best size may.
+    """
+    best = problem.measure(Keys(np.zeros(1), np.zeros(1), "constant"))
+    low, far, size, history = 0, 0, least, [(1, best.error)]
+    step = 2 + least // 16
+    while not best.meets and (time.monotonic() < deadline or len(history) == 1):
+        fit = problem.attempt(size, None, FAST)
+        best = _better(best, fit)
+        history.append((size, best.error))
+        if fit.meets or size == limit or fit.error <= fit.rounding or _too_slow(history, problem.eps, limit):
+            break
+        low, far = size, size if fit.error > FAR * problem.eps else far
+        size, step = min(size + step, limit), step * 4 // 3 + 1
+    if not best.meets and best.error < NEAR * problem.eps and time.monotonic() < deadline:
+        best = _better(best, problem.attempt(best.size, None, THOROUGH))
+    return best, low, far
+
+
+def _too_slow(history: list[tuple[int, float]], eps: float, limit: int) -> bool:
+    """Whether the error, falling geometrically as over the last four sizes, passes eps only beyond ``limit``."""
+    if len(history) < 6:
+        return False
+    (first, before), (last, now) = history[-4], history[-1]
+    rate = math.log(before / now) / (last - first) if now > 0 else math.inf
+    return now > eps and math.log(now / eps) > rate * (limit - last)
+
+
+def _better(first: Measured, second: Measured) -> Measured:
+    return second if second.better_than(first) else first
+
+
+def deflated(problem: Projection, keys: Keys, size: int, count: int = 4) -> list[Keys]:
+    """Keys of the given size from larger ones: tokens dropped or neighbours merged, whichever hurts least at each step.
+
+    The last step is taken in the ``count`` best ways.
+    """
+    order = np.argsort(keys.slopes)
+    ranked = [Keys(keys.slopes[order], keys.biases[order], keys.family)]
+    while len(ranked[0]) > size:
+        whole = ranked[0]
+        fewer = [whole.drop(token) for token in range(len(whole))]
+        fewer += [whole.merge(token) for token in range(len(whole) - 1)]
+        ranked = sorted(fewer, key=lambda some: problem.at(problem.pack(some)).loss)[:count]
+    return ranked
+
+
+def to_interval(keys: Keys, lower: float, upper: float) -> tuple[Array, Array]:
+    """Keys in t of [-1, 1] rewritten for x of [lower, upper], slopes centred at 0 and the largest bias at 0."""
+    centre, radius = lower / 2 + upper / 2, upper / 2 - lower / 2
+    shift = (keys.slopes.max() + keys.slopes.min()) / 2
+    slopes = (keys.slopes - shift) / (radius or 1.0)
+    return slopes, keys.biases - keys.biases.max() - slopes * centre
+
+
+def rounded(values: Array, dtype: torch.dtype) -> Array:
+    """The nearest numbers of the executing dtype, as float64."""
+    nearest: Array = torch.from_numpy(np.ascontiguousarray(values)).to(dtype).to(torch.float64).numpy()
+    return nearest

@@ -1,0 +1,77 @@
+"""Stable solves for the values of a softmax basis: regularised least squares and its minimax polish.
+
+Never an explicit inverse. The regularisation is the rounding the executing dtype will make: a value v_m whose weight
+never exceeds d_m costs about (2 + 16 d_m) u |v_m| when executed, and that cost is added to the residual as extra rows.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from onelayer.build.lookup.families import Array
+
+
+def axis_nodes(lower: float, upper: float, count: int) -> Array:
+    """``count`` Chebyshev points of the first kind mapped to [lower, upper], ascending, with both endpoints added.
+
+    Chebyshev placement weighs the edges as the sup norm needs; the endpoints are where smooth fits err most.
+    """
+    inner = -np.cos(np.pi * (np.arange(count - 2) + 0.5) / max(count - 2, 1))
+    unit = np.concatenate([[-1.0], inner, [1.0]])
+    return np.clip(lower + (unit + 1) / 2 * (upper - lower), lower, upper)
+
+
+def rounding_cost(weights: Array, unit: float) -> Array:
+    """Cost per unit of |v_m| of executing with unit roundoff ``unit``: the weight of each value in the ridge, (M,)."""
+    cost: Array = unit * (2.0 + (weights.shape[-1] + 16.0) * weights.max(axis=0))
+    return cost
+
+
+def solve_axis(weights: Array, samples: Array, ridge: float | Array = 0.0, emphasis: Array | None = None) -> Array:
+    """Values v (M, K) minimising mean_i e_i |weights_i v - samples_i|^2 + |ridge * v|^2, by QR of the stacked matrix.
+
+    weights: softmax basis at the nodes, (P, M); samples: (P, K); ridge: per token, (M,) or one number: 0 gives plain
+    least squares, larger ridges bound |v| and with it the conditioning; emphasis: non-negative weights e_i, (P,).
+    """
+    points, size = weights.shape
+    scale = np.full(points, points**-0.5) if emphasis is None else np.sqrt(emphasis / emphasis.sum())
+    stacked = np.concatenate([weights * scale[:, None], np.diag(np.broadcast_to(np.asarray(ridge, float), (size,)))])
+    target = np.concatenate([samples * scale[:, None], np.zeros((size, samples.shape[1]))])
+    norms = np.linalg.norm(stacked, axis=0)
+    norms[norms == 0] = 1.0
+    q, r = np.linalg.qr(stacked / norms)
+    diagonal = np.abs(np.diag(r))
+    if diagonal.min(initial=1.0) > 1e-15:
+        solution: Array = solve_triangular(r, q.T @ target)
+    else:
+        solution = np.linalg.lstsq(stacked / norms, target, rcond=1e-15)[0]
+    values: Array = solution / norms[:, None]
+    return values
+
+
+def minimax(weights: Array, samples: Array, ridge: float | Array, sweeps: int = 12) -> tuple[Array, float]:
+    """Lawson's iteration: emphasise points in proportion to their error until it equioscillates; best (values, error).
+
+    The sup is over points and columns. Each sweep is one regularised least-squares solve. A single token is the
+    constant half way between the extremes.
+    """
+    if weights.shape[1] == 1:
+        middle: Array = samples.max(axis=0, keepdims=True) / 2 + samples.min(axis=0, keepdims=True) / 2
+        return middle, float(np.abs(middle - samples).max())
+    emphasis = np.ones(len(weights))
+    best: tuple[Array, float] | None = None
+    for _ in range(sweeps):
+        values = solve_axis(weights, samples, ridge, emphasis)
+        residual = np.abs(weights @ values - samples).max(axis=1)
+        error = float(residual.max())
+        if best is None or error < best[1]:
+            best = values, error
+        if error == 0.0:
+            break
+        # The power of the mean keeps points with no error alive; a fully dead point can hide a new peak.
+        emphasis = emphasis * (residual / error + 1e-3)
+        emphasis /= emphasis.mean()
+    if best is None:
+        raise ValueError("sweeps must be positive")
+    return best

@@ -1,0 +1,192 @@
+"""Sparse-grid combination: several small tensor heads, summed with signs by W^O, instead of one large one.
+
+U_l is the tensor fit with m(l_a) tokens on axis a. For a downward-closed set I of levels,
+    T = sum_{l in I} c_l U_l f,   c_l = sum_{z in {0,1}^r, l + z in I} (-1)^|z|     (Griebel, Schneider, Zenger),
+whose error is the sum of the surpluses left out; I grows greedily by surplus per token (Gerstner, Griebel). The levels
+of an axis use Bernstein keys with one kappa where they can, so the spaces are nested (polynomials in sigmoid(kappa t)
+of growing degree) and every component that a larger one dominates is folded into it. Components that differ on an axis
+with other keys stay apart.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from functools import cached_property
+
+import numpy as np
+
+from onelayer.build.lookup.families import Array, Keys, bernstein
+from onelayer.build.lookup.solve import axis_nodes, rounding_cost, solve_axis
+from onelayer.build.lookup.tensor import MAX_SAMPLES, TensorFit, TensorFitter
+
+SIZES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 18, 22, 26, 32)
+KAPPAS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+CENTRES = (-1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5)
+ANCHOR = 0.3137  # a constant axis is sampled off centre: at 0 the surplus of x1 * x2 in x1 alone would vanish
+PROBES = (3, 5, 8)
+MAX_COMPONENTS = 1200
+
+Level = tuple[int, ...]
+
+
+class SparseFitter:
+    """Grows a combination of tensor heads for the function of ``fitter`` on [-1, 1]^r."""
+
+    def __init__(self, fitter: TensorFitter) -> None:
+        self.fitter, self.rank = fitter, fitter.rank
+        self._components: dict[Level, TensorFit] = {}
+        self._at_holdout: dict[Level, Array] = {}
+
+    @cached_property
+    def nested(self) -> list[tuple[float, float] | None]:
+        """Per axis, the Bernstein (kappa, centre) whose small members fit the slices best.
+
+        None where the ladder's own keys, which are not nested, are better by far (a singularity near an edge).
+        """
+        chosen: list[tuple[float, float] | None] = []
+        for ladder in self.fitter.ladders:
+            scores = {
+                (kappa, centre): sum(_digits(ladder.trial(bernstein(m, kappa, centre))[1]) for m in PROBES)
+                for kappa in KAPPAS
+                for centre in CENTRES
+            }
+            best = min(scores, key=lambda pair: scores[pair])
+            free = sum(_digits(ladder.rung(m)[1]) for m in PROBES)
+            chosen.append(None if free < scores[best] - len(PROBES) * math.log(4) else best)
+        return chosen
+
+    def fit(self, tolerance: float, max_tokens: int) -> list[TensorFit] | None:
+        """Heads whose sum has held-out error <= tolerance, or None when that needs more than ``max_tokens``.
+
+        After the fitter's deadline the heads found so far are returned, whatever their error.
+        """
+        points, truth = self.fitter.holdout
+        zero = (0,) * self.rank
+        chosen = {zero}
+        total = self._value(zero).copy()
+        frontier = self._candidates(chosen, zero)
+        while np.abs(total - truth).max() > tolerance:
+            if time.monotonic() > self.fitter.deadline:
+                break
+            if not frontier or len(chosen) > MAX_COMPONENTS:
+                return None
+            best = max(frontier, key=lambda level: self._profit(level))
+            frontier.discard(best)
+            chosen.add(best)
+            total = total + self._surplus(best)
+            frontier |= self._candidates(chosen, best)
+            if sum(math.prod(self._sizes(level)) for level in self._tops(chosen)) > max_tokens:
+                return None
+        heads = self._folded(chosen)
+        error = float(np.abs(sum(head(points) for head in heads) - truth).max())
+        good = error <= 1.05 * tolerance or time.monotonic() > self.fitter.deadline
+        return [TensorFit(head.keys, head.values, error) for head in heads] if good else None
+
+    def _sizes(self, level: Level) -> list[int]:
+        return [SIZES[l] for l in level]
+
+    def _candidates(self, chosen: set[Level], added: Level) -> set[Level]:
+        """Upper neighbours of ``added`` all of whose lower neighbours are chosen."""
+        found = set()
+        for axis in range(self.rank):
+            level = _moved(added, axis, 1)
+            if level[axis] >= len(SIZES) or math.prod(map(_samples, self._sizes(level))) > MAX_SAMPLES // 8:
+                continue
+            if all(l == 0 or _moved(level, a, -1) in chosen for a, l in enumerate(level)):
+                found.add(level)
+        return found
+
+    def _profit(self, level: Level) -> float:
+        return float(np.abs(self._surplus(level)).max()) / math.prod(self._sizes(level))
+
+    def _surplus(self, level: Level) -> Array:
+        """sum over z of (-1)^|z| U_{l-z} f at the held-out points: what adding ``level`` changes."""
+        active = [a for a, l in enumerate(level) if l > 0]
+        total = np.zeros_like(self.fitter.holdout[1])
+        for count in range(len(active) + 1):
+            for lowered in itertools.combinations(active, count):
+                lower = tuple(l - (a in lowered) for a, l in enumerate(level))
+                total += (-1) ** count * self._value(lower)
+        return total
+
+    def _value(self, level: Level) -> Array:
+        if level not in self._at_holdout:
+            self._at_holdout[level] = self._component(level)(self.fitter.holdout[0])
+        return self._at_holdout[level]
+
+    def _keys(self, axis: int, size: int) -> Keys:
+        base = self.nested[axis]
+        return self.fitter.ladders[axis].rung(size)[0] if base is None else bernstein(size, *base)
+
+    def _component(self, level: Level) -> TensorFit:
+        if level not in self._components:
+            grids = [np.full(1, ANCHOR) if m == 1 else axis_nodes(-1.0, 1.0, _samples(m)) for m in self._sizes(level)]
+            grid = np.stack(np.meshgrid(*grids, indexing="ij"), -1).reshape(-1, self.rank)
+            self._components[level] = self._solve(level, grids, self.fitter.f(grid))
+        return self._components[level]
+
+    def _solve(self, level: Level, grids: list[Array], samples: Array) -> TensorFit:
+        keys = tuple(self._keys(axis, size) for axis, size in enumerate(self._sizes(level)))
+        values = samples.reshape(*[len(nodes) for nodes in grids], -1)
+        for axis in range(self.rank):
+            weights = keys[axis].weights(grids[axis])
+            moved = np.moveaxis(values, axis, 0)
+            solved = solve_axis(weights, moved.reshape(len(moved), -1), rounding_cost(weights, self.fitter.unit))
+            values = np.moveaxis(solved.reshape(-1, *moved.shape[1:]), 0, axis)
+        return TensorFit(keys, values, math.inf)
+
+    def _tops(self, chosen: set[Level]) -> list[Level]:
+        """Levels with no upper neighbour in the set along a nested axis: the heads that remain."""
+        axes = [axis for axis, base in enumerate(self.nested) if base is not None]
+        return [level for level in sorted(chosen) if not any(_moved(level, axis, 1) in chosen for axis in axes)]
+
+    def _folded(self, chosen: set[Level]) -> list[TensorFit]:
+        """One head per top level: each c_l U_l f is re-expanded, exactly up to rounding, in a level above it."""
+        heads: dict[Level, Array] = {}
+        tops = self._tops(chosen)
+        for level in sorted(chosen):
+            coefficient = _coefficient(level, chosen)
+            if coefficient:
+                above = min(filter(lambda top: self._below(level, top), tops), key=lambda top: math.prod(top))
+                heads[above] = heads.get(above, 0.0) + coefficient * self._lifted(level, above)
+        return [TensorFit(self._component(level).keys, values, math.inf) for level, values in heads.items()]
+
+    def _below(self, level: Level, top: Level) -> bool:
+        pairs = zip(level, top, self.nested, strict=True)
+        return all(l == t or (l < t and base is not None) for l, t, base in pairs)
+
+    def _lifted(self, level: Level, above: Level) -> Array:
+        """Values of the component of ``level`` in the basis of ``above``."""
+        component = self._component(level)
+        lifted = component.values
+        for axis, size in enumerate(self._sizes(above)):
+            if level[axis] != above[axis]:
+                nodes = axis_nodes(-1.0, 1.0, _samples(size))
+                spread = np.tensordot(component.keys[axis].weights(nodes), lifted, (1, axis))  # (P, other axes, K)
+                weights = self._keys(axis, size).weights(nodes)
+                cost = rounding_cost(weights, self.fitter.unit)
+                solved = solve_axis(weights, spread.reshape(len(nodes), -1), cost)
+                lifted = np.moveaxis(solved.reshape(-1, *spread.shape[1:]), 0, axis)
+        return lifted
+
+
+def _digits(error: float) -> float:
+    return math.log(error + 1e-15)
+
+
+def _samples(size: int) -> int:
+    return 1 if size == 1 else size + 2
+
+
+def _moved(level: Level, axis: int, step: int) -> Level:
+    return tuple(l + step * (a == axis) for a, l in enumerate(level))
+
+
+def _coefficient(level: Level, chosen: set[Level]) -> int:
+    total = 0
+    for z in itertools.product((0, 1), repeat=len(level)):
+        if tuple(l + s for l, s in zip(level, z, strict=True)) in chosen:
+            total += (-1) ** sum(z)
+    return total

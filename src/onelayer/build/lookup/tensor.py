@@ -1,0 +1,217 @@
+"""One head over a tensor grid of memory tokens: the softmax factorises, so everything reduces to one axis at a time.
+
+With keys of axis a alone in each factor, alpha_m(u) = prod_a alpha^a_{m_a}(u_a), and the least-squares values are the
+Kronecker product of one-axis solves applied to samples of f on a grid. Nothing of size prod M_a squared is ever formed.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from torch import Tensor
+
+from onelayer.box import Box
+from onelayer.build.lookup.families import Array, Keys
+from onelayer.build.lookup.ladder import KeyLadder
+from onelayer.build.lookup.sampling import Sampler
+from onelayer.build.lookup.solve import axis_nodes, minimax, solve_axis
+
+UnitFunction = Callable[[Array], Array]  # points (S, r) of [-1, 1]^r -> values (S, K)
+
+MAX_SAMPLES = 2_000_000
+AXIS_NODES = 96  # resolve the sharpest keys on offer; values solved on fewer nodes may swing between them
+EASY_SAMPLES = 300_000  # up to which a grid has that many nodes on every axis
+MOST_KEYS = 160
+CALM = 1e-4
+ROUNDINGS = 20
+FREE_NODES = 240  # up to which slopes are searched freely
+FREE_UNIT = 1e-12  # free slopes lean on large values, which float32 cannot carry
+POLISH_TOKENS = 420
+
+
+@dataclass(frozen=True)
+class TensorFit:
+    """Keys per axis (in the normalised coordinates) and values (M_1, ..., M_r, K) with their held-out sup error."""
+
+    keys: tuple[Keys, ...]
+    values: Array
+    error: float
+
+    @property
+    def tokens(self) -> int:
+        return math.prod(len(keys) for keys in self.keys)
+
+    def __call__(self, points: Array) -> Array:
+        """Evaluate at points (S, r) -> (S, K)."""
+        out = self.values
+        for axis in reversed(range(len(self.keys))):  # out: (M_1, ..., M_axis, K) or (S, M_1, ..., M_axis, K)
+            weights = self.keys[axis].weights(points[:, axis])  # (S, M)
+            out = np.einsum("sm,...mk->s...k" if axis == len(self.keys) - 1 else "sm,s...mk->s...k", weights, out)
+        return out
+
+
+class TensorFitter:
+    """Searches the sizes of one tensor head for f on [-1, 1]^r.
+
+    tolerance: the error that matters, which sets how closely slices are looked at and what large values cost.
+    unit: unit roundoff of the executing format. After ``deadline`` (of time.monotonic) the best found has to do.
+    """
+
+    def __init__(
+        self,
+        f: UnitFunction,
+        rank: int,
+        tolerance: float,
+        *,
+        unit: float,
+        seed: int = 0,
+        slices: int = 48,
+        deadline: float = math.inf,
+    ) -> None:
+        self.f, self.rank, self.tolerance, self.unit, self.seed = f, rank, tolerance, unit, seed
+        self.slices, self.deadline = slices, deadline
+
+    @cached_property
+    def ridge(self) -> float:
+        """The cost of one unit of |v|: values much larger than f are hard on rounding and on the proof."""
+        return max(ROUNDINGS * self.unit, CALM * self.tolerance / (float(np.abs(self.holdout[1]).max()) or 1.0))
+
+    @cached_property
+    def holdout(self) -> tuple[Array, Array]:
+        """Arcsine-distributed points, corners included, and f there: never used to solve for values."""
+        points = arcsine_points(self.rank, 4096, self.seed + 7)
+        corners = np.array(np.meshgrid(*[[-1.0, 1.0]] * self.rank)).reshape(self.rank, -1).T[:1024]
+        points = np.concatenate([points, corners])
+        return points, self.f(points)
+
+    @cached_property
+    def ladders(self) -> list[KeyLadder]:
+        return [self._ladder(axis) for axis in range(self.rank)]
+
+    def _ladder(self, axis: int) -> KeyLadder:
+        """Keys for slices of f along the axis through scattered points, at nodes that resolve them."""
+        anchors = arcsine_points(self.rank, self.slices, self.seed)
+
+        def along(x: Tensor) -> Array:
+            points = np.repeat(anchors[None], len(x), axis=0)  # (P, C, r)
+            points[:, :, axis] = x.numpy()[:, None]
+            return self.f(points.reshape(-1, self.rank)).reshape(len(x), -1)
+
+        sampler = Sampler(along, -1.0, 1.0, self.tolerance / 8)
+        nodes, _, slices = sampler.points(AXIS_NODES)
+        focus = sampler.focus()
+        place = None if focus is None else (focus.centre, focus.width)
+        free = len(nodes) <= FREE_NODES and self.unit <= FREE_UNIT
+        goal = self.tolerance / 10
+        return KeyLadder(nodes, slices, self.ridge, goal, free=free, focus=place, deadline=self.deadline)
+
+    def fit(self, tolerance: float, max_tokens: int) -> TensorFit | None:
+        """The smallest tensor head found with held-out error <= tolerance, or None when none fits in ``max_tokens``.
+
+        One number c ties the axes together: each axis gets the least size whose slice error is <= c * tolerance. The
+        largest c that passes is found by bisection; then single axes are shortened while the head still passes.
+        """
+        best: TensorFit | None = None
+        low, high = 0.002, 1.5
+        for _ in range(7):
+            if time.monotonic() > self.deadline:
+                break
+            share = math.sqrt(low * high)
+            sizes = self._sizes(share * tolerance, 4 * max_tokens)
+            fit = self.solve(sizes) if math.prod(sizes) <= 4 * max_tokens else None
+            if fit is not None and fit.error <= tolerance:
+                best, low = fit, share
+            else:
+                high = share
+        return None if best is None else self._shorten(best, tolerance)
+
+    def anyhow(self, max_tokens: int) -> TensorFit | None:
+        """The best of a few heads of equal sizes: what can be had when there is no time left to search."""
+        most = min(MOST_KEYS, int(max_tokens ** (1 / self.rank)))
+        fits = [self.solve([size] * self.rank) for size in sorted({most, max(most // 2, 1), min(most, 8)})]
+        return min((fit for fit in fits if fit is not None), key=lambda fit: fit.error, default=None)
+
+    def solve(self, sizes: Sequence[int]) -> TensorFit | None:
+        """Values by one-axis least squares along every axis in turn; None when the sample grid would be too large."""
+        nodes = self._grid_nodes(sizes)
+        counts = [len(axis) for axis in nodes]
+        if math.prod(counts) > MAX_SAMPLES:
+            return None
+        grid = np.stack(np.meshgrid(*nodes, indexing="ij"), -1).reshape(-1, self.rank)
+        values = self.f(grid).reshape(*counts, -1)
+        keys = tuple(ladder.rung(size)[0] for ladder, size in zip(self.ladders, sizes, strict=True))
+        for axis in range(self.rank):
+            weights = keys[axis].weights(nodes[axis])
+            moved = np.moveaxis(values, axis, 0)
+            solved = solve_axis(weights, moved.reshape(len(moved), -1), self.ridge)
+            values = np.moveaxis(solved.reshape(-1, *moved.shape[1:]), 0, axis)
+        return self._measured(keys, values)
+
+    def _grid_nodes(self, sizes: Sequence[int]) -> list[Array]:
+        """Per axis the nodes that resolve its slices while the grid stays easy, else Chebyshev nodes, two per token."""
+        resolved = [np.zeros(1) if m == 1 else ladder.nodes for m, ladder in zip(sizes, self.ladders, strict=True)]
+        if math.prod(len(axis) for axis in resolved) <= EASY_SAMPLES:
+            return resolved
+        room, plenty = int(MAX_SAMPLES ** (1 / self.rank)), min(AXIS_NODES, int(EASY_SAMPLES ** (1 / self.rank)))
+        counts = [1 if m == 1 else max(m, plenty, min(2 * m + 2, room)) for m in sizes]
+        return [np.zeros(1) if count == 1 else axis_nodes(-1.0, 1.0, count) for count in counts]
+
+    def _sizes(self, tolerance: float, limit: int = MOST_KEYS) -> list[int]:
+        limit = min(limit, MOST_KEYS)
+        return [ladder.smallest(tolerance, min(limit, len(ladder.nodes) // 3)) for ladder in self.ladders]
+
+    def predicted(self, tolerance: float) -> int:
+        """Tokens a head of that tolerance would need, from the slices alone."""
+        return math.prod(self._sizes(tolerance / self.rank))
+
+    def polish(self, fit: TensorFit) -> TensorFit:
+        """Minimax polish of all values at once, for heads small enough to hold the dense basis."""
+        if fit.tokens > POLISH_TOKENS or self.rank > 3:
+            return fit
+        count = max(8 * fit.tokens, 512)
+        points = np.concatenate([arcsine_points(self.rank, count, self.seed + 3), self.holdout[0][-(2**self.rank) :]])
+        weights = self._dense(fit.keys, points)
+        values, _ = minimax(weights, self.f(points), self.ridge, sweeps=8)
+        polished = self._measured(fit.keys, values.reshape(fit.values.shape))
+        return polished if polished.error < fit.error else fit
+
+    def _shorten(self, fit: TensorFit, tolerance: float) -> TensorFit:
+        """Drop tokens from single axes, most expensive slab first, while the polished error stays within tolerance."""
+        improved = True
+        while improved and time.monotonic() < self.deadline:
+            improved = False
+            sizes = [len(keys) for keys in fit.keys]
+            for axis in sorted(range(self.rank), key=lambda a: sizes[a]):
+                if sizes[axis] == 1:
+                    continue
+                shorter = self.solve([m - (a == axis) for a, m in enumerate(sizes)])
+                if shorter is not None and shorter.error > tolerance and shorter.error < 4 * tolerance:
+                    shorter = self.polish(shorter)
+                if shorter is not None and shorter.error <= tolerance:
+                    fit, improved = shorter, True
+                    break
+        return fit
+
+    def _measured(self, keys: tuple[Keys, ...], values: Array) -> TensorFit:
+        points, truth = self.holdout
+        fit = TensorFit(keys, values, math.inf)
+        error = float(np.abs(fit(points) - truth).max())
+        return TensorFit(keys, values, error if math.isfinite(error) else math.inf)
+
+    def _dense(self, keys: tuple[Keys, ...], points: Array) -> Array:
+        dense = np.ones((len(points), 1))
+        for axis, axis_keys in enumerate(keys):
+            dense = (dense[:, :, None] * axis_keys.weights(points[:, axis])[:, None]).reshape(len(points), -1)
+        return dense
+
+
+def arcsine_points(rank: int, count: int, seed: int) -> Array:
+    """Scrambled Sobol points of [-1, 1]^rank crowded towards the faces, where smooth fits err most."""
+    cube = Box([0.0] * rank, [1.0] * rank)
+    points: Array = -np.cos(np.pi * cube.sample(count, seed=seed).numpy())
+    return points

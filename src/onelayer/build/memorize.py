@@ -1,0 +1,246 @@
+"""memorize: a finite table in; a layer that recalls every row, with a proven margin, out."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from safetensors.numpy import save
+
+from onelayer.box import Box
+from onelayer.build.arguments import check_dtype, check_eps, check_seed, check_size
+from onelayer.build.tables.recall import Recaller, relu_recall, softmax_recall
+from onelayer.build.tables.table import Array, Table, as_table
+from onelayer.errors import OnelayerError
+from onelayer.ground import pinned
+from onelayer.layer.transformer import OneLayerTransformer
+from onelayer.lemmas.argument import Recall, from_text
+from onelayer.proof.argued import argued_certificate, distance_down
+from onelayer.proof.files import ARGUMENT, TABLE
+from onelayer.result import Approximation
+
+RECIPES = ("softmax", "relu")
+LABEL_EPS = 0.25  # half way to the middle between two labels
+REAL_EPS = {torch.float64: 1e-9, torch.float32: 1e-5}  # relative to the largest output
+RELU_ROWS = 50_000  # beyond, the proof of the relu recipe cannot succeed: its bound grows like N^3
+
+
+@dataclass(frozen=True)
+class RecallReport:
+    """What a memorised table costs and how well it is recalled.
+
+    ``stored_numbers`` counts keys, values, knots and coefficients; recalling arbitrary real outputs needs at least
+    ``lower_bound`` of them. ``error`` is proved, ``measured`` was seen when every row was run through the layer, and
+    ``recalled`` rows came back as their label, or within eps. ``margin`` is the proved distance of every recalled label
+    from the border to another one. Between the rows, |T(x) - T(y)| <= lipschitz max_i |x_i - y_i|.
+    """
+
+    rows: int
+    columns: int
+    outputs: int
+    recipe: str
+    stored_numbers: int
+    lower_bound: int
+    error: float
+    measured: float
+    recalled: int
+    margin: float | None
+    lipschitz: float
+    seconds: float
+
+    def __str__(self) -> str:
+        margin = "" if self.margin is None else f", margin {self.margin:.3g}"
+        return (
+            f"{self.recalled:,} of {self.rows:,} rows recalled by {self.recipe}, error <= {self.error:.2e}{margin}, "
+            f"{self.stored_numbers:,} numbers stored (at least {self.lower_bound:,} are needed), "
+            f"Lipschitz constant {self.lipschitz:.2e}, {self.seconds:.1f} s"
+        )
+
+
+@dataclass(frozen=True)
+class Memorization(Approximation):
+    """An Approximation whose claim is about the rows of a table; ``classes`` holds the labels, if there are any."""
+
+    report: RecallReport | None = None
+    classes: tuple[Any, ...] | None = None
+
+    def recall(self, x: Any) -> Any:
+        """Output of each row of ``x``: a tensor of numbers, or a list of labels."""
+        return recall(self, x)
+
+
+@pinned()
+def recall(result: Approximation, x: Any) -> Any:
+    """What a memorised table, fresh or loaded, holds for each row of ``x``: a tensor of numbers or a list of labels."""
+    values = result.model(torch.as_tensor(np.asarray(x), dtype=result.model.dtype, device=result.model.device))
+    classes = labels(result)
+    if classes is None:
+        return values
+    codes = values.round().long().clamp(0, len(classes) - 1)
+    return [classes[code] for code in codes.flatten().tolist()]
+
+
+@pinned()
+def labels(result: Approximation) -> tuple[Any, ...] | None:
+    """The labels of a memorised table in the order of their codes; None for numbers and for other results."""
+    text = result.certificate.attachments.get(ARGUMENT)
+    argument = from_text(text) if text is not None else None
+    return argument.classes if isinstance(argument, Recall) else None
+
+
+@pinned()
+def memorize(
+    X: Any,
+    Y: Any,
+    *,
+    recipe: str | None = None,
+    eps: float | None = None,
+    dtype: torch.dtype = torch.float64,
+    device: str | torch.device = "cpu",
+    seed: int = 0,
+    progress: bool = False,
+) -> Memorization:
+    """A layer T with |T(x_r) - y_r| <= ``eps`` at every row, proved for its execution, and run on every row.
+
+    X           inputs (N, D), (N,) or sequences (N, n, d)
+    Y           outputs (N,) or (N, K); whole numbers, text and truth values are labels, recalled by rounding
+    recipe      "softmax" (one memory token per row), "relu" (one hidden unit per row), or None for the one that stores
+                fewer numbers and is proved
+    eps         None means 0.25 for labels and 1e-9 (float32: 1e-5) times the largest output otherwise
+    """
+    started = time.monotonic()
+    if recipe is not None and recipe not in RECIPES:
+        raise OnelayerError(f"recipe must be one of {', '.join(RECIPES)}; got {recipe!r}")
+    check_dtype(dtype)
+    check_seed(seed)
+    if eps is not None:
+        check_eps(eps)
+    table = _in_format(as_table(X, Y), dtype)
+    if eps is None:
+        eps = LABEL_EPS if table.classes else REAL_EPS[dtype] * max(float(np.abs(table.outputs).max()), 1e-300)
+    with _bar(progress) as report:
+        made = _build(table, recipe, eps, dtype, torch.device(device), seed, report)
+        values = _run(made.model, table, torch.device(device), report)
+    errors = _errors(values, table)
+    recalled = int((errors < 0.5).sum() if table.classes else (errors <= eps).sum())
+    seconds = time.monotonic() - started
+    argument = Recall(made.recipe, len(table), table.classes)
+    certificate = argued_certificate(
+        made.model,
+        argument.stated(),
+        _hull(table),
+        eps,
+        argument,
+        made.error,
+        _witness(table, values, int(np.where(errors < np.inf, errors, -1.0).argmax())),
+        method="enumeration",
+        seconds=seconds,
+        attachments={TABLE: save({"X": table.inputs, "Y": table.outputs})},
+    )
+    summary = RecallReport(
+        rows=len(table),
+        columns=math.prod(table.inputs.shape[1:]),
+        outputs=math.prod(table.outputs.shape[1:]),
+        recipe=made.recipe,
+        stored_numbers=made.stored_numbers,
+        lower_bound=table.outputs.size,
+        error=made.error,
+        measured=float(errors.max()),
+        recalled=recalled,
+        margin=0.5 - made.error if table.classes else None,
+        lipschitz=made.lipschitz,
+        seconds=seconds,
+    )
+    return Memorization(made.model, certificate, report=summary, classes=table.classes)
+
+
+def _build(
+    table: Table,
+    recipe: str | None,
+    eps: float,
+    dtype: torch.dtype,
+    device: torch.device,
+    seed: int,
+    report: Callable[[str, float], None],
+) -> Recaller:
+    """The recipe asked for; else relu, which stores fewer numbers, where its proof succeeds, and softmax otherwise."""
+
+    def distances(share: float) -> None:
+        report("distances", share)
+
+    if recipe == "softmax":
+        return softmax_recall(table, dtype, device, distances)
+    if recipe == "relu":
+        return relu_recall(table, dtype, seed)
+    made = relu_recall(table, dtype, seed) if len(table) <= RELU_ROWS else None
+    if made is not None and made.error <= eps:
+        return made
+    other = softmax_recall(table, dtype, device, distances)
+    return other if made is None or other.error <= made.error else made
+
+
+def _in_format(table: Table, dtype: torch.dtype) -> Table:
+    """The table in numbers of the executing format; rows that become equal are refused."""
+    check_size(float(np.abs(table.inputs).max()), dtype, "X")
+    check_size(float(np.abs(table.outputs).max()), dtype, "Y")
+    if dtype == torch.float64:
+        return table
+    inputs, outputs = (array.astype(np.float32).astype(np.float64) for array in (table.inputs, table.outputs))
+    try:
+        kept = as_table(inputs, outputs)
+    except OnelayerError as error:
+        raise OnelayerError(f"{error}; rounded to float32, that is: use float64") from error
+    return Table(kept.inputs, kept.outputs, table.classes, table.rows)
+
+
+@np.errstate(all="ignore")
+def _errors(values: Array, table: Table) -> Array:
+    """The largest error of every row as executed, inf where there is no value. Not rigorous."""
+    errors: Array = np.abs(values - table.outputs).reshape(len(table), -1).max(1)
+    return np.where(np.isnan(errors), np.inf, errors)
+
+
+@torch.no_grad()
+def _run(model: OneLayerTransformer, table: Table, device: torch.device, report: Callable[[str, float], None]) -> Array:
+    """Every row through the layer itself."""
+    there = model.to(device)
+    size = max(1, len(table) // 200)
+    inputs, found = torch.from_numpy(table.inputs), torch.empty(table.outputs.shape, dtype=torch.float64, device="cpu")
+    for start in range(0, len(table), size):
+        # Copied into place: small results kept between large intermediate arrays would pin the memory of those.
+        found[start : start + size] = there(inputs[start : start + size].to(device, model.dtype)).cpu()
+        report("recall", (start + size) / len(table))
+    model.cpu()
+    return found.numpy()
+
+
+def _hull(table: Table) -> Box:
+    return Box(table.inputs.min(0), table.inputs.max(0))
+
+
+def _witness(table: Table, values: Any, row: int) -> tuple[tuple[float, ...], float]:
+    """The row with the largest error and that error, rounded down."""
+    truth = [Fraction(y) for y in np.ravel(table.outputs[row]).tolist()]
+    return tuple(np.ravel(table.inputs[row]).tolist()), distance_down(np.ravel(values[row]).tolist(), truth)
+
+
+@contextmanager
+def _bar(wanted: bool) -> Iterator[Callable[[str, float], None]]:
+    """A progress bar on stderr, none when not wanted or not a terminal."""
+    console = Console(stderr=True)
+    if not (wanted and console.is_terminal):
+        yield lambda stage, share: None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("memorising", total=1.0)
+        yield lambda stage, share: bar.update(task, description=stage, completed=min(1.0, share))

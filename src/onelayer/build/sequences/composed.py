@@ -1,0 +1,90 @@
+"""From a layer and its composition to a certified result."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import replace
+
+import torch
+from flint import arb, ctx
+from torch import Tensor
+
+from onelayer.box import Box
+from onelayer.language.balls import in_balls
+from onelayer.language.formula import Formula
+from onelayer.layer.transformer import OneLayerTransformer
+from onelayer.lemmas.argument import Composition
+from onelayer.proof.argued import LARGEST, argued_certificate, representable, worst
+from onelayer.proof.certificate import Certificate
+from onelayer.proof.certify import function_text
+from onelayer.recording.target import Target
+from onelayer.result import Approximation
+
+WITNESS_POINTS = 4096
+WITNESS_WORK = 2**27  # numbers in the largest arrays of the search
+BITS = 200
+
+
+def certified(
+    model: OneLayerTransformer,
+    composition: Composition,
+    target: Target,
+    box: Box,
+    eps: float,
+    upper: float,
+    gap: Certificate | None,
+    started: float,
+) -> Approximation:
+    """The result whose error against D is at most ``upper``; ``gap`` is the proof of |f - D|, None when f is D."""
+    total = upper if gap is None else (upper + gap.upper) * (1 + 2.0**-50)
+    if gap is not None:
+        composition = replace(composition, gap=min(gap.upper, LARGEST))  # then nothing is claimed, total is inf
+    certificate = argued_certificate(
+        model,
+        function_text(target),
+        box,
+        eps,
+        composition,
+        total,
+        _witness(model, target, box),
+        method="composition",
+        seconds=time.monotonic() - started,
+        proof=None if gap is None else gap.proof,
+        order=0 if gap is None else gap.order,
+    )
+    return Approximation(model, certificate, target)
+
+
+def target_of(formula: Formula, box: Box, output_shape: tuple[int, ...], description: str) -> Target:
+    """The target that a formula of D variables is, in the shapes of the layer."""
+    shaped = formula.shaped(tuple(box.shape), output_shape)
+    return Target(shaped, tuple(box.shape), output_shape, "formula", description, shaped)
+
+
+def _witness(model: OneLayerTransformer, target: Target, box: Box) -> tuple[tuple[float, ...], float] | None:
+    """The worst of some points and a verified lower bound of the error there."""
+    config = model.config
+    size = config.length * max(config.features, config.hidden, config.d_model)
+    count = max(16, min(WITNESS_POINTS, WITNESS_WORK // size))
+    points = torch.cat(
+        [box.center[None], box.corners(min(64, count)), box.sample(count), box.sample(count, arcsine=True)]
+    )
+    points = representable(points, box, model.dtype)
+    if not len(points):
+        return None
+    point, value = worst(model, target, points)
+    return tuple(point.flatten().tolist()), _verified(value, target, point)
+
+
+def _verified(value: Tensor, target: Target, point: Tensor) -> float:
+    """max over outputs of |T - f| at one point, rounded down, f enclosed to 60 digits."""
+    if target.formula is None:
+        return 0.0
+    precision, ctx.prec = ctx.prec, BITS
+    try:
+        truth = in_balls(target.formula, point.flatten().tolist())
+        gaps = [(arb(t) - f).abs_lower() for t, f in zip(value.flatten().tolist(), truth, strict=True)]
+    finally:
+        ctx.prec = precision
+    return max((math.nextafter(float(gap), 0.0) for gap in gaps if gap.is_finite()), default=0.0)

@@ -1,0 +1,118 @@
+"""The hidden units of a feed-forward network that makes one-variable functions of sums."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onelayer.build.sequences.piecewise import Piecewise, fit_piecewise
+from onelayer.language.formula import Formula, parse
+from onelayer.lemmas.argument import Atom, Composition, Term
+from onelayer.lemmas.univariate import at
+
+Array = NDArray[np.float64]
+STRAIGHT = 1e-7  # share of the tolerance below which one piece counts as exact
+
+
+@dataclass(frozen=True)
+class Ridge:
+    """g(s), s = sum_{j,c} weights[j, c] phi_c(x_j), for one output; s takes values in [low, high].
+
+    ``position`` is None for a term of every position, with weights relative to it.
+    """
+
+    outer: Formula
+    weights: Array  # (n, C)
+    output: int
+    low: float
+    high: float
+    position: int | None = None
+
+
+def fit_ridges(ridges: Sequence[Ridge], tolerance: float) -> list[Piecewise]:
+    """Piecewise-linear functions whose errors add up to at most ``tolerance`` for every output of every position.
+
+    N pieces err like (A / N)^2 with A = integral of sqrt|g''| / 4, so the total of N_k under sum_k (A_k / N_k)^2 =
+    tolerance is least for errors in proportion to A_k^(2/3).
+    """
+    groups: dict[tuple[int | None, int], list[int]] = {}
+    for k, ridge in enumerate(ridges):
+        groups.setdefault((ridge.position, ridge.output), []).append(k)
+    common = {output: members for (position, output), members in groups.items() if position is None}
+    fitted: dict[int, Piecewise] = {}
+    for (position, output), members in groups.items():
+        beside = common.get(output, []) if position is not None else []
+        share = tolerance * len(members) / (len(members) + len(beside)) if beside else tolerance
+        if position is None and any(p is not None and o == output for p, o in groups):
+            share = tolerance / 2
+        fitted |= dict(zip(members, _fit_group([ridges[k] for k in members], share), strict=True))
+    return [fitted[k] if ridge.position is None else from_zero(fitted[k]) for k, ridge in enumerate(ridges)]
+
+
+def from_zero(found: Piecewise) -> Piecewise:
+    """The same function with a piece in front that starts at zero: its units need no constant, and can be shut."""
+    start = 2 * found.knots[0] - found.knots[-1]
+    return Piecewise(np.append(start, found.knots), np.append(0.0, found.values))
+
+
+def _fit_group(ridges: Sequence[Ridge], tolerance: float) -> list[Piecewise]:
+    equal = tolerance / len(ridges)
+    trial = [_fit(ridge, equal) for ridge in ridges]
+    sizes = [found.pieces if _bent(ridge, found, equal) else 0 for ridge, found in zip(ridges, trial, strict=True)]
+    shares = np.array(sizes, dtype=np.float64) ** (2 / 3)
+    if not shares.any():
+        return trial
+    shares *= tolerance * (1 - 2 * STRAIGHT * len(ridges)) / shares.sum()
+    return [
+        _fit(ridge, float(share)) if size else found
+        for ridge, share, size, found in zip(ridges, shares, sizes, trial, strict=True)
+    ]
+
+
+def _fit(ridge: Ridge, tolerance: float) -> Piecewise:
+    return fit_piecewise(lambda s: at(ridge.outer, s), ridge.low, ridge.high, tolerance)
+
+
+def _bent(ridge: Ridge, found: Piecewise, tolerance: float) -> bool:
+    """Whether one piece is not exact."""
+    s = np.linspace(ridge.low, ridge.high, 257)
+    line = found.values[0] + (s - found.knots[0]) * (found.values[1] - found.values[0]) / np.diff(found.knots)[0]
+    return found.pieces > 1 or float(np.abs(line - at(ridge.outer, s)).max()) > STRAIGHT * tolerance
+
+
+@dataclass(frozen=True)
+class Units:
+    """All units: unit u is relu(weights[term[u]] . atoms - knot[u]) with coefficient change[u]."""
+
+    term: NDArray[np.int64]
+    knot: Array
+    change: Array
+    constants: Array  # per term, the value at its first knot
+
+
+def units_of(fitted: Sequence[Piecewise]) -> Units:
+    return Units(
+        np.concatenate([np.full(found.pieces, k) for k, found in enumerate(fitted)]),
+        np.concatenate([found.knots[:-1] for found in fitted]),
+        np.concatenate([found.changes() for found in fitted]),
+        np.array([found.values[0] for found in fitted]),
+    )
+
+
+def composition_of(
+    ridges: Sequence[Ridge], units: Units, atoms: Sequence[Atom], *, width: int, outputs: int, each: bool, exact: bool
+) -> Composition:
+    """The argument of a proof for a layer with these units."""
+    terms = tuple(
+        Term(ridge.position, ridge.output, tuple(map(tuple, ridge.weights.tolist())), str(ridge.outer), float(constant))
+        for ridge, constant in zip(ridges, units.constants, strict=True)
+    )
+    length = len(ridges[0].weights)
+    return Composition(length, width, outputs, each, exact, 0.0, tuple(atoms), terms, tuple(units.term.tolist()))
+
+
+def identity() -> Formula:
+    return parse("x", 1)

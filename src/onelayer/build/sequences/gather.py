@@ -1,0 +1,227 @@
+"""gather: functions of sequences by positional heads and a one-hidden-layer ReLU network, tokens staying tokens.
+
+f is first written as D = sum_k g_k(w_k . X), additive and ridge structure read off its formula, the rest by projection
+pursuit; then each g_k becomes a piecewise-linear function, one hidden unit per piece.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from onelayer.box import Box
+from onelayer.build.arguments import (
+    check_box,
+    check_budget,
+    check_dimension,
+    check_dtype,
+    check_eps,
+    check_seed,
+    check_size,
+)
+from onelayer.build.lookup.blueprint import seen_size
+from onelayer.build.sequences.composed import certified
+from onelayer.build.sequences.ffn import Ridge, composition_of, fit_ridges, units_of
+from onelayer.build.sequences.gather_layer import gather_layer
+from onelayer.build.sequences.pursuit import pursue
+from onelayer.build.sequences.recognise import Piece, Recogniser, rounded
+from onelayer.errors import OnelayerError
+from onelayer.ground import pinned
+from onelayer.language.formula import Formula
+from onelayer.language.tree import Tape
+from onelayer.lemmas.argument import Atom, Composition
+from onelayer.lemmas.composition import composition_error
+from onelayer.proof.certificate import Certificate
+from onelayer.proof.certify import certify
+from onelayer.proof.recorded import understood
+from onelayer.recording.target import Target, place
+from onelayer.result import Approximation
+
+Array = NDArray[np.float64]
+ATTEMPTS = 4
+EXACT_SHARE = 0.02  # of eps, for |f - D| when D is f rewritten
+PURSUIT_SHARE = 0.3  # of eps, when part of D is fitted
+
+
+@pinned()
+def gather(
+    f: Any,
+    box: Box,
+    eps: float,
+    *,
+    dtype: torch.dtype = torch.float64,
+    residual: bool = True,
+    norm: str = "none",
+    max_units: int = 20_000,
+    max_boxes: int = 200_000,
+    max_seconds: float = math.inf,
+    seed: int = 0,
+    jobs: int = 1,
+    progress: bool = False,
+) -> Approximation:
+    """A tokens layer T with sup over ``box`` of |T - f| <= ``eps``, proved.
+
+    f           formula text, Formula, torch function or module on sequences: box shape (n, d) or (n,), output per
+                position (n, ...) or one for the whole sequence
+    residual    whether the layer has a residual stream; ``norm`` none, pre or post: where it normalises
+
+    When f commutes with cyclic shifts of the sequence, as every permutation-equivariant function does, all positions
+    share their units; otherwise each position has its own, shut elsewhere through the position code.
+    """
+    started = time.monotonic()
+    check_eps(eps)
+    check_dtype(dtype)
+    check_seed(seed)
+    check_budget(max_seconds, jobs, max_units=max_units, max_boxes=max_boxes)
+    check_box(box, dtype)
+    if len(box.shape) not in (1, 2):
+        raise OnelayerError(f"a sequence has shape (n,) or (n, d), got {tuple(box.shape)}")
+    if norm not in ("none", "pre", "post"):
+        raise OnelayerError(f"norm must be none, pre or post, got {norm!r}")
+    check_dimension(box)
+    target = understood(f, box)
+    check_size(seen_size(target, box), dtype, "f")
+    each = len(target.output_shape) > 0 and target.output_shape[0] == box.shape[0]
+    pieces, exact = _decompose(target, box, each, PURSUIT_SHARE * eps, max_units, seed)
+    share = EXACT_SHARE if exact else PURSUIT_SHARE
+    outputs = math.prod(target.output_shape) // (box.shape[0] if each else 1)
+    ridges = [_ridge(piece, output, position, box, each) for position, output, piece in pieces]
+
+    def attempts() -> Iterator[Approximation]:
+        goal = eps
+        gap: Certificate | None = None
+        for _ in range(ATTEMPTS):
+            units = units_of(fit_ridges(ridges, (0.985 - share) * goal))
+            model = gather_layer(
+                box, target.output_shape, ridges, units, outputs=outputs, residual=residual, norm=norm, dtype=dtype
+            )
+            composition = _composition(ridges, units, box, outputs, each)
+            if gap is None:
+                left = max_seconds - (time.monotonic() - started)
+                gap = _gap(target, composition, box, share * eps, max_boxes, left, jobs, progress)
+            error = composition_error(model, composition, box)
+            made = certified(model, composition, target, box, eps, error, gap, started)
+            yield made
+            if made.certificate.proved or not made.certificate.upper < math.inf or gap.upper >= eps:
+                return
+            goal *= max(0.3, 0.97 * (eps - gap.upper) / (made.certificate.upper - gap.upper))
+
+    return min(attempts(), key=lambda attempt: attempt.certificate.upper)
+
+
+def _composition(ridges: list[Ridge], units: Any, box: Box, outputs: int, each: bool) -> Composition:
+    width = box.dim // box.shape[0]
+    atoms = [Atom(q, "x1") for q in range(width)]
+    return composition_of(ridges, units, atoms, width=width, outputs=outputs, each=each, exact=False)
+
+
+def _gap(
+    target: Target,
+    composition: Composition,
+    box: Box,
+    eps: float,
+    max_boxes: int,
+    seconds: float,
+    jobs: int,
+    progress: bool,
+) -> Certificate:
+    """|f - D| by branch and bound: both are smooth and nearly equal, so few boxes do."""
+    decomposed = composition.formula().shaped(tuple(box.shape), target.output_shape)
+    return certify(
+        decomposed,
+        target,
+        box,
+        eps,
+        execution=None,
+        max_boxes=max_boxes,
+        max_seconds=max(1.0, seconds),
+        jobs=jobs,
+        progress=progress,
+    )
+
+
+def _decompose(
+    target: Target, box: Box, each: bool, tolerance: float, max_units: int, seed: int
+) -> tuple[list[tuple[int | None, int, Piece]], bool]:
+    """(position, output, piece) for all terms of D, and whether nothing had to be fitted.
+
+    With a read-out at each position and a function that commutes with cyclic shifts, the terms of the first position
+    serve all.
+    """
+    n = box.shape[0]
+    outputs = math.prod(target.output_shape) // (n if each else 1)
+    shared = each and _commutes(target, box)
+    positions: list[int | None] = [None] if shared or not each else list(range(n))
+    formula = target.formula
+    recogniser = Recogniser(formula, box, affine=True) if formula is not None else None
+    found: list[tuple[int | None, int, Piece]] = []
+    exact = True
+    for position in positions:
+        for output in range(outputs):
+            flat = (position or 0) * outputs + output
+            made, rest = recogniser.pieces(flat) if recogniser is not None else ([], None)
+            found += [(position, output, piece) for piece in made]
+            if recogniser is None or rest:
+                exact = False
+                part = _rest(formula, rest) if formula is not None and rest else None
+                found += [
+                    (position, output, piece)
+                    for piece in pursue(_values(target, part, flat), box, tolerance, max_units=max_units, seed=seed)
+                ]
+    return found, exact
+
+
+def _rest(formula: Formula, rest: Any) -> Formula:
+    """The sum of the terms that have no ridge structure."""
+    tape = Tape()
+    places: list[int] = []
+    for node in formula.nodes:
+        places.append(tape.add(node.op, *(places[arg] for arg in node.args), value=node.value))
+    total = tape.number(0.0)
+    for factor, at in rest:
+        total = tape.add("add", total, tape.add("mul", tape.number(rounded(factor)), places[at]))
+    return Formula.build(tape.nodes, [total], formula.input_shape)
+
+
+def _values(target: Target, part: Formula | None, output: int) -> Any:
+    """The function to be fitted at points (S, D) -> (S,)."""
+
+    def at_points(points: Array) -> Array:
+        x = torch.from_numpy(points).reshape(-1, *target.input_shape)
+        with torch.no_grad():
+            found = part(x) if part is not None else target.function(x).reshape(len(points), -1)[:, output]
+        values = np.asarray(found.double().numpy(), dtype=np.float64)
+        if not np.isfinite(values).all():
+            where = place(x[int(np.isfinite(values).argmin())])
+            raise OnelayerError(f"f is not finite at x = {where}; choose a box on which it is")
+        return values
+
+    return at_points
+
+
+def _commutes(target: Target, box: Box) -> bool:
+    """Whether f(shifted X) = shifted f(X) at sample points of a box that is the same for all tokens."""
+    same = bool((box.lower == box.lower[:1]).all() and (box.upper == box.upper[:1]).all())
+    if not same or box.shape[0] == 1:
+        return same
+    x = box.sample(64, seed=7)
+    with torch.no_grad():
+        value, moved = target.function(x), target.function(torch.roll(x, 1, dims=1))
+    scale = 1e-9 * (1 + value.abs().max())
+    return bool((moved - torch.roll(value, 1, dims=1)).abs().max() <= scale)
+
+
+def _ridge(piece: Piece, output: int, position: int | None, box: Box, each: bool) -> Ridge:
+    n, width = box.shape[0], box.dim // box.shape[0]
+    weights = np.zeros((n, width))
+    for variable, _, weight in piece.inner:
+        weights[variable // width, variable % width] += rounded(weight)
+    low, high = (side.reshape(n, width).numpy() for side in (box.lower, box.upper))
+    least, most = np.minimum(weights * low, weights * high).sum(), np.maximum(weights * low, weights * high).sum()
+    return Ridge(piece.outer, weights, output, float(least), float(most), position)

@@ -1,0 +1,195 @@
+"""The layer that gathers a sequence at every position: positional heads of finite temperature, then ReLU units."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from onelayer.box import Box
+from onelayer.build.sequences.ffn import Ridge, Units
+from onelayer.float64 import eye, full, zeros
+from onelayer.layer.config import Config, HeadShape
+from onelayer.layer.transformer import OneLayerTransformer
+
+Array = NDArray[np.float64]
+TEMPERATURE = 3.0  # logit of the token a head looks for; the others have 0
+ANCHOR = 2.0**16  # size of the constant pair that keeps LayerNorm close to a constant factor
+NORM_EPS = 1e-5
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Where things lie in a token: its numbers, the gathered sequence, the outputs, its one-hot position last.
+
+    With a normalisation every feature has a twin of opposite sign, and a pair of large constants stands in front.
+    """
+
+    length: int
+    width: int
+    outputs: int
+    norm: bool
+
+    @property
+    def base(self) -> int:
+        return self.width + self.length * self.width + self.outputs + self.length
+
+    @property
+    def d_model(self) -> int:
+        return 2 * self.base + 2 if self.norm else self.base
+
+    @property
+    def gathered(self) -> slice:
+        return slice(self.width, self.width + self.length * self.width)
+
+    @property
+    def read(self) -> slice:
+        start = self.width + self.length * self.width
+        return slice(start, start + self.outputs)
+
+    @property
+    def place(self) -> slice:
+        return slice(self.base - self.length, self.base)
+
+    def spread(self, columns: Tensor) -> Tensor:
+        """Written features (..., base) -> (..., d_model), twins included."""
+        if not self.norm:
+            return columns
+        pair = columns.new_zeros(*columns.shape[:-1], 2)
+        return torch.cat([columns, -columns, pair], -1)
+
+    def seen(self, rows: Tensor) -> Tensor:
+        """Weights on features (base, ...) -> (d_model, ...): only the first of each pair is looked at."""
+        return torch.cat([rows, rows.new_zeros(self.d_model - self.base, *rows.shape[1:])])
+
+
+def gather_layer(
+    box: Box,
+    output_shape: tuple[int, ...],
+    ridges: list[Ridge],
+    units: Units,
+    *,
+    outputs: int,
+    residual: bool,
+    norm: str,
+    dtype: torch.dtype,
+) -> OneLayerTransformer:
+    """Head r looks from position i for token i + r (mod n): logits TEMPERATURE there and 0 elsewhere.
+
+    With a = e^L / (e^L + n - 1) and b = 1 / (e^L + n - 1) the gathered numbers are C x, C = (a - b) I + b 1 1^T, in
+    the coordinates relative to the position. C is invertible with C^-1 = (I - b 1 1^T) / (a - b), since its rows sum
+    to one, so W_1 can ask for any linear function of the sequence, at any temperature. A term of one position has units
+    relu(s - t - gate (1 - [i = position])), shut elsewhere.
+    """
+    n = box.shape[0]
+    width = box.dim // n
+    shape = Shape(n, width, outputs, norm != "none")
+    named = _attention(shape, residual) | _feed_forward(shape, box, ridges, units, residual)
+    if shape.norm:
+        named |= _norms(shape, box, residual, norm)
+    config = Config(
+        layout="tokens",
+        input_shape=tuple(box.shape),
+        output_shape=output_shape,
+        d_model=shape.d_model,
+        heads=(HeadShape(n, width if residual else width + n),) * n,
+        hidden=len(units.term),
+        residual=residual,
+        norm=norm,
+        positions="learned" if shape.norm else "one-hot",
+        readout="each" if output_shape[:1] == (n,) else "first",
+    )
+    model = OneLayerTransformer(config, [None] * n, dtype=dtype)
+    model.set_weights(named)
+    return model.requires_grad_(False)
+
+
+def _attention(shape: Shape, residual: bool) -> dict[str, Tensor]:
+    """Embedding, positions and the n heads. Without a residual stream, head 0 carries the position along."""
+    n, d, base = shape.length, shape.width, shape.base
+    basis = eye(base)
+    d_v = d if residual else d + n
+    query, key = (zeros(base, n * n) for _ in range(2))
+    value, output = zeros(base, n * d_v), zeros(n * d_v, base)
+    for r in range(n):
+        columns = slice(r * n, (r + 1) * n)
+        target = torch.roll(eye(n), r, dims=1)  # row i has its one at i + r
+        query[shape.place, columns] = TEMPERATURE * math.sqrt(n) * target
+        key[shape.place, columns] = eye(n)
+        value[:d, r * d_v : r * d_v + d] = eye(d)
+        rows = slice(r * d_v, r * d_v + d)
+        output[rows, d + r * d : d + (r + 1) * d] = eye(d)
+    if not residual:
+        value[shape.place, d : d + n] = eye(n)
+        output[d : d + n, shape.place] = eye(n)
+    named = {
+        "W_E": shape.spread(basis[:d]),
+        "W_Q": shape.seen(query),
+        "W_K": shape.seen(key),
+        "W_V": shape.seen(value),
+        "W_O": shape.spread(output),
+        "W_R": shape.seen(basis[:, shape.read]),
+    }
+    if shape.norm:
+        named["position"] = shape.spread(basis[shape.place])
+    return named
+
+
+def _feed_forward(shape: Shape, box: Box, ridges: list[Ridge], units: Units, residual: bool) -> dict[str, Tensor]:
+    """W_1 undoes the mixing of the heads and applies the gates; W_2 adds to the outputs."""
+    n = shape.length
+    falls = math.exp(TEMPERATURE) + n - 1
+    near, far = math.exp(TEMPERATURE) / falls, 1 / falls
+    here, elsewhere = (1.0, 0.0) if residual else (near, far)  # the code of a position, at it and at the others
+    first, second = np.zeros((shape.base, len(units.term))), np.zeros((len(units.term), shape.base))
+    bias, offset = -units.knot.copy(), np.zeros(shape.outputs)
+    for k, ridge in enumerate(ridges):
+        mine = np.flatnonzero(units.term == k)
+        relative = ridge.weights if ridge.position is None else np.roll(ridge.weights, -ridge.position, axis=0)
+        undone = (relative - far * relative.sum(0)) / (near - far)  # C^-1 w, C symmetric
+        first[shape.gathered, mine] = undone.reshape(-1)[:, None]
+        second[mine, shape.read.start + ridge.output] = units.change[mine]
+        offset[ridge.output] += units.constants[k]
+        if ridge.position is not None:
+            gate = 2 * (_reach(ridge, box) + float(np.abs(units.knot[mine]).max())) / (here - elsewhere)
+            first[shape.place.start + ridge.position, mine] = gate
+            bias[mine] -= gate * here
+    return {
+        "W_1": shape.seen(torch.from_numpy(first)),
+        "b_1": torch.from_numpy(bias),
+        "W_2": shape.spread(torch.from_numpy(second)),
+        "b_R": torch.from_numpy(offset),
+    }
+
+
+def _reach(ridge: Ridge, box: Box) -> float:
+    """Bound of |w . x| whichever token of the box meets which weight."""
+    largest = float(torch.maximum(box.lower.abs(), box.upper.abs()).max())
+    return float(np.abs(ridge.weights).sum()) * largest + 1
+
+
+def _norms(shape: Shape, box: Box, residual: bool, norm: str) -> dict[str, Tensor]:
+    """A pair of constants +-L in front of features of size about 1: LayerNorm then divides by nearly a constant.
+
+    The features come with twins of opposite sign, so their mean is zero; the gain undoes the constant factor. The
+    factor varies by |features|^2 / (2 L^2), which the proof accounts for. A residual stream carries the pair along;
+    without one, the bias of every matrix whose result is normalised writes it anew.
+    """
+    largest = max(1.0, float(torch.maximum(box.lower.abs(), box.upper.abs()).max()))
+    anchor = ANCHOR * 2.0 ** math.ceil(math.log2(largest))
+    bias = zeros(shape.d_model)
+    bias[-2], bias[-1] = anchor, -anchor
+    middle = (box.lower**2 + box.upper**2).sum() / 2 / 3
+    named = {"b_E": bias}
+    if not residual:
+        named["b_O"] = bias
+    if not residual and norm == "post":
+        named["b_2"] = bias
+    for which, features in (("1", middle / shape.length + 1), ("2", middle * (1 + 1 / shape.length) + 1)):
+        variance = (2 * anchor**2 + 2 * float(features)) / shape.d_model
+        named[f"gain_{which}"] = full((shape.d_model,), math.sqrt(variance + NORM_EPS))
+    return named

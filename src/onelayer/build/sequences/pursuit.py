@@ -1,0 +1,267 @@
+"""Projection pursuit: a function of several variables as a sum of polynomials of a few linear combinations.
+
+Every polynomial is such a sum, and every smooth function is close to one; how many directions it takes is where the
+dimension bites. Directions are added greedily and then moved together by Gauss-Newton steps, the polynomials being
+solved for at every step (variable projection, Kaufman's form of the Jacobian).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.polynomial import chebyshev
+from numpy.typing import NDArray
+
+from onelayer.box import Box
+from onelayer.build.arguments import relative, scale_of
+from onelayer.build.sequences.recognise import Piece
+from onelayer.errors import OnelayerError
+from onelayer.language.formula import Formula, parse
+from onelayer.language.tree import Tape
+
+Array = NDArray[np.float64]
+MAX_DEGREE = 16
+MAX_DIRECTIONS = 96
+CANDIDATES = 160
+STEPS = 12
+LAWSON = 12
+POINTS_PER_COLUMN = 6
+RIDGE = 3.0
+HARD = 60  # test points with the largest errors that join the fit of the next round
+
+
+@dataclass(frozen=True)
+class Fit:
+    """sum_k P_k(w_k . t) on t in [-1, 1]^D: rows w_k with |w_k|_1 = 1, Chebyshev coefficients (K, degree + 1)."""
+
+    directions: Array
+    coefficients: Array
+
+    def __call__(self, t: Array) -> Array:
+        s = np.clip(t @ self.directions.T, -1, 1)  # (S, K)
+        values: Array = sum(
+            (chebyshev.chebval(s[:, k], row) for k, row in enumerate(self.coefficients)), np.zeros(len(t))
+        )
+        return values
+
+
+def pursue(
+    values: Callable[[Array], Array], box: Box, tolerance: float, *, max_units: int, seed: int = 0
+) -> list[Piece]:
+    """Pieces whose sum is within ``tolerance`` of the function at all points tried.
+
+    ``values`` maps points (S, D) of the box to (S,). OnelayerError when the directions, or the hidden units that
+    their polynomials would need at this tolerance, are too many.
+    """
+    low, high = (side.flatten().numpy() for side in (box.lower, box.upper))
+    centre, radius = (low + high) / 2, (high - low) / 2
+    generator = np.random.default_rng(seed)
+    test = np.concatenate([_points(generator, 4000, len(low)), box_corners(len(low))])
+    raw = values(centre + radius * test)
+    scale = scale_of(float(np.abs(raw).max()))  # very large and very small values are fitted in units of it
+
+    def scaled(t: Array) -> Array:
+        return values(centre + radius * t) / scale
+
+    truth, wanted = raw / scale, tolerance
+    tolerance = relative(tolerance, scale)
+    degree = _degree(scaled, len(low), tolerance / 3, generator)
+    search = _Search(scaled, len(low), degree, tolerance, generator)
+    while True:
+        search.grow()
+        fit = search.fit
+        errors = np.abs(fit(test) - truth)
+        error = float(errors.max())
+        if error <= tolerance:
+            break
+        worst = np.argsort(errors)[-HARD:]
+        search.learn(test[worst], truth[worst])
+        if len(fit.directions) >= MAX_DIRECTIONS or search.hopeless(tolerance, max_units):
+            raise OnelayerError(
+                f"{len(fit.directions)} directions reach {error * scale:.2g}, the tolerance is {wanted:.2g}: in "
+                f"{len(low)} variables this function is out of reach; use the packed layout or a larger eps"
+            )
+    return [_piece(w, c * scale, centre, radius) for w, c in zip(fit.directions, fit.coefficients, strict=True)]
+
+
+class _Search:
+    """Directions found so far and the best polynomials for them."""
+
+    def __init__(
+        self,
+        values: Callable[[Array], Array],
+        dim: int,
+        degree: int,
+        tolerance: float,
+        generator: np.random.Generator,
+    ) -> None:
+        self.values, self.dim, self.degree, self.generator = values, dim, degree, generator
+        self.tolerance = tolerance
+        self.directions = np.zeros((0, dim))
+        self.points = np.concatenate([box_corners(dim), _points(generator, 1500, dim)])
+        self.y = values(self.points)
+        self.fit = Fit(self.directions, np.zeros((0, degree + 1)))
+        self.sizes: list[float] = []
+
+    def grow(self) -> None:
+        """One more direction, all of them refined, the polynomials polished towards the smallest largest error."""
+        columns = (len(self.directions) + 1) * self.degree + 1
+        if len(self.points) < POINTS_PER_COLUMN * columns:
+            more = _points(self.generator, POINTS_PER_COLUMN * columns, self.dim)
+            self.learn(more, self.values(more))
+        residual = self.y - self.fit(self.points)
+        size = float(np.abs(residual).max())
+        if self.sizes and size > 0.9 * self.sizes[-1] and self.degree < MAX_DEGREE:
+            self.degree += 2  # another direction did not help: the polynomials are too stiff
+        self.sizes.append(size)
+        self.directions = np.concatenate([self.directions, self._candidate(residual)[None]])
+        self._refine()
+        basis, _ = self._basis(self.directions)
+        self.fit = self._unpacked(_minimax(basis, self.y, self._ridge()))
+
+    def _ridge(self) -> float:
+        """Weight of the coefficients in the fit: polynomials that cancel each other cost pieces later."""
+        return RIDGE * self.tolerance / max(float(np.abs(self.y).max()), 1e-300)
+
+    def learn(self, points: Array, values: Array) -> None:
+        """Points to fit from now on."""
+        self.points, self.y = np.concatenate([self.points, points]), np.concatenate([self.y, values])
+
+    def hopeless(self, tolerance: float, max_units: int) -> bool:
+        """Whether the polynomials would take more pieces than allowed: sum of integral sqrt|P''| / (4 sqrt(tol/K))."""
+        s = np.linspace(-1, 1, 257)
+        count = max(1, len(self.directions))
+        bent = [
+            np.sqrt(np.abs(chebyshev.chebval(s, chebyshev.chebder(c, 2)))).mean() * 2 for c in self.fit.coefficients
+        ]
+        return bool(sum(bent) / 4 * np.sqrt(count / tolerance) > 4 * max_units)
+
+    def _candidate(self, residual: Array) -> Array:
+        """The direction whose polynomial alone explains most of the residual."""
+        sample = slice(0, 1200)
+        tries = self.generator.standard_normal((CANDIDATES, self.dim))
+        sparse = self.generator.random((CANDIDATES // 2, self.dim)) < 2.0 / self.dim
+        tries[: CANDIDATES // 2] *= sparse
+        tries = np.concatenate([np.eye(self.dim), _pairs(self.dim), tries])
+        tries = tries[np.abs(tries).sum(1) > 0]
+        tries /= np.abs(tries).sum(1, keepdims=True)
+        best: Array = tries[0]
+        most = -1.0
+        for w in tries:
+            q, _ = np.linalg.qr(chebyshev.chebvander(self.points[sample] @ w, self.degree))
+            explained = float(((q.T @ residual[sample]) ** 2).sum())
+            if explained > most:
+                best, most = w, explained
+        return best
+
+    def _basis(self, directions: Array) -> tuple[Array, Array]:
+        """Columns 1, T_1(s_1), ..., T_p(s_1), T_1(s_2), ... and the sums s (S, K)."""
+        s = np.clip(self.points @ directions.T, -1, 1)
+        blocks = [chebyshev.chebvander(s[:, k], self.degree)[:, 1:] for k in range(len(directions))]
+        return np.concatenate([np.ones((len(s), 1)), *blocks], axis=1), s
+
+    def _refine(self) -> None:
+        """Levenberg-Marquardt in the directions, polynomials eliminated."""
+        damping, directions = 1e-2, self.directions
+        q, c, residual, s = self._solve(directions)
+        for _ in range(STEPS):
+            slopes = [
+                chebyshev.chebval(s[:, k], chebyshev.chebder(row))
+                for k, row in enumerate(self._unpacked(c).coefficients)
+            ]
+            jacobian = np.concatenate([slope[:, None] * self.points for slope in slopes], axis=1)  # (S, K D)
+            jacobian = np.concatenate([jacobian, np.zeros((len(residual) - len(jacobian), jacobian.shape[1]))])
+            jacobian -= q @ (q.T @ jacobian)
+            normal, gradient = jacobian.T @ jacobian, jacobian.T @ residual
+            normal += damping * (np.trace(normal) / len(normal) + 1e-300) * np.eye(len(normal))
+            moved = directions + np.linalg.solve(normal, gradient).reshape(directions.shape)
+            moved /= np.maximum(np.abs(moved).sum(1, keepdims=True), 1e-300)
+            trial = self._solve(moved)
+            if (trial[2] ** 2).sum() < (residual**2).sum():
+                gain = 1 - (trial[2] ** 2).sum() / (residual**2).sum()
+                directions, (q, c, residual, s), damping = moved, trial, damping / 4
+                if gain < 1e-3:
+                    break
+            else:
+                damping *= 8
+        self.directions = directions
+
+    def _solve(self, directions: Array) -> tuple[Array, Array, Array, Array]:
+        basis, s = self._basis(directions)
+        columns = basis.shape[1]
+        basis = np.concatenate([basis, self._ridge() * np.sqrt(len(basis)) * np.eye(columns)])
+        q, r = np.linalg.qr(basis)
+        y = np.concatenate([self.y, np.zeros(columns)])
+        c = np.linalg.lstsq(r, q.T @ y, rcond=1e-13)[0]
+        return q, c, y - q @ (q.T @ y), s
+
+    def _unpacked(self, c: Array) -> Fit:
+        """Coefficients by direction; the constant goes to the first."""
+        table = np.zeros(((len(c) - 1) // self.degree, self.degree + 1))
+        table[:, 1:] = c[1:].reshape(-1, self.degree)
+        table[0, 0] = c[0]
+        return Fit(self.directions if len(self.directions) == len(table) else self.directions[: len(table)], table)
+
+
+def _minimax(basis: Array, y: Array, ridge: float) -> Array:
+    """Least squares, reweighted towards the largest residuals (Lawson); the best of the sequence in the sup norm."""
+    weight, best, least = np.ones(len(y)), np.zeros(basis.shape[1]), np.inf
+    for _ in range(LAWSON):
+        root = np.sqrt(weight)[:, None]
+        damped = np.concatenate([root * basis, ridge * np.sqrt(len(y)) * np.eye(basis.shape[1])])
+        c = np.linalg.lstsq(damped, np.concatenate([root[:, 0] * y, np.zeros(basis.shape[1])]), rcond=1e-13)[0]
+        residual = np.abs(basis @ c - y)
+        if residual.max() < least:
+            best, least = c, float(residual.max())
+        weight = weight * (residual / (residual.max() + 1e-300) + 0.05)
+        weight /= weight.mean()
+    return best
+
+
+def _degree(values: Callable[[Array], Array], dim: int, tolerance: float, generator: np.random.Generator) -> int:
+    """The polynomial degree that resolves the function along the axes and from corner to corner of the cube."""
+    s = np.cos(np.pi * (np.arange(64) + 0.5) / 64)
+    corner = 2.0 * generator.integers(0, 2, (24, dim)) - 1
+    ends = np.stack([corner, -corner], axis=1)
+    for i in range(min(dim, 12)):
+        ends[i, 1] = ends[i, 0]
+        ends[i, 0, i], ends[i, 1, i] = -1, 1
+    chords = ends[:, None, 0] + (s[:, None] + 1) / 2 * (ends[:, None, 1] - ends[:, None, 0])  # (24, 64, D)
+    table = values(chords.reshape(-1, dim)).reshape(24, 64)
+    coefficients = np.abs(np.polynomial.chebyshev.chebvander(s, 63).T @ table.T * 2 / 64)  # (64, 24)
+    tails = coefficients[::-1].cumsum(0)[::-1].max(1)
+    return int(np.clip(np.flatnonzero(tails <= tolerance)[0] - 1 if (tails <= tolerance).any() else 64, 2, MAX_DEGREE))
+
+
+def _points(generator: np.random.Generator, count: int, dim: int) -> Array:
+    """Half uniform, half crowded towards the faces: the worst point is often a corner."""
+    u = generator.uniform(-1, 1, (count, dim))
+    u[::2] = np.sin(np.pi / 2 * u[::2])
+    return u
+
+
+def box_corners(dim: int) -> Array:
+    """Corners of [-1, 1]^D, at most 4,096."""
+    index = np.arange(min(2**dim, 4096))[:, None]
+    return np.where((index >> np.arange(dim)) & 1, 1.0, -1.0)
+
+
+def _pairs(dim: int) -> Array:
+    rows = [np.eye(dim)[i] + sign * np.eye(dim)[j] for i in range(dim) for j in range(i) for sign in (1, -1)]
+    return np.array(rows).reshape(-1, dim)
+
+
+def _piece(w: Array, c: Array, centre: Array, radius: Array) -> Piece:
+    """P(sum_i v_i x_i - v . centre) with v = w / radius, written with Horner's rule."""
+    v = np.where(radius > 0, w / np.where(radius > 0, radius, 1.0), 0.0)
+    inner = tuple((i, parse("x", 1), Fraction(float(weight))) for i, weight in enumerate(v) if weight)
+    tape = Tape()
+    s = tape.add("sub", tape.variable(0), tape.number(float(v @ centre)))
+    power = chebyshev.cheb2poly(c)
+    value = tape.number(float(power[-1]))
+    for coefficient in power[-2::-1]:
+        value = tape.add("add", tape.add("mul", value, s), tape.number(float(coefficient)))
+    return Piece(Formula.build(tape.nodes, [value], (1,)), inner)

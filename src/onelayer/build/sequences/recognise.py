@@ -1,0 +1,377 @@
+"""Recognise sums of one-variable functions of sums of one-variable functions in a formula.
+
+Everything is read off the syntax tree in exact rational arithmetic: a node is *separable* when it is a linear
+combination of nodes of one variable each. f = sum_k g_k(s_k) is found when every term of f reaches its variables
+through one separable node s_k. Products of two separable nodes are rewritten as a difference of squares, products of
+several positive functions of one variable each as exp of a sum of logarithms.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+
+from onelayer.box import Box
+from onelayer.errors import OnelayerError
+from onelayer.language.compose import inside
+from onelayer.language.formula import Formula
+from onelayer.language.tree import Node, Tape
+from onelayer.lemmas.univariate import range_of
+
+Sum = dict[int, Fraction]  # coefficients by node, each node of one variable
+
+
+@dataclass(frozen=True)
+class Separable:
+    """sum over nodes of coefficient * node + constant."""
+
+    parts: Sum
+    constant: Fraction
+
+
+@dataclass(frozen=True)
+class Piece:
+    """outer(inner), with inner a linear combination of one-variable formulas of single variables, no constant."""
+
+    outer: Formula
+    inner: tuple[tuple[int, Formula, Fraction], ...]  # variable, one-variable formula, coefficient
+
+
+class Recogniser:
+    """One formula taken apart on a box; ``affine`` admits only the variables themselves inside the sums."""
+
+    def __init__(self, formula: Formula, box: Box, *, affine: bool) -> None:
+        self.formula, self.affine = formula, affine
+        self.low, self.high = box.lower.flatten().tolist(), box.upper.flatten().tolist()
+        self.nodes = formula.nodes
+        self.used: list[frozenset[int]] = []
+        self.exact: list[Fraction | None] = []
+        self.separable: list[Separable | None] = []
+        for at, node in enumerate(self.nodes):
+            mine = frozenset({int(node.value)}) if node.op == "var" else frozenset()
+            self.used.append(mine.union(*(self.used[arg] for arg in node.args)))
+            self.exact.append(self._rational(node))
+            self.separable.append(self._separable(at, node))
+
+    def pieces(self, output: int) -> tuple[list[Piece], list[tuple[Fraction, int]]]:
+        """The pieces of one output, and the terms (coefficient, node) that are of no such form."""
+        made, rest = [], []
+        plain: Sum = {}
+        constant = Fraction(0)
+        for coefficient, at in self._terms(self.formula.outputs[output]):
+            found = self.separable[at]
+            value = self.exact[at]
+            if value is not None:
+                constant += coefficient * value
+            elif found is not None:
+                constant += coefficient * found.constant
+                for node, weight in found.parts.items():
+                    plain[node] = plain.get(node, Fraction(0)) + coefficient * weight
+            else:
+                found_pieces = self._piece(coefficient, at) or self._product(coefficient, at)
+                made += found_pieces
+                rest += [] if found_pieces else [(coefficient, at)]
+        plain = {node: weight for node, weight in plain.items() if weight}
+        if plain or constant or not (made or rest):
+            made.append(self._linear_piece(plain, constant))
+        return made, rest
+
+    def _terms(self, at: int) -> list[tuple[Fraction, int]]:
+        """The summands of a node with rational factors, nested sums opened."""
+        found: list[tuple[Fraction, int]] = []
+        pending = [(Fraction(1), at)]
+        while pending:
+            factor, at = pending.pop()
+            node = self.nodes[at]
+            if self.separable[at] is not None or not self.used[at]:
+                found.append((factor, at))
+            elif node.op in ("add", "sub"):
+                pending.append((factor, node.args[0]))
+                pending.append((factor if node.op == "add" else -factor, node.args[1]))
+            elif node.op == "neg":
+                pending.append((-factor, node.args[0]))
+            elif node.op in ("mul", "div") and (scaled := self._scaled(node)) is not None:
+                pending.append((factor * scaled[0], scaled[1]))
+            else:
+                found.append((factor, at))
+        return found
+
+    def _scaled(self, node: Node) -> tuple[Fraction, int] | None:
+        """(factor, other node) of a product with a rational number, or a quotient by one."""
+        left, right = (self.exact[arg] for arg in node.args)
+        if right is not None and (right or node.op == "mul"):
+            return (right if node.op == "mul" else 1 / right), node.args[0]
+        return (left, node.args[1]) if left is not None and node.op == "mul" else None
+
+    def _rational(self, node: Node) -> Fraction | None:
+        if node.op == "num":
+            return Fraction(node.value)
+        values = [self.exact[arg] for arg in node.args]
+        known = [value for value in values if value is not None]
+        if not values or len(known) < len(values):
+            return None
+        if node.op == "neg":
+            return -known[0]
+        if node.op in ("add", "sub", "mul"):
+            a, b = known
+            return a + b if node.op == "add" else a - b if node.op == "sub" else a * b
+        return known[0] / known[1] if node.op == "div" and known[1] else None
+
+    def _separable(self, at: int, node: Node) -> Separable | None:
+        value = self.exact[at]
+        if value is not None:
+            return Separable({}, value)
+        if node.op == "var" or (len(self.used[at]) == 1 and not self.affine):
+            opened = self._combined(node) if node.op in ("add", "sub", "neg", "mul", "div") else None
+            return opened or Separable({at: Fraction(1)}, Fraction(0))
+        return self._combined(node)
+
+    def _combined(self, node: Node) -> Separable | None:
+        """Sums and rational multiples of separable nodes."""
+        parts = [self.separable[arg] for arg in node.args]
+        known = [part for part in parts if part is not None]
+        if node.op in ("mul", "div"):
+            scaled = self._scaled(node)
+            inner = None if scaled is None else self.separable[scaled[1]]
+            return None if scaled is None or inner is None else _scale(inner, scaled[0])
+        if node.op not in ("add", "sub", "neg") or not parts or len(known) < len(parts):
+            return None
+        if node.op == "neg":
+            return _scale(known[0], Fraction(-1))
+        other = _scale(known[1], Fraction(1 if node.op == "add" else -1))
+        total = dict(known[0].parts)
+        for key, weight in other.parts.items():
+            total[key] = total.get(key, Fraction(0)) + weight
+        return Separable({key: w for key, w in total.items() if w}, known[0].constant + other.constant)
+
+    def _piece(self, coefficient: Fraction, at: int) -> list[Piece]:
+        """g(s) when every path from the term to its variables passes one separable node s, up to scale and shift."""
+        gates = [(gate, found) for gate in self._gates(at) if (found := self.separable[gate]) is not None]
+        if not gates:
+            return [self._constant_piece(coefficient, at)]
+        base = gates[0][1]
+        unit = _common_scale(base.parts.values())
+        tape = Tape()
+        s = tape.variable(0)
+        replaced = {}
+        for gate, found in gates:
+            scale = _proportion(found, base)
+            if scale is None:
+                return []
+            replaced[gate] = _affine(tape, scale * unit, s, found.constant)
+        value = self._rewrite(tape, at, replaced)
+        outer = _affine(tape, coefficient, value, Fraction(0))
+        formula = Formula.build(tape.nodes, [outer], (1,))
+        return [Piece(formula, self._inner(base.parts, unit))]
+
+    def _constant_piece(self, coefficient: Fraction, at: int) -> Piece:
+        """A term without variables that is no rational number, such as pi: added to a sum of nothing."""
+        tape = Tape()
+        value = _affine(tape, coefficient, self._rewrite(tape, at, {}), Fraction(0))
+        return Piece(Formula.build(tape.nodes, [tape.add("add", tape.variable(0), value)], (1,)), ())
+
+    def _gates(self, at: int) -> list[int]:
+        """The separable nodes through which the term reaches its variables."""
+        found: list[int] = []
+        pending, seen = [at], set()
+        while pending:
+            here = pending.pop()
+            if here in seen or not self.used[here]:
+                continue
+            seen.add(here)
+            if self.separable[here] is not None:
+                found.append(here)
+            else:
+                pending += self.nodes[here].args
+        return sorted(found)
+
+    def _rewrite(self, tape: Tape, at: int, replaced: dict[int, int]) -> int:
+        """The node written on another tape, with some nodes replaced."""
+        places = dict(replaced)
+        order = [k for k in range(at + 1) if k not in replaced]
+        needed = self._needed(at, replaced)
+        for k in order:
+            if k in needed:
+                node = self.nodes[k]
+                places[k] = tape.add(node.op, *(places[arg] for arg in node.args), value=node.value)
+        return places[at]
+
+    def _needed(self, at: int, replaced: dict[int, int]) -> set[int]:
+        pending, found = [at], set()
+        while pending:
+            here = pending.pop()
+            if here not in found and here not in replaced:
+                found.add(here)
+                pending += self.nodes[here].args
+        return found
+
+    def _product(self, coefficient: Fraction, at: int) -> list[Piece]:
+        """a b as a difference of squares; a product of positive functions of one variable each as exp(sum of log)."""
+        if self.nodes[at].op != "mul":
+            return []
+        factors, pending = [], [at]
+        while pending:
+            here = pending.pop()
+            if self.nodes[here].op == "mul" and len(self.used[here]) > 1:
+                pending += self.nodes[here].args
+            else:
+                factors.append(here)
+        if len(factors) == 2 and all(self.separable[k] is not None for k in factors):
+            return self._squares(coefficient, *factors)
+        alone = not self.affine and all(len(self.used[k]) <= 1 for k in factors)
+        if not alone or not all(self._positive(k) for k in factors):
+            return []
+        tape = Tape()
+        outer = _affine(tape, coefficient, tape.add("exp", tape.variable(0)), Fraction(0))
+        inner = []
+        for k in factors:
+            own = Tape()
+            value = own.add("log", self._single(own, k))
+            (variable,) = self.used[k] or {0}
+            inner.append((variable, Formula.build(own.nodes, [value], (1,)), Fraction(1)))
+        return [Piece(Formula.build(tape.nodes, [outer], (1,)), tuple(inner))]
+
+    def _positive(self, at: int) -> bool:
+        tape = Tape()
+        (variable,) = self.used[at] or {0}
+        value = self._single(tape, at)
+        formula = Formula.build(tape.nodes, [value], (1,))
+        return range_of(formula, self.low[variable], self.high[variable])[0] > 0
+
+    def _squares(self, coefficient: Fraction, first: int, second: int) -> list[Piece]:
+        """a b = ((r a + b/r)^2 - (r a - b/r)^2) / 4, with r a power of two that makes both summands alike in size."""
+        a, b = self.separable[first], self.separable[second]
+        if a is None or b is None:
+            return []
+        r = Fraction(2) ** round(math.log2(max(self._size(b), 1e-300) / max(self._size(a), 1e-300)) / 2)
+        made = []
+        for sign in (1, -1):
+            left, right = _scale(a, r), _scale(b, sign / r)
+            total = dict(left.parts)
+            for key, weight in right.parts.items():
+                total[key] = total.get(key, Fraction(0)) + weight
+            total = {key: weight for key, weight in total.items() if weight}
+            shift = left.constant + right.constant
+            if not total:
+                made.append(self._linear_piece({}, sign * coefficient / 4 * shift * shift))
+                continue
+            unit = _common_scale(total.values())
+            tape = Tape()
+            s = _affine(tape, unit, tape.variable(0), shift)
+            value = _affine(tape, sign * coefficient / 4, tape.add("pow", s, value=2), Fraction(0))
+            made.append(Piece(Formula.build(tape.nodes, [value], (1,)), self._inner(total, unit)))
+        return made
+
+    def _size(self, part: Separable) -> float:
+        """How far an affine node can vary; 1 for other separable nodes."""
+        widths = []
+        for at, weight in part.parts.items():
+            node = self.nodes[at]
+            width = self.high[int(node.value)] - self.low[int(node.value)] if node.op == "var" else 1.0
+            widths.append(abs(rounded(weight)) * width)
+        return sum(widths)
+
+    def _linear_piece(self, parts: Sum, constant: Fraction) -> Piece:
+        unit = _common_scale(parts.values())
+        tape = Tape()
+        outer = _affine(tape, unit, tape.variable(0), constant)
+        return Piece(Formula.build(tape.nodes, [outer], (1,)), self._inner(parts, unit))
+
+    def _inner(self, parts: Sum, unit: Fraction) -> tuple[tuple[int, Formula, Fraction], ...]:
+        found = []
+        for at, weight in parts.items():
+            (variable,) = self.used[at]
+            tape = Tape()
+            atom = self._single(tape, at)
+            found.append((variable, Formula.build(tape.nodes, [atom], (1,)), weight / unit))
+        return tuple(found)
+
+    def _single(self, tape: Tape, at: int) -> int:
+        """A node of one variable, written in x1."""
+        one = Formula.build(self.nodes, [at], self.formula.input_shape)
+        return inside(tape, one, tape.variable(0))
+
+
+def _affine(tape: Tape, scale: Fraction, node: int, shift: Fraction) -> int:
+    """scale * node + shift, with rational numbers written as quotients of floats."""
+    if scale == -1:
+        node = tape.add("neg", node)
+    elif scale != 1:
+        exact = as_float(scale)
+        node = _quotient(tape, scale, node) if exact is None else tape.add("mul", tape.number(exact), node)
+    return node if not shift else tape.add("add", node, _number(tape, shift))
+
+
+def _quotient(tape: Tape, scale: Fraction, node: int) -> int:
+    above, below = _balanced(scale)
+    if above != 1:
+        node = tape.add("mul", _dyadic(tape, above), node)
+    return tape.add("div", node, _dyadic(tape, below))
+
+
+def _number(tape: Tape, value: Fraction) -> int:
+    exact = as_float(value)
+    if exact is not None:
+        return tape.number(exact)
+    return tape.add("div", *(_dyadic(tape, part) for part in _balanced(value)))
+
+
+def _balanced(value: Fraction) -> tuple[Fraction, Fraction]:
+    """Numerator and denominator, both over a power of two that brings them into the range of floats, if one does."""
+    bits = max(value.numerator.bit_length(), value.denominator.bit_length())
+    shift = Fraction(2) ** max(0, bits - 1000)
+    return value.numerator / shift, value.denominator / shift
+
+
+def _dyadic(tape: Tape, value: Fraction) -> int:
+    """A whole number over a power of two as a sum of floats, without rounding."""
+    exact = as_float(value)
+    if exact is not None:
+        return tape.number(exact)
+    unit = Fraction(2) ** (abs(value.numerator).bit_length() - 53) / value.denominator
+    head = as_float(value // unit * unit)
+    if head is None:
+        raise OnelayerError("a factor of this sum has more digits than floats reach; round it")
+    return tape.add("add", tape.number(head), _dyadic(tape, value - Fraction(head)))
+
+
+def as_float(value: Fraction) -> float | None:
+    """The float that is exactly this number, if there is one."""
+    try:
+        found = float(value)
+    except OverflowError:
+        return None
+    return found if Fraction(found) == value else None
+
+
+def rounded(value: Fraction) -> float:
+    """The nearest float."""
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise OnelayerError("a factor of this sum is beyond 1.8e308; scale the function") from error
+
+
+def _scale(part: Separable, factor: Fraction) -> Separable:
+    return Separable({key: factor * w for key, w in part.parts.items() if factor}, factor * part.constant)
+
+
+def _common_scale(weights: Iterable[Fraction]) -> Fraction:
+    """A factor after whose division all weights are floats; the first weight if that will do, else 1."""
+    values = list(weights)
+    if not values:
+        return Fraction(1)
+    for unit in (Fraction(1), abs(values[0])):
+        if all(as_float(w / unit) is not None for w in values):
+            return unit
+    return Fraction(1)
+
+
+def _proportion(part: Separable | None, base: Separable) -> Fraction | None:
+    """The factor by which ``part`` is a multiple of ``base``, constants aside."""
+    if part is None or part.parts.keys() != base.parts.keys():
+        return None
+    ratios = {weight / base.parts[key] for key, weight in part.parts.items()}
+    return ratios.pop() if len(ratios) == 1 else None

@@ -1,0 +1,213 @@
+"""superpose: f = sum_k g_k(sum_j phi_kj(x_j)) over tokens of a sequence, any number of them.
+
+Size O(1/sqrt(eps)) per smooth one-variable function: the proof compares functions of one variable only.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from onelayer.box import Box
+from onelayer.build.arguments import check_box, check_dtype, check_eps, check_size
+from onelayer.build.lookup.blueprint import seen_size
+from onelayer.build.sequences.composed import certified, target_of
+from onelayer.build.sequences.ffn import Ridge, composition_of, fit_ridges, units_of
+from onelayer.build.sequences.piecewise import Piecewise, fit_piecewise
+from onelayer.build.sequences.recognise import Piece, Recogniser, as_float
+from onelayer.build.sequences.superpose_layer import superposition_layer
+from onelayer.build.sort import maximum, minimum
+from onelayer.errors import OnelayerError
+from onelayer.ground import pinned
+from onelayer.language.formula import Formula, parse
+from onelayer.lemmas.argument import Atom
+from onelayer.lemmas.composition import composition_error
+from onelayer.lemmas.univariate import at, range_of
+from onelayer.proof.recorded import understood
+from onelayer.recording.target import Target, as_target
+from onelayer.result import Approximation
+
+Array = NDArray[np.float64]
+ATTEMPTS = 4
+OUTER_SHARE = 0.6  # of eps, for the outer functions when the inner ones are curved too
+
+
+@pinned()
+def superpose(
+    f: Any, box: Box, eps: float, *, dtype: torch.dtype = torch.float64, max_ramps: int = 2**17
+) -> Approximation:
+    """A layer T with sup over ``box`` of |T - f| <= ``eps``, proved by composition, for f in superposed form.
+
+    f           formula text, a Formula or a torch function of n numbers, box shape (n,), or of n tokens (n, d); every
+                term of f must reach its variables through one sum of one-variable functions: means, power sums, norms,
+                log-sum-exp, products of positive numbers. The largest or smallest of n numbers is built by thresholds.
+
+    The certificate speaks of f as it was taken apart: sums reordered, rational factors collected, products of positive
+    numbers written as exp of a sum of logarithms.
+    """
+    started = time.monotonic()
+    check_eps(eps)
+    check_dtype(dtype)
+    check_box(box, dtype)
+    target = understood(f, box)
+    if target.formula is None:
+        raise OnelayerError(f"a superposition needs a recorded function; {target.unrecorded or 'it has no formula'}")
+    check_size(seen_size(target, box), dtype, "f")
+    extreme = _extreme(target.formula, box)
+    if extreme is not None:
+        return extreme(box.dim, float(box.lower.min()), float(box.upper.max()), eps, dtype=dtype)
+    pieces = _pieces(target, box)
+    atoms, ridges = _ridges(pieces, box)
+
+    def attempts() -> Iterator[Approximation]:
+        goal = eps
+        for _ in range(ATTEMPTS):
+            made = _attempt(target, box, atoms, ridges, goal, eps, dtype, max_ramps, started)
+            yield made
+            if made.certificate.proved or not made.certificate.upper < math.inf:
+                return
+            goal *= max(0.3, 0.97 * eps / made.certificate.upper)
+
+    return min(attempts(), key=lambda attempt: attempt.certificate.upper)
+
+
+@pinned()
+def needs_superposition(f: Any, box: Box) -> bool:
+    """Whether f is a superposition, and no sum of functions of one linear form each, which needs no embedding."""
+    target = as_target(f, box)
+    if target.formula is None or len(box.shape) not in (1, 2):
+        return False
+    if _extreme(target.formula, box) is not None:
+        return True
+    outputs = range(len(target.formula.outputs))
+    ridges, sums = (Recogniser(target.formula, box, affine=affine) for affine in (True, False))
+    return any(ridges.pieces(k)[1] for k in outputs) and not any(sums.pieces(k)[1] for k in outputs)
+
+
+def _attempt(
+    target: Target,
+    box: Box,
+    atoms: list[Atom],
+    ridges: list[Ridge],
+    goal: float,
+    eps: float,
+    dtype: torch.dtype,
+    max_ramps: int,
+    started: float,
+) -> Approximation:
+    """Outer functions first; their slopes say how exact the inner ones must be."""
+    outputs = len(target.formula.outputs) if target.formula else 1
+    curved = [str(parse(atom.text, 1)) != "x1" for atom in atoms]
+    share = OUTER_SHARE if any(curved) else 0.98
+    fitted = fit_ridges(ridges, share * goal)
+    straight = all(found.pieces == 1 for found in fitted)
+    left = 0.98 * goal * (1.0 if straight else 1 - share)
+    tolerances = _inner_tolerances(ridges, fitted, len(atoms), outputs, left / max(1, sum(curved)))
+    embedded = [
+        _fit_atom(atom, box, tolerance if bent else math.inf, max_ramps)
+        for atom, tolerance, bent in zip(atoms, tolerances, curved, strict=True)
+    ]
+    units = units_of(fitted)
+    shape = tuple(box.shape)
+    model = superposition_layer(shape, outputs, target.output_shape, atoms, embedded, ridges, units, dtype)
+    width = shape[1] if len(shape) == 2 else 1
+    composition = composition_of(ridges, units, atoms, width=width, outputs=outputs, each=False, exact=True)
+    normal = target_of(composition.formula(), box, target.output_shape, target.description)
+    upper = composition_error(model, composition, box)
+    return certified(model, composition, normal, box, eps, upper, None, started)
+
+
+def _inner_tolerances(ridges: list[Ridge], fitted: list[Piecewise], atoms: int, outputs: int, share: float) -> Array:
+    """An error of the atom costs its weights times the slope of the outer function, added over the terms."""
+    cost = np.zeros((outputs, atoms))
+    for ridge, found in zip(ridges, fitted, strict=True):
+        cost[ridge.output] += found.steepest * np.abs(ridge.weights).sum(0)
+    worst: Array = share / np.maximum(cost.max(0), 1e-300)
+    return worst
+
+
+def _fit_atom(atom: Atom, box: Box, tolerance: float, max_ramps: int) -> Piecewise:
+    low, high = _interval(box, atom.coordinate)
+    formula = parse(atom.text, 1)
+    if tolerance == math.inf:
+        return Piecewise(np.array([low, high]), at(formula, np.array([low, high])))
+    made = fit_piecewise(lambda s: at(formula, s), low, high, tolerance)
+    if made.pieces > max_ramps:
+        raise OnelayerError(f"the embedding of {atom.text} needs {made.pieces:,} ramps, more than {max_ramps:,}")
+    return made
+
+
+def _interval(box: Box, coordinate: int) -> tuple[float, float]:
+    low, high = (side.reshape(box.shape[0], -1)[:, coordinate] for side in (box.lower, box.upper))
+    return float(low.min()), float(high.max())
+
+
+def _pieces(target: Target, box: Box) -> list[tuple[int, Piece]]:
+    """Pieces of all outputs; an error names the first term of another form."""
+    formula = target.formula
+    if formula is None:
+        return []
+    if len(box.shape) not in (1, 2):
+        raise OnelayerError(f"a sequence has shape (n,) or (n, d), got {tuple(box.shape)}")
+    recogniser = Recogniser(formula, box, affine=False)
+    found = []
+    for output in range(len(formula.outputs)):
+        made, rest = recogniser.pieces(output)
+        if rest:
+            text = str(Formula.build(formula.nodes, [rest[0][1]], formula.input_shape))
+            raise OnelayerError(
+                f"'{text[:80]}' is no function of one sum of one-variable functions; use layout='tokens'"
+            )
+        found += [(output, piece) for piece in made]
+    return found
+
+
+def _ridges(pieces: list[tuple[int, Piece]], box: Box) -> tuple[list[Atom], list[Ridge]]:
+    """Atoms without repetition, and each piece with its weights (n, C) and the range of its sum."""
+    n, width = box.shape[0], box.dim // box.shape[0]
+    index: dict[tuple[int, str], int] = {}
+    for _, piece in pieces:
+        for variable, formula, _ in piece.inner:
+            index.setdefault((variable % width, str(formula)), len(index))
+    if not index:
+        index[0, "x1"] = 0
+    atoms = [Atom(coordinate, text) for coordinate, text in index]
+    ridges = []
+    for output, piece in pieces:
+        weights = np.zeros((n, len(atoms)))
+        for variable, formula, weight in piece.inner:
+            exact = as_float(weight)
+            if exact is None:
+                shown = str(weight) if len(str(weight)) < 60 else f"with {len(str(weight)):,} digits"
+                raise OnelayerError(f"the weight {shown} of a sum is no float; scale the sum so that its weights are")
+            weights[variable // width, index[variable % width, str(formula)]] += exact
+        ridges.append(Ridge(piece.outer, weights, output, *_range(weights, atoms, box)))
+    return atoms, ridges
+
+
+def _range(weights: Array, atoms: list[Atom], box: Box) -> tuple[float, float]:
+    ranges = [range_of(parse(atom.text, 1), *_interval(box, atom.coordinate)) for atom in atoms]
+    low = sum(float(np.minimum(column * a, column * b).sum()) for column, (a, b) in zip(weights.T, ranges, strict=True))
+    high = sum(
+        float(np.maximum(column * a, column * b).sum()) for column, (a, b) in zip(weights.T, ranges, strict=True)
+    )
+    return low, high
+
+
+def _extreme(formula: Formula, box: Box) -> Callable[..., Approximation] | None:
+    """The construction by thresholds for max(x1, ..., xn) and min(x1, ..., xn) over one interval."""
+    n, low, high = box.dim, float(box.lower.min()), float(box.upper.max())
+    same = bool((box.lower == low).all() and (box.upper == high).all())
+    if len(formula.outputs) != 1 or len(box.shape) != 1 or not same or n < 2:
+        return None
+    for op, build in (("max", maximum), ("min", minimum)):
+        plain = all(node.op in (op, "var") for node in formula.nodes)
+        if plain and len({node.value for node in formula.nodes if node.op == "var"}) == n:
+            return build
+    return None

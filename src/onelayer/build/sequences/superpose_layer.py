@@ -1,0 +1,118 @@
+"""The layer of a superposition: piecewise-linear number embedding, heads that average classes of tokens, FFN."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from onelayer.build.sequences.ffn import Ridge, Units
+from onelayer.build.sequences.piecewise import Piecewise
+from onelayer.float64 import eye, ones, zeros
+from onelayer.layer.config import Config, HeadShape
+from onelayer.layer.transformer import OneLayerTransformer
+from onelayer.lemmas.argument import Atom
+
+Array = NDArray[np.float64]
+MASK = 64.0  # logits of tokens outside a head's class
+
+
+def superposition_layer(
+    input_shape: tuple[int, ...],
+    outputs: int,
+    output_shape: tuple[int, ...],
+    atoms: list[Atom],
+    embedded: list[Piecewise],
+    ridges: list[Ridge],
+    units: Units,
+    dtype: torch.dtype,
+) -> OneLayerTransformer:
+    """T = sum_k constant_k + sum_u change_u relu(sum_{j,c} w_kjc phi^_c(x_j) - knot_u), read at the first position.
+
+    Column c of the embedding is phi^_c. Tokens with equal weights in all terms form a class; head h attends uniformly
+    to class h, so its output times the size of the class is the sum over it, and W_1 applies the weights.
+    """
+    n, count = input_shape[0], len(atoms)
+    classes = _classes(ridges)
+    features = len(classes) * count
+    places = n if len(classes) > 1 else 0
+    d_model = max(count + places, features, outputs)
+    start, slope, first, bias = _ramps(input_shape, atoms, embedded, d_model)
+    weights: dict[str, Tensor] = {"ramp_start": start, "ramp_slope": slope, "W_E": first, "b_E": bias}
+    heads = len(classes)
+    query, key = zeros(d_model, heads), zeros(d_model, heads)
+    constant = zeros(heads)
+    if places:
+        constant = ones(heads)
+        for h, members in enumerate(classes):
+            outside = ones(n)
+            outside[members] = 0
+            key[-n:, h] = -MASK * outside
+    value = eye(d_model, count).repeat(1, heads)
+    above = zeros(d_model, len(units.term))
+    below = zeros(len(units.term), d_model)
+    offset = np.zeros(outputs)
+    for k, ridge in enumerate(ridges):
+        mine = torch.from_numpy(units.term == k)
+        column = np.concatenate([ridge.weights[members[0]] * len(members) for members in classes])
+        above[:features, mine] = torch.from_numpy(column)[:, None]
+        below[mine, ridge.output] = torch.from_numpy(units.change[units.term == k])
+        offset[ridge.output] += units.constants[k]
+    weights |= {
+        "W_Q": query,
+        "b_Q": constant,
+        "W_K": key,
+        "W_V": value,
+        "W_O": eye(features, d_model),
+        "W_1": above,
+        "b_1": torch.from_numpy(-units.knot),
+        "W_2": below,
+        "W_R": eye(d_model, outputs),
+        "b_R": torch.from_numpy(offset),
+    }
+    config = Config(
+        layout="tokens",
+        input_shape=input_shape,
+        output_shape=output_shape,
+        d_model=d_model,
+        heads=(HeadShape(1, count),) * heads,
+        hidden=len(units.term),
+        embedding="piecewise",
+        ramps=start.shape[1],
+        positions="one-hot" if places else "none",
+        readout="first",
+    )
+    model = OneLayerTransformer(config, [None] * heads, dtype=dtype)
+    model.set_weights(weights)
+    return model.requires_grad_(False)
+
+
+def _classes(ridges: list[Ridge]) -> list[list[int]]:
+    """Tokens grouped by their weights in all terms."""
+    stacked = np.concatenate([ridge.weights for ridge in ridges], axis=1)  # (n, K C)
+    found: dict[bytes, list[int]] = {}
+    for token, row in enumerate(stacked + 0.0):
+        found.setdefault(row.tobytes(), []).append(token)
+    return list(found.values())
+
+
+def _ramps(
+    input_shape: tuple[int, ...], atoms: list[Atom], embedded: list[Piecewise], d_model: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Ramps of all atoms of a coordinate side by side; unused ones rise beyond every number and weigh nothing."""
+    width = input_shape[1] if len(input_shape) == 2 else 1
+    lengths = [sum(p.pieces for a, p in zip(atoms, embedded, strict=True) if a.coordinate == q) for q in range(width)]
+    count = max(1, *lengths)
+    start, slope = zeros(width, count), ones(width, count)
+    first, bias = zeros(width * count, d_model), zeros(d_model)
+    used = [0] * width
+    for c, (atom, piece) in enumerate(zip(atoms, embedded, strict=True)):
+        q, at = atom.coordinate, used[atom.coordinate]
+        rows = slice(at, at + piece.pieces)
+        start[q, rows] = torch.from_numpy(piece.knots[:-1])
+        slope[q, rows] = torch.from_numpy(1 / np.diff(piece.knots))
+        first[q * count + at : q * count + at + piece.pieces, c] = torch.from_numpy(np.diff(piece.values))
+        bias[c] = float(piece.values[0])
+        used[q] = at + piece.pieces
+    return start, slope, first, bias

@@ -1,0 +1,243 @@
+"""sort and order statistics: a length, an interval and an eps in; a layer with its proof out."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+
+import torch
+from torch import Tensor
+
+from onelayer.box import Box
+from onelayer.build.arguments import check_box, check_dtype, check_eps, narrowest
+from onelayer.build.ordering.subsets import subset_layer
+from onelayer.build.ordering.thresholds import threshold_layer
+from onelayer.errors import OnelayerError
+from onelayer.float64 import indices, linspace, numbers
+from onelayer.ground import pinned
+from onelayer.layer.transformer import OneLayerTransformer
+from onelayer.lemmas.argument import OrderStatistics
+from onelayer.lemmas.order import relu_form, threshold_range, thresholds_error
+from onelayer.lemmas.subsets import subsets_error
+from onelayer.proof.argued import argued_certificate, distance_down, representable, worst
+from onelayer.proof.certify import function_text
+from onelayer.recording.sequences import order_statistics
+from onelayer.recording.target import Target
+from onelayer.result import Approximation
+
+KINDS = ("thresholds", "subsets")
+MAX_SUBSET_LENGTH = 10
+MAX_LENGTH = 2**14  # the attention of longer sequences does not fit an ordinary memory
+MAX_CELLS = 2**16
+MAX_NUMBERS = 2**28  # in the largest matrix of a layer of thresholds
+ATTEMPTS = 4
+WITNESS_WORK = 2**28  # multiplications spent on the search for a lower bound
+
+
+@pinned()
+def sort(
+    n: int, lo: float, hi: float, eps: float, *, kind: str = "thresholds", dtype: torch.dtype = torch.float64
+) -> Approximation:
+    """A layer that sorts n numbers of [lo, hi] into ascending order within ``eps``, with its proof.
+
+    ``thresholds``: numbers are embedded by G ramps, averaged by one uniform head, and counted by 2 G ReLU units, with
+    G about (hi - lo)/eps whatever n. ``subsets``: numbers enter linearly, one sharp head per subset of positions, for
+    n <= 10; its size does not depend on eps.
+    """
+    return _build(n, lo, hi, eps, None, kind, dtype)
+
+
+@pinned()
+def order_statistic(
+    n: int, k: int, lo: float, hi: float, eps: float, *, kind: str = "thresholds", dtype: torch.dtype = torch.float64
+) -> Approximation:
+    """The k-th smallest of n numbers of [lo, hi] within ``eps``, k = 1..n."""
+    if not (type(k) is int and 1 <= k <= n):
+        raise OnelayerError(f"k must be a whole number between 1 and {n}, got {k!r}")
+    return _build(n, lo, hi, eps, [float(j == k) for j in range(1, n + 1)], kind, dtype)
+
+
+@pinned()
+def minimum(
+    n: int, lo: float, hi: float, eps: float, *, kind: str = "thresholds", dtype: torch.dtype = torch.float64
+) -> Approximation:
+    """The smallest of n numbers of [lo, hi] within ``eps``."""
+    return order_statistic(n, 1, lo, hi, eps, kind=kind, dtype=dtype)
+
+
+@pinned()
+def maximum(
+    n: int, lo: float, hi: float, eps: float, *, kind: str = "thresholds", dtype: torch.dtype = torch.float64
+) -> Approximation:
+    """The largest of n numbers of [lo, hi] within ``eps``."""
+    return order_statistic(n, n, lo, hi, eps, kind=kind, dtype=dtype)
+
+
+@pinned()
+def median(
+    n: int, lo: float, hi: float, eps: float, *, kind: str = "thresholds", dtype: torch.dtype = torch.float64
+) -> Approximation:
+    """The median of n numbers of [lo, hi] within ``eps``: the mean of the two middle ones when n is even."""
+    middle = {(n - 1) // 2, n // 2}
+    return _build(n, lo, hi, eps, [1 / len(middle) if j in middle else 0.0 for j in range(n)], kind, dtype)
+
+
+@pinned()
+def top_k_sum(
+    n: int, k: int, lo: float, hi: float, eps: float, *, kind: str = "thresholds", dtype: torch.dtype = torch.float64
+) -> Approximation:
+    """The sum of the k largest of n numbers of [lo, hi] within ``eps``."""
+    if not (type(k) is int and 1 <= k <= n):
+        raise OnelayerError(f"k must be a whole number between 1 and {n}, got {k!r}")
+    return _build(n, lo, hi, eps, [float(j >= n - k) for j in range(n)], kind, dtype)
+
+
+def _build(
+    n: int, lo: float, hi: float, eps: float, weights: list[float] | None, kind: str, dtype: torch.dtype
+) -> Approximation:
+    started = time.monotonic()
+    _check(n, lo, hi, eps, kind, dtype)
+    box = Box([lo] * n, [hi] * n)
+    target = order_statistics(n, weights)
+    build = _thresholds if kind == "thresholds" else _subsets
+    model, upper = build(n, lo, hi, eps, weights, dtype)
+    argument = OrderStatistics(n, kind, None if weights is None else tuple(weights))
+    witness = _witness(model, target, weights, box)
+    certificate = argued_certificate(
+        model,
+        function_text(target),
+        box,
+        eps,
+        argument,
+        upper,
+        witness,
+        method="lemma",
+        seconds=time.monotonic() - started,
+    )
+    return Approximation(model, certificate, target)
+
+
+def _thresholds(
+    n: int, lo: float, hi: float, eps: float, weights: list[float] | None, dtype: torch.dtype
+) -> tuple[OneLayerTransformer, float]:
+    """The layer of fewest cells that the lemma proves, or the best one when rounding forbids eps."""
+    if weights is None:
+        share = 1 - 1 / n
+    else:
+        share = sum(
+            abs(a) * (high - low) / 2 for k, a in enumerate(weights, 1) for low, high in [threshold_range(n, k)]
+        )
+    box = Box([lo] * n, [hi] * n)
+
+    def attempts() -> Iterator[tuple[OneLayerTransformer, float]]:
+        cells = _cells((hi - lo) * share / eps, eps, weights)
+        for _ in range(ATTEMPTS):
+            model = threshold_layer(n, _edges(lo, hi, cells, dtype), weights, dtype)
+            upper = thresholds_error(model, weights, box)
+            yield model, upper
+            if upper <= eps or upper > 2 * eps:  # far above eps, rounding is in the way, not the number of cells
+                return
+            cells = _cells(cells * upper / eps, eps, weights)
+
+    return min(attempts(), key=lambda attempt: attempt[1])
+
+
+def _cells(wanted: float, eps: float, weights: Sequence[float] | None) -> int:
+    """The number of cells, if a layer of that many can be had."""
+    levels = 2 if weights is None else max(1, len(relu_form(weights)[0]))
+    limit = min(MAX_CELLS, math.isqrt(MAX_NUMBERS // levels))
+    if not wanted <= limit:
+        raise OnelayerError(
+            f"eps {eps:g} needs {wanted:.3g} thresholds, more than {limit:,}; use kind='subsets' or a larger eps"
+        )
+    return max(1, math.ceil(wanted))
+
+
+def _edges(lo: float, hi: float, cells: int, dtype: torch.dtype) -> Tensor:
+    """lo = t_0 < ... < t_G >= hi, equally spaced up to the rounding of ``dtype``; t_0 need not be a number of it."""
+    edges = linspace(lo, hi, cells + 1).to(dtype)
+    if float(edges[-1]) < hi:
+        edges[-1] = torch.nextafter(edges[-1], torch.tensor(torch.inf, dtype=dtype, device="cpu"))
+    steps = torch.cat([numbers([lo]), edges[1:].double()])
+    if not bool((torch.diff(steps) > 0).all() and (torch.diff(edges) > 0).all()):
+        kind = str(dtype).removeprefix("torch.")
+        raise OnelayerError(
+            f"{cells:,} thresholds do not fit between the {kind} numbers of [{lo!r}, {hi!r}]; use a larger eps"
+        )
+    return edges.double()
+
+
+def _subsets(
+    n: int, lo: float, hi: float, eps: float, weights: list[float] | None, dtype: torch.dtype
+) -> tuple[OneLayerTransformer, float]:
+    model = subset_layer(n, lo, hi, 0.9 * eps, weights, dtype)
+    return model, subsets_error(model, weights, Box([lo] * n, [hi] * n))
+
+
+def adversarial_sequences(n: int, lo: float, hi: float, count: int, *, cells: int = 1000, seed: int = 0) -> Tensor:
+    """Hard inputs for a sorting layer, (count, n): all equal, near ties, sorted, reversed, on the cells' edges, random.
+
+    The first ones tie all numbers at height 1 - 1/n and 1/n of a cell, where the lemma is sharp.
+    """
+    generator = torch.Generator("cpu").manual_seed(seed)
+    unit = torch.rand(count, n, generator=generator, dtype=torch.float64, device="cpu")
+    step, kind = 1 / cells, indices(count) % 8
+    height = numbers([1 - 1 / n, 1 / n])[indices(count) // 8 % 2, None]
+    tied = torch.floor(unit[:, :1] * cells) * step
+    forms = [
+        (tied + height * step).expand(-1, n),
+        (tied + step * unit).clamp(0, 1),
+        torch.round(unit * cells) * step,
+        unit.sort(-1).values,
+        unit.sort(-1, descending=True).values,
+        (torch.floor(unit * 4) + 1e-9 * unit) / 4,
+        torch.where(unit < 0.5, tied, tied + (1 - 1e-12) * step),
+        unit,
+    ]
+    chosen = torch.stack(forms)[kind, indices(count)]
+    return (lo + (hi - lo) * chosen).clamp(lo, hi)
+
+
+def _witness(
+    model: OneLayerTransformer, target: Target, weights: Sequence[float] | None, box: Box
+) -> tuple[tuple[float, ...], float] | None:
+    """The hardest sequence found and its verified error."""
+    config = model.config
+    per_token = sum(tensor.numel() for tensor in model.state_dict().values())
+    attention = config.length * sum(2 * head.d_k + 2 * head.d_v + 64 for head in config.heads)
+    count = max(2, min(4096, WITNESS_WORK // (config.length * (per_token + attention))))
+    low, high = float(box.lower.min()), float(box.upper.max())
+    points = adversarial_sequences(config.length, low, high, count, cells=max(1, config.ramps))
+    points = representable(points, box, model.dtype)
+    if not len(points):
+        return None
+    point, values = worst(model, target, points)
+    return tuple(point.tolist()), _exact_error(point.tolist(), values.reshape(-1).tolist(), weights)
+
+
+def _exact_error(point: list[float], values: list[float], weights: Sequence[float] | None) -> float:
+    """max over outputs of |T - f| at one point, rounded down, from rational arithmetic."""
+    ordered = [Fraction(x) for x in sorted(point)]
+    if weights is not None:
+        ordered = [sum((Fraction(a) * x for a, x in zip(weights, ordered, strict=True)), Fraction(0))]
+    return distance_down(values, ordered)
+
+
+def _check(n: int, lo: float, hi: float, eps: float, kind: str, dtype: torch.dtype) -> None:
+    check_eps(eps)
+    check_dtype(dtype)
+    if not (type(n) is int and 1 <= n <= MAX_LENGTH):
+        raise OnelayerError(f"the length must be a whole number between 1 and {MAX_LENGTH:,}, got {str(n)[:40]}")
+    if not (-math.inf < lo < hi < math.inf):
+        raise OnelayerError(f"the interval needs lo < hi, both finite, got lo = {lo!r}, hi = {hi!r}")
+    check_box(Box([lo], [hi]), dtype)
+    if hi - lo < narrowest(dtype):
+        raise OnelayerError(
+            f"the interval [{lo!r}, {hi!r}] is too narrow: thresholds need a width of {narrowest(dtype):.1g} or more"
+        )
+    if kind not in KINDS:
+        raise OnelayerError(f"kind must be one of {', '.join(KINDS)}; got {kind!r}")
+    if kind == "subsets" and n > MAX_SUBSET_LENGTH:
+        raise OnelayerError(f"kind 'subsets' needs 2^n - 1 heads: n <= {MAX_SUBSET_LENGTH}; use 'thresholds' for {n}")

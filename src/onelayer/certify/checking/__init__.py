@@ -1,1 +1,0 @@
-"""Parts of the independent checker, in ball arithmetic (python-flint); the door is onelayer.certify.check."""

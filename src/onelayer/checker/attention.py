@@ -1,0 +1,270 @@
+"""Vectors, stored matrices and softmax averages of the checker: real values as Taylor enclosures, rounding beside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+from flint import arb, arb_mat
+
+from onelayer.checker.arithmetic import (
+    UNIT_BALL,
+    ZERO,
+    Taylor,
+    combination,
+    constant,
+    count,
+    degree_of,
+    outer_places,
+    union,
+)
+from onelayer.checker.functions import apply
+from onelayer.checker.rounding import Execution, power_of_two, size
+from onelayer.checker.weights import Array
+
+DENSE = 64  # nonzero weights from which a matrix product in C is faster than terms one by one
+EXTRA = 4  # further powers for functions of one variable, kept until values are contracted and cancel
+NEGLIGIBLE = 1e-6  # tokens below this weight do not count in the common shift of the logits
+
+
+@dataclass
+class Vector:
+    """Entries of the real layer, and bounds of what rounding adds to each in the execution (zeros if none is meant)."""
+
+    items: list[Taylor]
+    errors: list[arb]
+
+    def __getitem__(self, part: slice) -> Vector:
+        return Vector(self.items[part], self.errors[part])
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def entries(self) -> list[tuple[Taylor, arb]]:
+        return list(zip(self.items, self.errors, strict=True))
+
+    def sizes(self) -> list[arb]:
+        return [size(item) for item in self.items]
+
+
+class Matrix:
+    """A stored matrix W (rows, columns) with bias b: x -> x W + b, zeros skipped so that supports stay small."""
+
+    def __init__(self, w: Array, b: Array | None = None) -> None:
+        self.bias = [arb(v) for v in b.tolist()] if b is not None else [ZERO] * w.shape[1]
+        self.columns = [[(i, arb(v)) for i, v in enumerate(column.tolist()) if v != 0] for column in w.T]
+        terms = sum(len(column) for column in self.columns)
+        self.dense = arb_mat(w.tolist()) if terms >= DENSE else None
+        self.absolute = arb_mat(np.abs(w).tolist())
+        self.ends = w.min(0), w.max(0)
+
+    def __call__(self, x: Vector, execution: Execution | None) -> Vector:
+        y = self.real(x.items)
+        if execution is None:
+            return Vector(y, [ZERO] * len(y))
+        return Vector(y, self._rounding(x, execution))
+
+    def _rounding(self, x: Vector, execution: Execution) -> list[arb]:
+        """Products with an exact zero, and sums with them, are exact; so is one product with a power of two alone."""
+        reach = [s + e for s, e in zip(x.sizes(), x.errors, strict=True)]
+        passed, totals = self.bounds(x.errors), self.bounds(reach)
+        idle = {i for i, r in enumerate(reach) if r.is_zero()}
+        found = []
+        for column, b, p, t in zip(self.columns, self.bias, passed, totals, strict=True):
+            live = [w for i, w in column if i not in idle] if idle else [w for _, w in column]
+            if len(live) == 1 and b.is_zero() and power_of_two(float(live[0])):
+                found.append((p + 2 * execution.tiny).upper())
+            else:
+                found.append(execution.affine(len(live), b, p, t))
+        return found
+
+    def real(self, x: Sequence[Taylor]) -> list[Taylor]:
+        order = x[0].order
+        if self.dense is not None:
+            return self._product(x, self.dense)
+        return [
+            combination([(w, x[i]) for i, w in column], b, order)
+            for column, b in zip(self.columns, self.bias, strict=True)
+        ]
+
+    def _product(self, x: Sequence[Taylor], dense: arb_mat) -> list[Taylor]:
+        support = _union(x)
+        rows = _coefficients(x, support).transpose()
+        product = (rows * dense).transpose().tolist()  # (columns, coefficients)
+        return [Taylor(support, [c[0] + b, *c[1:]], x[0].order) for c, b in zip(product, self.bias, strict=True)]
+
+    def bounds(self, row: Sequence[arb]) -> list[arb]:
+        """Row vector of bounds times |W|."""
+        return [value.upper() for value in (arb_mat(1, len(row), list(row)) * self.absolute).entries()]
+
+
+class Softmax:
+    """Weights over tokens as e_m / Q: e_m = exp(l_m - l) with a common l, Q = sum e_m; ``inverse`` encloses 1/Q.
+
+    l is the average of the logits with the weights of the box's centre: it removes the first-order change of Q, so 1/Q
+    converges on larger boxes. Any common l gives the same weights. ``upper`` bounds the weights; ``spoiled`` multiplies
+    |v_m| in the rounding error of an average of values v_m.
+    """
+
+    def __init__(self, logits: Vector, execution: Execution | None) -> None:
+        order = logits.items[0].order
+        if len(_union(logits.items)) == 1:  # cheap, and large values make high orders of e_m matter
+            order += EXTRA
+            logits = Vector([item.at_order(order) for item in logits.items], logits.errors)
+        centre = np.array([float(item.c[0].mid()) for item in logits.items])
+        with np.errstate(all="ignore"):  # any weights will do
+            weights = np.exp(centre - centre.max())
+            weights /= weights.sum()
+        pairs = zip(weights.tolist(), logits.items, strict=True)
+        common = combination([(arb(w), item) for w, item in pairs if w > NEGLIGIBLE], ZERO, order)
+        shifted = [item - common for item in logits.items]
+        spreads = [item.range() for item in shifted]
+        self.e = [apply("exp", item) for item in shifted]
+        tops = [spread.upper().exp() for spread in spreads]
+        low = sum((spread.lower().exp() for spread in spreads), ZERO).lower()
+        high = sum(tops, ZERO).upper()
+        self.inverse = apply("inv", combination([(arb(1), item) for item in self.e], ZERO, order), (low, high))
+        self.upper = [(top / low).min(arb(1)).upper() for top in tops] if execution else []
+        self.spoiled = [ZERO] * len(shifted)
+        if execution is not None:
+            relative, absolute = execution.softmax(spreads, logits.errors, self.upper)
+            self.spoiled = execution.average(self.upper, relative, absolute, len(shifted) + 1)
+
+
+def attend(
+    softmax: Softmax, own: Sequence[Vector], table: Matrix | None, execution: Execution | None, order: int
+) -> Vector:
+    """Softmax average over the values of the sequence's tokens, then those of the memory tokens in ``table``."""
+    parts = [[e * v for v in value.items] for e, value in zip(softmax.e, own, strict=False)]
+    if table is not None:
+        parts.append(table.real(softmax.e[len(own) :]))
+    items = [(sum_of(column) * softmax.inverse).at_order(order) for column in zip(*parts, strict=True)]
+    errors: list[arb] | None = None
+    if execution is not None:
+        errors = table.bounds(softmax.spoiled[len(own) :]) if table is not None else [ZERO] * len(items)
+        for value, spoiled, weight in zip(own, softmax.spoiled, softmax.upper, strict=False):
+            entries = zip(errors, value.sizes(), value.errors, strict=True)
+            errors = [e + spoiled * (s + ev) + (weight + spoiled) * ev for e, s, ev in entries]
+    return _average(items, errors, len(softmax.e), _hulls(own, table, len(items)), execution)
+
+
+def _hulls(own: Sequence[Vector], table: Matrix | None, width: int) -> list[arb]:
+    """Per column a ball that holds the executed values of all tokens."""
+    found: list[list[arb]] = [[] for _ in range(width)]
+    for value in own:
+        for column, item, error in zip(found, value.items, value.errors, strict=True):
+            column.append(item.range() + error * UNIT_BALL)
+    if table is not None:
+        for at, (low, high) in enumerate(zip(*(side.tolist() for side in table.ends), strict=True)):
+            found[at % width].append(arb(low).union(arb(high)))  # a grid's columns repeat those of a value
+    return [reduce(arb.union, column) for column in found]
+
+
+def _average(
+    items: list[Taylor], errors: list[arb] | None, count: int, hulls: list[arb], execution: Execution | None
+) -> Vector:
+    """Averages of ``count`` values that lie in the hulls, with the smaller of two bounds of their errors each.
+
+    ``errors`` come from the errors of the weights; the spread of the values gives others. Equal values average to
+    themselves.
+    """
+    order = items[0].order
+    items = [constant(hull, order) if hull.is_exact() else item for item, hull in zip(items, hulls, strict=True)]
+    if execution is None or errors is None:
+        return Vector(items, [ZERO] * len(items))
+    found = []
+    for error, hull in zip(errors, hulls, strict=True):
+        weighed = (error + execution.underflow(count)).upper()
+        spread = execution.within(count, hull.mid(), hull.rad())
+        found.append(weighed.min(spread).upper() if weighed.is_finite() else spread)
+    return Vector(items, found)
+
+
+def attend_grid(axes: Sequence[Softmax], table: Matrix, execution: Execution | None, order: int) -> Vector:
+    """Softmax average over a grid of tokens, the values contracted axis by axis, first axis first."""
+    items = table.real(axes[0].e)
+    inverse = axes[0].inverse
+    for softmax in axes[1:]:
+        items = contract(softmax.e, items, order if softmax is axes[-1] else order + EXTRA)
+        inverse = (inverse * softmax.inverse).at_order(order)
+    items = [item.at_order(order) * inverse for item in items]
+    errors = None if execution is None else _grid_errors(axes, table, execution)
+    count = sum(len(softmax.e) + 4 for softmax in axes)
+    return _average(items, errors, count, _hulls([], table, len(items)), execution)
+
+
+def _grid_errors(axes: Sequence[Softmax], table: Matrix, execution: Execution) -> list[arb]:
+    """With B a bound of sum w |v| over the contracted axes and E the error so far, contracting one more axis gives
+    B' = sum w B and E' = sum spoiled (B + E) + w E."""
+    first = execution.underflow(len(axes[0].e))
+    sizes, errors = table.bounds(axes[0].upper), [e + first for e in table.bounds(axes[0].spoiled)]
+    for softmax in axes[1:]:
+        step = len(sizes) // len(softmax.e)
+        old = list(zip(sizes, errors, strict=True))
+        sizes = [_inner(softmax.upper, [b for b, _ in old[j::step]]) for j in range(step)]
+        errors = [
+            (
+                _inner(softmax.spoiled, [b + e for b, e in old[j::step]])
+                + _inner(softmax.upper, [e for _, e in old[j::step]])
+                + execution.underflow(len(softmax.e))
+            ).upper()
+            for j in range(step)
+        ]
+    return errors
+
+
+def _inner(a: Sequence[arb], b: Sequence[arb]) -> arb:
+    return sum((x * y for x, y in zip(a, b, strict=True)), ZERO).upper()
+
+
+def contract(weights: Sequence[Taylor], items: Sequence[Taylor], order: int) -> list[Taylor]:
+    """sum_m weights_m items_mj for every j, ``items`` being row-major; one matrix product if no variable is shared."""
+    left, right, step = _union(weights), _union(items), len(items) // len(weights)
+    if not left or not right or set(left) & set(right):
+        return [dot(weights, items[j::step]).at_order(order) for j in range(step)]
+    support = union(left, right)
+    rows, columns = _coefficients(weights, left), _coefficients(items, right)
+    width = columns.ncols()
+    da, db = degree_of(len(left), rows.ncols()), degree_of(len(right), width)
+    places = outer_places(tuple(support.index(v) for v in left), tuple(support.index(v) for v in right), da, db, order)
+    product = (rows.transpose() * arb_mat(len(weights), step * width, columns.entries())).tolist()
+    length = count(len(support), min(order, da + db))
+    found = []
+    for j in range(step):
+        out, cut = [ZERO] * length, ZERO
+        values = (value for row in product for value in row[j * width : (j + 1) * width])
+        for value, place in zip(values, places, strict=True):
+            if place < 0:
+                cut = cut + value.abs_upper()
+            else:
+                out[place] = value
+        out[0] = out[0] + cut * UNIT_BALL
+        found.append(Taylor(support, out, order))
+    return found
+
+
+def dot(a: Sequence[Taylor], b: Sequence[Taylor]) -> Taylor:
+    return sum_of([x * y for x, y in zip(a, b, strict=True)])
+
+
+def _union(items: Sequence[Taylor]) -> tuple[int, ...]:
+    support: tuple[int, ...] = ()
+    for item in items:
+        support = union(support, item.support)
+    return support
+
+
+def _coefficients(items: Sequence[Taylor], support: tuple[int, ...]) -> arb_mat:
+    """One row of coefficients per item."""
+    wide = [item.over(support) for item in items]
+    length = max(len(c) for c in wide)
+    return arb_mat(len(items), length, [v for c in wide for v in [*c, *[ZERO] * (length - len(c))]])
+
+
+def sum_of(terms: Sequence[Taylor]) -> Taylor:
+    total = constant(ZERO, terms[0].order) if len(terms) != 1 else terms[0]
+    for term in terms if len(terms) != 1 else ():
+        total = total + term
+    return total

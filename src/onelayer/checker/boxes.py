@@ -1,0 +1,275 @@
+"""Re-prove |T - f| <= upper on one box: enclose, subdivide the polynomial, take kinks by cases, cut the box."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from flint import arb
+
+from onelayer.checker.arithmetic import ZERO, Taylor, coordinate, monomials, whole_power
+from onelayer.checker.attention import Vector
+from onelayer.checker.formula import evaluate
+from onelayer.checker.functions import Kinks, proportion
+from onelayer.checker.quotient import divides, quotients
+from onelayer.language.formula import Formula
+from onelayer.observer import Observer
+
+MAX_CASES = 3  # different kinks taken by cases at once on one box; with more, the box is cut first
+PIECES = 800  # of the polynomial of one box
+PROVED, REFUTED, OPEN = "proved", "refuted", "open"
+
+Corner = Sequence[float]
+Evaluated = Callable[[Sequence[Taylor], Kinks], Vector]  # a layer, or another formula in its place
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Outcome for one box; ``place`` is a point with a larger error (refuted) or the centre of what resisted (open)."""
+
+    outcome: str
+    place: tuple[float, ...] = ()
+    bound: float = 0.0
+
+
+class Prover:
+    """Proves |T - f| <= limit on boxes, T being the layer as executed and f the formula.
+
+    Lemma: on a box, T_executed - f = g + r with g in the Taylor enclosure and |r| <= rounding. It suffices that every
+    output's polynomial is bounded by limit - rounding on pieces that cover [-1, 1]^D; or that this holds under each
+    sign of an undecided kink; or on both halves of the box. For f = N / D it suffices too that T D - N is bounded by
+    (limit - rounding) min|D|.
+    """
+
+    def __init__(
+        self,
+        layer: Evaluated,
+        formula: Formula,
+        limit: float,
+        order: int,
+        budget: int,
+        observer: Observer | None = None,
+    ) -> None:
+        self.layer, self.formula, self.limit = layer, formula, arb(limit)
+        self.observer = observer or Observer()
+        self.order, self.budget = order, budget
+        self.divides = self.clears_first = divides(formula)
+
+    def __call__(self, low: Corner, high: Corner) -> Verdict:
+        """Best first: where the error at the centre is largest, so that a false claim is refuted early.
+
+        Raises Stopped when the observer says that it is over.
+        """
+        fresh: list[tuple[Corner, Corner]] = [(tuple(low), tuple(high))]
+        opened: list[tuple[float, int, Corner, Corner, Found]] = []
+        spent = 0
+        while fresh or opened:
+            for low, high in fresh:
+                self.observer.check()
+                found = self._box(low, high)
+                if found.outcome == REFUTED:
+                    return Verdict(REFUTED, found.place, found.bound)
+                if found.outcome == OPEN:
+                    heapq.heappush(opened, (-found.centre, spent * 2 + len(opened), low, high, found))
+            fresh = []
+            if opened:
+                _, _, low, high, found = heapq.heappop(opened)
+                spent += 1
+                halves = cut(low, high, found.axis)
+                if spent > self.budget or halves is None:
+                    return Verdict(OPEN, middle(low, high), found.bound)
+                fresh = halves
+        return Verdict(PROVED)
+
+    def coordinates(self, low: Corner, high: Corner) -> list[Taylor]:
+        return [coordinate(i, a, b, self.order) for i, (a, b) in enumerate(zip(low, high, strict=True))]
+
+    def error(self, x: Sequence[Taylor], t: Vector, kinks: Kinks) -> tuple[list[Taylor], list[arb]]:
+        """Enclosures of the outputs of T - f in real arithmetic, and bounds of the execution's rounding."""
+        f = evaluate(self.formula, x, kinks)
+        return [a - b for a, b in zip(t.items, f, strict=True)], t.errors
+
+    def cleared(self, x: Sequence[Taylor], t: Vector) -> list[tuple[Taylor, arb]] | None:
+        """T D - N and min|D| for each output of a formula that divides; None where it may be undefined."""
+        f = quotients(self.formula, x, Kinks()) if self.divides else None
+        if f is None:
+            return None
+        found = [
+            (a * q.below(self.order) - q.above(self.order), q.size_below()) for a, q in zip(t.items, f, strict=True)
+        ]
+        return found if all(gap > 0 for _, gap in found) else None
+
+    def _box(self, low: Corner, high: Corner) -> Found:
+        kinks = Kinks()
+        x = self.coordinates(low, high)
+        t = self.layer(x, kinks)
+        cleared = self.cleared(x, t) if self.clears_first else None
+        if self._bounded_cleared(cleared, t.errors):
+            return Found(PROVED)
+        g, rounding = self.error(x, t, kinks)
+        for item, r in zip(g, rounding, strict=True):
+            for place in (ZERO, arb(1), arb(-1)):
+                gap = climb(item, place).abs_lower() - r
+                if gap > self.limit:
+                    return Found(REFUTED, bound=float(gap), place=steepest(item, place, low, high))
+        if self._bounded(g, rounding):
+            self.clears_first = False
+            return Found(PROVED)
+        if not self.clears_first:
+            cleared = self.cleared(x, t)
+            self.clears_first = self._bounded_cleared(cleared, rounding)
+            if self.clears_first:
+                return Found(PROVED)
+        if 0 < distinct(kinks.open) <= MAX_CASES and self._by_cases(low, high, kinks.open[0], []):
+            return Found(PROVED)
+        worst = max(float(item.range().abs_upper()) for item in g)
+        if cleared is not None:
+            h = [item.scaled(1 / gap) for item, gap in cleared]
+            bound = max(float(item.range().abs_upper()) for item in h)
+            g, worst = (g, min(worst, bound)) if worst < math.inf else (h, bound)
+        centre = max(abs(float(item.c[0].mid())) for item in g)
+        return Found(OPEN, split_axis(g, kinks.open, low, high), worst, centre)
+
+    def _by_cases(self, low: Corner, high: Corner, kink: Taylor, cases: list[tuple[Taylor, int]]) -> bool:
+        """Whether the bound holds on the whole box under either sign of ``kink``, given the signs in ``cases``."""
+        for sign in (1, -1):
+            assumed = [*cases, (kink, sign)]
+            kinks = Kinks(assumed)
+            x = self.coordinates(low, high)
+            g, rounding = self.error(x, self.layer(x, kinks), kinks)
+            if self._bounded(g, rounding):
+                continue
+            full = len(assumed) >= MAX_CASES or not kinks.open
+            if full or not self._by_cases(low, high, kinks.open[0], assumed):
+                return False
+        return True
+
+    def _bounded_cleared(self, cleared: list[tuple[Taylor, arb]] | None, rounding: Sequence[arb]) -> bool:
+        if cleared is None:
+            return False
+        return all(below(h, (self.limit - r) * gap, PIECES) for (h, gap), r in zip(cleared, rounding, strict=True))
+
+    def _bounded(self, g: Sequence[Taylor], rounding: Sequence[arb]) -> bool:
+        return all(below(item, self.limit - r, PIECES) for item, r in zip(g, rounding, strict=True))
+
+
+@dataclass(frozen=True)
+class Found:
+    """What one evaluation of a box gave: outcome, axis to cut next, bound, error at the centre, counterexample."""
+
+    outcome: str
+    axis: int = 0
+    bound: float = 0.0
+    centre: float = 0.0
+    place: tuple[float, ...] = ()
+
+
+def climb(g: Taylor, t: arb) -> arb:
+    """The value of g at t times the corner towards which its linear part grows."""
+    total = g.c[0]
+    signs = _signs(g)
+    for c, exponents in zip(g.c[1:], monomials(len(g.support), g.degree)[1:], strict=True):
+        sign = -1 if sum(e for s, e in zip(signs, exponents, strict=True) if s < 0) % 2 else 1
+        total = total + c * whole_power(t, sum(exponents)) * sign
+    return total
+
+
+def steepest(g: Taylor, t: arb, low: Corner, high: Corner) -> tuple[float, ...]:
+    """The point at which :func:`climb` evaluates: the centre or a corner in the variables of g."""
+    place = list(middle(low, high))
+    for variable, sign in zip(g.support, _signs(g), strict=True):
+        if not t.is_zero():
+            place[variable] = high[variable] if (sign > 0) == bool(t > 0) else low[variable]
+    return tuple(place)
+
+
+def _signs(g: Taylor) -> list[int]:
+    linear = g.c[1 : 1 + len(g.support)] or [ZERO] * len(g.support)
+    return [-1 if c.mid() < 0 else 1 for c in linear]
+
+
+def distinct(kinks: Sequence[Taylor]) -> int:
+    """How many of the arguments are not multiples of each other, counted up to one more than MAX_CASES."""
+    found: list[Taylor] = []
+    for u in kinks:
+        small = u.range().abs_upper() / 1024
+        if not any(proportion(u, v)[1].abs_upper() < small for v in found):
+            found.append(u)
+        if len(found) > MAX_CASES:
+            break
+    return len(found)
+
+
+def below(g: Taylor, limit: arb, pieces: int) -> bool:
+    """Whether |g| <= limit on [-1, 1]^s, by bisecting the polynomial where its coefficients do not settle it.
+
+    Lemma: g is a polynomial with the middles of the balls for coefficients, to within the sum of their radii. A
+    polynomial that is monotone in one variable lies between its values on the two faces of that variable.
+    """
+    if g.range().abs_upper() <= limit:
+        return True
+    middle = Taylor(g.support, [c.mid() for c in g.c], g.order)
+    limit = limit - sum((c.rad() for c in g.c), ZERO)
+    pending = [middle]
+    for _ in range(pieces):
+        item = pending.pop()
+        if not _between(item, limit):
+            # What no bisection removes: the value at the centre.
+            if not item.support or not item.c[0].abs_upper() <= limit:
+                return False
+            pending += _parts(item)
+        if not pending:
+            return True
+    return False
+
+
+def _between(item: Taylor, limit: arb) -> bool:
+    low, high = item.ends()
+    return bool(low >= -limit) and bool(high <= limit)
+
+
+def _parts(item: Taylor) -> list[Taylor]:
+    """Two polynomials such that this one is within a bound if they are: on two faces, or on two halves."""
+    for variable in item.support:
+        slope = item.slope(variable)
+        if slope >= 0 or slope <= 0:
+            return [item.face(variable, upper) for upper in (False, True)]
+    variable = max(item.support, key=lambda v: _weight(item, v))
+    return [item.restricted(variable, upper) for upper in (False, True)]
+
+
+def _weight(item: Taylor, variable: int, degree: int = 1) -> float:
+    """Sum of the absolute coefficients of the monomials of at least this degree that hold the variable."""
+    at = item.support.index(variable)
+    exponents = monomials(len(item.support), item.degree)
+    return sum(float(c.abs_upper()) for c, e in zip(item.c, exponents, strict=True) if e[at] and sum(e) >= degree)
+
+
+def split_axis(g: Sequence[Taylor], kinks: Sequence[Taylor], low: Corner, high: Corner) -> int:
+    """The coordinate along which an undecided kink varies most, or the error bends most: remainders come from that."""
+    widths = [b - a for a, b in zip(low, high, strict=True)]
+    usable = [i for i, width in enumerate(widths) if width > 0] or [0]
+    for degree in (1,) if kinks else (2, 1):
+        scores = [0.0] * len(widths)
+        for item in kinks[:1] or g:
+            for variable in item.support:
+                scores[variable] += _weight(item, variable, degree)
+        if any(scores[i] > 0 for i in usable) and all(score < math.inf for score in scores):
+            return max(usable, key=lambda i: scores[i])
+    return max(usable, key=lambda i: widths[i])
+
+
+def cut(low: Corner, high: Corner, axis: int) -> list[tuple[Corner, Corner]] | None:
+    """Both halves of a box, or None when there is no float between its ends."""
+    centre = low[axis] / 2 + high[axis] / 2
+    if not low[axis] < centre < high[axis]:
+        return None
+    below_, above = list(high), list(low)
+    below_[axis] = above[axis] = centre
+    return [(low, tuple(below_)), (tuple(above), high)]
+
+
+def middle(low: Corner, high: Corner) -> tuple[float, ...]:
+    return tuple(a / 2 + b / 2 for a, b in zip(low, high, strict=True))

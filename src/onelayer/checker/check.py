@@ -1,0 +1,316 @@
+"""The independent checker: re-prove a saved certificate from its files alone, in ball arithmetic (Arb).
+
+It shares no arithmetic with the certifier: it reads the files, the formula's syntax tree and nothing else, and brings
+its own Taylor arithmetic, its own evaluation of the layer and its own analysis of rounding. docs/checker.md says what
+is checked.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from flint import ctx
+
+from onelayer.checker.argued import METHODS as ARGUED
+from onelayer.checker.argued import argument_of, recheck
+from onelayer.checker.boxes import OPEN, PROVED, Prover
+from onelayer.checker.cover import leaves, random_order, shares
+from onelayer.checker.layer import Layer
+from onelayer.checker.outcome import NotConfirmed, Rejected
+from onelayer.checker.points import Values, contradiction, known_at, trial_points, values_of
+from onelayer.checker.rounding import Execution
+from onelayer.checker.weights import Array, Stored, read_model
+from onelayer.errors import FileError, FormulaError, OnelayerError, one_line
+from onelayer.ground import pinned
+from onelayer.language.formula import Formula, parse
+from onelayer.observer import Observer, Stopped, observing
+from onelayer.proof.files import Record, SavedProof, read_proof
+
+ACCEPTED, NOT_CONTRADICTED, REJECTED = "accepted", "not contradicted", "rejected"
+BITS = 128
+MAX_FORMULA = 2**24
+BUDGET = 200  # bisections per box
+TRIAL_BUDGET = 12
+WORTH_TRIALS = 40  # boxes from which it pays to compare orders on a few of them
+EXECUTIONS = {"F64": "float64 execution", "F32": "float32 execution"}
+UNEXPECTED = "the claim cannot be evaluated"
+METHODS = ("branch and bound", "conditional on Lipschitz constant", *ARGUED)
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """Outcome of a check in one of three words.
+
+    accepted          everything that the certificate states was proved again: every box, or the whole argument
+    not contradicted  the time ended first; ``fraction`` and ``volume`` say how much was proved again
+    rejected          something stated is false, or could not be proved
+
+    ``lower`` is the error that was confirmed at the witness; it may be below the stated one by the rounding of a
+    forward pass. ``reason`` says in one line what was done, or what failed.
+    """
+
+    verdict: str
+    reason: str
+    boxes_checked: int
+    boxes_total: int
+    volume: float
+    lower: float
+    seconds: float
+
+    @property
+    def ok(self) -> bool:
+        """Whether the verdict is "accepted"."""
+        return self.verdict == ACCEPTED
+
+    @property
+    def fraction(self) -> float:
+        """Share of the proof's boxes that were proved again, by count; of a proof without boxes all or nothing."""
+        return self.boxes_checked / self.boxes_total if self.boxes_total else float(self.ok)
+
+    def __str__(self) -> str:
+        return f"{self.verdict}: {self.reason} ({self.seconds:.1f} s)"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What has been proved again so far."""
+
+    boxes: int = 0
+    volume: float = 0.0
+    lower: float = 0.0
+
+
+@pinned()
+def check(
+    folder: str | Path,
+    *,
+    all: bool = False,
+    seed: int | None = None,
+    max_seconds: float = 120.0,
+    f: str | Formula | None = None,
+    progress: bool = False,
+    observer: Observer | None = None,
+) -> CheckReport:
+    """Re-prove the certificate saved in ``folder``.
+
+    Files, claim and lower bound are checked first, then the boxes, one after another in an order that is random anew
+    each time, until all are proved or ``max_seconds`` are over; ``all`` means without limit. ``seed`` fixes the order.
+    ``f`` is formula text for a proof whose function could not be recorded. A file that is malformed raises FileError.
+    """
+    started = time.monotonic()
+    if math.isnan(max_seconds) or max_seconds < 0:
+        raise OnelayerError(f"max_seconds must be a number of seconds >= 0, got {max_seconds!r}")
+    limit = math.inf if all else max_seconds
+    folder = Path(folder)
+    proof, stored = read_proof(folder), read_model(folder)
+    verdict = ACCEPTED
+    if observer is None and not progress:
+        observer = Observer()
+    with observing(observer, limit) as watching, _precision():
+        checking = _Check(proof, stored, np.random.default_rng(seed), watching)
+        try:
+            checking.run(f)
+            reason = checking.summary()
+        except (FileError, Asked):
+            raise
+        except (Stopped, NotConfirmed) as error:
+            verdict, reason = NOT_CONTRADICTED, f"{error}; {checking.summary()}"
+        except OnelayerError as error:
+            verdict, reason = REJECTED, str(error)
+        except (ArithmeticError, ValueError, LookupError, TypeError, RecursionError, MemoryError) as error:
+            # Whatever the numbers of a hostile folder did to the arithmetic, they did not prove the claim.
+            verdict, reason = REJECTED, f"{UNEXPECTED}: {type(error).__name__} {error}"
+    done, seconds = checking.done, time.monotonic() - started
+    return CheckReport(verdict, one_line(reason), done.boxes, proof.record.boxes, done.volume, done.lower, seconds)
+
+
+class Asked(OnelayerError):
+    """The checker was asked for something it cannot do, whatever the files say."""
+
+
+class _Check:
+    """One check: the claim, then the facts at points, then the boxes or the argument; ``done`` grows on the way."""
+
+    def __init__(self, proof: SavedProof, stored: Stored, rng: np.random.Generator, observer: Observer) -> None:
+        self.proof, self.record, self.stored, self.rng, self.observer = proof, proof.record, stored, rng, observer
+        self.done = Progress()
+
+    def run(self, f: str | Formula | None) -> None:
+        """Returns when everything is proved; raises what stands in the way."""
+        record, stored = self.record, self.stored
+        _claim(record, stored)
+        argument = argument_of(self.proof) if record.method in ARGUED else None
+        formula = _formula(self.proof, f, stored, argument is None)
+        values = values_of(self.proof, stored, argument, formula)
+        self.done = Progress(lower=self._lower(values))
+        boxes = leaves(self.proof) if self.proof.tree is not None else None
+        if not math.isfinite(record.upper):
+            return
+        if record.arithmetic != "real":
+            points = trial_points(self.proof, stored, argument, formula, self.rng)
+            contradiction(record, stored, values, points)
+        if argument is not None:
+            self.observer.report("checking", detail=f"a proof by {record.method}")
+            recheck(self.proof, argument, stored, formula, boxes, self.observer)
+            self.done = replace(self.done, boxes=record.boxes, volume=1.0)
+        elif boxes is None or formula is None:
+            raise Rejected("the proof has no boxes")
+        else:
+            self._boxes(Layer(stored, Execution.of(record.arithmetic, stored, record.domain)), formula, *boxes)
+
+    def _lower(self, values: Values) -> float:
+        """What is confirmed of lower <= |T - f| at the witness.
+
+        A refutation must be confirmed above eps. Otherwise the stated number must be one that a forward pass can have
+        returned: real arithmetic and the rounding of the execution leave room for it, or at least the upper bound does,
+        which is proved later.
+        """
+        record = self.record
+        if record.witness is None:
+            return 0.0
+        known = known_at(record.witness, record, self.stored, values)
+        if known.confirmed > record.upper:
+            raise Rejected(
+                f"at the witness |T - f| >= {known.lower:.6g}, above the stated upper bound {record.upper:.6g}"
+            )
+        if not known.reached >= record.lower:
+            reached = float(known.reached.upper())
+            raise Rejected(
+                f"at the witness |T - f| is at most {reached:.6g}, below the stated lower bound {record.lower:.6g}"
+            )
+        bounded = known.reached.is_finite() or math.isfinite(record.upper)
+        if not bounded and not known.confirmed >= record.lower:
+            raise Rejected(f"at the witness only |T - f| >= {known.lower:.6g} is confirmed, and it has no upper bound")
+        if record.status == "refuted" and record.eps is not None and not known.confirmed > record.eps:
+            raise Rejected(
+                f"the refutation does not follow: at the witness only |T - f| >= {known.lower:.6g} is confirmed, "
+                f"not more than eps = {record.eps:.6g}"
+            )
+        return known.lower if known.confirmed < record.lower else record.lower
+
+    def _boxes(self, layer: Layer, formula: Formula, low: Array, high: Array) -> None:
+        """Re-prove the boxes one by one, those that hold the witness first."""
+        volumes, held = shares(low, high), np.zeros(0, dtype=np.int64)
+        if self.record.witness is not None:
+            point = np.array(self.record.witness)
+            held = np.flatnonzero(((low <= point) & (point <= high)).all(1))
+        order = random_order(volumes, held, self.rng)
+        prover = self._prover(layer, formula, low[order[:3]], high[order[:3]], len(low))
+        for count, at in enumerate(order.tolist(), start=1):
+            self._box(prover, layer, formula, low[at].tolist(), high[at].tolist())
+            volume = min(1.0, self.done.volume + float(volumes[at])) if count < len(low) else 1.0
+            self.done = replace(self.done, boxes=count, volume=volume)
+            self.observer.report("checking", volume, detail=f"{count:,} of {len(low):,} boxes")
+
+    def _box(self, prover: Prover, layer: Layer, formula: Formula, low: list[float], high: list[float]) -> None:
+        record = self.record
+        verdict = prover(low, high)
+        for more in (2, 4):
+            if verdict.outcome == OPEN:
+                sharper = Prover(layer, formula, record.upper, prover.order + more, BUDGET // 4, self.observer)
+                verdict = sharper(low, high)
+        if verdict.outcome != PROVED:
+            raise Rejected(_complaint(record, verdict.outcome, verdict.place, verdict.bound))
+
+    def _prover(self, layer: Layer, formula: Formula, low: Array, high: Array, count: int) -> Prover:
+        """The order of the Taylor arithmetic that is fastest on a few of the boxes."""
+        record, observer = self.record, self.observer
+        first = max(2, min(record.order or 4, 8))
+        if count < WORTH_TRIALS:
+            return Prover(layer, formula, record.upper, first, BUDGET, observer)
+        trials = []
+        for order in sorted({first, first + 2, max(2, first - 2)}):
+            prover = Prover(layer, formula, record.upper, order, TRIAL_BUDGET, observer)
+            started = time.monotonic()
+            outcomes = [prover(a, b).outcome for a, b in zip(low.tolist(), high.tolist(), strict=True)]
+            trials.append((OPEN in outcomes, time.monotonic() - started, order))
+        return Prover(layer, formula, record.upper, min(trials)[2], BUDGET, observer)
+
+    def summary(self) -> str:
+        """What is proved so far, in words."""
+        record, done = self.record, self.done
+        if not math.isfinite(record.upper):
+            return f"{record.status}, no upper bound is claimed{self._confirmed()}"
+        share = f"on {done.boxes:,} of {record.boxes:,} boxes ({done.boxes / max(1, record.boxes):.2%})"
+        if done.volume == 1:
+            share = f"on all {record.boxes:,} boxes" if record.boxes else f"by {record.method}"
+        elif record.boxes:
+            share += f", {done.volume:.2%} of the volume"
+        else:
+            share = "in no part"
+        return f"{record.status}, sup|T - f| <= {record.upper!r} re-proved {share}{self._confirmed()}"
+
+    def _confirmed(self) -> str:
+        """What is known of the lower bound; the stated one where it is larger by the rounding of another pass."""
+        if self.record.lower == 0:
+            return ""
+        stated = "" if self.done.lower == self.record.lower else f" of the stated {self.record.lower!r}"
+        return f"; |T - f| >= {self.done.lower!r} confirmed at the witness{stated}"
+
+
+@contextmanager
+def _precision() -> Iterator[None]:
+    """The precision of balls; an infinity or NaN of NumPy is no warning but a number that satisfies no comparison."""
+    bits, cap = ctx.prec, ctx.cap
+    ctx.prec, ctx.cap = BITS, 40
+    try:
+        with np.errstate(all="ignore"):
+            yield
+    finally:
+        ctx.prec, ctx.cap = bits, cap
+
+
+def _formula(proof: SavedProof, f: str | Formula | None, stored: Stored, needed: bool) -> Formula | None:
+    """f as a formula of the inputs and outputs of the model; None for a proof whose argument names its function."""
+    dim = math.prod(proof.record.shape)
+    formula = None
+    if proof.function is not None:
+        try:
+            formula = parse(proof.function, dim, limit=MAX_FORMULA)
+        except FormulaError as error:
+            raise FileError(f"function.txt is not a formula of {dim} variables: {error}") from error
+    if f is not None:
+        given = parse(f, dim, limit=MAX_FORMULA) if isinstance(f, str) else f
+        if not needed or (formula is not None and (formula.nodes, formula.outputs) != (given.nodes, given.outputs)):
+            raise Asked("this proof names its function itself: check(folder) without f, or read function.txt")
+        formula = given
+    if formula is None:
+        if needed:
+            raise Asked("the function of this proof was not recorded; give it as formula text: check(folder, f=...)")
+        return None
+    outputs = math.prod(stored.config["output_shape"])
+    if formula.dim != dim or len(formula.outputs) != outputs:
+        raise Rejected(f"the function has {len(formula.outputs)} outputs, the model {outputs}")
+    return formula
+
+
+def _claim(record: Record, stored: Stored) -> None:
+    """The claim can be re-proved here, and is about these weights in their own format; its numbers agree by Record."""
+    rules = [
+        (record.method in METHODS, f"proofs by {record.method} cannot be re-proved by this version"),
+        (record.weights_sha256 == stored.sha256, "the weights are not those of the certificate"),
+        (tuple(record.shape) == tuple(stored.config["input_shape"]), "domain and model differ in shape"),
+        (
+            record.arithmetic in ("real", EXECUTIONS[stored.dtype]),
+            f"a claim about {record.arithmetic} for weights that are stored in {stored.dtype}",
+        ),
+    ]
+    for holds, complaint in rules:
+        if not holds:
+            raise Rejected(complaint)
+
+
+def _complaint(record: Record, outcome: str, place: tuple[float, ...], bound: float) -> str:
+    point = ", ".join(f"{value:.6g}" for value in place)
+    if outcome == OPEN:
+        return f"near ({point}) only |T - f| <= {bound:.3g} could be proved, the certificate states {record.upper:.6g}"
+    return f"at ({point}) |T - f| >= {bound:.6g}, above the stated upper bound {record.upper:.6g}"
+
+
+__all__ = ["CheckReport", "FileError", "check"]

@@ -1,0 +1,326 @@
+"""The checker's proof by composition, written from docs/constructions/superpose.md.
+
+|T - D| <= sum_k [ sup |G_k - g_k| + Lip(G_k) sum |w| sup |phi^ - phi| + sum_u |c_u| sup |z_u - mu_u (s^ - t_u)| ]
+plus the rounding of the execution.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from flint import arb
+
+from onelayer.checker.arithmetic import ZERO, Taylor, combination, constant, coordinate
+from onelayer.checker.attention import Vector
+from onelayer.checker.layer import Layer
+from onelayer.checker.rounding import Execution
+from onelayer.checker.univariate import Line, distance, lines, range_of, steepest
+from onelayer.checker.weights import Stored
+from onelayer.errors import OnelayerError
+from onelayer.language.formula import parse
+from onelayer.lemmas.argument import Composition, Term
+
+JOINED = 2.0**-10  # a ramp that misses the next one by this share of its height is taken to end there
+
+Domain = tuple[tuple[float, ...], tuple[float, ...]]
+
+
+@dataclass(frozen=True)
+class Inner:
+    """One embedded atom: ends of phi at every token, sup |phi^ - phi|, and the rounding of an executed phi^."""
+
+    ends: list[tuple[arb, arb]]
+    error: arb
+    rounding: arb
+
+
+def composition_bound(stored: Stored, composition: Composition, domain: Domain, execution: Execution) -> arb:
+    """Upper bound of sup |T - D| for T as executed."""
+    config = stored.config
+    n, d = composition.length, composition.width
+    each = config["readout"] == "each"
+    _require(config["layout"] == "tokens" and stored.length == n and stored.token_width == d, "other tokens")
+    _require(each == composition.each and config["readout"] in ("each", "first"), "another read-out")
+    _require(config["hidden"] == len(composition.units) > 0, "another number of units")
+    read = stored.tensors["W_R"]
+    _require(bool(((read == 0) | (read == 1)).all() and (read.sum(0) == 1).all()), "a read-out that mixes features")
+    own = stored.tensors["b_2"] @ read  # exact, as the read-out picks features
+    _require(not own.any() and read.shape[1] == composition.outputs, "other outputs")
+    proof = _Proof(stored, composition, domain, execution)
+    worst = ZERO
+    for position in range(n) if each else [0]:
+        worst = worst.max(proof.error(position))
+    return worst
+
+
+class _Proof:
+    def __init__(self, stored: Stored, composition: Composition, domain: Domain, execution: Execution) -> None:
+        self.stored, self.composition, self.execution = stored, composition, execution
+        self.layer = Layer(_without_ramps(stored), execution)
+        self.inner = [self._atom(c, domain) for c in range(len(composition.atoms))]
+        self.tokens = [self._token(j) for j in range(composition.length)]
+        self.outer = stored.tensors["W_2"] @ stored.tensors["W_R"]  # exact: the read-out picks features
+        self.units = np.array(composition.units, dtype=int)
+        self.seen: dict[int, tuple[list[float], list[float], arb, arb]] = {}
+
+    def error(self, position: int) -> arb:
+        """Bound over the outputs of one position."""
+        z, r = self._unit_inputs(position)
+        composition = self.composition
+        active = composition.active(position)
+        sums = [ZERO] * composition.outputs
+        rest = [arb(float(b)) for b in self.stored.tensors["b_R"]]
+        for k in active:
+            term = composition.terms[k]
+            s = self._sum(term, position)
+            knots, slopes, error, slope = self._term(k, position, z, s)
+            mine = np.flatnonzero(self.units == k)
+            mismatch = ZERO
+            for u, knot, mu in zip(mine, knots, slopes, strict=True):
+                gap = z.items[u] - s.scaled(arb(mu)).shifted(-arb(mu) * arb(knot))
+                mismatch = mismatch + abs(arb(float(self.outer[u, term.output]))) * gap.range().abs_upper()
+            sums[term.output] = sums[term.output] + error + slope * self._drift(term, position) + mismatch
+            rest[term.output] = rest[term.output] - arb(term.constant)
+        for u in np.flatnonzero(~np.isin(self.units, active)):
+            _require(bool(z.items[u].range() + z.errors[u] <= 0), f"unit {u} is not shut at position {position + 1}")
+        rounding = self._rounding(z, r)
+        totals = [a + abs(b) + c for a, b, c in zip(sums, rest, rounding, strict=True)]
+        worst = totals[0]
+        for total in totals[1:]:
+            worst = worst.max(total)
+        return worst
+
+    def _term(self, k: int, position: int, z: Vector, s: Taylor) -> tuple[list[float], list[float], arb, arb]:
+        """Knots and slopes of the units of a term, sup |G_k - g_k| and Lip(G_k); the same for all positions."""
+        if k in self.seen:
+            return self.seen[k]
+        term = self.composition.terms[k]
+        mine = np.flatnonzero(self.units == k)
+        _require(not np.delete(self.outer[mine], term.output, axis=1).any(), "a unit of two outputs")
+        knots, slopes = [], []
+        for u in mine:
+            mu = _ratio(z.items[u], s)
+            _require(mu > 0, "a unit that falls with the sum of its term")
+            slopes.append(mu)
+            knots.append(float(((s.scaled(arb(mu)) - z.items[u]).c[0] / arb(mu)).mid()))
+        order = sorted(range(len(knots)), key=lambda i: knots[i])
+        changes = [arb(float(self.outer[mine[i], term.output])) * arb(slopes[i]) for i in order]
+        low, high = self._range(term)
+        ascending = [knots[i] for i in order]
+        pieces = lines(ascending, changes, arb(term.constant), low, high)
+        reach = float(self._drift(term, position).upper()) + 1e-9 * (abs(low) + abs(high) + 1)
+        slope = steepest(lines(ascending, changes, arb(term.constant), low - reach, high + reach))
+        self.seen[k] = knots, slopes, distance(parse(term.text, 1), pieces), slope
+        return self.seen[k]
+
+    def _range(self, term: Term) -> tuple[float, float]:
+        """Ends of the values of s at all positions of the term; a sum of numbers >= 0 stays >= 0."""
+        composition = self.composition
+        places = [term.position] if term.position is not None else range(composition.length if composition.each else 1)
+        lows, highs = [], []
+        for place in places:
+            low = high = ZERO
+            for token, row in enumerate(composition.rows(term, place)):
+                for c, weight in enumerate(row):
+                    a, b = (arb(weight) * end for end in self.inner[c].ends[token])
+                    low, high = low + (a if weight >= 0 else b), high + (b if weight >= 0 else a)
+            lows.append(0.0 if low.is_zero() else _below(low))
+            highs.append(_above(high))
+        bottom, top = min(lows), max(highs)
+        return bottom, top if top > bottom else bottom + 1e-9 * (1 + abs(bottom))
+
+    def _sum(self, term: Term, position: int) -> Taylor:
+        """s^ of the term, in the embedded atoms."""
+        parts = []
+        for token, row in enumerate(self.composition.rows(term, position)):
+            parts += [(arb(w), self.tokens[token].items[c]) for c, w in enumerate(row) if w]
+        return combination(parts, ZERO, 1)
+
+    def _drift(self, term: Term, position: int) -> arb:
+        total = ZERO
+        for row in self.composition.rows(term, position):
+            for c, weight in enumerate(row):
+                total = total + abs(arb(weight)) * self.inner[c].error
+        return total
+
+    def _token(self, token: int) -> Vector:
+        """The atoms of one token as variables over their ranges."""
+        items, errors = [], []
+        for c, atom in enumerate(self.inner):
+            low, high = atom.ends[token]
+            bottom, top = _below(low - atom.error), _above(high + atom.error)
+            items.append(coordinate(token * len(self.inner) + c, bottom, top, 1))
+            errors.append(atom.rounding)
+        return Vector(items, errors)
+
+    def _unit_inputs(self, position: int) -> tuple[Vector, Vector]:
+        """What the units of one position see, and its stream R."""
+        layer, config = self.layer, self.stored.config
+        e = [self._embedded(j) for j in range(self.composition.length)]
+        u = [layer._norm(row, "1") for row in e] if config["norm"] == "pre" else e
+        keys, values = ([layer.maps[name](row, self.execution) for row in u] for name in ("K", "V"))
+        query = layer.maps["Q"](u[position], self.execution)
+        z = Vector([], [])
+        for head in layer.heads:
+            own = [row[head.values] for row in values]
+            part = layer._head_average(head, query[head.keys], [row[head.keys] for row in keys], own)
+            z = Vector(z.items + part.items, z.errors + part.errors)
+        r = layer.maps["O"](z, self.execution)
+        if config["residual"]:
+            r = layer._add(e[position], r)
+        if config["norm"] == "post":
+            r = layer._norm(r, "1")
+        inner = layer._norm(r, "2") if config["norm"] == "pre" else r
+        return layer.maps["1"](inner, self.execution), r
+
+    def _embedded(self, token: int) -> Vector:
+        """The features of one token: W_E applied to its numbers, or its atoms in the first columns."""
+        config, t, layer = self.stored.config, self.stored.tensors, self.layer
+        row = self.tokens[token]
+        if config["embedding"] == "linear":
+            e = layer.maps["E"](row, self.execution)
+        else:
+            others = [constant(arb(float(b)), 1) for b in t["b_E"][len(row) :]]
+            e = Vector(row.items + others, row.errors + [ZERO] * len(others))
+        if config["positions"] == "none":
+            return e
+        return layer._shifted(e, t["position"][token].tolist())
+
+    def _rounding(self, z: Vector, r: Vector) -> list[arb]:
+        """Of the outputs, with the units anywhere between 0 and their largest value; the stream adds what it holds."""
+        layer, residual = self.layer, self.stored.config["residual"]
+        hidden = [constant(ZERO.union(item.range().upper().max(ZERO)), 1) for item in z.items]
+        y = layer.maps["2"](Vector(hidden, z.errors), self.execution)
+        y = layer._add(r, y) if residual else y
+        if self.stored.config["norm"] == "post":
+            return self._last_norm(z, r, y.errors)
+        found = layer.maps["R"](y, self.execution).errors
+        if not residual:
+            return found
+        offsets = [arb(float(b)) for b in self.stored.tensors["b_R"]]
+        read = layer.maps["R"].real(r.items)
+        leak = [item.shifted(-b).range().abs_upper() for item, b in zip(read, offsets, strict=True)]
+        return [error + size for error, size in zip(found, leak, strict=True)]
+
+    def _last_norm(self, z: Vector, r: Vector, errors: list[arb]) -> list[arb]:
+        """The same when outputs are normalised: as variables of their own, written into the stream as W_2 does."""
+        outputs, first = self.composition.outputs, self.composition.length * len(self.inner)
+        unit = np.abs(self.outer).argmax(0)
+        spread = self.stored.tensors["W_2"][unit] / self.outer[unit, np.arange(outputs)][:, None]
+        exact = bool(np.isin(spread, (-1.0, 0.0, 1.0)).all())  # so that the product is
+        same = np.array_equal(self.outer @ spread, self.stored.tensors["W_2"])
+        _require(exact and same, "W_2 writes more than the outputs")
+        tops = [item.range().upper().max(ZERO) for item in z.items]
+        y = []
+        for o in range(outputs):
+            reach = _above(sum((abs(arb(float(c))) * top for c, top in zip(self.outer[:, o], tops, strict=True)), ZERO))
+            y.append(coordinate(first + o, -reach, reach, 1))
+        base = r.items if self.stored.config["residual"] else [constant(ZERO, 1)] * len(r)
+        bias = [arb(float(b)) for b in self.stored.tensors["b_2"]]
+        items = [
+            combination([(arb(1), item), *((arb(float(spread[o, m])), y[o]) for o in range(outputs))], bias[m], 1)
+            for m, item in enumerate(base)
+        ]
+        read = self.layer.maps["R"](self.layer._norm(Vector(items, errors), "2"), self.execution)
+        offsets = [arb(float(b)) for b in self.stored.tensors["b_R"]]
+        return [
+            error + (item - own).shifted(-b).range().abs_upper()
+            for item, own, b, error in zip(read.items, y, offsets, read.errors, strict=True)
+        ]
+
+    def _atom(self, c: int, domain: Domain) -> Inner:
+        atom, n, d = self.composition.atoms[c], self.composition.length, self.composition.width
+        formula = parse(atom.text, 1)
+        sides = [(domain[0][j * d + atom.coordinate], domain[1][j * d + atom.coordinate]) for j in range(n)]
+        if self.stored.config["embedding"] == "linear":
+            plain = formula == parse("x", 1) and atom.coordinate == c and len(self.composition.atoms) == d
+            _require(plain, "atoms of a linear embedding other than the coordinates")
+            return Inner([(arb(a), arb(b)) for a, b in sides], ZERO, ZERO)
+        known = {side: range_of(formula, *side) for side in set(sides)}
+        defined = all(end.is_finite() for ends in known.values() for end in ends)
+        _require(defined, f"{atom.text} is not defined on its interval")
+        pieces, total = self._ramps(c, min(a for a, _ in sides), max(b for _, b in sides))
+        error = distance(formula, pieces)
+        count = int(self.stored.config["ramps"])
+        steepest_ramp = arb(float(np.abs(self.stored.tensors["ramp_slope"][atom.coordinate]).max()))
+        flushed = self.execution.tiny * (total * (2 + steepest_ramp) + count)
+        rounding = self.execution.gamma(count + 5) * total + flushed
+        return Inner([known[side] for side in sides], error, rounding)
+
+    def _ramps(self, c: int, low: float, high: float) -> tuple[list[Line], arb]:
+        """Column c of the embedding on [low, high], piece by piece, and the sum of its sizes.
+
+        Ramps follow one another: each ends where the next begins, or before. One that is cut off there, or goes on,
+        differs from what is taken for it by ``short``, on its own piece or on later ones.
+        """
+        t, g = self.stored.tensors, int(self.stored.config["ramps"])
+        q = self.composition.atoms[c].coordinate
+        column = t["W_E"][:, c]
+        rows = np.arange(q * g, (q + 1) * g)
+        _require(not np.delete(column, rows).any() and not t["W_E"][:, len(self.composition.atoms) :].any(), "W_E")
+        rise = column[rows]
+        used = np.flatnonzero(rise)
+        used = used[np.argsort(t["ramp_start"][q, used], kind="stable")]
+        starts, slopes = t["ramp_start"][q, used].tolist(), t["ramp_slope"][q, used].tolist()
+        value, total = arb(float(t["b_E"][c])), abs(arb(float(t["b_E"][c])))
+        blur, found, place = ZERO, [], low
+        for k, (start, slope, step) in enumerate(zip(starts, slopes, rise[used].tolist(), strict=True)):
+            _require(slope > 0, "a ramp that falls")
+            stop, following = start + 1 / slope, starts[k + 1] if k + 1 < len(starts) else math.inf
+            if following < math.inf and abs(1 - arb(slope) * (arb(following) - arb(start))) < JOINED:
+                stop = following
+            _require(start < stop <= following, "ramps that overlap")
+            short = abs(arb(step)) * abs(1 - arb(slope) * (arb(stop) - arb(start))).upper()
+            a, b = max(start, low), min(stop, high)
+            if place < min(start, high):
+                found.append(Line(place, min(start, high), value, ZERO, blur))
+            if a < b:
+                found.append(
+                    Line(
+                        a,
+                        b,
+                        value + arb(step) * arb(slope) * (arb(a) - arb(start)),
+                        arb(step) * arb(slope),
+                        blur + short,
+                    )
+                )
+                place = b
+            value, blur, total = value + arb(step), blur + short, total + abs(arb(step))
+        if place < high:
+            found.append(Line(place, high, value, ZERO, blur))
+        return found, total
+
+
+def _without_ramps(stored: Stored) -> Stored:
+    """The same layer with an embedding that is not looked at, when it is piecewise: its matrix may be long."""
+    if stored.config["embedding"] == "linear":
+        return stored
+    tensors = {name: value for name, value in stored.tensors.items() if name not in ("W_E", "b_E")}
+    return Stored(stored.config, tensors, stored.dtype, stored.sha256)
+
+
+def _ratio(z: Taylor, s: Taylor) -> float:
+    """mu with z close to mu s + constant."""
+    if not s.support:
+        return 1.0
+    wide = z.over(tuple(sorted({*z.support, *s.support})))
+    other = s.over(tuple(sorted({*z.support, *s.support})))
+    pairs = list(zip(wide[1:], other[1:], strict=False))
+    top = sum(float(a.mid()) * float(b.mid()) for a, b in pairs)
+    bottom = sum(float(b.mid()) * float(b.mid()) for _, b in pairs)  # a product may overflow, a power raises
+    return top / bottom if bottom else 0.0
+
+
+def _below(value: arb) -> float:
+    return math.nextafter(float(value.lower()), -math.inf)
+
+
+def _above(value: arb) -> float:
+    return math.nextafter(float(value.upper()), math.inf)
+
+
+def _require(holds: bool, complaint: str) -> None:
+    if not holds:
+        raise OnelayerError(f"the layer does not have the form of its composition: {complaint}")

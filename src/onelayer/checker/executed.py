@@ -1,0 +1,126 @@
+"""One forward pass in a floating format, by NumPy, from the stored tensors and docs/file-format.md alone.
+
+What it returns is one of the executions that a certificate about that format speaks of: every operation rounds to
+nearest, sums run in the order that NumPy takes. So its error at a point is a fact about the claim: an error above the
+stated upper bound contradicts it, an error above the stated lower bound confirms that one.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onelayer.checker.weights import Array, Stored
+from onelayer.errors import UnsupportedOperation
+
+NORM_EPS = 1e-5
+AT_ONCE = 2**22  # numbers in the largest array of a chunk of points
+KINDS: dict[str, np.dtype[Any]] = {"F64": np.dtype(np.float64), "F32": np.dtype(np.float32)}
+
+Numbers = NDArray[Any]
+
+
+class Executed:
+    """The layer in the format its weights are stored in: points (B, D) to outputs (B, K), both as float64."""
+
+    def __init__(self, stored: Stored) -> None:
+        config = stored.config
+        if config["attention"] != "softmax":
+            raise UnsupportedOperation(f"attention {config['attention']}", "only softmax attention can be re-proved")
+        if config["layout"] == "tokens" and any(head["memory"] == "grid" for head in config["heads"]):
+            raise UnsupportedOperation("grid memory beside tokens", "save model.materialize() instead")
+        self.stored, self.config, self.kind = stored, config, KINDS[stored.dtype]
+        self.t = {name: value.astype(self.kind) for name, value in stored.tensors.items()}
+
+    def __call__(self, points: Array) -> Array:
+        chunk = max(1, AT_ONCE // self.cost)
+        with np.errstate(all="ignore"):
+            parts = [self._forward(points[at : at + chunk]) for at in range(0, len(points), chunk)]
+        return np.concatenate(parts).astype(np.float64)
+
+    @property
+    def cost(self) -> int:
+        """Numbers in the largest array for one point."""
+        c, n = self.config, self.stored.length
+        memory = max(math.prod(head["tokens"]) * head["d_v"] for head in c["heads"])
+        widths = (n + memory, c["d_model"], c["hidden"], self.stored.token_width * max(1, c["ramps"]))
+        return n * int(max(widths))
+
+    def representable(self, points: Array) -> Array:
+        """The points rounded to the format."""
+        return points.astype(self.kind).astype(np.float64)
+
+    def _forward(self, points: Array) -> Numbers:
+        c, t = self.config, self.t
+        x = points.astype(self.kind).reshape(len(points), self.stored.length, self.stored.token_width)
+        if c["embedding"] == "piecewise":
+            x = np.clip((x[..., None] - t["ramp_start"]) * t["ramp_slope"], 0, 1).reshape(*x.shape[:2], -1)
+        e = self._affine(x, "E")
+        if c["positions"] != "none":
+            e = e + t["position"]
+        a = self._attend(self._norm(e, "1") if c["norm"] == "pre" else e)
+        r = e + a if c["residual"] else a
+        r = self._norm(r, "1") if c["norm"] == "post" else r
+        y = self._feed_forward(r) if c["hidden"] else r
+        if c["readout"] == "mean":
+            y = y.sum(1, keepdims=True) * self.kind.type(1 / self.stored.length)
+        elif c["readout"] != "each":
+            y = y[:, :1] if c["readout"] == "first" else y[:, -1:]
+        return self._affine(y, "R").reshape(len(points), -1)
+
+    def _affine(self, x: Numbers, name: str) -> Numbers:
+        return np.asarray(x @ self.t[f"W_{name}"] + self.t[f"b_{name}"])
+
+    def _norm(self, x: Numbers, which: str) -> Numbers:
+        centred = x - x.mean(-1, keepdims=True)
+        root = np.sqrt((centred * centred).mean(-1, keepdims=True) + self.kind.type(NORM_EPS))
+        return np.asarray(centred / root * self.t[f"gain_{which}"] + self.t[f"shift_{which}"])
+
+    def _feed_forward(self, r: Numbers) -> Numbers:
+        inner = self._norm(r, "2") if self.config["norm"] == "pre" else r
+        y = self._affine(np.maximum(self._affine(inner, "1"), 0), "2")
+        y = r + y if self.config["residual"] else y
+        return self._norm(y, "2") if self.config["norm"] == "post" else y
+
+    def _attend(self, u: Numbers) -> Numbers:
+        tokens = self.config["layout"] == "tokens"
+        query = self._affine(u, "Q")
+        keys, values = (self._affine(u, name) if tokens else None for name in ("K", "V"))
+        k = v = 0
+        parts = []
+        for h, head in enumerate(self.config["heads"]):
+            columns, rows = slice(k, k + head["d_k"]), slice(v, v + head["d_v"])
+            q = query[..., columns] * self.kind.type(1 / math.sqrt(head["d_k"]))
+            own = None if keys is None or values is None else (keys[..., columns], values[..., rows])
+            parts.append(self._head(h, head, q, own))
+            k, v = columns.stop, rows.stop
+        return self._affine(np.concatenate(parts, -1), "O")
+
+    def _head(self, h: int, head: dict[str, Any], q: Numbers, own: tuple[Numbers, Numbers] | None) -> Numbers:
+        """Softmax average over the tokens of the sequence and the memory; a grid one axis at a time."""
+        t = self.t
+        if head["memory"] == "grid":
+            z = t[f"memory.{h}.values"].reshape(head["tokens"][0], -1)
+            z = softmax(q @ t[f"memory.{h}.axes.0"].T) @ z
+            for a, m in enumerate(head["tokens"][1:], start=1):
+                weights = softmax(q @ t[f"memory.{h}.axes.{a}"].T)
+                z = np.einsum("bnm,bnmk->bnk", weights, z.reshape(*z.shape[:2], m, -1))
+            return np.asarray(z)
+        sources = [] if own is None else [own]
+        if head["memory"] == "plain":
+            sources.append((t[f"memory.{h}.keys"][None], t[f"memory.{h}.values"][None]))
+        weights = softmax(np.concatenate([q @ np.swapaxes(keys, -1, -2) for keys, _ in sources], -1))
+        ends = np.cumsum([keys.shape[-2] for keys, _ in sources]).tolist()
+        z = weights[..., : ends[0]] @ sources[0][1]
+        if len(sources) > 1:
+            z = z + weights[..., ends[0] :] @ sources[1][1]
+        return np.asarray(z)
+
+
+def softmax(logits: Numbers) -> Numbers:
+    """exp of the distance to the largest logit, divided by the sum."""
+    powers = np.exp(logits - logits.max(-1, keepdims=True))
+    return np.asarray(powers / powers.sum(-1, keepdims=True))

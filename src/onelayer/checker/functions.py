@@ -1,0 +1,261 @@
+"""Elementary functions and kinks of the checker's Taylor arithmetic."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+from flint import arb, arb_series
+
+from onelayer.checker.arithmetic import UNIT_BALL, ZERO, Taylor, constant, whole_power
+
+SHARP = arb(2) ** -80
+EVERYTHING = arb(0, arb.pos_inf())
+Ends = tuple[arb, arb]  # numbers below and above
+Series = Callable[[arb_series], arb_series]
+# (range of u, n, c, a_n(c)) -> a ball that contains the factor of h^n in the remainder after n - 1 powers
+Rule = Callable[[arb, int, arb, arb], arb]
+
+
+def compose(series: Series, u: Taylor, inside: Ends | None = None, rule: Rule | None = None) -> Taylor:
+    """phi(u) by Taylor's theorem.
+
+    With u = c + h, c a number: phi(u) = sum_{n <= k} a_n(c) h^n + r h^{k+1}, a_n being the n-th Taylor coefficient of
+    phi and r = a_{k+1}(xi) for some xi between c and a value of u. r is enclosed by evaluating the power series of phi
+    in ball arithmetic on a ball that holds c and all values of u; ``rule`` may give a second enclosure, and the
+    intersection counts. Where the series does not converge there, fewer powers are taken. ``inside`` are numbers below
+    and above all values of u: they narrow the values, not c, which may lie elsewhere or be moved.
+    """
+    if not u.support:
+        return constant(_coefficients(series, u.c[0], 1)[0], u.order)
+    k = u.order
+    values = u.range()
+    if inside is not None:
+        values = _narrowed(values, inside)
+    # A constant term known to many digits stays one ball: the a_n then enclose all its values, and h(0) is exactly 0.
+    c = u.c[0] if u.c[0].rad() < SHARP else u.c[0].mid()
+    if not values.overlaps(c):
+        c = values.mid()
+    reached = values.union(c)
+    h = Taylor(u.support, [ZERO if c is u.c[0] else u.c[0] - c, *u.c[1:]], k)
+    a, b = _coefficients(series, c, k + 2), _coefficients(series, reached, k + 2)
+    reach = h.range() if inside is None else values - c
+
+    def remainder(n: int) -> arb:
+        last = b[n + 1]
+        if rule is not None:
+            known = rule(reached, n + 1, c, a[n + 1])
+            last = last.intersection(known) if last.is_finite() and last.overlaps(known) else known
+        return last * whole_power(reach, n + 1)
+
+    rest = remainder(k)
+    while k and not rest.abs_upper() < (before := remainder(k - 1)).abs_upper():
+        k, rest = k - 1, before
+    if len(u.support) == 1 and len(u.c) == 2 and h.c[0].is_zero():  # phi of an affine function of one variable
+        powers = [arb(1)]
+        for _ in range(k):
+            powers.append(powers[-1] * h.c[1])
+        return Taylor(u.support, [a[0] + rest, *(x * y for x, y in zip(a[1:], powers[1:], strict=False))], u.order)
+    result = constant(a[k], u.order)
+    for n in range(k - 1, -1, -1):
+        result = (h * result).shifted(a[n])  # h is often sparse, and zeros of the left factor are skipped
+    return result.shifted(rest)
+
+
+def _narrowed(values: arb, inside: Ends) -> arb:
+    """The part of a ball between two numbers; the ball itself where they say nothing."""
+    between = inside[0].union(inside[1])
+    if not between.is_finite():
+        return values
+    return values.intersection(between) if values.is_finite() and values.overlaps(between) else between
+
+
+def _coefficients(series: Series, at: arb, length: int) -> list[arb]:
+    """The first Taylor coefficients of phi at a ball; not finite where phi may be undefined there."""
+    try:
+        found = series(arb_series([at, 1], length)).coeffs()
+    except (ValueError, ZeroDivisionError):
+        return [arb("nan")] * length
+    return [*found, *[ZERO] * (length - len(found))]
+
+
+def sigmoid_series(x: arb_series) -> arb_series:
+    return 1 / (1 + (-x).exp())
+
+
+def tanh_series(x: arb_series) -> arb_series:
+    return 1 - 2 / (1 + (2 * x).exp())
+
+
+def atan_rule(x: arb, n: int, c: arb, a: arb) -> arb:
+    """|a_n(x)| = |sin(n arccot x)| / (n (1 + x^2)^(n/2)) for the arctangent."""
+    low = x.abs_lower()
+    return UNIT_BALL / (n * (1 + low * low) ** (arb(n) / 2))
+
+
+def tanh_rule(x: arb, n: int, c: arb, a: arb) -> arb:
+    """Cauchy: |tanh| <= max(1, tan rho) within distance rho < pi/2 of the real line, so |a_n| <= tan(rho) / rho^n."""
+    rho = arb(1.25)
+    return UNIT_BALL * rho.tan() / rho**n
+
+
+def sigmoid_rule(x: arb, n: int, c: arb, a: arb) -> arb:
+    """sigmoid(x) = (1 + tanh(x/2)) / 2."""
+    return tanh_rule(x, n, c, a) / arb(2) ** (n + 1)
+
+
+def erf_rule(x: arb, n: int, c: arb, a: arb) -> arb:
+    """a_n = 2/sqrt(pi) exp(-x^2) H_{n-1}(x) (-1)^(n-1) / n!, and |H_m| exp(-x^2/2) <= 1.0865 sqrt(2^m m!) (Cramer)."""
+    low = x.abs_lower()
+    size = (arb(2) ** (n - 1) * math.factorial(n - 1)).sqrt() * (-low * low / 2).exp()
+    return UNIT_BALL * size * arb("1.0865") * 2 / (arb.pi().sqrt() * math.factorial(n))
+
+
+def sine_rule(x: arb, n: int, c: arb, a: arb) -> arb:
+    return UNIT_BALL / math.factorial(n)
+
+
+def stieltjes_rule(x: arb, n: int, c: arb, a: arb) -> arb:
+    """1/x, log x, sqrt x and 1/sqrt x are averages of 1/(x + s) over s >= 0 (up to a polynomial of degree one).
+
+    The factor of h^n is the divided difference at n times c and u; for 1/(x + s) it is, up to sign,
+    1/((c + s)^n (u + s)) <= max(1, c/u) / (c + s)^(n+1), whose average is max(1, c/u) |a_n(c)|. Negative arguments of
+    1/x are the mirror image. For log and sqrt this needs n >= 2.
+    """
+    low = x.abs_lower()
+    if n < 2 or not low > 0 or not c * x > 0:
+        return EVERYTHING
+    return UNIT_BALL * a.abs_upper() * (abs(c) / low).max(arb(1)).upper()
+
+
+@cache
+def power_series(n: int) -> Series:
+    """x**n by multiplication, so that n <= order gives a remainder of exactly zero; 1/x first for negative n."""
+
+    def series(x: arb_series) -> arb_series:
+        base = x if n >= 0 else x.inv()
+        result = arb_series([1], x.prec)
+        for bit in bin(abs(n))[2:]:
+            result = result * result * (base if bit == "1" else 1)
+        return result
+
+    return series
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function as a power series, as a map of balls, and an enclosure of its remainders if a sharp one is known."""
+
+    series: Series
+    ball: Callable[[arb], arb]
+    rule: Rule | None = None
+
+
+FUNCTIONS: dict[str, Function] = {
+    "exp": Function(arb_series.exp, arb.exp),
+    "log": Function(arb_series.log, arb.log, stieltjes_rule),
+    "sqrt": Function(arb_series.sqrt, arb.sqrt, stieltjes_rule),
+    "sin": Function(arb_series.sin, arb.sin, sine_rule),
+    "cos": Function(arb_series.cos, arb.cos, sine_rule),
+    "tan": Function(arb_series.tan, arb.tan),
+    "atan": Function(arb_series.atan, arb.atan, atan_rule),
+    "erf": Function(arb_series.erf, arb.erf, erf_rule),
+    "tanh": Function(tanh_series, arb.tanh, tanh_rule),
+    "sigmoid": Function(sigmoid_series, lambda x: 1 / (1 + (-x).exp()), sigmoid_rule),
+    "inv": Function(arb_series.inv, lambda x: 1 / x, stieltjes_rule),
+    "rsqrt": Function(arb_series.rsqrt, arb.rsqrt, stieltjes_rule),
+}
+
+
+def apply(name: str, u: Taylor, inside: Ends | None = None) -> Taylor:
+    """A function of u; ``inside`` are numbers known to lie below and above all values of u."""
+    function = FUNCTIONS[name]
+    if not u.support:
+        return constant(function.ball(u.c[0]), u.order)
+    found = compose(function.series, u, inside, function.rule)
+    if name == "sqrt":
+        low, high = u.ends()
+        if inside is not None and inside[0].is_finite() and inside[1].is_finite():
+            low, high = low.max(inside[0]).lower(), high.min(inside[1]).upper()
+        if low >= 0 and not found.c[0].rad() < (high.sqrt() - low.sqrt()) / 8:
+            return _root_above_chord(u, low, high)
+    return found
+
+
+def _root_above_chord(u: Taylor, low: arb, high: arb) -> Taylor:
+    """sqrt(u) for u in [low, high], low >= 0, where the expansion fails at zero.
+
+    With a = sqrt(low), b = sqrt(high): sqrt is concave, so it lies above its chord (u + a b) / (a + b), by at most
+    (b - a)^2 / (4 (a + b)), attained where the tangent is parallel.
+    """
+    a, b = low.sqrt(), high.sqrt()
+    if not b > 0:
+        return constant(ZERO, u.order)
+    slope = (1 / (a + b)).mid()
+    # sqrt(u) - slope u is v - slope v^2 in v = sqrt(u): smallest at an end of [a, b], largest at 1 / (2 slope).
+    ends = (a - slope * a * a).min(b - slope * b * b)
+    return u.scaled(slope).shifted(ends.union(1 / (4 * slope)))
+
+
+def power(u: Taylor, n: int) -> Taylor:
+    """u**n for an integer n, exactly where the order allows."""
+    return compose(power_series(n), u)
+
+
+class Kinks:
+    """Which sides of its kinks a function is evaluated on.
+
+    relu(u) is u or 0 where the range of u decides. Where it does not, ``cases`` may hold an assumption (v, sign): the
+    evaluation then speaks only of points with sign * v >= 0, and u = a v + d with small d gives relu(u) within |d| of
+    u or 0. Otherwise relu(u) is enclosed by lines: for u in [l, h], l < 0 < h, it lies between a u and a u - a l with
+    a = h / (h - l). Undecided arguments are collected in ``open`` for the caller to assume.
+    """
+
+    def __init__(self, cases: list[tuple[Taylor, int]] | None = None) -> None:
+        self.cases = cases or []
+        self.open: list[Taylor] = []
+
+    def relu(self, u: Taylor) -> Taylor:
+        low, high = u.ends()  # a kink on the edge of the box is none
+        if low >= 0:
+            return u
+        if high <= 0:
+            return constant(ZERO, u.order)
+        if not (low.is_finite() and high.is_finite()):
+            return constant(arb("nan"), u.order)
+        for v, sign in self.cases:
+            ratio, rest = proportion(u, v)
+            if rest.abs_upper() < high.max(-low) / 1024:
+                positive = (ratio > 0) == (sign > 0)
+                slack = rest.abs_upper() * arb(0.5, 0.5)
+                return u.shifted(slack) if positive else constant(slack, u.order)
+        self.open.append(u)
+        slope = (high / (high - low)).mid()
+        # relu(u) - slope u is convex in u: largest at the ends, smallest at 0.
+        top = (-slope * low).max((1 - slope) * high)
+        return u.scaled(slope).shifted(top * arb(0.5, 0.5))
+
+    def maximum(self, a: Taylor, b: Taylor) -> Taylor:
+        return b + self.relu(a - b)
+
+    def minimum(self, a: Taylor, b: Taylor) -> Taylor:
+        return a - self.relu(a - b)
+
+    def absolute(self, u: Taylor) -> Taylor:
+        low, high = u.ends()
+        if low >= 0:
+            return u
+        if high <= 0:
+            return -u
+        return self.relu(u).scaled(arb(2)) - u
+
+
+def proportion(u: Taylor, v: Taylor) -> tuple[arb, arb]:
+    """A number a and a ball that contains u - a v on the whole box."""
+    best = max(range(1, len(v.c)), key=lambda at: v.c[at].abs_lower().mid(), default=0)
+    if u.support != v.support or len(u.c) <= best or v.c[best].abs_lower() == 0:
+        return arb(1), arb("nan")
+    ratio = (u.c[best] / v.c[best]).mid()
+    return ratio, (u - v.scaled(ratio)).range()

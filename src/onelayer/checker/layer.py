@@ -1,0 +1,209 @@
+"""The layer in the checker's arithmetic, from the stored tensors and docs/file-format.md alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from flint import arb
+
+from onelayer.checker.arithmetic import ZERO, Taylor, combination, constant
+from onelayer.checker.attention import Matrix, Softmax, Vector, attend, attend_grid, dot, sum_of
+from onelayer.checker.functions import Kinks, apply
+from onelayer.checker.magnitudes import NORM_EPS
+from onelayer.checker.rounding import Execution
+from onelayer.checker.weights import Array, Stored
+from onelayer.errors import UnsupportedOperation
+
+
+@dataclass(frozen=True)
+class Head:
+    """One head: its columns of Q, K and of V, 1/sqrt(d_k), the keys of its memory by axes, and the values."""
+
+    keys: slice
+    values: slice
+    scale: float
+    axes: tuple[Matrix, ...]
+    table: Matrix | None
+
+
+class Layer:
+    """A stored model made ready for evaluation; refuses what cannot be re-proved. ``execution`` None means real."""
+
+    def __init__(self, stored: Stored, execution: Execution | None) -> None:
+        config, t = stored.config, stored.tensors
+        if config["attention"] != "softmax":
+            raise UnsupportedOperation(f"attention {config['attention']}", "only softmax attention can be re-proved")
+        if config["layout"] == "tokens" and any(head["memory"] == "grid" for head in config["heads"]):
+            raise UnsupportedOperation("grid memory beside tokens", "save model.materialize() instead")
+        self.stored, self.config, self.execution = stored, config, execution
+        self.maps = {name[2:]: Matrix(t[name], t[f"b_{name[2:]}"]) for name in t if name.startswith("W_")}
+        self.heads = [self._head(h, head) for h, head in enumerate(config["heads"])]
+
+    def _head(self, h: int, head: dict[str, Any]) -> Head:
+        t, before = self.stored.tensors, self.config["heads"][:h]
+        k, v = sum(other["d_k"] for other in before), sum(other["d_v"] for other in before)
+        names = {"none": [], "plain": [f"memory.{h}.keys"]}.get(
+            head["memory"], [f"memory.{h}.axes.{a}" for a in range(len(head["tokens"]))]
+        )
+        values = t.get(f"memory.{h}.values")
+        return Head(
+            slice(k, k + head["d_k"]),
+            slice(v, v + head["d_v"]),
+            1 / math.sqrt(head["d_k"]),
+            tuple(Matrix(t[name].T) for name in names),
+            None if values is None else Matrix(values.reshape(values.shape[0], -1)),
+        )
+
+    def __call__(self, x: Sequence[Taylor], kinks: Kinks) -> Vector:
+        """The outputs for D coordinates x (floating numbers, so without error), flattened in row-major order."""
+        config, width = self.config, self.stored.token_width
+        rows = [list(x[i * width : (i + 1) * width]) for i in range(self.stored.length)]
+        e = [self._embed(Vector(row, [ZERO] * width), i, kinks) for i, row in enumerate(rows)]
+        a = self._attend([self._norm(row, "1") for row in e] if config["norm"] == "pre" else e)
+        r = [self._add(s, t) for s, t in zip(e, a, strict=True)] if config["residual"] else a
+        if config["norm"] == "post":
+            r = [self._norm(row, "1") for row in r]
+        y = [self._feed_forward(row, kinks) for row in r] if config["hidden"] else r
+        return self._read(y)
+
+    def _embed(self, row: Vector, position: int, kinks: Kinks) -> Vector:
+        if self.config["embedding"] == "piecewise":
+            row = self._ramps(row, kinks)
+        e = self.maps["E"](row, self.execution)
+        if self.config["positions"] == "none":
+            return e
+        code = self.stored.tensors["position"][position].tolist()
+        return self._shifted(e, code)
+
+    def _ramps(self, row: Vector, kinks: Kinks) -> Vector:
+        """clip((x - start) slope, 0, 1), and clip(u) = relu(u) - relu(u - 1)."""
+        t, items, errors = self.stored.tensors, [], []
+        zero, one = (constant(arb(v), row.items[0].order) for v in (0, 1))
+        for j, (item, error) in enumerate(row.entries()):
+            starts, slopes = t["ramp_start"][j], t["ramp_slope"][j]
+            full = _filled(item, starts, slopes) if error.is_zero() else [math.nan] * len(starts)
+            for start, slope, known in zip(starts.tolist(), slopes.tolist(), full, strict=True):
+                if known == known:
+                    items.append(one if known else zero)
+                    errors.append(ZERO)
+                    continue
+                u = self._shifted(Vector([item], [error]), [-start])
+                v = u.items[0].scaled(arb(slope))
+                scaled = u.errors if self.execution is None else self.execution.scaled(slope, u.sizes(), u.errors)
+                items.append(kinks.relu(v) - kinks.relu(v.shifted(arb(-1))))
+                errors += scaled
+        return Vector(items, errors)
+
+    def _attend(self, u: list[Vector]) -> list[Vector]:
+        tokens = self.config["layout"] == "tokens"
+        queries = [self.maps["Q"](row, self.execution) for row in u]
+        keys = [self.maps["K"](row, self.execution) for row in u] if tokens else []
+        values = [self.maps["V"](row, self.execution) for row in u] if tokens else []
+        result = []
+        for query in queries:
+            z = Vector([], [])
+            for head in self.heads:
+                own = [row[head.values] for row in values]
+                part = self._head_average(head, query[head.keys], [row[head.keys] for row in keys], own)
+                z = Vector(z.items + part.items, z.errors + part.errors)
+            result.append(self.maps["O"](z, self.execution))
+        return result
+
+    def _head_average(self, head: Head, query: Vector, keys: list[Vector], values: list[Vector]) -> Vector:
+        scale, ex, order = arb(head.scale), self.execution, query.items[0].order
+        q = Vector([item.scaled(scale) for item in query.items], query.errors)
+        if ex is not None:
+            q.errors = ex.scaled(head.scale, query.sizes(), query.errors)
+        memory = [axis(q, ex) for axis in head.axes]
+        if len(memory) > 1 and head.table is not None:
+            return attend_grid([Softmax(logits, ex) for logits in memory], head.table, ex, order)
+        own = Vector([dot(q.items, key.items) for key in keys], [ZERO] * len(keys))
+        if ex is not None and keys:
+            sizes = q.sizes()
+            own.errors = [ex.dot(sizes, q.errors, key.sizes(), key.errors) for key in keys]
+        stored = memory[0] if memory else Vector([], [])
+        logits = Vector(own.items + stored.items, own.errors + stored.errors)
+        return attend(Softmax(logits, ex), values, head.table, ex, order)
+
+    def _norm(self, row: Vector, which: str) -> Vector:
+        """(x - mean) / sqrt(var + 1e-5) * gain + shift"""
+        t, order, share = self.stored.tensors, row.items[0].order, 1 / arb(len(row))
+        gain, shift = t[f"gain_{which}"].tolist(), t[f"shift_{which}"].tolist()
+        mean = combination([(share, item) for item in row.items], ZERO, order)
+        centred = [item - mean for item in row.items]
+        variance = combination([(share, item * item) for item in centred], arb(NORM_EPS), order)
+        spread = variance.range()
+        low = spread.lower().max(arb(NORM_EPS)).lower()
+        scale = apply("rsqrt", variance, (low, spread.upper().max(low)))
+        pairs = zip(centred, gain, shift, strict=True)
+        items = [(item * scale).scaled(arb(g)).shifted(arb(b)) for item, g, b in pairs]
+        if self.execution is None:
+            return Vector(items, row.errors)
+        sizes = Vector(centred, row.errors).sizes()
+        return Vector(items, self.execution.norm(row.sizes(), row.errors, sizes, gain, shift, low))
+
+    def _feed_forward(self, r: Vector, kinks: Kinks) -> Vector:
+        inner = self._norm(r, "2") if self.config["norm"] == "pre" else r
+        h = self.maps["1"](inner, self.execution)
+        shut = [bool(item.ends()[1] + error <= 0) for item, error in h.entries()]  # executed or not
+        errors = [ZERO if off else error for off, error in zip(shut, h.errors, strict=True)]
+        y = self.maps["2"](Vector([kinks.relu(item) for item in h.items], errors), self.execution)
+        y = self._add(r, y) if self.config["residual"] else y
+        return self._norm(y, "2") if self.config["norm"] == "post" else y
+
+    def _read(self, y: list[Vector]) -> Vector:
+        kind, ex = self.config["readout"], self.execution
+        if kind == "each":
+            rows = [self.maps["R"](row, ex) for row in y]
+            return Vector([item for row in rows for item in row.items], [e for row in rows for e in row.errors])
+        if kind == "mean":
+            total = Vector([sum_of(column) for column in zip(*(row.items for row in y), strict=True)], y[0].errors)
+            share = 1 / len(y)
+            if ex is not None:
+                columns = zip(*(zip(row.sizes(), row.errors, strict=True) for row in y), strict=True)
+                sums = [ex.summed([s for s, _ in column], [e for _, e in column]) for column in columns]
+                total.errors = ex.scaled(share, total.sizes(), sums)
+            return self.maps["R"](Vector([item.scaled(arb(share)) for item in total.items], total.errors), ex)
+        return self.maps["R"](y[0 if kind == "first" else -1], ex)
+
+    def _add(self, a: Vector, b: Vector) -> Vector:
+        items = [p + q for p, q in zip(a.items, b.items, strict=True)]
+        errors = [p + q for p, q in zip(a.errors, b.errors, strict=True)]
+        plain = [_vanishes(*p) or _vanishes(*q) for p, q in zip(a.entries(), b.entries(), strict=True)]
+        return self._rounded(items, errors, plain)
+
+    def _shifted(self, x: Vector, offsets: list[float]) -> Vector:
+        """Stored numbers added to the entries."""
+        items = [item.shifted(arb(v)) for item, v in zip(x.items, offsets, strict=True)]
+        return self._rounded(items, x.errors, [v == 0 for v in offsets])
+
+    def _rounded(self, items: list[Taylor], errors: list[arb], exact: list[bool]) -> Vector:
+        """Results of one addition each, with the errors of their summands; adding an exact zero costs nothing."""
+        result = Vector(items, errors)
+        if self.execution is not None:
+            rounded = self.execution.added(result.sizes(), errors)
+            result.errors = [e if same else r for e, r, same in zip(errors, rounded, exact, strict=True)]
+        return result
+
+
+def _vanishes(item: Taylor, error: arb) -> bool:
+    return not item.support and bool(item.c[0].is_zero()) and bool(error.is_zero())
+
+
+def _filled(x: Taylor, starts: Array, slopes: Array) -> list[float]:
+    """For a number x of the execution: 0 or 1 where a ramp has that value, executed or not, and nan elsewhere.
+
+    x <= start and slope >= 0 give a product <= 0, rounded or not; (x - start) slope > 1.001 in float64 is above 1 in
+    any of the formats.
+    """
+    if x.support or not x.c[0].is_exact() or float(x.c[0]) != x.c[0]:
+        return [math.nan] * len(starts)
+    with np.errstate(all="ignore"):
+        at = float(x.c[0])
+        empty, full = (at <= starts) & (slopes >= 0), (at - starts) * slopes > 1.001
+        found: list[float] = np.where(empty, 0.0, np.where(full, 1.0, np.nan)).tolist()
+    return found

@@ -1,0 +1,99 @@
+"""How large the numbers of a forward pass can become: the one place where overflow is decided, for all proofs."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from onelayer.checker.weights import Array, Stored
+
+NORM_EPS = 1e-5
+
+Domain = tuple[tuple[float, ...], tuple[float, ...]]
+
+
+def largest_number(stored: Stored, domain: Domain, unit: float, normal: float) -> float:
+    """A bound of every number that the layer computes for inputs in the box: inf or nan where there is none.
+
+    Lemma: let m bound the executed |x|. Products and partial sums of x W + b, in any order, with or without fused
+    multiplication, are at most (m |W| + |b|) (1 + 2 n u) + 4 n times the smallest normal number if 4 n u <= 1, n
+    being the number of terms and u the unit roundoff. A softmax takes differences of two logits, exponentials <= 1
+    and a sum of them; its weights sum to at most 1 + 2 n u, so an average of values and its partial sums stay below
+    (1 + 2 n u) max|v|. A normalisation of n numbers computes no more than (2 n max|x|)^2 on the way and returns at
+    most 2 max|x| |gain| / sqrt(eps) + |shift|. Bounds are computed in float64, which costs less than the slack.
+    """
+    with np.errstate(all="ignore"):
+        return _Pass(stored, unit, normal).largest(domain)
+
+
+class _Pass:
+    """One forward pass on bounds of absolute values; whatever it makes is remembered by :meth:`_seen`."""
+
+    def __init__(self, stored: Stored, unit: float, normal: float) -> None:
+        self.config, self.stored = stored.config, stored
+        self.t = {name: np.abs(value) for name, value in stored.tensors.items()}
+        terms = 16 + stored.length + sum(max(value.shape, default=1) for value in self.t.values())
+        self.slack = 1 + 4 * terms * unit + 2.0**-20 if 4 * terms * unit <= 1 else math.inf
+        self.least = 4 * terms * normal
+        self.peak = 0.0
+
+    def _seen(self, values: Array) -> Array:
+        bounds = values * self.slack + self.least
+        self.peak = float(np.maximum(self.peak, bounds.max(initial=0.0)))  # nan stays
+        return bounds
+
+    def largest(self, domain: Domain) -> float:
+        config, stored = self.config, self.stored
+        x = np.maximum(np.abs(domain[0]), np.abs(domain[1])).reshape(stored.length, stored.token_width)
+        e = self._embed(self._seen(x))
+        a = self._attend(self._norm(e, "1") if config["norm"] == "pre" else e)
+        r = self._seen(e + a) if config["residual"] else a
+        r = self._norm(r, "1") if config["norm"] == "post" else r
+        y = self._feed_forward(r) if config["hidden"] else r
+        if config["readout"] == "mean":
+            y = self._seen(y.sum(0, keepdims=True))
+        self._affine(y, "R")
+        return self.peak
+
+    def _affine(self, x: Array, name: str) -> Array:
+        return self._seen(x @ self.t[f"W_{name}"] + self.t[f"b_{name}"])
+
+    def _embed(self, x: Array) -> Array:
+        if self.config["embedding"] == "piecewise":
+            shifted = self._seen(x[..., None] + self.t["ramp_start"])  # (N, token_width, G)
+            x = np.minimum(self._seen(shifted * self.t["ramp_slope"]), 1.0).reshape(len(x), -1)
+        e = self._affine(x, "E")
+        return e if self.config["positions"] == "none" else self._seen(e + self.t["position"])
+
+    def _attend(self, u: Array) -> Array:
+        queries = self._affine(u, "Q")
+        own = self.config["layout"] == "tokens"
+        keys, values = (self._affine(u, "K"), self._affine(u, "V")) if own else (None, None)
+        parts, k, v = [], 0, 0
+        for h, head in enumerate(self.config["heads"]):
+            mine, theirs = slice(k, k + head["d_k"]), slice(v, v + head["d_v"])
+            k, v = mine.stop, theirs.stop
+            sources = [value for name, value in self.t.items() if name.startswith((f"memory.{h}.k", f"memory.{h}.a"))]
+            tables = [self.t[f"memory.{h}.values"].reshape(-1, head["d_v"])] if head["memory"] != "none" else []
+            if keys is not None and values is not None:
+                sources, tables = [*sources, keys[:, mine]], [*tables, values[:, theirs]]
+            query = queries[:, mine].max(0)
+            for source in sources:
+                self._seen(2 * source @ query)
+            parts.append(self._seen(np.max([table.max(0) for table in tables], axis=0)))
+        average = np.concatenate(parts)[None]
+        return np.broadcast_to(self._affine(average, "O"), (len(u), self.config["d_model"]))
+
+    def _norm(self, x: Array, which: str) -> Array:
+        most = x.max(1, keepdims=True)
+        self._seen((2 * x.shape[1] * most) ** 2)
+        scaled = self._seen(2 * most / math.sqrt(NORM_EPS))
+        product = self._seen(scaled * self.t[f"gain_{which}"])
+        return self._seen(product + self.t[f"shift_{which}"])
+
+    def _feed_forward(self, r: Array) -> Array:
+        inner = self._norm(r, "2") if self.config["norm"] == "pre" else r
+        y = self._affine(self._affine(inner, "1"), "2")
+        y = self._seen(r + y) if self.config["residual"] else y
+        return self._norm(y, "2") if self.config["norm"] == "post" else y

@@ -1,0 +1,134 @@
+"""|T - f| at single points: what confirms a lower bound, and what contradicts an upper one.
+
+At a point f is a ball. T is a ball too in real arithmetic; of an execution there are two facts, the numbers that one
+forward pass returns (executed.py) and a ball with a bound of the rounding of any of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from flint import arb
+
+from onelayer.checker.arithmetic import constant
+from onelayer.checker.executed import Executed
+from onelayer.checker.formula import evaluate
+from onelayer.checker.functions import Kinks
+from onelayer.checker.layer import Layer
+from onelayer.checker.order import order_statistics_values
+from onelayer.checker.outcome import Rejected
+from onelayer.checker.recall import read_rows
+from onelayer.checker.rounding import Execution
+from onelayer.checker.weights import Array, Stored
+from onelayer.language.formula import Formula
+from onelayer.lemmas.argument import Argument, OrderStatistics, Recall
+from onelayer.proof.files import Record, SavedProof
+
+POINTS = 64
+CORNERS = 16
+NODES = 2**16  # operations of f over all points
+BALLS = 2**18  # multiplications of a forward pass in balls that take no more than seconds
+
+Values = Callable[[Sequence[float]], list[arb]]
+
+
+@dataclass(frozen=True)
+class Known:
+    """``confirmed`` <= |T - f| at a point for one of the executions, and |T - f| <= ``reached`` for each of them."""
+
+    confirmed: arb
+    reached: arb
+
+    @property
+    def lower(self) -> float:
+        """``confirmed`` as a float that is not above it."""
+        return max(0.0, math.nextafter(float(self.confirmed.lower()), -math.inf)) if self.confirmed > 0 else 0.0
+
+
+def values_of(proof: SavedProof, stored: Stored, argument: Argument | None, formula: Formula | None) -> Values:
+    """f as balls: a formula, an order statistic, or the rows of a table."""
+    if isinstance(argument, OrderStatistics):
+        outputs = argument.length if argument.weights is None else 1
+        sizes = math.prod(proof.record.shape), math.prod(stored.config["output_shape"])
+        if sizes != (argument.length, outputs):
+            raise Rejected(f"order statistics of {argument.length} numbers for a model of {sizes[0]} and {sizes[1]}")
+        return lambda point: order_statistics_values(argument, point)
+    if isinstance(argument, Recall):
+        x, y = read_rows(proof, argument, stored)
+        rows = {tuple(row): at for at, row in enumerate(x.tolist())}
+        return lambda point: [arb(v) for v in y[rows[tuple(point)]].tolist()] if tuple(point) in rows else []
+    if formula is None:
+        raise Rejected("there is no function to compare with")
+    given = formula
+    return lambda point: [item.c[0] for item in evaluate(given, [constant(arb(v), 1) for v in point], Kinks())]
+
+
+def known_at(point: Sequence[float], record: Record, stored: Stored, values: Values) -> Known:
+    """The facts at one point; nothing is confirmed where T or f is not a finite number."""
+    f = values(point)
+    if not f:
+        raise Rejected("the witness is no row of the table")
+    confirmed, reached = arb(0), arb.pos_inf()
+    if record.arithmetic == "real" or affordable(stored):
+        execution = Execution.of(record.arithmetic, stored, (tuple(point), tuple(point)))
+        t = Layer(stored, execution)([constant(arb(v), 1) for v in point], Kinks())
+        gaps = [abs(a.c[0] - b) for a, b in zip(t.items, f, strict=True)]
+        confirmed = _largest([gap.abs_lower() - r for gap, r in zip(gaps, t.errors, strict=True)])
+        reached = arb(0)
+        for gap, r in zip(gaps, t.errors, strict=True):
+            reached = reached.max((gap.abs_upper() + r).upper()) if (gap + r).is_finite() else arb.pos_inf()
+    if record.arithmetic != "real":
+        returned = Executed(stored)(np.array([point]))[0].tolist()
+        if all(math.isfinite(v) for v in returned):
+            executed = [abs(arb(v) - b).abs_lower() for v, b in zip(returned, f, strict=True)]
+            confirmed = _largest([confirmed, *executed])
+    return Known(confirmed, reached)
+
+
+def affordable(stored: Stored) -> bool:
+    """Whether a forward pass in balls takes no more than seconds."""
+    return sum(tensor.size for tensor in stored.tensors.values()) * stored.length <= BALLS
+
+
+def _largest(numbers: Sequence[arb]) -> arb:
+    best = arb(0)
+    for number in numbers:
+        if number > best:  # false for what is not a number
+            best = number
+    return best
+
+
+def contradiction(record: Record, stored: Stored, values: Values, points: Array) -> None:
+    """Rejected if a forward pass at one of the points returns no finite number, or one too far from f."""
+    outputs = Executed(stored)(points)
+    for point, row in zip(points.tolist(), outputs.tolist(), strict=True):
+        place = ", ".join(f"{v:.6g}" for v in point[:8])
+        if not all(math.isfinite(v) for v in row):
+            raise Rejected(f"at ({place}) a forward pass returns {row[:3]}, which no finite bound allows")
+        for v, f in zip(row, values(point), strict=True):
+            if abs(arb(v) - f).abs_lower() > record.upper:
+                error = float(abs(arb(v) - f).abs_lower())
+                raise Rejected(
+                    f"at ({place}) |T - f| >= {error:.6g} as executed, above the stated upper bound {record.upper:.6g}"
+                )
+
+
+def trial_points(
+    proof: SavedProof, stored: Stored, argument: Argument | None, formula: Formula | None, rng: np.random.Generator
+) -> Array:
+    """Random points of the domain and some of its corners, as numbers of the executed format; rows of a table."""
+    record, kind = proof.record, Executed(stored)
+    low, high = (np.array(side) for side in record.domain)
+    if isinstance(argument, Recall):
+        rows, _ = read_rows(proof, argument, stored)
+        return rows[rng.permutation(len(rows))[:POINTS]]
+    count = POINTS if formula is None else max(2, min(POINTS, NODES // len(formula.nodes)))
+    shares = rng.random((count, len(low)))
+    inside = low * (1 - shares) + high * shares
+    corners = np.where(rng.random((min(CORNERS, count), len(low))) < 0.5, low, high)
+    with np.errstate(over="ignore"):
+        points = kind.representable(np.concatenate([inside, corners]))
+    return points[((low <= points) & (points <= high)).all(1)]

@@ -1,0 +1,121 @@
+"""The formula as N / D in the checker's arithmetic, so that |T - f| <= e can be read off |T D - N| <= e min|D|.
+
+Every value is a product of powers of Taylor elements: products add exponents and quotients subtract them; a sum takes
+out what its terms have in common, denominators included, and is a new element. Lemma: this equals the formula at every
+point at which no divisor is zero, and that is demanded of every divisor on the whole box.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from flint import arb
+
+from onelayer.checker.arithmetic import Taylor, constant
+from onelayer.checker.formula import finite, node_value
+from onelayer.checker.functions import Kinks, apply, power
+from onelayer.language.formula import Formula
+
+
+@dataclass(frozen=True)
+class Product:
+    """The product of the factors to their exponents; factors are told apart by identity."""
+
+    factors: tuple[tuple[Taylor, int], ...]
+
+    def __mul__(self, other: Product) -> Product:
+        return self.combined(other, 1)
+
+    def combined(self, other: Product, sign: int) -> Product:
+        """self * other**sign."""
+        exponents = {id(factor): (factor, n) for factor, n in self.factors}
+        for factor, n in other.factors:
+            exponents[id(factor)] = factor, exponents.get(id(factor), (factor, 0))[1] + sign * n
+        return Product(tuple((factor, n) for factor, n in exponents.values() if n))
+
+    def raised(self, exponent: int) -> Product:
+        return Product(tuple((factor, n * exponent) for factor, n in self.factors if exponent))
+
+    def common(self, other: Product) -> Product:
+        """For each factor the smaller of its exponents, 0 where it is missing."""
+        mine, theirs = ({id(factor): n for factor, n in side.factors} for side in (self, other))
+        each = {id(factor): factor for factor, _ in (*self.factors, *other.factors)}
+        least = ((factor, min(mine.get(key, 0), theirs.get(key, 0))) for key, factor in each.items())
+        return Product(tuple((factor, n) for factor, n in least if n))
+
+    def above(self, order: int) -> Taylor:
+        """The product of the positive powers."""
+        return _multiplied([(factor, n) for factor, n in self.factors if n > 0], order)
+
+    def below(self, order: int) -> Taylor:
+        """The product of the negative powers, inverted."""
+        return _multiplied([(factor, -n) for factor, n in self.factors if n < 0], order)
+
+    def value(self, order: int) -> Taylor:
+        below = self.below(order)
+        above = self.above(order)
+        return above if not below.support and below.c[0] == 1 else above * apply("inv", below)
+
+    def size_below(self) -> arb:
+        """A lower bound of the absolute value of the denominator."""
+        least = arb(1)
+        for factor, n in self.factors:
+            for _ in range(-n):
+                least = least * factor.range().abs_lower()
+        return least
+
+    def vanishes_nowhere(self) -> bool:
+        return all(bool(factor.range().abs_lower() > 0) for factor, n in self.factors if n > 0)
+
+
+def divides(formula: Formula) -> bool:
+    """Whether the formula divides at all."""
+    return any(node.op == "div" or (node.op == "pow" and node.value < 0) for node in formula.nodes)
+
+
+def quotients(formula: Formula, x: Sequence[Taylor], kinks: Kinks) -> list[Product] | None:
+    """The outputs as products, or None where any node may be undefined or a divisor may vanish."""
+    order = x[0].order
+    minus_one = Product(((constant(arb(-1), order), 1),))
+    values: list[Product] = []
+    for node in formula.nodes:
+        args = [values[at] for at in node.args]
+        match node.op:
+            case "mul":
+                value = args[0] * args[1]
+            case "div" | "pow" if node.op == "div" or node.value < 0:
+                if not args[-1].vanishes_nowhere():
+                    return None
+                value = args[0].combined(args[1], -1) if node.op == "div" else args[0].raised(int(node.value))
+            case "pow":
+                value = args[0].raised(int(node.value))
+            case "neg":
+                value = minus_one * args[0]
+            case "add" | "sub":
+                shared = args[0].common(args[1])
+                a, b = (arg.combined(shared, -1).above(order) for arg in args)
+                value = shared * Product(((a + b if node.op == "add" else a - b, 1),))
+            case "log" if all(factor.range() > 0 for factor, _ in args[0].factors):
+                value = Product(((_logarithm(args[0], order), 1),))
+            case _:
+                value = Product(((node_value(node, [arg.value(order) for arg in args], x, kinks), 1),))
+        if not all(finite(factor) for factor, _ in value.factors):
+            return None
+        values.append(value)
+    return [values[at] for at in formula.outputs]
+
+
+def _logarithm(value: Product, order: int) -> Taylor:
+    """The logarithm of a product of positive factors is the sum of theirs, of which each is easier to enclose."""
+    total = constant(arb(0), order)
+    for factor, n in value.factors:
+        total = total + apply("log", factor).scaled(arb(n))
+    return total
+
+
+def _multiplied(powers: Sequence[tuple[Taylor, int]], order: int) -> Taylor:
+    result = constant(arb(1), order)
+    for factor, n in powers:
+        result = result * power(factor, n)
+    return result

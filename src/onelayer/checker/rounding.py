@@ -1,0 +1,187 @@
+"""How far a forward pass in floating point strays from the real layer: the checker's own error analysis.
+
+Assumed of the execution: every + - * / and square root rounds to nearest with unit roundoff u, sums run in any order
+with or without fused multiply-add, exp is within 4 units in the last place (8 u), and a result below the normal range
+errs by at most 4 times the smallest normal number; operands are taken as they are. Notation: gamma(n) = n u / (1 - n u)
+bounds n accumulated roundings. Every function takes bounds of real sizes and of the errors made so far and returns
+bounds of the errors of the results. None of them asks about overflow: an :class:`Execution` exists only for a layer and
+a box on which there is none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from flint import arb
+
+from onelayer.checker.arithmetic import ZERO, Taylor
+from onelayer.checker.magnitudes import NORM_EPS, Domain, largest_number
+from onelayer.checker.outcome import Rejected
+from onelayer.checker.weights import Stored
+
+INFINITE = arb.pos_inf()
+REAL = "real"
+# type of the weights, unit roundoff, smallest normal number, largest number
+_FORMATS = {
+    "float64 execution": ("F64", 2.0**-53, 2.0**-1022, float(np.finfo(np.float64).max)),
+    "float32 execution": ("F32", 2.0**-24, 2.0**-126, float(np.finfo(np.float32).max)),
+}
+
+
+class Execution:
+    """A forward pass of one layer on one box in a floating format.
+
+    Invariant: no number that the pass computes there overflows. It is established here, from the weights and the box
+    alone, so every bound that needs ``unit`` or ``tiny`` has it.
+    """
+
+    def __init__(self, arithmetic: str, stored: Stored, domain: Domain) -> None:
+        dtype, unit, normal, largest = _FORMATS[arithmetic]
+        if dtype != stored.dtype:
+            raise Rejected(f"the weights are not stored in the format of a {arithmetic}")
+        peak = largest_number(stored, domain, unit, normal)
+        if not peak <= largest:
+            raise Rejected(f"a number of the forward pass may overflow: only |number| <= {peak:.3g} follows")
+        self.unit, self.tiny = arb(unit), arb(4 * normal)
+        self.kind = np.float32 if dtype == "F32" else np.float64
+
+    @classmethod
+    def of(cls, arithmetic: str, stored: Stored, domain: Domain) -> Execution | None:
+        """The execution that a certificate speaks of; None for exact real arithmetic."""
+        return None if arithmetic == REAL else cls(arithmetic, stored, domain)
+
+    def gamma(self, n: int) -> arb:
+        return n * self.unit / (1 - n * self.unit) if n * self.unit < 1 else INFINITE
+
+    def affine(self, terms: int, bias: arb, passed: arb, total: arb) -> arb:
+        """One entry of x W + b with n = ``terms`` nonzero weights.
+
+        |err| <= sum |w_i| err_i + gamma(n + 1) (sum |w_i| (size_i + err_i) + |b|); ``passed`` is the first sum,
+        ``total`` the second. Without bias one rounding less; without terms none, unless the bias itself underflows.
+        """
+        if terms == 0:
+            return ZERO if bias.is_zero() or abs(bias) >= self.tiny else self.tiny
+        roundings = terms + (0 if bias.is_zero() else 1)
+        return (passed + self.gamma(roundings) * (total + abs(bias)) + (2 * terms + 2) * self.tiny).upper()
+
+    def scaled(self, factor: float, sizes: Sequence[arb], errors: Sequence[arb]) -> list[arb]:
+        """Times a float64 number, which is rounded to the executing format first if it is not one of its numbers."""
+        c = abs(arb(factor))
+        g = ZERO if power_of_two(factor) else self.gamma(1 if float(self.kind(factor)) == factor else 2)
+        return [(e * c + g * c * (s + e) + 2 * self.tiny).upper() for s, e in zip(sizes, errors, strict=True)]
+
+    def added(self, sizes: Sequence[arb], errors: Sequence[arb]) -> list[arb]:
+        """One addition each: sizes of the results, errors of the summands together."""
+        return [(e + self.unit * (s + e) + self.tiny).upper() for s, e in zip(sizes, errors, strict=True)]
+
+    def summed(self, sizes: Sequence[arb], errors: Sequence[arb]) -> arb:
+        """One sum of computed numbers, in any order."""
+        passed, size = sum(errors, ZERO), sum(sizes, ZERO)
+        n = len(sizes) - 1
+        return (passed + self.gamma(n) * (size + passed) + n * self.tiny).upper()
+
+    def dot(self, a: Sequence[arb], ea: Sequence[arb], b: Sequence[arb], eb: Sequence[arb]) -> arb:
+        """Inner product of two computed vectors."""
+        passed = size = ZERO
+        for x, ex, y, ey in zip(a, ea, b, eb, strict=True):
+            passed = passed + x * ey + y * ex + ex * ey
+            size = size + (x + ex) * (y + ey)
+        return (passed + self.gamma(len(a)) * size + 2 * len(a) * self.tiny).upper()
+
+    def softmax(self, spreads: Sequence[arb], errors: Sequence[arb], weights: Sequence[arb]) -> tuple[list[arb], arb]:
+        """Relative errors r_m of computed softmax weights, and an absolute one for underflow.
+
+        The computed numerator is C exp(l_m) exp(theta_m) (1 + eps) with C common to all tokens, |theta_m| <= err_m +
+        u d_m for d_m >= |l_m - max l| as executed, and |eps| <= 8 u; so it errs by rho_m = e^theta (1 + 8u) - 1. The
+        denominator errs by sigma = sum_m w_m rho_m + gamma(M), the division by at most two roundings. ``spreads`` are
+        ranges of the logits less a common function, ``errors`` of the logits, ``weights`` upper bounds of the w_m.
+        """
+        top, worst_error = _largest([spread.upper() for spread in spreads]), _largest(errors)
+        rho = []
+        for spread, error in zip(spreads, errors, strict=True):
+            theta = error + self.unit * (top - spread.lower() + error + worst_error)
+            rho.append((theta.exp() * (1 + 8 * self.unit) - 1).upper())
+        mean = sum((w * r for w, r in zip(weights, rho, strict=True)), ZERO)
+        worst = _largest(rho)
+        sigma = (mean.min(worst) + self.gamma(len(rho) + 1) * (1 + worst)).upper()
+        if not sigma < 0.5:
+            return [INFINITE] * len(rho), INFINITE
+        relative = [((1 + r) * (1 + self.gamma(2)) / (1 - sigma) - 1).upper() for r in rho]
+        return relative, 8 * (len(rho) + 1) * self.tiny
+
+    def average(self, weights: Sequence[arb], relative: Sequence[arb], absolute: arb, terms: int) -> list[arb]:
+        """What multiplies |v_m| in the error of sum w_m v_m: wrong weights, then a sum of ``terms`` products.
+
+        Products that underflow err by :meth:`underflow` in all, whatever the values.
+        """
+        g = self.gamma(terms + 1)
+        return [
+            (w * r + absolute + g * (w * (1 + r) + absolute)).upper() for w, r in zip(weights, relative, strict=True)
+        ]
+
+    def underflow(self, terms: int) -> arb:
+        """Absolute error of a sum of products that may all underflow."""
+        return (2 * terms + 2) * self.tiny
+
+    def within(self, terms: int, centre: arb, radius: arb) -> arb:
+        """Error of any executed softmax average of ``terms`` values in centre +- radius, whatever the logits.
+
+        The executed weights are >= 0 and their sum is within gamma(n + 4) of 1, so the average strays from the centre
+        by (1 + gamma) radius + gamma |centre|, then by the roundings of the sum; the real one by the radius.
+        """
+        if centre.is_zero() and radius.is_zero():
+            return ZERO
+        g = 2 * self.gamma(terms + 4) + 2 * terms * self.tiny
+        return ((2 + g) * radius + g * (abs(centre) + radius) + self.underflow(terms)).upper()
+
+    def norm(
+        self,
+        sizes: Sequence[arb],
+        errors: Sequence[arb],
+        centred: Sequence[arb],
+        gain: Sequence[float],
+        shift: Sequence[float],
+        low: arb,
+    ) -> list[arb]:
+        """LayerNorm. ``centred`` bounds |x - mean|, ``low`` is a lower bound of var + eps.
+
+        Covers moments taken in one pass (error gamma of the mean square) and x r - mean r instead of (x - mean) r.
+        """
+        n, tiny = len(sizes), self.tiny
+        total = sum((s + e for s, e in zip(sizes, errors, strict=True)), ZERO) / n
+        mean_error = sum(errors, ZERO) / n + self.gamma(n + 2) * total + tiny
+        square = sum(((s + e) * (s + e) for s, e in zip(sizes, errors, strict=True)), ZERO) / n
+        moved = [e + mean_error for e in errors]
+        variance = sum(((2 * c + m) * m for c, m in zip(centred, moved, strict=True)), ZERO) / n
+        variance = (variance + self.gamma(2 * n + 8) * square + self.unit * NORM_EPS + 4 * tiny).upper()
+        floor = (low - variance).lower()
+        if not floor > 0:
+            return [INFINITE] * n
+        root = (1 / low.sqrt()).upper()
+        root_error = (variance / (2 * floor * floor.sqrt()) + self.gamma(4) / floor.sqrt()).upper()
+        found = []
+        for s, e, c, m, g, b in zip(sizes, errors, centred, moved, gain, shift, strict=True):
+            factor = abs(arb(g))
+            big = factor * (s + e + total + mean_error) * (root + root_error)
+            passed = factor * (c * root_error + m * (root + root_error) + 4 * tiny)
+            found.append((passed + self.gamma(6) * (big + abs(arb(b))) + 8 * tiny).upper())
+        return found
+
+
+def size(u: Taylor) -> arb:
+    """Upper bound of |u| on the box."""
+    return u.range().abs_upper()
+
+
+def power_of_two(value: float) -> bool:
+    """Multiplication by such a number is exact up to underflow."""
+    return abs(math.frexp(value)[0]) == 0.5
+
+
+def _largest(values: Sequence[arb]) -> arb:
+    most = values[0]
+    for value in values[1:]:
+        most = most.max(value)
+    return most

@@ -1,0 +1,124 @@
+"""approximate: a function, a box and an eps in; a built layer with its proof out."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from onelayer.box import Box
+from onelayer.build.arguments import (
+    check_box,
+    check_budget,
+    check_dimension,
+    check_dtype,
+    check_eps,
+    check_seed,
+    check_size,
+)
+from onelayer.build.lookup.blueprint import Blueprint, Budget, draw_up, seen_size
+from onelayer.build.sequences.gather import gather
+from onelayer.build.sequences.superpose import needs_superposition, superpose
+from onelayer.errors import OnelayerError
+from onelayer.ground import pinned
+from onelayer.proof.certificate import Certificate
+from onelayer.proof.certify import certify
+from onelayer.proof.recorded import understood
+from onelayer.result import Approximation
+
+# Share of eps given to the fit; the rest is room for the proof, which pays for tightness with boxes, more so in more
+# dimensions. No claim that the numbers are optimal.
+FIT_SHARE = {1: 0.97, 2: 0.9, 3: 0.8, 4: 0.7}
+HIGH_DIMENSION_SHARE = 0.5
+ATTEMPTS = 5
+LAYOUTS = ("packed", "tokens")
+FIT_TIME = 0.5  # share of max_seconds after which a fit has to do with what it found
+
+
+@pinned()
+def approximate(
+    f: Any,
+    domain: Box,
+    eps: float,
+    *,
+    layout: str = "packed",
+    dtype: torch.dtype = torch.float64,
+    lipschitz: float | None = None,
+    max_tokens: int = 20_000,
+    max_boxes: int = 1_000_000,
+    max_seconds: float = math.inf,
+    seed: int = 0,
+    jobs: int = 1,
+    progress: bool = False,
+) -> Approximation:
+    """Build a one-layer Transformer T and prove sup over ``domain`` of |T - f| <= ``eps``.
+
+    No training: heads over memory tokens are fitted by least squares with minimax polish, kinks become ReLU units, and
+    the tolerance of the fit is tightened until the proof goes through. When ``max_tokens`` or ``max_seconds`` end the
+    work first, the result is the best model found with its honest certificate, and ``wanted_tokens`` says what eps
+    would need.
+
+    f           formula text, torch callable, nn.Module, or a NumPy function with ``lipschitz`` (maximum norm)
+    layout      "packed": one query token carries the whole input and memory tokens do the work; "tokens": tokens stay
+                tokens, positional heads gather the sequence and the ReLU network approximates (sequences/gather.py);
+                sums of curved functions of single tokens go through a number embedding (sequences/superpose.py)
+    dtype       torch.float64 or torch.float32: the format of the weights and the execution that is certified
+    """
+    check_eps(eps)
+    check_dtype(dtype)
+    check_seed(seed)
+    check_budget(max_seconds, jobs, max_tokens=max_tokens, max_boxes=max_boxes)
+    check_box(domain, dtype)
+    if layout not in LAYOUTS:
+        raise OnelayerError(f"layout must be 'packed' or 'tokens', got {layout!r}")
+    if layout == "tokens":
+        if needs_superposition(f, domain):
+            return superpose(f, domain, eps, dtype=dtype)
+        return gather(
+            f,
+            domain,
+            eps,
+            dtype=dtype,
+            seed=seed,
+            max_boxes=max_boxes,
+            max_seconds=max_seconds,
+            jobs=jobs,
+            progress=progress,
+        )
+    deadline = time.monotonic() + max_seconds
+    check_dimension(domain)
+    target = understood(f, domain, lipschitz=lipschitz)
+    check_size(seen_size(target, domain), dtype, "f")
+    share = FIT_SHARE.get(domain.dim, HIGH_DIMENSION_SHARE)
+    budget = Budget(dtype, max_tokens, seed, time.monotonic() + FIT_TIME * max_seconds)
+
+    def attempts() -> Iterator[Approximation]:
+        tolerance = share * eps
+        for _ in range(ATTEMPTS):
+            blueprint = draw_up(target, domain, tolerance, budget)
+            model = blueprint.build(dtype)
+            left = max(0.0, deadline - time.monotonic())
+            certificate = certify(
+                model, target, domain, eps, max_boxes=max_boxes, max_seconds=left, jobs=jobs, progress=progress
+            )
+            yield Approximation(model, certificate, target, wanted_tokens=_wanted(blueprint, certificate))
+            hopeless = blueprint.error > tolerance or not certificate.upper < math.inf  # a closer fit changes nothing
+            if certificate.proved or hopeless or time.monotonic() >= deadline:
+                return
+            tolerance = _tightened(tolerance, share * eps, certificate)
+
+    return min(attempts(), key=lambda attempt: attempt.certificate.upper)
+
+
+def _tightened(tolerance: float, goal: float, certificate: Certificate) -> float:
+    """A refuted fit was worse than estimated by lower / tolerance; an undecided one needs more room for the proof."""
+    if certificate.status == "refuted":
+        return tolerance * min(0.8, goal / certificate.lower)
+    return tolerance / 2
+
+
+def _wanted(blueprint: Blueprint, certificate: Certificate) -> int | None:
+    return None if certificate.proved else blueprint.wanted

@@ -1,0 +1,1 @@
+"""The paper's equations in NumPy: the reference that the layer is tested against."""

@@ -1,0 +1,1 @@
+"""The formula language: syntax tree, parser, text, and what each operation means."""

@@ -1,0 +1,31 @@
+"""Formulas put together: one formula inside another, and sums of terms g(sum of atoms)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from onelayer.language.formula import Formula
+from onelayer.language.tree import Tape
+
+
+def inside(tape: Tape, formula: Formula, argument: int) -> int:
+    """The formula of one variable with that node as its argument; returns the node of the value."""
+    places: list[int] = []
+    for node in formula.nodes:
+        args = [places[at] for at in node.args]
+        places.append(argument if node.op == "var" else tape.add(node.op, *args, value=node.value))
+    return places[formula.outputs[0]]
+
+
+def total(tape: Tape, nodes: Sequence[int]) -> int:
+    """Their sum, added as a balanced tree so that no walk over it is deep."""
+    items = list(nodes) or [tape.number(0.0)]
+    while len(items) > 1:
+        pairs = [tape.add("add", a, b) for a, b in zip(items[::2], items[1::2], strict=False)]
+        items = pairs + (items[-1:] if len(items) % 2 else [])
+    return items[0]
+
+
+def weighted(tape: Tape, weight: float, node: int) -> int:
+    """weight * node, written plainly when the weight is 1."""
+    return node if weight == 1 else tape.add("mul", tape.number(weight), node)

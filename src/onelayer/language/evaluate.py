@@ -1,0 +1,77 @@
+"""Evaluate a syntax tree with torch functions, on tensors or on anything that answers to them (Taylor models)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onelayer.language.constants import PI, E
+from onelayer.language.tree import POWER, UNARY, Node, float_value
+
+_TORCH: dict[str, Callable[..., Any]] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "div": lambda a, b: a / b,
+    "neg": lambda a: -a,
+    "min": torch.minimum,
+    "max": torch.maximum,
+    "relu": torch.relu,
+    **{op: getattr(torch, op) for op in UNARY if op not in ("neg", "relu")},
+}
+
+
+After = Callable[[Node, list[Any], Any], Any]
+
+
+def evaluate(nodes: Sequence[Node], outputs: Sequence[int], x: Any, after: After | None = None) -> list[Any]:
+    """Values of ``outputs`` for ``x`` of shape (..., D); every node is computed once and freed after its last use.
+
+    Constants are Python floats while they meet variables only. On a tensor, arithmetic between constants is ordinary
+    float64; on a Taylor model it is done on constants of the model, so that pi and 1/3 are the enclosed real numbers.
+    ``after(node, args, value)`` may replace the value of each node as soon as it is computed.
+    """
+    rigorous = not isinstance(x, Tensor)
+    like = x[..., 0]
+    last = {arg: at for at, node in enumerate(nodes) for arg in node.args}
+    last.update(dict.fromkeys(outputs, len(nodes)))
+    values: list[Any] = []
+    for at, node in enumerate(nodes):
+        args = [values[arg] for arg in node.args]
+        value = _value(node, args, x, like, rigorous)
+        values.append(value if after is None else after(node, args, value))
+        for arg in node.args:
+            if last[arg] == at:
+                values[arg] = None
+    return [_spread(values[at], like) for at in outputs]
+
+
+def _value(node: Node, args: list[Any], x: Any, like: Any, rigorous: bool) -> Any:
+    if node.op == "var":
+        return x[..., int(node.value)]
+    if node.op == "num":
+        return node.value
+    if node.op in ("pi", "e"):
+        constant = PI if node.op == "pi" else E
+        return like.constant(constant.value, constant.radius) if rigorous else constant.value
+    if all(isinstance(arg, float) for arg in args):
+        if not rigorous or node.op == "neg":
+            return float_value(node, args)
+        args = [like.constant(arg, 0.0) for arg in args]
+    if node.op == POWER:
+        return args[0] ** int(node.value)
+    if node.op in ("min", "max"):
+        args = [_spread(arg, like) for arg in args]
+    return _TORCH[node.op](*args)
+
+
+def _spread(value: Any, like: Any) -> Any:
+    """A constant as an object like one coordinate of x, of shape (...)."""
+    if isinstance(like, Tensor):
+        return torch.full_like(like, value) if isinstance(value, float) else value
+    if isinstance(value, float) or tuple(value.shape) != tuple(like.shape):
+        return like * 0.0 + value
+    return value

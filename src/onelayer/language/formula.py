@@ -1,0 +1,87 @@
+"""Formula: a function of D real variables as a syntax tree, read from text or recorded from a callable."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from onelayer.errors import FormulaError, OnelayerError
+from onelayer.language.evaluate import evaluate
+from onelayer.language.parser import MAX_CHARACTERS, Parser
+from onelayer.language.text import write
+from onelayer.language.tree import Node, prune
+
+__all__ = ["Formula", "Node", "parse"]
+
+
+@dataclass(frozen=True)
+class Formula:
+    """f: R^D -> R^K. ``nodes`` list every operation after its arguments; ``outputs`` are the positions of the K values.
+
+    Variables number the coordinates of a point of ``input_shape`` in row-major order; the K outputs fill
+    ``output_shape`` likewise, () for a single number. ``formula(x)`` maps (..., *input_shape) to (..., *output_shape).
+    """
+
+    nodes: tuple[Node, ...]
+    outputs: tuple[int, ...]
+    input_shape: tuple[int, ...]
+    output_shape: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if math.prod(self.output_shape) != len(self.outputs):
+            raise FormulaError(f"{len(self.outputs)} outputs do not fill the shape {self.output_shape}")
+        needed = max((int(node.value) + 1 for node in self.nodes if node.op == "var"), default=0)
+        if needed > self.dim:
+            raise FormulaError(f"the formula uses x{needed} but the input shape {self.input_shape} has {self.dim}")
+
+    @classmethod
+    def build(
+        cls, nodes: Sequence[Node], outputs: Sequence[int], input_shape: Sequence[int], output_shape: Sequence[int] = ()
+    ) -> Formula:
+        """A formula of the used nodes in canonical order, so that functions written alike compare equal."""
+        kept, places = prune(nodes, outputs)
+        return cls(kept, places, tuple(input_shape), tuple(output_shape))
+
+    @property
+    def dim(self) -> int:
+        """Number of real variables D."""
+        return math.prod(self.input_shape)
+
+    def shaped(self, input_shape: Sequence[int], output_shape: Sequence[int]) -> Formula:
+        """The same formula for points and values of other shapes with the same number of entries."""
+        if math.prod(input_shape) != self.dim:
+            raise OnelayerError(f"a formula of {self.dim} variables does not fit points of shape {tuple(input_shape)}")
+        return replace(self, input_shape=tuple(input_shape), output_shape=tuple(output_shape))
+
+    def __call__(self, x: Any) -> Any:
+        event = len(self.input_shape)
+        if tuple(x.shape[x.ndim - event :]) != self.input_shape:
+            raise OnelayerError(f"points of shape {tuple(x.shape)} given; the last axes must be {self.input_shape}")
+        batch = tuple(x.shape[: x.ndim - event])
+        values = evaluate(self.nodes, self.outputs, x if event == 1 else x.reshape(*batch, self.dim))
+        if self.output_shape == ():
+            return values[0]
+        stacked = torch.stack(values, dim=-1)
+        return stacked if len(self.output_shape) == 1 else stacked.reshape(*batch, *self.output_shape)
+
+    def __str__(self) -> str:
+        return write(self.nodes, self.outputs)
+
+
+def parse(text: str, dim: int | None = None, *, limit: int = MAX_CHARACTERS) -> Formula:
+    """Read formula text. ``dim`` is D; when None it is the largest variable that occurs (at least 1).
+
+    A decimal literal is the float64 nearest to it; ``pi`` and ``e`` are the real numbers. Text longer than ``limit``
+    characters is refused. Errors name the column.
+    """
+    parser = Parser(text, dim, limit)
+    outputs = parser.statements()
+    count = dim if dim is not None else 1 + max(parser.used, default=0)
+    if count < 1:
+        raise FormulaError("a function needs at least one variable")
+    shape = () if len(outputs) == 1 else (len(outputs),)
+    return Formula.build(parser.tape.nodes, outputs, (count,), shape)

@@ -1,0 +1,95 @@
+"""The functions of the formula language: primitives of the syntax tree, and names that expand into primitives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from onelayer.language.tree import POWER, UNARY, Tape
+
+MANY = 1000
+REFUSED = frozenset({"floor", "ceil", "round", "trunc", "frac", "sign", "sgn", "step", "heaviside", "mod", "fmod"})
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function name: its number of arguments and how it is written on a tape."""
+
+    build: Callable[[Tape, Sequence[int]], int]
+    least: int = 1
+    most: int = 1
+
+
+def _primitive(op: str) -> Function:
+    return Function(lambda tape, args: tape.add(op, args[0]))
+
+
+def _fold(op: str) -> Function:
+    return Function(lambda tape, args: reduce(lambda a, b: tape.add(op, a, b), args), 2, MANY)
+
+
+def hypot(tape: Tape, args: Sequence[int]) -> int:
+    """sqrt(a**2 + b**2 + ...)"""
+    squares = [tape.add(POWER, arg, value=2) for arg in args]
+    return tape.add("sqrt", reduce(lambda a, b: tape.add("add", a, b), squares))
+
+
+def logarithm(base: float) -> Callable[[Tape, Sequence[int]], int]:
+    return lambda tape, args: tape.add("div", tape.add("log", args[0]), tape.add("log", tape.number(base)))
+
+
+def log1p(tape: Tape, args: Sequence[int]) -> int:
+    return tape.add("log", tape.add("add", tape.number(1), args[0]))
+
+
+def expm1(tape: Tape, args: Sequence[int]) -> int:
+    return tape.add("sub", tape.add("exp", args[0]), tape.number(1))
+
+
+def sinh(tape: Tape, args: Sequence[int]) -> int:
+    """(exp(x) - exp(-x)) / 2"""
+    plus, minus = tape.add("exp", args[0]), tape.add("exp", tape.add("neg", args[0]))
+    return tape.add("div", tape.add("sub", plus, minus), tape.number(2))
+
+
+def cosh(tape: Tape, args: Sequence[int]) -> int:
+    """(exp(x) + exp(-x)) / 2"""
+    plus, minus = tape.add("exp", args[0]), tape.add("exp", tape.add("neg", args[0]))
+    return tape.add("div", tape.add("add", plus, minus), tape.number(2))
+
+
+def softplus(tape: Tape, args: Sequence[int]) -> int:
+    """log(1 + exp(x))"""
+    return log1p(tape, [tape.add("exp", args[0])])
+
+
+def silu(tape: Tape, args: Sequence[int]) -> int:
+    """x sigmoid(x)"""
+    return tape.add("mul", args[0], tape.add("sigmoid", args[0]))
+
+
+def gelu(tape: Tape, args: Sequence[int]) -> int:
+    """x/2 (1 + erf(x / sqrt 2))"""
+    inner = tape.add("erf", tape.add("div", args[0], tape.add("sqrt", tape.number(2))))
+    half = tape.add("div", args[0], tape.number(2))
+    return tape.add("mul", half, tape.add("add", tape.number(1), inner))
+
+
+FUNCTIONS: dict[str, Function] = {
+    **{op: _primitive(op) for op in UNARY if op != "neg"},
+    "min": _fold("min"),
+    "max": _fold("max"),
+    "hypot": Function(hypot, 2, MANY),
+    "ln": _primitive("log"),
+    "log2": Function(logarithm(2.0)),
+    "log10": Function(logarithm(10.0)),
+    "log1p": Function(log1p),
+    "expm1": Function(expm1),
+    "sinh": Function(sinh),
+    "cosh": Function(cosh),
+    "square": Function(lambda tape, args: tape.add(POWER, args[0], value=2)),
+    "softplus": Function(softplus),
+    "silu": Function(silu),
+    "gelu": Function(gelu),
+}

@@ -1,0 +1,242 @@
+"""From text to syntax tree: a tokenizer and a precedence-climbing parser over a whitelist. Nothing is ever evaluated.
+
+Grammar, loosest first: statements separated by ``;`` (``name = expression`` or an output), ``+ -``, ``* /``, unary
+minus, ``**`` (to the right), and names, numbers, calls and parentheses.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from onelayer.errors import FormulaError
+from onelayer.language.functions import FUNCTIONS, REFUSED
+from onelayer.language.tree import Tape
+
+MAX_CHARACTERS = 200_000
+MAX_DEPTH = 64
+MAX_VARIABLES = 4096
+
+_TOKEN = re.compile(
+    r"(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"
+    r"|(?P<name>[A-Za-z_][A-Za-z_0-9]*|π)"
+    r"|(?P<op>\*\*|[-+*/(),;=:])"
+)
+_SAME = str.maketrans("−–·×⋅÷\u00a0\n\t\r", "--***/    ")
+_VARIABLE = re.compile(r"x([1-9][0-9]*)")
+_LETTERS = {"x": 0, "y": 1, "z": 2}
+_LOOSE = {"+": (1, "add"), "-": (1, "sub"), "*": (2, "mul"), "/": (2, "div")}
+_UNARY_LEVEL = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    kind: str  # number, name, op, end
+    text: str
+    column: int  # from 1
+
+
+def tokenize(text: str, limit: int = MAX_CHARACTERS) -> list[Token]:
+    """The tokens of ``text``, an "end" token last; a character outside the language is an error naming its column."""
+    if len(text) > limit:
+        raise FormulaError(f"formula of {len(text):,} characters; at most {limit:,} are read")
+    text = text.translate(_SAME)
+    tokens, at = [], 0
+    while at < len(text):
+        if text[at] == " ":
+            at += 1
+            continue
+        found = _TOKEN.match(text, at)
+        if found is None:
+            raise FormulaError(f"column {at + 1}: {_unknown(text[at])}")
+        tokens.append(Token(found.lastgroup or "", found.group(), at + 1))
+        at = found.end()
+    tokens.append(Token("end", "", len(text) + 1))
+    return tokens
+
+
+def _unknown(character: str) -> str:
+    if character == "^":
+        return "'^' is not a power here; write ** as in x**2"
+    if character in "[]{}":
+        return f"bracket {character!r} is not used; group with ( ) and write x1, x2 for coordinates"
+    return f"character {character!a} is not part of the formula language"
+
+
+class Parser:
+    """Reads one text onto a tape. ``dim`` is the number of variables, None to take it from the text."""
+
+    def __init__(self, text: str, dim: int | None = None, limit: int = MAX_CHARACTERS) -> None:
+        self.tokens = tokenize(text, limit)
+        self.at = 0
+        self.depth = 0
+        self.dim = dim
+        self.tape = Tape()
+        self.bound: dict[str, int] = {}
+        self.used: dict[int, Token] = {}
+        self.letters: Token | None = None
+        self.numbered: Token | None = None
+
+    @property
+    def next(self) -> Token:
+        return self.tokens[self.at]
+
+    def take(self) -> Token:
+        token = self.tokens[self.at]
+        self.at = min(self.at + 1, len(self.tokens) - 1)
+        return token
+
+    def accept(self, text: str) -> bool:
+        if self.next.kind == "op" and self.next.text == text:
+            self.take()
+            return True
+        return False
+
+    def error(self, message: str, token: Token | None = None) -> FormulaError:
+        return FormulaError(f"column {(token or self.next).column}: {message}")
+
+    def statements(self) -> list[int]:
+        """All statements to the end of the text; returns the outputs' nodes."""
+        outputs: list[int] = []
+        while self.next.kind != "end":
+            if not self._binding():
+                outputs.append(self.expression())
+            if self.next.kind != "end" and not self.accept(";"):
+                raise self._misplaced(self.next)
+        if not outputs:
+            raise self.error("no output expression; write for example sin(x1) + x2")
+        return outputs
+
+    def _binding(self) -> bool:
+        name, following = self.next, self.tokens[min(self.at + 1, len(self.tokens) - 1)]
+        if name.kind != "name" or (following.kind, following.text) != ("op", "="):
+            return False
+        if self._reserved(name.text) or name.text in self.bound:
+            raise self.error(f"'{name.text}' already has a meaning; choose another name such as t1", name)
+        self.take()
+        self.take()
+        self.bound[name.text] = self.expression()
+        return True
+
+    def _reserved(self, name: str) -> bool:
+        known = name in FUNCTIONS or name in REFUSED or name in _LETTERS or name in ("pi", "π", "e")
+        return known or _VARIABLE.fullmatch(name) is not None
+
+    def expression(self, level: int = 1) -> int:
+        """Precedence climbing: operators of at least ``level`` bind here."""
+        left = self._signed()
+        while self.next.kind == "op" and self.next.text in _LOOSE:
+            strength, op = _LOOSE[self.next.text]
+            if strength < level:
+                break
+            token = self.take()
+            right = self.expression(strength + 1) if strength < 2 else self._signed()
+            left = self._guard(token, partial(self.tape.add, op, left, right))
+        return left
+
+    def _signed(self) -> int:
+        negative = False
+        first = self.next
+        while self.next.kind == "op" and self.next.text in "+-":
+            negative ^= self.take().text == "-"
+        value = self._power()
+        return self._guard(first, lambda: self.tape.add("neg", value)) if negative else value
+
+    def _power(self) -> int:
+        base = self._atom()
+        token = self.next
+        if not self.accept("**"):
+            return base
+        self._enter(token)
+        exponent = self._signed()
+        self.depth -= 1
+        return self._guard(token, lambda: self.tape.power(base, exponent))
+
+    def _atom(self) -> int:
+        token = self.take()
+        if token.kind == "number":
+            return self._guard(token, lambda: self.tape.number(float(token.text)))
+        if token.kind == "name":
+            return self._name(token)
+        if (token.kind, token.text) == ("op", "("):
+            self._enter(token)
+            value = self.expression()
+            self._close(token)
+            return value
+        raise self._misplaced(token)
+
+    def _name(self, token: Token) -> int:
+        name = token.text
+        if name in self.bound:
+            return self.bound[name]
+        if name in ("pi", "π", "e"):
+            return self.tape.add("e" if name == "e" else "pi")
+        if name in _LETTERS or _VARIABLE.fullmatch(name):
+            return self._variable(token)
+        if name in REFUSED:
+            raise self.error(f"{name} is discontinuous; no continuous layer approximates it in sup norm", token)
+        if name in FUNCTIONS:
+            return self._call(token)
+        raise self.error(f"unknown name '{name[:40]}'; use x1..xD, pi, e or {', '.join(sorted(FUNCTIONS))}", token)
+
+    def _call(self, token: Token) -> int:
+        function = FUNCTIONS[token.text]
+        opening = self.next
+        if not self.accept("("):
+            raise self.error(f"{token.text} needs its argument in parentheses, as in {token.text}(x1)")
+        self._enter(opening)
+        args = [self.expression()]
+        while self.accept(","):
+            args.append(self.expression())
+        self._close(opening)
+        if not function.least <= len(args) <= function.most:
+            wanted = "one argument" if function.most == 1 else f"at least {function.least} arguments"
+            raise self.error(f"{token.text} takes {wanted}, got {len(args)}", token)
+        return self._guard(token, lambda: function.build(self.tape, args))
+
+    def _variable(self, token: Token) -> int:
+        if token.text in _LETTERS:
+            index, self.letters = _LETTERS[token.text], token
+        else:
+            digits = token.text[1:]
+            index = int(digits) - 1 if len(digits) <= 6 else MAX_VARIABLES
+            self.numbered = token
+        if index >= MAX_VARIABLES:
+            raise self.error(f"variable {token.text[:12]} is beyond x{MAX_VARIABLES}", token)
+        if self.letters and self.numbered:
+            raise self.error("x, y, z and x1, x2, ... are two names for the same variables; use one style", token)
+        if self.dim is not None and self.letters and self.dim > 3:
+            raise self.error(f"x, y, z are for at most 3 variables; write x1..x{self.dim}", token)
+        if self.dim is not None and index >= self.dim:
+            raise self.error(f"variable {token.text} but the function has {self.dim} variable(s)", token)
+        self.used.setdefault(index, token)
+        return self.tape.variable(index)
+
+    def _enter(self, token: Token) -> None:
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise self.error(f"nesting deeper than {MAX_DEPTH}; name the inner part first, as in t1 = ...;", token)
+
+    def _close(self, opening: Token) -> None:
+        self.depth -= 1
+        if not self.accept(")"):
+            if self.next.kind == "end":
+                raise self.error("this ( is never closed", opening)
+            raise self._misplaced(self.next)
+
+    def _misplaced(self, token: Token) -> FormulaError:
+        if token.kind == "end":
+            return self.error("the formula ends where a value was expected", token)
+        hint = ""
+        if token.kind in ("name", "number") or token.text == "(":
+            hint = "; write * between factors and an operator between terms"
+        return self.error(f"unexpected '{token.text[:40]}'{hint}", token)
+
+    def _guard(self, token: Token, build: Callable[[], int]) -> int:
+        """Name the column of what the tape refuses (overflow, huge exponents)."""
+        try:
+            return build()
+        except FormulaError as error:
+            raise self.error(str(error), token) from None

@@ -1,0 +1,119 @@
+"""A formula as a quotient: numerator over denominators that hold no division of their own.
+
+A bound of T - N / D is a bound of (T D - N) / D, and there nothing is inverted: products and sums of well-behaved
+functions stay well-behaved on boxes over which 1 / D is far from any polynomial.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from onelayer.errors import FormulaError
+from onelayer.language.formula import Formula
+from onelayer.language.tree import POWER, Tape
+
+MAX_NODES = 2000
+Factors = Mapping[int, int]  # node -> exponent: the product of these powers
+
+
+@dataclass(frozen=True)
+class Quotient:
+    """f_j = numerator_j / product of factor^exponent over ``denominators[j]``, wherever f is defined.
+
+    ``formula`` has the numerators as its first outputs and then all factors; denominators name outputs. ``source`` is f
+    as it was written: what cancels is no longer in ``formula``, and f is undefined where it is.
+    """
+
+    formula: Formula
+    denominators: tuple[tuple[tuple[int, int], ...], ...]
+    source: Formula
+
+
+def as_quotient(formula: Formula) -> Quotient | None:
+    """The formula as a quotient, or None where it divides by constants only or would grow too long.
+
+    Every value is kept as a product of powers of factors: products add exponents, quotients subtract them, and a sum
+    takes out the common factors, those of the denominators among them, and is a new factor.
+    """
+    if not any(node.op == "div" or (node.op == POWER and node.value < 0) for node in formula.nodes):
+        return None
+    builder = _Builder(Tape(limit=MAX_NODES))
+    try:
+        values = builder.values(formula)
+        parts = [builder.split(values[at]) for at in formula.outputs]
+        factors = list(dict.fromkeys(node for _, below in parts for node in below))
+        if not factors:
+            return None
+        numerators = [above for above, _ in parts]
+        place = {node: len(numerators) + i for i, node in enumerate(factors)}
+        whole = Formula.build(
+            builder.tape.nodes, [*numerators, *factors], (formula.dim,), (len(numerators) + len(factors),)
+        )
+    except FormulaError:
+        return None
+    denominators = tuple(tuple((place[node], n) for node, n in below.items()) for _, below in parts)
+    return Quotient(whole, denominators, formula)
+
+
+class _Builder:
+    """Rewrites nodes into factors on a tape of its own."""
+
+    def __init__(self, tape: Tape) -> None:
+        self.tape = tape
+        self.one = tape.number(1.0)
+        self.minus_one = tape.number(-1.0)
+
+    def values(self, formula: Formula) -> list[Factors]:
+        found: list[Factors] = []
+        for node in formula.nodes:
+            args = [found[at] for at in node.args]
+            match node.op:
+                case "mul":
+                    found.append(_product(args[0], args[1]))
+                case "div":
+                    found.append(_product(args[0], _power(args[1], -1)))
+                case "pow":
+                    found.append(_power(args[0], int(node.value)))
+                case "neg":
+                    found.append(_product({self.minus_one: 1}, args[0]))
+                case "add" | "sub":
+                    found.append(self._sum(node.op, args[0], args[1]))
+                case "num" if node.value == 1:
+                    found.append({})
+                case _:
+                    at = self.tape.add(node.op, *(self._node(arg) for arg in args), value=node.value)
+                    found.append({at: 1})
+        return found
+
+    def split(self, value: Factors) -> tuple[int, Factors]:
+        """Numerator as one node, and the denominators that depend on variables with their exponents."""
+        below = {node: -n for node, n in value.items() if n < 0 and self.tape.constant[node] is None}
+        return self._node({node: n for node, n in value.items() if node not in below}), below
+
+    def _sum(self, op: str, a: Factors, b: Factors) -> Factors:
+        common = {node: min(a.get(node, 0), b.get(node, 0)) for node in {**a, **b}}
+        rest = [self._node({n: v.get(n, 0) - common[n] for n in v | common}) for v in (dict(a), dict(b))]
+        return _product(common, {self.tape.add(op, *rest): 1})
+
+    def _node(self, value: Factors) -> int:
+        """The product as one node."""
+        above = self._multiplied({node: n for node, n in value.items() if n > 0})
+        below = self._multiplied({node: -n for node, n in value.items() if n < 0})
+        return above if below == self.one else self.tape.add("div", above, below)
+
+    def _multiplied(self, value: Factors) -> int:
+        powers = [node if n == 1 else self.tape.add(POWER, node, value=n) for node, n in sorted(value.items())]
+        result = powers[0] if powers else self.one
+        for node in powers[1:]:
+            result = self.tape.add("mul", result, node)
+        return result
+
+
+def _product(a: Factors, b: Factors) -> Factors:
+    total = {node: a.get(node, 0) + b.get(node, 0) for node in {**a, **b}}
+    return {node: n for node, n in total.items() if n}
+
+
+def _power(value: Factors, exponent: int) -> Factors:
+    return {node: n * exponent for node, n in value.items() if exponent}

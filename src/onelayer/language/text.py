@@ -1,0 +1,65 @@
+"""From syntax tree to text that parses back to the same tree; shared parts become ``t1 = ...;`` lines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from onelayer.language.tree import POWER, Node
+
+_MAX_HEIGHT = 16  # deeper expressions are named, so that the text stays far below the parser's nesting limit
+_MAX_WIDTH = 4000  # and so are long ones
+_INFIX = {"add": ("+", 1), "sub": ("-", 1), "mul": ("*", 2), "div": ("/", 2)}
+_NEG_LEVEL, _POWER_LEVEL, _ATOM_LEVEL = 2, 4, 5
+
+
+def number_text(value: float) -> str:
+    """The shortest decimal that reads back as the same float64."""
+    return str(int(value)) if value < 1e15 and value == int(value) else repr(value)
+
+
+def write(nodes: Sequence[Node], outputs: Sequence[int]) -> str:
+    """The statements of a formula: bindings first, then the outputs, separated by ``;``."""
+    uses = [0] * len(nodes)
+    for node in nodes:
+        for arg in node.args:
+            uses[arg] += 1
+    lines: list[str] = []
+    done: list[tuple[str, int, int]] = []  # text, binding strength, height
+    for at, node in enumerate(nodes):
+        text, level, height = _one(node, [done[arg] for arg in node.args])
+        shared = uses[at] > 1 and not _plain(node, nodes)
+        if shared or (uses[at] and (height > _MAX_HEIGHT or len(text) > _MAX_WIDTH)):
+            name = f"t{len(lines) + 1}"
+            lines.append(f"{name} = {text}")
+            text, level, height = name, _ATOM_LEVEL, 0
+        done.append((text, level, height))
+    return ";\n".join([*lines, *(done[at][0] for at in outputs)])
+
+
+def _plain(node: Node, nodes: Sequence[Node]) -> bool:
+    """Leaves and negative literals are repeated, not named."""
+    return not node.args or (node.op == "neg" and not nodes[node.args[0]].args)
+
+
+def _one(node: Node, args: Sequence[tuple[str, int, int]]) -> tuple[str, int, int]:
+    height = 1 + max((arg[2] for arg in args), default=0)
+    if node.op == "var":
+        return f"x{int(node.value) + 1}", _ATOM_LEVEL, 0
+    if node.op == "num":
+        return number_text(node.value), _ATOM_LEVEL, 0
+    if not args:
+        return node.op, _ATOM_LEVEL, 0
+    if node.op in _INFIX:
+        sign, level = _INFIX[node.op]
+        # Left-associative chains keep their height: the parser reads them in a loop.
+        height = max(args[0][2], args[1][2] + 1, 1)
+        return f"{_at(args[0], level)} {sign} {_at(args[1], level + 1)}", level, height
+    if node.op == "neg":
+        return f"-{_at(args[0], _POWER_LEVEL)}", _NEG_LEVEL, height
+    if node.op == POWER:
+        return f"{_at(args[0], _ATOM_LEVEL)}**{int(node.value)}", _POWER_LEVEL, height
+    return f"{node.op}({', '.join(arg[0] for arg in args)})", _ATOM_LEVEL, height
+
+
+def _at(part: tuple[str, int, int], level: int) -> str:
+    return part[0] if part[1] >= level else f"({part[0]})"

@@ -1,0 +1,26 @@
+"""Functions in words: order statistics, and what stands in the place of a function without a formula."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+NOT_RECORDED = "not recorded: "  # begins what stands in the place of a text
+
+
+def describe(length: int, weights: Sequence[float] | None) -> str:
+    """The function in words."""
+    if weights is None:
+        return f"sort of {length} numbers"
+    used = [(k + 1, weight) for k, weight in enumerate(weights) if weight]
+    if len(used) == 1 and used[0][1] == 1:
+        return f"{ordinal(used[0][0])} smallest of {length} numbers"
+    if used and used[-1][0] == length and len(used) == length - used[0][0] + 1 and all(w == 1 for _, w in used):
+        return f"sum of the {len(used)} largest of {length} numbers"
+    shown = ", ".join(f"{weight!r} x ({k})" for k, weight in used)
+    return f"weighted order statistics of {length} numbers: {shown}"
+
+
+def ordinal(k: int) -> str:
+    """1st, 2nd, 3rd, 4th, ..., 11th, ..."""
+    suffix = "th" if k % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(k % 10, "th")
+    return f"{k}{suffix}"

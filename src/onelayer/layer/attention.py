@@ -1,0 +1,156 @@
+"""Attention kinds behind one interface: softmax, sparse (top-k, hardmax) and linear.
+
+Every kind maps a query to non-negative weights over its keys that sum to one, then averages the values, eqs (5)-(7).
+Queries arrive already scaled by 1/sqrt(d_k), so a logit is q . k.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import accumulate
+
+import torch
+from torch import Tensor
+
+from onelayer.layer.config import Config
+
+Sources = Sequence[tuple[Tensor, Tensor]]
+
+
+class Attention(ABC):
+    """Weights of a query over keys, and the average of values that they give."""
+
+    @abstractmethod
+    def weights(self, query: Tensor, keys: Sequence[Tensor]) -> Tensor:
+        """(..., N, d_k) and keys (..., S_i, d_k) -> (..., N, sum S_i), rows summing to one."""
+
+    def average(self, query: Tensor, sources: Sources) -> Tensor:
+        """Eq (6): sum_j alpha_ij v_j over all tokens of all sources, (..., N, d_v)."""
+        return _weighted(self.weights(query, [keys for keys, _ in sources]), [values for _, values in sources])
+
+
+@dataclass(frozen=True)
+class Softmax(Attention):
+    """Eq (5): alpha_ij = exp(q_i . k_j) / sum_l exp(q_i . k_l)."""
+
+    def weights(self, query: Tensor, keys: Sequence[Tensor]) -> Tensor:
+        return torch.softmax(_logits(query, keys), dim=-1)
+
+
+@dataclass(frozen=True)
+class TopK(Attention):
+    """Softmax over the ``k`` largest logits, zero elsewhere; with k >= S it is softmax itself.
+
+    Logits equal to the k-th largest all stay, so the weights do not depend on the order of the keys.
+    """
+
+    k: int
+
+    def weights(self, query: Tensor, keys: Sequence[Tensor]) -> Tensor:
+        logits = _logits(query, keys)
+        threshold = torch.topk(logits, min(self.k, logits.shape[-1]), dim=-1).values[..., -1:]
+        return torch.softmax(logits.masked_fill(logits < threshold, -torch.inf), dim=-1)
+
+
+@dataclass(frozen=True)
+class Hardmax(Attention):
+    """Equal weights on the largest logits: the limit of softmax(beta q . k) as beta grows, ties included."""
+
+    def weights(self, query: Tensor, keys: Sequence[Tensor]) -> Tensor:
+        logits = _logits(query, keys)
+        best = (logits == logits.amax(-1, keepdim=True)).to(logits.dtype)
+        return best / best.sum(-1, keepdim=True)
+
+
+@dataclass(frozen=True)
+class Linear(Attention):
+    """alpha_ij = phi(q_i) . phi(k_j) / sum_l phi(q_i) . phi(k_l), evaluated in time linear in the number of keys.
+
+    Feature ``taylor``: phi(q) . phi(k) = sum_{p <= order} (q . k)^p / p!, positive for even order; it tends to softmax
+    as order grows and, at fixed order, like |logit|^(order + 1) for small logits. Feature ``elu``: phi(u) = elu(u) + 1.
+    """
+
+    feature: str
+    order: int
+
+    def weights(self, query: Tensor, keys: Sequence[Tensor]) -> Tensor:
+        kernel = _logits(self._phi(query), [self._phi(key) for key in keys])
+        return kernel / kernel.sum(-1, keepdim=True)
+
+    def average(self, query: Tensor, sources: Sources) -> Tensor:
+        features = self._phi(query)
+        phis = [self._phi(keys) for keys, _ in sources]  # (..., S, F)
+        moments = (torch.matmul(phi.transpose(-2, -1), values) for phi, (_, values) in zip(phis, sources, strict=True))
+        top = reduce(operator.add, moments)  # (..., F, d_v)
+        bottom = reduce(operator.add, (phi.sum(-2).unsqueeze(-1) for phi in phis))  # (..., F, 1)
+        return torch.matmul(features, top) / torch.matmul(features, bottom)
+
+    def _phi(self, u: Tensor) -> Tensor:
+        if self.feature == "elu":
+            return torch.relu(u) + torch.exp(-torch.relu(-u))  # elu(u) + 1, in operations that Taylor models know
+        power = torch.ones_like(u[..., :1])
+        terms = [power]
+        for p in range(1, self.order + 1):
+            power = (power.unsqueeze(-1) * u.unsqueeze(-2)).flatten(-2)  # u tensored p times, (..., d^p)
+            terms.append(power * (1 / math.sqrt(math.factorial(p))))
+        return torch.cat(terms, dim=-1)
+
+
+def grid_average(query: Tensor, axes: Sequence[Tensor], values: Tensor, sources: Sources = ()) -> Tensor:
+    """Softmax average over a grid of tokens, one softmax per axis, together with the tokens of ``sources`` if any.
+
+    A grid key is a sum of axis keys, so exp of its logit is a product and the softmax over the grid factorises. Beside
+    other tokens the whole grid acts as one token: its logit is the logarithm of the grid's total mass, the sum over the
+    axes of logsumexp, and its value the grid's own average.
+    """
+    logits = [torch.matmul(query, axis.transpose(-2, -1)) for axis in axes]  # r x (..., N, M_a)
+    average = contract_grid([torch.softmax(logit, dim=-1) for logit in logits], values)
+    if not sources:
+        return average
+    masses = [torch.logsumexp(logit, dim=-1, keepdim=True) for logit in logits]
+    mass = torch.cat(masses, dim=-1).sum(-1, keepdim=True)  # (..., N, 1)
+    tokens = [torch.matmul(query, keys.transpose(-2, -1)) for keys, _ in sources]
+    weights = torch.softmax(torch.cat([*tokens, mass], dim=-1), dim=-1)
+    return _weighted(weights, [item for _, item in sources]) + weights[..., -1:] * average
+
+
+def contract_grid(weights: Sequence[Tensor], values: Tensor) -> Tensor:
+    """sum_m prod_a weights[a][..., m_a] values[m], one axis at a time: about M operations per query, not M r.
+
+    ``weights[a]`` is (..., N, M_a), ``values`` (M_1, ..., M_r, d_v); the result is (..., N, d_v). The first contraction
+    is one matrix product with constants; each later one meets an array already smaller by the factor M_a.
+    """
+    rest = torch.matmul(weights[0], values.reshape(values.shape[0], -1))  # (..., N, M_2 ... M_r d_v)
+    for weight in weights[1:]:
+        count = weight.shape[-1]
+        rest = rest.reshape(*rest.shape[:-1], count, rest.shape[-1] // count)  # (..., N, M_a, M_{a+1} ... M_r d_v)
+        rest = torch.matmul(weight.unsqueeze(-2), rest).squeeze(-2)
+    return rest
+
+
+def attention_kind(config: Config) -> Attention:
+    """The attention that a configuration names."""
+    if config.attention == "topk":
+        return TopK(config.top_k)
+    if config.attention == "hardmax":
+        return Hardmax()
+    if config.attention == "linear":
+        return Linear(config.feature, config.order)
+    return Softmax()
+
+
+def _logits(query: Tensor, keys: Sequence[Tensor]) -> Tensor:
+    blocks = [torch.matmul(query, key.transpose(-2, -1)) for key in keys]
+    return blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=-1)
+
+
+def _weighted(weights: Tensor, values: Sequence[Tensor]) -> Tensor:
+    """Eq (6): weights (..., N, S) times values (..., S_i, d_v) stacked in the order of the weights' columns."""
+    ends = list(accumulate(value.shape[-2] for value in values))
+    parts = (torch.matmul(weights[..., end - v.shape[-2] : end], v) for v, end in zip(values, ends, strict=True))
+    return reduce(operator.add, parts)

@@ -1,0 +1,136 @@
+"""Models on disk: one safetensors file with the configuration in its metadata, written atomically, read with distrust.
+
+The format is written down in docs/file-format.md. Nothing is ever unpickled; every size is checked before it is used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from onelayer.disk import read_bounded, read_tensors, replace_file, strict_json
+from onelayer.errors import FileError, OnelayerError
+from onelayer.layer.config import Config
+from onelayer.layer.memory import GridMemory, Memory, PlainMemory
+from onelayer.layer.transformer import OneLayerTransformer
+from onelayer.layer.weights import memory_shapes, weight_shapes
+
+FILE_NAME = "model.safetensors"
+METADATA_KEY = "onelayer"
+FORMAT = "onelayer model"
+VERSION = 1
+MAX_BYTES = 2**32
+DTYPES = {"F64": torch.float64, "F32": torch.float32}
+
+
+def save_model(model: OneLayerTransformer, folder: str | os.PathLike[str]) -> Path:
+    """Write ``model`` to folder/model.safetensors and return that path.
+
+    The folder is made if missing. The file appears complete or not at all. Weights must be finite and of one dtype,
+    float64 or float32: a file that ``load_model`` would refuse is not written.
+    """
+    tensors = _tensors(model)
+    for name, tensor in tensors.items():
+        if not torch.isfinite(tensor).all():
+            raise FileError(f"cannot save: weight {name} holds nan or inf")
+    payload = safetensors.torch.save(tensors, {METADATA_KEY: _describe(model.config)})
+    if len(payload) > MAX_BYTES:
+        raise FileError(f"cannot save: {len(payload):,} bytes exceed the limit of {MAX_BYTES:,}")
+    path = Path(folder) / FILE_NAME
+    replace_file(path, payload)
+    return path
+
+
+def load_model(folder: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> OneLayerTransformer:
+    """The frozen model saved in ``folder``; FileError of one line for anything but a sound file of this version."""
+    path = Path(folder) / FILE_NAME
+    if not path.is_file():
+        raise FileError(f"no model at {path}: expected a folder that contains {FILE_NAME}")
+    metadata, arrays = read_tensors(read_bounded(path, max_bytes), str(path))
+    config = _config(path, metadata)
+    dtype = _matching(path, config, arrays)
+    tensors = {name: torch.from_numpy(array.astype(array.dtype.newbyteorder("="))) for name, array in arrays.items()}
+    try:
+        model = OneLayerTransformer(config, _memories(config, tensors), dtype=dtype)
+        model.set_weights({name: tensors[name] for name in weight_shapes(config)})
+    except OnelayerError as error:
+        raise FileError(f"{path}: {error}") from error
+    return model.requires_grad_(False)
+
+
+def weights_sha256(model: OneLayerTransformer) -> str:
+    """SHA-256 of configuration and weights; equal for equal models, whatever wrote them.
+
+    Hashed are the description stored in the file, a newline, and for every tensor in order of name the line
+    "name dtype size,size,...\\n" followed by its little-endian bytes.
+    """
+    digest = hashlib.sha256((_describe(model.config) + "\n").encode())
+    names = {dtype: name for name, dtype in DTYPES.items()}
+    for name, tensor in sorted(_tensors(model).items()):
+        shape = ",".join(str(size) for size in tensor.shape)
+        digest.update(f"{name} {names[tensor.dtype]} {shape}\n".encode())
+        digest.update(tensor.numpy().astype(tensor.numpy().dtype.newbyteorder("<")).tobytes())
+    return digest.hexdigest()
+
+
+def _tensors(model: OneLayerTransformer) -> dict[str, Tensor]:
+    tensors = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
+    dtypes = {tensor.dtype for tensor in tensors.values()}
+    if len(dtypes) != 1 or not dtypes <= set(DTYPES.values()):
+        raise FileError("a saved model has all its weights in float64 or all in float32; use model.double()")
+    return tensors
+
+
+def _describe(config: Config) -> str:
+    document = {"format": FORMAT, "version": VERSION, "config": config.to_dict()}
+    return json.dumps(document, sort_keys=True, separators=(",", ":"))
+
+
+def _config(path: Path, metadata: Mapping[str, str]) -> Config:
+    """The configuration in the metadata of the file."""
+    document = strict_json(metadata[METADATA_KEY], f"the metadata of {path}") if METADATA_KEY in metadata else None
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise FileError(f"{path} was not written by onelayer: its metadata has no '{FORMAT}'")
+    version = document.get("version")
+    if type(version) is not int or version != VERSION:
+        raise FileError(f"{path} has format version {str(version)[:20]}; this onelayer reads {VERSION}")
+    try:
+        return Config.from_dict(document.get("config", {}))
+    except OnelayerError as error:
+        raise FileError(f"{path} has a bad configuration: {error}") from error
+
+
+def _matching(path: Path, config: Config, arrays: Mapping[str, Any]) -> torch.dtype:
+    """The one dtype of the arrays, which are exactly those that the configuration implies."""
+    expected = weight_shapes(config) | memory_shapes(config)
+    for name in sorted(set(expected) | set(arrays)):
+        found = list(arrays[name].shape) if name in arrays else None
+        if name not in expected or found != list(expected[name]):
+            right = list(expected[name]) if name in expected else "no such weight"
+            raise FileError(f"{path}: weight {name} has shape {found}, configured is {right}")
+    dtypes = {DTYPES["F64" if array.dtype.itemsize == 8 else "F32"] for array in arrays.values()}
+    if len(dtypes) != 1:
+        raise FileError(f"{path}: weights must be all F64 or all F32")
+    return dtypes.pop()
+
+
+def _memories(config: Config, tensors: dict[str, Tensor]) -> list[Memory | None]:
+    memories: list[Memory | None] = []
+    for h, head in enumerate(config.heads):
+        name = f"memory.{h}"
+        if head.memory == "none":
+            memories.append(None)
+        elif head.memory == "plain":
+            memories.append(PlainMemory(tensors[f"{name}.keys"], tensors[f"{name}.values"]))
+        else:
+            axes = [tensors[f"{name}.axes.{a}"] for a in range(len(head.tokens))]
+            memories.append(GridMemory(axes, tensors[f"{name}.values"]))
+    return memories

@@ -1,0 +1,157 @@
+"""Lookup layers from plain numbers: heads of separable logits over grids of memory tokens, ridges, an affine part."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from onelayer.errors import OnelayerError
+from onelayer.float64 import eye, full, zeros
+from onelayer.layer.memory import GridMemory
+from onelayer.layer.transformer import OneLayerTransformer
+
+
+@dataclass(frozen=True)
+class AxisKeys:
+    """One axis of a lookup head: token m has logit slopes[m] * u + biases[m], both (M,).
+
+    u is the coordinate x[direction] of an int, or direction . x of a vector (D,).
+    """
+
+    direction: int | Tensor
+    slopes: Tensor
+    biases: Tensor
+
+
+@dataclass(frozen=True)
+class LookupHead:
+    """coefficient * sum_m prod_a softmax_a(x)[m_a] values[m]; ``values`` is (M_1, ..., M_r, K)."""
+
+    axes: Sequence[AxisKeys]
+    values: Tensor
+    coefficient: float = 1.0
+
+
+@dataclass(frozen=True)
+class Ridges:
+    """sum_j relu(weight[j] . x + bias[j]) coefficient[j]; shapes (J, D), (J,), (J, K)."""
+
+    weight: Tensor
+    bias: Tensor
+    coefficient: Tensor
+
+
+@dataclass(frozen=True)
+class Affine:
+    """matrix x + offset; shapes (K, D), (K,)."""
+
+    matrix: Tensor
+    offset: Tensor
+
+
+def lookup_model(
+    input_shape: int | Sequence[int],
+    output_shape: Sequence[int],
+    heads: Sequence[LookupHead],
+    ridges: Ridges | None = None,
+    affine: Affine | None = None,
+    *,
+    dtype: torch.dtype = torch.float64,
+) -> OneLayerTransformer:
+    """The packed layer T(x) = sum of heads + ridges + affine part, frozen, with D = prod(input_shape) coordinates.
+
+    A head of r axes gets d_k = max(4, r + 1): its query reads its r coordinates and a constant, times sqrt(d_k), which
+    undoes the scale of eq (5). For r <= 3 the factors are powers of two, so logits are exactly those of AxisKeys;
+    above, to a few roundings of the weights. Ridges are hidden units of the FFN on the residual stream, which
+    carries (x, sum of heads). Without ridges there is no FFN; without ridges and matrix there is no residual either.
+    """
+    shape = (input_shape,) if isinstance(input_shape, int) else tuple(input_shape)
+    dim, width = math.prod(shape), math.prod(output_shape)
+    heads = list(heads) or [_silent_head(width)]
+    linear = affine is not None and bool(affine.matrix.count_nonzero())
+    stream = ridges is not None or linear
+    first = dim if stream else 0  # where the sum of heads is written
+    d_model = dim + width if stream else max(dim, width)
+
+    queries = [_query(head, dim, d_model) for head in heads]
+    outputs = zeros(len(heads) * width, d_model)
+    for h, head in enumerate(heads):
+        rows, columns = slice(h * width, (h + 1) * width), slice(first, first + width)
+        outputs[rows, columns] = full((width,), head.coefficient).diag()
+    readout = zeros(d_model, width)
+    readout[first : first + width] = eye(width)
+    weights: dict[str, Tensor | Sequence[Tensor]] = {
+        "W_E": eye(dim, d_model),
+        "W_Q": [w for w, _ in queries],
+        "b_Q": [b for _, b in queries],
+        "W_O": outputs,
+        "W_R": readout,
+    }
+    if affine is not None:
+        weights["b_R"] = affine.offset
+        if linear:
+            readout[:dim] = affine.matrix.T
+    if ridges is not None:
+        weights |= _feed_forward(ridges, dim, d_model)
+    model = OneLayerTransformer.packed(
+        shape,
+        output_shape,
+        [_memory(head, dim, width) for head in heads],
+        d_model=d_model,
+        residual=stream,
+        hidden=0 if ridges is None else ridges.weight.shape[0],
+        weights=weights,
+        dtype=dtype,
+    )
+    return model.requires_grad_(False)
+
+
+def _feed_forward(ridges: Ridges, dim: int, d_model: int) -> dict[str, Tensor]:
+    """FFN that reads x from the first ``dim`` features of the stream and writes to the others."""
+    count = ridges.weight.shape[0]
+    into, out_of = zeros(d_model, count), zeros(count, d_model)
+    into[:dim], out_of[:, dim:] = ridges.weight.T, ridges.coefficient
+    return {"W_1": into, "b_1": ridges.bias, "W_2": out_of}
+
+
+def _silent_head(width: int) -> LookupHead:
+    """One token of value zero: a layer has at least one head, even when ridges do all the work."""
+    return LookupHead([AxisKeys(0, zeros(1), zeros(1))], zeros(1, width))
+
+
+def _key_width(head: LookupHead) -> int:
+    return max(4, len(head.axes) + 1)
+
+
+def _query(head: LookupHead, dim: int, d_model: int) -> tuple[Tensor, Tensor]:
+    """W_Q (d_model, d_k) and b_Q (d_k,) of q = sqrt(d_k) (u_1, ..., u_r, 1, 0, ...)."""
+    d_k, r = _key_width(head), len(head.axes)
+    weight, bias = zeros(d_model, d_k), zeros(d_k)
+    for a, axis in enumerate(head.axes):
+        weight[:dim, a] = math.sqrt(d_k) * _direction(axis, dim)
+    bias[r] = math.sqrt(d_k)
+    return weight, bias
+
+
+def _direction(axis: AxisKeys, dim: int) -> Tensor:
+    if isinstance(axis.direction, Tensor):
+        return axis.direction
+    if not 0 <= axis.direction < dim:
+        raise OnelayerError(f"coordinate {axis.direction} is outside an input of {dim} numbers")
+    return eye(dim)[axis.direction]
+
+
+def _memory(head: LookupHead, dim: int, width: int) -> GridMemory:
+    """Axis a holds its slopes in key feature a and its biases in key feature r."""
+    r, axes = len(head.axes), []
+    if head.values.ndim != r + 1 or head.values.shape[-1] != width:
+        raise OnelayerError(f"values of a head with {r} axes and {width} outputs have shape {tuple(head.values.shape)}")
+    for a, axis in enumerate(head.axes):
+        keys = zeros(len(axis.slopes), _key_width(head))
+        keys[:, a], keys[:, r] = axis.slopes, axis.biases
+        axes.append(keys)
+    return GridMemory(axes, head.values)

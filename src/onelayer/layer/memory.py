@@ -1,0 +1,96 @@
+"""Persistent memory of one head: constant keys and values that a query attends to, plain or stored by grid axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from onelayer.errors import OnelayerError
+from onelayer.layer.config import HeadShape
+
+MAX_TOKENS = 2**28
+
+
+class PlainMemory(nn.Module):
+    """M memory tokens: ``keys`` (M, d_k) and ``values`` (M, d_v)."""
+
+    def __init__(self, keys: Tensor, values: Tensor) -> None:
+        super().__init__()
+        if keys.ndim != 2 or values.ndim != 2 or keys.shape[0] != values.shape[0] or keys.shape[0] == 0:
+            raise OnelayerError(
+                f"plain memory needs keys (M, d_k) and values (M, d_v), got {tuple(keys.shape)}, {tuple(values.shape)}"
+            )
+        self.keys = nn.Parameter(keys.detach().clone())
+        self.values = nn.Parameter(values.detach().clone())
+
+    @property
+    def shape(self) -> HeadShape:
+        return HeadShape(self.keys.shape[1], self.values.shape[1], "plain", (self.keys.shape[0],))
+
+    def plain_tokens(self, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:
+        """Keys (M, d_k) and values (M, d_v), converted to ``dtype`` if given."""
+        return self.keys.to(dtype or self.keys.dtype), self.values.to(dtype or self.values.dtype)
+
+
+class GridMemory(nn.Module):
+    """Tokens on a tensor grid, stored by axes.
+
+    Token (m_1, ..., m_r) has key sum_a axes[a][m_a] and value values[m_1, ..., m_r]. Its logit is a sum over the axes,
+    so softmax over all M_1 ... M_r tokens is the product over the axes of one softmax each:
+    alpha_m(q) = prod_a softmax(q . axes[a] / sqrt(d_k))[m_a]. ``axes`` are (M_a, d_k), ``values`` (M_1, ..., M_r, d_v).
+    """
+
+    def __init__(self, axes: Sequence[Tensor], values: Tensor) -> None:
+        super().__init__()
+        counts = tuple(int(axis.shape[0]) for axis in axes)
+        widths = {tuple(axis.shape[1:]) for axis in axes}
+        if not axes or len(widths) != 1 or len(next(iter(widths))) != 1 or tuple(values.shape[:-1]) != counts:
+            raise OnelayerError(
+                "grid memory needs axes (M_a, d_k) and values (M_1, ..., M_r, d_v), got axes "
+                f"{[tuple(axis.shape) for axis in axes]} and values {tuple(values.shape)}"
+            )
+        self.axes = nn.ParameterList([nn.Parameter(axis.detach().clone()) for axis in axes])
+        self.values = nn.Parameter(values.detach().clone())
+
+    @property
+    def shape(self) -> HeadShape:
+        return HeadShape(self.axes[0].shape[1], self.values.shape[-1], "grid", tuple(self.values.shape[:-1]))
+
+    def plain_tokens(self, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:
+        """The same tokens one by one in row-major order: keys (M, d_k), values (M, d_v) with M = M_1 ... M_r.
+
+        Converted to ``dtype`` if given, before the keys of the axes are added.
+        """
+        count = math.prod(self.values.shape[:-1])
+        if count > MAX_TOKENS:
+            raise OnelayerError(f"a grid of {count:,} tokens is too large to write out (limit {MAX_TOKENS:,})")
+        dtype = dtype or self.values.dtype
+        return grid_keys([axis.to(dtype) for axis in self.axes]), self.values.to(dtype).reshape(count, -1)
+
+
+Memory = PlainMemory | GridMemory
+
+
+def grid_keys(axes: Sequence[Tensor]) -> Tensor:
+    """Keys of all tokens of a grid, (M_1 ... M_r, d_k): the sum of one key per axis, row-major."""
+    keys = axes[0]
+    for axis in axes[1:]:
+        keys = (keys[:, None, :] + axis).flatten(0, 1)
+    return keys
+
+
+def random_memory(shape: HeadShape, generator: torch.Generator, dtype: torch.dtype) -> Memory | None:
+    """Memory of the given shape with standard normal keys and values, the start of a training run."""
+
+    def normal(*size: int) -> Tensor:
+        return torch.randn(*size, generator=generator, dtype=dtype, device="cpu")
+
+    if shape.memory == "none":
+        return None
+    values = normal(*shape.tokens, shape.d_v)
+    if shape.memory == "plain":
+        return PlainMemory(normal(shape.tokens[0], shape.d_k), values)
+    return GridMemory([normal(count, shape.d_k) for count in shape.tokens], values)

@@ -1,0 +1,202 @@
+"""The numbers of a layer: the tensors a configuration prescribes, where they start, the module that holds them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from typing import cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from onelayer.errors import OnelayerError
+from onelayer.float64 import counted, eye, full, zeros
+from onelayer.layer.config import Config, HeadShape
+from onelayer.layer.memory import Memory, random_memory
+
+NamedWeights = Mapping[str, Tensor | Sequence[Tensor]]
+
+
+class Weights(nn.Module):
+    """Named tensors and memories of a layer, checked against its configuration. Final use: OneLayerTransformer."""
+
+    def __init__(
+        self,
+        config: Config,
+        memory: Sequence[Memory | None] | None = None,
+        *,
+        dtype: torch.dtype = torch.float64,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        self.config = config
+        generator = torch.Generator("cpu").manual_seed(seed)
+        for name, value in initial_weights(config, generator, dtype).items():
+            if name.startswith("ramp") or (name == "position" and config.positions != "learned"):
+                self.register_buffer(name, value)
+            else:
+                self.register_parameter(name, nn.Parameter(value))
+        if memory is None:
+            memory = [random_memory(shape, generator, dtype) for shape in config.heads]
+        found = tuple(
+            shape if item is None and shape.memory == "none" else _shape_of(item)
+            for shape, item in zip(config.heads, memory, strict=False)
+        )
+        if found != config.heads or len(memory) != len(found):
+            raise OnelayerError(f"memories {found} differ from the configured heads {config.heads}")
+        own = {str(h): deepcopy(item).to(dtype) for h, item in enumerate(memory) if item is not None}
+        for h, item in own.items():
+            for name, value in item.named_parameters():
+                require_finite(f"memory.{h}.{name}", value)
+        self.memory = nn.ModuleDict(own)
+
+    def set_weights(self, weights: NamedWeights) -> None:
+        """Overwrite weights outside the memories by name; a list is joined over the heads."""
+        own = {name: self.own(name) for name in weight_shapes(self.config)}
+        for name, value in weights.items():
+            if name not in own:
+                raise OnelayerError(f"this layer has no weight '{name}'; it has {', '.join(own)}")
+            new = value if isinstance(value, Tensor) else torch.cat(list(value), dim=0 if name == "W_O" else -1)
+            if new.shape != own[name].shape:
+                raise OnelayerError(f"{name} must have shape {tuple(own[name].shape)}, got {tuple(new.shape)}")
+            with torch.no_grad():
+                own[name].copy_(new)
+            require_finite(name, own[name])
+
+    def own(self, name: str) -> Tensor:
+        """The stored tensor of that name."""
+        tensor: Tensor = getattr(self, name)
+        return tensor
+
+    def memory_of(self, h: int) -> Memory | None:
+        """The memory of head h."""
+        if str(h) not in self.memory:
+            return None
+        return cast(Memory, self.memory[str(h)])
+
+    def cast(self, name: str, x: Tensor) -> Tensor:
+        """The tensor of that name in the dtype of ``x``."""
+        tensor = self.own(name)
+        return tensor if tensor.dtype == x.dtype else tensor.to(x.dtype)
+
+    def affine(self, x: Tensor, which: str, columns: slice | None = None) -> Tensor:
+        """x W + b for the pair of that name, or some columns of it."""
+        w, b = self.cast(f"W_{which}", x), self.cast(f"b_{which}", x)
+        if columns is not None:
+            w, b = w[:, columns], b[columns]
+        return F.linear(x, w.transpose(0, 1), b)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.own("W_E").dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.own("W_E").device
+
+    def size(self) -> dict[str, int]:
+        """Heads, memory tokens over all heads, hidden units, and parameters, all of the plain form.
+
+        That is what a stock layer would store: every memory token counts with its own key and value.
+        """
+        heads = self.config.heads
+        parameters = sum(math.prod(shape) for shape in weight_shapes(self.config).values())
+        parameters += sum(shape.token_count * (shape.d_k + shape.d_v) for shape in heads)
+        return {
+            "heads": len(heads),
+            "tokens": sum(shape.token_count for shape in heads),
+            "hidden_units": self.config.hidden,
+            "parameters": parameters,
+        }
+
+
+def weight_shapes(config: Config) -> dict[str, tuple[int, ...]]:
+    """Name and shape of every tensor outside the memories, in the order of the forward pass."""
+    d_k = sum(head.d_k for head in config.heads)
+    d_v = sum(head.d_v for head in config.heads)
+    shapes: dict[str, tuple[int, ...]] = {}
+
+    def affine(name: str, rows: int, columns: int) -> None:
+        shapes[f"W_{name}"], shapes[f"b_{name}"] = (rows, columns), (columns,)
+
+    if config.embedding == "piecewise":
+        shapes["ramp_start"] = shapes["ramp_slope"] = (config.token_width, config.ramps)
+    affine("E", config.features, config.d_model)
+    if config.positions != "none":
+        shapes["position"] = (config.length, config.d_model)
+    affine("Q", config.d_model, d_k)
+    if config.token_attention:
+        affine("K", config.d_model, d_k)
+        affine("V", config.d_model, d_v)
+    affine("O", d_v, config.d_model)
+    for which in ("1", "2") if config.hidden else ("1",):
+        if config.norm != "none":
+            shapes[f"gain_{which}"] = shapes[f"shift_{which}"] = (config.d_model,)
+    if config.hidden:
+        affine("1", config.d_model, config.hidden)
+        affine("2", config.hidden, config.d_model)
+    affine("R", config.d_model, config.readout_width)
+    return shapes
+
+
+def memory_shapes(config: Config) -> dict[str, tuple[int, ...]]:
+    """Name and shape of every tensor inside the memories."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for h, head in enumerate(config.heads):
+        if head.memory == "plain":
+            shapes[f"memory.{h}.keys"] = (*head.tokens, head.d_k)
+        for a, count in enumerate(head.tokens if head.memory == "grid" else ()):
+            shapes[f"memory.{h}.axes.{a}"] = (count, head.d_k)
+        if head.memory != "none":
+            shapes[f"memory.{h}.values"] = (*head.tokens, head.d_v)
+    return shapes
+
+
+def initial_weights(config: Config, generator: torch.Generator, dtype: torch.dtype) -> dict[str, Tensor]:
+    """Matrices uniform in +-1/sqrt(rows), zero biases, unit gains, ramps of equal length over [0, 1]."""
+    weights: dict[str, Tensor] = {}
+    for name, shape in weight_shapes(config).items():
+        if name.startswith("W_"):
+            draw = torch.rand(shape, generator=generator, dtype=torch.float64, device="cpu") * 2 - 1
+            weights[name] = draw / math.sqrt(shape[0])
+        elif name == "position":
+            weights[name] = positional_encoding(config.positions, *shape, generator=generator)
+        elif name == "ramp_start":
+            weights[name] = (counted(shape[1]) / shape[1]).repeat(shape[0], 1)
+        elif name == "ramp_slope":
+            weights[name] = full(shape, float(shape[1]))
+        else:
+            weights[name] = full(shape, 1.0 if name.startswith("gain") else 0.0)
+    return {name: value.to(dtype) for name, value in weights.items()}
+
+
+def positional_encoding(kind: str, length: int, width: int, *, generator: torch.Generator | None = None) -> Tensor:
+    """Rows added to the token embeddings, (length, width) float64.
+
+    ``one-hot`` puts the identity into the last ``length`` features. ``sinusoidal`` puts sin and cos of
+    i / 10000^(2j/width) into features 2j and 2j + 1. ``learned`` starts from small normal numbers.
+    """
+    if kind == "one-hot":
+        return torch.cat([zeros(length, width - length), eye(length)], dim=1)
+    if kind == "sinusoidal":
+        feature = counted(width)
+        rate = 10000.0 ** (-2 * (feature // 2) / width)
+        angle = counted(length)[:, None] * rate
+        return torch.where(feature % 2 == 0, torch.sin(angle), torch.cos(angle))
+    return 0.02 * torch.randn(length, width, generator=generator, dtype=torch.float64, device="cpu")
+
+
+def require_finite(name: str, tensor: Tensor) -> None:
+    """A stored number is a number of the format: an infinite one would make every output inf or nan."""
+    if not bool(torch.isfinite(tensor).all()):
+        kind = str(tensor.dtype).removeprefix("torch.")
+        raise OnelayerError(
+            f"{name} would hold a number beyond the largest {kind}, {torch.finfo(tensor.dtype).max:.2g}; "
+            "scale the function or the box"
+        )
+
+
+def _shape_of(memory: Memory | None) -> HeadShape | None:
+    return None if memory is None else memory.shape

@@ -1,0 +1,218 @@
+"""argument.json: what a proof by lemma, composition or enumeration stands on, beside the weights. Plain data."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from onelayer.disk import strict_json
+from onelayer.errors import FileError
+from onelayer.language.compose import inside, total, weighted
+from onelayer.language.formula import Formula, parse
+from onelayer.language.tree import Tape
+from onelayer.language.words import NOT_RECORDED, describe
+
+FORMAT = "onelayer argument"
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class OrderStatistics:
+    """f sorts n numbers (``weights`` None), or is sum_k weights[k] x_(k); ``construction`` names the lemma."""
+
+    length: int
+    construction: str  # thresholds | subsets
+    weights: tuple[float, ...] | None
+
+    KIND = "order statistics"
+
+    def __post_init__(self) -> None:
+        _need(type(self.length) is int and self.length >= 1, "length must be a whole number >= 1")
+        _need(self.construction in ("thresholds", "subsets"), "construction must be 'thresholds' or 'subsets'")
+        if self.weights is not None:
+            numbers = _numbers(self.weights)
+            _need(len(numbers) == self.length, "weights must be one finite number per order statistic")
+            object.__setattr__(self, "weights", numbers)
+
+    def stated(self) -> str:
+        """What takes the place of a function in the certificate."""
+        return f"{NOT_RECORDED}{describe(self.length, self.weights)}"
+
+
+@dataclass(frozen=True)
+class Recall:
+    """The claim is about the rows of table.safetensors alone; ``recipe`` names the construction.
+
+    ``classes`` is set for labels: output k stands for classes[k].
+    """
+
+    recipe: str  # softmax | relu
+    rows: int
+    classes: tuple[str | int | float | bool, ...] | None = None
+
+    KIND = "recall"
+
+    def __post_init__(self) -> None:
+        _need(self.recipe in ("softmax", "relu"), "recipe must be 'softmax' or 'relu'")
+        _need(type(self.rows) is int and self.rows >= 1, "rows must be a whole number >= 1")
+        if self.classes is not None:
+            _need(isinstance(self.classes, list | tuple) and len(self.classes) <= self.rows, "classes must be a list")
+            _need(all(type(name) in (str, int, float, bool) for name in self.classes), "classes must be plain labels")
+            object.__setattr__(self, "classes", tuple(self.classes))
+
+    def stated(self) -> str:
+        """What takes the place of a function in the certificate."""
+        return f"{NOT_RECORDED}table of {self.rows:,} rows; the claim is about these rows alone"
+
+
+@dataclass(frozen=True)
+class Atom:
+    """phi(x_q): a formula of one variable, applied to coordinate q of a token."""
+
+    coordinate: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Term:
+    """g(s) with s = sum over tokens j and atoms c of weights[j][c] phi_c(x_j), added to one output.
+
+    The hidden units of the term make the function ``constant`` + sum of c relu(mu (s - t)), which is close to g.
+
+    At position i of a layer that is read at each position, weights[j] belongs to token i + j (mod n) when ``position``
+    is None, and to token j of a term that exists at position i = ``position`` alone.
+    """
+
+    position: int | None
+    output: int
+    weights: tuple[tuple[float, ...], ...]
+    text: str
+    constant: float
+
+
+@dataclass(frozen=True)
+class Composition:
+    """D = sum of terms g(sum of atoms), n tokens of d numbers, read at each position or once; T approximates D.
+
+    ``units`` names the term of every hidden unit. f is D itself when ``exact``; otherwise the boxes of the proof bound
+    |f - D| by ``gap``.
+    """
+
+    length: int
+    width: int
+    outputs: int
+    each: bool
+    exact: bool
+    gap: float
+    atoms: tuple[Atom, ...]
+    terms: tuple[Term, ...]
+    units: tuple[int, ...]
+
+    KIND = "composition"
+
+    def __post_init__(self) -> None:
+        sizes = (self.length, self.width, self.outputs)
+        _need(all(type(size) is int and 1 <= size <= 2**20 for size in sizes), "sizes must be whole numbers >= 1")
+        _need(type(self.each) is bool and type(self.exact) is bool, "'each' and 'exact' must be true or false")
+        _need(type(self.gap) in (int, float) and 0 <= self.gap < math.inf, "gap must be a number >= 0")
+        atoms = tuple(atom if isinstance(atom, Atom) else _made(Atom, atom) for atom in self.atoms)
+        terms = tuple(term if isinstance(term, Term) else _made(Term, term) for term in self.terms)
+        for atom in atoms:
+            _need(type(atom.coordinate) is int and 0 <= atom.coordinate < self.width, "an atom of no coordinate")
+            _need(type(atom.text) is str, "an atom without text")
+        terms = tuple(self._checked(term, len(atoms)) for term in terms)
+        units = tuple(self.units)
+        _need(all(type(unit) is int and 0 <= unit < len(terms) for unit in units), "a unit of no term")
+        for name, value in (("atoms", atoms), ("terms", terms), ("units", units)):
+            object.__setattr__(self, name, value)
+
+    def _checked(self, term: Term, atoms: int) -> Term:
+        at = term.position
+        _need(at is None or (type(at) is int and self.each and 0 <= at < self.length), "a term of no position")
+        _need(type(term.output) is int and 0 <= term.output < self.outputs, "a term of no output")
+        _need(type(term.text) is str, "a term without text")
+        _need(isinstance(term.weights, list | tuple) and len(term.weights) == self.length, "weights need n rows")
+        rows = tuple(_numbers(row) for row in term.weights)
+        _need(all(len(row) == atoms for row in rows), "weights need one number per atom")
+        return Term(at, term.output, rows, term.text, *_numbers([term.constant]))
+
+    def rows(self, term: Term, position: int) -> tuple[tuple[float, ...], ...]:
+        """Weights of the term at a position, by token."""
+        if term.position is not None or not self.each:
+            return term.weights
+        return tuple(term.weights[(token - position) % self.length] for token in range(self.length))
+
+    def active(self, position: int) -> list[int]:
+        """Indices of the terms that exist at a position."""
+        return [k for k, term in enumerate(self.terms) if term.position in (None, position)]
+
+    def formula(self) -> Formula:
+        """D on points of shape (n, d), flattened, with outputs in row-major order."""
+        tape = Tape()
+        n, d = self.length, self.width
+        atoms = [parse(atom.text, 1) for atom in self.atoms]
+        outers = [parse(term.text, 1) for term in self.terms]
+        values = {}
+        for c, atom in enumerate(self.atoms):
+            for token in range(n):
+                values[token, c] = inside(tape, atoms[c], tape.variable(token * d + atom.coordinate))
+        outputs = []
+        for position in range(n) if self.each else [0]:
+            sums: list[list[int]] = [[] for _ in range(self.outputs)]
+            for k in self.active(position):
+                rows = self.rows(self.terms[k], position)
+                parts = [
+                    weighted(tape, weight, values[token, c])
+                    for token, row in enumerate(rows)
+                    for c, weight in enumerate(row)
+                    if weight
+                ]
+                sums[self.terms[k].output].append(inside(tape, outers[k], total(tape, parts)))
+            outputs += [total(tape, part) for part in sums]
+        return Formula.build(tape.nodes, outputs, (n * d,), () if len(outputs) == 1 else (len(outputs),))
+
+
+Argument = OrderStatistics | Recall | Composition
+KINDS: dict[str, type[Argument]] = {kind.KIND: kind for kind in (OrderStatistics, Recall, Composition)}
+
+
+def to_text(argument: Argument) -> bytes:
+    """The content of argument.json."""
+    data = {"format": FORMAT, "format_version": FORMAT_VERSION, "kind": argument.KIND, **asdict(argument)}
+    return (json.dumps(data, allow_nan=False) + "\n").encode("ascii")
+
+
+def from_text(text: bytes) -> Argument:
+    """The argument in the bytes of argument.json; FileError on anything irregular."""
+    data = strict_json(text, "argument.json")
+    if not isinstance(data, dict) or data.pop("format", None) != FORMAT:
+        raise FileError(f"argument.json is not an argument: its 'format' must be {FORMAT!r}")
+    version = data.pop("format_version", None)
+    if type(version) is not int or version != FORMAT_VERSION:
+        raise FileError(f"argument.json has an unknown format_version; this program reads {FORMAT_VERSION}")
+    kind = KINDS.get(str(data.pop("kind", None)))
+    if kind is None or set(data) != set(kind.__dataclass_fields__):
+        raise FileError("argument.json has an unknown kind or missing or unknown fields")
+    try:
+        return kind(**data)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise FileError(f"argument.json: {error}") from error
+
+
+def _made(kind: type[Any], data: Any) -> Any:
+    fields = set(kind.__dataclass_fields__)
+    _need(isinstance(data, dict) and set(data) == fields, f"a malformed {kind.__name__.lower()}")
+    return kind(**data)
+
+
+def _need(holds: bool, complaint: str) -> None:
+    if not holds:
+        raise FileError(complaint)
+
+
+def _numbers(values: Any) -> tuple[float, ...]:
+    _need(isinstance(values, list | tuple), "a list of numbers is needed")
+    _need(all(type(v) in (int, float) and math.isfinite(v) for v in values), "numbers must be finite")
+    return tuple(float(v) for v in values)

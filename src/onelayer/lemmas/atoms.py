@@ -1,0 +1,107 @@
+"""The embedding of a layer seen as functions of one number: how far they are from the atoms of a composition."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onelayer.box import Box
+from onelayer.errors import OnelayerError
+from onelayer.language.formula import parse
+from onelayer.layer.transformer import OneLayerTransformer
+from onelayer.lemmas.argument import Composition
+from onelayer.lemmas.forward import SLACK, UP, rounding_of
+from onelayer.lemmas.univariate import Ramps, piecewise_error, range_of
+
+Floats = NDArray[np.float64]
+UNIT = 2.0**-53
+
+
+@dataclass(frozen=True)
+class Atoms:
+    """Embedded atoms phi^_c against the atoms phi_c, for n tokens and C atoms.
+
+    ``linear`` layers embed the numbers themselves: phi^ = phi = x. Otherwise column c of the embedding is phi^_c.
+    """
+
+    linear: bool
+    low: Floats  # (n, C), range of phi^_c
+    high: Floats
+    true_low: Floats  # (n, C), range of phi_c
+    true_high: Floats
+    error: Floats  # (C,), sup |phi^_c - phi_c|
+    rounding: Floats  # (C,), of an executed phi^_c
+
+
+def embedded_atoms(model: OneLayerTransformer, composition: Composition, box: Box) -> Atoms:
+    """What the tokens of the box become; OnelayerError if the embedding is not one function of one number each."""
+    n, d = composition.length, composition.width
+    low, high = (side.reshape(n, d).numpy() for side in (box.lower, box.upper))
+    columns = [atom.coordinate for atom in composition.atoms]
+    if model.config.embedding == "linear":
+        if columns != list(range(d)) or any(parse(atom.text, 1) != parse("x", 1) for atom in composition.atoms):
+            raise OnelayerError("a linear embedding has the coordinates themselves as atoms")
+        zero = np.zeros(d)
+        return Atoms(True, low, high, low, high, zero, zero)
+    made = [_atom(model, composition, c, low, high) for c in range(len(columns))]
+    stacked = [np.stack([getattr(item, name) for item in made], axis=-1) for name in _Atom.__dataclass_fields__]
+    return Atoms(False, *stacked)
+
+
+@dataclass(frozen=True)
+class _Atom:
+    low: Floats  # (n,)
+    high: Floats
+    true_low: Floats
+    true_high: Floats
+    error: float
+    rounding: float
+
+
+def _atom(model: OneLayerTransformer, composition: Composition, c: int, low: Floats, high: Floats) -> _Atom:
+    atom, g = composition.atoms[c], model.config.ramps
+    w = {name: model.own(name).detach().double().cpu().numpy() for name in ("ramp_start", "ramp_slope", "W_E", "b_E")}
+    rows = slice(atom.coordinate * g, (atom.coordinate + 1) * g)
+    column = w["W_E"][:, c]
+    if np.delete(column, np.r_[rows]).any() or w["W_E"][:, len(composition.atoms) :].any():
+        raise OnelayerError(f"column {c + 1} of the embedding is not a function of one number")
+    start, slope, rise = w["ramp_start"][atom.coordinate], w["ramp_slope"][atom.coordinate], column[rows]
+    if not bool((slope > 0).all()):
+        raise OnelayerError("the ramps of the embedding must rise")
+    ramps, blur = _as_relus(start, slope, rise, float(w["b_E"][c]))
+    bottom, top = float(low[:, atom.coordinate].min()), float(high[:, atom.coordinate].max())
+    formula = parse(atom.text, 1)
+    error = piecewise_error(formula, ramps, bottom, top) + blur
+    sides = list(zip(low[:, atom.coordinate].tolist(), high[:, atom.coordinate].tolist(), strict=True))
+    known = {side: range_of(formula, *side) for side in set(sides)}
+    least, most = (np.array(side) for side in zip(*(known[side] for side in sides), strict=True))
+    executed = rounding_of(model.dtype)
+    size = float(np.abs(rise).sum()) + abs(float(w["b_E"][c]))
+    # An input or a difference below the normal range may be lost, times the slope.
+    lost = executed.tiny * (2 * len(rise) + 4 * float((slope * np.abs(rise)).sum()))
+    rounding = SLACK * (executed.gamma(len(rise) + 6) * size + lost)
+    return _Atom(least - error, most + error, least, most, error * UP, rounding * UP)
+
+
+def _as_relus(start: Floats, slope: Floats, rise: Floats, constant: float) -> tuple[Ramps, float]:
+    """rise * clip(slope (x - start), 0, 1) summed, written with relus, and what rounding can change of it.
+
+    clip(v, 0, 1) = relu(v) - relu(v - 1). A ramp mostly ends where another begins: that knot is then counted once, with
+    the change of slope, and the distance moved, times the slope, goes into the second number.
+    """
+    end, tilt = start + 1 / slope, rise * slope
+    order = np.argsort(start, kind="stable")
+    following = np.append(start[order], np.inf)[np.searchsorted(start[order], end - 1e-9 / slope)]
+    moved = np.abs(following - end)
+    meets = moved <= 1e-9 / slope
+    end = np.where(meets, following, end)
+    reach = np.abs(start) + 2 / slope
+    blur = np.abs(tilt) * (np.where(meets, moved, 0.0) + 8 * UNIT * reach) + 8 * UNIT * np.abs(rise)
+    knots, place = np.unique(np.concatenate([start, end]), return_inverse=True)
+    changes, sizes = np.zeros(len(knots)), np.zeros(len(knots))
+    np.add.at(changes, place, np.concatenate([tilt, -tilt]))
+    np.add.at(sizes, place, np.abs(np.concatenate([tilt, -tilt])))
+    summing = 8 * UNIT * float(sizes @ (knots[-1] - knots))
+    return Ramps(knots, changes, constant), (float(blur.sum()) + summing) * UP

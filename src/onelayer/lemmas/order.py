@@ -1,0 +1,208 @@
+"""Proof by lemma that a layer of thresholds returns order statistics, for every sequence of the box, ties included."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onelayer.box import Box
+from onelayer.errors import OnelayerError
+from onelayer.layer.transformer import OneLayerTransformer
+from onelayer.lemmas.forward import SLACK, UP, Rounding, has_form, rounding_of, upper_bound
+from onelayer.lemmas.overflow import overflows
+
+Floats = NDArray[np.float64]
+
+
+def threshold_range(length: int, k: int) -> tuple[float, float]:
+    """Least and greatest value of (T_k - x_(k)) / h in the lemma of :func:`thresholds_error`, k = 1..n."""
+    return -(1 - 1 / (length - k + 1)), 1 - 1 / k
+
+
+def thresholds_error(model: OneLayerTransformer, weights: Sequence[float] | None, box: Box) -> float:
+    """Upper bound of sup over the box of |T - f| for f = sort (``weights`` None) or f = sum_k weights[k] x_(k).
+
+    Lemma. Let t_0 < ... < t_G, x in [t_0, t_G]^n, r_g(x) = clip((t_g - x) / (t_g - t_{g-1}), 0, 1) and
+    N_g = sum_j r_g(x_j). Then T_k = t_0 + sum_g (t_g - t_{g-1}) clip(k - N_g, 0, 1) obeys
+        -h (1 - 1/(n-k+1)) <= T_k - x_(k) <= h (1 - 1/k),    h = max_g (t_g - t_{g-1}).
+    Proof. Let x_(k) lie in cell c = [t_{c-1}, t_c]. For g < c the numbers x_(k), ..., x_(n) lie above cell g, so
+    N_g <= k - 1 and the clip is 1; for g > c the numbers x_(1), ..., x_(k) lie below it, so N_g >= k and the clip is 0.
+    Hence T_k and x_(k) lie in the same cell. There, with m numbers at heights q_1 <= ... <= q_m (in cell widths) and
+    x_(k) the l-th of them, clip = clip(l - m + sum q_i, 0, 1). From q_i <= q_l for i <= l and q_i <= 1 it is at most
+    min(1, l q_l) <= q_l + 1 - 1/l; from q_i >= 0 and q_i >= q_l for i >= l at least max(0, (m-l+1) q_l - (m-l)) >=
+    q_l - 1 + 1/(m-l+1). Since l <= k and m - l <= n - k, the claim follows. Ties are nothing special.
+
+    The stored weights must have exactly the form of the construction (checked); what differs from the lemma by the
+    rounding of weights, the finite temperature of the head that copies the position, and the execution is added.
+    """
+    shape = Thresholds(model)
+    if overflows(model, box):
+        return math.inf
+    n, edges, width = shape.length, shape.edges(box), np.diff(shape.edges(box))
+    h = float(width.max()) * UP
+    if weights is None:
+        lemma = h * (1 - 1 / n)
+        levels, factors, total = np.array([0.0, -1.0]), np.array([1.0, -1.0]), 1.0
+    else:
+        lemma, shift = statistic_error(weights, h)
+        levels, factors = relu_form(weights)
+        total = math.fsum(weights)
+    ideal = (factors[:, None] * width).reshape(-1)  # (units,)
+    offset = edges[0] * total + (0.0 if weights is None else shift)
+    stored = shape.outer()
+    if not np.array_equal(shape.levels(), np.repeat(levels, len(width))):
+        raise OnelayerError("the thresholds of this layer do not belong to this order statistic")
+    slope_error = float(np.abs(shape.slopes() * width + 1).max()) + 8 * 2.0**-53
+    each = n * slope_error + shape.position_error() + shape.execution_error()
+    reach = n + float(np.abs(levels).max()) + 1
+    size = float(np.abs(stored).sum())
+    rest = size * each + shape.rounding.gamma(len(stored) + 2) * (size * (reach + each) + abs(offset))
+    rest += reach * (float(np.abs(stored - ideal).sum()) + 4 * 2.0**-53 * float(np.abs(ideal).sum()))
+    mass = 0.0 if weights is None else float(np.abs(weights).sum())
+    rest += abs(shape.offset() - offset) + 8 * 2.0**-53 * (abs(edges[0]) + h) * (1 + mass)
+    rest += (4 * len(stored) * reach + size) * shape.rounding.tiny
+    return upper_bound((lemma + SLACK * rest) * UP)
+
+
+def statistic_error(weights: Sequence[float], h: float) -> tuple[float, float]:
+    """Bound of |sum_k a_k T_k + shift - sum_k a_k x_(k)| and the shift that makes the range of the error symmetric."""
+    low, high = 0.0, 0.0
+    for k, a in enumerate(weights, start=1):
+        ends = [a * end for end in threshold_range(len(weights), k)]
+        low, high = low + min(ends), high + max(ends)
+    return (high - low) / 2 * h * UP, -(high + low) / 2 * h
+
+
+def relu_form(weights: Sequence[float]) -> tuple[Floats, Floats]:
+    """Levels k and factors of sum_k a_k clip(k - N, 0, 1) = sum_k (a_k - a_{k+1}) relu(k - N), for 0 <= N <= n."""
+    steps: Floats = np.array(weights) - np.append(np.array(weights)[1:], 0.0)
+    used = np.flatnonzero(steps)
+    return (used + 1).astype(np.float64), steps[used]
+
+
+class Thresholds:
+    """A stored layer seen as the construction of build/sort.py; refuses one that does not have its exact form.
+
+    d_model = G for a statistic, G + 2 for sorting: the ramps of one number, then its position and the square of it.
+    """
+
+    def __init__(self, model: OneLayerTransformer) -> None:
+        config = model.config
+        self.rounding: Rounding = rounding_of(model.dtype)
+        self.length, self.cells = config.length, config.ramps
+        self.sorts = config.readout == "each"
+        self.w: dict[str, Floats] = {
+            name: tensor.detach().double().cpu().numpy() for name, tensor in model.state_dict().items()
+        }
+        width = self.cells + (2 if self.sorts else 0)
+        plain = not config.residual and config.norm == "none" and config.attention == "softmax"
+        heads = 2 if self.sorts else 1
+        if not (plain and config.embedding == "piecewise" and config.d_model == width and len(config.heads) == heads):
+            raise OnelayerError("this layer is not a construction of thresholds")
+        other = config.hidden % self.cells or (config.positions != "none") != self.sorts
+        if other or any(head.memory != "none" for head in config.heads):
+            raise OnelayerError("this layer is not a construction of thresholds")
+        self.keys, self.values = config.heads[0].d_k, config.heads[0].d_v
+        self._require_form()
+
+    def _require_form(self) -> None:
+        """Every fixed entry of every matrix, compared exactly."""
+        w, g, dk = self.w, self.cells, self.keys
+        width = w["W_E"].shape[1]
+        units = w["b_1"].size // g
+        counts = np.concatenate([-float(self.length) * np.eye(g)] * units, axis=1)
+        first = np.eye(width)[:, :1]
+        fixed: list[tuple[Floats, Floats | float]] = [
+            (w["W_E"], np.eye(g, width)),
+            (w["b_E"], 0.0),
+            (w["W_Q"][:, :dk], 0.0),
+            (w["b_Q"][:dk], 0.0),
+            (w["W_K"][:, :dk], 0.0),
+            (w["b_K"][:dk], 0.0),
+            (w["W_V"][:, :g], np.eye(width, g)),
+            (w["b_V"][:g], 0.0),
+            (w["W_O"][:g], np.eye(g, width)),
+            (w["b_O"], 0.0),
+            (w["W_1"][:g], counts),
+            (w["W_2"][:, 1:], 0.0),
+            (w["b_2"], 0.0),
+            (w["W_R"], first),
+        ]
+        if self.sorts:
+            fixed += [
+                (w["position"][:, :g], 0.0),
+                *(
+                    (w[name][:g, columns], 0.0)
+                    for name, columns in (("W_Q", slice(dk, None)), ("W_K", slice(dk, None)))
+                ),
+                (w["W_V"][:, g:], np.eye(width)[:, g : g + 1]),
+                (w["W_O"][g:], np.eye(width)[g : g + 1]),
+                (w["W_1"][g], 1.0),
+                (w["W_1"][g + 1 :], 0.0),
+            ]
+        if self.values != g or not has_form(fixed):
+            raise OnelayerError("the weights of this layer do not have the form of thresholds")
+
+    def edges(self, box: Box) -> Floats:
+        """t_0, ..., t_G, covering the box."""
+        low, high = float(box.lower.min()), float(box.upper.max())
+        edges = np.concatenate([[low], self.w["ramp_start"][0]])
+        if not (bool((np.diff(edges) > 0).all()) and edges[-1] >= high):
+            raise OnelayerError("the thresholds of this layer do not cover the box in ascending order")
+        return edges
+
+    def slopes(self) -> Floats:
+        slopes: Floats = self.w["ramp_slope"][0]
+        return slopes
+
+    def levels(self) -> Floats:
+        return self.w["b_1"]
+
+    def outer(self) -> Floats:
+        outer: Floats = self.w["W_2"][:, 0]
+        return outer
+
+    def offset(self) -> float:
+        return float(self.w["b_R"][0])
+
+    def position_error(self) -> float:
+        """|p_i - i| for the head that copies position i, in real arithmetic and executed.
+
+        Its logits are exact, being small multiples of 1/4, and fall from the own position by at least ``gap``, so the
+        other n - 1 tokens together weigh at most (n - 1) e^-gap.
+        """
+        if not self.sorts:
+            return 0.0
+        n, g, dk = self.length, self.cells, self.keys
+        place = self.w["position"]
+        q = place @ self.w["W_Q"][:, dk:] + self.w["b_Q"][dk:]
+        k = place @ self.w["W_K"][:, dk:] + self.w["b_K"][dk:]
+        scale = 1 / math.sqrt(q.shape[1])
+        terms = [place, q, k, q * scale, np.abs(q * scale) @ np.abs(k).T]
+        exact = all(bool((np.rint(4 * part) == 4 * part).all()) for part in terms)
+        if not (exact and 4 * float(terms[-1].max()) * self.rounding.unit < 1):
+            raise OnelayerError("the positions of this layer do not give exact logits")
+        logits = (q * scale) @ k.T
+        others = logits + np.where(np.eye(n) > 0, -np.inf, 0.0)
+        gap = float((np.diag(logits) - others.max(1)).min()) if n > 1 else math.inf
+        value = place[:, g] + self.w["b_V"][g]
+        if not (gap > 0 and np.array_equal(value, np.arange(1.0, n + 1))):
+            raise OnelayerError("the position head of this layer does not copy positions")
+        leak = (n - 1) * math.exp(-gap) * (1 + 2.0**-20)
+        executed = self.rounding.softmax(n) + 2 * self.rounding.gamma(n + 2)
+        return n * (2 * leak + executed) * UP
+
+    def execution_error(self) -> float:
+        """Error of an executed k - N_g before its ReLU, |p_i - i| apart.
+
+        A ramp has two roundings and lies in [0, 1]; an input or difference below the normal range may be lost, times
+        the slope. The weights of the uniform head are softmax of exact zeros. N_g and
+        k are at most n, and the sum k - n avg has three terms.
+        """
+        n, r = self.length, self.rounding
+        lost = 4 * r.tiny * (1 + float(np.abs(self.slopes()).max()))
+        average = r.gamma(3) + r.softmax(n) + 2 * r.gamma(n + 2) + lost
+        return n * average * UP + r.gamma(6) * (2 * n + 1) * UP

@@ -1,0 +1,133 @@
+"""Proof that a memorising layer returns the stored output at every row of its table, executed in floating point."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onelayer.lemmas.forward import SLACK, UP, Rounding, upper_bound
+
+ALONE = 1000.0  # the gap of a token without rivals
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class SoftmaxRecall:
+    """Keys (2 beta z_m, -beta |z_m|^2), values y_m; the query of row r is z_r.
+
+    Lemma. Let l_m be the executed logits of row r, and suppose l_r exceeds every other one by at least G. Then the
+    executed average is within 24 u |y_r| + 8 (N - 1) e^-G max|y| of y_r, for any order of the sums. Proof. The
+    exponential of l_r - max l = 0 is within 8 u of 1; the others are together at most tau = (N-1) e^-G (1 + u G). A
+    rounded sum a + b errs by at most min(|a|, |b|), because a and b are floats themselves: so adding the others to
+    the leading term, in whatever order, errs by at most the sum of their sizes, never by N roundings of it.
+    """
+
+    rows: int
+    width: int
+    beta: float
+    distance: float  # lower bound of |z_r - z_m|^2
+    radius: float  # largest |z|^2
+    rounding: Rounding
+    query_error: float = 0.0  # of the executed query, in each coordinate
+
+    @property
+    def logit_error(self) -> float:
+        """Of an executed logit: stored keys, scaled query, sum; relative to the sum of absolute products."""
+        drift = 2 * self.query_error * math.sqrt(self.width * self.radius)
+        # Products below the normal range may be lost, each times a key or a coordinate.
+        lost = 8 * (self.width + 2) * self.rounding.tiny * (1 + self.beta) * (1 + self.radius)
+        return (2 * self.rounding.gamma(self.width + 8) * (3 * self.radius + drift) + drift) * self.beta + lost
+
+    def gap(self) -> float:
+        """Lower bound of G: l_r - l_m = beta |z_r - z_m|^2 in real arithmetic."""
+        if self.rows == 1:
+            return ALONE
+        return self.beta * self.distance * (1 - 2.0**-40) - 2 * self.logit_error
+
+    def error(self, largest: float) -> float:
+        """Bound of |T - y| at every row, for outputs of size at most ``largest``."""
+        gap = self.gap()
+        if not gap > 1:
+            return math.inf
+        others = (self.rows - 1) * math.exp(-gap) * (1 + gap * 2 * self.rounding.unit) * 2
+        total = (24 * self.rounding.unit + 8 * others) * largest + 16 * self.rounding.tiny * self.rows * (1 + largest)
+        return upper_bound(SLACK * total * UP)
+
+
+def wanted_gap(rows: int, rounding: Rounding) -> float:
+    """The gap at which the other tokens weigh less than a rounding."""
+    return math.log(8 * rows) - math.log(rounding.unit)
+
+
+@dataclass(frozen=True)
+class ReluRecall:
+    """F(s) = offset + sum_u coefficients[u] relu(s - knots[u]) through (knots[r], outputs[r]), s = p . x.
+
+    Lemma. At row r the executed layer is within |F(s_r) - y_r| + L_r e + gamma_N sum_u |c_u| relu(s_r + e - t_u) of
+    y_r, where e bounds the error of the executed projection and is less than half the gap to the neighbours, and L_r is
+    the larger slope of F beside s_r. The first term is computed exactly in whole numbers.
+    """
+
+    knots: Floats  # (N,) ascending: the projections of the rows; the last one carries no unit
+    outputs: Floats  # (N, K)
+    offset: Floats  # (K,)
+    coefficients: Floats  # (N - 1, K)
+    projection_error: float
+    rounding: Rounding
+
+    @np.errstate(all="ignore")
+    def error(self) -> float:
+        """Bound of |T - y| over all rows and outputs; what overflows on the way bounds nothing."""
+        gaps = np.diff(self.knots)
+        if len(gaps) and not 4 * self.projection_error < float(gaps.min()):
+            return math.inf
+        worst = 0.0
+        for k in range(self.outputs.shape[1]):
+            worst = max(worst, self._output(k, gaps))
+        return worst
+
+    def _output(self, k: int, gaps: Floats) -> float:
+        c, size = self.coefficients[:, k], np.abs(self.coefficients[:, k])
+        exact, slopes = exact_path(self.knots, float(self.offset[k]), c, self.outputs[:, k])
+        beside = np.abs(np.concatenate([[0.0], slopes])), np.abs(np.concatenate([slopes, [0.0]]))
+        drift = np.maximum(*beside) * (2 * self.projection_error)
+        # Sums of sizes up to row r: sum_{u < r} |c_u| (t_r + e - t_u), built up piece by piece; all terms are >= 0.
+        mass = np.concatenate([[0.0], np.cumsum(size)])
+        reach = np.concatenate([[0.0], np.cumsum(mass[1:] * gaps)]) + mass * 2 * self.projection_error
+        bound = self.rounding.gamma(len(c) + 6) * (reach * UP + np.abs(self.offset[k]) + np.abs(self.outputs[:, k]))
+        tiny = len(c) * self.rounding.tiny * (1 + float(size.max(initial=0.0)))
+        return upper_bound(float((exact + SLACK * (drift * UP + bound) + tiny).max()) * UP)
+
+
+def exact_path(knots: Floats, offset: float, coefficients: Floats, outputs: Floats) -> tuple[Floats, Floats]:
+    """|F(t_r) - y_r| rounded up, and the slopes of F on the pieces, from exact integer arithmetic."""
+    shift = 1074  # every float64 is a whole multiple of 2^-1074
+    t, c, y = ([_whole(v, shift) for v in array.tolist()] for array in (knots, coefficients, outputs))
+    value, slope = _whole(offset, shift) << shift, 0
+    errors, slopes = [abs(value - (y[0] << shift))], []
+    for r, step in enumerate(c):
+        slope += step
+        value += slope * (t[r + 1] - t[r])
+        errors.append(abs(value - (y[r + 1] << shift)))
+        slopes.append(slope)
+    up = 1 + 2.0**-50
+    unit = (1 << 2 * shift, 1 << shift)
+    return np.array([_ratio(e, unit[0]) for e in errors]) * up + 2.0**-1070, np.array(
+        [_ratio(s, unit[1]) for s in slopes]
+    )
+
+
+def _whole(value: float, shift: int) -> int:
+    numerator, denominator = value.as_integer_ratio()
+    return (numerator << shift) // denominator
+
+
+def _ratio(numerator: int, denominator: int) -> float:
+    """The quotient of two whole numbers, correctly rounded; infinite beyond the largest float."""
+    try:
+        return numerator / denominator
+    except OverflowError:
+        return math.inf if numerator > 0 else -math.inf

@@ -1,0 +1,122 @@
+"""The inside of a layer on Taylor models: what the ReLU units see as affine functions of the embedded atoms."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from onelayer.errors import OnelayerError
+from onelayer.float64 import eye, indices
+from onelayer.layer.transformer import OneLayerTransformer
+from onelayer.lemmas.atoms import Atoms
+from onelayer.taylor import variables
+from onelayer.taylor.rounding import inflate
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Forms:
+    """z = const + linear . t + something within rem, t in [-1, 1]^V, for every position and unit, as executed.
+
+    ``center`` and ``radius`` (V,) give the embedded atoms, center + radius t. ``leak`` bounds what the outputs take
+    from the stream beside the units.
+    """
+
+    const: Floats  # (n, U)
+    linear: Floats  # (V, n, U)
+    rem: Floats  # (n, U)
+    center: Floats
+    radius: Floats
+    leak: float
+
+
+def unit_forms(model: OneLayerTransformer, atoms: Atoms) -> Forms:
+    """Run embedding, attention and normalisation on one box of atoms, with the rounding of the execution."""
+    low, high = (torch.from_numpy(side.copy())[None] for side in (atoms.low, atoms.high))  # (1, n, C)
+    x: Any = variables(low, high, 2 if model.config.norm != "none" else 1, execution=model.dtype)
+    wide = model if model.dtype == torch.float64 else copy.deepcopy(model).double()
+    center, radius = (x.coef[0] + 0).reshape(-1), torch.maximum(high - x.coef[0], x.coef[0] - low).reshape(-1)
+    with torch.no_grad():
+        e: Any = wide.embed(x) if atoms.linear else _embedded(wide, x, atoms)
+        r: Any = wide.stream(e)
+        z: Any = wide.preactivations(r)
+        read: Any = F.linear(r, wide.own("W_R").T)
+    coef, rem = z.polynomial_and_remainder()
+    count = 1 + low.numel()
+    above = inflate(coef[count:].abs().sum(0)) if len(coef) > count else torch.zeros_like(rem)
+    return Forms(
+        coef[0, 0].numpy(),
+        coef[1:count, 0].numpy(),
+        inflate(rem + above)[0].numpy(),
+        center.numpy(),
+        radius.numpy(),
+        float(read.bound().max()) if model.config.residual else 0.0,
+    )
+
+
+def last_norm_error(model: OneLayerTransformer, atoms: Atoms, reach: Floats) -> float:
+    """What the normalisation after the feed-forward network changes of outputs of size at most ``reach`` (outputs,).
+
+    The outputs are variables of their own beside the atoms, so the sizes of both enter, and their relation is dropped.
+    """
+    wide = model if model.dtype == torch.float64 else copy.deepcopy(model).double()
+    outer, _ = outer_coefficients(model)
+    spread = _written(wide, outer)
+    low, high = (
+        torch.from_numpy(np.concatenate([side.reshape(-1), end]))[None]
+        for side, end in ((atoms.low, -reach), (atoms.high, reach))
+    )
+    x: Any = variables(low, high, 2, execution=model.dtype)
+    count = atoms.low.size
+    tokens = x[:, :count].reshape(1, *atoms.low.shape)
+    with torch.no_grad():
+        e: Any = wide.embed(tokens) if atoms.linear else _embedded(wide, tokens, atoms)
+        r: Any = wide.stream(e)
+        worst = 0.0
+        for position in range(model.config.length if model.config.readout == "each" else 1):
+            y = F.linear(x[:, count:], spread.T, wide.own("b_2"))
+            y = r[:, position] + y if model.config.residual else y
+            found: Any = wide.finish(y) - (x[:, count:] + wide.own("b_R"))
+            worst = max(worst, float(found.bound().max()))
+    return worst
+
+
+def _written(model: OneLayerTransformer, outer: Floats) -> Tensor:
+    """How an output is written into the stream, (outputs, d_model): W_2 must be the coefficients times it."""
+    second = model.own("W_2").detach().double()
+    unit = torch.from_numpy(np.abs(outer).argmax(0))
+    spread: Tensor = second[unit] / torch.from_numpy(outer)[unit, indices(outer.shape[1])][:, None]
+    if not torch.equal(torch.from_numpy(outer) @ spread, second):
+        raise OnelayerError("the feed-forward network of this layer writes more than its outputs")
+    return spread
+
+
+def _embedded(model: OneLayerTransformer, x: Any, atoms: Atoms) -> Any:
+    """Column c of the embedding is atom c, bias included, with the rounding of its sum of ramps."""
+    error = torch.from_numpy(atoms.rounding).expand(x.shape)
+    x = x.with_(x.coef, inflate(x.rem + error))
+    select = eye(x.shape[-1], model.config.d_model)
+    bias = model.own("b_E").clone()
+    bias[: x.shape[-1]] = 0
+    e: Any = F.linear(x, select.T, bias)
+    return e if model.config.positions == "none" else e + model.own("position")
+
+
+def outer_coefficients(model: OneLayerTransformer) -> tuple[Floats, Floats]:
+    """Coefficients (U, outputs) of the units in the read-out, and the constant part (outputs,)."""
+    second, read, inner = (model.own(name).detach().double() for name in ("W_2", "W_R", "b_2"))
+    picks = bool(((read == 0) | (read == 1)).all()) and bool((read.sum(0) == 1).all())
+    if not picks or bool((inner @ read).any()):
+        raise OnelayerError("the read-out of a composition picks single features, without a bias of their own")
+    if model.config.readout not in ("each", "first"):
+        raise OnelayerError("a composition is read at each position or at the first")
+    bias: Tensor = model.own("b_R").detach().double()
+    return (second @ read).numpy(), bias.numpy()

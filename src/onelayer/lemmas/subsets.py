@@ -1,0 +1,156 @@
+"""Proof by lemma that a layer of subset maxima returns order statistics, for every sequence of the box."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import lambertw
+
+from onelayer.box import Box
+from onelayer.errors import OnelayerError
+from onelayer.layer.transformer import OneLayerTransformer
+from onelayer.lemmas.forward import SLACK, UP, exp_up, has_form, rounding_of, upper_bound
+from onelayer.lemmas.overflow import overflows
+
+MARGIN = 64.0  # logits of tokens outside a head's subset stay this far below those inside
+Floats = NDArray[np.float64]
+
+
+def all_subsets(n: int) -> Floats:
+    """Membership of every nonempty subset of n positions, (2^n - 1, n), entries 0 and 1."""
+    index = np.arange(1, 2**n)[:, None]
+    return ((index >> np.arange(n)) & 1).astype(np.float64)
+
+
+def combination(n: int, weights: Sequence[float] | None) -> Floats:
+    """Coefficients (2^n - 1, outputs) that make order statistics of subset maxima, ascending.
+
+    x_(k) = sum over |S| >= k of (-1)^(|S|-k) C(|S|-1, k-1) max_S: the r-th smallest number is the maximum of
+    C(r-1, m-1) subsets of size m, and the sum over m of (-1)^(m-k) C(r-1, m-1) C(m-1, k-1) is 1 for r = k and 0
+    otherwise.
+    """
+    sizes, ranks = all_subsets(n).sum(1).astype(int).tolist(), range(1, n + 1)
+    table = [[(-1) ** (m - k) * math.comb(m - 1, k - 1) for k in ranks] for m in sizes]
+    ascending = np.array(table, dtype=np.float64)
+    return ascending if weights is None else ascending @ np.array(weights)[:, None]
+
+
+def average_gap(members: int) -> float:
+    """W((m-1)/e), rounded up: the softmax average of m numbers at sharpness beta is below their maximum by at most
+    this over beta."""
+    return float(lambertw((members - 1) / math.e).real) * (1 + 2.0**-40)
+
+
+def sharpness(coefficients: Floats, sets: Floats) -> float:
+    """beta times the bound of the error of sum_S c_S (max_S - average_S), the worst output."""
+    gaps = np.array([average_gap(int(m)) for m in sets.sum(1)])
+    return float((np.abs(coefficients) * gaps[:, None]).sum(0).max()) * UP
+
+
+def subsets_error(model: OneLayerTransformer, weights: Sequence[float] | None, box: Box) -> float:
+    """Upper bound of sup over the box of |T - f| for f = sort (``weights`` None) or f = sum_k weights[k] x_(k).
+
+    Lemma. With p_j proportional to exp(beta x_j), j = 1..m:  0 <= max x - sum p_j x_j <= W((m-1)/e) / beta, where W is
+    Lambert's function. Proof. Put d_j = beta (max x - x_j), one of them 0, and c = W((m-1)/e), that is
+    (m-1) e^(-1-c) = c. Since (d - c) e^-d <= e^(-1-c), the m-1 others give sum (d_j - c) e^-d_j <= c, which says
+    sum d_j e^-d_j <= c (1 + sum e^-d_j): the average of d_j is at most c.
+
+    Errors of executed logits act like a change of x by error / beta. Tokens outside a subset weigh at most
+    (n-1) e^-margin. The stored weights must have exactly the form of
+    build/ordering/subsets.py, with every subset once.
+    """
+    n, rounding = model.config.length, rounding_of(model.dtype)
+    form = _Form(model, weights, box)
+    if overflows(model, box):
+        return math.inf
+    size = np.abs(form.coefficients).sum(0).max()
+    reach = float(np.abs(np.array([box.lower.min(), box.upper.max()])).max())
+    real = sharpness(form.coefficients, form.sets) / form.beta
+    logit = rounding.gamma(4) * (form.beta * reach + form.mask) * 2  # of an executed key and of its logit
+    logit += 4 * rounding.tiny * (1 + form.beta)  # numbers below the normal range may be lost
+    leak = 2 * (n - 1) * exp_up(-form.margin(box) + 2 * logit)
+    each = (
+        2 * logit / form.beta + (leak + rounding.softmax(n) + n * rounding.gamma(2) + rounding.gamma(n + 2)) * 2 * reach
+    )
+    rest = size * (each + rounding.gamma(len(form.sets) + 2) * 2 * reach + 4 * rounding.tiny)
+    if weights is None:
+        rest += rounding.gamma(8) * (2 * reach + 4 * form.gate) + form.base_error
+        span = float(box.upper.max() - box.lower.min())
+        if not (span + real + rest < form.gate / 2 and real + rest < form.gate / 8):
+            return math.inf  # the gates are too small for the errors
+    return upper_bound((real + SLACK * rest) * UP)
+
+
+class _Form:
+    """The stored numbers of a layer of subset maxima, every fixed entry compared exactly."""
+
+    def __init__(self, model: OneLayerTransformer, weights: Sequence[float] | None, box: Box) -> None:
+        config, n, sorts = model.config, model.config.length, weights is None
+        w = {name: tensor.detach().double().cpu().numpy() for name, tensor in model.state_dict().items()}
+        outputs = n if sorts else 1
+        width = 1 + outputs + (1 if sorts else 0) + n
+        heads = 2**n - 1
+        plain = config.norm == "none" and config.attention == "softmax" and config.embedding == "linear"
+        same = all((head.d_k, head.d_v, head.memory) == (1, 1, "none") for head in config.heads)
+        sized = config.d_model == width and config.hidden == (n if sorts else 0) and config.positions != "none"
+        if not (plain and same and sized and len(config.heads) == heads and config.residual == sorts):
+            raise OnelayerError("this layer is not a construction of subset maxima")
+        self.beta, self.mask = float(w["W_K"][0, 0]), float(np.abs(w["W_K"][-n:]).max())
+        self.sets = (w["W_K"][-n:].T == 0).astype(np.float64)
+        self.coefficients = combination(n, weights)[_places(self.sets)]
+        eye, out = np.eye(width), 1 + n if sorts else 1
+        fixed: list[tuple[Floats, Floats | float]] = [
+            (w["W_E"], eye[:1]),
+            (w["b_E"], 0.0),
+            (w["position"], eye[-n:]),
+            (w["W_Q"], 0.0),
+            (w["b_Q"], 1.0),
+            (w["W_K"][0], self.beta),
+            (w["W_K"][1:-n], 0.0),
+            (w["W_K"][-n:], -self.mask * (1 - self.sets.T)),
+            (w["b_K"], 0.0),
+            (w["W_V"], np.repeat(eye[:, :1], heads, axis=1)),
+            (w["b_V"], 0.0),
+            (w["W_O"][:, 1 : 1 + outputs], self.coefficients),
+            (np.delete(w["W_O"], np.s_[1 : 1 + outputs], axis=1), 0.0),
+            (w["b_O"], 0.0),
+            (w["W_R"], eye[:, out : out + 1]),
+        ]
+        self.gate, self.base_error = 0.0, 0.0
+        if sorts:
+            self.gate = float(w["W_1"][-n, 0])
+            fixed += [
+                (w["W_1"][1 : 1 + n], np.eye(n)),
+                (w["W_1"][-n:], self.gate * np.eye(n)),
+                (np.delete(w["W_1"], [*range(1, 1 + n), *range(width - n, width)], axis=0), 0.0),
+                (w["b_1"], w["b_1"][0]),
+                (w["W_2"], np.repeat(eye[out : out + 1], n, axis=0)),
+                (w["b_2"], 0.0),
+            ]
+            self._gates(float(w["b_1"][0]), float(w["b_R"][0]), box)
+        elif float(w["b_R"][0]) != 0:
+            raise OnelayerError("the read-out of this layer does not have the form of subset maxima")
+        if not has_form(fixed) or not self.beta > 0:
+            raise OnelayerError("the weights of this layer do not have the form of subset maxima")
+
+    def _gates(self, bias: float, base: float, box: Box) -> None:
+        """Unit k returns s_k - base at position k if s_k > base, and 0 elsewhere if s_k < base + gate."""
+        self.base_error = abs(bias + self.gate + base) + 4 * 2.0**-53 * (abs(bias) + self.gate + abs(base))
+        low, high = float(box.lower.min()), float(box.upper.max())
+        if not (base + self.gate / 8 < low and high < base + self.gate * 5 / 8):
+            raise OnelayerError("the gates of this layer do not fit the box")
+
+    def margin(self, box: Box) -> float:
+        """How far the logits of tokens outside a subset stay below those inside."""
+        return self.mask - self.beta * float(box.upper.max() - box.lower.min()) * UP
+
+
+def _places(sets: Floats) -> NDArray[np.int64]:
+    """Row of each subset in :func:`all_subsets`; an error unless every nonempty subset occurs once."""
+    number = (sets @ 2.0 ** np.arange(sets.shape[1])).astype(np.int64)
+    if not np.array_equal(np.sort(number), np.arange(1, len(sets) + 1)):
+        raise OnelayerError("the heads of this layer do not look at every subset once")
+    return number - 1

@@ -1,0 +1,134 @@
+"""Functions of one variable: rigorous distance of a piecewise-linear function to a formula, and ranges of formulas."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from onelayer.float64 import linspace
+from onelayer.language.formula import Formula
+from onelayer.taylor import difference, variables
+from onelayer.taylor.core import TaylorModel
+from onelayer.taylor.hull import evaluate_hulled
+
+Floats = NDArray[np.float64]
+ORDER = 4
+UNIT = 2.0**-53
+SAMPLES = 24  # per piece, to know what can be proved
+GOAL = 1.02  # a box is bounded well enough within this factor of the largest sampled difference
+ROOM = 1.01  # and less than this is not stated, so that another proof has room
+DIGITS = 1e-14  # relative to the values: no box is cut for the rounding of its own bound
+LEAST = 2.0**-980  # and none for bounds where Taylor models have no digits left
+ROUNDS = 60
+MAX_BOXES = 2**21
+MANY = 2**12  # boxes still open, above which halving them has to help
+RANGE_BOXES = 512
+
+
+@dataclass(frozen=True)
+class Ramps:
+    """constant + sum_u changes[u] relu(s - knots[u]), knots ascending, in exact arithmetic on these floats."""
+
+    knots: Floats
+    changes: Floats
+    constant: float
+
+    def on(self, low: float, high: float) -> tuple[Floats, Floats, Floats, float]:
+        """Breakpoints p of [low, high], values and slopes on the pieces [p_i, p_{i+1}], and the error of the values.
+
+        Accumulated from the left; with N knots each rounded sum errs by at most N u times the sum of sizes.
+        """
+        begun, ended = np.searchsorted(self.knots, low, "right"), np.searchsorted(self.knots, high, "left")
+        points = np.concatenate([[low], self.knots[begun:ended], [high]])
+        slopes = np.cumsum(np.concatenate([[self.changes[:begun].sum()], self.changes[begun:ended]]))
+        first = self.constant + float((self.changes[:begun] * (low - self.knots[:begun])).sum())
+        values = np.concatenate([[first], first + np.cumsum(slopes * np.diff(points))])
+        size = abs(self.constant) + float((np.abs(self.changes) * np.maximum(high - self.knots, 0.0)).sum())
+        return points, values[:-1], slopes, 8 * (len(self.knots) + 4) * UNIT * size
+
+    def __call__(self, s: Floats) -> Floats:
+        """Values at points within the reach of the knots, not rigorous."""
+        points, values, slopes, _ = self.on(float(s.min()), float(s.max()))
+        at = np.clip(np.searchsorted(points, s, side="right") - 1, 0, len(slopes) - 1)
+        return values[at] + slopes[at] * (s - points[at])
+
+
+def piecewise_error(formula: Formula, ramps: Ramps, low: float, high: float) -> float:
+    """Upper bound of |ramps(s) - formula(s)| over [low, high], a few percent above the true value; inf if undecided.
+
+    Each piece is a box; boxes whose Taylor bound exceeds what was sampled are halved. On a piece the difference is
+    smooth, so a few boxes per piece do.
+    """
+    points, values, slopes, rounding = ramps.on(low, high)
+    left, right = (torch.from_numpy(side.copy()) for side in (points[:-1], points[1:]))
+    start, value, slope = (torch.from_numpy(array.copy()) for array in (points[:-1], values, slopes))
+    sampled = _sampled(formula, ramps, points)
+    size = float(np.abs(values).max()) + abs(ramps.constant)
+    goal = GOAL * sampled + max(DIGITS * size, LEAST) + rounding
+    worst, before = ROOM * sampled, np.inf
+    for _ in range(ROUNDS):
+        bound = _bounds(formula, left, right, start, value, slope)
+        done = bound <= goal  # false for nan and inf
+        worst = max(worst, float(bound[done].max()) if bool(done.any()) else 0.0)
+        if bool(done.all()):
+            return worst + rounding
+        left, right, start, value, slope = (array[~done] for array in (left, right, start, value, slope))
+        middle = left / 2 + right / 2
+        now = float(bound[~done].max())
+        if len(left) > MANY and now > 0.9 * before:
+            break
+        before = now
+        if len(left) * 2 > MAX_BOXES or bool(((middle <= left) | (middle >= right)).any()):
+            break
+        left, right = torch.cat([left, middle]), torch.cat([middle, right])
+        start, value, slope = (torch.cat([array, array]) for array in (start, value, slope))
+    last = float(bound[~done].max())
+    return max(worst, last) + rounding if last < np.inf else np.inf
+
+
+def _bounds(formula: Formula, left: Tensor, right: Tensor, start: Tensor, value: Tensor, slope: Tensor) -> Tensor:
+    low, high = left[:, None], right[:, None]
+    x = variables(low, high, ORDER)
+    line = (x[..., 0] - start) * slope + value
+    g = evaluate_hulled(formula, x, low, high)
+    if not isinstance(g, TaylorModel):
+        g = line * 0.0 + g
+    bound: Tensor = difference(line, g).split_bound()
+    return torch.where(torch.isnan(bound), torch.inf, bound)
+
+
+def _sampled(formula: Formula, ramps: Ramps, points: Floats) -> float:
+    steps = np.linspace(0, 1, SAMPLES)
+    s = (points[:-1, None] + np.diff(points)[:, None] * steps).reshape(-1)
+    return float(np.nanmax(np.abs(ramps(s) - at(formula, s))))
+
+
+def at(formula: Formula, s: Floats) -> Floats:
+    """Values of a formula of one variable at points, in floating arithmetic."""
+    with torch.no_grad():
+        values: Tensor = torch.as_tensor(
+            formula(torch.from_numpy(np.ascontiguousarray(s))[:, None]), dtype=torch.float64, device="cpu"
+        )
+    found: Floats = values.expand(len(s)).numpy()
+    return found
+
+
+def range_of(formula: Formula, low: float, high: float) -> tuple[float, float]:
+    """Rigorous enclosure of the values over [low, high], with the signs that interval arithmetic keeps."""
+    if formula.nodes[formula.outputs[0]].op == "var":
+        return low, high
+    edges = linspace(low, high, RANGE_BOXES + 1)
+    edges[0], edges[-1] = low, high
+    left, right = edges[:-1, None], edges[1:, None]
+    x = variables(left, right, ORDER)
+    value = evaluate_hulled(formula, x, left, right)
+    if not isinstance(value, TaylorModel):
+        return float(value), float(value)
+    ends = value.range()
+    if value.hull is not None:
+        ends = torch.maximum(ends[0], value.hull[0]), torch.minimum(ends[1], value.hull[1])
+    return float(ends[0].min()), float(ends[1].max())

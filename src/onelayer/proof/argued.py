@@ -1,0 +1,101 @@
+"""Certificates whose upper bound comes from an argument instead of boxes."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+import torch
+
+from onelayer.box import Box
+from onelayer.layer.file import weights_sha256
+from onelayer.layer.transformer import OneLayerTransformer
+from onelayer.lemmas.argument import Argument, to_text
+from onelayer.lemmas.overflow import overflows
+from onelayer.proof.certificate import Certificate
+from onelayer.proof.certify import ROUNDING
+from onelayer.proof.claim import decide
+from onelayer.proof.files import ARGUMENT
+from onelayer.proof.tree import BoxTree
+from onelayer.recording.target import Target
+
+LARGEST = sys.float_info.max
+
+
+def argued_certificate(
+    model: OneLayerTransformer,
+    function: str,
+    box: Box,
+    eps: float | None,
+    argument: Argument,
+    upper: float,
+    witness: tuple[tuple[float, ...], float] | None,
+    *,
+    method: str,
+    seconds: float,
+    proof: BoxTree | None = None,
+    order: int = 0,
+    attachments: Mapping[str, bytes] | None = None,
+) -> Certificate:
+    """The certificate of sup|T - f| <= ``upper`` by ``argument``, for the execution in the dtype of the weights.
+
+    No argument covers an execution that may overflow: the bound is then infinite, whatever the lemma says.
+    ``function`` is the text of f, or says why there is none; ``witness`` is a point and a verified lower bound of the
+    error there.
+    """
+    from onelayer import __version__
+
+    lower = witness[1] if witness else 0.0
+    upper = math.inf if math.isnan(upper) or overflows(model, box) else upper
+    if lower > upper:
+        raise ArithmeticError(f"the bound {upper} is below the error {lower} at {witness}: the argument does not hold")
+    name = str(model.dtype).removeprefix("torch.")
+    return Certificate(
+        status=decide(eps, lower, upper, reached=True),
+        eps=eps,
+        lower=lower,
+        upper=upper,
+        witness=witness[0] if witness and lower > 0 else None,
+        boxes=proof.leaves if proof else 0,
+        order=order,
+        arithmetic=f"{name} execution",
+        domain=box,
+        function=function,
+        weights_sha256=weights_sha256(model),
+        seconds=seconds,
+        version=__version__,
+        method=method,
+        assumptions=(ROUNDING.format(name=name),),
+        proof=proof,
+        attachments={ARGUMENT: to_text(argument), **(attachments or {})},
+    )
+
+
+def representable(points: torch.Tensor, box: Box, dtype: torch.dtype) -> torch.Tensor:
+    """The points that are numbers of ``dtype`` inside the box once rounded to it, as float64."""
+    rounded = points.to(dtype).double()
+    return rounded[box.contains(rounded)]
+
+
+@torch.no_grad()
+def worst(model: OneLayerTransformer, target: Target, points: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Of points (S, *shape) the one with the largest error seen, and what the model returns there alone. Not rigorous.
+
+    Alone, because in a batch sums may be taken in another order: what is stated of the point has to be seen again.
+    """
+    values = model(points.to(model.dtype)).double()
+    error = (values - target.function(points)).abs().reshape(len(points), -1).amax(1)
+    at = int(torch.nan_to_num(error, nan=-1.0, posinf=-1.0).argmax())  # an execution without a value proves nothing
+    return points[at], model(points[at : at + 1].to(model.dtype)).double()[0]
+
+
+def distance_down(values: Sequence[float], truth: Sequence[Fraction]) -> float:
+    """max |value - truth| rounded down; 0 if a value is not finite, which says nothing of T."""
+    if not all(math.isfinite(value) for value in values):
+        return 0.0
+    error = max(abs(Fraction(value) - true) for value, true in zip(values, truth, strict=True))
+    if error >= LARGEST:
+        return LARGEST
+    return math.nextafter(float(error), 0.0) if error else 0.0

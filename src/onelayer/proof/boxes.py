@@ -1,0 +1,163 @@
+"""Open boxes of a search: how they are kept, cut and recorded in the tree."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from onelayer.proof.tree import LEAF, BoxTree, Floats, preorder
+
+MAX_LEVELS = 6
+STALLED = 0.998  # a cut that leaves more than this part of the bound has not helped
+STALL_LIMIT, STALL_PER_AXIS, UNBOUNDED_PER_AXIS = 4, 5, 16
+PATIENCE = 2  # cuts per axis that may fail to help before lengths decide
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """B boxes with what is known of them; ``stall`` counts the cuts since the bound last improved."""
+
+    node: Tensor  # (B,)
+    low: Tensor  # (B, D)
+    high: Tensor  # (B, D)
+    bound: Tensor  # (B,)
+    sensitivity: Tensor  # (B, D)
+    depth: Tensor  # (B,)
+    stall: Tensor  # (B,)
+
+    def __len__(self) -> int:
+        return self.node.shape[0]
+
+    def __getitem__(self, index: Tensor | slice) -> Boxes:
+        return Boxes(*(getattr(self, item.name)[index] for item in fields(self)))
+
+    def with_(self, other: Boxes) -> Boxes:
+        """These boxes followed by the others."""
+        return Boxes(*(torch.cat([getattr(self, item.name), getattr(other, item.name)]) for item in fields(self)))
+
+    @property
+    def splittable(self) -> Tensor:
+        """(B, D): whether there is a float strictly between the two ends of the axis."""
+        middle = self.low / 2 + self.high / 2
+        return (self.low < middle) & (middle < self.high)
+
+    def urgency(self) -> Tensor:
+        """Order of treatment, most urgent first: boxes that resist, then large bounds."""
+        by_bound = torch.argsort(self.bound, descending=True, stable=True)
+        return by_bound[torch.argsort(self.stall[by_bound], descending=True, stable=True)]
+
+    def stuck(self) -> Tensor:
+        """(B,): no axis can be cut, or many cuts in a row have not improved the bound."""
+        dim = self.low.shape[1]
+        allowed = torch.full_like(self.stall, STALL_LIMIT + STALL_PER_AXIS * dim)
+        allowed[~torch.isfinite(self.bound)] = STALL_LIMIT + UNBOUNDED_PER_AXIS * dim
+        return ~self.splittable.any(1) | (self.stall > allowed)
+
+    def levels(self, threshold: float, order: int) -> Tensor:
+        """How many cuts in a row each box gets. Heuristic: the bound falls like side^(order + 1) until it is small."""
+        excess = (self.bound / threshold if threshold > 0 else torch.full_like(self.bound, torch.inf)).clamp(1, 1e300)
+        dim = self.low.shape[1]
+        levels = (dim * torch.log2(excess) / (order + 1)).floor()
+        levels = torch.where(torch.isfinite(self.bound), levels, dim)
+        return levels.clamp(1, MAX_LEVELS).long()
+
+
+class TreeBuilder:
+    """The bisection tree under construction: axis of every node (-1 at a leaf), left child (right = left + 1), bound.
+
+    The bound of a node is NaN until it is stated, so a leaf that a search forgets can never count as bounded.
+    """
+
+    def __init__(self) -> None:
+        self.axis = np.full(1024, -1, dtype=np.int16)
+        self.left = np.zeros(1024, dtype=np.int64)
+        self.bound = np.full(1024, np.nan)
+        self.size = 1
+
+    def cut(self, nodes: Tensor, axes: Tensor) -> Tensor:
+        """Turn the leaves ``nodes`` into cuts; returns the numbers of their left children."""
+        first = self.size
+        self.size += 2 * len(nodes)
+        while self.size > len(self.axis):
+            self.axis = np.concatenate([self.axis, np.full_like(self.axis, -1)])
+            self.left = np.concatenate([self.left, np.zeros_like(self.left)])
+            self.bound = np.concatenate([self.bound, np.full_like(self.bound, np.nan)])
+        left = first + 2 * np.arange(len(nodes))
+        self.axis[nodes.numpy()] = axes.numpy()
+        self.left[nodes.numpy()] = left
+        return torch.from_numpy(left)
+
+    def state(self, nodes: Tensor, bound: Tensor) -> None:
+        """Write down the bounds of nodes."""
+        self.bound[nodes.numpy()] = bound.numpy()
+
+    def finish(self, low: Tensor, high: Tensor) -> tuple[BoxTree, Floats]:
+        """The tree, and the bounds of its leaves in preorder, NaN where none was stated."""
+        code, place = preorder(self.axis[: self.size], self.left[: self.size])
+        bound = np.empty(self.size)
+        bound[place] = self.bound[: self.size]
+        return BoxTree(low.numpy(), high.numpy(), code), bound[code == LEAF]
+
+
+def root(low: Tensor, high: Tensor) -> Boxes:
+    """The whole domain, nothing known."""
+    zero = torch.zeros(1, dtype=torch.int64, device="cpu")
+    unknown = torch.full((1,), torch.inf, dtype=torch.float64, device="cpu")
+    return Boxes(zero, low[None], high[None], unknown, (high - low)[None], zero, zero)
+
+
+def axis_to_cut(boxes: Boxes, span: Tensor) -> Tensor:
+    """(B,): the splittable axis that contributes most to the bound; the longest one where that has not helped of late.
+
+    ``span`` (D,): sides of the domain, in which lengths are measured. Sooner or later every axis is cut, so a wrong
+    guess of the sensitivities costs boxes and never the proof.
+    """
+    keep = boxes.splittable
+    score = torch.where(keep, boxes.sensitivity.nan_to_num(0.0, 1e300, 0.0), -1.0)
+    length = torch.where(keep, (boxes.high - boxes.low) / torch.where(span > 0, span, 1.0), -1.0)
+    misled = (score.amax(1) <= 0) | (boxes.stall >= PATIENCE * boxes.low.shape[1])
+    return torch.where(misled, length.argmax(1), score.argmax(1))
+
+
+def cut(boxes: Boxes, levels: Tensor, order: int, span: Tensor, tree: TreeBuilder) -> Boxes:
+    """Cut every box ``levels`` times, each time all its pieces along the axis that contributes most to the bound.
+
+    Lemma: a cut at the float m, low < m < high, gives two closed boxes whose union is the box. Pieces inherit the bound
+    of their ancestor, which is valid on them. A cut axis is expected to contribute 2^-order of what it did before.
+    """
+    done: list[Boxes] = []
+    for level in range(1, int(levels.max()) + 1):
+        movable = boxes.splittable.any(1) & (levels >= level)
+        done.append(boxes[~movable])
+        boxes, levels = boxes[movable], levels[movable]
+        if not len(boxes):
+            break
+        boxes = _halves(boxes, axis_to_cut(boxes, span), order, tree)
+        levels = torch.cat([levels, levels])
+    return _together([*done, boxes])
+
+
+def _halves(boxes: Boxes, axis: Tensor, order: int, tree: TreeBuilder) -> Boxes:
+    left = tree.cut(boxes.node, axis)
+    row = torch.arange(len(boxes), dtype=torch.int64, device="cpu")
+    middle = boxes.low[row, axis] / 2 + boxes.high[row, axis] / 2
+    low, high, sensitivity = boxes.low.clone(), boxes.high.clone(), boxes.sensitivity.clone()
+    high[row, axis], low[row, axis] = middle, middle
+    sensitivity[row, axis] *= 2.0**-order
+    depth, stall = boxes.depth + 1, boxes.stall + 1
+    first = Boxes(left, boxes.low, high, boxes.bound, sensitivity, depth, stall)
+    return first.with_(Boxes(left + 1, low, boxes.high, boxes.bound, sensitivity, depth, stall))
+
+
+def _together(parts: list[Boxes]) -> Boxes:
+    return Boxes(*(torch.cat([getattr(part, item.name) for part in parts]) for item in fields(Boxes)))
+
+
+def updated(boxes: Boxes, bound: Tensor, sensitivity: Tensor) -> Boxes:
+    """The boxes with fresh enclosures. The inherited bound stays where it is smaller: both hold."""
+    better = torch.minimum(bound, boxes.bound)
+    stall = torch.where(better < STALLED * boxes.bound, 0, boxes.stall)
+    return Boxes(boxes.node, boxes.low, boxes.high, better, sensitivity, boxes.depth, stall)

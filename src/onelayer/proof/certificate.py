@@ -1,0 +1,166 @@
+"""Certificate: what is proved about sup|T - f|, by which boxes, in which arithmetic."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
+
+import numpy as np
+
+from onelayer.box import Box
+from onelayer.errors import OnelayerError
+from onelayer.language.words import NOT_RECORDED
+from onelayer.proof.claim import Record, from_json, to_json
+from onelayer.proof.files import SavedProof
+from onelayer.proof.tree import BoxTree
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """lower <= sup over ``domain`` of |T - f| <= upper, the sup taken over all points and all outputs.
+
+    ``status`` is "proved" iff upper <= eps (without an eps: iff the enclosure is as tight as was asked), "refuted" iff
+    lower > eps, with the ``witness`` point, and "undecided" otherwise, with a ``resisted`` box. NaN is never a bound.
+    ``arithmetic`` says which T is meant: "real" for exact arithmetic on the stored weights, "float64 execution" or
+    "float32 execution" for the numbers that a forward pass in that format returns. ``proof`` holds the leaf boxes,
+    ``attachments`` the files that a lemma, a composition or a memorised table is checked from.
+    """
+
+    status: str
+    eps: float | None
+    lower: float
+    upper: float
+    witness: tuple[float, ...] | None
+    boxes: int
+    order: int
+    arithmetic: str
+    domain: Box
+    function: str
+    weights_sha256: str
+    seconds: float
+    version: str
+    method: str = "branch and bound"
+    resisted: tuple[tuple[float, ...], tuple[float, ...]] | None = None
+    assumptions: tuple[str, ...] = ()
+    proof: BoxTree | None = field(default=None, repr=False)
+    attachments: Mapping[str, bytes] = field(default_factory=dict, repr=False, hash=False)
+
+    def __post_init__(self) -> None:
+        record = self.record()
+        if self.proof is not None and self.proof.leaves != self.boxes:
+            raise OnelayerError(
+                f"inconsistent certificate: {self.boxes} boxes stated, {self.proof.leaves} in the proof"
+            )
+        if self.proof is not None and (tuple(self.proof.lower), tuple(self.proof.upper)) != record.domain:
+            raise OnelayerError("inconsistent certificate: the proof covers another box than the domain")
+
+    @property
+    def proved(self) -> bool:
+        return self.status == "proved"
+
+    @property
+    def recorded(self) -> bool:
+        """Whether ``function`` is the text of f, so that a saved proof needs nothing but its files."""
+        return not self.function.startswith(NOT_RECORDED)
+
+    def record(self) -> Record:
+        """The claim as plain data; building it checks every invariant."""
+        return Record(
+            status=self.status,
+            eps=self.eps,
+            lower=self.lower,
+            upper=self.upper,
+            witness=self.witness,
+            resisted=self.resisted,
+            boxes=self.boxes,
+            order=self.order,
+            arithmetic=self.arithmetic,
+            shape=tuple(self.domain.shape),
+            domain=(tuple(self.domain.lower.flatten().tolist()), tuple(self.domain.upper.flatten().tolist())),
+            function=self.function,
+            weights_sha256=self.weights_sha256,
+            seconds=self.seconds,
+            version=self.version,
+            method=self.method,
+            assumptions=self.assumptions,
+        )
+
+    def saved(self) -> SavedProof:
+        """The content of the three files of this certificate."""
+        return SavedProof(self.record(), self.proof, self.function if self.recorded else None, self.attachments)
+
+    def to_json(self) -> str:
+        """The claim without the boxes, as JSON."""
+        return to_json(self.record())
+
+    @classmethod
+    def from_json(cls, text: str, function: str | None = None) -> Certificate:
+        """The inverse of :meth:`to_json`; ``function`` is needed if its text was too long to be inside."""
+        return cls.from_record(from_json(text, function)[0])
+
+    @classmethod
+    def from_saved(cls, saved: SavedProof) -> Certificate:
+        return cls.from_record(saved.record, saved.tree, saved.attachments)
+
+    @classmethod
+    def from_record(
+        cls, record: Record, proof: BoxTree | None = None, attachments: Mapping[str, bytes] | None = None
+    ) -> Certificate:
+        low, high = (np.array(side, dtype=np.float64).reshape(record.shape) for side in record.domain)
+        names = [name for name in Record.__dataclass_fields__ if name not in ("shape", "domain")]
+        known = {name: getattr(record, name) for name in names}
+        return cls(domain=Box(low, high), proof=proof, attachments=attachments or {}, **known)
+
+    def __str__(self) -> str:
+        parts = [f"{self.status}: {self._claim()}", f"{self.boxes:,} boxes" if self.boxes else f"by {self.method}"]
+        parts.append("exact real arithmetic" if self.arithmetic == "real" else self.arithmetic)
+        if self.method == "conditional on Lipschitz constant":
+            parts.append("conditional on the declared Lipschitz constant")
+        return f"Certificate({', '.join(parts)})"
+
+    __repr__ = __str__
+
+    def _claim(self) -> str:
+        if self.status == "proved" and self.eps is not None:
+            high = outward(self.upper, up=True, limit=self.eps)
+            return f"sup|T - f| <= {high} {'<' if float(high) < self.eps else '<='} {self.eps!r}"
+        if self.status == "refuted" and self.witness is not None:
+            return (
+                f"sup|T - f| >= {outward(self.lower, up=False, limit=self.eps)} > {self.eps!r} at {point(self.witness)}"
+            )
+        asked = "" if self.eps is None else f", asked for {self.eps!r}"
+        where = "" if self.resisted is None else f", resisted near {point(middle(self.resisted))}"
+        return f"{outward(self.lower, up=False)} <= sup|T - f| <= {outward(self.upper, up=True)}{asked}{where}"
+
+
+def outward(value: float, *, up: bool, limit: float | None = None) -> str:
+    """A short decimal >= value (``up``) or <= value, so that what is printed is true as well.
+
+    It gets as many digits as it needs to be within 0.1 % and on its side of ``limit``, at least three; the exact float
+    if none will.
+    """
+    if value == 0 or math.isinf(value):
+        return f"{value:g}"
+    for digits in range(3, 17):
+        with localcontext() as context:
+            context.prec = digits
+            context.rounding = ROUND_CEILING if up else ROUND_FLOOR
+            rounded = +Decimal(value)
+        close = abs(rounded - Decimal(value)) <= Decimal(value) / 1000
+        if close and (limit is None or (rounded <= Decimal(limit) if up else rounded > Decimal(limit))):
+            mantissa, exponent = f"{rounded:.{digits - 1}e}".split("e")
+            return f"{mantissa}e{int(exponent):+03d}"
+    return repr(value)
+
+
+def middle(box: tuple[tuple[float, ...], tuple[float, ...]]) -> tuple[float, ...]:
+    """Centre of a box given by its corners."""
+    return tuple(a / 2 + b / 2 for a, b in zip(*box, strict=True))
+
+
+def point(x: tuple[float, ...], limit: int = 8) -> str:
+    """A point for people: six digits, long points abridged."""
+    shown = [f"{value:.6g}" for value in x[:limit]] + (["..."] if len(x) > limit else [])
+    return f"({', '.join(shown)})"

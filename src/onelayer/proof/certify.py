@@ -1,0 +1,210 @@
+"""certify: the door to a proof of sup|T - f| <= eps for a given model."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections.abc import Callable
+from numbers import Real
+from typing import Any
+
+import torch
+from torch import nn
+
+from onelayer.box import Box
+from onelayer.errors import OnelayerError
+from onelayer.ground import pinned
+from onelayer.language.formula import Formula
+from onelayer.language.words import NOT_RECORDED
+from onelayer.layer.file import weights_sha256
+from onelayer.layer.transformer import OneLayerTransformer
+from onelayer.proof.certificate import Certificate
+from onelayer.proof.claim import decide
+from onelayer.proof.contract import POINTS, examine
+from onelayer.proof.error import error_function
+from onelayer.proof.progress import progress_bar
+from onelayer.proof.recorded import understood
+from onelayer.proof.search import Budget, Goal, Outcome, Search
+from onelayer.proof.tree import MAX_DIM
+from onelayer.recording.target import Target
+
+EXECUTIONS: dict[Any, torch.dtype | None] = {
+    None: None,
+    "real": None,
+    "float64": torch.float64,
+    "float32": torch.float32,
+    torch.float64: torch.float64,
+    torch.float32: torch.float32,
+}
+MODEL_DTYPE = "model dtype"
+ROUNDING = (
+    "the forward pass rounds each operation to nearest in {name}, sums in any order, and its elementary functions are "
+    "within 4 units in the last place; no reduced-precision matrix products"
+)
+ALIKE = (
+    "the model computes each value from its own point alone, every time alike, by the operations that it applies to "
+    "enclosures; tested at {count:,} points{slow}"
+)
+LIPSCHITZ = (
+    "|f(x) - f(y)| <= {constant!r} max_i |x_i - y_i| on the domain, as declared; f is taken as its code evaluates it"
+)
+
+
+@pinned()
+def certify(
+    model: Callable[[Any], Any],
+    f: Any,
+    box: Box,
+    eps: float | None = None,
+    *,
+    order: int | None = None,
+    execution: str | torch.dtype | None = MODEL_DTYPE,
+    lipschitz: float | None = None,
+    gap: float = 0.05,
+    max_boxes: int = 1_000_000,
+    max_seconds: float = math.inf,
+    jobs: int = 1,
+    progress: bool = False,
+    device: str | torch.device = "cpu",
+) -> Certificate:
+    """Enclose sup over ``box`` of |T - f|, the maximum over all outputs, and decide whether it is <= ``eps``.
+
+    With ``eps`` the search stops as soon as every box is bounded by eps (proved) or a point with a larger error is
+    verified (refuted); without, when upper <= (1 + gap) * lower. When ``max_boxes`` evaluated boxes or ``max_seconds``
+    end it, the certificate is undecided and holds the best enclosure so far.
+
+    model       any torch module or callable whose forward pass runs on Taylor models; modules are taken in eval mode
+    f           formula text, a torch callable or module, or anything with a declared ``lipschitz`` constant
+    order       order of the Taylor models; None chooses it by a pilot run
+    execution   "model dtype", "float64" or "float32" cover the rounding of the forward pass; None or "real" is exact
+                arithmetic on the stored weights
+    jobs        worker threads; the result does not depend on it
+    """
+    started = time.monotonic()
+    _check(eps, gap, order, max_boxes, max_seconds, jobs, box)
+    target = understood(f, box, lipschitz=lipschitz)
+    if tuple(target.input_shape) != tuple(box.shape):
+        raise OnelayerError(
+            f"the function takes points of shape {tuple(target.input_shape)}, the box {tuple(box.shape)}"
+        )
+    dtype = _execution(model, execution)
+    error = error_function(model, target, box, dtype, _device(device))
+    tested = examine(error)
+    search = Search(error, Goal(eps, gap), Budget(max_boxes, max_seconds), jobs=jobs)
+    with progress_bar(progress) as report:
+        outcome = search.run(order, report)
+    return _certificate(outcome, model, target, box, eps, dtype, tested, time.monotonic() - started)
+
+
+def _certificate(
+    outcome: Outcome,
+    model: Any,
+    target: Target,
+    box: Box,
+    eps: float | None,
+    dtype: torch.dtype | None,
+    tested: int,
+    seconds: float,
+) -> Certificate:
+    from onelayer import __version__
+
+    status = decide(eps, outcome.lower, outcome.upper, reached=outcome.reached)
+    name = str(dtype).removeprefix("torch.")
+    assumptions = [] if dtype is None else [ROUNDING.format(name=name)]
+    if not isinstance(model, OneLayerTransformer | Formula):
+        slow = "" if tested >= POINTS // 2 else ", fewer than usual because it is slow or the box is small"
+        assumptions.append(ALIKE.format(count=tested, slow=slow))
+    if target.lipschitz is not None:
+        assumptions.append(LIPSCHITZ.format(constant=target.lipschitz))
+    return Certificate(
+        status=status,
+        eps=eps,
+        lower=outcome.lower,
+        upper=outcome.upper,
+        witness=outcome.witness.point if outcome.witness else None,
+        boxes=outcome.tree.leaves,
+        order=outcome.order,
+        arithmetic="real" if dtype is None else f"{name} execution",
+        domain=box,
+        function=function_text(target),
+        weights_sha256=digest_of(model),
+        seconds=seconds,
+        version=__version__,
+        method="branch and bound" if target.lipschitz is None else "conditional on Lipschitz constant",
+        resisted=outcome.resisted if status == "undecided" else None,
+        assumptions=tuple(assumptions),
+        proof=outcome.tree,
+    )
+
+
+def function_text(target: Target) -> str:
+    """The text of f in the formula language, or why there is none."""
+    if target.formula is not None:
+        return str(target.formula)
+    return f"{NOT_RECORDED}{target.unrecorded or target.description}"
+
+
+def digest_of(model: Any) -> str:
+    """sha256 of the weights of a module, "" for a callable without weights.
+
+    A layer of this package is hashed as its file is. Of any other module the hash covers, for every entry of its state
+    in order of name, the line "name dtype size,size,...\\n" and its little-endian bytes.
+    """
+    if isinstance(model, OneLayerTransformer):
+        return weights_sha256(model)
+    if not isinstance(model, nn.Module):
+        return ""
+    digest = hashlib.sha256()
+    for name, value in sorted(model.state_dict().items()):
+        if isinstance(value, torch.Tensor):
+            array = value.detach().cpu().contiguous().numpy()
+            digest.update(f"{name} {array.dtype.name} {','.join(map(str, array.shape))}\n".encode())
+            digest.update(array.astype(array.dtype.newbyteorder("<")).tobytes())
+    return digest.hexdigest()
+
+
+def _execution(model: Any, execution: str | torch.dtype | None) -> torch.dtype | None:
+    if isinstance(execution, str) and execution == MODEL_DTYPE:
+        held = model.parameters() if isinstance(model, nn.Module) else ()
+        dtypes = {parameter.dtype for parameter in held if parameter.is_floating_point()} or {torch.float64}
+        if len(dtypes) > 1 or not dtypes <= {torch.float64, torch.float32}:
+            raise OnelayerError(
+                "a certified model has all its weights in float64 or all in float32; use model.double()"
+            )
+        return dtypes.pop()
+    if not isinstance(execution, str | torch.dtype | None) or execution not in EXECUTIONS:
+        raise OnelayerError(f"execution must be 'model dtype', 'float64', 'float32' or 'real', got {execution!r}")
+    return EXECUTIONS[execution]
+
+
+def _device(name: str | torch.device) -> torch.device:
+    try:
+        device = torch.device(name)
+        torch.zeros(1, dtype=torch.float64, device=device).tolist()
+    except (RuntimeError, TypeError, AssertionError) as error:
+        line = next(iter(str(error).splitlines()), "")[:120]
+        raise OnelayerError(f"device {name!r} cannot compute here ({line}); use 'cpu' or 'cuda'") from error
+    return device
+
+
+def _check(eps: Any, gap: Any, order: Any, max_boxes: Any, max_seconds: Any, jobs: Any, box: Any) -> None:
+    """Every comparison is written so that NaN fails it."""
+    if not isinstance(box, Box):
+        raise OnelayerError(f"the domain must be a Box, got {type(box).__name__}")
+    if eps is not None and not (_real(eps) and 0 <= eps < math.inf):
+        raise OnelayerError(f"eps must be a number >= 0, got {eps!r}")
+    if not (_real(gap) and 0 < gap < math.inf):
+        raise OnelayerError(f"gap must be a number > 0, for example 0.05, got {gap!r}")
+    if order is not None and not (isinstance(order, int) and 1 <= order <= 8):
+        raise OnelayerError(f"order must be between 1 and 8, got {order!r}")
+    if not (isinstance(max_boxes, int) and max_boxes >= 1 and _real(max_seconds) and max_seconds >= 0):
+        raise OnelayerError("max_boxes must be an integer of at least 1 and max_seconds at least 0")
+    if not isinstance(jobs, int) or jobs == 0:
+        raise OnelayerError("jobs must be a number of workers, 1 or more, or -1 for one per core")
+    if box.dim > MAX_DIM:
+        raise OnelayerError(f"a proof has at most {MAX_DIM} coordinates, the box has {box.dim}")
+
+
+def _real(value: Any) -> bool:
+    return isinstance(value, Real)

@@ -1,0 +1,149 @@
+"""What a proof assumes of T, tested before the search.
+
+A proof encloses T on one box at a time, from the operations that T applies to Taylor models. It speaks of every forward
+pass if T treats each point of a batch alone, every time alike and under every default dtype, and if what it returns
+lies in the enclosure of its operations. This is tried at thousands of points. It cannot be proved of foreign code, so
+the certificate of such a model lists it as an assumption.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onelayer.errors import ModelAssumptionError, OnelayerError
+from onelayer.proof.cost import metered
+from onelayer.proof.error import ErrorFunction
+from onelayer.proof.forward import enclose
+from onelayer.proof.points import hard_points
+from onelayer.recording.target import place
+from onelayer.taylor import variables
+from onelayer.taylor.core import TaylorModel
+
+POINTS, FEW = 4096, 64
+SECONDS = 0.4  # by the model of cost, about two measured ones: a count must not depend on how fast a machine is
+BATCH, ALONE = 2048, 16
+BOXES, INSIDE = 5, 16
+EVERY_TIME = "gives two values for the same batch at x = {x}; it must compute the same every time, without dropout"
+EVERY_POINT = "gives another value at x = {x} in another batch; it must treat every point of a batch alone"
+EVERYWHERE = "depends on {what} at x = {x}; name the dtype of tensors that it creates, and sum constants once, outside"
+AS_WRITTEN = "returns a value at x = {x} that its operations on enclosures exclude; they are not what it computes"
+
+
+@dataclass(frozen=True)
+class Ends:
+    """Enclosures [low, high] of all outputs at C points, (C, K); where they are not finite nothing is claimed."""
+
+    low: Tensor
+    high: Tensor
+
+    def exclude(self, values: Tensor) -> Tensor:
+        """(C,): whether some output lies outside, NaN included."""
+        claimed = torch.isfinite(self.low) & torch.isfinite(self.high)
+        return (claimed & ~((values >= self.low) & (values <= self.high))).any(1)
+
+    def __getitem__(self, index: Tensor | slice) -> Ends:
+        return Ends(self.low[index], self.high[index])
+
+
+def examine(error: ErrorFunction) -> int:
+    """Test T at up to 4,096 points and on a few boxes; returns the number of points.
+
+    Fewer points are taken of a model whose enclosures are slow. Raises ModelAssumptionError with the point at which an
+    assumption fails. A box without numbers of the executing format leaves nothing to test.
+    """
+    points = error.representable(hard_points(error.box, POINTS, error.dtype))
+    if not len(points):
+        return 0
+    probe = points[: FEW // 4]
+    cost = metered(lambda: _ends(error, probe, probe), len(probe), error.device)
+    points = points[:: max(1, min(len(points) // FEW, round(len(points) * cost.seconds / SECONDS)))]
+    usual, ends = _values(error, points), _ends(error, points, points, batch=cost.chunk)
+    _compare(error, points, usual, _values(error, points), ends, EVERY_TIME)
+    _other_batches(error, points, usual, ends)
+    _other_settings(error, points[:FEW], usual[:FEW], ends[:FEW])
+    _complain(error, points, ends.exclude(usual), AS_WRITTEN)
+    _boxes(error, points)
+    return len(points)
+
+
+def _values(error: ErrorFunction, points: Tensor, batch: int = BATCH) -> Tensor:
+    """T at points (C, D) in batches of this size, (C, K)."""
+    return torch.cat([error.executed(part).reshape(len(part), -1) for part in torch.split(points, batch)])
+
+
+def _ends(error: ErrorFunction, low: Tensor, high: Tensor, batch: int = BATCH, order: int = 1) -> Ends:
+    """Enclosures of the executed T on boxes (B, D), so many at a time."""
+    found = []
+    for part in zip(torch.split(low, batch), torch.split(high, batch), strict=True):
+        lower, upper = (side.to(error.device).reshape(-1, *error.box.shape) for side in part)
+        x = variables(lower, upper, order, execution=error.dtype)
+        y = enclose(error.model, x, tuple(error.target.output_shape))
+        pair = y.range() if isinstance(y, TaylorModel) else (y, y)
+        found.append([side.to("cpu", torch.float64).reshape(len(lower), -1) for side in pair])
+    return Ends(*(torch.cat(side) for side in zip(*found, strict=True)))
+
+
+def _other_batches(error: ErrorFunction, points: Tensor, usual: Tensor, ends: Ends) -> None:
+    """The points shuffled in other batches, one by one, and one of them repeated; then enclosures one by one."""
+    generator = torch.Generator().manual_seed(2)
+    index = torch.randperm(len(points), generator=generator, dtype=torch.int64, device="cpu")
+    for chosen, batch in ((index, BATCH // 3), (index[:ALONE], 1), (index[:1].expand(3), 3)):
+        again = _values(error, points[chosen], batch)
+        _compare(error, points[chosen], usual[chosen], again, ends[chosen], EVERY_POINT)
+    few = index[: ALONE // 4]
+    alone = _ends(error, points[few], points[few], batch=1)
+    _complain(error, points[few], alone.exclude(usual[few]) & ~ends[few].exclude(usual[few]), EVERY_POINT)
+
+
+def _other_settings(error: ErrorFunction, points: Tensor, usual: Tensor, ends: Ends) -> None:
+    """The same under other settings; code that fails there returns nothing that could be wrong."""
+    fast = torch.backends.mha
+    settings: list[tuple[str, Callable[[], Any], Callable[[Any], Any], Any]] = [
+        ("torch's default dtype", torch.get_default_dtype, torch.set_default_dtype, torch.float32),
+        ("the number of threads", torch.get_num_threads, torch.set_num_threads, 4),
+        ("the fast path of attention", fast.get_fastpath_enabled, fast.set_fastpath_enabled, False),
+    ]
+    for what, read, write, other in settings:
+        before = read()
+        write(other)
+        try:
+            values = _values(error, points)
+        except OnelayerError:
+            continue
+        finally:
+            write(before)
+        _compare(error, points, usual, values, ends, EVERYWHERE.replace("{what}", what))
+
+
+def _boxes(error: ErrorFunction, points: Tensor) -> None:
+    """A few boxes of some width, enclosed together and alone: values at points inside stay inside either way."""
+    generator = torch.Generator().manual_seed(3)
+    low, high = error.box.lower.flatten(), error.box.upper.flatten()
+    centre = points[torch.randint(len(points), (BOXES,), generator=generator, dtype=torch.int64, device="cpu")]
+    half = torch.exp2(-4 - torch.arange(BOXES, dtype=torch.float64, device="cpu"))[:, None] * (high / 2 - low / 2)
+    lower, upper = (torch.minimum(torch.maximum(centre + sign * half, low), high) for sign in (-1, 1))
+    share = torch.rand(INSIDE, 1, error.dim, generator=generator, dtype=torch.float64, device="cpu")
+    inside = error.rounded((lower * (1 - share) + upper * share).reshape(-1, error.dim))  # (INSIDE * BOXES, D)
+    values = _values(error, inside)
+    for batch, complaint in ((BOXES, AS_WRITTEN), (1, EVERY_POINT)):
+        ends = _ends(error, lower, upper, batch, order=2)
+        low, high, below, above = (side.repeat(INSIDE, 1) for side in (lower, upper, ends.low, ends.high))
+        kept = ((inside >= low) & (inside <= high)).all(1)
+        _complain(error, inside, kept & Ends(below, above).exclude(values), complaint)
+
+
+def _compare(error: ErrorFunction, points: Tensor, usual: Tensor, other: Tensor, ends: Ends, complaint: str) -> None:
+    """Two executions at the same points agree, or differ by no more than rounding may."""
+    equal = ((usual == other) | (usual.isnan() & other.isnan())).all(1)
+    _complain(error, points, ~equal & (ends.exclude(usual) | ends.exclude(other)), complaint)
+
+
+def _complain(error: ErrorFunction, points: Tensor, wrong: Tensor, complaint: str) -> None:
+    if bool(wrong.any()):
+        x = place(points[wrong][0].reshape(error.box.shape))
+        raise ModelAssumptionError(f"the model {complaint.format(x=x)}")

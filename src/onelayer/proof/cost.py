@@ -1,0 +1,71 @@
+"""What a box costs: counted in tensor elements, so that decisions do not depend on timing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from onelayer.proof.error import ErrorFunction
+
+CHUNK_BYTES = {"cpu": 2**26, "cuda": 2**32}
+MAX_CHUNK = 4096
+LIVE = 4  # large tensors alive at the same time
+SECONDS_PER_ELEMENT = 1e-9
+SECONDS_PER_OPERATION = 2e-5
+PROBED_BOXES = 4
+_PRODUCTS = ("matmul", "__matmul__", "bmm", "mm", "tensordot", "einsum", "linear")
+
+
+class Meter(TorchFunctionMode):
+    """Counts the elements that torch functions return, the multiplications of products, and the largest result."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.work = 0.0
+        self.operations = 0
+        self.largest = 0
+
+    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        for kind in types:
+            if not issubclass(kind, Tensor):
+                with self:  # a Taylor model's own operations are what is to be counted
+                    return kind.__torch_function__(func, types, args, kwargs)
+        result = func(*args, **kwargs)
+        self.operations += 1
+        inner = max((a.shape[-1] for a in args if isinstance(a, Tensor) and a.ndim), default=0)
+        for out in result if isinstance(result, tuple | list) else (result,):
+            if isinstance(out, Tensor):
+                elements = min(out.numel(), out.untyped_storage().nbytes() // out.element_size())
+                self.work += elements * (1 + inner / 8 * (getattr(func, "__name__", "") in _PRODUCTS))
+                self.largest = max(self.largest, elements)
+        return result
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Estimated seconds of one box inside a chunk of ``chunk`` boxes. A model of cost, not a measurement."""
+
+    chunk: int
+    seconds: float
+
+
+def cost_of_box(error: ErrorFunction, order: int) -> Cost:
+    """The cost of enclosing g on the whole domain."""
+    low, high = (side.flatten().expand(PROBED_BOXES, -1) for side in (error.box.lower, error.box.upper))
+    return metered(lambda: error.bounded(low, high, order), PROBED_BOXES, error.device)
+
+
+def metered(run: Callable[[], Any], boxes: int, device: torch.device) -> Cost:
+    """Run a few boxes under a meter; the chunk is the largest power of two whose tensors stay inside the budget."""
+    with Meter() as meter:
+        run()
+    largest, work = max(meter.largest, 1) / boxes, meter.work / boxes
+    room = CHUNK_BYTES.get(device.type, CHUNK_BYTES["cpu"]) / (8 * LIVE * largest)
+    chunk = max(1, min(MAX_CHUNK, 1 << max(0, int(room).bit_length() - 1)))
+    return Cost(chunk, work * SECONDS_PER_ELEMENT + meter.operations * SECONDS_PER_OPERATION / chunk)

@@ -1,0 +1,339 @@
+"""ErrorFunction: g = T - f as the search sees it, enclosed on boxes and evaluated at points."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from onelayer.box import Box
+from onelayer.errors import OnelayerError
+from onelayer.language.quotient import Quotient, as_quotient
+from onelayer.layer.transformer import OneLayerTransformer
+from onelayer.proof.forward import enclose, execute
+from onelayer.recording.target import Target
+from onelayer.taylor import basis, difference, variables
+from onelayer.taylor.cleared import numerator_and_denominator
+from onelayer.taylor.core import TaylorModel
+from onelayer.taylor.hull import evaluate_hulled
+from onelayer.taylor.rounding import inflate
+from onelayer.taylor.sides import Sides
+
+POINTS_AT_ONCE = 2048
+KINKS = ("abs", "relu", "min", "max")
+MAX_SIDES = 2  # kinks of f taken side by side at once on one box
+TRIAL_ORDER = 3
+TRIAL_BOXES = 16
+FEW_AXES = 2
+MAX_NODES = 5000  # a formula is evaluated one number at a time: longer ones are left to the user's own code
+UP = 1 + 2.0**-40  # covers the rounding of the few float operations on bounds below
+
+
+@dataclass(frozen=True)
+class Enclosure:
+    """Per box: a bound of max over outputs of |g|, inf where undecided, and how much each axis contributes to it."""
+
+    bound: Tensor  # (B,)
+    sensitivity: Tensor  # (B, D)
+
+
+class Bounded(NamedTuple):
+    """An enclosure on the way: ``remainder`` is the part of the bound that no axis is known to make."""
+
+    bound: Tensor  # (B,)
+    sensitivity: Tensor  # (B, D)
+    remainder: Tensor  # (B,)
+
+
+@dataclass(frozen=True)
+class ErrorFunction:
+    """g = T - f on a box, points and boxes flattened to D coordinates.
+
+    ``model`` runs on tensors of ``dtype`` and on Taylor models. ``execution`` tags the Taylor models of T: None
+    encloses T in real arithmetic, a dtype encloses whatever a forward pass in that dtype returns. f is always the real
+    function, except with a Lipschitz constant L: |f(x) - f(c)| <= L max_i |x_i - c_i| for the centre c.
+    """
+
+    model: Callable[[Any], Any]
+    target: Target
+    box: Box
+    execution: torch.dtype | None
+    device: torch.device
+
+    @property
+    def dim(self) -> int:
+        return self.box.dim
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Format of the points at which T is evaluated."""
+        return self.execution or torch.float64
+
+    @torch.no_grad()
+    def enclose(
+        self, low: Tensor, high: Tensor, order: int, threshold: float = 0.0, stall: Tensor | None = None
+    ) -> Enclosure:
+        """Rigorous enclosure of |g| on each of B boxes given by corners (B, D).
+
+        No pains are taken over the axes of boxes that need no cut, those with a bound <= ``threshold``; more are taken
+        over boxes that ``stall`` (B,): cuts since the bound last fell.
+        """
+        low, high = low.to(self.device), high.to(self.device)
+        found = self._sides(low, high, order, []) if self.kinked else self.bounded(low, high, order)
+        self._try_axes(found, low, high, order, threshold, stall)
+        return Enclosure(found.bound.cpu(), found.sensitivity.cpu())
+
+    def _try_axes(
+        self, found: Bounded, low: Tensor, high: Tensor, order: int, threshold: float, stall: Tensor | None
+    ) -> None:
+        """Where coefficients do not tell which axis to cut, try each axis at half its side.
+
+        That is so where there is no bound, and where the remainder dominates it: that may come from an axis which no
+        coefficient shows. With few axes a trial pays only once cuts have failed to help. A low order is cheap and
+        mostly enough; boxes on which it has no finite bound are tried at the full order. Those that stay unbounded are
+        cut along their longest side, relative to its distance from zero and to the domain.
+        """
+        decided = found.remainder < found.bound / 2
+        if self.dim <= FEW_AXES and stall is not None:
+            decided |= torch.isfinite(found.bound) & (stall.to(self.device) <= self.dim)
+        lost = (~decided & ~(found.bound <= threshold)).nonzero()[:, 0]
+        for trial in sorted({min(TRIAL_ORDER, order), order}):
+            if self.dim == 1 or not len(lost):
+                return
+            gain = self._gains(low[lost], high[lost], trial)
+            told = (gain > 0).any(1)
+            found.sensitivity[lost[told]] = gain[told].clamp(min=0)
+            lost = lost[~told]
+        low, high = low[lost], high[lost]
+        whole = (self.box.upper - self.box.lower).flatten().to(self.device)
+        share = (high - low) / torch.where(whole > 0, whole, 1.0)
+        found.sensitivity[lost] = share * (high - low) / (high.abs() + low.abs()).clamp(min=1e-300)
+
+    def _gains(self, low: Tensor, high: Tensor, order: int) -> Tensor:
+        """How much the bound falls, (B, D), when one axis is cut to the middle half of its side; 0 if unbounded."""
+        each = torch.arange(self.dim, dtype=torch.int64, device=self.device)
+        lows, highs = (side.repeat(self.dim, 1, 1) for side in (low, high))  # (D, B, D)
+        lows[each, :, each] = (0.75 * low + 0.25 * high).T
+        highs[each, :, each] = (0.25 * low + 0.75 * high).T
+        whole = self.bounded(low, high, order).bound.clamp(max=1e300)
+        parts = self.bounded(lows.reshape(-1, self.dim), highs.reshape(-1, self.dim), order).bound.clamp(max=1e300)
+        return (whole - parts.reshape(self.dim, -1)).T
+
+    @cached_property
+    def kinked(self) -> bool:
+        """Whether f has kinks that can be taken side by side.
+
+        That needs to know which box an entry belongs to, which is certain where formulas and layers of this package
+        keep the boxes in front; code from elsewhere may move or merge that dimension.
+        """
+        formula = self.target.formula
+        if formula is None or not isinstance(self.model, OneLayerTransformer) or len(formula.nodes) > MAX_NODES:
+            return False
+        return self.target.lipschitz is None and any(node.op in KINKS for node in formula.nodes)
+
+    def _sides(self, low: Tensor, high: Tensor, order: int, assumed: list[Tensor]) -> Bounded:
+        """Enclosure on the part of each box where the assumed sides of kinks hold.
+
+        A kink of f that stays open is assumed to either side in turn; the larger of the two bounds holds on both.
+        """
+        watch = Sides(assumed, len(low), self.dim, self.device, take_notes=len(assumed) < MAX_SIDES)
+        found = self.bounded(low, high, order, watch)
+        index = watch.open.nonzero()[:, 0]
+        if not len(index):
+            return found
+        before, plane = [q[:, index] for q in assumed], watch.plane[:, index]
+        one, other = (self._sides(low[index], high[index], order, [*before, side * plane]) for side in (1.0, -1.0))
+        bound, sensitivity = found.bound.clone(), found.sensitivity.clone()
+        bound[index] = torch.minimum(bound[index], torch.maximum(one.bound, other.bound))
+        sensitivity[index] = torch.maximum(one.sensitivity, other.sensitivity)
+        remainder = found.remainder.clone()
+        remainder[index] = torch.maximum(one.remainder, other.remainder)
+        return Bounded(bound, sensitivity, remainder)
+
+    @torch.no_grad()
+    def bounded(self, low: Tensor, high: Tensor, order: int, watch: Sides | None = None) -> Bounded:
+        """Enclosure by one Taylor model of g; ``watch`` holds assumed sides and notes the kinks of f left open."""
+        t = self._model(low, high, order, watch)
+        if self.quotient is None:
+            return self._divided(t, low, high, order, watch)
+        cleared = self._cleared(self.quotient, t, low, high, order)
+        if bool(torch.isfinite(cleared.bound).all()):
+            return cleared
+        return _smaller(cleared, self._divided(t, low, high, order))
+
+    def _model(self, low: Tensor, high: Tensor, order: int, watch: Sides | None = None) -> Any:
+        """T on boxes (B, D)."""
+        lower, upper = (side.reshape(-1, *self.box.shape) for side in (low, high))
+        silent = None if watch is None else watch.silent()
+        x = variables(lower, upper, order, execution=self.execution, sides=silent)
+        return enclose(self.model, x, tuple(self.target.output_shape))
+
+    def _divided(self, t: Any, low: Tensor, high: Tensor, order: int, watch: Sides | None = None) -> Bounded:
+        """Enclosure of T - f with f as it is written."""
+        lower, upper = (side.reshape(-1, *self.box.shape) for side in (low, high))
+        slack = torch.zeros(low.shape[0], dtype=torch.float64, device=self.device)
+        f: Any
+        if self.target.lipschitz is None:
+            f = self._target(lower, upper, order, watch)
+        else:
+            center = (low / 2 + high / 2).clamp(low, high)
+            f = self.target.function(center.reshape(-1, *self.box.shape).cpu()).to(self.device)
+            slack = inflate(self.target.lipschitz * torch.maximum(high - center, center - low).amax(1))
+        g = difference(*_taylor(t, f, lower, upper, order)).reshape(low.shape[0], -1)
+        bound = g.split_bound().amax(1)
+        bound = bound if self.target.lipschitz is None else inflate(bound + slack)
+        bound = torch.where(torch.isnan(bound), torch.inf, bound)
+        return Bounded(bound, _shares(g, bound, _steepness(t) + _steepness(f)), g.rem.amax(1))
+
+    def _cleared(self, f: Quotient, t: Any, low: Tensor, high: Tensor, order: int) -> Bounded:
+        """Enclosure of T - N / D from h = T D - N: by |h| / min|D|, or by h / D where that is less."""
+        x = variables(low, high, order)
+        model = (t if isinstance(t, TaylorModel) else _constant(x[:, 0] * 0.0, t)).untag().reshape(len(low), -1)
+        numerator, denominator, gap = numerator_and_denominator(f, x, low, high)
+        h = model * denominator - numerator
+        g = h / denominator
+        scale = torch.where(gap > 0, UP / gap, torch.inf).amax(1)
+        parts = _steepness(numerator) + _steepness(denominator) * model.magnitude().amax(1)[:, None]
+        steep = _steepness(t) + parts * scale[:, None]
+        outer = inflate(h.split_bound().amax(1) * scale)
+        inner = torch.where(scale < torch.inf, g.split_bound().amax(1), torch.inf)
+        outer, inner = (torch.where(torch.isnan(bound), torch.inf, bound) for bound in (outer, inner))
+        return _smaller(
+            Bounded(outer, _shares(h, outer / scale, steep / scale[:, None]) * scale[:, None], h.rem.amax(1) * scale),
+            Bounded(inner, _shares(g, inner, steep), g.rem.amax(1)),
+        )
+
+    @cached_property
+    def quotient(self) -> Quotient | None:
+        """f as a quotient where that is the better form: a formula without kinks that divides by more than constants.
+
+        Cleared of its division f stays polynomial where 1 / D is not, but its degree grows. Some boxes of a quarter of
+        the sides tell which matters more.
+        """
+        formula = self.target.formula
+        if formula is None or self.target.lipschitz is not None or len(formula.nodes) > MAX_NODES:
+            return None
+        quotient = None if any(node.op in KINKS for node in formula.nodes) else as_quotient(formula)
+        if quotient is None:
+            return None
+        side = self.box.width.flatten() / 4
+        generator = torch.Generator().manual_seed(0)
+        place = torch.rand(TRIAL_BOXES, self.dim, dtype=torch.float64, generator=generator, device="cpu")
+        low = self.box.lower.flatten() + 3 * side * place
+        low, high = low.to(self.device), torch.minimum(low + side, self.box.upper.flatten()).to(self.device)
+        t = self._model(low, high, TRIAL_ORDER)
+        cleared = self._cleared(quotient, t, low, high, TRIAL_ORDER).bound
+        return quotient if cleared.median() < self._divided(t, low, high, TRIAL_ORDER).bound.median() else None
+
+    def _target(self, lower: Tensor, upper: Tensor, order: int, watch: Sides | None) -> Any:
+        """f on boxes (B, *shape): through its formula where that is short, else through the user's own code."""
+        formula = self.target.formula
+        x = variables(lower, upper, order, sides=watch)
+        if formula is None or len(formula.nodes) > MAX_NODES:
+            return enclose(self.target.function, x, tuple(self.target.output_shape), "the function")
+        low, high = lower.reshape(len(lower), -1), upper.reshape(len(upper), -1)
+        values = evaluate_hulled(formula, x.reshape(len(low), self.dim), low, high)
+        return values.reshape(len(low), *formula.output_shape)
+
+    @torch.no_grad()
+    def values(self, points: Tensor) -> Tensor:
+        """max over outputs of |g| at points (C, D) in floating arithmetic, -1 where it is no number. Not rigorous."""
+        if not len(points):
+            return torch.zeros(0, dtype=torch.float64, device="cpu")
+        found = []
+        for part in torch.split(points, POINTS_AT_ONCE):
+            f = self.target.function(part.reshape(-1, *self.box.shape).clone()).to("cpu", torch.float64)
+            found.append((self.executed(part) - f).abs().reshape(len(part), -1).amax(1))
+        values = torch.cat(found)
+        return torch.where(torch.isfinite(values), values, -1.0)
+
+    @torch.no_grad()
+    def executed(self, points: Tensor) -> Tensor:
+        """What the forward pass returns at points (C, D) of its format, (C, *outputs) as float64."""
+        x = points.reshape(-1, *self.box.shape).to(self.device, self.dtype)
+        return execute(self.model, x, tuple(self.target.output_shape)).to("cpu", torch.float64)
+
+    def representable(self, points: Tensor) -> Tensor:
+        """The points (C, D) moved to numbers of the executing format inside the box; those without one are dropped."""
+        low, high = self.box.lower.flatten(), self.box.upper.flatten()
+        rounded = self.rounded(points)
+        return rounded[((rounded >= low) & (rounded <= high)).all(1)]
+
+    def rounded(self, points: Tensor) -> Tensor:
+        """The points (C, D) moved to numbers of the executing format, into the box where its sides hold any."""
+        low, high = self.box.lower.flatten(), self.box.upper.flatten()
+        rounded = points.clamp(low, high).to(self.dtype)
+        over, under = torch.full_like(rounded, torch.inf), torch.full_like(rounded, -torch.inf)
+        rounded = torch.where(rounded.double() < low, torch.nextafter(rounded, over), rounded)
+        return torch.where(rounded.double() > high, torch.nextafter(rounded, under), rounded).double()
+
+
+def error_function(
+    model: Callable[[Any], Any], target: Target, box: Box, execution: torch.dtype | None, device: torch.device
+) -> ErrorFunction:
+    """g for a model in evaluation mode, on ``device``, with its weights in the executing format.
+
+    The given module is never changed: a copy is made when its mode, device or dtype differs.
+    """
+    dtype = execution or torch.float64
+    if isinstance(model, nn.Module):
+        held = [*model.parameters(), *model.buffers()]
+        wrong = any(t.device != device or (t.is_floating_point() and t.dtype != dtype) for t in held)
+        if wrong or any(part.training for part in model.modules()):
+            model = copy.deepcopy(model).to(device, dtype).eval()
+    with torch.no_grad():
+        shape = tuple(execute(model, box.center[None].to(device, dtype)).shape[1:])
+    if shape != tuple(target.output_shape):
+        raise OnelayerError(
+            f"the model returns shape {shape} and the function {tuple(target.output_shape)} at one point; "
+            "they must be equal"
+        )
+    return ErrorFunction(model, target, box, execution, device)
+
+
+def _taylor(t: Any, f: Any, low: Tensor, high: Tensor, order: int) -> list[TaylorModel]:
+    """Both sides as Taylor models: a function that ignores x returns plain tensors, which are exact constants."""
+    zero = variables(low, high, order)
+    flat = zero.reshape(zero.shape[0], -1)[:, 0] * 0.0
+    return [side if isinstance(side, TaylorModel) else _constant(flat, side) for side in (t, f)]
+
+
+def _steepness(y: Any) -> Tensor | float:
+    """What each variable contributes to the terms of highest degree, (B, D): a guide to what was truncated."""
+    if not isinstance(y, TaylorModel) or not y.support:
+        return 0.0
+    y = y.reshape(y.shape[0], -1)
+    rows = basis.block(len(y.support), y.degree)
+    table = torch.as_tensor(basis.exponents(len(y.support), y.degree)[rows], dtype=torch.float64, device=y.device)
+    share = torch.zeros(y.shape[0], y.space.dim, dtype=torch.float64, device=y.device)
+    share[:, list(y.support)] = torch.tensordot(table.T, y.coef[rows].abs(), dims=1).amax(-1).T
+    return share
+
+
+def _shares(g: TaylorModel, bound: Tensor, steep: Tensor | float) -> Tensor:
+    """What each axis contributes to the bound, (B, D).
+
+    What g keeps of polynomials that cancel says nothing of a remainder; the terms of their highest degree do.
+    """
+    return torch.where((g.rem.amax(1) < bound / 2)[:, None], g.sensitivity(), steep)
+
+
+def _smaller(a: Bounded, b: Bounded) -> Bounded:
+    """Two enclosures of the same: b where its bound is the smaller one."""
+    better = b.bound < a.bound
+    return Bounded(
+        torch.where(better, b.bound, a.bound),
+        torch.where(better[:, None], b.sensitivity, a.sensitivity),
+        torch.where(better, b.remainder, a.remainder),
+    )
+
+
+def _constant(zero: TaylorModel, value: Tensor) -> TaylorModel:
+    spread = zero.reshape(zero.shape[0], *[1] * (value.ndim - 1))
+    total: TaylorModel = spread + value.to(torch.float64)
+    return total

@@ -1,0 +1,55 @@
+"""Points at which code is likely to differ from what it seems to compute."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from onelayer.box import Box
+
+CORNERS = 256
+FINEST = 40  # exponent of the smallest dyadic step and of the smallest distance from an end, relative to the side
+TINIEST = {torch.float64: 1070.0, torch.float32: 148.0}
+
+
+def hard_points(box: Box, count: int, dtype: torch.dtype) -> Tensor:
+    """About ``count`` points (C, D) near the box, in float64, the same for the same box.
+
+    Half of them are quasi-random, some crowded to the faces; then the centre, corners, and points whose coordinates are
+    drawn from dyadic numbers, integers and ends with their neighbours in ``dtype``, numbers close to the ends, and
+    numbers close to zero. They may leave the box by a little: the caller moves them into it.
+    """
+    generator = torch.Generator().manual_seed(1)
+    special = count // 2
+    plain = box.sample(count // 4, seed=5), box.sample(count // 8, seed=6, arcsine=True)
+    fixed = torch.cat([box.center[None], box.corners(min(CORNERS, count // 16)), *plain]).reshape(-1, box.dim)
+    kinds = torch.stack(_coordinates(box, special, dtype, generator))  # (kinds, C, D)
+    every = torch.rand(kinds.shape, generator=generator, dtype=torch.float64, device="cpu")
+    mixed = torch.where(every == every.amax(0), kinds, 0.0).sum(0)
+    pure = kinds[:, : count // (8 * len(kinds))].flatten(0, 1)
+    return torch.cat([fixed, pure, mixed])[:count]
+
+
+def _coordinates(box: Box, count: int, dtype: torch.dtype, generator: torch.Generator) -> list[Tensor]:
+    """Coordinates of each kind, (C, D) each."""
+    low, high = box.lower.flatten(), box.upper.flatten()
+
+    def unit() -> Tensor:
+        return torch.rand(count, box.dim, generator=generator, dtype=torch.float64, device="cpu")
+
+    def inside() -> Tensor:
+        share = unit()
+        return low * (1 - share) + high * share
+
+    def beside(x: Tensor) -> Tensor:
+        """x in the executing format, or one of its two neighbours."""
+        x, share = x.to(dtype), unit()
+        up, down = (torch.nextafter(x, torch.full_like(x, sign * torch.inf)) for sign in (1, -1))
+        return torch.where(share < 1 / 3, down, torch.where(share < 2 / 3, up, x)).double()
+
+    end = torch.where(unit() < 0.5, low, high)
+    step = torch.exp2((unit() * -FINEST).round())
+    dyadic = torch.round(inside() / step) * step
+    near = end + (inside() - end) * torch.exp2(-FINEST * unit())
+    tiny = torch.exp2(-TINIEST[dtype] * unit()) * torch.where(unit() < 0.5, low, high).sign()
+    return [dyadic, beside(inside().round()), beside(end.clone()), near, tiny]

@@ -1,0 +1,163 @@
+"""A callable is the formula that was recorded of it: compared at thousands of points before anything is proved of it.
+
+A proof speaks of the formula. What a callable returns in float64 differs from it by the rounding of its own operations,
+and that is bounded by the same arithmetic that bounds a forward pass: the callable run on Taylor models of boxes of
+width zero. No tolerance is chosen: a value outside these bounds, or a formula outside them, is a contradiction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from flint import arb, ctx
+from torch import Tensor
+
+from onelayer.box import Box
+from onelayer.errors import OnelayerError
+from onelayer.ground import pinned
+from onelayer.language.balls import in_balls
+from onelayer.language.formula import Formula
+from onelayer.proof.points import hard_points
+from onelayer.recording.recorder import ALONE
+from onelayer.recording.target import Target, as_target, place
+from onelayer.taylor import variables
+from onelayer.taylor.core import TaylorModel
+
+POINTS = 4096
+NODES = 2**18  # nodes evaluated in balls altogether: a formula of up to 64 nodes at every point, longer ones at fewer
+FEWEST = 16
+BITS = 200
+NUMBERS = 2**22  # in one tensor of Taylor coefficients of x
+SINGLE, BATCH = 16, 7
+
+
+@pinned()
+def understood(f: Any, box: Box, *, lipschitz: float | None = None) -> Target:
+    """``f`` as a function to prove something of: a formula, a callable that is its formula, or a declared constant.
+
+    Raises OnelayerError with a point at which a callable is not what was recorded of it; with a declared constant it is
+    then taken as its code evaluates it.
+    """
+    target = as_target(f, box, lipschitz=lipschitz)
+    if isinstance(target.function, Formula) or target.lipschitz is not None or target.compared == box:
+        return target
+    try:
+        _compare(target, box)
+    except OnelayerError as error:
+        if lipschitz is None:
+            raise
+        return replace(target, formula=None, lipschitz=float(lipschitz), unrecorded=str(error))
+    return replace(target, compared=box)
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What an execution of f may return at C points, (C, K) each; where they are not finite nothing is known."""
+
+    low: Tensor
+    high: Tensor
+
+    @property
+    def known(self) -> Tensor:
+        return torch.isfinite(self.low) & torch.isfinite(self.high)
+
+    def exclude(self, values: Tensor) -> Tensor:
+        """(C, K): values outside, NaN included."""
+        return self.known & ~((values >= self.low) & (values <= self.high))
+
+    def __getitem__(self, index: Any) -> Bounds:
+        return Bounds(self.low[index], self.high[index])
+
+
+def _compare(target: Target, box: Box) -> None:
+    low, high = box.lower.flatten(), box.upper.flatten()
+    points = torch.minimum(torch.maximum(hard_points(box, POINTS, torch.float64), low), high)
+    generator = torch.Generator(device="cpu").manual_seed(4)
+    points = points[torch.randperm(len(points), generator=generator, dtype=torch.int64, device="cpu")]
+    x = points.reshape(-1, *box.shape)
+    values, bounds = _values(target, x), _bounds(target, x)
+    if not bool(bounds.known.any(0).all()):
+        raise OnelayerError(f"no value of {target.description} on the box can be told; it overflows")
+    _complain(target, x, values, bounds, bounds.exclude(values))
+    _other_batches(target, x, values, bounds)
+    if target.formula is not None:
+        _in_balls(target, x, values, bounds)
+
+
+def _values(target: Target, x: Tensor) -> Tensor:
+    """f at points (C, *shape), (C, K)."""
+    values = torch.as_tensor(target.function(x.clone()), dtype=torch.float64, device="cpu")
+    return values.detach().reshape(len(x), -1)
+
+
+def _bounds(target: Target, x: Tensor) -> Bounds:
+    """By the operations of f itself; by those of its formula where the arithmetic does not know them all."""
+    try:
+        return _enclosed(target.function, x)
+    except Exception:
+        if target.formula is None:
+            raise
+        return _enclosed(target.formula, x)
+
+
+def _enclosed(function: Callable[[Any], Any], x: Tensor) -> Bounds:
+    dim = x[0].numel()
+    parts = []
+    for part in torch.split(x, max(1, NUMBERS // (dim * (dim + 1)))):
+        y = function(variables(part, part, 1, execution=torch.float64))
+        pair = y.range() if isinstance(y, TaylorModel) else (y, y)
+        parts.append([side.to("cpu", torch.float64).reshape(len(part), -1) for side in pair])
+    return Bounds(*(torch.cat(side) for side in zip(*parts, strict=True)))
+
+
+def _other_batches(target: Target, x: Tensor, values: Tensor, bounds: Bounds) -> None:
+    """The points in the opposite order, a few of them one by one, in small batches and repeated."""
+    count = len(x)
+    orders = [range(count - 1, -1, -1), *([at] for at in range(min(SINGLE, count)))]
+    orders += [range(at, min(at + BATCH, count)) for at in range(0, SINGLE * BATCH, BATCH) if at < count]
+    for order in [*orders, [0] * BATCH]:
+        chosen = torch.tensor(list(order), dtype=torch.int64, device="cpu")
+        again = _values(target, x[chosen])
+        wrong = bounds[chosen].exclude(again)
+        if bool(wrong.any()):
+            at, k = wrong.nonzero()[0].tolist()
+            where = int(chosen[at])
+            raise OnelayerError(
+                f"{target.description} gives {values[where, k].item()!r} at x = {place(x[where])} in one batch and "
+                f"{again[at, k].item()!r} in another; {ALONE}"
+            )
+
+
+def _in_balls(target: Target, x: Tensor, values: Tensor, bounds: Bounds) -> None:
+    formula = target.formula
+    if formula is None:
+        return
+    count = min(len(x), max(FEWEST, NODES // len(formula.nodes)))
+    wrong = torch.zeros(count, values.shape[1], dtype=torch.bool, device="cpu")
+    low, high, known = bounds.low.tolist(), bounds.high.tolist(), bounds.known.tolist()
+    with ctx.workprec(BITS):
+        for at, point in enumerate(x[:count].reshape(count, -1).tolist()):
+            for k, ball in enumerate(in_balls(formula, point)):
+                if known[at][k] and ball.is_finite():
+                    wrong[at, k] = bool(ball < arb(low[at][k])) or bool(ball > arb(high[at][k]))
+    _complain(target, x, values, bounds, wrong)
+
+
+def _complain(target: Target, x: Tensor, values: Tensor, bounds: Bounds, wrong: Tensor) -> None:
+    if not bool(wrong.any()):
+        return
+    at, k = wrong.nonzero()[0].tolist()
+    said = "" if target.formula is None else f", its recorded formula is {_formula_value(target.formula, x[at], k)}"
+    raise OnelayerError(
+        f"{target.description} is not what was recorded of it: at x = {place(x[at])} it returns "
+        f"{values[at, k].item()!r}{said}, and its operations round to values in [{bounds.low[at, k].item()!r}, "
+        f"{bounds.high[at, k].item()!r}]; write it with other operations, or give lipschitz="
+    )
+
+
+def _formula_value(formula: Formula, point: Tensor, k: int) -> str:
+    with ctx.workprec(BITS):
+        return repr(float(in_balls(formula, point.flatten().tolist())[k].mid()))

@@ -1,0 +1,1 @@
+"""What f may be: torch code is recorded as a formula; tables and black boxes stand beside it."""

@@ -1,0 +1,246 @@
+"""How torch functions are written in the formula language, entry by entry; and tensors made of constants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from onelayer.errors import UnsupportedOperation
+from onelayer.language.functions import FUNCTIONS
+from onelayer.recording.dispatch import operation, same_type
+from onelayer.recording.symbolic import CPU, MINUS_INFINITY, ONE, ZERO, Recording, Symbolic, lift, positions
+
+Fold = Callable[[Recording, int, int], int]
+
+
+def elementwise(tape: Recording, function: Callable[..., int], *args: Any) -> Symbolic:
+    """Broadcast the arguments and apply a function of tape positions entry by entry."""
+    raw = [lift(tape, arg).ids for arg in args]
+    shape = torch.Size(np.broadcast_shapes(*(tuple(part.shape) for part in raw)))
+    flat = [part.expand(shape).flatten().tolist() for part in raw]
+    if function is not add_entries and any(MINUS_INFINITY in part for part in flat):
+        raise UnsupportedOperation("-inf", "an infinite mask may only be added to logits before softmax")
+    return Symbolic(tape, positions([function(tape, *entries) for entries in zip(*flat, strict=True)], shape))
+
+
+def unary(tape: Recording, name: str, x: Any) -> Symbolic:
+    """A one-argument function of the formula language."""
+    return elementwise(tape, lambda tape, a: FUNCTIONS[name].build(tape, [a]), x)
+
+
+# Lemma: what the next functions leave out is a literal 0 or 1, or the product of 0 with a node that has a value
+# everywhere; so the shorter formula is undefined where the longer one is.
+def add_entries(tape: Recording, a: int, b: int) -> int:
+    if MINUS_INFINITY in (a, b):
+        return MINUS_INFINITY
+    return b if a == ZERO else a if b == ZERO else tape.add("add", a, b)
+
+
+def _sub(tape: Recording, a: int, b: int) -> int:
+    return a if b == ZERO else _neg(tape, b) if a == ZERO else tape.add("sub", a, b)
+
+
+def _neg(tape: Recording, a: int) -> int:
+    return ZERO if a == ZERO else tape.add("neg", a)
+
+
+def mul_entries(tape: Recording, a: int, b: int) -> int:
+    if (a == ZERO and tape.total[b]) or (b == ZERO and tape.total[a]):
+        return ZERO
+    return b if a == ONE else a if b == ONE else tape.add("mul", a, b)
+
+
+def _div(tape: Recording, a: int, b: int) -> int:
+    return a if b == ONE else ZERO if a == ZERO and tape.exact[b] else tape.add("div", a, b)
+
+
+def min_entries(tape: Recording, a: int, b: int) -> int:
+    return a if a == b else tape.add("min", a, b)
+
+
+def max_entries(tape: Recording, a: int, b: int) -> int:
+    return a if a == b else tape.add("max", a, b)
+
+
+def _register_functions() -> None:
+    """Every one-argument function of the language is recorded under its own name."""
+    also = {"atan": ["arctan"], "abs": ["absolute"]}
+    in_place = ("relu", "silu")
+    for name, function in FUNCTIONS.items():
+        if function.most == 1 and name not in ("gelu", "softplus", "ln"):
+            operation(name, *also.get(name, []))(_written(name, name in in_place))
+
+
+def _written(name: str, in_place: bool) -> Callable[..., Symbolic]:
+    def plain(tape: Recording, input: Any) -> Symbolic:
+        return unary(tape, name, input)
+
+    def either(tape: Recording, input: Any, inplace: bool = False) -> Symbolic:
+        return unary(tape, name, input)
+
+    return either if in_place else plain
+
+
+_register_functions()
+
+
+@operation("add", "radd")
+def add(tape: Recording, input: Any, other: Any, *, alpha: float = 1) -> Symbolic:
+    return elementwise(tape, add_entries, input, other if alpha == 1 else mul(tape, other, alpha))
+
+
+@operation("sub", "subtract")
+def sub(tape: Recording, input: Any, other: Any, *, alpha: float = 1) -> Symbolic:
+    return elementwise(tape, _sub, input, other if alpha == 1 else mul(tape, other, alpha))
+
+
+@operation("rsub")
+def rsub(tape: Recording, input: Any, other: Any, *, alpha: float = 1) -> Symbolic:
+    return sub(tape, other, input, alpha=alpha)
+
+
+@operation("mul", "multiply", "rmul")
+def mul(tape: Recording, input: Any, other: Any) -> Symbolic:
+    return elementwise(tape, mul_entries, input, other)
+
+
+@operation("div", "divide", "truediv", "true_divide")
+def div(tape: Recording, input: Any, other: Any, *, rounding_mode: str | None = None) -> Symbolic:
+    if rounding_mode is not None:
+        raise UnsupportedOperation("div(rounding_mode)", "rounding is discontinuous")
+    return elementwise(tape, _div, input, other)
+
+
+@operation("rtruediv")
+def rdiv(tape: Recording, input: Any, other: Any) -> Symbolic:
+    return div(tape, other, input)
+
+
+@operation("reciprocal")
+def reciprocal(tape: Recording, input: Any) -> Symbolic:
+    return div(tape, 1.0, input)
+
+
+@operation("rsqrt")
+def rsqrt(tape: Recording, input: Any) -> Symbolic:
+    return div(tape, 1.0, unary(tape, "sqrt", input))
+
+
+@operation("neg", "negative")
+def neg(tape: Recording, input: Any) -> Symbolic:
+    return elementwise(tape, _neg, input)
+
+
+@operation("pow", "float_power")
+def power(tape: Recording, input: Any, exponent: Any) -> Symbolic:
+    return elementwise(tape, lambda tape, a, b: tape.power(a, b), input, exponent)
+
+
+@operation("rpow")
+def rpow(tape: Recording, exponent: Any, input: Any) -> Symbolic:
+    return power(tape, input, exponent)
+
+
+@operation("maximum", "fmax")
+def maximum(tape: Recording, input: Any, other: Any) -> Symbolic:
+    return elementwise(tape, max_entries, input, other)
+
+
+@operation("minimum", "fmin")
+def minimum(tape: Recording, input: Any, other: Any) -> Symbolic:
+    return elementwise(tape, min_entries, input, other)
+
+
+@operation("clamp", "clip")
+def clamp(tape: Recording, input: Any, min: Any = None, max: Any = None) -> Symbolic:
+    """min(max(x, low), high)"""
+    if min is None and max is None:
+        raise UnsupportedOperation("clamp", "give min or max")
+    x = lift(tape, input) if min is None else maximum(tape, input, min)
+    return x if max is None else minimum(tape, x, max)
+
+
+@operation("lerp")
+def lerp(tape: Recording, input: Any, end: Any, weight: Any) -> Symbolic:
+    return add(tape, input, mul(tape, weight, sub(tape, end, input)))
+
+
+@operation("hypot")
+def hypot(tape: Recording, input: Any, other: Any) -> Symbolic:
+    return elementwise(tape, lambda tape, a, b: FUNCTIONS["hypot"].build(tape, [a, b]), input, other)
+
+
+@operation("where")
+def where(tape: Recording, condition: Any, input: Any, other: Any) -> Symbolic:
+    """A choice between entries; the condition must be known without x."""
+    if isinstance(condition, Symbolic):
+        raise UnsupportedOperation("where", "a condition that depends on x may be discontinuous")
+    return Symbolic(tape, torch.where(condition, lift(tape, input).ids, lift(tape, other).ids))
+
+
+@operation("masked_fill")
+def masked_fill(tape: Recording, input: Any, mask: Any, value: Any) -> Symbolic:
+    return where(tape, mask, value, input)
+
+
+@operation("pad")
+def pad(tape: Recording, input: Any, pad: Any, mode: str = "constant", value: Any = None) -> Symbolic:
+    ids = lift(tape, input).ids
+    if mode == "constant":
+        filler = tape.number(0.0 if value is None else float(value))
+        return Symbolic(tape, torch.nn.functional.pad(ids, pad, value=filler))
+    # The other modes move entries; torch has them for floats only, which hold positions exactly.
+    moved = torch.nn.functional.pad(ids.to(torch.float64), pad, mode=mode)
+    return Symbolic(tape, moved.to(torch.int64))
+
+
+PLACED = "layout device requires_grad memory_format pin_memory"  # of a constant tensor: none of it changes a value
+
+
+@operation("zeros_like", neutral=PLACED)
+def zeros_like(tape: Recording, input: Symbolic, *, dtype: Any = None) -> Symbolic:
+    return full_like(tape, input, 0.0, dtype=dtype)
+
+
+@operation("ones_like", neutral=PLACED)
+def ones_like(tape: Recording, input: Symbolic, *, dtype: Any = None) -> Symbolic:
+    return full_like(tape, input, 1.0, dtype=dtype)
+
+
+@operation("full_like", neutral=PLACED)
+def full_like(tape: Recording, input: Symbolic, fill_value: Any, *, dtype: Any = None) -> Symbolic:
+    same_type(dtype)
+    return _constant(tape, tuple(input.shape), fill_value)
+
+
+@operation("new_zeros", neutral=PLACED)
+def new_zeros(tape: Recording, input: Symbolic, *sizes: Any, size: Any = (), dtype: Any = None) -> Symbolic:
+    same_type(dtype)
+    return _constant(tape, sizes or size, 0.0)
+
+
+@operation("new_ones", neutral=PLACED)
+def new_ones(tape: Recording, input: Symbolic, *sizes: Any, size: Any = (), dtype: Any = None) -> Symbolic:
+    same_type(dtype)
+    return _constant(tape, sizes or size, 1.0)
+
+
+@operation("new_full", neutral=PLACED)
+def new_full(tape: Recording, input: Symbolic, size: Any, fill_value: Any, *, dtype: Any = None) -> Symbolic:
+    same_type(dtype)
+    return _constant(tape, size, fill_value)
+
+
+@operation("new_tensor", neutral=PLACED)
+def new_tensor(tape: Recording, input: Symbolic, data: Any, *, dtype: Any = None) -> Symbolic:
+    same_type(dtype)
+    return Symbolic(tape, lift(tape, data).ids.clone())
+
+
+def _constant(tape: Recording, size: Any, value: Any) -> Symbolic:
+    """A tensor of that size, given as numbers or as one sequence, filled with one number."""
+    shape = size[0] if len(size) == 1 and not isinstance(size[0], int) else size
+    return Symbolic(tape, torch.full(tuple(shape), tape.number(float(value)), dtype=torch.int64, device=CPU))

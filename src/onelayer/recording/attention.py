@@ -1,0 +1,153 @@
+"""How softmax and attention are written in the formula language."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onelayer.errors import UnsupportedOperation
+from onelayer.recording.algebra import add, div, mul, sub, unary, where
+from onelayer.recording.dispatch import operation, same_type
+from onelayer.recording.network import linear, matmul
+from onelayer.recording.reductions import mean, total
+from onelayer.recording.symbolic import CPU, MINUS_INFINITY, ZERO, Recording, Symbolic, lift
+
+
+@operation("softmax", neutral="_stacklevel")
+def softmax(tape: Recording, input: Any, dim: int | None = None, dtype: Any = None) -> Symbolic:
+    """exp(x_i) / sum_j exp(x_j), unshifted (the real function is the same); masked logits weigh zero."""
+    same_type(dtype)
+    ids = lift(tape, input).ids
+    masked = ids == MINUS_INFINITY
+    weights = unary(tape, "exp", Symbolic(tape, ids.masked_fill(masked, ZERO)))
+    weights = Symbolic(tape, weights.ids.masked_fill(masked, ZERO))
+    return div(tape, weights, total(tape, weights, _softmax_dim(ids.ndim, dim), True))
+
+
+@operation("log_softmax", neutral="_stacklevel")
+def log_softmax(tape: Recording, input: Any, dim: int | None = None, dtype: Any = None) -> Symbolic:
+    same_type(dtype)
+    return sub(tape, input, logsumexp(tape, input, _softmax_dim(lift(tape, input).ndim, dim), True))
+
+
+def _softmax_dim(ndim: int, dim: int | None) -> int:
+    """torch's choice where none is given: the first dimension of 0, 1 or 3, the second otherwise."""
+    return dim if dim is not None else 0 if ndim in (0, 1, 3) else 1
+
+
+@operation("logsumexp")
+def logsumexp(tape: Recording, input: Any, dim: Any, keepdim: bool = False) -> Symbolic:
+    if not isinstance(dim, int) and len(dim) == 0:
+        raise UnsupportedOperation("logsumexp", "name its dimensions")
+    return unary(tape, "log", total(tape, unary(tape, "exp", input), dim, keepdim))
+
+
+@operation("scaled_dot_product_attention")
+def attention(
+    tape: Recording,
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Symbolic:
+    """softmax(q k' scale + mask) v; a bool mask says which keys a query may attend to."""
+    if dropout_p:
+        raise UnsupportedOperation("scaled_dot_product_attention(dropout_p)", "call module.eval() first")
+    if enable_gqa:
+        raise UnsupportedOperation("scaled_dot_product_attention(enable_gqa)", "repeat the keys and values of a group")
+    if is_causal and attn_mask is not None:
+        raise UnsupportedOperation("scaled_dot_product_attention(is_causal)", "torch takes a mask or is_causal")
+    return matmul(tape, _weights(tape, query, key, attn_mask, is_causal, scale), value)
+
+
+def _weights(tape: Recording, query: Any, key: Any, mask: Any, is_causal: bool, scale: float | None) -> Symbolic:
+    q, k = lift(tape, query), lift(tape, key)
+    factor = 1 / math.sqrt(q.shape[-1]) if scale is None else float(scale)
+    logits = mul(tape, matmul(tape, q, Symbolic(tape, k.ids.mT)), factor)
+    if is_causal:
+        mask = torch.ones(tuple(logits.shape[-2:]), dtype=torch.bool, device=CPU).tril()
+    if isinstance(mask, Tensor) and mask.dtype == torch.bool:
+        logits = where(tape, mask, logits, -math.inf)
+    elif mask is not None:
+        logits = add(tape, logits, mask)
+    return softmax(tape, logits, -1)
+
+
+@operation("multi_head_attention_forward")
+def multi_head(
+    tape: Recording,
+    query: Any,
+    key: Any,
+    value: Any,
+    embed_dim_to_check: int,
+    num_heads: int,
+    in_proj_weight: Any,
+    in_proj_bias: Any,
+    bias_k: Any,
+    bias_v: Any,
+    add_zero_attn: bool,
+    dropout_p: float,
+    out_proj_weight: Any,
+    out_proj_bias: Any,
+    training: bool = True,
+    key_padding_mask: Any = None,
+    need_weights: bool = True,
+    attn_mask: Any = None,
+    use_separate_proj_weight: bool = False,
+    q_proj_weight: Any = None,
+    k_proj_weight: Any = None,
+    v_proj_weight: Any = None,
+    static_k: Any = None,
+    static_v: Any = None,
+    average_attn_weights: bool = True,
+    is_causal: bool = False,
+) -> tuple[Symbolic, Symbolic | None]:
+    """nn.MultiheadAttention with one packed projection; inputs (N, B, width) or (N, width).
+
+    Here a bool mask says which keys a query may *not* attend to. As in torch, ``is_causal`` replaces the mask when no
+    weights are asked for, and is a hint without effect otherwise.
+    """
+    special = (bias_k, bias_v, key_padding_mask, q_proj_weight, k_proj_weight, v_proj_weight, static_k, static_v)
+    if add_zero_attn or use_separate_proj_weight or any(part is not None for part in special):
+        raise UnsupportedOperation("multi_head_attention_forward", "only the plain form is recorded")
+    if training and dropout_p:
+        raise UnsupportedOperation("multi_head_attention_forward(dropout_p)", "call module.eval() first")
+    if is_causal and attn_mask is None:
+        raise UnsupportedOperation("multi_head_attention_forward(is_causal)", "torch wants the mask as well")
+    causal = is_causal and not need_weights
+    mask = None if causal else ~attn_mask if _is_bool(attn_mask) else attn_mask
+    if mask is not None and mask.ndim == 3:
+        raise UnsupportedOperation("multi_head_attention_forward(attn_mask)", "use one mask (L, S) for all heads")
+    width = embed_dim_to_check
+    q, k, v = (
+        _heads(tape, x, in_proj_weight, in_proj_bias, slice(at * width, (at + 1) * width), num_heads)
+        for at, x in enumerate((query, key, value))
+    )  # (B, H, N, d)
+    weights = _weights(tape, q, k, mask, causal, None)
+    joined = matmul(tape, weights, v).ids.permute(2, 0, 1, 3).flatten(-2)
+    done = linear(tape, Symbolic(tape, joined), out_proj_weight, out_proj_bias)
+    batched = lift(tape, query).ndim == 3
+    done = done if batched else Symbolic(tape, done.ids.squeeze(1))
+    if not need_weights:
+        return done, None
+    shown = mean(tape, weights, 1) if average_attn_weights else weights
+    return done, shown if batched else Symbolic(tape, shown.ids.squeeze(0))
+
+
+def _is_bool(mask: Any) -> bool:
+    return isinstance(mask, Tensor) and mask.dtype == torch.bool
+
+
+def _heads(tape: Recording, x: Any, weight: Any, bias: Any, rows: slice, heads: int) -> Symbolic:
+    """The projection of x by these rows of the packed weight, split into heads: (B, H, N, d)."""
+    y = linear(tape, x, weight[rows], None if bias is None else bias[rows]).ids
+    y = y if y.ndim == 3 else y.unsqueeze(1)
+    return Symbolic(tape, y.reshape(*y.shape[:2], heads, y.shape[-1] // heads).permute(1, 2, 0, 3))

@@ -1,0 +1,220 @@
+"""How a call of a torch function on symbolic tensors is understood: moved, cast, recorded, or refused by name.
+
+Every operation declares the arguments of its torch signature that it understands; any other argument is refused by
+name, so that nothing that changes the value goes unread.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from onelayer.errors import UnsupportedOperation
+from onelayer.recording.symbolic import SMOOTH, Recording, Symbolic, find_tape, lift
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# Torch functions and methods that move entries of their first argument without computing.
+STRUCTURAL = _words("""
+    getitem reshape view reshape_as view_as unsqueeze squeeze flatten unflatten ravel expand expand_as broadcast_to
+    permute transpose swapaxes swapdims movedim moveaxis t adjoint flip fliplr flipud roll rot90 chunk split
+    tensor_split unbind narrow select index_select take_along_dim gather tile repeat repeat_interleave clone contiguous
+    diagonal diag diag_embed tril triu unfold
+""")
+# Those that put the entries of several tensors together.
+JOINING = _words("""
+    stack cat concat concatenate hstack vstack column_stack meshgrid atleast_1d atleast_2d atleast_3d broadcast_tensors
+    block_diag
+""")
+SHAPED_LIKE = _words("reshape_as view_as expand_as")
+IDENTITY = _words("detach requires_grad cpu cuda positive pos")
+CASTS = {
+    "double": torch.float64,
+    "float": torch.float32,
+    "half": torch.float16,
+    "bfloat16": torch.bfloat16,
+    "long": torch.int64,
+    "int": torch.int32,
+    "short": torch.int16,
+    "char": torch.int8,
+    "byte": torch.uint8,
+    "bool": torch.bool,
+    "cfloat": torch.complex64,
+    "cdouble": torch.complex128,
+}
+DISCONTINUOUS = _words("""
+    floor ceil round trunc frac fix sign sgn heaviside fmod remainder mod rmod floor_divide floordiv rfloordiv argmax
+    argmin argsort bucketize searchsorted gt lt ge le eq ne greater less greater_equal less_equal not_equal equal
+    isclose threshold hardshrink signbit
+""")
+HINTS = {
+    "empty_like": "its values are undefined; use torch.zeros_like",
+    "new_empty": "its values are undefined; use new_zeros",
+    "det": "write the determinant out, as in a * d - b * c",
+    "linalg_det": "write the determinant out, as in a * d - b * c",
+    "msort": "it sorts across the batch; use torch.sort(x, dim=-1).values",
+    "copy_": "build the result with torch.stack or torch.cat",
+}
+_UNKNOWN = "it is not in the formula language; write f with operations that are, or give lipschitz="
+_NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim"}
+Operation = TypeVar("Operation", bound=Callable[..., Any])
+OPERATIONS: dict[str, Callable[..., Any]] = {}
+_SIGNATURES: dict[str, tuple[inspect.Signature, frozenset[str]]] = {}
+
+
+def operation(*names: str, neutral: str = "") -> Callable[[Operation], Operation]:
+    """Register a function (tape, *args, **kwargs) that records the torch functions called ``names``.
+
+    Its parameters have torch's names. One called ``inplace`` is obeyed here: the result is written into the first
+    argument as well. ``neutral`` names further arguments, those that do not change any value.
+    """
+
+    def register(function: Operation) -> Operation:
+        OPERATIONS.update(dict.fromkeys(names, function))
+        _SIGNATURES.update(dict.fromkeys(names, (inspect.signature(function), _words(neutral))))
+        return function
+
+    return register
+
+
+def dispatch(func: Callable[..., Any], full_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Record one torch function."""
+    tape = find_tape((args, kwargs))
+    if tape is None:
+        raise UnsupportedOperation(full_name, "it was called without any value of x")
+    name, in_place = _spelled(full_name)
+    if name in DISCONTINUOUS:
+        raise UnsupportedOperation(name, f"it is discontinuous; {SMOOTH}")
+    if in_place and not isinstance(args[0], Symbolic):
+        raise UnsupportedOperation(full_name, "writing x into a plain tensor; build the result with torch.stack or cat")
+    if name in CASTS or name in ("to", "type", "type_as"):
+        return _cast(name, args, kwargs)
+    if name in IDENTITY:
+        return args[0]
+    if name in STRUCTURAL or name in JOINING:
+        return _moved(tape, func, name, args, kwargs)
+    if name not in OPERATIONS:
+        raise UnsupportedOperation(name, HINTS.get(name, HINTS.get(full_name, _UNKNOWN)))
+    return _recorded(tape, name, full_name, in_place, args, kwargs)
+
+
+Symbolic.dispatch = staticmethod(dispatch)
+
+
+def same_type(dtype: torch.dtype | None) -> None:
+    """Refuse a cast: f is certified in float64, and a narrower float or an integer is another function."""
+    if dtype not in (None, torch.float64):
+        kind = str(dtype).removeprefix("torch.")
+        raise UnsupportedOperation(
+            f"cast to {kind}", "f is taken in float64; leave the cast out (module.double() for a module)"
+        )
+
+
+def _spelled(full_name: str) -> tuple[str, bool]:
+    """The plain name of a function or operator, and whether it writes into its first argument."""
+    name = full_name.strip("_")
+    if full_name == "__setitem__":
+        return name, True
+    if full_name.startswith("__i") and name[1:] in OPERATIONS | dict.fromkeys(DISCONTINUOUS):
+        return name[1:], True
+    return name, full_name.endswith("_") and not full_name.endswith("__") and name not in IDENTITY
+
+
+def _recorded(
+    tape: Recording, name: str, full_name: str, in_place: bool, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Any:
+    signature, neutral = _SIGNATURES[name]
+    named = {_NUMPY_NAMES.get(key, key): value for key, value in kwargs.items() if key not in neutral}
+    if named.get("out") is None:
+        named.pop("out", None)
+    for key in named:
+        if key not in signature.parameters:
+            raise UnsupportedOperation(f"{name}({key}=)", "this argument is not recorded; leave it out")
+    try:
+        bound = signature.bind(tape, *args, **named)
+    except TypeError as error:
+        raise UnsupportedOperation(name, str(error)) from None
+    result = OPERATIONS[name](*bound.args, **bound.kwargs)
+    if (in_place or bound.arguments.get("inplace")) and result is not args[0]:
+        return args[0].write(full_name if in_place else f"{name}(inplace=True)", result)
+    return result
+
+
+def _cast(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Casts to float64 and moves between devices leave every value as it is; all other casts are refused."""
+    x, *rest = args
+    if name in CASTS:
+        same_type(CASTS[name])
+        return x
+    if name == "type" and not rest and not kwargs:
+        return "torch.DoubleTensor"
+    for value in (*rest, *kwargs.values()):
+        if isinstance(value, (torch.dtype, Tensor, Symbolic)):
+            same_type(value if isinstance(value, torch.dtype) else value.dtype)
+        elif name == "type":
+            same_type(None if value in ("torch.DoubleTensor", torch.DoubleTensor) else _tensor_type(value))
+    if not isinstance(x, Symbolic):
+        return lift_like(x, (args, kwargs))
+    copied = kwargs.get("copy", False) or any(value is True for value in rest)
+    return Symbolic(x.tape, x.ids.clone()) if copied else x
+
+
+def lift_like(value: Any, near: Any) -> Symbolic:
+    """A plain tensor as a symbolic one on the tape of the symbolic tensors among ``near``."""
+    tape = find_tape(near)
+    if tape is None:
+        raise UnsupportedOperation("lift", "no value of x is involved")
+    return lift(tape, value)
+
+
+def _tensor_type(value: Any) -> torch.dtype:
+    """The format behind a legacy name such as torch.LongTensor or "torch.cuda.FloatTensor"."""
+    text = value if isinstance(value, str) else f"{getattr(value, '__module__', '')}.{getattr(value, '__name__', '')}"
+    kind = text.rsplit(".", 1)[-1].removesuffix("Tensor").lower()
+    if kind not in CASTS:
+        raise UnsupportedOperation("type", f"unknown format {text}")
+    return CASTS[kind]
+
+
+def _moved(tape: Recording, func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Apply torch's own function to positions. Of a single tensor everything but its entries must be free of x."""
+    if "out" in kwargs or any(isinstance(value, torch.dtype) for value in (*args, *kwargs.values())):
+        raise UnsupportedOperation(name, "neither out= nor a reinterpreting dtype can be recorded")
+    if name in JOINING:
+        moved = func(*(_entries(tape, arg) for arg in args), **{k: _entries(tape, v) for k, v in kwargs.items()})
+    else:
+        shaped = {key: _shape_of(name, value) for key, value in kwargs.items()}
+        first = args[0] if args else shaped.pop("input", None)
+        rest = [_shape_of(name, value) for value in args[1:]]
+        if find_tape((rest, shaped)) is not None:
+            raise UnsupportedOperation(name, "an index that depends on x is discontinuous")
+        moved = func(lift(tape, first).ids, *rest, **shaped)
+    return _wrap(tape, name, moved)
+
+
+def _shape_of(name: str, value: Any) -> Any:
+    """A symbolic tensor that only gives its shape, as a plain one."""
+    return value.ids if name in SHAPED_LIKE and isinstance(value, Symbolic) else value
+
+
+def _entries(tape: Recording, value: Any) -> Any:
+    if isinstance(value, (Symbolic, Tensor)):
+        return lift(tape, value).ids
+    if isinstance(value, (list, tuple)) and any(isinstance(part, (Symbolic, Tensor)) for part in value):
+        return [_entries(tape, part) for part in value]
+    return value
+
+
+def _wrap(tape: Recording, name: str, moved: Any) -> Any:
+    if not isinstance(moved, Tensor):
+        return tuple(_wrap(tape, name, part) for part in moved)
+    if moved.dtype != torch.int64:
+        raise UnsupportedOperation(name, "it does more than move entries")
+    return Symbolic(tape, moved)

@@ -1,0 +1,190 @@
+"""How products, activations and normalisation of torch.nn are written in the formula language."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from onelayer.errors import UnsupportedOperation
+from onelayer.recording.algebra import add, clamp, div, minimum, mul, neg, power, sub, unary
+from onelayer.recording.dispatch import operation
+from onelayer.recording.ranges import range_over
+from onelayer.recording.reductions import mean, total
+from onelayer.recording.symbolic import Recording, Symbolic, lift, positions
+
+MAX_TERMS = 10**6
+
+
+@operation("matmul", "mm", "bmm", "mv", "dot")
+def matmul(tape: Recording, input: Any, other: Any) -> Symbolic:
+    a, b = lift(tape, input), lift(tape, other)
+    left = a.ids if a.ndim > 1 else a.ids[None]
+    right = b.ids if b.ndim > 1 else b.ids[:, None]
+    if left.shape[-1] != right.shape[-2]:
+        raise UnsupportedOperation("matmul", f"shapes {tuple(a.shape)} and {tuple(b.shape)} do not fit")
+    product = mul(tape, Symbolic(tape, left.unsqueeze(-1)), Symbolic(tape, right.unsqueeze(-3)))
+    done = total(tape, product, -2).ids
+    done = done if a.ndim > 1 else done.squeeze(-2)
+    return Symbolic(tape, done if b.ndim > 1 else done.squeeze(-1))
+
+
+@operation("rmatmul")
+def rmatmul(tape: Recording, input: Any, other: Any) -> Symbolic:
+    return matmul(tape, other, input)
+
+
+@operation("outer")
+def outer(tape: Recording, input: Any, vec2: Any) -> Symbolic:
+    return mul(tape, Symbolic(tape, lift(tape, input).ids[:, None]), vec2)
+
+
+@operation("addmm")
+def addmm(tape: Recording, input: Any, mat1: Any, mat2: Any, *, beta: float = 1, alpha: float = 1) -> Symbolic:
+    return add(tape, mul(tape, beta, input), mul(tape, alpha, matmul(tape, mat1, mat2)))
+
+
+@operation("linear")
+def linear(tape: Recording, input: Any, weight: Any, bias: Any = None) -> Symbolic:
+    y = matmul(tape, input, Symbolic(tape, lift(tape, weight).ids.mT))
+    return y if bias is None else add(tape, y, bias)
+
+
+@operation("einsum")
+def einsum(tape: Recording, equation: str, *operands: Any) -> Symbolic:
+    """Lemma: an einsum is the product of its operands on the common index space, summed over the missing letters."""
+    if not isinstance(equation, str):
+        raise UnsupportedOperation("einsum", "write the equation as text")
+    operands = tuple(operands[0]) if len(operands) == 1 and isinstance(operands[0], (list, tuple)) else operands
+    left, _, right = equation.replace(" ", "").partition("->")
+    parts = left.split(",")
+    tensors = [lift(tape, operand).ids for operand in operands]
+    dots = max(
+        t.ndim - len(part.replace("...", "")) if "..." in part else 0 for t, part in zip(tensors, parts, strict=True)
+    )
+    spare = [c for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZ" if c not in equation][:dots]
+    names = [_letters(part, t.ndim, spare) for part, t in zip(parts, tensors, strict=True)]
+    used = "".join(names)
+    if "->" in equation:
+        out = right.replace("...", "".join(spare))
+    else:
+        out = "".join(spare) + "".join(sorted(c for c in set(used) if used.count(c) == 1 and c not in spare))
+    order = out + "".join(sorted(set(used) - set(out)))
+    sizes = {c: n for name, t in zip(names, tensors, strict=True) for c, n in zip(name, t.shape, strict=True)}
+    if math.prod(sizes.values()) > MAX_TERMS or any(len(set(name)) < len(name) for name in names):
+        raise UnsupportedOperation("einsum", "index space too large to record, or a repeated letter in one operand")
+    spread = [
+        Symbolic(
+            tape,
+            t.permute([name.index(c) for c in order if c in name])[
+                tuple(slice(None) if c in name else None for c in order)
+            ],
+        )
+        for name, t in zip(names, tensors, strict=True)
+    ]
+    product = spread[0]
+    for factor in spread[1:]:
+        product = mul(tape, product, factor)
+    summed = list(range(len(out), len(order)))
+    return total(tape, product, summed) if summed else product
+
+
+def _letters(part: str, ndim: int, spare: list[str]) -> str:
+    if "..." not in part:
+        return part
+    count = ndim - len(part) + 3
+    return part.replace("...", "".join(spare[len(spare) - count :]))
+
+
+@operation("gelu")
+def gelu(tape: Recording, input: Any, *, approximate: str = "none") -> Symbolic:
+    if approximate == "none":
+        return unary(tape, "gelu", input)
+    if approximate != "tanh":
+        raise UnsupportedOperation("gelu(approximate)", "it is 'none' or 'tanh'")
+    inner = mul(tape, math.sqrt(2 / math.pi), add(tape, input, mul(tape, 0.044715, power(tape, input, 3))))
+    return mul(tape, mul(tape, 0.5, input), add(tape, 1.0, unary(tape, "tanh", inner)))
+
+
+@operation("softplus")
+def softplus(tape: Recording, input: Any, beta: float = 1.0, threshold: float = 20.0) -> Symbolic:
+    """log(1 + exp(beta x)) / beta where beta x <= threshold, and x above: torch's function jumps between the two.
+
+    It is recorded where the box shows on which side of the threshold every value lies.
+    """
+    scaled = mul(tape, float(beta), input)
+    smooth = div(tape, unary(tape, "softplus", scaled), float(beta)).ids.flatten().tolist()
+    plain = lift(tape, input).ids.flatten().tolist()
+    chosen = []
+    for at, below, above in zip(scaled.ids.flatten().tolist(), smooth, plain, strict=True):
+        low, high = range_over(tape, at)
+        if not (high <= threshold or low > threshold):
+            raise UnsupportedOperation(
+                "softplus",
+                f"it jumps where {beta:g} x = {threshold:g}, which the box does not exclude; "
+                "write torch.log(1 + torch.exp(x)), or -F.logsigmoid(-x) for large x",
+            )
+        chosen.append(below if high <= threshold else above)
+    return Symbolic(tape, positions(chosen, scaled.shape))
+
+
+@operation("elu")
+def elu(tape: Recording, input: Any, alpha: float = 1.0, inplace: bool = False) -> Symbolic:
+    """relu(x) + alpha (exp(min(x, 0)) - 1)"""
+    negative = unary(tape, "expm1", minimum(tape, input, 0.0))
+    return add(tape, unary(tape, "relu", input), mul(tape, float(alpha), negative))
+
+
+@operation("leaky_relu")
+def leaky_relu(tape: Recording, input: Any, negative_slope: float = 0.01, inplace: bool = False) -> Symbolic:
+    negative = unary(tape, "relu", neg(tape, input))
+    return sub(tape, unary(tape, "relu", input), mul(tape, float(negative_slope), negative))
+
+
+@operation("hardtanh")
+def hardtanh(
+    tape: Recording, input: Any, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
+) -> Symbolic:
+    return clamp(tape, input, min_val, max_val)
+
+
+@operation("relu6")
+def relu6(tape: Recording, input: Any, inplace: bool = False) -> Symbolic:
+    return clamp(tape, input, 0.0, 6.0)
+
+
+@operation("log_sigmoid")
+def logsigmoid(tape: Recording, input: Any) -> Symbolic:
+    return unary(tape, "log", unary(tape, "sigmoid", input))
+
+
+@operation("softsign")
+def softsign(tape: Recording, input: Any) -> Symbolic:
+    return div(tape, input, add(tape, 1.0, unary(tape, "abs", input)))
+
+
+@operation("mish")
+def mish(tape: Recording, input: Any, inplace: bool = False) -> Symbolic:
+    return mul(tape, input, unary(tape, "tanh", unary(tape, "softplus", input)))
+
+
+@operation("dropout", "alpha_dropout")
+def dropout(tape: Recording, input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+    """The identity in evaluation."""
+    if training and p:
+        raise UnsupportedOperation("dropout", "random in training mode; call module.eval() first")
+    return input
+
+
+@operation("layer_norm", neutral="cudnn_enable")
+def layer_norm(
+    tape: Recording, input: Any, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5
+) -> Symbolic:
+    """(x - mean) / sqrt(var + eps) * weight + bias over the last dimensions"""
+    dims = list(range(-len(normalized_shape), 0))
+    if [lift(tape, input).shape[at] for at in dims] != list(normalized_shape):
+        raise UnsupportedOperation("layer_norm", f"shape {tuple(normalized_shape)} is not that of the last dimensions")
+    centred = sub(tape, input, mean(tape, input, dims, True))
+    spread = add(tape, mean(tape, power(tape, centred, 2), dims, True), float(eps))
+    y = div(tape, centred, unary(tape, "sqrt", spread))
+    y = y if weight is None else mul(tape, y, weight)
+    return y if bias is None else add(tape, y, bias)

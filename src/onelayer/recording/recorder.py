@@ -1,0 +1,136 @@
+"""Record a torch function as a formula: run it once on symbolic tensors and keep the scalar operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+import onelayer.recording.attention
+import onelayer.recording.network  # noqa: F401  (both register the operations of torch.nn)
+from onelayer.box import Box
+from onelayer.errors import FormulaError, OnelayerError, UnsupportedOperation
+from onelayer.ground import pinned
+from onelayer.language.formula import Formula
+from onelayer.language.tree import Node, prune
+from onelayer.recording.dispatch import CASTS
+from onelayer.recording.symbolic import Recording, Symbolic, lift
+
+MAX_OPERATIONS = 200_000
+BATCH = 3  # points of the run that shows that each is treated alone
+LONG = 20_000  # operations beyond which f is run once only
+FORMAT = "it must return float64; give dtype=x.dtype where it makes tensors"
+ALONE = "f must treat every point of a batch alone, as in x[..., 0] + x[..., 1]"
+
+
+class TooLong(UnsupportedOperation):
+    """A function of more scalar operations than a formula may have."""
+
+
+@pinned()
+def record(
+    f: Callable[..., Any], input_shape: Sequence[int], *, box: Box | None = None, limit: int = MAX_OPERATIONS
+) -> Formula:
+    """The formula that ``f`` computes on points of ``input_shape``, with every float constant exactly that float.
+
+    ``f`` maps (B, *input_shape) to (B, *output_shape) by torch functions. Python control flow on values, conversion to
+    NumPy, casts and operations outside the formula language raise UnsupportedOperation; so does a function of more than
+    ``limit`` scalar operations. Where torch's function has a case distinction, ``box`` is where it is recorded.
+
+    Lemma: f is run on one point and on a batch of three with variables of their own. If each row of the second result
+    is the formula of the first in the variables of its own point, no operation that was recorded mixes points. One more
+    run is as under another default dtype, so that f is one function whatever the default is.
+    """
+    shape = tuple(input_shape)
+    if isinstance(f, Formula):
+        return f.shaped(shape, f.output_shape)
+    (formula,) = _run(f, Recording(limit=limit, batch=1, shape=shape, box=box))
+    if len(formula.nodes) > LONG:
+        return formula
+    with _Float32Default():
+        (again,) = _run(f, Recording(limit=limit, batch=1, shape=shape, box=box))
+    if again != formula:
+        raise OnelayerError(
+            "f is another formula under another default dtype, or each time it is called; "
+            "give dtype=x.dtype where it makes tensors, and nothing random"
+        )
+    if any(row != formula for row in _run(f, Recording(limit=BATCH * limit, batch=BATCH, shape=shape, box=box))):
+        raise OnelayerError(f"in a batch of {BATCH} points f is another function than at one; {ALONE}")
+    return formula
+
+
+def _run(f: Callable[..., Any], tape: Recording) -> list[Formula]:
+    """The formulas of the rows of f's result for a batch of points."""
+    try:
+        with torch.no_grad():
+            result = f(tape.x)
+    except FormulaError as error:
+        if len(tape.nodes) >= tape.limit:
+            raise TooLong("recording f", str(error)) from error
+        raise UnsupportedOperation("recording f", str(error)) from error
+    except OnelayerError:
+        raise
+    except Exception as error:
+        raise UnsupportedOperation("recording f", f"{type(error).__name__}: {_first_line(error)}") from error
+    if isinstance(result, Tensor):  # f does not depend on x
+        if result.dtype != torch.float64:
+            raise OnelayerError(f"f returned {result.dtype} for float64 points; {FORMAT}")
+        result = lift(tape, result)
+    if not isinstance(result, Symbolic):
+        raise OnelayerError(f"f returned {type(result).__name__}; it must return one real floating tensor")
+    if result.ndim == 0 or result.shape[0] != tape.batch:
+        raise OnelayerError(
+            f"f turned a batch of {tape.batch} points into shape {tuple(result.shape)}; "
+            "it must keep the batch dimension"
+        )
+    rows = result.ids.reshape(tape.batch, -1).tolist()
+    return [_row(tape, at, ids, tuple(result.shape[1:])) for at, ids in enumerate(rows)]
+
+
+class _Float32Default(TorchFunctionMode):
+    """Torch as it is when float32 is the default dtype, in this thread: where no float64 comes in, none comes out."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if not isinstance(result, Tensor) or result.dtype != torch.float64 or func.__name__ in CASTS:
+            return result
+        given = [*args, *(kwargs or {}).values()]
+        explicit = any(value is torch.float64 or _is_double(value) for value in _flat(given))
+        return result if explicit else result.to(torch.float32)
+
+
+def _is_double(value: Any) -> bool:
+    numpy = isinstance(value, (np.ndarray, np.generic))
+    return bool(value.dtype == np.float64) if numpy else getattr(value, "dtype", None) is torch.float64
+
+
+def _flat(values: Sequence[Any]) -> Iterator[Any]:
+    for value in values:
+        if isinstance(value, (list, tuple)):
+            yield from _flat(value)
+        else:
+            yield value
+
+
+def _row(tape: Recording, at: int, ids: Sequence[int], output_shape: tuple[int, ...]) -> Formula:
+    """The formula of row ``at`` in the variables of its own point; any other variable is an error."""
+    if any(position < 0 for position in ids):
+        raise UnsupportedOperation("-inf", "an infinite value is no value of f")
+    size = torch.Size(tape.shape).numel()
+    nodes, outputs = prune(tape.nodes, ids)
+    for node in nodes:
+        if node.op == "var" and int(node.value) // size != at:
+            other = int(node.value) // size + 1
+            raise OnelayerError(f"the value of f at point {at + 1} of a batch depends on point {other}; {ALONE}")
+    own = [Node("var", (), int(node.value) % size) if node.op == "var" else node for node in nodes]
+    return Formula(tuple(own), outputs, tape.shape, output_shape)
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), "")[:200]

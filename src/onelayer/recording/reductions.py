@@ -1,0 +1,240 @@
+"""How sums, products, extremes, norms, moments and sorting along dimensions are written in the formula language."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from onelayer.errors import UnsupportedOperation
+from onelayer.recording.algebra import (
+    Fold,
+    add,
+    add_entries,
+    div,
+    elementwise,
+    max_entries,
+    maximum,
+    min_entries,
+    minimum,
+    mul_entries,
+    power,
+    sub,
+    unary,
+)
+from onelayer.recording.dispatch import operation, same_type
+from onelayer.recording.symbolic import ONE, ZERO, Recording, Symbolic, lift, positions
+
+
+def gathered(
+    tape: Recording, x: Any, dim: Any, keepdim: bool, fold: Callable[[Sequence[int]], int], *, empty_is_all: bool = True
+) -> Symbolic:
+    """Reduce the dimensions ``dim`` by a function of the list of entries; None means all, and so does () in torch."""
+    x = lift(tape, x)
+    dims = _dims(dim, x.ndim, empty_is_all)
+    kept = [at for at in range(x.ndim) if at not in dims]
+    count = math.prod(x.shape[at] for at in dims)
+    rows = x.ids.permute(*kept, *dims).reshape(-1, count) if x.ndim else x.ids.reshape(1, 1)
+    shape = [1 if at in dims else x.shape[at] for at in range(x.ndim)] if keepdim else [x.shape[at] for at in kept]
+    return Symbolic(tape, positions([fold(row) for row in rows.tolist()], shape))
+
+
+def _dims(dim: Any, ndim: int, empty_is_all: bool = True) -> list[int]:
+    if dim is None or (not isinstance(dim, int) and len(dim) == 0 and empty_is_all):
+        return list(range(ndim))
+    if isinstance(dim, bool):
+        raise UnsupportedOperation("dim", "a dimension is a number")
+    found = sorted(at % ndim for at in ((dim,) if isinstance(dim, int) else dim)) if ndim else []
+    if len(set(found)) < len(found):
+        raise UnsupportedOperation("dim", f"a dimension is repeated in {dim}")
+    return found
+
+
+@operation("sum")
+def total(tape: Recording, input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Symbolic:
+    same_type(dtype)
+    return gathered(tape, input, dim, keepdim, lambda row: reduce(lambda a, b: add_entries(tape, a, b), row, ZERO))
+
+
+@operation("mean")
+def mean(tape: Recording, input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Symbolic:
+    summed = total(tape, input, dim, keepdim, dtype=dtype)
+    return div(tape, summed, float(lift(tape, input).numel() / max(1, summed.numel())))
+
+
+@operation("prod")
+def prod(tape: Recording, input: Any, dim: int | None = None, keepdim: bool = False, *, dtype: Any = None) -> Symbolic:
+    same_type(dtype)
+    return gathered(tape, input, dim, keepdim, lambda row: reduce(lambda a, b: mul_entries(tape, a, b), row, ONE))
+
+
+@operation("var")
+def var(
+    tape: Recording,
+    input: Any,
+    dim: Any = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: float | None = None,
+) -> Symbolic:
+    """sum (x - mean)**2 / (n - correction)"""
+    if isinstance(dim, bool):  # var(unbiased) of all entries
+        dim, unbiased = None, dim
+    average = mean(tape, input, dim, True)
+    squares = power(tape, sub(tape, input, average), 2)
+    count = lift(tape, input).numel() / max(1, average.numel())
+    less = float(correction if correction is not None else 1 if unbiased is None else unbiased)
+    if not count > less:
+        raise UnsupportedOperation("var", f"{count:g} numbers with correction {less:g} have no variance")
+    return div(tape, total(tape, squares, dim, keepdim), count - less)
+
+
+@operation("std")
+def std(
+    tape: Recording,
+    input: Any,
+    dim: Any = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: float | None = None,
+) -> Symbolic:
+    return unary(tape, "sqrt", var(tape, input, dim, unbiased, keepdim, correction=correction))
+
+
+class _Indices:
+    """Where an extreme is, which jumps: any use of it is refused."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise UnsupportedOperation("indices", "where the largest entry is jumps with x; use the values")
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.__getattr__("")
+
+    __add__ = __radd__ = __mul__ = __rmul__ = __sub__ = __rsub__ = __index__ = __float__ = __getitem__
+
+
+class Ordered(NamedTuple):
+    """What torch.max, torch.min and torch.sort return along a dimension."""
+
+    values: Symbolic
+    indices: Any = _Indices()
+
+
+def _fold_along(tape: Recording, function: Fold, x: Any, dim: Any, keepdim: bool) -> Symbolic:
+    return gathered(tape, x, dim, keepdim, lambda row: reduce(lambda a, b: function(tape, a, b), row))
+
+
+@operation("amax")
+def amax(tape: Recording, input: Any, dim: Any = None, keepdim: bool = False) -> Symbolic:
+    return _fold_along(tape, max_entries, input, dim, keepdim)
+
+
+@operation("amin")
+def amin(tape: Recording, input: Any, dim: Any = None, keepdim: bool = False) -> Symbolic:
+    return _fold_along(tape, min_entries, input, dim, keepdim)
+
+
+@operation("max")
+def largest(
+    tape: Recording, input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None
+) -> Symbolic | Ordered:
+    return _extreme(tape, max_entries, input, dim if other is None else other, keepdim)
+
+
+@operation("min")
+def smallest(
+    tape: Recording, input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None
+) -> Symbolic | Ordered:
+    return _extreme(tape, min_entries, input, dim if other is None else other, keepdim)
+
+
+def _extreme(tape: Recording, function: Fold, x: Any, dim: Any, keepdim: bool) -> Symbolic | Ordered:
+    """torch.max in its three forms: of all entries, along a dimension (values and indices), of two tensors."""
+    if isinstance(dim, (Symbolic, Tensor)):
+        return elementwise(tape, function, x, dim)
+    folded = _fold_along(tape, function, x, dim, keepdim)
+    return folded if dim is None else Ordered(folded)
+
+
+@operation("norm")
+def norm(
+    tape: Recording, input: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None
+) -> Symbolic:
+    """torch.norm: numbers p are vector norms over all of ``dim`` together."""
+    return vector_norm(tape, input, 2 if p in (None, "fro") else p, dim, keepdim, dtype=dtype)
+
+
+@operation("linalg_vector_norm")
+def vector_norm(
+    tape: Recording, x: Any, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Symbolic:
+    """The 1-, 2- or maximum norm of the entries."""
+    same_type(dtype)
+    if ord == 2:
+        return unary(tape, "sqrt", total(tape, power(tape, x, 2), dim, keepdim))
+    if ord == 1:
+        return total(tape, unary(tape, "abs", x), dim, keepdim)
+    if ord == math.inf:
+        return _fold_along(tape, max_entries, unary(tape, "abs", x), dim, keepdim)
+    raise UnsupportedOperation(f"norm of order {ord}", "use 1, 2 or inf")
+
+
+@operation("linalg_norm")
+def linalg_norm(
+    tape: Recording, input: Any, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Symbolic:
+    """torch.linalg.norm: of the entries without ``ord``; with it a matrix norm where there are two dimensions."""
+    if ord is None:
+        return vector_norm(tape, input, 2, dim, keepdim, dtype=dtype)
+    axes = range(lift(tape, input).ndim) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
+    if len(axes) == 1 and ord != "fro":
+        return vector_norm(tape, input, ord, dim, keepdim, dtype=dtype)
+    return matrix_norm(tape, input, ord, tuple(axes), keepdim, dtype=dtype)
+
+
+@operation("linalg_matrix_norm")
+def matrix_norm(
+    tape: Recording, input: Any, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, *, dtype: Any = None
+) -> Symbolic:
+    """Frobenius norm, largest column sum (1) or largest row sum (inf) of |x|; singular values are not recorded."""
+    same_type(dtype)
+    if len(dim) != 2:
+        raise UnsupportedOperation("matrix norm", "a matrix has two dimensions")
+    if ord == "fro":
+        return vector_norm(tape, input, 2, dim, keepdim)
+    if ord not in (1, math.inf):
+        raise UnsupportedOperation(f"matrix norm of order {ord}", "use 'fro', 1 or inf")
+    ndim = lift(tape, input).ndim
+    rows, columns = (at % ndim for at in dim)
+    summed, other = (rows, columns) if ord == 1 else (columns, rows)
+    worst = _fold_along(tape, max_entries, total(tape, unary(tape, "abs", input), summed, True), other, True)
+    return worst if keepdim else Symbolic(tape, worst.ids.squeeze((rows, columns)))
+
+
+@operation("cumsum")
+def cumsum(tape: Recording, input: Any, dim: int, *, dtype: Any = None) -> Symbolic:
+    same_type(dtype)
+    parts = lift(tape, input).ids.unbind(dim)
+    rows = [Symbolic(tape, parts[0])]
+    for part in parts[1:]:
+        rows.append(add(tape, rows[-1], Symbolic(tape, part)))
+    return Symbolic(tape, torch.stack([row.ids for row in rows], dim))
+
+
+@operation("sort")
+def sort(
+    tape: Recording, input: Any, dim: int = -1, descending: bool = False, *, stable: bool | None = None
+) -> Ordered:
+    """Sorted values by exchanges (min, max) of neighbours; equal values are equal in any order."""
+    rows = [Symbolic(tape, part) for part in lift(tape, input).ids.unbind(dim)]
+    for end in range(len(rows) - 1, 0, -1):
+        for at in range(end):
+            low, high = minimum(tape, rows[at], rows[at + 1]), maximum(tape, rows[at], rows[at + 1])
+            rows[at], rows[at + 1] = (high, low) if descending else (low, high)
+    return Ordered(Symbolic(tape, torch.stack([row.ids for row in rows], dim)))

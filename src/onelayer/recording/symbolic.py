@@ -1,0 +1,196 @@
+"""Symbolic tensors: run a torch function once on them and its scalar operations are written onto a tape.
+
+A symbolic tensor holds the tape position of every entry in an integer tensor, so operations that only move entries
+(indexing, reshape, stack, ...) are torch's own, applied to the positions. Views share their positions as tensors share
+their storage, and writing in place is writing positions: what f sees after it is what torch shows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from flint import arb
+from torch import Tensor
+
+from onelayer.box import Box
+from onelayer.errors import UnsupportedOperation
+from onelayer.language.tree import Tape
+
+CPU = torch.device("cpu")
+CONTROL = "Python control flow or conversion on values of x cannot be recorded; write f with torch functions of x"
+SMOOTH = "use torch.relu, torch.abs, torch.maximum, torch.minimum for continuous pieces"
+ZERO, ONE = 0, 1  # positions of the numbers 0 and 1 on every recording
+MINUS_INFINITY = -1  # the position that stands for a masked logit; only sums and softmax know it
+
+Dispatch = Callable[[Callable[..., Any], str, Sequence[Any], Mapping[str, Any]], Any]
+
+
+@dataclass
+class Recording(Tape):
+    """The tape of one run of f on a batch of ``batch`` points of ``shape``: ``x`` is what f is given.
+
+    Every point has variables of its own: coordinate j of point i is variable i * D + j. ``box`` is where f is to be
+    recorded, None when nothing is known of x.
+    """
+
+    batch: int = 1
+    shape: tuple[int, ...] = (1,)
+    box: Box | None = None
+
+    def __post_init__(self) -> None:
+        self.ranges: list[arb] = []  # over the box, of as many nodes as were asked for
+        self.number(0)
+        self.number(1)
+        ids = [self.variable(at) for at in range(self.batch * math.prod(self.shape))]
+        self.x = Symbolic(self, positions(ids, (self.batch, *self.shape)))
+
+
+class Symbolic:
+    """A tensor whose entries are nodes of ``tape``; ``ids`` are their positions."""
+
+    # numpy must hand arithmetic with a symbolic tensor back to it instead of looping over entries.
+    __array_ufunc__ = None
+    dispatch: Dispatch  # how a torch function is recorded; set where the operations are known
+
+    def __init__(self, tape: Recording, ids: Tensor) -> None:
+        self.tape = tape
+        self.ids = ids
+
+    shape = property(lambda self: self.ids.shape)
+    ndim = property(lambda self: self.ids.ndim)
+    dtype = property(lambda self: torch.float64)
+    device = property(lambda self: self.ids.device)
+    layout = property(lambda self: self.ids.layout)
+    requires_grad = property(lambda self: False)
+    is_nested = property(lambda self: False)
+    is_cuda = property(lambda self: False)
+    T = property(lambda self: Symbolic(self.tape, self.ids.T))
+    mT = property(lambda self: Symbolic(self.tape, self.ids.mT))
+
+    def dim(self) -> int:
+        return self.ids.ndim
+
+    def size(self, dim: int | None = None) -> Any:
+        return self.ids.size() if dim is None else self.ids.size(dim)
+
+    def numel(self) -> int:
+        return self.ids.numel()
+
+    def is_floating_point(self) -> bool:
+        return True
+
+    def is_complex(self) -> bool:
+        return False
+
+    def where(self, condition: Any, other: Any) -> Any:
+        return torch.where(condition, self, other)  # type: ignore[call-overload]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __iter__(self) -> Iterator[Symbolic]:
+        return (Symbolic(self.tape, ids) for ids in self.ids)
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        return cls.dispatch(func, func.__name__, args, kwargs or {})
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(Tensor, name, None)
+        if name.startswith("__") or not callable(method):
+            raise AttributeError(f"symbolic tensors have no attribute {name}")
+        return lambda *args, **kwargs: type(self).dispatch(method, name, (self, *args), kwargs)
+
+    def __getitem__(self, index: Any) -> Symbolic:
+        return Symbolic(self.tape, self.ids[_plain(index)])
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self.writable("x[...] = ")
+        self.ids[_plain(index)] = lift(self.tape, value).ids
+
+    def write(self, name: str, value: Symbolic) -> Symbolic:
+        """Take the entries of ``value``, in every view of this tensor too, as the in-place function ``name`` does."""
+        self.writable(name)
+        if value.shape != self.shape:
+            raise UnsupportedOperation(name, f"shape {tuple(value.shape)} does not fit into {tuple(self.shape)}")
+        self.ids.copy_(value.ids)
+        return self
+
+    def writable(self, name: str) -> None:
+        if self.ids.untyped_storage().data_ptr() == self.tape.x.ids.untyped_storage().data_ptr():
+            raise UnsupportedOperation(name, "it changes the argument of f in place; begin f with x = x.clone()")
+
+    def __bool__(self) -> bool:
+        raise UnsupportedOperation("bool(x)", f"{CONTROL}; {SMOOTH}")
+
+    def __float__(self) -> float:
+        raise UnsupportedOperation("float(x)", f"{CONTROL}, for example torch.sin instead of math.sin")
+
+    def __int__(self) -> int:
+        raise UnsupportedOperation("int(x)", CONTROL)
+
+    __index__ = __int__
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        raise UnsupportedOperation("numpy(x)", "write f with torch functions, or give lipschitz= for a NumPy function")
+
+    def item(self) -> float:
+        return self.__float__()
+
+    def numpy(self, *args: Any, **kwargs: Any) -> Any:
+        return self.__array__()
+
+    tolist = numpy
+
+
+def _operator(name: str) -> Callable[..., Any]:
+    return lambda self, *args: type(self).dispatch(getattr(Tensor, name), name, (self, *args), {})
+
+
+for _name in ("add", "sub", "mul", "truediv", "pow", "matmul", "floordiv", "mod"):
+    for _form in ("", "r", "i"):
+        setattr(Symbolic, f"__{_form}{_name}__", _operator(f"__{_form}{_name}__"))
+for _name in ("lt", "le", "gt", "ge", "eq", "ne", "neg", "abs", "pos"):
+    setattr(Symbolic, f"__{_name}__", _operator(f"__{_name}__"))
+Symbolic.__hash__ = object.__hash__  # type: ignore[method-assign]
+
+
+def _plain(index: Any) -> Any:
+    if find_tape(index) is not None:
+        raise UnsupportedOperation("x[x]", "an index that depends on x is discontinuous")
+    return index
+
+
+def positions(ids: Sequence[int], shape: Sequence[int]) -> Tensor:
+    """Tape positions as a tensor of that shape."""
+    return torch.tensor(ids, dtype=torch.int64, device=CPU).reshape(tuple(shape))
+
+
+def lift(tape: Recording, value: Any) -> Symbolic:
+    """Any number, tensor or symbolic tensor as a symbolic tensor on ``tape``; a float is exactly that float."""
+    if isinstance(value, Symbolic):
+        return value
+    if isinstance(value, complex) or (isinstance(value, Tensor) and value.is_complex()):
+        raise UnsupportedOperation("complex", "the formula language is real")
+    numbers = value if isinstance(value, Tensor) else torch.as_tensor(value, dtype=torch.float64, device=CPU)
+    flat = numbers.detach().to(CPU, torch.float64).flatten().tolist()
+    return Symbolic(
+        tape, positions([MINUS_INFINITY if n == -math.inf else tape.number(n) for n in flat], numbers.shape)
+    )
+
+
+def find_tape(values: Any) -> Recording | None:
+    """The tape of the first symbolic tensor among nested arguments."""
+    if isinstance(values, Symbolic):
+        return values.tape
+    if isinstance(values, Mapping):
+        values = list(values.values())
+    if isinstance(values, (list, tuple)):
+        return next((tape for value in values if (tape := find_tape(value)) is not None), None)
+    return None

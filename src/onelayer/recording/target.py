@@ -1,0 +1,223 @@
+"""Target: whatever the user means by f, as a torch function on a box, with its formula where it has one."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from onelayer.box import Box
+from onelayer.errors import FormulaError, OnelayerError
+from onelayer.ground import pinned
+from onelayer.language.formula import Formula, parse
+from onelayer.language.poles import find_pole
+from onelayer.recording.recorder import FORMAT, TooLong, record
+
+SAMPLES = 256
+CORNERS = 64
+
+
+@dataclass(frozen=True)
+class Target:
+    """f on a box. ``function`` maps (..., *input_shape) to (..., *output_shape) in float64.
+
+    ``formula`` is the recorded or given formula, None when f has too many operations for one or only a declared
+    constant; ``unrecorded`` then says why. ``lipschitz`` is a declared constant L with
+    |f(x) - f(y)| <= L max_i |x_i - y_i|; it is None whenever a formula is known, because nothing needs to be taken on
+    trust then. ``kind`` is "formula", "callable", "module" or "blackbox". ``compared`` is the box on which the values
+    of a callable were compared with its formula; a proof needs that (proof/recorded.py).
+    """
+
+    function: Callable[[Any], Any]
+    input_shape: tuple[int, ...]
+    output_shape: tuple[int, ...]
+    kind: str
+    description: str
+    formula: Formula | None = None
+    lipschitz: float | None = None
+    unrecorded: str = ""
+    compared: Box | None = field(default=None, compare=False)
+
+
+@pinned()
+def as_target(f: Any, box: Box, *, lipschitz: float | None = None) -> Target:
+    """Understand ``f``: formula text, Formula, torch callable, nn.Module, or NumPy callable with ``lipschitz``.
+
+    A callable is its recorded formula: what cannot be recorded is refused by the name of the operation, unless a
+    constant is declared. Refused too, naming the place, is a function without finite values on the box, one that does
+    not treat a batch point by point, and one whose values are not real floating numbers.
+    """
+    if isinstance(f, Target):
+        if f.input_shape != tuple(box.shape):
+            raise OnelayerError(f"the function takes points of shape {f.input_shape}, the box {tuple(box.shape)}")
+        return f
+    if lipschitz is not None and not (np.isfinite(lipschitz) and lipschitz >= 0):
+        raise OnelayerError(f"lipschitz must be a finite number >= 0, got {lipschitz}")
+    if isinstance(f, (str, Formula)):
+        return _from_formula(f, box)
+    if not callable(f):
+        raise OnelayerError(f"f must be formula text, a torch function or a module, got {type(f).__name__}")
+    if isinstance(f, nn.Module):
+        # Float64 holds narrower weights exactly, so the copy is the same function, evaluated more accurately.
+        module = copy.deepcopy(f).double().cpu().eval()
+        return _from_torch(module, box, "module", type(f).__name__, lipschitz)
+    name = getattr(f, "__name__", type(f).__name__).replace("<lambda>", "f")
+    failure = _not_torch(f, box, lipschitz is None)
+    if failure is None:
+        return _from_torch(f, box, "callable", name, lipschitz)
+    if lipschitz is None:
+        raise OnelayerError(
+            f"{name} does not return a torch tensor for a batch of points ({failure}); write it with torch functions, "
+            "or give lipschitz= (maximum norm) for a NumPy function"
+        )
+    function = _numpy_function(f, box)
+    return Target(function, tuple(box.shape), _examine(function, box, name), "blackbox", name, None, float(lipschitz))
+
+
+def _from_formula(f: str | Formula, box: Box) -> Target:
+    formula = parse(f, box.dim) if isinstance(f, str) else f
+    if formula.dim != box.dim:
+        raise FormulaError(f"the formula has {formula.dim} variables and the box {box.dim}; they must be equal")
+    formula = formula.shaped(tuple(box.shape), formula.output_shape)
+    description = " ".join(f.split()) if isinstance(f, str) else str(formula)
+    _refuse_poles(formula, box, "f")
+    _examine(formula, box, "f")
+    return Target(formula, formula.input_shape, formula.output_shape, "formula", description, formula)
+
+
+def _from_torch(f: Callable[[Any], Any], box: Box, kind: str, name: str, lipschitz: float | None) -> Target:
+    shape = tuple(box.shape)
+    try:
+        _refuse_format(f, box, name)
+        formula = record(f, shape, box=box)
+    except TooLong as error:
+        return Target(f, shape, _examine(f, box, name), kind, name, None, lipschitz, str(error))
+    except OnelayerError as error:
+        if lipschitz is None:
+            raise
+        return Target(f, shape, _examine(f, box, name), kind, name, None, lipschitz, str(error))
+    _refuse_poles(formula, box, name)
+    return Target(f, shape, _examine(f, box, name), kind, name, formula)
+
+
+def _refuse_format(f: Callable[[Any], Any], box: Box, name: str) -> None:
+    """What a recording cannot see: values in a narrower format, and an argument that is overwritten."""
+    points = _points(box)
+    given = points.clone()
+    values = _call(f, given, name)
+    if not torch.equal(given, points):
+        raise OnelayerError(f"{name} changes its argument in place; begin it with x = x.clone()")
+    if values.dtype != torch.float64:
+        raise OnelayerError(f"{name} returned {values.dtype} for float64 points; {FORMAT}")
+
+
+def _points(box: Box) -> Tensor:
+    """Centre, corners and quasi-random points of the box, (C, *shape)."""
+    return torch.cat([box.center[None], box.corners(CORNERS), box.sample(SAMPLES)])
+
+
+def _examine(function: Callable[[Any], Any], box: Box, name: str) -> tuple[int, ...]:
+    """The output shape of f, after checking finiteness and that each point of a batch is treated alone."""
+    points = _points(box)
+    values = _call(function, points.clone(), name).double()
+    if values.ndim == 0 or values.shape[0] != points.shape[0]:
+        raise OnelayerError(
+            f"{name} turned {points.shape[0]} points of shape {tuple(box.shape)} into shape {tuple(values.shape)}; "
+            "it must keep the batch dimension, as in x[..., 0] + x[..., 1]"
+        )
+    bad = torch.nonzero(~torch.isfinite(values).reshape(points.shape[0], -1).all(1))
+    if len(bad):
+        raise OnelayerError(
+            f"{name} is not finite at x = {place(points[int(bad[0, 0])])}; choose a box on which it is continuous"
+        )
+    for at in (0, points.shape[0] - 1):
+        alone = _call(function, points[at : at + 1].clone(), name).double()
+        scale = 1 + values[at].abs().max().item() if values[at].numel() else 1.0
+        if alone.shape != values[at : at + 1].shape or not torch.allclose(
+            alone, values[at : at + 1], rtol=0, atol=1e-5 * scale
+        ):
+            raise OnelayerError(
+                f"{name} gives another value at x = {place(points[at])} alone than in a batch; "
+                "it must treat every point of the batch alone"
+            )
+    return tuple(values.shape[1:])
+
+
+def _call(function: Callable[[Any], Any], points: Tensor, name: str) -> Tensor:
+    try:
+        with torch.no_grad():
+            values = function(points)
+    except OnelayerError:
+        raise
+    except Exception as error:
+        raise OnelayerError(
+            f"{name} failed on a batch of shape {tuple(points.shape)} ({_line(error)}); "
+            "it must take (..., *box.shape) with torch functions and no branching, or be given lipschitz="
+        ) from error
+    if not isinstance(values, Tensor) or not values.is_floating_point():
+        kind = str(values.dtype) if isinstance(values, Tensor) else type(values).__name__
+        raise OnelayerError(f"{name} returned {kind}; it must return a real floating tensor")
+    return values.detach().cpu()
+
+
+def _refuse_poles(formula: Formula, box: Box, name: str) -> None:
+    found = find_pole(formula, _points(box).reshape(-1, box.dim))
+    if found is not None:
+        reason, point = found
+        raise OnelayerError(
+            f"{name} is undefined at x = {place(point.reshape(tuple(box.shape)))} ({reason}); "
+            "choose a box on which it is continuous"
+        )
+
+
+def _not_torch(f: Callable[[Any], Any], box: Box, if_it_fails: bool) -> str | None:
+    """Why f is not a torch function: None when it answers points with a tensor, or fails for another reason.
+
+    NumPy functions accept tensors too and warn about it; those are not torch functions.
+    """
+    with warnings.catch_warnings(record=True) as caught, torch.no_grad():
+        warnings.simplefilter("always")
+        try:
+            answer = f(_points(box))
+        except (TypeError, AttributeError) as error:
+            return _line(error)
+        except Exception as error:
+            return None if if_it_fails else _line(error)
+    if not isinstance(answer, Tensor):
+        return f"it returned {type(answer).__name__}"
+    return "NumPy" if any("__array_wrap__" in str(warning.message) for warning in caught) else None
+
+
+def _line(error: Exception) -> str:
+    return f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')[:160]}"
+
+
+def _numpy_function(f: Callable[[Any], Any], box: Box) -> Callable[[Tensor], Tensor]:
+    """f on NumPy arrays as a torch function; a function of single points is applied to one point after another."""
+    points = _points(box).numpy()
+    whole = True
+    try:
+        whole = np.shape(f(points.copy()))[:1] == (points.shape[0],)
+    except Exception:
+        whole = False
+
+    def function(x: Tensor) -> Tensor:
+        flat = x.detach().cpu().double().reshape(-1, *box.shape).numpy()
+        raw = f(flat.copy()) if whole else np.stack([np.asarray(f(point)) for point in flat])
+        values = torch.from_numpy(np.ascontiguousarray(raw))
+        values = values.double() if values.is_floating_point() else values
+        return values.reshape(*x.shape[: x.ndim - len(box.shape)], *values.shape[1:])
+
+    return function
+
+
+def place(point: Tensor) -> str:
+    """A point in words: up to six coordinates."""
+    numbers = [f"{value:.6g}" for value in point.flatten().tolist()]
+    return "(" + ", ".join(numbers[:6] + ["..."] * (len(numbers) > 6)) + ")"

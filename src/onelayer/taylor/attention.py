@@ -1,0 +1,269 @@
+"""Softmax, logsumexp and attention on Taylor models."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onelayer.errors import UnsupportedOperation
+from onelayer.taylor.arithmetic import combine, mul, operand, size_of
+from onelayer.taylor.compose import compose
+from onelayer.taylor.conditions import masked_fill
+from onelayer.taylor.contraction import einsum, einsum_of, linear, sum_
+from onelayer.taylor.core import TaylorModel, axis, prune
+from onelayer.taylor.elementary import EXP, LOG
+from onelayer.taylor.opaque import AttentionWeights
+from onelayer.taylor.registry import call, implements, unhandled
+from onelayer.taylor.rounding import FUSED, UNIT, check_cast, executed, gamma, inflate, relative_error
+
+
+@implements("softmax")
+def softmax(x: TaylorModel, dim: int | None = None, dtype: Any = None, _stacklevel: int = 3) -> TaylorModel:
+    """softmax(l) = e^(l - q) / sum e^(l - q) for any function q: here the polynomial of the strongest key of the box.
+
+    Returned as a pending quotient. In boxes where the sum cannot be kept away from zero the weights are enclosed by
+    intervals instead, inside [0, 1].
+    """
+    check_cast(x.execution, dtype)
+    dim = _given(x, dim, "softmax")
+    shifted, _, masked = _shifted(x, dim)
+    powers = _unmasked(compose(EXP, shifted), masked)
+    total = sum_(powers, dim, keepdim=True)
+    powers, total = _or_intervals(powers, total, shifted, masked, dim)
+    result = TaylorModel(powers.coef, powers.rem, x.space, powers.support, powers.degree, (total,))
+    if x.execution is not None:
+        result.rem = _executed_weights(result, total, shifted, dim, x.execution)
+    return result
+
+
+def _given(x: TaylorModel, dim: int | None, operation: str) -> int:
+    """The dimension as it is given; torch guesses one where none is."""
+    if dim is None:
+        raise UnsupportedOperation(f"{operation} without dim", "say which dimension")
+    return axis(x, dim)
+
+
+def _shifted(x: TaylorModel, dim: int) -> tuple[TaylorModel, TaylorModel, Tensor | None]:
+    """l - q exactly on the executed logits, q itself, and which keys are masked by -inf."""
+    x = prune(x.untag())
+    masked = torch.isneginf(x.coef[0]) & (x.rem == 0)  # only a mask leaves no remainder
+    hidden = bool(masked.any())
+    best = x.coef[0].argmax(dim, keepdim=True)
+    if hidden:
+        x = x.with_(torch.where(masked, 0.0, x.coef), torch.where(masked, 0.0, x.rem))
+    index = best.unsqueeze(0).expand(len(x.coef), *best.shape)
+    reference = torch.gather(x.coef, dim + 1, index)
+    shift = x.with_(reference, torch.zeros_like(reference[0]))
+    return combine(x, shift, -1), shift, masked if hidden else None
+
+
+def _unmasked(powers: TaylorModel, masked: Tensor | None) -> TaylorModel:
+    if masked is None:
+        return powers
+    return powers.with_(torch.where(masked, 0.0, powers.coef), torch.where(masked, 0.0, powers.rem))
+
+
+def _or_intervals(
+    powers: TaylorModel, total: TaylorModel, shifted: TaylorModel, masked: Tensor | None, dim: int
+) -> tuple[TaylorModel, TaylorModel]:
+    """Weights as intervals over the denominator 1 in the boxes where the sum of powers is not surely above 1/4."""
+    lower, upper = total.range()
+    poor = ~((lower > 0.25) & (upper < torch.inf))
+    if not bool(poor.any()):
+        return powers, total
+    low, high = _interval_softmax(*shifted.range(), masked, dim)
+    middle = low / 2 + high / 2
+    radius = inflate(torch.maximum(high - middle, middle - low) + UNIT)
+    coef, base = torch.where(poor, 0.0, powers.coef), torch.where(poor, 0.0, total.coef)
+    coef[0], base[0] = torch.where(poor, middle, coef[0]), torch.where(poor, 1.0, base[0])
+    powers = powers.with_(coef, torch.where(poor, radius, powers.rem))
+    return powers, total.with_(base, torch.where(poor, 0.0, total.rem))
+
+
+def _interval_softmax(lower: Tensor, upper: Tensor, masked: Tensor | None, dim: int) -> tuple[Tensor, Tensor]:
+    """Each weight is largest when its own logit is at the top of its range and all others at the bottom."""
+    if masked is not None:
+        lower, upper = torch.where(masked, -torch.inf, lower), torch.where(masked, -torch.inf, upper)
+    top = upper.amax(dim, keepdim=True)
+    small, large = torch.exp(lower - top), torch.exp(upper - top).clamp(min=2.0**-900)
+    slack = 1 + 2.0**-30
+    # The sum of the others is a difference: its rounding error is relative to the whole sum.
+    least, most = small.sum(dim, keepdim=True), large.sum(dim, keepdim=True)
+    noise = gamma(small.shape[dim] + 2)
+    high = (large / (large + (least - small - noise * least).clamp(min=0)) * slack).clamp(max=1)
+    low = small / (small + (most - large + noise * most).clamp(min=0)) / slack
+    low = torch.where(small > 2.0**-900, low, 0.0)
+    # A logit without finite bounds is a domain error, and it reaches every weight of its row.
+    finite = (upper - lower < torch.inf) if masked is None else (upper - lower < torch.inf) | masked
+    sure = finite.all(dim, keepdim=True)
+    if masked is not None:
+        high = torch.where(masked, 0.0, high)
+        sure = sure & ~masked.all(dim, keepdim=True)
+    return torch.where(sure, low, torch.nan), torch.where(sure, high, torch.nan)
+
+
+def _executed_weights(
+    weights: TaylorModel, total: TaylorModel, shifted: TaylorModel, dim: int, dtype: torch.dtype
+) -> Tensor:
+    """Remainder of the executed weights: max subtracted, exponentials summed in any order, divided.
+
+    With d the distance of a logit to the largest one, rounding the difference changes e^(-d) by the factor e^(u d). In
+    the sum these factors average to at most min(max d, M / e) u, because sum d e^(-d) <= M / e and sum e^(-d) >= 1.
+    """
+    count = shifted.shape[dim]
+    lower, upper = shifted.range()
+    distance = inflate(upper.amax(dim, keepdim=True) - lower)
+    shared = distance.amax(dim, keepdim=True).clamp(max=0.37 * count)
+    unit = total.magnitude()
+    own = torch.expm1(relative_error(dtype, 1.0) * distance)
+    rem = inflate(weights.rem + weights.magnitude() * own)
+    rem = executed(rem, inflate(weights.magnitude() * shared), 1.01, dtype, unit)
+    return executed(rem, weights.with_(weights.coef, rem, weights.den).magnitude(), 2 * count + FUSED, dtype, unit)
+
+
+@implements("logsumexp")
+def logsumexp(x: TaylorModel, dim: Any, keepdim: bool = False) -> TaylorModel:
+    """q + log sum e^(l - q), executed with the maximum in place of q."""
+    one = dim[0] if isinstance(dim, list | tuple) and len(dim) == 1 else dim
+    if not isinstance(one, int):
+        raise UnsupportedOperation("logsumexp over several dimensions")
+    at = axis(x, one)
+    shifted, shift, masked = _shifted(x, at)
+    total = sum_(_unmasked(compose(EXP, shifted), masked), at, keepdim=True)
+    result = combine(shift, compose(LOG, total), 1).tagged(x.execution)
+    size = x.magnitude() if masked is None else torch.where(masked, 0.0, x.magnitude())
+    reach = inflate(result.magnitude() + size.amax(at, keepdim=True) + 1)
+    result.rem = executed(result.rem, reach, 2 * x.shape[at] + FUSED, x.execution)
+    return result if keepdim else call("squeeze", result, at)
+
+
+@implements("log_softmax")
+def log_softmax(x: TaylorModel, dim: int | None = None, dtype: Any = None, _stacklevel: int = 3) -> TaylorModel:
+    check_cast(x.execution, dtype)
+    return combine(x, logsumexp(x, _given(x, dim, "log_softmax"), keepdim=True), -1)
+
+
+@implements("scaled_dot_product_attention")
+def scaled_dot_product_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> TaylorModel:
+    """softmax(q k^T scale + mask) v; a bool mask is True where a query may attend."""
+    unhandled("scaled_dot_product_attention", dropout_p=dropout_p > 0, enable_gqa=enable_gqa)
+    if is_causal and attn_mask is not None:
+        raise UnsupportedOperation("scaled_dot_product_attention(attn_mask, is_causal)", "give one of the two")
+    factor = 1 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
+    logits = _scaled(query, key, factor)
+    if is_causal:
+        attn_mask = torch.ones(logits.shape[-2:], dtype=torch.bool, device=logits.device).tril()
+    return einsum("...ij,...jd->...id", softmax(_with_mask(logits, attn_mask, query.shape[-1]), -1), value)
+
+
+def _scaled(query: Any, key: Any, factor: float) -> TaylorModel:
+    """q k^T times a factor that may be executed on q, on k, or on both before the product, or on it."""
+    equation = "...id,...jd->...ij"
+    product = einsum(equation, query, key)
+    logits = mul(product, operand(factor, product).with_radius(abs(factor) * 4 * UNIT))
+    if logits.execution is None:
+        return logits
+    a, b, most = size_of(query), size_of(key), max(1.0, abs(factor))
+    reach = inflate(einsum_of(equation, a, b) * abs(factor))
+    ends = inflate(most * (a.sum(-1)[..., :, None] + b.sum(-1)[..., None, :]))
+    logits.rem = executed(logits.rem, ends, 0, logits.execution)
+    logits.rem = executed(logits.rem, reach, 8, logits.execution, 1 + ends)
+    return logits
+
+
+def _with_mask(logits: TaylorModel, mask: Any, terms: int) -> TaylorModel:
+    """Logits plus a mask of numbers, in one executed sum of any order, or with -inf where a bool mask is False."""
+    if mask is None:
+        return logits
+    if not isinstance(mask, Tensor):
+        raise UnsupportedOperation("attn_mask that depends on x", "use a constant mask")
+    if mask.dtype == torch.bool:
+        return masked_fill(logits, ~mask, -torch.inf)
+    hidden = torch.isneginf(mask)
+    finite = torch.where(hidden, torch.zeros_like(mask), mask)
+    masked = combine(logits, finite, 1)
+    masked.rem = executed(masked.rem, inflate(logits.magnitude() + size_of(finite)), terms + 1, masked.execution)
+    return masked_fill(masked, hidden, -torch.inf)
+
+
+@implements("multi_head_attention_forward")
+def multi_head_attention_forward(
+    query: Any,
+    key: Any,
+    value: Any,
+    embed_dim_to_check: int,
+    num_heads: int,
+    in_proj_weight: Tensor | None,
+    in_proj_bias: Tensor | None,
+    bias_k: Tensor | None,
+    bias_v: Tensor | None,
+    add_zero_attn: bool,
+    dropout_p: float,
+    out_proj_weight: Tensor,
+    out_proj_bias: Tensor | None,
+    training: bool = True,
+    key_padding_mask: Tensor | None = None,
+    need_weights: bool = True,
+    attn_mask: Tensor | None = None,
+    use_separate_proj_weight: bool = False,
+    q_proj_weight: Tensor | None = None,
+    k_proj_weight: Tensor | None = None,
+    v_proj_weight: Tensor | None = None,
+    static_k: Tensor | None = None,
+    static_v: Tensor | None = None,
+    average_attn_weights: bool = True,
+    is_causal: bool = False,
+) -> tuple[TaylorModel, AttentionWeights | None]:
+    """nn.MultiheadAttention outside its fused path: (N, B, E) inputs, projections, heads, output projection.
+
+    Attention weights are not enclosed, averaged or not.
+    """
+    name = "multi_head_attention_forward"
+    unhandled(name, bias_k=bias_k, bias_v=bias_v, add_zero_attn=add_zero_attn, key_padding_mask=key_padding_mask)
+    unhandled(name, static_k=static_k, static_v=static_v)
+    if len(query.shape) != 3:
+        raise UnsupportedOperation(f"{name} without a batch", "inputs must be (N, B, E)")
+    if training and dropout_p > 0:
+        raise UnsupportedOperation("dropout in training mode", "call .eval() on the model first")
+    if use_separate_proj_weight:
+        weights: Any = (q_proj_weight, k_proj_weight, v_proj_weight)
+    else:
+        weights = () if in_proj_weight is None else in_proj_weight.chunk(3)
+    biases = (None, None, None) if in_proj_bias is None else in_proj_bias.chunk(3)
+    like = next(item for item in (query, key, value) if isinstance(item, TaylorModel))
+    parts = []
+    for item, weight, bias in zip((query, key, value), weights, biases, strict=True):
+        projected = linear(operand(item, like), weight, bias)  # (N, B, E)
+        heads = call("reshape", projected, *projected.shape[:2], num_heads, projected.shape[-1] // num_heads)
+        parts.append(call("permute", heads, 1, 2, 0, 3))  # (B, H, N, width)
+    mask, causal = _mask_of_heads(attn_mask, is_causal, need_weights)
+    out = scaled_dot_product_attention(parts[0], parts[1], parts[2], mask, is_causal=causal)
+    merged = call("flatten", call("permute", out, 2, 0, 1, 3), 2)  # (N, B, E)
+    return linear(merged, out_proj_weight, out_proj_bias), AttentionWeights() if need_weights else None
+
+
+def _mask_of_heads(mask: Any, causal: bool, need_weights: bool) -> tuple[Any, bool]:
+    """The mask and the flag that multi-head attention hands on.
+
+    Its bool masks are True where a query may *not* attend. ``is_causal`` is a hint beside a mask: where no weights are
+    wanted torch follows it and forgets the mask, otherwise it forgets the hint.
+    """
+    if causal and mask is None:
+        raise UnsupportedOperation("multi_head_attention_forward(is_causal) without attn_mask")
+    if mask is not None and len(mask.shape) != 2:
+        raise UnsupportedOperation("attn_mask per head", "use a mask (N, N) for all heads")
+    if causal and not need_weights:
+        return None, True
+    return (~mask if isinstance(mask, Tensor) and mask.dtype == torch.bool else mask), False

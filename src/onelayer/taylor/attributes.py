@@ -1,0 +1,133 @@
+"""What a tensor says of itself, copies and casts of it, and constants made in its likeness."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onelayer.errors import UnsupportedOperation
+from onelayer.taylor.arithmetic import operand
+from onelayer.taylor.core import TaylorModel
+from onelayer.taylor.registry import implements, unhandled
+from onelayer.taylor.rounding import check_cast
+
+
+@implements("dim", lazy=True)
+def dim(x: TaylorModel) -> int:
+    return x.ndim
+
+
+@implements("size", lazy=True)
+def size(x: TaylorModel, dim: int | None = None) -> Any:
+    return x.shape if dim is None else x.shape[dim]
+
+
+@implements("numel", lazy=True)
+def numel(x: TaylorModel) -> int:
+    return x.rem.numel()
+
+
+@implements("is_floating_point", lazy=True)
+def is_floating_point(x: TaylorModel) -> bool:
+    return True
+
+
+@implements("contiguous", "clone", lazy=True)
+def clone(x: TaylorModel, *, memory_format: Any = None) -> TaylorModel:
+    """A copy is the same: nothing is ever written into a model."""
+    return x
+
+
+@implements("detach", lazy=True)
+def detach(x: TaylorModel) -> TaylorModel:
+    return x
+
+
+@implements("to", lazy=True)
+def to(
+    x: TaylorModel,
+    *target: Any,
+    dtype: Any = None,
+    device: Any = None,
+    tensor: Any = None,
+    non_blocking: bool = False,
+    copy: bool = False,
+    memory_format: Any = None,
+) -> TaylorModel:
+    """The identity, wherever the numbers lie, for the casts that ``check_cast`` allows."""
+    check_cast(x.execution, dtype)
+    for value in (*target, tensor):
+        if isinstance(value, torch.dtype):
+            check_cast(x.execution, value)
+        elif isinstance(value, Tensor | TaylorModel):
+            check_cast(x.execution, value.dtype)
+        elif not isinstance(value, torch.device | str | bool | None):
+            raise UnsupportedOperation(f"to({value})", "use torch.float64")
+    return x
+
+
+@implements("double", lazy=True)
+def double(x: TaylorModel, *, memory_format: Any = None) -> TaylorModel:
+    return x
+
+
+@implements("float", lazy=True)
+def float_(x: TaylorModel, *, memory_format: Any = None) -> TaylorModel:
+    return to(x, torch.float32)
+
+
+@implements("zeros_like")
+def zeros_like(
+    x: TaylorModel,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: Any = None,
+    requires_grad: bool = False,
+    memory_format: Any = None,
+) -> TaylorModel:
+    unhandled("zeros_like", layout=layout, pin_memory=pin_memory, requires_grad=requires_grad)
+    return _filled(x, 0.0, dtype)
+
+
+@implements("ones_like")
+def ones_like(
+    x: TaylorModel,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: Any = None,
+    requires_grad: bool = False,
+    memory_format: Any = None,
+) -> TaylorModel:
+    unhandled("ones_like", layout=layout, pin_memory=pin_memory, requires_grad=requires_grad)
+    return _filled(x, 1.0, dtype)
+
+
+@implements("full_like")
+def full_like(
+    x: TaylorModel,
+    fill_value: float,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: Any = None,
+    requires_grad: bool = False,
+    memory_format: Any = None,
+) -> TaylorModel:
+    unhandled("full_like", layout=layout, pin_memory=pin_memory, requires_grad=requires_grad)
+    return _filled(x, fill_value, dtype)
+
+
+def _filled(x: TaylorModel, value: Any, dtype: Any) -> TaylorModel:
+    """A constant model, whose further operations are executed like those of any other."""
+    check_cast(x.execution, dtype)
+    number = operand(value, x)
+    if number.support or number.ndim:
+        raise UnsupportedOperation("full_like with more than a number")
+    return number.with_(number.coef.expand(1, *x.shape), number.rem.expand(x.shape))

@@ -1,0 +1,151 @@
+"""g(Taylor model) for an elementary g.
+
+With x = c + p(t) + rho, |rho| <= R, and I the range of x: g(x) = sum_{n<=k} g_n(c) p^n + E, where
+|E| <= tail of the Taylor series at |p| + sup_I |g'| R. Where that remainder is wider than the image g(I) itself, the
+image is used instead.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from onelayer.taylor import basis
+from onelayer.taylor.arithmetic import multiply
+from onelayer.taylor.core import TaylorModel, prune
+from onelayer.taylor.elementary import EXP, Elementary
+from onelayer.taylor.rounding import ELEMENTARY, UNDERFLOW, UNIT, executed, gamma, inflate, upward_power
+
+_SMALLEST = 2.0**-900
+
+
+def compose(g: Elementary, x: TaylorModel, roundings: float = 8, floor: float | None = None) -> TaylorModel:
+    """g(x), with the error of an executed g (``roundings`` units) when x is executed.
+
+    ``floor`` is a lower bound of the true values of x that its enclosure may have lost.
+    """
+    x = prune(x.plain())
+    lower, upper = x.range()
+    if floor is not None:
+        # The polynomial alone may lie below the floor by the remainder.
+        lower = torch.where(lower < floor, floor - inflate(x.rem), lower)
+    if x.degree > 1:
+        result = _of_polynomial(g, x, lower, upper)
+    else:
+        result = _exp_of_affine(x, upper) if g is EXP else _of_affine(g, x, lower, upper)
+    if not bool((result.rem <= 0.25 * result.norms()[1:].sum(0)).all()):
+        result = within_image(result, *g.image(lower, upper), x.decided())
+    if x.execution is not None:
+        result.rem = executed(result.rem, result.magnitude(), roundings, x.execution)
+    return result
+
+
+def within_image(x: TaylorModel, low: Tensor, high: Tensor, defined: Tensor) -> TaylorModel:
+    """Replace the enclosure by the constant interval [low, high] wherever that is narrower than the remainder.
+
+    ``defined`` says where the value exists at every point of the box and lies in the interval. Elsewhere the result is
+    undecided: however bounded a function is, it has no value where its argument has none.
+    """
+    middle = low / 2 + high / 2
+    radius = inflate(torch.maximum(high - middle, middle - low) + 2 * UNIT * middle.abs())
+    poor = ~(x.rem <= radius) & (radius < torch.inf) & defined
+    coef, rem = x.coef, x.rem
+    if bool(poor.any()):
+        coef = torch.where(poor, 0.0, coef)
+        coef[0] = torch.where(poor, middle, coef[0])
+        rem = torch.where(poor, radius, rem)
+    return x.with_(coef, torch.where(defined, rem, torch.inf))
+
+
+def monomials(slopes: Tensor, first: Tensor, degree: int) -> Tensor:
+    """first * a^alpha for all exponents up to ``degree``, graded: (P, *shape) from slopes (s, *shape)."""
+    s = len(slopes)
+    out = first.new_empty(basis.count(s, degree), *first.shape)
+    out[0] = first
+    for n in range(1, degree + 1):
+        before, row = basis.block(s, n - 1), basis.block(s, n).start
+        for i in range(s):
+            # Those of degree n that avoid the first i variables: t_i times the end of the block before.
+            length = basis.block(s - i, n - 1).stop - basis.block(s - i, n - 1).start
+            torch.mul(slopes[i], out[before.stop - length : before.stop], out=out[row : row + length])
+            row += length
+    return out
+
+
+def _of_affine(g: Elementary, x: TaylorModel, lower: Tensor, upper: Tensor) -> TaylorModel:
+    """Closed form: the coefficient of t^alpha is g_n multinomial(alpha) a^alpha, n = |alpha|."""
+    s = len(x.support)
+    k = x.space.cap(s) if g.degree is None else min(g.degree, x.space.cap(s))
+    k = k if s else 0
+    series, error = g.series(x.coef[0], k)
+    size = inflate(x.norms()[1:].sum(0))
+    coef = monomials(x.coef[1:], torch.ones_like(x.rem), k)
+    weights = torch.tensor(basis.multinomials(s, k), dtype=torch.float64, device=x.device)
+    for n in range(k + 1):
+        rows = basis.block(s, n)
+        coef[rows] *= weights[rows].view(-1, *[1] * x.ndim) * series[n] if s > 1 else series[n]
+    rem = torch.zeros_like(x.rem)
+    for n in range(k, -1, -1):
+        rem = rem * size + error[n] + gamma(2 * n) * series[n].abs()
+    rem = rem + UNDERFLOW * series.abs().sum(0)  # powers of small slopes may underflow before they meet the series
+    rem = rem + _beyond(g, x, series, error, size, lower, upper, k)
+    return TaylorModel(coef, inflate(rem), x.space, x.support, k)
+
+
+def _exp_of_affine(x: TaylorModel, upper: Tensor) -> TaylorModel:
+    """e^c a^alpha / alpha!, the logits of attention: sums of absolute rows give all bounds.
+
+    The rows of degree k sum to e^c size^k / k!, the tail is below a geometric series of ratio size / (k + 1). Values
+    below 2^-900 are replaced by it, with relative error 1: nothing underflows on the way.
+    """
+    s = len(x.support)
+    k = x.space.cap(s)
+    base = torch.exp(x.coef[0])
+    coef = monomials(x.coef[1:], base.clamp(min=_SMALLEST), k)
+    weights = torch.tensor(basis.inverse_factorials(s, k), dtype=torch.float64, device=x.device)
+    coef.mul_(weights.view(-1, *[1] * x.ndim))
+    result = TaylorModel(coef, x.rem, x.space, x.support, k)
+    total = result.total()
+    relative = torch.where(base < _SMALLEST, torch.full_like(base, 1.01), ELEMENTARY + gamma(2 * k + 4))
+    tail = _exp_tail(x, result.norms()[k], upper, k) if s else torch.zeros_like(total)
+    result.rem = inflate(tail + total * relative + (total + tail) * (1.01 * torch.expm1(x.rem)))
+    return result
+
+
+def _exp_tail(x: TaylorModel, last: Tensor, upper: Tensor, k: int) -> Tensor:
+    size = inflate(x.norms()[1:].sum(0))
+    q = inflate(size / (k + 1))
+    geometric = last * (q / (1 - q)) * (1 + 2.0**-20)
+    if bool((q < 0.99).all()):
+        return geometric
+    lagrange = EXP.bound(upper, upper, k + 1) * upward_power(size, k + 1)
+    return torch.where((q < 0.99) & ~(lagrange < geometric), geometric, lagrange)
+
+
+def _beyond(
+    g: Elementary, x: TaylorModel, series: Tensor, error: Tensor, size: Tensor, lower: Tensor, upper: Tensor, k: int
+) -> Tensor:
+    """Tail of the series and what the remainder of x does to g."""
+    slide = torch.where(x.rem > 0, g.bound(lower, upper, 1) * x.rem, x.rem)
+    if not x.support:
+        return slide
+    last = inflate(series[k].abs() + error[k])
+    return slide + torch.where(size > 0, g.tail(last, x.coef[0], size, lower, upper, k), size)
+
+
+def _of_polynomial(g: Elementary, x: TaylorModel, lower: Tensor, upper: Tensor) -> TaylorModel:
+    """Horner in p, keeping at step n only the degrees that can still reach the cap."""
+    k = x.space.cap(len(x.support))
+    top = k if g.degree is None else min(k, g.degree)
+    series, error = g.series(x.coef[0], top)
+    size = inflate(x.norms()[1:].sum(0))
+    increment = x.coef.clone()
+    increment[0] = 0
+    p = x.with_(increment, torch.zeros_like(x.rem))
+    result = TaylorModel(series[top][None], error[top], x.space, (), 0)
+    for n in range(top - 1, -1, -1):
+        result = multiply(result, p, cap=k - n)
+        result.coef[0] += series[n]
+        result.rem = inflate(result.rem + error[n] + (1.01 * UNIT) * result.coef[0].abs())
+    rem = result.rem + _beyond(g, x, series, error, size, lower, upper, top)
+    return TaylorModel(result.coef, inflate(rem), x.space, result.support, result.degree)

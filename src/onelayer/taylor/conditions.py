@@ -1,0 +1,124 @@
+"""Comparisons, and what is chosen by them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onelayer.errors import UnsupportedOperation
+from onelayer.taylor.arithmetic import combine, mul, operand
+from onelayer.taylor.core import TaylorModel, joint_shape
+from onelayer.taylor.opaque import ARITHMETIC, CONTAINER, IN_PLACE, INTEGERS, Opaque, refusing
+from onelayer.taylor.piecewise import entries, expanded, insert
+from onelayer.taylor.registry import call, canonical_keywords, canonical_name, implements
+from onelayer.taylor.shapes import common
+
+
+@refusing(IN_PLACE + INTEGERS + ARITHMETIC + CONTAINER)
+class Condition(Opaque):
+    """A comparison per entry: surely true, surely false, or depending on the point of the box.
+
+    ``undecided``: where what is compared may have no value, so that the outcome has none either.
+    """
+
+    what = "a comparison"
+    hint = "use torch.where to choose by it"
+
+    def __init__(self, true: Tensor, false: Tensor, undecided: Tensor) -> None:
+        self.true = true
+        self.false = false
+        self.undecided = undecided
+
+    @property
+    def shape(self) -> torch.Size:
+        return self.true.shape
+
+    def __invert__(self) -> Condition:
+        return Condition(self.false, self.true, self.undecided)
+
+    def __and__(self, other: Any) -> Condition:
+        other = _condition(other)
+        return Condition(self.true & other.true, self.false | other.false, self.undecided | other.undecided)
+
+    def __or__(self, other: Any) -> Condition:
+        return ~(~self & ~_condition(other))
+
+    __rand__, __ror__ = __and__, __or__
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        return call(canonical_name(func), *args, **canonical_keywords(kwargs or {}))
+
+
+def _condition(value: Any) -> Condition:
+    if isinstance(value, Condition):
+        return value
+    if not isinstance(value, Tensor) or value.dtype != torch.bool:
+        raise UnsupportedOperation("a condition that is no comparison", "use >, >=, <, <= or a tensor of bools")
+    return Condition(value, ~value, torch.zeros_like(value))
+
+
+@implements("gt", "ge")
+def gt(x: Any, other: Any) -> Condition:
+    """Equality may go either way at single points, so > and >= share their sure cases only where they are strict."""
+    like = x if isinstance(x, TaylorModel) else other
+    gap = combine(operand(x, like).untag(), operand(other, like).untag(), -1)
+    lower, upper = gap.range()
+    return Condition(lower > 0, upper < 0, ~gap.decided())
+
+
+@implements("lt", "le")
+def lt(x: Any, other: Any) -> Condition:
+    return ~gt(x, other)
+
+
+@implements("logical_not", opaque=True)
+def logical_not(x: Any) -> Condition:
+    return ~_condition(x)
+
+
+@implements("logical_and", opaque=True)
+def logical_and(x: Any, other: Any) -> Condition:
+    return _condition(x) & _condition(other)
+
+
+@implements("logical_or", opaque=True)
+def logical_or(x: Any, other: Any) -> Condition:
+    return _condition(x) | _condition(other)
+
+
+@implements("where", opaque=True)
+def where(condition: Any, input: Any, other: Any) -> TaylorModel:
+    """The first or the second where the box decides; otherwise both: (a + b) / 2 +- |a - b| / 2."""
+    condition = _condition(condition)
+    like = next((x for x in (input, other) if isinstance(x, TaylorModel)), None)
+    if like is None:
+        raise UnsupportedOperation("where of two constants", "one of the two must depend on the variables")
+    a, b = operand(input, like).plain(), operand(other, like).plain()
+    shape = joint_shape(joint_shape(a.shape, b.shape), condition.shape)
+    left, right = common([expanded(a, shape), expanded(b, shape)])
+    true, false = condition.true.expand(shape), condition.false.expand(shape)
+    result = left.with_(torch.where(true, left.coef, right.coef), torch.where(true, left.rem, right.rem))
+    open_ = ~(true | false)
+    if bool(open_.any()):
+        first, second = entries(left, open_), entries(right, open_)
+        middle = mul(combine(first, second, 1), 0.5)
+        result = insert(result, open_, middle.with_radius(mul(combine(first, second, -1), 0.5).bound()))
+    return result.with_(result.coef, torch.where(condition.undecided, torch.inf, result.rem))
+
+
+@implements("masked_fill", opaque=True)
+def masked_fill(x: TaylorModel, mask: Any, value: Any) -> TaylorModel:
+    """Constant mask; a masked logit of -inf is recognised by softmax."""
+    if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
+        raise UnsupportedOperation("masked_fill by a comparison", "use torch.where to choose by it")
+    x = x.plain()
+    filled = operand(value, x)
+    if filled.support or filled.ndim:
+        raise UnsupportedOperation("masked_fill with more than a number", "use torch.where")
+    x = expanded(x, joint_shape(x.shape, mask.shape))
+    coef = torch.where(mask, 0.0, x.coef)
+    coef[0] = torch.where(mask, filled.coef[0], coef[0])
+    return x.with_(coef, torch.where(mask, filled.rem, x.rem))

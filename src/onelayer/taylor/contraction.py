@@ -1,0 +1,232 @@
+"""Sums and contractions: sum, mean, linear, matmul, einsum, with constants and between Taylor models.
+
+A contraction with a constant acts on every coefficient row alike; the remainder and the rounding error pass through the
+absolute values of the constant: |W| (R + gamma_n |p|).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onelayer.errors import UnsupportedOperation
+from onelayer.taylor import basis
+from onelayer.taylor.arithmetic import combine, places, size_of, unit_of
+from onelayer.taylor.core import TaylorModel, axes, constant, joint_space, prune
+from onelayer.taylor.registry import implements, unhandled
+from onelayer.taylor.rounding import UNIT, check_cast, conversion_error, executed, gamma, inflate, relative_error
+
+_MOST_DENOMINATORS = 4  # each is above 1/4: the overflow check on numerators leaves room for 2^12
+
+
+@implements("sum", lazy=True)
+def sum_(x: TaylorModel, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> TaylorModel:
+    check_cast(x.execution, dtype)
+    dims = axes(x, dim)
+    if any(factor.shape[d] > 1 for factor in x.den for d in dims):
+        x = x.plain()
+    terms = prod(x.shape[d] for d in dims)
+    coef = x.coef.sum([d + 1 for d in dims], keepdim=keepdim)
+    absolute = x.total().sum(dims, keepdim=keepdim)
+    rem = inflate(x.rem.sum(dims, keepdim=keepdim) + gamma(terms) * absolute)
+    den = tuple(
+        factor.with_(factor.coef.sum([d + 1 for d in dims], keepdim=keepdim), factor.rem.sum(dims, keepdim=keepdim))
+        for factor in x.den
+    )
+    result = x.with_(coef, rem, den)
+    result.rem = executed(rem, inflate(absolute + rem), terms, x.execution, unit_of(result))
+    return result
+
+
+@implements("mean")
+def mean(x: TaylorModel, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> TaylorModel:
+    total = sum_(x, dim, keepdim, dtype=dtype)
+    result: TaylorModel = total / prod(x.shape[d] for d in axes(x, dim))
+    return result
+
+
+@implements("linear", lazy=True)
+def linear(x: Any, weight: Any, bias: Any = None) -> TaylorModel:
+    """x W^T + b."""
+    return _biased("...i,oi->...o" if len(weight.shape) == 2 else "...i,i->...", x, weight, bias)
+
+
+@implements("addmm", lazy=True)
+def addmm(x: Any, mat1: Any, mat2: Any, out_dtype: Any = None, *, beta: float = 1, alpha: float = 1) -> TaylorModel:
+    unhandled("addmm", out_dtype=out_dtype)
+    if alpha != 1 or beta != 1:
+        raise UnsupportedOperation("addmm(alpha, beta)", "only alpha = beta = 1")
+    return _biased("im,mj->ij", mat1, mat2, x)
+
+
+def _biased(equation: str, a: Any, b: Any, bias: Any) -> TaylorModel:
+    """A contraction plus a bias, which may be executed as one sum in any order, the bias first."""
+    product = einsum(equation, a, b)
+    if bias is None:
+        return product
+    result = combine(product, bias, 1)
+    if result.execution is not None:
+        reach = einsum_of(equation, size_of(a), size_of(b)) + size_of(bias)
+        result.rem = executed(result.rem, inflate(reach), a.shape[-1] + 1, result.execution)
+    return result
+
+
+def einsum_of(equation: str, *sizes: Tensor) -> Tensor:
+    """A contraction of tensors of bounds, written as torch writes it."""
+    total: Tensor = torch.einsum(equation, *sizes)
+    return total
+
+
+@implements("matmul", lazy=True)
+def matmul(x: Any, other: Any) -> TaylorModel:
+    left, right = len(x.shape), len(other.shape)
+    rows = "i" if left > 1 else ""
+    columns = "j" if right > 1 else ""
+    front_a = "..." if left > 2 else ""
+    front_b = "..." if right > 2 else ""
+    front = "..." if front_a or front_b else ""
+    return einsum(f"{front_a}{rows}m,{front_b}m{columns}->{front}{rows}{columns}", x, other)
+
+
+@implements("einsum", lazy=True)
+def einsum(equation: str, *operands: Any) -> TaylorModel:
+    """A contraction of one or two operands; of more, torch chooses an order, and with it what may overflow."""
+    if len(operands) == 1 and isinstance(operands[0], Sequence):
+        operands = tuple(operands[0])
+    if not isinstance(equation, str) or len(operands) > 2:
+        raise UnsupportedOperation("einsum of more than two operands", "contract two at a time")
+    (la, *rest), output = _labels(equation, tuple(len(x.shape) for x in operands))
+    a = operands[0]
+    if not rest:
+        return _with_constant(la, "", output, a, torch.ones((), dtype=torch.float64, device=a.device))
+    b = operands[1]
+    if not isinstance(a, TaylorModel):
+        return _with_constant(rest[0], la, output, b, a)
+    if not isinstance(b, TaylorModel):
+        return _with_constant(la, rest[0], output, a, b)
+    return _between_models(la, rest[0], output, a, b)
+
+
+@cache
+def _labels(equation: str, ndims: tuple[int, ...]) -> tuple[list[str], str]:
+    """Labels of every operand and the output: letters as a, b, c, ..., the ellipsis written out in capitals."""
+    text = equation.replace(" ", "")
+    left, arrow, right = text.partition("->")
+    if not arrow:
+        letters = left.replace("...", "").replace(",", "")
+        right = ("..." if "..." in left else "") + "".join(sorted(c for c in set(letters) if letters.count(c) == 1))
+    names = {c: chr(ord("a") + i) for i, c in enumerate(dict.fromkeys(c for c in text if c.isalpha()))}
+    left, right = ("".join(names.get(c, c) for c in part) for part in (left, right))
+    inputs = left.split(",")
+    widths = [ndim - len(part.replace("...", "")) for part, ndim in zip(inputs, ndims, strict=True)]
+    most = max([w for w, part in zip(widths, inputs, strict=True) if "..." in part], default=0)
+    front = "ABCDEFGHJKLMNOQRSTUVWXYZ"[:most]  # I and P name the polynomial index
+    parts = [p.replace("...", front[most - w :] if w else "") for p, w in zip(inputs, widths, strict=True)]
+    return parts, right.replace("...", front)
+
+
+def _length(la: str, lb: str, out: str, a: Any, b: Any) -> int:
+    """Number of products summed into one output entry."""
+    sizes: dict[str, int] = {}
+    for letter, size in [*zip(la, a.shape, strict=True), *zip(lb, b.shape, strict=True)]:
+        sizes[letter] = max(size, sizes.get(letter, 1))
+    return prod(size for letter, size in sizes.items() if letter not in out)
+
+
+def _with_constant(la: str, lb: str, out: str, a: TaylorModel, b: Any) -> TaylorModel:
+    a, den = _denominators(la, out, a)
+    fixed = constant(b, a).coef[0]
+    terms = _length(la, lb, out, a, fixed)
+    equation, size = f"{la},{lb}->{out}", fixed.abs()
+    result = a.with_(torch.einsum(f"P{la},{lb}->P{out}", a.coef, fixed), a.rem, den)
+    source = a.rem + gamma(terms) * a.total()
+    if not b.is_floating_point():  # an integer beyond 2^53 is known up to two units
+        source = source + 4 * UNIT * a.magnitude()
+    if a.execution is None:
+        result.rem = inflate(torch.einsum(equation, source, size))
+        return result
+    step = relative_error(a.execution, terms)
+    result.rem = inflate(torch.einsum(equation, source + step * a.magnitude(), size))
+    converted = conversion_error(fixed, a.execution)
+    if converted is not None:
+        result.rem = inflate(result.rem + (1 + step) * torch.einsum(equation, a.magnitude(), converted))
+    # |W| times the magnitude, which bounds all partial sums, is at most the remainder over one step of rounding.
+    result.rem = executed(result.rem, result.rem / step, 0, a.execution, unit_of(result) * terms)
+    return result
+
+
+def _denominators(labels: str, out: str, x: TaylorModel) -> tuple[TaylorModel, tuple[TaylorModel, ...]]:
+    """The operand with its denominators in the labels of the output, carried out first where they cannot follow."""
+    free = len(set(labels)) == len(labels)
+    if x.den and not (free and all(c in out or f.shape[i] == 1 for f in x.den for i, c in enumerate(labels))):
+        return x.plain(), ()
+    return x, tuple(_relabel(factor, labels, out) for factor in x.den)
+
+
+def _relabel(factor: TaylorModel, labels: str, out: str) -> TaylorModel:
+    sizes = dict(zip(labels, factor.shape, strict=True))
+    kept = [c for c in out if c in sizes]
+    order = [labels.index(c) for c in kept] + [i for i, c in enumerate(labels) if c not in out]
+    shape = [sizes.get(c, 1) for c in out]
+    coef = factor.coef.permute(0, *[i + 1 for i in order]).reshape(len(factor.coef), *shape)
+    return factor.with_(coef, factor.rem.permute(order).reshape(shape))
+
+
+def _between_models(la: str, lb: str, out: str, a: TaylorModel, b: TaylorModel) -> TaylorModel:
+    """Sum of products of models, truncated like a product."""
+    a, b = prune(a), prune(b)
+    if not set(a.support) & set(b.support):
+        # Divided first, the operands are smooth: what lies above the cap is then nothing but the product's own tail.
+        a, b = prune(a.plain()), prune(b.plain())
+    if len(a.den) + len(b.den) > _MOST_DENOMINATORS:
+        a, b = prune(a.plain()), prune(b.plain())
+    disjoint = not set(a.support) & set(b.support)
+    (a, den_a), (b, den_b) = _denominators(la, out, a), _denominators(lb, out, b)
+    if len(a.coef) > len(b.coef):
+        a, b, la, lb = b, a, lb, la
+    space = joint_space(a, b)
+    support = tuple(sorted({*a.support, *b.support}))
+    degree = min(a.degree + b.degree, space.cap(len(support)))
+    equation = f"{la},{lb}->{out}"
+    left, right = a.total(), b.total()
+    reach = torch.einsum(equation, left, right)
+    rem = torch.einsum(equation, left, b.rem) + torch.einsum(equation, a.rem, right + b.rem)
+    coef, above = (_disjoint_rows if disjoint else _product_rows)(la, lb, out, a, b, support, degree)
+    terms = _length(la, lb, out, a, b)
+    rem = inflate(rem + above + gamma(terms + len(coef) + 1) * reach)
+    result = TaylorModel(coef, rem, space, support, degree, den_a + den_b)
+    result.rem = executed(rem, inflate(reach + rem), terms, space.execution, unit_of(result))
+    return result
+
+
+def _disjoint_rows(
+    la: str, lb: str, out: str, a: TaylorModel, b: TaylorModel, support: tuple[int, ...], degree: int
+) -> tuple[Tensor, Tensor]:
+    """Operands without a common variable: every pair of monomials is a monomial; what lies above is summed first."""
+    full = torch.einsum(f"P{la},I{lb}->PI{out}", a.coef, b.coef).flatten(0, 1)
+    kept, rows, above = basis.outer_rows(*places(a, b, support), a.degree, b.degree, degree)
+    coef = full.new_zeros(basis.count(len(support), degree), *full.shape[1:])
+    coef[list(rows)] = full[list(kept)]
+    return coef, full[list(above)].abs().sum(0)
+
+
+def _product_rows(
+    la: str, lb: str, out: str, a: TaylorModel, b: TaylorModel, support: tuple[int, ...], degree: int
+) -> tuple[Tensor, Tensor]:
+    """Common variables: one contraction per row of the smaller operand."""
+    left, right = a.norms(), b.norms()
+    above = torch.einsum(f"{la},{lb}->{out}", torch.zeros_like(left[0]), right[0])
+    for d in range(max(0, degree + 1 - b.degree), a.degree + 1):
+        above = above + torch.einsum(f"{la},{lb}->{out}", left[d], right[max(degree + 1 - d, 0) :].sum(0))
+    coef = above.new_zeros(basis.count(len(support), degree), *above.shape)
+    for i, runs in basis.product_runs(*places(a, b, support), a.degree, b.degree, degree):
+        last = runs[-1][0] + runs[-1][2]
+        piece = torch.einsum(f"{la},P{lb}->P{out}", a.coef[i], b.coef[:last])
+        for source, target, length in runs:
+            coef[target : target + length] += piece[source : source + length]
+    return coef, above

@@ -1,0 +1,193 @@
+"""Elementary functions of one real variable: Taylor coefficients at a point and their bound over an interval.
+
+For each function g two vectorised rules: ``series(c, k)`` returns g_n = g^(n)(c) / n! for n = 0..k with absolute error
+bounds, and ``bound(lo, hi, n)`` an upper bound of |g_n| over [lo, hi] for n >= 1, infinite or nan where g is not
+analytic there. ``image(lo, hi)`` encloses the values themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import comb, factorial
+
+import torch
+from torch import Tensor
+
+from onelayer.taylor.rounding import ELEMENTARY, TINY, UNIT, inflate, upward_power
+
+Series = Callable[[Tensor, int], tuple[Tensor, Tensor]]
+Bound = Callable[[Tensor, Tensor, int], Tensor]
+Image = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+Ratio = Callable[[Tensor, int], Tensor]
+
+
+@dataclass(frozen=True)
+class Elementary:
+    """The rules of one function.
+
+    ``ratio(c, n)``, where given, bounds |g_{m+1} / g_m| at the point c for every m >= n, so that the tail of the Taylor
+    series is below a geometric one. ``degree`` is set for polynomials, whose series ends there.
+    """
+
+    name: str
+    series: Series
+    bound: Bound
+    image: Image
+    ratio: Ratio | None = None
+    degree: int | None = None
+
+    def tail(self, last: Tensor, c: Tensor, size: Tensor, lo: Tensor, hi: Tensor, k: int) -> Tensor:
+        """Bound of |g(c + p) - sum_{n<=k} g_n p^n| for |p| <= size, c + p in [lo, hi]; ``last`` is |g_k|, rounded up.
+
+        Lagrange: sup |g_{k+1}| size^(k+1); or the geometric tail |g_k| size^k q / (1 - q), q = ratio * size < 1.
+        """
+        lagrange = self.bound(lo, hi, k + 1) * upward_power(size, k + 1)
+        if self.ratio is None:
+            return inflate(lagrange)
+        q = inflate(self.ratio(c, k) * size)
+        geometric = last * upward_power(size, k) * (q / (1 - q)) * (1 + 2.0**-20)
+        # Close to 1 the rounding of 1 - q matters; there, and where it is nan, Lagrange stands alone.
+        return inflate(torch.where((q < 0.99) & ~(lagrange < geometric), geometric, lagrange))
+
+
+def with_relative_error(rows: list[Tensor], roundings: float) -> tuple[Tensor, Tensor]:
+    """Rows whose relative error is an elementary function's plus some roundings."""
+    values = torch.stack(rows)
+    return values, inflate(values.abs() * (ELEMENTARY + 1.01 * roundings * UNIT))
+
+
+def increasing(g: Callable[[Tensor], Tensor]) -> Image:
+    """Image of an interval under an increasing function that torch computes within 4 ulp."""
+
+    def image(lo: Tensor, hi: Tensor) -> tuple[Tensor, Tensor]:
+        low, high = g(lo), g(hi)
+        return low - low.abs() * (2 * ELEMENTARY) - TINY, high + high.abs() * (2 * ELEMENTARY) + TINY
+
+    return image
+
+
+def smallest_size(lo: Tensor, hi: Tensor) -> Tensor:
+    """min |x| over [lo, hi]; nan stays nan."""
+    return torch.maximum(lo, -hi).clamp(min=0)
+
+
+def largest_size(lo: Tensor, hi: Tensor) -> Tensor:
+    """max |x| over [lo, hi]."""
+    return torch.maximum(-lo, hi)
+
+
+def _exp_series(c: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    base = torch.exp(c)
+    return with_relative_error([base / float(factorial(n)) for n in range(k + 1)], 2)
+
+
+def _exp_bound(lo: Tensor, hi: Tensor, n: int) -> Tensor:
+    return inflate(torch.exp(hi) / float(factorial(n)))
+
+
+def _wave_series(shift: int) -> Series:
+    def series(c: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        s, o = torch.sin(c), torch.cos(c)
+        cycle = [s, o, -s, -o]
+        return with_relative_error([cycle[(n + shift) % 4] / float(factorial(n)) for n in range(k + 1)], 2)
+
+    return series
+
+
+def _wave_bound(lo: Tensor, hi: Tensor, n: int) -> Tensor:
+    """|sin|, |cos| <= 1, and close to a zero of the derivative that is all there is to say cheaply."""
+    return torch.where(hi - lo < torch.inf, torch.full_like(lo, (1 + 4 * UNIT) / float(factorial(n))), torch.nan)
+
+
+def _wave_image(lo: Tensor, hi: Tensor) -> tuple[Tensor, Tensor]:
+    one = torch.where(hi - lo < torch.inf, torch.ones_like(lo), torch.nan)
+    return -one, one
+
+
+def _log_series(c: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    rows = [torch.log(c)]
+    power = torch.ones_like(c)
+    for n in range(1, k + 1):
+        power = -power / c
+        rows.append(-power / n)
+    return with_relative_error(rows, k + 2)
+
+
+def _log_bound(lo: Tensor, hi: Tensor, n: int) -> Tensor:
+    return torch.where(lo > 0, inflate(1 / (n * lo**n)), torch.inf)
+
+
+def power(exponent: float) -> Elementary:
+    """x^a on x > 0 for a real exponent a: g_n = binomial(a, n) x^(a - n), monotone in x up to sign."""
+
+    def value(x: Tensor) -> Tensor:
+        if exponent == 0.5:
+            return torch.sqrt(x)
+        return torch.rsqrt(x) if exponent == -0.5 else torch.pow(x, exponent)
+
+    def series(c: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        rows = [value(c)]
+        for n in range(1, k + 1):
+            rows.append(rows[-1] * ((exponent - (n - 1)) / n) / c)
+        values, errors = with_relative_error(rows, 4 * k + 2)
+        # A value that underflows would hide the size of the later rows.
+        return values, torch.where(rows[0] > 2.0**-900, errors, torch.nan)
+
+    def ratio(c: Tensor, n: int) -> Tensor:
+        return torch.where(c > 0, max(1.0, (abs(exponent) + n) / (n + 1)) / c, torch.nan)
+
+    def bound(lo: Tensor, hi: Tensor, n: int) -> Tensor:
+        factor = 1.0
+        for i in range(n):
+            factor *= abs(exponent - i) / (i + 1)
+        ends = torch.maximum(torch.pow(lo, exponent - n), torch.pow(hi, exponent - n))
+        return torch.where(lo > 0, inflate(factor * ends), torch.inf)
+
+    def image(lo: Tensor, hi: Tensor) -> tuple[Tensor, Tensor]:
+        low, high = increasing(value)(*((lo, hi) if exponent >= 0 else (hi, lo)))
+        return torch.where(lo > 0, low, torch.nan), torch.where(lo > 0, high, torch.nan)
+
+    return Elementary(f"pow {exponent}", series, bound, image, ratio)
+
+
+def integer_power(exponent: int) -> Elementary:
+    """x^m for an integer m >= 1 and any sign of x: the series ends at n = m."""
+
+    def series(c: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        powers = [torch.ones_like(c)]
+        for _ in range(exponent):
+            powers.append(powers[-1] * c)
+        zero = torch.zeros_like(c)
+        rows = [comb(exponent, n) * powers[exponent - n] if n <= exponent else zero for n in range(k + 1)]
+        return with_relative_error(rows, exponent + 2)
+
+    def bound(lo: Tensor, hi: Tensor, n: int) -> Tensor:
+        size = largest_size(lo, hi)
+        if n > exponent:
+            return torch.where(size < torch.inf, torch.zeros_like(size), torch.nan)
+        return inflate(comb(exponent, n) * size ** (exponent - n))
+
+    def image(lo: Tensor, hi: Tensor) -> tuple[Tensor, Tensor]:
+        if exponent % 2:
+            return increasing(lambda x: x**exponent)(lo, hi)
+        high = inflate(largest_size(lo, hi) ** exponent)
+        return torch.zeros_like(high), high
+
+    return Elementary(f"pow {exponent}", series, bound, image, degree=exponent)
+
+
+def _exp_ratio(c: Tensor, n: int) -> Tensor:
+    return torch.full_like(c, 1 / (n + 1))
+
+
+def _log_ratio(c: Tensor, n: int) -> Tensor:
+    return torch.where(c > 0, 1 / c, torch.nan)
+
+
+EXP = Elementary("exp", _exp_series, _exp_bound, increasing(torch.exp), _exp_ratio)
+SIN = Elementary("sin", _wave_series(0), _wave_bound, _wave_image)
+COS = Elementary("cos", _wave_series(1), _wave_bound, _wave_image)
+LOG = Elementary("log", _log_series, _log_bound, increasing(torch.log), _log_ratio)
+SQRT = power(0.5)
+RSQRT = power(-0.5)

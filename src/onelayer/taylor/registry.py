@@ -1,0 +1,177 @@
+"""Which torch functions have a rigorous Taylor version, by name."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import torch
+
+from onelayer.errors import OnelayerError, UnsupportedOperation
+from onelayer.taylor.opaque import IN_PLACE, IN_PLACE_HINT, MissingOperation, Opaque
+
+Handler = TypeVar("Handler", bound=Callable[..., Any])
+_HANDLERS: dict[str, tuple[Callable[..., Any], bool]] = {}
+_TAKES_OPAQUE: set[str] = set()
+_MAY_OVERWRITE: set[str] = set()  # torch's version has an argument ``inplace``
+_ALIASES = {
+    "truediv": "div",
+    "true_divide": "div",
+    "divide": "div",
+    "multiply": "mul",
+    "subtract": "sub",
+    "negative": "neg",
+    "absolute": "abs",
+    "arctan": "atan",
+    "swapaxes": "transpose",
+    "swapdims": "transpose",
+    "moveaxis": "movedim",
+    "concat": "cat",
+    "power": "pow",
+    "concatenate": "cat",
+    "clip": "clamp",
+    "greater": "gt",
+    "greater_equal": "ge",
+    "less": "lt",
+    "less_equal": "le",
+    "mm": "matmul",
+    "bmm": "matmul",
+    "invert": "logical_not",
+    "and": "logical_and",
+    "or": "logical_or",
+}
+_HINTS = {
+    "setitem": "build the result with torch.stack or torch.cat instead of writing into a tensor",
+    "bool": "a branch on the value of a Taylor model is not a function of the box; use torch.where",
+    "item": "a Taylor model is a set of functions, not a number",
+    "tolist": "a Taylor model is a set of functions, not numbers",
+    "numpy": "write the function with torch operations",
+    "array": "write the function with torch operations",
+}
+
+
+def implements(*names: str, lazy: bool = False, opaque: bool = False) -> Callable[[Handler], Handler]:
+    """Register the Taylor version of the torch functions of these names.
+
+    ``lazy`` ones accept pending quotients, ``opaque`` ones accept comparisons.
+    """
+
+    def register(handler: Handler) -> Handler:
+        _HANDLERS.update(dict.fromkeys(names, (handler, lazy)))
+        if opaque:
+            _TAKES_OPAQUE.update(names)
+        if "inplace" in inspect.signature(handler).parameters:
+            _MAY_OVERWRITE.update(names)
+        return handler
+
+    return register
+
+
+def supported() -> list[str]:
+    """Names of all registered operations."""
+    return sorted(_HANDLERS)
+
+
+def handler_of(name: str) -> Callable[..., Any]:
+    """The Taylor version of a registered operation, whose signature holds every argument of torch's."""
+    return _HANDLERS[name][0]
+
+
+def call(name: str, *args: Any, **kwargs: Any) -> Any:
+    """Run the Taylor version of a torch function.
+
+    What it does not model is refused by name: an operation without a version, an argument that the version does not
+    declare, a buffer for the result, a change in place (whoever else holds the operand would see it).
+    """
+    if name not in _HANDLERS:
+        raise UnsupportedOperation(name, _hint(name))
+    handler, lazy = _HANDLERS[name]
+    if "input" in kwargs:
+        kwargs = _named_first(handler, kwargs)
+    if kwargs.pop("out", None) is not None:
+        raise UnsupportedOperation(f"{name}(out)", IN_PLACE_HINT)
+    if name not in _TAKES_OPAQUE:
+        _refuse_opaque(name, (*args, *kwargs.values()))
+    if not lazy:
+        args = tuple(arg.plain() if getattr(arg, "den", ()) else arg for arg in args)
+        kwargs = {key: arg.plain() if getattr(arg, "den", ()) else arg for key, arg in kwargs.items()}
+    try:
+        if name in _MAY_OVERWRITE and inspect.signature(handler).bind(*args, **kwargs).arguments.get("inplace"):
+            raise UnsupportedOperation(f"{name}(inplace)", IN_PLACE_HINT)
+        return handler(*args, **kwargs)
+    except (OnelayerError, torch.OutOfMemoryError):
+        raise
+    except (TypeError, AttributeError, IndexError, ValueError, RuntimeError) as error:
+        raise UnsupportedOperation(*_why(name, handler, args, kwargs, error)) from error
+
+
+def _named_first(handler: Callable[..., Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The keyword ``input`` under the name of the handler's first parameter, unless it has one of that name."""
+    names = list(inspect.signature(handler).parameters)
+    return kwargs if "input" in names else {names[0] if key == "input" else key: v for key, v in kwargs.items()}
+
+
+def _refuse_opaque(name: str, values: Iterable[Any]) -> None:
+    for value in values:
+        if isinstance(value, Opaque):
+            value.refuse(name)
+        if isinstance(value, tuple | list):
+            _refuse_opaque(name, value)
+
+
+def _why(name: str, handler: Callable[..., Any], args: Any, kwargs: Any, error: Exception) -> tuple[str, str]:
+    """Operation and hint: the argument that the signature does not hold, or what went wrong inside."""
+    signature = inspect.signature(handler)
+    for key in kwargs:
+        if key not in signature.parameters:
+            return f"{name}({key})", "this argument is not modelled"
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as mismatch:
+        return name, str(mismatch)
+    return f"{name} with these arguments", str(error).splitlines()[0] if str(error) else type(error).__name__
+
+
+def unhandled(operation: str, **arguments: Any) -> None:
+    """Refuse, by name, arguments that are given and not modelled; None and False mean not given."""
+    for name, value in arguments.items():
+        if value is not None and value is not False:
+            raise UnsupportedOperation(f"{operation}({name})", "this argument is not modelled")
+
+
+def method(owner: Any, name: str) -> Callable[..., Any]:
+    """The operation as a bound tensor method."""
+    if _bare(name) not in _HANDLERS:
+        raise MissingOperation(name, _hint(name))
+
+    def bound(*args: Any, **kwargs: Any) -> Any:
+        return call(_bare(name), owner, *args, **canonical_keywords(kwargs))
+
+    return bound
+
+
+def _hint(name: str) -> str:
+    if name.endswith("_") or f"__{name}__" in IN_PLACE:
+        return IN_PLACE_HINT
+    return _HINTS.get(name, "Taylor models have no rigorous version of it")
+
+
+def canonical_name(func: Any) -> str:
+    """The registry's name of a torch function: dunder, namespace and alias spellings removed."""
+    name = getattr(func, "__name__", str(func))
+    if name == "__get__":
+        name = getattr(func.__self__, "__name__", str(func))
+    return _bare(name)
+
+
+def _bare(name: str) -> str:
+    bare = name.strip("_") if name.startswith("__") else name
+    bare = bare.removeprefix("special_").replace("expit", "sigmoid")
+    return _ALIASES.get(bare, bare)
+
+
+def canonical_keywords(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """NumPy spellings to torch spellings."""
+    names = {"axis": "dim", "keepdims": "keepdim"}
+    return {names.get(key, key): value for key, value in kwargs.items()}

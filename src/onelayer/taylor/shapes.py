@@ -1,0 +1,265 @@
+"""Structural operations: they move entries about and round nothing.
+
+A coefficient tensor carries the polynomial index in front, so a dimension d >= 0 of the model is d + 1 of the
+coefficients, and a negative dimension is the same for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onelayer.errors import UnsupportedOperation
+from onelayer.taylor.arithmetic import operand
+from onelayer.taylor.core import TaylorModel, axes, axis, joint_space, lift, spread
+from onelayer.taylor.registry import implements
+
+
+def _sizes(sizes: tuple[Any, ...], named: Any = None) -> tuple[int, ...]:
+    """Integers given one by one, as one sequence, or by keyword."""
+    given = tuple(sizes[0]) if len(sizes) == 1 and isinstance(sizes[0], Sequence) else sizes
+    given = tuple(named) if not sizes and named is not None else given
+    if (sizes and named is not None) or not all(isinstance(size, int) for size in given):
+        raise UnsupportedOperation("sizes that are no integers", "give integers, one by one or as one sequence")
+    return given
+
+
+def _map(x: TaylorModel, op: Callable[[Tensor, int], Tensor]) -> TaylorModel:
+    """Apply a rearrangement to coefficients (offset 1), remainder (offset 0) and denominators alike."""
+    den = tuple(_map(factor, op) for factor in x.den)
+    return x.with_(op(x.coef, 1), op(x.rem, 0), den)
+
+
+@implements("getitem", lazy=True)
+def getitem(x: TaylorModel, index: Any) -> TaylorModel:
+    """Ints, slices, None, Ellipsis, index lists and index or boolean tensors, as for a tensor."""
+    parts = index if isinstance(index, tuple) else (index,)
+    if all(_basic(part) for part in parts):
+        den = tuple(_index_factor(factor, x.shape, parts) for factor in x.den)
+        return x.with_(x.coef[(slice(None), *parts)], x.rem[parts], den)
+    if not all(_basic(part) or isinstance(part, Tensor | list) for part in parts):
+        kinds = ", ".join(type(part).__name__ for part in parts)
+        raise UnsupportedOperation(f"indexing by {kinds}", "use constant integers, slices and tensors")
+    # Advanced indices may move dimensions: where an entry comes from is asked of torch itself.
+    x = x.plain()
+    places = torch.arange(x.rem.numel(), dtype=torch.int64, device=x.device).reshape(x.shape)[parts]
+    return x.with_(x.coef.flatten(1)[:, places], x.rem.flatten()[places])
+
+
+def _basic(part: Any) -> bool:
+    return part is None or part is Ellipsis or (isinstance(part, int | slice) and not isinstance(part, bool))
+
+
+def _index_factor(factor: TaylorModel, shape: torch.Size, parts: tuple[Any, ...]) -> TaylorModel:
+    """The denominator of an indexed quotient: dimensions in which it does not vary keep their one entry."""
+    used = sum(part is not None and part is not Ellipsis for part in parts)
+    fill = [slice(None)] * (len(shape) - used)
+    at = next((i for i, part in enumerate(parts) if part is Ellipsis), len(parts))
+    full = [*parts[:at], *fill, *parts[at + 1 :]]
+    mapped: list[Any] = []
+    dim = 0
+    for part in full:
+        if part is None:
+            mapped.append(None)
+            continue
+        single = factor.shape[dim] == 1
+        mapped.append((0 if isinstance(part, int) else slice(None)) if single else part)
+        dim += 1
+    if all(part == slice(None) for part in mapped):
+        return factor
+    return factor.with_(factor.coef[(slice(None), *mapped)], factor.rem[tuple(mapped)])
+
+
+@implements("reshape", lazy=True)
+def reshape(x: TaylorModel, *sizes: Any, shape: Any = None) -> TaylorModel:
+    return _reshaped(x, _sizes(sizes, shape))
+
+
+@implements("view", lazy=True)
+def view(x: TaylorModel, *sizes: Any, size: Any = None, dtype: Any = None) -> TaylorModel:
+    """Another shape; bits read as another type are no function of the numbers."""
+    if dtype is not None or (sizes and isinstance(sizes[0], torch.dtype)):
+        raise UnsupportedOperation("view(dtype)", "it reads the same bits as other numbers")
+    return _reshaped(x, _sizes(sizes, size))
+
+
+def _reshaped(x: TaylorModel, shape: tuple[int, ...]) -> TaylorModel:
+    rem = x.rem.reshape(shape)
+    lead = 0
+    if x.den:
+        # Denominators follow when the dimensions in which they vary stay where they are, in front.
+        lead = max((i + 1 for factor in x.den for i, n in enumerate(factor.shape) if n > 1), default=0)
+        if rem.shape[:lead] != x.shape[:lead]:
+            return _reshaped(x.plain(), shape)
+    den = tuple(_reshape_factor(factor, rem.ndim, lead) for factor in x.den)
+    return x.with_(x.coef.reshape(len(x.coef), *rem.shape), rem, den)
+
+
+def _reshape_factor(factor: TaylorModel, ndim: int, lead: int) -> TaylorModel:
+    shape = (*factor.shape[:lead], *[1] * (ndim - lead))
+    return factor.with_(factor.coef.reshape(len(factor.coef), *shape), factor.rem.reshape(shape))
+
+
+@implements("flatten", lazy=True)
+def flatten(x: TaylorModel, start_dim: int = 0, end_dim: int = -1) -> TaylorModel:
+    return _reshaped(x, tuple(x.rem.flatten(start_dim, end_dim).shape))
+
+
+@implements("ravel", lazy=True)
+def ravel(x: TaylorModel) -> TaylorModel:
+    return flatten(x)
+
+
+@implements("unflatten")
+def unflatten(x: TaylorModel, dim: int, sizes: Sequence[int]) -> TaylorModel:
+    at = axis(x, dim)
+    known = -prod(sizes) if -1 in sizes else 1
+    whole = tuple(x.shape[at] // known if size == -1 else size for size in sizes)
+    return _reshaped(x, (*x.shape[:at], *whole, *x.shape[at + 1 :]))
+
+
+@implements("squeeze", lazy=True)
+def squeeze(x: TaylorModel, dim: Any = None) -> TaylorModel:
+    dims = axes(x, dim) if dim is None or isinstance(dim, int) else [axis(x, d) for d in dim]
+    single = [d for d in dims if x.shape[d] == 1]
+    return _map(x, lambda t, offset: t.squeeze([d + offset for d in single]) if single else t)
+
+
+@implements("unsqueeze", lazy=True)
+def unsqueeze(x: TaylorModel, dim: int) -> TaylorModel:
+    at = axis(x, dim, extra=1)
+    return _map(x, lambda t, offset: t.unsqueeze(at + offset))
+
+
+@implements("transpose", lazy=True)
+def transpose(x: TaylorModel, dim0: int, dim1: int) -> TaylorModel:
+    first, second = axis(x, dim0), axis(x, dim1)
+    return _map(x, lambda t, offset: t.transpose(first + offset, second + offset))
+
+
+@implements("t", lazy=True)
+def t(x: TaylorModel) -> TaylorModel:
+    return transpose(x, 0, 1) if x.ndim == 2 else _map(x, lambda tensor, offset: tensor if offset else tensor.t())
+
+
+@implements("permute", lazy=True)
+def permute(x: TaylorModel, *order: Any, dims: Any = None) -> TaylorModel:
+    places = [axis(x, d) for d in _sizes(order, dims)]
+    return _map(x, lambda t, offset: t.permute(*range(offset), *[d + offset for d in places]))
+
+
+@implements("movedim", lazy=True)
+def movedim(x: TaylorModel, source: Any, destination: Any) -> TaylorModel:
+    first = [axis(x, d) for d in (source if isinstance(source, Sequence) else [source])]
+    second = [axis(x, d) for d in (destination if isinstance(destination, Sequence) else [destination])]
+    return _map(x, lambda t, offset: t.movedim([d + offset for d in first], [d + offset for d in second]))
+
+
+@implements("expand", lazy=True)
+def expand(x: TaylorModel, *sizes: Any, size: Any = None, implicit: bool = False) -> TaylorModel:
+    rem = x.rem.expand(_sizes(sizes, size))
+    if x.den and rem.ndim > x.ndim:
+        x = x.plain()
+    return x.with_(spread(x.coef, rem.ndim).expand(len(x.coef), *rem.shape), rem, x.den)
+
+
+@implements("broadcast_to", lazy=True)
+def broadcast_to(x: TaylorModel, size: Sequence[int]) -> TaylorModel:
+    return expand(x, tuple(size))
+
+
+@implements("flip")
+def flip(x: TaylorModel, *order: Any, dims: Any = None) -> TaylorModel:
+    places = [axis(x, d) for d in _sizes(order, dims)]
+    return x.with_(x.coef.flip([d + 1 for d in places]), x.rem.flip(places))
+
+
+@implements("roll")
+def roll(x: TaylorModel, shifts: Any, dims: Any = None) -> TaylorModel:
+    """Along given dimensions; without them torch rolls all entries as one line."""
+    if dims is None or (isinstance(dims, Sequence) and not dims):
+        return _reshaped(roll(_reshaped(x, (-1,)), shifts, 0), tuple(x.shape))
+    places = axes(x, dims)
+    return x.with_(x.coef.roll(shifts, [d + 1 for d in places]), x.rem.roll(shifts, places))
+
+
+@implements("index_select")
+def index_select(x: TaylorModel, dim: int, index: Tensor) -> TaylorModel:
+    at = axis(x, dim)
+    return x.with_(x.coef.index_select(at + 1, index), x.rem.index_select(at, index))
+
+
+@implements("select")
+def select(x: TaylorModel, dim: int, index: int) -> TaylorModel:
+    at = axis(x, dim)
+    return x.with_(x.coef.select(at + 1, index), x.rem.select(at, index))
+
+
+@implements("narrow")
+def narrow(x: TaylorModel, dim: int, start: int, length: int) -> TaylorModel:
+    at = axis(x, dim)
+    return x.with_(x.coef.narrow(at + 1, start, length), x.rem.narrow(at, start, length))
+
+
+@implements("unbind")
+def unbind(x: TaylorModel, dim: int = 0) -> tuple[TaylorModel, ...]:
+    return tuple(select(x, dim, i) for i in range(x.shape[axis(x, dim)]))
+
+
+@implements("split")
+def split(
+    x: TaylorModel, split_size: Any = None, dim: int = 0, *, split_size_or_sections: Any = None
+) -> tuple[TaylorModel, ...]:
+    size = split_size if split_size is not None else split_size_or_sections
+    return _pieces(x, [piece.shape[dim] for piece in torch.split(x.rem, size, dim)], dim)
+
+
+@implements("chunk")
+def chunk(x: TaylorModel, chunks: int, dim: int = 0) -> tuple[TaylorModel, ...]:
+    return _pieces(x, [piece.shape[dim] for piece in x.rem.chunk(chunks, dim)], dim)
+
+
+def _pieces(x: TaylorModel, lengths: list[int], dim: int) -> tuple[TaylorModel, ...]:
+    starts = [sum(lengths[:i]) for i in range(len(lengths))]
+    return tuple(narrow(x, dim, start, length) for start, length in zip(starts, lengths, strict=True))
+
+
+def common(models: Sequence[Any]) -> list[TaylorModel]:
+    """Models and constants over one support and one degree, ready to be put side by side."""
+    models = [m.plain() if isinstance(m, TaylorModel) else m for m in models]
+    like = next(m for m in models if isinstance(m, TaylorModel))
+    converted = [operand(m, like) for m in models]
+    space = like.space
+    for model in converted:
+        space = joint_space(model, TaylorModel(like.coef, like.rem, space, like.support, like.degree))
+    support = tuple(sorted({v for m in converted for v in m.support}))
+    degree = min(max(m.degree for m in converted), space.cap(len(support)))
+    lifted = [lift(m, support, degree) for m in converted]
+    rows = max(len(m.coef) for m in lifted)
+    return [TaylorModel(_pad(m.coef, rows), m.rem, space, support, degree) for m in lifted]
+
+
+def _pad(coef: Tensor, rows: int) -> Tensor:
+    if len(coef) == rows:
+        return coef
+    return torch.cat([coef, coef.new_zeros(rows - len(coef), *coef.shape[1:])])
+
+
+@implements("cat")
+def cat(tensors: Sequence[Any], dim: int = 0) -> TaylorModel:
+    models = common(tensors)
+    at = axis(models[0], dim)
+    coef = torch.cat([m.coef for m in models], at + 1)
+    return models[0].with_(coef, torch.cat([m.rem for m in models], at))
+
+
+@implements("stack")
+def stack(tensors: Sequence[Any], dim: int = 0) -> TaylorModel:
+    models = common(tensors)
+    at = axis(models[0], dim, extra=1)
+    coef = torch.stack([m.coef for m in models], at + 1)
+    return models[0].with_(coef, torch.stack([m.rem for m in models], at))

@@ -1,0 +1,180 @@
+"""Elementary functions whose Taylor coefficients need a recurrence: tan, tanh, sigmoid, softplus, atan, erf."""
+
+from __future__ import annotations
+
+from functools import cache
+from math import factorial, pi, sqrt, tan
+
+import torch
+from torch import Tensor
+
+from onelayer.taylor.elementary import Elementary, increasing, largest_size, smallest_size
+from onelayer.taylor.rounding import ELEMENTARY, UNIT, inflate
+
+
+def _tan_rows(t: Tensor, k: int) -> list[Tensor]:
+    """Coefficients of tan at a point where tan = t >= 0: (n + 1) g_{n+1} = [n = 0] + sum g_i g_{n-i}; all >= 0."""
+    rows = [t]
+    for n in range(k):
+        total = sum((rows[i] * rows[n - i] for i in range(n + 1)), torch.ones_like(t) * (n == 0))
+        rows.append(total / (n + 1))
+    return rows
+
+
+def _tan_series(c: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    t = torch.tan(c)
+    sign = torch.where(t < 0, -torch.ones_like(t), 1.0)
+    rows = _tan_rows(t.abs(), k)
+    values = torch.stack([row * (sign if n % 2 == 0 else 1.0) for n, row in enumerate(rows)])
+    errors = torch.stack([row * (2 * (n + 1) * (ELEMENTARY + (n + 6) * UNIT)) for n, row in enumerate(rows)])
+    return values, inflate(errors)
+
+
+def _same_branch(lo: Tensor, hi: Tensor) -> Tensor:
+    """Whether [lo, hi] surely stays between two poles of tan."""
+    middle = torch.round((lo / 2 + hi / 2) / pi) * pi
+    away = torch.maximum(hi - middle, middle - lo)
+    return away + middle.abs() * 2.0**-40 < 1.5707963
+
+
+def _tan_bound(lo: Tensor, hi: Tensor, n: int) -> Tensor:
+    """The coefficients are polynomials in tan with nonnegative coefficients: largest where |tan| is."""
+    t = inflate(torch.maximum(torch.tan(lo).abs(), torch.tan(hi).abs()))
+    return torch.where(_same_branch(lo, hi), inflate(_tan_rows(t, n)[n]), torch.inf)
+
+
+def _tan_image(lo: Tensor, hi: Tensor) -> tuple[Tensor, Tensor]:
+    low, high = increasing(torch.tan)(lo, hi)
+    inside = _same_branch(lo, hi)
+    return torch.where(inside, low, torch.nan), torch.where(inside, high, torch.nan)
+
+
+@cache
+def _tanh_polynomial(n: int) -> tuple[float, ...]:
+    """P_n with tanh^(n) / n! = (1 - t^2) P_n(t), t = tanh x: P_1 = 1, (n + 1) P_{n+1} = ((1 - t^2) P_n)'."""
+    if n == 1:
+        return (1.0,)
+    before = _tanh_polynomial(n - 1)
+    product = [0.0] * (len(before) + 2)
+    for i, value in enumerate(before):
+        product[i] += value
+        product[i + 2] -= value
+    return tuple(i * value / n for i, value in enumerate(product))[1:]
+
+
+def _tanh_series(c: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    t = torch.tanh(c)
+    return _with_slope_factor(t, torch.tanh(c), 1 / torch.cosh(c) ** 2, k, 1.0)
+
+
+def _with_slope_factor(first: Tensor, t: Tensor, s: Tensor, k: int, step: float) -> tuple[Tensor, Tensor]:
+    """Rows first, then s P_n(t) step^n: s = 1 - t^2 comes without cancellation from cosh."""
+    rows, errors = [first], [first.abs() * ELEMENTARY]
+    for n in range(1, k + 1):
+        value, size = torch.zeros_like(t), torch.zeros_like(t)
+        for coefficient in reversed(_tanh_polynomial(n)):
+            value, size = value * t + coefficient, size * t.abs() + abs(coefficient)
+        rows.append(s * value * step**n)
+        # Coefficients of P_n carry at most 3 n roundings, t and s 12 and 20 units, Horner 2 n.
+        errors.append(s * size * step**n * ((20 * n + 40) * UNIT))
+    return torch.stack(rows), inflate(torch.stack(errors))
+
+
+def _tanh_bound(lo: Tensor, hi: Tensor, n: int) -> Tensor:
+    """The smaller of sup (1 - t^2) sum|P_n| |t|^i and Cauchy's estimate with |tanh(x + iy)| <= max(1, tan|y|)."""
+    reach = torch.tanh(largest_size(lo, hi)).clamp(max=1.0)
+    slope = 1 / torch.cosh(smallest_size(lo, hi)) ** 2
+    size = torch.zeros_like(reach)
+    for coefficient in reversed(_tanh_polynomial(n)):
+        size = size * reach + abs(coefficient)
+    return torch.minimum(inflate(slope * size), inflate(torch.full_like(size, _cauchy(n))))
+
+
+@cache
+def _cauchy(n: int) -> float:
+    radii = [pi / 4 + j * (0.999 * pi / 2 - pi / 4) / 200 for j in range(200)]
+    return min(max(1.0, tan(r)) / r**n for r in radii)
+
+
+def _sigmoid_series(c: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    half = c / 2
+    values, errors = _with_slope_factor(torch.sigmoid(c), torch.tanh(half), 1 / torch.cosh(half) ** 2, k, 0.5)
+    scale = torch.full((k + 1, *[1] * c.ndim), 0.5, dtype=c.dtype, device=c.device)
+    scale[0] = 1.0
+    return values * scale, errors * scale
+
+
+def _sigmoid_bound(lo: Tensor, hi: Tensor, n: int) -> Tensor:
+    return inflate(_tanh_bound(lo / 2, hi / 2, n) * 0.5 ** (n + 1))
+
+
+def _softplus_value(c: Tensor) -> Tensor:
+    return torch.clamp(c, min=0) + torch.log1p(torch.exp(-c.abs()))
+
+
+def _softplus_series(c: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """softplus' = sigmoid, so g_n = sigmoid_{n-1} / n."""
+    slopes, errors = _sigmoid_series(c, max(k - 1, 0))
+    value = _softplus_value(c)
+    rows = [value, *(slopes[n - 1] / n for n in range(1, k + 1))]
+    sizes = [value * (3 * ELEMENTARY), *(errors[n - 1] / n + slopes[n - 1].abs() * UNIT for n in range(1, k + 1))]
+    return torch.stack(rows), inflate(torch.stack(sizes))
+
+
+def _softplus_bound(lo: Tensor, hi: Tensor, n: int) -> Tensor:
+    if n == 1:
+        return inflate(torch.sigmoid(hi))
+    return inflate(_sigmoid_bound(lo, hi, n - 1) / n)
+
+
+def _atan_series(c: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """1 / (1 + x^2) is the imaginary part of 1 / (x - i), so g_n = Im((-1)^(n-1) w^n) / n with w = 1 / (c - i)."""
+    square = 1 + c * c
+    real, imaginary = c / square, 1 / square
+    x, y = real, imaginary
+    value = torch.atan(c)
+    rows, errors = [value], [value.abs() * ELEMENTARY]
+    size = torch.where(square < 2.0**900, torch.rsqrt(square), torch.nan)
+    for n in range(1, k + 1):
+        rows.append((y if n % 2 else -y) / n)
+        errors.append(size**n * (8 * (n + 1) * UNIT / n))
+        x, y = x * real - y * imaginary, x * imaginary + y * real
+    return torch.stack(rows), inflate(torch.stack(errors))
+
+
+def _atan_bound(lo: Tensor, hi: Tensor, n: int) -> Tensor:
+    """|g_n| = |cos^n(theta) sin(...)| / n <= (1 + x^2)^(-n/2) / n."""
+    return inflate((1 + smallest_size(lo, hi) ** 2) ** (-n / 2) / n)
+
+
+def _erf_series(c: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """g_n = (-1)^(n-1) (2 / sqrt(pi)) H_{n-1}(c) e^(-c^2) / n!, Hermite by H_{m+1} = 2 c H_m - 2 m H_{m-1}."""
+    value, size = torch.erf(c), c.abs()
+    bell = torch.exp(-c * c) * (2 / sqrt(pi))
+    relative = c * c + 16
+    rows, errors = [value], [value.abs() * ELEMENTARY]
+    before, now = torch.zeros_like(c), torch.ones_like(c)
+    before_size, now_size = torch.zeros_like(c), torch.ones_like(c)
+    for n in range(1, k + 1):
+        rows.append((now if n % 2 else -now) * bell / float(factorial(n)))
+        errors.append(now_size * bell * ((relative + 5 * n) * (2 * UNIT / float(factorial(n)))))
+        before, now = now, 2 * c * now - 2 * (n - 1) * before
+        before_size, now_size = now_size, 2 * size * now_size + 2 * (n - 1) * before_size
+    return torch.stack(rows), inflate(torch.stack(errors))
+
+
+def _erf_bound(lo: Tensor, hi: Tensor, n: int) -> Tensor:
+    """|H_m(x)| <= sqrt(2^m m!) e^(x^2/2) (Indritz 1961)."""
+    nearest = smallest_size(lo, hi)
+    if n == 1:
+        return inflate(torch.exp(-(nearest**2)) * 1.1283791671)
+    factor = 1.1283791671 * sqrt(2.0 ** (n - 1) * factorial(n - 1)) / float(factorial(n))
+    return inflate(torch.exp(-(nearest**2) / 2) * factor)
+
+
+TAN = Elementary("tan", _tan_series, _tan_bound, _tan_image)
+TANH = Elementary("tanh", _tanh_series, _tanh_bound, increasing(torch.tanh))
+SIGMOID = Elementary("sigmoid", _sigmoid_series, _sigmoid_bound, increasing(torch.sigmoid))
+SOFTPLUS = Elementary("softplus", _softplus_series, _softplus_bound, increasing(_softplus_value))
+ATAN = Elementary("atan", _atan_series, _atan_bound, increasing(torch.atan))
+ERF = Elementary("erf", _erf_series, _erf_bound, increasing(torch.erf))

@@ -1,0 +1,123 @@
+"""Every weight counts: a changed tensor, signed anew, is refused whenever its layer breaks the certificate's bound."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from onelayer.box import Box
+from onelayer.build.memorize import memorize
+from onelayer.build.sequences.gather import gather
+from onelayer.build.sequences.superpose import superpose
+from onelayer.build.sort import adversarial_sequences, median, sort
+from onelayer.checker.check import check
+from onelayer.errors import OnelayerError
+from onelayer.layer.file import weights_sha256
+from onelayer.lemmas.argument import Composition, OrderStatistics, from_text
+from onelayer.lemmas.composition import composition_error
+from onelayer.lemmas.order import thresholds_error
+from onelayer.lemmas.subsets import subsets_error
+from onelayer.proof.files import ARGUMENT
+from onelayer.result import Approximation
+
+SQUARE = Box([-1.0] * 2, [1.0] * 2)
+ROWS = np.random.default_rng(0).random((12, 2)), np.random.default_rng(1).random((12, 2))
+LINE = np.random.default_rng(2).random(12), np.random.default_rng(3).random(12)
+MADE: dict[str, Callable[[], Approximation]] = {
+    "gather": lambda: gather("x1*x2", SQUARE, 0.05),
+    "gather with an offset": lambda: gather("exp(x1+x2)", SQUARE, 0.2, residual=False),
+    "gather gated": lambda: gather("x1*x2; sin(x1)", SQUARE, 0.05),
+    "gather gated without residual": lambda: gather("x1*x2; sin(x1)", SQUARE, 0.05, residual=False),
+    "gather pre-norm": lambda: gather("x1*x2", SQUARE, 0.1, norm="pre"),
+    "gather post-norm": lambda: gather("x1*x2", SQUARE, 0.1, norm="post"),
+    "gather post-norm without residual": lambda: gather("x1*x2", SQUARE, 0.1, norm="post", residual=False),
+    "superpose": lambda: superpose("log(exp(x1)+exp(x2))", SQUARE, 0.05),
+    "superpose two classes": lambda: superpose("exp(x1+2*x2)", SQUARE, 0.5),
+    "sort": lambda: sort(3, 0.0, 1.0, 0.1),
+    "sort by subsets": lambda: sort(3, 0.0, 1.0, 0.1, kind="subsets"),
+    "median": lambda: median(4, 0.0, 1.0, 0.2),
+    "median by subsets": lambda: median(3, 0.0, 1.0, 0.1, kind="subsets"),
+    "memorize softmax": lambda: memorize(*ROWS, recipe="softmax"),
+    "memorize relu": lambda: memorize(*ROWS, recipe="relu"),
+    "memorize ranks": lambda: memorize(1e-9 * LINE[0], LINE[1], recipe="softmax"),
+}
+SLOW = ("gather", "gather gated without residual", "gather pre-norm", "gather post-norm", "superpose two classes")
+CHANGES = (0.3, 1.0, 0.05, -0.3, 1e-3)
+
+
+def cases(a: Approximation, name: str) -> tuple[Tensor, Tensor]:
+    """Hard inputs and what belongs there."""
+    if name.startswith("memorize"):
+        x, y = LINE if name.endswith("ranks") else ROWS
+        x = 1e-9 * x[:, None] if name.endswith("ranks") else x
+        return torch.from_numpy(x), torch.from_numpy(y)
+    assert a.target is not None
+    if a.certificate.method == "lemma":
+        n = a.model.config.length
+        cells = max(1, a.model.config.ramps)
+        x = torch.cat([adversarial_sequences(n, 0.0, 1.0, 800, cells=cells), a.box.corners(16)])
+    else:
+        x = torch.cat([a.box.sample(600), a.box.sample(200, arcsine=True), a.box.corners(4)])
+    return x, a.target.function(x)
+
+
+def entries(tensor: Tensor, seed: int, count: int) -> list[int]:
+    """The largest entry and some at random."""
+    flat = tensor.flatten()
+    chosen = torch.randint(flat.numel(), (count,), generator=torch.Generator().manual_seed(seed)).tolist()
+    return sorted({int(flat.abs().argmax()), *chosen})
+
+
+def forgeries(a: Approximation, long: bool) -> Iterator[tuple[str, Approximation]]:
+    """The same certificate for changed weights, with the digest of those and without a witness to stumble on."""
+    for number, tensor in enumerate(sorted(a.model.state_dict())):
+        for entry in entries(a.model.state_dict()[tensor], number, 8 if long else 1):
+            for change in CHANGES if long else CHANGES[:1]:
+                model = copy.deepcopy(a.model)
+                flat = model.state_dict()[tensor].view(-1)
+                flat[entry] += change * max(1.0, float(flat[entry].abs()))
+                claim = replace(a.certificate, weights_sha256=weights_sha256(model), lower=0.0, witness=None)
+                yield f"{tensor}[{entry}] {change:+g}", replace(a, model=model, certificate=claim)
+
+
+def bound(forged: Approximation) -> float:
+    """What the certifier says of a changed layer; no bound where the layer has lost its form."""
+    argument = from_text(forged.certificate.attachments[ARGUMENT])
+    try:
+        if isinstance(argument, Composition):
+            return composition_error(forged.model, argument, forged.box) + argument.gap
+        if isinstance(argument, OrderStatistics):
+            prove = thresholds_error if argument.construction == "thresholds" else subsets_error
+            return prove(forged.model, argument.weights, forged.box)
+    except OnelayerError:
+        pass
+    return math.inf
+
+
+@pytest.mark.parametrize(
+    "name", [name if name not in SLOW else pytest.param(name, marks=pytest.mark.slow) for name in MADE]
+)
+def test_a_broken_bound_is_never_accepted(name: str, tmp_path: Path, long_run: bool) -> None:
+    a = MADE[name]()
+    assert a.certificate.proved
+    a.save(tmp_path / "made")
+    assert check(tmp_path / "made").ok
+    x, y = cases(a, name)
+    broken = 0
+    for place, forged in forgeries(a, long_run):
+        error = (forged.model(x) - y).abs().max()
+        if not error <= a.certificate.upper:  # not a number is broken too
+            broken += 1
+            forged.save(tmp_path / "forged")
+            report = check(tmp_path / "forged")
+            assert not report.ok, f"{place}: error {float(error):.3g} > {a.certificate.upper:.3g}, {report}"
+            assert bound(forged) >= error, place
+    assert broken > 5

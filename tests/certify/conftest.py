@@ -1,8 +1,0 @@
-"""Helper modules and tables that lie beside the tests that read them."""
-
-from __future__ import annotations
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent))

@@ -1,0 +1,121 @@
+"""Certificate: invariants at construction, the one line people read, JSON."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+from decimal import Decimal
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onelayer import Box
+from onelayer.errors import OnelayerError
+from onelayer.proof.certificate import Certificate, outward
+from onelayer.proof.tree import LEAF, BoxTree
+
+
+def certificate(**changes: object) -> Certificate:
+    base = Certificate(
+        status="proved",
+        eps=1e-6,
+        lower=4.0e-7,
+        upper=4.187e-7,
+        witness=(0.5, 0.5),
+        boxes=1024,
+        order=6,
+        arithmetic="float64 execution",
+        domain=Box([0.0, 0.0], [1.0, 1.0]),
+        function="sin(x1) + sin(x2)",
+        weights_sha256="0" * 64,
+        seconds=1.5,
+        version="0.1.0",
+    )
+    return replace(base, **changes)  # type: ignore[arg-type]
+
+
+def test_the_line_of_a_proof() -> None:
+    line = "Certificate(proved: sup|T - f| <= 4.19e-07 < 1e-06, 1,024 boxes, float64 execution)"
+    assert str(certificate()) == repr(certificate()) == line
+
+
+def test_the_line_of_a_refutation_names_the_witness() -> None:
+    line = str(certificate(status="refuted", lower=2.0041e-6, upper=3e-6, arithmetic="real"))
+    assert (
+        line
+        == "Certificate(refuted: sup|T - f| >= 2.004e-06 > 1e-06 at (0.5, 0.5), 1,024 boxes, exact real arithmetic)"
+    )
+
+
+def test_the_line_of_an_undecided_search_names_the_place() -> None:
+    line = str(certificate(status="undecided", upper=math.inf, resisted=((0.0, 0.0), (0.5, 1.0))))
+    assert line.startswith(
+        "Certificate(undecided: 3.999e-07 <= sup|T - f| <= inf, asked for 1e-06, resisted near (0.25, 0.5)"
+    )
+
+
+def test_without_eps_the_line_is_the_enclosure() -> None:
+    assert "proved: 3.999e-07 <= sup|T - f| <= 4.19e-07," in str(certificate(eps=None))
+
+
+def test_lemma_and_condition_are_said() -> None:
+    assert "by lemma" in str(certificate(method="lemma", boxes=0))
+    assert "declared Lipschitz constant" in str(certificate(method="conditional on Lipschitz constant"))
+
+
+@pytest.mark.parametrize("upper", [0.1, math.nextafter(0.1, 0), 0.0999, 0.09995])
+def test_the_printed_bound_never_exceeds_eps(upper: float) -> None:
+    shown = re.search(r"<= (\S+) <=? 0.1", str(certificate(eps=0.1, upper=upper)))
+    assert shown is not None
+    assert float(shown[1]) <= 0.1
+    assert float(shown[1]) >= upper
+
+
+@given(st.floats(min_value=1e-300, max_value=1e300), st.booleans())
+def test_printed_bounds_are_rounded_outward(value: float, up: bool) -> None:
+    shown = Decimal(outward(value, up=up))
+    assert shown >= Decimal(value) if up else shown <= Decimal(value)
+    assert abs(shown - Decimal(value)) <= Decimal(value) / 1000
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"upper": math.nan},
+        {"upper": 2e-6},
+        {"lower": 1e-3},
+        {"lower": math.nan},
+        {"status": "refuted"},
+        {"witness": (0.5, 1.5)},
+        {"boxes": -1},
+    ],
+)
+def test_inconsistent_certificates_cannot_be_built(changes: dict[str, object]) -> None:
+    with pytest.raises(OnelayerError, match="inconsistent certificate"):
+        certificate(**changes)
+
+
+def test_the_proof_must_match() -> None:
+    tree = BoxTree(np.zeros(2), np.ones(2), np.array([1, LEAF, LEAF], dtype=np.uint8))
+    assert certificate(proof=tree, boxes=2).proof == tree
+    with pytest.raises(OnelayerError, match="1024 boxes stated, 2 in the proof"):
+        certificate(proof=tree)
+    with pytest.raises(OnelayerError, match="another box"):
+        certificate(proof=tree, boxes=2, domain=Box([0.0, 0.0], [1.0, 2.0]))
+
+
+def test_json_round_trip() -> None:
+    for changes in ({}, {"status": "undecided", "upper": math.inf}, {"eps": None}, {"function": "x1 + " * 2000 + "x2"}):
+        found = certificate(**changes)
+        assert Certificate.from_json(found.to_json(), found.function) == found
+    sequence = certificate(domain=Box(np.zeros((2, 3)), np.ones((2, 3))), witness=(0.5,) * 6)
+    assert Certificate.from_json(sequence.to_json()) == sequence
+
+
+def test_saved_round_trip() -> None:
+    tree = BoxTree(np.zeros(2), np.ones(2), np.array([1, LEAF, LEAF], dtype=np.uint8))
+    found = certificate(proof=tree, boxes=2)
+    assert Certificate.from_saved(found.saved()) == found

@@ -1,0 +1,273 @@
+"""What a proof assumes of T is tried before the search, and a model that breaks it is refused with the point."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from onelayer import Box, OnelayerError
+from onelayer.errors import ModelAssumptionError, UnsupportedOperation
+from onelayer.language.formula import parse
+from onelayer.proof.certify import certify
+from onelayer.proof.contract import POINTS, examine
+from onelayer.proof.error import ErrorFunction, error_function
+from onelayer.proof.points import hard_points
+from onelayer.recording.target import as_target
+
+SIDE = Box([-1.0], [1.0])
+SQUARE = Box([-1.0, -1.0], [1.0, 1.0])
+
+
+def scaled_by_batch(x: Any) -> Any:
+    centred = x - x.mean(0)
+    return (centred / torch.sqrt((centred * centred).mean(0) + 1e-5))[..., 0]
+
+
+MIXING: dict[str, Callable[[Any], Any]] = {
+    "mean": lambda x: x[..., 0] - x.mean(0)[..., 0],
+    "softmax": lambda x: torch.softmax(x, 0)[..., 0],
+    "first point": lambda x: x[0, 0] + 0.0 * x[..., 0],
+    "neighbour": lambda x: x.flip(0)[..., 0],
+    "batch normalisation": scaled_by_batch,
+}
+
+
+@pytest.mark.parametrize("execution", ["float64", "float32", "real"])
+@pytest.mark.parametrize("name", MIXING)
+def test_a_model_that_mixes_its_batch_is_refused(name: str, execution: str) -> None:
+    with pytest.raises(ModelAssumptionError, match=r"at x = .*in another batch"):
+        certify(MIXING[name], "0*x", SIDE, 5.0, execution=execution)
+
+
+def test_a_model_without_a_batch_dimension_is_refused() -> None:
+    with pytest.raises(ModelAssumptionError, match="each point must have its own row"):
+        certify(lambda x: x[0], "0*x", SIDE, 5.0)
+
+
+def test_mixing_far_from_the_usual_batch_size_is_seen() -> None:
+    """Right for every batch but those of one point."""
+    with pytest.raises(ModelAssumptionError, match="in another batch"):
+        certify(lambda x: x[..., 0] * (1.0 if len(x) > 1 else 0.5), "x", SIDE, 5.0)
+
+
+class Counting:
+    """Another value at every call, as dropout has."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, x: Any) -> Any:
+        self.calls += 1
+        return x[..., 0] * (1.0 + 1e-9 * self.calls)
+
+
+def test_a_model_that_changes_from_call_to_call_is_refused() -> None:
+    with pytest.raises(ModelAssumptionError, match="two values for the same batch"):
+        certify(Counting(), "x", SIDE, 5.0)
+
+
+def test_dropout_hidden_in_a_function_is_refused_by_name() -> None:
+    torch.manual_seed(0)
+    encoder = nn.TransformerEncoderLayer(2, 1, 4, batch_first=True).double()  # in training mode
+    with pytest.raises(OnelayerError, match="training mode"):
+        certify(lambda x: encoder(x[:, None, :])[:, 0, 0], "x1", SQUARE, 10.0)
+
+
+def test_another_value_than_on_enclosures_is_refused() -> None:
+    def model(x: Any) -> Any:
+        return x[..., 0] * (1.001 if isinstance(x, Tensor) else 1.0)
+
+    with pytest.raises(ModelAssumptionError, match="operations on enclosures exclude"):
+        certify(model, "x", SIDE, 5.0)
+
+
+def test_a_model_that_depends_on_the_default_dtype_is_refused() -> None:
+    with pytest.raises(ModelAssumptionError, match="default dtype"):
+        certify(lambda x: x[..., 0] * torch.tensor(0.1), "x", SIDE, 5.0)
+    tenth = torch.tensor(0.1, dtype=torch.float64)
+    assert certify(lambda x: x[..., 0] * tenth, "0.1*x", SIDE, 1e-9).proved
+
+
+def test_a_model_that_depends_on_the_number_of_threads_is_refused() -> None:
+    """Its constant is a sum whose order no enclosure knows of."""
+    generator = torch.Generator().manual_seed(0)
+    half = torch.randn(2**17, generator=generator, dtype=torch.float64)
+    noise = torch.cat([half, -half])[torch.randperm(2**18, generator=generator)]  # sums to zero, up to rounding
+    with pytest.raises(ModelAssumptionError, match="number of threads"):
+        certify(lambda x: x[..., 0] + 1e12 * noise.sum(), "x", SIDE, 1e300)
+
+
+def activation(layer: nn.Module) -> nn.Module:
+    return nn.Sequential(layer, nn.Flatten(0))
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [nn.LeakyReLU(0.2, inplace=True), nn.ReLU(inplace=True), nn.ELU(inplace=True)],
+    ids=lambda m: type(m).__name__,
+)
+def test_an_activation_in_place_is_refused_by_name(layer: nn.Module) -> None:
+    """It changes every name and view that its input has; enclosures do not."""
+    with pytest.raises(UnsupportedOperation, match="inplace"):
+        certify(activation(layer), "max(x, 0)", SIDE)
+
+
+def test_lower_is_below_the_supremum_at_a_kink() -> None:
+    found = certify(activation(nn.LeakyReLU(0.2)), "max(x, 0)", SIDE, gap=0.01)
+    assert 0.19 < found.lower <= 0.2 <= found.upper
+
+
+def test_the_points_under_test_are_private() -> None:
+    """T scribbles over its input after use: every value, and the witness, are those of the points given."""
+
+    def model(x: Any) -> Any:
+        y = 0.5 * x[..., 0]
+        if isinstance(x, Tensor):
+            x.fill_(7.0)
+        return y
+
+    found = certify(model, "0*x", SIDE, gap=0.01)
+    assert found.lower <= 0.5 <= found.upper
+    assert found.witness is not None
+    assert abs(found.witness[0]) * 0.5 >= found.lower
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        lambda x: (x[..., 0], x[..., 0]),
+        lambda x: None,
+        lambda x: 3.0,
+        lambda x: x[..., 0].long(),
+        lambda x: x[..., 0].to(torch.complex128),
+        lambda x: x[..., 0].float(),
+        lambda x: x[..., :1],
+        lambda x: x[..., 0] + "a",
+        lambda x: x[..., 7],
+        lambda x: x[..., 0].numpy() + 0 * x,
+        lambda x: x[..., 0] if isinstance(x, Tensor) else x.nothing.of_this,
+        lambda x: x[..., 0] if isinstance(x, Tensor) else None,
+        lambda x: x[..., 0] if isinstance(x, Tensor) else {}[x.ndim],
+        lambda x: x[..., 0] if isinstance(x, Tensor) else x,
+    ],
+)
+@pytest.mark.parametrize("execution", ["float64", "real"])
+def test_whatever_a_model_does_the_error_is_ours(model: Callable[[Any], Any], execution: str) -> None:
+    with pytest.raises(OnelayerError) as caught:
+        certify(model, "x", SIDE, 5.0, execution=execution)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"eps": math.nan},
+        {"eps": "1e-3"},
+        {"eps": -1.0},
+        {"gap": math.nan},
+        {"order": 2.5},
+        {"max_boxes": 0},
+        {"max_boxes": math.inf},
+        {"max_seconds": math.nan},
+        {"jobs": 0},
+        {"jobs": "two"},
+        {"execution": []},
+        {"execution": torch.float16},
+        {"device": "meta"},
+        {"device": "nowhere"},
+    ],
+    ids=str,
+)
+def test_whatever_is_asked_the_error_is_ours(arguments: dict[str, Any]) -> None:
+    with pytest.raises(OnelayerError):
+        certify(lambda x: x[..., 0], "x", SIDE, **arguments)
+
+
+def test_a_domain_that_is_no_box_is_refused() -> None:
+    with pytest.raises(OnelayerError, match="Box"):
+        certify(lambda x: x[..., 0], "x", [0.0, 1.0])  # type: ignore[arg-type]
+
+
+def test_the_number_of_points_is_stated() -> None:
+    line = certify(lambda x: x[..., 0], "x", SIDE, 1e-3).assumptions[-1]
+    assert "tested at 4,096 points" in line
+    assert not any("tested" in line for line in certify(parse("x", 1), "x", SIDE, 1e-3).assumptions)
+
+
+def test_a_slow_model_is_tested_at_fewer_points() -> None:
+    big = torch.linspace(0, 1, 20_000, dtype=torch.float64)
+    slow = error(lambda x: torch.exp(x * big).sum(-1) / 20_000)
+    assert 64 <= examine(slow) < POINTS // 2
+
+
+def error(model: Callable[[Any], Any], box: Box = SIDE, dtype: torch.dtype = torch.float64) -> ErrorFunction:
+    return error_function(model, as_target("0*x1", box), box, dtype, torch.device("cpu"))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+@pytest.mark.parametrize(
+    "box",
+    [
+        SIDE,
+        Box([0.0, -3.0, 1e-3], [1.0, 1e6, 1e-3]),
+        Box([1.1], [1.1]),
+        Box([-1.7e308], [1.7e308]),
+        Box([0.0], [5e-324]),
+        Box([0.1], [0.1 + 1e-16]),
+    ],
+    ids=str,
+)
+def test_hard_points_are_finite_representable_and_inside(box: Box, dtype: torch.dtype) -> None:
+    g = ErrorFunction(lambda x: x[..., 0], as_target("0*x1", box), box, dtype, torch.device("cpu"))
+    raw = hard_points(box, POINTS, dtype)
+    assert torch.equal(raw, hard_points(box, POINTS, dtype))
+    points = g.representable(raw)
+    assert bool(box.contains(points.reshape(-1, *box.shape)).all())
+    assert torch.equal(points.to(dtype).double(), points)
+    wide = bool(((box.lower.to(dtype) > box.lower) | (box.upper.to(dtype) < box.upper)).any()) is False
+    assert not wide or len(points) > POINTS // 2
+
+
+def test_hard_points_hold_what_sampling_misses() -> None:
+    points = hard_points(Box([-2.0], [3.0]), POINTS, torch.float64).flatten()
+    for wanted in (
+        0.0,
+        1.0,
+        -2.0,
+        3.0,
+        0.5,
+        math.nextafter(1.0, 2.0),
+        math.nextafter(-1.0, 0.0),
+        math.nextafter(3.0, 0.0),
+    ):
+        assert bool((points == wanted).any()), wanted
+    assert float(points[points != 0].abs().min()) < 1e-200
+
+
+def test_a_box_without_numbers_of_the_format_is_no_crash() -> None:
+    found = certify(lambda x: x[..., 0], "x", Box([1.1], [1.1]), 1e-3, execution="float32")
+    assert found.lower == 0
+
+
+def test_assignment_in_place_is_refused_by_name() -> None:
+    """y += 1 changes x as well where y is x."""
+
+    def model(x: Any) -> Any:
+        y = x
+        y += 1.0
+        return x[..., 0]
+
+    with pytest.raises(UnsupportedOperation, match="iadd"):
+        certify(model, "x", SIDE, 5.0)
+
+
+def test_zero_eps_and_small_budgets_end() -> None:
+    for eps, boxes in itertools.product((0.0, None), (1, 2, 3)):
+        found = certify(lambda x: torch.sin(x[..., 0]), "x", SIDE, eps, max_boxes=boxes)
+        assert found.lower <= 1 - math.sin(1.0) <= found.upper

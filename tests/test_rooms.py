@@ -1,0 +1,117 @@
+"""The road of the package is one-way: a room imports only rooms below it, and no public name hides a module."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import onelayer
+
+SOURCE = Path(__file__).parents[1] / "src" / "onelayer"
+
+# From the ground up. A room imports itself and what stands before it; rooms in one line do not import each other.
+FLOORS = [
+    ["errors", "lazy"],
+    ["extras", "float64", "ground", "disk", "observer"],
+    ["box", "formats"],
+    ["layer"],
+    ["language", "equations"],
+    ["recording", "taylor"],
+    ["lemmas"],
+    ["proof"],
+    ["checker"],
+    ["result"],
+    ["source"],
+    ["build"],
+    ["conductor"],
+    ["training", "pictures", "export"],
+    ["study"],
+    ["paper"],
+    ["app", "cli"],
+    ["__init__", "__main__"],
+]
+RANK = {room: at for at, floor in enumerate(FLOORS) for room in floor}
+# Floors within a room, likewise from the ground up: a subfolder imports only those before it.
+SUBFOLDERS = {"build": ["tables", "ordering", "lookup", "sequences"], "training": ["", "estimators"]}
+MODULES = sorted(SOURCE.rglob("*.py"))
+
+
+def room(name: str) -> str:
+    return name.split(".")[0]
+
+
+def name_of(path: Path) -> str:
+    return ".".join(path.relative_to(SOURCE).with_suffix("").parts)
+
+
+def imports(path: Path) -> set[str]:
+    """Modules of this package that a file imports, without the leading ``onelayer.``."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: use absolute imports"
+            module = node.module or ""
+            if module == "onelayer":
+                found |= {alias.name for alias in node.names}
+            elif module.startswith("onelayer."):
+                found.add(module.removeprefix("onelayer."))
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names if alias.name.startswith("onelayer.")]
+            found |= {name.removeprefix("onelayer.") for name in names}
+    return found - {"__version__"}
+
+
+def foreign(path: Path) -> set[str]:
+    """Other libraries that a file imports by name."""
+    nodes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Import)]
+    return {alias.name.split(".")[0] for node in nodes for alias in node.names}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_imports_point_down_the_road(path: Path) -> None:
+    here = name_of(path)
+    for other in imports(path):
+        assert room(other) == room(here) or RANK[room(other)] < RANK[room(here)], f"{here} must not import {other}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_subfolders_point_down_the_road(path: Path) -> None:
+    here = name_of(path).split(".")
+    order = SUBFOLDERS.get(here[0], [])
+    if len(here) < 3 or here[1] not in order:
+        return
+    for other in (name.split(".") for name in imports(path)):
+        if other[0] == here[0] and len(other) > 2 and other[1] in order:
+            assert order.index(other[1]) <= order.index(here[1]), f"{'.'.join(here)} must not import {'.'.join(other)}"
+
+
+def test_no_public_name_hides_a_module() -> None:
+    for found in pkgutil.walk_packages(onelayer.__path__, "onelayer."):
+        if found.name.endswith("__main__"):
+            continue
+        module = importlib.import_module(found.name)
+        parent, _, leaf = found.name.rpartition(".")
+        assert getattr(importlib.import_module(parent), leaf) is module, found.name
+    for name in onelayer.__all__:
+        assert not isinstance(getattr(onelayer, name), type(onelayer)), name
+
+
+def test_checker_shares_no_arithmetic() -> None:
+    """The independent checker may import file formats and the formula syntax tree, nothing that computes."""
+    allowed = {"disk", "errors", "ground", "observer", "language.formula", "lemmas.argument", "proof.files"}
+    for path in SOURCE.glob("checker/*.py"):
+        for other in imports(path):
+            assert room(other) == "checker" or other in allowed, f"{path.name} must not import {other}"
+        assert not foreign(path) & {"torch", "scipy"}, path.name
+
+
+def test_the_package_is_imported_lazily() -> None:
+    code = "import sys, onelayer; print(sorted({'torch', 'matplotlib', 'numpy', 'scipy'} & set(sys.modules)))"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == "[]"
