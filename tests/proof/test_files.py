@@ -14,7 +14,16 @@ from hypothesis import strategies as st
 
 from onelayer.errors import FileError, OnelayerError
 from onelayer.proof.claim import from_json, to_json
-from onelayer.proof.files import BoxTree, Record, SavedProof, decode_boxes, encode_boxes, read_proof, write_proof
+from onelayer.proof.files import (
+    MAX_BYTES,
+    BoxTree,
+    Record,
+    SavedProof,
+    decode_boxes,
+    encode_boxes,
+    read_proof,
+    write_proof,
+)
 from onelayer.proof.tree import LEAF, preorder
 
 
@@ -61,6 +70,13 @@ def test_round_trip_with_infinite_upper_and_long_function(tmp_path: Path) -> Non
     write_proof(tmp_path, proof)
     assert read_proof(tmp_path) == proof
     assert (tmp_path / "certificate.json").stat().st_size < 4096
+
+
+def test_what_no_reader_takes_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(MAX_BYTES, "function.txt", 4)
+    with pytest.raises(FileError, match=r"function.txt has 12 bytes"):
+        write_proof(tmp_path, saved())
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_lemma_needs_no_boxes_and_leaves_no_old_file(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ BELONG = {"lemma": (ARGUMENT,), "composition": (ARGUMENT,), "enumeration": ATTAC
 MAGIC = b"OLBOXES\n"
 BOXES_VERSION = 1
 _HEADER = struct.Struct("<8sIIQ")  # magic, version, D, nodes
-MAX_BYTES = {CERTIFICATE: 2**24, BOXES: 2**29, FUNCTION: 2**26, ARGUMENT: 2**26, TABLE: 2**32}
+MAX_BYTES = {CERTIFICATE: 2**24, BOXES: 2**29, FUNCTION: 2**24, ARGUMENT: 2**26, TABLE: 2**32}
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,9 @@ def write_proof(folder: str | Path, proof: SavedProof) -> None:
     if proof.function is not None:
         content[FUNCTION] = proof.function.encode("utf-8")
     content |= proof.attachments
+    for name, data in content.items():
+        if len(data) > MAX_BYTES[name]:
+            raise FileError(f"cannot save: {name} has {len(data):,} bytes, a reader takes {MAX_BYTES[name]:,}")
     text = to_json(proof.record, {name: _sha256(data) for name, data in content.items()})
     for name in (BOXES, FUNCTION, *ATTACHMENTS):
         if name in content:
