@@ -9,9 +9,11 @@ import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from itertools import count
 from multiprocessing import get_context
 from pathlib import Path
 from random import Random
@@ -25,7 +27,7 @@ from liar.attacks import ATTACKS, Case
 from liar.judge import Tally
 
 CASE_SECONDS = 60.0
-CHUNK = 16
+CHUNK = 8
 
 
 class Late(BaseException):
@@ -50,11 +52,11 @@ class Report:
 
     def __str__(self) -> str:
         kinds = Counter(finding["what"] for finding in self.findings)
-        count = self.count
+        seen = self.count
         return (
-            f"{count['cases']:,} cases: {count['proofs']:,} proofs and {count['witnesses']:,} witnesses tried at "
-            f"{count['points']:,} points ({count['unclear']:,} unclear), {count['enclosures']:,} enclosures checked, "
-            f"{count['round trips']:,} round trips, {count['forgeries']:,} forgeries, {count['refused']:,} refused; "
+            f"{seen['cases']:,} cases: {seen['proofs']:,} proofs and {seen['witnesses']:,} witnesses tried at "
+            f"{seen['points']:,} points ({seen['unclear']:,} unclear), {seen['enclosures']:,} enclosures checked, "
+            f"{seen['round trips']:,} round trips, {seen['forgeries']:,} forgeries, {seen['refused']:,} refused; "
             f"{kinds['lie']} lies, {kinds['crash']} crashes, {kinds['rejection']} rejections, {kinds['late']} late"
         )
 
@@ -108,37 +110,34 @@ def run(
 ) -> Report:
     """Cases until the time is over or enough proofs were tried; findings are written as they come."""
     report, started = Report(), time.monotonic()
-    os.environ["OMP_NUM_THREADS"] = "1"
-    chunks = (list(range(start, start + CHUNK)) for start in range(0, 10**12, CHUNK))
-    record = out.open("a") if out is not None else None
-    try:
-        for part in _parts(seed, chunks, jobs, only, device):
+    os.environ["OMP_NUM_THREADS"] = "1"  # of the processes to come
+
+    def wanted() -> bool:
+        return time.monotonic() - started < 60 * minutes and report.count["proofs"] < proofs
+
+    with nullcontext() if out is None else out.open("a") as record:
+        for part in _parts(seed, wanted, jobs, only, device):
             report += part
             _write(record, part)
-            if time.monotonic() - started > 60 * minutes or report.count["proofs"] >= proofs:
-                break
-    finally:
-        if record is not None:
-            record.close()
     return report
 
 
-def _parts(seed: int, chunks: Iterator[list[int]], jobs: int, only: str | None, device: str) -> Iterator[Report]:
-    """Reports of chunks, in this process or as they finish in others."""
+def _parts(seed: int, wanted: Callable[[], bool], jobs: int, only: str | None, device: str) -> Iterator[Report]:
+    """Reports of chunks, in this process or as they finish in others; what was begun is finished and reported."""
+    chunks = (range(start, start + CHUNK) for start in count(0, CHUNK))
     if jobs == 1:
-        for chunk in chunks:
-            yield many_cases(seed, chunk, only, device)
+        yield many_cases(seed, next(chunks), only, device)
+        while wanted():
+            yield many_cases(seed, next(chunks), only, device)
+        return
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         pending: set[Future[Report]] = set()
-        try:
-            while True:
-                while len(pending) < 2 * jobs:
-                    pending.add(pool.submit(many_cases, seed, next(chunks), only, device))
-                done, pending = wait(pending, return_when=FIRST_COMPLETED)
-                for future in done:
-                    yield future.result()
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+        while pending or wanted():
+            while len(pending) < jobs + 2 and wanted():
+                pending.add(pool.submit(many_cases, seed, next(chunks), only, device))
+            done, pending = wait(pending, return_when=FIRST_COMPLETED)
+            for future in done:
+                yield future.result()
 
 
 def _write(record: TextIO | None, report: Report) -> None:
