@@ -117,10 +117,12 @@ reciprocal: torch.reciprocal(x)
 relu: torch.relu(x - 0.7); F.relu(0.7 - x, inplace=False)
 relu6: F.relu6(9 * x - 2, inplace=False)
 reshape: x.reshape(x.shape[0], -1); torch.reshape(x, shape=(x.shape[0], 3, 2)); x.reshape((x.shape[0], 6))
-rms_norm: F.rms_norm(x, (3,)); F.rms_norm(x, normalized_shape=(2, 3), weight=Q, eps=0.1); F.rms_norm(x, (3,), eps=0.0)
+rms_norm: F.rms_norm(x, (3,)); F.rms_norm(x, normalized_shape=(2, 3), weight=Q, eps=0.1); F.rms_norm(x, (3,), eps=0.0);
+    F.rms_norm(x.double() * 0.1, (3,))
 roll: torch.roll(x, 1, -1); torch.roll(x, shifts=(1, 1), dims=(1, 2)); torch.stack([row.roll(1) for row in x])
 rsqrt: torch.rsqrt(x)
 scaled_dot_product_attention: F.scaled_dot_product_attention(x, x, x);
+    (lambda y: F.scaled_dot_product_attention(y, y, y, is_causal=True))(torch.cat([x[:, :1], x[:, 1:] * 1e30], 1));
     F.scaled_dot_product_attention(x, x, x, is_causal=True);
     F.scaled_dot_product_attention(query=x, key=x, value=2 * x, attn_mask=square, dropout_p=0.0, enable_gqa=False);
     F.scaled_dot_product_attention(x, x, x, attn_mask=Q[:, :2] * 10);

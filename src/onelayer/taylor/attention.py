@@ -184,18 +184,21 @@ def _scaled(query: Any, key: Any, factor: float) -> TaylorModel:
 
 
 def _with_mask(logits: TaylorModel, mask: Any, terms: int) -> TaylorModel:
-    """Logits plus a mask of numbers, in one executed sum of any order, or with -inf where a bool mask is False."""
+    """Logits plus a mask of numbers, in one executed sum of any order, or of -inf where a bool mask is False."""
     if mask is None:
         return logits
     if not isinstance(mask, Tensor):
         raise UnsupportedOperation("attn_mask that depends on x", "use a constant mask")
-    if mask.dtype == torch.bool:
-        return masked_fill(logits, ~mask, -torch.inf)
-    hidden = torch.isneginf(mask)
-    finite = torch.where(hidden, torch.zeros_like(mask), mask)
-    masked = combine(logits, finite, 1)
-    masked.rem = executed(masked.rem, inflate(logits.magnitude() + size_of(finite)), terms + 1, masked.execution)
-    return masked_fill(masked, hidden, -torch.inf)
+    hidden = ~mask if mask.dtype == torch.bool else torch.isneginf(mask)
+    masked = logits
+    if mask.dtype != torch.bool:
+        finite = torch.where(hidden, torch.zeros_like(mask), mask)
+        masked = combine(logits, finite, 1)
+        masked.rem = executed(masked.rem, inflate(logits.magnitude() + size_of(finite)), terms + 1, masked.execution)
+    # A mask is added: -inf hides a number, and not what is none.
+    decided = masked.decided()
+    masked = masked_fill(masked, hidden, -torch.inf)
+    return masked.with_(masked.coef, torch.where(decided, masked.rem, torch.inf))
 
 
 @implements("multi_head_attention_forward")

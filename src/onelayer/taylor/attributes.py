@@ -56,26 +56,30 @@ def to(
     copy: bool = False,
     memory_format: Any = None,
 ) -> TaylorModel:
-    """The identity, wherever the numbers lie, for the casts that ``check_cast`` allows."""
-    check_cast(x.execution, dtype)
-    for value in (*target, tensor):
-        if isinstance(value, torch.dtype):
-            check_cast(x.execution, value)
-        elif isinstance(value, Tensor | TaylorModel):
-            check_cast(x.execution, value.dtype)
-        elif not isinstance(value, torch.device | str | bool | None):
+    """The same numbers, wherever they lie, for the casts that ``check_cast`` allows."""
+    for value in (*target, tensor, dtype):
+        kind = value.dtype if isinstance(value, Tensor | TaylorModel) else value
+        if isinstance(kind, torch.dtype):
+            x = _cast(x, kind)
+        elif not isinstance(kind, torch.device | str | bool | None):
             raise UnsupportedOperation(f"to({value})", "use torch.float64")
     return x
 
 
+def _cast(x: TaylorModel, dtype: torch.dtype) -> TaylorModel:
+    """What is executed in float32 goes on in float64 after a cast to it."""
+    check_cast(x.execution, dtype)
+    return x if x.execution in (None, dtype) else x.tagged(dtype)
+
+
 @implements("double", lazy=True)
 def double(x: TaylorModel, *, memory_format: Any = None) -> TaylorModel:
-    return x
+    return _cast(x, torch.float64)
 
 
 @implements("float", lazy=True)
 def float_(x: TaylorModel, *, memory_format: Any = None) -> TaylorModel:
-    return to(x, torch.float32)
+    return _cast(x, torch.float32)
 
 
 @implements("zeros_like")

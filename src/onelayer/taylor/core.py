@@ -409,12 +409,13 @@ def spread(coef: Tensor, ndim: int) -> Tensor:
 
 
 def joint_space(a: TaylorModel, b: TaylorModel) -> Space:
-    """Space of a mixed operation; an executed operand makes an executed operation."""
+    """Space of a mixed operation: an executed operand makes an executed one, in the coarser of two formats."""
     if a.space is b.space or a.space == b.space:
         return a.space
     if (a.space.order, a.space.dim) != (b.space.order, b.space.dim):
         raise UnsupportedOperation("mixed Taylor models", "both operands must come from variables of one order")
-    return replace(a.space, execution=a.space.execution or b.space.execution)
+    kinds = {a.space.execution, b.space.execution} - {None}
+    return replace(a.space, execution=torch.float32 if torch.float32 in kinds else kinds.pop() if kinds else None)
 
 
 def joint_shape(a: torch.Size, b: torch.Size) -> torch.Size:

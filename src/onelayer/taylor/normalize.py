@@ -49,12 +49,16 @@ def layer_norm(
 def rms_norm(
     x: TaylorModel, normalized_shape: Sequence[int], weight: Any = None, eps: float | None = None
 ) -> TaylorModel:
-    """x / sqrt(mean x^2 + eps) * weight; eps defaults to the machine epsilon of the executing type."""
+    """x / sqrt(mean x^2 + eps) * weight; eps defaults to the machine epsilon of the type of x.
+
+    In a float32 execution that may be float64 all the same, where a constant was: both are enclosed.
+    """
     dims = _last(x, normalized_shape)
-    small = torch.finfo(x.dtype).eps if eps is None else eps
+    small = torch.finfo(torch.float64).eps if eps is None else eps
+    spread = torch.finfo(torch.float32).eps if eps is None and x.execution == torch.float32 else 0.0
     square_error = moment_errors(x, dims)[1]
     limit = math.sqrt(math.prod(normalized_shape))
-    result = _normalised(x, x.untag(), torch.zeros_like(square_error), square_error, dims, small, limit)
+    result = _normalised(x, x.untag(), torch.zeros_like(square_error), square_error, dims, small, limit, spread)
     return result if weight is None else mul(result, weight)
 
 
@@ -74,12 +78,16 @@ def _normalised(
     dims: list[int],
     eps: float,
     limit: float,
+    spread: float = 0.0,
 ) -> TaylorModel:
-    """y / sqrt(mean y^2 + eps) for y = ``centered``, at most ``limit``; it exists where that root is not zero."""
+    """y / sqrt(mean y^2 + eps) for y = ``centered``, at most ``limit``; it exists where that root is not zero.
+
+    eps may be any number from the given one to ``spread`` more.
+    """
     if not eps >= 0:
         raise UnsupportedOperation(f"normalisation with eps = {eps}", "use eps >= 0")
     power = mean(square(centered), dims, keepdim=True)
-    scale = compose(RSQRT, combine(power, eps, 1), floor=eps)
+    scale = compose(RSQRT, combine(power, eps + spread / 2, 1).with_radius(spread / 2), floor=eps)
     floor = power.range()[0].clamp(min=0) + eps * (1 - 2.0**-40)
     defined = centered.decided() & power.decided() & (floor > 0)
     bound = torch.full_like(centered.rem, limit * (1 + 2.0**-40))
