@@ -122,6 +122,12 @@ class Taylor:
                     out[place] = out[place] + value * weight
         return Taylor(self.support, out, self.order)
 
+    def unless_wider(self, known: arb) -> Taylor:
+        """The same function, of which ``known`` holds all values: as a constant where the enclosure says much less."""
+        if self.range().rad() <= 2 * known.rad() and not known.is_exact():
+            return self
+        return constant(known, self.order)
+
     def slope(self, variable: int) -> arb:
         """A ball that holds the derivative by one variable on the whole box, coefficients being numbers."""
         s, at = len(self.support), self.support.index(variable)

@@ -170,8 +170,7 @@ def _average(
     ``errors`` come from the errors of the weights; the spread of the values gives others. Equal values average to
     themselves.
     """
-    order = items[0].order
-    items = [constant(hull, order) if hull.is_exact() else item for item, hull in zip(items, hulls, strict=True)]
+    items = [item.unless_wider(hull) for item, hull in zip(items, hulls, strict=True)]
     if execution is None or errors is None:
         return Vector(items, [ZERO] * len(items))
     found = []

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from flint import arb
 
-from onelayer.checker.arithmetic import ZERO, Taylor, combination, constant
+from onelayer.checker.arithmetic import UNIT_BALL, ZERO, Taylor, combination, constant
 from onelayer.checker.attention import Matrix, Softmax, Vector, attend, attend_grid, dot, sum_of
 from onelayer.checker.functions import Kinks, apply
 from onelayer.checker.magnitudes import NORM_EPS
@@ -139,8 +139,9 @@ class Layer:
         spread = variance.range()
         low = spread.lower().max(arb(NORM_EPS)).lower()
         scale = apply("rsqrt", variance, (low, spread.upper().max(low)))
+        most = arb(len(row) - 1).sqrt().upper() * UNIT_BALL  # |x - mean| <= sqrt(n - 1) sqrt(var)
         pairs = zip(centred, gain, shift, strict=True)
-        items = [(item * scale).scaled(arb(g)).shifted(arb(b)) for item, g, b in pairs]
+        items = [(item * scale).unless_wider(most).scaled(arb(g)).shifted(arb(b)) for item, g, b in pairs]
         if self.execution is None:
             return Vector(items, row.errors)
         sizes = Vector(centred, row.errors).sizes()
