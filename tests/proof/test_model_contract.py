@@ -45,6 +45,24 @@ def test_a_model_that_mixes_its_batch_is_refused(name: str, execution: str) -> N
         certify(MIXING[name], "0*x", SIDE, 5.0, execution=execution)
 
 
+@pytest.mark.parametrize(
+    "mixed",
+    [
+        lambda x: torch.relu(1.5 - (0 * x[..., 0] + 1).sum(0)),
+        lambda x: x[..., 0] - x[..., 0].amax(0),
+        lambda x: x[0, 0],
+    ],
+)
+def test_mixing_where_no_sample_falls_is_refused(mixed: Callable[[Any], Any]) -> None:
+    """Beside a box without a value the enclosure is lost, wherever the mixing can be seen in numbers."""
+
+    def spiked(x: Any) -> Any:
+        return (1 - torch.tanh(1e8 * (x[..., 0] - 0.7313)) ** 2) * mixed(x)
+
+    with pytest.raises(ModelAssumptionError, match="in another batch"):
+        certify(spiked, "0*x", SIDE, 1e-2)
+
+
 def test_a_model_without_a_batch_dimension_is_refused() -> None:
     with pytest.raises(ModelAssumptionError, match="each point must have its own row"):
         certify(lambda x: x[0], "0*x", SIDE, 5.0)

@@ -98,6 +98,20 @@ def _other_batches(error: ErrorFunction, points: Tensor, usual: Tensor, ends: En
     few = index[: ALONE // 4]
     alone = _ends(error, points[few], points[few], batch=1)
     _complain(error, points[few], alone.exclude(usual[few]) & ~ends[few].exclude(usual[few]), EVERY_POINT)
+    _beside_nothing(error, points[few[:1]])
+
+
+def _beside_nothing(error: ErrorFunction, point: Tensor) -> None:
+    """The enclosure at a point between two boxes without a value: whatever reads them has no value either.
+
+    Which entries an operation reads does not depend on numbers, so this holds for every batch, at points that no sample
+    meets as well.
+    """
+    nothing = torch.full_like(point, torch.nan)
+    crowd = torch.cat([nothing, point, nothing])
+    alone, among = _ends(error, point, point), _ends(error, crowd, crowd)[1:2]
+    lost = (torch.isfinite(alone.low) & ~torch.isfinite(among.low)).any(1)
+    _complain(error, point, lost, EVERY_POINT)
 
 
 def _other_settings(error: ErrorFunction, points: Tensor, usual: Tensor, ends: Ends) -> None:

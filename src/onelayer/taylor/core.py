@@ -390,7 +390,7 @@ def prune(model: TaylorModel) -> TaylorModel:
     """Forget variables, then degrees, whose coefficients are exactly zero in every box."""
     if not model.support or (len(model.support) == 1 and model.degree > 1):
         return model
-    used = (model.coef != 0).flatten(1).any(1).cpu().numpy()  # NaN counts as used
+    used = (model.coef != 0).reshape(len(model.coef), -1).any(1).cpu().numpy()  # NaN counts as used
     table = basis.exponents(len(model.support), model.degree)
     live = table[used]
     degree = int(live.sum(1).max()) if len(live) else 0

@@ -47,7 +47,7 @@ def getitem(x: TaylorModel, index: Any) -> TaylorModel:
     # Advanced indices may move dimensions: where an entry comes from is asked of torch itself.
     x = x.plain()
     places = torch.arange(x.rem.numel(), dtype=torch.int64, device=x.device).reshape(x.shape)[parts]
-    return x.with_(x.coef.flatten(1)[:, places], x.rem.flatten()[places])
+    return x.with_(x.coef.reshape(len(x.coef), -1)[:, places], x.rem.flatten()[places])
 
 
 def _basic(part: Any) -> bool:
