@@ -28,6 +28,7 @@ NARROW = {"float32", "float16", "bfloat16", "half", "float"}
 FORMATS = {
     "proof/contract.py": "the default dtype under which a model is tried once more",
     "proof/certify.py": "the formats of execution",
+    "proof/forward.py": "the formats of execution",
     "proof/points.py": "the range of each format",
     "conductor.py": "the formats of weights",
     "build/arguments.py": "the formats of weights",
@@ -37,6 +38,8 @@ FORMATS = {
     "layer/file.py": "the formats of weights",
     "taylor/__init__.py": "the formats of execution",
     "taylor/attributes.py": "casts",
+    "taylor/core.py": "the coarser of two formats of execution",
+    "taylor/normalize.py": "the default eps of a norm in each format",
     "taylor/rounding.py": "the formats of execution",
     "recording/dispatch.py": "casts",
     "recording/recorder.py": "the format of what a recorded function creates",

@@ -8,11 +8,20 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from onelayer.errors import ModelAssumptionError, OnelayerError, UnsupportedOperation
-from onelayer.taylor.core import TaylorModel
+from onelayer.taylor.core import TaylorModel, constant
+from onelayer.taylor.registry import call, canonical_keywords, canonical_name, inside
 
 Forward = Callable[[Any], Any]
+# What torch makes of a plain tensor by these depends on the order of a sum or on a library; single roundings do not.
+UNSETTLED = {
+    *("addmm", "cumsum", "einsum", "linear", "matmul", "mean", "prod", "scaled_dot_product_attention", "sum"),
+    *("layer_norm", "linalg_norm", "linalg_vector_norm", "norm", "rms_norm", "std", "var"),
+    *("atan", "cos", "cosh", "erf", "exp", "exp2", "expm1", "hypot", "log", "log10", "log1p", "log2", "pow", "rsqrt"),
+    *("sin", "sinh", "tan", "tanh", "gelu", "sigmoid", "silu", "softplus", "log_softmax", "logsumexp", "softmax"),
+}
 
 
 def execute(model: Forward, x: Tensor, outputs: tuple[int, ...] | None = None) -> Tensor:
@@ -31,12 +40,43 @@ def execute(model: Forward, x: Tensor, outputs: tuple[int, ...] | None = None) -
 
 def enclose(function: Forward, x: TaylorModel, outputs: tuple[int, ...], name: str = "the model") -> Any:
     """A Taylor model of ``function`` on the boxes of x, (B, *outputs); a plain tensor where it ignores x."""
-    with _one_line(name, x):
+    with _one_line(name, x), Constants(x):
         y = function(x)
     if not isinstance(y, TaylorModel) and not (isinstance(y, Tensor) and y.is_floating_point()):
         raise UnsupportedOperation(f"{name} on Taylor models", f"it returns {type(y).__name__}")
     _check_shape(name, tuple(y.shape), len(x), outputs)
     return y
+
+
+class Constants(TorchFunctionMode):
+    """Sums and elementary functions of constants are operations of the forward pass too: their rounding counts.
+
+    They become models of degree 0, executed in the format of the constants where that is the coarser one.
+    """
+
+    def __init__(self, x: TaylorModel) -> None:
+        super().__init__()
+        self.like = x
+
+    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if inside() or not all(issubclass(kind, Tensor) for kind in types):
+            return func(*args, **kwargs)
+        name = canonical_name(func)
+        args = (kwargs.pop("input"), *args) if "input" in kwargs else args
+        args = (args[0], *args[1]) if name == "einsum" and isinstance(args[1], list | tuple) else args
+        first = next((at for at, arg in enumerate(args) if isinstance(arg, Tensor)), None)
+        if name not in UNSETTLED or first is None or not args[first].is_floating_point():
+            return func(*args, **kwargs)
+        lifted = constant(args[first], self.like).tagged(self._format(name, args))
+        y = call(name, *args[:first], lifted, *args[first + 1 :], **canonical_keywords(kwargs))
+        return y.tagged(self.like.execution)
+
+    def _format(self, name: str, args: tuple[Any, ...]) -> torch.dtype | None:
+        formats = {arg.dtype for arg in args if isinstance(arg, Tensor) and arg.is_floating_point()}
+        if not formats <= {torch.float64, torch.float32}:
+            raise UnsupportedOperation(f"{name} of constants in {formats}", "use float64 or float32")
+        return torch.float32 if self.like.execution and torch.float32 in formats else self.like.execution
 
 
 def _check_shape(name: str, shape: tuple[int, ...], count: int, outputs: tuple[int, ...] | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import threading
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
@@ -15,6 +16,7 @@ Handler = TypeVar("Handler", bound=Callable[..., Any])
 _HANDLERS: dict[str, tuple[Callable[..., Any], bool]] = {}
 _TAKES_OPAQUE: set[str] = set()
 _MAY_OVERWRITE: set[str] = set()  # torch's version has an argument ``inplace``
+_STATE = threading.local()
 _ALIASES = {
     "truediv": "div",
     "true_divide": "div",
@@ -96,6 +98,7 @@ def call(name: str, *args: Any, **kwargs: Any) -> Any:
     if not lazy:
         args = tuple(arg.plain() if getattr(arg, "den", ()) else arg for arg in args)
         kwargs = {key: arg.plain() if getattr(arg, "den", ()) else arg for key, arg in kwargs.items()}
+    outside, _STATE.inside = inside(), True
     try:
         if name in _MAY_OVERWRITE and inspect.signature(handler).bind(*args, **kwargs).arguments.get("inplace"):
             raise UnsupportedOperation(f"{name}(inplace)", IN_PLACE_HINT)
@@ -104,6 +107,13 @@ def call(name: str, *args: Any, **kwargs: Any) -> Any:
         raise
     except (TypeError, AttributeError, IndexError, ValueError, RuntimeError) as error:
         raise UnsupportedOperation(*_why(name, handler, args, kwargs, error)) from error
+    finally:
+        _STATE.inside = outside
+
+
+def inside() -> bool:
+    """Whether this thread is computing enclosures, rather than running the code that is enclosed."""
+    return getattr(_STATE, "inside", False)
 
 
 def _named_first(handler: Callable[..., Any], kwargs: dict[str, Any]) -> dict[str, Any]:
