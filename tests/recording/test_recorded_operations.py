@@ -301,6 +301,8 @@ REFUSED = {
     "view": "x.view(torch.int64); x.view(dtype=torch.int64).double(); x.view(torch.float64)",
     "where": "torch.where(x > 0.5, x, 2 * x)",
     "zeros_like": "x + torch.zeros_like(x, dtype=torch.float32)",
+    "masks": "torch.where(M, x, -math.inf).amax(-1); x.masked_fill(M, -math.inf).sort(-1)[0]; "
+    "torch.where(M, x, -math.inf).prod(-1); torch.where(M, x, -math.inf); torch.where(M, x, -math.inf).exp()",
     "in place": "x.mul_(2); x.add_(1)[..., 0]; x[:, 0].mul_(2); x.clone().copy_(x)",
     "index": "V[x.long()]; V.gather(0, x.flatten()); torch.index_select(V, 0, x[0, 0]); W[x]",
     "steps": "x % 0.3; 0.3 % x; (x > 0) * x; x // 1; torch.fmod(x, 0.5); x.round()",

@@ -11,7 +11,7 @@ import torch
 from onelayer.errors import UnsupportedOperation
 from onelayer.language.functions import FUNCTIONS
 from onelayer.recording.dispatch import operation, same_type
-from onelayer.recording.symbolic import CPU, MINUS_INFINITY, ONE, ZERO, Recording, Symbolic, lift, positions
+from onelayer.recording.symbolic import CPU, INFINITE, MINUS_INFINITY, ONE, ZERO, Recording, Symbolic, lift, positions
 
 Fold = Callable[[Recording, int, int], int]
 
@@ -22,7 +22,7 @@ def elementwise(tape: Recording, function: Callable[..., int], *args: Any) -> Sy
     shape = torch.Size(np.broadcast_shapes(*(tuple(part.shape) for part in raw)))
     flat = [part.expand(shape).flatten().tolist() for part in raw]
     if function is not add_entries and any(MINUS_INFINITY in part for part in flat):
-        raise UnsupportedOperation("-inf", "an infinite mask may only be added to logits before softmax")
+        raise UnsupportedOperation("-inf", INFINITE)
     return Symbolic(tape, positions([function(tape, *entries) for entries in zip(*flat, strict=True)], shape))
 
 

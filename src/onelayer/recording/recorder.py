@@ -22,7 +22,7 @@ from onelayer.recording.symbolic import Recording, Symbolic, lift
 
 MAX_OPERATIONS = 200_000
 BATCH = 3  # points of the run that shows that each is treated alone
-LONG = 20_000  # operations beyond which f is run once only
+LONG = 20_000  # operations beyond which that run would be slow: values in other batches must do
 FORMAT = "it must return float64; give dtype=x.dtype where it makes tensors"
 ALONE = "f must treat every point of a batch alone, as in x[..., 0] + x[..., 1]"
 
@@ -49,8 +49,6 @@ def record(
     if isinstance(f, Formula):
         return f.shaped(shape, f.output_shape)
     (formula,) = _run(f, Recording(limit=limit, batch=1, shape=shape, box=box))
-    if len(formula.nodes) > LONG:
-        return formula
     with _Float32Default():
         (again,) = _run(f, Recording(limit=limit, batch=1, shape=shape, box=box))
     if again != formula:
@@ -58,6 +56,8 @@ def record(
             "f is another formula under another default dtype, or each time it is called; "
             "give dtype=x.dtype where it makes tensors, and nothing random"
         )
+    if len(formula.nodes) > LONG:
+        return formula
     if any(row != formula for row in _run(f, Recording(limit=BATCH * limit, batch=BATCH, shape=shape, box=box))):
         raise OnelayerError(f"in a batch of {BATCH} points f is another function than at one; {ALONE}")
     return formula

@@ -27,15 +27,20 @@ from onelayer.recording.algebra import (
     unary,
 )
 from onelayer.recording.dispatch import operation, same_type
-from onelayer.recording.symbolic import ONE, ZERO, Recording, Symbolic, lift, positions
+from onelayer.recording.symbolic import INFINITE, MINUS_INFINITY, ONE, ZERO, Recording, Symbolic, lift, positions
 
 
 def gathered(
-    tape: Recording, x: Any, dim: Any, keepdim: bool, fold: Callable[[Sequence[int]], int], *, empty_is_all: bool = True
+    tape: Recording, x: Any, dim: Any, keepdim: bool, fold: Callable[[Sequence[int]], int], *, masked: bool = False
 ) -> Symbolic:
-    """Reduce the dimensions ``dim`` by a function of the list of entries; None means all, and so does () in torch."""
+    """Reduce the dimensions ``dim`` by a function of the list of entries; None means all, and so does () in torch.
+
+    Only a ``masked`` fold knows what to do with an infinite mask.
+    """
     x = lift(tape, x)
-    dims = _dims(dim, x.ndim, empty_is_all)
+    if not masked and bool((x.ids == MINUS_INFINITY).any()):
+        raise UnsupportedOperation("-inf", INFINITE)
+    dims = _dims(dim, x.ndim)
     kept = [at for at in range(x.ndim) if at not in dims]
     count = math.prod(x.shape[at] for at in dims)
     rows = x.ids.permute(*kept, *dims).reshape(-1, count) if x.ndim else x.ids.reshape(1, 1)
@@ -43,8 +48,8 @@ def gathered(
     return Symbolic(tape, positions([fold(row) for row in rows.tolist()], shape))
 
 
-def _dims(dim: Any, ndim: int, empty_is_all: bool = True) -> list[int]:
-    if dim is None or (not isinstance(dim, int) and len(dim) == 0 and empty_is_all):
+def _dims(dim: Any, ndim: int) -> list[int]:
+    if dim is None or (not isinstance(dim, int) and len(dim) == 0):
         return list(range(ndim))
     if isinstance(dim, bool):
         raise UnsupportedOperation("dim", "a dimension is a number")
@@ -57,7 +62,9 @@ def _dims(dim: Any, ndim: int, empty_is_all: bool = True) -> list[int]:
 @operation("sum")
 def total(tape: Recording, input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Symbolic:
     same_type(dtype)
-    return gathered(tape, input, dim, keepdim, lambda row: reduce(lambda a, b: add_entries(tape, a, b), row, ZERO))
+    return gathered(
+        tape, input, dim, keepdim, lambda row: reduce(lambda a, b: add_entries(tape, a, b), row, ZERO), masked=True
+    )
 
 
 @operation("mean")

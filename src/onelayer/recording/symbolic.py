@@ -24,6 +24,7 @@ CPU = torch.device("cpu")
 CONTROL = "Python control flow or conversion on values of x cannot be recorded; write f with torch functions of x"
 SMOOTH = "use torch.relu, torch.abs, torch.maximum, torch.minimum for continuous pieces"
 ZERO, ONE = 0, 1  # positions of the numbers 0 and 1 on every recording
+INFINITE = "an infinite mask may only be added to logits before softmax"
 MINUS_INFINITY = -1  # the position that stands for a masked logit; only sums and softmax know it
 
 Dispatch = Callable[[Callable[..., Any], str, Sequence[Any], Mapping[str, Any]], Any]
@@ -47,6 +48,11 @@ class Recording(Tape):
         self.number(1)
         ids = [self.variable(at) for at in range(self.batch * math.prod(self.shape))]
         self.x = Symbolic(self, positions(ids, (self.batch, *self.shape)))
+
+    def add(self, op: str, *args: int, value: float = 0) -> int:
+        if any(at < 0 for at in args):
+            raise UnsupportedOperation("-inf", INFINITE)
+        return super().add(op, *args, value=value)
 
 
 class Symbolic:
