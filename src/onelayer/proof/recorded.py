@@ -80,7 +80,9 @@ def _compare(target: Target, box: Box) -> None:
     x = points.reshape(-1, *box.shape)
     values, bounds = _values(target, x), _bounds(target, x)
     if not bool(bounds.known.any(0).all()):
-        raise OnelayerError(f"no value of {target.description} on the box can be told; it overflows")
+        raise OnelayerError(
+            f"no value of {target.description} on the box can be told; it overflows, or is lost below the smallest number"
+        )
     _complain(target, x, values, bounds, bounds.exclude(values))
     _other_batches(target, x, values, bounds)
     if target.formula is not None:
