@@ -1,6 +1,6 @@
 (* What exported certificates import (theory.md, section 8): the layer whose error they bound, and the steps that turn
    the bound into inequalities between elementary functions of one variable, which the tactic interval decides. *)
-From Coq Require Import Reals Lra List.
+From Coq Require Import Reals Lra List Arith.
 From Onelayer Require Import Softmax Vectors Lookup Kinks.
 Import ListNotations.
 Open Scope R_scope.
@@ -40,6 +40,10 @@ Proof.
   clear; revert x; induction w as [|c w IH]; intros [|u x]; simpl; try ring; rewrite IH; ring.
 Qed.
 
+Lemma one_number_each mem : forallb (fun t => Nat.eqb (length (key t)) 1) mem = true ->
+  forall t, In t mem -> length (key t) = 1%nat.
+Proof. rewrite forallb_forall; intros H t Ht; apply Nat.eqb_eq, H, Ht. Qed.
+
 (* The variable w . x of such a head runs over the interval that the box gives. *)
 Fixpoint least (w : vec) (B : box) : R :=
   match w, B with a :: w', (l, u) :: B' => Rmin (a * l) (a * u) + least w' B' | _, _ => 0 end.
@@ -58,12 +62,23 @@ Proof. intros H; unfold relu; apply Rmax_right, H. Qed.
 Lemma relu_idle z : z <= 0 -> relu z = 0.
 Proof. intros H; unfold relu; apply Rmax_left, H. Qed.
 
+(* Kinks of f by absolute values, the one kink that the tactic interval knows. *)
+Lemma max_by_abs a b : Rmax a b = (a + b + Rabs (a - b)) / 2.
+Proof. unfold Rmax, Rabs; destruct Rle_dec, Rcase_abs; lra. Qed.
+Lemma min_by_abs a b : Rmin a b = (a + b - Rabs (a - b)) / 2.
+Proof. unfold Rmin, Rabs; destruct Rle_dec, Rcase_abs; lra. Qed.
+Lemma relu_by_abs z : relu z = (z + Rabs z) / 2.
+Proof. unfold relu, Rmax, Rabs; destruct Rle_dec, Rcase_abs; lra. Qed.
+
 (* Groups of heads: errors add. *)
 Theorem errors_add a b f g e d : Rabs (a - f) <= e -> Rabs (b - g) <= d -> Rabs (a + b - (f + g)) <= e + d.
 Proof.
   intros H1 H2; replace (a + b - (f + g)) with ((a - f) + (b - g)) by ring.
   eapply Rle_trans; [apply Rabs_triang|lra].
 Qed.
+
+Lemma within a e : Rabs a <= e <-> - e <= a <= e.
+Proof. unfold Rabs; destruct Rcase_abs; lra. Qed.
 
 (* Pieces of an axis: what holds on each of two adjacent intervals holds on both. *)
 Theorem join_pieces (P : R -> Prop) a b c :
@@ -77,3 +92,7 @@ Ltac written_out :=
 Ltac written_out_shifted c :=
   unfold layer, rectify, row; cbn [lsum]; rewrite ?(head_ratio_shift c) by discriminate; unfold logit;
   cbn [lsum dot key bias value direction offset gain nth].
+
+(* One head with a shift of its own. *)
+Ltac shift mem c := rewrite (head_ratio_shift c mem) by discriminate.
+Ltac spelled := unfold logit, row; cbn [lsum dot key bias value nth].

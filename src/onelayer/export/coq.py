@@ -1,0 +1,289 @@
+"""A certificate as a Coq theorem: |T - f| <= eps for the exact stored weights over the exact box, in real arithmetic.
+
+The file defines T and f, proves the bound piece by piece with the tactic interval, and imports formal/Certificate.v.
+Coq alone judges it: what is measured here only chooses how the proof is cut.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from pathlib import Path
+
+from onelayer import __version__
+from onelayer.errors import OnelayerError
+from onelayer.export.coq_formula import Expression, direction_of, formula_text, number
+from onelayer.export.coq_plan import Group, Problem, average_logit, cuts, plan
+from onelayer.export.exact import ExactLayer, exact_layer
+from onelayer.ground import pinned
+from onelayer.result import Approximation
+from onelayer.target.formula import Formula
+
+INTEGERS = {
+    "plain": "From Interval Require Import Float.Specific_ops Float.Specific_stdz.\nFrom Interval Require Tactic.\n"
+    "Module PlainFloat := SpecificFloat StdZRadix2.\nModule PlainTactic := Tactic.IntervalTactic PlainFloat.\n"
+    "Import Interval.Tactic PlainTactic.\n",
+    "machine": "From Interval Require Import Tactic.\n",
+}
+MOST_TOKENS = 256
+KINKS = "rewrite ?max_by_abs, ?min_by_abs, ?relu_by_abs"
+
+
+@pinned()
+def to_coq(
+    a: Approximation, path: str | os.PathLike[str], *, eps: Fraction | float | None = None, integers: str = "plain"
+) -> Path:
+    """Write the certificate of ``a`` as a Coq file; returns its path.
+
+    ``eps`` is another bound to claim. The arithmetic of the tactic is over "plain" integers, which rests on the axioms
+    of Coq's real numbers alone, or over "machine" integers, about ten times faster, which Coq takes on trust as well.
+    """
+    if integers not in INTEGERS:
+        raise OnelayerError(f"integers must be one of {', '.join(INTEGERS)}, got {integers!r}")
+    path = Path(path)
+    text = certificate_text(a, eps, integers)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="ascii")
+    return path
+
+
+def certificate_text(a: Approximation, eps: Fraction | float | None = None, integers: str = "plain") -> str:
+    """The text of the file."""
+    formula = _formula(a)
+    layer = exact_layer(a.model)
+    if max(map(len, layer.heads)) > MOST_TOKENS:
+        raise OnelayerError(f"a Coq certificate needs heads of at most {MOST_TOKENS} tokens")
+    low, high = ([Fraction(side) for side in sides.flatten().tolist()] for sides in (a.box.lower, a.box.upper))
+    bound = _claim(a) if eps is None else Fraction(eps)
+    problem = Problem(layer, Expression(formula), low, high, bound, a.certificate.proof)
+    return Writer(problem, formula, a.certificate.weights_sha256, integers).text()
+
+
+def _formula(a: Approximation) -> Formula:
+    certificate = a.certificate
+    if certificate.method != "branch and bound":
+        raise OnelayerError(f"a proof by {certificate.method} has no Coq certificate; proofs by boxes have")
+    if not certificate.proved:
+        raise OnelayerError(f"only what is proved can become a Coq theorem; this certificate is {certificate.status}")
+    if a.target is None or a.target.formula is None:
+        raise OnelayerError("a Coq certificate states f by its formula, which this folder does not have")
+    return a.target.formula
+
+
+def _claim(a: Approximation) -> Fraction:
+    """The bound of the certificate; of eps as it is printed and as it is stored the smaller, which implies the other."""
+    eps = a.certificate.eps
+    return Fraction(a.certificate.upper) if eps is None else min(Fraction(eps), Fraction(repr(eps)))
+
+
+class Writer:
+    """Writes one certificate."""
+
+    def __init__(self, problem: Problem, formula: Formula, digest: str, integers: str) -> None:
+        self.problem, self.formula = problem, formula
+        self.digest, self.integers = digest, integers
+        self.outputs = range(len(formula.outputs))
+        self.names = [f"x{i + 1}" for i in range(formula.dim)]
+        self.point = f"[{'; '.join(self.names)}]"
+        self.groups = [plan(problem, i) for i in self.outputs]
+
+    def text(self) -> str:
+        parts = [self._header(), *self._heads(), self._layer(), *self._functions()]
+        for i in self.outputs:
+            for g, group in enumerate(self.groups[i]):
+                parts += self._group(group, i, g)
+        parts += [*(self._output(i) for i in self.outputs), self._theorem()]
+        return "\n".join(parts)
+
+    def _header(self) -> str:
+        digest = "".join(letter for letter in self.digest if letter.isalnum())
+        return (
+            f"(* sup|T - f| <= {number(self.problem.eps)} in real arithmetic; onelayer {__version__}, weights sha256\n"
+            f"   {digest} *)\n"
+            "From Coq Require Import Reals List Lra.\n"
+            f"{INTEGERS[self.integers]}"
+            "From Onelayer Require Import Softmax Vectors Lookup Kinks Certificate.\n"
+            "Import ListNotations.\nOpen Scope R_scope.\n\n"
+            "Ltac bounded u := interval with (i_bisect u, i_taylor u, i_degree 10, i_prec 80, i_depth 15).\n"
+        )
+
+    def _heads(self) -> list[str]:
+        """Tokens of every head; keys are multiples of the direction of the head."""
+        texts = []
+        for h, head in enumerate(self.problem.layer.heads):
+            group = self._own(h)
+            lines = (
+                f"Token [{number(group.multiple(t.slopes))}] {number(t.bias)} (row {_list(t.values)})" for t in head
+            )
+            texts.append(f"Definition head{h} : list token :=\n  [" + ";\n   ".join(lines) + "].\n")
+        return texts
+
+    def _own(self, h: int) -> Group:
+        """The group of a head: the same direction for every output."""
+        return next(group for group in self.groups[0] if h in group.heads)
+
+    def _layer(self) -> str:
+        layer = self.problem.layer
+        heads = [f"map (along {_list(self._own(h).w)}) head{h}" for h in range(len(layer.heads))]
+        if len(self.names) == 1:
+            heads = [f"head{h}" for h in range(len(layer.heads))]
+        ridges = [f"Ridge {_list(u.slopes)} {number(u.offset)} (row {_list(u.gains)})" for u in layer.units]
+        slopes = "; ".join(map(_list, layer.slopes))
+        return (
+            f"Definition T (x : vec) (i : nat) : R :=\n  layer [{'; '.join(heads)}]\n    [{'; '.join(ridges)}]\n"
+            f"    [{slopes}] {_list(layer.constants)} x i.\n"
+        )
+
+    def _functions(self) -> list[str]:
+        arguments = " ".join(self.names)
+        return [
+            f"Definition f{i} ({arguments} : R) : R := {formula_text(self.formula.nodes, at, lambda _: None)}.\n"
+            for i, at in enumerate(self.formula.outputs)
+        ]
+
+    def _group(self, group: Group, i: int, g: int) -> list[str]:
+        """The part of T - f that depends on one variable, its pieces, and their union."""
+        claim, places = f"claim{i}_{g}", cuts(self.problem, group)
+        texts = [
+            f"Definition part{i}_{g} (u : R) : R :=\n  {self._part(group, i)}.\n"
+            f"Definition {claim} (u : R) : Prop := Rabs (part{i}_{g} u) <= {number(group.bound)}.\n"
+        ]
+        pieces = list(zip(places, places[1:], strict=False)) or [(places[0], places[0])]
+        for k, (a, b) in enumerate(pieces):
+            texts.append(
+                f"Lemma piece{i}_{g}_{k} : forall u, {number(a)} <= u <= {number(b)} -> {claim} u.\n"
+                f"Proof.\n  intros u H; unfold {claim}, part{i}_{g}.\n{self._piece(group, a, b)}Qed.\n"
+            )
+        names = [f"piece{i}_{g}_{k}" for k in range(len(pieces))]
+        texts.append(
+            f"Lemma group{i}_{g} : forall u, {number(places[0])} <= u <= {number(places[-1])} -> {claim} u.\n"
+            f"Proof. exact {_joined(claim, names, pieces)}. Qed.\n"
+        )
+        return texts
+
+    def _part(self, group: Group, i: int) -> str:
+        terms = [f"head head{h} [u] {i}" for h in group.heads]
+        for j in group.units:
+            terms.append(f"relu ({self._unit(group, j, 'u')}) * {number(self.problem.layer.units[j].gains[i])}")
+        terms.append(f"{number(group.tilt)} * u + {number(group.shift)}")
+        minus = [f"{number(factor)} * {self._term(group, at, 'u')}" for factor, at in group.terms]
+        return " + ".join(terms) + "".join(f" - {text}" for text in minus)
+
+    def _unit(self, group: Group, j: int, u: str) -> str:
+        unit = self.problem.layer.units[j]
+        return f"{number(group.multiple(unit.slopes))} * {u} + {number(unit.offset)}"
+
+    def _plain(self, group: Group, term: int) -> bool:
+        return self.problem.f.variables(term) == {group.axis}
+
+    def _term(self, group: Group, term: int, u: str) -> str:
+        """A term of f as a function of u."""
+        return self.problem.f.text(term, self._leaf(group, term, u))
+
+    def _leaf(self, group: Group, term: int, u: str) -> Callable[[int], str | None]:
+        """u takes the place of its variable where a term has no other; else a u + b that of every affine part."""
+        f = self.problem.f
+        if self._plain(group, term):
+            return lambda at: u if f.nodes[at].op == "var" else None
+
+        def leaf(at: int) -> str | None:
+            form = f.forms[at]
+            if form is None or not any(form[0]):
+                return None
+            return f"({number(group.multiple(form[0]))} * {u} + {number(form[1])})"
+
+        return leaf
+
+    def _piece(self, group: Group, a: Fraction, b: Fraction) -> str:
+        """On a piece every unit and every absolute value of an affine form has one sign."""
+        f, middle, steps = self.problem.f, (a + b) / 2, []
+        for j in group.units:
+            unit = self.problem.layer.units[j]
+            active = group.multiple(unit.slopes) * middle + unit.offset >= 0
+            steps.append(f"rewrite ({'relu_active' if active else 'relu_idle'} ({self._unit(group, j, 'u')})) by lra.")
+        for term, kink in [(term, kink) for _, term in group.terms for kink in f.kinks(term)]:
+            inner = f.nodes[kink].args[0]
+            slopes, constant = f.form(inner)
+            lemma = "Rabs_pos_eq" if group.multiple(slopes) * middle + constant >= 0 else "Rabs_left1"
+            steps.append(f"rewrite ?({lemma} {f.text(inner, self._leaf(group, term, 'u'))}) by lra.")
+        for h in group.heads:
+            p, q = average_logit(self.problem, group, h, a, b)
+            steps.append(f"shift head{h} ({number(p)} * u + {number(q)}); unfold head{h}.")
+        steps.append("spelled; bounded u.")
+        return "".join(f"  {step}\n" for step in steps)
+
+    def _output(self, i: int) -> str:
+        """The groups together: the bounds add up, everything else cancels."""
+        f, layer, groups = self.problem.f, self.problem.layer, self.groups[i]
+        name = f"certificate{i}" if len(self.outputs) > 1 else "certificate"
+        steps = [
+            f"intros {' '.join(self.names)} {' '.join(f'H{n}' for n in self.names)}.",
+            f"assert (F : f{i} {' '.join(self.names)} = {f.text(f.outputs[i], lambda _: None)}) "
+            f"by (unfold f{i}; {KINKS}; reflexivity).",
+        ]
+        for g, group in enumerate(groups):
+            given = f"group{i}_{g} {self._argument(group)} ltac:(cbn [dot]; lra)"
+            steps.append(f"assert (A{g} := {given}); unfold claim{i}_{g}, part{i}_{g} in A{g}.")
+        steps.append("unfold T, layer, rectify; cbn [lsum direction offset gain].")
+        for g, group in enumerate(groups):
+            steps += self._same(group, g)
+        steps += [self._placed(h) for h in range(len(layer.heads)) if len(self.names) > 1]
+        within = ", ".join(f"A{g}" for g in range(len(groups)))
+        steps.append(f"rewrite F; apply within; apply within in {within}; unfold row in *; cbn [nth dot] in *; lra.")
+        body = "".join(f"  {step}\n" for step in steps)
+        return f"Theorem {name} : {self._statement([i])}.\nProof.\n{body}Qed.\n"
+
+    def _same(self, group: Group, g: int) -> list[str]:
+        """Units of the layer and arguments of f are written alike in the goal and in what is known of the group."""
+        f, layer, u, steps = self.problem.f, self.problem.layer, self._argument(group), []
+        for j in group.units:
+            own = f"dot {_list(layer.units[j].slopes)} {self.point} + {number(layer.units[j].offset)}"
+            steps.append(f"replace ({own}) with ({self._unit(group, j, u)}) by (cbn [dot]; lra).")
+        mixed = [term for _, term in group.terms if not self._plain(group, term)]
+        for at in sorted({at for term in mixed for at in f.arguments(term)}):
+            same = f"{self._leaf(group, mixed[0], u)(at)} = {f.text(at, lambda _: None)}"
+            steps.append(f"assert (E : {same}) by (cbn [dot]; lra); rewrite ?E in A{g} |- *; clear E.")
+        return steps
+
+    def _placed(self, h: int) -> str:
+        group = self._own(h)
+        step = f"rewrite (head_of_direction {_list(group.w)} head{h}) by (apply one_number_each; reflexivity)."
+        if group.axis is not None:
+            step += f"\n  replace (dot {_list(group.w)} {self.point}) with {self.names[group.axis]} by (cbn [dot]; ring)."
+        return step
+
+    def _argument(self, group: Group) -> str:
+        return self.names[group.axis] if group.axis is not None else f"(dot {_list(group.w)} {self.point})"
+
+    def _statement(self, outputs: Sequence[int]) -> str:
+        sides = zip(self.names, self.problem.low, self.problem.high, strict=True)
+        inside = " -> ".join(f"{number(a)} <= {name} <= {number(b)}" for name, a, b in sides)
+        claims = " /\\\n  ".join(
+            f"Rabs (T {self.point} {i} - f{i} {' '.join(self.names)}) <= {number(self.problem.eps)}" for i in outputs
+        )
+        return f"forall {' '.join(self.names)}, {inside} ->\n  {claims}"
+
+    def _theorem(self) -> str:
+        if len(self.outputs) == 1:
+            return "Print Assumptions certificate.\n"
+        given = " ".join(f"H{name}" for name in self.names)
+        exact = "; ".join(f"try exact (certificate{i} {' '.join(self.names)} {given})" for i in self.outputs)
+        return (
+            f"Theorem certificate : {self._statement(self.outputs)}.\n"
+            f"Proof. intros {' '.join(self.names)} {given}; repeat split; {exact}. Qed.\n\nPrint Assumptions certificate.\n"
+        )
+
+
+def _list(numbers: Sequence[Fraction]) -> str:
+    return f"[{'; '.join(map(number, numbers))}]"
+
+
+def _joined(claim: str, names: Sequence[str], pieces: Sequence[tuple[Fraction, Fraction]]) -> str:
+    """The lemmas of adjacent pieces joined in a balanced tree."""
+    if len(names) == 1:
+        return names[0]
+    half = len(names) // 2
+    left, right = _joined(claim, names[:half], pieces[:half]), _joined(claim, names[half:], pieces[half:])
+    a, b, c = (number(place) for place in (pieces[0][0], pieces[half][0], pieces[-1][1]))
+    return f"(join_pieces {claim} {a} {b} {c} {left} {right})"

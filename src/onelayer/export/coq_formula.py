@@ -1,0 +1,230 @@
+"""f for a Coq certificate: a sum of terms, each of one linear form of x where that is so; and its text in Coq."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import gcd, lcm
+
+from onelayer.errors import OnelayerError
+from onelayer.target.formula import Formula
+from onelayer.target.tree import Node
+
+Form = tuple[tuple[Fraction, ...], Fraction]  # slopes . x + constant
+Direction = tuple[int, ...]  # coprime integers, the first that is not zero positive
+Leaf = Callable[[int], str | None]
+
+ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
+FUNCTIONS = {"sin": "sin", "cos": "cos", "tan": "tan", "exp": "exp", "log": "ln", "sqrt": "sqrt", "abs": "Rabs"}
+FUNCTIONS |= {"atan": "atan", "max": "Rmax", "min": "Rmin", "relu": "relu"}
+LONGEST = 200_000
+
+
+def direction_of(slopes: Sequence[Fraction]) -> Direction:
+    """The direction of a vector that is not zero: equal for vectors that are multiples of each other."""
+    scale = lcm(*(slope.denominator for slope in slopes))
+    whole = [int(slope * scale) for slope in slopes]
+    common = gcd(*whole)
+    sign = 1 if next(number for number in whole if number) > 0 else -1
+    return tuple(sign * number // common for number in whole)
+
+
+@dataclass
+class Terms:
+    """f = affine + sum of coefficient times node, for one output."""
+
+    slopes: list[Fraction]
+    constant: Fraction = Fraction(0)
+    nodes: list[tuple[Fraction, int]] = field(default_factory=list)
+
+
+class Expression:
+    """A formula with max, min and relu written by abs: max(a, b) = (a + b + |a - b|) / 2, relu(a) = (a + |a|) / 2.
+
+    ``nodes`` and ``outputs`` are as in Formula; ``forms[i]`` is the node as a rational affine form of x, or None.
+    """
+
+    def __init__(self, formula: Formula) -> None:
+        self.dim = formula.dim
+        self.nodes: list[Node] = []
+        self.forms: list[Form | None] = []
+        self._known: dict[Node, int] = {}
+        place: list[int] = []
+        for node in formula.nodes:
+            place.append(self._rewrite(node, [place[at] for at in node.args]))
+        self.outputs = [place[at] for at in formula.outputs]
+
+    def _add(self, op: str, *args: int, value: float = 0) -> int:
+        node = Node(op, args, value)
+        if node not in self._known:
+            self.nodes.append(node)
+            self.forms.append(self._form(node))
+            self._known[node] = len(self.nodes) - 1
+        return self._known[node]
+
+    def _rewrite(self, node: Node, args: list[int]) -> int:
+        if node.op not in ("max", "min", "relu"):
+            return self._add(node.op, *args, value=node.value)
+        a = args[0]
+        if node.op == "relu":
+            total = self._add("add", a, self._add("abs", a))
+        else:
+            distance = self._add("abs", self._add("sub", *args))
+            total = self._add("add" if node.op == "max" else "sub", self._add("add", *args), distance)
+        return self._add("div", total, self._add("num", value=2.0))
+
+    def _form(self, node: Node) -> Form | None:
+        zero = (Fraction(0),) * self.dim
+        if node.op == "var":
+            return tuple(Fraction(int(i == int(node.value))) for i in range(self.dim)), Fraction(0)
+        if node.op == "num":
+            return zero, Fraction(node.value)
+        found = [self.forms[at] for at in node.args]
+        forms = [form for form in found if form is not None]
+        if not forms or len(forms) < len(found):
+            return None
+        (a, p), (b, q) = forms[0], forms[-1]
+        match node.op:
+            case "neg":
+                return tuple(-x for x in a), -p
+            case "add":
+                return tuple(x + y for x, y in zip(a, b, strict=True)), p + q
+            case "sub":
+                return tuple(x - y for x, y in zip(a, b, strict=True)), p - q
+            case "mul" if a == zero or b == zero:
+                return tuple(x * q + p * y for x, y in zip(a, b, strict=True)), p * q
+            case "div" if b == zero and q:
+                return tuple(x / q for x in a), p / q
+        return None
+
+    def terms(self, output: int) -> Terms:
+        """The summands of an output, found through sums, differences and rational factors."""
+        found = Terms([Fraction(0)] * self.dim)
+        stack = [(Fraction(1), self.outputs[output])]
+        while stack:
+            factor, at = stack.pop()
+            node, form = self.nodes[at], self.forms[at]
+            numbers = [self._number(arg) for arg in node.args]
+            if form is not None:
+                found.slopes = [a + factor * b for a, b in zip(found.slopes, form[0], strict=True)]
+                found.constant += factor * form[1]
+            elif node.op in ("add", "sub"):
+                stack += [(factor if node.op == "add" else -factor, node.args[1]), (factor, node.args[0])]
+            elif node.op == "neg":
+                stack.append((-factor, node.args[0]))
+            elif node.op == "mul" and numbers[0] is not None:
+                stack.append((factor * numbers[0], node.args[1]))
+            elif node.op in ("mul", "div") and numbers[1]:
+                scale = numbers[1] if node.op == "mul" else 1 / numbers[1]
+                stack.append((factor * scale, node.args[0]))
+            else:
+                found.nodes.append((factor, at))
+        return found
+
+    def form(self, at: int) -> Form:
+        """An affine node as a form."""
+        form = self.forms[at]
+        assert form is not None
+        return form
+
+    def _number(self, at: int) -> Fraction | None:
+        form = self.forms[at]
+        return form[1] if form is not None and not any(form[0]) else None
+
+    def arguments(self, at: int) -> list[int]:
+        """The largest affine parts below a node that depend on x: what the node is a function of."""
+        found, stack, seen = [], [at], set()
+        while stack:
+            here = stack.pop()
+            if here in seen:
+                continue
+            seen.add(here)
+            form = self.forms[here]
+            if form is None:
+                stack += self.nodes[here].args
+            elif any(form[0]):
+                found.append(here)
+        return sorted(found)
+
+    def directions(self, at: int) -> set[Direction]:
+        """The linear forms that a node depends on."""
+        return {direction_of(self.form(arg)[0]) for arg in self.arguments(at)}
+
+    def variables(self, at: int) -> set[int]:
+        """The coordinates that are written below a node, also where they cancel."""
+        return {int(self.nodes[here].value) for here in self._below(at) if self.nodes[here].op == "var"}
+
+    def kinks(self, at: int) -> list[int]:
+        """The abs nodes of affine arguments below a node: where it has a kink at a rational place."""
+        return [here for here in self._below(at) if self.nodes[here].op == "abs" and self._bent(here)]
+
+    def _below(self, at: int) -> list[int]:
+        below, stack = set(), [at]
+        while stack:
+            here = stack.pop()
+            if here not in below:
+                below.add(here)
+                stack += self.nodes[here].args
+        return sorted(below)
+
+    def _bent(self, at: int) -> bool:
+        form = self.forms[self.nodes[at].args[0]]
+        return form is not None and any(form[0])
+
+    def text(self, at: int, leaf: Leaf) -> str:
+        """A node in Coq; ``leaf`` may give the text of a node itself, in other variables than x."""
+        return formula_text(self.nodes, at, leaf)
+
+
+def formula_text(nodes: Sequence[Node], at: int, leaf: Leaf) -> str:
+    """Coq text of the node ``at``. tanh and sigmoid are written by exp; erf has no counterpart."""
+    texts: dict[int, str] = {}
+    stack = [at]
+    while stack:
+        here = stack[-1]
+        own = leaf(here)
+        waiting = [] if own is not None else [arg for arg in nodes[here].args if arg not in texts]
+        if waiting:
+            stack += waiting
+            continue
+        stack.pop()
+        texts[here] = own if own is not None else _written(nodes[here], [texts[arg] for arg in nodes[here].args])
+        if len(texts[here]) > LONGEST:
+            raise OnelayerError("the formula of f is too long for a Coq certificate")
+    return texts[at]
+
+
+def _written(node: Node, args: list[str]) -> str:
+    match node.op:
+        case "var":
+            return f"x{int(node.value) + 1}"
+        case "num":
+            return number(Fraction(node.value))
+        case "pi":
+            return "PI"
+        case "e":
+            return "(exp 1)"
+        case "neg":
+            return f"(- {args[0]})"
+        case "pow":
+            power = f"({args[0]} ^ {abs(int(node.value))})"
+            return power if node.value >= 0 else f"(/ {power})"
+        case "tanh":
+            return f"(1 - 2 / (exp (2 * {args[0]}) + 1))"
+        case "sigmoid":
+            return f"(/ (1 + exp (- {args[0]})))"
+        case op if op in ARITHMETIC:
+            return f"({args[0]} {ARITHMETIC[op]} {args[1]})"
+        case op if op in FUNCTIONS:
+            return f"({FUNCTIONS[op]} {' '.join(args)})"
+    raise OnelayerError(f"a Coq certificate cannot state '{node.op}': the tactic interval does not know it")
+
+
+def number(value: Fraction) -> str:
+    """A rational in Coq: n, n / d, or n / 2 ^ k for the dyadic ones, which the stored numbers are."""
+    n, d = value.numerator, value.denominator
+    if d == 1:
+        return str(n) if n >= 0 else f"({n})"
+    power = d.bit_length() - 1
+    return f"({n} / 2 ^ {power})" if d == 1 << power and power > 10 else f"({n} / {d})"

@@ -1,0 +1,242 @@
+"""The plan of a Coq certificate: T - f as a sum of groups of one variable each, with a bound and pieces for each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from onelayer.certify.tree import BoxTree
+from onelayer.errors import OnelayerError
+from onelayer.export.coq_formula import Direction, Expression, direction_of
+from onelayer.export.exact import ExactLayer
+from onelayer.target.evaluate import evaluate
+
+GRID = 801  # points on which offsets and bounds are measured; what they are is proved by Coq alone
+SPREAD = 16.0  # largest difference of logits over a piece: beyond it exponentials of one piece differ too much
+MOST_CUTS = 64
+INTERACT = "interacting variables"
+
+
+@dataclass
+class Group:
+    """Heads, units and terms of f that depend on u = w . x alone: their sum, with tilt u + shift, is the part of T - f.
+
+    ``terms`` are subtracted. The shifts of all groups add up to the constant of T - f, the tilts to its affine part.
+    """
+
+    direction: Direction
+    heads: list[int] = field(default_factory=list)
+    units: list[int] = field(default_factory=list)
+    terms: list[tuple[Fraction, int]] = field(default_factory=list)
+    tilt: Fraction = Fraction(0)
+    shift: Fraction = Fraction(0)
+    bound: Fraction = Fraction(0)
+
+    @property
+    def axis(self) -> int | None:
+        """The coordinate that u is, if it is one."""
+        used = [i for i, number in enumerate(self.direction) if number]
+        return used[0] if len(used) == 1 else None
+
+    @property
+    def w(self) -> list[Fraction]:
+        """The direction scaled by a power of two to numbers of moderate size."""
+        largest = max(abs(number) for number in self.direction)
+        scale = 1 if largest < 256 else 1 << (largest.bit_length() - 1)
+        return [Fraction(number, scale) for number in self.direction]
+
+    def multiple(self, slopes: Sequence[Fraction]) -> Fraction:
+        """a with slopes = a w."""
+        at = next(i for i, number in enumerate(self.direction) if number)
+        return slopes[at] / self.w[at]
+
+    def range(self, low: Sequence[Fraction], high: Sequence[Fraction]) -> tuple[Fraction, Fraction]:
+        """The interval of u over the box."""
+        ends = [sorted((a * l, a * h)) for a, l, h in zip(self.w, low, high, strict=True)]
+        return sum((a for a, _ in ends), Fraction(0)), sum((b for _, b in ends), Fraction(0))
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What a certificate speaks about: the layer, f, the box and the bound, all exact."""
+
+    layer: ExactLayer
+    f: Expression
+    low: list[Fraction]
+    high: list[Fraction]
+    eps: Fraction
+    tree: BoxTree | None
+
+
+def plan(problem: Problem, output: int) -> list[Group]:
+    """The groups of one output with shifts and bounds; the bounds add up to at most eps."""
+    groups = _gather(problem, output)
+    terms = problem.f.terms(output)
+    slopes = [a - b for a, b in zip(problem.layer.slopes[output], terms.slopes, strict=True)]
+    _tilt(problem, output, groups, slopes)
+    _bound(problem, output, groups, problem.layer.constants[output] - terms.constant)
+    return groups
+
+
+def _gather(problem: Problem, output: int) -> list[Group]:
+    """Every head, unit and term in the group of its direction."""
+    groups: dict[Direction, Group] = {}
+    constant = []
+    for h, head in enumerate(problem.layer.heads):
+        directions = {direction_of(token.slopes) for token in head if any(token.slopes)}
+        if not directions:
+            constant.append(h)
+        else:
+            _group(groups, directions, "a head").heads.append(h)
+    for j, unit in enumerate(problem.layer.units):
+        if any(unit.slopes):
+            _group(groups, {direction_of(unit.slopes)}, "").units.append(j)
+        else:
+            raise OnelayerError("a ReLU unit of this layer does not depend on x; a Coq certificate leaves no such unit")
+    for factor, at in problem.f.terms(output).nodes:
+        directions = problem.f.directions(at) or {next(iter(groups), _unit(problem.f.dim, 0))}
+        _group(groups, directions, "a term of f").terms.append((factor, at))
+    if constant or not groups:
+        _group(groups, {_unit(problem.f.dim, 0)}, "").heads += constant
+    return list(groups.values())
+
+
+def _group(groups: dict[Direction, Group], directions: set[Direction], what: str) -> Group:
+    if len(directions) > 1:
+        raise OnelayerError(
+            f"{what} depends on {INTERACT} ({len(directions)} linear forms of x); "
+            "Coq certificates exist for sums of functions of one linear form each"
+        )
+    direction = next(iter(directions))
+    return groups.setdefault(direction, Group(direction))
+
+
+def _unit(dim: int, at: int) -> Direction:
+    return tuple(int(i == at) for i in range(dim))
+
+
+def _tilt(problem: Problem, output: int, groups: list[Group], slopes: list[Fraction]) -> None:
+    """Share the affine part of T - f among the groups, exactly: oblique groups take what flattens them, axes the rest."""
+    dim = len(slopes)
+    for group in groups:
+        if group.axis is None and any(slopes):
+            if direction_of(slopes) == group.direction:
+                group.tilt = group.multiple(slopes)
+            else:
+                u, error = _measure(problem, output, group)
+                group.tilt = Fraction(-float(torch.linalg.lstsq(_columns(u), error[:, None]).solution[0, 0]))
+            slopes = [a - group.tilt * b for a, b in zip(slopes, group.w, strict=True)]
+    for i, slope in enumerate(slopes):
+        if slope:
+            group = next((g for g in groups if g.axis == i), None) or Group(_unit(dim, i))
+            if group not in groups:
+                groups.append(group)
+            group.tilt += slope
+
+
+def _columns(u: Tensor) -> Tensor:
+    return torch.stack([u, torch.ones_like(u)], -1)
+
+
+def _bound(problem: Problem, output: int, groups: list[Group], constant: Fraction) -> None:
+    """Shifts that centre every group and add up to the constant; bounds that share eps by what was measured."""
+    radii, middles = [], []
+    for group in groups:
+        _, error = _measure(problem, output, group)
+        middles.append(float(error.max() / 2 + error.min() / 2))
+        radii.append(float(error.max() / 2 - error.min() / 2))
+    common = (sum(middles) + float(constant)) / len(groups)
+    needed = [radius + abs(common) for radius in radii]
+    if not math.isfinite(sum(needed)) or sum(needed) > 2 * problem.eps:
+        raise OnelayerError(
+            f"T - f does not split into groups of one variable: their errors add up to {sum(needed):.1e}, "
+            f"the certificate claims {float(problem.eps):.1e}"
+        )
+    for group, middle in zip(groups[1:], middles[1:], strict=True):
+        group.shift = Fraction(common - middle)
+    groups[0].shift = constant - sum((group.shift for group in groups[1:]), Fraction(0))
+    share = [need + sum(needed) / (8 * len(groups)) + 1e-300 for need in needed]
+    spare = problem.eps - Fraction(sum(needed))
+    for group, need, part in zip(groups, needed, share, strict=True):
+        exact = Fraction(need) + spare * Fraction(part / sum(share)) if spare > 0 else Fraction(part / sum(share))
+        group.bound = _down(exact if spare > 0 else exact * problem.eps, problem.eps)
+    if len(groups) == 1:
+        groups[0].bound = problem.eps
+
+
+def _down(value: Fraction, eps: Fraction) -> Fraction:
+    """A number just below ``value`` with a short denominator, a power of two that fits eps."""
+    scale = 1 << (40 + max(0, (1 / eps).__ceil__().bit_length()))
+    return Fraction(math.floor(value * scale) - 1, scale)
+
+
+def _measure(problem: Problem, output: int, group: Group) -> tuple[Tensor, Tensor]:
+    """u on a grid and the part of T - f without its shift there, in float64."""
+    low, high = group.range(problem.low, problem.high)
+    u = torch.linspace(float(low), float(high), GRID, dtype=torch.float64, device="cpu")
+    w = torch.tensor([float(a) for a in group.w], dtype=torch.float64, device="cpu")
+    x = u[:, None] * w / (w @ w)
+    error = float(group.tilt) * u
+    for h in group.heads:
+        tokens = problem.layer.heads[h]
+        logits = torch.stack([float(group.multiple(t.slopes)) * u + float(t.bias) for t in tokens], -1)
+        values = torch.tensor([float(t.values[output]) for t in tokens], dtype=torch.float64, device="cpu")
+        error = error + torch.softmax(logits, -1) @ values
+    for j in group.units:
+        unit = problem.layer.units[j]
+        error = error + float(unit.gains[output]) * torch.relu(
+            float(group.multiple(unit.slopes)) * u + float(unit.offset)
+        )
+    for factor, at in group.terms:
+        (value,) = evaluate(problem.f.nodes, [at], x)
+        error = error - float(factor) * value
+    return u, error
+
+
+def cuts(problem: Problem, group: Group) -> list[Fraction]:
+    """Where the interval of u is cut: at kinks, where the boxes of the package's own proof are, and for long logits."""
+    low, high = group.range(problem.low, problem.high)
+    found = {low, high, *(place for place in _kinks(problem, group) if low < place < high)}
+    if problem.tree is not None and group.axis is not None:
+        lower, upper = problem.tree.boxes()
+        sides = np.unique(np.concatenate([lower[:, group.axis], upper[:, group.axis]])).tolist()
+        step = -(-len(sides) // MOST_CUTS)
+        found |= {Fraction(side) * group.w[group.axis] for side in sides[::step]}
+    steepest = 0.0
+    for h in group.heads:
+        slopes = [float(group.multiple(token.slopes)) for token in problem.layer.heads[h]]
+        steepest = max(steepest, max(slopes) - min(slopes))
+    places = sorted(found)
+    pieces = [places[0]]
+    for a, b in zip(places, places[1:], strict=False):
+        count = max(1, math.ceil(float(b - a) * steepest / SPREAD))
+        pieces += [a + (b - a) * k / count for k in range(1, count + 1)]
+    return pieces
+
+
+def _kinks(problem: Problem, group: Group) -> list[Fraction]:
+    """Zeros of what ReLU units and absolute values of affine forms see."""
+    places = []
+    for j in group.units:
+        unit = problem.layer.units[j]
+        places.append(-unit.offset / group.multiple(unit.slopes))
+    for _, term in group.terms:
+        for at in problem.f.kinks(term):
+            slopes, constant = problem.f.form(problem.f.nodes[at].args[0])
+            places.append(-constant / group.multiple(slopes))
+    return places
+
+
+def average_logit(problem: Problem, group: Group, h: int, low: Fraction, high: Fraction) -> tuple[Fraction, Fraction]:
+    """p u + q near the average logit of a head in the middle of a piece, rounded to 1/64."""
+    tokens, u = problem.layer.heads[h], float(low + high) / 2
+    slopes = torch.tensor([float(group.multiple(t.slopes)) for t in tokens], dtype=torch.float64, device="cpu")
+    biases = torch.tensor([float(t.bias) for t in tokens], dtype=torch.float64, device="cpu")
+    weights = torch.softmax(slopes * u + biases, 0)
+    return Fraction(round(64 * float(weights @ slopes)), 64), Fraction(round(64 * float(weights @ biases)), 64)
