@@ -26,6 +26,7 @@ app = typer.Typer(
 )
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")]
+Integers = Annotated[str, typer.Option(help="Arithmetic of a Coq proof: plain (fewest axioms) or machine (faster).")]
 Folder = Annotated[Path, typer.Argument(help="Folder of a saved result.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Folder for the model, the proof and the picture.")]
 MaxSeconds = Annotated[float, typer.Option(help="Stop after this time with the best enclosure found.")]

@@ -10,8 +10,9 @@ import typer
 
 from onelayer.checker.check import check
 from onelayer.cli.console import NOT_PROVED, SUCCESS, show
-from onelayer.cli.options import Folder, Jobs, Json, MaxSeconds, app, report
+from onelayer.cli.options import Folder, Integers, Jobs, Json, MaxSeconds, app, report
 from onelayer.errors import OnelayerError
+from onelayer.export.kernel import check_formally
 from onelayer.proof.certify import certify
 from onelayer.result import Approximation, load
 
@@ -53,12 +54,19 @@ def check_command(
     folder: Folder,
     every: Annotated[bool, typer.Option("--all", help="Check every box, however long it takes.")] = False,
     max_seconds: Annotated[float, typer.Option(help="Stop after this time: not contradicted, and how far.")] = 120.0,
+    formal: Annotated[bool, typer.Option("--formal", help="As a Coq theorem, by Coq's kernel.")] = False,
+    integers: Integers = "plain",
     as_json: Json = False,
 ) -> int:
-    """Re-prove a saved result from its files alone, in ball arithmetic.
+    """Re-prove a saved result from its files alone, in ball arithmetic; or, in real arithmetic, by Coq.
 
-    Exit status: 0 accepted (everything was re-proved), 1 not contradicted (time ended first) or rejected, 2 bad files.
+    Exit status: 0 accepted (everything was re-proved), 1 not contradicted (time ended first) or rejected, 2 bad files,
+    or with --formal no coqc.
     """
+    if formal:
+        judged = check_formally(folder, max_seconds=max_seconds, integers=integers)
+        show(str(judged), asdict(judged), as_json=as_json)
+        return SUCCESS if judged.accepted else NOT_PROVED
     found = check(folder, all=every, max_seconds=max_seconds, progress=True)
     data = {**asdict(found), "ok": found.ok, "fraction": found.fraction}
     show(str(found), data, as_json=as_json)

@@ -11,7 +11,7 @@ import typer
 from onelayer import __version__
 from onelayer.build.memorize import labels, recall
 from onelayer.cli.console import SUCCESS, show
-from onelayer.cli.options import PICTURE, Folder, Json, app
+from onelayer.cli.options import PICTURE, Folder, Integers, Json, app
 from onelayer.errors import OnelayerError
 from onelayer.export.exporter import export
 from onelayer.language.endpoints import parse_point
@@ -83,12 +83,13 @@ def explain_command(folder: Folder, as_json: Json = False) -> int:
 @app.command("export")
 def export_command(
     folder: Folder,
-    to: Annotated[str, typer.Option(help="torch, onnx, hf or lens.")],
+    to: Annotated[str, typer.Option(help="torch, onnx, hf, lens or coq.")],
     out: Annotated[Path, typer.Option(help="File or folder to write.")],
+    integers: Integers = "plain",
     as_json: Json = False,
 ) -> int:
-    """Write a saved model for another library, run that library, and compare."""
-    exported = export(folder, to=to, out=out)
+    """Write a saved model for another library, run that library, and compare; or its certificate as a Coq theorem."""
+    exported = export(folder, to=to, out=out, integers=integers)
     show(str(exported), exported.as_dict(), as_json=as_json)
     return SUCCESS
 

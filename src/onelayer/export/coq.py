@@ -9,16 +9,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 
-from onelayer import __version__
 from onelayer.errors import OnelayerError
-from onelayer.export.coq_formula import Expression, direction_of, formula_text, number
+from onelayer.export.coq_formula import Expression, formula_text, number
 from onelayer.export.coq_plan import Group, Problem, average_logit, cuts, plan
-from onelayer.export.exact import ExactLayer, exact_layer
+from onelayer.export.exact import exact_layer
 from onelayer.ground import pinned
+from onelayer.language.formula import Formula
 from onelayer.result import Approximation
-from onelayer.target.formula import Formula
 
 INTEGERS = {
     "plain": "From Interval Require Import Float.Specific_ops Float.Specific_stdz.\nFrom Interval Require Tactic.\n"
@@ -72,7 +72,7 @@ def _formula(a: Approximation) -> Formula:
 
 
 def _claim(a: Approximation) -> Fraction:
-    """The bound of the certificate; of eps as it is printed and as it is stored the smaller, which implies the other."""
+    """The bound of the certificate; the smaller of eps as printed and as stored, which implies the other."""
     eps = a.certificate.eps
     return Fraction(a.certificate.upper) if eps is None else min(Fraction(eps), Fraction(repr(eps)))
 
@@ -99,7 +99,7 @@ class Writer:
     def _header(self) -> str:
         digest = "".join(letter for letter in self.digest if letter.isalnum())
         return (
-            f"(* sup|T - f| <= {number(self.problem.eps)} in real arithmetic; onelayer {__version__}, weights sha256\n"
+            f"(* sup|T - f| <= {number(self.problem.eps)} in real arithmetic; weights sha256\n"
             f"   {digest} *)\n"
             "From Coq Require Import Reals List Lra.\n"
             f"{INTEGERS[self.integers]}"
@@ -149,7 +149,7 @@ class Writer:
             f"Definition part{i}_{g} (u : R) : R :=\n  {self._part(group, i)}.\n"
             f"Definition {claim} (u : R) : Prop := Rabs (part{i}_{g} u) <= {number(group.bound)}.\n"
         ]
-        pieces = list(zip(places, places[1:], strict=False)) or [(places[0], places[0])]
+        pieces = list(pairwise(places)) or [(places[0], places[0])]
         for k, (a, b) in enumerate(pieces):
             texts.append(
                 f"Lemma piece{i}_{g}_{k} : forall u, {number(a)} <= u <= {number(b)} -> {claim} u.\n"
@@ -202,7 +202,7 @@ class Writer:
             unit = self.problem.layer.units[j]
             active = group.multiple(unit.slopes) * middle + unit.offset >= 0
             steps.append(f"rewrite ({'relu_active' if active else 'relu_idle'} ({self._unit(group, j, 'u')})) by lra.")
-        for term, kink in [(term, kink) for _, term in group.terms for kink in f.kinks(term)]:
+        for term, kink in [(at, kink) for _, at in group.terms for kink in f.kinks(at)]:
             inner = f.nodes[kink].args[0]
             slopes, constant = f.form(inner)
             lemma = "Rabs_pos_eq" if group.multiple(slopes) * middle + constant >= 0 else "Rabs_left1"
@@ -243,14 +243,16 @@ class Writer:
         mixed = [term for _, term in group.terms if not self._plain(group, term)]
         for at in sorted({at for term in mixed for at in f.arguments(term)}):
             same = f"{self._leaf(group, mixed[0], u)(at)} = {f.text(at, lambda _: None)}"
-            steps.append(f"assert (E : {same}) by (cbn [dot]; lra); rewrite ?E in A{g} |- *; clear E.")
+            steps.append(f"assert (E : {same}) by (cbn [dot]; lra); rewrite ?E in A{g}; rewrite ?E; clear E.")
         return steps
 
     def _placed(self, h: int) -> str:
         group = self._own(h)
         step = f"rewrite (head_of_direction {_list(group.w)} head{h}) by (apply one_number_each; reflexivity)."
         if group.axis is not None:
-            step += f"\n  replace (dot {_list(group.w)} {self.point}) with {self.names[group.axis]} by (cbn [dot]; ring)."
+            step += (
+                f"\n  replace (dot {_list(group.w)} {self.point}) with {self.names[group.axis]} by (cbn [dot]; ring)."
+            )
         return step
 
     def _argument(self, group: Group) -> str:
@@ -271,7 +273,8 @@ class Writer:
         exact = "; ".join(f"try exact (certificate{i} {' '.join(self.names)} {given})" for i in self.outputs)
         return (
             f"Theorem certificate : {self._statement(self.outputs)}.\n"
-            f"Proof. intros {' '.join(self.names)} {given}; repeat split; {exact}. Qed.\n\nPrint Assumptions certificate.\n"
+            f"Proof. intros {' '.join(self.names)} {given}; repeat split; {exact}. Qed.\n\n"
+            "Print Assumptions certificate.\n"
         )
 
 

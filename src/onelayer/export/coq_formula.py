@@ -8,8 +8,8 @@ from fractions import Fraction
 from math import gcd, lcm
 
 from onelayer.errors import OnelayerError
-from onelayer.target.formula import Formula
-from onelayer.target.tree import Node
+from onelayer.language.formula import Formula
+from onelayer.language.tree import Node
 
 Form = tuple[tuple[Fraction, ...], Fraction]  # slopes . x + constant
 Direction = tuple[int, ...]  # coprime integers, the first that is not zero positive

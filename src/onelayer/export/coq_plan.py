@@ -6,16 +6,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from onelayer.certify.tree import BoxTree
 from onelayer.errors import OnelayerError
 from onelayer.export.coq_formula import Direction, Expression, direction_of
 from onelayer.export.exact import ExactLayer
-from onelayer.target.evaluate import evaluate
+from onelayer.language.evaluate import evaluate
+from onelayer.proof.tree import BoxTree
 
 GRID = 801  # points on which offsets and bounds are measured; what they are is proved by Coq alone
 SPREAD = 16.0  # largest difference of logits over a piece: beyond it exponentials of one piece differ too much
@@ -122,7 +123,7 @@ def _unit(dim: int, at: int) -> Direction:
 
 
 def _tilt(problem: Problem, output: int, groups: list[Group], slopes: list[Fraction]) -> None:
-    """Share the affine part of T - f among the groups, exactly: oblique groups take what flattens them, axes the rest."""
+    """Share the affine part of T - f, exactly: oblique groups take what flattens them, the axes take the rest."""
     dim = len(slopes)
     for group in groups:
         if group.axis is None and any(slopes):
@@ -153,7 +154,7 @@ def _bound(problem: Problem, output: int, groups: list[Group], constant: Fractio
         radii.append(float(error.max() / 2 - error.min() / 2))
     common = (sum(middles) + float(constant)) / len(groups)
     needed = [radius + abs(common) for radius in radii]
-    if not math.isfinite(sum(needed)) or sum(needed) > 2 * problem.eps:
+    if not math.isfinite(sum(needed)) or sum(needed) > 16 * problem.eps:
         raise OnelayerError(
             f"T - f does not split into groups of one variable: their errors add up to {sum(needed):.1e}, "
             f"the certificate claims {float(problem.eps):.1e}"
@@ -214,7 +215,7 @@ def cuts(problem: Problem, group: Group) -> list[Fraction]:
         steepest = max(steepest, max(slopes) - min(slopes))
     places = sorted(found)
     pieces = [places[0]]
-    for a, b in zip(places, places[1:], strict=False):
+    for a, b in pairwise(places):
         count = max(1, math.ceil(float(b - a) * steepest / SPREAD))
         pieces += [a + (b - a) * k / count for k in range(1, count + 1)]
     return pieces

@@ -1,4 +1,4 @@
-"""A packed softmax layer in exact rationals: heads, ReLU units and an affine part, with every product multiplied out."""
+"""A packed softmax layer in exact rationals: heads, ReLU units and an affine part, all products multiplied out."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from onelayer.errors import OnelayerError
-from onelayer.model import Config, OneLayerTransformer
-from onelayer.model.memory import GridMemory
+from onelayer.layer.config import Config
+from onelayer.layer.memory import GridMemory
+from onelayer.layer.transformer import OneLayerTransformer
 
 Vector = list[Fraction]
 Matrix = list[Vector]
@@ -64,42 +65,39 @@ def exact_layer(model: OneLayerTransformer) -> ExactLayer:
     """The layer multiplied out, or one line that says which part of it is not of this form."""
     config = model.config
     _refuse(config)
-    own = {name: _fractions(tensor) for name, tensor in model.state_dict().items() if tensor.ndim and "." not in name}
-    inputs, width, outputs = math.prod(config.input_shape), config.d_model, math.prod(config.output_shape)
-    read = own["W_R"] if config.residual or not config.hidden else [[Fraction(0)] * outputs for _ in range(width)]
-    through = [own["W_R"]]
-    if config.hidden:
-        through.append(own["W_1"])
-    embedded = own["W_E"] if config.residual else [[Fraction(0)] * width for _ in range(inputs)]
-    start = [a + b for a, b in zip(own["b_O"], own["b_E"], strict=True)] if config.residual else own["b_O"]
+    own = {name: _fractions(tensor) for name, tensor in model.state_dict().items() if "." not in name}
+    inputs, outputs = math.prod(config.input_shape), math.prod(config.output_shape)
+    # What of the stream R reaches the read-out past the network, and what of x is in it.
+    read = own["W_R"] if config.residual or not config.hidden else _zeros(config.d_model, outputs)
+    embedded = own["W_E"] if config.residual else _zeros(inputs, config.d_model)
+    start = _sum(own["b_O"], own["b_E"]) if config.residual else own["b_O"]
 
-    heads, sights = [], []
-    columns = rows = 0
-    for h, shape in enumerate(config.heads):
-        query = [_part(line, columns, shape.d_k) for line in own["W_Q"]]
-        slopes = _product(own["W_E"], query)
-        bias = _sum(_row(own["b_E"], query), _part(own["b_Q"], columns, shape.d_k))
-        root = Fraction(math.isqrt(shape.d_k))
-        out = own["W_O"][rows : rows + shape.d_v]
-        tokens, seen = [], []
-        for key, value in _tokens(model, h):
-            stream = _row(value, out)
-            logit = [_dot(line, key) / root for line in slopes]
-            tokens.append(Token(logit, _dot(bias, key) / root, _row(stream, read)))
-            seen.append(_row(stream, own["W_1"]) if config.hidden else [])
-        heads.append(tokens)
-        sights.append(_constant(seen))
-        columns, rows = columns + shape.d_k, rows + shape.d_v
-
-    units = []
+    streams = [_streams(model, h, own) for h in range(len(config.heads))]
+    heads = [[Token(slopes, bias, _row(stream, read)) for slopes, bias, stream in tokens] for tokens in streams]
+    affine = _product(embedded, read)
     constants = _sum(_row(start, read), own["b_R"])
+    units: list[Unit] = []
     if config.hidden:
-        offsets = _sum(_row(start, own["W_1"]), own["b_1"], *sights)
+        seen = [_constant([_row(stream, own["W_1"]) for *_, stream in tokens]) for tokens in streams]
+        offsets = _sum(_row(start, own["W_1"]), own["b_1"], *seen)
         directions, gains = _product(embedded, own["W_1"]), _product(own["W_2"], own["W_R"])
         units = [Unit([line[j] for line in directions], offsets[j], gains[j]) for j in range(config.hidden)]
         constants = _sum(constants, _row(own["b_2"], own["W_R"]))
-    affine = _product(embedded, read)
     return ExactLayer(heads, units, [[line[i] for line in affine] for i in range(outputs)], constants)
+
+
+def _streams(model: OneLayerTransformer, h: int, own: dict[str, Any]) -> list[tuple[Vector, Fraction, Vector]]:
+    """Slopes and bias of the logit of every token of head h, and what it adds to the stream."""
+    before, shape = model.config.heads[:h], model.config.heads[h]
+    columns, rows = sum(head.d_k for head in before), sum(head.d_v for head in before)
+    query = [_part(line, columns, shape.d_k) for line in own["W_Q"]]
+    slopes = _product(own["W_E"], query)
+    bias = _sum(_row(own["b_E"], query), _part(own["b_Q"], columns, shape.d_k))
+    root, out = math.isqrt(shape.d_k), own["W_O"][rows : rows + shape.d_v]
+    return [
+        ([_dot(line, key) / root for line in slopes], _dot(bias, key) / root, _row(value, out))
+        for key, value in _tokens(model, h)
+    ]
 
 
 def _refuse(config: Config) -> None:
@@ -113,7 +111,7 @@ def _refuse(config: Config) -> None:
         raise OnelayerError("a Coq certificate needs a linear embedding without positions")
     for shape in config.heads:
         if math.isqrt(shape.d_k) ** 2 != shape.d_k:
-            raise OnelayerError(f"a Coq certificate needs a rational sqrt(d_k); a head of this layer has d_k = {shape.d_k}")
+            raise OnelayerError(f"a Coq certificate needs a rational sqrt(d_k); this layer has d_k = {shape.d_k}")
 
 
 def _tokens(model: OneLayerTransformer, h: int) -> list[tuple[Vector, Vector]]:
@@ -132,7 +130,7 @@ def _tokens(model: OneLayerTransformer, h: int) -> list[tuple[Vector, Vector]]:
 def _constant(seen: Matrix) -> Vector:
     """What a head adds to the units where all its tokens agree: weights sum to one. Otherwise units read attention."""
     if any(row != seen[0] for row in seen):
-        raise OnelayerError("a Coq certificate needs ReLU units of x alone; units of this layer read what a head returns")
+        raise OnelayerError("a Coq certificate needs ReLU units of x alone; units of this layer read a head")
     return seen[0]
 
 
@@ -150,6 +148,10 @@ def _floats(numbers: Sequence[Any]) -> Tensor:
         return float(item) if isinstance(item, Fraction) else [near(part) for part in item]
 
     return torch.tensor(near(numbers), dtype=torch.float64, device="cpu")
+
+
+def _zeros(rows: int, columns: int) -> Matrix:
+    return [[Fraction(0)] * columns for _ in range(rows)]
 
 
 def _part(row: Vector, start: int, count: int) -> Vector:

@@ -15,13 +15,15 @@ from torch import Tensor
 
 from onelayer.errors import FileError, OnelayerError
 from onelayer.export import stock
+from onelayer.export.coq import to_coq
+from onelayer.export.exact import exact_layer
 from onelayer.export.huggingface import to_huggingface
 from onelayer.export.lens import to_lens
 from onelayer.export.onnx import to_onnx
 from onelayer.export.stock import StockLayer
 from onelayer.export.torch import to_torch
 from onelayer.extras import require
-from onelayer.result import load
+from onelayer.result import Approximation, load
 from onelayer.source import Exportable, source_of
 
 SAMPLES = 256
@@ -58,19 +60,23 @@ class Exported:
         )
 
 
-def export(a: Exportable | str | os.PathLike[str], *, to: str, out: str | os.PathLike[str]) -> Exported:
+def export(
+    a: Exportable | str | os.PathLike[str], *, to: str, out: str | os.PathLike[str], integers: str = "plain"
+) -> Exported:
     """Write ``a``, an approximation or the folder of one, for another library; then run that library and compare.
 
     to="torch"   a folder with the weights of to_torch(a) and stock.py, which loads them without this package
     to="onnx"    a file, or the file model.onnx in a folder
     to="hf"      a folder for OneLayerGPT2.from_pretrained
     to="lens"    the same folder; TransformerLens runs it once to compare
+    to="coq"     a file, or certificate.v in a folder: the certificate as a theorem, over "plain" or "machine"
+                 ``integers``; compared are the weights multiplied out, evaluated in float64
     """
     if to not in WRITERS:
         raise OnelayerError(f"cannot export to {to!r}; choose one of {', '.join(WRITERS)}")
     source = load(a) if isinstance(a, str | os.PathLike) else a
     try:
-        path, run = WRITERS[to](source, Path(out))
+        path, run = WRITERS[to](source, Path(out)) if to != "coq" else _write_coq(source, Path(out), integers)
     except OSError as error:
         raise FileError(f"cannot write {out}: {error.strerror or error}") from error
     own = source_of(source)
@@ -122,9 +128,19 @@ def _write_lens(a: Exportable, out: Path) -> tuple[Path, Run]:
     return path, lambda x: lens.run_with_cache(x)[0]
 
 
+def _write_coq(a: Exportable, out: Path, integers: str = "plain") -> tuple[Path, Run]:
+    if not isinstance(a, Approximation):
+        raise OnelayerError("a bare model has no certificate; export an approximation to Coq")
+    path = to_coq(a, out if out.suffix == ".v" else out / "certificate.v", integers=integers)
+    layer = exact_layer(a.model)
+    config = a.model.config
+    return path, lambda x: layer(x.double().flatten(1)).reshape(-1, *config.output_shape)
+
+
 WRITERS: dict[str, Callable[[Exportable, Path], tuple[Path, Run]]] = {
     "torch": _write_torch,
     "onnx": _write_onnx,
     "hf": _write_huggingface,
     "lens": _write_lens,
+    "coq": _write_coq,
 }
