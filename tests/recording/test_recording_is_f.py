@@ -236,6 +236,14 @@ def test_text_and_callable_are_refused_alike() -> None:
     assert math.isclose(float(understood("0*log(x + 1)", LINE).function(LINE.center[None])[0]), 0.0)
 
 
+def test_a_callable_that_fails_in_a_large_batch_is_refused_in_one_line() -> None:
+    def f(x: Any) -> Any:
+        return x[..., 0] if len(x) < 1000 else 1 / 0
+
+    with pytest.raises(OnelayerError, match="ZeroDivisionError"):
+        understood(f, LINE)
+
+
 def test_names_of_refused_operations() -> None:
     with pytest.raises(UnsupportedOperation) as caught:
         understood(lambda x: torch.sum(x, -1, out=torch.empty(len(x), dtype=x.dtype)), SQUARE)

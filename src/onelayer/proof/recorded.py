@@ -81,7 +81,7 @@ def _compare(target: Target, box: Box) -> None:
     values, bounds = _values(target, x), _bounds(target, x)
     if not bool(bounds.known.any(0).all()):
         raise OnelayerError(
-            f"no value of {target.description} on the box can be told; it overflows, or is lost below the smallest number"
+            f"no value of {target.description} on the box can be told; it overflows, or is below the smallest number"
         )
     _complain(target, x, values, bounds, bounds.exclude(values))
     _other_batches(target, x, values, bounds)
@@ -91,18 +91,29 @@ def _compare(target: Target, box: Box) -> None:
 
 def _values(target: Target, x: Tensor) -> Tensor:
     """f at points (C, *shape), (C, K)."""
-    values = torch.as_tensor(target.function(x.clone()), dtype=torch.float64, device="cpu")
-    return values.detach().reshape(len(x), -1)
+    try:
+        values = torch.as_tensor(target.function(x.clone()), dtype=torch.float64, device="cpu")
+        return values.detach().reshape(len(x), -1)
+    except Exception as error:
+        raise _failed(target, f"on a batch of shape {tuple(x.shape)}", error) from error
 
 
 def _bounds(target: Target, x: Tensor) -> Bounds:
     """By the operations of f itself; by those of its formula where the arithmetic does not know them all."""
     try:
         return _enclosed(target.function, x)
-    except Exception:
+    except Exception as error:
         if target.formula is None:
-            raise
+            raise _failed(target, "on Taylor models", error) from error
         return _enclosed(target.formula, x)
+
+
+def _failed(target: Target, where: str, error: Exception) -> OnelayerError:
+    """One line of whatever foreign code raises."""
+    if isinstance(error, OnelayerError):
+        return error
+    line = f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')[:160]}"
+    return OnelayerError(f"{target.description} failed {where} ({line}); it must take (..., *box.shape) like any other")
 
 
 def _enclosed(function: Callable[[Any], Any], x: Tensor) -> Bounds:
