@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -230,3 +231,28 @@ def test_compositions_are_within_their_bound(dtype: torch.dtype, power: int) -> 
                     assert made.certificate.upper == math.inf
         finally:
             ctx.prec = precision
+
+
+@pytest.mark.parametrize("dtype", [F64, F32])
+@pytest.mark.parametrize("power", [-160, -28, -9, 0, 9, 28, 160, 290])
+def test_the_checker_accepts_proofs_of_every_size(dtype: torch.dtype, power: int, tmp_path: Path) -> None:
+    if dtype == F32 and abs(power) > 30:
+        pytest.skip("no float32 numbers")
+    s = 10.0**power
+    rows = np.linspace(-1.0, 1.0, 7)
+    made = [
+        ol.sort(4, 0.0, s, s / 10, dtype=dtype),
+        ol.sort(1, -s, s, s / 10, kind="subsets", dtype=dtype),
+        ol.sort(3, -s, s, s / 3, kind="subsets", dtype=dtype),
+        ol.memorize(rows * s, np.cos(rows) * s, dtype=dtype),
+        ol.approximate(
+            f"{s!r}*exp(0.3*(sin(x1)+sin(x2)))", ol.Box([0, 0], [1, 1]), s / 100, layout="tokens", dtype=dtype
+        ),
+        ol.approximate(f"sin((x1+x2)/{s!r})", ol.Box([0, 0], [s, s]), 0.01, layout="tokens", dtype=dtype),
+        ol.approximate(f"{s!r}*exp(x)", ol.Box([0.0], [1.0]), s / 100, dtype=dtype),
+    ]
+    for k, result in enumerate(made):
+        if result.certificate.proved:
+            found = ol.check(result.save(tmp_path / str(k)))
+            assert found.ok, (k, str(found))
+    assert sum(result.certificate.proved for result in made) >= 5

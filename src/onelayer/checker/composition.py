@@ -110,7 +110,7 @@ class _Proof:
         low, high = self._range(term)
         ascending = [knots[i] for i in order]
         pieces = lines(ascending, changes, arb(term.constant), low, high)
-        reach = float(self._drift(term, position).upper()) + 1e-9 * (abs(low) + abs(high) + 1)
+        reach = float(self._drift(term, position).upper()) + 1e-9 * (abs(low) + abs(high))
         slope = steepest(lines(ascending, changes, arb(term.constant), low - reach, high + reach))
         self.seen[k] = knots, slopes, distance(parse(term.text, 1), pieces), slope
         return self.seen[k]
@@ -307,10 +307,12 @@ def _ratio(z: Taylor, s: Taylor) -> float:
         return 1.0
     wide = z.over(tuple(sorted({*z.support, *s.support})))
     other = s.over(tuple(sorted({*z.support, *s.support})))
-    pairs = list(zip(wide[1:], other[1:], strict=False))
-    top = sum(float(a.mid()) * float(b.mid()) for a, b in pairs)
-    bottom = sum(float(b.mid()) * float(b.mid()) for _, b in pairs)  # a product may overflow, a power raises
-    return top / bottom if bottom else 0.0
+    pairs = [(float(a.mid()), float(b.mid())) for a, b in zip(wide[1:], other[1:], strict=False)]
+    size = max((abs(b) for _, b in pairs), default=0.0)  # squares of b / size exist
+    if not 0 < size < math.inf:
+        return 0.0
+    bottom = sum((b / size) * (b / size) for _, b in pairs)
+    return sum(a * (b / size) for a, b in pairs) / bottom / size
 
 
 def _below(value: arb) -> float:

@@ -95,7 +95,7 @@ def thresholds_bound(
         mismatch = mismatch + abs(arb(value) - arb(float(factors[at // g])) * cells[at % g])
     reach = arb(n + 2) if sorts else arb(2 * n + 1)
     b = arb(float(t["b_R"][0]))
-    summing = u(len(t["b_1"]) + 4) * (size * (reach + each) + abs(b) + 1) + len(t["b_1"]) * reach * tiny
+    summing = u(len(t["b_1"]) + 4) * (size * (reach + each) + abs(b)) + len(t["b_1"]) * reach * tiny
     return lemma, abs(b - offset) + size * each + mismatch * reach + summing
 
 

@@ -17,6 +17,8 @@ from onelayer.language.formula import Formula
 ORDER = 3
 DEPTH = 70  # halvings of a piece
 TIGHT = 1.003  # a box is bounded well enough within this factor of the largest value seen
+DIGITS = 1e-13  # or within this share of the values
+BOXES, BOXES_PER_PIECE = 4096, 64  # after so many boxes a bound is taken as it is
 CELLS = 256  # cells of an interval whose image is wanted
 
 
@@ -61,7 +63,9 @@ def distance(formula: Formula, pieces: Sequence[Line]) -> arb:
     """Upper bound of |pieces - formula| over their intervals; not finite where the formula is undefined."""
     worst = arb(0)
     largest = max((max(_values(formula, piece)) for piece in pieces), default=0.0)
-    goal = TIGHT * largest + 1e-13 * (1 + float(pieces[0].value.abs_upper()))
+    size = max((float(piece.value.abs_upper()) for piece in pieces), default=0.0)
+    goal = TIGHT * largest + DIGITS * size
+    left = BOXES + BOXES_PER_PIECE * len(pieces)
     for piece in pieces:
         pending = [(piece.low, piece.high, 0)]
         while pending:
@@ -69,7 +73,8 @@ def distance(formula: Formula, pieces: Sequence[Line]) -> arb:
             bound, centre = _bound(formula, piece, low, high)
             middle = low / 2 + high / 2
             tight = bool(bound <= goal) or bool(bound <= TIGHT * centre)
-            if not tight and depth < DEPTH and low < middle < high:
+            left -= 1
+            if not tight and depth < DEPTH and left > 0 and low < middle < high:
                 pending += [(low, middle, depth + 1), (middle, high, depth + 1)]
                 continue
             if not bound.is_finite():

@@ -77,7 +77,7 @@ def subsets_error(model: OneLayerTransformer, weights: Sequence[float] | None, b
     )
     rest = size * (each + rounding.gamma(len(form.sets) + 2) * 2 * reach + 4 * rounding.tiny)
     if weights is None:
-        rest += rounding.gamma(8) * (2 * reach + 4 * form.gate) + form.base_error
+        rest += 2 * rounding.gamma(8) * (2 * reach + form.gates) + form.base_error
         span = float(box.upper.max() - box.lower.min())
         if not (span + real + rest < form.gate / 2 and real + rest < form.gate / 8):
             return math.inf  # the gates are too small for the errors
@@ -119,7 +119,7 @@ class _Form:
             (w["b_O"], 0.0),
             (w["W_R"], eye[:, out : out + 1]),
         ]
-        self.gate, self.base_error = 0.0, 0.0
+        self.gate, self.gates, self.base_error = 0.0, 0.0, 0.0
         if sorts:
             self.gate = float(w["W_1"][-n, 0])
             fixed += [
@@ -138,6 +138,7 @@ class _Form:
 
     def _gates(self, bias: float, base: float, box: Box) -> None:
         """Unit k returns s_k - base at position k if s_k > base, and 0 elsewhere if s_k < base + gate."""
+        self.gates = 2 * self.gate + abs(bias) + abs(base)
         self.base_error = abs(bias + self.gate + base) + 4 * 2.0**-53 * (abs(bias) + self.gate + abs(base))
         low, high = float(box.lower.min()), float(box.upper.max())
         if not (base + self.gate / 8 < low and high < base + self.gate * 5 / 8):
