@@ -319,3 +319,19 @@ def test_zero_eps_and_small_budgets_end() -> None:
     for eps, boxes in itertools.product((0.0, None), (1, 2, 3)):
         found = certify(lambda x: torch.sin(x[..., 0]), "x", SIDE, eps, max_boxes=boxes)
         assert found.lower <= 1 - math.sin(1.0) <= found.upper
+
+
+class Beside(nn.Module):
+    """A module that carries a tensor in a format of which NumPy knows nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(1, dtype=torch.float64))
+        self.register_buffer("beside", torch.ones(2, dtype=torch.bfloat16))
+
+    def forward(self, x: Any) -> Any:
+        return x[..., 0] * self.scale
+
+
+def test_every_format_of_a_state_is_hashed() -> None:
+    assert len(certify(Beside(), "x", SIDE, 1e-3).weights_sha256) == 64

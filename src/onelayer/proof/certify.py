@@ -158,8 +158,9 @@ def digest_of(model: Any) -> str:
     digest = hashlib.sha256()
     for name, value in sorted(model.state_dict().items()):
         if isinstance(value, torch.Tensor):
-            array = value.detach().cpu().contiguous().numpy()
-            digest.update(f"{name} {array.dtype.name} {','.join(map(str, array.shape))}\n".encode())
+            kind, flat = str(value.dtype).removeprefix("torch."), value.detach().cpu().contiguous().flatten()
+            array = (flat.view(torch.int16) if kind == "bfloat16" else flat).numpy()  # NumPy has no bfloat16
+            digest.update(f"{name} {kind} {','.join(map(str, value.shape))}\n".encode())
             digest.update(array.astype(array.dtype.newbyteorder("<")).tobytes())
     return digest.hexdigest()
 
