@@ -22,6 +22,7 @@ from onelayer.errors import OnelayerError
 from onelayer.language.formula import parse
 from onelayer.lemmas.argument import Composition, Term
 
+FEW, CURVED = 12, 2  # variables up to which normalisations are expanded beyond first order, and how far
 JOINED = 2.0**-10  # a ramp that misses the next one by this share of its height is taken to end there
 
 Domain = tuple[tuple[float, ...], tuple[float, ...]]
@@ -59,6 +60,8 @@ class _Proof:
     def __init__(self, stored: Stored, composition: Composition, domain: Domain, execution: Execution) -> None:
         self.stored, self.composition, self.execution = stored, composition, execution
         self.layer = Layer(_without_ramps(stored), execution)
+        variables = composition.length * len(composition.atoms) + composition.outputs
+        self.order = CURVED if variables <= FEW else 1
         self.inner = [self._atom(c, domain) for c in range(len(composition.atoms))]
         self.tokens = [self._token(j) for j in range(composition.length)]
         self.outer = stored.tensors["W_2"] @ stored.tensors["W_R"]  # exact: the read-out picks features
@@ -136,7 +139,7 @@ class _Proof:
         parts = []
         for token, row in enumerate(self.composition.rows(term, position)):
             parts += [(arb(w), self.tokens[token].items[c]) for c, w in enumerate(row) if w]
-        return combination(parts, ZERO, 1)
+        return combination(parts, ZERO, self.order)
 
     def _drift(self, term: Term, position: int) -> arb:
         total = ZERO
@@ -151,7 +154,7 @@ class _Proof:
         for c, atom in enumerate(self.inner):
             low, high = atom.ends[token]
             bottom, top = _below(low - atom.error), _above(high + atom.error)
-            items.append(coordinate(token * len(self.inner) + c, bottom, top, 1))
+            items.append(coordinate(token * len(self.inner) + c, bottom, top, self.order))
             errors.append(atom.rounding)
         return Vector(items, errors)
 
@@ -182,7 +185,7 @@ class _Proof:
         if config["embedding"] == "linear":
             e = layer.maps["E"](row, self.execution)
         else:
-            others = [constant(arb(float(b)), 1) for b in t["b_E"][len(row) :]]
+            others = [constant(arb(float(b)), self.order) for b in t["b_E"][len(row) :]]
             e = Vector(row.items + others, row.errors + [ZERO] * len(others))
         if config["positions"] == "none":
             return e
@@ -191,7 +194,7 @@ class _Proof:
     def _rounding(self, z: Vector, r: Vector) -> list[arb]:
         """Of the outputs, with the units anywhere between 0 and their largest value; the stream adds what it holds."""
         layer, residual = self.layer, self.stored.config["residual"]
-        hidden = [constant(ZERO.union(item.range().upper().max(ZERO)), 1) for item in z.items]
+        hidden = [constant(ZERO.union(item.range().upper().max(ZERO)), self.order) for item in z.items]
         y = layer.maps["2"](Vector(hidden, z.errors), self.execution)
         y = layer._add(r, y) if residual else y
         if self.stored.config["norm"] == "post":
@@ -216,13 +219,11 @@ class _Proof:
         y = []
         for o in range(outputs):
             reach = _above(sum((abs(arb(float(c))) * top for c, top in zip(self.outer[:, o], tops, strict=True)), ZERO))
-            y.append(coordinate(first + o, -reach, reach, 1))
-        base = r.items if self.stored.config["residual"] else [constant(ZERO, 1)] * len(r)
+            y.append(coordinate(first + o, -reach, reach, self.order))
+        base = r.items if self.stored.config["residual"] else [constant(ZERO, self.order)] * len(r)
         bias = [arb(float(b)) for b in self.stored.tensors["b_2"]]
-        items = [
-            combination([(arb(1), item), *((arb(float(spread[o, m])), y[o]) for o in range(outputs))], bias[m], 1)
-            for m, item in enumerate(base)
-        ]
+        written = [[(arb(float(spread[o, m])), y[o]) for o in range(outputs)] for m in range(len(r))]
+        items = [combination([(arb(1), item), *written[m]], bias[m], self.order) for m, item in enumerate(base)]
         read = self.layer.maps["R"](self.layer._norm(Vector(items, errors), "2"), self.execution)
         offsets = [arb(float(b)) for b in self.stored.tensors["b_R"]]
         return [

@@ -16,7 +16,7 @@ from onelayer.language.formula import Formula
 
 ORDER = 3
 DEPTH = 70  # halvings of a piece
-TIGHT = 1.003  # a box is bounded well enough within this factor of the largest value seen
+TIGHT = 1.0001  # a box is bounded well enough within this factor of the largest value seen
 DIGITS = 1e-13  # or within this share of the values
 BOXES, BOXES_PER_PIECE = 4096, 64  # after so many boxes a bound is taken as it is
 CELLS = 256  # cells of an interval whose image is wanted
