@@ -51,6 +51,7 @@ def test_a_model_that_mixes_its_batch_is_refused(name: str, execution: str) -> N
         lambda x: torch.relu(1.5 - (0 * x[..., 0] + 1).sum(0)),
         lambda x: x[..., 0] - x[..., 0].amax(0),
         lambda x: x[0, 0],
+        lambda x: x.flip(0)[..., 0],
     ],
 )
 def test_mixing_where_no_sample_falls_is_refused(mixed: Callable[[Any], Any]) -> None:

@@ -58,7 +58,7 @@ RECORDED = {
     "cos": "x.cos()",
     "cosh": "x.cosh()",
     "cpu": "x.cpu()",
-    "cuda": "x.cuda() if torch.cuda.is_available() else x",
+    "cuda": "x.cuda() if not isinstance(x, torch.Tensor) else x",
     "cumsum": "x.cumsum(-1); torch.cumsum(x, dim=1, dtype=torch.float64)",
     "detach": "x.detach()",
     "diag": "torch.stack([torch.diag(p[0], diagonal=1) for p in x])",

@@ -170,7 +170,7 @@ class OneLayerTransformer(Weights):
     def _alike(self) -> bool:
         """Whether heads can be evaluated together; a single one is faster alone: its batches fold into one product."""
         first, *others = self.config.heads
-        return bool(others) and first.memory != "grid" and all(shape == first for shape in others)
+        return len(others) > 0 and first.memory != "grid" and all(shape == first for shape in others)
 
     def _attend_alike(self, e: Tensor) -> Tensor:
         shape, count = self.config.heads[0], len(self.config.heads)

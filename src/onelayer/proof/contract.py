@@ -102,16 +102,18 @@ def _other_batches(error: ErrorFunction, points: Tensor, usual: Tensor, ends: En
 
 
 def _beside_nothing(error: ErrorFunction, point: Tensor) -> None:
-    """The enclosure at a point between two boxes without a value: whatever reads them has no value either.
+    """The enclosure at a point beside boxes without a value: whatever reads them has no value either.
 
     Which entries an operation reads does not depend on numbers, so this holds for every batch, at points that no sample
     meets as well.
     """
     nothing = torch.full_like(point, torch.nan)
-    crowd = torch.cat([nothing, point, nothing])
-    alone, among = _ends(error, point, point), _ends(error, crowd, crowd)[1:2]
-    lost = (torch.isfinite(alone.low) & ~torch.isfinite(among.low)).any(1)
-    _complain(error, point, lost, EVERY_POINT)
+    alone = _ends(error, point, point)
+    for before, after in ((1, 1), (0, 2), (2, 0)):  # in the middle it would be its own mirror image
+        crowd = torch.cat([*[nothing] * before, point, *[nothing] * after])
+        among = _ends(error, crowd, crowd)[before : before + 1]
+        lost = (torch.isfinite(alone.low) & ~torch.isfinite(among.low)).any(1)
+        _complain(error, point, lost, EVERY_POINT)
 
 
 def _other_settings(error: ErrorFunction, points: Tensor, usual: Tensor, ends: Ends) -> None:

@@ -106,14 +106,14 @@ def _distinct(x: Array, y: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def _csv(path: Path) -> dict[str, list[str]]:
-    _regular(path)
     try:
+        _regular(path)
         with path.open(newline="", encoding="utf-8-sig") as file:
             rows = list(csv.reader(file))
     except OSError as error:
         raise FileError(f"cannot read {path}: {error.strerror or error}") from error
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise FileError(f"{path} is not a CSV file in UTF-8: {error}") from error
+    except (ValueError, csv.Error) as error:  # not UTF-8, or a name with a null byte
+        raise FileError(f"{str(path)!r} is not a CSV file in UTF-8: {error}") from error
     rows = [row for row in rows if row]
     if len(rows) < 2:
         raise FileError(f"{path} needs a line of column names and at least one row")
