@@ -88,9 +88,9 @@ def climb(error: ErrorFunction, points: Tensor, reach: Tensor, steps: int = STEP
 def verified(error: ErrorFunction, points: Tensor) -> Witness | None:
     """The point with the largest verified |g|, or None if none is positive.
 
-    T is enclosed by its Taylor model on the box of width zero, rounding of the claimed execution included: what a
-    forward pass returns there depends on the batch and the machine, and the bound holds for each of them. f is enclosed
-    to 60 digits from its formula, or by its Taylor model as well.
+    T is the value that the model really returned there, on a private copy of the point (the enclosed real value when
+    no execution is claimed); f is enclosed to 60 digits from its formula, or by its Taylor model on the box of width
+    zero.
     """
     precision, ctx.prec = ctx.prec, BITS
     try:
@@ -105,22 +105,25 @@ def verified(error: ErrorFunction, points: Tensor) -> Witness | None:
 def _error_at(error: ErrorFunction, point: Tensor) -> float:
     """A rigorous lower bound of max over outputs of |g| at one point; 0 when nothing can be said."""
     x = point.reshape(1, *error.box.shape)
-    t = _degenerate(error, error.model, x, error.execution)
+    if error.execution is None:
+        t = _degenerate(error, error.model, x)
+    else:
+        t = [arb(value) for value in error.executed(point[None]).flatten().tolist()]
     if error.target.lipschitz is not None:
         f = [arb(value) for value in error.target.function(x.clone()).double().flatten().tolist()]
     elif error.target.formula is not None:
         f = in_balls(error.target.formula, point.tolist())
     else:
-        f = _degenerate(error, error.target.function, x, None)
+        f = _degenerate(error, error.target.function, x)
     gaps = [(a - b).abs_lower() for a, b in zip(t, f, strict=True)]
     finite = [math.nextafter(float(gap), 0.0) for gap in gaps if gap.is_finite()]
     return max(finite, default=0.0)
 
 
-def _degenerate(error: ErrorFunction, function: Any, x: Tensor, execution: torch.dtype | None) -> list[arb]:
+def _degenerate(error: ErrorFunction, function: Any, x: Tensor) -> list[arb]:
     """Values of ``function`` at one point as balls, from a Taylor model on the box of width zero."""
     x = x.to(error.device)
-    y = enclose(function, variables(x, x, 1, execution=execution), tuple(error.target.output_shape))
+    y = enclose(function, variables(x, x, 1), tuple(error.target.output_shape))
     if not isinstance(y, TaylorModel):
         return [arb(value) for value in y.double().flatten().tolist()]
     low, high = (side.flatten().tolist() for side in y.range())
