@@ -49,7 +49,7 @@ coq:
 
 # The documentation as a site in site/; a broken link or an undocumented reference is an error.
 docs: $(DOCS)
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: $(DEV) peers
 	$(BIN)/python benchmarks/run.py $(ARGS)
