@@ -172,7 +172,7 @@ def rejections(method: str, seeds: range, folder: Path) -> tuple[int, list[str]]
             continue
         count += 1
         a.save(folder / f"{method}{seed}")
-        report = check(folder / f"{method}{seed}")
+        report = check(folder / f"{method}{seed}", all=True)
         if not report.ok and not rounded_away(a, report):
             failed.append(f"{seed}: {a.certificate}: {report}")
     return count, failed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from flint import arb
 
@@ -18,6 +18,7 @@ from onelayer.language.formula import Formula
 from onelayer.observer import Observer
 
 MAX_CASES = 3  # different kinks taken by cases at once on one box; with more, the box is cut first
+HELPED = 0.9  # a cut has helped if it shrinks the bound by this factor
 PIECES = 800  # of the polynomial of one box
 PROVED, REFUTED, OPEN = "proved", "refuted", "open"
 
@@ -64,6 +65,7 @@ class Prover:
         """
         fresh: list[tuple[Corner, Corner]] = [(tuple(low), tuple(high))]
         opened: list[tuple[float, int, Corner, Corner, Found]] = []
+        parent: Found | None = None
         spent = 0
         while fresh or opened:
             for low, high in fresh:
@@ -72,14 +74,15 @@ class Prover:
                 if found.outcome == REFUTED:
                     return Verdict(REFUTED, found.place, found.bound)
                 if found.outcome == OPEN:
+                    found = turned(found, parent, low, high)
                     heapq.heappush(opened, (-found.centre, spent * 2 + len(opened), low, high, found))
             fresh = []
             if opened:
-                _, _, low, high, found = heapq.heappop(opened)
+                _, _, low, high, parent = heapq.heappop(opened)
                 spent += 1
-                halves = cut(low, high, found.axis)
+                halves = cut(low, high, parent.axis)
                 if spent > self.budget or halves is None:
-                    return Verdict(OPEN, middle(low, high), found.bound)
+                    return Verdict(OPEN, middle(low, high), parent.bound)
                 fresh = halves
         return Verdict(PROVED)
 
@@ -259,6 +262,13 @@ def split_axis(g: Sequence[Taylor], kinks: Sequence[Taylor], low: Corner, high: 
         if any(scores[i] > 0 for i in usable) and all(score < math.inf for score in scores):
             return max(usable, key=lambda i: scores[i])
     return max(usable, key=lambda i: widths[i])
+
+
+def turned(found: Found, parent: Found | None, low: Corner, high: Corner) -> Found:
+    """Another coordinate, the widest, where a cut along one has not helped: what resists need not show its support."""
+    widths = [b - a if i != found.axis else 0.0 for i, (a, b) in enumerate(zip(low, high, strict=True))]
+    stuck = parent is not None and parent.axis == found.axis and not found.bound < HELPED * parent.bound
+    return replace(found, axis=max(range(len(widths)), key=widths.__getitem__)) if stuck and any(widths) else found
 
 
 def cut(low: Corner, high: Corner, axis: int) -> list[tuple[Corner, Corner]] | None:
