@@ -17,7 +17,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "onelayer"
 
 # From the ground up. A room imports itself and what stands before it; rooms in one line do not import each other.
 FLOORS = [
-    ["errors", "lazy"],
+    ["errors", "lazy", "card"],
     ["extras", "float64", "ground", "disk", "observer"],
     ["box", "formats"],
     ["layer"],

@@ -80,4 +80,7 @@ __all__ = [
 ]
 
 
-__getattr__, __dir__ = public(__name__, _HOMES)
+# Rooms that users reach as ol.export.to_onnx, ol.pictures.draw_attention and so on.
+_ROOMS = ("export", "pictures")
+
+__getattr__, __dir__ = public(__name__, _HOMES, _ROOMS)

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from onelayer.box import Box
+from onelayer.card import card, counted, folded
 from onelayer.errors import FileError, OnelayerError
 from onelayer.ground import pinned
 from onelayer.language.formula import parse
 from onelayer.layer.file import FILE_NAME as MODEL
 from onelayer.layer.file import load_model, save_model, weights_sha256
 from onelayer.layer.transformer import OneLayerTransformer
+from onelayer.lazy import late
 from onelayer.lemmas.argument import Argument, OrderStatistics, from_text
 from onelayer.proof.certificate import Certificate
 from onelayer.proof.files import (
@@ -95,6 +97,40 @@ class Approximation:
         finally:
             shutil.rmtree(beside, ignore_errors=True)
         return path
+
+    def draw(self, path: str | os.PathLike[str] | None = None, *, f: Any = None) -> Any:
+        """The main picture as a matplotlib figure; with a path it is also written there as PNG, SVG or PDF.
+
+        ``f`` is needed only for a loaded proof whose function was not recorded.
+        """
+        return late("pictures.drawing", "drawn")(self, path, f=f)
+
+    def explain(self, **options: Any) -> Any:
+        """What every head, memory token and hidden unit is for; options are those of ``onelayer.explain``."""
+        return late("pictures.explanation", "explain")(self, **options)
+
+    def check(self, **options: Any) -> Any:
+        """Re-prove the certificate independently, from the files as they would be saved.
+
+        The files lie in a temporary folder meanwhile; options are those of ``onelayer.check``.
+        """
+        with tempfile.TemporaryDirectory(prefix="onelayer-") as folder:
+            return late("checker.check", "check")(self.save(Path(folder) / "result"), **options)
+
+    def export(self, to: str, path: str | os.PathLike[str], **options: Any) -> Any:
+        """Write the layer as "onnx", "torch", "hf" or "lens", or its certificate as "coq"; run and compare it.
+
+        Options are those of ``onelayer.export.export``.
+        """
+        return late("export.exporter", "export")(self, to=to, out=path, **options)
+
+    def _repr_html_(self) -> str:
+        rows = [("claim", self.certificate.sentence), ("f", self.certificate.short_function)]
+        rows += [("domain", repr(self.box)), ("layer", counted(self.size()))]
+        if self.wanted_tokens is not None:
+            rows.append(("eps needs", f"about {self.wanted_tokens:,} tokens"))
+        more = folded("certificate", self.certificate.to_json())
+        return card("Approximation", rows, self.certificate.status, more)
 
     def __repr__(self) -> str:
         size = self.size()

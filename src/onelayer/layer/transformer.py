@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from onelayer.card import card, counted
 from onelayer.errors import OnelayerError
 from onelayer.layer.attention import Softmax, attention_kind, grid_average
 from onelayer.layer.config import Config, HeadShape
@@ -274,6 +275,16 @@ class OneLayerTransformer(Weights):
         model = OneLayerTransformer(self.config.replace(heads=heads), plain, dtype=self.dtype).to(self.device)
         model.set_weights({name: self.own(name) for name in weight_shapes(self.config)})
         return model.requires_grad_(any(parameter.requires_grad for parameter in self.parameters()))
+
+    def _repr_html_(self) -> str:
+        config = self.config
+        rows = [
+            ("maps", f"{config.input_shape} to {config.output_shape or 'one number'}"),
+            ("layer", f"{config.layout}, {config.attention} attention, width {config.d_model}"),
+            ("size", counted(self.size())),
+            ("format", str(self.dtype).removeprefix("torch.")),
+        ]
+        return card("OneLayerTransformer", rows)
 
     def __repr__(self) -> str:
         size, config = self.size(), self.config

@@ -30,9 +30,20 @@ def draw(result: Drawable, path: str | os.PathLike[str], *, f: Any = None) -> Pa
     loaded proof whose function was not recorded.
     """
     target = check_path(path)
+    drawn(result, target, f=f)
+    return target
+
+
+def drawn(result: Drawable, path: str | os.PathLike[str] | None = None, *, f: Any = None) -> Figure:
+    """The figure of :func:`draw`, written only where a path is given."""
+    target = None if path is None else check_path(path)
     if f is None and isinstance(result, Approximation) and holds_table(result):
-        return save(table_figure(result), target)
-    return save(picture(as_scene(result, f)), target)
+        figure = table_figure(result)
+    else:
+        figure = picture(as_scene(result, f))
+    if target is not None:
+        save(figure, target)
+    return figure
 
 
 def draw_boxes(result: Drawable, path: str | os.PathLike[str], *, f: Any = None) -> Path:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from onelayer.box import Box
+from onelayer.card import card, folded
 from onelayer.layer.memory import GridMemory
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.source import Exportable, source_of
@@ -92,6 +93,11 @@ class Explanation:
 
     def to_json(self, indent: int | None = None) -> str:
         return json.dumps(self.as_dict(), indent=indent)
+
+    def _repr_html_(self) -> str:
+        rows = [(f"head {head.head}", head.purpose) for head in self.heads[:ROWS]]
+        rows += [(f"unit {unit.unit}", unit.purpose) for unit in self.units[:ROWS]]
+        return card("Explanation", rows, body=folded("every token", str(self)))
 
     def __str__(self) -> str:
         from onelayer.pictures.explanation_table import table

@@ -10,11 +10,14 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 import numpy as np
 
 from onelayer.box import Box
+from onelayer.card import card
 from onelayer.errors import OnelayerError
 from onelayer.language.words import NOT_RECORDED
 from onelayer.proof.claim import Record, from_json, to_json
 from onelayer.proof.files import SavedProof
 from onelayer.proof.tree import BoxTree
+
+MOST_SHOWN = 200  # characters of a formula on one line
 
 
 @dataclass(frozen=True)
@@ -112,6 +115,30 @@ class Certificate:
         names = [name for name in Record.__dataclass_fields__ if name not in ("shape", "domain")]
         known = {name: getattr(record, name) for name in names}
         return cls(domain=Box(low, high), proof=proof, attachments=attachments or {}, **known)
+
+    @property
+    def sentence(self) -> str:
+        """The claim in one line, without the status: "sup|T - f| <= 9.071e-07 < 1e-06"."""
+        return self._claim()
+
+    @property
+    def short_function(self) -> str:
+        """The text of f, abridged for a line."""
+        text = " ".join(self.function.split())
+        return text if len(text) <= MOST_SHOWN else f"{text[: MOST_SHOWN - 3]}..."
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ("claim", self.sentence),
+            ("f", self.short_function),
+            ("domain", repr(self.domain)),
+            ("arithmetic", "exact real arithmetic" if self.arithmetic == "real" else self.arithmetic),
+            ("proof", f"{self.method}, {self.boxes:,} boxes, {self.seconds:.2f} s" if self.boxes else self.method),
+            ("weights", f"sha256 {self.weights_sha256}"),
+        ]
+        if self.witness is not None:
+            rows.append(("largest error known", f"{outward(self.lower, up=False)} at {point(self.witness)}"))
+        return card("Certificate", [*rows, *(("assumed", text) for text in self.assumptions)], self.status)
 
     def __str__(self) -> str:
         parts = [f"{self.status}: {self._claim()}", f"{self.boxes:,} boxes" if self.boxes else f"by {self.method}"]
