@@ -142,7 +142,9 @@ def test_rows_too_close_for_the_format_are_undecided_not_wrong() -> None:
     m = memorize(x, np.arange(40) % 2, recipe="softmax")
     assert m.certificate.status != "proved"
     equal = memorize([[1e-20, 0.0], [2e-20, 0.0], [1.0, 1.0]], [0.0, 1.0, 0.0], recipe="softmax")
-    assert equal.certificate.status == "refuted"  # the first two rows are equal once centred
+    # The first two rows are equal once centred and rounded: which of them a pass recalls is a matter of its rounding.
+    assert equal.certificate.status == "undecided"
+    assert equal.report.recalled < 3
     assert equal.report.recalled == 1
     spread = memorize(x[:, 0], np.arange(40) % 2, recipe="softmax")  # one column: ranks come to help
     assert spread.certificate.proved

@@ -68,7 +68,7 @@ def proofs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         torch.tensor([[1.0, -1.0], [-1.0, 1.0]]).double(), torch.zeros(2).double(), torch.ones(2, 1).double()
     )
     kink = lookup_model(2, (), [], ridge, Affine(torch.zeros(1, 2).double(), torch.tensor([1e-3]).double()))
-    narrow = lookup_model(1, (), [fitted(0, 0, 1, 6, torch.cos)], dtype=torch.float32)
+    narrow = lookup_model(1, (), [fitted(0, 0, 1, 4, torch.cos)], dtype=torch.float32)
     square, line = Box([0, 0], [tau, tau]), Box([-1.0], [1.0])
     unit = Box([0.0, 0.0], [1.0, 1.0])
     made = {
@@ -419,7 +419,7 @@ def test_a_function_given_beside_a_recorded_one_must_be_that_one(proofs: dict[st
 
 def test_an_unrecorded_function_is_asked_for(proofs: dict[str, Path], tmp_path: Path) -> None:
     folder = tmp_path / "blackbox"
-    model = lookup_model(1, (), [fitted(0, 0, 1, 6, torch.cos)])
+    model = lookup_model(1, (), [fitted(0, 0, 1, 4, torch.cos)])
     saved(folder, model, lambda x: np.cos(x[..., 0]), Box([0.0], [1.0]), 0.1, lipschitz=1.0)
     with pytest.raises(OnelayerError, match="give it as formula text"):
         check(folder)

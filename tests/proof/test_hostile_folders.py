@@ -116,7 +116,7 @@ CLAIMS: dict[str, Callable[[dict[str, object]], object]] = {
     "endless shape": lambda c: c.update(shape=[2**62] * 20_000),
     "shape of nothing": lambda c: c.update(shape=[0, 2]),
     "witness of other size": lambda c: c.update(witness=[0.5]),
-    "upper below lower": lambda c: c.update(upper=0.0),
+    "upper below lower": lambda c: c.update(upper=0.0, lower=0.5, witness=[0.5, 0.5]),
     "true for a number": lambda c: c.update(upper=True),
     "text for a number": lambda c: c.update(upper="inf "),
     "negative boxes": lambda c: c.update(boxes=-1),

@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import torch
+from flint import arb
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from safetensors.numpy import save
@@ -24,7 +24,7 @@ from onelayer.errors import OnelayerError
 from onelayer.ground import pinned
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.lemmas.argument import Recall, from_text
-from onelayer.proof.argued import argued_certificate, distance_down
+from onelayer.proof.argued import argued_certificate, distance_at
 from onelayer.proof.files import ARGUMENT, TABLE
 from onelayer.result import Approximation
 
@@ -141,7 +141,7 @@ def memorize(
         eps,
         argument,
         made.error,
-        _witness(table, values, int(np.where(errors < np.inf, errors, -1.0).argmax())),
+        _witness(made.model, table, int(np.where(errors < np.inf, errors, -1.0).argmax())),
         method="enumeration",
         seconds=seconds,
         attachments={TABLE: save({"X": table.inputs, "Y": table.outputs})},
@@ -227,10 +227,11 @@ def _hull(table: Table) -> Box:
     return Box(table.inputs.min(0), table.inputs.max(0))
 
 
-def _witness(table: Table, values: Any, row: int) -> tuple[tuple[float, ...], float]:
-    """The row with the largest error and that error, rounded down."""
-    truth = [Fraction(y) for y in np.ravel(table.outputs[row]).tolist()]
-    return tuple(np.ravel(table.inputs[row]).tolist()), distance_down(np.ravel(values[row]).tolist(), truth)
+def _witness(model: OneLayerTransformer, table: Table, row: int) -> tuple[tuple[float, ...], float]:
+    """The row with the largest error seen, and a lower bound of the error there."""
+    truth = [arb(y) for y in np.ravel(table.outputs[row]).tolist()]
+    point = torch.from_numpy(np.asarray(table.inputs[row], dtype=np.float64))
+    return tuple(point.flatten().tolist()), distance_at(model, point, lambda: truth)
 
 
 @contextmanager

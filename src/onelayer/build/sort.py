@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
-from fractions import Fraction
 
 import torch
+from flint import arb
 from torch import Tensor
 
 from onelayer.box import Box
@@ -21,7 +21,7 @@ from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.lemmas.argument import OrderStatistics
 from onelayer.lemmas.order import relu_form, threshold_range, thresholds_error
 from onelayer.lemmas.subsets import subsets_error
-from onelayer.proof.argued import argued_certificate, distance_down, representable, worst
+from onelayer.proof.argued import argued_certificate, distance_at, representable, worst
 from onelayer.proof.certify import function_text
 from onelayer.recording.sequences import order_statistics
 from onelayer.recording.target import Target
@@ -213,16 +213,16 @@ def _witness(
     points = representable(points, box, model.dtype)
     if not len(points):
         return None
-    point, values = worst(model, target, points)
-    return tuple(point.tolist()), _exact_error(point.tolist(), values.reshape(-1).tolist(), weights)
+    point = worst(model, target, points)
+    return tuple(point.tolist()), distance_at(model, point, lambda: _truth(point.tolist(), weights))
 
 
-def _exact_error(point: list[float], values: list[float], weights: Sequence[float] | None) -> float:
-    """max over outputs of |T - f| at one point, rounded down, from rational arithmetic."""
-    ordered = [Fraction(x) for x in sorted(point)]
-    if weights is not None:
-        ordered = [sum((Fraction(a) * x for a, x in zip(weights, ordered, strict=True)), Fraction(0))]
-    return distance_down(values, ordered)
+def _truth(point: list[float], weights: Sequence[float] | None) -> list[arb]:
+    """f at one point."""
+    ordered = [arb(x) for x in sorted(point)]
+    if weights is None:
+        return ordered
+    return [sum((arb(a) * x for a, x in zip(weights, ordered, strict=True)), arb(0))]
 
 
 def _check(n: int, lo: float, hi: float, eps: float, kind: str, dtype: torch.dtype) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
-from fractions import Fraction
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
+from flint import arb, ctx
 
 from onelayer.box import Box
 from onelayer.layer.file import weights_sha256
@@ -19,6 +19,7 @@ from onelayer.proof.certify import ROUNDING
 from onelayer.proof.claim import decide
 from onelayer.proof.files import ARGUMENT
 from onelayer.proof.tree import BoxTree
+from onelayer.proof.witness import BITS, balls_at, distance_down
 from onelayer.recording.target import Target
 
 LARGEST = sys.float_info.max
@@ -80,22 +81,19 @@ def representable(points: torch.Tensor, box: Box, dtype: torch.dtype) -> torch.T
 
 
 @torch.no_grad()
-def worst(model: OneLayerTransformer, target: Target, points: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Of points (S, *shape) the one with the largest error seen, and what the model returns there alone. Not rigorous.
-
-    Alone, because in a batch sums may be taken in another order: what is stated of the point has to be seen again.
-    """
+def worst(model: OneLayerTransformer, target: Target, points: torch.Tensor) -> torch.Tensor:
+    """Of points (S, *shape) the one with the largest error seen. Not rigorous."""
     values = model(points.to(model.dtype)).double()
     error = (values - target.function(points)).abs().reshape(len(points), -1).amax(1)
-    at = int(torch.nan_to_num(error, nan=-1.0, posinf=-1.0).argmax())  # an execution without a value proves nothing
-    return points[at], model(points[at : at + 1].to(model.dtype)).double()[0]
+    return points[int(torch.nan_to_num(error, nan=-1.0, posinf=-1.0).argmax())]
 
 
-def distance_down(values: Sequence[float], truth: Sequence[Fraction]) -> float:
-    """max |value - truth| rounded down; 0 if a value is not finite, which says nothing of T."""
-    if not all(math.isfinite(value) for value in values):
-        return 0.0
-    error = max(abs(Fraction(value) - true) for value, true in zip(values, truth, strict=True))
-    if error >= LARGEST:
-        return LARGEST
-    return math.nextafter(float(error), 0.0) if error else 0.0
+@torch.no_grad()
+def distance_at(model: OneLayerTransformer, point: torch.Tensor, truth: Callable[[], Sequence[arb]]) -> float:
+    """A lower bound of max over outputs of |T - truth| at a point (*shape) of the format of the weights.
+
+    T is enclosed with its rounding, so that the bound holds in every batch and on every machine.
+    """
+    with ctx.workprec(BITS):
+        x, outputs = point[None].to(model.device), tuple(model.config.output_shape)
+        return distance_down(balls_at(model, x, outputs, model.dtype), truth())

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from onelayer.errors import ModelAssumptionError, OnelayerError, UnsupportedOperation
-from onelayer.taylor.core import TaylorModel, constant
+from onelayer.taylor.core import Space, TaylorModel, constant
 from onelayer.taylor.registry import call, canonical_keywords, canonical_name, inside
 
 Forward = Callable[[Any], Any]
@@ -46,6 +46,23 @@ def enclose(function: Forward, x: TaylorModel, outputs: tuple[int, ...], name: s
         raise UnsupportedOperation(f"{name} on Taylor models", f"it returns {type(y).__name__}")
     _check_shape(name, tuple(y.shape), len(x), outputs)
     return y
+
+
+def enclosed_at(
+    function: Forward, x: Tensor, outputs: tuple[int, ...], execution: torch.dtype | None
+) -> list[tuple[float, float]]:
+    """The outputs at one point x (1, *event), each as a centre and a radius; inf or NaN where nothing is known.
+
+    That holds for every execution in that format, whatever the batch, the order of sums or the settings; for the real
+    function where ``execution`` is None.
+    """
+    exact = x.detach().double()
+    at = TaylorModel(exact[None], torch.zeros_like(exact), Space(1, exact.numel(), execution), (), 0)
+    y = enclose(function, at, outputs)
+    y = y.plain() if isinstance(y, TaylorModel) else constant(y, at)
+    if y.support:
+        raise UnsupportedOperation("a function with variables of its own", "it must be a function of its argument")
+    return list(zip(y.coef[0].flatten().tolist(), y.rem.flatten().tolist(), strict=True))
 
 
 class Constants(TorchFunctionMode):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from flint import arb, ctx
@@ -12,9 +12,7 @@ from torch import Tensor
 
 from onelayer.language.balls import in_balls
 from onelayer.proof.error import ErrorFunction
-from onelayer.proof.forward import enclose
-from onelayer.taylor import variables
-from onelayer.taylor.core import TaylorModel
+from onelayer.proof.forward import Forward, enclosed_at
 
 CLIMBERS = 48
 STEPS = 28
@@ -88,15 +86,12 @@ def climb(error: ErrorFunction, points: Tensor, reach: Tensor, steps: int = STEP
 def verified(error: ErrorFunction, points: Tensor) -> Witness | None:
     """The point with the largest verified |g|, or None if none is positive.
 
-    T is the value that the model really returned there, on a private copy of the point (the enclosed real value when
-    no execution is claimed); f is enclosed to 60 digits from its formula, or by its Taylor model on the box of width
-    zero.
+    T is enclosed there, rounding of the claimed execution included: what a forward pass returns depends on the batch
+    and the machine, and the bound holds for each of them. f is enclosed to 60 digits from its formula, or by its Taylor
+    model as well.
     """
-    precision, ctx.prec = ctx.prec, BITS
-    try:
+    with ctx.workprec(BITS):
         values = [(_error_at(error, point), point) for point in points]
-    finally:
-        ctx.prec = precision
     value, point = max(values, key=lambda pair: pair[0], default=(0.0, None))
     return None if point is None or not value > 0 else Witness(tuple(point.tolist()), value)
 
@@ -105,29 +100,25 @@ def verified(error: ErrorFunction, points: Tensor) -> Witness | None:
 def _error_at(error: ErrorFunction, point: Tensor) -> float:
     """A rigorous lower bound of max over outputs of |g| at one point; 0 when nothing can be said."""
     x = point.reshape(1, *error.box.shape)
-    if error.execution is None:
-        t = _degenerate(error, error.model, x)
-    else:
-        t = [arb(value) for value in error.executed(point[None]).flatten().tolist()]
+    outputs = tuple(error.target.output_shape)
+    t = balls_at(error.model, x.to(error.device), outputs, error.execution)
     if error.target.lipschitz is not None:
         f = [arb(value) for value in error.target.function(x.clone()).double().flatten().tolist()]
     elif error.target.formula is not None:
         f = in_balls(error.target.formula, point.tolist())
     else:
-        f = _degenerate(error, error.target.function, x)
+        f = balls_at(error.target.function, x.to(error.device), outputs, None)
+    return distance_down(t, f)
+
+
+def distance_down(t: Sequence[arb], f: Sequence[arb]) -> float:
+    """max |t - f| over the outputs, rounded down; 0 where nothing is known."""
     gaps = [(a - b).abs_lower() for a, b in zip(t, f, strict=True)]
     finite = [math.nextafter(float(gap), 0.0) for gap in gaps if gap.is_finite()]
     return max(finite, default=0.0)
 
 
-def _degenerate(error: ErrorFunction, function: Any, x: Tensor) -> list[arb]:
-    """Values of ``function`` at one point as balls, from a Taylor model on the box of width zero."""
-    x = x.to(error.device)
-    y = enclose(function, variables(x, x, 1), tuple(error.target.output_shape))
-    if not isinstance(y, TaylorModel):
-        return [arb(value) for value in y.double().flatten().tolist()]
-    low, high = (side.flatten().tolist() for side in y.range())
-    return [
-        arb(a).union(arb(b)) if math.isfinite(a) and math.isfinite(b) else arb("nan")
-        for a, b in zip(low, high, strict=True)
-    ]
+def balls_at(function: Forward, x: Tensor, outputs: tuple[int, ...], execution: torch.dtype | None) -> list[arb]:
+    """The outputs at one point x (1, *event) as balls; NaN where nothing is known."""
+    found = enclosed_at(function, x, outputs, execution)
+    return [arb(value, radius) if math.isfinite(value + radius) else arb("nan") for value, radius in found]

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import math
 import time
 from dataclasses import replace
 
 import torch
-from flint import arb, ctx
-from torch import Tensor
 
 from onelayer.box import Box
 from onelayer.language.balls import in_balls
 from onelayer.language.formula import Formula
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.lemmas.argument import Composition
-from onelayer.proof.argued import LARGEST, argued_certificate, representable, worst
+from onelayer.proof.argued import LARGEST, argued_certificate, distance_at, representable, worst
 from onelayer.proof.certificate import Certificate
 from onelayer.proof.certify import function_text
 from onelayer.recording.target import Target
@@ -23,7 +20,6 @@ from onelayer.result import Approximation
 
 WITNESS_POINTS = 4096
 WITNESS_WORK = 2**27  # numbers in the largest arrays of the search
-BITS = 200
 
 
 def certified(
@@ -73,18 +69,8 @@ def _witness(model: OneLayerTransformer, target: Target, box: Box) -> tuple[tupl
     points = representable(points, box, model.dtype)
     if not len(points):
         return None
-    point, value = worst(model, target, points)
-    return tuple(point.flatten().tolist()), _verified(value, target, point)
-
-
-def _verified(value: Tensor, target: Target, point: Tensor) -> float:
-    """max over outputs of |T - f| at one point, rounded down, f enclosed to 60 digits."""
-    if target.formula is None:
-        return 0.0
-    precision, ctx.prec = ctx.prec, BITS
-    try:
-        truth = in_balls(target.formula, point.flatten().tolist())
-        gaps = [(arb(t) - f).abs_lower() for t, f in zip(value.flatten().tolist(), truth, strict=True)]
-    finally:
-        ctx.prec = precision
-    return max((math.nextafter(float(gap), 0.0) for gap in gaps if gap.is_finite()), default=0.0)
+    point, formula = worst(model, target, points), target.formula
+    if formula is None:
+        return None
+    place = tuple(point.flatten().tolist())
+    return place, distance_at(model, point, lambda: in_balls(formula, list(place)))
