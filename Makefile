@@ -15,7 +15,7 @@ WORKERS ?= 2
 # One thread per process: the suite runs two processes on two cores, and timings in benchmarks stay comparable.
 THREADS := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: demo test slow lint soundness formal coq docs bench peers clean
+.PHONY: demo test slow lint soundness liar formal coq docs bench peers clean
 
 demo: $(BASE)
 	$(BIN)/python examples/demo.py
@@ -34,6 +34,10 @@ lint: $(DEV)
 
 soundness: $(DEV)
 	$(THREADS) $(BIN)/python -m pytest -n $(WORKERS) tests/soundness --soundness=long $(ARGS)
+
+# Random attacks on everything that is proved or accepted, for an hour: docs/liar.md.
+liar: $(DEV)
+	PYTHONPATH=tests $(THREADS) $(BIN)/python -m liar $(ARGS)
 
 # The theorems of docs/theory.md, compiled by Coq in formal/, and the tests of that folder.
 formal: coq $(DEV)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import time
 from pathlib import Path
 
 from liar.attacks import ATTACKS
@@ -13,7 +14,7 @@ from liar.run import many_cases, run
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="liar", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--seconds", type=float, default=3600.0)
     parser.add_argument("--proofs", type=int, default=100_000, help="stop after this many proofs")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--seed", type=int, default=0)
@@ -22,14 +23,16 @@ def main() -> int:
     parser.add_argument("--case", type=int, help="one case of this seed, to see a finding again")
     parser.add_argument("--out", type=Path, help="append findings to this file, one JSON object per line")
     options = parser.parse_args()
+    started = time.monotonic()
     if options.case is not None:
         report = many_cases(options.seed, [options.case], options.only, options.device)
         for finding in report.findings:
             print(json.dumps(finding, default=str))
     else:
-        names = ("seed", "minutes", "proofs", "jobs", "only", "device", "out")
+        names = ("seed", "seconds", "proofs", "jobs", "only", "device", "out")
         report = run(**{name: getattr(options, name) for name in names})
-    print(report)
+    spent = {"seed": options.seed, "jobs": options.jobs, "seconds": round(time.monotonic() - started, 1)}
+    print(json.dumps(report.summary() | spent))
     return 0 if report.clean else 1
 
 

@@ -28,6 +28,8 @@ from liar.judge import Tally
 
 CASE_SECONDS = 60.0
 CHUNK = 8
+COUNTED = ("cases", "proofs", "witnesses", "points", "unclear", "enclosures", "round trips", "forgeries", "refused")
+KINDS = {"lie": "lies", "crash": "crashes", "rejection": "rejections", "late": "late"}
 
 
 class Late(BaseException):
@@ -50,15 +52,11 @@ class Report:
     def clean(self) -> bool:
         return not any(finding["what"] in ("lie", "crash", "rejection") for finding in self.findings)
 
-    def __str__(self) -> str:
+    def summary(self) -> dict[str, int]:
+        """Everything that was counted, and the findings by kind."""
         kinds = Counter(finding["what"] for finding in self.findings)
-        seen = self.count
-        return (
-            f"{seen['cases']:,} cases: {seen['proofs']:,} proofs and {seen['witnesses']:,} witnesses tried at "
-            f"{seen['points']:,} points ({seen['unclear']:,} unclear), {seen['enclosures']:,} enclosures checked, "
-            f"{seen['round trips']:,} round trips, {seen['forgeries']:,} forgeries, {seen['refused']:,} refused; "
-            f"{kinds['lie']} lies, {kinds['crash']} crashes, {kinds['rejection']} rejections, {kinds['late']} late"
-        )
+        counted = {name.replace(" ", "_"): self.count[name] for name in COUNTED}
+        return counted | {plural: kinds[kind] for kind, plural in KINDS.items()}
 
 
 def one_case(seed: int, number: int, only: str | None = None) -> Report:
@@ -101,7 +99,7 @@ def many_cases(seed: int, numbers: Sequence[int], only: str | None = None, devic
 def run(
     *,
     seed: int,
-    minutes: float,
+    seconds: float,
     proofs: int,
     jobs: int,
     only: str | None = None,
@@ -113,7 +111,7 @@ def run(
     os.environ["OMP_NUM_THREADS"] = "1"  # of the processes to come
 
     def wanted() -> bool:
-        return time.monotonic() - started < 60 * minutes and report.count["proofs"] < proofs
+        return time.monotonic() - started < seconds and report.count["proofs"] < proofs
 
     with nullcontext() if out is None else out.open("a") as record:
         for part in _parts(seed, wanted, jobs, only, device):

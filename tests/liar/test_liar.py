@@ -13,6 +13,7 @@ import torch
 from flint import ctx
 
 import onelayer as ol
+from liar import __main__ as liar_command
 from liar import formulas, places, run
 from liar.attacks import ATTACKS
 from liar.expressions import Unclear, Undefined, ball_values, text, torch_code, var
@@ -105,11 +106,21 @@ def test_a_finding_names_its_case(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
     monkeypatch.setitem(ATTACKS, "formula", (crash, 1.0))
     out = tmp_path / "findings.jsonl"
-    report = run.run(seed=9, minutes=0.0, proofs=1, jobs=1, only="formula", out=out)
+    report = run.run(seed=9, seconds=0.0, proofs=1, jobs=1, only="formula", out=out)
     assert not report.clean
     first = json.loads(out.read_text().splitlines()[0])
     assert (first["what"], first["attack"], first["seed"], first["case"]) == ("crash", "formula", 9, 0)
     assert "KeyError" in first["why"]
+
+
+def test_the_command_ends_with_its_counts(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """`python -m liar`: one JSON object at the end, and status 1 only if something was found."""
+    monkeypatch.setattr("sys.argv", ["liar", "--seconds", "0", "--jobs", "1", "--seed", "5", "--only", "enclosures"])
+    assert liar_command.main() == 0
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (found["cases"], found["seed"], found["jobs"], found["lies"], found["crashes"]) == (8, 5, 1, 0, 0)
+    assert found["enclosures"] > 0
+    assert found["seconds"] > 0
 
 
 @pytest.mark.parametrize("half", range(2))
