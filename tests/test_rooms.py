@@ -20,7 +20,7 @@ FLOORS = [
     ["errors", "lazy", "card"],
     ["extras", "float64", "ground", "disk", "observer"],
     ["box", "formats"],
-    ["layer"],
+    ["layer", "guard"],
     ["language", "equations"],
     ["recording", "taylor"],
     ["lemmas"],

@@ -13,6 +13,7 @@ from onelayer.box import Box
 from onelayer.card import card, counted, folded
 from onelayer.errors import FileError, OnelayerError
 from onelayer.ground import pinned
+from onelayer.guard import RAISE, Guarded
 from onelayer.language.formula import parse
 from onelayer.layer.file import FILE_NAME as MODEL
 from onelayer.layer.file import load_model, save_model, weights_sha256
@@ -117,8 +118,12 @@ class Approximation:
         with tempfile.TemporaryDirectory(prefix="onelayer-") as folder:
             return late("checker.check", "check")(self.save(Path(folder) / "result"), **options)
 
+    def guarded(self, guard: str | None = RAISE) -> Guarded:
+        """The model as a module that warns, raises or clamps outside the certified domain; the model itself stays."""
+        return Guarded(self.model, self.box, guard)
+
     def export(self, to: str, path: str | os.PathLike[str], **options: Any) -> Any:
-        """Write the layer as "onnx", "torch", "hf" or "lens", or its certificate as "coq"; run and compare it.
+        """Write the layer as "c", "onnx", "torch", "hf" or "lens", or its certificate as "coq"; run and compare it.
 
         Options are those of ``onelayer.export.export``.
         """

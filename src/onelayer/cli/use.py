@@ -83,13 +83,16 @@ def explain_command(folder: Folder, as_json: Json = False) -> int:
 @app.command("export")
 def export_command(
     folder: Folder,
-    to: Annotated[str, typer.Option(help="torch, onnx, hf, lens or coq.")],
+    to: Annotated[str, typer.Option(help="c, onnx, torch, hf, lens or coq.")],
     out: Annotated[Path, typer.Option(help="File or folder to write.")],
     integers: Integers = "plain",
+    guard: Annotated[
+        str | None, typer.Option(help="Outside the domain, for c and onnx: warn, raise or clamp; default: nothing.")
+    ] = None,
     as_json: Json = False,
 ) -> int:
     """Write a saved model for another library, run that library, and compare; or its certificate as a Coq theorem."""
-    exported = export(folder, to=to, out=out, integers=integers)
+    exported = export(folder, to=to, out=out, integers=integers, guard=guard)
     show(str(exported), exported.as_dict(), as_json=as_json)
     return SUCCESS
 

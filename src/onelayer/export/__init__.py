@@ -1,4 +1,4 @@
-"""Exports: a built layer in stock PyTorch, ONNX, Hugging Face and TransformerLens, and its certificate in Coq.
+"""Exports: a built layer in stock PyTorch, ONNX, Hugging Face, TransformerLens and C, and its certificate in Coq.
 
 Foreign libraries are imported when an export needs them; a missing one is named with the command that installs it.
 """
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from onelayer.lazy import public
 
 if TYPE_CHECKING:
+    from onelayer.export.c import to_c
     from onelayer.export.coq import to_coq
     from onelayer.export.exporter import export
     from onelayer.export.huggingface import to_huggingface
@@ -18,13 +19,14 @@ if TYPE_CHECKING:
     from onelayer.export.onnx import to_onnx
     from onelayer.export.torch import to_torch
 
-__all__ = ["check_formally", "export", "to_coq", "to_huggingface", "to_lens", "to_onnx", "to_torch"]
+__all__ = ["check_formally", "export", "to_c", "to_coq", "to_huggingface", "to_lens", "to_onnx", "to_torch"]
 
 __getattr__, __dir__ = public(
     __name__,
     {
         "check_formally": "export.kernel",
         "export": "export.exporter",
+        "to_c": "export.c",
         "to_coq": "export.coq",
         "to_huggingface": "export.huggingface",
         "to_lens": "export.lens",

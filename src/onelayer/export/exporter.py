@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from torch import Tensor
 
 from onelayer.errors import FileError, OnelayerError
 from onelayer.export import stock
+from onelayer.export.c import to_c
+from onelayer.export.compiled import compiled
 from onelayer.export.coq import to_coq
 from onelayer.export.exact import exact_layer
 from onelayer.export.huggingface import to_huggingface
@@ -33,7 +36,8 @@ SAMPLES = 256
 class Exported:
     """Where an export lies and the largest difference to our own forward pass seen on sample points of the domain.
 
-    ``difference`` is a measurement on SAMPLES points, not a proof; ``scale`` is the largest output there.
+    ``difference`` is a measurement on SAMPLES points, not a proof, and nan where nothing could run the export;
+    ``scale`` is the largest output there.
     """
 
     to: str
@@ -54,14 +58,19 @@ class Exported:
         }
 
     def __str__(self) -> str:
-        return (
-            f"{self.to}: {self.path} ({self.bytes:,} bytes), differs from the layer by at most {self.difference:.1e} "
-            f"on {SAMPLES} sample points"
-        )
+        written = f"{self.to}: {self.path} ({self.bytes:,} bytes)"
+        if math.isnan(self.difference):
+            return f"{written}, not run: no C compiler was found"
+        return f"{written}, differs from the layer by at most {self.difference:.1e} on {SAMPLES} sample points"
 
 
 def export(
-    a: Exportable | str | os.PathLike[str], *, to: str, out: str | os.PathLike[str], integers: str = "plain"
+    a: Exportable | str | os.PathLike[str],
+    *,
+    to: str,
+    out: str | os.PathLike[str],
+    integers: str = "plain",
+    guard: str | None = None,
 ) -> Exported:
     """Write ``a``, an approximation or the folder of one, for another library; then run that library and compare.
 
@@ -71,12 +80,17 @@ def export(
     to="lens"    the same folder; TransformerLens runs it once to compare
     to="coq"     a file, or certificate.v in a folder: the certificate as a theorem, over "plain" or "machine"
                  ``integers``; compared are the weights multiplied out, evaluated in float64
+    to="c"       a file, or model.c in a folder, and its header; compiled and compared where there is a C compiler
+
+    ``guard`` ("warn", "raise" or "clamp") is for "onnx" and "c": what they do outside the certified domain.
     """
     if to not in WRITERS:
         raise OnelayerError(f"cannot export to {to!r}; choose one of {', '.join(WRITERS)}")
+    if guard is not None and to not in GUARDED:
+        raise OnelayerError(f"guard is for {' and '.join(GUARDED)}; a.guarded({guard!r}) guards a torch module")
     source = load(a) if isinstance(a, str | os.PathLike) else a
     try:
-        path, run = WRITERS[to](source, Path(out)) if to != "coq" else _write_coq(source, Path(out), integers)
+        path, run = WRITERS[to](source, Path(out), Options(integers, guard))
     except OSError as error:
         raise FileError(f"cannot write {out}: {error.strerror or error}") from error
     own = source_of(source)
@@ -85,13 +99,23 @@ def export(
         expected = own.model(points)
         difference = float((run(points) - expected).abs().max())
     files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
+    files += [path.with_suffix(".h")] if to == "c" else []
     return Exported(to, path, difference, float(expected.abs().max()), sum(file.stat().st_size for file in files))
 
 
 Run = Callable[[Tensor], Tensor]
+GUARDED = ("onnx", "c")
 
 
-def _write_torch(a: Exportable, out: Path) -> tuple[Path, Run]:
+@dataclass(frozen=True)
+class Options:
+    """What some targets let one choose."""
+
+    integers: str = "plain"
+    guard: str | None = None
+
+
+def _write_torch(a: Exportable, out: Path, options: Options) -> tuple[Path, Run]:
     layer = to_torch(a)
     assert isinstance(layer, StockLayer)
     out.mkdir(parents=True, exist_ok=True)
@@ -103,13 +127,13 @@ def _write_torch(a: Exportable, out: Path) -> tuple[Path, Run]:
     return out, stock.load(out)
 
 
-def _write_onnx(a: Exportable, out: Path) -> tuple[Path, Run]:
-    path = to_onnx(a, out if out.suffix == ".onnx" else out / "model.onnx")
+def _write_onnx(a: Exportable, out: Path, options: Options) -> tuple[Path, Run]:
+    path = to_onnx(a, out if out.suffix == ".onnx" else out / "model.onnx", guard=options.guard)
     session = require("onnxruntime", "onnx").InferenceSession(str(path), providers=["CPUExecutionProvider"])
     return path, lambda x: torch.from_numpy(session.run(None, {"x": x.numpy()})[0])
 
 
-def _write_huggingface(a: Exportable, out: Path) -> tuple[Path, Run]:
+def _write_huggingface(a: Exportable, out: Path, options: Options) -> tuple[Path, Run]:
     model = to_huggingface(a)
     logging = require("transformers.utils.logging", "hf")
     shown = logging.is_progress_bar_enabled()
@@ -122,25 +146,31 @@ def _write_huggingface(a: Exportable, out: Path) -> tuple[Path, Run]:
     return out, lambda x: torch.as_tensor(model(x).logits)
 
 
-def _write_lens(a: Exportable, out: Path) -> tuple[Path, Run]:
+def _write_lens(a: Exportable, out: Path, options: Options) -> tuple[Path, Run]:
     lens = to_lens(a)
-    path, _ = _write_huggingface(a, out)
+    path, _ = _write_huggingface(a, out, options)
     return path, lambda x: lens.run_with_cache(x)[0]
 
 
-def _write_coq(a: Exportable, out: Path, integers: str = "plain") -> tuple[Path, Run]:
+def _write_c(a: Exportable, out: Path, options: Options) -> tuple[Path, Run]:
+    path = to_c(a, out if out.suffix == ".c" else out / "model.c", guard=options.guard)
+    return path, compiled(path, source_of(a).model)
+
+
+def _write_coq(a: Exportable, out: Path, options: Options) -> tuple[Path, Run]:
     if not isinstance(a, Approximation):
         raise OnelayerError("a bare model has no certificate; export an approximation to Coq")
-    path = to_coq(a, out if out.suffix == ".v" else out / "certificate.v", integers=integers)
+    path = to_coq(a, out if out.suffix == ".v" else out / "certificate.v", integers=options.integers)
     layer = exact_layer(a.model)
     config = a.model.config
     return path, lambda x: layer(x.double().flatten(1)).reshape(-1, *config.output_shape)
 
 
-WRITERS: dict[str, Callable[[Exportable, Path], tuple[Path, Run]]] = {
+WRITERS: dict[str, Callable[[Exportable, Path, Options], tuple[Path, Run]]] = {
     "torch": _write_torch,
     "onnx": _write_onnx,
     "hf": _write_huggingface,
     "lens": _write_lens,
     "coq": _write_coq,
+    "c": _write_c,
 }

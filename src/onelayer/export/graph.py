@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -62,14 +63,27 @@ class Graph:
         self.nodes.append(node)
         return self.apply("ReduceMin", name, top[0], self.shape(-1), keepdims=1)
 
-    def model(self, inputs: tuple[int, ...], outputs: tuple[int, ...], facts: dict[str, str]) -> Any:
-        """The checked ONNX model from input ``x`` (batch, *inputs) to output ``y`` (batch, *outputs)."""
+    def model(
+        self,
+        inputs: tuple[int, ...],
+        outputs: tuple[int, ...],
+        facts: dict[str, str],
+        more: Sequence[tuple[str, str]] = (),
+    ) -> Any:
+        """The checked ONNX model from input ``x`` (batch, *inputs) to output ``y`` (batch, *outputs).
+
+        ``more`` names further outputs (batch,) with their types.
+        """
         helper = self.onnx.helper
+        kinds = {"bool": self.onnx.TensorProto.BOOL}
         graph = helper.make_graph(
             self.nodes,
             "onelayer",
             [helper.make_tensor_value_info("x", self.element, ["batch", *inputs])],
-            [helper.make_tensor_value_info("y", self.element, ["batch", *outputs])],
+            [
+                helper.make_tensor_value_info("y", self.element, ["batch", *outputs]),
+                *(helper.make_tensor_value_info(name, kinds[kind], ["batch"]) for name, kind in more),
+            ],
             list(self.constants.values()),
         )
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)

@@ -11,6 +11,8 @@ from torch import Tensor
 
 from onelayer.disk import replace_file
 from onelayer.export.graph import Graph
+from onelayer.export.onnx_guard import onnx_guard
+from onelayer.guard import RAISE, WARN, check_guard
 from onelayer.layer.config import Config
 from onelayer.layer.file import weights_sha256
 from onelayer.layer.memory import GridMemory
@@ -19,34 +21,43 @@ from onelayer.result import Approximation
 from onelayer.source import Exportable, Source, source_of
 
 
-def to_onnx(a: Exportable, path: str | os.PathLike[str]) -> Path:
+def to_onnx(a: Exportable, path: str | os.PathLike[str], *, guard: str | None = None) -> Path:
     """Write ``a`` as an ONNX file in its own dtype; returns the path.
 
     Input ``x`` is (batch, *input_shape), output ``y`` (batch, *output_shape). The file passes the ONNX checker and
     holds domain, certificate and the hash of our weights as metadata. It appears complete or not at all.
+
+    ``guard`` decides about points outside the domain: "clamp" moves them to the nearest point inside, "raise" makes
+    their values nan (ONNX has no errors), "warn" adds a second output ``inside``, one boolean per point.
     """
-    model = onnx_model(a)
+    model = onnx_model(a, guard=guard)
     target = Path(path)
     replace_file(target, model.SerializeToString())
     return target
 
 
-def onnx_model(a: Exportable) -> Any:
+def onnx_model(a: Exportable, *, guard: str | None = None) -> Any:
     """The checked onnx.ModelProto of ``a``."""
     source = source_of(a)
+    check_guard(guard)
     config = source.model.config
     facts = {"weights_sha256": weights_sha256(source.model)}
     if isinstance(a, Approximation):
         facts |= {"certificate": str(a.certificate), "domain": repr(a.box), "function": a.certificate.function}
-    return _layer(source).model(config.input_shape, config.output_shape, facts)
+    if guard is not None:
+        facts["guard"] = guard
+    graph = _layer(source, guard)
+    more = [("inside", "bool")] if guard == WARN else []
+    return graph.model(config.input_shape, config.output_shape, facts, more)
 
 
-def _layer(source: Source) -> Graph:
+def _layer(source: Source, guard: str | None) -> Graph:
     """Node by node what OneLayerTransformer.forward does."""
     model, config = source.model, source.model.config
     graph = Graph(model.dtype)
     own = dict(model.state_dict())
-    e = _embed(graph, config, own)
+    x = onnx_guard(graph, source, guard)
+    e = _embed(graph, config, own, x)
     u = _norm(graph, own, "1", e) if config.norm == "pre" else e
     heads = [_head(graph, model, h, u) for h in range(len(config.heads))]
     z = heads[0] if len(heads) == 1 else graph.apply("Concat", "heads", *heads, axis=-1)
@@ -59,12 +70,18 @@ def _layer(source: Source) -> Graph:
     elif config.readout != "each":
         last = graph.shape(0 if config.readout == "first" else config.length - 1)
         y = graph.apply("Gather", "pooled", y, last, axis=1)
-    graph.reshape("y", graph.affine("read", y, own["W_R"], own["b_R"]), -1, *config.output_shape)
+    read = graph.affine("read", y, own["W_R"], own["b_R"])
+    if guard == RAISE:
+        read = graph.reshape("read.shaped", read, -1, *config.output_shape)
+        inside = graph.reshape("inside.shaped", "inside", -1, *(1 for _ in config.output_shape))
+        graph.apply("Where", "y", inside, read, graph.constant("nan", math.nan))
+    else:
+        graph.reshape("y", read, -1, *config.output_shape)
     return graph
 
 
-def _embed(graph: Graph, config: Config, own: dict[str, Tensor]) -> str:
-    x = graph.reshape("tokens", "x", -1, config.length, config.token_width)
+def _embed(graph: Graph, config: Config, own: dict[str, Tensor], x: str) -> str:
+    x = graph.reshape("tokens", x, -1, config.length, config.token_width)
     if config.embedding == "piecewise":
         x = graph.reshape("numbers", x, -1, config.length, config.token_width, 1)
         x = graph.apply("Sub", "past_start", x, graph.constant("ramp_start", own["ramp_start"]))

@@ -1,0 +1,251 @@
+"""C: one C99 file and its header, no allocation, no library but math.h, with the certificate in its comment."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from pathlib import Path
+from typing import TypeGuard
+
+import torch
+from flint import ctx
+from torch import Tensor
+
+from onelayer import __version__
+from onelayer.disk import replace_file
+from onelayer.errors import OnelayerError
+from onelayer.export.c_layer import emit_layer
+from onelayer.export.c_text import HELPERS, Program, array, comment, literal
+from onelayer.guard import CLAMP, RAISE, check_guard, inward
+from onelayer.language.balls import in_balls
+from onelayer.language.formula import Formula
+from onelayer.layer.file import weights_sha256
+from onelayer.result import Approximation
+from onelayer.source import Exportable, Source, source_of
+
+TYPES = {torch.float64: "double", torch.float32: "float"}
+# Points of the self-test: corners of the box, scattered points, and the point of the largest error known.
+CORNERS, SCATTERED = 16, 48
+BITS = 200  # of the balls in which f is evaluated for the self-test
+MEASURED = {torch.float64: 1e-9, torch.float32: 1e-5}  # for a layer without a proof: the bar of every export
+# Keywords and names of the file that a function must not take.
+WORDS = (
+    "auto break case char const continue default do double else enum extern float for goto if inline int long "
+    "register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while "
+    "main exp expf sqrt sqrtf fabs real dense sparse softmax normalize self_test"
+)
+
+
+def to_c(a: Exportable, path: str | os.PathLike[str], *, guard: str | None = None) -> Path:
+    """Write ``a`` as ``path`` (a .c file) and the header beside it, in its own format; returns the path.
+
+    The function is named after the file. The C program does operation by operation what the layer does, so a
+    certificate of float64 or float32 execution speaks of it as well; the comment says under which assumptions.
+    ``guard`` decides what happens outside the domain: None computes, "warn" computes and returns 1, "raise" returns 1
+    and nan, "clamp" moves the point into the domain and returns 1.
+    """
+    target = Path(path)
+    check_guard(guard)
+    name = _identifier(target.stem)
+    source = source_of(a)
+    program = Program(name, source.model.dtype)
+    emit_layer(program, source.model)
+    replace_file(target.with_suffix(".h"), _header(name, a, source, guard).encode())
+    replace_file(target, _program(name, a, source, program, guard).encode())
+    return target
+
+
+def _identifier(stem: str) -> str:
+    name = re.sub(r"\W", "_", stem, flags=re.ASCII)
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) or name in WORDS.split():
+        raise OnelayerError(f"'{stem}.c' cannot name a C function; use letters, digits and _, for example wave.c")
+    return name
+
+
+def _counts(source: Source) -> tuple[int, int]:
+    config = source.model.config
+    return math.prod(config.input_shape), math.prod(config.output_shape)
+
+
+def _header(name: str, a: Exportable, source: Source, guard: str | None) -> str:
+    inputs, outputs = _counts(source)
+    kind, upper = TYPES[source.model.dtype], name.upper()
+    claim = f"#define {upper}_BOUND {literal(a.certificate.upper, torch.float64)}\n" if _bounded(a) else ""
+    said = {
+        None: "Returns 0. Outside the domain of the certificate nothing is promised and nothing is said.",
+        "warn": "Returns 0 in the domain of the certificate, 1 outside, where nothing is promised of y.",
+        RAISE: "Returns 0 in the domain of the certificate; outside it returns 1 and fills y with nan.",
+        CLAMP: "Returns 0 in the domain of the certificate; outside it returns 1 and y at the nearest point inside.",
+    }[guard]
+    about = comment([f"y = T(x), {inputs} numbers in, {outputs} out. {said}", "The certificate is in the .c file."])
+    return f"""{about}\
+#ifndef {upper}_H
+#define {upper}_H
+
+#define {upper}_INPUTS {inputs}
+#define {upper}_OUTPUTS {outputs}
+{claim}
+int {name}(const {kind} x[{upper}_INPUTS], {kind} y[{upper}_OUTPUTS]);
+
+#endif
+"""
+
+
+def _bounded(a: Exportable) -> TypeGuard[Approximation]:
+    """Whether something finite is proved about ``a``."""
+    return isinstance(a, Approximation) and math.isfinite(a.certificate.upper)
+
+
+def _program(name: str, a: Exportable, source: Source, program: Program, guard: str | None) -> str:
+    upper, kind = name.upper(), TYPES[source.model.dtype]
+    suffix = "f" if source.model.dtype == torch.float32 else ""
+    before = _guard(source, program, guard)
+    helpers = "\n".join(HELPERS[key] for key in HELPERS if key in program.used)
+    body, tables = "\n".join(program.body), "\n".join(program.tables)
+    return f"""{comment(facts(a, source))}\
+#include "{name}.h"
+#include <math.h>
+
+#if defined(__FAST_MATH__) || (defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0)
+#error "the proof needs every operation rounded to nearest in its own format: no -ffast-math, no x87"
+#endif
+
+typedef {kind} real;
+#define EXP exp{suffix}
+#define SQRT sqrt{suffix}
+
+{tables}
+{helpers}
+int {name}(const {kind} {"given" if guard == CLAMP else "x"}[{upper}_INPUTS], {kind} y[{upper}_OUTPUTS])
+{{
+{before}{body}
+    return {"0" if guard is None else "outside"};
+}}
+
+{_self_test(name, a, source)}"""
+
+
+def _guard(source: Source, program: Program, guard: str | None) -> str:
+    """Statements before the forward pass: whether the point is outside, and what then. nan is outside."""
+    if guard is None:
+        return ""
+    inputs, outputs = _counts(source)
+    box, dtype = source.domain, source.model.dtype
+    sides = [inward(box.lower, dtype, up=True), inward(box.upper, dtype, up=False)]
+    low, high = (program.table(word, side) for word, side in zip(("lower", "upper"), sides, strict=True))
+    x = "given" if guard == CLAMP else "x"
+    lines = [
+        "int outside = 0, c;",
+        f"for (c = 0; c < {inputs}; ++c)",
+        f"    outside |= !({x}[c] >= {low}[c] && {x}[c] <= {high}[c]);",
+    ]
+    if guard == RAISE:
+        lines += ["if (outside) {", f"    for (c = 0; c < {outputs}; ++c) y[c] = (real)NAN;", "    return 1;", "}"]
+    if guard == CLAMP:
+        lines.insert(0, f"real x[{inputs}];")
+        lines.append(f"for (c = 0; c < {inputs}; ++c)")
+        lines.append(f"    x[c] = given[c] < {low}[c] ? {low}[c] : given[c] > {high}[c] ? {high}[c] : given[c];")
+    return "".join(f"    {line}\n" for line in lines)
+
+
+def facts(a: Exportable, source: Source) -> list[str]:
+    """What the comment says: claim, domain, hashes, and what the bound covers of a C program."""
+    kind = str(source.model.dtype).removeprefix("torch.")
+    lines = [f"Written by onelayer {__version__}: {source.model!r}.", f"weights sha256: {weights_sha256(source.model)}"]
+    if not isinstance(a, Approximation):
+        return [*lines, "Nothing is proved about this layer."]
+    proof, box = a.certificate, source.domain
+    sides = zip(box.lower.flatten().tolist(), box.upper.flatten().tolist(), strict=True)
+    lines += [
+        f"{proof.status}: {proof.sentence}",
+        f"f = {proof.short_function}",
+        "domain: " + " x ".join(f"[{low!r}, {high!r}]" for low, high in sides),
+        f"proof: {proof.method}, {proof.boxes:,} boxes; {proof.arithmetic}",
+        *(f"assumed: {text}" for text in proof.assumptions),
+        "",
+    ]
+    if proof.arithmetic == "real":
+        return [*lines, "The certificate speaks of exact arithmetic: the rounding of this program is NOT in the bound."]
+    return [
+        *lines,
+        "What the bound covers of this program. It does operation by operation what the certified forward pass does: "
+        "the same sums of the same products, the same softmax, heads added in the same order; only terms with a weight "
+        f"of zero and factors of one are left out, which changes no {kind}. The bound holds for every order in which a "
+        "sum is taken, with each product rounded or fused (-ffp-contract=on or off, FMA or not: a contraction drops a "
+        f"rounding that was allowed for), for exp within 4 units in the last place (glibc and musl: below 1) and "
+        "square roots, quotients and all other operations rounded to nearest. No additional slack is needed.",
+        "It does not cover -ffast-math, x87 registers (FLT_EVAL_METHOD != 0), another rounding direction, or a "
+        f"coarser exp. Arguments must be {kind} numbers in the domain.",
+    ]
+
+
+def _self_test(name: str, a: Exportable, source: Source) -> str:
+    """Compiled with -DNAME_SELF_TEST the file is a program that returns 0 when every point is inside the bound."""
+    if source.box is None:
+        return ""
+    dtype, (inputs, outputs) = source.model.dtype, _counts(source)
+    points = _points(source, a).reshape(-1, inputs)
+    wanted, allowed = _expected(a, source, points)
+    rows = [[literal(v, dtype) for v in row] for row in points.tolist()]
+    values = [[literal(v, torch.float64) for v in row] for row in wanted.tolist()]
+    upper = name.upper()
+    xs = array("    static const real x", (v for row in rows for v in row), points.numel())
+    ys = array("    static const double y", (v for row in values for v in row), wanted.numel())
+    return f"""#ifdef {upper}_SELF_TEST
+/* {len(points)} points: corners of the domain, scattered points, the point of the largest error known.
+   y is {"f(x), rounded" if _formula(a) is not None else "T(x) as PyTorch computes it"}; allowed is what it may differ by. */
+static int self_test(void)
+{{
+{xs}{ys}    const double allowed = {literal(allowed, torch.float64)};
+    int p, k, failed = 0;
+    for (p = 0; p < {len(points)}; ++p) {{
+        real found[{outputs}];
+        {name}(x + p * {inputs}, found);
+        for (k = 0; k < {outputs}; ++k)
+            failed += !(fabs((double)found[k] - y[p * {outputs} + k]) <= allowed);
+    }}
+    return failed;
+}}
+
+int main(void)
+{{
+    return self_test() != 0;
+}}
+#endif
+"""
+
+
+def _points(source: Source, a: Exportable) -> Tensor:
+    box, dtype = source.domain, source.model.dtype
+    low, high = inward(box.lower, dtype, up=True), inward(box.upper, dtype, up=False)
+    parts = [box.corners(CORNERS), box.sample(SCATTERED)]
+    if isinstance(a, Approximation) and a.certificate.witness is not None:
+        parts.append(torch.tensor(a.certificate.witness, dtype=torch.float64).reshape(1, *box.shape))
+    return torch.minimum(torch.maximum(torch.cat(parts).to(dtype), low), high)
+
+
+def _formula(a: Exportable) -> Formula | None:
+    """The formula of f, where the layer is proved to be near it."""
+    return None if not _bounded(a) or a.target is None else a.target.formula
+
+
+def _expected(a: Exportable, source: Source, points: Tensor) -> tuple[Tensor, float]:
+    """Values (P, K) and what may lie between them and the program: the bound for f, twice the bound for T.
+
+    The values of f are rounded to float64, which is added; without a proof the bar of every export is used.
+    """
+    formula = _formula(a)
+    if formula is not None and _bounded(a):
+        before, ctx.prec = ctx.prec, BITS
+        try:
+            rows = [[float(value.mid()) for value in in_balls(formula, row)] for row in points.double().tolist()]
+        finally:
+            ctx.prec = before
+        wanted = torch.tensor(rows, dtype=torch.float64)
+        return wanted, (a.certificate.upper + float(wanted.abs().max()) * 2.0**-52) * (1 + 2.0**-50)
+    with torch.no_grad():
+        wanted = source.model(points.reshape(-1, *source.model.config.input_shape)).double().reshape(len(points), -1)
+    if _bounded(a):
+        return wanted, 2 * a.certificate.upper * (1 + 2.0**-50)
+    return wanted, MEASURED[source.model.dtype] * max(1.0, float(wanted.abs().max()))

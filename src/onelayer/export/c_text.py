@@ -1,0 +1,188 @@
+"""C text: numbers written exactly, tables, and affine maps in the form that suits their zeros."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from onelayer.errors import OnelayerError
+
+WIDTH = 110
+# Products of an affine map that are written out; more of them become a table and a loop.
+UNROLLED = 48
+# A table with fewer nonzero entries than this share is stored by its nonzero entries.
+SPARSE = 0.3
+# Numbers in one file: 20 bytes of text each, so about 80 MB; compilers take minutes beyond.
+MOST_NUMBERS = 2**22
+
+HELPERS = {
+    "dense": """\
+/* y = W x + b, the rows of W one after another */
+static void dense(const real *x, const real *w, const real *b, real *y, int columns, int rows)
+{
+    int i, j;
+    for (j = 0; j < rows; ++j) {
+        real sum = b[j];
+        for (i = 0; i < columns; ++i)
+            sum += w[j * columns + i] * x[i];
+        y[j] = sum;
+    }
+}
+""",
+    "sparse": """\
+/* y = W x + b; row j of W has the entries w[start[j]], ... in the columns at[start[j]], ... */
+static void sparse(const real *x, const int *start, const int *at, const real *w, const real *b, real *y, int rows)
+{
+    int i, j;
+    for (j = 0; j < rows; ++j) {
+        real sum = b[j];
+        for (i = start[j]; i < start[j + 1]; ++i)
+            sum += w[i] * x[at[i]];
+        y[j] = sum;
+    }
+}
+""",
+    "softmax": """\
+/* numbers to weights that sum to one; the largest is taken away first, so nothing overflows */
+static void softmax(real *a, int count)
+{
+    int m;
+    real top = a[0], sum = 0;
+    for (m = 1; m < count; ++m)
+        top = a[m] > top ? a[m] : top;
+    for (m = 0; m < count; ++m) {
+        a[m] = EXP(a[m] - top);
+        sum += a[m];
+    }
+    for (m = 0; m < count; ++m)
+        a[m] /= sum;
+}
+""",
+    "normalize": """\
+/* LayerNorm of one token */
+static void normalize(const real *x, const real *gain, const real *shift, real *y, int width, real eps)
+{
+    int i;
+    real mean = 0, variance = 0, root;
+    for (i = 0; i < width; ++i)
+        mean += x[i];
+    mean /= (real)width;
+    for (i = 0; i < width; ++i)
+        variance += (x[i] - mean) * (x[i] - mean);
+    root = SQRT(variance / (real)width + eps);
+    for (i = 0; i < width; ++i)
+        y[i] = (x[i] - mean) / root * gain[i] + shift[i];
+}
+""",
+}
+
+
+@dataclass
+class Program:
+    """A growing C file: tables, the helpers that were used, the body of the function."""
+
+    prefix: str
+    dtype: torch.dtype
+    tables: list[str] = field(default_factory=list)
+    used: set[str] = field(default_factory=set)
+    body: list[str] = field(default_factory=list)
+    numbers: int = 0
+    depth: int = 1
+
+    def line(self, text: str) -> None:
+        """One more line of the body; braces at its ends decide how far the next ones are moved in."""
+        self.body.append("    " * (self.depth - text.startswith("}")) + text)
+        self.depth += text.count("{") - text.count("}")
+
+    def literal(self, value: float) -> str:
+        """A hexadecimal constant: C99 rounds decimal ones to a neighbour of its choice, these not at all."""
+        return literal(value, self.dtype)
+
+    def table(self, name: str, values: Tensor) -> str:
+        """A constant array of the stored format, flattened; returns its name in C."""
+        flat = values.detach().flatten().tolist()
+        self._count(len(flat))
+        self.tables.append(array(f"static const real {self.prefix}_{name}", map(self.literal, flat), len(flat)))
+        return f"{self.prefix}_{name}"
+
+    def integers(self, name: str, values: NDArray[np.int64]) -> str:
+        self._count(len(values))
+        entries = (str(int(value)) for value in values)
+        self.tables.append(array(f"static const int {self.prefix}_{name}", entries, len(values)))
+        return f"{self.prefix}_{name}"
+
+    def affine(self, name: str, source: str, target: str, weight: Tensor, bias: Tensor) -> None:
+        """target[j] = sum_i source[i] weight[i, j] + bias[j]; terms whose weight is zero are left out.
+
+        That is exact: a product with zero is zero and adds nothing. So is leaving out a factor one.
+        """
+        found = int(weight.count_nonzero())
+        if found <= UNROLLED:
+            for j in range(weight.shape[1]):
+                self.line(f"{target}[{j}] = {self._sum(source, weight[:, j], float(bias[j]))};")
+            return
+        biases, rows = self.table(f"{name}_b", bias), weight.shape[1]
+        if found >= SPARSE * weight.numel():
+            self.used.add("dense")
+            weights = self.table(f"{name}_w", weight.T)
+            self.line(f"dense({source}, {weights}, {biases}, {target}, {weight.shape[0]}, {rows});")
+            return
+        self.used.add("sparse")
+        row, column = weight.T.nonzero(as_tuple=True)
+        starts = np.searchsorted(row.numpy(), np.arange(rows + 1))
+        at, start = self.integers(f"{name}_at", column.numpy()), self.integers(f"{name}_start", starts)
+        weights = self.table(f"{name}_w", weight.T[row, column])
+        self.line(f"sparse({source}, {start}, {at}, {weights}, {biases}, {target}, {rows});")
+
+    def _sum(self, source: str, column: Tensor, bias: float) -> str:
+        terms = [] if bias == 0 else [self.literal(bias)]
+        for i, weight in enumerate(column.tolist()):
+            if weight:
+                terms.append(f"{source}[{i}]" if weight == 1 else f"{self.literal(weight)} * {source}[{i}]")
+        return " + ".join(terms) or "0"
+
+    def _count(self, more: int) -> None:
+        self.numbers += more
+        if self.numbers > MOST_NUMBERS:
+            raise OnelayerError(f"the layer has more than {MOST_NUMBERS:,} numbers, too many for a C file; use ONNX")
+
+
+def literal(value: float, dtype: torch.dtype) -> str:
+    """A number of the format, exactly, in C99."""
+    if value == 0:
+        return "0"
+    mantissa, exponent = float(value).hex().split("p")
+    text = f"{mantissa.rstrip('0').rstrip('.')}p{exponent}"
+    return text + ("f" if dtype == torch.float32 else "")
+
+
+def array(head: str, entries: Iterable[str], count: int) -> str:
+    """A definition with its entries wrapped into lines."""
+    return f"{head}[{count}] = {{\n{wrapped(entries)}\n}};\n"
+
+
+def wrapped(entries: Iterable[str], indent: str = "    ") -> str:
+    lines, length = [""], 0
+    for entry in entries:
+        if length + len(entry) > WIDTH:
+            lines.append("")
+            length = 0
+        lines[-1] += f"{entry}, "
+        length += len(entry) + 2
+    return "\n".join(indent + line.rstrip() for line in lines).rstrip(",")
+
+
+def comment(lines: Sequence[str]) -> str:
+    """A block comment; a line that would end it early is taken apart, long ones are wrapped."""
+    shown: list[str] = []
+    for line in lines:
+        safe = line.replace("*/", "* /").replace("/*", "/ *").replace("\\", "\\ ").replace("??", "? ?")
+        printable = "".join(letter if 32 <= ord(letter) < 127 else "?" for letter in safe)
+        shown += textwrap.wrap(printable, WIDTH, subsequent_indent="  ") or [""]
+    return "/*\n" + "\n".join(f" * {line}".rstrip() for line in shown) + "\n */\n"

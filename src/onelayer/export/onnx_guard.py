@@ -1,0 +1,24 @@
+"""What an ONNX file does with points outside its domain."""
+
+from __future__ import annotations
+
+from onelayer.export.graph import Graph
+from onelayer.guard import CLAMP, inward
+from onelayer.source import Source
+
+
+def onnx_guard(graph: Graph, source: Source, guard: str | None) -> str:
+    """The name of the guarded input: clamped, or ``x`` itself beside a node ``inside`` (batch,), false for nan."""
+    if guard is None:
+        return "x"
+    box, dtype, dim = source.domain, source.model.dtype, source.domain.dim
+    low = graph.constant("lower", inward(box.lower, dtype, up=True))
+    high = graph.constant("upper", inward(box.upper, dtype, up=False))
+    if guard == CLAMP:
+        return graph.apply("Min", "x.clamped", graph.apply("Max", "x.raised", "x", low), high)
+    above = graph.apply("GreaterOrEqual", "x.above", "x", low)
+    each = graph.apply("And", "x.inside", above, graph.apply("LessOrEqual", "x.below", "x", high))
+    rows = graph.reshape("x.inside.flat", graph.apply("Cast", "x.inside.number", each, to=graph.element), -1, dim)
+    least = graph.apply("ReduceMin", "x.inside.least", rows, graph.shape(1), keepdims=0)
+    graph.apply("Cast", "inside", least, to=graph.onnx.TensorProto.BOOL)
+    return "x"

@@ -1,0 +1,87 @@
+"""Guard: a model that knows the domain of its certificate, and what it does outside."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from onelayer.box import Box
+from onelayer.errors import OnelayerError
+
+WARN, RAISE, CLAMP = "warn", "raise", "clamp"
+GUARDS = (None, WARN, RAISE, CLAMP)
+
+
+class OutsideDomain(OnelayerError):
+    """A point outside the domain on which the error of a model is proved."""
+
+
+class OutsideDomainWarning(UserWarning):
+    """The same, as a warning: the value was computed, nothing is proved about it."""
+
+
+class Guarded(nn.Module):
+    """``model`` on ``box``: inside the box it is the model; outside ``guard`` decides.
+
+    "warn" computes and warns, "raise" raises OutsideDomain with the first such point, "clamp" moves each coordinate to
+    the nearest one of the box. nan is outside, and clamping leaves it nan.
+    """
+
+    lower: Tensor
+    upper: Tensor
+
+    def __init__(self, model: nn.Module, box: Box, guard: str | None = RAISE) -> None:
+        super().__init__()
+        self.model, self.guard = model, check_guard(guard)
+        self.register_buffer("lower", box.lower.clone(), persistent=False)
+        self.register_buffer("upper", box.upper.clone(), persistent=False)
+
+    def forward(self, x: Any) -> Any:
+        if self.guard is None:
+            return self.model(x)
+        if not isinstance(x, Tensor):
+            raise OnelayerError("a guarded model is for use, not for proofs; certify the model inside: guarded.model")
+        outside = ~((x >= self.lower) & (x <= self.upper))  # nan compares false, so it is outside
+        if not bool(outside.any()):
+            return self.model(x)
+        if self.guard == CLAMP:
+            low, high = inward(self.lower, x.dtype, up=True), inward(self.upper, x.dtype, up=False)
+            return self.model(torch.minimum(torch.maximum(x, low), high))
+        message = self._message(x, outside)
+        if self.guard == RAISE:
+            raise OutsideDomain(message)
+        warnings.warn(message, OutsideDomainWarning, stacklevel=2)
+        return self.model(x)
+
+    def _message(self, x: Tensor, outside: Tensor) -> str:
+        rows = outside.reshape(-1, self.lower.numel())
+        row = int(rows.any(1).nonzero()[0])
+        at = int(rows[row].nonzero()[0])
+        value = float(x.reshape(-1, self.lower.numel())[row, at])
+        low, high = float(self.lower.flatten()[at]), float(self.upper.flatten()[at])
+        count = int(rows.any(1).sum())
+        return (
+            f"{count:,} of {len(rows):,} points lie outside the certified domain; the first is point {row}: coordinate "
+            f"{at + 1} is {value!r}, not in [{low!r}, {high!r}]"
+        )
+
+    def extra_repr(self) -> str:
+        return f"guard={self.guard!r}"
+
+
+def check_guard(guard: str | None) -> str | None:
+    """The guard, if it is one."""
+    if guard not in GUARDS:
+        raise OnelayerError(f"guard must be 'warn', 'raise', 'clamp' or None, got {guard!r}")
+    return guard
+
+
+def inward(bound: Tensor, dtype: torch.dtype, *, up: bool) -> Tensor:
+    """The number of the format nearest to a float64 bound that is not outside it: >= a lower one, <= an upper one."""
+    near = bound.to(dtype)
+    beyond = near.double() < bound if up else near.double() > bound
+    away = torch.full_like(near, torch.inf if up else -torch.inf)
+    return torch.where(beyond, torch.nextafter(near, away), near)

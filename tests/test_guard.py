@@ -1,0 +1,104 @@
+"""Outside the domain a model warns, raises or clamps, as it was told, natively and in ONNX; inside it is the model."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+
+from onelayer.box import Box
+from onelayer.errors import OnelayerError
+from onelayer.export.exporter import export
+from onelayer.export.onnx import to_onnx
+from onelayer.guard import Guarded, OutsideDomain, OutsideDomainWarning, inward
+from onelayer.proof.certify import certify
+from onelayer.recording.target import as_target
+from onelayer.result import Approximation
+
+BOX = Box([0.0, 0.0], [2.0, 0.1])
+
+
+@pytest.fixture(scope="module", params=["float64", "float32"])
+def made(request: pytest.FixtureRequest) -> Approximation:
+    from onelayer.layer.lookup import AxisKeys, LookupHead, lookup_model
+
+    slopes = torch.tensor([-1.0, 0.0, 1.0]).double()
+    head = LookupHead([AxisKeys(0, slopes, slopes)], torch.tensor([[1.0], [2.0], [4.0]]).double())
+    model = lookup_model(2, (), [head], dtype=getattr(torch, request.param))
+    f = "x1 + x2"
+    return Approximation(model, certify(model, f, BOX, 9.0), as_target(f, BOX))
+
+
+def points(a: Approximation) -> torch.Tensor:
+    return torch.tensor([[1.0, 0.05], [3.0, 0.05], [1.0, -1.0], [math.nan, 0.05]], dtype=a.model.dtype)
+
+
+def test_inside_it_is_the_model(made: Approximation) -> None:
+    x = BOX.sample(50).to(made.model.dtype)
+    x = torch.minimum(x, inward(BOX.upper, x.dtype, up=False))
+    for guard in (None, "warn", "raise", "clamp"):
+        assert torch.equal(made.guarded(guard)(x), made.model(x))
+
+
+def test_raise_names_the_point(made: Approximation) -> None:
+    with pytest.raises(OutsideDomain, match=r"3 of 4 points .* point 1: coordinate 1 is 3.0, not in \[0.0, 2.0\]"):
+        made.guarded("raise")(points(made))
+    with pytest.raises(OutsideDomain, match="nan"):
+        made.guarded()(points(made)[3:])
+
+
+def test_warn_computes_all_the_same(made: Approximation) -> None:
+    with pytest.warns(OutsideDomainWarning, match="3 of 4"):
+        found = made.guarded("warn")(points(made))
+    assert torch.equal(found[:3], made.model(points(made))[:3])
+
+
+def test_clamp_moves_to_the_nearest_point_and_leaves_nan(made: Approximation) -> None:
+    x = points(made)
+    found = made.guarded("clamp")(x)
+    low = inward(BOX.lower, x.dtype, up=True)
+    high = inward(BOX.upper, x.dtype, up=False)
+    assert torch.equal(found[:3], made.model(x[:3].clamp(low, high)))
+    assert bool(found[3].isnan())
+
+
+def test_without_a_guard_nothing_is_said(made: Approximation) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert made.guarded(None)(points(made)).shape == (4,)
+
+
+def test_a_bound_is_rounded_inward() -> None:
+    """0.1 is no float32: the nearest one lies outside [0, 0.1], so the guard must not let it in."""
+    high = inward(BOX.upper, torch.float32, up=False)
+    assert float(high[1]) < 0.1 < float(torch.nextafter(high[1], torch.tensor(1.0)))
+
+
+def test_unknown_guards_and_proofs_of_guarded_models_are_refused(made: Approximation) -> None:
+    with pytest.raises(OnelayerError, match="'warn', 'raise', 'clamp' or None"):
+        Guarded(made.model, BOX, "shout")
+    with pytest.raises(OnelayerError, match=r"guarded\.model"):
+        certify(made.guarded("clamp"), "x1", BOX, 9.0)
+    with pytest.raises(OnelayerError, match=r"a\.guarded"):
+        export(made, to="torch", out="x", guard="warn")
+
+
+@pytest.mark.parametrize("guard", ["warn", "raise", "clamp"])
+def test_onnx(made: Approximation, guard: str, tmp_path: Path) -> None:
+    runtime = pytest.importorskip("onnxruntime")
+    path = to_onnx(made, tmp_path / "layer.onnx", guard=guard)
+    session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    x = points(made)
+    values, *more = session.run(None, {"x": x.numpy()})
+    own = made.guarded("clamp") if guard == "clamp" else made.model
+    near = 1e-5 if x.dtype == torch.float32 else 1e-12
+    count = 1 if guard == "raise" else 3
+    assert torch.allclose(torch.from_numpy(values)[:count], own(x)[:count], atol=near)
+    if guard == "raise":
+        assert bool(torch.from_numpy(values)[1:].isnan().all())
+    if guard == "warn":
+        assert [item.name for item in session.get_outputs()] == ["y", "inside"]
+        assert more[0].tolist() == [True, False, False, False]
