@@ -137,7 +137,7 @@ def cut(boxes: Boxes, levels: Tensor, order: int, span: Tensor, tree: TreeBuilde
             break
         boxes = _halves(boxes, axis_to_cut(boxes, span), order, tree)
         levels = torch.cat([levels, levels])
-    return _together([*done, boxes])
+    return together([*done, boxes])
 
 
 def _halves(boxes: Boxes, axis: Tensor, order: int, tree: TreeBuilder) -> Boxes:
@@ -152,7 +152,8 @@ def _halves(boxes: Boxes, axis: Tensor, order: int, tree: TreeBuilder) -> Boxes:
     return first.with_(Boxes(left + 1, low, boxes.high, boxes.bound, sensitivity, depth, stall))
 
 
-def _together(parts: list[Boxes]) -> Boxes:
+def together(parts: list[Boxes]) -> Boxes:
+    """All boxes of the parts, in order."""
     return Boxes(*(torch.cat([getattr(part, item.name) for part in parts]) for item in fields(Boxes)))
 
 

@@ -15,6 +15,7 @@ from onelayer.box import Box
 from onelayer.errors import OnelayerError
 from onelayer.language.quotient import Quotient, as_quotient
 from onelayer.layer.transformer import OneLayerTransformer
+from onelayer.proof.axes import by_length, gains, with_trials
 from onelayer.proof.forward import enclose, execute
 from onelayer.recording.target import Target
 from onelayer.taylor import basis, difference, variables
@@ -30,6 +31,7 @@ MAX_SIDES = 2  # kinks of f taken side by side at once on one box
 TRIAL_ORDER = 3
 TRIAL_BOXES = 16
 FEW_AXES = 2
+TRIED_ALONG = 512  # boxes and trials up to which one call costs little more than the call for the boxes alone
 MAX_NODES = 5000  # a formula is evaluated one number at a time: longer ones are left to the user's own code
 UP = 1 + 2.0**-40  # covers the rounding of the few float operations on bounds below
 
@@ -84,19 +86,44 @@ class ErrorFunction:
         over boxes that ``stall`` (B,): cuts since the bound last fell.
         """
         low, high = low.to(self.device), high.to(self.device)
-        found = self._sides(low, high, order, []) if self.kinked else self.bounded(low, high, order)
-        self._try_axes(found, low, high, order, threshold, stall)
+        gain = None
+        if self._tried_along(len(low), order):
+            every = self.bounded(*with_trials(low, high), order)
+            found, gain = Bounded(*(part[-len(low) :] for part in every)), gains(every.bound, self.dim)
+        else:
+            found = self._bounded(low, high, order)
+        self._try_axes(found, low, high, order, threshold, stall, gain)
         return Enclosure(found.bound.cpu(), found.sensitivity.cpu())
 
+    @torch.no_grad()
+    def bounds(self, low: Tensor, high: Tensor, order: int) -> Tensor:
+        """Rigorous bounds of |g| on boxes, (B,), for those who want to know nothing of the axes."""
+        return self._bounded(low.to(self.device), high.to(self.device), order).bound.cpu()
+
+    def _bounded(self, low: Tensor, high: Tensor, order: int) -> Bounded:
+        return self._sides(low, high, order, []) if self.kinked else self.bounded(low, high, order)
+
+    def _tried_along(self, boxes: int, order: int) -> bool:
+        """Whether axes are tried in the call that bounds the boxes: where it is likely to pay at no call more."""
+        cheap = boxes * (self.dim + 1) <= TRIED_ALONG and order <= TRIAL_ORDER
+        return cheap and self.dim > FEW_AXES and not self.kinked
+
     def _try_axes(
-        self, found: Bounded, low: Tensor, high: Tensor, order: int, threshold: float, stall: Tensor | None
+        self,
+        found: Bounded,
+        low: Tensor,
+        high: Tensor,
+        order: int,
+        threshold: float,
+        stall: Tensor | None,
+        known: Tensor | None,
     ) -> None:
-        """Where coefficients do not tell which axis to cut, try each axis at half its side.
+        """Where coefficients do not tell which axis to cut, try each axis at half its side, or take ``known`` gains.
 
         That is so where there is no bound, and where the remainder dominates it: that may come from an axis which no
         coefficient shows. With few axes a trial pays only once cuts have failed to help. A low order is cheap and
         mostly enough; boxes on which it has no finite bound are tried at the full order. Those that stay unbounded are
-        cut along their longest side, relative to its distance from zero and to the domain.
+        cut along their longest side.
         """
         decided = found.remainder < found.bound / 2
         if self.dim <= FEW_AXES and stall is not None:
@@ -105,24 +132,15 @@ class ErrorFunction:
         for trial in sorted({min(TRIAL_ORDER, order), order}):
             if self.dim == 1 or not len(lost):
                 return
-            gain = self._gains(low[lost], high[lost], trial)
+            gain = self._gains(low[lost], high[lost], trial) if known is None else known[lost]
             told = (gain > 0).any(1)
             found.sensitivity[lost[told]] = gain[told].clamp(min=0)
             lost = lost[~told]
-        low, high = low[lost], high[lost]
         whole = (self.box.upper - self.box.lower).flatten().to(self.device)
-        share = (high - low) / torch.where(whole > 0, whole, 1.0)
-        found.sensitivity[lost] = share * (high - low) / (high.abs() + low.abs()).clamp(min=1e-300)
+        found.sensitivity[lost] = by_length(low[lost], high[lost], whole)
 
     def _gains(self, low: Tensor, high: Tensor, order: int) -> Tensor:
-        """How much the bound falls, (B, D), when one axis is cut to the middle half of its side; 0 if unbounded."""
-        each = torch.arange(self.dim, dtype=torch.int64, device=self.device)
-        lows, highs = (side.repeat(self.dim, 1, 1) for side in (low, high))  # (D, B, D)
-        lows[each, :, each] = (0.75 * low + 0.25 * high).T
-        highs[each, :, each] = (0.25 * low + 0.75 * high).T
-        whole = self.bounded(low, high, order).bound.clamp(max=1e300)
-        parts = self.bounded(lows.reshape(-1, self.dim), highs.reshape(-1, self.dim), order).bound.clamp(max=1e300)
-        return (whole - parts.reshape(self.dim, -1)).T
+        return gains(self.bounded(*with_trials(low, high), order).bound, self.dim)
 
     @cached_property
     def kinked(self) -> bool:

@@ -9,13 +9,16 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from onelayer.proof.boxes import Boxes, axis_to_cut, root, updated
-from onelayer.proof.cost import Cost, cost_of_box
+from onelayer.proof.boxes import Boxes, axis_to_cut, root, together, updated
+from onelayer.proof.cost import Cost, cost_of_box, metered
 from onelayer.proof.error import ErrorFunction
 
 POINTS = 16
 MAX_DEPTH = 48
 MAX_ORDER = 8
+BELOW, STEP = 10, 2  # cuts below a leaf of the highest order, and cuts between the boxes there
+UNBOUNDED = 60.0  # log2(bound / threshold) where there is no bound
+SLOWEST = 1e-3  # of the fall of log2(bound) per cut, so that what does not fall needs boxes without number
 MAX_COEFFICIENTS = 512
 FEWER_BOXES = 2.0  # a lower order, with more boxes to store and to check, must be cheaper by this factor
 
@@ -32,50 +35,91 @@ def choose_order(
 ) -> tuple[int, Cost]:
     """The order with the least estimated total cost, in doubt the higher one, and the cost of one of its boxes.
 
-    Once ``late()`` holds, no further order is tried; of none tried to its end, the first is taken.
+    The points descend once, at the highest order; every order is then asked for its bounds on the boxes they passed,
+    all in one call and counted by one meter. Once ``late()`` holds, no further order is tried; the first is taken where
+    none was.
     """
-    costs = {order: cost_of_box(error, order) for order in orders}
-    best, best_total = orders[0], math.inf
-    for order, cost in costs.items():
-        limit = best_total / FEWER_BOXES / cost.seconds
-        total = cost.seconds * expected_leaves(error, threshold, order, limit, late)
-        if total < best_total / FEWER_BOXES:
-            best, best_total = order, total
-    return best, costs[best]
+    first = cost_of_box(error, orders[0])
+    best, cost, least = orders[0], first, math.inf
+    path = followed(error, threshold, orders[0], late)
+    for order in orders:
+        if late():
+            break
+        found, each = measured(error, path, order, first.chunk)
+        total = each.seconds * expected_leaves(path, found, threshold)
+        if total < least / FEWER_BOXES:
+            best, cost, least = order, each, total
+    return best, cost
 
 
-def expected_leaves(
-    error: ErrorFunction,
-    threshold: float,
-    order: int,
-    limit: float = math.inf,
-    late: Callable[[], bool] = lambda: False,
-) -> float:
-    """Estimated number of leaves of a proof of |g| <= threshold, or inf as soon as it must exceed ``limit`` or is late.
+def followed(error: ErrorFunction, threshold: float, order: int, late: Callable[[], bool]) -> Boxes:
+    """All boxes that the sample points pass on their way down by the rule of the search, and some below their leaves.
 
-    Lemma: if x is uniform in the domain and its leaf has depth d(x), then E 2^d(x) is the number of leaves, because a
-    leaf of depth d has 2^-d of the volume. Each sample point is followed down the tree by the rule of the search.
+    ``node`` is the number of the point. Lower orders need smaller boxes: the ones below are for them.
     """
     points = error.box.sample(POINTS, seed=1).reshape(POINTS, -1)
     low, high = error.box.lower.flatten(), error.box.upper.flatten()
-    start = root(low, high)
-    boxes = start[torch.zeros(POINTS, dtype=torch.int64, device="cpu")]
-    leaves = 0.0
-    while len(boxes):
-        if late():
-            return math.inf
+    who = torch.arange(POINTS, dtype=torch.int64, device="cpu")
+    boxes = replace(root(low, high)[torch.zeros_like(who)], node=who)
+    path = []
+    while len(boxes) and not late():
         found = error.enclose(boxes.low, boxes.high, order, threshold, boxes.stall)
         boxes = updated(boxes, found.bound, found.sensitivity)
-        stuck = boxes.stuck()
-        settled = (boxes.bound <= threshold) | stuck | (boxes.depth >= MAX_DEPTH)
-        depth = torch.where(stuck, boxes.depth - boxes.stall, boxes.depth)  # a search gives up where it stalls
-        leaves += float(torch.exp2(depth[settled].double()).sum())
-        points, boxes = points[~settled], boxes[~settled]
-        if (leaves + float(torch.exp2(boxes.depth.double()).sum())) / POINTS > limit:
-            return math.inf
+        path.append(boxes)
+        settled = (boxes.bound <= threshold) | boxes.stuck() | (boxes.depth >= MAX_DEPTH)
+        below = boxes[settled & (boxes.bound <= threshold)]
+        for _ in range(BELOW // STEP if len(below) else 0):
+            below = descend(below, points[below.node], torch.full_like(below.depth, STEP), order, high - low)
+            path.append(below)
+        boxes = boxes[~settled]
         if len(boxes):
-            boxes = descend(boxes, points, boxes.levels(threshold, order), order, high - low)
-    return leaves / POINTS
+            boxes = descend(boxes, points[boxes.node], boxes.levels(threshold, order), order, high - low)
+    return together(path)
+
+
+def measured(error: ErrorFunction, path: Boxes, order: int, chunk: int) -> tuple[Tensor, Cost]:
+    """Bounds of one order on the path, and what one of its boxes costs."""
+    bounds: list[Tensor] = []
+    calls = math.ceil(len(path) / chunk)
+
+    def run() -> None:
+        for low, high in zip(path.low.chunk(calls), path.high.chunk(calls), strict=True):
+            bounds.append(error.bounds(low, high, order))
+
+    cost = metered(run, len(path), error.device, calls)
+    return torch.cat(bounds), cost
+
+
+def expected_leaves(path: Boxes, bound: Tensor, threshold: float) -> float:
+    """Estimated number of leaves of a proof of |g| <= threshold at the order that has these bounds on the path.
+
+    Lemma: if x is uniform in the domain and its leaf has depth d(x), then E 2^d(x) is the number of leaves, because a
+    leaf of depth d has 2^-d of the volume.
+    """
+    excess = torch.log2((bound / threshold if threshold > 0 else torch.full_like(bound, torch.inf)).clamp(min=1e-300))
+    excess = excess.nan_to_num(UNBOUNDED, UNBOUNDED, -UNBOUNDED).clamp(max=UNBOUNDED)
+    total = 0.0
+    for point in range(POINTS):
+        mine = path.node == point
+        stall = int(path.stall[mine].max()) if bool(path[mine].stuck().any()) else 0
+        total += 2.0 ** (depth_of_leaf(path.depth[mine].tolist(), excess[mine].tolist(), stall))
+    return total / POINTS
+
+
+def depth_of_leaf(depth: list[int], excess: list[float], stall: int) -> float:
+    """Depth at which log2(bound / threshold), known on boxes one inside another, falls to zero.
+
+    Between boxes and below the last one it is taken as linear. A search gives up where it stalls: a path that ended
+    there, ``stall`` cuts after the bound last fell, has its leaf above them.
+    """
+    at = next((i for i, value in enumerate(excess) if value <= 0), None)
+    if at is not None:
+        share = excess[at - 1] / (excess[at - 1] - excess[at]) if at else 0.0
+        return math.ceil(depth[at - 1] + share * (depth[at] - depth[at - 1])) if at else depth[0]
+    if stall:
+        return depth[-1] - stall
+    fall = max((excess[0] - excess[-1]) / max(depth[-1] - depth[0], 1), SLOWEST)
+    return depth[-1] + min(excess[-1] / fall, MAX_DEPTH)
 
 
 def descend(boxes: Boxes, points: Tensor, levels: Tensor, order: int, span: Tensor) -> Boxes:

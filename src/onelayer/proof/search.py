@@ -22,7 +22,7 @@ from onelayer.proof.tree import BoxTree, Floats
 from onelayer.proof.witness import Witness, best, climb, search, verified
 
 CHUNKS_AT_ONCE = 8
-SMALLEST_CHUNK = 16
+SMALLEST_CHUNK = 256  # below it a call costs the same however few boxes are in it
 CENTRES = 64
 LEVEL = 1.25  # a stalled bound this much above the value at a point will fall again
 SCOUTS = 32
@@ -130,7 +130,7 @@ class Search:
         """The largest bound on boxes of width zero at the points: no cut gets below it."""
         if not len(points):
             return 0.0
-        bound = self.error.enclose(points, points, 1).bound
+        bound = self.error.bounds(points, points, 1)
         return float(torch.where(torch.isfinite(bound), bound, 0.0).max())
 
     def prepare(self, order: int | None) -> None:
@@ -188,7 +188,7 @@ class Search:
         halted = (stuck & torch.isfinite(group.bound) & group.splittable.any(1)).nonzero()[:, 0]
         if len(halted):
             centre = group.low[halted] / 2 + group.high[halted] / 2
-            point = self.error.enclose(centre, centre, 1, self.threshold).bound
+            point = self.error.bounds(centre, centre, 1)
             alive = halted[(point <= self.threshold) & (point < group.bound[halted] / LEVEL)]
             group.stall[alive] = 0
             stuck[alive] = False
