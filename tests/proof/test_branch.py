@@ -17,6 +17,7 @@ from onelayer.errors import OnelayerError, UnsupportedOperation
 from onelayer.proof.certificate import Certificate
 from onelayer.proof.certify import certify
 from onelayer.proof.error import error_function
+from onelayer.proof.pilot import choose_order
 from onelayer.proof.search import Budget, Goal, Search
 from onelayer.recording.target import as_target
 
@@ -106,6 +107,11 @@ def test_budget_of_seconds_ends_the_search() -> None:
     found = certify(taylor_waves, waves, SQUARE, gap=1e-9, max_seconds=0)
     assert found.status == "undecided"
     assert_sound(found, sampled_sup(taylor_waves, waves, SQUARE))
+
+
+def test_a_pilot_that_is_late_from_the_start_takes_the_first_order() -> None:
+    error = error_function(finer_waves, as_target(waves, SQUARE), SQUARE, torch.float64, torch.device("cpu"))
+    assert choose_order(error, 1e-3, (6, 4), lambda: True)[0] == 6
 
 
 @pytest.mark.parametrize(

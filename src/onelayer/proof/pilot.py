@@ -61,7 +61,7 @@ def followed(error: ErrorFunction, threshold: float, order: int, late: Callable[
     low, high = error.box.lower.flatten(), error.box.upper.flatten()
     who = torch.arange(POINTS, dtype=torch.int64, device="cpu")
     boxes = replace(root(low, high)[torch.zeros_like(who)], node=who)
-    path = []
+    path = [boxes[:0]]
     while len(boxes) and not late():
         found = error.enclose(boxes.low, boxes.high, order, threshold, boxes.stall)
         boxes = updated(boxes, found.bound, found.sensitivity)
