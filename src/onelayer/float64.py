@@ -1,4 +1,8 @@
-"""Float64 tensors on the CPU, and indices, whatever the global defaults of torch are."""
+"""Float64: what is assumed of its arithmetic, and tensors of it on the CPU whatever the global defaults of torch are.
+
+Assumed: IEEE 754 round to nearest for + - * / and sqrt; torch's elementary functions within 4 ulp (tested against
+mpmath); results below the normal range may be flushed to zero.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+
+UNIT = 2.0**-53  # relative error of one rounding
+ELEMENTARY = 8 * UNIT  # relative error of an elementary function: 4 ulp, one ulp being at most 2 units
+TINY = 2.0**-1000  # absolute slack for underflow anywhere in one operation
 
 
 def zeros(*size: int) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Iterator
 from fractions import Fraction
@@ -21,14 +22,14 @@ from onelayer.checker.intervals import node_interval
 from onelayer.checker.rounding import Execution
 from onelayer.checker.weights import read_model
 from onelayer.language.formula import Node
-from onelayer.language.tree import POWER, UNARY
+from onelayer.language.operations import OPERATIONS, POWER
+from onelayer.language.tree import LEAVES
 from onelayer.layer.file import save_model
 from onelayer.layer.memory import PlainMemory
 from onelayer.layer.transformer import OneLayerTransformer
 
 DIGITS = 60
-BINARY = ("add", "sub", "mul", "div", "min", "max")
-LEAVES = ("var", "num", "pi", "e")
+BINARY = [row.name for row in OPERATIONS.values() if row.arity == 2]
 Real = Callable[..., Any]
 
 # op -> the function in mpmath, and intervals on which it is defined for every argument
@@ -56,11 +57,14 @@ TABLE: dict[str, tuple[Real, list[tuple[float, float]]]] = {
     "tanh": (mpmath.tanh, [(-1.0, 2.0), (30.0, 40.0), (-1e8, 1e8)]),
     "sigmoid": (lambda a: 1 / (1 + mpmath.exp(-a)), [(-1.0, 2.0), (-800.0, -790.0), (-1e8, 1e8)]),
     "atan": (mpmath.atan, [(-1.0, 2.0), (1e10, 2e10), (-1e8, 1e8)]),
+    "asin": (mpmath.asin, [(-0.5, 0.9), (0.5, 1.0), (-1.0, 1.0), (-1.0, -0.999), (1e-300, 1.1e-300)]),
+    "acos": (mpmath.acos, [(-0.5, 0.9), (0.5, 1.0), (-1.0, 1.0), (-1.0, -0.999), (1e-300, 1.1e-300)]),
     "erf": (mpmath.erf, [(-1.0, 2.0), (5.0, 6.0), (-1e3, 1e3)]),
     "inv": (lambda a: 1 / a, [(0.5, 2.0), (-3.0, -2.9), (1e-300, 1.1e-300)]),
     "rsqrt": (lambda a: 1 / mpmath.sqrt(a), [(0.5, 2.0), (1e-5, 1e-4), (1e-5, 1e30)]),
 }
 UNDEFINED = {"log": (0.0, 1.0), "sqrt": (-1e-300, 1.0), "inv": (-1.0, 1.0), "rsqrt": (0.0, 1.0), "tan": (1.5, 1.6)}
+UNDEFINED |= {"asin": (0.5, math.nextafter(1, 2)), "acos": (-math.nextafter(1, 2), -0.5)}
 
 
 @pytest.fixture(autouse=True)
@@ -72,7 +76,7 @@ def precision() -> Iterator[None]:
 
 
 def test_every_operation_is_in_the_table() -> None:
-    assert set(TABLE) == {*LEAVES, *UNARY, *BINARY, POWER, *FUNCTIONS}
+    assert set(TABLE) == {*LEAVES, *OPERATIONS, POWER, *FUNCTIONS}
 
 
 def ball(value: Any) -> arb:

@@ -107,6 +107,12 @@ def _sqrt(x: arb) -> arb:
     return x.sqrt()
 
 
+def _arc(inverse: Callable[[arb], arb], x: arb) -> arb:
+    if abs(x) > 1:
+        raise Undefined("inverse sine or cosine")
+    return inverse(x)
+
+
 def _div(a: arb, b: arb) -> arb:
     if b == 0:
         raise Undefined("division by zero")
@@ -179,6 +185,8 @@ RULES: dict[str, Rule] = {
     "softplus": Rule("softplus({0})", (lambda x: F.softplus(x, threshold=1e30),), lambda x: x.exp().log1p()),
     "silu": Rule("silu({0})", (F.silu,), lambda x: x / (1 + (-x).exp())),
     "gelu": Rule("gelu({0})", (F.gelu,), lambda x: x / 2 * (-x / arb(2).sqrt()).erfc()),
+    "asin": _unary("asin", lambda x: _arc(arb.asin, x)),
+    "acos": _unary("acos", lambda x: _arc(arb.acos, x)),
     **{name: _unary(name) for name in ("sin", "cos", "tan", "exp", "tanh", "atan", "erf", "expm1", "sinh", "cosh")},
 }
 ARITHMETIC = ("add", "sub", "mul", "div", "neg")

@@ -21,13 +21,14 @@ from onelayer.checker import attention as checked_attention
 from onelayer.checker import check
 from onelayer.checker import functions as checked_functions
 from onelayer.checker import rounding as checked_rounding
+from onelayer.language import intervals
 from onelayer.proof import certify as door
 from onelayer.proof import contract, recorded
 from onelayer.proof import search as branch
 from onelayer.proof import witness as lower
 from onelayer.recording import algebra as operations
 from onelayer.recording import dispatch
-from onelayer.taylor import arithmetic, attention, compose, core, hull, normalize, piecewise, registry, rounding
+from onelayer.taylor import arithmetic, attention, compose, core, normalize, piecewise, registry, rounding
 
 Patch = pytest.MonkeyPatch
 Plant = Callable[[Patch], None]
@@ -47,7 +48,7 @@ class Fault:
 
 def tiny_lost(patch: Patch) -> None:
     """An interval product that underflows is taken as exact."""
-    patch.setattr(hull, "TINY", 0.0)
+    patch.setattr(intervals, "TINY", 0.0)
 
 
 def coefficients_dropped(patch: Patch) -> None:

@@ -24,6 +24,7 @@ class TorchLib:
         staticmethod, (torch.exp, torch.log, torch.sin, torch.cos, torch.tan, torch.tanh)
     )
     sigmoid, sqrt, rsqrt, atan = map(staticmethod, (torch.sigmoid, torch.sqrt, torch.rsqrt, torch.atan))
+    asin, acos = map(staticmethod, (torch.asin, torch.acos))
     erf, relu, abs, square = map(staticmethod, (torch.erf, torch.relu, torch.abs, torch.square))
     reciprocal, maximum, minimum = map(staticmethod, (torch.reciprocal, torch.maximum, torch.minimum))
     stack, cat, einsum = map(staticmethod, (torch.stack, torch.cat, torch.einsum))

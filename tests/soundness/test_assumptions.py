@@ -21,6 +21,8 @@ FUNCTIONS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[mpmath.mpf], mp
     "tanh": (torch.tanh, mpmath.tanh, -25.0, 25.0),
     "cosh": (torch.cosh, mpmath.cosh, -300.0, 300.0),
     "sigmoid": (torch.sigmoid, lambda v: 1 / (1 + mpmath.exp(-v)), -80.0, 40.0),
+    "asin": (torch.asin, mpmath.asin, -1.0, 1.0),
+    "acos": (torch.acos, mpmath.acos, -1.0, 1.0),
     "atan": (torch.atan, mpmath.atan, -1e6, 1e6),
     "erf": (torch.erf, mpmath.erf, -6.0, 6.0),
     "sqrt": (torch.sqrt, mpmath.sqrt, 0.0, 1e12),

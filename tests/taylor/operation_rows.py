@@ -22,6 +22,8 @@ addmm: torch.addmm(V[:2], x[:, 0], Q.T); torch.addmm(x[:, 0, :1], x[:, 1], mat2=
     torch.addmm(input=V[0], mat1=x[:, 0], mat2=W)
 amax: x.amax(-1); torch.amax(x, dim=(1, 2), keepdim=True); x.amax((1, 2))
 amin: x.amin(1); torch.amin(x, dim=-1, keepdim=True)
+acos: torch.acos(x / 2); torch.arccos(input=0.3 - x)
+asin: torch.asin(x / 2); torch.arcsin(input=x - 0.7)
 atan: torch.atan(x); torch.arctan(3 * x)
 broadcast_to: torch.broadcast_to(x[:, :1], size=(x.shape[0], 4, 3))
 cat: torch.cat([x, x * x], -1); torch.cat(tensors=(x, Q[:1].expand(x.shape[0], 1, 3)), dim=1);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,10 +11,12 @@ from torch import Tensor
 
 from onelayer.errors import OnelayerError
 from onelayer.language.formula import Formula, parse
-from onelayer.taylor import hull, variables
+from onelayer.language.intervals import Image
+from onelayer.language.operations import OPERATIONS
+from onelayer.taylor import variables
 from onelayer.taylor.hull import evaluate_hulled
 
-UNARY = ["sin", "cos", "exp", "tanh", "sigmoid", "abs", "relu", "atan", "erf", "sqrt", "log", "tan"]
+UNARY = [row.name for row in OPERATIONS.values() if row.arity == 1 and row.name != "neg"]
 
 
 def random_text(chance: random.Random, depth: int) -> str:
@@ -76,8 +79,8 @@ def test_ranges_hold_for_random_formulas() -> None:
         ("abs", lambda a: (a[0].abs(), a[1].abs())),
     ],
 )
-def test_a_wrong_rule_is_caught(op: str, lie: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(hull._RULES, op, lie)
+def test_a_wrong_rule_is_caught(op: str, lie: Image, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(OPERATIONS, op, replace(OPERATIONS[op], image=lie))
     assert campaign()[0] > 0
 
 

@@ -29,6 +29,8 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "power": lambda x: (x + 2) ** 1.7,
     "cube": lambda x: x**3,
     "atan": torch.atan,
+    "asin": torch.asin,
+    "acos": torch.acos,
     "erf": torch.erf,
     "gelu": F.gelu,
     "gelu tanh": lambda x: F.gelu(x, approximate="tanh"),

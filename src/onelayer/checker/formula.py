@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from flint import arb
 
 from onelayer.checker.arithmetic import Taylor, constant
-from onelayer.checker.functions import FUNCTIONS, Ends, Kinks, apply, power
+from onelayer.checker.functions import Ends, Kinks
 from onelayer.checker.intervals import node_interval
+from onelayer.checker.operations import CONSTANTS, operation
 from onelayer.language.formula import Formula, Node
 
 
@@ -40,36 +41,10 @@ def node_value(
 ) -> Taylor:
     """One operation on enclosures of its arguments; ``inside`` bounds the last of them."""
     order = x[0].order
-    match node.op:
-        case "var":
-            return x[int(node.value)]
-        case "num":
-            return constant(arb(node.value), order)
-        case "pi":
-            return constant(arb.pi(), order)
-        case "e":
-            return constant(arb.const_e(), order)
-        case "add":
-            return args[0] + args[1]
-        case "sub":
-            return args[0] - args[1]
-        case "mul":
-            return args[0] * args[1] if args[0] is not args[1] else power(args[0], 2)
-        case "div":
-            return args[0] * apply("inv", args[1], inside)
-        case "neg":
-            return -args[0]
-        case "pow":
-            return power(args[0], int(node.value))
-        case "abs":
-            return kinks.absolute(args[0])
-        case "relu":
-            return kinks.relu(args[0])
-        case "min":
-            return kinks.minimum(args[0], args[1])
-        case "max":
-            return kinks.maximum(args[0], args[1])
-        case name if name in FUNCTIONS:
-            return apply(name, args[0], inside)
-        case name:
-            raise NotImplementedError(f"formula operation {name}")
+    if node.op == "var":
+        return x[int(node.value)]
+    if node.op == "num":
+        return constant(arb(node.value), order)
+    if node.op in CONSTANTS:
+        return constant(CONSTANTS[node.op](), order)
+    return operation(node).taylor(args, kinks, inside)

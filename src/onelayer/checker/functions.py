@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from functools import cache
 
 from flint import arb, arb_series
@@ -17,6 +18,8 @@ Ends = tuple[arb, arb]  # numbers below and above
 Series = Callable[[arb_series], arb_series]
 # (range of u, n, c, a_n(c)) -> a ball that contains the factor of h^n in the remainder after n - 1 powers
 Rule = Callable[[arb, int, arb, arb], arb]
+# (u, numbers below and above its values, the expansion) -> the better enclosure
+Edge = Callable[[Taylor, arb, arb, Taylor], Taylor]
 
 
 def compose(series: Series, u: Taylor, inside: Ends | None = None, rule: Rule | None = None) -> Taylor:
@@ -144,25 +147,86 @@ def power_series(n: int) -> Series:
     return series
 
 
+class Trend(Enum):
+    """How a function moves on every interval on which it is defined: its image is then that of the ends."""
+
+    RISING = "rising"
+    FALLING = "falling"
+    UNKNOWN = "unknown"
+
+
 @dataclass(frozen=True)
 class Function:
-    """A function as a power series, as a map of balls, and an enclosure of its remainders if a sharp one is known."""
+    """A function as a power series, as a map of balls, and an enclosure of its remainders if a sharp one is known.
+
+    ``edge(u, low, high, found)`` may give a better enclosure of the function for u in [low, high], where ``found`` is
+    the expansion: at an end of its domain a function may be continuous without being analytic.
+    """
 
     series: Series
     ball: Callable[[arb], arb]
     rule: Rule | None = None
+    trend: Trend = Trend.UNKNOWN
+    edge: Edge | None = None
+
+    def interval(self, x: Ends) -> Ends:
+        """Ends of an interval that holds all values; not finite where any may be missing."""
+        low, high = x
+        if self.trend is Trend.RISING:
+            return self.at(low), self.at(high)
+        if self.trend is Trend.FALLING:
+            return self.at(high), self.at(low)
+        image = self.at(low.union(high))
+        return image.lower(), image.upper()
+
+    def at(self, x: arb) -> arb:
+        """The values on a ball. What is no number has none: Arb's asin of an exact NaN is a number."""
+        return x if x.is_nan() else self.ball(x)
+
+
+def _root_at_zero(u: Taylor, low: arb, high: arb, found: Taylor) -> Taylor:
+    """sqrt(u) where the expansion may fail: close to zero its chord is better."""
+    if low >= 0 and not found.c[0].rad() < (high.sqrt() - low.sqrt()) / 8:
+        return _root_above_chord(u, low, high)
+    return found
+
+
+def _square_root(x: arb) -> arb:
+    return ZERO if x.is_zero() else x.sqrt()
+
+
+def arc_rule(x: arb, n: int, c: arb, a: arb) -> arb:
+    """asin and acos: (1 - x^2)^(-1/2) has nonnegative coefficients at every x >= 0, so |a_n| is largest at max|x|."""
+    reach = x.abs_upper()
+    if n < 1 or not reach < 1:
+        return EVERYTHING
+    return UNIT_BALL * _coefficients(arb_series.asin, arb(reach), n + 1)[n].abs_upper()
+
+
+def _arc_at_one(ball: Callable[[arb], arb]) -> Edge:
+    """asin and acos where the expansion may fail: close to -1 and 1 their image is better."""
+
+    def edge(u: Taylor, low: arb, high: arb, found: Taylor) -> Taylor:
+        if not (low >= -1 and high <= 1):
+            return found
+        image = ball(low).union(ball(high))
+        return found if found.c[0].rad() < image.rad() else constant(image, u.order)
+
+    return edge
 
 
 FUNCTIONS: dict[str, Function] = {
-    "exp": Function(arb_series.exp, arb.exp),
-    "log": Function(arb_series.log, arb.log, stieltjes_rule),
-    "sqrt": Function(arb_series.sqrt, arb.sqrt, stieltjes_rule),
+    "exp": Function(arb_series.exp, arb.exp, trend=Trend.RISING),
+    "log": Function(arb_series.log, arb.log, stieltjes_rule, Trend.RISING),
+    "sqrt": Function(arb_series.sqrt, _square_root, stieltjes_rule, Trend.RISING, _root_at_zero),
     "sin": Function(arb_series.sin, arb.sin, sine_rule),
     "cos": Function(arb_series.cos, arb.cos, sine_rule),
     "tan": Function(arb_series.tan, arb.tan),
-    "atan": Function(arb_series.atan, arb.atan, atan_rule),
-    "erf": Function(arb_series.erf, arb.erf, erf_rule),
-    "tanh": Function(tanh_series, arb.tanh, tanh_rule),
+    "atan": Function(arb_series.atan, arb.atan, atan_rule, Trend.RISING),
+    "asin": Function(arb_series.asin, arb.asin, arc_rule, Trend.RISING, _arc_at_one(arb.asin)),
+    "acos": Function(arb_series.acos, arb.acos, arc_rule, Trend.FALLING, _arc_at_one(arb.acos)),
+    "erf": Function(arb_series.erf, arb.erf, erf_rule, Trend.RISING),
+    "tanh": Function(tanh_series, arb.tanh, tanh_rule, Trend.RISING),
     "sigmoid": Function(sigmoid_series, lambda x: 1 / (1 + (-x).exp()), sigmoid_rule),
     "inv": Function(arb_series.inv, lambda x: 1 / x, stieltjes_rule),
     "rsqrt": Function(arb_series.rsqrt, arb.rsqrt, stieltjes_rule),
@@ -173,15 +237,14 @@ def apply(name: str, u: Taylor, inside: Ends | None = None) -> Taylor:
     """A function of u; ``inside`` are numbers known to lie below and above all values of u."""
     function = FUNCTIONS[name]
     if not u.support:
-        return constant(function.ball(u.c[0]), u.order)
+        return constant(function.at(u.c[0]), u.order)
     found = compose(function.series, u, inside, function.rule)
-    if name == "sqrt":
-        low, high = u.ends()
-        if inside is not None and inside[0].is_finite() and inside[1].is_finite():
-            low, high = low.max(inside[0]).lower(), high.min(inside[1]).upper()
-        if low >= 0 and not found.c[0].rad() < (high.sqrt() - low.sqrt()) / 8:
-            return _root_above_chord(u, low, high)
-    return found
+    if function.edge is None:
+        return found
+    low, high = u.ends()
+    if inside is not None and inside[0].is_finite() and inside[1].is_finite():
+        low, high = low.max(inside[0]).lower(), high.min(inside[1]).upper()
+    return function.edge(u, low, high, found)
 
 
 def _root_above_chord(u: Taylor, low: arb, high: arb) -> Taylor:

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+
+from flint import arb
 
 
 @dataclass(frozen=True, slots=True)
 class RealConstant:
-    """The real number named ``name`` lies within ``radius`` of the float64 ``value``."""
+    """The real number lies within ``radius`` of the float64 ``value``; ``ball()`` holds it at any precision."""
 
-    name: str
     value: float
     radius: float
+    ball: Callable[[], arb]
+    spellings: tuple[str, ...]
 
 
 # Half a unit in the last place bounds the distance to the nearest float64; a whole one is safe and as small.
-PI = RealConstant("pi", math.pi, math.ulp(math.pi))
-E = RealConstant("e", math.e, math.ulp(math.e))
+CONSTANTS = {
+    "pi": RealConstant(math.pi, math.ulp(math.pi), arb.pi, ("pi", "π")),
+    "e": RealConstant(math.e, math.ulp(math.e), arb.const_e, ("e",)),
+}
+SPELLED = {spelling: name for name, constant in CONSTANTS.items() for spelling in constant.spellings}

@@ -8,21 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from onelayer.language.constants import PI, E
-from onelayer.language.tree import POWER, UNARY, Node, float_value
-
-_TORCH: dict[str, Callable[..., Any]] = {
-    "add": lambda a, b: a + b,
-    "sub": lambda a, b: a - b,
-    "mul": lambda a, b: a * b,
-    "div": lambda a, b: a / b,
-    "neg": lambda a: -a,
-    "min": torch.minimum,
-    "max": torch.maximum,
-    "relu": torch.relu,
-    **{op: getattr(torch, op) for op in UNARY if op not in ("neg", "relu")},
-}
-
+from onelayer.language.constants import CONSTANTS
+from onelayer.language.operations import operation
+from onelayer.language.tree import Node, float_value
 
 After = Callable[[Node, list[Any], Any], Any]
 
@@ -54,18 +42,17 @@ def _value(node: Node, args: list[Any], x: Any, like: Any, rigorous: bool) -> An
         return x[..., int(node.value)]
     if node.op == "num":
         return node.value
-    if node.op in ("pi", "e"):
-        constant = PI if node.op == "pi" else E
+    if node.op in CONSTANTS:
+        constant = CONSTANTS[node.op]
         return like.constant(constant.value, constant.radius) if rigorous else constant.value
     if all(isinstance(arg, float) for arg in args):
         if not rigorous or node.op == "neg":
             return float_value(node, args)
         args = [like.constant(arg, 0.0) for arg in args]
-    if node.op == POWER:
-        return args[0] ** int(node.value)
-    if node.op in ("min", "max"):
+    row = operation(node.op, node.value)
+    if row.arity > 1 and row.infix is None:  # torch's functions of several tensors take no bare numbers
         args = [_spread(arg, like) for arg in args]
-    return _TORCH[node.op](*args)
+    return row.torch(*args)
 
 
 def _spread(value: Any, like: Any) -> Any:

@@ -11,9 +11,10 @@ import torch
 
 from onelayer.errors import FormulaError, OnelayerError
 from onelayer.language.evaluate import evaluate
+from onelayer.language.operations import operation
 from onelayer.language.parser import MAX_CHARACTERS, Parser
 from onelayer.language.text import write
-from onelayer.language.tree import Node, prune
+from onelayer.language.tree import LEAVES, Node, prune
 
 __all__ = ["Formula", "Node", "parse"]
 
@@ -50,6 +51,11 @@ class Formula:
     def dim(self) -> int:
         """Number of real variables D."""
         return math.prod(self.input_shape)
+
+    @property
+    def kinked(self) -> bool:
+        """Whether any operation may bend."""
+        return any(node.op not in LEAVES and operation(node.op, node.value).kink for node in self.nodes)
 
     def shaped(self, input_shape: Sequence[int], output_shape: Sequence[int]) -> Formula:
         """The same formula for points and values of other shapes with the same number of entries."""

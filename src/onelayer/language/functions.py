@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
-from onelayer.language.tree import POWER, UNARY, Tape
+from onelayer.language.operations import OPERATIONS, POWER
+from onelayer.language.tree import Tape
 
 MANY = 1000
 REFUSED = frozenset({"floor", "ceil", "round", "trunc", "frac", "sign", "sgn", "step", "heaviside", "mod", "fmod"})
@@ -77,7 +78,7 @@ def gelu(tape: Tape, args: Sequence[int]) -> int:
 
 
 FUNCTIONS: dict[str, Function] = {
-    **{op: _primitive(op) for op in UNARY if op != "neg"},
+    **{row.name: _primitive(row.name) for row in OPERATIONS.values() if row.arity == 1 and row.name != "neg"},
     "min": _fold("min"),
     "max": _fold("max"),
     "hypot": Function(hypot, 2, MANY),

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from onelayer.errors import FormulaError
+from onelayer.language.constants import SPELLED
 from onelayer.language.functions import FUNCTIONS, REFUSED
+from onelayer.language.operations import OPERATIONS
 from onelayer.language.tree import Tape
 
 MAX_CHARACTERS = 200_000
@@ -27,7 +29,7 @@ _TOKEN = re.compile(
 _SAME = str.maketrans("−–·×⋅÷\u00a0\n\t\r", "--***/    ")
 _VARIABLE = re.compile(r"x([1-9][0-9]*)")
 _LETTERS = {"x": 0, "y": 1, "z": 2}
-_LOOSE = {"+": (1, "add"), "-": (1, "sub"), "*": (2, "mul"), "/": (2, "div")}
+_LOOSE = {row.infix.sign: (row.infix.level, row.name) for row in OPERATIONS.values() if row.infix is not None}
 _UNARY_LEVEL = 3
 
 
@@ -121,7 +123,7 @@ class Parser:
         return True
 
     def _reserved(self, name: str) -> bool:
-        known = name in FUNCTIONS or name in REFUSED or name in _LETTERS or name in ("pi", "π", "e")
+        known = name in FUNCTIONS or name in REFUSED or name in _LETTERS or name in SPELLED
         return known or _VARIABLE.fullmatch(name) is not None
 
     def expression(self, level: int = 1) -> int:
@@ -171,8 +173,8 @@ class Parser:
         name = token.text
         if name in self.bound:
             return self.bound[name]
-        if name in ("pi", "π", "e"):
-            return self.tape.add("e" if name == "e" else "pi")
+        if name in SPELLED:
+            return self.tape.add(SPELLED[name])
         if name in _LETTERS or _VARIABLE.fullmatch(name):
             return self._variable(token)
         if name in REFUSED:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from onelayer.errors import FormulaError
 from onelayer.language.formula import Formula
-from onelayer.language.tree import POWER, Tape
+from onelayer.language.operations import POWER
+from onelayer.language.tree import Tape
 
 MAX_NODES = 2000
 Factors = Mapping[int, int]  # node -> exponent: the product of these powers

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onelayer.language.tree import POWER, Node
+from onelayer.language.operations import POWER, operation
+from onelayer.language.tree import Node
 
 _MAX_HEIGHT = 16  # deeper expressions are named, so that the text stays far below the parser's nesting limit
 _MAX_WIDTH = 4000  # and so are long ones
-_INFIX = {"add": ("+", 1), "sub": ("-", 1), "mul": ("*", 2), "div": ("/", 2)}
 _NEG_LEVEL, _POWER_LEVEL, _ATOM_LEVEL = 2, 4, 5
 
 
@@ -49,11 +49,12 @@ def _one(node: Node, args: Sequence[tuple[str, int, int]]) -> tuple[str, int, in
         return number_text(node.value), _ATOM_LEVEL, 0
     if not args:
         return node.op, _ATOM_LEVEL, 0
-    if node.op in _INFIX:
-        sign, level = _INFIX[node.op]
+    infix = operation(node.op, node.value).infix
+    if infix is not None:
         # Left-associative chains keep their height: the parser reads them in a loop.
         height = max(args[0][2], args[1][2] + 1, 1)
-        return f"{_at(args[0], level)} {sign} {_at(args[1], level + 1)}", level, height
+        level = infix.level
+        return f"{_at(args[0], level)} {infix.sign} {_at(args[1], level + 1)}", level, height
     if node.op == "neg":
         return f"-{_at(args[0], _POWER_LEVEL)}", _NEG_LEVEL, height
     if node.op == POWER:

@@ -7,17 +7,15 @@ needs recursion.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import partial
 
 from onelayer.errors import FormulaError
+from onelayer.language.constants import CONSTANTS
+from onelayer.language.operations import POWER, operation
 
-LEAVES = ("var", "num", "pi", "e")
-BINARY = ("add", "sub", "mul", "div", "min", "max")
-UNARY = ("neg", "sin", "cos", "tan", "exp", "log", "sqrt", "abs", "tanh", "sigmoid", "relu", "atan", "erf")
-POWER = "pow"  # value is the integer exponent
+LEAVES = ("var", "num", *CONSTANTS)
 MAX_EXPONENT = 1024
 EXACT_BITS = 256  # exact rational values of constants are followed up to this size
 
@@ -62,10 +60,11 @@ class Tape:
         constant = self._constant(node)
         if constant is not None and not math.isfinite(constant):
             raise FormulaError(f"constant part '{op}' has no finite value; keep every constant below 1.8e308")
+        exact, total = self._exact(node), self._total(node)
         self.nodes.append(node)
         self.constant.append(constant)
-        self.exact.append(self._exact(node))
-        self.total.append(self._total(node))
+        self.exact.append(exact)
+        self.total.append(total)
         self._known[node] = len(self.nodes) - 1
         return len(self.nodes) - 1
 
@@ -105,71 +104,36 @@ class Tape:
     def _exact(self, node: Node) -> Fraction | None:
         if node.op == "num":
             return _small(Fraction(node.value)) if node.value < 2**EXACT_BITS else None
-        args = [self.exact[at] for at in node.args]
-        a, b = (*args, None, None)[:2]
-        if a is None:
+        args = [value for at in node.args if (value := self.exact[at]) is not None]
+        if node.op in LEAVES or len(args) < len(node.args):
             return None
-        if node.op == "neg":
-            return -a
+        row = operation(node.op, node.value)
+        if not row.rational or not row.total(args):
+            return None
         if node.op == POWER:
-            bits = max(a.numerator.bit_length(), a.denominator.bit_length()) * abs(int(node.value))
-            return _small(a ** int(node.value)) if bits <= EXACT_BITS and (a or node.value > 0) else None
-        if b is None or node.op not in ("add", "sub", "mul", "div") or (node.op == "div" and not b):
-            return None
-        return _small({"add": a + b, "sub": a - b, "mul": a * b}[node.op] if node.op != "div" else a / b)
+            bits = max(args[0].numerator.bit_length(), args[0].denominator.bit_length()) * abs(int(node.value))
+            if bits > EXACT_BITS:
+                return None
+        return _small(Fraction(row.number(*args)))
 
     def _total(self, node: Node) -> bool:
         if not all(self.total[at] for at in node.args):
             return False
-        match node.op:
-            case "tan":
-                return False
-            case "div":
-                return bool(self.exact[node.args[1]])
-            case "pow":
-                return node.value >= 0 or bool(self.exact[node.args[0]])
-            case "log" | "sqrt":
-                known = self.exact[node.args[0]]
-                return known is not None and (known > 0 or (known == 0 and node.op == "sqrt"))
-            case _:
-                return True
+        return node.op in LEAVES or operation(node.op, node.value).total([self.exact[at] for at in node.args])
 
 
 def float_value(node: Node, args: Sequence[float]) -> float:
     """Value of a constant node in float64; nan where it is undefined, inf where it overflows."""
+    if node.op == "num":
+        return float(node.value)
+    if node.op in CONSTANTS:
+        return CONSTANTS[node.op].value
     try:
-        return _FLOAT[node.op](node, *args)
+        return float(operation(node.op, node.value).number(*args))
     except (ValueError, ZeroDivisionError):
         return math.nan
     except OverflowError:
         return math.inf
-
-
-def sigmoid(x: float) -> float:
-    return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))
-
-
-def _library(op: str, node: Node, x: float) -> float:
-    return float(getattr(math, op)(x))
-
-
-_FLOAT: dict[str, Callable[..., float]] = {
-    "num": lambda n: float(n.value),
-    "pi": lambda n: math.pi,
-    "e": lambda n: math.e,
-    "add": lambda n, a, b: a + b,
-    "sub": lambda n, a, b: a - b,
-    "mul": lambda n, a, b: a * b,
-    "div": lambda n, a, b: a / b,
-    "min": lambda n, a, b: min(a, b),
-    "max": lambda n, a, b: max(a, b),
-    "pow": lambda n, a: a ** int(n.value),
-    "neg": lambda n, a: -a,
-    "abs": lambda n, a: abs(a),
-    "relu": lambda n, a: max(a, 0.0),
-    "sigmoid": lambda n, a: sigmoid(a),
-    **{op: partial(_library, op) for op in ("sin", "cos", "tan", "exp", "log", "sqrt", "tanh", "atan", "erf")},
-}
 
 
 def _small(value: Fraction) -> Fraction | None:

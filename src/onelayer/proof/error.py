@@ -26,7 +26,6 @@ from onelayer.taylor.rounding import inflate
 from onelayer.taylor.sides import Sides
 
 POINTS_AT_ONCE = 2048
-KINKS = ("abs", "relu", "min", "max")
 MAX_SIDES = 2  # kinks of f taken side by side at once on one box
 TRIAL_ORDER = 3
 TRIAL_BOXES = 16
@@ -152,7 +151,7 @@ class ErrorFunction:
         formula = self.target.formula
         if formula is None or not isinstance(self.model, OneLayerTransformer) or len(formula.nodes) > MAX_NODES:
             return False
-        return self.target.lipschitz is None and any(node.op in KINKS for node in formula.nodes)
+        return self.target.lipschitz is None and formula.kinked
 
     def _sides(self, low: Tensor, high: Tensor, order: int, assumed: list[Tensor]) -> Bounded:
         """Enclosure on the part of each box where the assumed sides of kinks hold.
@@ -236,7 +235,7 @@ class ErrorFunction:
         formula = self.target.formula
         if formula is None or self.target.lipschitz is not None or len(formula.nodes) > MAX_NODES:
             return None
-        quotient = None if any(node.op in KINKS for node in formula.nodes) else as_quotient(formula)
+        quotient = None if formula.kinked else as_quotient(formula)
         if quotient is None:
             return None
         side = self.box.width.flatten() / 4

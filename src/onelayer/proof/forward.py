@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from onelayer.errors import ModelAssumptionError, OnelayerError, UnsupportedOperation
+from onelayer.language.operations import OPERATIONS
 from onelayer.taylor.core import Space, TaylorModel, constant
 from onelayer.taylor.registry import call, canonical_keywords, canonical_name, inside
 
@@ -19,8 +20,9 @@ Forward = Callable[[Any], Any]
 UNSETTLED = {
     *("addmm", "cumsum", "einsum", "linear", "matmul", "mean", "prod", "scaled_dot_product_attention", "sum"),
     *("layer_norm", "linalg_norm", "linalg_vector_norm", "norm", "rms_norm", "std", "var"),
-    *("atan", "cos", "cosh", "erf", "exp", "exp2", "expm1", "hypot", "log", "log10", "log1p", "log2", "pow", "rsqrt"),
-    *("sin", "sinh", "tan", "tanh", "gelu", "sigmoid", "silu", "softplus", "log_softmax", "logsumexp", "softmax"),
+    *(row.taylor for row in OPERATIONS.values() if not row.settled),
+    *("cosh", "exp2", "expm1", "hypot", "log10", "log1p", "log2", "pow", "rsqrt", "sinh"),
+    *("gelu", "silu", "softplus", "log_softmax", "logsumexp", "softmax"),
 }
 
 

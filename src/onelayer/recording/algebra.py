@@ -10,6 +10,7 @@ import torch
 
 from onelayer.errors import UnsupportedOperation
 from onelayer.language.functions import FUNCTIONS
+from onelayer.language.operations import OPERATIONS
 from onelayer.recording.dispatch import operation, same_type
 from onelayer.recording.symbolic import CPU, INFINITE, MINUS_INFINITY, ONE, ZERO, Recording, Symbolic, lift, positions
 
@@ -67,11 +68,11 @@ def max_entries(tape: Recording, a: int, b: int) -> int:
 
 def _register_functions() -> None:
     """Every one-argument function of the language is recorded under its own name."""
-    also = {"atan": ["arctan"], "abs": ["absolute"]}
     in_place = ("relu", "silu")
     for name, function in FUNCTIONS.items():
         if function.most == 1 and name not in ("gelu", "softplus", "ln"):
-            operation(name, *also.get(name, []))(_written(name, name in in_place))
+            spellings = OPERATIONS[name].spellings if name in OPERATIONS else ()
+            operation(name, *spellings)(_written(name, name in in_place))
 
 
 def _written(name: str, in_place: bool) -> Callable[..., Symbolic]:

@@ -34,7 +34,7 @@ def compose(g: Elementary, x: TaylorModel, roundings: float = 8, floor: float | 
     else:
         result = _exp_of_affine(x, upper) if g is EXP else _of_affine(g, x, lower, upper)
     if not bool((result.rem <= 0.25 * result.norms()[1:].sum(0)).all()):
-        result = within_image(result, *g.image(lower, upper), x.decided())
+        result = within_image(result, *g.image((lower, upper)), x.decided())
     if x.execution is not None:
         result.rem = executed(result.rem, result.magnitude(), roundings, x.execution)
     return result

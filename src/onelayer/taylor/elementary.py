@@ -2,23 +2,26 @@
 
 For each function g two vectorised rules: ``series(c, k)`` returns g_n = g^(n)(c) / n! for n = 0..k with absolute error
 bounds, and ``bound(lo, hi, n)`` an upper bound of |g_n| over [lo, hi] for n >= 1, infinite or nan where g is not
-analytic there. ``image(lo, hi)`` encloses the values themselves.
+analytic there. ``image`` of the interval encloses the values themselves; that of an operation of the formula language
+stands in its table.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import comb, factorial
 
 import torch
 from torch import Tensor
 
-from onelayer.taylor.rounding import ELEMENTARY, TINY, UNIT, inflate, upward_power
+from onelayer.language.intervals import Image, Interval, decreasing, increasing, where_defined
+from onelayer.language.intervals import power as power_image
+from onelayer.language.operations import OPERATIONS
+from onelayer.taylor.rounding import ELEMENTARY, UNIT, inflate, upward_power
 
 Series = Callable[[Tensor, int], tuple[Tensor, Tensor]]
 Bound = Callable[[Tensor, Tensor, int], Tensor]
-Image = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 Ratio = Callable[[Tensor, int], Tensor]
 
 
@@ -57,16 +60,6 @@ def with_relative_error(rows: list[Tensor], roundings: float) -> tuple[Tensor, T
     return values, inflate(values.abs() * (ELEMENTARY + 1.01 * roundings * UNIT))
 
 
-def increasing(g: Callable[[Tensor], Tensor]) -> Image:
-    """Image of an interval under an increasing function that torch computes within 4 ulp."""
-
-    def image(lo: Tensor, hi: Tensor) -> tuple[Tensor, Tensor]:
-        low, high = g(lo), g(hi)
-        return low - low.abs() * (2 * ELEMENTARY) - TINY, high + high.abs() * (2 * ELEMENTARY) + TINY
-
-    return image
-
-
 def smallest_size(lo: Tensor, hi: Tensor) -> Tensor:
     """min |x| over [lo, hi]; nan stays nan."""
     return torch.maximum(lo, -hi).clamp(min=0)
@@ -98,11 +91,6 @@ def _wave_series(shift: int) -> Series:
 def _wave_bound(lo: Tensor, hi: Tensor, n: int) -> Tensor:
     """|sin|, |cos| <= 1, and close to a zero of the derivative that is all there is to say cheaply."""
     return torch.where(hi - lo < torch.inf, torch.full_like(lo, (1 + 4 * UNIT) / float(factorial(n))), torch.nan)
-
-
-def _wave_image(lo: Tensor, hi: Tensor) -> tuple[Tensor, Tensor]:
-    one = torch.where(hi - lo < torch.inf, torch.ones_like(lo), torch.nan)
-    return -one, one
 
 
 def _log_series(c: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -144,9 +132,9 @@ def power(exponent: float) -> Elementary:
         ends = torch.maximum(torch.pow(lo, exponent - n), torch.pow(hi, exponent - n))
         return torch.where(lo > 0, inflate(factor * ends), torch.inf)
 
-    def image(lo: Tensor, hi: Tensor) -> tuple[Tensor, Tensor]:
-        low, high = increasing(value)(*((lo, hi) if exponent >= 0 else (hi, lo)))
-        return torch.where(lo > 0, low, torch.nan), torch.where(lo > 0, high, torch.nan)
+    def image(x: Interval) -> Interval:
+        rises = increasing(value) if exponent >= 0 else decreasing(value)
+        return where_defined(x[0] > 0, rises(*x))
 
     return Elementary(f"pow {exponent}", series, bound, image, ratio)
 
@@ -168,13 +156,7 @@ def integer_power(exponent: int) -> Elementary:
             return torch.where(size < torch.inf, torch.zeros_like(size), torch.nan)
         return inflate(comb(exponent, n) * size ** (exponent - n))
 
-    def image(lo: Tensor, hi: Tensor) -> tuple[Tensor, Tensor]:
-        if exponent % 2:
-            return increasing(lambda x: x**exponent)(lo, hi)
-        high = inflate(largest_size(lo, hi) ** exponent)
-        return torch.zeros_like(high), high
-
-    return Elementary(f"pow {exponent}", series, bound, image, degree=exponent)
+    return Elementary(f"pow {exponent}", series, bound, power_image(exponent), degree=exponent)
 
 
 def _exp_ratio(c: Tensor, n: int) -> Tensor:
@@ -185,9 +167,11 @@ def _log_ratio(c: Tensor, n: int) -> Tensor:
     return torch.where(c > 0, 1 / c, torch.nan)
 
 
-EXP = Elementary("exp", _exp_series, _exp_bound, increasing(torch.exp), _exp_ratio)
-SIN = Elementary("sin", _wave_series(0), _wave_bound, _wave_image)
-COS = Elementary("cos", _wave_series(1), _wave_bound, _wave_image)
-LOG = Elementary("log", _log_series, _log_bound, increasing(torch.log), _log_ratio)
-SQRT = power(0.5)
-RSQRT = power(-0.5)
+EXP = Elementary("exp", _exp_series, _exp_bound, OPERATIONS["exp"].image, _exp_ratio)
+SIN = Elementary("sin", _wave_series(0), _wave_bound, OPERATIONS["sin"].image)
+COS = Elementary("cos", _wave_series(1), _wave_bound, OPERATIONS["cos"].image)
+LOG = Elementary("log", _log_series, _log_bound, OPERATIONS["log"].image, _log_ratio)
+SQRT = replace(power(0.5), name="sqrt", image=OPERATIONS["sqrt"].image)
+RSQRT = replace(power(-0.5), name="rsqrt")
+
+RULES = (EXP, SIN, COS, LOG, SQRT, RSQRT)

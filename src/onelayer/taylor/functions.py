@@ -9,14 +9,15 @@ from typing import Any
 import torch
 
 from onelayer.errors import UnsupportedOperation
+from onelayer.taylor import elementary, inverse, special
 from onelayer.taylor.arithmetic import combine, div, mul, operand, square
 from onelayer.taylor.compose import compose
 from onelayer.taylor.conditions import gt, where
 from onelayer.taylor.core import TaylorModel, constant
-from onelayer.taylor.elementary import COS, EXP, LOG, RSQRT, SIN, SQRT, Elementary, integer_power, power
+from onelayer.taylor.elementary import EXP, LOG, Elementary, integer_power, power
 from onelayer.taylor.registry import implements
 from onelayer.taylor.rounding import executed, inflate
-from onelayer.taylor.special import ATAN, ERF, SIGMOID, SOFTPLUS, TAN, TANH
+from onelayer.taylor.special import ERF, SIGMOID, SOFTPLUS, TANH
 
 _LARGEST_POWER = 2**20
 _LARGEST_SERIES_POWER = 32  # beyond, a power is taken by repeated squaring: binomials would outgrow the underflow slack
@@ -29,10 +30,8 @@ def _composed(rule: Elementary) -> Callable[[TaylorModel], TaylorModel]:
     return function
 
 
-for _name, _rule in {"exp": EXP, "sin": SIN, "cos": COS, "tan": TAN, "log": LOG, "atan": ATAN, "erf": ERF}.items():
-    implements(_name)(_composed(_rule))
-for _name, _rule in {"tanh": TANH, "sqrt": SQRT, "rsqrt": RSQRT}.items():
-    implements(_name)(_composed(_rule))
+for _rule in (*elementary.RULES, *special.RULES, *inverse.RULES):
+    implements(_rule.name)(_composed(_rule))
 
 
 @implements("sigmoid")

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import torch
 
 from onelayer.errors import OnelayerError, UnsupportedOperation
+from onelayer.language.operations import OPERATIONS
 from onelayer.taylor.opaque import IN_PLACE, IN_PLACE_HINT, MissingOperation, Opaque
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
@@ -24,8 +25,7 @@ _ALIASES = {
     "multiply": "mul",
     "subtract": "sub",
     "negative": "neg",
-    "absolute": "abs",
-    "arctan": "atan",
+    **{spelling: row.taylor for row in OPERATIONS.values() for spelling in row.spellings},
     "swapaxes": "transpose",
     "swapdims": "transpose",
     "moveaxis": "movedim",

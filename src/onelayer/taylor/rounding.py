@@ -1,7 +1,6 @@
-"""Rounding: what is assumed of floating point, and the constants every bound is built from.
+"""Rounding: the constants every bound is built from.
 
-Assumed: IEEE 754 round to nearest for + - * / and sqrt in float64; torch's elementary functions within 4 ulp (tested
-against mpmath); results below the normal range may be flushed to zero. Sums may be taken in any order, with or without
+Assumed is what float64.py says. Sums may be taken in any order, with or without
 fused multiply-add: a sum of n products then errs by at most gamma(n) times the sum of absolute values.
 """
 
@@ -13,10 +12,10 @@ import torch
 from torch import Tensor
 
 from onelayer.errors import UnsupportedOperation
+from onelayer.float64 import ELEMENTARY as ELEMENTARY
+from onelayer.float64 import TINY as TINY
+from onelayer.float64 import UNIT as UNIT
 
-UNIT = 2.0**-53
-ELEMENTARY = 8 * UNIT  # relative error of an elementary function: 4 ulp, one ulp being at most 2 units
-TINY = 2.0**-1000  # absolute slack for underflow anywhere in one operation
 UNDERFLOW = 2.0**-1060  # absolute error of a few operations that underflow, where the same operation multiplies it on
 FUSED = 64  # roundings allowed to a fused softmax kernel beside its sum: exp within 20 ulp, scaling, division
 _GROWTH = 1.0 + 2.0**-30  # covers the rounding of the remainder's own arithmetic, up to 2^20 nonnegative terms

@@ -1,4 +1,4 @@
-"""Elementary functions whose Taylor coefficients need a recurrence: tan, tanh, sigmoid, softplus, atan, erf."""
+"""Elementary functions whose Taylor coefficients need a recurrence: tan, tanh, sigmoid, softplus, erf."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from math import factorial, pi, sqrt, tan
 import torch
 from torch import Tensor
 
-from onelayer.taylor.elementary import Elementary, increasing, largest_size, smallest_size
+from onelayer.language.intervals import between_poles, increasing, of_one
+from onelayer.language.operations import OPERATIONS
+from onelayer.taylor.elementary import Elementary, largest_size, smallest_size
 from onelayer.taylor.rounding import ELEMENTARY, UNIT, inflate
 
 
@@ -30,23 +32,10 @@ def _tan_series(c: Tensor, k: int) -> tuple[Tensor, Tensor]:
     return values, inflate(errors)
 
 
-def _same_branch(lo: Tensor, hi: Tensor) -> Tensor:
-    """Whether [lo, hi] surely stays between two poles of tan."""
-    middle = torch.round((lo / 2 + hi / 2) / pi) * pi
-    away = torch.maximum(hi - middle, middle - lo)
-    return away + middle.abs() * 2.0**-40 < 1.5707963
-
-
 def _tan_bound(lo: Tensor, hi: Tensor, n: int) -> Tensor:
     """The coefficients are polynomials in tan with nonnegative coefficients: largest where |tan| is."""
     t = inflate(torch.maximum(torch.tan(lo).abs(), torch.tan(hi).abs()))
-    return torch.where(_same_branch(lo, hi), inflate(_tan_rows(t, n)[n]), torch.inf)
-
-
-def _tan_image(lo: Tensor, hi: Tensor) -> tuple[Tensor, Tensor]:
-    low, high = increasing(torch.tan)(lo, hi)
-    inside = _same_branch(lo, hi)
-    return torch.where(inside, low, torch.nan), torch.where(inside, high, torch.nan)
+    return torch.where(between_poles(lo, hi), inflate(_tan_rows(t, n)[n]), torch.inf)
 
 
 @cache
@@ -127,26 +116,6 @@ def _softplus_bound(lo: Tensor, hi: Tensor, n: int) -> Tensor:
     return inflate(_sigmoid_bound(lo, hi, n - 1) / n)
 
 
-def _atan_series(c: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """1 / (1 + x^2) is the imaginary part of 1 / (x - i), so g_n = Im((-1)^(n-1) w^n) / n with w = 1 / (c - i)."""
-    square = 1 + c * c
-    real, imaginary = c / square, 1 / square
-    x, y = real, imaginary
-    value = torch.atan(c)
-    rows, errors = [value], [value.abs() * ELEMENTARY]
-    size = torch.where(square < 2.0**900, torch.rsqrt(square), torch.nan)
-    for n in range(1, k + 1):
-        rows.append((y if n % 2 else -y) / n)
-        errors.append(size**n * (8 * (n + 1) * UNIT / n))
-        x, y = x * real - y * imaginary, x * imaginary + y * real
-    return torch.stack(rows), inflate(torch.stack(errors))
-
-
-def _atan_bound(lo: Tensor, hi: Tensor, n: int) -> Tensor:
-    """|g_n| = |cos^n(theta) sin(...)| / n <= (1 + x^2)^(-n/2) / n."""
-    return inflate((1 + smallest_size(lo, hi) ** 2) ** (-n / 2) / n)
-
-
 def _erf_series(c: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """g_n = (-1)^(n-1) (2 / sqrt(pi)) H_{n-1}(c) e^(-c^2) / n!, Hermite by H_{m+1} = 2 c H_m - 2 m H_{m-1}."""
     value, size = torch.erf(c), c.abs()
@@ -172,9 +141,10 @@ def _erf_bound(lo: Tensor, hi: Tensor, n: int) -> Tensor:
     return inflate(torch.exp(-(nearest**2) / 2) * factor)
 
 
-TAN = Elementary("tan", _tan_series, _tan_bound, _tan_image)
-TANH = Elementary("tanh", _tanh_series, _tanh_bound, increasing(torch.tanh))
-SIGMOID = Elementary("sigmoid", _sigmoid_series, _sigmoid_bound, increasing(torch.sigmoid))
-SOFTPLUS = Elementary("softplus", _softplus_series, _softplus_bound, increasing(_softplus_value))
-ATAN = Elementary("atan", _atan_series, _atan_bound, increasing(torch.atan))
-ERF = Elementary("erf", _erf_series, _erf_bound, increasing(torch.erf))
+TAN = Elementary("tan", _tan_series, _tan_bound, OPERATIONS["tan"].image)
+TANH = Elementary("tanh", _tanh_series, _tanh_bound, OPERATIONS["tanh"].image)
+SIGMOID = Elementary("sigmoid", _sigmoid_series, _sigmoid_bound, OPERATIONS["sigmoid"].image)
+SOFTPLUS = Elementary("softplus", _softplus_series, _softplus_bound, of_one(increasing(_softplus_value)))
+ERF = Elementary("erf", _erf_series, _erf_bound, OPERATIONS["erf"].image)
+
+RULES = (TAN, TANH, ERF)  # SIGMOID and SOFTPLUS are executed in more than one step, and registered with that

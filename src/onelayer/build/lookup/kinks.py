@@ -20,8 +20,9 @@ from onelayer.build.lookup.families import Array
 from onelayer.build.lookup.structure import FlatFunction, simplest
 from onelayer.float64 import zeros
 from onelayer.language.formula import Formula, Node
+from onelayer.language.operations import operation
+from onelayer.language.tree import LEAVES, float_value
 
-PIECEWISE = ("abs", "relu", "min", "max")
 ZERO_GRID = 2049
 
 
@@ -62,7 +63,7 @@ def _hyperplanes(formula: Formula, box: Box) -> list[tuple[Tensor, Tensor]]:
     affine = _affine_forms(formula, box.dim)
     found: dict[tuple[float, ...], tuple[Tensor, Tensor]] = {}
     for node in formula.nodes:
-        if node.op not in PIECEWISE:
+        if node.op in LEAVES or not operation(node.op, node.value).kink:
             continue
         forms = [affine[arg] for arg in node.args]
         if all(form is not None for form in forms):
@@ -88,10 +89,10 @@ def _affine_forms(formula: Formula, dim: int) -> list[Tensor | None]:
 
 
 def _affine(node: Node, args: list[Tensor | None], dim: int) -> Tensor | None:
-    leaf = {"num": node.value, "pi": np.pi, "e": np.e}
-    if node.op == "var" or node.op in leaf:
+    if node.op in LEAVES:
         form = zeros(dim + 1)
-        form[int(node.value) if node.op == "var" else dim] = leaf.get(node.op, 1.0)
+        variable = node.op == "var"
+        form[int(node.value) if variable else dim] = 1.0 if variable else float_value(node, [])
         return form
     if any(arg is None for arg in args):
         return None

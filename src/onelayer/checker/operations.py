@@ -1,0 +1,103 @@
+"""The checker's own table of operations: one row each, on Taylor elements and on intervals given by their ends.
+
+Intervals by ends know that a square or a root that touches zero stays at zero. A function of one variable is a row of
+functions.py and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+
+from flint import arb
+
+from onelayer.checker.arithmetic import Taylor
+from onelayer.checker.functions import FUNCTIONS, Ends, Kinks, apply
+from onelayer.checker.functions import power as power_of
+from onelayer.errors import OnelayerError
+from onelayer.language.formula import Node
+
+NOWHERE = arb("nan"), arb("nan")
+CONSTANTS: dict[str, Callable[[], arb]] = {"pi": arb.pi, "e": arb.const_e}
+
+
+@dataclass(frozen=True)
+class Operation:
+    """``taylor(args, kinks, inside)``: ``inside`` bounds the last argument. ``interval``: of the ends of each."""
+
+    taylor: Callable[[Sequence[Taylor], Kinks, Ends | None], Taylor]
+    interval: Callable[..., Ends]
+
+
+def operation(node: Node) -> Operation:
+    """The row of a node that is no leaf; a product of one node with itself is a square."""
+    if node.op == "pow":
+        return _power(int(node.value))
+    if node.op == "mul" and node.args[0] == node.args[1]:
+        return _SQUARE
+    if node.op not in OPERATIONS:
+        raise OnelayerError(f"the checker does not know the operation '{node.op[:40]}'")
+    return OPERATIONS[node.op]
+
+
+@cache
+def _power(exponent: int) -> Operation:
+    return Operation(lambda args, kinks, inside: power_of(args[0], exponent), partial(_power_ends, n=exponent))
+
+
+def _power_ends(x: Ends, n: int) -> Ends:
+    low, high = x
+    if n < 0:
+        image = 1 / low.union(high) ** -n
+        return image.lower(), image.upper()
+    if n % 2:
+        return low**n, high**n
+    most = (abs(low).max(abs(high))) ** n
+    least = low**n if low >= 0 else high**n if high <= 0 else arb(0)
+    return least, most
+
+
+_SQUARE = Operation(lambda args, kinks, inside: power_of(args[0], 2), lambda a, b: _power_ends(a, 2))
+
+
+def _function(name: str) -> Operation:
+    return Operation(lambda args, kinks, inside: apply(name, args[0], inside), FUNCTIONS[name].interval)
+
+
+def _product(a: Ends, b: Ends) -> Ends:
+    ends = [p * q for p in a for q in b]
+    low, high = ends[0], ends[0]
+    for end in ends[1:]:
+        low, high = low.min(end), high.max(end)
+    return low, high
+
+
+def _quotient(a: Ends, b: Ends) -> Ends:
+    if not (b[0] > 0 or b[1] < 0):
+        return NOWHERE
+    return _product(a, (1 / b[1], 1 / b[0]))
+
+
+def _absolute(x: Ends) -> Ends:
+    low, high = x
+    least = low if low >= 0 else -high if high <= 0 else arb(0)
+    return least, abs(low).max(abs(high))
+
+
+OPERATIONS: dict[str, Operation] = {
+    "add": Operation(lambda args, kinks, inside: args[0] + args[1], lambda a, b: (a[0] + b[0], a[1] + b[1])),
+    "sub": Operation(lambda args, kinks, inside: args[0] - args[1], lambda a, b: (a[0] - b[1], a[1] - b[0])),
+    "mul": Operation(lambda args, kinks, inside: args[0] * args[1], _product),
+    "div": Operation(lambda args, kinks, inside: args[0] * apply("inv", args[1], inside), _quotient),
+    "neg": Operation(lambda args, kinks, inside: -args[0], lambda a: (-a[1], -a[0])),
+    "min": Operation(
+        lambda args, kinks, inside: kinks.minimum(args[0], args[1]), lambda a, b: (a[0].min(b[0]), a[1].min(b[1]))
+    ),
+    "max": Operation(
+        lambda args, kinks, inside: kinks.maximum(args[0], args[1]), lambda a, b: (a[0].max(b[0]), a[1].max(b[1]))
+    ),
+    "relu": Operation(lambda args, kinks, inside: kinks.relu(args[0]), lambda a: (a[0].max(arb(0)), a[1].max(arb(0)))),
+    "abs": Operation(lambda args, kinks, inside: kinks.absolute(args[0]), _absolute),
+    **{name: _function(name) for name in FUNCTIONS},
+}

@@ -1,0 +1,161 @@
+"""Images of intervals in float64, rounded outward: the interval column of the table of operations.
+
+An interval is a pair of float64 tensors (low, high). An image is NaN where the operation may have no value at some
+point of its arguments' intervals; nothing else may be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import pi
+
+import torch
+from torch import Tensor
+
+from onelayer.float64 import ELEMENTARY, TINY
+
+Interval = tuple[Tensor, Tensor]
+Ends = Callable[[Tensor, Tensor], Interval]  # of the ends of one interval
+Image = Callable[..., Interval]  # of one interval per argument
+
+_WIDEN = 2.0**-50  # relative, four units: more than the one rounding of each end
+
+
+def of_one(ends: Ends) -> Image:
+    """A rule of the two ends as a rule of one interval."""
+    return lambda x: ends(*x)
+
+
+def outward(low: Tensor, high: Tensor) -> Interval:
+    return low - low.abs() * _WIDEN, high + high.abs() * _WIDEN
+
+
+def increasing(g: Callable[[Tensor], Tensor]) -> Ends:
+    """Image of an interval under an increasing function that torch computes within 4 ulp."""
+
+    def image(low: Tensor, high: Tensor) -> Interval:
+        below, above = g(low), g(high)
+        return below - below.abs() * (2 * ELEMENTARY) - TINY, above + above.abs() * (2 * ELEMENTARY) + TINY
+
+    return image
+
+
+def decreasing(g: Callable[[Tensor], Tensor]) -> Ends:
+    """The same for a decreasing function."""
+    turned = increasing(g)
+    return lambda low, high: turned(high, low)
+
+
+def where_defined(defined: Tensor, ends: Interval) -> Interval:
+    """The interval where the operation surely has a value, NaN elsewhere."""
+    return torch.where(defined, ends[0], torch.nan), torch.where(defined, ends[1], torch.nan)
+
+
+def add(a: Interval, b: Interval) -> Interval:
+    """Sums do not underflow: a computed zero is exact."""
+    return outward(a[0] + b[0], a[1] + b[1])
+
+
+def sub(a: Interval, b: Interval) -> Interval:
+    return outward(a[0] - b[1], a[1] - b[0])
+
+
+def mul(a: Interval, b: Interval) -> Interval:
+    """The least and greatest of the four products; a product that underflowed to zero is not exact."""
+    ends = torch.stack([_product(p, q) for p in a for q in b])
+    tiny = TINY * torch.stack([(p != 0) & (q != 0) for p in a for q in b]).double()
+    return (ends - ends.abs() * _WIDEN - tiny).amin(0), (ends + ends.abs() * _WIDEN + tiny).amax(0)
+
+
+def _product(p: Tensor, q: Tensor) -> Tensor:
+    """0 times anything in the interval is 0, also where the other end is infinite."""
+    return torch.where((p == 0) | (q == 0), 0.0, p * q)
+
+
+def div(a: Interval, b: Interval) -> Interval:
+    one = torch.ones_like(b[0])
+    low, high = outward(one / b[1], one / b[0])
+    low, high = low - TINY, high + TINY
+    low = torch.where(b[0] > 0, low.clamp(min=0), low)
+    high = torch.where(b[1] < 0, high.clamp(max=0), high)
+    return where_defined((b[0] > 0) | (b[1] < 0), mul(a, (low, high)))
+
+
+def neg(x: Interval) -> Interval:
+    return -x[1], -x[0]
+
+
+def minimum(a: Interval, b: Interval) -> Interval:
+    return torch.minimum(a[0], b[0]), torch.minimum(a[1], b[1])
+
+
+def maximum(a: Interval, b: Interval) -> Interval:
+    return torch.maximum(a[0], b[0]), torch.maximum(a[1], b[1])
+
+
+def absolute(low: Tensor, high: Tensor) -> Interval:
+    return torch.maximum(low, -high).clamp(min=0), torch.maximum(-low, high)
+
+
+def relu(low: Tensor, high: Tensor) -> Interval:
+    return low.clamp(min=0), high.clamp(min=0)
+
+
+def power(exponent: int) -> Image:
+    """x -> x**exponent for an integer."""
+    if exponent < 0:
+        positive = power(-exponent)
+        return lambda x: div((torch.ones_like(x[0]), torch.ones_like(x[1])), positive(x))
+    if exponent == 0:
+        return lambda x: (torch.ones_like(x[0]), torch.ones_like(x[1]))
+    rises = increasing(lambda x: x**exponent)
+    if exponent % 2:
+        return of_one(rises)
+
+    def even(x: Interval) -> Interval:
+        below, above = rises(*absolute(*x))
+        return below.clamp(min=0), above
+
+    return even
+
+
+def sqrt(low: Tensor, high: Tensor) -> Interval:
+    """Defined from zero on."""
+    below, above = increasing(torch.sqrt)(low, high)
+    return where_defined(low >= 0, (below.clamp(min=0), above))
+
+
+def log(low: Tensor, high: Tensor) -> Interval:
+    return where_defined(low > 0, increasing(torch.log)(low, high))
+
+
+def exp(low: Tensor, high: Tensor) -> Interval:
+    below, above = increasing(torch.exp)(low, high)
+    return below.clamp(min=0), above
+
+
+def wave(low: Tensor, high: Tensor) -> Interval:
+    """Of sin and cos: all of [-1, 1] wherever the argument is finite."""
+    one = torch.where(high - low < torch.inf, torch.ones_like(low), torch.nan)
+    return -one, one
+
+
+def tan(low: Tensor, high: Tensor) -> Interval:
+    return where_defined(between_poles(low, high), increasing(torch.tan)(low, high))
+
+
+def between_poles(low: Tensor, high: Tensor) -> Tensor:
+    """Whether [low, high] surely stays between two poles of tan."""
+    middle = torch.round((low / 2 + high / 2) / pi) * pi
+    away = torch.maximum(high - middle, middle - low)
+    return away + middle.abs() * 2.0**-40 < 1.5707963
+
+
+def asin(low: Tensor, high: Tensor) -> Interval:
+    return where_defined((low >= -1) & (high <= 1), increasing(torch.asin)(low, high))
+
+
+def acos(low: Tensor, high: Tensor) -> Interval:
+    """Not negative: zero at 1."""
+    below, above = decreasing(torch.acos)(low, high)
+    return where_defined((low >= -1) & (high <= 1), (below.clamp(min=0), above))

@@ -1,0 +1,251 @@
+"""The table of operations: one row per operation of the formula language, with everything that is known of it.
+
+A row says how an operation is written, what its value is (as a float, in torch, in balls, on intervals), where it has
+none, where it bends or jumps, and under which name the Taylor arithmetic encloses it. All rooms read this table; only
+the independent checker has its own. A new operation is a row here, its Taylor rule in taylor/ and its row there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
+from functools import cache, partial
+from typing import Any
+
+import torch
+from flint import arb
+
+from onelayer.errors import FormulaError
+from onelayer.language import intervals
+from onelayer.language.intervals import Image, increasing, of_one
+
+POWER = "pow"  # the one operation with a parameter: its exponent, an integer
+
+
+class Need(Enum):
+    """What a number must be for an operation to have a value."""
+
+    NONZERO = "not zero"
+    POSITIVE = "positive"
+    NONNEGATIVE = "not negative"
+
+    def met_by(self, margin: Any) -> Any:
+        """Whether a number, or each of a tensor, is like that."""
+        if self is Need.NONZERO:
+            return margin != 0
+        return margin > 0 if self is Need.POSITIVE else margin >= 0
+
+
+@dataclass(frozen=True)
+class Guard:
+    """An operation has a value exactly where ``margin`` of its argument number ``argument`` meets ``need``.
+
+    ``reason`` says in words what is wrong elsewhere. A ``rational`` margin of a rational number is computed exactly.
+    """
+
+    reason: str
+    need: Need
+    argument: int = 0
+    margin: Callable[[Any], Any] = lambda x: x
+    rational: bool = True
+
+    def met_by(self, value: Any) -> Any:
+        """Whether the operation has a value where its argument has this one."""
+        return self.need.met_by(self.margin(value))
+
+
+@dataclass(frozen=True)
+class Infix:
+    """An operation between its two arguments: its sign, and how strongly it binds."""
+
+    sign: str
+    level: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation:
+    """One row. ``number``, ``torch``, ``ball`` and ``image`` take one value per argument, of their own kind.
+
+    ``ball`` is not finite, and ``image`` NaN, where the operation may have no value; ``guard`` is the same as a test,
+    None where there is always a value. ``kink``: it is not differentiable where its argument, or the difference of its
+    two, vanishes. ``settled``: its float64 value is one correct rounding. ``rational``: of rational numbers ``number``
+    gives the exact rational value. ``taylor`` names its rule among those of taylor/, ``spellings`` are further names
+    that torch has for it.
+    """
+
+    name: str
+    arity: int
+    number: Callable[..., Any]
+    torch: Callable[..., Any]
+    ball: Callable[..., arb]
+    image: Image
+    taylor: str
+    guard: Guard | None = None
+    kink: bool = False
+    settled: bool = False
+    rational: bool = False
+    infix: Infix | None = None
+    spellings: tuple[str, ...] = ()
+
+    def total(self, exact: Sequence[Fraction | None]) -> bool:
+        """Whether there is a value whatever the arguments are, but for those whose exact value is given."""
+        if self.guard is None:
+            return True
+        known = exact[self.guard.argument]
+        return known is not None and self.guard.rational and bool(self.guard.met_by(known))
+
+
+def _arithmetic(name: str, sign: str, level: int, apply: Callable[..., Any], image: Image, **more: Any) -> Operation:
+    """One of the four operations: Python's own on floats, tensors and balls alike."""
+    return Operation(
+        name=name,
+        arity=2,
+        number=apply,
+        torch=apply,
+        ball=apply,
+        image=image,
+        taylor=name,
+        settled=True,
+        rational=True,
+        infix=Infix(sign, level),
+        **more,
+    )
+
+
+def _function(name: str, image: intervals.Ends, *, number: Any = None, ball: Any = None, **more: Any) -> Operation:
+    """A function of one variable that torch, math and Arb have under one name, unless told otherwise."""
+    return Operation(
+        name=name,
+        arity=1,
+        number=number or getattr(math, name),
+        torch=getattr(torch, name),
+        ball=partial(_unless_nan, ball or getattr(arb, name)),
+        image=of_one(image),
+        taylor=name,
+        **more,
+    )
+
+
+def _unless_nan(ball: Callable[[arb], arb], x: arb) -> arb:
+    """What is no number has no value: Arb's asin of an exact NaN is a number."""
+    return x if x.is_nan() else ball(x)
+
+
+def sigmoid(x: float) -> float:
+    return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))
+
+
+def _minus(x: Any) -> Any:
+    return -x
+
+
+_DIVISION = "division by zero"
+_ONE_AWAY = Guard("inverse sine or cosine of a number beyond 1", Need.NONNEGATIVE, margin=lambda x: 1 - abs(x))
+
+_ROWS = (
+    _arithmetic("add", "+", 1, lambda a, b: a + b, intervals.add),
+    _arithmetic("sub", "-", 1, lambda a, b: a - b, intervals.sub),
+    _arithmetic("mul", "*", 2, lambda a, b: a * b, intervals.mul),
+    _arithmetic("div", "/", 2, lambda a, b: a / b, intervals.div, guard=Guard(_DIVISION, Need.NONZERO, argument=1)),
+    Operation(
+        name="neg",
+        arity=1,
+        number=_minus,
+        torch=_minus,
+        ball=_minus,
+        image=intervals.neg,
+        taylor="neg",
+        settled=True,
+        rational=True,
+    ),
+    Operation(
+        name="min",
+        arity=2,
+        number=min,
+        torch=torch.minimum,
+        ball=lambda a, b: a.min(b),
+        image=intervals.minimum,
+        taylor="minimum",
+        kink=True,
+        settled=True,
+    ),
+    Operation(
+        name="max",
+        arity=2,
+        number=max,
+        torch=torch.maximum,
+        ball=lambda a, b: a.max(b),
+        image=intervals.maximum,
+        taylor="maximum",
+        kink=True,
+        settled=True,
+    ),
+    _function("abs", intervals.absolute, number=abs, ball=abs, kink=True, settled=True, spellings=("absolute",)),
+    _function(
+        "relu",
+        intervals.relu,
+        number=lambda x: max(x, 0.0),
+        ball=lambda x: x.max(arb(0)),
+        kink=True,
+        settled=True,
+    ),
+    _function("exp", intervals.exp),
+    _function(
+        "log",
+        intervals.log,
+        guard=Guard("logarithm of a number that is not positive", Need.POSITIVE),
+    ),
+    _function("sqrt", intervals.sqrt, guard=Guard("square root of a negative number", Need.NONNEGATIVE), settled=True),
+    _function("sin", intervals.wave),
+    _function("cos", intervals.wave),
+    _function(
+        "tan", intervals.tan, guard=Guard("pole of tan", Need.NONZERO, margin=lambda x: torch.cos(x), rational=False)
+    ),
+    _function("atan", increasing(torch.atan), spellings=("arctan",)),
+    _function("asin", intervals.asin, guard=_ONE_AWAY, spellings=("arcsin",)),
+    _function("acos", intervals.acos, guard=_ONE_AWAY, spellings=("arccos",)),
+    _function("tanh", increasing(torch.tanh)),
+    _function("sigmoid", increasing(torch.sigmoid), number=sigmoid, ball=lambda x: 1 / (1 + (-x).exp())),
+    _function("erf", increasing(torch.erf)),
+)
+
+OPERATIONS: dict[str, Operation] = {row.name: row for row in _ROWS}
+
+
+@cache
+def power(exponent: int) -> Operation:
+    """The row of x -> x**exponent. Negative exponents divide."""
+    return Operation(
+        name=POWER,
+        arity=1,
+        number=lambda x: x**exponent,
+        torch=lambda x: x**exponent,
+        ball=lambda x: _ball_power(x, exponent),
+        image=intervals.power(exponent),
+        taylor="pow",
+        guard=Guard(_DIVISION, Need.NONZERO) if exponent < 0 else None,
+        rational=True,
+    )
+
+
+def operation(op: str, value: float = 0) -> Operation:
+    """The row of an operation; ``value`` is the exponent of a power."""
+    if op == POWER:
+        return power(int(value))
+    row = OPERATIONS.get(op)
+    if row is None:
+        raise FormulaError(f"unknown operation '{op}'; the formula language has {', '.join(sorted(OPERATIONS))}")
+    return row
+
+
+def _ball_power(base: arb, exponent: int) -> arb:
+    """base ** exponent; of a ball around zero by products, where Arb's general power has no value."""
+    if exponent < 0 or not base.contains(0):
+        return base**exponent
+    result = arb(1)
+    for bit in bin(exponent)[2:]:
+        result = result * result * base if bit == "1" else result * result
+    return result
