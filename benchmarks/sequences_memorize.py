@@ -32,7 +32,7 @@ def recall(name: str, x: NDArray[np.float64], y: NDArray, recipe: str | None, de
     begun = time.process_time()
     made = memorize(x, y, recipe=recipe, device=device)
     spent = time.process_time() - begun
-    found = made.report
+    found = made.recall_report
     assert found is not None
     row = {
         "table": name,
@@ -77,7 +77,7 @@ def digits_lost(full: bool) -> list[report.Row]:
         x, y = generator.random((count, 16)), generator.random(count)
         row: dict[str, object] = {"rows": count}
         for recipe in ("relu", "softmax") if count <= 10_000 else ("relu",):
-            found = memorize(x, y, recipe=recipe).report
+            found = memorize(x, y, recipe=recipe).recall_report
             assert found is not None
             row |= {f"{recipe} proved": found.error, f"{recipe} measured": found.measured}
         rows.append(row)

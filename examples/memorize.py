@@ -17,12 +17,15 @@ def main() -> None:
     images, labels = generator.integers(0, 17, (500, 64)), generator.integers(0, 10, 500)
     for recipe in ("relu", "softmax"):
         made = ol.memorize(images, labels, recipe=recipe)
-        assert made.report is not None
-        print(f"{recipe}: {made.report.recalled} of 500 random labels, margin {made.report.margin:.6f}, ", end="")
-        print(f"{made.report.stored_numbers:,} numbers stored, {made.certificate.status}")
+        assert made.recall_report is not None
+        print(
+            f"{recipe}: {made.recall_report.recalled} of 500 random labels, margin {made.recall_report.margin:.6f}, ",
+            end="",
+        )
+        print(f"{made.recall_report.stored_numbers:,} numbers stored, {made.certificate.status}")
     reals = ol.memorize(generator.random((500, 3)), generator.random(500), eps=1e-12)
-    assert reals.report is not None
-    print(f"500 reals by {reals.report.recipe}: error <= 1e-12 is {reals.certificate.status}")
+    assert reals.recall_report is not None
+    print(f"500 reals by {reals.recall_report.recipe}: error <= 1e-12 is {reals.certificate.status}")
     names = ol.memorize([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]], ["red", "blue", "red"])
     print("recall:", names.recall([[2.0, 3.0], [4.0, 5.0]]))
     with tempfile.TemporaryDirectory() as folder:

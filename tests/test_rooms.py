@@ -31,7 +31,7 @@ FLOORS = [
     ["build"],
     ["conductor"],
     ["training", "pictures", "export"],
-    ["study"],
+    ["study", "report"],
     ["paper"],
     ["app", "cli"],
     ["__init__", "__main__"],

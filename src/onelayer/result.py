@@ -129,6 +129,14 @@ class Approximation:
         """
         return late("export.exporter", "export")(self, to=to, out=path, **options)
 
+    def report(self, path: str | os.PathLike[str], **options: Any) -> Path:
+        """Check independently, then write one page to sign, as .html or, where Chromium is found, .pdf.
+
+        Options: ``title``, ``units`` by input, ``max_seconds`` of the check.
+        """
+        written: Path = late("report.page", "write_report")(self, path, **options)
+        return written
+
     def _repr_html_(self) -> str:
         rows = [("claim", self.certificate.sentence), ("f", self.certificate.short_function)]
         rows += [("domain", repr(self.box)), ("layer", counted(self.size()))]

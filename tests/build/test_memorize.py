@@ -34,14 +34,14 @@ def test_random_labels_are_recalled_with_a_margin(recipe: str | None) -> None:
     m = memorize(x, y, recipe=recipe)
     assert m.certificate.proved
     assert m.certificate.method == "enumeration"
-    assert m.report.recalled == m.report.rows == 1797
-    assert m.report.margin > 0.49
-    assert m.report.measured <= m.report.error
+    assert m.recall_report.recalled == m.recall_report.rows == 1797
+    assert m.recall_report.margin > 0.49
+    assert m.recall_report.measured <= m.recall_report.error
     assert m.recall(x[:50]) == y[:50].tolist()
     if recipe != "softmax":
-        assert m.report.recipe == "relu"
-        assert m.report.stored_numbers == 2 * 1797 + 64
-    assert m.report.stored_numbers >= m.report.lower_bound == 1797
+        assert m.recall_report.recipe == "relu"
+        assert m.recall_report.stored_numbers == 2 * 1797 + 64
+    assert m.recall_report.stored_numbers >= m.recall_report.lower_bound == 1797
 
 
 @pytest.mark.parametrize("columns", [1, 3])
@@ -49,9 +49,9 @@ def test_random_reals_are_recalled_to_rounding(columns: int) -> None:
     generator = np.random.default_rng(columns)
     x, y = generator.random((2000, columns)), generator.random(2000)
     m = memorize(x, y)
-    assert m.report.recipe == "softmax"
-    assert m.report.error <= 1e-13
-    assert m.certificate.lower <= m.report.measured <= m.certificate.upper
+    assert m.recall_report.recipe == "softmax"
+    assert m.recall_report.error <= 1e-13
+    assert m.certificate.lower <= m.recall_report.measured <= m.certificate.upper
 
 
 def test_the_lipschitz_constant_bounds_slopes_between_rows() -> None:
@@ -62,7 +62,7 @@ def test_the_lipschitz_constant_bounds_slopes_between_rows() -> None:
         a = torch.from_numpy(generator.random((4000, 2)))
         b = a + 1e-5 * torch.from_numpy(generator.standard_normal((4000, 2)))
         slope = (m.model(a) - m.model(b)).abs() / (a - b).abs().amax(-1)
-        assert 0 < slope.max() <= m.report.lipschitz
+        assert 0 < slope.max() <= m.recall_report.lipschitz
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
@@ -85,11 +85,11 @@ def test_close_numbers_are_spread_to_ranks_and_checked(tmp_path: Path) -> None:
     x = np.sort(np.concatenate([generator.random(60), 0.5 + 1e-13 * np.arange(1, 9)]))
     m = memorize(x, generator.random(68), recipe="softmax")
     assert m.certificate.proved
-    assert m.report.measured <= m.report.error < 1e-13
+    assert m.recall_report.measured <= m.recall_report.error < 1e-13
     m.save(tmp_path / "ranks")
     assert check(tmp_path / "ranks").ok
     slope = (m.model(torch.linspace(0, 1, 20001).double()[:, None]).diff().abs() / 5e-5).max()
-    assert slope <= m.report.lipschitz
+    assert slope <= m.recall_report.lipschitz
 
 
 @pytest.mark.parametrize("recipe", ["softmax", "relu"])
@@ -112,7 +112,7 @@ def test_one_row_and_equal_rows(tmp_path: Path) -> None:
         assert m.certificate.proved
         assert float(m.model(torch.tensor([3.0, 4.0], dtype=torch.float64))) == pytest.approx(7.0)
     m = memorize([[1.0], [2.0], [1.0]], ["a", "b", "a"])
-    assert m.report.rows == 2
+    assert m.recall_report.rows == 2
     assert m.recall([[2.0], [1.0]]) == ["b", "a"]
     m.save(tmp_path / "labels")
     assert recall(load(tmp_path / "labels"), [[2.0], [1.0]]) == ["b", "a"]
@@ -144,8 +144,8 @@ def test_rows_too_close_for_the_format_are_undecided_not_wrong() -> None:
     equal = memorize([[1e-20, 0.0], [2e-20, 0.0], [1.0, 1.0]], [0.0, 1.0, 0.0], recipe="softmax")
     # The first two rows are equal once centred and rounded: which of them a pass recalls is a matter of its rounding.
     assert equal.certificate.status == "undecided"
-    assert equal.report.recalled < 3
-    assert equal.report.recalled == 1
+    assert equal.recall_report.recalled < 3
+    assert equal.recall_report.recalled == 1
     spread = memorize(x[:, 0], np.arange(40) % 2, recipe="softmax")  # one column: ranks come to help
     assert spread.certificate.proved
     assert spread.model.config.embedding == "piecewise"
@@ -170,7 +170,7 @@ def test_large_tables_go_through_matrix_products(monkeypatch: pytest.MonkeyPatch
     exact = float(((z[:, None] - z) ** 2).sum(-1).fill_diagonal_(torch.inf).min())
     assert exact * (1 - 1e-10) <= smallest_squared_distance(z) <= exact
     m = memorize(z.numpy(), np.arange(500) % 7, recipe="softmax")
-    assert m.report.recalled == 500
+    assert m.recall_report.recalled == 500
     assert m.certificate.proved
 
 

@@ -70,7 +70,7 @@ class RecallReport:
 class Memorization(Approximation):
     """An Approximation whose claim is about the rows of a table; ``classes`` holds the labels, if there are any."""
 
-    report: RecallReport | None = None
+    recall_report: RecallReport | None = None
     classes: tuple[Any, ...] | None = None
 
     def recall(self, x: Any) -> Any:
@@ -160,7 +160,7 @@ def memorize(
         lipschitz=made.lipschitz,
         seconds=seconds,
     )
-    return Memorization(made.model, certificate, report=summary, classes=table.classes)
+    return Memorization(made.model, certificate, recall_report=summary, classes=table.classes)
 
 
 def _build(

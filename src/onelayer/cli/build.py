@@ -86,7 +86,7 @@ def memorize_command(
 ) -> int:
     """Build a layer that recalls every row of a table, with its proof."""
     result = memorize(*read_table(table, target), recipe=recipe, dtype=dtype_of(dtype), seed=seed, progress=True)
-    extra = {"recall": str(result.report)}
+    extra = {"recall": str(result.recall_report)}
     if out is None:
         return report(result, as_json, **extra)
     result.save(out)

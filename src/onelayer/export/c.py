@@ -192,9 +192,10 @@ def _self_test(name: str, a: Exportable, source: Source) -> str:
     upper = name.upper()
     xs = array("    static const real x", (v for row in rows for v in row), points.numel())
     ys = array("    static const double y", (v for row in values for v in row), wanted.numel())
+    meant = "T(x) as PyTorch computes it" if _formula(a) is None else "f(x), rounded"
     return f"""#ifdef {upper}_SELF_TEST
 /* {len(points)} points: corners of the domain, scattered points, the point of the largest error known.
-   y is {"f(x), rounded" if _formula(a) is not None else "T(x) as PyTorch computes it"}; allowed is what it may differ by. */
+   y is {meant}; allowed is what it may differ by. */
 static int self_test(void)
 {{
 {xs}{ys}    const double allowed = {literal(allowed, torch.float64)};

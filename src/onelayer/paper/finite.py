@@ -32,8 +32,16 @@ def memorisation(setting: Setting) -> Finding:
     x, y = generator.random((rows, 3)), generator.normal(size=rows)
     for recipe in ("softmax", "relu"):
         result = memorize(x, y, recipe=recipe, seed=setting.seed)
-        assert result.report is not None
-        found.append((recipe, rows, result.report.stored_numbers, result.report.error, result.report.measured))
+        assert result.recall_report is not None
+        found.append(
+            (
+                recipe,
+                rows,
+                result.recall_report.stored_numbers,
+                result.recall_report.error,
+                result.recall_report.measured,
+            )
+        )
     close = approximate("sin(3*x)", Box([-1.0], [1.0]), 1e-3)
     at = torch.linspace(-1, 1, 50, dtype=torch.float64)
     misses = (close.model(at[:, None]) - torch.sin(3 * at)).abs()

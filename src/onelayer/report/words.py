@@ -1,0 +1,78 @@
+"""The claim of a certificate in the words of an engineer's file: no symbol that the page does not explain."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from onelayer.proof.certificate import Certificate, outward
+
+FORMATS = {"float64 execution": "64-bit (double precision)", "float32 execution": "32-bit (single precision)"}
+METHODS = {
+    "branch and bound": "The domain was divided into {boxes} boxes that cover it without gaps. On each of them the "
+    "difference between model and reference was enclosed by Taylor models of order {order} with rigorous bounds of all "
+    "truncation and rounding errors. No sampling is involved.",
+    "conditional on Lipschitz constant": "The domain was divided into {boxes} boxes. On each of them model and "
+    "reference were compared at the centre, and the rest was bounded by the declared rate of change of the reference "
+    "(see assumptions).",
+}
+
+
+def claim(certificate: Certificate) -> str:
+    """What is established, in one sentence."""
+    high = outward(certificate.upper, up=True)
+    if certificate.status == "proved":
+        return (
+            f"For every point of the domain stated below, the value returned by the model differs from the reference "
+            f"function by at most {outward(certificate.upper, up=True, limit=certificate.eps)}{_required(certificate)}."
+        )
+    if certificate.status == "refuted":
+        low = outward(certificate.lower, up=False, limit=certificate.eps)
+        return (
+            f"The required accuracy of {certificate.eps!r} is NOT met: at the point stated below the model differs "
+            f"from the reference function by at least {low}."
+        )
+    known = "no upper bound was established" if math.isinf(certificate.upper) else f"it is at most {high}"
+    return (
+        f"It was NOT decided whether the model meets{_required(certificate, 'the required accuracy')}: the largest "
+        f"difference from the reference function is at least {outward(certificate.lower, up=False)}, and {known}."
+    )
+
+
+def _required(certificate: Certificate, what: str = "") -> str:
+    if certificate.eps is None:
+        return f" {what}" if what else ""
+    return f" {what} of {certificate.eps!r}" if what else f" (required: {certificate.eps!r})"
+
+
+def scope(certificate: Certificate) -> str:
+    """Which computation the claim is about."""
+    if certificate.arithmetic == "real":
+        return (
+            "The claim is about exact arithmetic with the stored weights. The rounding of a computer is NOT included."
+        )
+    kind = FORMATS.get(certificate.arithmetic, certificate.arithmetic)
+    return f"The claim is about the values that a computer returns in {kind} arithmetic; rounding is included."
+
+
+def method(certificate: Certificate) -> str:
+    """How it was established."""
+    known = METHODS.get(certificate.method)
+    if known is None:
+        return f"The bound follows from an argument ({certificate.method}) whose conditions these weights satisfy."
+    return known.format(boxes=f"{certificate.boxes:,}", order=certificate.order)
+
+
+def verdict(word: str) -> str:
+    """What the verdict of the independent check means."""
+    return {
+        "accepted": "Everything stated was proved again, independently.",
+        "not contradicted": "The time ended before everything was proved again; nothing was contradicted.",
+        "rejected": "The statement could not be proved again. Do not rely on it.",
+    }.get(word, "")
+
+
+def listed(values: Sequence[float], names: Sequence[str], most: int = 12) -> str:
+    """A point as "rpm = 3200, load = 0.4"."""
+    shown = [f"{name} = {value:.10g}" for name, value in zip(names, values, strict=True)][:most]
+    return ", ".join(shown) + (f", ... ({len(values)} in all)" if len(values) > most else "")

@@ -1,0 +1,97 @@
+"""The page to sign: it says what is proved and what is not, needs nothing else, and cannot be made to run anything."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+import onelayer as ol
+from onelayer.cli.console import run
+from onelayer.cli.options import app
+from onelayer.errors import OnelayerError
+from onelayer.report import printing, words
+from onelayer.report.page import write_report
+from onelayer.result import Approximation
+
+BOX = ol.Box([-1.0], [1.0])
+
+
+@pytest.fixture(scope="module")
+def made() -> Approximation:
+    return ol.approximate("sin(3*x)", BOX, 1e-2)
+
+
+def text_of(page: Path) -> str:
+    class Reader(HTMLParser):
+        text = ""
+
+        def handle_data(self, data: str) -> None:
+            self.text += data
+
+    reader = Reader()
+    reader.feed(page.read_text())
+    return reader.text
+
+
+def test_a_proved_result(made: Approximation, tmp_path: Path) -> None:
+    page = made.report(tmp_path / "r.html", units={"x": "rad"}, title="Wave <b>")
+    text = text_of(page)
+    assert words.claim(made.certificate) in text
+    assert "accepted" in text
+    assert made.certificate.weights_sha256 in text
+    assert re.search(r"x-1.01.0rad", text)
+    assert "Prepared by" in text
+    markup = page.read_text()
+    assert "Wave &lt;b&gt;" in markup
+    assert not re.search(r"<script|https?://|src=(?!\"data:)", markup)
+    assert page.stat().st_size < 2_000_000
+
+
+def test_what_is_not_proved_is_said(made: Approximation, tmp_path: Path) -> None:
+    refuted = ol.certify(made.model, made.target, BOX, 1e-9)
+    text = text_of(write_report(Approximation(made.model, refuted, made.target), tmp_path / "r.html"))
+    assert "is NOT met" in text
+    real = ol.certify(made.model, made.target, BOX, 1e-2, execution="real")
+    assert "NOT included" in words.scope(real)
+    cut = ol.certify(made.model, made.target, BOX, 1e-9, max_boxes=1, max_seconds=0)
+    if cut.status == "undecided":
+        assert "NOT decided" in words.claim(cut)
+
+
+def test_a_folder_that_lies_is_reported_as_rejected(made: Approximation, tmp_path: Path) -> None:
+    forged = replace(made.certificate, lower=made.certificate.upper)
+    folder = Approximation(made.model, forged, made.target).save(tmp_path / "wave")
+    text = text_of(write_report(folder, tmp_path / "r.html"))
+    assert "rejected" in text
+    assert "Do not rely on it" in text
+
+
+def test_the_command(made: Approximation, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = made.save(tmp_path / "wave")
+    assert run(app, ["report", str(folder), "--unit", "x=m/s"]) == 0
+    assert (folder / "report.html").exists()
+    assert ol.check(folder).ok
+    for wrong in (["--unit", "q=m"], ["--unit", "x"], ["--out", str(tmp_path / "r.txt")]):
+        assert run(app, ["report", str(folder), *wrong]) == 2
+        assert len(capsys.readouterr().err.strip().splitlines()) == 1
+
+
+def test_without_a_place_to_write(made: Approximation) -> None:
+    with pytest.raises(OnelayerError, match="where to write"):
+        write_report(made)
+
+
+@pytest.mark.skipif(not any(map(shutil.which, printing.BROWSERS)), reason="no Chromium found")
+def test_printed(made: Approximation, tmp_path: Path) -> None:
+    assert made.report(tmp_path / "r.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_no_browser_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(printing, "BROWSERS", ())
+    with pytest.raises(OnelayerError, match="needs Chromium"):
+        printing.print_page("<p>", tmp_path / "r.pdf")
