@@ -17,9 +17,10 @@ SOURCE = Path(__file__).parents[1] / "src" / "onelayer"
 
 # From the ground up. A room imports itself and what stands before it; rooms in one line do not import each other.
 FLOORS = [
-    ["errors", "lazy", "card"],
+    ["errors", "lazy", "card", "seeds"],
+    ["formats"],
     ["extras", "float64", "ground", "disk", "observer"],
-    ["box", "formats"],
+    ["box"],
     ["layer", "guard"],
     ["language", "equations"],
     ["recording", "taylor"],

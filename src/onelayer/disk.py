@@ -19,11 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onelayer.errors import FileError
+from onelayer.formats import FORMATS
 
 MAX_HEADER_BYTES = 2**25
 MAX_AXES = 32
 MAX_INTEGER = 2**63
-DTYPES: dict[str, np.dtype[Any]] = {"F64": np.dtype("<f8"), "F32": np.dtype("<f4")}
+DTYPES: dict[str, np.dtype[Any]] = {row.tag: np.dtype(row.name).newbyteorder("<") for row in FORMATS}
 _OPEN = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 
 

@@ -12,24 +12,30 @@ from typing import Any
 import torch
 from torch import Tensor
 
-UNIT = 2.0**-53  # relative error of one rounding
+from onelayer.formats import FLOAT64
+
+UNIT = FLOAT64.unit  # relative error of one rounding
 ELEMENTARY = 8 * UNIT  # relative error of an elementary function: 4 ulp, one ulp being at most 2 units
 TINY = 2.0**-1000  # absolute slack for underflow anywhere in one operation
 
 
 def zeros(*size: int) -> Tensor:
+    """Zeros of this size."""
     return torch.zeros(size, dtype=torch.float64, device="cpu")
 
 
 def ones(*size: int) -> Tensor:
+    """Ones of this size."""
     return torch.ones(size, dtype=torch.float64, device="cpu")
 
 
 def full(size: Sequence[int], value: float) -> Tensor:
+    """One value everywhere."""
     return torch.full(tuple(size), value, dtype=torch.float64, device="cpu")
 
 
 def eye(rows: int, columns: int | None = None) -> Tensor:
+    """Ones on the diagonal, square unless ``columns`` says otherwise."""
     return torch.eye(rows, rows if columns is None else columns, dtype=torch.float64, device="cpu")
 
 

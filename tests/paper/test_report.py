@@ -99,7 +99,7 @@ def test_interrupted_command_says_what_is_kept(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("onelayer.cli.paper.write_report", interrupted)
+    monkeypatch.setattr("onelayer.paper.report.write_report", interrupted)
     assert run(app, ["paper", "--quick", "--out", str(tmp_path)]) == 130
     assert "kept" in capsys.readouterr().err
 

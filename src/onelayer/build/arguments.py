@@ -14,24 +14,27 @@ from torch import Tensor
 
 from onelayer.box import Box
 from onelayer.errors import OnelayerError
+from onelayer.formats import format_of
 from onelayer.proof.tree import MAX_DIM
+from onelayer.seeds import MAX_SEED
 
-MAX_SEED = 2**62
 ROOM = 2.0**-24  # share of the largest number of a format that inputs and outputs may reach: sums need the rest
 MODERATE = 2.0**64  # sizes up to this, and down to its inverse, are fitted as they are
 
 
 def check_eps(eps: Any) -> None:
+    """An error that can be asked for."""
     if not (_is(eps, Real) and 0 < eps < math.inf):
         raise OnelayerError(f"eps must be a finite number > 0, got {_shown(eps)}")
 
 
 def check_dtype(dtype: Any) -> None:
-    if dtype not in (torch.float64, torch.float32):
-        raise OnelayerError(f"dtype must be torch.float64 or torch.float32, got {dtype}")
+    """A float format of the table in ``formats``."""
+    format_of(dtype)
 
 
 def check_seed(seed: Any) -> None:
+    """A seed that every generator takes."""
     if not (_is(seed, Integral) and 0 <= seed <= MAX_SEED):
         raise OnelayerError(f"seed must be a whole number between 0 and 2^62, got {_shown(seed)}")
 
@@ -48,6 +51,7 @@ def check_budget(max_seconds: float, jobs: int = 1, **counts: int) -> None:
 
 
 def check_dimension(box: Box) -> None:
+    """A box whose coordinates a proof by boxes can count."""
     if box.dim > MAX_DIM:
         raise OnelayerError(f"a proof by boxes has at most {MAX_DIM} coordinates, the box has {box.dim:,}")
 
@@ -57,7 +61,7 @@ def check_box(box: Any, dtype: torch.dtype) -> None:
     if not isinstance(box, Box):
         raise OnelayerError(f"the domain must be a Box, for example Box([0, 0], [1, 1]); got {type(box).__name__}")
     largest = float(torch.maximum(box.lower.abs(), box.upper.abs()).max())
-    name, limit = _name(dtype), reach(dtype)
+    name, limit = format_of(dtype).name, reach(dtype)
     if largest > limit:
         raise OnelayerError(f"the box reaches {largest:.3g}; keep it within +-{limit:.1g} for {name}, in other units")
     empty = torch.nonzero((next_number(box.lower, dtype) > box.upper).flatten())
@@ -73,17 +77,19 @@ def check_box(box: Any, dtype: torch.dtype) -> None:
 def check_size(largest: float, dtype: torch.dtype, what: str) -> None:
     """Values that leave room for sums in ``dtype``."""
     if not largest <= reach(dtype):
-        raise OnelayerError(f"{what} reaches {largest:.3g}; keep it within +-{reach(dtype):.1g} for {_name(dtype)}")
+        raise OnelayerError(
+            f"{what} reaches {largest:.3g}; keep it within +-{reach(dtype):.1g} for {format_of(dtype).name}"
+        )
 
 
 def reach(dtype: torch.dtype) -> float:
     """The largest size of inputs and outputs in a format."""
-    return torch.finfo(dtype).max * ROOM
+    return format_of(dtype).largest * ROOM
 
 
 def narrowest(dtype: torch.dtype) -> float:
     """The least width of an interval whose inverse, times what keys need, is a number of the format."""
-    return torch.finfo(dtype).tiny / ROOM
+    return format_of(dtype).normal / ROOM
 
 
 def next_number(values: Tensor, dtype: torch.dtype) -> Tensor:
@@ -112,7 +118,3 @@ def _is(value: Any, kind: type) -> bool:
 def _shown(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 40 else text[:37] + "..."
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

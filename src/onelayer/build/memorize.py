@@ -21,6 +21,7 @@ from onelayer.build.arguments import check_dtype, check_eps, check_seed, check_s
 from onelayer.build.tables.recall import Recaller, relu_recall, softmax_recall
 from onelayer.build.tables.table import Array, Table, as_table
 from onelayer.errors import OnelayerError
+from onelayer.formats import format_of
 from onelayer.ground import pinned
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.lemmas.argument import Recall, from_text
@@ -30,7 +31,8 @@ from onelayer.result import Approximation
 
 RECIPES = ("softmax", "relu")
 LABEL_EPS = 0.25  # half way to the middle between two labels
-REAL_EPS = {torch.float64: 1e-9, torch.float32: 1e-5}  # relative to the largest output
+REAL_EPS = 1e-9  # relative to the largest output, for a format that has so many digits
+REAL_UNITS = 128  # unit roundoffs of a format that has not, then the next power of ten
 RELU_ROWS = 50_000  # beyond, the proof of the relu recipe cannot succeed: its bound grows like N^3
 
 
@@ -126,7 +128,7 @@ def memorize(
         check_eps(eps)
     table = _in_format(as_table(X, Y), dtype)
     if eps is None:
-        eps = LABEL_EPS if table.classes else REAL_EPS[dtype] * max(float(np.abs(table.outputs).max()), 1e-300)
+        eps = LABEL_EPS if table.classes else _real_eps(dtype) * max(float(np.abs(table.outputs).max()), 1e-300)
     with _bar(progress) as report:
         made = _build(table, recipe, eps, dtype, torch.device(device), seed, report)
         values = _run(made.model, table, torch.device(device), report)
@@ -188,17 +190,24 @@ def _build(
     return other if made is None or other.error <= made.error else made
 
 
+def _real_eps(dtype: torch.dtype) -> float:
+    """The error that is proved of numbers when none is asked for, relative to the largest."""
+    reachable = REAL_UNITS * format_of(dtype).unit
+    return max(REAL_EPS, 10.0 ** math.ceil(math.log10(reachable)))
+
+
 def _in_format(table: Table, dtype: torch.dtype) -> Table:
     """The table in numbers of the executing format; rows that become equal are refused."""
     check_size(float(np.abs(table.inputs).max()), dtype, "X")
     check_size(float(np.abs(table.outputs).max()), dtype, "Y")
     if dtype == torch.float64:
         return table
-    inputs, outputs = (array.astype(np.float32).astype(np.float64) for array in (table.inputs, table.outputs))
+    name = format_of(dtype).name
+    inputs, outputs = (array.astype(name).astype(np.float64) for array in (table.inputs, table.outputs))
     try:
         kept = as_table(inputs, outputs)
     except OnelayerError as error:
-        raise OnelayerError(f"{error}; rounded to float32, that is: use float64") from error
+        raise OnelayerError(f"{error}; rounded to {name}, that is: use float64") from error
     return Table(kept.inputs, kept.outputs, table.classes, table.rows)
 
 

@@ -21,6 +21,7 @@ from onelayer.checker.argued import METHODS as ARGUED
 from onelayer.checker.argued import argument_of, recheck
 from onelayer.checker.boxes import OPEN, PROVED, Prover
 from onelayer.checker.cover import leaves, random_order, shares
+from onelayer.checker.formats import BY_TAG, REAL
 from onelayer.checker.layer import Layer
 from onelayer.checker.outcome import NotConfirmed, Rejected
 from onelayer.checker.points import Values, contradiction, known_at, trial_points, values_of
@@ -38,7 +39,6 @@ MAX_FORMULA = 2**24
 BUDGET = 200  # bisections per box
 TRIAL_BUDGET = 12
 WORTH_TRIALS = 40  # boxes from which it pays to compare orders on a few of them
-EXECUTIONS = {"F64": "float64 execution", "F32": "float32 execution"}
 UNEXPECTED = "the claim cannot be evaluated"
 METHODS = ("branch and bound", "conditional on Lipschitz constant", *ARGUED)
 
@@ -300,7 +300,7 @@ def _claim(record: Record, stored: Stored) -> None:
         (record.weights_sha256 == stored.sha256, "the weights are not those of the certificate"),
         (tuple(record.shape) == tuple(stored.config["input_shape"]), "domain and model differ in shape"),
         (
-            record.arithmetic in ("real", EXECUTIONS[stored.dtype]),
+            record.arithmetic in (REAL, BY_TAG[stored.dtype].arithmetic),
             f"a claim about {record.arithmetic} for weights that are stored in {stored.dtype}",
         ),
     ]

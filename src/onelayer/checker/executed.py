@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from onelayer.checker.formats import BY_TAG
 from onelayer.checker.weights import Array, Stored
 from onelayer.errors import UnsupportedOperation
 
 NORM_EPS = 1e-5
 AT_ONCE = 2**22  # numbers in the largest array of a chunk of points
-KINDS: dict[str, np.dtype[Any]] = {"F64": np.dtype(np.float64), "F32": np.dtype(np.float32)}
 
 Numbers = NDArray[Any]
 
@@ -32,7 +32,7 @@ class Executed:
             raise UnsupportedOperation(f"attention {config['attention']}", "only softmax attention can be re-proved")
         if config["layout"] == "tokens" and any(head["memory"] == "grid" for head in config["heads"]):
             raise UnsupportedOperation("grid memory beside tokens", "save model.materialize() instead")
-        self.stored, self.config, self.kind = stored, config, KINDS[stored.dtype]
+        self.stored, self.config, self.kind = stored, config, BY_TAG[stored.dtype].kind
         self.t = {name: value.astype(self.kind) for name, value in stored.tensors.items()}
 
     def __call__(self, points: Array) -> Array:

@@ -7,6 +7,7 @@ import math
 import numpy as np
 from flint import arb
 
+from onelayer.checker.formats import BY_TAG
 from onelayer.checker.rounding import Execution
 from onelayer.checker.weights import Array, Stored
 from onelayer.errors import OnelayerError
@@ -35,8 +36,8 @@ def recall_bound(stored: Stored, argument: Recall, x: Array, y: Array, execution
     plain = config["norm"] == "none" and config["attention"] == "softmax"
     _require(plain and config["layout"] == "packed" and config["positions"] == "none", "not a plain packed layer")
     _require(len(config["heads"]) == 1 and config["heads"][0]["memory"] == "plain", "not one head with plain memory")
-    if stored.dtype == "F32":
-        _require(np.array_equal(x, x.astype(np.float32)), "rows that are no float32 numbers")
+    row = BY_TAG[stored.dtype]
+    _require(np.array_equal(x, x.astype(row.kind)), f"rows that are no {row.kind} numbers")
     return (_softmax if argument.recipe == "softmax" else _relu)(stored, x, y, execution)
 
 
@@ -83,7 +84,7 @@ def _query(stored: Stored, x: Array, execution: Execution) -> tuple[Array, arb]:
         _equal(t["W_E"], scale[:, None] * np.eye(width, stored.config["d_model"]), "W_E")
         _equal(t["b_E"][width:], 0.0, "b_E")
         _require(bool((np.frexp(scale)[0] == 0.5).all()), "scales that are no powers of two")
-        kind = np.float32 if stored.dtype == "F32" else np.float64
+        kind = BY_TAG[stored.dtype].kind
         z = x.astype(kind) * scale.astype(kind) + t["b_E"][:width].astype(kind)
         return z.astype(np.float64), 2 * execution.tiny
     count = len(x)

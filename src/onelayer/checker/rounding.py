@@ -13,21 +13,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import numpy as np
 from flint import arb
 
 from onelayer.checker.arithmetic import ZERO, Taylor
+from onelayer.checker.formats import BY_ARITHMETIC, REAL
 from onelayer.checker.magnitudes import NORM_EPS, Domain, largest_number
 from onelayer.checker.outcome import Rejected
 from onelayer.checker.weights import Stored
 
 INFINITE = arb.pos_inf()
-REAL = "real"
-# type of the weights, unit roundoff, smallest normal number, largest number
-_FORMATS = {
-    "float64 execution": ("F64", 2.0**-53, 2.0**-1022, float(np.finfo(np.float64).max)),
-    "float32 execution": ("F32", 2.0**-24, 2.0**-126, float(np.finfo(np.float32).max)),
-}
 
 
 class Execution:
@@ -38,14 +32,14 @@ class Execution:
     """
 
     def __init__(self, arithmetic: str, stored: Stored, domain: Domain) -> None:
-        dtype, unit, normal, largest = _FORMATS[arithmetic]
-        if dtype != stored.dtype:
+        row = BY_ARITHMETIC[arithmetic]
+        if row.tag != stored.dtype:
             raise Rejected(f"the weights are not stored in the format of a {arithmetic}")
-        peak = largest_number(stored, domain, unit, normal)
-        if not peak <= largest:
+        peak = largest_number(stored, domain, row.unit, row.normal)
+        if not peak <= row.largest:
             raise Rejected(f"a number of the forward pass may overflow: only |number| <= {peak:.3g} follows")
-        self.unit, self.tiny = arb(unit), arb(4 * normal)
-        self.kind = np.float32 if dtype == "F32" else np.float64
+        self.unit, self.tiny = arb(row.unit), arb(4 * row.normal)
+        self.kind = row.kind
 
     @classmethod
     def of(cls, arithmetic: str, stored: Stored, domain: Domain) -> Execution | None:
@@ -53,6 +47,7 @@ class Execution:
         return None if arithmetic == REAL else cls(arithmetic, stored, domain)
 
     def gamma(self, n: int) -> arb:
+        """Relative error of n operations in a row, n u / (1 - n u)."""
         return n * self.unit / (1 - n * self.unit) if n * self.unit < 1 else INFINITE
 
     def affine(self, terms: int, bias: arb, passed: arb, total: arb) -> arb:
@@ -69,7 +64,7 @@ class Execution:
     def scaled(self, factor: float, sizes: Sequence[arb], errors: Sequence[arb]) -> list[arb]:
         """Times a float64 number, which is rounded to the executing format first if it is not one of its numbers."""
         c = abs(arb(factor))
-        g = ZERO if power_of_two(factor) else self.gamma(1 if float(self.kind(factor)) == factor else 2)
+        g = ZERO if power_of_two(factor) else self.gamma(1 if float(self.kind.type(factor)) == factor else 2)
         return [(e * c + g * c * (s + e) + 2 * self.tiny).upper() for s, e in zip(sizes, errors, strict=True)]
 
     def added(self, sizes: Sequence[arb], errors: Sequence[arb]) -> list[arb]:

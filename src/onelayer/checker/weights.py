@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from onelayer.checker.formats import BY_KIND, BY_TAG
 from onelayer.disk import MAX_AXES, read_bounded, read_tensors, strict_json
 from onelayer.errors import FileError
 
@@ -62,10 +63,10 @@ def read_model(folder: Path) -> Stored:
     if found != shapes:
         odd = sorted(name for name in {*found, *shapes} if found.get(name) != shapes.get(name))
         raise FileError(f"{path}: tensor {odd[0]} does not have the shape that the configuration prescribes")
-    kinds = {"F64" if value.dtype.itemsize == 8 else "F32" for value in raw.values()}
-    if len(kinds) != 1:
-        raise FileError(f"{path}: weights must be all F64 or all F32")
-    dtype = kinds.pop()
+    kinds = {value.dtype.newbyteorder("=") for value in raw.values()}
+    if len(kinds) != 1 or not kinds <= set(BY_KIND):
+        raise FileError(f"{path}: weights must be all {' or all '.join(BY_TAG)}")
+    dtype = BY_KIND[kinds.pop()].tag
     tensors = {name: value.astype(np.float64) for name, value in raw.items()}
     return Stored(config, tensors, dtype, _digest(text, raw, dtype))
 

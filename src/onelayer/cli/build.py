@@ -8,24 +8,31 @@ from typing import Annotated
 
 import typer
 
-from onelayer.build.memorize import memorize
-from onelayer.build.sort import sort
-from onelayer.build.tables.table import read_table
-from onelayer.cli.options import PICTURE, Dtype, Jobs, Json, MaxSeconds, Out, Seed, app, dtype_of, report
-from onelayer.conductor import approximate
-from onelayer.language.endpoints import parse_domain
-from onelayer.pictures.drawing import draw
+import onelayer as ol
+from onelayer.cli.options import PICTURE, Dtype, Jobs, Json, MaxSeconds, Out, Seed, app, examples, one_of, report
+from onelayer.formats import named
 
 MOST_DRAWN = 16  # numbers to sort; slices through more inputs take minutes and are drawn on demand
 
 
-@app.command("approximate")
+@app.command(
+    "approximate",
+    epilog=examples(
+        'onelayer approximate "sin(3*x)" --domain "-1:1" --eps 1e-4 --out out/wave',
+        'onelayer approximate "exp(-x^2 - y^2)" --domain "-1:1, -1:1" --eps 1e-3 --dtype float32 --json',
+    ),
+)
 def approximate_command(
     formula: Annotated[str, typer.Argument(help='The function, for example "sin(x1) + sin(x2)".')],
     domain: Annotated[str, typer.Option(help='Box as lower:upper per coordinate, for example "0:2*pi, -1:1".')],
     eps: Annotated[float, typer.Option(help="The error to prove, in the maximum norm.")],
     out: Out = None,
-    layout: Annotated[str, typer.Option(help="packed (memory does the work) or tokens (sequences).")] = "packed",
+    layout: Annotated[
+        str,
+        typer.Option(
+            help="packed (memory does the work) or tokens (sequences).", autocompletion=one_of("packed", "tokens")
+        ),
+    ] = "packed",
     dtype: Dtype = "float64",
     max_tokens: Annotated[int, typer.Option(min=1, help="Most memory tokens to use.")] = 20_000,
     max_seconds: MaxSeconds = math.inf,
@@ -34,12 +41,14 @@ def approximate_command(
     as_json: Json = False,
 ) -> int:
     """Build a layer for FORMULA on a box and prove its error."""
-    result = approximate(
+    from onelayer.language.endpoints import parse_domain
+
+    result = ol.approximate(
         formula,
         parse_domain(domain),
         eps,
         layout=layout,
-        dtype=dtype_of(dtype),
+        dtype=named(dtype).dtype,
         max_tokens=max_tokens,
         max_seconds=max_seconds,
         seed=seed,
@@ -49,46 +58,70 @@ def approximate_command(
     if out is None:
         return report(result, as_json)
     result.save(out)
-    draw(result, out / PICTURE)
+    ol.draw(result, out / PICTURE)
     return report(result, as_json, saved=str(out))
 
 
-@app.command("sort")
+@app.command(
+    "sort",
+    epilog=examples(
+        "onelayer sort --length 8 --eps 0.01 --out out/sorted",
+        "onelayer sort --length 5 --eps 1e-6 --kind subsets --lower -1 --upper 1",
+    ),
+)
 def sort_command(
     length: Annotated[int, typer.Option(help="How many numbers to sort.")],
     eps: Annotated[float, typer.Option(help="The error to prove, in the maximum norm.")],
     lower: Annotated[float, typer.Option(help="Least number.")] = 0.0,
     upper: Annotated[float, typer.Option(help="Greatest number.")] = 1.0,
-    kind: Annotated[str, typer.Option(help="thresholds (any length) or subsets (up to 10 numbers).")] = "thresholds",
+    kind: Annotated[
+        str,
+        typer.Option(
+            help="thresholds (any length) or subsets (up to 10 numbers).",
+            autocompletion=one_of("thresholds", "subsets"),
+        ),
+    ] = "thresholds",
     out: Out = None,
     dtype: Dtype = "float64",
     as_json: Json = False,
 ) -> int:
     """Build a layer that sorts, with its proof."""
-    result = sort(length, lower, upper, eps, kind=kind, dtype=dtype_of(dtype))
+    result = ol.sort(length, lower, upper, eps, kind=kind, dtype=named(dtype).dtype)
     if out is None:
         return report(result, as_json)
     result.save(out)
     if length <= MOST_DRAWN:
-        draw(result, out / PICTURE)
+        ol.draw(result, out / PICTURE)
     return report(result, as_json, saved=str(out))
 
 
-@app.command("memorize")
+@app.command(
+    "memorize",
+    epilog=examples(
+        "onelayer memorize table.csv --target species --out out/table",
+        "onelayer memorize table.parquet --target price --recipe relu",
+    ),
+)
 def memorize_command(
     table: Annotated[Path, typer.Argument(help="CSV or Parquet file with a header.")],
     target: Annotated[str, typer.Option(help="Column to recall from the others.")],
-    recipe: Annotated[str | None, typer.Option(help="softmax or relu; chosen by size when not given.")] = None,
+    recipe: Annotated[
+        str | None,
+        typer.Option(help="softmax or relu; chosen by size when not given.", autocompletion=one_of("softmax", "relu")),
+    ] = None,
     out: Out = None,
     dtype: Dtype = "float64",
     seed: Seed = 0,
     as_json: Json = False,
 ) -> int:
     """Build a layer that recalls every row of a table, with its proof."""
-    result = memorize(*read_table(table, target), recipe=recipe, dtype=dtype_of(dtype), seed=seed, progress=True)
+    from onelayer.build.tables.table import read_table
+
+    rows = read_table(table, target)
+    result = ol.memorize(*rows, recipe=recipe, dtype=named(dtype).dtype, seed=seed, progress=True)
     extra = {"recall": str(result.recall_report)}
     if out is None:
         return report(result, as_json, **extra)
     result.save(out)
-    draw(result, out / PICTURE)
+    ol.draw(result, out / PICTURE)
     return report(result, as_json, **extra, saved=str(out))

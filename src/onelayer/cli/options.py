@@ -6,32 +6,60 @@ import json
 from collections.abc import Callable, Mapping
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
 
-import torch
 import typer
 
-from onelayer.build.arguments import MAX_SEED
 from onelayer.cli.console import NOT_PROVED, SUCCESS, show
-from onelayer.errors import OnelayerError
-from onelayer.result import Approximation
+from onelayer.formats import NAMES, either
+from onelayer.seeds import MAX_SEED
+
+if TYPE_CHECKING:
+    from onelayer.result import Approximation
 
 PICTURE = "picture.png"
 
+
+def examples(*lines: str) -> str:
+    """The end of a command's help: command lines that can be copied, one per line."""
+    return "\n\n".join(["Examples:", *lines])
+
+
+def one_of(*words: str) -> Callable[[str], list[str]]:
+    """What a shell completes an option to, from the letters typed so far."""
+
+    def completed(incomplete: str) -> list[str]:
+        return [word for word in words if word.startswith(incomplete)]
+
+    return completed
+
+
 app = typer.Typer(
-    add_completion=False,
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
     help="Build one-layer Transformers from functions, and prove how far they are from them.",
+    epilog=examples(
+        'onelayer approximate "sin(x1) + sin(x2)" --domain "0:2*pi, 0:2*pi" --eps 1e-3 --out out/waves',
+        "onelayer check out/waves",
+        "onelayer approximate --help",
+    ),
 )
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")]
-Integers = Annotated[str, typer.Option(help="Arithmetic of a Coq proof: plain (fewest axioms) or machine (faster).")]
+Integers = Annotated[
+    str,
+    typer.Option(
+        help="Arithmetic of a Coq proof: plain (fewest axioms) or machine (faster).",
+        autocompletion=one_of("plain", "machine"),
+    ),
+]
 Folder = Annotated[Path, typer.Argument(help="Folder of a saved result.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Folder for the model, the proof and the picture.")]
 MaxSeconds = Annotated[float, typer.Option(help="Stop after this time with the best enclosure found.")]
 Jobs = Annotated[int, typer.Option(min=-1, help="Worker threads of the proof; the result does not depend on it.")]
-Dtype = Annotated[str, typer.Option(help="float64 or float32: weights and certified execution.")]
+Dtype = Annotated[
+    str,
+    typer.Option(help=f"{either()}: weights and certified execution.", autocompletion=one_of(*NAMES)),
+]
 Seed = Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Seed of everything random.")]
 
 
@@ -71,15 +99,6 @@ def with_settings(settings: Mapping[str, Setting]) -> Callable[[Callable[..., in
         return run
 
     return extended
-
-
-_DTYPES = {"float64": torch.float64, "float32": torch.float32}
-
-
-def dtype_of(name: str) -> torch.dtype:
-    if name not in _DTYPES:
-        raise OnelayerError(f"dtype must be float64 or float32, got {name}")
-    return _DTYPES[name]
 
 
 def report(result: Approximation, as_json: bool, **extra: Any) -> int:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from onelayer.cli.console import INTERRUPTED, NOT_PROVED, SUCCESS, show
-from onelayer.cli.options import Json, Seed, app
-from onelayer.paper.report import Report, write_report
+from onelayer.cli.options import Json, Seed, app, examples
+
+if TYPE_CHECKING:
+    from onelayer.paper.report import Report
 
 
-@app.command("paper")
+@app.command(
+    "paper", epilog=examples("onelayer paper --quick --out report", "onelayer paper --only theorem --out report")
+)
 def paper_command(
     out: Annotated[Path, typer.Option(help="Folder for the page, its figures and its numbers.")] = Path("report"),
     quick: Annotated[bool, typer.Option("--quick", help="Smaller sizes: a few minutes on two cores.")] = False,
@@ -25,8 +29,10 @@ def paper_command(
     as_json: Json = False,
 ) -> int:
     """Run every claim of the paper and write one HTML page; a run that was stopped goes on where it was."""
+    from onelayer.paper import report
+
     try:
-        found = write_report(out, quick=quick, only=only or (), seed=seed, jobs=jobs)
+        found = report.write_report(out, quick=quick, only=only or (), seed=seed, jobs=jobs)
     except KeyboardInterrupt:
         print(f"interrupted; what is finished is kept in {out}, and the same command goes on", file=sys.stderr)
         return INTERRUPTED

@@ -8,16 +8,19 @@ from typing import Annotated
 
 import typer
 
-from onelayer.checker.check import check
+import onelayer as ol
 from onelayer.cli.console import NOT_PROVED, SUCCESS, show
-from onelayer.cli.options import Folder, Integers, Jobs, Json, MaxSeconds, app, report
+from onelayer.cli.options import Folder, Integers, Jobs, Json, MaxSeconds, app, examples, report
 from onelayer.errors import OnelayerError
-from onelayer.export.kernel import check_formally
-from onelayer.proof.certify import certify
-from onelayer.result import Approximation, load
 
 
-@app.command("certify")
+@app.command(
+    "certify",
+    epilog=examples(
+        "onelayer certify out/wave --eps 1e-3",
+        "onelayer certify out/wave --real --max-seconds 60 --save",
+    ),
+)
 def certify_command(
     folder: Folder,
     eps: Annotated[float | None, typer.Option(help="The error to prove; without it, the tightest enclosure.")] = None,
@@ -29,10 +32,10 @@ def certify_command(
     as_json: Json = False,
 ) -> int:
     """Prove the error of a saved model anew, for another eps if given."""
-    saved = load(folder)
+    saved = ol.load(folder)
     if saved.target is None:
         raise OnelayerError(f"{folder} holds no formula of its function; certify it from Python, where f is at hand")
-    certificate = certify(
+    certificate = ol.certify(
         saved.model,
         saved.target,
         saved.box,
@@ -43,13 +46,18 @@ def certify_command(
         jobs=jobs,
         progress=True,
     )
-    result = Approximation(saved.model, certificate, saved.target)
+    result = ol.Approximation(saved.model, certificate, saved.target)
     if save:
         result.save(folder)
     return report(result, as_json)
 
 
-@app.command("check")
+@app.command(
+    "check",
+    epilog=examples(
+        "onelayer check out/wave", "onelayer check out/wave --all --json", "onelayer check out/wave --formal"
+    ),
+)
 def check_command(
     folder: Folder,
     every: Annotated[bool, typer.Option("--all", help="Check every box, however long it takes.")] = False,
@@ -64,10 +72,12 @@ def check_command(
     or with --formal no coqc.
     """
     if formal:
+        from onelayer.export.kernel import check_formally
+
         judged = check_formally(folder, max_seconds=max_seconds, integers=integers)
         show(str(judged), asdict(judged), as_json=as_json)
         return SUCCESS if judged.accepted else NOT_PROVED
-    found = check(folder, all=every, max_seconds=max_seconds, progress=True)
+    found = ol.check(folder, all=every, max_seconds=max_seconds, progress=True)
     data = {**asdict(found), "ok": found.ok, "fraction": found.fraction}
     show(str(found), data, as_json=as_json)
     return SUCCESS if found.ok else NOT_PROVED

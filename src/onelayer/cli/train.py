@@ -4,23 +4,33 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from onelayer.build.arguments import MAX_SEED
+import onelayer as ol
 from onelayer.cli.console import SUCCESS, show
-from onelayer.cli.options import PICTURE, Json, MaxSeconds, Out, Seed, app, report, setting, with_settings
-from onelayer.disk import read_bounded
+from onelayer.cli.options import (
+    PICTURE,
+    Json,
+    MaxSeconds,
+    Out,
+    Seed,
+    app,
+    examples,
+    one_of,
+    report,
+    setting,
+    with_settings,
+)
 from onelayer.errors import OnelayerError
-from onelayer.language.endpoints import parse_domain
-from onelayer.pictures.drawing import draw
-from onelayer.result import Approximation, load
-from onelayer.study import STUDIES
-from onelayer.study.study import Findings, run_study
-from onelayer.training.distill import distill
-from onelayer.training.train import train
-from onelayer.training.trained import Trained
+from onelayer.seeds import MAX_SEED
+from onelayer.study import NAMES
+
+if TYPE_CHECKING:
+    from onelayer.result import Approximation
+    from onelayer.study.study import Findings
+    from onelayer.training.trained import Trained
 
 Domain = Annotated[str | None, typer.Option(help='Box as lower:upper per coordinate, for example "0:2*pi, -1:1".')]
 MOST_UNITS, MOST_BLOCKS, MOST_STEPS = 2**24, 2**10, 10**9  # beyond, no memory and no patience suffices
@@ -55,7 +65,13 @@ SETTINGS = {
 }
 
 
-@app.command("train")
+@app.command(
+    "train",
+    epilog=examples(
+        'onelayer train "sin(3*x)" --domain "-1:1" --steps 2000 --certify --out out/trained',
+        "onelayer train table.csv --target price --test 0.2",
+    ),
+)
 @with_settings(SETTINGS)
 def train_command(
     data: Annotated[str, typer.Argument(help="A formula (with --domain), or a CSV or Parquet file (with --target).")],
@@ -74,9 +90,11 @@ def train_command(
     **settings: Any,
 ) -> int:
     """Train a layer on a formula over a box, or on a table; prove its error if asked."""
+    from onelayer.language.endpoints import parse_domain
+
     box = None if domain is None else parse_domain(domain)
-    given = None if start is None else load(start)
-    run = train(
+    given = None if start is None else ol.load(start)
+    run = ol.train(
         data, box, model=given, test=test, target=target, device=_device(device), checkpoint=checkpoint,
         resume=not fresh, max_seconds=max_seconds, **settings,
     )  # fmt: skip
@@ -88,7 +106,13 @@ def train_command(
     return _proved(result, as_json, out, seen=run.final, training_seconds=run.seconds)
 
 
-@app.command("distill")
+@app.command(
+    "distill",
+    epilog=examples(
+        "onelayer distill out/wave --eps 1e-3 --out out/student",
+        "onelayer distill encoder/ --texts sentences.txt --steps 500",
+    ),
+)
 @with_settings(STUDENT)
 def distill_command(
     teacher: Annotated[Path, typer.Argument(help="Folder of a saved result, or of a BERT-type encoder's files.")],
@@ -103,12 +127,14 @@ def distill_command(
     **settings: Any,
 ) -> int:
     """Put one layer in the place of a teacher: with a proof on a box, or with measured fidelity on texts."""
+    from onelayer.language.endpoints import parse_domain
+
     if texts is None:
-        saved = load(teacher)
+        saved = ol.load(teacher)
         box = saved.box if domain is None else parse_domain(domain)
         if eps is None:
             raise OnelayerError("give --eps for a proof against a saved result, or --texts for an encoder")
-        found = distill(saved.model, box, eps, max_seconds=max_seconds, seed=seed, progress=True)
+        found = ol.distill(saved.model, box, eps, max_seconds=max_seconds, seed=seed, progress=True)
         if found.approximation is None:
             raise OnelayerError(f"{teacher} has no result to prove against; give --texts for an encoder")
         extra = {"teacher_parameters": found.teacher_parameters, "speed_up": found.speed_up}
@@ -117,7 +143,7 @@ def distill_command(
 
     lines = _lines(texts)
     encoder = SentenceEncoder.from_folder(teacher)
-    found = distill(encoder, data=lines, seed=seed, device=_device(device), max_seconds=max_seconds, **settings)
+    found = ol.distill(encoder, data=lines, seed=seed, device=_device(device), max_seconds=max_seconds, **settings)
     fidelity = found.fidelity
     if fidelity is None:
         raise OnelayerError(f"{texts} has too few texts to hold any out; give more")
@@ -133,6 +159,8 @@ def distill_command(
 
 def _lines(path: Path) -> list[str]:
     """The texts of a file, one per line, empty ones left out."""
+    from onelayer.disk import read_bounded
+
     try:
         text = read_bounded(path.resolve(), MOST_TEXT).decode("utf-8")
     except UnicodeDecodeError as error:
@@ -146,9 +174,11 @@ def _device(name: str) -> str:
     return name
 
 
-@app.command("study")
+@app.command("study", epilog=examples("onelayer study heads --jobs 2", "onelayer study all --full --out out/study"))
 def study_command(
-    name: Annotated[str, typer.Argument(help=f"One of {', '.join(STUDIES)}, or all.")],
+    name: Annotated[
+        str, typer.Argument(help=f"One of {', '.join(NAMES)}, or all.", autocompletion=one_of(*NAMES, "all"))
+    ],
     out: Annotated[Path, typer.Option(help="Folder for the rows and the figure.")] = Path("out") / "study",
     full: Annotated[
         bool, typer.Option("--full", help="More seeds, sizes and steps: minutes to an hour a study.")
@@ -157,8 +187,10 @@ def study_command(
     as_json: Json = False,
 ) -> int:
     """Run a study of training and size; an interrupted one goes on where it stopped."""
-    if name != "all" and name not in STUDIES:
-        raise OnelayerError(f"no study '{name}'; there are {', '.join(STUDIES)}, and all")
+    if name != "all" and name not in NAMES:
+        raise OnelayerError(f"no study '{name}'; there are {', '.join(NAMES)}, and all")
+    from onelayer.study import STUDIES, run_study
+
     out.mkdir(parents=True, exist_ok=True)
     chosen = list(STUDIES.values()) if name == "all" else [STUDIES[name]]
     found = [run_study(study, out, quick=not full, jobs=jobs) for study in chosen]
@@ -190,6 +222,6 @@ def _trained(run: Trained, as_json: bool, out: Path | None) -> int:
 def _proved(result: Approximation, as_json: bool, out: Path | None, **extra: Any) -> int:
     if out is not None:
         result.save(out)
-        draw(result, out / PICTURE)
+        ol.draw(result, out / PICTURE)
         extra["saved"] = str(out)
     return report(result, as_json, **extra)

@@ -5,42 +5,44 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import torch
 import typer
 
-from onelayer import __version__
-from onelayer.build.memorize import labels, recall
+import onelayer as ol
 from onelayer.cli.console import SUCCESS, show
-from onelayer.cli.options import PICTURE, Folder, Integers, Json, app
+from onelayer.cli.options import PICTURE, Folder, Integers, Json, app, examples, one_of
 from onelayer.errors import OnelayerError
-from onelayer.export.exporter import export
-from onelayer.language.endpoints import parse_point
-from onelayer.pictures.drawing import draw
-from onelayer.pictures.explanation import explain
-from onelayer.result import load
 
 
 def _version(wanted: bool) -> None:
     if wanted:
-        print(f"onelayer {__version__}")
+        print(f"onelayer {ol.__version__}")
         raise typer.Exit(SUCCESS)
 
 
-@app.callback()
+@app.callback(invoke_without_command=True)
 def _root(
+    context: typer.Context,
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
 ) -> None:
     """Build one-layer Transformers from functions, and prove how far they are from them."""
+    if context.invoked_subcommand is None:
+        print(context.get_help())
 
 
-@app.command("eval")
+@app.command(
+    "eval", epilog=examples('onelayer eval out/wave "0.5"', 'onelayer eval out/waves "1.0, pi/2; 0, 0" --json')
+)
 def eval_command(
     folder: Folder,
     point: Annotated[str, typer.Argument(help='Coordinates, for example "1.0, pi/2"; several points after ";".')],
     as_json: Json = False,
 ) -> int:
     """Evaluate a saved model at points."""
-    result = load(folder)
+    import torch
+
+    from onelayer.build.memorize import labels, recall
+
+    result = ol.load(folder)
     points = _points(point, result.box.dim)
     x = torch.tensor(points, dtype=result.model.dtype, device="cpu").reshape(-1, *result.box.shape)
     values = result.model(x).tolist()
@@ -59,7 +61,7 @@ def eval_command(
     return SUCCESS
 
 
-@app.command("draw")
+@app.command("draw", epilog=examples("onelayer draw out/wave", "onelayer draw out/wave --out wave.svg"))
 def draw_command(
     folder: Folder,
     out: Annotated[Path | None, typer.Option(help="Picture file (.png, .svg, .pdf); default in the folder.")] = None,
@@ -67,23 +69,34 @@ def draw_command(
 ) -> int:
     """Draw f, T and the error of a saved result."""
     path = out or folder / PICTURE
-    draw(load(folder), path)
+    ol.draw(ol.load(folder), path)
     show(f"{path}", {"picture": str(path)}, as_json=as_json)
     return SUCCESS
 
 
-@app.command("explain")
+@app.command("explain", epilog=examples("onelayer explain out/wave", "onelayer explain out/wave --json"))
 def explain_command(folder: Folder, as_json: Json = False) -> int:
     """Say what every head, memory token and hidden unit of a saved model is for."""
-    explanation = explain(load(folder))
+    explanation = ol.explain(ol.load(folder))
     show(str(explanation), explanation.as_dict(), as_json=as_json)
     return SUCCESS
 
 
-@app.command("export")
+@app.command(
+    "export",
+    epilog=examples(
+        "onelayer export out/wave --to onnx --out wave.onnx",
+        "onelayer export out/wave --to coq --out Wave.v",
+    ),
+)
 def export_command(
     folder: Folder,
-    to: Annotated[str, typer.Option(help="c, onnx, torch, hf, lens or coq.")],
+    to: Annotated[
+        str,
+        typer.Option(
+            help="c, onnx, torch, hf, lens or coq.", autocompletion=one_of("c", "onnx", "torch", "hf", "lens", "coq")
+        ),
+    ],
     out: Annotated[Path, typer.Option(help="File or folder to write.")],
     integers: Integers = "plain",
     guard: Annotated[
@@ -92,12 +105,16 @@ def export_command(
     as_json: Json = False,
 ) -> int:
     """Write a saved model for another library, run that library, and compare; or its certificate as a Coq theorem."""
+    from onelayer.export.exporter import export
+
     exported = export(folder, to=to, out=out, integers=integers, guard=guard)
     show(str(exported), exported.as_dict(), as_json=as_json)
     return SUCCESS
 
 
 def _points(text: str, dim: int) -> list[list[float]]:
+    from onelayer.language.endpoints import parse_point
+
     points = [parse_point(part) for part in filter(str.strip, text.split(";"))]
     if not points:
         raise OnelayerError('give at least one point, for example "1.0, 2.0"')

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from onelayer.disk import read_bounded, read_tensors, replace_file, strict_json
 from onelayer.errors import FileError, OnelayerError
+from onelayer.formats import FORMATS, NAMES, are_formats, format_of, named
 from onelayer.layer.config import Config
 from onelayer.layer.memory import GridMemory, Memory, PlainMemory
 from onelayer.layer.transformer import OneLayerTransformer
@@ -28,7 +29,6 @@ METADATA_KEY = "onelayer"
 FORMAT = "onelayer model"
 VERSION = 1
 MAX_BYTES = 2**32
-DTYPES = {"F64": torch.float64, "F32": torch.float32}
 
 
 def save_model(model: OneLayerTransformer, folder: str | os.PathLike[str]) -> Path:
@@ -73,10 +73,9 @@ def weights_sha256(model: OneLayerTransformer) -> str:
     "name dtype size,size,...\\n" followed by its little-endian bytes.
     """
     digest = hashlib.sha256((_describe(model.config) + "\n").encode())
-    names = {dtype: name for name, dtype in DTYPES.items()}
     for name, tensor in sorted(_tensors(model).items()):
         shape = ",".join(str(size) for size in tensor.shape)
-        digest.update(f"{name} {names[tensor.dtype]} {shape}\n".encode())
+        digest.update(f"{name} {format_of(tensor.dtype).tag} {shape}\n".encode())
         digest.update(tensor.numpy().astype(tensor.numpy().dtype.newbyteorder("<")).tobytes())
     return digest.hexdigest()
 
@@ -84,8 +83,8 @@ def weights_sha256(model: OneLayerTransformer) -> str:
 def _tensors(model: OneLayerTransformer) -> dict[str, Tensor]:
     tensors = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
     dtypes = {tensor.dtype for tensor in tensors.values()}
-    if len(dtypes) != 1 or not dtypes <= set(DTYPES.values()):
-        raise FileError("a saved model has all its weights in float64 or all in float32; use model.double()")
+    if len(dtypes) != 1 or not are_formats(dtypes):
+        raise FileError(f"a saved model has all its weights in {' or all in '.join(NAMES)}; use model.double()")
     return tensors
 
 
@@ -116,10 +115,10 @@ def _matching(path: Path, config: Config, arrays: Mapping[str, Any]) -> torch.dt
         if name not in expected or found != list(expected[name]):
             right = list(expected[name]) if name in expected else "no such weight"
             raise FileError(f"{path}: weight {name} has shape {found}, configured is {right}")
-    dtypes = {DTYPES["F64" if array.dtype.itemsize == 8 else "F32"] for array in arrays.values()}
-    if len(dtypes) != 1:
-        raise FileError(f"{path}: weights must be all F64 or all F32")
-    return dtypes.pop()
+    names = {array.dtype.newbyteorder("=").name for array in arrays.values()}
+    if len(names) != 1:
+        raise FileError(f"{path}: weights must be all {' or all '.join(row.tag for row in FORMATS)}")
+    return named(names.pop()).dtype
 
 
 def _memories(config: Config, tensors: dict[str, Tensor]) -> list[Memory | None]:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from onelayer.box import Box
 from onelayer.errors import OnelayerError
+from onelayer.float64 import UNIT
 from onelayer.language.formula import parse
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.lemmas.argument import Composition
@@ -16,7 +17,6 @@ from onelayer.lemmas.forward import SLACK, UP, rounding_of
 from onelayer.lemmas.univariate import Ramps, piecewise_error, range_of
 
 Floats = NDArray[np.float64]
-UNIT = 2.0**-53
 
 
 @dataclass(frozen=True)

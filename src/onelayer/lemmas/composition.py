@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from onelayer.box import Box
 from onelayer.errors import OnelayerError
+from onelayer.float64 import UNIT
 from onelayer.language.formula import parse
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.lemmas.argument import Composition
@@ -26,7 +27,6 @@ from onelayer.lemmas.streams import Forms, last_norm_error, outer_coefficients, 
 from onelayer.lemmas.univariate import Ramps, piecewise_error
 
 Floats = NDArray[np.float64]
-UNIT = 2.0**-53
 
 
 @dataclass(frozen=True)

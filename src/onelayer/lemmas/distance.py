@@ -7,9 +7,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from onelayer.float64 import UNIT
+
 BLOCK = {"cpu": 2**22, "cuda": 2**28}  # entries of one block of pairwise numbers
 DIRECT = 2**31  # subtractions up to which pairs are compared coordinate by coordinate
-UNIT = 2.0**-53
 SMALL, LARGE = 2.0**-900, 2.0**1000  # between them a squared distance keeps its digits
 
 

@@ -15,6 +15,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from onelayer.formats import format_of
+
 Floats = NDArray[np.float64]
 
 UP = 1 + 2.0**-30  # covers the rounding of the bounds' own arithmetic, a few thousand float64 operations on sums >= 0
@@ -61,5 +63,6 @@ def has_form(fixed: Sequence[tuple[Floats, Floats | float]]) -> bool:
 
 
 def rounding_of(dtype: torch.dtype) -> Rounding:
-    info = torch.finfo(dtype)
-    return Rounding(info.eps / 2, 8 * info.tiny)
+    """Relative and absolute error of one executed operation; a result below the normal numbers may be flushed to 0."""
+    row = format_of(dtype)
+    return Rounding(row.unit, 8 * row.normal)

@@ -7,6 +7,7 @@ import torch
 from numpy.typing import NDArray
 
 from onelayer.box import Box
+from onelayer.formats import format_of
 from onelayer.layer.memory import GridMemory
 from onelayer.layer.transformer import OneLayerTransformer
 
@@ -22,7 +23,7 @@ def overflows(model: OneLayerTransformer, box: Box) -> bool:
     finite logits into weights in [0, 1] whose sum is 1 up to rounding; ramps are clamped to [0, 1] after a difference
     that must be finite, times a slope that need not leave a finite product: clamp(inf) = 1.
     """
-    limit = float(torch.finfo(model.dtype).max) / 4
+    limit = format_of(model.dtype).largest / 4
     with np.errstate(all="ignore"):
         return not _Sizes(model).largest(box) <= limit
 

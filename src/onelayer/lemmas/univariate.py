@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from onelayer.float64 import linspace
+from onelayer.float64 import UNIT, linspace
 from onelayer.language.formula import Formula
 from onelayer.taylor import difference, variables
 from onelayer.taylor.core import TaylorModel
@@ -17,7 +17,6 @@ from onelayer.taylor.hull import evaluate_hulled
 
 Floats = NDArray[np.float64]
 ORDER = 4
-UNIT = 2.0**-53
 SAMPLES = 24  # per piece, to know what can be proved
 GOAL = 1.02  # a box is bounded well enough within this factor of the largest sampled difference
 ROOM = 1.01  # and less than this is not stated, so that another proof has room

@@ -14,6 +14,7 @@ from torch import nn
 
 from onelayer.box import Box
 from onelayer.errors import OnelayerError
+from onelayer.formats import FORMATS, NAMES, REAL, are_formats
 from onelayer.ground import pinned
 from onelayer.language.formula import Formula
 from onelayer.language.words import NOT_RECORDED
@@ -31,11 +32,9 @@ from onelayer.recording.target import Target
 
 EXECUTIONS: dict[Any, torch.dtype | None] = {
     None: None,
-    "real": None,
-    "float64": torch.float64,
-    "float32": torch.float32,
-    torch.float64: torch.float64,
-    torch.float32: torch.float32,
+    REAL: None,
+    **{row.name: row.dtype for row in FORMATS},
+    **{row.dtype: row.dtype for row in FORMATS},
 }
 MODEL_DTYPE = "model dtype"
 ROUNDING = (
@@ -169,13 +168,14 @@ def _execution(model: Any, execution: str | torch.dtype | None) -> torch.dtype |
     if isinstance(execution, str) and execution == MODEL_DTYPE:
         held = model.parameters() if isinstance(model, nn.Module) else ()
         dtypes = {parameter.dtype for parameter in held if parameter.is_floating_point()} or {torch.float64}
-        if len(dtypes) > 1 or not dtypes <= {torch.float64, torch.float32}:
+        if len(dtypes) > 1 or not are_formats(dtypes):
             raise OnelayerError(
-                "a certified model has all its weights in float64 or all in float32; use model.double()"
+                f"a certified model has all its weights in {' or all in '.join(NAMES)}; use model.double()"
             )
         return dtypes.pop()
     if not isinstance(execution, str | torch.dtype | None) or execution not in EXECUTIONS:
-        raise OnelayerError(f"execution must be 'model dtype', 'float64', 'float32' or 'real', got {execution!r}")
+        words = ", ".join(f"'{word}'" for word in (MODEL_DTYPE, *NAMES))
+        raise OnelayerError(f"execution must be {words} or '{REAL}', got {execution!r}")
     return EXECUTIONS[execution]
 
 

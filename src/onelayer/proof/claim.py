@@ -11,12 +11,12 @@ from typing import Any
 
 from onelayer.disk import MAX_AXES, strict_json
 from onelayer.errors import FileError, OnelayerError
+from onelayer.formats import ARITHMETICS
 from onelayer.language.words import NOT_RECORDED
 
 FORMAT = "onelayer certificate"
 FORMAT_VERSION = 1
 STATUSES = ("proved", "refuted", "undecided")
-ARITHMETICS = ("real", "float64 execution", "float32 execution")
 METHODS = ("branch and bound", "lemma", "composition", "enumeration", "conditional on Lipschitz constant")
 INLINE_FUNCTION = 4096
 MAX_ASSUMPTIONS = 64

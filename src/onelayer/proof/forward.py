@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from onelayer.errors import ModelAssumptionError, OnelayerError, UnsupportedOperation
+from onelayer.formats import are_formats, coarsest, either
 from onelayer.language.operations import OPERATIONS
 from onelayer.taylor.core import Space, TaylorModel, constant
 from onelayer.taylor.registry import call, canonical_keywords, canonical_name, inside
@@ -93,9 +94,10 @@ class Constants(TorchFunctionMode):
 
     def _format(self, name: str, args: tuple[Any, ...]) -> torch.dtype | None:
         formats = {arg.dtype for arg in args if isinstance(arg, Tensor) and arg.is_floating_point()}
-        if not formats <= {torch.float64, torch.float32}:
-            raise UnsupportedOperation(f"{name} of constants in {formats}", "use float64 or float32")
-        return torch.float32 if self.like.execution and torch.float32 in formats else self.like.execution
+        if not are_formats(formats):
+            raise UnsupportedOperation(f"{name} of constants in {formats}", f"use {either()}")
+        executed = self.like.execution
+        return None if executed is None else coarsest([executed, *formats])
 
 
 def _check_shape(name: str, shape: tuple[int, ...], count: int, outputs: tuple[int, ...] | None) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
 from onelayer.box import Box
+from onelayer.formats import format_of
 
-CORNERS = 256
+CORNERS = 256  # of the 2^D; the other kinds of points reach the rest
 FINEST = 40  # exponent of the smallest dyadic step and of the smallest distance from an end, relative to the side
-TINIEST = {torch.float64: 1070.0, torch.float32: 148.0}
 
 
 def hard_points(box: Box, count: int, dtype: torch.dtype) -> Tensor:
@@ -51,5 +53,5 @@ def _coordinates(box: Box, count: int, dtype: torch.dtype, generator: torch.Gene
     step = torch.exp2((unit() * -FINEST).round())
     dyadic = torch.round(inside() / step) * step
     near = end + (inside() - end) * torch.exp2(-FINEST * unit())
-    tiny = torch.exp2(-TINIEST[dtype] * unit()) * torch.where(unit() < 0.5, low, high).sign()
+    tiny = torch.exp2(math.log2(format_of(dtype).smallest) * unit()) * torch.where(unit() < 0.5, low, high).sign()
     return [dyadic, beside(inside().round()), beside(end.clone()), near, tiny]

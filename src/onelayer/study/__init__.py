@@ -1,16 +1,30 @@
 """Studies: sweeps that go on after a kill, laws with confidence, and the questions of the paper's second half."""
 
-from onelayer.study.depth import DEPTH
-from onelayer.study.digits import DIGITS
-from onelayer.study.kinds import KINDS_STUDY
-from onelayer.study.laws import Law, best_law, fit_law
-from onelayer.study.precision import PRECISION
-from onelayer.study.sizes import HEADS, MEMORY, WIDTH
-from onelayer.study.study import Findings, Study, run_study
-from onelayer.study.trainability import TRAINABILITY
+from __future__ import annotations
 
-STUDIES: dict[str, Study] = {
-    study.name: study for study in (HEADS, WIDTH, MEMORY, DEPTH, KINDS_STUDY, TRAINABILITY, PRECISION, DIGITS)
-}
+from typing import TYPE_CHECKING
 
-__all__ = ["STUDIES", "Findings", "Law", "Study", "best_law", "fit_law", "run_study"]
+from onelayer.lazy import public
+
+if TYPE_CHECKING:
+    from onelayer.study.laws import Law, best_law, fit_law
+    from onelayer.study.studies import STUDIES
+    from onelayer.study.study import Findings, Study, run_study
+
+# The command line lists them without loading what they measure with.
+NAMES = ("heads", "width", "memory", "depth", "kinds", "trainability", "precision", "digits")
+
+__all__ = ["NAMES", "STUDIES", "Findings", "Law", "Study", "best_law", "fit_law", "run_study"]
+
+__getattr__, __dir__ = public(
+    __name__,
+    {
+        "Findings": "study.study",
+        "Law": "study.laws",
+        "STUDIES": "study.studies",
+        "Study": "study.study",
+        "best_law": "study.laws",
+        "fit_law": "study.laws",
+        "run_study": "study.study",
+    },
+)

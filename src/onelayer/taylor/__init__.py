@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from onelayer.errors import OnelayerError
+from onelayer.formats import are_formats, either
 
 # Each of these registers its operations.
 from onelayer.taylor import (  # noqa: F401
@@ -42,8 +43,8 @@ def variables(
         raise OnelayerError(f"boxes need bounds of one shape (B, *event), got {lower.shape} and {upper.shape}")
     if not 1 <= order <= 16:
         raise OnelayerError(f"order must be between 1 and 16, got {order}")
-    if execution not in (None, torch.float32, torch.float64):
-        raise OnelayerError(f"only float32 and float64 are executed, got {execution}")
+    if execution is not None and not are_formats([execution]):
+        raise OnelayerError(f"only {either()} is executed, got {execution}")
     lower, upper = lower.detach().double(), upper.detach().double()
     dim = prod(lower.shape[1:])
     center = lower / 2 + upper / 2

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from onelayer.errors import UnsupportedOperation
+from onelayer.formats import coarsest
 from onelayer.taylor import basis
 from onelayer.taylor.opaque import IN_PLACE, INTEGERS, refusing
 from onelayer.taylor.registry import call, canonical_keywords, canonical_name, method
@@ -414,8 +415,8 @@ def joint_space(a: TaylorModel, b: TaylorModel) -> Space:
         return a.space
     if (a.space.order, a.space.dim) != (b.space.order, b.space.dim):
         raise UnsupportedOperation("mixed Taylor models", "both operands must come from variables of one order")
-    kinds = {a.space.execution, b.space.execution} - {None}
-    return replace(a.space, execution=torch.float32 if torch.float32 in kinds else kinds.pop() if kinds else None)
+    executions = [model.space.execution for model in (a, b) if model.space.execution is not None]
+    return replace(a.space, execution=coarsest(executions) if executions else None)
 
 
 def joint_shape(a: torch.Size, b: torch.Size) -> torch.Size:

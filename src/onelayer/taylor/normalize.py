@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from onelayer.errors import UnsupportedOperation
+from onelayer.formats import FLOAT64, format_of
 from onelayer.taylor.arithmetic import combine, mul, square
 from onelayer.taylor.compose import compose, within_image
 from onelayer.taylor.contraction import mean
@@ -51,11 +52,12 @@ def rms_norm(
 ) -> TaylorModel:
     """x / sqrt(mean x^2 + eps) * weight; eps defaults to the machine epsilon of the type of x.
 
-    In a float32 execution that may be float64 all the same, where a constant was: both are enclosed.
+    In the execution of a coarser format that may be float64 all the same, where a constant was: both are enclosed.
     """
     dims = _last(x, normalized_shape)
-    small = torch.finfo(torch.float64).eps if eps is None else eps
-    spread = torch.finfo(torch.float32).eps if eps is None and x.execution == torch.float32 else 0.0
+    small = 2 * FLOAT64.unit if eps is None else eps
+    coarse = eps is None and x.execution not in (None, FLOAT64.dtype)
+    spread = 2 * format_of(x.execution).unit if coarse else 0.0
     square_error = moment_errors(x, dims)[1]
     limit = math.sqrt(math.prod(normalized_shape))
     result = _normalised(x, x.untag(), torch.zeros_like(square_error), square_error, dims, small, limit, spread)

@@ -15,6 +15,7 @@ from onelayer.errors import UnsupportedOperation
 from onelayer.float64 import ELEMENTARY as ELEMENTARY
 from onelayer.float64 import TINY as TINY
 from onelayer.float64 import UNIT as UNIT
+from onelayer.formats import format_of
 
 UNDERFLOW = 2.0**-1060  # absolute error of a few operations that underflow, where the same operation multiplies it on
 FUSED = 64  # roundings allowed to a fused softmax kernel beside its sum: exp within 20 ulp, scaling, division
@@ -44,18 +45,18 @@ def conversion_error(value: Tensor, dtype: torch.dtype | None) -> Tensor | None:
     if bool(exact.all()):
         return None
     error = inflate(value.abs() * (1.01 * _unit(dtype)) + _tiny(dtype))
-    return torch.where(exact, 0.0, torch.where(value.abs() <= torch.finfo(dtype).max, error, torch.inf))
+    return torch.where(exact, 0.0, torch.where(value.abs() <= format_of(dtype).largest, error, torch.inf))
 
 
 def check_cast(execution: torch.dtype | None, dtype: Any) -> None:
     """Refuse casts that change numbers: to integers, and to a type coarser than the executing one (or than the reals).
 
-    Where float32 is executed a cast to it rounds nothing that was not rounded: what came before is enclosed with the
-    rounding of float32, even if it was computed in float64.
+    Where a format is executed a cast to it rounds nothing that was not rounded: what came before is enclosed with the
+    rounding of that format, even if it was computed in float64.
     """
-    if dtype not in (None, torch.float64) and not (dtype == execution == torch.float32):
+    if dtype not in (None, torch.float64, execution):
         kind = str(dtype).removeprefix("torch.")
-        raise UnsupportedOperation(f"cast to {kind}", "only to float64, and to float32 where float32 is executed")
+        raise UnsupportedOperation(f"cast to {kind}", "only to float64, and to the format that is executed")
 
 
 def executed(
@@ -70,7 +71,7 @@ def executed(
     if dtype is None:
         return radius
     error = magnitude * (1.01 * roundings * _unit(dtype)) + (roundings + 1) * _tiny(dtype) * unit
-    return torch.where(magnitude < torch.finfo(dtype).max / 2**12, inflate(radius + error), torch.inf)
+    return torch.where(magnitude < format_of(dtype).largest / 2**12, inflate(radius + error), torch.inf)
 
 
 def relative_error(dtype: torch.dtype, roundings: float) -> float:
@@ -84,9 +85,9 @@ def underflow_error(dtype: torch.dtype, roundings: float) -> float:
 
 
 def _unit(dtype: torch.dtype) -> float:
-    return torch.finfo(dtype).eps / 2
+    return format_of(dtype).unit
 
 
 def _tiny(dtype: torch.dtype) -> float:
     """Absolute error of one executed operation whose result underflows (flush to zero allowed)."""
-    return 4 * torch.finfo(dtype).tiny
+    return 4 * format_of(dtype).normal

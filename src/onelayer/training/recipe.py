@@ -9,12 +9,14 @@ from typing import Any
 import torch
 
 from onelayer.errors import OnelayerError
+from onelayer.formats import FORMATS
 
 # First learning rates that converge for each rule on layers of this size; no claim that they are optimal.
 LEARNING_RATES = {"adam": 5e-3, "adamw": 5e-3, "momentum": 1e-2, "sgd": 5e-2}
 SCHEDULES = ("cosine", "constant")
 LOSSES = ("mse", "cross-entropy", "cosine")
-DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16}
+HALF = "bfloat16"  # a format to train in, not to certify
+DTYPES = {**{row.name: row.dtype for row in FORMATS}, HALF: torch.bfloat16}
 WARM_UP = 0.05
 EVALUATIONS = 20
 
@@ -60,12 +62,13 @@ class Recipe:
 
     @property
     def compute_dtype(self) -> torch.dtype:
+        """The format of a forward pass."""
         return DTYPES[self.dtype]
 
     @property
     def weight_dtype(self) -> torch.dtype:
         """The weights' own format: bfloat16 has too few digits to add small updates, so float32 holds them."""
-        return torch.float32 if self.dtype == "bfloat16" else DTYPES[self.dtype]
+        return torch.float32 if self.dtype == HALF else DTYPES[self.dtype]
 
     def rate(self, step: int) -> float:
         """Learning rate of a step: a short linear warm-up, then a half cosine down to zero, or constant."""
@@ -78,6 +81,7 @@ class Recipe:
         return peak * 0.5 * (1 + math.cos(math.pi * (step - warm) / max(1, self.steps - warm)))
 
     def as_dict(self) -> dict[str, Any]:
+        """Plain data, as a checkpoint keeps it."""
         return asdict(self)
 
 

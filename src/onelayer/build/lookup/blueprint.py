@@ -21,6 +21,7 @@ from onelayer.build.lookup.structure import FlatFunction, Group, find_structure
 from onelayer.build.lookup.tensor import TensorFit, TensorFitter
 from onelayer.errors import OnelayerError
 from onelayer.float64 import linspace, ones, zeros
+from onelayer.formats import format_of
 from onelayer.layer.lookup import Affine, AxisKeys, LookupHead, Ridges, lookup_model
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.recording.target import Target, place
@@ -81,7 +82,7 @@ class Budget:
 
     @property
     def unit(self) -> float:
-        return torch.finfo(self.dtype).eps / 2
+        return format_of(self.dtype).unit
 
 
 def draw_up(target: Target, box: Box, tolerance: float, budget: Budget) -> Blueprint:

@@ -15,6 +15,7 @@ from onelayer.build.lookup.families import Array, Keys, candidates, softmax, sta
 from onelayer.build.lookup.freeslopes import FAST, THOROUGH, Descent, Projection, Round, equalise, tournament
 from onelayer.build.lookup.sampling import MOST_PANELS, Sampler, peak, resolve
 from onelayer.build.lookup.solve import minimax, rounding_cost
+from onelayer.formats import format_of
 
 ROUNDING_SHARE = 1 / 20
 AXIS_LIMIT = 512  # no axis is tried with more tokens
@@ -55,7 +56,7 @@ class AxisProblem:
 
     def __init__(self, sampler: Sampler, eps: float, dtype: torch.dtype) -> None:
         self.sampler, self.eps, self.dtype = sampler, eps, dtype
-        self.unit = torch.finfo(dtype).eps / 2
+        self.unit = format_of(dtype).unit
         focus = sampler.focus()
         self.focus = None if focus is None else (focus.centre, focus.width)
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from onelayer.build.arguments import ROOM
 from onelayer.float64 import eye, full, numbers, ones, zeros
+from onelayer.formats import format_of
 from onelayer.layer.config import Config, HeadShape
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.lemmas.subsets import MARGIN, all_subsets, combination, sharpness
@@ -31,7 +32,7 @@ def subset_layer(
     coefficients = torch.from_numpy(combination(n, weights))  # (S, outputs)
     outputs, reach = coefficients.shape[1], (hi - lo) or 1.0
     # Steeper than this the rounding of logits is all there is, and products would overflow.
-    steepest = torch.finfo(dtype).max * ROOM / (1 + abs(lo) + abs(hi))
+    steepest = format_of(dtype).largest * ROOM / (1 + abs(lo) + abs(hi))
     beta = min(max(1.0, sharpness(coefficients.numpy(), sets) / tolerance), steepest)
     d_model = 1 + outputs + (1 if sorts else 0) + n
     basis = eye(d_model)

@@ -15,6 +15,7 @@ from onelayer.box import Box
 from onelayer.build.arguments import ROOM, narrowest
 from onelayer.build.tables.table import Array, Table
 from onelayer.float64 import counted, eye, full, indices, ones, zeros
+from onelayer.formats import format_of
 from onelayer.layer.memory import PlainMemory
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.lemmas.distance import smallest_squared_distance
@@ -74,7 +75,7 @@ def _softmax_layer(
     distance = smallest_squared_distance(z.to(device), report)
     free = SoftmaxRecall(count, width, 1.0, distance, radius, rounding, query.error)
     beta = 1.0 if count == 1 else wanted_gap(count, rounding) / max(free.gap(), 2.0**-900)
-    beta = beta if math.isfinite(beta) and beta * (1 + radius) < torch.finfo(dtype).max / 8 else 1.0
+    beta = beta if math.isfinite(beta) and beta * (1 + radius) < format_of(dtype).largest / 8 else 1.0
     d_model, root = max(width, outputs), math.sqrt(width + 1)
     basis = eye(d_model)
     extended = eye(d_model, width + 1) * (indices(width + 1) < width)
@@ -127,7 +128,7 @@ def _ranked(table: Table, dtype: torch.dtype) -> Query:
     x = torch.from_numpy(table.inputs.reshape(-1))
     ordered, rank = torch.sort(x)
     count, unit = len(x), rounding_of(dtype).unit
-    slope = (1 / torch.diff(ordered)).clamp(max=torch.finfo(dtype).max * ROOM)
+    slope = (1 / torch.diff(ordered)).clamp(max=format_of(dtype).largest * ROOM)
     steepest = float(slope.max())
     z = zeros(count, 1)
     z[rank, 0] = counted(count) - (count - 1) / 2
@@ -138,7 +139,7 @@ def _ranked(table: Table, dtype: torch.dtype) -> Query:
         "b_E": full((1,), -(count - 1) / 2),
     }
     error = 2 * (4 * count + count * (count + 2)) * unit + 4 * count * rounding_of(dtype).tiny * steepest
-    error = error if steepest < torch.finfo(dtype).max * ROOM else math.inf
+    error = error if steepest < format_of(dtype).largest * ROOM else math.inf
     return Query(weights, {"embedding": "piecewise", "ramps": count - 1}, z, error, steepest, 2 * count - 1)
 
 
@@ -151,7 +152,7 @@ def relu_recall(table: Table, dtype: torch.dtype, seed: int) -> Recaller:
     """
     x, y = table.inputs.reshape(len(table), -1), table.outputs.reshape(len(table), -1)
     projection, shift = _projection(x, seed)
-    projection, shift = projection.astype(_numpy(dtype)).astype(np.float64), float(_numpy(dtype)(shift))
+    projection, shift = projection.astype(_numpy(dtype)).astype(np.float64), float(_numpy(dtype).type(shift))
     s = x @ projection + shift
     order = np.argsort(s)
     knots = s[order].astype(_numpy(dtype)).astype(np.float64)
@@ -233,5 +234,5 @@ def _projection(x: Array, seed: int) -> tuple[Array, float]:
     return p, -float(p @ x.mean(0))
 
 
-def _numpy(dtype: torch.dtype) -> type[np.float64] | type[np.float32]:
-    return np.float64 if dtype == torch.float64 else np.float32
+def _numpy(dtype: torch.dtype) -> np.dtype[Any]:
+    return np.dtype(format_of(dtype).name)

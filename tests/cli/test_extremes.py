@@ -99,7 +99,7 @@ BUILT: dict[str, tuple[list[str], int, str]] = {
     "sort to inf": (sort("--upper=inf"), REFUSED, "finite"),
     "sort backwards": (sort("--upper=-1"), REFUSED, "lo < hi"),
     "sort in no way": (sort("--kind="), REFUSED, "thresholds, subsets"),
-    "nothing typed": ([], REFUSED, "--help"),
+    "nothing typed": ([], PROVED, "--help"),
     "an empty command": ([""], REFUSED, "command"),
     "an unknown command": (["sotr"], REFUSED, "sotr"),
     "an option without a value": (["approximate", "x", "--eps"], REFUSED, "--eps"),

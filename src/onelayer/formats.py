@@ -1,0 +1,114 @@
+"""The float formats that layers have and certificates speak of: each is one row here.
+
+A format of ``bits`` significant bits and largest exponent ``exponent`` (IEEE 754, rounding to nearest) has
+
+    unit roundoff              2^-bits
+    smallest normal number     2^(1 - exponent)
+    smallest number            2^(2 - exponent - bits)
+    largest number             2^exponent (2 - 2^(1 - bits)).
+
+The independent checker shares nothing with this table and has rows of its own, in ``checker/rounding.py``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from onelayer.errors import OnelayerError
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True)
+class Format:
+    """A float format: ``name`` for torch, NumPy and people, ``tag`` in files of weights."""
+
+    name: str
+    tag: str
+    bits: int
+    exponent: int
+
+    @property
+    def unit(self) -> float:
+        """Unit roundoff: the largest relative error of rounding to nearest."""
+        return 2.0**-self.bits
+
+    @property
+    def normal(self) -> float:
+        """The smallest normal number: below it, rounding errors are no longer relative."""
+        return 2.0 ** (1 - self.exponent)
+
+    @property
+    def smallest(self) -> float:
+        """The smallest number above zero."""
+        return 2.0 ** (2 - self.exponent - self.bits)
+
+    @property
+    def largest(self) -> float:
+        """The largest finite number."""
+        return math.ldexp(2.0 - 2.0 ** (1 - self.bits), self.exponent)
+
+    @property
+    def execution(self) -> str:
+        """What a certificate calls the arithmetic of a forward pass in this format."""
+        return f"{self.name} execution"
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The format as torch knows it; torch is imported only here, so that the table costs nothing."""
+        import torch
+
+        found = getattr(torch, self.name)
+        if not isinstance(found, torch.dtype):
+            raise OnelayerError(f"torch has no format {self.name}")
+        return found
+
+
+FLOAT64 = Format("float64", "F64", 53, 1023)
+FLOAT32 = Format("float32", "F32", 24, 127)
+
+# From the most precise to the least.
+FORMATS = (FLOAT64, FLOAT32)
+NAMES = tuple(row.name for row in FORMATS)
+REAL = "real"  # what a certificate calls exact arithmetic
+ARITHMETICS = (REAL, *(row.execution for row in FORMATS))
+
+
+def either(prefix: str = "") -> str:
+    """The names of the formats in a sentence: ``float64 or float32``."""
+    return " or ".join(prefix + name for name in NAMES)
+
+
+def named(name: Any) -> Format:
+    """The format of that name, or OnelayerError."""
+    for row in FORMATS:
+        if row.name == name:
+            return row
+    raise OnelayerError(f"dtype must be {either()}, got {name}")
+
+
+def format_of(dtype: Any) -> Format:
+    """The format of a torch dtype, or OnelayerError."""
+    if not are_formats([dtype]):
+        raise OnelayerError(f"dtype must be {either('torch.')}, got {dtype}")
+    return _by_dtype()[dtype]
+
+
+def are_formats(dtypes: Iterable[Any]) -> bool:
+    """Whether every one of these torch dtypes is a row of the table."""
+    return all(isinstance(dtype, Hashable) and dtype in _by_dtype() for dtype in dtypes)
+
+
+def coarsest(dtypes: Iterable[torch.dtype]) -> torch.dtype:
+    """The least precise of these torch dtypes: its rounding covers that of the others."""
+    return min((format_of(dtype) for dtype in dtypes), key=lambda row: row.bits).dtype
+
+
+@cache
+def _by_dtype() -> dict[torch.dtype, Format]:
+    return {row.dtype: row for row in FORMATS}

@@ -1,0 +1,67 @@
+"""Help, version and completion: instant, because nothing that computes is imported, and with examples to copy."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+
+import pytest
+import typer
+
+from onelayer.cli.console import run
+from onelayer.cli.options import app
+
+COMMANDS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+HEAVY = ("torch", "matplotlib", "numpy", "scipy", "flint")
+MODULES = f"""
+import sys
+from onelayer.cli import main
+try:
+    main()
+finally:
+    print(sorted(set({HEAVY!r}) & set(sys.modules)), file=sys.stderr)
+"""
+
+
+def started(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own; the last line of stderr lists what it imported of HEAVY."""
+    command = [sys.executable, "-c", MODULES, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment}, check=False)
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"], [], ["approximate", "--help"]], ids=" ".join)
+def test_no_library_is_imported_for_words(arguments: list[str]) -> None:
+    done = started(*arguments)
+    assert done.returncode == 0
+    assert done.stderr.splitlines()[-1] == "[]"
+
+
+def test_alone_it_prints_its_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(app, []) == 0
+    out, err = capsys.readouterr()
+    assert "Commands" in out
+    assert err == ""
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_help_ends_in_examples_that_parse(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(app, [command, "--help"]) == 0
+    assert "Examples:" in capsys.readouterr().out
+    found = typer.main.get_command(app).commands[command]  # type: ignore[attr-defined]
+    _, *lines = found.epilog.split("\n\n")
+    assert lines
+    for line in lines:
+        name, called, *arguments = shlex.split(line)
+        assert (name, called) == ("onelayer", command)
+        found.make_context(called, arguments)  # an unknown option or a missing argument is an error
+
+
+def test_completion_of_commands_and_values() -> None:
+    done = started(_ONELAYER_COMPLETE="complete_bash", COMP_WORDS="onelayer app", COMP_CWORD="1")
+    assert done.stdout.split() == ["approximate"]
+    done = started(_ONELAYER_COMPLETE="complete_bash", COMP_WORDS="onelayer approximate --dtype f", COMP_CWORD="3")
+    assert done.stdout.split() == ["float64", "float32"]
+    assert done.stderr.splitlines()[-1] == "[]"
+    assert "complete -o" in started("--show-completion", "bash").stdout
