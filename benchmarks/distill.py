@@ -160,7 +160,7 @@ def certified(eps: list[float], depth: int = 4) -> list[dict[str, Any]]:
     rows = []
     for value in eps:
         started = time.perf_counter()
-        distilled = distill(teacher, box, value, max_seconds=400, progress=True)
+        distilled = distill(teacher, box, value, max_seconds=400)
         print(distilled)
         assert distilled.approximation is not None
         certificate, size = distilled.approximation.certificate, distilled.approximation.size()

@@ -18,7 +18,7 @@ def main() -> None:
     box = ol.Box([0, 0], [2 * torch.pi] * 2)
 
     start = time.perf_counter()
-    a = ol.approximate(f, box, eps=1e-6, progress=True)
+    a = ol.approximate(f, box, eps=1e-6)
     print(a.certificate)
     print(a.model)
     print(f"built and proved in {time.perf_counter() - start:.1f} s")

@@ -97,6 +97,14 @@ class Observer:
         """The same watcher with at most ``seconds`` from now: for a stage that may only use a part of the time."""
         return _Within(self, seconds)
 
+    def share(self, part: float) -> Observer:
+        """The same watcher with a part of the time that is left."""
+        return self.within(part * self.seconds_left)
+
+    def __reduce__(self) -> tuple[type[Observer], tuple[float]]:
+        """In another process: silent, with the time that is left. Whoever sent it there sees a cancellation."""
+        return Observer, (self.seconds_left,)
+
     def __enter__(self) -> Self:
         return self
 
@@ -117,13 +125,26 @@ class _Within(Observer):
     def show(self, report: Report) -> None:
         self._outer.show(report)
 
+    def __enter__(self) -> Self:
+        self._outer.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._outer.__exit__(kind, error, trace)
+
 
 class TerminalObserver(Observer):
-    """A bar on stderr, in a terminal or a notebook, that appears with the first report and goes when the call ends."""
+    """A bar on stderr, in a terminal or a notebook, that appears with the first report and goes when the call ends.
+
+    A call may hand it on to the calls that it makes: the bar goes with the outermost of them.
+    """
 
     def __init__(self, max_seconds: float = math.inf) -> None:
         super().__init__(max_seconds)
         self._bar: Progress | None = None
+        self._calls = 0
 
     def show(self, report: Report) -> None:
         bar = self._bar or self._open()
@@ -150,10 +171,15 @@ class TerminalObserver(Observer):
         self._bar.start()
         return self._bar
 
+    def __enter__(self) -> Self:
+        self._calls += 1
+        return self
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._bar is not None:
+        self._calls -= 1
+        if self._bar is not None and self._calls <= 0:
             self._bar.stop()
             self._bar = None
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from onelayer import Box
 from onelayer.errors import OnelayerError, UnsupportedOperation
+from onelayer.observer import Observer
 from onelayer.proof.certificate import Certificate
 from onelayer.proof.certify import certify
 from onelayer.proof.error import error_function
@@ -65,8 +66,8 @@ def test_every_leaf_bound_holds_on_its_own_leaf() -> None:
     """Boxes decoded from the tree are the boxes that were bounded: no swap of halves, axes or leaves."""
     target = as_target(waves, SQUARE)
     error = error_function(finer_waves, target, SQUARE, torch.float64, torch.device("cpu"))
-    search = Search(error, Goal(None, 0.05), Budget(10**5, math.inf))
-    outcome = search.run(2, lambda *_: None)
+    search = Search(error, Goal(None, 0.05), Budget(10**5))
+    outcome = search.run(2)
     low, high = (torch.from_numpy(side) for side in outcome.tree.boxes())
     assert len(low) > 50
     inside = low[:, None] + (high - low)[:, None] * torch.rand(len(low), 200, 2, dtype=torch.float64)
@@ -111,7 +112,7 @@ def test_budget_of_seconds_ends_the_search() -> None:
 
 def test_a_pilot_that_is_late_from_the_start_takes_the_first_order() -> None:
     error = error_function(finer_waves, as_target(waves, SQUARE), SQUARE, torch.float64, torch.device("cpu"))
-    assert choose_order(error, 1e-3, (6, 4), lambda: True)[0] == 6
+    assert choose_order(error, 1e-3, (6, 4), Observer(0.0))[0] == 6
 
 
 @pytest.mark.parametrize(
@@ -326,11 +327,11 @@ def test_bad_arguments_are_one_line(arguments: dict[str, Any], message: str) -> 
 def test_progress_is_silent_unless_stderr_is_a_terminal(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    certify(finer_waves, waves, SQUARE, gap=0.1, order=2, progress=True)
+    certify(finer_waves, waves, SQUARE, gap=0.1, order=2)
     assert capfd.readouterr() == ("", "")
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
-    certify(finer_waves, waves, SQUARE, gap=0.1, order=2, progress=True)
+    certify(finer_waves, waves, SQUARE, gap=0.1, order=2)
     shown = capfd.readouterr()
     assert shown.out == ""
     assert "sup|T - f| in [" in shown.err

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from flint import arb
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from safetensors.numpy import save
+from torch import Tensor
 
 from onelayer.box import Box
-from onelayer.build.arguments import check_dtype, check_eps, check_seed, check_size
+from onelayer.build.arguments import check_budget, check_dtype, check_eps, check_seed, check_size
 from onelayer.build.tables.recall import Recaller, relu_recall, softmax_recall
 from onelayer.build.tables.table import Array, Table, as_table
 from onelayer.errors import OnelayerError
@@ -25,6 +22,7 @@ from onelayer.formats import format_of
 from onelayer.ground import pinned
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.lemmas.argument import Recall, from_text
+from onelayer.observer import Observer, observing
 from onelayer.proof.argued import argued_certificate, distance_at
 from onelayer.proof.files import ARGUMENT, TABLE
 from onelayer.result import Approximation
@@ -109,7 +107,8 @@ def memorize(
     dtype: torch.dtype = torch.float64,
     device: str | torch.device = "cpu",
     seed: int = 0,
-    progress: bool = False,
+    max_seconds: float = math.inf,
+    observer: Observer | None = None,
 ) -> Memorization:
     """A layer T with |T(x_r) - y_r| <= ``eps`` at every row, proved for its execution, and run on every row.
 
@@ -118,20 +117,24 @@ def memorize(
     recipe      "softmax" (one memory token per row), "relu" (one hidden unit per row), or None for the one that stores
                 fewer numbers and is proved
     eps         None means 0.25 for labels and 1e-9 (float32: 1e-5) times the largest output otherwise
+
+    When ``max_seconds`` or the ``observer`` end it, the layer is there with what is proved of it by then, if anything.
     """
     started = time.monotonic()
     if recipe is not None and recipe not in RECIPES:
         raise OnelayerError(f"recipe must be one of {', '.join(RECIPES)}; got {recipe!r}")
     check_dtype(dtype)
     check_seed(seed)
+    check_budget(max_seconds)
     if eps is not None:
         check_eps(eps)
     table = _in_format(as_table(X, Y), dtype)
     if eps is None:
         eps = LABEL_EPS if table.classes else _real_eps(dtype) * max(float(np.abs(table.outputs).max()), 1e-300)
-    with _bar(progress) as report:
-        made = _build(table, recipe, eps, dtype, torch.device(device), seed, report)
-        values = _run(made.model, table, torch.device(device), report)
+    with observing(observer, max_seconds) as watch:
+        watch.report("memorising", detail=f"{len(table):,} rows")
+        made = _build(table, recipe, eps, dtype, torch.device(device), seed, watch)
+        values = _run(made.model, table, torch.device(device), watch)
     errors = _errors(values, table)
     recalled = int((errors < 0.5).sum() if table.classes else (errors <= eps).sum())
     seconds = time.monotonic() - started
@@ -172,12 +175,13 @@ def _build(
     dtype: torch.dtype,
     device: torch.device,
     seed: int,
-    report: Callable[[str, float], None],
+    observer: Observer,
 ) -> Recaller:
     """The recipe asked for; else relu, which stores fewer numbers, where its proof succeeds, and softmax otherwise."""
 
     def distances(share: float) -> None:
-        report("distances", share)
+        observer.check()
+        observer.report("distances", share)
 
     if recipe == "softmax":
         return softmax_recall(table, dtype, device, distances)
@@ -219,17 +223,23 @@ def _errors(values: Array, table: Table) -> Array:
 
 
 @torch.no_grad()
-def _run(model: OneLayerTransformer, table: Table, device: torch.device, report: Callable[[str, float], None]) -> Array:
-    """Every row through the layer itself."""
+def _run(model: OneLayerTransformer, table: Table, device: torch.device, observer: Observer) -> Array:
+    """Every row through the layer itself; NaN in the rows for which there was no time."""
     there = model.to(device)
     size = max(1, len(table) // 200)
-    inputs, found = torch.from_numpy(table.inputs), torch.empty(table.outputs.shape, dtype=torch.float64, device="cpu")
+    inputs, found = torch.from_numpy(table.inputs), _unknown(table)
     for start in range(0, len(table), size):
+        if observer.over:
+            break
         # Copied into place: small results kept between large intermediate arrays would pin the memory of those.
         found[start : start + size] = there(inputs[start : start + size].to(device, model.dtype)).cpu()
-        report("recall", (start + size) / len(table))
+        observer.report("recall", min(1.0, (start + size) / len(table)))
     model.cpu()
     return found.numpy()
+
+
+def _unknown(table: Table) -> Tensor:
+    return torch.full(table.outputs.shape, torch.nan, dtype=torch.float64, device="cpu")
 
 
 def _hull(table: Table) -> Box:
@@ -241,16 +251,3 @@ def _witness(model: OneLayerTransformer, table: Table, row: int) -> tuple[tuple[
     truth = [arb(y) for y in np.ravel(table.outputs[row]).tolist()]
     point = torch.from_numpy(np.asarray(table.inputs[row], dtype=np.float64))
     return tuple(point.flatten().tolist()), distance_at(model, point, lambda: truth)
-
-
-@contextmanager
-def _bar(wanted: bool) -> Iterator[Callable[[str, float], None]]:
-    """A progress bar on stderr, none when not wanted or not a terminal."""
-    console = Console(stderr=True)
-    if not (wanted and console.is_terminal):
-        yield lambda stage, share: None
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("memorising", total=1.0)
-        yield lambda stage, share: bar.update(task, description=stage, completed=min(1.0, share))

@@ -21,6 +21,7 @@ from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.lemmas.argument import OrderStatistics
 from onelayer.lemmas.order import relu_form, threshold_range, thresholds_error
 from onelayer.lemmas.subsets import subsets_error
+from onelayer.observer import Observer, observing
 from onelayer.proof.argued import argued_certificate, distance_at, representable, worst
 from onelayer.proof.certify import function_text
 from onelayer.recording.sequences import order_statistics
@@ -38,7 +39,15 @@ WITNESS_WORK = 2**28  # multiplications spent on the search for a lower bound
 
 @pinned()
 def sort(
-    n: int, lo: float, hi: float, eps: float, *, kind: str = "thresholds", dtype: torch.dtype = torch.float64
+    n: int,
+    lo: float,
+    hi: float,
+    eps: float,
+    *,
+    kind: str = "thresholds",
+    dtype: torch.dtype = torch.float64,
+    max_seconds: float = math.inf,
+    observer: Observer | None = None,
 ) -> Approximation:
     """A layer that sorts n numbers of [lo, hi] into ascending order within ``eps``, with its proof.
 
@@ -46,65 +55,120 @@ def sort(
     G about (hi - lo)/eps whatever n. ``subsets``: numbers enter linearly, one sharp head per subset of positions, for
     n <= 10; its size does not depend on eps.
     """
-    return _build(n, lo, hi, eps, None, kind, dtype)
+    return _build(n, lo, hi, eps, None, kind, dtype, observing(observer, max_seconds))
 
 
 @pinned()
 def order_statistic(
-    n: int, k: int, lo: float, hi: float, eps: float, *, kind: str = "thresholds", dtype: torch.dtype = torch.float64
+    n: int,
+    k: int,
+    lo: float,
+    hi: float,
+    eps: float,
+    *,
+    kind: str = "thresholds",
+    dtype: torch.dtype = torch.float64,
+    max_seconds: float = math.inf,
+    observer: Observer | None = None,
 ) -> Approximation:
     """The k-th smallest of n numbers of [lo, hi] within ``eps``, k = 1..n."""
     if not (type(k) is int and 1 <= k <= n):
         raise OnelayerError(f"k must be a whole number between 1 and {n}, got {k!r}")
-    return _build(n, lo, hi, eps, [float(j == k) for j in range(1, n + 1)], kind, dtype)
+    weights = [float(j == k) for j in range(1, n + 1)]
+    return _build(n, lo, hi, eps, weights, kind, dtype, observing(observer, max_seconds))
 
 
 @pinned()
 def minimum(
-    n: int, lo: float, hi: float, eps: float, *, kind: str = "thresholds", dtype: torch.dtype = torch.float64
+    n: int,
+    lo: float,
+    hi: float,
+    eps: float,
+    *,
+    kind: str = "thresholds",
+    dtype: torch.dtype = torch.float64,
+    max_seconds: float = math.inf,
+    observer: Observer | None = None,
 ) -> Approximation:
     """The smallest of n numbers of [lo, hi] within ``eps``."""
-    return order_statistic(n, 1, lo, hi, eps, kind=kind, dtype=dtype)
+    return order_statistic(n, 1, lo, hi, eps, kind=kind, dtype=dtype, max_seconds=max_seconds, observer=observer)
 
 
 @pinned()
 def maximum(
-    n: int, lo: float, hi: float, eps: float, *, kind: str = "thresholds", dtype: torch.dtype = torch.float64
+    n: int,
+    lo: float,
+    hi: float,
+    eps: float,
+    *,
+    kind: str = "thresholds",
+    dtype: torch.dtype = torch.float64,
+    max_seconds: float = math.inf,
+    observer: Observer | None = None,
 ) -> Approximation:
     """The largest of n numbers of [lo, hi] within ``eps``."""
-    return order_statistic(n, n, lo, hi, eps, kind=kind, dtype=dtype)
+    return order_statistic(n, n, lo, hi, eps, kind=kind, dtype=dtype, max_seconds=max_seconds, observer=observer)
 
 
 @pinned()
 def median(
-    n: int, lo: float, hi: float, eps: float, *, kind: str = "thresholds", dtype: torch.dtype = torch.float64
+    n: int,
+    lo: float,
+    hi: float,
+    eps: float,
+    *,
+    kind: str = "thresholds",
+    dtype: torch.dtype = torch.float64,
+    max_seconds: float = math.inf,
+    observer: Observer | None = None,
 ) -> Approximation:
     """The median of n numbers of [lo, hi] within ``eps``: the mean of the two middle ones when n is even."""
     middle = {(n - 1) // 2, n // 2}
-    return _build(n, lo, hi, eps, [1 / len(middle) if j in middle else 0.0 for j in range(n)], kind, dtype)
+    weights = [1 / len(middle) if j in middle else 0.0 for j in range(n)]
+    return _build(n, lo, hi, eps, weights, kind, dtype, observing(observer, max_seconds))
 
 
 @pinned()
 def top_k_sum(
-    n: int, k: int, lo: float, hi: float, eps: float, *, kind: str = "thresholds", dtype: torch.dtype = torch.float64
+    n: int,
+    k: int,
+    lo: float,
+    hi: float,
+    eps: float,
+    *,
+    kind: str = "thresholds",
+    dtype: torch.dtype = torch.float64,
+    max_seconds: float = math.inf,
+    observer: Observer | None = None,
 ) -> Approximation:
     """The sum of the k largest of n numbers of [lo, hi] within ``eps``."""
     if not (type(k) is int and 1 <= k <= n):
         raise OnelayerError(f"k must be a whole number between 1 and {n}, got {k!r}")
-    return _build(n, lo, hi, eps, [float(j >= n - k) for j in range(n)], kind, dtype)
+    weights = [float(j >= n - k) for j in range(n)]
+    return _build(n, lo, hi, eps, weights, kind, dtype, observing(observer, max_seconds))
 
 
 def _build(
-    n: int, lo: float, hi: float, eps: float, weights: list[float] | None, kind: str, dtype: torch.dtype
+    n: int,
+    lo: float,
+    hi: float,
+    eps: float,
+    weights: list[float] | None,
+    kind: str,
+    dtype: torch.dtype,
+    observer: Observer,
 ) -> Approximation:
     started = time.monotonic()
     _check(n, lo, hi, eps, kind, dtype)
     box = Box([lo] * n, [hi] * n)
     target = order_statistics(n, weights)
     build = _thresholds if kind == "thresholds" else _subsets
-    model, upper = build(n, lo, hi, eps, weights, dtype)
+    with observer:
+        observer.report("building")
+        model, upper = build(n, lo, hi, eps, weights, dtype, observer)
+        observer.report("proving", upper=upper)
+        witness = None if observer.over else _witness(model, target, weights, box)
     argument = OrderStatistics(n, kind, None if weights is None else tuple(weights))
-    witness = _witness(model, target, weights, box)
     certificate = argued_certificate(
         model,
         function_text(target),
@@ -120,7 +184,7 @@ def _build(
 
 
 def _thresholds(
-    n: int, lo: float, hi: float, eps: float, weights: list[float] | None, dtype: torch.dtype
+    n: int, lo: float, hi: float, eps: float, weights: list[float] | None, dtype: torch.dtype, observer: Observer
 ) -> tuple[OneLayerTransformer, float]:
     """The layer of fewest cells that the lemma proves, or the best one when rounding forbids eps."""
     if weights is None:
@@ -137,7 +201,8 @@ def _thresholds(
             model = threshold_layer(n, _edges(lo, hi, cells, dtype), weights, dtype)
             upper = thresholds_error(model, weights, box)
             yield model, upper
-            if upper <= eps or upper > 2 * eps:  # far above eps, rounding is in the way, not the number of cells
+            far = upper > 2 * eps  # rounding is in the way, not the number of cells
+            if upper <= eps or far or observer.over:
                 return
             cells = _cells(cells * upper / eps, eps, weights)
 
@@ -170,9 +235,10 @@ def _edges(lo: float, hi: float, cells: int, dtype: torch.dtype) -> Tensor:
 
 
 def _subsets(
-    n: int, lo: float, hi: float, eps: float, weights: list[float] | None, dtype: torch.dtype
+    n: int, lo: float, hi: float, eps: float, weights: list[float] | None, dtype: torch.dtype, observer: Observer
 ) -> tuple[OneLayerTransformer, float]:
     model = subset_layer(n, lo, hi, 0.9 * eps, weights, dtype)
+    observer.report("building", 0.5)
     return model, subsets_error(model, weights, Box([lo] * n, [hi] * n))
 
 

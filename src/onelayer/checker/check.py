@@ -94,7 +94,6 @@ def check(
     seed: int | None = None,
     max_seconds: float = 120.0,
     f: str | Formula | None = None,
-    progress: bool = False,
     observer: Observer | None = None,
 ) -> CheckReport:
     """Re-prove the certificate saved in ``folder``.
@@ -110,8 +109,6 @@ def check(
     folder = Path(folder)
     proof, stored = read_proof(folder), read_model(folder)
     verdict = ACCEPTED
-    if observer is None and not progress:
-        observer = Observer()
     with observing(observer, limit) as watching, _precision():
         checking = _Check(proof, stored, np.random.default_rng(seed), watching)
         try:

@@ -53,7 +53,6 @@ def approximate_command(
         max_seconds=max_seconds,
         seed=seed,
         jobs=jobs,
-        progress=True,
     )
     if out is None:
         return report(result, as_json)
@@ -118,7 +117,7 @@ def memorize_command(
     from onelayer.build.tables.table import read_table
 
     rows = read_table(table, target)
-    result = ol.memorize(*rows, recipe=recipe, dtype=named(dtype).dtype, seed=seed, progress=True)
+    result = ol.memorize(*rows, recipe=recipe, dtype=named(dtype).dtype, seed=seed)
     extra = {"recall": str(result.recall_report)}
     if out is None:
         return report(result, as_json, **extra)

@@ -44,7 +44,6 @@ def certify_command(
         execution="real" if real else "model dtype",
         max_seconds=max_seconds,
         jobs=jobs,
-        progress=True,
     )
     result = ol.Approximation(saved.model, certificate, saved.target)
     if save:
@@ -77,7 +76,7 @@ def check_command(
         judged = check_formally(folder, max_seconds=max_seconds, integers=integers)
         show(str(judged), asdict(judged), as_json=as_json)
         return SUCCESS if judged.accepted else NOT_PROVED
-    found = ol.check(folder, all=every, max_seconds=max_seconds, progress=True)
+    found = ol.check(folder, all=every, max_seconds=max_seconds)
     data = {**asdict(found), "ok": found.ok, "fraction": found.fraction}
     show(str(found), data, as_json=as_json)
     return SUCCESS if found.ok else NOT_PROVED

@@ -102,7 +102,7 @@ def train_command(
         if out is not None:
             run.save(out)
         return _trained(run, as_json, out)
-    result = run.approximation(eps, max_seconds=max_seconds, progress=True)
+    result = run.approximation(eps, max_seconds=max_seconds)
     return _proved(result, as_json, out, seen=run.final, training_seconds=run.seconds)
 
 
@@ -134,7 +134,7 @@ def distill_command(
         box = saved.box if domain is None else parse_domain(domain)
         if eps is None:
             raise OnelayerError("give --eps for a proof against a saved result, or --texts for an encoder")
-        found = ol.distill(saved.model, box, eps, max_seconds=max_seconds, seed=seed, progress=True)
+        found = ol.distill(saved.model, box, eps, max_seconds=max_seconds, seed=seed)
         if found.approximation is None:
             raise OnelayerError(f"{teacher} has no result to prove against; give --texts for an encoder")
         extra = {"teacher_parameters": found.teacher_parameters, "speed_up": found.speed_up}

@@ -20,15 +20,15 @@ from onelayer.language.formula import Formula
 from onelayer.language.words import NOT_RECORDED
 from onelayer.layer.file import weights_sha256
 from onelayer.layer.transformer import OneLayerTransformer
+from onelayer.observer import Observer, Stopped, observing
 from onelayer.proof.certificate import Certificate
 from onelayer.proof.claim import decide
 from onelayer.proof.contract import POINTS, examine
 from onelayer.proof.error import error_function
-from onelayer.proof.progress import progress_bar
 from onelayer.proof.recorded import understood
-from onelayer.proof.search import Budget, Goal, Outcome, Search
+from onelayer.proof.search import Budget, Goal, Outcome, Search, nothing_known
 from onelayer.proof.tree import MAX_DIM
-from onelayer.recording.target import Target
+from onelayer.recording.target import Target, as_target
 
 EXECUTIONS: dict[Any, torch.dtype | None] = {
     None: None,
@@ -64,14 +64,14 @@ def certify(
     max_boxes: int = 1_000_000,
     max_seconds: float = math.inf,
     jobs: int = 1,
-    progress: bool = False,
     device: str | torch.device = "cpu",
+    observer: Observer | None = None,
 ) -> Certificate:
     """Enclose sup over ``box`` of |T - f|, the maximum over all outputs, and decide whether it is <= ``eps``.
 
     With ``eps`` the search stops as soon as every box is bounded by eps (proved) or a point with a larger error is
-    verified (refuted); without, when upper <= (1 + gap) * lower. When ``max_boxes`` evaluated boxes or ``max_seconds``
-    end it, the certificate is undecided and holds the best enclosure so far.
+    verified (refuted); without, when upper <= (1 + gap) * lower. When ``max_boxes`` evaluated boxes, ``max_seconds`` or
+    the ``observer`` end it, the certificate is undecided and holds the best enclosure so far.
 
     model       any torch module or callable whose forward pass runs on Taylor models; modules are taken in eval mode
     f           formula text, a torch callable or module, or anything with a declared ``lipschitz`` constant
@@ -79,20 +79,22 @@ def certify(
     execution   "model dtype", "float64" or "float32" cover the rounding of the forward pass; None or "real" is exact
                 arithmetic on the stored weights
     jobs        worker threads; the result does not depend on it
+    observer    follows the call and may cancel it; by default a bar in a terminal, nothing elsewhere
     """
     started = time.monotonic()
     _check(eps, gap, order, max_boxes, max_seconds, jobs, box)
-    target = understood(f, box, lipschitz=lipschitz)
-    if tuple(target.input_shape) != tuple(box.shape):
-        raise OnelayerError(
-            f"the function takes points of shape {tuple(target.input_shape)}, the box {tuple(box.shape)}"
-        )
-    dtype = _execution(model, execution)
-    error = error_function(model, target, box, dtype, _device(device))
-    tested = examine(error)
-    search = Search(error, Goal(eps, gap), Budget(max_boxes, max_seconds), jobs=jobs)
-    with progress_bar(progress) as report:
-        outcome = search.run(order, report)
+    tested, outcome = 0, nothing_known(box)
+    with observing(observer, max_seconds) as watch:
+        watch.report("reading f")
+        target = as_target(f, box, lipschitz=lipschitz, observer=watch)
+        dtype, place = _execution(model, execution), _device(device)
+        try:
+            target = understood(target, box, lipschitz=lipschitz, observer=watch)
+            error = error_function(model, target, box, dtype, place, watch)
+            tested = examine(error)
+            outcome = Search(error, Goal(eps, gap), Budget(max_boxes), jobs=jobs).run(order)
+        except Stopped:
+            pass  # before the search began: nothing is claimed
     return _certificate(outcome, model, target, box, eps, dtype, tested, time.monotonic() - started)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ from onelayer.box import Box
 from onelayer.errors import OnelayerError
 from onelayer.language.quotient import Quotient, as_quotient
 from onelayer.layer.transformer import OneLayerTransformer
+from onelayer.observer import Observer
 from onelayer.proof.axes import by_length, gains, with_trials
 from onelayer.proof.forward import enclose, execute
 from onelayer.recording.target import Target
@@ -57,7 +58,8 @@ class ErrorFunction:
 
     ``model`` runs on tensors of ``dtype`` and on Taylor models. ``execution`` tags the Taylor models of T: None
     encloses T in real arithmetic, a dtype encloses whatever a forward pass in that dtype returns. f is always the real
-    function, except with a Lipschitz constant L: |f(x) - f(c)| <= L max_i |x_i - c_i| for the centre c.
+    function, except with a Lipschitz constant L: |f(x) - f(c)| <= L max_i |x_i - c_i| for the centre c. Whatever is
+    asked of it raises Stopped once the ``observer`` says that it is over.
     """
 
     model: Callable[[Any], Any]
@@ -65,6 +67,7 @@ class ErrorFunction:
     box: Box
     execution: torch.dtype | None
     device: torch.device
+    observer: Observer = field(default_factory=Observer, repr=False, compare=False)
 
     @property
     def dim(self) -> int:
@@ -175,6 +178,7 @@ class ErrorFunction:
     @torch.no_grad()
     def bounded(self, low: Tensor, high: Tensor, order: int, watch: Sides | None = None) -> Bounded:
         """Enclosure by one Taylor model of g; ``watch`` holds assumed sides and notes the kinks of f left open."""
+        self.observer.check()
         t = self._model(low, high, order, watch)
         if self.quotient is None:
             return self._divided(t, low, high, order, watch)
@@ -199,7 +203,7 @@ class ErrorFunction:
             f = self._target(lower, upper, order, watch)
         else:
             center = (low / 2 + high / 2).clamp(low, high)
-            f = self.target.function(center.reshape(-1, *self.box.shape).cpu()).to(self.device)
+            f = self.target.values(center.reshape(-1, *self.box.shape).cpu(), self.observer).to(self.device)
             slack = inflate(self.target.lipschitz * torch.maximum(high - center, center - low).amax(1))
         g = difference(*_taylor(t, f, lower, upper, order)).reshape(low.shape[0], -1)
         bound = g.split_bound().amax(1)
@@ -264,7 +268,8 @@ class ErrorFunction:
             return torch.zeros(0, dtype=torch.float64, device="cpu")
         found = []
         for part in torch.split(points, POINTS_AT_ONCE):
-            f = self.target.function(part.reshape(-1, *self.box.shape).clone()).to("cpu", torch.float64)
+            self.observer.check()
+            f = self.target.values(part.reshape(-1, *self.box.shape), self.observer).to("cpu", torch.float64)
             found.append((self.executed(part) - f).abs().reshape(len(part), -1).amax(1))
         values = torch.cat(found)
         return torch.where(torch.isfinite(values), values, -1.0)
@@ -272,6 +277,7 @@ class ErrorFunction:
     @torch.no_grad()
     def executed(self, points: Tensor) -> Tensor:
         """What the forward pass returns at points (C, D) of its format, (C, *outputs) as float64."""
+        self.observer.check()
         x = points.reshape(-1, *self.box.shape).to(self.device, self.dtype)
         return execute(self.model, x, tuple(self.target.output_shape)).to("cpu", torch.float64)
 
@@ -291,7 +297,12 @@ class ErrorFunction:
 
 
 def error_function(
-    model: Callable[[Any], Any], target: Target, box: Box, execution: torch.dtype | None, device: torch.device
+    model: Callable[[Any], Any],
+    target: Target,
+    box: Box,
+    execution: torch.dtype | None,
+    device: torch.device,
+    observer: Observer | None = None,
 ) -> ErrorFunction:
     """g for a model in evaluation mode, on ``device``, with its weights in the executing format.
 
@@ -310,7 +321,7 @@ def error_function(
             f"the model returns shape {shape} and the function {tuple(target.output_shape)} at one point; "
             "they must be equal"
         )
-    return ErrorFunction(model, target, box, execution, device)
+    return ErrorFunction(model, target, box, execution, device, observer or Observer())
 
 
 def _taylor(t: Any, f: Any, low: Tensor, high: Tensor, order: int) -> list[TaylorModel]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
+from onelayer.observer import Observer
 from onelayer.proof.boxes import Boxes, axis_to_cut, root, together, updated
 from onelayer.proof.cost import Cost, cost_of_box, metered
 from onelayer.proof.error import ErrorFunction
@@ -31,19 +31,19 @@ def candidate_orders(dim: int) -> tuple[int, ...]:
 
 
 def choose_order(
-    error: ErrorFunction, threshold: float, orders: tuple[int, ...], late: Callable[[], bool]
+    error: ErrorFunction, threshold: float, orders: tuple[int, ...], observer: Observer
 ) -> tuple[int, Cost]:
     """The order with the least estimated total cost, in doubt the higher one, and the cost of one of its boxes.
 
     The points descend once, at the highest order; every order is then asked for its bounds on the boxes they passed,
-    all in one call and counted by one meter. Once ``late()`` holds, no further order is tried; the first is taken where
-    none was.
+    all in one call and counted by one meter. Once the ``observer`` says that it is over, no further order is
+    tried; the first is taken where none was.
     """
     first = cost_of_box(error, orders[0])
     best, cost, least = orders[0], first, math.inf
-    path = followed(error, threshold, orders[0], late)
+    path = followed(error, threshold, orders[0], observer)
     for order in orders:
-        if late():
+        if observer.over:
             break
         found, each = measured(error, path, order, first.chunk)
         total = each.seconds * expected_leaves(path, found, threshold)
@@ -52,7 +52,7 @@ def choose_order(
     return best, cost
 
 
-def followed(error: ErrorFunction, threshold: float, order: int, late: Callable[[], bool]) -> Boxes:
+def followed(error: ErrorFunction, threshold: float, order: int, observer: Observer) -> Boxes:
     """All boxes that the sample points pass on their way down by the rule of the search, and some below their leaves.
 
     ``node`` is the number of the point. Lower orders need smaller boxes: the ones below are for them.
@@ -62,7 +62,7 @@ def followed(error: ErrorFunction, threshold: float, order: int, late: Callable[
     who = torch.arange(POINTS, dtype=torch.int64, device="cpu")
     boxes = replace(root(low, high)[torch.zeros_like(who)], node=who)
     path = [boxes[:0]]
-    while len(boxes) and not late():
+    while len(boxes) and not observer.over:
         found = error.enclose(boxes.low, boxes.high, order, threshold, boxes.stall)
         boxes = updated(boxes, found.bound, found.sensitivity)
         path.append(boxes)

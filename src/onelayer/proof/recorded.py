@@ -20,6 +20,7 @@ from onelayer.errors import OnelayerError
 from onelayer.ground import pinned
 from onelayer.language.balls import in_balls
 from onelayer.language.formula import Formula
+from onelayer.observer import Observer, Stopped
 from onelayer.proof.points import hard_points
 from onelayer.recording.recorder import ALONE
 from onelayer.recording.target import Target, as_target, place
@@ -35,17 +36,20 @@ SINGLE, BATCH = 16, 7
 
 
 @pinned()
-def understood(f: Any, box: Box, *, lipschitz: float | None = None) -> Target:
+def understood(f: Any, box: Box, *, lipschitz: float | None = None, observer: Observer | None = None) -> Target:
     """``f`` as a function to prove something of: a formula, a callable that is its formula, or a declared constant.
 
     Raises OnelayerError with a point at which a callable is not what was recorded of it; with a declared constant it is
-    then taken as its code evaluates it.
+    then taken as its code evaluates it. Raises Stopped when the ``observer`` ends it first.
     """
-    target = as_target(f, box, lipschitz=lipschitz)
+    watch = observer or Observer()
+    target = as_target(f, box, lipschitz=lipschitz, observer=watch)
     if isinstance(target.function, Formula) or target.lipschitz is not None or target.compared == box:
         return target
     try:
-        _compare(target, box)
+        _compare(target, box, watch)
+    except Stopped:
+        raise
     except OnelayerError as error:
         if lipschitz is None:
             raise
@@ -72,40 +76,43 @@ class Bounds:
         return Bounds(self.low[index], self.high[index])
 
 
-def _compare(target: Target, box: Box) -> None:
+def _compare(target: Target, box: Box, observer: Observer) -> None:
     low, high = box.lower.flatten(), box.upper.flatten()
     points = torch.minimum(torch.maximum(hard_points(box, POINTS, torch.float64), low), high)
     generator = torch.Generator(device="cpu").manual_seed(4)
     points = points[torch.randperm(len(points), generator=generator, dtype=torch.int64, device="cpu")]
     x = points.reshape(-1, *box.shape)
-    values, bounds = _values(target, x), _bounds(target, x)
+    observer.report("reading f", detail="its recording is compared with it")
+    values, bounds = _values(target, x, observer), _bounds(target, x, observer)
     if not bool(bounds.known.any(0).all()):
         raise OnelayerError(
             f"no value of {target.description} on the box can be told; it overflows, or is below the smallest number"
         )
     _complain(target, x, values, bounds, bounds.exclude(values))
-    _other_batches(target, x, values, bounds)
+    _other_batches(target, x, values, bounds, observer)
     if target.formula is not None:
-        _in_balls(target, x, values, bounds)
+        _in_balls(target, x, values, bounds, observer)
 
 
-def _values(target: Target, x: Tensor) -> Tensor:
+def _values(target: Target, x: Tensor, observer: Observer) -> Tensor:
     """f at points (C, *shape), (C, K)."""
     try:
-        values = torch.as_tensor(target.function(x.clone()), dtype=torch.float64, device="cpu")
+        values = torch.as_tensor(target.values(x, observer), dtype=torch.float64, device="cpu")
         return values.detach().reshape(len(x), -1)
     except Exception as error:
         raise _failed(target, f"on a batch of shape {tuple(x.shape)}", error) from error
 
 
-def _bounds(target: Target, x: Tensor) -> Bounds:
+def _bounds(target: Target, x: Tensor, observer: Observer) -> Bounds:
     """By the operations of f itself; by those of its formula where the arithmetic does not know them all."""
     try:
-        return _enclosed(target.function, x)
+        return _enclosed(target.function, x, observer)
+    except Stopped:
+        raise
     except Exception as error:
         if target.formula is None:
             raise _failed(target, "on Taylor models", error) from error
-        return _enclosed(target.formula, x)
+        return _enclosed(target.formula, x, observer)
 
 
 def _failed(target: Target, where: str, error: Exception) -> OnelayerError:
@@ -116,24 +123,25 @@ def _failed(target: Target, where: str, error: Exception) -> OnelayerError:
     return OnelayerError(f"{target.description} failed {where} ({line}); it must take (..., *box.shape) like any other")
 
 
-def _enclosed(function: Callable[[Any], Any], x: Tensor) -> Bounds:
+def _enclosed(function: Callable[[Any], Any], x: Tensor, observer: Observer) -> Bounds:
     dim = x[0].numel()
     parts = []
     for part in torch.split(x, max(1, NUMBERS // (dim * (dim + 1)))):
+        observer.check()
         y = function(variables(part, part, 1, execution=torch.float64))
         pair = y.range() if isinstance(y, TaylorModel) else (y, y)
         parts.append([side.to("cpu", torch.float64).reshape(len(part), -1) for side in pair])
     return Bounds(*(torch.cat(side) for side in zip(*parts, strict=True)))
 
 
-def _other_batches(target: Target, x: Tensor, values: Tensor, bounds: Bounds) -> None:
+def _other_batches(target: Target, x: Tensor, values: Tensor, bounds: Bounds, observer: Observer) -> None:
     """The points in the opposite order, a few of them one by one, in small batches and repeated."""
     count = len(x)
     orders = [range(count - 1, -1, -1), *([at] for at in range(min(SINGLE, count)))]
     orders += [range(at, min(at + BATCH, count)) for at in range(0, SINGLE * BATCH, BATCH) if at < count]
     for order in [*orders, [0] * BATCH]:
         chosen = torch.tensor(list(order), dtype=torch.int64, device="cpu")
-        again = _values(target, x[chosen])
+        again = _values(target, x[chosen], observer)
         wrong = bounds[chosen].exclude(again)
         if bool(wrong.any()):
             at, k = wrong.nonzero()[0].tolist()
@@ -144,7 +152,7 @@ def _other_batches(target: Target, x: Tensor, values: Tensor, bounds: Bounds) ->
             )
 
 
-def _in_balls(target: Target, x: Tensor, values: Tensor, bounds: Bounds) -> None:
+def _in_balls(target: Target, x: Tensor, values: Tensor, bounds: Bounds, observer: Observer) -> None:
     formula = target.formula
     if formula is None:
         return
@@ -153,6 +161,7 @@ def _in_balls(target: Target, x: Tensor, values: Tensor, bounds: Bounds) -> None
     low, high, known = bounds.low.tolist(), bounds.high.tolist(), bounds.known.tolist()
     with ctx.workprec(BITS):
         for at, point in enumerate(x[:count].reshape(count, -1).tolist()):
+            observer.check()
             for k, ball in enumerate(in_balls(formula, point)):
                 if known[at][k] and ball.is_finite():
                     wrong[at, k] = bool(ball < arb(low[at][k])) or bool(ball > arb(high[at][k]))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import joblib
@@ -12,8 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from onelayer.box import Box
 from onelayer.errors import ModelAssumptionError
 from onelayer.ground import pinned
+from onelayer.observer import Stopped
 from onelayer.proof.boxes import Boxes, TreeBuilder, cut, root, updated
 from onelayer.proof.cost import cost_of_box
 from onelayer.proof.error import Enclosure, ErrorFunction
@@ -29,8 +30,6 @@ SCOUTS = 32
 PILOT_SHARE = 0.25  # of the time, if it is limited
 REFUTED_GAP, REFUTED_BOXES = 1.0, 512
 
-Report = Callable[[float, float, float, int], None]
-
 
 @dataclass(frozen=True)
 class Goal:
@@ -45,10 +44,9 @@ class Goal:
 
 @dataclass(frozen=True)
 class Budget:
-    """Largest number of boxes to evaluate and of seconds to spend."""
+    """Largest number of boxes to evaluate."""
 
     boxes: int
-    seconds: float
 
 
 @dataclass(frozen=True)
@@ -74,6 +72,7 @@ class Search:
 
     def __init__(self, error: ErrorFunction, goal: Goal, budget: Budget, *, jobs: int = 1) -> None:
         self.error, self.goal, self.budget, self.jobs = error, goal, budget, jobs
+        self.observer = error.observer
         self.span = error.box.width.flatten()
         self.tree = TreeBuilder()
         self.open = root(error.box.lower.flatten(), error.box.upper.flatten())
@@ -82,7 +81,7 @@ class Search:
         self.given_up: Boxes | None = None
         self.floor = 0.0
         self.evaluated = 0
-        self.started = time.monotonic()
+        self.pilot_time = self.observer.share(PILOT_SHARE)
         self.witness: Witness | None = None
         self.order, self.chunk = 0, 1
 
@@ -107,8 +106,19 @@ class Search:
     def refuted(self) -> bool:
         return self.goal.eps is not None and self.lower > self.goal.eps
 
-    def run(self, order: int | None, report: Report) -> Outcome:
-        """Sample, choose the order, then cut the most urgent boxes until the goal or the budget is reached."""
+    def run(self, order: int | None) -> Outcome:
+        """Search until the goal or the budget is reached, or until the observer stops it; then say what is known.
+
+        Stopped anywhere, the enclosure is read off the tree, in which every piece has at least the bound of the box
+        that it was cut from.
+        """
+        with suppress(Stopped):
+            self.branch(order)
+        return self.outcome()
+
+    def branch(self, order: int | None) -> None:
+        """Sample, choose the order, then cut the most urgent boxes."""
+        self.report()
         points = search(self.error)
         self.observe(points)
         self.floor = self.rounding_floor(points)
@@ -123,8 +133,12 @@ class Search:
             if len(group):
                 self.absorb(cut(group, self.levels(group), self.order, self.span, self.tree))
             self.close()
-            report(self.lower, self.upper, self.closed_share, self.evaluated)
-        return self.outcome()
+            self.report()
+
+    def report(self) -> None:
+        """Tell the observer where the search stands."""
+        detail = f"{self.evaluated:,} boxes"
+        self.observer.report("proving", self.closed_share, lower=self.lower, upper=self.upper, detail=detail)
 
     def rounding_floor(self, points: Tensor) -> float:
         """The largest bound on boxes of width zero at the points: no cut gets below it."""
@@ -137,7 +151,7 @@ class Search:
         """Fix the order, by a pilot unless it is given or there is no time left, and the boxes per chunk."""
         orders = candidate_orders(self.error.dim) if order is None else (order,)
         if len(orders) > 1 and not self.exhausted():
-            self.order, cost = choose_order(self.error, self.threshold, orders, lambda: self.used(PILOT_SHARE))
+            self.order, cost = choose_order(self.error, self.threshold, orders, self.pilot_time)
         else:
             self.order, cost = orders[-1], cost_of_box(self.error, orders[-1])
         self.chunk = cost.chunk
@@ -149,17 +163,13 @@ class Search:
 
     def exhausted(self) -> bool:
         """Whether one more cut would exceed the budget."""
-        return self.room < 2 or self.used(1.0)
-
-    def used(self, share: float) -> bool:
-        """Whether this share of the time is over."""
-        return time.monotonic() - self.started >= share * self.budget.seconds
+        return self.room < 2 or self.observer.over
 
     def accept_refutation(self) -> None:
         """Once a witness exceeds eps the claim is lost; a few boxes more still give an upper bound worth stating."""
         if self.refuted:
             self.goal = Goal(None, REFUTED_GAP)
-            self.budget = Budget(min(self.budget.boxes, self.evaluated + REFUTED_BOXES), self.budget.seconds)
+            self.budget = Budget(min(self.budget.boxes, self.evaluated + REFUTED_BOXES))
 
     def pick(self) -> tuple[Boxes, Boxes]:
         """The most urgent boxes whose pieces fit the budget and one round, and the others.
@@ -204,8 +214,9 @@ class Search:
 
     def absorb(self, pieces: Boxes) -> None:
         """Enclose g on the pieces, look for a better witness among them, and add them to the open boxes."""
-        self.evaluated += len(pieces)
+        self.tree.state(pieces.node, pieces.bound)
         found = self.enclose(pieces)
+        self.evaluated += len(pieces)
         pieces = updated(pieces, found.bound, found.sensitivity)
         self.tree.state(pieces.node, pieces.bound)
         self.probe(pieces)
@@ -256,6 +267,12 @@ class Search:
         reached = upper <= self.goal.threshold(self.lower)
         resisted = None if reached else _worst_leaf(tree, bounds)
         return Outcome(reached, self.witness, upper, tree, bounds, self.order, self.evaluated, resisted)
+
+
+def nothing_known(box: Box) -> Outcome:
+    """The outcome of no search at all: the whole box, without a bound."""
+    tree, bounds = TreeBuilder().finish(box.lower.flatten(), box.upper.flatten())
+    return Outcome(False, None, math.inf, tree, bounds, 0, 0, _worst_leaf(tree, bounds))
 
 
 def _worst_leaf(tree: BoxTree, bounds: Floats) -> tuple[tuple[float, ...], tuple[float, ...]]:

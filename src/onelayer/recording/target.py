@@ -17,6 +17,8 @@ from onelayer.errors import FormulaError, OnelayerError
 from onelayer.ground import pinned
 from onelayer.language.formula import Formula, parse
 from onelayer.language.poles import find_pole
+from onelayer.observer import Observer, Stopped
+from onelayer.recording.evaluation import PROBED, Pace, evaluate, pace_of
 from onelayer.recording.recorder import FORMAT, TooLong, record
 
 SAMPLES = 256
@@ -31,7 +33,7 @@ class Target:
     constant; ``unrecorded`` then says why. ``lipschitz`` is a declared constant L with
     |f(x) - f(y)| <= L max_i |x_i - y_i|; it is None whenever a formula is known, because nothing needs to be taken on
     trust then. ``kind`` is "formula", "callable", "module" or "blackbox". ``compared`` is the box on which the values
-    of a callable were compared with its formula; a proof needs that (proof/recorded.py).
+    of a callable were compared with its formula; a proof needs that (proof/recorded.py). ``pace`` is how slow it is.
     """
 
     function: Callable[[Any], Any]
@@ -43,16 +45,24 @@ class Target:
     lipschitz: float | None = None
     unrecorded: str = ""
     compared: Box | None = field(default=None, compare=False)
+    pace: Pace = field(default=Pace(), compare=False)
+
+    def values(self, points: Tensor, observer: Observer) -> Tensor:
+        """f at points (C, *input_shape), a slow one in parts; raises Stopped once the observer says it is over."""
+        observer.check()
+        return evaluate(self.function, points, self.pace, observer)
 
 
 @pinned()
-def as_target(f: Any, box: Box, *, lipschitz: float | None = None) -> Target:
+def as_target(f: Any, box: Box, *, lipschitz: float | None = None, observer: Observer | None = None) -> Target:
     """Understand ``f``: formula text, Formula, torch callable, nn.Module, or NumPy callable with ``lipschitz``.
 
     A callable is its recorded formula: what cannot be recorded is refused by the name of the operation, unless a
     constant is declared. Refused too, naming the place, is a function without finite values on the box, one that does
-    not treat a batch point by point, and one whose values are not real floating numbers.
+    not treat a batch point by point, and one whose values are not real floating numbers. Raises Stopped when the
+    ``observer`` ends it before f is known at a few hundred points.
     """
+    watch = observer or Observer()
     if isinstance(f, Target):
         if f.input_shape != tuple(box.shape):
             raise OnelayerError(f"the function takes points of shape {f.input_shape}, the box {tuple(box.shape)}")
@@ -66,18 +76,20 @@ def as_target(f: Any, box: Box, *, lipschitz: float | None = None) -> Target:
     if isinstance(f, nn.Module):
         # Float64 holds narrower weights exactly, so the copy is the same function, evaluated more accurately.
         module = copy.deepcopy(f).double().cpu().eval()
-        return _from_torch(module, box, "module", type(f).__name__, lipschitz)
+        return _from_torch(module, box, "module", type(f).__name__, lipschitz, watch)
     name = getattr(f, "__name__", type(f).__name__).replace("<lambda>", "f")
     failure = _not_torch(f, box, lipschitz is None)
     if failure is None:
-        return _from_torch(f, box, "callable", name, lipschitz)
+        return _from_torch(f, box, "callable", name, lipschitz, watch)
     if lipschitz is None:
         raise OnelayerError(
             f"{name} does not return a torch tensor for a batch of points ({failure}); write it with torch functions, "
             "or give lipschitz= (maximum norm) for a NumPy function"
         )
     function = _numpy_function(f, box)
-    return Target(function, tuple(box.shape), _examine(function, box, name), "blackbox", name, None, float(lipschitz))
+    pace = _pace(function, box, name)
+    outputs = _examine(function, box, name, pace, watch)
+    return Target(function, tuple(box.shape), outputs, "blackbox", name, None, float(lipschitz), pace=pace)
 
 
 def _from_formula(f: str | Formula, box: Box) -> Target:
@@ -87,34 +99,45 @@ def _from_formula(f: str | Formula, box: Box) -> Target:
     formula = formula.shaped(tuple(box.shape), formula.output_shape)
     description = " ".join(f.split()) if isinstance(f, str) else str(formula)
     _refuse_poles(formula, box, "f")
-    _examine(formula, box, "f")
+    _examine(formula, box, "f", Pace(), Observer())
     return Target(formula, formula.input_shape, formula.output_shape, "formula", description, formula)
 
 
-def _from_torch(f: Callable[[Any], Any], box: Box, kind: str, name: str, lipschitz: float | None) -> Target:
-    shape = tuple(box.shape)
+def _from_torch(
+    f: Callable[[Any], Any], box: Box, kind: str, name: str, lipschitz: float | None, observer: Observer
+) -> Target:
+    shape, pace = tuple(box.shape), _pace(f, box, name)
+    formula, unrecorded = None, ""
     try:
-        _refuse_format(f, box, name)
+        _refuse_format(f, box, name, pace, observer)
         formula = record(f, shape, box=box)
+    except Stopped:
+        raise
     except TooLong as error:
-        return Target(f, shape, _examine(f, box, name), kind, name, None, lipschitz, str(error))
+        unrecorded = str(error)
     except OnelayerError as error:
         if lipschitz is None:
             raise
-        return Target(f, shape, _examine(f, box, name), kind, name, None, lipschitz, str(error))
-    _refuse_poles(formula, box, name)
-    return Target(f, shape, _examine(f, box, name), kind, name, formula)
+        unrecorded = str(error)
+    if formula is not None:
+        _refuse_poles(formula, box, name)
+        lipschitz = None
+    outputs = _examine(f, box, name, pace, observer)
+    return Target(f, shape, outputs, kind, name, formula, lipschitz, unrecorded, pace=pace)
 
 
-def _refuse_format(f: Callable[[Any], Any], box: Box, name: str) -> None:
+def _refuse_format(f: Callable[[Any], Any], box: Box, name: str, pace: Pace, observer: Observer) -> None:
     """What a recording cannot see: values in a narrower format, and an argument that is overwritten."""
-    points = _points(box)
-    given = points.clone()
-    values = _call(f, given, name)
-    if not torch.equal(given, points):
-        raise OnelayerError(f"{name} changes its argument in place; begin it with x = x.clone()")
-    if values.dtype != torch.float64:
-        raise OnelayerError(f"{name} returned {values.dtype} for float64 points; {FORMAT}")
+    every = _points(box)
+    for at, points in enumerate(torch.split(every, pace.batch(len(every)))):
+        if at:
+            observer.check()
+        given = points.clone()
+        values = _call(f, given, name)
+        if not torch.equal(given, points):
+            raise OnelayerError(f"{name} changes its argument in place; begin it with x = x.clone()")
+        if values.dtype != torch.float64:
+            raise OnelayerError(f"{name} returned {values.dtype} for float64 points; {FORMAT}")
 
 
 def _points(box: Box) -> Tensor:
@@ -122,10 +145,14 @@ def _points(box: Box) -> Tensor:
     return torch.cat([box.center[None], box.corners(CORNERS), box.sample(SAMPLES)])
 
 
-def _examine(function: Callable[[Any], Any], box: Box, name: str) -> tuple[int, ...]:
+def _pace(function: Callable[[Any], Any], box: Box, name: str) -> Pace:
+    return pace_of(lambda x: _call(function, x, name), _points(box))
+
+
+def _examine(function: Callable[[Any], Any], box: Box, name: str, pace: Pace, observer: Observer) -> tuple[int, ...]:
     """The output shape of f, after checking finiteness and that each point of a batch is treated alone."""
     points = _points(box)
-    values = _call(function, points.clone(), name).double()
+    values = evaluate(lambda x: _call(function, x, name), points, pace, observer).double()
     if values.ndim == 0 or values.shape[0] != points.shape[0]:
         raise OnelayerError(
             f"{name} turned {points.shape[0]} points of shape {tuple(box.shape)} into shape {tuple(values.shape)}; "
@@ -184,7 +211,7 @@ def _not_torch(f: Callable[[Any], Any], box: Box, if_it_fails: bool) -> str | No
     with warnings.catch_warnings(record=True) as caught, torch.no_grad():
         warnings.simplefilter("always")
         try:
-            answer = f(_points(box))
+            answer = f(_points(box)[:PROBED])
         except (TypeError, AttributeError) as error:
             return _line(error)
         except Exception as error:
@@ -200,7 +227,7 @@ def _line(error: Exception) -> str:
 
 def _numpy_function(f: Callable[[Any], Any], box: Box) -> Callable[[Tensor], Tensor]:
     """f on NumPy arrays as a torch function; a function of single points is applied to one point after another."""
-    points = _points(box).numpy()
+    points = _points(box)[:PROBED].numpy()
     whole = True
     try:
         whole = np.shape(f(points.copy()))[:1] == (points.shape[0],)

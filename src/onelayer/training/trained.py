@@ -16,6 +16,7 @@ from onelayer.disk import replace_file
 from onelayer.errors import OnelayerError
 from onelayer.layer.file import save_model
 from onelayer.layer.transformer import OneLayerTransformer
+from onelayer.observer import Observer
 from onelayer.proof.certify import certify
 from onelayer.recording.target import Target
 from onelayer.result import Approximation
@@ -61,7 +62,12 @@ class Trained:
         return sum(parameter.numel() for parameter in self.model.parameters())
 
     def approximation(
-        self, eps: float | None = None, *, max_seconds: float = math.inf, jobs: int = 1, progress: bool = False
+        self,
+        eps: float | None = None,
+        *,
+        max_seconds: float = math.inf,
+        jobs: int = 1,
+        observer: Observer | None = None,
     ) -> Approximation:
         """The model with a certificate of sup|T - f|: of ``eps`` if given, else the tightest enclosure found.
 
@@ -77,7 +83,7 @@ class Trained:
                 "a model trained on a table has no function to be certified against; train on f and a box"
             )
         certificate = certify(
-            self.model, self.target, self.box, eps, max_seconds=max_seconds, jobs=jobs, progress=progress
+            self.model, self.target, self.box, eps, max_seconds=max_seconds, jobs=jobs, observer=observer
         )
         return Approximation(self.model, certificate, self.target)
 

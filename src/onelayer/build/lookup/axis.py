@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ from torch import Tensor
 from onelayer.build.lookup.ladder import Effort
 from onelayer.build.lookup.sampling import Sampler
 from onelayer.build.lookup.search import AxisProblem, smallest
+from onelayer.observer import Observer
 
 
 @dataclass(frozen=True)
@@ -50,15 +50,15 @@ def fit_axis(
     dtype: torch.dtype = torch.float64,
     max_tokens: int = 512,
     effort: Effort = "thorough",
-    deadline: float = math.inf,
+    observer: Observer | None = None,
 ) -> AxisFit:
     """Smallest fit found with error + rounding <= eps, or the best one within ``max_tokens`` with ``meets`` False.
 
-    g maps a float64 tensor (P,) to (P,) or (P, K). The search is deterministic unless ``deadline``, a time of
-    time.monotonic(), cuts it short.
+    g maps a float64 tensor (P,) to (P,) or (P, K). The search is deterministic unless the
+    ``observer`` cuts it short.
     """
     sampler = Sampler(g, float(lower), float(upper), eps / 8)
-    found = smallest(AxisProblem(sampler, float(eps), dtype), max_tokens, effort == "thorough", deadline)
+    found = smallest(AxisProblem(sampler, float(eps), dtype), max_tokens, effort == "thorough", observer or Observer())
     slopes, biases, values = (torch.from_numpy(a).to(dtype) for a in (found.slopes, found.biases, found.values))
     family = found.keys.family
     return AxisFit(slopes, biases, family, values, found.error, found.rounding, found.vmax, found.meets)

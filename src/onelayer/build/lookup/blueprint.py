@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -24,6 +23,7 @@ from onelayer.float64 import linspace, ones, zeros
 from onelayer.formats import format_of
 from onelayer.layer.lookup import Affine, AxisKeys, LookupHead, Ridges, lookup_model
 from onelayer.layer.transformer import OneLayerTransformer
+from onelayer.observer import Observer
 from onelayer.recording.target import Target, place
 
 # Couplings and affine residuals below this share of the tolerance are ignored; the certificate still sees them.
@@ -77,8 +77,9 @@ class Budget:
     dtype: torch.dtype
     max_tokens: int
     seed: int
-    deadline: float = math.inf  # of time.monotonic
     effort: Effort = "thorough"
+    fitting: Observer = field(default_factory=Observer)  # over when a fit has to do with what it found
+    observer: Observer = field(default_factory=Observer)  # over when the whole call is
 
     @property
     def unit(self) -> float:
@@ -90,21 +91,29 @@ def draw_up(target: Target, box: Box, tolerance: float, budget: Budget) -> Bluep
 
     Very large and very small values are fitted in units of a power of two, so that no square of them is needed.
     """
-    size = seen_size(target, box)
+    size = seen_size(target, box, budget.observer)
     scale = scale_of(size)
     least = budget.unit * size * BELOW_ROUNDING
     found = _drawn(target, box, scale, relative(max(tolerance, least), scale), budget)
     return found if scale == 1.0 else found.times(scale)
 
 
-def seen_size(target: Target, box: Box) -> float:
+def constant(target: Target, box: Box) -> Blueprint:
+    """The layer that returns f at the centre everywhere: what there is when the time ends before any fit."""
+    base = flat(target, box, Observer())(box.center.reshape(1, -1))[0]  # (K,)
+    none = Kinks(zeros(0, box.dim), zeros(0), zeros(0, len(base)))
+    affine = Affine(zeros(len(base), box.dim), base)
+    return Blueprint(tuple(box.shape), target.output_shape, [], none, affine, math.inf, 0)
+
+
+def seen_size(target: Target, box: Box, observer: Observer | None = None) -> float:
     """The largest |f| at corners and some points of the box."""
     points = torch.cat([box.corners(64), box.sample(256, seed=1, arcsine=True)])
-    return float(flat(target, box)(points).abs().max())
+    return float(flat(target, box, observer or Observer())(points).abs().max())
 
 
 def _drawn(target: Target, box: Box, scale: float, tolerance: float, budget: Budget) -> Blueprint:
-    f = flat(target, box, scale)
+    f = flat(target, box, budget.observer, scale)
     kinks = find_kinks(target.formula, f, box, seed=budget.seed)
 
     def smooth(points: Tensor) -> Tensor:
@@ -138,12 +147,15 @@ def _drawn(target: Target, box: Box, scale: float, tolerance: float, budget: Bud
     return Blueprint(tuple(box.shape), target.output_shape, heads, kinks, Affine(matrix, offset), error, wanted)
 
 
-def flat(target: Target, box: Box, scale: float = 1.0) -> FlatFunction:
-    """f / scale on points (S, D) -> (S, K) in float64; OnelayerError at a point where it is not finite."""
+def flat(target: Target, box: Box, observer: Observer, scale: float = 1.0) -> FlatFunction:
+    """f / scale on points (S, D) -> (S, K) in float64; OnelayerError at a point where it is not finite.
+
+    Raises Stopped once the ``observer`` says that it is over.
+    """
 
     def evaluate(points: Tensor) -> Tensor:
         with torch.no_grad():
-            values: Tensor = target.function(points.reshape(-1, *box.shape))
+            values: Tensor = target.values(points.reshape(-1, *box.shape), observer)
         values = values.reshape(len(points), -1).to(torch.float64)
         finite = torch.isfinite(values).all(1)
         if not bool(finite.all()):
@@ -205,7 +217,7 @@ def _fit_axis(g: FlatFunction, group: Group, tolerance: float, budget: Budget) -
         dtype=budget.dtype,
         max_tokens=budget.max_tokens,
         effort=budget.effort,
-        deadline=budget.deadline,
+        observer=budget.fitting,
     )
     head = LookupHead([AxisKeys(group.directions[0], fit.slopes.double(), fit.biases.double())], fit.values.double())
     wanted = fit.size if fit.meets else _extrapolated(fit.size, fit.error, tolerance)
@@ -223,7 +235,7 @@ def _fit_grid(g: FlatFunction, group: Group, tolerance: float, budget: Budget) -
         values: Array = g(u).numpy()
         return values
 
-    fitter = TensorFitter(unit, group.rank, tolerance, unit=budget.unit, seed=budget.seed, deadline=budget.deadline)
+    fitter = TensorFitter(unit, group.rank, tolerance, unit=budget.unit, seed=budget.seed, observer=budget.fitting)
     goal, wanted, fits = tolerance, 0, None
     while fits is None:
         fits = _cheapest(fitter, goal, budget)
@@ -248,7 +260,7 @@ def _cheapest(fitter: TensorFitter, tolerance: float, budget: Budget) -> list[Te
     """The fit with the fewest tokens; when time is over, the best that can be had at once."""
     sparse = SparseFitter(fitter).fit(tolerance, budget.max_tokens) if fitter.rank >= 3 else None
     bound = sum(fit.tokens for fit in sparse) if sparse else budget.max_tokens
-    if time.monotonic() > budget.deadline:
+    if budget.fitting.over:
         quick = fitter.anyhow(min(budget.max_tokens, HASTY_TOKENS))
         return min((fits for fits in (sparse, quick and [quick]) if fits), key=lambda fits: fits[0].error, default=None)
     if sparse and fitter.predicted(tolerance) > 2 * bound:

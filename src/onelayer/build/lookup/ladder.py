@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
-import time
 from typing import Literal
 
 import numpy as np
 
 from onelayer.build.lookup.families import Array, Keys, candidates, starts
 from onelayer.build.lookup.freeslopes import FAST, THOROUGH, Projection, tournament
+from onelayer.observer import Observer
 
 Effort = Literal["fast", "thorough"]
 
@@ -20,7 +19,7 @@ class KeyLadder:
     nodes (P,), slices (P, C). ridge is the cost of one unit of |v| and bounds the values: about 1e-3 of the tolerance
     over the largest |slice| keeps them near 1e3 times f, which a proof likes. resolution: the error below which no
     effort is spent. Free slopes see the ``columns`` principal directions of the bundle. The families serve alone when
-    slopes are not ``free``, there are too few nodes for them, or ``deadline`` (of time.monotonic) is over.
+    slopes are not ``free``, there are too few nodes for them, or the ``observer`` says that it is over.
     focus: centre and width of the finest feature along the axis.
     """
 
@@ -35,9 +34,10 @@ class KeyLadder:
         columns: int = 12,
         free: bool = True,
         focus: tuple[float, float] | None = None,
-        deadline: float = math.inf,
+        observer: Observer | None = None,
     ) -> None:
-        self.nodes, self.resolution, self.free, self.focus, self.deadline = nodes, resolution, free, focus, deadline
+        self.nodes, self.resolution, self.free, self.focus = nodes, resolution, free, focus
+        self.observer = observer or Observer()
         self.rounds = FAST if effort == "fast" else THOROUGH
         u, s, _ = np.linalg.svd(slices, full_matrices=False)
         keep = max(1, min(columns, int((s > 1e-13 * s[0]).sum())))
@@ -70,7 +70,7 @@ class KeyLadder:
     def _search(self, size: int) -> tuple[Keys, float]:
         rows, columns = self.problem.samples.shape
         few = 2 * size > (rows + size) * columns or 3 * size > rows
-        if few or not self.free or time.monotonic() > self.deadline:
+        if few or not self.free or self.observer.over:
             found = list(candidates(size))
         else:
             entrants = [*self._extended(size), *starts(size, self.focus)[:: 1 + size // 24]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -16,6 +15,7 @@ from onelayer.build.lookup.freeslopes import FAST, THOROUGH, Descent, Projection
 from onelayer.build.lookup.sampling import MOST_PANELS, Sampler, peak, resolve
 from onelayer.build.lookup.solve import minimax, rounding_cost
 from onelayer.formats import format_of
+from onelayer.observer import Observer
 
 ROUNDING_SHARE = 1 / 20
 AXIS_LIMIT = 512  # no axis is tried with more tokens
@@ -155,17 +155,17 @@ class AxisProblem:
         return Measured(keys, slopes, biases, values, error, rounding, vmax, meets, edges)
 
 
-def smallest(problem: AxisProblem, max_tokens: int, thorough: bool, deadline: float = math.inf) -> Measured:
+def smallest(problem: AxisProblem, max_tokens: int, thorough: bool, observer: Observer) -> Measured:
     """Climb from the least possible size until eps is met, bisect, then walk down until two misses in a row.
 
     Two, because symmetric functions like only even or only odd numbers of tokens. A size that missed by far is not
-    tried again, nor is any below it: the best error never grows with the size. After ``deadline`` (of time.monotonic)
-    no new size is tried.
+    tried again, nor is any below it: the best error never grows with the size. Once the
+    ``observer`` says that it is over no new size is tried.
     """
     limit = min(max_tokens, AXIS_LIMIT)
     least = min(problem.sampler.least_tokens(problem.eps), limit)
-    best, low, far = _climb(problem, least, limit, deadline)
-    while best.meets and best.size - low > 1 and time.monotonic() < deadline:
+    best, low, far = _climb(problem, least, limit, observer)
+    while best.meets and best.size - low > 1 and not observer.over:
         middle = (low + best.size) // 2
         fit = problem.attempt(middle, best.keys, FAST)
         low = low if fit.meets else middle
@@ -173,7 +173,7 @@ def smallest(problem: AxisProblem, max_tokens: int, thorough: bool, deadline: fl
         best = _better(best, fit)
     misses = 0
     thorough = thorough and best.meets
-    while thorough and best.size - misses - 1 > max(far, least - 1) and misses < 2 and time.monotonic() < deadline:
+    while thorough and best.size - misses - 1 > max(far, least - 1) and misses < 2 and not observer.over:
         size = best.size - misses - 1
         fit = problem.attempt(size, best.keys, THOROUGH)
         misses = 0 if fit.meets else misses + 1
@@ -181,7 +181,7 @@ def smallest(problem: AxisProblem, max_tokens: int, thorough: bool, deadline: fl
     return problem.calm(best) if best.meets else best
 
 
-def _climb(problem: AxisProblem, least: int, limit: int, deadline: float) -> tuple[Measured, int, int]:
+def _climb(problem: AxisProblem, least: int, limit: int, observer: Observer) -> tuple[Measured, int, int]:
     """The first fit of growing size that meets eps, or the best one; the largest size that missed; that missed by far.
 
     Gives up when more tokens cannot help: what is left is rounding, or the error falls too slowly for ``limit``. Then
@@ -190,15 +190,16 @@ def _climb(problem: AxisProblem, least: int, limit: int, deadline: float) -> tup
     best = problem.measure(Keys(np.zeros(1), np.zeros(1), "constant"))
     low, far, size, history = 0, 0, least, [(1, best.error)]
     step = 2 + least // 16
-    while not best.meets and (time.monotonic() < deadline or len(history) == 1):
+    while not best.meets and (not observer.over or len(history) == 1):
         fit = problem.attempt(size, None, FAST)
         best = _better(best, fit)
+        observer.report("fitting", detail=f"{best.size} tokens reach {best.error:.2g}")
         history.append((size, best.error))
         if fit.meets or size == limit or fit.error <= fit.rounding or _too_slow(history, problem.eps, limit):
             break
         low, far = size, size if fit.error > FAR * problem.eps else far
         size, step = min(size + step, limit), step * 4 // 3 + 1
-    if not best.meets and best.error < NEAR * problem.eps and time.monotonic() < deadline:
+    if not best.meets and best.error < NEAR * problem.eps and not observer.over:
         best = _better(best, problem.attempt(best.size, None, THOROUGH))
     return best, low, far
 

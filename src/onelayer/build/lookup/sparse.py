@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import time
 from functools import cached_property
 
 import numpy as np
@@ -60,7 +59,7 @@ class SparseFitter:
     def fit(self, tolerance: float, max_tokens: int) -> list[TensorFit] | None:
         """Heads whose sum has held-out error <= tolerance, or None when that needs more than ``max_tokens``.
 
-        After the fitter's deadline the heads found so far are returned, whatever their error.
+        Once the fitter's time is over the heads found so far are returned, whatever their error.
         """
         points, truth = self.fitter.holdout
         zero = (0,) * self.rank
@@ -68,7 +67,7 @@ class SparseFitter:
         total = self._value(zero).copy()
         frontier = self._candidates(chosen, zero)
         while np.abs(total - truth).max() > tolerance:
-            if time.monotonic() > self.fitter.deadline:
+            if self.fitter.observer.over:
                 break
             if not frontier or len(chosen) > MAX_COMPONENTS:
                 return None
@@ -81,7 +80,7 @@ class SparseFitter:
                 return None
         heads = self._folded(chosen)
         error = float(np.abs(sum(head(points) for head in heads) - truth).max())
-        good = error <= 1.05 * tolerance or time.monotonic() > self.fitter.deadline
+        good = error <= 1.05 * tolerance or self.fitter.observer.over
         return [TensorFit(head.keys, head.values, error) for head in heads] if good else None
 
     def _sizes(self, level: Level) -> list[int]:

@@ -7,7 +7,6 @@ Kronecker product of one-axis solves applied to samples of f on a grid. Nothing 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,6 +19,7 @@ from onelayer.build.lookup.families import Array, Keys
 from onelayer.build.lookup.ladder import KeyLadder
 from onelayer.build.lookup.sampling import Sampler
 from onelayer.build.lookup.solve import axis_nodes, minimax, solve_axis
+from onelayer.observer import Observer
 
 UnitFunction = Callable[[Array], Array]  # points (S, r) of [-1, 1]^r -> values (S, K)
 
@@ -59,7 +59,7 @@ class TensorFitter:
     """Searches the sizes of one tensor head for f on [-1, 1]^r.
 
     tolerance: the error that matters, which sets how closely slices are looked at and what large values cost.
-    unit: unit roundoff of the executing format. After ``deadline`` (of time.monotonic) the best found has to do.
+    unit: unit roundoff of the executing format. Once the ``observer`` says that it is over the best found has to do.
     """
 
     def __init__(
@@ -71,10 +71,10 @@ class TensorFitter:
         unit: float,
         seed: int = 0,
         slices: int = 48,
-        deadline: float = math.inf,
+        observer: Observer | None = None,
     ) -> None:
         self.f, self.rank, self.tolerance, self.unit, self.seed = f, rank, tolerance, unit, seed
-        self.slices, self.deadline = slices, deadline
+        self.slices, self.observer = slices, observer or Observer()
 
     @cached_property
     def ridge(self) -> float:
@@ -108,7 +108,7 @@ class TensorFitter:
         place = None if focus is None else (focus.centre, focus.width)
         free = len(nodes) <= FREE_NODES and self.unit <= FREE_UNIT
         goal = self.tolerance / 10
-        return KeyLadder(nodes, slices, self.ridge, goal, free=free, focus=place, deadline=self.deadline)
+        return KeyLadder(nodes, slices, self.ridge, goal, free=free, focus=place, observer=self.observer)
 
     def fit(self, tolerance: float, max_tokens: int) -> TensorFit | None:
         """The smallest tensor head found with held-out error <= tolerance, or None when none fits in ``max_tokens``.
@@ -119,7 +119,7 @@ class TensorFitter:
         best: TensorFit | None = None
         low, high = 0.002, 1.5
         for _ in range(7):
-            if time.monotonic() > self.deadline:
+            if self.observer.over:
                 break
             share = math.sqrt(low * high)
             sizes = self._sizes(share * tolerance, 4 * max_tokens)
@@ -183,7 +183,7 @@ class TensorFitter:
     def _shorten(self, fit: TensorFit, tolerance: float) -> TensorFit:
         """Drop tokens from single axes, most expensive slab first, while the polished error stays within tolerance."""
         improved = True
-        while improved and time.monotonic() < self.deadline:
+        while improved and not self.observer.over:
             improved = False
             sizes = [len(keys) for keys in fit.keys]
             for axis in sorted(range(self.rank), key=lambda a: sizes[a]):

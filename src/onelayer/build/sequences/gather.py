@@ -37,6 +37,7 @@ from onelayer.language.formula import Formula
 from onelayer.language.tree import Tape
 from onelayer.lemmas.argument import Atom, Composition
 from onelayer.lemmas.composition import composition_error
+from onelayer.observer import Observer, observing
 from onelayer.proof.certificate import Certificate
 from onelayer.proof.certify import certify
 from onelayer.proof.recorded import understood
@@ -63,7 +64,7 @@ def gather(
     max_seconds: float = math.inf,
     seed: int = 0,
     jobs: int = 1,
-    progress: bool = False,
+    observer: Observer | None = None,
 ) -> Approximation:
     """A tokens layer T with sup over ``box`` of |T - f| <= ``eps``, proved.
 
@@ -74,7 +75,6 @@ def gather(
     When f commutes with cyclic shifts of the sequence, as every permutation-equivariant function does, all positions
     share their units; otherwise each position has its own, shut elsewhere through the position code.
     """
-    started = time.monotonic()
     check_eps(eps)
     check_dtype(dtype)
     check_seed(seed)
@@ -85,10 +85,30 @@ def gather(
     if norm not in ("none", "pre", "post"):
         raise OnelayerError(f"norm must be none, pre or post, got {norm!r}")
     check_dimension(box)
-    target = understood(f, box)
-    check_size(seen_size(target, box), dtype, "f")
+    with observing(observer, max_seconds) as watch:
+        return _gathered(f, box, eps, dtype, residual, norm, max_units, max_boxes, seed, jobs, watch)
+
+
+def _gathered(
+    f: Any,
+    box: Box,
+    eps: float,
+    dtype: torch.dtype,
+    residual: bool,
+    norm: str,
+    max_units: int,
+    max_boxes: int,
+    seed: int,
+    jobs: int,
+    observer: Observer,
+) -> Approximation:
+    """The best of the attempts; at least one is made, however little time there is."""
+    started = time.monotonic()
+    observer.report("reading f")
+    target = understood(f, box, observer=observer)
+    check_size(seen_size(target, box, observer), dtype, "f")
     each = len(target.output_shape) > 0 and target.output_shape[0] == box.shape[0]
-    pieces, exact = _decompose(target, box, each, PURSUIT_SHARE * eps, max_units, seed)
+    pieces, exact = _decompose(target, box, each, PURSUIT_SHARE * eps, max_units, seed, observer)
     share = EXACT_SHARE if exact else PURSUIT_SHARE
     outputs = math.prod(target.output_shape) // (box.shape[0] if each else 1)
     ridges = [_ridge(piece, output, position, box, each) for position, output, piece in pieces]
@@ -103,12 +123,11 @@ def gather(
             )
             composition = _composition(ridges, units, box, outputs, each)
             if gap is None:
-                left = max_seconds - (time.monotonic() - started)
-                gap = _gap(target, composition, box, share * eps, max_boxes, left, jobs, progress)
+                gap = _gap(target, composition, box, share * eps, max_boxes, jobs, observer)
             error = composition_error(model, composition, box)
             made = certified(model, composition, target, box, eps, error, gap, started)
             yield made
-            if made.certificate.proved or not made.certificate.upper < math.inf or gap.upper >= eps:
+            if made.certificate.proved or not made.certificate.upper < math.inf or gap.upper >= eps or observer.over:
                 return
             goal *= max(0.3, 0.97 * (eps - gap.upper) / (made.certificate.upper - gap.upper))
 
@@ -127,9 +146,8 @@ def _gap(
     box: Box,
     eps: float,
     max_boxes: int,
-    seconds: float,
     jobs: int,
-    progress: bool,
+    observer: Observer,
 ) -> Certificate:
     """|f - D| by branch and bound: both are smooth and nearly equal, so few boxes do."""
     decomposed = composition.formula().shaped(tuple(box.shape), target.output_shape)
@@ -140,14 +158,13 @@ def _gap(
         eps,
         execution=None,
         max_boxes=max_boxes,
-        max_seconds=max(1.0, seconds),
         jobs=jobs,
-        progress=progress,
+        observer=observer,
     )
 
 
 def _decompose(
-    target: Target, box: Box, each: bool, tolerance: float, max_units: int, seed: int
+    target: Target, box: Box, each: bool, tolerance: float, max_units: int, seed: int, observer: Observer
 ) -> tuple[list[tuple[int | None, int, Piece]], bool]:
     """(position, output, piece) for all terms of D, and whether nothing had to be fitted.
 
@@ -164,6 +181,7 @@ def _decompose(
     exact = True
     for position in positions:
         for output in range(outputs):
+            observer.report("fitting", len(found) / max(1, len(positions) * outputs))
             flat = (position or 0) * outputs + output
             made, rest = recogniser.pieces(flat) if recogniser is not None else ([], None)
             found += [(position, output, piece) for piece in made]
@@ -172,7 +190,14 @@ def _decompose(
                 part = _rest(formula, rest) if formula is not None and rest else None
                 found += [
                     (position, output, piece)
-                    for piece in pursue(_values(target, part, flat), box, tolerance, max_units=max_units, seed=seed)
+                    for piece in pursue(
+                        _values(target, part, flat, observer),
+                        box,
+                        tolerance,
+                        max_units=max_units,
+                        seed=seed,
+                        observer=observer,
+                    )
                 ]
     return found, exact
 
@@ -189,13 +214,13 @@ def _rest(formula: Formula, rest: Any) -> Formula:
     return Formula.build(tape.nodes, [total], formula.input_shape)
 
 
-def _values(target: Target, part: Formula | None, output: int) -> Any:
+def _values(target: Target, part: Formula | None, output: int, observer: Observer) -> Any:
     """The function to be fitted at points (S, D) -> (S,)."""
 
     def at_points(points: Array) -> Array:
         x = torch.from_numpy(points).reshape(-1, *target.input_shape)
         with torch.no_grad():
-            found = part(x) if part is not None else target.function(x).reshape(len(points), -1)[:, output]
+            found = part(x) if part is not None else target.values(x, observer).reshape(len(points), -1)[:, output]
         values = np.asarray(found.double().numpy(), dtype=np.float64)
         if not np.isfinite(values).all():
             where = place(x[int(np.isfinite(values).argmin())])

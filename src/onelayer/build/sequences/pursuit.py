@@ -21,6 +21,7 @@ from onelayer.build.sequences.recognise import Piece
 from onelayer.errors import OnelayerError
 from onelayer.language.formula import Formula, parse
 from onelayer.language.tree import Tape
+from onelayer.observer import Observer
 
 Array = NDArray[np.float64]
 MAX_DEGREE = 16
@@ -49,16 +50,22 @@ class Fit:
 
 
 def pursue(
-    values: Callable[[Array], Array], box: Box, tolerance: float, *, max_units: int, seed: int = 0
+    values: Callable[[Array], Array],
+    box: Box,
+    tolerance: float,
+    *,
+    max_units: int,
+    seed: int = 0,
+    observer: Observer | None = None,
 ) -> list[Piece]:
-    """Pieces whose sum is within ``tolerance`` of the function at all points tried.
+    """Pieces whose sum is within ``tolerance`` of the function at all points tried, or the best there was time for.
 
     ``values`` maps points (S, D) of the box to (S,). OnelayerError when the directions, or the hidden units that
     their polynomials would need at this tolerance, are too many.
     """
     low, high = (side.flatten().numpy() for side in (box.lower, box.upper))
     centre, radius = (low + high) / 2, (high - low) / 2
-    generator = np.random.default_rng(seed)
+    generator, watch = np.random.default_rng(seed), observer or Observer()
     test = np.concatenate([_points(generator, 4000, len(low)), box_corners(len(low))])
     raw = values(centre + radius * test)
     scale = scale_of(float(np.abs(raw).max()))  # very large and very small values are fitted in units of it
@@ -69,13 +76,14 @@ def pursue(
     truth, wanted = raw / scale, tolerance
     tolerance = relative(tolerance, scale)
     degree = _degree(scaled, len(low), tolerance / 3, generator)
-    search = _Search(scaled, len(low), degree, tolerance, generator)
+    search = _Search(scaled, len(low), degree, tolerance, generator, watch)
     while True:
         search.grow()
         fit = search.fit
         errors = np.abs(fit(test) - truth)
         error = float(errors.max())
-        if error <= tolerance:
+        watch.report("fitting", detail=f"{len(fit.directions)} directions reach {error * scale:.2g}")
+        if error <= tolerance or watch.over:
             break
         worst = np.argsort(errors)[-HARD:]
         search.learn(test[worst], truth[worst])
@@ -97,9 +105,10 @@ class _Search:
         degree: int,
         tolerance: float,
         generator: np.random.Generator,
+        observer: Observer,
     ) -> None:
         self.values, self.dim, self.degree, self.generator = values, dim, degree, generator
-        self.tolerance = tolerance
+        self.tolerance, self.observer = tolerance, observer
         self.directions = np.zeros((0, dim))
         self.points = np.concatenate([box_corners(dim), _points(generator, 1500, dim)])
         self.y = values(self.points)
@@ -168,6 +177,8 @@ class _Search:
         damping, directions = 1e-2, self.directions
         q, c, residual, s = self._solve(directions)
         for _ in range(STEPS):
+            if self.observer.over:
+                break
             slopes = [
                 chebyshev.chebval(s[:, k], chebyshev.chebder(row))
                 for k, row in enumerate(self._unpacked(c).coefficients)

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from onelayer.box import Box
-from onelayer.build.arguments import check_box, check_dtype, check_eps, check_size
+from onelayer.build.arguments import check_box, check_budget, check_dtype, check_eps, check_size
 from onelayer.build.lookup.blueprint import seen_size
 from onelayer.build.sequences.composed import certified, target_of
 from onelayer.build.sequences.ffn import Ridge, composition_of, fit_ridges, units_of
@@ -29,6 +29,7 @@ from onelayer.language.formula import Formula, parse
 from onelayer.lemmas.argument import Atom
 from onelayer.lemmas.composition import composition_error
 from onelayer.lemmas.univariate import at, range_of
+from onelayer.observer import Observer, observing
 from onelayer.proof.recorded import understood
 from onelayer.recording.target import Target, as_target
 from onelayer.result import Approximation
@@ -40,7 +41,14 @@ OUTER_SHARE = 0.6  # of eps, for the outer functions when the inner ones are cur
 
 @pinned()
 def superpose(
-    f: Any, box: Box, eps: float, *, dtype: torch.dtype = torch.float64, max_ramps: int = 2**17
+    f: Any,
+    box: Box,
+    eps: float,
+    *,
+    dtype: torch.dtype = torch.float64,
+    max_ramps: int = 2**17,
+    max_seconds: float = math.inf,
+    observer: Observer | None = None,
 ) -> Approximation:
     """A layer T with sup over ``box`` of |T - f| <= ``eps``, proved by composition, for f in superposed form.
 
@@ -51,26 +59,36 @@ def superpose(
     The certificate speaks of f as it was taken apart: sums reordered, rational factors collected, products of positive
     numbers written as exp of a sum of logarithms.
     """
-    started = time.monotonic()
     check_eps(eps)
     check_dtype(dtype)
     check_box(box, dtype)
-    target = understood(f, box)
+    check_budget(max_seconds)
+    with observing(observer, max_seconds) as watch:
+        return _superposed(f, box, eps, dtype, max_ramps, watch)
+
+
+def _superposed(f: Any, box: Box, eps: float, dtype: torch.dtype, max_ramps: int, observer: Observer) -> Approximation:
+    """The best of the attempts; at least one is made, however little time there is."""
+    started = time.monotonic()
+    observer.report("reading f")
+    target = understood(f, box, observer=observer)
     if target.formula is None:
         raise OnelayerError(f"a superposition needs a recorded function; {target.unrecorded or 'it has no formula'}")
-    check_size(seen_size(target, box), dtype, "f")
+    check_size(seen_size(target, box, observer), dtype, "f")
     extreme = _extreme(target.formula, box)
     if extreme is not None:
-        return extreme(box.dim, float(box.lower.min()), float(box.upper.max()), eps, dtype=dtype)
+        return extreme(box.dim, float(box.lower.min()), float(box.upper.max()), eps, dtype=dtype, observer=observer)
     pieces = _pieces(target, box)
     atoms, ridges = _ridges(pieces, box)
 
     def attempts() -> Iterator[Approximation]:
         goal = eps
         for _ in range(ATTEMPTS):
+            observer.report("building")
             made = _attempt(target, box, atoms, ridges, goal, eps, dtype, max_ramps, started)
             yield made
-            if made.certificate.proved or not made.certificate.upper < math.inf:
+            observer.report("proving", lower=made.certificate.lower, upper=made.certificate.upper)
+            if made.certificate.proved or not made.certificate.upper < math.inf or observer.over:
                 return
             goal *= max(0.3, 0.97 * eps / made.certificate.upper)
 
@@ -78,9 +96,9 @@ def superpose(
 
 
 @pinned()
-def needs_superposition(f: Any, box: Box) -> bool:
+def needs_superposition(f: Any, box: Box, observer: Observer | None = None) -> bool:
     """Whether f is a superposition, and no sum of functions of one linear form each, which needs no embedding."""
-    target = as_target(f, box)
+    target = as_target(f, box, observer=observer)
     if target.formula is None or len(box.shape) not in (1, 2):
         return False
     if _extreme(target.formula, box) is not None:

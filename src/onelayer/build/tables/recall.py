@@ -22,6 +22,7 @@ from onelayer.lemmas.distance import smallest_squared_distance
 from onelayer.lemmas.forward import UP, rounding_of
 from onelayer.lemmas.overflow import overflows
 from onelayer.lemmas.recall import ReluRecall, SoftmaxRecall, wanted_gap
+from onelayer.observer import Stopped
 
 DIRECTIONS = 16  # random projections tried; the one with the largest smallest gap is kept
 
@@ -72,7 +73,10 @@ def _softmax_layer(
     y, z, rounding = torch.from_numpy(table.outputs.reshape(len(table), -1)), query.z, rounding_of(dtype)
     (count, width), outputs = z.shape, y.shape[1]
     radius = float((z * z).sum(1).max()) * (1 + 2.0**-40)
-    distance = smallest_squared_distance(z.to(device), report)
+    try:
+        distance = smallest_squared_distance(z.to(device), report)
+    except Stopped:
+        distance = 0.0  # is a lower bound too, and proves nothing
     free = SoftmaxRecall(count, width, 1.0, distance, radius, rounding, query.error)
     beta = 1.0 if count == 1 else wanted_gap(count, rounding) / max(free.gap(), 2.0**-900)
     beta = beta if math.isfinite(beta) and beta * (1 + radius) < format_of(dtype).largest / 8 else 1.0

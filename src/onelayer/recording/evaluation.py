@@ -1,0 +1,57 @@
+"""Evaluating f without losing sight of the time: a slow f gets its points in small parts, a fast one all at once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onelayer.observer import Observer
+
+PROBED = 17  # points of the second probe: enough to tell a slow point from a slow call
+NOTICED = 0.02  # seconds of a probe below which f is fast: a busy machine must not change how a fast f is called
+PART = 0.25  # seconds between two looks at the clock
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Seconds that one call of f takes, and each point of it; zeros for a function too fast to notice."""
+
+    call: float = 0.0
+    point: float = 0.0
+
+    def batch(self, count: int) -> int:
+        """How many of ``count`` points to evaluate at once."""
+        if self.point * count <= 2 * PART:
+            return max(1, count)
+        return max(1, int(max(PART, self.call) / self.point))
+
+
+def pace_of(function: Callable[[Any], Any], points: Tensor) -> Pace:
+    """The pace of a function, from one point and from a few."""
+    one = _seconds(function, points[:1])
+    few = _seconds(function, points[:PROBED])
+    if few < NOTICED:
+        return Pace()
+    return Pace(one, max(0.0, few - one) / max(1, len(points[:PROBED]) - 1))
+
+
+def _seconds(function: Callable[[Any], Any], points: Tensor) -> float:
+    started = time.monotonic()
+    with torch.no_grad():
+        function(points.clone())
+    return time.monotonic() - started
+
+
+def evaluate(function: Callable[[Any], Any], points: Tensor, pace: Pace, observer: Observer) -> Tensor:
+    """f at points (C, *shape), in parts as long as the pace allows; raises Stopped between two parts."""
+    parts: list[Tensor] = []
+    for part in torch.split(points, pace.batch(len(points))):
+        if parts:
+            observer.check()
+        parts.append(function(part.clone()))
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
