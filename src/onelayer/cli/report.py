@@ -8,12 +8,14 @@ from typing import Annotated
 import typer
 
 from onelayer.cli.console import SUCCESS, show
-from onelayer.cli.options import Folder, Json, app
+from onelayer.cli.options import Folder, Json, app, examples
 from onelayer.errors import OnelayerError
-from onelayer.report.page import write_report
 
 
-@app.command("report")
+@app.command(
+    "report",
+    epilog=examples("onelayer report out/wave", "onelayer report out/wave --out wave.pdf --unit x=m/s"),
+)
 def report_command(
     folder: Folder,
     out: Annotated[Path | None, typer.Option(help="File to write, .html or .pdf; default report.html inside.")] = None,
@@ -22,10 +24,9 @@ def report_command(
     max_seconds: Annotated[float, typer.Option(help="Time for the independent check.")] = 120.0,
     as_json: Json = False,
 ) -> int:
-    """Check a saved result independently and write one page about it, in words, ready to print and sign.
+    """Check a saved result independently and write one page about it, in words, ready to print and sign."""
+    from onelayer.report.page import write_report
 
-    Example: onelayer report rel --out rel.pdf --unit v=m/s
-    """
     path = write_report(folder, out, title=title, units=_units(unit or []), max_seconds=max_seconds)
     show(str(path), {"report": str(path)}, as_json=as_json)
     return SUCCESS

@@ -17,9 +17,11 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
+from onelayer.errors import UnsupportedOperation
 from onelayer.layer.config import Config
 
 Sources = Sequence[tuple[Tensor, Tensor]]
+JUMPS = "its weights jump where two logits are equal; certify a layer with softmax or linear attention"
 
 
 class Attention(ABC):
@@ -52,7 +54,7 @@ class TopK(Attention):
     k: int
 
     def weights(self, query: Tensor, keys: Sequence[Tensor]) -> Tensor:
-        logits = _logits(query, keys)
+        logits = _numbers(_logits(query, keys), "topk")
         threshold = torch.topk(logits, min(self.k, logits.shape[-1]), dim=-1).values[..., -1:]
         return torch.softmax(logits.masked_fill(logits < threshold, -torch.inf), dim=-1)
 
@@ -62,7 +64,7 @@ class Hardmax(Attention):
     """Equal weights on the largest logits: the limit of softmax(beta q . k) as beta grows, ties included."""
 
     def weights(self, query: Tensor, keys: Sequence[Tensor]) -> Tensor:
-        logits = _logits(query, keys)
+        logits = _numbers(_logits(query, keys), "hardmax")
         best = (logits == logits.amax(-1, keepdim=True)).to(logits.dtype)
         return best / best.sum(-1, keepdim=True)
 
@@ -147,6 +149,13 @@ def attention_kind(config: Config) -> Attention:
 def _logits(query: Tensor, keys: Sequence[Tensor]) -> Tensor:
     blocks = [torch.matmul(query, key.transpose(-2, -1)) for key in keys]
     return blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=-1)
+
+
+def _numbers(logits: Tensor, kind: str) -> Tensor:
+    """Logits that are compared must be numbers: enclosures of them do not say which one is the largest."""
+    if not isinstance(logits, Tensor):
+        raise UnsupportedOperation(f"{kind} attention of enclosures", JUMPS)
+    return logits
 
 
 def _weighted(weights: Tensor, values: Sequence[Tensor]) -> Tensor:
