@@ -12,6 +12,7 @@ from onelayer.checker.boxes import PROVED, Prover
 from onelayer.checker.composition import composition_bound
 from onelayer.checker.formula import evaluate
 from onelayer.checker.functions import Kinks
+from onelayer.checker.nested import nested_bound
 from onelayer.checker.order import order_statistics_bound
 from onelayer.checker.outcome import Rejected
 from onelayer.checker.recall import read_rows, recall_bound
@@ -20,10 +21,15 @@ from onelayer.checker.weights import Array, Stored
 from onelayer.errors import FileError
 from onelayer.language.formula import Formula
 from onelayer.lemmas.argument import Argument, Composition, OrderStatistics, Recall, from_text
+from onelayer.lemmas.nested import Nested
 from onelayer.observer import Observer
 from onelayer.proof.files import ARGUMENT, Record, SavedProof
 
-METHODS = {"lemma": OrderStatistics, "composition": Composition, "enumeration": Recall}
+METHODS: dict[str, tuple[type[Argument], ...]] = {
+    "lemma": (OrderStatistics,),
+    "composition": (Composition, Nested),
+    "enumeration": (Recall,),
+}
 BUDGET = 400  # bisections per box
 
 
@@ -59,6 +65,8 @@ def recheck(
     elif isinstance(argument, Recall):
         x, y = read_rows(proof, argument, stored)
         _upper(record, recall_bound(stored, argument, x, y, execution))
+    elif isinstance(argument, Nested):
+        _upper(record, nested_bound(stored, argument, formula, record.domain, execution, observer))
     else:
         _composition(record, argument, stored, execution, formula, boxes, observer)
 
@@ -67,7 +75,7 @@ def _stated(record: Record, argument: Argument) -> None:
     """The method is that of the argument, and the certificate names the function that the argument is about."""
     if not isinstance(argument, METHODS[record.method]):
         raise Rejected(f"a proof by {record.method} cannot stand on an argument about {argument.KIND}")
-    if not isinstance(argument, Composition) and record.function != argument.stated():
+    if not isinstance(argument, Composition | Nested) and record.function != argument.stated():
         raise Rejected(f"the certificate names another function than its argument: {argument.stated()[:120]}")
 
 

@@ -8,9 +8,9 @@ from itertools import pairwise
 
 from flint import arb
 
-from onelayer.checker.arithmetic import Taylor, constant, coordinate
+from onelayer.checker.arithmetic import Taylor, combination, constant, coordinate
 from onelayer.checker.formula import evaluate
-from onelayer.checker.functions import Ends, Kinks
+from onelayer.checker.functions import Ends, Kinks, apply
 from onelayer.checker.intervals import image
 from onelayer.language.formula import Formula
 
@@ -31,6 +31,45 @@ class Line:
     value: arb
     slope: arb
     blur: arb
+
+    def at(self, s: Taylor) -> Taylor:
+        return s.shifted(-arb(self.low)).scaled(self.slope).shifted(self.value)
+
+    @property
+    def size(self) -> arb:
+        return self.value.abs_upper()
+
+
+@dataclass(frozen=True)
+class Average:
+    """On [low, high] the function sum_m softmax(slopes s + biases)_m values_m."""
+
+    low: float
+    high: float
+    slopes: Sequence[float]
+    biases: Sequence[float]
+    values: Sequence[float]
+
+    def at(self, s: Taylor) -> Taylor:
+        """Numerator over denominator, both divided by the largest exponential at the centre."""
+        logits = [s.scaled(arb(a)).shifted(arb(b)) for a, b in zip(self.slopes, self.biases, strict=True)]
+        top = max((logit.c[0].mid() for logit in logits), key=float)
+        weights = [apply("exp", logit.shifted(-top)) for logit in logits]
+        order = s.order
+        above = combination([(arb(v), w) for v, w in zip(self.values, weights, strict=True)], arb(0), order)
+        below = combination([(arb(1), w) for w in weights], arb(0), order)
+        return above * apply("inv", below)
+
+    @property
+    def size(self) -> arb:
+        return arb(max(abs(v) for v in self.values))
+
+    @property
+    def blur(self) -> arb:
+        return arb(0)
+
+
+Piece = Line | Average
 
 
 def lines(knots: Sequence[float], changes: Sequence[arb], offset: arb, low: float, high: float) -> list[Line]:
@@ -59,11 +98,11 @@ def steepest(pieces: Sequence[Line]) -> arb:
     return largest
 
 
-def distance(formula: Formula, pieces: Sequence[Line]) -> arb:
+def distance(formula: Formula, pieces: Sequence[Piece]) -> arb:
     """Upper bound of |pieces - formula| over their intervals; not finite where the formula is undefined."""
     worst = arb(0)
     largest = max((max(_values(formula, piece)) for piece in pieces), default=0.0)
-    size = max((float(piece.value.abs_upper()) for piece in pieces), default=0.0)
+    size = max((float(piece.size.upper()) for piece in pieces), default=0.0)
     goal = TIGHT * largest + DIGITS * size
     left = BOXES + BOXES_PER_PIECE * len(pieces)
     for piece in pieces:
@@ -83,22 +122,22 @@ def distance(formula: Formula, pieces: Sequence[Line]) -> arb:
     return worst.upper()
 
 
-def _values(formula: Formula, piece: Line) -> list[float]:
+def _values(formula: Formula, piece: Piece) -> list[float]:
     """|line - formula| at some points, to know what can be proved; points without a value count as zero."""
     found = [0.0]
     for part in range(9):
         s = piece.low + (piece.high - piece.low) * part / 8
         value = evaluate(formula, [constant(arb(s), 1)], Kinks())[0].c[0]
-        gap = value - piece.value - piece.slope * (arb(s) - arb(piece.low))
+        gap = value - piece.at(constant(arb(s), 1)).c[0]
         if gap.is_finite():
             found.append(float(abs(gap).upper()))
     return found
 
 
-def _bound(formula: Formula, piece: Line, low: float, high: float) -> tuple[arb, arb]:
+def _bound(formula: Formula, piece: Piece, low: float, high: float) -> tuple[arb, arb]:
     """Upper bound of |line - formula| on a box, and a lower bound of it at the centre."""
     s = coordinate(0, low, high, ORDER)
-    line = s.shifted(-arb(piece.low)).scaled(piece.slope).shifted(piece.value)
+    line = piece.at(s)
     taylor: Taylor = evaluate(formula, [s], Kinks())[0] - line
     bound = taylor.range().abs_upper()
     if bound.is_finite():

@@ -10,10 +10,16 @@ from onelayer.language.tree import Tape
 
 def inside(tape: Tape, formula: Formula, argument: int) -> int:
     """The formula of one variable with that node as its argument; returns the node of the value."""
+    return substituted(tape, formula, [argument] * formula.dim)
+
+
+def substituted(tape: Tape, formula: Formula, arguments: Sequence[int]) -> int:
+    """The first output of a formula with these nodes in the place of its variables."""
     places: list[int] = []
     for node in formula.nodes:
         args = [places[at] for at in node.args]
-        places.append(argument if node.op == "var" else tape.add(node.op, *args, value=node.value))
+        is_variable = node.op == "var"
+        places.append(arguments[int(node.value)] if is_variable else tape.add(node.op, *args, value=node.value))
     return places[formula.outputs[0]]
 
 

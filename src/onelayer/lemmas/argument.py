@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from onelayer.disk import strict_json
 from onelayer.errors import FileError
@@ -13,6 +12,8 @@ from onelayer.language.compose import inside, total, weighted
 from onelayer.language.formula import Formula, parse
 from onelayer.language.tree import Tape
 from onelayer.language.words import NOT_RECORDED, describe
+from onelayer.lemmas.fields import made, need, numbers
+from onelayer.lemmas.nested import Nested
 
 FORMAT = "onelayer argument"
 FORMAT_VERSION = 1
@@ -29,12 +30,12 @@ class OrderStatistics:
     KIND = "order statistics"
 
     def __post_init__(self) -> None:
-        _need(type(self.length) is int and self.length >= 1, "length must be a whole number >= 1")
-        _need(self.construction in ("thresholds", "subsets"), "construction must be 'thresholds' or 'subsets'")
+        need(type(self.length) is int and self.length >= 1, "length must be a whole number >= 1")
+        need(self.construction in ("thresholds", "subsets"), "construction must be 'thresholds' or 'subsets'")
         if self.weights is not None:
-            numbers = _numbers(self.weights)
-            _need(len(numbers) == self.length, "weights must be one finite number per order statistic")
-            object.__setattr__(self, "weights", numbers)
+            given = numbers(self.weights)
+            need(len(given) == self.length, "weights must be one finite number per order statistic")
+            object.__setattr__(self, "weights", given)
 
     def stated(self) -> str:
         """What takes the place of a function in the certificate."""
@@ -55,11 +56,11 @@ class Recall:
     KIND = "recall"
 
     def __post_init__(self) -> None:
-        _need(self.recipe in ("softmax", "relu"), "recipe must be 'softmax' or 'relu'")
-        _need(type(self.rows) is int and self.rows >= 1, "rows must be a whole number >= 1")
+        need(self.recipe in ("softmax", "relu"), "recipe must be 'softmax' or 'relu'")
+        need(type(self.rows) is int and self.rows >= 1, "rows must be a whole number >= 1")
         if self.classes is not None:
-            _need(isinstance(self.classes, list | tuple) and len(self.classes) <= self.rows, "classes must be a list")
-            _need(all(type(name) in (str, int, float, bool) for name in self.classes), "classes must be plain labels")
+            need(isinstance(self.classes, list | tuple) and len(self.classes) <= self.rows, "classes must be a list")
+            need(all(type(name) in (str, int, float, bool) for name in self.classes), "classes must be plain labels")
             object.__setattr__(self, "classes", tuple(self.classes))
 
     def stated(self) -> str:
@@ -114,29 +115,29 @@ class Composition:
 
     def __post_init__(self) -> None:
         sizes = (self.length, self.width, self.outputs)
-        _need(all(type(size) is int and 1 <= size <= 2**20 for size in sizes), "sizes must be whole numbers >= 1")
-        _need(type(self.each) is bool and type(self.exact) is bool, "'each' and 'exact' must be true or false")
-        _need(type(self.gap) in (int, float) and 0 <= self.gap < math.inf, "gap must be a number >= 0")
-        atoms = tuple(atom if isinstance(atom, Atom) else _made(Atom, atom) for atom in self.atoms)
-        terms = tuple(term if isinstance(term, Term) else _made(Term, term) for term in self.terms)
+        need(all(type(size) is int and 1 <= size <= 2**20 for size in sizes), "sizes must be whole numbers >= 1")
+        need(type(self.each) is bool and type(self.exact) is bool, "'each' and 'exact' must be true or false")
+        need(type(self.gap) in (int, float) and 0 <= self.gap < math.inf, "gap must be a number >= 0")
+        atoms = tuple(atom if isinstance(atom, Atom) else made(Atom, atom) for atom in self.atoms)
+        terms = tuple(term if isinstance(term, Term) else made(Term, term) for term in self.terms)
         for atom in atoms:
-            _need(type(atom.coordinate) is int and 0 <= atom.coordinate < self.width, "an atom of no coordinate")
-            _need(type(atom.text) is str, "an atom without text")
+            need(type(atom.coordinate) is int and 0 <= atom.coordinate < self.width, "an atom of no coordinate")
+            need(type(atom.text) is str, "an atom without text")
         terms = tuple(self._checked(term, len(atoms)) for term in terms)
         units = tuple(self.units)
-        _need(all(type(unit) is int and 0 <= unit < len(terms) for unit in units), "a unit of no term")
+        need(all(type(unit) is int and 0 <= unit < len(terms) for unit in units), "a unit of no term")
         for name, value in (("atoms", atoms), ("terms", terms), ("units", units)):
             object.__setattr__(self, name, value)
 
     def _checked(self, term: Term, atoms: int) -> Term:
         at = term.position
-        _need(at is None or (type(at) is int and self.each and 0 <= at < self.length), "a term of no position")
-        _need(type(term.output) is int and 0 <= term.output < self.outputs, "a term of no output")
-        _need(type(term.text) is str, "a term without text")
-        _need(isinstance(term.weights, list | tuple) and len(term.weights) == self.length, "weights need n rows")
-        rows = tuple(_numbers(row) for row in term.weights)
-        _need(all(len(row) == atoms for row in rows), "weights need one number per atom")
-        return Term(at, term.output, rows, term.text, *_numbers([term.constant]))
+        need(at is None or (type(at) is int and self.each and 0 <= at < self.length), "a term of no position")
+        need(type(term.output) is int and 0 <= term.output < self.outputs, "a term of no output")
+        need(type(term.text) is str, "a term without text")
+        need(isinstance(term.weights, list | tuple) and len(term.weights) == self.length, "weights need n rows")
+        rows = tuple(numbers(row) for row in term.weights)
+        need(all(len(row) == atoms for row in rows), "weights need one number per atom")
+        return Term(at, term.output, rows, term.text, *numbers([term.constant]))
 
     def rows(self, term: Term, position: int) -> tuple[tuple[float, ...], ...]:
         """Weights of the term at a position, by token."""
@@ -174,8 +175,8 @@ class Composition:
         return Formula.build(tape.nodes, outputs, (n * d,), () if len(outputs) == 1 else (len(outputs),))
 
 
-Argument = OrderStatistics | Recall | Composition
-KINDS: dict[str, type[Argument]] = {kind.KIND: kind for kind in (OrderStatistics, Recall, Composition)}
+Argument = OrderStatistics | Recall | Composition | Nested
+KINDS: dict[str, type[Argument]] = {kind.KIND: kind for kind in (OrderStatistics, Recall, Composition, Nested)}
 
 
 def to_text(argument: Argument) -> bytes:
@@ -199,20 +200,3 @@ def from_text(text: bytes) -> Argument:
         return kind(**data)
     except (TypeError, ValueError, OverflowError) as error:
         raise FileError(f"argument.json: {error}") from error
-
-
-def _made(kind: type[Any], data: Any) -> Any:
-    fields = set(kind.__dataclass_fields__)
-    _need(isinstance(data, dict) and set(data) == fields, f"a malformed {kind.__name__.lower()}")
-    return kind(**data)
-
-
-def _need(holds: bool, complaint: str) -> None:
-    if not holds:
-        raise FileError(complaint)
-
-
-def _numbers(values: Any) -> tuple[float, ...]:
-    _need(isinstance(values, list | tuple), "a list of numbers is needed")
-    _need(all(type(v) in (int, float) and math.isfinite(v) for v in values), "numbers must be finite")
-    return tuple(float(v) for v in values)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from onelayer.float64 import UNIT, linspace
+from onelayer.float64 import UNIT, indices, linspace
 from onelayer.language.formula import Formula
+from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.taylor import difference, variables
 from onelayer.taylor.core import TaylorModel
 from onelayer.taylor.hull import evaluate_hulled
@@ -26,6 +30,9 @@ ROUNDS = 60
 MAX_BOXES = 2**21
 MANY = 2**12  # boxes still open, above which halving them has to help
 RANGE_BOXES = 512
+LOOKUP_ORDER = 7  # softmax averages of few tokens are smooth: high orders need few boxes
+LOOKUP_PIECES = 8  # boxes to begin with
+LOOKUP_GOAL = 1.1  # tightness costs boxes, and a tenth of an inner error is little of eps
 
 
 @dataclass(frozen=True)
@@ -63,19 +70,35 @@ def piecewise_error(formula: Formula, ramps: Ramps, low: float, high: float) -> 
     smooth, so a few boxes per piece do.
     """
     points, values, slopes, rounding = ramps.on(low, high)
-    left, right = (torch.from_numpy(side.copy()) for side in (points[:-1], points[1:]))
     start, value, slope = (torch.from_numpy(array.copy()) for array in (points[:-1], values, slopes))
     sampled = _sampled(formula, ramps, points)
     size = float(np.abs(values).max()) + abs(ramps.constant)
     goal = GOAL * sampled + max(DIGITS * size, LEAST) + rounding
-    worst, before = ROOM * sampled, np.inf
+
+    def bounds(left: Tensor, right: Tensor, piece: Tensor) -> Tensor:
+        x = variables(left[:, None], right[:, None], ORDER)
+        line = (x[..., 0] - start[piece]) * slope[piece] + value[piece]
+        return _distance(formula, x, line, left, right)
+
+    left, right = (torch.from_numpy(side.copy()) for side in (points[:-1], points[1:]))
+    return max(ROOM * sampled, halved(bounds, left, right, goal)) + rounding
+
+
+def halved(bounds: Callable[[Tensor, Tensor, Tensor], Tensor], left: Tensor, right: Tensor, goal: float) -> float:
+    """The largest of ``bounds(left, right, piece)`` over intervals that are halved until they stay below ``goal``.
+
+    ``piece`` numbers the interval from which a box comes. Without hope, or room, the largest bound is returned as it
+    is; inf if undecided.
+    """
+    piece = indices(len(left))
+    worst, before = 0.0, np.inf
     for _ in range(ROUNDS):
-        bound = _bounds(formula, left, right, start, value, slope)
+        bound = bounds(left, right, piece)
         done = bound <= goal  # false for nan and inf
         worst = max(worst, float(bound[done].max()) if bool(done.any()) else 0.0)
         if bool(done.all()):
-            return worst + rounding
-        left, right, start, value, slope = (array[~done] for array in (left, right, start, value, slope))
+            return worst
+        left, right, piece = (array[~done] for array in (left, right, piece))
         middle = left / 2 + right / 2
         now = float(bound[~done].max())
         if len(left) > MANY and now > 0.9 * before:
@@ -83,20 +106,36 @@ def piecewise_error(formula: Formula, ramps: Ramps, low: float, high: float) -> 
         before = now
         if len(left) * 2 > MAX_BOXES or bool(((middle <= left) | (middle >= right)).any()):
             break
-        left, right = torch.cat([left, middle]), torch.cat([middle, right])
-        start, value, slope = (torch.cat([array, array]) for array in (start, value, slope))
-    last = float(bound[~done].max())
-    return max(worst, last) + rounding if last < np.inf else np.inf
+        left, right, piece = torch.cat([left, middle]), torch.cat([middle, right]), torch.cat([piece, piece])
+    return max(worst, before) if before < np.inf else np.inf
 
 
-def _bounds(formula: Formula, left: Tensor, right: Tensor, start: Tensor, value: Tensor, slope: Tensor) -> Tensor:
-    low, high = left[:, None], right[:, None]
-    x = variables(low, high, ORDER)
-    line = (x[..., 0] - start) * slope + value
-    g = evaluate_hulled(formula, x, low, high)
+def lookup_error(model: OneLayerTransformer, formula: Formula, low: float, high: float) -> float:
+    """Upper bound of |T - formula| over [low, high] for a layer of one number, in real arithmetic; inf if undecided."""
+    s = np.linspace(low, high, SAMPLES * LOOKUP_PIECES + 1)
+    with torch.no_grad():
+        sampled = float(np.abs(model(torch.from_numpy(s)[:, None]).double().numpy() - at(formula, s)).max())
+    size = float(np.abs(at(formula, s)).max())
+    wide = model if model.dtype == torch.float64 else copy.deepcopy(model).double()
+
+    def bounds(left: Tensor, right: Tensor, piece: Tensor) -> Tensor:
+        x: Any = variables(left[:, None], right[:, None], LOOKUP_ORDER)
+        with torch.no_grad():
+            value: Any = wide(x)
+        return _distance(formula, x, value, left, right)
+
+    edges = linspace(low, high, LOOKUP_PIECES + 1)
+    edges[0], edges[-1] = low, high
+    goal = LOOKUP_GOAL * sampled + max(DIGITS * size, LEAST)
+    return max(ROOM * sampled, halved(bounds, edges[:-1], edges[1:], goal))
+
+
+def _distance(formula: Formula, x: Any, value: Any, left: Tensor, right: Tensor) -> Tensor:
+    """Upper bounds of |value - formula| on boxes of one variable; inf where there is none."""
+    g = evaluate_hulled(formula, x, left[:, None], right[:, None])
     if not isinstance(g, TaylorModel):
-        g = line * 0.0 + g
-    bound: Tensor = difference(line, g).split_bound()
+        g = value * 0.0 + g
+    bound: Tensor = difference(value, g).split_bound()
     return torch.where(torch.isnan(bound), torch.inf, bound)
 
 

@@ -12,6 +12,7 @@ from onelayer.language.balls import in_balls
 from onelayer.language.formula import Formula
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.lemmas.argument import Composition
+from onelayer.lemmas.nested import Nested
 from onelayer.proof.argued import LARGEST, argued_certificate, distance_at, representable, worst
 from onelayer.proof.certificate import Certificate
 from onelayer.proof.certify import function_text
@@ -24,7 +25,7 @@ WITNESS_WORK = 2**27  # numbers in the largest arrays of the search
 
 def certified(
     model: OneLayerTransformer,
-    composition: Composition,
+    composition: Composition | Nested,
     target: Target,
     box: Box,
     eps: float,
@@ -34,7 +35,7 @@ def certified(
 ) -> Approximation:
     """The result whose error against D is at most ``upper``; ``gap`` is the proof of |f - D|, None when f is D."""
     total = upper if gap is None else (upper + gap.upper) * (1 + 2.0**-50)
-    if gap is not None:
+    if gap is not None and isinstance(composition, Composition):
         composition = replace(composition, gap=min(gap.upper, LARGEST))  # then nothing is claimed, total is inf
     certificate = argued_certificate(
         model,

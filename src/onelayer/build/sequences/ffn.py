@@ -48,7 +48,13 @@ def fit_ridges(ridges: Sequence[Ridge], tolerance: float) -> list[Piecewise]:
         share = tolerance * len(members) / (len(members) + len(beside)) if beside else tolerance
         if position is None and any(p is not None and o == output for p, o in groups):
             share = tolerance / 2
-        fitted |= dict(zip(members, _fit_group([ridges[k] for k in members], share), strict=True))
+        fitted |= dict(
+            zip(
+                members,
+                fit_shared([(ridges[k].outer, ridges[k].low, ridges[k].high) for k in members], share),
+                strict=True,
+            )
+        )
     return [fitted[k] if ridge.position is None else from_zero(fitted[k]) for k, ridge in enumerate(ridges)]
 
 
@@ -58,29 +64,30 @@ def from_zero(found: Piecewise) -> Piecewise:
     return Piecewise(np.append(start, found.knots), np.append(0.0, found.values))
 
 
-def _fit_group(ridges: Sequence[Ridge], tolerance: float) -> list[Piecewise]:
-    equal = tolerance / len(ridges)
-    trial = [_fit(ridge, equal) for ridge in ridges]
-    sizes = [found.pieces if _bent(ridge, found, equal) else 0 for ridge, found in zip(ridges, trial, strict=True)]
+def fit_shared(functions: Sequence[tuple[Formula, float, float]], tolerance: float) -> list[Piecewise]:
+    """Piecewise-linear functions of formulas on intervals whose errors add up to at most ``tolerance``."""
+    equal = tolerance / len(functions)
+    trial = [_fit(*function, equal) for function in functions]
+    sizes = [found.pieces if _bent(f[0], found, equal) else 0 for f, found in zip(functions, trial, strict=True)]
     shares = np.array(sizes, dtype=np.float64) ** (2 / 3)
     if not shares.any():
         return trial
-    shares *= tolerance * (1 - 2 * STRAIGHT * len(ridges)) / shares.sum()
+    shares *= tolerance * (1 - 2 * STRAIGHT * len(functions)) / shares.sum()
     return [
-        _fit(ridge, float(share)) if size else found
-        for ridge, share, size, found in zip(ridges, shares, sizes, trial, strict=True)
+        _fit(*function, float(share)) if size else found
+        for function, share, size, found in zip(functions, shares, sizes, trial, strict=True)
     ]
 
 
-def _fit(ridge: Ridge, tolerance: float) -> Piecewise:
-    return fit_piecewise(lambda s: at(ridge.outer, s), ridge.low, ridge.high, tolerance)
+def _fit(outer: Formula, low: float, high: float, tolerance: float) -> Piecewise:
+    return fit_piecewise(lambda s: at(outer, s), low, high, tolerance)
 
 
-def _bent(ridge: Ridge, found: Piecewise, tolerance: float) -> bool:
+def _bent(outer: Formula, found: Piecewise, tolerance: float) -> bool:
     """Whether one piece is not exact."""
-    s = np.linspace(ridge.low, ridge.high, 257)
+    s = np.linspace(found.knots[0], found.knots[-1], 257)
     line = found.values[0] + (s - found.knots[0]) * (found.values[1] - found.values[0]) / np.diff(found.knots)[0]
-    return found.pieces > 1 or float(np.abs(line - at(ridge.outer, s)).max()) > STRAIGHT * tolerance
+    return found.pieces > 1 or float(np.abs(line - at(outer, s)).max()) > STRAIGHT * tolerance
 
 
 @dataclass(frozen=True)

@@ -56,12 +56,14 @@ def pursue(
     *,
     max_units: int,
     seed: int = 0,
+    single: bool = False,
     observer: Observer | None = None,
 ) -> list[Piece]:
     """Pieces whose sum is within ``tolerance`` of the function at all points tried, or the best there was time for.
 
     ``values`` maps points (S, D) of the box to (S,). OnelayerError when the directions, or the hidden units that
-    their polynomials would need at this tolerance, are too many.
+    their polynomials would need at this tolerance, are too many. ``single`` directions are numbers of float32, so that
+    sums of two of them are floats.
     """
     low, high = (side.flatten().numpy() for side in (box.lower, box.upper))
     centre, radius = (low + high) / 2, (high - low) / 2
@@ -92,7 +94,7 @@ def pursue(
                 f"{len(fit.directions)} directions reach {error * scale:.2g}, the tolerance is {wanted:.2g}: in "
                 f"{len(low)} variables this function is out of reach; use the packed layout or a larger eps"
             )
-    return [_piece(w, c * scale, centre, radius) for w, c in zip(fit.directions, fit.coefficients, strict=True)]
+    return [_piece(w, c * scale, centre, radius, single) for w, c in zip(fit.directions, fit.coefficients, strict=True)]
 
 
 class _Search:
@@ -265,9 +267,10 @@ def _pairs(dim: int) -> Array:
     return np.array(rows).reshape(-1, dim)
 
 
-def _piece(w: Array, c: Array, centre: Array, radius: Array) -> Piece:
+def _piece(w: Array, c: Array, centre: Array, radius: Array, single: bool) -> Piece:
     """P(sum_i v_i x_i - v . centre) with v = w / radius, written with Horner's rule."""
     v = np.where(radius > 0, w / np.where(radius > 0, radius, 1.0), 0.0)
+    v = v.astype(np.float32).astype(np.float64) if single else v
     inner = tuple((i, parse("x", 1), Fraction(float(weight))) for i, weight in enumerate(v) if weight)
     tape = Tape()
     s = tape.add("sub", tape.variable(0), tape.number(float(v @ centre)))

@@ -60,7 +60,7 @@ class Recogniser:
         made, rest = [], []
         plain: Sum = {}
         constant = Fraction(0)
-        for coefficient, at in self._terms(self.formula.outputs[output]):
+        for coefficient, at in self.terms(self.formula.outputs[output]):
             found = self.separable[at]
             value = self.exact[at]
             if value is not None:
@@ -78,7 +78,7 @@ class Recogniser:
             made.append(self._linear_piece(plain, constant))
         return made, rest
 
-    def _terms(self, at: int) -> list[tuple[Fraction, int]]:
+    def terms(self, at: int) -> list[tuple[Fraction, int]]:
         """The summands of a node with rational factors, nested sums opened."""
         found: list[tuple[Fraction, int]] = []
         pending = [(Fraction(1), at)]
@@ -92,13 +92,13 @@ class Recogniser:
                 pending.append((factor if node.op == "add" else -factor, node.args[1]))
             elif node.op == "neg":
                 pending.append((-factor, node.args[0]))
-            elif node.op in ("mul", "div") and (scaled := self._scaled(node)) is not None:
+            elif node.op in ("mul", "div") and (scaled := self.scaled(node)) is not None:
                 pending.append((factor * scaled[0], scaled[1]))
             else:
                 found.append((factor, at))
         return found
 
-    def _scaled(self, node: Node) -> tuple[Fraction, int] | None:
+    def scaled(self, node: Node) -> tuple[Fraction, int] | None:
         """(factor, other node) of a product with a rational number, or a quotient by one."""
         left, right = (self.exact[arg] for arg in node.args)
         if right is not None and (right or node.op == "mul"):
@@ -133,7 +133,7 @@ class Recogniser:
         parts = [self.separable[arg] for arg in node.args]
         known = [part for part in parts if part is not None]
         if node.op in ("mul", "div"):
-            scaled = self._scaled(node)
+            scaled = self.scaled(node)
             inner = None if scaled is None else self.separable[scaled[1]]
             return None if scaled is None or inner is None else _scale(inner, scaled[0])
         if node.op not in ("add", "sub", "neg") or not parts or len(known) < len(parts):
@@ -148,7 +148,7 @@ class Recogniser:
 
     def _piece(self, coefficient: Fraction, at: int) -> list[Piece]:
         """g(s) when every path from the term to its variables passes one separable node s, up to scale and shift."""
-        gates = [(gate, found) for gate in self._gates(at) if (found := self.separable[gate]) is not None]
+        gates = [(gate, found) for gate in self.gates(at) if (found := self.separable[gate]) is not None]
         if not gates:
             return [self._constant_piece(coefficient, at)]
         base = gates[0][1]
@@ -160,19 +160,19 @@ class Recogniser:
             scale = _proportion(found, base)
             if scale is None:
                 return []
-            replaced[gate] = _affine(tape, scale * unit, s, found.constant)
-        value = self._rewrite(tape, at, replaced)
-        outer = _affine(tape, coefficient, value, Fraction(0))
+            replaced[gate] = affine_of(tape, scale * unit, s, found.constant)
+        value = self.rewrite(tape, at, replaced)
+        outer = affine_of(tape, coefficient, value, Fraction(0))
         formula = Formula.build(tape.nodes, [outer], (1,))
         return [Piece(formula, self._inner(base.parts, unit))]
 
     def _constant_piece(self, coefficient: Fraction, at: int) -> Piece:
         """A term without variables that is no rational number, such as pi: added to a sum of nothing."""
         tape = Tape()
-        value = _affine(tape, coefficient, self._rewrite(tape, at, {}), Fraction(0))
+        value = affine_of(tape, coefficient, self.rewrite(tape, at, {}), Fraction(0))
         return Piece(Formula.build(tape.nodes, [tape.add("add", tape.variable(0), value)], (1,)), ())
 
-    def _gates(self, at: int) -> list[int]:
+    def gates(self, at: int) -> list[int]:
         """The separable nodes through which the term reaches its variables."""
         found: list[int] = []
         pending, seen = [at], set()
@@ -187,7 +187,7 @@ class Recogniser:
                 pending += self.nodes[here].args
         return sorted(found)
 
-    def _rewrite(self, tape: Tape, at: int, replaced: dict[int, int]) -> int:
+    def rewrite(self, tape: Tape, at: int, replaced: dict[int, int]) -> int:
         """The node written on another tape, with some nodes replaced."""
         places = dict(replaced)
         order = [k for k in range(at + 1) if k not in replaced]
@@ -224,7 +224,7 @@ class Recogniser:
         if not alone or not all(self._positive(k) for k in factors):
             return []
         tape = Tape()
-        outer = _affine(tape, coefficient, tape.add("exp", tape.variable(0)), Fraction(0))
+        outer = affine_of(tape, coefficient, tape.add("exp", tape.variable(0)), Fraction(0))
         inner = []
         for k in factors:
             own = Tape()
@@ -259,8 +259,8 @@ class Recogniser:
                 continue
             unit = _common_scale(total.values())
             tape = Tape()
-            s = _affine(tape, unit, tape.variable(0), shift)
-            value = _affine(tape, sign * coefficient / 4, tape.add("pow", s, value=2), Fraction(0))
+            s = affine_of(tape, unit, tape.variable(0), shift)
+            value = affine_of(tape, sign * coefficient / 4, tape.add("pow", s, value=2), Fraction(0))
             made.append(Piece(Formula.build(tape.nodes, [value], (1,)), self._inner(total, unit)))
         return made
 
@@ -276,7 +276,7 @@ class Recogniser:
     def _linear_piece(self, parts: Sum, constant: Fraction) -> Piece:
         unit = _common_scale(parts.values())
         tape = Tape()
-        outer = _affine(tape, unit, tape.variable(0), constant)
+        outer = affine_of(tape, unit, tape.variable(0), constant)
         return Piece(Formula.build(tape.nodes, [outer], (1,)), self._inner(parts, unit))
 
     def _inner(self, parts: Sum, unit: Fraction) -> tuple[tuple[int, Formula, Fraction], ...]:
@@ -294,7 +294,7 @@ class Recogniser:
         return inside(tape, one, tape.variable(0))
 
 
-def _affine(tape: Tape, scale: Fraction, node: int, shift: Fraction) -> int:
+def affine_of(tape: Tape, scale: Fraction, node: int, shift: Fraction) -> int:
     """scale * node + shift, with rational numbers written as quotients of floats."""
     if scale == -1:
         node = tape.add("neg", node)

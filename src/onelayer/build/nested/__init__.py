@@ -1,0 +1,1 @@
+"""Composition inside one packed layer: lookup heads are inner functions, ReLU units outer ones."""

@@ -1,0 +1,361 @@
+"""A formula taken apart into outer functions of sums of inner functions, each of one direction.
+
+A node is an *inner function* when it depends on one linear form d . x; a *sum* is a linear combination of those.
+Products of inner functions that keep their signs become exp of a sum of logarithms. What reaches the variables through
+a few sums is an outer function of these. Nothing here is trusted: algebra.py compares the result with the formula.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from onelayer.box import Box
+from onelayer.build.sequences.recognise import Recogniser, affine_of, as_float
+from onelayer.errors import OnelayerError
+from onelayer.language.compose import inside, substituted, total
+from onelayer.language.formula import Formula, parse
+from onelayer.language.tree import Tape
+from onelayer.lemmas.nested import Inner
+from onelayer.lemmas.univariate import range_of
+
+Direction = tuple[tuple[int, Fraction], ...]  # variables and their coefficients, the first of them 1
+Part = tuple[str, int]  # "node" or "log", and a node that is an inner function
+Parts = dict[Part, Fraction]
+
+
+@dataclass(frozen=True)
+class Summand:
+    """A multiple of an inner function: the function alone, and the factor."""
+
+    inner: Inner  # with the factor
+    base: str  # text of the function without it
+    factor: float
+
+
+@dataclass(frozen=True)
+class Group:
+    """outer(u_1, ..., u_r) for one output, u_i the sum of the inner functions of ``sums[i]``."""
+
+    output: int
+    outer: Formula
+    sums: tuple[tuple[Summand, ...], ...]
+
+
+@dataclass(frozen=True)
+class Apart:
+    """f_o = sum of inner functions of ``direct[o]`` + sum of the groups of that output."""
+
+    direct: tuple[tuple[Summand, ...], ...]
+    groups: tuple[Group, ...]
+
+    @property
+    def rank(self) -> int:
+        """The most sums that an outer function has."""
+        return max((len(group.sums) for group in self.groups), default=0)
+
+
+def take_apart(formula: Formula, box: Box) -> Apart:
+    """The structure of f on a box; OnelayerError where a weight is no float or a group is its own best form."""
+    return _Reader(formula, box).apart()
+
+
+class _Reader:
+    def __init__(self, formula: Formula, box: Box) -> None:
+        self.formula, self.nodes = formula, formula.nodes
+        self.affine = Recogniser(formula, box, affine=True)
+        self.low, self.high = box.lower.flatten().tolist(), box.upper.flatten().tolist()
+        self.directions: list[Direction | None] = []
+        self.sums: list[Parts | None] = []
+        self.constants: list[Fraction] = []
+        for at in range(len(self.nodes)):
+            self.directions.append(self._direction(at))
+            parts, constant = self._sum(at)
+            self.sums.append(parts)
+            self.constants.append(constant)
+        self.signs: dict[int, int] = {}
+
+    def apart(self) -> Apart:
+        direct, groups = [], []
+        for o, root in enumerate(self.formula.outputs):
+            parts: Parts = {}
+            shift = Fraction(0)
+            terms = []
+            for factor, at in self.affine.terms(root):
+                own = self.sums[at]
+                if own is None:
+                    terms.append((factor, at))
+                    continue
+                shift += factor * self.constants[at]
+                for part, weight in own.items():
+                    parts[part] = parts.get(part, Fraction(0)) + factor * weight
+            made = _merged([self._term(factor, at) for factor, at in terms])
+            if any(not gates for _, gates in made):
+                raise OnelayerError("a constant that is no rational number stands alone")
+            groups += [Group(o, outer, tuple(self._summands(gate) for gate in gates)) for outer, gates in made]
+            direct.append(self._shifted({part: w for part, w in parts.items() if w}, shift))
+        return Apart(tuple(direct), tuple(groups))
+
+    def _shifted(self, parts: Parts, shift: Fraction) -> tuple[Summand, ...]:
+        """The direct part of an output; its constant joins the first inner function, or is one of its own."""
+        found = list(self._summands(parts))
+        if shift:
+            tape = Tape()
+            s = tape.variable(0)
+            if found:
+                first = found.pop(0)
+                s = inside(tape, parse(first.inner.text, 1), s)
+                direction = first.inner.direction
+            else:
+                direction = (1.0, *[0.0] * (len(self.low) - 1))
+                s = tape.add("mul", tape.number(0.0), s)
+            text = str(Formula.build(tape.nodes, [affine_of(tape, Fraction(1), s, shift)], (1,)))
+            found.insert(0, Summand(Inner(direction, text), text, 1.0))
+        return tuple(found)
+
+    def _direction(self, at: int) -> Direction | None:
+        own = self.affine.separable[at]
+        if own is not None:
+            return _normalised((int(self.nodes[var].value), w) for var, w in own.parts.items())
+        found = {self.directions[arg] for arg in self.nodes[at].args if self.affine.used[arg]}
+        return found.pop() if len(found) == 1 else None
+
+    def _sum(self, at: int) -> tuple[Parts | None, Fraction]:
+        """Coefficients by inner function, and a constant; None when the node is no sum of inner functions."""
+        own, node = self.affine.separable[at], self.nodes[at]
+        if own is not None:
+            return {("node", var): w for var, w in own.parts.items()}, own.constant
+        if self.directions[at] is not None:
+            return {("node", at): Fraction(1)}, Fraction(0)
+        if node.op in ("mul", "div"):
+            scaled = self.affine.scaled(node)
+            parts = None if scaled is None else self.sums[scaled[1]]
+            if scaled is None or parts is None:
+                return None, Fraction(0)
+            return {p: scaled[0] * w for p, w in parts.items()}, scaled[0] * self.constants[scaled[1]]
+        if node.op not in ("add", "sub", "neg"):
+            return None, Fraction(0)
+        total: Parts = {}
+        constant = Fraction(0)
+        for arg, sign in zip(node.args, (-1,) if node.op == "neg" else (1, 1 if node.op == "add" else -1), strict=True):
+            parts = self.sums[arg]
+            if parts is None:
+                return None, Fraction(0)
+            constant += sign * self.constants[arg]
+            for part, w in parts.items():
+                total[part] = total.get(part, Fraction(0)) + sign * w
+        return {part: w for part, w in total.items() if w}, constant
+
+    def _term(self, factor: Fraction, at: int) -> tuple[Formula, list[Parts]]:
+        """A term as a formula of its gates."""
+        writer = _Writer(self)
+        value = affine_of(writer.tape, factor, writer.write(at), Fraction(0))
+        return Formula.build(writer.tape.nodes, [value], (max(1, len(writer.gates)),)), writer.gates
+
+    def sign(self, at: int) -> int:
+        """+1 or -1 where an inner function keeps its sign, else 0."""
+        if at not in self.signs:
+            low, high = self._values(at)
+            self.signs[at] = 1 if low > 0 else -1 if high < 0 else 0
+        return self.signs[at]
+
+    def _values(self, at: int) -> tuple[float, float]:
+        inner = self._inner("node", at, Fraction(1)).inner
+        ends = [(w * a, w * b) for w, a, b in zip(inner.direction, self.low, self.high, strict=True)]
+        return range_of(parse(inner.text, 1), sum(map(min, ends)), sum(map(max, ends)))
+
+    def _summands(self, parts: Parts) -> tuple[Summand, ...]:
+        """Inner functions of a sum; its linear part becomes one of them."""
+        linear = {int(self.nodes[at].value): w for (kind, at), w in parts.items() if self._is_variable(kind, at)}
+        found = [self._inner(*part, w) for part, w in parts.items() if not self._is_variable(*part)]
+        if linear:
+            direction = _normalised(linear.items(), scale=False)
+            if direction is None:
+                raise OnelayerError("the weights of a linear form are no floats")
+            found.append(Summand(Inner(self._vector(direction), "x1"), "x1", 1.0))
+        return tuple(found)
+
+    def _is_variable(self, kind: str, at: int) -> bool:
+        return kind == "node" and self.nodes[at].op == "var"
+
+    def _vector(self, direction: Direction) -> tuple[float, ...]:
+        weights = dict(direction)
+        return tuple(float(weights.get(j, 0)) for j in range(len(self.low)))
+
+    def _inner(self, kind: str, at: int, factor: Fraction) -> Summand:
+        """factor * node, or factor * log |node|, as a function of its linear form."""
+        direction = self.directions[at]
+        if direction is None:
+            raise OnelayerError("a node of several directions is no inner function")
+        tape = Tape()
+        s = tape.variable(0)
+        replaced = {}
+        for gate in self.affine.gates(at):
+            own = self.affine.separable[gate]
+            if own is not None:
+                weights = {int(self.nodes[var].value): w for var, w in own.parts.items()}
+                replaced[gate] = affine_of(tape, weights[direction[0][0]] / direction[0][1], s, own.constant)
+        value = self.affine.rewrite(tape, at, replaced)
+        if kind == "log":
+            value = tape.add("log", tape.add("neg", value) if self.sign(at) < 0 else value)
+        base = str(Formula.build(tape.nodes, [value], (1,)))
+        text = str(Formula.build(tape.nodes, [affine_of(tape, factor, value, Fraction(0))], (1,)))
+        return Summand(Inner(self._vector(direction), text), base, float(factor))
+
+
+class _Writer:
+    """One term written in its gates: sums of inner functions, up to a factor and a constant."""
+
+    def __init__(self, reader: _Reader) -> None:
+        self.reader, self.tape = reader, Tape()
+        self.gates: list[Parts] = []
+        self.known: dict[int, int] = {}
+
+    def write(self, at: int) -> int:
+        if at not in self.known:
+            self.known[at] = self._written(at)
+        return self.known[at]
+
+    def _written(self, at: int) -> int:
+        reader, node = self.reader, self.reader.nodes[at]
+        parts = reader.sums[at]
+        if parts is not None and parts:
+            return self.gate(parts, reader.constants[at])
+        if node.op in ("mul", "div", "pow", "sqrt", "neg"):
+            product = _Product(reader, at)
+            if len(product.logs) > 1:
+                return self._product(product)
+        if node.op == "var":
+            return self.gate({("node", at): Fraction(1)}, Fraction(0))
+        return self.tape.add(node.op, *(self.write(arg) for arg in node.args), value=node.value)
+
+    def gate(self, parts: Parts, constant: Fraction) -> int:
+        """The node of a sum: a multiple of a known gate, or of a new one."""
+        for i, known in enumerate(self.gates):
+            ratios = {parts[p] / w for p, w in known.items() if p in parts}
+            if parts.keys() == known.keys() and len(ratios) == 1:
+                return affine_of(self.tape, ratios.pop(), self.tape.variable(i), constant)
+        lead = abs(next(iter(parts.values())))
+        unit = lead if all(as_float(w / lead) is not None for w in parts.values()) else Fraction(1)
+        self.gates.append({p: w / unit for p, w in parts.items()})
+        return affine_of(self.tape, unit, self.tape.variable(len(self.gates) - 1), constant)
+
+    def _product(self, product: _Product) -> int:
+        """exp of the sum of logarithms, times what has none."""
+        value = self.tape.add("exp", self.gate(product.logs, Fraction(0)))
+        for at, exponent in product.others:
+            factor = self.write(at)
+            value = self.tape.add("mul", value, self._power(factor, exponent))
+        return affine_of(self.tape, product.factor, value, Fraction(0))
+
+    def _power(self, at: int, exponent: Fraction) -> int:
+        if exponent.denominator == 2:
+            at, exponent = self.tape.add("sqrt", at), 2 * exponent
+        return at if exponent == 1 else self.tape.add("pow", at, value=int(exponent))
+
+
+class _Product:
+    """A node as factor * exp(sum of logarithms) * powers of other nodes.
+
+    Only halves of whole exponents are followed, and roots are opened where what is under them is one inner function.
+    """
+
+    def __init__(self, reader: _Reader, at: int) -> None:
+        self.reader = reader
+        self.factor = Fraction(1)
+        self.logs: Parts = {}
+        self.others: list[tuple[int, Fraction]] = []
+        pending = [(at, Fraction(1))]
+        while pending:
+            pending += self._opened(*pending.pop())
+        self.logs = {part: w for part, w in self.logs.items() if w}
+
+    def _opened(self, at: int, e: Fraction) -> Iterable[tuple[int, Fraction]]:
+        """The factors of a node, or nothing once it has been taken in."""
+        reader, node = self.reader, self.reader.nodes[at]
+        exact = reader.affine.exact[at]
+        whole = e.denominator == 1
+        if exact is not None and exact and whole:
+            self.factor *= exact ** int(e)
+            return []
+        if node.op == "neg" and whole:
+            self.factor *= Fraction(-1) ** int(e)
+            return [(node.args[0], e)]
+        if node.op == "pow" and whole:
+            return [(node.args[0], e * int(node.value))]
+        if reader.directions[at] is not None and self._taken(at, e):
+            return []
+        if node.op in ("mul", "div") and (whole or self._signed(node.args)):
+            return [(node.args[0], e), (node.args[1], e if node.op == "mul" else -e)]
+        if node.op == "sqrt" and whole:
+            return [(node.args[0], e / 2)]
+        if node.op == "exp" and reader.sums[node.args[0]] is not None and reader.constants[node.args[0]] == 0:
+            for part, w in (reader.sums[node.args[0]] or {}).items():
+                self.logs[part] = self.logs.get(part, Fraction(0)) + e * w
+            return []
+        self.others.append((at, e))
+        return []
+
+    def _taken(self, at: int, e: Fraction) -> bool:
+        """Whether an inner function of one sign joined the logarithms; rational factors of it are taken apart first."""
+        reader, node, factor = self.reader, self.reader.nodes[at], Fraction(1)
+        while node.op in ("mul", "div") and (scaled := reader.affine.scaled(node)) is not None and scaled[0]:
+            factor, at = factor * scaled[0], scaled[1]
+            node = reader.nodes[at]
+        sign = reader.sign(at)
+        if not sign or (e.denominator > 1 and not (sign > 0 and factor == 1)):
+            return False
+        self.factor *= (factor * sign) ** int(e) if e.denominator == 1 else 1
+        self.logs[("log", at)] = self.logs.get(("log", at), Fraction(0)) + e
+        return True
+
+    def _signed(self, nodes: Sequence[int]) -> bool:
+        """Whether all factors below are positive inner functions: then a root of the product is one of the factors."""
+        pending = list(nodes)
+        while pending:
+            at = pending.pop()
+            node, exact = self.reader.nodes[at], self.reader.affine.exact[at]
+            if exact is not None and exact > 0:
+                continue
+            if self.reader.directions[at] is not None and self.reader.sign(at) > 0:
+                continue
+            if node.op not in ("mul", "div", "pow"):
+                return False
+            pending += node.args
+        return True
+
+
+def _merged(terms: Sequence[tuple[Formula, list[Parts]]]) -> list[tuple[Formula, list[Parts]]]:
+    """Terms whose gates are all among those of another term join it."""
+    found: list[tuple[list[Formula], list[list[int]], list[Parts]]] = []
+    for formula, gates in sorted(terms, key=lambda term: -len(term[1])):
+        for formulas, places, known in found:
+            if all(gate in known for gate in gates):
+                formulas.append(formula)
+                places.append([known.index(gate) for gate in gates])
+                break
+        else:
+            found.append(([formula], [list(range(len(gates)))], gates))
+    return [(_added(formulas, places, max(1, len(known))), known) for formulas, places, known in found]
+
+
+def _added(formulas: Sequence[Formula], places: Sequence[Sequence[int]], count: int) -> Formula:
+    tape = Tape()
+    variables = [tape.variable(i) for i in range(count)]
+    parts = [
+        substituted(tape, formula, [variables[i] for i in place] or variables)
+        for formula, place in zip(formulas, places, strict=True)
+    ]
+    return Formula.build(tape.nodes, [total(tape, parts)], (count,))
+
+
+def _normalised(weights: Iterable[tuple[int, Fraction]], *, scale: bool = True) -> Direction | None:
+    """Coefficients as floats, the first of them 1 if that leaves floats; None for nothing, or no floats."""
+    items = sorted((i, w) for i, w in weights if w)
+    if not items:
+        return None
+    for unit in (items[0][1], Fraction(1)) if scale else (Fraction(1),):
+        if all(as_float(w / unit) is not None for _, w in items):
+            return tuple((i, w / unit) for i, w in items)
+    return None

@@ -1,0 +1,250 @@
+"""compose: f as outer functions of sums of inner functions, in the heads and units of one packed layer.
+
+The proof compares functions of one variable, and outer functions of a few sums on a box of these sums: never boxes in
+the dimension of the input.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from onelayer.box import Box
+from onelayer.build.lookup.axis import fit_axis
+from onelayer.build.nested.apart import Apart, Group, Summand, take_apart
+from onelayer.build.nested.layer import Lookup, nested_layer
+from onelayer.build.sequences.composed import certified
+from onelayer.build.sequences.ffn import fit_shared
+from onelayer.build.sequences.piecewise import Piecewise
+from onelayer.build.sequences.pursuit import pursue
+from onelayer.errors import OnelayerError
+from onelayer.language.formula import Formula, parse
+from onelayer.lemmas.algebra import same_function
+from onelayer.lemmas.nested import Inner, Nested, Outer, Ridge
+from onelayer.lemmas.nesting import nested_error
+from onelayer.lemmas.surface import surface_error
+from onelayer.lemmas.univariate import range_of
+from onelayer.observer import Observer
+from onelayer.recording.target import Target
+from onelayer.result import Approximation
+
+ATTEMPTS = 4
+MOST_SUMS = 3  # of an outer function: beyond, its ridges are too many
+GAP_SHARE = 0.25  # of eps, for outer functions of several sums that ridges approximate
+INNER_SHARE = 0.12  # of eps, for inner functions: another digit costs them one token, outer ones three times the units
+ROOM = 0.98  # of eps for all together: bounds are a little above what was fitted
+WIDER = 1e-3  # of its width, by which an interval of sums is widened: another proof may find it less tightly
+
+
+@dataclass(frozen=True)
+class Composer:
+    """A target taken apart, ready to be built for any eps."""
+
+    target: Target
+    box: Box
+    apart: Apart
+    dtype: torch.dtype
+    seed: int = 0
+    max_units: int = 20_000
+
+    @property
+    def rank(self) -> int:
+        return self.apart.rank
+
+
+def composer(target: Target, box: Box, dtype: torch.dtype, seed: int = 0) -> Composer | None:
+    """The target as inner and outer functions; None when it is not of that form."""
+    if target.formula is None or target.lipschitz is not None:
+        return None
+    try:
+        apart = take_apart(target.formula.shaped((box.dim,), target.formula.output_shape), box)
+    except OnelayerError:
+        return None
+    return Composer(target, box, apart, dtype, seed) if apart.rank <= MOST_SUMS else None
+
+
+def compose(found: Composer, eps: float, observer: Observer) -> Approximation:
+    """The layer and its proof; OnelayerError where an enclosure fails or the time is over before there is one."""
+    started = time.monotonic()
+    work = _Work(found, observer)
+
+    def attempts() -> Iterator[Approximation]:
+        goal = eps
+        for _ in range(ATTEMPTS):
+            made = work.attempt(goal, eps, started)
+            yield made
+            if made.certificate.proved or not made.certificate.upper < math.inf or observer.over:
+                return
+            goal *= max(0.3, 0.97 * eps / made.certificate.upper)
+
+    return min(attempts(), key=lambda attempt: attempt.certificate.upper)
+
+
+class _Work:
+    """Everything that attempts share: names of inner functions, fitted axes, gaps of outer functions."""
+
+    def __init__(self, found: Composer, observer: Observer) -> None:
+        self.found, self.observer = found, observer
+        self.summands: dict[Inner, Summand] = {}
+        for part in (*found.apart.direct, *(one for group in found.apart.groups for one in group.sums)):
+            for one in part:
+                self.summands.setdefault(one.inner, one)
+        self.inner = list(self.summands)
+        self.ends = [self._interval(one) for one in self.inner]
+        self.values = [
+            ends if one.plain else range_of(parse(one.text, 1), *ends)
+            for one, ends in zip(self.inner, self.ends, strict=True)
+        ]
+        self.axes: dict[tuple[str, float, float, int], Lookup] = {}
+
+    def _interval(self, one: Inner) -> tuple[float, float]:
+        """Values of direction . x, a little wider than rounding needs."""
+        low, high = (side.flatten().numpy() for side in (self.found.box.lower, self.found.box.upper))
+        ends = np.array(one.direction) * low, np.array(one.direction) * high
+        slack = 1e-15 * float(np.abs(ends).sum()) if np.count_nonzero(one.direction) > 1 else 0.0
+        return float(np.minimum(*ends).sum()) - slack, float(np.maximum(*ends).sum()) + slack
+
+    def attempt(self, goal: float, eps: float, started: float) -> Approximation:
+        found = self.found
+        outers = [self._outer(group, goal) for group in found.apart.groups]
+        fitted, slopes = self._outer_functions(outers, goal)
+        lookups = self._inner_functions(outers, slopes, goal)
+        outers, units = _with_constants(outers, fitted)
+        index = {one: c for c, one in enumerate(self.inner)}
+        direct = tuple(tuple(index[one.inner] for one in part) for part in found.apart.direct)
+        outputs = len(found.apart.direct)
+        nested = Nested(found.box.dim, outputs, tuple(self.inner), direct, tuple(outers), units)
+        if found.target.formula is None or not same_function(
+            found.target.formula.shaped((found.box.dim,), found.target.formula.output_shape),
+            nested.formula(),
+            found.box,
+        ):
+            raise OnelayerError("algebra does not show the function to be its inner and outer functions")
+        model = nested_layer(
+            tuple(found.box.shape), tuple(found.target.output_shape), nested, lookups, fitted, found.dtype
+        )
+        upper = nested_error(model, nested, found.box)
+        return certified(model, nested, found.target, found.box, eps, upper, None, started)
+
+    def _outer(self, group: Group, goal: float) -> Outer:
+        """An outer function with its ridges, their constants still open."""
+        index = {one: c for c, one in enumerate(self.inner)}
+        sums = tuple(tuple(index[one.inner] for one in part) for part in group.sums)
+        sides = [_widened(*(sum(self.values[c][end] for c in part) for end in (0, 1))) for part in sums]
+        low, high = (tuple(side) for side in zip(*sides, strict=True))
+        text = str(group.outer)
+        if len(sums) == 1:
+            return Outer(group.output, sums, text, low, high, 0.0, (Ridge((1.0,), text, 0.0),))
+        share = GAP_SHARE * goal / len(self.found.apart.groups)
+        return self._pursued(Outer(group.output, sums, text, low, high, 0.0, ()), group.outer, share)
+
+    def _pursued(self, outer: Outer, formula: Formula, tolerance: float) -> Outer:
+        """Ridges by projection pursuit, and the gap that boxes in the sums prove."""
+        box = Box(outer.low, outer.high)
+        pieces = pursue(
+            lambda u: formula(torch.from_numpy(u)).numpy(),
+            box,
+            0.8 * tolerance,
+            max_units=self.found.max_units,
+            seed=self.found.seed,
+            single=True,
+            observer=self.observer,
+        )
+        ridges = []
+        for piece in pieces:
+            weights = {variable: float(weight) for variable, _, weight in piece.inner}
+            text = str(piece.outer)
+            ridges.append(Ridge(tuple(weights.get(i, 0.0) for i in range(len(outer.sums))), text, 0.0))
+        made = replace(outer, ridges=tuple(ridges))
+        gap = surface_error(made, tolerance, self.observer)
+        if not gap < math.inf:
+            raise OnelayerError(f"the ridges of {outer.text[:60]} could not be bounded")
+        return replace(made, gap=gap * (1 + WIDER))
+
+    def _outer_functions(self, outers: list[Outer], goal: float) -> tuple[list[Piecewise], list[float]]:
+        """Piecewise-linear functions of all ridges, and their largest slopes."""
+        curved = any(not one.plain for one in self.inner)
+        fits: list[Piecewise] = []
+        for o in range(len(self.found.apart.direct)):
+            gap = sum(outer.gap for outer in outers if outer.output == o)
+            tolerance = ROOM * goal - gap - (INNER_SHARE * goal if curved else 0.0)
+            functions = [
+                (parse(ridge.text, 1, limit=len(ridge.text)), *_range(outer, ridge))
+                for outer in outers
+                if outer.output == o
+                for ridge in outer.ridges
+            ]
+            if functions and not tolerance > 0:
+                raise OnelayerError("the ridges of the outer functions are not close enough")
+            fits += fit_shared(functions, tolerance) if functions else []
+        return fits, [fit.steepest for fit in fits]
+
+    def _inner_functions(self, outers: list[Outer], slopes: list[float], goal: float) -> list[Lookup | None]:
+        """Every curved inner function by one axis of tokens: its error costs its weights times the slopes."""
+        cost = np.zeros((len(self.found.apart.direct), len(self.inner)))
+        for o, part in enumerate(self.found.apart.direct):
+            cost[o, [self.inner.index(one.inner) for one in part]] += 1.0
+        ridges = [(outer, ridge) for outer in outers for ridge in outer.ridges]
+        for (outer, ridge), slope in zip(ridges, slopes, strict=True):
+            for weight, members in zip(ridge.weights, outer.sums, strict=True):
+                cost[outer.output, list(members)] += abs(weight) * slope
+        curved = [c for c, one in enumerate(self.inner) if not one.plain]
+        share = (INNER_SHARE if outers else ROOM) * goal / max(1, len(curved))
+        return [
+            None if one.plain else self._lookup(c, share / max(float(cost[:, c].max()), 1e-300))
+            for c, one in enumerate(self.inner)
+        ]
+
+    def _lookup(self, c: int, tolerance: float) -> Lookup:
+        """Tokens for an inner function; multiples of one function on one interval share their keys."""
+        one = self.summands[self.inner[c]]
+        low, high = self.ends[c]
+        level = math.floor(math.log2(tolerance / abs(one.factor)))
+        key = (one.base, low, high, level)
+        if key not in self.axes:
+            self.observer.check()
+            formula = parse(one.base, 1)
+            fit = fit_axis(
+                lambda u: formula(u[:, None]),
+                low,
+                high,
+                2.0**level,
+                dtype=self.found.dtype,
+                effort="fast",
+                observer=self.observer,
+            )
+            self.axes[key] = Lookup(*(array.double().numpy() for array in (fit.slopes, fit.biases, fit.values)))
+        axis = self.axes[key]
+        return replace(axis, values=axis.values * one.factor)
+
+
+def _range(outer: Outer, ridge: Ridge) -> tuple[float, float]:
+    ends = [(a * low, a * high) for a, low, high in zip(ridge.weights, outer.low, outer.high, strict=True)]
+    return sum(map(min, ends)), sum(map(max, ends))
+
+
+def _widened(low: float, high: float) -> tuple[float, float]:
+    """A little more on both sides, and no sign changed: logarithms and roots of a sum keep their values."""
+    more = WIDER * (high - low) + 1e-12 * max(abs(low), abs(high))
+    bottom, top = low - more, high + more
+    if low >= 0 > bottom:
+        bottom = low / 2
+    if high <= 0 < top:
+        top = high / 2
+    return bottom, top
+
+
+def _with_constants(outers: list[Outer], fitted: list[Piecewise]) -> tuple[list[Outer], tuple[int, ...]]:
+    """The value of each fitted function at its first knot, and the ridge of every unit."""
+    rest = list(fitted)
+    found = []
+    for outer in outers:
+        mine, rest = rest[: len(outer.ridges)], rest[len(outer.ridges) :]
+        ridges = [replace(ridge, constant=float(fit.values[0])) for ridge, fit in zip(outer.ridges, mine, strict=True)]
+        found.append(replace(outer, ridges=tuple(ridges)))
+    return found, tuple(k for k, fit in enumerate(fitted) for _ in range(fit.pieces))

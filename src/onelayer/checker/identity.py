@@ -1,0 +1,242 @@
+"""The checker's own algebra: are two formulas one function on a box?
+
+A formula is expanded into a sum of terms, each a rational number times rational powers of *symbols*. A symbol is a
+text: a variable, a constant, a function of an expanded sum, or a sum that is kept whole. Used are the laws of powers,
+and those of exp, log and roots for symbols that intervals show to be positive. Where both formulas have a value on the
+whole box, equal expansions mean equal functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from math import isqrt
+
+from flint import arb
+
+from onelayer.checker.functions import FUNCTIONS
+from onelayer.checker.intervals import image
+from onelayer.checker.outcome import Rejected
+from onelayer.language.formula import Formula, Node
+
+Powers = tuple[tuple[str, Fraction], ...]  # symbols in alphabetical order, no exponent zero
+Expansion = dict[Powers, Fraction]
+
+MOST_TERMS = 5000
+MOST_FACTORS = 16  # whole powers of a sum up to this are multiplied out
+NOWHERE = arb("nan")
+UNITY: Expansion = {(): Fraction(1)}
+
+
+def one_function(first: Formula, second: Formula, low: Sequence[float], high: Sequence[float]) -> bool:
+    """Whether both have values all over the box and the same expansion; False shows nothing."""
+    sides = [(arb(a), arb(b)) for a, b in zip(low, high, strict=True)]
+    for formula in (first, second):
+        if not all(a.is_finite() and b.is_finite() for a, b in image(formula, sides)):
+            return False
+    algebra = _Algebra([a.union(b) for a, b in sides])
+    try:
+        return algebra.expand(first) == algebra.expand(second)
+    except (Rejected, OverflowError, ZeroDivisionError):
+        return False
+
+
+class _Algebra:
+    """Expansions over one box; the symbols met so far with their values and what they stand for."""
+
+    def __init__(self, sides: list[arb]) -> None:
+        self.values = {f"x{k}": side for k, side in enumerate(sides)} | {"pi": arb.pi(), "e": arb.const_e()}
+        self.whole: dict[str, Expansion] = {}  # sums kept whole, rational numbers under roots
+        self.exponent: dict[str, Powers] = {}  # of symbols exp(...)
+        self.argument: dict[str, str] = {}  # of symbols log(...): another symbol
+
+    def expand(self, formula: Formula) -> list[Expansion]:
+        done: list[Expansion] = []
+        for node in formula.nodes:
+            done.append(self._expanded(node, [done[at] for at in node.args]))
+        return [done[at] for at in formula.outputs]
+
+    def _expanded(self, node: Node, args: list[Expansion]) -> Expansion:
+        rules = {
+            "var": lambda: self._symbol(f"x{int(node.value)}"),
+            "num": lambda: scale(UNITY, Fraction(node.value)),
+            "pi": lambda: self._symbol("pi"),
+            "e": lambda: self._symbol("e"),
+            "add": lambda: plus(args[0], args[1]),
+            "sub": lambda: plus(args[0], scale(args[1], Fraction(-1))),
+            "neg": lambda: scale(args[0], Fraction(-1)),
+            "mul": lambda: self.product(args[0], args[1]),
+            "div": lambda: self.product(args[0], self.raised(args[1], Fraction(-1))),
+            "pow": lambda: self.raised(args[0], Fraction(int(node.value))),
+            "sqrt": lambda: self.raised(args[0], Fraction(1, 2)),
+            "exp": lambda: self._exp(args[0]),
+            "log": lambda: self._log(args[0]),
+        }
+        return rules[node.op]() if node.op in rules else self._function(node, args)
+
+    def _symbol(self, name: str, exponent: Fraction = Fraction(1)) -> Expansion:
+        return {((name, exponent),): Fraction(1)} if exponent else UNITY
+
+    def _function(self, node: Node, args: list[Expansion]) -> Expansion:
+        """Any other operation is a symbol of its own."""
+        name = f"{node.op}:{node.value!r}(" + " ; ".join(map(text, args)) + ")"
+        if name not in self.values:
+            known = len(args) == 1 and node.op in FUNCTIONS
+            self.values[name] = FUNCTIONS[node.op].ball(self._ball(args[0])) if known else NOWHERE
+        return self._symbol(name)
+
+    def product(self, a: Expansion, b: Expansion) -> Expansion:
+        if len(a) * len(b) > MOST_TERMS:
+            raise Rejected("an expansion has too many terms")
+        total: Expansion = {}
+        for p, c in a.items():
+            for q, d in b.items():
+                total = plus(total, scale(self._joined(p, q), c * d))
+        return total
+
+    def _joined(self, p: Powers, q: Powers) -> Expansion:
+        """The product of two lists of powers; whole powers of sums and numbers are multiplied out."""
+        exponents: dict[str, Fraction] = {}
+        for name, e in (*p, *q):
+            exponents[name] = exponents.get(name, Fraction(0)) + e
+        open_ = [
+            name
+            for name, e in exponents.items()
+            if name in self.whole and e.denominator == 1 and (0 < e <= MOST_FACTORS or len(self.whole[name]) == 1)
+        ]
+        rest = tuple(sorted((name, e) for name, e in exponents.items() if e and name not in open_))
+        found: Expansion = {rest: Fraction(1)}
+        for name in open_:
+            content, count = self.whole[name], int(exponents[name])
+            if count < 0:  # of a single term
+                ((powers, c),) = content.items()
+                content = {tuple((n, -x) for n, x in powers): 1 / c}
+            for _ in range(abs(count)):
+                found = self.product(found, content)
+        return found
+
+    def raised(self, a: Expansion, e: Fraction) -> Expansion:
+        """a^e, wherever that is a number."""
+        if not a:
+            raise Rejected("a power of zero")
+        if e.denominator == 1 and 0 <= e <= MOST_FACTORS:
+            found = UNITY
+            for _ in range(int(e)):
+                found = self.product(found, a)
+            return found
+        if len(a) == 1:
+            ((powers, c),) = a.items()
+            if e.denominator == 1 or (c > 0 and self._all_positive(powers)):
+                return self.product(self._number(c, e), self._joined(tuple((n, x * e) for n, x in powers), ()))
+        factor, name = self._kept(a)
+        return self.product(self._number(factor, e), self._joined(((name, e),), ()))
+
+    def _kept(self, a: Expansion) -> tuple[Fraction, str]:
+        """A sum as a positive number times one symbol."""
+        factor = max(abs(c) for c in a.values())
+        content = scale(a, 1 / factor)
+        name = "{" + text(content) + "}"
+        self.whole.setdefault(name, content)
+        self.values.setdefault(name, self._ball(content))
+        return factor, name
+
+    def _number(self, c: Fraction, e: Fraction) -> Expansion:
+        """c^e, a rational number if it is one; c > 0 unless e is whole."""
+        if e.denominator == 1:
+            return scale(UNITY, c ** int(e))
+        if e.denominator == 2:
+            up, down = isqrt(c.numerator), isqrt(c.denominator)
+            if (up * up, down * down) == (c.numerator, c.denominator):
+                return scale(UNITY, Fraction(up, down) ** e.numerator)
+        name = f"{{{c}}}"
+        self.whole.setdefault(name, scale(UNITY, c))
+        self.values.setdefault(name, _ball_of(c))
+        return self._joined(((name, e),), ())
+
+    def _exp(self, a: Expansion) -> Expansion:
+        found = UNITY
+        for powers, c in a.items():
+            alone = powers[0][0] if len(powers) == 1 and powers[0][1] == 1 else ""
+            if not powers:
+                part = self._symbol("e", c)
+            elif alone in self.argument:
+                part = self._joined(((self.argument[alone], c),), ())
+            else:
+                name = "exp(" + text({powers: Fraction(1)}) + ")"
+                self.exponent.setdefault(name, powers)
+                self.values.setdefault(name, self._ball({powers: Fraction(1)}).exp())
+                part = self._symbol(name, c)
+            found = self.product(found, part)
+        return found
+
+    def _log(self, a: Expansion) -> Expansion:
+        if not a:
+            raise Rejected("the logarithm of zero")
+        if len(a) == 1:
+            ((powers, c),) = a.items()
+            if c > 0 and self._all_positive(powers):
+                found = self._log_of_number(c)
+                for name, e in powers:
+                    found = plus(found, scale(self._log_of(name), e))
+                return found
+        factor, name = self._kept(a)
+        return plus(self._log_of_number(factor), self._log_of(name))
+
+    def _log_of_number(self, c: Fraction) -> Expansion:
+        if c == 1:
+            return {}
+        name = f"{{{c}}}"
+        self.whole.setdefault(name, scale(UNITY, c))
+        self.values.setdefault(name, _ball_of(c))
+        return self._log_of(name)
+
+    def _log_of(self, name: str) -> Expansion:
+        if name in self.exponent:
+            return {self.exponent[name]: Fraction(1)}
+        if name == "e":
+            return UNITY
+        own = f"log({name})"
+        self.argument.setdefault(own, name)
+        self.values.setdefault(own, self.values[name].log())
+        return self._symbol(own)
+
+    def _all_positive(self, powers: Powers) -> bool:
+        return all(bool(self.values[name] > 0) for name, _ in powers)
+
+    def _ball(self, a: Expansion) -> arb:
+        """The values of an expansion over the box."""
+        total = arb(0)
+        for powers, c in a.items():
+            product = _ball_of(c)
+            for name, e in powers:
+                base = self.values[name]
+                if e.denominator == 1:
+                    product = product * base ** int(e)
+                else:
+                    product = product * (_ball_of(e) * base.log()).exp() if base > 0 else NOWHERE
+            total = total + product
+        return total
+
+
+def _ball_of(c: Fraction) -> arb:
+    return arb(c.numerator) / arb(c.denominator)
+
+
+def plus(a: Expansion, b: Expansion) -> Expansion:
+    """Sum, without terms that cancel."""
+    total = dict(a)
+    for powers, c in b.items():
+        total[powers] = total.get(powers, Fraction(0)) + c
+        if not total[powers]:
+            del total[powers]
+    return total
+
+
+def scale(a: Expansion, factor: Fraction) -> Expansion:
+    return {powers: factor * c for powers, c in a.items()} if factor else {}
+
+
+def text(a: Expansion) -> str:
+    """One text for one expansion: terms in order."""
+    terms = sorted(f"{c} " + " ".join(f"{name}^{e}" for name, e in powers) for powers, c in a.items())
+    return " + ".join(terms)

@@ -1,0 +1,286 @@
+"""The checker's proof for packed layers of inner and outer functions, written from docs/theory.md.
+
+|T - f| <= sum over outer functions of [ gap + sum_k (sup |G_k - p_k| + Lip(G_k) |s^_k - s_k|) ] + direct errors +
+rounding, where s^_k is the executed sum of looked-up inner functions and G_k the function that units make of it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from flint import arb
+
+from onelayer.checker.arithmetic import ZERO, Taylor
+from onelayer.checker.attention import Vector
+from onelayer.checker.boxes import PROVED, Prover
+from onelayer.checker.formula import evaluate
+from onelayer.checker.functions import Kinks
+from onelayer.checker.identity import one_function
+from onelayer.checker.outcome import Rejected
+from onelayer.checker.rounding import Execution
+from onelayer.checker.univariate import Average, distance, lines, range_of, steepest
+from onelayer.checker.weights import Array, Stored
+from onelayer.language.formula import Formula, parse
+from onelayer.lemmas.nested import Nested, Outer, Ridge
+from onelayer.observer import Observer
+
+Domain = tuple[tuple[float, ...], tuple[float, ...]]
+ORDER, BUDGET = 6, 4000  # of the Taylor arithmetic for gaps, and bisections per box
+PARTS = {1: 8, 2: 4, 3: 2}  # of every side of the box of an outer function
+AVERAGES = 6  # parts of an interval on which a looked-up function is compared to begin with
+
+
+def nested_bound(
+    stored: Stored, nested: Nested, formula: Formula | None, domain: Domain, execution: Execution, observer: Observer
+) -> arb:
+    """Upper bound of sup |T - f| for T as executed; Rejected when the argument does not hold."""
+    if formula is None:
+        raise Rejected("a composition needs the text of its function")
+    flat = formula.shaped((formula.dim,), formula.output_shape)
+    if not one_function(flat, nested.formula(), *domain):
+        raise Rejected("the function is not shown to be the inner and outer functions that the argument states")
+    for part in nested.outer:
+        _gap(part, observer)
+    return _Bound(stored, nested, domain, execution).worst()
+
+
+def _gap(part: Outer, observer: Observer) -> None:
+    """|g - sum of the ridges| <= gap for all sums in their intervals."""
+    g, ridges = part.formula, part.decomposed()
+    if (g.nodes, g.outputs) == (ridges.nodes, ridges.outputs):
+        return
+
+    def second(x: Sequence[Taylor], kinks: Kinks) -> Vector:
+        return Vector(evaluate(ridges, x, kinks), [ZERO])
+
+    prover = Prover(second, g, part.gap, ORDER, BUDGET, observer)
+    count = PARTS.get(len(part.sums), 1)
+    sides = [_cut(low, high, count) for low, high in zip(part.low, part.high, strict=True)]
+    for box in itertools.product(*sides):
+        observer.check()
+        verdict = prover([low for low, _ in box], [high for _, high in box])
+        if verdict.outcome != PROVED:
+            raise Rejected(f"the gap {part.gap:.3g} of an outer function does not follow near {verdict.place}")
+
+
+def _cut(low: float, high: float, count: int) -> list[tuple[float, float]]:
+    if not low < high:
+        return [(low, high)]
+    edges = [low, *(low + (high - low) * k / count for k in range(1, count)), high]
+    return list(itertools.pairwise(edges))
+
+
+@dataclass(frozen=True)
+class Head:
+    """A looked-up inner function: ends of phi, sup |A - phi|, sup |A|, and the rounding of an executed A."""
+
+    ends: tuple[arb, arb]
+    error: arb
+    size: arb
+    rounding: arb
+
+
+class _Bound:
+    def __init__(self, stored: Stored, nested: Nested, domain: Domain, execution: Execution) -> None:
+        self.t, self.nested, self.execution = stored.tensors, nested, execution
+        self.low, self.high = domain
+        self.reach = [arb(max(abs(a), abs(b))) for a, b in zip(*domain, strict=True)]
+        self.ridges = [(part, ridge) for part in nested.outer for ridge in part.ridges]
+        self.units = np.array(nested.units, dtype=int)
+        self.curved = [c for c, one in enumerate(nested.inner) if parse(one.text, 1) != parse("x", 1)]
+        self._form(stored)
+        self.heads = [self._head(c) for c in range(len(nested.inner))]
+
+    def worst(self) -> arb:
+        """The bound of the worst output."""
+        self._intervals()
+        count = self.nested.outputs
+        totals, rest = [ZERO] * count, [arb(float(b)) for b in self.t["b_R"]]
+        sizes = [abs(b) for b in rest]
+        for part in self.nested.outer:
+            totals[part.output] = totals[part.output] + arb(part.gap)
+        for k, (part, ridge) in enumerate(self.ridges):
+            error, size = self._ridge(k, part, ridge)
+            o = part.output
+            totals[o], sizes[o] = totals[o] + error, sizes[o] + size
+            rest[o] = rest[o] - arb(ridge.constant)
+        terms = len(self.units) + 4
+        worst = ZERO
+        for o in range(count):
+            error, size, moved = self._feature(len(self.ridges) + o)
+            rounding = self.execution.gamma(terms) * (sizes[o] + size + moved)
+            lost = self.execution.tiny * (2 * terms + len(self.units))
+            worst = worst.max(totals[o] + abs(rest[o]) + error + moved + rounding + lost)
+        return worst
+
+    def _form(self, stored: Stored) -> None:
+        """Every weight is what the argument says, or free and looked at elsewhere: keys, values, knots, changes."""
+        config, nested, t = stored.config, self.nested, self.t
+        d, width = nested.inputs, nested.inputs + len(self.ridges) + nested.outputs
+        wanted = {
+            "layout": "packed",
+            "norm": "none",
+            "attention": "softmax",
+            "embedding": "linear",
+            "positions": "none",
+            "readout": "first",
+            "residual": True,
+            "d_model": width,
+            "hidden": len(self.units),
+        }
+        _require(all(config[name] == value for name, value in wanted.items()), "another kind of layer")
+        _require(stored.token_width == d and t["W_R"].shape[1] == nested.outputs, "other inputs or outputs")
+        shapes = [(head["d_k"], head["d_v"], head["memory"], len(head["tokens"])) for head in config["heads"]]
+        _require(shapes == [(4, 1, "grid", 1)] * max(1, len(self.curved)), "other heads")
+        self.into = [self._weights(k, width - d) for k in range(width - d)]  # feature -> inner function -> weight
+        self.linear = t["W_E"][:, d:]
+        self._embedding(d)
+        out, query, constant = np.zeros_like(t["W_O"]), np.zeros_like(t["W_Q"]), np.zeros_like(t["b_Q"])
+        for h, c in enumerate(self.curved):
+            for k, weights in enumerate(self.into):
+                out[h, d + k] = float(weights.get(c, 0))
+                _require(Fraction(out[h, d + k]) == weights.get(c, 0), "a weight that is no float")
+            query[:d, 4 * h] = 2 * np.array(nested.inner[c].direction)
+            constant[4 * h + 1] = 2.0
+            _require(not t[f"memory.{h}.axes.0"][:, 2:].any(), "keys of other features")
+        _require(np.array_equal(t["W_O"], out) and not t["b_O"].any(), "W_O")
+        if self.curved:
+            _require(np.array_equal(t["W_Q"], query) and np.array_equal(t["b_Q"], constant), "W_Q")
+        _require(np.array_equal(t["W_R"], np.eye(width)[:, width - nested.outputs :]), "W_R")
+        if len(self.units):
+            self._unit_form(d, width)
+
+    def _unit_form(self, d: int, width: int) -> None:
+        t, count = self.t, len(self.units)
+        into, out = np.zeros_like(t["W_1"]), np.zeros_like(t["W_2"])
+        into[d + self.units, np.arange(count)] = 1.0
+        column = np.array([part.output for part, _ in self.ridges])[self.units] + width - self.nested.outputs
+        self.changes: Array = t["W_2"][np.arange(count), column]
+        out[np.arange(count), column] = self.changes
+        _require(np.array_equal(t["W_1"], into), "W_1")
+        _require(np.array_equal(t["W_2"], out) and not t["b_2"].any(), "W_2")
+
+    def _weights(self, k: int, count: int) -> dict[int, Fraction]:
+        """Weights of the inner functions in feature k of the stream beside x: sums of ridges, then outputs."""
+        found: dict[int, Fraction] = {}
+        if k >= len(self.ridges):
+            return {c: Fraction(1) for c in self.nested.direct[k - len(self.ridges)]}
+        part, ridge = self.ridges[k]
+        for weight, members in zip(ridge.weights, part.sums, strict=True):
+            for c in members:
+                found[c] = found.get(c, Fraction(0)) + Fraction(weight)
+        return found
+
+    def _embedding(self, d: int) -> None:
+        """W_E copies x and adds the plain inner functions to their sums."""
+        _require(np.array_equal(self.t["W_E"][:, :d], np.eye(d)) and not self.t["b_E"].any(), "W_E")
+        plain = [c for c in range(len(self.nested.inner)) if c not in self.curved]
+        for k, weights in enumerate(self.into):
+            for j in range(d):
+                parts = [weights.get(c, Fraction(0)) * Fraction(self.nested.inner[c].direction[j]) for c in plain]
+                _require(Fraction(self.linear[j, k]) == sum(parts, Fraction(0)), "W_E")
+
+    def _intervals(self) -> None:
+        for part in self.nested.outer:
+            for members, low, high in zip(part.sums, part.low, part.high, strict=True):
+                bottom = sum((self.heads[c].ends[0] for c in members), ZERO)
+                top = sum((self.heads[c].ends[1] for c in members), ZERO)
+                _require(bool(arb(low) <= bottom) and bool(top <= arb(high)), "sums beyond their interval")
+
+    def _head(self, c: int) -> Head:
+        one = self.nested.inner[c]
+        low = high = size = ZERO
+        for w, a, b, reach in zip(one.direction, self.low, self.high, self.reach, strict=True):
+            left, right = (arb(w) * arb(end) for end in ((a, b) if w >= 0 else (b, a)))
+            low, high, size = low + left, high + right, size + abs(arb(w)) * reach
+        if c not in self.curved:
+            return Head((low, high), ZERO, size, ZERO)
+        bottom, top = _outward(low, high)
+        formula = parse(one.text, 1, limit=len(one.text))
+        ends = range_of(formula, bottom, top)
+        _require(ends[0].is_finite() and ends[1].is_finite(), f"{one.text[:60]} is not defined on its interval")
+        h = self.curved.index(c)
+        keys, values = self.t[f"memory.{h}.axes.0"], self.t[f"memory.{h}.values"][:, 0].tolist()
+        columns = keys[:, 0].tolist(), keys[:, 1].tolist()
+        pieces = [Average(a, b, *columns, values) for a, b in _cut(bottom, top, AVERAGES)]
+        largest = arb(max(abs(v) for v in values))
+        return Head(ends, distance(formula, pieces), largest, self._executed(keys, largest, one.direction, size))
+
+    def _executed(self, keys: Array, largest: arb, direction: Sequence[float], size: arb) -> arb:
+        """Of one executed head: its query, its logits, softmax, and the average of its values."""
+        e, count = self.execution, len(keys)
+        terms = sum(1 for w in direction if w)
+        query = e.gamma(terms) * 2 * size + (2 * terms + 2) * e.tiny  # of 2 d . x
+        errors, spreads = [], []
+        for a, b in zip(keys[:, 0].tolist(), keys[:, 1].tolist(), strict=True):
+            logit = abs(arb(a)) * size + abs(arb(b))
+            errors.append(abs(arb(a)) * query / 2 + e.gamma(3) * (logit + abs(arb(a)) * query) + 8 * e.tiny)
+            spreads.append((-logit).union(logit))
+        relative, absolute = e.softmax(spreads, errors, [arb(1)] * count)
+        worst = relative[0]
+        for one in relative[1:]:
+            worst = worst.max(one)
+        # The weights add up to one, so a relative error of all of them is at most that of the average.
+        average = worst + e.gamma(count + 1) * (1 + worst)
+        return largest * (average + count * absolute * 2) + e.underflow(count)
+
+    def _feature(self, k: int) -> tuple[arb, arb, arb]:
+        """A feature beside x: |real - true|, its size, and the rounding of the executed one."""
+        error, size, moved, total, terms = ZERO, ZERO, ZERO, ZERO, 3
+        for c, w in self.into[k].items():
+            weight, head = abs(arb(w.numerator) / arb(w.denominator)), self.heads[c]
+            if c not in self.curved:
+                continue
+            error, size, moved = error + weight * head.error, size + weight * head.size, moved + weight * head.rounding
+            total, terms = total + weight, terms + 1
+        for j, reach in enumerate(self.reach):
+            own = abs(arb(float(self.linear[j, k])))
+            size, total, terms = size + own * reach, total + own, terms + int(bool(own > 0))
+        moved = (
+            moved + self.execution.gamma(terms) * (size + moved) + (2 * terms + 2) * self.execution.tiny * (1 + total)
+        )
+        return error, size, moved
+
+    def _ridge(self, k: int, part: Outer, ridge: Ridge) -> tuple[arb, arb]:
+        """|G_k(s^) - p_k(s)|, and the size of what its units add to the output."""
+        mine = np.flatnonzero(self.units == k)
+        error, size, moved = self._feature(k)
+        low = high = ZERO
+        for w, a, b in zip(ridge.weights, part.low, part.high, strict=True):
+            left, right = (arb(w) * arb(end) for end in ((a, b) if w >= 0 else (b, a)))
+            low, high = low + left, high + right
+        bottom, top = _outward(low, high)
+        order = mine[np.argsort(-self.t["b_1"][mine], kind="stable")] if len(mine) else mine
+        knots = [-float(b) for b in self.t["b_1"][order]] if len(mine) else []
+        changes = [arb(float(c)) for c in self.changes[order]] if len(mine) else []
+        offset = arb(ridge.constant)
+        drift = (error + moved).upper()
+        far = float(drift) + 1e-9 * (1 + abs(bottom) + abs(top))
+        slope = steepest(lines(knots, changes, offset, bottom - far, top + far))
+        formula = parse(ridge.text, 1, limit=len(ridge.text))
+        apart = distance(formula, lines(knots, changes, offset, bottom, top))
+        rounding = total = ZERO
+        for knot, change in zip(knots, changes, strict=True):
+            reach = size + drift + abs(arb(knot))
+            rounding = rounding + abs(change) * (self.execution.gamma(2) * reach + 4 * self.execution.tiny)
+            total = total + abs(change) * reach
+        return apart + slope * drift + rounding, total
+
+
+def _outward(low: arb, high: arb) -> tuple[float, float]:
+    """Floats around two numbers, different ones; a float stays as it is."""
+    bottom, top = float(low.lower()), float(high.upper())
+    while not arb(bottom) <= low:
+        bottom = float(np.nextafter(bottom, -np.inf))
+    while not high <= arb(top):
+        top = float(np.nextafter(top, np.inf))
+    return bottom, top if top > bottom else bottom + 1e-9 * (1 + abs(bottom))
+
+
+def _require(holds: bool, complaint: str) -> None:
+    if not holds:
+        raise Rejected(f"the layer does not have the form of its inner and outer functions: {complaint}")

@@ -1,0 +1,242 @@
+"""Two formulas that algebra shows to be the same function on a box.
+
+Every node becomes a sum of monomials c b_1^e_1 ... b_k^e_k with rational c and e and *bases* b: variables, constants,
+powers of sums, and functions such as sin of a normal form. Products are expanded, and
+    exp(c log b + rest) = b^c exp(rest),   log(c b^e) = log c + e log b,   sqrt(c b^e) = sqrt(c) b^(e/2)
+are used where b > 0 is known from intervals. Each step is an identity wherever the formula has a value, so two formulas
+with values all over the box and one normal form are equal there. Different normal forms prove nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from typing import Any
+
+from flint import arb
+
+from onelayer.box import Box
+from onelayer.errors import OnelayerError
+from onelayer.language.formula import Formula
+from onelayer.language.tree import Node
+from onelayer.taylor.hull import surely_defined
+
+Base = tuple[Any, ...]
+Monomial = frozenset[tuple[Base, Fraction]]
+Sum = dict[Monomial, Fraction]
+
+ONE: Monomial = frozenset()
+MOST_MONOMIALS = 4000  # beyond, expanding costs more than it may show
+HIGHEST_POWER = 12  # of a sum that is multiplied out
+
+
+def same_function(first: Formula, second: Formula, box: Box) -> bool:
+    """Whether both are defined on the whole box and algebra shows them equal there; False proves nothing."""
+    if first.dim != second.dim or len(first.outputs) != len(second.outputs):
+        return False
+    low, high = box.lower.reshape(1, -1), box.upper.reshape(1, -1)
+    if not all(bool(surely_defined(formula, low, high).all()) for formula in (first, second)):
+        return False
+    normal = Normal(box)
+    try:
+        return normal.outputs(first) == normal.outputs(second)
+    except (OnelayerError, OverflowError, ZeroDivisionError):
+        return False
+
+
+class Normal:
+    """Normal forms of formulas that are defined on one box."""
+
+    def __init__(self, box: Box) -> None:
+        ends = zip(box.lower.flatten().tolist(), box.upper.flatten().tolist(), strict=True)
+        self.sides = [arb(low).union(arb(high)) for low, high in ends]
+        self.balls: dict[Base, arb] = {}
+
+    def outputs(self, formula: Formula) -> list[Sum]:
+        values: list[Sum] = []
+        for node in formula.nodes:
+            values.append(self._node(node, [values[at] for at in node.args]))
+        return [values[at] for at in formula.outputs]
+
+    def _node(self, node: Node, args: list[Sum]) -> Sum:
+        match node.op:
+            case "var":
+                return _power_of(("x", int(node.value)))
+            case "num":
+                return _number(Fraction(node.value))
+            case "pi" | "e":
+                return _power_of((node.op,))
+            case "add" | "sub":
+                return _added(args[0], args[1], 1 if node.op == "add" else -1)
+            case "neg":
+                return _added({}, args[0], -1)
+            case "mul":
+                return self._times(args[0], args[1])
+            case "div":
+                return self._times(args[0], self._power(args[1], Fraction(-1)))
+            case "pow":
+                return self._power(args[0], Fraction(int(node.value)))
+            case "sqrt":
+                return self._power(args[0], Fraction(1, 2))
+            case "exp":
+                return self._exp(args[0])
+            case "log":
+                return self._log(args[0])
+            case op:
+                return _power_of((op, node.value, *(frozenset(arg.items()) for arg in args)))
+
+    def _times(self, a: Sum, b: Sum) -> Sum:
+        if len(a) * len(b) > MOST_MONOMIALS:
+            raise OnelayerError("too many monomials")
+        found: Sum = {}
+        for one, c in a.items():
+            for other, d in b.items():
+                found = _added(found, self._monomial(one, other), c * d)
+        return found
+
+    def _monomial(self, one: Monomial, other: Monomial) -> Sum:
+        """Exponents add up; whole powers of numbers and of sums are worked out."""
+        exponents = dict(one)
+        for base, e in other:
+            exponents[base] = exponents.get(base, Fraction(0)) + e
+        kept, factor, opened = {}, Fraction(1), []
+        for base, e in exponents.items():
+            if base[0] == "num" and e.denominator == 1:
+                factor *= base[1] ** int(e)
+            elif base[0] == "sum" and e.denominator == 1 and 0 < e <= HIGHEST_POWER:
+                opened += [dict(base[1])] * int(e)
+            elif e:
+                kept[base] = e
+        found: Sum = {frozenset(kept.items()): factor}
+        for part in opened:
+            found = self._times(found, part)
+        return found
+
+    def _power(self, a: Sum, e: Fraction) -> Sum:
+        """a^e where that is defined."""
+        if e.denominator == 1 and 0 <= e <= HIGHEST_POWER:
+            found = _number(Fraction(1))
+            for _ in range(int(e)):
+                found = self._times(found, a)
+            return found
+        if len(a) == 1:
+            ((monomial, c),) = a.items()
+            if e.denominator == 1 or (c > 0 and all(self._positive(base) for base, _ in monomial)):
+                powers: Monomial = frozenset((base, own * e) for base, own in monomial)
+                return self._times(_root(c, e), self._monomial(powers, ONE))
+        if not a:
+            raise OnelayerError("a power of zero")
+        lead, base = _as_base(a)
+        return self._times(_root(lead, e), self._monomial(frozenset({(base, e)}), ONE))
+
+    def _exp(self, a: Sum) -> Sum:
+        found = _number(Fraction(1))
+        for monomial, c in a.items():
+            logarithm = next(iter(monomial))[0] if len(monomial) == 1 else ("",)
+            if not monomial:
+                found = self._times(found, _power_of(("e",), c))
+            elif logarithm[0] == "log" and monomial == frozenset({(logarithm, Fraction(1))}):
+                inner = logarithm[1]
+                factor = _root(inner[1], c) if inner[0] == "num" else self._monomial(frozenset({(inner, c)}), ONE)
+                found = self._times(found, factor)
+            else:
+                found = self._times(found, _power_of(("exp", monomial), c))
+        return found
+
+    def _log(self, a: Sum) -> Sum:
+        if len(a) == 1:
+            ((monomial, c),) = a.items()
+            if c > 0 and all(self._positive(base) for base, _ in monomial):
+                found = {} if c == 1 else _power_of(("log", ("num", c)))
+                for base, e in monomial:
+                    found = _added(found, self._log_of(base), e)
+                return found
+        if not a:
+            raise OnelayerError("the logarithm of zero")
+        lead, base = _as_base(a)
+        found = {} if lead == 1 else _power_of(("log", ("num", lead)))
+        return _added(found, _power_of(("log", base)), 1)
+
+    def _log_of(self, base: Base) -> Sum:
+        if base[0] == "exp":
+            return {base[1]: Fraction(1)}
+        return _number(Fraction(1)) if base == ("e",) else _power_of(("log", base))
+
+    def _positive(self, base: Base) -> bool:
+        return bool(self._ball(base) > 0)
+
+    def _ball(self, base: Base) -> arb:
+        """The values of a base over the box, anything where no rule is at hand."""
+        if base not in self.balls:
+            self.balls[base] = self._enclosed(base)
+        return self.balls[base]
+
+    def _enclosed(self, base: Base) -> arb:
+        match base[0]:
+            case "x":
+                return self.sides[base[1]]
+            case "num":
+                return arb(base[1].numerator) / arb(base[1].denominator)
+            case "pi" | "e":
+                return arb.pi() if base[0] == "pi" else arb.const_e()
+            case "exp":
+                return self._sum({base[1]: Fraction(1)}).exp()
+            case "log":
+                return self._ball(base[1]).log()
+            case "sum":
+                return self._sum(dict(base[1]))
+            case op if op in _BALLS:
+                return _BALLS[op](self._sum(dict(base[2])))
+            case _:
+                return arb("nan")
+
+    def _sum(self, a: Mapping[Monomial, Fraction]) -> arb:
+        total = arb(0)
+        for monomial, c in a.items():
+            product = arb(c.numerator) / arb(c.denominator)
+            for base, e in monomial:
+                product = product * _raised(self._ball(base), e)
+            total = total + product
+        return total
+
+
+_BALLS: dict[str, Callable[[arb], arb]] = {op: getattr(arb, op) for op in ("sin", "cos", "tanh", "atan", "erf")}
+
+
+def _raised(ball: arb, e: Fraction) -> arb:
+    if e.denominator == 1:
+        return ball ** int(e)
+    return (arb(e.numerator) / arb(e.denominator) * ball.log()).exp() if ball > 0 else arb("nan")
+
+
+def _as_base(a: Sum) -> tuple[Fraction, Base]:
+    """A sum as a positive factor and one base, so that multiples of a sum have the same base."""
+    lead = max(abs(c) for c in a.values())
+    return lead, ("sum", frozenset((monomial, c / lead) for monomial, c in a.items()))
+
+
+def _number(value: Fraction) -> Sum:
+    return {ONE: value} if value else {}
+
+
+def _power_of(base: Base, e: Fraction = Fraction(1)) -> Sum:
+    return {frozenset({(base, e)}): Fraction(1)}
+
+
+def _added(a: Sum, b: Sum, factor: Fraction | int) -> Sum:
+    total = dict(a)
+    for monomial, c in b.items():
+        total[monomial] = total.get(monomial, Fraction(0)) + factor * c
+    return {monomial: c for monomial, c in total.items() if c}
+
+
+def _root(c: Fraction, e: Fraction) -> Sum:
+    """c^e for c != 0, exactly where it is rational; c > 0 where e is no whole number."""
+    if e.denominator == 1:
+        return _number(c ** int(e))
+    if e.denominator == 2:
+        above, below = math.isqrt(c.numerator), math.isqrt(c.denominator)
+        if above * above == c.numerator and below * below == c.denominator:
+            return _number(Fraction(above, below) ** e.numerator)
+    return _power_of(("num", c), e)

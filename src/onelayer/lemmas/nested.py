@@ -1,0 +1,140 @@
+"""The argument of a packed layer that composes: lookup heads are inner functions, its ReLU units outer ones."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from onelayer.language.compose import inside, substituted, total, weighted
+from onelayer.language.formula import Formula, parse
+from onelayer.language.tree import Tape
+from onelayer.lemmas.fields import made, need, numbers
+
+MOST_SUMS = 8
+
+
+@dataclass(frozen=True)
+class Inner:
+    """phi(direction . x): a formula of one variable and the direction in which it looks, (D,)."""
+
+    direction: tuple[float, ...]
+    text: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "direction", numbers(self.direction))
+        need(any(self.direction), "an inner function of no direction")
+        need(type(self.text) is str, "an inner function without text")
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is direction . x itself, which needs no head."""
+        return parse(self.text, 1) == parse("x", 1)
+
+
+@dataclass(frozen=True)
+class Ridge:
+    """p(a . u): a formula of one variable and the weights a of the sums u of its group.
+
+    Its hidden units make ``constant`` + sum of c relu(a . u - t), which is close to p.
+    """
+
+    weights: tuple[float, ...]
+    text: str
+    constant: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "weights", numbers(self.weights))
+        need(type(self.text) is str, "a ridge without text")
+        numbers([self.constant])
+
+
+@dataclass(frozen=True)
+class Outer:
+    """g(u_1, ..., u_r) of sums u_i of inner functions, added to one output: a formula of r variables.
+
+    |g - sum of the ridges| <= ``gap`` for all u in the box [low, high], which holds every value of the sums.
+    """
+
+    output: int
+    sums: tuple[tuple[int, ...], ...]  # inner functions of each sum
+    text: str
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    gap: float
+    ridges: tuple[Ridge, ...]
+
+    def __post_init__(self) -> None:
+        need(isinstance(self.sums, list | tuple) and 1 <= len(self.sums) <= MOST_SUMS, "an outer function of no sums")
+        need(all(isinstance(one, list | tuple) for one in self.sums), "a sum that is no list")
+        object.__setattr__(self, "sums", tuple(tuple(one) for one in self.sums))
+        for name in ("low", "high"):
+            object.__setattr__(self, name, numbers(getattr(self, name)))
+            need(len(getattr(self, name)) == len(self.sums), "an interval for every sum is needed")
+        need(all(a <= b for a, b in zip(self.low, self.high, strict=True)), "an empty interval")
+        need(type(self.text) is str, "an outer function without text")
+        need(type(self.gap) in (int, float) and 0 <= self.gap < math.inf, "gap must be a number >= 0")
+        ridges = tuple(one if isinstance(one, Ridge) else made(Ridge, one) for one in self.ridges)
+        need(all(len(ridge.weights) == len(self.sums) for ridge in ridges), "a ridge needs a weight for every sum")
+        object.__setattr__(self, "ridges", ridges)
+
+    @property
+    def formula(self) -> Formula:
+        """g."""
+        return parse(self.text, len(self.sums), limit=len(self.text))
+
+    def decomposed(self) -> Formula:
+        """The sum of the ridges, as a function of u."""
+        tape = Tape()
+        parts = []
+        for ridge in self.ridges:
+            terms = [weighted(tape, w, tape.variable(i)) for i, w in enumerate(ridge.weights) if w]
+            parts.append(inside(tape, parse(ridge.text, 1, limit=len(ridge.text)), total(tape, terms)))
+        return Formula.build(tape.nodes, [total(tape, parts)], (len(self.sums),))
+
+
+@dataclass(frozen=True)
+class Nested:
+    """f_o(x) = sum of inner functions of ``direct[o]`` + sum of outer functions of sums of inner functions.
+
+    ``units`` names the ridge of every hidden unit, counted through all outer functions.
+    """
+
+    inputs: int
+    outputs: int
+    inner: tuple[Inner, ...]
+    direct: tuple[tuple[int, ...], ...]
+    outer: tuple[Outer, ...]
+    units: tuple[int, ...]
+
+    KIND = "inner and outer functions"
+
+    def __post_init__(self) -> None:
+        need(all(type(n) is int and 1 <= n <= 2**20 for n in (self.inputs, self.outputs)), "sizes must be >= 1")
+        inner = tuple(one if isinstance(one, Inner) else made(Inner, one) for one in self.inner)
+        outer = tuple(one if isinstance(one, Outer) else made(Outer, one) for one in self.outer)
+        need(all(len(one.direction) == self.inputs for one in inner), "a direction needs one number per input")
+        direct = tuple(tuple(one) for one in self.direct)
+        need(len(direct) == self.outputs, "the direct part needs a list per output")
+        lists = [*direct, *(one for part in outer for one in part.sums)]
+        named = all(type(c) is int and 0 <= c < len(inner) for one in lists for c in one)
+        need(named and all(len(set(one)) == len(one) for one in lists), "a sum of inner functions that are not there")
+        need(all(type(one.output) is int and 0 <= one.output < self.outputs for one in outer), "no such output")
+        count = sum(len(one.ridges) for one in outer)
+        units = tuple(self.units)
+        need(all(type(unit) is int and 0 <= unit < count for unit in units), "a unit of no ridge")
+        for name, value in (("inner", inner), ("outer", outer), ("direct", direct), ("units", units)):
+            object.__setattr__(self, name, value)
+
+    def formula(self) -> Formula:
+        """f as it was taken apart."""
+        tape = Tape()
+        values = []
+        for one in self.inner:
+            terms = [weighted(tape, w, tape.variable(j)) for j, w in enumerate(one.direction) if w]
+            values.append(inside(tape, parse(one.text, 1, limit=len(one.text)), total(tape, terms)))
+        outputs: list[list[int]] = [[values[c] for c in part] for part in self.direct]
+        for part in self.outer:
+            sums = [total(tape, [values[c] for c in one]) for one in part.sums]
+            outputs[part.output].append(substituted(tape, part.formula, sums))
+        found = [total(tape, part) for part in outputs]
+        return Formula.build(tape.nodes, found, (self.inputs,), () if self.outputs == 1 else (self.outputs,))

@@ -1,0 +1,253 @@
+"""Proof for a packed layer whose heads are inner functions and whose ReLU units are outer functions.
+
+f = sum_g g(u), u_i = sum_c phi_c(d_c . x). Head c looks up A_c close to phi_c, W_O writes the sums s_k = a_k . u of the
+ridges into the residual stream, the units of ridge k make a piecewise-linear function G_k of s_k close to p_k, and
+sum_k p_k(a_k . u) is within ``gap`` of g(u). With delta_k = sum_c |a_kc| sup |A_c - phi_c| and J_k the values of s_k,
+    |T - f| <= sum_g [ gap_g + sum_k (sup over J_k of |G_k - p_k| + Lip(G_k) delta_k) ] + rounding:
+G_k is compared at the true sum, the rest of the way is Lipschitz. All suprema are over one variable.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from onelayer.box import Box
+from onelayer.errors import OnelayerError
+from onelayer.float64 import UNIT
+from onelayer.language.formula import parse
+from onelayer.layer.lookup import AxisKeys, LookupHead, lookup_model
+from onelayer.layer.transformer import OneLayerTransformer
+from onelayer.lemmas.forward import SLACK, UP, has_form, rounding_of, upper_bound
+from onelayer.lemmas.nested import Nested, Outer, Ridge
+from onelayer.lemmas.overflow import overflows
+from onelayer.lemmas.univariate import Ramps, lookup_error, piecewise_error, range_of
+
+Floats = NDArray[np.float64]
+KEY_WIDTH = 4  # of a head: its coordinate, a constant, and two zeros; sqrt(4) is a power of two
+
+
+@dataclass(frozen=True)
+class Looked:
+    """A_c against phi_c: the values of phi_c, sup |A_c - phi_c|, |A_c| at most, rounding of an executed A_c."""
+
+    low: float
+    high: float
+    error: float
+    size: float
+    rounding: float
+
+
+@np.errstate(all="ignore")  # what is not finite ends as inf
+def nested_error(model: OneLayerTransformer, nested: Nested, box: Box) -> float:
+    """Upper bound of sup over the box of |T - f|, T as executed, f the function that ``nested`` states.
+
+    The gaps of the outer functions are taken as stated: they are the claims of other proofs.
+    """
+    form = Form(model, nested)
+    if overflows(model, box):
+        return math.inf
+    return upper_bound(_Proof(model, nested, form, box).error() * UP)
+
+
+class Form:
+    """The stored numbers of a nested layer; every fixed entry is compared exactly."""
+
+    def __init__(self, model: OneLayerTransformer, nested: Nested) -> None:
+        config = model.config
+        self.w = {name: t.detach().double().cpu().numpy() for name, t in model.state_dict().items()}
+        self.ridges = [(part, ridge) for part in nested.outer for ridge in part.ridges]
+        self.curved = [c for c, one in enumerate(nested.inner) if not one.plain]
+        self.inputs, self.outputs = nested.inputs, nested.outputs
+        plain = config.layout == "packed" and config.norm == "none" and config.attention == "softmax"
+        stream = config.residual and config.embedding == "linear" and config.readout == "first"
+        heads = all((h.d_k, h.d_v, h.memory, len(h.tokens)) == (KEY_WIDTH, 1, "grid", 1) for h in config.heads)
+        sized = config.d_model == self.inputs + len(self.ridges) + self.outputs and config.hidden == len(nested.units)
+        if not (plain and stream and heads and sized and len(config.heads) == max(1, len(self.curved))):
+            raise OnelayerError("this layer does not have the form of inner and outer functions")
+        if not (config.token_width == self.inputs and config.readout_width == self.outputs):
+            raise OnelayerError("this layer has other inputs or outputs than its argument")
+        self.units = np.array(nested.units, dtype=int)
+        self.of_inner = [self._of_inner(part, ridge, len(nested.inner)) for part, ridge in self.ridges]
+        if not has_form(self._fixed(nested)):
+            raise OnelayerError("the weights of this layer do not have the form of inner and outer functions")
+
+    def _of_inner(self, part: Outer, ridge: Ridge, count: int) -> Floats:
+        """Weights of the inner functions in the sum of a ridge, (C,), which must be floats."""
+        exact = [Fraction(0)] * count
+        for weight, members in zip(ridge.weights, part.sums, strict=True):
+            for c in members:
+                exact[c] += Fraction(weight)
+        found = np.array([float(value) for value in exact])
+        if any(Fraction(float(value)) != value for value in exact):
+            raise OnelayerError("the weight of an inner function is no float")
+        return found
+
+    def _written(self, nested: Nested) -> Floats:
+        """Weight of every inner function in every feature of the stream beside x, (C, ridges + outputs)."""
+        direct = np.zeros((len(nested.inner), self.outputs))
+        for o, members in enumerate(nested.direct):
+            direct[list(members), o] = 1.0
+        return np.concatenate([np.stack(self.of_inner, axis=1), direct], axis=1) if self.of_inner else direct
+
+    def _linear(self, nested: Nested, written: Floats) -> Floats:
+        """What W_E must write of x beside x itself, (D, features): exact, or an error."""
+        found = np.zeros((self.inputs, written.shape[1]))
+        for j in range(self.inputs):
+            for k in range(written.shape[1]):
+                parts = [
+                    Fraction(written[c, k]) * Fraction(one.direction[j])
+                    for c, one in enumerate(nested.inner)
+                    if one.plain and written[c, k] and one.direction[j]
+                ]
+                exact = sum(parts, Fraction(0))
+                found[j, k] = float(exact)
+                if Fraction(found[j, k]) != exact:
+                    raise OnelayerError("the weight of an input in a sum is no float")
+        return found
+
+    def _fixed(self, nested: Nested) -> list[tuple[Floats, Floats | float]]:
+        d, w = self.inputs, self.w
+        written = self._written(nested)
+        self.linear = self._linear(nested, written)
+        self.written = written
+        width = d + written.shape[1]
+        out = np.zeros((max(1, len(self.curved)), width))
+        query, constant = np.zeros((width, KEY_WIDTH * len(out))), np.zeros(KEY_WIDTH * len(out))
+        for h, c in enumerate(self.curved):
+            out[h, d:] = written[c]
+            query[:d, KEY_WIDTH * h] = 2 * np.array(nested.inner[c].direction)
+            constant[KEY_WIDTH * h + 1] = 2.0
+        read = np.eye(width)[:, width - self.outputs :]
+        fixed: list[tuple[Floats, Floats | float]] = [
+            (w["W_E"], np.concatenate([np.eye(d), self.linear], axis=1)),
+            (w["b_E"], 0.0),
+            (w["W_O"], out),
+            (w["b_O"], 0.0),
+            (w["W_R"], read),
+        ]
+        if self.curved:
+            fixed += [(w["W_Q"], query), (w["b_Q"], constant)]
+            fixed += [(w[f"memory.{h}.axes.0"][:, 2:], 0.0) for h in range(len(self.curved))]
+        if len(self.units):
+            target = np.array([part.output for part, _ in self.ridges])[self.units]
+            others = w["W_2"].copy()
+            others[np.arange(len(self.units)), width - self.outputs + target] = 0.0
+            fixed += [(w["W_1"], np.eye(width)[:, d + self.units]), (others, 0.0), (w["b_2"], 0.0)]
+            self.changes = w["W_2"][np.arange(len(self.units)), width - self.outputs + target]
+            self.knots = -w["b_1"]
+        return fixed
+
+
+class _Proof:
+    def __init__(self, model: OneLayerTransformer, nested: Nested, form: Form, box: Box) -> None:
+        self.nested, self.form = nested, form
+        self.dtype, self.r = model.dtype, rounding_of(model.dtype)
+        self.low, self.high = box.lower.flatten().numpy(), box.upper.flatten().numpy()
+        self.reach = np.maximum(np.abs(self.low), np.abs(self.high))
+        heads = {c: h for h, c in enumerate(form.curved)}
+        self.looked = [self._looked(c, heads.get(c)) for c in range(len(nested.inner))]
+
+    def error(self) -> float:
+        """The worst output."""
+        totals = np.zeros(self.nested.outputs)
+        rest = self.form.w["b_R"].copy()
+        sizes = np.abs(rest)
+        for part in self.nested.outer:
+            self._within(part)
+            totals[part.output] += part.gap
+        for k, (part, ridge) in enumerate(self.form.ridges):
+            error, size = self._ridge(k, part, ridge)
+            totals[part.output] += error
+            sizes[part.output] += size + abs(ridge.constant)
+            rest[part.output] -= ridge.constant
+        rounding = np.zeros(self.nested.outputs)
+        for o in range(self.nested.outputs):
+            column = self.form.written[:, len(self.form.ridges) + o]
+            error, size, moved = self._sum(column, self.form.linear[:, len(self.form.ridges) + o])
+            totals[o] += error
+            sizes[o] += size
+            rounding[o] = moved
+        count = len(self.form.units) + len(self.form.ridges) + 16
+        rounding += self.r.gamma(count) * sizes + 4 * count * self.r.tiny
+        totals += np.abs(rest) + 8 * (len(self.form.ridges) + 2) * UNIT * sizes
+        return float(np.max(totals + SLACK * rounding))
+
+    def _within(self, part: Outer) -> None:
+        """The intervals of the sums hold all their values."""
+        for members, low, high in zip(part.sums, part.low, part.high, strict=True):
+            ends = [(self.looked[c].low, self.looked[c].high) for c in members]
+            slack = 4 * (len(ends) + 2) * UNIT * sum(max(abs(a), abs(b)) for a, b in ends)
+            if not (low <= sum(a for a, _ in ends) - slack and sum(b for _, b in ends) + slack <= high):
+                raise OnelayerError("a sum of inner functions leaves the interval of its outer function")
+
+    def _sum(self, weights: Floats, linear: Floats) -> tuple[float, float, float]:
+        """A feature of the stream: sup |real - true|, its size, and the rounding of an executed one."""
+        error = float(sum(abs(w) * one.error for w, one in zip(weights, self.looked, strict=True) if w))
+        terms = [(abs(w), one) for c, (w, one) in enumerate(zip(weights, self.looked, strict=True)) if w]
+        size = float(sum(w * one.size for w, one in terms)) + float(np.abs(linear) @ self.reach)
+        count = len(terms) + int((linear != 0).sum()) + 6
+        moved = sum(w * one.rounding for w, one in terms) + self.r.gamma(count) * 2 * size
+        moved += 4 * count * self.r.tiny * (1 + float(np.abs(weights).sum() + np.abs(linear).sum()))
+        return error * UP, size, moved * UP
+
+    def _ridge(self, k: int, part: Outer, ridge: Ridge) -> tuple[float, float]:
+        """|G_k(s^) - p_k(s)| with the rounding of sums and units; and the size of what the units add up."""
+        mine = self.form.units == k
+        drift, size, moved = self._sum(self.form.of_inner[k], self.form.linear[:, k])
+        drift += SLACK * moved
+        ends = [(a * low, a * high) for a, low, high in zip(ridge.weights, part.low, part.high, strict=True)]
+        slack = 4 * (len(ends) + 2) * UNIT * sum(abs(a) + abs(b) for a, b in ends)
+        low, high = sum(map(min, ends)) - slack, sum(map(max, ends)) + slack
+        high = high if high > low else low + 1e-9 * (1 + abs(low))
+        knots, changes = self.form.knots[mine], self.form.changes[mine]
+        order = np.argsort(knots, kind="stable")
+        ramps = Ramps(knots[order], changes[order], ridge.constant)
+        margin = drift + 1e-9 * (abs(low) + abs(high))
+        slopes = ramps.on(low - margin, high + margin)[2]
+        steepest = float(np.abs(slopes).max()) * UP + 8 * len(knots) * UNIT * float(np.abs(changes).sum())
+        error = piecewise_error(parse(ridge.text, 1, limit=len(ridge.text)), ramps, low, high)
+        reach = size + 2 * drift + np.abs(knots)
+        units = float(np.abs(changes) @ (self.r.gamma(4) * reach + 8 * self.r.tiny * (1 + reach)))
+        return (error + steepest * drift + SLACK * units) * UP, float(np.abs(changes) @ reach)
+
+    def _looked(self, c: int, head: int | None) -> Looked:
+        one = self.nested.inner[c]
+        direction = np.array(one.direction)
+        ends = direction * self.low, direction * self.high
+        reach = float(np.abs(direction) @ self.reach) * UP
+        exact = bool(np.isin(direction, (-1.0, 0.0, 1.0)).all()) and np.count_nonzero(direction) == 1
+        slack = 0.0 if exact else 4 * (len(direction) + 2) * UNIT * reach
+        low, high = float(np.minimum(*ends).sum()) - slack, float(np.maximum(*ends).sum()) + slack
+        if head is None:
+            return Looked(low, high, 0.0, reach, 0.0)
+        formula = parse(one.text, 1, limit=len(one.text))
+        bottom, top = range_of(formula, low, high)
+        keys, values = self.form.w[f"memory.{head}.axes.0"], self.form.w[f"memory.{head}.values"]
+        error = lookup_error(_alone(keys, values), formula, low, high)
+        size = float(np.abs(values).max())
+        return Looked(bottom, top, error * UP, size, self._executed(keys, size, reach, int((direction != 0).sum())))
+
+    def _executed(self, keys: Floats, size: float, reach: float, terms: int) -> float:
+        """|executed A - A| for a head of M tokens with |values| <= size, that sees numbers |d . x| <= reach.
+
+        Logits err by gamma of their sizes, once in the query and once in the product with the keys, and what softmax
+        subtracts of them once more; weights then by e^(2 error), by exp, sum and division; their average by a sum.
+        """
+        r, count = self.r, len(keys)
+        largest = float((np.abs(keys[:, 0]) * reach + np.abs(keys[:, 1])).max())
+        logit = r.gamma(terms + 16) * largest + 4 * (terms + 4) * r.tiny * (1 + float(np.abs(keys).max()))
+        relative = math.expm1(4 * logit) * (1 + r.softmax(count)) + r.softmax(count) if logit < 1 else math.inf
+        average = relative + r.gamma(count + 2) * (1 + relative) + 8 * (count + 2) * r.tiny
+        return (size * average + 4 * (count + 2) * r.tiny) * UP
+
+
+def _alone(keys: Floats, values: Floats) -> OneLayerTransformer:
+    """The head by itself, as a layer of one number."""
+    axis = AxisKeys(0, torch.from_numpy(keys[:, 0].copy()), torch.from_numpy(keys[:, 1].copy()))
+    return lookup_model(1, (), [LookupHead([axis], torch.from_numpy(values.copy()))])

@@ -1,0 +1,195 @@
+"""Outer functions of a few sums against sums of polynomial ridges, on a box of these sums.
+
+On a box u = c + r t the ridge p(a . u) is its own Taylor expansion, p^(q)(a . c) / q! (a . r t)^q, known exactly up to
+rounding; g is enclosed by a Taylor model. Their difference is bounded box by box, and boxes are halved until it is
+small: in two or three variables, whatever the number of inputs is.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from onelayer.errors import OnelayerError
+from onelayer.float64 import UNIT
+from onelayer.language.formula import Formula, parse
+from onelayer.lemmas.nested import Outer
+from onelayer.observer import Observer
+from onelayer.taylor import basis, difference, variables
+from onelayer.taylor.core import Space, TaylorModel
+from onelayer.taylor.hull import evaluate_hulled
+
+Floats = NDArray[np.float64]
+ORDERS = {1: 8, 2: 8, 3: 6}  # of the Taylor models, by the number of sums: tables of coefficients stay below 100
+ORDER = 4
+FIRST = {1: 16, 2: 8, 3: 4}  # parts of every side to begin with
+ROUNDS = 40
+MAX_BOXES = 2**15
+MAX_DEGREE = 64
+
+
+def surface_error(outer: Outer, goal: float, observer: Observer) -> float:
+    """Upper bound of |g - sum of the ridges| over the box of ``outer``, below ``goal`` if boxes show it; else inf."""
+    rank = len(outer.sums)
+    ridges = Ridges(outer)
+    low, high = _grid(np.array(outer.low), np.array(outer.high), FIRST.get(rank, 2))
+    whole = np.array(outer.high) - np.array(outer.low)
+    formula, order, worst = outer.formula, ORDERS.get(rank, ORDER), 0.0
+    for _ in range(ROUNDS):
+        observer.check()
+        bound = _bounds(formula, ridges, low, high, order)
+        done = bound <= goal  # false for nan
+        worst = max(worst, float(bound[done].max(initial=0.0)))
+        if done.all():
+            return worst
+        low, high = _halved(low[~done], high[~done], whole)
+        if len(low) > MAX_BOXES:
+            break
+    return math.inf
+
+
+def _bounds(formula: Formula, ridges: Ridges, low: Floats, high: Floats, order: int) -> Floats:
+    ends = torch.from_numpy(low), torch.from_numpy(high)
+    x = variables(*ends, order)
+    g: Any = evaluate_hulled(formula, x, *ends)
+    found: Floats = difference(g, ridges.expanded(x, order)).split_bound().numpy()
+    return np.where(np.isnan(found), np.inf, found)
+
+
+class Ridges:
+    """sum_k p_k(a_k . u) with p_k(s) = sum_j c_kj ((s - m_k) / h_k)^j, coefficients rounded once."""
+
+    def __init__(self, outer: Outer) -> None:
+        self.weights = np.array([ridge.weights for ridge in outer.ridges])  # (K, r)
+        ends = self.weights[:, :, None] * np.stack([outer.low, outer.high], -1)  # (K, r, 2)
+        low, high = ends.min(-1).sum(-1), ends.max(-1).sum(-1)
+        self.middle, self.half = (low + high) / 2, np.maximum((high - low) / 2, 1e-300)
+        exact = [polynomial(parse(ridge.text, 1, limit=len(ridge.text))) for ridge in outer.ridges]
+        shifted = [_moved(p, m, h) for p, m, h in zip(exact, self.middle.tolist(), self.half.tolist(), strict=True)]
+        self.degree = max(len(p) for p in shifted) - 1
+        self.coefficients = np.array([p + [0.0] * (self.degree + 1 - len(p)) for p in shifted])  # (K, degree + 1)
+
+    def expanded(self, x: Any, order: int) -> TaylorModel:
+        """The sum on the boxes c + r t of ``x`` as a Taylor model of that order.
+
+        Every coefficient is a sum of products of at most n factors, so its rounding is gamma(n) times the sum of their
+        sizes; the argument (a . c - m) / h of a ridge errs by ``blur``, which moves p by at most blur sup |p'|.
+        """
+        rank = self.weights.shape[1]
+        center = x.coef[0].numpy()  # (B, r)
+        radius = np.stack([x.coef[1 + i, :, i].numpy() for i in range(rank)], -1)  # (B, r)
+        place = (center @ self.weights.T - self.middle) / self.half  # (B, K)
+        reach = (np.abs(center) @ np.abs(self.weights).T + np.abs(self.middle)) / self.half
+        blur = 8 * (rank + 4) * UNIT * reach
+        step = radius[:, None] * (self.weights / self.half[:, None])  # (B, K, r)
+        table, sizes = self._derivatives(place)  # (B, K, degree + 1) each
+        rows = basis.exponents(rank, order)  # (P, r)
+        factors = np.array(basis.multinomials(rank, order))[:, None, None]
+        powers = np.prod(step[None] ** rows[:, None, None, :], axis=-1)  # (P, B, K)
+        degrees = np.minimum(rows.sum(1), self.degree)
+        inside = (rows.sum(1) <= self.degree)[:, None, None]
+        picked, largest = (np.moveaxis(t[..., degrees], -1, 0) * inside for t in (table, sizes))  # (P, B, K)
+        coef = (factors * picked * powers).sum(-1)  # (P, B)
+        roundings = 8 * (self.degree + order + len(self.weights) + 16) * UNIT
+        rem = roundings * (factors * largest * np.abs(powers)).sum((0, -1))  # (B,)
+        span = np.abs(step).sum(-1) * (1 + 16 * UNIT)  # (B, K)
+        for q in range(order + 1, self.degree + 1):
+            rem += (sizes[..., q] * span**q).sum(-1) * (1 + roundings)
+        slopes = (np.abs(self.coefficients) * np.arange(self.degree + 1)) @ np.ones(self.degree + 1)  # (K,)
+        rem += (blur * slopes * 2).sum(-1)
+        rem = np.where(
+            np.abs(place).max(-1) + span.max(-1) + blur.max(-1) <= 1 + 1 / (2 * self.degree + 2), rem, np.inf
+        )
+        return TaylorModel(
+            torch.from_numpy(coef),
+            torch.from_numpy(rem * (1 + 2.0**-30) + 2.0**-900),
+            Space(order, rank, None, None),
+            tuple(range(rank)),
+            order,
+        )
+
+    def _derivatives(self, place: Floats) -> tuple[Floats, Floats]:
+        """p_k^(q) / q! at the places, q = 0 ... degree, and the sums of absolute values behind them."""
+        n = self.degree + 1
+        table, sizes = np.zeros((*place.shape, n)), np.zeros((*place.shape, n))
+        for q in range(n):
+            for j in range(q, n):
+                term = self.coefficients[:, j] * math.comb(j, q) * place ** (j - q)
+                table[..., q] += term
+                sizes[..., q] += np.abs(term)
+        return table, sizes
+
+
+def polynomial(formula: Formula) -> list[Fraction]:
+    """Coefficients of a formula of one variable that is a polynomial, exactly, ascending; OnelayerError otherwise."""
+    values: list[list[Fraction]] = []
+    for node in formula.nodes:
+        args = [values[at] for at in node.args]
+        match node.op:
+            case "var":
+                values.append([Fraction(0), Fraction(1)])
+            case "num":
+                values.append([Fraction(node.value)])
+            case "add" | "sub":
+                values.append(_added(args[0], args[1], 1 if node.op == "add" else -1))
+            case "neg":
+                values.append([-c for c in args[0]])
+            case "mul":
+                values.append(_product(args[0], args[1]))
+            case op:
+                raise OnelayerError(f"a ridge of several sums is a polynomial; '{op}' is none of its operations")
+    return values[formula.outputs[0]]
+
+
+def _added(a: list[Fraction], b: list[Fraction], sign: int) -> list[Fraction]:
+    size = max(len(a), len(b))
+    left, right = (p + [Fraction(0)] * (size - len(p)) for p in (a, b))
+    return [x + sign * y for x, y in zip(left, right, strict=True)]
+
+
+def _product(a: list[Fraction], b: list[Fraction]) -> list[Fraction]:
+    if len(a) + len(b) > MAX_DEGREE:
+        raise OnelayerError(f"a ridge has a degree above {MAX_DEGREE}")
+    found = [Fraction(0)] * (len(a) + len(b) - 1)
+    for i, x in enumerate(a):
+        for j, y in enumerate(b):
+            found[i + j] += x * y
+    return found
+
+
+def _moved(p: list[Fraction], middle: float, half: float) -> list[float]:
+    """The coefficients of p(middle + half t) in t, exact but for one rounding each."""
+    found: list[Fraction] = [Fraction(0)]
+    for c in reversed(p):
+        found = _added(_product(found, [Fraction(middle), Fraction(half)]), [c], 1)
+    try:
+        return [float(c) for c in found[: len(p)]]
+    except OverflowError as error:
+        raise OnelayerError("a coefficient of a ridge is beyond 1.8e308; scale the function") from error
+
+
+def _grid(low: Floats, high: Floats, parts: int) -> tuple[Floats, Floats]:
+    """The box cut into equal parts along every side that has a width."""
+    edges = []
+    for a, b in zip(low, high, strict=True):
+        side = np.linspace(a, b, parts + 1) if b > a else np.array([a, b])
+        side[0], side[-1] = a, b
+        edges.append(side)
+    lows = np.meshgrid(*(side[:-1] for side in edges), indexing="ij")
+    highs = np.meshgrid(*(side[1:] for side in edges), indexing="ij")
+    return np.stack(lows, -1).reshape(-1, len(low)), np.stack(highs, -1).reshape(-1, len(low))
+
+
+def _halved(low: Floats, high: Floats, whole: Floats) -> tuple[Floats, Floats]:
+    """Each box in two, across its longest side in units of the whole."""
+    side = ((high - low) / np.where(whole > 0, whole, np.inf)).argmax(1)
+    at = np.arange(len(low))
+    middle = low[at, side] / 2 + high[at, side] / 2
+    left, right = high.copy(), low.copy()
+    left[at, side] = right[at, side] = middle
+    return np.concatenate([low, right]), np.concatenate([left, high])
