@@ -19,7 +19,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "onelayer"
 FLOORS = [
     ["errors", "lazy", "card", "seeds"],
     ["formats"],
-    ["extras", "float64", "ground", "disk", "observer"],
+    ["extras", "float64", "ground", "disk", "names", "observer"],
     ["box"],
     ["layer", "guard"],
     ["language", "equations"],

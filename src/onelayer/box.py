@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,8 @@ from torch.quasirandom import SobolEngine
 from onelayer.errors import OnelayerError
 from onelayer.float64 import indices
 from onelayer.ground import pinned
+from onelayer.lazy import late
+from onelayer.names import check_names, without_unit
 
 Bounds = float | Sequence[Any] | np.ndarray[Any, Any] | Tensor
 
@@ -21,10 +23,18 @@ class Box:
     """The set {x : lower <= x <= upper}, elementwise, with bounds stored as float64.
 
     ``shape`` is the event shape of a point, for example ``(D,)`` for D numbers or ``(n, d)`` for a sequence. Every
-    bound is finite and lower <= upper; an interval of width zero is a legal box.
+    bound is finite and lower <= upper; an interval of width zero is a legal box. Also ``Box(m0=(1, 5), v=(1, 2))``,
+    ``Box({"h[m]": (0, 2e4)})``, ``Box([(0, 1), (2, 3)])`` and ``Box("m0=1:5, v=1:2")``. ``names`` are the names of the
+    coordinates of a vector, with their units in brackets, or () where there are none; they are no part of the set.
     """
 
-    def __init__(self, lower: Bounds, upper: Bounds) -> None:
+    def __init__(
+        self, lower: Any = None, upper: Bounds | None = None, *, names: Sequence[str] = (), **intervals: Any
+    ) -> None:
+        if upper is None:
+            lower, upper, names = _written_out(lower, names, intervals)
+        elif intervals:
+            raise OnelayerError("a box has bounds or named intervals, not both: Box([0], [1]) or Box(x=(0, 1))")
         self.lower = _float64(lower, "lower")
         self.upper = _float64(upper, "upper")
         if self.lower.shape != self.upper.shape:
@@ -40,6 +50,25 @@ class Box:
             at = int(torch.nonzero((self.lower > self.upper).flatten())[0, 0])
             low, high = self.lower.flatten()[at].item(), self.upper.flatten()[at].item()
             raise OnelayerError(f"empty box: coordinate {at + 1} has lower {low:g} > upper {high:g}")
+        self.names = check_names(names, tuple(self.lower.shape))
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The names of the coordinates without their units; () where they have none."""
+        return tuple(map(without_unit, self.names))
+
+    @property
+    def labels(self) -> list[str]:
+        """What to write beside an axis: the name and the unit, or x1 ... xD, x[i,j] for a sequence."""
+        if self.names:
+            return [name.replace("[", " [") for name in self.names]
+        if self.lower.ndim == 1:
+            return [f"x{i + 1}" for i in range(self.dim)]
+        return [f"x[{','.join(str(k + 1) for k in index)}]" for index in np.ndindex(*self.shape)]
+
+    def named(self, names: Sequence[str]) -> Box:
+        """The same set with other names."""
+        return Box(self.lower, self.upper, names=names)
 
     @property
     def shape(self) -> torch.Size:
@@ -91,11 +120,42 @@ class Box:
 
     def __repr__(self) -> str:
         if self.lower.ndim == 1 and self.dim <= 10:
-            sides = " x ".join(
-                f"[{a:.6g}, {b:.6g}]" for a, b in zip(self.lower.tolist(), self.upper.tolist(), strict=True)
-            )
-            return f"Box({sides})"
+            ends = zip(self.lower.tolist(), self.upper.tolist(), strict=True)
+            sides = [f"[{a:.6g}, {b:.6g}]" for a, b in ends]
+            if self.names:
+                return f"Box({', '.join(f'{name} in {side}' for name, side in zip(self.names, sides, strict=True))})"
+            return f"Box({' x '.join(sides)})"
         return f"Box(shape={tuple(self.shape)}, in [{self.lower.min():.6g}, {self.upper.max():.6g}])"
+
+
+Domain = Box | str | Mapping[str, Any] | Sequence[Any]  # whatever a user calls a box
+
+
+def as_box(domain: Domain) -> Box:
+    """A Box from a Box, text, a dict of intervals, or a list of pairs."""
+    return domain if isinstance(domain, Box) else Box(domain)
+
+
+def _written_out(
+    given: Any, names: Sequence[str], intervals: Mapping[str, Any]
+) -> tuple[list[Any], list[Any], Sequence[str]]:
+    """Lower and upper bounds, and names, of a box that is given by its intervals."""
+    if given is not None and intervals:
+        raise OnelayerError("a box has intervals or named intervals, not both: Box([(0, 1)]) or Box(x=(0, 1))")
+    if isinstance(given, str):
+        text: Box = late("language.endpoints", "parse_domain")(given)
+        return text.lower.tolist(), text.upper.tolist(), text.names
+    if isinstance(given, Mapping) or given is None:
+        given = intervals if given is None else given
+        names, given = list(given), list(given.values())
+    try:
+        pairs = [(low, high) for low, high in given]
+    except (TypeError, ValueError) as error:
+        raise OnelayerError(
+            f"a box is given by pairs (lower, upper), got {repr(given)[:60]}; write Box([0, 0], [1, 1]), "
+            'Box([(0, 1), (2, 3)]), Box(v=(1, 2)) or Box("v=1:2")'
+        ) from error
+    return [low for low, _ in pairs], [high for _, high in pairs], names
 
 
 def _unit_points(count: int, dim: int, seed: int) -> Tensor:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from onelayer.box import Box
+from onelayer.box import Box, Domain, as_box
 from onelayer.build.arguments import (
     check_box,
     check_budget,
@@ -44,7 +44,7 @@ FIT_TIME = 0.5  # share of max_seconds after which a fit has to do with what it 
 @pinned()
 def approximate(
     f: Any,
-    domain: Box,
+    domain: Domain,
     eps: float,
     *,
     layout: str = "packed",
@@ -75,6 +75,7 @@ def approximate(
     check_dtype(dtype)
     check_seed(seed)
     check_budget(max_seconds, jobs, max_tokens=max_tokens, max_boxes=max_boxes)
+    domain = as_box(domain)
     check_box(domain, dtype)
     if layout not in LAYOUTS:
         raise OnelayerError(f"layout must be 'packed' or 'tokens', got {layout!r}")

@@ -24,7 +24,7 @@ MOST_DRAWN = 16  # numbers to sort; slices through more inputs take minutes and 
 )
 def approximate_command(
     formula: Annotated[str, typer.Argument(help='The function, for example "sin(x1) + sin(x2)".')],
-    domain: Annotated[str, typer.Option(help='Box as lower:upper per coordinate, for example "0:2*pi, -1:1".')],
+    domain: Annotated[str, typer.Option(help='Box as lower:upper per coordinate: "0:2*pi, -1:1", or "v=1:2, c=3:10".')],
     eps: Annotated[float, typer.Option(help="The error to prove, in the maximum norm.")],
     out: Out = None,
     layout: Annotated[

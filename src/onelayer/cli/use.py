@@ -34,7 +34,9 @@ def _root(
 )
 def eval_command(
     folder: Folder,
-    point: Annotated[str, typer.Argument(help='Coordinates, for example "1.0, pi/2"; several points after ";".')],
+    point: Annotated[
+        str, typer.Argument(help='Coordinates: "1.0, pi/2", or by name "v=1, c=4"; several points after ";".')
+    ],
     as_json: Json = False,
 ) -> int:
     """Evaluate a saved model at points."""
@@ -43,7 +45,7 @@ def eval_command(
     from onelayer.build.memorize import labels, recall
 
     result = ol.load(folder)
-    points = _points(point, result.box.dim)
+    points = _points(point, result.box)
     x = torch.tensor(points, dtype=result.model.dtype, device="cpu").reshape(-1, *result.box.shape)
     values = result.model(x).tolist()
     inside = result.box.contains(x.to(torch.float64)).tolist()
@@ -112,13 +114,13 @@ def export_command(
     return SUCCESS
 
 
-def _points(text: str, dim: int) -> list[list[float]]:
+def _points(text: str, box: ol.Box) -> list[list[float]]:
     from onelayer.language.endpoints import parse_point
 
-    points = [parse_point(part) for part in filter(str.strip, text.split(";"))]
+    points = [parse_point(part, box.variables) for part in filter(str.strip, text.split(";"))]
     if not points:
         raise OnelayerError('give at least one point, for example "1.0, 2.0"')
     for row in points:
-        if len(row) != dim:
-            raise OnelayerError(f"a point of this model has {dim} coordinates, got {len(row)}: {row}")
+        if len(row) != box.dim:
+            raise OnelayerError(f"a point of this model has {box.dim} coordinates, got {len(row)}: {row}")
     return points

@@ -43,7 +43,8 @@ def onnx_model(a: Exportable, *, guard: str | None = None) -> Any:
     config = source.model.config
     facts = {"weights_sha256": weights_sha256(source.model)}
     if isinstance(a, Approximation):
-        facts |= {"certificate": str(a.certificate), "domain": repr(a.box), "function": a.certificate.function}
+        facts |= {"certificate": str(a.certificate), "domain": repr(a.box), "function": a.certificate.named_function}
+        facts |= {"inputs": ", ".join(a.box.names)} if a.box.names else {}
     if guard is not None:
         facts["guard"] = guard
     graph = _layer(source, guard)

@@ -1,8 +1,9 @@
-"""Domain text such as ``0:2*pi, -1:1``: endpoints are constant formulas, rounded outward to cover the real box."""
+"""Domain text such as ``0:2*pi, -1:1`` or ``m0=1:5, h[m]=0:2e4``: constant formulas, rounded outward."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,40 +15,76 @@ from onelayer.language.parser import MAX_CHARACTERS, Parser, Token
 from onelayer.language.tree import Node
 
 _BITS = 256
+_UNIT = re.compile(r"(?<=[A-Za-z_0-9])\[[^\[\]]{1,40}\]")
 
 
 def parse_domain(text: str) -> Box:
-    """Read ``a:b`` per coordinate, separated by commas; a single ``a:b`` is a one-dimensional box.
+    """Read ``a:b`` or ``name=a:b`` per coordinate, separated by commas; a unit may follow a name in brackets.
 
     An endpoint that is exactly a float64 stays as it is. Any other (pi, 1/3) moves outward to the next float64, so the
     box contains the real interval that the text means.
     """
-    parser = Parser(text, dim=None, limit=MAX_CHARACTERS)
+    bare, units = _units(text)
+    parser = Parser(bare, dim=None, limit=MAX_CHARACTERS)
     lower: list[float] = []
     upper: list[float] = []
+    names: list[str] = []
     while True:
         start = parser.next
-        lower.append(_constant(parser, start)[0])
+        name = _name(parser)
+        names += [] if name is None else [name + units.get(start.column + len(name), "")]
+        lower.append(_constant(parser, parser.next)[0])
         if not parser.accept(":"):
             raise parser.error("a domain is written lower:upper per coordinate, as in 0:1, -1:1", parser.next)
         upper.append(_constant(parser, parser.next)[1])
         if not lower[-1] <= upper[-1]:
             raise parser.error(f"empty interval {lower[-1]:g}:{upper[-1]:g}; write the smaller endpoint first", start)
+        if 0 < len(names) < len(lower):
+            raise parser.error("name every coordinate or none, as in v=1:2, c=3:10", start)
         if parser.next.kind == "end":
-            return Box(lower, upper)
+            return Box(lower, upper, names=names)
         if not (parser.accept(",") or parser.accept(";")):
             raise parser.error("expected a comma between coordinates, as in 0:1, -1:1", parser.next)
 
 
-def parse_point(text: str) -> list[float]:
-    """Read the coordinates of a point: constant formulas separated by commas, each rounded to a float64."""
+def parse_point(text: str, names: Sequence[str] = ()) -> list[float]:
+    """Read the coordinates of a point: constant formulas separated by commas, each rounded to a float64.
+
+    They stand in the order of the domain, or each behind its name: ``v=1.5, c=4``.
+    """
     parser = Parser(text, dim=None, limit=MAX_CHARACTERS)
-    numbers = [_constant(parser, parser.next)[0]]
-    while parser.accept(","):
+    numbers: list[float] = []
+    places: list[str] = []
+    while not numbers or parser.accept(","):
+        start = parser.next
+        name = _name(parser)
+        if name is not None and name not in names:
+            raise parser.error(f"no coordinate is called {name}; there are {', '.join(names) or 'no names'}", start)
+        places += [] if name is None else [name]
         numbers.append(_constant(parser, parser.next)[0])
     if parser.next.kind != "end":
         raise parser.error("expected a comma between coordinates, as in 1.0, pi/2", parser.next)
-    return numbers
+    if not places:
+        return numbers
+    if sorted(places) != sorted(names) or len(places) != len(numbers):
+        raise parser.error(f"give every coordinate once, as in {', '.join(f'{name}=1' for name in names)}")
+    return [numbers[places.index(name)] for name in names]
+
+
+def _units(text: str) -> tuple[str, dict[int, str]]:
+    """The text with blanks in the place of units in brackets, and the units by the columns at which they stood."""
+    found = {match.start() + 1: match[0] for match in _UNIT.finditer(text)}
+    return _UNIT.sub(lambda match: " " * len(match[0]), text), found
+
+
+def _name(parser: Parser) -> str | None:
+    """The name in ``name = ...``, taken; None where there is none."""
+    token, following = parser.next, parser.tokens[min(parser.at + 1, len(parser.tokens) - 1)]
+    if token.kind != "name" or (following.kind, following.text) != ("op", "="):
+        return None
+    parser.take()
+    parser.take()
+    return token.text
 
 
 def _constant(parser: Parser, token: Token) -> tuple[float, float]:

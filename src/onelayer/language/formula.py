@@ -74,17 +74,23 @@ class Formula:
         stacked = torch.stack(values, dim=-1)
         return stacked if len(self.output_shape) == 1 else stacked.reshape(*batch, *self.output_shape)
 
+    def text(self, names: Sequence[str] = ()) -> str:
+        """The formula in text, with names for its variables; x1 ... xD without."""
+        return write(self.nodes, self.outputs, names)
+
     def __str__(self) -> str:
-        return write(self.nodes, self.outputs)
+        return self.text()
 
 
-def parse(text: str, dim: int | None = None, *, limit: int = MAX_CHARACTERS) -> Formula:
+def parse(text: str, dim: int | None = None, *, limit: int = MAX_CHARACTERS, names: Sequence[str] = ()) -> Formula:
     """Read formula text. ``dim`` is D; when None it is the largest variable that occurs (at least 1).
+
+    ``names`` are those of the variables in their order, beside x1 ... xD.
 
     A decimal literal is the float64 nearest to it; ``pi`` and ``e`` are the real numbers. Text longer than ``limit``
     characters is refused. Errors name the column.
     """
-    parser = Parser(text, dim, limit)
+    parser = Parser(text, dim, limit, names)
     outputs = parser.statements()
     count = dim if dim is not None else 1 + max(parser.used, default=0)
     if count < 1:

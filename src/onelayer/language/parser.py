@@ -7,7 +7,7 @@ minus, ``**`` (to the right), and names, numbers, calls and parentheses.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -68,13 +68,22 @@ def _unknown(character: str) -> str:
 
 
 class Parser:
-    """Reads one text onto a tape. ``dim`` is the number of variables, None to take it from the text."""
+    """Reads one text onto a tape. ``dim`` is the number of variables, None to take it from the text.
 
-    def __init__(self, text: str, dim: int | None = None, limit: int = MAX_CHARACTERS) -> None:
+    ``names`` are names of the variables, in their order; x1 ... xD are always understood too.
+    """
+
+    def __init__(
+        self, text: str, dim: int | None = None, limit: int = MAX_CHARACTERS, names: Sequence[str] = ()
+    ) -> None:
         self.tokens = tokenize(text, limit)
         self.at = 0
         self.depth = 0
         self.dim = dim
+        self.names = {name: at for at, name in enumerate(names)}
+        for name in self.names:
+            if name in FUNCTIONS or name in REFUSED or name in SPELLED:
+                raise FormulaError(f"a variable cannot be called '{name}', which has a meaning; call it {name}1")
         self.tape = Tape()
         self.bound: dict[str, int] = {}
         self.used: dict[int, Token] = {}
@@ -123,7 +132,7 @@ class Parser:
         return True
 
     def _reserved(self, name: str) -> bool:
-        known = name in FUNCTIONS or name in REFUSED or name in _LETTERS or name in SPELLED
+        known = name in FUNCTIONS or name in REFUSED or name in _LETTERS or name in SPELLED or name in self.names
         return known or _VARIABLE.fullmatch(name) is not None
 
     def expression(self, level: int = 1) -> int:
@@ -173,6 +182,9 @@ class Parser:
         name = token.text
         if name in self.bound:
             return self.bound[name]
+        if name in self.names:
+            self.used.setdefault(self.names[name], token)
+            return self.tape.variable(self.names[name])
         if name in SPELLED:
             return self.tape.add(SPELLED[name])
         if name in _LETTERS or _VARIABLE.fullmatch(name):
@@ -181,7 +193,12 @@ class Parser:
             raise self.error(f"{name} is discontinuous; no continuous layer approximates it in sup norm", token)
         if name in FUNCTIONS:
             return self._call(token)
-        raise self.error(f"unknown name '{name[:40]}'; use x1..xD, pi, e or {', '.join(sorted(FUNCTIONS))}", token)
+        raise self._unknown(token)
+
+    def _unknown(self, token: Token) -> FormulaError:
+        known = f"{', '.join(self.names) or 'x1..xD'}, pi, e or {', '.join(sorted(FUNCTIONS))}"
+        hint = "" if self.names else "; variables of other names get them from the domain, as in v=1:2, c=3:10"
+        return self.error(f"unknown name '{token.text[:40]}'; use {known}{hint}", token)
 
     def _call(self, token: Token) -> int:
         function = FUNCTIONS[token.text]

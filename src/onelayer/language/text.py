@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from onelayer.language.operations import POWER, operation
@@ -9,6 +10,7 @@ from onelayer.language.tree import Node
 
 _MAX_HEIGHT = 16  # deeper expressions are named, so that the text stays far below the parser's nesting limit
 _MAX_WIDTH = 4000  # and so are long ones
+_PARTS = ("t", "u", "v", "w", "part_")  # first letters of such names: the first that no variable has
 _NEG_LEVEL, _POWER_LEVEL, _ATOM_LEVEL = 2, 4, 5
 
 
@@ -17,8 +19,13 @@ def number_text(value: float) -> str:
     return str(int(value)) if value < 1e15 and value == int(value) else repr(value)
 
 
-def write(nodes: Sequence[Node], outputs: Sequence[int]) -> str:
-    """The statements of a formula: bindings first, then the outputs, separated by ``;``."""
+def write(nodes: Sequence[Node], outputs: Sequence[int], names: Sequence[str] = ()) -> str:
+    """The statements of a formula: bindings first, then the outputs, separated by ``;``.
+
+    Variables are called ``names``, or x1 ... xD.
+    """
+    taken = {re.sub(r"[0-9]+$", "", name) for name in names}
+    part = next((letter for letter in _PARTS if letter not in taken), "part_of_f_")
     uses = [0] * len(nodes)
     for node in nodes:
         for arg in node.args:
@@ -26,10 +33,10 @@ def write(nodes: Sequence[Node], outputs: Sequence[int]) -> str:
     lines: list[str] = []
     done: list[tuple[str, int, int]] = []  # text, binding strength, height
     for at, node in enumerate(nodes):
-        text, level, height = _one(node, [done[arg] for arg in node.args])
+        text, level, height = _one(node, [done[arg] for arg in node.args], names)
         shared = uses[at] > 1 and not _plain(node, nodes)
         if shared or (uses[at] and (height > _MAX_HEIGHT or len(text) > _MAX_WIDTH)):
-            name = f"t{len(lines) + 1}"
+            name = f"{part}{len(lines) + 1}"
             lines.append(f"{name} = {text}")
             text, level, height = name, _ATOM_LEVEL, 0
         done.append((text, level, height))
@@ -41,10 +48,11 @@ def _plain(node: Node, nodes: Sequence[Node]) -> bool:
     return not node.args or (node.op == "neg" and not nodes[node.args[0]].args)
 
 
-def _one(node: Node, args: Sequence[tuple[str, int, int]]) -> tuple[str, int, int]:
+def _one(node: Node, args: Sequence[tuple[str, int, int]], names: Sequence[str]) -> tuple[str, int, int]:
     height = 1 + max((arg[2] for arg in args), default=0)
     if node.op == "var":
-        return f"x{int(node.value) + 1}", _ATOM_LEVEL, 0
+        at = int(node.value)
+        return names[at] if names else f"x{at + 1}", _ATOM_LEVEL, 0
     if node.op == "num":
         return number_text(node.value), _ATOM_LEVEL, 0
     if not args:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -85,6 +86,7 @@ class Explanation:
         """Plain data."""
         return {
             "domain": {"lower": self.box.lower.tolist(), "upper": self.box.upper.tolist()},
+            **({"names": list(self.box.names)} if self.box.names else {}),
             "output_shape": list(self.output_shape),
             "heads": [asdict(head) for head in self.heads],
             "hidden_units": [asdict(unit) for unit in self.units],
@@ -184,7 +186,7 @@ def _axis(direction: Tensor, slopes: Tensor, biases: Tensor, box: Box) -> Axis:
             slopes.tolist(), biases.tolist(), regions, best.indices.tolist(), best.values.tolist(), strict=True
         )
     ]
-    return Axis(linear_text(direction), tuple(direction.tolist()), (start, end), tokens)
+    return Axis(linear_text(direction, names=box.variables), tuple(direction.tolist()), (start, end), tokens)
 
 
 def _envelope(slopes: list[float], biases: list[float], start: float, end: float) -> list[tuple[float, float] | None]:
@@ -229,15 +231,16 @@ def _unit(model: OneLayerTransformer, own: dict[str, Tensor], j: int, box: Box, 
     radius = float(normal.abs() @ (box.width.flatten() / 2))
     middle = float(normal @ box.center.flatten()) + offset
     if abs(middle) < radius:
-        purpose = f"kink along {linear_text(normal, offset)} = 0"
+        purpose = f"kink along {linear_text(normal, offset, box.variables)} = 0"
     else:
-        purpose = f"{'always' if middle > 0 else 'never'} active: {linear_text(normal, offset)}"
+        purpose = f"{'always' if middle > 0 else 'never'} active: {linear_text(normal, offset, box.variables)}"
     return Unit(j, purpose, tuple(normal.tolist()), offset, coefficient)
 
 
-def linear_text(direction: Tensor, offset: float = 0.0) -> str:
-    """Text of direction . x + offset, for example "x1 - 0.5 x2"."""
-    terms = [(weight, f"x{i + 1}") for i, weight in enumerate(direction.tolist()) if weight]
+def linear_text(direction: Tensor, offset: float = 0.0, names: Sequence[str] = ()) -> str:
+    """Text of direction . x + offset, for example "x1 - 0.5 x2", or with the names of the variables."""
+    called = names or [f"x{i + 1}" for i in range(len(direction))]
+    terms = [(weight, name) for weight, name in zip(direction.tolist(), called, strict=True) if weight]
     if offset or not terms:
         terms.append((offset, ""))
     text = " ".join(f"{'-' if weight < 0 else '+'} {_term(abs(weight), name)}" for weight, name in terms)

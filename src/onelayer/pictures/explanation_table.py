@@ -19,7 +19,8 @@ def table(explanation: Explanation) -> str:
         blocks.append(_block("hidden units", ("unit", "purpose", "adds"), rows, left))
     matrix = torch.tensor(explanation.matrix)
     if matrix.any() or any(explanation.offset):
-        lines = [linear_text(row, offset) for row, offset in zip(matrix, explanation.offset, strict=True)]
+        names = explanation.box.variables
+        lines = [linear_text(row, offset, names) for row, offset in zip(matrix, explanation.offset, strict=True)]
         blocks.append("affine part: " + "; ".join(lines))
     return "\n\n".join(blocks)
 

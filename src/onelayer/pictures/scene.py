@@ -57,14 +57,14 @@ class Scene:
 
     @cached_property
     def names(self) -> list[str]:
-        """x1 ... xD for a vector, or x, y, z as in the formula; x[i,j] for a sequence."""
+        """The names of the box; else x1 ... xD for a vector, or x, y, z as in the formula; x[i,j] for a sequence."""
         shape = tuple(self.box.shape)
+        if self.box.names:
+            return self.box.labels
         letters = re.search(r"\b[xyz]\b", self.target.description) and self.target.kind == "formula"
         if shape == (1,) or (letters and shape in ((2,), (3,))):
             return list("xyz"[: shape[0]])
-        if len(shape) == 1:
-            return [f"x{i + 1}" for i in range(shape[0])]
-        return [f"x[{','.join(str(k + 1) for k in index)}]" for index in np.ndindex(*shape)]
+        return self.box.labels
 
     @cached_property
     def free(self) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 
@@ -12,11 +12,13 @@ import numpy as np
 from onelayer.box import Box
 from onelayer.card import card
 from onelayer.errors import OnelayerError
+from onelayer.language.formula import parse
 from onelayer.language.words import NOT_RECORDED
 from onelayer.proof.claim import Record, from_json, to_json
 from onelayer.proof.files import SavedProof
 from onelayer.proof.tree import BoxTree
 
+MOST_RENAMED = 10_000  # characters of a formula that is read again to be shown
 MOST_SHOWN = 200  # characters of a formula on one line
 
 
@@ -88,6 +90,7 @@ class Certificate:
             version=self.version,
             method=self.method,
             assumptions=self.assumptions,
+            names=self.domain.names,
         )
 
     def saved(self) -> SavedProof:
@@ -112,9 +115,9 @@ class Certificate:
         cls, record: Record, proof: BoxTree | None = None, attachments: Mapping[str, bytes] | None = None
     ) -> Certificate:
         low, high = (np.array(side, dtype=np.float64).reshape(record.shape) for side in record.domain)
-        names = [name for name in Record.__dataclass_fields__ if name not in ("shape", "domain")]
-        known = {name: getattr(record, name) for name in names}
-        return cls(domain=Box(low, high), proof=proof, attachments=attachments or {}, **known)
+        own = [name for name in Record.__dataclass_fields__ if name not in ("shape", "domain", "names")]
+        known = {name: getattr(record, name) for name in own}
+        return cls(domain=Box(low, high, names=record.names), proof=proof, attachments=attachments or {}, **known)
 
     @property
     def sentence(self) -> str:
@@ -122,9 +125,16 @@ class Certificate:
         return self._claim()
 
     @property
+    def named_function(self) -> str:
+        """The text of f with the names that the domain gives to its variables; as it is where that is long."""
+        if not self.domain.names or not self.recorded or len(self.function) > MOST_RENAMED:
+            return self.function
+        return parse(self.function, self.domain.dim).text(self.domain.variables)
+
+    @property
     def short_function(self) -> str:
-        """The text of f, abridged for a line."""
-        text = " ".join(self.function.split())
+        """The text of f with the names of its variables, abridged for a line."""
+        text = " ".join(self.named_function.split())
         return text if len(text) <= MOST_SHOWN else f"{text[: MOST_SHOWN - 3]}..."
 
     def _repr_html_(self) -> str:
@@ -137,7 +147,12 @@ class Certificate:
             ("weights", f"sha256 {self.weights_sha256}"),
         ]
         if self.witness is not None:
-            rows.append(("largest error known", f"{outward(self.lower, up=False)} at {point(self.witness)}"))
+            rows.append(
+                (
+                    "largest error known",
+                    f"{outward(self.lower, up=False)} at {self._point(self.witness)}",
+                )
+            )
         return card("Certificate", [*rows, *(("assumed", text) for text in self.assumptions)], self.status)
 
     def __str__(self) -> str:
@@ -149,16 +164,18 @@ class Certificate:
 
     __repr__ = __str__
 
+    def _point(self, x: tuple[float, ...]) -> str:
+        return point(x, self.domain.variables)
+
     def _claim(self) -> str:
         if self.status == "proved" and self.eps is not None:
             high = outward(self.upper, up=True, limit=self.eps)
             return f"sup|T - f| <= {high} {'<' if float(high) < self.eps else '<='} {self.eps!r}"
         if self.status == "refuted" and self.witness is not None:
-            return (
-                f"sup|T - f| >= {outward(self.lower, up=False, limit=self.eps)} > {self.eps!r} at {point(self.witness)}"
-            )
+            low = outward(self.lower, up=False, limit=self.eps)
+            return f"sup|T - f| >= {low} > {self.eps!r} at {self._point(self.witness)}"
         asked = "" if self.eps is None else f", asked for {self.eps!r}"
-        where = "" if self.resisted is None else f", resisted near {point(middle(self.resisted))}"
+        where = "" if self.resisted is None else f", resisted near {self._point(middle(self.resisted))}"
         return f"{outward(self.lower, up=False)} <= sup|T - f| <= {outward(self.upper, up=True)}{asked}{where}"
 
 
@@ -187,7 +204,9 @@ def middle(box: tuple[tuple[float, ...], tuple[float, ...]]) -> tuple[float, ...
     return tuple(a / 2 + b / 2 for a, b in zip(*box, strict=True))
 
 
-def point(x: tuple[float, ...], limit: int = 8) -> str:
-    """A point for people: six digits, long points abridged."""
-    shown = [f"{value:.6g}" for value in x[:limit]] + (["..."] if len(x) > limit else [])
+def point(x: tuple[float, ...], names: Sequence[str] = (), limit: int = 8) -> str:
+    """A point for people: six digits, long points abridged; each number behind its name where there are names."""
+    before = [f"{name} = " for name in names] or [""] * len(x)
+    shown = [f"{name}{value:.6g}" for name, value in zip(before[:limit], x[:limit], strict=True)]
+    shown += ["..."] if len(x) > limit else []
     return f"({', '.join(shown)})"

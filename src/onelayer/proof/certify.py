@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from onelayer.box import Box
+from onelayer.box import Box, Domain, as_box
 from onelayer.errors import OnelayerError
 from onelayer.formats import FORMATS, NAMES, REAL, are_formats
 from onelayer.ground import pinned
@@ -54,7 +54,7 @@ LIPSCHITZ = (
 def certify(
     model: Callable[[Any], Any],
     f: Any,
-    box: Box,
+    box: Domain,
     eps: float | None = None,
     *,
     order: int | None = None,
@@ -82,6 +82,7 @@ def certify(
     observer    follows the call and may cancel it; by default a bar in a terminal, nothing elsewhere
     """
     started = time.monotonic()
+    box = as_box(box)
     _check(eps, gap, order, max_boxes, max_seconds, jobs, box)
     tested, outcome = 0, nothing_known(box)
     with observing(observer, max_seconds) as watch:

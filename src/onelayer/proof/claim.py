@@ -13,6 +13,7 @@ from onelayer.disk import MAX_AXES, strict_json
 from onelayer.errors import FileError, OnelayerError
 from onelayer.formats import ARITHMETICS
 from onelayer.language.words import NOT_RECORDED
+from onelayer.names import check_names
 
 FORMAT = "onelayer certificate"
 FORMAT_VERSION = 1
@@ -32,8 +33,9 @@ class Record:
     refuted   eps is given and lower > eps: at ``witness`` the error is at least ``lower``
     undecided neither; ``resisted`` is a box (lower corner, upper corner) that could not be decided
 
-    ``domain`` is (lower, upper), flattened in row-major order of the event ``shape``; so is the witness. NaN satisfies
-    none of the comparisons below, so no record with a NaN can be built.
+    ``domain`` is (lower, upper), flattened in row-major order of the event ``shape``; so is the witness. ``names`` are
+    those of the coordinates, none where they are x1 ... xD: what is claimed does not depend on them. NaN satisfies none
+    of the comparisons below, so no record with a NaN can be built.
     """
 
     status: str
@@ -53,8 +55,10 @@ class Record:
     version: str
     method: str
     assumptions: tuple[str, ...]
+    names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        check_names(self.names, self.shape)
         for holds, complaint in self._rules():
             if not holds:
                 raise OnelayerError(f"inconsistent certificate: {complaint}")
@@ -119,6 +123,8 @@ def to_json(record: Record, files: dict[str, str] | None = None) -> str:
     """
     data: dict[str, Any] = {"format": FORMAT, "format_version": FORMAT_VERSION, **asdict(record)}
     data["upper"] = "inf" if math.isinf(record.upper) else record.upper
+    if not record.names:  # files of earlier versions have no such field
+        del data["names"]
     if record.recorded and len(record.function) > INLINE_FUNCTION:
         data["function"] = None
     data["files"] = dict(sorted((files or {}).items()))
@@ -133,7 +139,7 @@ def from_json(text: str, function: str | None = None) -> tuple[Record, dict[str,
     ``function`` is the content of function.txt, needed when the text was too long to repeat in the JSON.
     """
     data = _parse(text)
-    names = {field.name for field in fields(Record)}
+    names = {field.name for field in fields(Record)} - ({"names"} - set(data))
     if set(data) != names | {"format", "format_version", "files", "sha256"}:
         odd = sorted(set(data) ^ (names | {"format", "format_version", "files", "sha256"}))
         raise FileError(f"certificate.json has missing or unknown fields: {', '.join(map(repr, odd[:5]))}")
@@ -178,7 +184,7 @@ def _typed(name: str, value: Any) -> Any:
     if name in ("eps", "lower", "upper", "seconds"):
         return _real(name, value)
     _checked(isinstance(value, list), name, value)
-    if name == "assumptions":
+    if name in ("assumptions", "names"):
         return tuple(_checked(isinstance(line, str), name, line) for line in value)
     if name == "shape":
         return tuple(_checked(isinstance(side, int) and not isinstance(side, bool), name, side) for side in value)

@@ -93,7 +93,7 @@ def as_target(f: Any, box: Box, *, lipschitz: float | None = None, observer: Obs
 
 
 def _from_formula(f: str | Formula, box: Box) -> Target:
-    formula = parse(f, box.dim) if isinstance(f, str) else f
+    formula = parse(f, box.dim, names=box.variables) if isinstance(f, str) else f
     if formula.dim != box.dim:
         raise FormulaError(f"the formula has {formula.dim} variables and the box {box.dim}; they must be equal")
     formula = formula.shaped(tuple(box.shape), formula.output_shape)

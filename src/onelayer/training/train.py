@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from onelayer.box import Box
+from onelayer.box import Domain, as_box
 from onelayer.errors import OnelayerError
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.observer import Observer, observing
@@ -32,7 +32,7 @@ from onelayer.training.trained import Trained
 
 def train(
     data: Any,
-    domain: Box | None = None,
+    domain: Domain | None = None,
     *,
     model: Any = None,
     recipe: Recipe | None = None,
@@ -62,6 +62,7 @@ def train(
     recipe, shape = _settled(recipe or Recipe(), shape or Shape(), settings)
     if loss is not None:
         recipe = replace(recipe, loss=loss)
+    domain = None if domain is None else as_box(domain)
     problem = as_problem(data, domain, recipe, loss=loss, test=test, column=target)
     dtype = problem.recipe.weight_dtype
     if model is None:

@@ -1,0 +1,40 @@
+"""Names of the coordinates of a point, with units: what is called a good one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from onelayer.errors import OnelayerError
+
+_LABEL = re.compile(r"([A-Za-z_][A-Za-z_0-9]*)(?:\[([^\[\]\x00-\x1f\x7f]{1,40})\])?")
+_NUMBERED = re.compile(r"x([0-9]+)")
+MAX_NAME = 64  # characters, unit included
+
+
+def without_unit(name: str) -> str:
+    """v of v[m/s]."""
+    return name.partition("[")[0]
+
+
+def check_names(names: Sequence[str], shape: tuple[int, ...]) -> tuple[str, ...]:
+    """The names if they are good ones for points of that shape: one per coordinate, different, none misleading."""
+    found = tuple(names)
+    if not found:
+        return ()
+    if len(shape) != 1 or len(found) != shape[0]:
+        raise OnelayerError(f"{len(found)} names for points of shape {shape}; give one per coordinate of a vector")
+    plain = []
+    for at, name in enumerate(found):
+        match = _LABEL.fullmatch(name) if isinstance(name, str) and len(name) <= MAX_NAME else None
+        if match is None:
+            raise OnelayerError(
+                f"{str(name)[:MAX_NAME]!r} is no name; use letters, digits and _, with a unit as in h[m]"
+            )
+        plain.append(match[1])
+        numbered = _NUMBERED.fullmatch(match[1])
+        if numbered and numbered[1] != str(at + 1):
+            raise OnelayerError(f"coordinate {at + 1} cannot be called {match[1]}: that is the name of another one")
+    if len(set(plain)) < len(plain):
+        raise OnelayerError(f"a name is given to two coordinates: {', '.join(plain)}")
+    return found
