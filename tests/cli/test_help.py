@@ -12,6 +12,7 @@ import typer
 
 from onelayer.cli.console import run
 from onelayer.cli.options import app
+from onelayer.language.formula import parse
 
 COMMANDS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
 HEAVY = ("torch", "matplotlib", "numpy", "scipy", "flint")
@@ -55,7 +56,9 @@ def test_every_help_ends_in_examples_that_parse(command: str, capsys: pytest.Cap
     for line in lines:
         name, called, *arguments = shlex.split(line)
         assert (name, called) == ("onelayer", command)
-        found.make_context(called, arguments)  # an unknown option or a missing argument is an error
+        given = found.make_context(called, arguments).params  # an unknown option or a missing argument is an error
+        if "formula" in given:
+            parse(given["formula"])
 
 
 def test_completion_of_commands_and_values() -> None:

@@ -19,7 +19,7 @@ MOST_DRAWN = 16  # numbers to sort; slices through more inputs take minutes and 
     "approximate",
     epilog=examples(
         'onelayer approximate "sin(3*x)" --domain "-1:1" --eps 1e-4 --out out/wave',
-        'onelayer approximate "exp(-x^2 - y^2)" --domain "-1:1, -1:1" --eps 1e-3 --dtype float32 --json',
+        'onelayer approximate "exp(-x**2 - y**2)" --domain "-1:1, -1:1" --eps 1e-3 --dtype float32 --json',
     ),
 )
 def approximate_command(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import accumulate
@@ -135,15 +135,18 @@ def contract_grid(weights: Sequence[Tensor], values: Tensor) -> Tensor:
     return rest
 
 
+# One row per name in ATTENTIONS.
+KINDS: dict[str, Callable[[Config], Attention]] = {
+    "softmax": lambda config: Softmax(),
+    "topk": lambda config: TopK(config.top_k),
+    "hardmax": lambda config: Hardmax(),
+    "linear": lambda config: Linear(config.feature, config.order),
+}
+
+
 def attention_kind(config: Config) -> Attention:
     """The attention that a configuration names."""
-    if config.attention == "topk":
-        return TopK(config.top_k)
-    if config.attention == "hardmax":
-        return Hardmax()
-    if config.attention == "linear":
-        return Linear(config.feature, config.order)
-    return Softmax()
+    return KINDS[config.attention](config)
 
 
 def _logits(query: Tensor, keys: Sequence[Tensor]) -> Tensor:
