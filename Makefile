@@ -15,13 +15,13 @@ WORKERS ?= 2
 # One thread per process: the suite runs two processes on two cores, and timings in benchmarks stay comparable.
 THREADS := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: demo test slow lint soundness liar formal coq docs bench peers clean
+.PHONY: demo test slow lint soundness liar formal coq browser docs bench peers clean
 
 demo: $(BASE)
 	$(BIN)/python examples/demo.py
 
 test: lint
-	$(THREADS) $(BIN)/python -m pytest -n $(WORKERS) -m "not slow" $(ARGS)
+	$(THREADS) $(BIN)/python -m pytest -n $(WORKERS) -m "not slow and not browser" $(ARGS)
 
 # What `make test` leaves out, about ten minutes.
 slow: $(DEV)
@@ -50,6 +50,15 @@ coq:
 	@command -v coqc > /dev/null || { test "$$(id -u)" = 0 && apt-get update -qq \
 	  && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $(COQ) > /dev/null; } \
 	  || { echo "coqc is missing and cannot be installed from here; as root: apt-get install $(COQ)"; exit 1; }
+
+# The web pages in Debian's Chromium, driven by Playwright; installed where root and apt are to be had, else a loud skip.
+BROWSER := chromium
+browser: $(DEV)
+	@command -v $(BROWSER) > /dev/null || { test "$$(id -u)" = 0 && apt-get update -qq \
+	  && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(BROWSER) > /dev/null; } || true
+	@if command -v $(BROWSER) > /dev/null; then \
+	  $(PIP) -e ".[browser]" && $(THREADS) $(BIN)/python -m pytest -n 0 -m browser tests $(ARGS); \
+	else echo "SKIPPED: NO BROWSER TEST WAS RUN. $(BROWSER) is missing and cannot be installed; as root: apt-get install $(BROWSER)"; fi
 
 # The documentation as a site in site/; a broken link or an undocumented reference is an error.
 docs: $(DOCS)

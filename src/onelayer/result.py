@@ -137,6 +137,11 @@ class Approximation:
         written: Path = late("report.page", "write_report")(self, path, **options)
         return written
 
+    def to_html(self, path: str | os.PathLike[str], *, title: str | None = None) -> Path:
+        """One page with the live view: drag a point and watch attention, values, hidden units and T(x) move."""
+        written: Path = late("pictures.live_page", "to_html")(self, path, title=title)
+        return written
+
     def _repr_html_(self) -> str:
         rows = [("claim", self.certificate.sentence), ("f", self.certificate.short_function)]
         rows += [("domain", repr(self.box)), ("layer", counted(self.size()))]

@@ -12,6 +12,8 @@ from onelayer.cli.console import SUCCESS, show
 from onelayer.cli.options import PICTURE, Folder, Integers, Json, app, examples, one_of
 from onelayer.errors import OnelayerError
 
+LIVE = "live.html"
+
 
 def _version(wanted: bool) -> None:
     if wanted:
@@ -63,16 +65,28 @@ def eval_command(
     return SUCCESS
 
 
-@app.command("draw", epilog=examples("onelayer draw out/wave", "onelayer draw out/wave --out wave.svg"))
+@app.command(
+    "draw",
+    epilog=examples("onelayer draw out/wave", "onelayer draw out/wave --out wave.svg", "onelayer draw out/wave --html"),
+)
 def draw_command(
     folder: Folder,
-    out: Annotated[Path | None, typer.Option(help="Picture file (.png, .svg, .pdf); default in the folder.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="File to write (.png, .svg, .pdf; .html with --html); default in the folder.")
+    ] = None,
+    html: Annotated[
+        bool, typer.Option("--html", help="The live view: drag a point, watch attention and T(x).")
+    ] = False,
     as_json: Json = False,
 ) -> int:
-    """Draw f, T and the error of a saved result."""
-    path = out or folder / PICTURE
-    ol.draw(ol.load(folder), path)
-    show(f"{path}", {"picture": str(path)}, as_json=as_json)
+    """Draw f, T and the error of a saved result; or write its live view, one page that needs nothing else."""
+    path = out or folder / (LIVE if html else PICTURE)
+    result = ol.load(folder)
+    if html:
+        result.to_html(path)
+    else:
+        ol.draw(result, path)
+    show(f"{path}", {"page" if html else "picture": str(path)}, as_json=as_json)
     return SUCCESS
 
 

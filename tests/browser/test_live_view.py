@@ -1,0 +1,132 @@
+"""The live view in a real browser: what it computes from the weights is what torch computes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import onelayer as ol
+from onelayer.layer.memory import GridMemory, PlainMemory
+from onelayer.layer.transformer import OneLayerTransformer
+from onelayer.pictures.live_page import LIMIT, layer_data, live_script
+
+pytestmark = pytest.mark.browser
+NEAR = 1e-12
+
+
+@pytest.fixture(scope="module")
+def results() -> dict[str, ol.Approximation]:
+    box = ol.Box([0, 0], [6.28, 6.28])
+    return {
+        "line": ol.approximate("exp(sin(pi*x)) + abs(x)", ol.Box([-1], [1]), 1e-3),
+        "plane": ol.approximate("sin(x1) + sin(x2)", box, 1e-3),
+        "grid": ol.approximate("exp(sin(2*x)*y)", ol.Box([0, 0], [1, 2]), 1e-2),
+        "four": ol.approximate("cos(x1 + 1.5*x2 + 2*x3 + x4); x1", ol.Box([0] * 4, [1] * 4), 1e-1),
+        "sort": ol.sort(4, 0.0, 1.0, 0.05),
+    }
+
+
+def agrees(page: Any, a: ol.Approximation) -> bool:
+    """Whether the shown outputs are those of torch at the shown point, relative to the largest output on the box."""
+    shown = page.locator("#live-value")
+    x = torch.tensor(json.loads(shown.get_attribute("data-x")), dtype=torch.float64)
+    found = torch.tensor(json.loads(shown.get_attribute("data-all")), dtype=torch.float64)
+    with torch.no_grad():
+        wanted = a.model(x.reshape(1, *a.box.shape)).flatten()
+        scale = float(a.model(a.box.sample(64)).abs().max())
+    assert bool(a.box.contains(x.reshape(1, *a.box.shape)).all())
+    return float((found - wanted).abs().max()) <= NEAR * scale
+
+
+@pytest.mark.parametrize("name", ["line", "plane", "grid", "four", "sort"])
+def test_drag_and_read(name: str, results: dict[str, ol.Approximation], watched: Any, tmp_path: Path) -> None:
+    a, page = results[name], watched.page
+    path = a.to_html(tmp_path / "live.html")
+    assert path.stat().st_size < LIMIT
+    page.goto(path.as_uri())
+    page.wait_for_selector("#live[data-ready=yes]")
+    assert agrees(page, a)
+    box = page.locator(".live-figure").bounding_box()
+    before = page.locator("#live-value").get_attribute("data-x")
+    page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + box["height"] * 0.5)
+    page.mouse.down()
+    for step in (0.3, 0.6, 0.8):
+        page.mouse.move(box["x"] + box["width"] * step, box["y"] + box["height"] * (1 - step))
+        page.wait_for_timeout(60)
+        assert agrees(page, a)
+    page.mouse.up()
+    assert page.locator("#live-value").get_attribute("data-x") != before
+    page.locator(".live-figure").focus()
+    for key in ("ArrowLeft", "ArrowUp", "+", "+", "0"):
+        page.keyboard.press(key)
+    page.wait_for_timeout(60)
+    assert agrees(page, a)
+    for choice in page.locator("input[name=live-quantity]").all():
+        choice.check()
+        page.wait_for_timeout(60)
+    assert agrees(page, a)
+    assert watched.quiet(path.as_uri())
+
+
+def test_a_narrow_screen_does_not_scroll_sideways(results: Any, watched: Any, tmp_path: Path) -> None:
+    watched.page.set_viewport_size({"width": 360, "height": 740})
+    watched.page.goto(results["four"].to_html(tmp_path / "live.html").as_uri())
+    watched.page.wait_for_selector("#live[data-ready=yes]")
+    assert watched.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+def kinds() -> dict[str, OneLayerTransformer]:
+    """Every kind of attention, norm, read-out, embedding and memory, small and random."""
+    generator = torch.Generator().manual_seed(0)
+
+    def normal(*size: int) -> torch.Tensor:
+        return torch.randn(*size, generator=generator, dtype=torch.float64)
+
+    grid, plain = GridMemory([normal(3, 4), normal(2, 4)], normal(3, 2, 2)), PlainMemory(normal(5, 4), normal(5, 2))
+    packed = {
+        f"packed {kind} {norm}": OneLayerTransformer.packed(
+            (3,), (2,), [grid, plain], attention=kind, norm=norm, hidden=7, residual=norm != "none", **more
+        )
+        for kind, more in (("softmax", {}), ("topk", {"top_k": 2}), ("hardmax", {}), ("linear", {"feature": "elu"}))
+        for norm in ("none", "pre", "post")
+    }
+    packed["taylor"] = OneLayerTransformer.packed((3,), (2,), [plain, grid], attention="linear", order=4)
+    tokens = {
+        f"tokens {readout}": OneLayerTransformer.tokens(
+            (3, 2), (3, 2) if readout == "each" else (2,), d_model=6, heads=2, memory=[grid, plain], d_k=4, d_v=2,
+            hidden=5, readout=readout, positions="sinusoidal", embedding="piecewise", ramps=3, residual=True,
+        )
+        for readout in ("each", "mean", "first", "last")
+    }  # fmt: skip
+    return packed | tokens
+
+
+def test_every_kind_of_layer_runs_in_the_browser(watched: Any) -> None:
+    page = watched.page
+    page.set_content(f"<script>{live_script()}</script>")
+    for name, model in kinds().items():
+        shape = model.config.input_shape
+        x = ol.Box(torch.full(shape, -1.0), torch.full(shape, 1.0)).sample(8)
+        code = "([data, points]) => { const layer = new Layer(data); return points.map((x) => [...layer.run(x).y]); }"
+        found = torch.tensor(page.evaluate(code, [layer_data(model), x.flatten(1).tolist()]), dtype=torch.float64)
+        with torch.no_grad():
+            wanted = model(x).flatten(1)
+        assert float((found - wanted).abs().max()) <= NEAR * float(wanted.abs().max()), name
+
+
+def test_formulas_in_the_browser(watched: Any) -> None:
+    page = watched.page
+    page.set_content(f"<script>{live_script()}</script>")
+    from onelayer.language.formula import parse
+    from onelayer.pictures.live_page import _nodes
+
+    text = "erf(3*x - 1) + sigmoid(4*x)*exp(-x**3) + abs(x - y)/(2 + min(x, y)) - max(x, tanh(y)) + atan(x)*sqrt(x + 2)"
+    formula = parse(text, 2)
+    x = ol.Box([-1, -1], [1, 1]).sample(64)
+    code = "([formula, points]) => { const f = compiledFormula(formula); return points.map((x) => f(x)[0]); }"
+    found = torch.tensor(page.evaluate(code, [_nodes(formula), x.tolist()]), dtype=torch.float64)
+    assert float((found - formula(x)).abs().max()) <= 1e-13
