@@ -16,7 +16,7 @@ from torch import Tensor
 from onelayer.box import Box
 from onelayer.build.arguments import check_budget, check_dtype, check_eps, check_seed, check_size
 from onelayer.build.tables.recall import Recaller, relu_recall, softmax_recall
-from onelayer.build.tables.table import Array, Table, as_table
+from onelayer.build.tables.table import Array, Rows, as_table
 from onelayer.errors import OnelayerError
 from onelayer.formats import format_of
 from onelayer.ground import pinned
@@ -169,7 +169,7 @@ def memorize(
 
 
 def _build(
-    table: Table,
+    table: Rows,
     recipe: str | None,
     eps: float,
     dtype: torch.dtype,
@@ -200,7 +200,7 @@ def _real_eps(dtype: torch.dtype) -> float:
     return max(REAL_EPS, 10.0 ** math.ceil(math.log10(reachable)))
 
 
-def _in_format(table: Table, dtype: torch.dtype) -> Table:
+def _in_format(table: Rows, dtype: torch.dtype) -> Rows:
     """The table in numbers of the executing format; rows that become equal are refused."""
     check_size(float(np.abs(table.inputs).max()), dtype, "X")
     check_size(float(np.abs(table.outputs).max()), dtype, "Y")
@@ -212,18 +212,18 @@ def _in_format(table: Table, dtype: torch.dtype) -> Table:
         kept = as_table(inputs, outputs)
     except OnelayerError as error:
         raise OnelayerError(f"{error}; rounded to {name}, that is: use float64") from error
-    return Table(kept.inputs, kept.outputs, table.classes, table.rows)
+    return Rows(kept.inputs, kept.outputs, table.classes, table.rows)
 
 
 @np.errstate(all="ignore")
-def _errors(values: Array, table: Table) -> Array:
+def _errors(values: Array, table: Rows) -> Array:
     """The largest error of every row as executed, inf where there is no value. Not rigorous."""
     errors: Array = np.abs(values - table.outputs).reshape(len(table), -1).max(1)
     return np.where(np.isnan(errors), np.inf, errors)
 
 
 @torch.no_grad()
-def _run(model: OneLayerTransformer, table: Table, device: torch.device, observer: Observer) -> Array:
+def _run(model: OneLayerTransformer, table: Rows, device: torch.device, observer: Observer) -> Array:
     """Every row through the layer itself; NaN in the rows for which there was no time."""
     there = model.to(device)
     size = max(1, len(table) // 200)
@@ -238,15 +238,15 @@ def _run(model: OneLayerTransformer, table: Table, device: torch.device, observe
     return found.numpy()
 
 
-def _unknown(table: Table) -> Tensor:
+def _unknown(table: Rows) -> Tensor:
     return torch.full(table.outputs.shape, torch.nan, dtype=torch.float64, device="cpu")
 
 
-def _hull(table: Table) -> Box:
+def _hull(table: Rows) -> Box:
     return Box(table.inputs.min(0), table.inputs.max(0))
 
 
-def _witness(model: OneLayerTransformer, table: Table, row: int) -> tuple[tuple[float, ...], float]:
+def _witness(model: OneLayerTransformer, table: Rows, row: int) -> tuple[tuple[float, ...], float]:
     """The row with the largest error seen, and a lower bound of the error there."""
     truth = [arb(y) for y in np.ravel(table.outputs[row]).tolist()]
     point = torch.from_numpy(np.asarray(table.inputs[row], dtype=np.float64))

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from onelayer.box import Box
 from onelayer.build.arguments import ROOM, narrowest
-from onelayer.build.tables.table import Array, Table
+from onelayer.build.tables.table import Array, Rows
 from onelayer.float64 import counted, eye, full, indices, ones, zeros
 from onelayer.formats import format_of
 from onelayer.layer.memory import PlainMemory
@@ -53,7 +53,7 @@ class Query:
     stored: int
 
 
-def softmax_recall(table: Table, dtype: torch.dtype, device: torch.device, report: Callable[[float], None]) -> Recaller:
+def softmax_recall(table: Rows, dtype: torch.dtype, device: torch.device, report: Callable[[float], None]) -> Recaller:
     """One memory token per row: key (2 beta z_m, -beta |z_m|^2), value y_m.
 
     beta is chosen so large, from the smallest distance between rows, that the other tokens together weigh less than one
@@ -68,7 +68,7 @@ def softmax_recall(table: Table, dtype: torch.dtype, device: torch.device, repor
 
 
 def _softmax_layer(
-    table: Table, query: Query, dtype: torch.dtype, device: torch.device, report: Callable[[float], None]
+    table: Rows, query: Query, dtype: torch.dtype, device: torch.device, report: Callable[[float], None]
 ) -> Recaller:
     y, z, rounding = torch.from_numpy(table.outputs.reshape(len(table), -1)), query.z, rounding_of(dtype)
     (count, width), outputs = z.shape, y.shape[1]
@@ -108,7 +108,7 @@ def _softmax_layer(
     return Recaller("softmax", model, error, stored, lipschitz)
 
 
-def _scaled(table: Table, dtype: torch.dtype) -> Query:
+def _scaled(table: Rows, dtype: torch.dtype) -> Query:
     """z = scale x + shift with powers of two as scales: one rounding, so z is exactly what the layer computes.
 
     But for products below the normal range, which may be lost. Columns that hardly vary are not scaled.
@@ -123,7 +123,7 @@ def _scaled(table: Table, dtype: torch.dtype) -> Query:
     return Query(weights, {}, z, rounding_of(dtype).tiny, float(scale.norm()), 2 * x.shape[1])
 
 
-def _ranked(table: Table, dtype: torch.dtype) -> Query:
+def _ranked(table: Rows, dtype: torch.dtype) -> Query:
     """z = rank of x among the rows, from 0, centred: a sum of ramps, each rising from 0 to 1 between two neighbours.
 
     At a row every ramp is 0, or within 4 u + 4 tiny / gap of 1, if the inverse of its gap is a number of the format;
@@ -148,7 +148,7 @@ def _ranked(table: Table, dtype: torch.dtype) -> Query:
 
 
 @np.errstate(all="ignore")
-def relu_recall(table: Table, dtype: torch.dtype, seed: int) -> Recaller:
+def relu_recall(table: Rows, dtype: torch.dtype, seed: int) -> Recaller:
     """Project the rows to distinct numbers s_r = p . x_r and interpolate linearly: N - 1 ReLU units.
 
     F(s) = y_1 + sum_r c_r relu(s - s_r), c_r the change of slope at s_r. The coefficients alternate in sign and grow
@@ -181,12 +181,12 @@ def relu_recall(table: Table, dtype: torch.dtype, seed: int) -> Recaller:
     return Recaller("relu", model, bound.error() if proved else math.inf, stored, lipschitz)
 
 
-def _hull(table: Table) -> Box:
+def _hull(table: Rows) -> Box:
     return Box(table.inputs.min(0), table.inputs.max(0))
 
 
 def _relu_layer(
-    table: Table, projection: Array, shift: float, knots: Array, coefficients: Array, offset: Array, dtype: torch.dtype
+    table: Rows, projection: Array, shift: float, knots: Array, coefficients: Array, offset: Array, dtype: torch.dtype
 ) -> OneLayerTransformer:
     """The stream carries s and the outputs; the only head looks at one token of value zero and is silent."""
     outputs, units = coefficients.shape[1], max(1, len(coefficients))

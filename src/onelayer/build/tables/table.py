@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,15 +12,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from onelayer.errors import FileError, OnelayerError
+from onelayer.errors import OnelayerError
 from onelayer.ground import pinned
+from onelayer.recording.columns import Array, as_number, listed, numbers, read_columns
 
-Array = NDArray[np.float64]
 MAX_EXACT = 2**53
 
 
 @dataclass(frozen=True)
-class Table:
+class Rows:
     """N distinct inputs (N, *input_shape) and their outputs (N, *output_shape), float64 and finite.
 
     ``classes`` is set for labels: output k stands for classes[k]. ``rows`` counts the rows given, duplicates included.
@@ -42,18 +42,17 @@ def read_table(path: str | Path, target: str) -> tuple[Array, NDArray[Any]]:
     Inputs must be numbers; the target may be numbers or labels. Whole numbers in a target column stay whole, so that
     they are memorised as labels.
     """
-    path = Path(path)
-    columns = _parquet(path) if path.suffix.lower() in (".parquet", ".pq") else _csv(path)
+    columns = read_columns(path)
     if target not in columns:
-        raise OnelayerError(f"{path} has no column '{target}'; it has {_listed(columns)}")
+        raise OnelayerError(f"{path} has no column '{target}'; it has {listed(columns)}")
     names = [name for name in columns if name != target]
     if not names:
         raise OnelayerError(f"{path} has only the column '{target}'; a table needs input columns too")
-    inputs = np.stack([_numbers(path, name, columns[name]) for name in names], axis=1)
+    inputs = np.stack([numbers(path, name, columns[name]) for name in names], axis=1)
     return inputs, _target(path, target, columns[target])
 
 
-def as_table(inputs: Any, outputs: Any) -> Table:
+def as_table(inputs: Any, outputs: Any) -> Rows:
     """Check and clean what is to be memorised: shapes, finite numbers, and no input with two outputs."""
     x = _array(inputs, "X").astype(np.float64, copy=False)
     y = _array(outputs, "Y")
@@ -71,7 +70,7 @@ def as_table(inputs: Any, outputs: Any) -> Table:
         if len(bad):
             raise OnelayerError(f"{name} has a missing or infinite value in row {bad[0] + 1}; drop or fill it")
     keep = _distinct(x, y)
-    return Table(np.ascontiguousarray(x[keep]), np.ascontiguousarray(y[keep], dtype=np.float64), classes, len(x))
+    return Rows(np.ascontiguousarray(x[keep]), np.ascontiguousarray(y[keep], dtype=np.float64), classes, len(x))
 
 
 def _array(values: Any, name: str) -> NDArray[Any]:
@@ -105,94 +104,30 @@ def _distinct(x: Array, y: NDArray[Any]) -> NDArray[np.int64]:
     return np.sort(first)
 
 
-def _csv(path: Path) -> dict[str, list[str]]:
-    try:
-        _regular(path)
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = list(csv.reader(file))
-    except OSError as error:
-        raise FileError(f"cannot read {path}: {error.strerror or error}") from error
-    except (ValueError, csv.Error) as error:  # not UTF-8, or a name with a null byte
-        raise FileError(f"{str(path)!r} is not a CSV file in UTF-8: {error}") from error
-    rows = [row for row in rows if row]
-    if len(rows) < 2:
-        raise FileError(f"{path} needs a line of column names and at least one row")
-    header = [name.strip() for name in rows[0]]
-    if len(set(header)) != len(header) or "" in header:
-        raise FileError(f"{path} must name every column once in its first line, got {_listed(header)}")
-    for at, row in enumerate(rows[1:], start=2):
-        if len(row) != len(header):
-            raise FileError(f"{path} line {at} has {len(row)} values, the header {len(header)}")
-    return {name: [row[i].strip() for row in rows[1:]] for i, name in enumerate(header)}
-
-
-def _regular(path: Path) -> None:
-    """A pipe would wait for ever and a device may never end; a path that is missing is left to whoever opens it."""
-    if path.exists() and not path.is_file():
-        raise FileError(f"cannot read {path}: it is no regular file")
-
-
-def _parquet(path: Path) -> dict[str, list[Any]]:
-    try:
-        import pyarrow.parquet
-    except ImportError as error:
-        raise OnelayerError("reading Parquet needs pyarrow: pip install pyarrow") from error
-    _regular(path)
-    try:
-        table = pyarrow.parquet.read_table(path)
-    except (OSError, ValueError, pyarrow.ArrowException) as error:
-        raise FileError(f"cannot read {path}: {next(iter(str(error).splitlines()), '')}") from error
-    return {name: table[name].to_pylist() for name in table.column_names}
-
-
-def _numbers(path: Path, name: str, values: list[Any]) -> Array:
-    column = np.empty(len(values))
-    for row, value in enumerate(values, start=1):
-        number = _number(value)
-        if number is None:
-            what = "a missing value" if value in (None, "") else f"text {str(value)[:30]!r}"
-            raise OnelayerError(f"{path}: column '{name}' has {what} in row {row}; input columns must be numbers")
-        column[row - 1] = number
-    return column
-
-
-def _number(value: Any) -> float | None:
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return number if math.isfinite(number) else None
-
-
-def _target(path: Path, name: str, values: list[Any]) -> NDArray[Any]:
+def _target(path: str | Path, name: str, values: Sequence[Any]) -> NDArray[Any]:
     """Whole numbers as integers, other numbers as floats, anything else as labels."""
     for row, value in enumerate(values, start=1):
         if value in (None, "") or (isinstance(value, float) and math.isnan(value)):
             raise OnelayerError(f"{path}: target column '{name}' has a missing value in row {row}")
-    numbers = [_number(value) for value in values]
-    if any(number is None for number in numbers):
+    found = [as_number(value) for value in values]
+    if any(number is None for number in found):
         _refuse_infinite(path, name, values)
         return np.array([str(value) for value in values])
-    column = np.array(numbers, dtype=np.float64)
+    column = np.array(found, dtype=np.float64)
     written_whole = all(isinstance(v, int) or (isinstance(v, str) and v.lstrip("+-").isdigit()) for v in values)
     return column.astype(np.int64) if written_whole and float(np.abs(column).max()) <= MAX_EXACT else column
 
 
-def _refuse_infinite(path: Path, name: str, values: list[Any]) -> None:
+def _refuse_infinite(path: str | Path, name: str, values: Sequence[Any]) -> None:
     """In a column of numbers, nan and inf are missing numbers; among names they may be names."""
-    odd = [row for row, value in enumerate(values, start=1) if _number(value) is None]
-    if len(odd) < len(values) and all(_reads_as_number(values[row - 1]) for row in odd):
+    odd = [row for row, value in enumerate(values, start=1) if as_number(value) is None]
+    if len(odd) < len(values) and all(_reads_asas_number(values[row - 1]) for row in odd):
         raise OnelayerError(f"{path}: target column '{name}' has no finite number in row {odd[0]}; drop or fill it")
 
 
-def _reads_as_number(value: Any) -> bool:
+def _reads_asas_number(value: Any) -> bool:
     try:
         float(value)
     except (TypeError, ValueError, OverflowError):
         return False
     return True
-
-
-def _listed(names: Any) -> str:
-    shown = [str(name) for name in names]
-    return ", ".join(shown[:8]) + (", ..." if len(shown) > 8 else "")

@@ -1,0 +1,91 @@
+"""Columns of numbers and labels from CSV and Parquet files; every irregularity is named by line and column."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onelayer.errors import FileError, OnelayerError
+
+Array = NDArray[np.float64]
+PARQUET = (".parquet", ".pq")
+SUFFIXES = (".csv", *PARQUET)
+
+
+def read_columns(path: str | Path) -> Mapping[str, Sequence[Any]]:
+    """The columns of a .csv or .parquet file by name, in the order of the file; the values of a CSV are text."""
+    path = Path(path)
+    return _parquet(path) if path.suffix.lower() in PARQUET else _csv(path)
+
+
+def numbers(source: object, name: str, values: Sequence[Any]) -> Array:
+    """A column as finite numbers; ``source`` is what an error calls the place where the column came from."""
+    column = np.empty(len(values))
+    for row, value in enumerate(values, start=1):
+        number = as_number(value)
+        if number is None:
+            what = "a missing value" if value in (None, "") else f"text {str(value)[:30]!r}"
+            raise OnelayerError(f"{source}: column '{name}' has {what} in row {row}; input columns must be numbers")
+        column[row - 1] = number
+    return column
+
+
+def as_number(value: Any) -> float | None:
+    """The finite number that a cell holds, None where it holds none."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def listed(names: Iterable[Any]) -> str:
+    """Names for an error, the first eight of them."""
+    shown = [str(name) for name in names]
+    return ", ".join(shown[:8]) + (", ..." if len(shown) > 8 else "")
+
+
+def _csv(path: Path) -> dict[str, list[str]]:
+    try:
+        _refuse_irregular(path)
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            rows = list(csv.reader(file))
+    except OSError as error:
+        raise FileError(f"cannot read {path}: {error.strerror or error}") from error
+    except (ValueError, csv.Error) as error:  # not UTF-8, or a name with a null byte
+        raise FileError(f"{str(path)!r} is not a CSV file in UTF-8: {error}") from error
+    rows = [row for row in rows if row]
+    if len(rows) < 2:
+        raise FileError(f"{path} needs a line of column names and at least one row")
+    header = [name.strip() for name in rows[0]]
+    if len(set(header)) != len(header) or "" in header:
+        raise FileError(f"{path} must name every column once in its first line, got {listed(header)}")
+    for at, row in enumerate(rows[1:], start=2):
+        if len(row) != len(header):
+            raise FileError(f"{path} line {at} has {len(row)} values, the header {len(header)}")
+    return {name: [row[i].strip() for row in rows[1:]] for i, name in enumerate(header)}
+
+
+def _refuse_irregular(path: Path) -> None:
+    """A pipe would wait for ever and a device may never end; a path that is missing is left to whoever opens it."""
+    if path.exists() and not path.is_file():
+        raise FileError(f"cannot read {path}: it is no regular file")
+
+
+def _parquet(path: Path) -> dict[str, list[Any]]:
+    try:
+        import pyarrow.parquet
+    except ImportError as error:
+        raise OnelayerError("reading Parquet needs pyarrow: pip install pyarrow") from error
+    _refuse_irregular(path)
+    try:
+        table = pyarrow.parquet.read_table(path)
+    except (OSError, ValueError, pyarrow.ArrowException) as error:
+        raise FileError(f"cannot read {path}: {next(iter(str(error).splitlines()), '')}") from error
+    return {name: table[name].to_pylist() for name in table.column_names}

@@ -1,0 +1,134 @@
+"""Table: numbers on a full grid as a function between them, a known piecewise polynomial and so a target like any other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from onelayer.box import Box
+from onelayer.errors import OnelayerError
+from onelayer.ground import pinned
+from onelayer.language.formula import Formula
+from onelayer.recording.columns import Array, listed, numbers, read_columns
+from onelayer.recording.splines import Axis, tensor_product
+
+DEGREES = {"linear": 1, "cubic": 3}
+CHUNK = 4096  # rows evaluated at a time: the formula of a large table has tens of thousands of operations
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Values on the grid of ``axes`` and the interpolant between them: multilinear, or the not-a-knot cubic spline.
+
+    ``values`` has one axis per input; the function is defined on :attr:`box`, the smallest box around the rows, and is
+    known exactly: :attr:`formula` is what a proof speaks of, and it meets every row within :attr:`rows_within`.
+    """
+
+    axes: tuple[Array, ...]
+    values: Array
+    names: tuple[str, ...]
+    output: str = "y"
+    interpolate: str = "linear"
+
+    def __post_init__(self) -> None:
+        if self.interpolate not in DEGREES:
+            raise OnelayerError(f"interpolate must be {' or '.join(DEGREES)}, got {self.interpolate!r}")
+        if self.values.shape != tuple(len(axis) for axis in self.axes) or not self.axes:
+            raise OnelayerError(f"values of shape {self.values.shape} do not fill the grid of the axes")
+        for name, axis in zip(self.names, self.axes, strict=True):
+            if len(axis) < 2 or not (np.isfinite(axis).all() and (np.diff(axis) > 0).all()):
+                raise OnelayerError(f"input '{name}' needs at least two different finite numbers")
+        if not np.isfinite(self.values).all():
+            raise OnelayerError("a table needs a finite value in every row")
+
+    @classmethod
+    @pinned()
+    def read(cls, source: Any, *, inputs: Sequence[str], output: str, interpolate: str = "linear") -> Table:
+        """From a CSV or Parquet file, a pandas frame, or a mapping of names to columns; other columns are ignored."""
+        columns, called = _columns(source)
+        for name in (*inputs, output):
+            if name not in columns:
+                raise OnelayerError(f"{called} has no column '{name}'; it has {listed(columns)}")
+        if not inputs or output in inputs or len(set(inputs)) != len(inputs):
+            raise OnelayerError("inputs must be different columns, and the output another one")
+        points = np.stack([numbers(called, name, columns[name]) for name in inputs], axis=1)
+        values = numbers(called, output, columns[output])
+        return cls(*_on_grid(points, values, inputs, called), tuple(inputs), output, interpolate)
+
+    @property
+    def box(self) -> Box:
+        """The smallest box around the rows."""
+        return Box([float(axis[0]) for axis in self.axes], [float(axis[-1]) for axis in self.axes])
+
+    @cached_property
+    def formula(self) -> Formula:
+        """The interpolant in the formula language; it is valid on :attr:`box` only."""
+        degree = DEGREES[self.interpolate]
+        tape, output = tensor_product([Axis.on(axis, degree) for axis in self.axes], self.values)
+        return Formula.build(tape.nodes, [output], (len(self.axes),))
+
+    @cached_property
+    def rows_within(self) -> float:
+        """The largest distance, seen in float64, between the formula and a row of the table."""
+        grid = np.stack(np.meshgrid(*self.axes, indexing="ij"), axis=-1).reshape(-1, len(self.axes))
+        found = [self.formula(part) for part in torch.from_numpy(grid).split(CHUNK)]
+        return float(np.abs(torch.cat(found).numpy() - self.values.ravel()).max())
+
+    def __len__(self) -> int:
+        return int(self.values.size)
+
+    def __call__(self, x: Any) -> Any:
+        """The interpolant at points (..., D) of the box."""
+        return self.formula(x)
+
+    def __repr__(self) -> str:
+        sides = " x ".join(f"{name} {len(axis)}" for name, axis in zip(self.names, self.axes, strict=True))
+        return f"Table({self.output} on {sides}, {self.interpolate})"
+
+
+def _columns(source: Any) -> tuple[Mapping[str, Any], str]:
+    """The columns of whatever holds them, and what errors call it."""
+    if isinstance(source, (str, Path)):
+        return read_columns(source), str(source)
+    if hasattr(source, "columns") and hasattr(source, "__getitem__"):  # a data frame
+        return {str(name): np.asarray(source[name]).tolist() for name in source.columns}, "the frame"
+    if isinstance(source, Mapping):
+        return {str(name): np.asarray(column).ravel().tolist() for name, column in source.items()}, "the table"
+    kind = type(source).__name__
+    raise OnelayerError(f"a table is read from a file, a data frame or a mapping of names to columns, not from {kind}")
+
+
+def _on_grid(points: Array, values: Array, names: Sequence[str], called: str) -> tuple[tuple[Array, ...], Array]:
+    """Axes and values of rows that fill a grid, in any order; what is missing or double is named."""
+    axes, places = zip(*(np.unique(points[:, at], return_inverse=True) for at in range(points.shape[1])), strict=True)
+    shape = tuple(len(axis) for axis in axes)
+    count = _cells(shape, len(points), names, called)
+    flat: NDArray[np.int64] = np.ravel_multi_index([place.ravel() for place in places], shape)
+    seen = np.bincount(flat, minlength=count)
+    if (seen != 1).any():
+        at = int(np.flatnonzero(seen != 1)[0])
+        where = ", ".join(f"{n}={axis[i]:g}" for n, axis, i in zip(names, axes, np.unravel_index(at, shape), strict=True))
+        what = "more than once" if seen[at] else "not at all"
+        raise OnelayerError(f"{called} has the row {where} {what}; a full grid has each combination of inputs once")
+    grid = np.empty(count)
+    grid[flat] = values
+    return tuple(np.asarray(axis) + 0.0 for axis in axes), grid.reshape(shape)
+
+
+def _cells(shape: tuple[int, ...], rows: int, names: Sequence[str], called: str) -> int:
+    """Number of grid points, refused where it is far from the number of rows."""
+    count = int(np.prod(shape, dtype=object))
+    if count > 2 * rows:
+        sides = " x ".join(f"{size} values of {name}" for name, size in zip(names, shape, strict=True))
+        raise OnelayerError(
+            f"the {rows:,} rows of {called} are scattered ({sides} would be {count:,} rows); interpolation needs a "
+            "full grid, every combination of the inputs once"
+        )
+    return count

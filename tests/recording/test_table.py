@@ -1,0 +1,102 @@
+"""Tables as functions: the interpolants against SciPy's, the rows against the file, and every irregular file in a line."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from onelayer.box import Box
+from onelayer.errors import OnelayerError
+from onelayer.recording.table import Table
+from onelayer.recording.target import as_target
+from scipy.interpolate import RegularGridInterpolator, make_interp_spline
+
+RPM = np.array([800.0, 1200, 1500, 2100, 3000, 4200, 6000])
+LOAD = np.array([0.0, 10, 25, 60, 100])
+
+
+def engine() -> dict[str, np.ndarray]:
+    """Torque over rpm and load as columns, in no order."""
+    rpm, load = (side.ravel() for side in np.meshgrid(RPM, LOAD, indexing="ij"))
+    torque = 40 + 1.2 * load * np.exp(-(((rpm - 3500) / 2200) ** 2)) + 3 * np.sin(rpm / 900)
+    order = np.random.default_rng(0).permutation(len(rpm))
+    return {"rpm": rpm[order], "load": load[order], "torque": torque[order], "note": np.zeros(len(rpm))}
+
+
+def table(how: str) -> Table:
+    return Table.read(engine(), inputs=["rpm", "load"], output="torque", interpolate=how)
+
+
+def test_linear_is_the_multilinear_interpolant():
+    t = table("linear")
+    points = t.box.sample(2000)
+    wanted = RegularGridInterpolator(t.axes, t.values)(points.numpy())
+    assert np.abs(t(points).numpy() - wanted).max() < 1e-11 * np.abs(t.values).max()
+
+
+def test_cubic_is_the_not_a_knot_spline():
+    t = table("cubic")
+    points = t.box.sample(200)
+    along = make_interp_spline(t.axes[0], t.values, k=3)(points[:, 0].numpy())
+    wanted = [make_interp_spline(t.axes[1], row, k=3)(p) for row, p in zip(along, points[:, 1].tolist(), strict=True)]
+    assert np.abs(t(points).numpy() - np.array(wanted)).max() < 1e-10 * np.abs(t.values).max()
+
+
+@pytest.mark.parametrize("how", ["linear", "cubic"])
+@pytest.mark.parametrize("count", [2, 3, 4, 5])
+def test_short_axes_have_the_polynomial_through_their_rows(how, count):
+    nodes = np.linspace(-1, 2, count)
+    t = Table.read({"a": nodes, "b": nodes**2 - nodes}, inputs=["a"], output="b", interpolate=how)
+    assert t.rows_within < 1e-12
+    if how == "cubic" and count >= 3:
+        x = t.box.sample(100)
+        assert torch.allclose(t(x), x[:, 0] ** 2 - x[:, 0], rtol=0, atol=1e-12)
+
+
+def test_rows_are_met_and_counted():
+    t = table("cubic")
+    assert len(t) == len(RPM) * len(LOAD)
+    assert 0 <= t.rows_within < 1e-9
+    assert t.box == Box([800.0, 0.0], [6000.0, 100.0])
+    assert repr(t) == "Table(torque on rpm 7 x load 5, cubic)"
+
+
+def test_a_csv_file_reads_as_its_columns(tmp_path):
+    columns = engine()
+    lines = ["rpm,load,torque"]
+    lines += [f"{a!r},{b!r},{c!r}" for a, b, c in zip(*(columns[n].tolist() for n in ("rpm", "load", "torque")), strict=True)]
+    (tmp_path / "engine.csv").write_text("\n".join(lines))
+    read = Table.read(tmp_path / "engine.csv", inputs=["rpm", "load"], output="torque")
+    assert np.array_equal(read.values, table("linear").values)
+
+
+def test_a_table_is_a_target_with_a_formula():
+    t = table("linear")
+    target = as_target(t, t.box)
+    assert target.formula == t.formula
+    with pytest.raises(OnelayerError, match="table ends at"):
+        as_target(t, Box([800.0, 0.0], [6001.0, 100.0]))
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        (lambda c: {**c, "rpm": c["rpm"] + np.arange(35)}, "scattered"),
+        (lambda c: {name: column[1:] for name, column in c.items()}, "not at all"),
+        (lambda c: {name: np.append(column, column[0]) for name, column in c.items()}, "more than once"),
+        (lambda c: {**c, "torque": np.where(np.arange(35) == 3, np.nan, c["torque"])}, "row 4"),
+        (lambda c: {"rpm": c["rpm"], "torque": c["torque"]}, "no column 'load'"),
+        (lambda c: {**c, "load": np.zeros(35)}, "more than once|at least two"),
+    ],
+)
+def test_irregular_tables_are_refused_in_one_line(change, line):
+    with pytest.raises(OnelayerError, match=line) as error:
+        Table.read(change(engine()), inputs=["rpm", "load"], output="torque")
+    assert "\n" not in str(error.value)
+
+
+def test_unknown_interpolation_and_sources():
+    with pytest.raises(OnelayerError, match="linear or cubic"):
+        table("nearest")
+    with pytest.raises(OnelayerError, match="not from int"):
+        Table.read(3, inputs=["a"], output="b")
