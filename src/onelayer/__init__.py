@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from onelayer.pictures.explanation import explain
     from onelayer.proof.certificate import Certificate
     from onelayer.proof.certify import certify
+    from onelayer.recording.table import Table
     from onelayer.result import Approximation, load
     from onelayer.training.distill import distill
     from onelayer.training.estimators.estimator import OneLayerClassifier, OneLayerRegressor
@@ -41,6 +42,7 @@ _HOMES = {
     "OneLayerTransformer": "layer.transformer",
     "OnelayerError": "errors",
     "Recipe": "training.recipe",
+    "Table": "recording.table",
     "approximate": "conductor",
     "certify": "proof.certify",
     "check": "checker.check",
@@ -64,6 +66,7 @@ __all__ = [
     "OneLayerTransformer",
     "OnelayerError",
     "Recipe",
+    "Table",
     "__version__",
     "approximate",
     "certify",

@@ -1,15 +1,16 @@
-"""Tables as functions: the interpolants against SciPy's, the rows against the file, and every irregular file in a line."""
+"""Tables as functions: the interpolants against SciPy's, the rows against the file, every irregular file in a line."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 import torch
+from scipy.interpolate import RegularGridInterpolator, make_interp_spline
+
 from onelayer.box import Box
 from onelayer.errors import OnelayerError
 from onelayer.recording.table import Table
 from onelayer.recording.target import as_target
-from scipy.interpolate import RegularGridInterpolator, make_interp_spline
 
 RPM = np.array([800.0, 1200, 1500, 2100, 3000, 4200, 6000])
 LOAD = np.array([0.0, 10, 25, 60, 100])
@@ -64,7 +65,8 @@ def test_rows_are_met_and_counted():
 def test_a_csv_file_reads_as_its_columns(tmp_path):
     columns = engine()
     lines = ["rpm,load,torque"]
-    lines += [f"{a!r},{b!r},{c!r}" for a, b, c in zip(*(columns[n].tolist() for n in ("rpm", "load", "torque")), strict=True)]
+    rows = zip(*(columns[name].tolist() for name in ("rpm", "load", "torque")), strict=True)
+    lines += [",".join(map(repr, row)) for row in rows]
     (tmp_path / "engine.csv").write_text("\n".join(lines))
     read = Table.read(tmp_path / "engine.csv", inputs=["rpm", "load"], output="torque")
     assert np.array_equal(read.values, table("linear").values)

@@ -16,7 +16,7 @@ from torch import Tensor
 from onelayer.box import Box
 from onelayer.build.arguments import check_budget, check_dtype, check_eps, check_seed, check_size
 from onelayer.build.tables.recall import Recaller, relu_recall, softmax_recall
-from onelayer.build.tables.table import Array, Rows, as_table
+from onelayer.build.tables.table import Rows, as_table
 from onelayer.errors import OnelayerError
 from onelayer.formats import format_of
 from onelayer.ground import pinned
@@ -25,6 +25,7 @@ from onelayer.lemmas.argument import Recall, from_text
 from onelayer.observer import Observer, observing
 from onelayer.proof.argued import argued_certificate, distance_at
 from onelayer.proof.files import ARGUMENT, TABLE
+from onelayer.recording.columns import Array
 from onelayer.result import Approximation
 
 RECIPES = ("softmax", "relu")

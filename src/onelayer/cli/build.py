@@ -20,12 +20,20 @@ MOST_DRAWN = 16  # numbers to sort; slices through more inputs take minutes and 
     epilog=examples(
         'onelayer approximate "sin(3*x)" --domain "-1:1" --eps 1e-4 --out out/wave',
         'onelayer approximate "exp(-x**2 - y**2)" --domain "-1:1, -1:1" --eps 1e-3 --dtype float32 --json',
+        "onelayer approximate engine.csv --inputs rpm,load --target torque --interpolate cubic --eps 0.5",
     ),
 )
 def approximate_command(
-    formula: Annotated[str, typer.Argument(help='The function, for example "sin(x1) + sin(x2)".')],
-    domain: Annotated[str, typer.Option(help='Box as lower:upper per coordinate: "0:2*pi, -1:1", or "v=1:2, c=3:10".')],
+    formula: Annotated[str, typer.Argument(help='The function, for example "sin(x1) + sin(x2)", or a table.csv.')],
     eps: Annotated[float, typer.Option(help="The error to prove, in the maximum norm.")],
+    domain: Annotated[
+        str, typer.Option(help='Box per coordinate: "0:2*pi, -1:1", or "v=1:2, c=3:10"; a table has its own.')
+    ] = "",
+    inputs: Annotated[str, typer.Option(help="Input columns of a table, for example rpm,load.")] = "",
+    target: Annotated[str, typer.Option(help="Output column of a table.")] = "",
+    interpolate: Annotated[
+        str, typer.Option(help="What a table is between its rows.", autocompletion=one_of("linear", "cubic"))
+    ] = "linear",
     out: Out = None,
     layout: Annotated[
         str,
@@ -40,12 +48,13 @@ def approximate_command(
     jobs: Jobs = 2,
     as_json: Json = False,
 ) -> int:
-    """Build a layer for FORMULA on a box and prove its error."""
-    from onelayer.language.endpoints import parse_domain
-
+    """Build a layer for FORMULA on a box, or for a table on a full grid, and prove its error."""
+    f, box = _function(
+        formula, domain, [name.strip() for name in inputs.split(",") if name.strip()], target, interpolate
+    )
     result = ol.approximate(
-        formula,
-        parse_domain(domain),
+        f,
+        box,
         eps,
         layout=layout,
         dtype=named(dtype).dtype,
@@ -59,6 +68,25 @@ def approximate_command(
     result.save(out)
     ol.draw(result, out / PICTURE)
     return report(result, as_json, saved=str(out))
+
+
+def _function(
+    formula: str, domain: str, inputs: list[str], target: str, interpolate: str
+) -> tuple[str | ol.Table, ol.Box]:
+    """The function that was asked for and its box: text needs a domain, a table has one, which may be cut."""
+    from onelayer.language.endpoints import parse_domain
+    from onelayer.recording.columns import SUFFIXES
+
+    if Path(formula).suffix.lower() not in SUFFIXES:
+        if inputs or target:
+            raise ol.OnelayerError("--inputs and --target belong to a table: give a .csv or .parquet file first")
+        if not domain:
+            raise ol.OnelayerError("a formula needs a domain, for example --domain 0:1")
+        return formula, parse_domain(domain)
+    if not inputs or not target:
+        raise ol.OnelayerError("a table needs its columns: --inputs rpm,load --target torque")
+    table = ol.Table.read(formula, inputs=inputs, output=target, interpolate=interpolate)
+    return table, parse_domain(domain) if domain else table.box
 
 
 @app.command(

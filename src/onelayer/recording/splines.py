@@ -2,14 +2,14 @@
 
 On one axis with nodes t_0 < ... < t_{n-1}, splines of degree k have the basis
 
-    B_i(x) = sum_j w_ij relu(x - s_j)^k,   w_ij = (-1)^(k+1) (s_{i+k+1} - s_i) / prod_{m != j} (s_j - s_m),   j = i..i+k+1,
+    B_i(x) = sum_j w_ij relu(x - s_j)^k,   w_ij = (-1)^(k+1) (s_{i+k+1} - s_i) / prod_{m != j} (s_j - s_m),
 
-a divided difference of truncated powers over knots s. Degree one gives the hat functions of the nodes, so the tensor
-product is the multilinear interpolant; degree three, with the second and the last but one node left out of the knots
-("not a knot"), the cubic spline that has no condition at its ends. Knots beyond the axis are spaced evenly: they change
-the basis and not the splines on the axis. Beyond its support a B_i is what the rounding of its weights leaves, below
-1e-10 for a hundred nodes; the formula that is written is the function that is proved, and its distance to the rows of
-the table is measured.
+with j and m from i to i + k + 1: a divided difference of truncated powers over knots s. Degree one gives the hat
+functions of the nodes, so the tensor product is the multilinear interpolant; degree three, with the second and the
+last but one node left out of the knots ("not a knot"), the cubic spline that has no condition at its ends. Knots
+beyond the axis are spaced evenly: they change the basis and not the splines on the axis. Beyond its support a B_i is
+what the rounding of its weights leaves, below 1e-10 for a hundred nodes; the formula that is written is the function
+that is proved, and its distance to the rows of the table is measured.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from onelayer.language.tree import POWER, Tape
+from onelayer.language.operations import POWER
+from onelayer.language.tree import Tape
 
 Array = NDArray[np.float64]
 
@@ -63,7 +64,7 @@ class Axis:
         return np.stack(columns, axis=1)
 
     def written(self, tape: Tape, variable: int) -> list[int]:
-        """The node of every basis function on ``tape``; relu is left out where its argument has one sign on the axis."""
+        """The node of every basis function on ``tape``; no relu where its argument has one sign on the axis."""
         powers: list[int | None] = []
         for knot in self.knots.tolist():
             if knot >= self.nodes[-1]:
@@ -80,11 +81,11 @@ class Axis:
 
 def tensor_product(axes: Sequence[Axis], values: Array) -> tuple[Tape, int]:
     """The interpolant of ``values`` on the grid of the axes' nodes as a tape and its output."""
-    coefficients = values
+    coefficients: Array = values
     for at, axis in enumerate(axes):
         moved = np.moveaxis(coefficients, at, 0)
-        solved = np.linalg.solve(axis.collocation(), moved.reshape(len(axis.nodes), -1)).reshape(moved.shape)
-        coefficients = np.moveaxis(solved, 0, at)
+        solved = np.asarray(np.linalg.solve(axis.collocation(), moved.reshape(len(axis.nodes), -1)), dtype=np.float64)
+        coefficients = np.moveaxis(solved.reshape(moved.shape), 0, at)
     tape = Tape()
     bases = [axis.written(tape, tape.variable(at)) for at, axis in enumerate(axes)]
     level: list[int | float] = coefficients.ravel().tolist()
@@ -102,4 +103,3 @@ def _combination(tape: Tape, factors: Sequence[int | float], nodes: Sequence[int
         if node is not None and factor != 0.0
     ]
     return reduce(lambda a, b: tape.add("add", a, b), terms) if terms else tape.number(0.0)
-

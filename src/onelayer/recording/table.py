@@ -1,4 +1,4 @@
-"""Table: numbers on a full grid as a function between them, a known piecewise polynomial and so a target like any other."""
+"""Table: numbers on a full grid and the function between them, a piecewise polynomial that is known exactly."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Table:
     def rows_within(self) -> float:
         """The largest distance, seen in float64, between the formula and a row of the table."""
         grid = np.stack(np.meshgrid(*self.axes, indexing="ij"), axis=-1).reshape(-1, len(self.axes))
-        found = [self.formula(part) for part in torch.from_numpy(grid).split(CHUNK)]
+        found = [self.formula(part) for part in torch.split(torch.from_numpy(grid), CHUNK)]
         return float(np.abs(torch.cat(found).numpy() - self.values.ravel()).max())
 
     def __len__(self) -> int:
@@ -114,7 +114,8 @@ def _on_grid(points: Array, values: Array, names: Sequence[str], called: str) ->
     seen = np.bincount(flat, minlength=count)
     if (seen != 1).any():
         at = int(np.flatnonzero(seen != 1)[0])
-        where = ", ".join(f"{n}={axis[i]:g}" for n, axis, i in zip(names, axes, np.unravel_index(at, shape), strict=True))
+        place = zip(names, axes, np.unravel_index(at, shape), strict=True)
+        where = ", ".join(f"{name}={axis[i]:g}" for name, axis, i in place)
         what = "more than once" if seen[at] else "not at all"
         raise OnelayerError(f"{called} has the row {where} {what}; a full grid has each combination of inputs once")
     grid = np.empty(count)

@@ -20,6 +20,7 @@ from onelayer.language.poles import find_pole
 from onelayer.observer import Observer, Stopped
 from onelayer.recording.evaluation import PROBED, Pace, evaluate, pace_of
 from onelayer.recording.recorder import FORMAT, TooLong, record
+from onelayer.recording.table import Table
 
 SAMPLES = 256
 CORNERS = 64
@@ -55,7 +56,7 @@ class Target:
 
 @pinned()
 def as_target(f: Any, box: Box, *, lipschitz: float | None = None, observer: Observer | None = None) -> Target:
-    """Understand ``f``: formula text, Formula, torch callable, nn.Module, or NumPy callable with ``lipschitz``.
+    """Understand ``f``: formula text, Formula, Table, torch callable, nn.Module, or NumPy callable with ``lipschitz``.
 
     A callable is its recorded formula: what cannot be recorded is refused by the name of the operation, unless a
     constant is declared. Refused too, naming the place, is a function without finite values on the box, one that does
@@ -69,6 +70,8 @@ def as_target(f: Any, box: Box, *, lipschitz: float | None = None, observer: Obs
         return f
     if lipschitz is not None and not (np.isfinite(lipschitz) and lipschitz >= 0):
         raise OnelayerError(f"lipschitz must be a finite number >= 0, got {lipschitz}")
+    if isinstance(f, Table):
+        return _from_table(f, box)
     if isinstance(f, (str, Formula)):
         return _from_formula(f, box)
     if not callable(f):
@@ -101,6 +104,16 @@ def _from_formula(f: str | Formula, box: Box) -> Target:
     _refuse_poles(formula, box, "f")
     _examine(formula, box, "f", Pace(), Observer())
     return Target(formula, formula.input_shape, formula.output_shape, "formula", description, formula)
+
+
+def _from_table(table: Table, box: Box) -> Target:
+    """The interpolant of a table, on a box inside it: beyond its rows a table says nothing."""
+    if box.dim == table.box.dim:
+        out = (box.lower.flatten() < table.box.lower) | (box.upper.flatten() > table.box.upper)
+        for at in torch.nonzero(out).flatten().tolist()[:1]:
+            low, high = table.box.lower[at].item(), table.box.upper[at].item()
+            raise OnelayerError(f"the table ends at {table.names[at]} = {low:g} and {high:g}; choose a box inside it")
+    return _from_formula(table.formula, box)
 
 
 def _from_torch(

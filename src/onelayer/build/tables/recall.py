@@ -13,7 +13,7 @@ from torch import Tensor
 
 from onelayer.box import Box
 from onelayer.build.arguments import ROOM, narrowest
-from onelayer.build.tables.table import Array, Rows
+from onelayer.build.tables.table import Rows
 from onelayer.float64 import counted, eye, full, indices, ones, zeros
 from onelayer.formats import format_of
 from onelayer.layer.memory import PlainMemory
@@ -23,6 +23,7 @@ from onelayer.lemmas.forward import UP, rounding_of
 from onelayer.lemmas.overflow import overflows
 from onelayer.lemmas.recall import ReluRecall, SoftmaxRecall, wanted_gap
 from onelayer.observer import Stopped
+from onelayer.recording.columns import Array
 
 DIRECTIONS = 16  # random projections tried; the one with the largest smallest gap is kept
 
