@@ -58,7 +58,7 @@ def test_rows_are_met_and_counted():
     t = table("cubic")
     assert len(t) == len(RPM) * len(LOAD)
     assert 0 <= t.rows_within < 1e-9
-    assert t.box == Box([800.0, 0.0], [6000.0, 100.0])
+    assert t.box == Box(rpm=(800, 6000), load=(0, 100))
     assert repr(t) == "Table(torque on rpm 7 x load 5, cubic)"
 
 

@@ -64,8 +64,12 @@ class Table:
 
     @property
     def box(self) -> Box:
-        """The smallest box around the rows."""
-        return Box([float(axis[0]) for axis in self.axes], [float(axis[-1]) for axis in self.axes])
+        """The smallest box around the rows; its coordinates have the names of the columns, where those are names."""
+        box = Box([float(axis[0]) for axis in self.axes], [float(axis[-1]) for axis in self.axes])
+        try:
+            return box.named(self.names)
+        except OnelayerError:  # a column may be called "engine speed", a coordinate may not
+            return box
 
     @cached_property
     def formula(self) -> Formula:
