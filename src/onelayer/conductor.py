@@ -20,7 +20,7 @@ from onelayer.build.arguments import (
     check_seed,
     check_size,
 )
-from onelayer.build.lookup.blueprint import Blueprint, Budget, constant, draw_up, seen_size
+from onelayer.build.lookup.blueprint import Blueprint, Budget, draw_up, seen_size, straight
 from onelayer.build.sequences.gather import gather
 from onelayer.build.sequences.superpose import needs_superposition, superpose
 from onelayer.errors import OnelayerError
@@ -106,7 +106,7 @@ def _attempts(
         target = understood(target, domain, lipschitz=lipschitz, observer=watch)
         check_size(seen_size(target, domain, watch), budget.dtype, "f")
     except Stopped:
-        yield _proved(constant(target, domain), target, budget.dtype, prove)
+        yield _proved(straight(target, domain), target, budget.dtype, prove)
         return
     budget = replace(budget, fitting=watch.share(FIT_TIME))
     goal = FIT_SHARE.get(domain.dim, HIGH_DIMENSION_SHARE) * eps
@@ -118,7 +118,7 @@ def _attempts(
         except Stopped:
             if attempt:
                 return
-            blueprint = constant(target, domain)
+            blueprint = straight(target, domain)
         found = _proved(blueprint, target, budget.dtype, prove)
         yield found
         hopeless = blueprint.error > tolerance or not found.certificate.upper < math.inf  # closer changes nothing

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 class Stopped(OnelayerError):
     """Raised where a call is cancelled or out of time and has nothing to return; doors turn it into their best."""
 
+    def __init__(self, message: str, *, cancelled: bool = False) -> None:
+        super().__init__(message)
+        self.cancelled = cancelled
+
 
 @dataclass(frozen=True)
 class Report:
@@ -91,7 +95,8 @@ class Observer:
     def check(self) -> None:
         """Raise Stopped when it is over: for stages that have nothing to return on their way."""
         if self.over:
-            raise Stopped("cancelled" if self.cancelled else "the time is over; raise max_seconds")
+            cancelled = self.cancelled
+            raise Stopped("cancelled" if cancelled else "the time is over; raise max_seconds", cancelled=cancelled)
 
     def within(self, seconds: float) -> Observer:
         """The same watcher with at most ``seconds`` from now: for a stage that may only use a part of the time."""

@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 import onelayer as ol
-from onelayer.cli.options import PICTURE, Dtype, Jobs, Json, MaxSeconds, Out, Seed, app, examples, one_of, report
+from onelayer.cli.attended import attended
+from onelayer.cli.options import Dtype, Jobs, Json, MaxSeconds, Out, Seed, app, examples, keep, one_of, report
 from onelayer.formats import named
 
 MOST_DRAWN = 16  # numbers to sort; slices through more inputs take minutes and are drawn on demand
@@ -49,25 +50,22 @@ def approximate_command(
     as_json: Json = False,
 ) -> int:
     """Build a layer for FORMULA on a box, or for a table on a full grid, and prove its error."""
-    f, box = _function(
-        formula, domain, [name.strip() for name in inputs.split(",") if name.strip()], target, interpolate
-    )
-    result = ol.approximate(
-        f,
-        box,
-        eps,
-        layout=layout,
-        dtype=named(dtype).dtype,
-        max_tokens=max_tokens,
-        max_seconds=max_seconds,
-        seed=seed,
-        jobs=jobs,
-    )
-    if out is None:
-        return report(result, as_json)
-    result.save(out)
-    ol.draw(result, out / PICTURE)
-    return report(result, as_json, saved=str(out))
+    with attended() as observer:
+        columns = [name.strip() for name in inputs.split(",") if name.strip()]
+        f, box = _function(formula, domain, columns, target, interpolate)
+        result = ol.approximate(
+            f,
+            box,
+            eps,
+            layout=layout,
+            dtype=named(dtype).dtype,
+            max_tokens=max_tokens,
+            max_seconds=max_seconds,
+            seed=seed,
+            jobs=jobs,
+            observer=observer,
+        )
+    return report(result, as_json, observer, **keep(result, out, observer))
 
 
 def _function(
@@ -113,13 +111,9 @@ def sort_command(
     as_json: Json = False,
 ) -> int:
     """Build a layer that sorts, with its proof."""
-    result = ol.sort(length, lower, upper, eps, kind=kind, dtype=named(dtype).dtype)
-    if out is None:
-        return report(result, as_json)
-    result.save(out)
-    if length <= MOST_DRAWN:
-        ol.draw(result, out / PICTURE)
-    return report(result, as_json, saved=str(out))
+    with attended() as observer:
+        result = ol.sort(length, lower, upper, eps, kind=kind, dtype=named(dtype).dtype, observer=observer)
+    return report(result, as_json, observer, **keep(result, out, observer, picture=length <= MOST_DRAWN))
 
 
 @app.command(
@@ -142,13 +136,10 @@ def memorize_command(
     as_json: Json = False,
 ) -> int:
     """Build a layer that recalls every row of a table, with its proof."""
-    from onelayer.build.tables.table import read_table
+    with attended() as observer:
+        from onelayer.build.tables.table import read_table
 
-    rows = read_table(table, target)
-    result = ol.memorize(*rows, recipe=recipe, dtype=named(dtype).dtype, seed=seed)
-    extra = {"recall": str(result.recall_report)}
-    if out is None:
-        return report(result, as_json, **extra)
-    result.save(out)
-    ol.draw(result, out / PICTURE)
-    return report(result, as_json, **extra, saved=str(out))
+        rows = read_table(table, target)
+        result = ol.memorize(*rows, recipe=recipe, dtype=named(dtype).dtype, seed=seed, observer=observer)
+    recalled = str(result.recall_report)
+    return report(result, as_json, observer, recall=recalled, **keep(result, out, observer))

@@ -1,6 +1,7 @@
 """How every command speaks: results on stdout, one JSON object with --json, one line on stderr for bad input.
 
-Exit status: 0 proved or succeeded, 1 refuted or undecided, 2 bad input, 130 interrupted.
+Exit status: 0 proved or succeeded, 1 refuted or undecided, 2 bad input, 130 interrupted. The first Ctrl-C asks a long
+command for the best it has, which is saved where a folder was given, and says so in one line; the second ends it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import typer
 from typer.exceptions import TyperException
 
 from onelayer.errors import OnelayerError
+from onelayer.observer import Stopped
 
 SUCCESS, NOT_PROVED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 DEBUG = "ONELAYER_DEBUG"  # set to anything: an unexpected error shows its traceback
@@ -54,6 +56,9 @@ def guarded(action: Callable[[], Any], as_json: bool) -> int:
         return _refuse(said or "give a command; onelayer --help lists them", as_json)
     except typer.Exit as stop:
         return int(stop.exit_code)
+    except Stopped as error:
+        print(f"{'interrupted' if error.cancelled else error}; there was nothing to keep yet", file=sys.stderr)
+        return INTERRUPTED if error.cancelled else NOT_PROVED
     except (OnelayerError, OSError) as error:
         return _refuse(" ".join(str(error).split()), as_json)
     except (KeyboardInterrupt, typer.Abort):

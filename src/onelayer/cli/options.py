@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
 
 import typer
 
+from onelayer.cli.attended import concluded
 from onelayer.cli.console import NOT_PROVED, SUCCESS, show
 from onelayer.formats import NAMES, either
 from onelayer.seeds import MAX_SEED
 
 if TYPE_CHECKING:
+    from onelayer.observer import Observer
     from onelayer.result import Approximation
 
 PICTURE = "picture.png"
@@ -101,8 +103,18 @@ def with_settings(settings: Mapping[str, Setting]) -> Callable[[Callable[..., in
     return extended
 
 
-def report(result: Approximation, as_json: bool, **extra: Any) -> int:
-    """Print the certificate and the size of a result; the exit status says whether it is proved."""
+def keep(result: Approximation, out: Path | None, observer: Observer, *, picture: bool = True) -> dict[str, str]:
+    """Save a result where asked, with its picture unless that was interrupted; what there is to say of it."""
+    if out is None:
+        return {}
+    result.save(out)
+    if picture and not observer.cancelled:
+        result.draw(out / PICTURE)
+    return {"saved": str(out)}
+
+
+def report(result: Approximation, as_json: bool, observer: Observer, **extra: Any) -> int:
+    """Print the certificate and the size of a result; the exit status says whether it is proved, or was interrupted."""
     certificate, size = result.certificate, result.size()
     counts = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in size.items())
     text = [str(certificate), f"{counts}; {certificate.seconds:.2f} s of proof"]
@@ -111,4 +123,5 @@ def report(result: Approximation, as_json: bool, **extra: Any) -> int:
     text += [f"{key} {value}" for key, value in extra.items()]
     data = {**json.loads(certificate.to_json()), **size, "wanted_tokens": result.wanted_tokens, **extra}
     show("\n".join(text), data, as_json=as_json)
-    return SUCCESS if certificate.proved else NOT_PROVED
+    kept = f"the best result so far is in {extra['saved']}" if "saved" in extra else "this is the best result so far"
+    return concluded(SUCCESS if certificate.proved else NOT_PROVED, observer, kept)

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 import onelayer as ol
+from onelayer.cli.attended import attended, concluded
 from onelayer.cli.console import NOT_PROVED, SUCCESS, show
 from onelayer.cli.options import Folder, Integers, Jobs, Json, MaxSeconds, app, examples, report
 from onelayer.errors import OnelayerError
@@ -32,23 +33,27 @@ def certify_command(
     as_json: Json = False,
 ) -> int:
     """Prove the error of a saved model anew, for another eps if given."""
-    saved = ol.load(folder)
-    if saved.target is None:
-        raise OnelayerError(f"{folder} holds no formula of its function; certify it from Python, where f is at hand")
-    certificate = ol.certify(
-        saved.model,
-        saved.target,
-        saved.box,
-        eps,
-        order=order,
-        execution="real" if real else "model dtype",
-        max_seconds=max_seconds,
-        jobs=jobs,
-    )
+    with attended() as observer:
+        saved = ol.load(folder)
+        if saved.target is None:
+            raise OnelayerError(
+                f"{folder} holds no formula of its function; certify it from Python, where f is at hand"
+            )
+        certificate = ol.certify(
+            saved.model,
+            saved.target,
+            saved.box,
+            eps,
+            order=order,
+            execution="real" if real else "model dtype",
+            max_seconds=max_seconds,
+            jobs=jobs,
+            observer=observer,
+        )
     result = ol.Approximation(saved.model, certificate, saved.target)
-    if save:
+    if save and not observer.cancelled:  # an interrupted proof does not replace a finished one
         result.save(folder)
-    return report(result, as_json)
+    return report(result, as_json, observer)
 
 
 @app.command(
@@ -76,7 +81,8 @@ def check_command(
         judged = check_formally(folder, max_seconds=max_seconds, integers=integers)
         show(str(judged), asdict(judged), as_json=as_json)
         return SUCCESS if judged.accepted else NOT_PROVED
-    found = ol.check(folder, all=every, max_seconds=max_seconds)
+    with attended() as observer:
+        found = ol.check(folder, all=every, max_seconds=max_seconds, observer=observer)
     data = {**asdict(found), "ok": found.ok, "fraction": found.fraction}
     show(str(found), data, as_json=as_json)
-    return SUCCESS if found.ok else NOT_PROVED
+    return concluded(SUCCESS if found.ok else NOT_PROVED, observer, "nothing was contradicted so far")

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import onelayer as ol
+from onelayer.cli.attended import attended, concluded
 from onelayer.cli.console import SUCCESS, show
 from onelayer.cli.options import (
-    PICTURE,
     Json,
     MaxSeconds,
     Out,
     Seed,
     app,
     examples,
+    keep,
     one_of,
     report,
     setting,
@@ -28,6 +29,7 @@ from onelayer.seeds import MAX_SEED
 from onelayer.study import NAMES
 
 if TYPE_CHECKING:
+    from onelayer.observer import Observer
     from onelayer.result import Approximation
     from onelayer.study.study import Findings
     from onelayer.training.trained import Trained
@@ -90,20 +92,23 @@ def train_command(
     **settings: Any,
 ) -> int:
     """Train a layer on a formula over a box, or on a table; prove its error if asked."""
-    from onelayer.language.endpoints import parse_domain
+    with attended() as observer:
+        from onelayer.language.endpoints import parse_domain
 
-    box = None if domain is None else parse_domain(domain)
-    given = None if start is None else ol.load(start)
-    run = ol.train(
-        data, box, model=given, test=test, target=target, device=_device(device), checkpoint=checkpoint,
-        resume=not fresh, max_seconds=max_seconds, **settings,
-    )  # fmt: skip
-    if eps is None and not certify:
-        if out is not None:
-            run.save(out)
-        return _trained(run, as_json, out)
-    result = run.approximation(eps, max_seconds=max_seconds)
-    return _proved(result, as_json, out, seen=run.final, training_seconds=run.seconds)
+        box = None if domain is None else parse_domain(domain)
+        given = None if start is None else ol.load(start)
+        run = ol.train(
+            data, box, model=given, test=test, target=target, device=_device(device), checkpoint=checkpoint,
+            resume=not fresh, max_seconds=max_seconds, observer=observer, **settings,
+        )  # fmt: skip
+        proof = eps is not None or certify
+        result = run.approximation(eps, max_seconds=max_seconds, observer=observer) if proof else None
+    if result is not None:
+        return _proved(result, as_json, out, observer, seen=run.final, training_seconds=run.seconds)
+    if out is not None:
+        run.save(out)
+    kept = "the weights so far are used" if out is None else f"the weights so far are in {out}"
+    return concluded(_trained(run, as_json, out), observer, kept)
 
 
 @app.command(
@@ -134,11 +139,12 @@ def distill_command(
         box = saved.box if domain is None else parse_domain(domain)
         if eps is None:
             raise OnelayerError("give --eps for a proof against a saved result, or --texts for an encoder")
-        found = ol.distill(saved.model, box, eps, max_seconds=max_seconds, seed=seed)
+        with attended() as observer:
+            found = ol.distill(saved.model, box, eps, max_seconds=max_seconds, seed=seed, observer=observer)
         if found.approximation is None:
             raise OnelayerError(f"{teacher} has no result to prove against; give --texts for an encoder")
         extra = {"teacher_parameters": found.teacher_parameters, "speed_up": found.speed_up}
-        return _proved(found.approximation, as_json, out, **extra)
+        return _proved(found.approximation, as_json, out, observer, **extra)
     from onelayer.training.encoder import SentenceEncoder
 
     lines = _lines(texts)
@@ -219,9 +225,5 @@ def _trained(run: Trained, as_json: bool, out: Path | None) -> int:
     return SUCCESS
 
 
-def _proved(result: Approximation, as_json: bool, out: Path | None, **extra: Any) -> int:
-    if out is not None:
-        result.save(out)
-        ol.draw(result, out / PICTURE)
-        extra["saved"] = str(out)
-    return report(result, as_json, **extra)
+def _proved(result: Approximation, as_json: bool, out: Path | None, observer: Observer, **extra: Any) -> int:
+    return report(result, as_json, observer, **extra, **keep(result, out, observer))

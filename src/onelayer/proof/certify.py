@@ -86,7 +86,8 @@ def certify(
     _check(eps, gap, order, max_boxes, max_seconds, jobs, box)
     tested, outcome = 0, nothing_known(box)
     with observing(observer, max_seconds) as watch:
-        watch.report("reading f")
+        if not isinstance(f, Target):
+            watch.report("reading f")
         target = as_target(f, box, lipschitz=lipschitz, observer=watch)
         dtype, place = _execution(model, execution), _device(device)
         try:

@@ -80,6 +80,7 @@ def _ends(error: ErrorFunction, low: Tensor, high: Tensor, batch: int = BATCH, o
     """Enclosures of the executed T on boxes (B, D), so many at a time."""
     found = []
     for part in zip(torch.split(low, batch), torch.split(high, batch), strict=True):
+        error.observer.check()
         lower, upper = (side.to(error.device).reshape(-1, *error.box.shape) for side in part)
         x = variables(lower, upper, order, execution=error.dtype)
         y = enclose(error.model, x, tuple(error.target.output_shape))

@@ -262,13 +262,18 @@ class ErrorFunction:
         return values.reshape(len(low), *formula.output_shape)
 
     @torch.no_grad()
-    def values(self, points: Tensor) -> Tensor:
-        """max over outputs of |g| at points (C, D) in floating arithmetic, -1 where it is no number. Not rigorous."""
+    def values(self, points: Tensor, hurry: Observer | None = None) -> Tensor:
+        """max over outputs of |g| at points (C, D) in floating arithmetic, -1 where it is no number. Not rigorous.
+
+        Once ``hurry`` says that it is over, the points that are left get -1 as well.
+        """
         if not len(points):
             return torch.zeros(0, dtype=torch.float64, device="cpu")
         found = []
-        for part in torch.split(points, POINTS_AT_ONCE):
-            self.observer.check()
+        for part in torch.split(points, min(POINTS_AT_ONCE, self.target.pace.batch(len(points)))):
+            if hurry is not None and hurry.over:
+                found.append(torch.full((len(part),), -1.0, dtype=torch.float64, device="cpu"))
+                continue
             f = self.target.values(part.reshape(-1, *self.box.shape), self.observer).to("cpu", torch.float64)
             found.append((self.executed(part) - f).abs().reshape(len(part), -1).amax(1))
         values = torch.cat(found)

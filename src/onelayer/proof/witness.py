@@ -11,11 +11,13 @@ from flint import arb, ctx
 from torch import Tensor
 
 from onelayer.language.balls import in_balls
+from onelayer.observer import Observer
 from onelayer.proof.error import ErrorFunction
 from onelayer.proof.forward import Forward, enclosed_at
 
 CLIMBERS = 48
 STEPS = 28
+SEARCH_SHARE = 0.25  # of the time, if it is limited: a lower bound is no proof of the upper one
 BITS = 200  # working precision of the verification, 60 decimal digits
 
 
@@ -31,8 +33,9 @@ def search(error: ErrorFunction, *, seed: int = 0) -> Tensor:
     """The best points (K, D) found by sampling and ascent, best first.
 
     Candidates are quasi-random points, quasi-random points crowded towards the faces, the centre and the corners: in
-    higher dimension the worst point is often a corner.
+    higher dimension the worst point is often a corner. They share a part of the time with the proof.
     """
+    hurry = error.observer.share(SEARCH_SHARE)
     count = 2**12 if error.dim <= 2 else 2**13
     box = error.box
     parts = [
@@ -43,21 +46,23 @@ def search(error: ErrorFunction, *, seed: int = 0) -> Tensor:
     ]
     points = error.representable(torch.cat([part.reshape(-1, box.dim) for part in parts]))
     reach = box.width.flatten() * 0.5 * count ** (-1 / box.dim)
-    return climb(error, best(error, points, CLIMBERS), reach)
+    return climb(error, best(error, points, CLIMBERS, hurry), reach, hurry=hurry)
 
 
-def best(error: ErrorFunction, points: Tensor, count: int) -> Tensor:
+def best(error: ErrorFunction, points: Tensor, count: int, hurry: Observer | None = None) -> Tensor:
     """The ``count`` points with the largest |g|, largest first."""
-    values = error.values(points)
+    values = error.values(points, hurry)
     order = torch.argsort(values, descending=True, stable=True)[:count]
     return points[order[values[order] >= 0]]
 
 
-def climb(error: ErrorFunction, points: Tensor, reach: Tensor, steps: int = STEPS) -> Tensor:
+def climb(
+    error: ErrorFunction, points: Tensor, reach: Tensor, steps: int = STEPS, hurry: Observer | None = None
+) -> Tensor:
     """Pattern search for max |g| from each of K points at once; kinks and rounding noise do not disturb it.
 
     Each step tries +-r along every axis and along a few oblique directions, moves to the best improvement, or halves
-    r. The result is sorted, best first.
+    r. The result is sorted, best first. Once ``hurry`` says that it is over, no further step is tried.
     """
     if not points.shape[0]:
         return points
@@ -68,6 +73,8 @@ def climb(error: ErrorFunction, points: Tensor, reach: Tensor, steps: int = STEP
     radius = torch.ones(points.shape[0], 1, dtype=torch.float64, device="cpu")
     value = error.values(points)
     for _ in range(steps):
+        if hurry is not None and hurry.over:
+            break
         oblique = torch.randn(2 + error.dim, error.dim, generator=generator, dtype=torch.float64, device="cpu")
         moves = torch.cat([axes, oblique]) * reach  # (C, D)
         tried = points[:, None] + radius[:, None] * moves

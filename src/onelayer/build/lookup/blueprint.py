@@ -24,6 +24,7 @@ from onelayer.formats import format_of
 from onelayer.layer.lookup import Affine, AxisKeys, LookupHead, Ridges, lookup_model
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.observer import Observer
+from onelayer.recording.evaluation import Pace
 from onelayer.recording.target import Target, place
 
 # Couplings and affine residuals below this share of the tolerance are ignored; the certificate still sees them.
@@ -81,6 +82,10 @@ class Budget:
     fitting: Observer = field(default_factory=Observer)  # over when a fit has to do with what it found
     observer: Observer = field(default_factory=Observer)  # over when the whole call is
 
+    def patience(self, target: Target) -> Observer:
+        """When values of f are refused: those of a slow f once the time of the fit is over, for they take all of it."""
+        return self.observer if target.pace == Pace() else self.fitting
+
     @property
     def unit(self) -> float:
         return format_of(self.dtype).unit
@@ -91,18 +96,25 @@ def draw_up(target: Target, box: Box, tolerance: float, budget: Budget) -> Bluep
 
     Very large and very small values are fitted in units of a power of two, so that no square of them is needed.
     """
-    size = seen_size(target, box, budget.observer)
+    size = seen_size(target, box, budget.patience(target))
     scale = scale_of(size)
     least = budget.unit * size * BELOW_ROUNDING
     found = _drawn(target, box, scale, relative(max(tolerance, least), scale), budget)
     return found if scale == 1.0 else found.times(scale)
 
 
-def constant(target: Target, box: Box) -> Blueprint:
-    """The layer that returns f at the centre everywhere: what there is when the time ends before any fit."""
-    base = flat(target, box, Observer())(box.center.reshape(1, -1))[0]  # (K,)
+def straight(target: Target, box: Box) -> Blueprint:
+    """The affine layer through f at the centre and in the middle of every face: what there is without time for a fit.
+
+    It takes 2 D + 1 values of f and no head.
+    """
+    centre, half = box.center.flatten(), box.width.flatten() / 2
+    points = centre + torch.cat([zeros(1, box.dim), torch.diag(half), -torch.diag(half)])  # (1 + 2D, D)
+    values = flat(target, box, Observer())(points)
+    base, right, left = values[0], values[1 : box.dim + 1], values[box.dim + 1 :]  # (K,), (D, K), (D, K)
+    slopes = ((right - left) / torch.where(half > 0, 2 * half, torch.inf)[:, None]).T  # (K, D)
     none = Kinks(zeros(0, box.dim), zeros(0), zeros(0, len(base)))
-    affine = Affine(zeros(len(base), box.dim), base)
+    affine = Affine(slopes, base - slopes @ centre)
     return Blueprint(tuple(box.shape), target.output_shape, [], none, affine, math.inf, 0)
 
 
@@ -113,7 +125,7 @@ def seen_size(target: Target, box: Box, observer: Observer | None = None) -> flo
 
 
 def _drawn(target: Target, box: Box, scale: float, tolerance: float, budget: Budget) -> Blueprint:
-    f = flat(target, box, budget.observer, scale)
+    f = flat(target, box, budget.patience(target), scale)
     kinks = find_kinks(target.formula, f, box, seed=budget.seed)
 
     def smooth(points: Tensor) -> Tensor:

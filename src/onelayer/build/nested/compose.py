@@ -146,7 +146,7 @@ class _Work:
     def _pursued(self, outer: Outer, formula: Formula, tolerance: float) -> Outer:
         """Ridges by projection pursuit, and the gap that boxes in the sums prove."""
         box = Box(outer.low, outer.high)
-        pieces = pursue(
+        found = pursue(
             lambda u: formula(torch.from_numpy(u)).numpy(),
             box,
             0.8 * tolerance,
@@ -156,7 +156,7 @@ class _Work:
             observer=self.observer,
         )
         ridges = []
-        for piece in pieces:
+        for piece in found.pieces:
             weights = {variable: float(weight) for variable, _, weight in piece.inner}
             text = str(piece.outer)
             ridges.append(Ridge(tuple(weights.get(i, 0.0) for i in range(len(outer.sums))), text, 0.0))

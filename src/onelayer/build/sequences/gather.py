@@ -29,7 +29,7 @@ from onelayer.build.lookup.blueprint import seen_size
 from onelayer.build.sequences.composed import certified
 from onelayer.build.sequences.ffn import Ridge, composition_of, fit_ridges, units_of
 from onelayer.build.sequences.gather_layer import gather_layer
-from onelayer.build.sequences.pursuit import pursue
+from onelayer.build.sequences.pursuit import Pursued, level, pursue
 from onelayer.build.sequences.recognise import Piece, Recogniser, rounded
 from onelayer.errors import OnelayerError
 from onelayer.ground import pinned
@@ -37,7 +37,7 @@ from onelayer.language.formula import Formula
 from onelayer.language.tree import Tape
 from onelayer.lemmas.argument import Atom, Composition
 from onelayer.lemmas.composition import composition_error
-from onelayer.observer import Observer, observing
+from onelayer.observer import Observer, Stopped, observing
 from onelayer.proof.certificate import Certificate
 from onelayer.proof.certify import certify
 from onelayer.proof.recorded import understood
@@ -48,6 +48,7 @@ Array = NDArray[np.float64]
 ATTEMPTS = 4
 EXACT_SHARE = 0.02  # of eps, for |f - D| when D is f rewritten
 PURSUIT_SHARE = 0.3  # of eps, when part of D is fitted
+FIT_TIME = 0.5  # share of the time after which a fit has to do with what it found
 
 
 @pinned()
@@ -108,13 +109,13 @@ def _gathered(
     target = understood(f, box, observer=observer)
     check_size(seen_size(target, box, observer), dtype, "f")
     each = len(target.output_shape) > 0 and target.output_shape[0] == box.shape[0]
-    pieces, exact = _decompose(target, box, each, PURSUIT_SHARE * eps, max_units, seed, observer)
-    share = EXACT_SHARE if exact else PURSUIT_SHARE
+    pieces, fitted = _decompose(target, box, each, PURSUIT_SHARE * eps, max_units, seed, observer.share(FIT_TIME))
+    share = EXACT_SHARE if fitted is None else PURSUIT_SHARE
     outputs = math.prod(target.output_shape) // (box.shape[0] if each else 1)
     ridges = [_ridge(piece, output, position, box, each) for position, output, piece in pieces]
 
     def attempts() -> Iterator[Approximation]:
-        goal = eps
+        goal = max(eps, fitted or 0.0)  # a pursuit out of time may have missed by far: closer units would not help
         gap: Certificate | None = None
         for _ in range(ATTEMPTS):
             units = units_of(fit_ridges(ridges, (0.985 - share) * goal))
@@ -165,8 +166,8 @@ def _gap(
 
 def _decompose(
     target: Target, box: Box, each: bool, tolerance: float, max_units: int, seed: int, observer: Observer
-) -> tuple[list[tuple[int | None, int, Piece]], bool]:
-    """(position, output, piece) for all terms of D, and whether nothing had to be fitted.
+) -> tuple[list[tuple[int | None, int, Piece]], float | None]:
+    """(position, output, piece) for all terms of D, and the error seen of those that had to be fitted, if any.
 
     With a read-out at each position and a function that commutes with cyclic shifts, the terms of the first position
     serve all.
@@ -178,7 +179,7 @@ def _decompose(
     formula = target.formula
     recogniser = Recogniser(formula, box, affine=True) if formula is not None else None
     found: list[tuple[int | None, int, Piece]] = []
-    exact = True
+    error: float | None = None
     for position in positions:
         for output in range(outputs):
             observer.report("fitting", len(found) / max(1, len(positions) * outputs))
@@ -186,20 +187,16 @@ def _decompose(
             made, rest = recogniser.pieces(flat) if recogniser is not None else ([], None)
             found += [(position, output, piece) for piece in made]
             if recogniser is None or rest:
-                exact = False
                 part = _rest(formula, rest) if formula is not None and rest else None
-                found += [
-                    (position, output, piece)
-                    for piece in pursue(
-                        _values(target, part, flat, observer),
-                        box,
-                        tolerance,
-                        max_units=max_units,
-                        seed=seed,
-                        observer=observer,
-                    )
-                ]
-    return found, exact
+                values = _values(target, part, flat, observer)
+                try:
+                    more = pursue(values, box, tolerance, max_units=max_units, seed=seed, observer=observer)
+                except Stopped:
+                    middle = target.function(box.center[None]).reshape(-1)[flat]
+                    more = Pursued([level(float(middle), box)], tolerance)
+                found += [(position, output, piece) for piece in more.pieces]
+                error = max(error or 0.0, more.error)
+    return found, error
 
 
 def _rest(formula: Formula, rest: Any) -> Formula:

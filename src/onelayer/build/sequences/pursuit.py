@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 from numpy.polynomial import chebyshev
@@ -49,6 +50,13 @@ class Fit:
         return values
 
 
+class Pursued(NamedTuple):
+    """Pieces of a function and the largest error of their sum at the points tried."""
+
+    pieces: list[Piece]
+    error: float
+
+
 def pursue(
     values: Callable[[Array], Array],
     box: Box,
@@ -58,7 +66,7 @@ def pursue(
     seed: int = 0,
     single: bool = False,
     observer: Observer | None = None,
-) -> list[Piece]:
+) -> Pursued:
     """Pieces whose sum is within ``tolerance`` of the function at all points tried, or the best there was time for.
 
     ``values`` maps points (S, D) of the box to (S,). OnelayerError when the directions, or the hidden units that
@@ -94,7 +102,14 @@ def pursue(
                 f"{len(fit.directions)} directions reach {error * scale:.2g}, the tolerance is {wanted:.2g}: in "
                 f"{len(low)} variables this function is out of reach; use the packed layout or a larger eps"
             )
-    return [_piece(w, c * scale, centre, radius, single) for w, c in zip(fit.directions, fit.coefficients, strict=True)]
+    parts = zip(fit.directions, fit.coefficients, strict=True)
+    return Pursued([_piece(w, c * scale, centre, radius, single) for w, c in parts], error * scale)
+
+
+def level(value: float, box: Box) -> Piece:
+    """The piece that is constant: what there is when the time ends before the pursuit begins."""
+    centre, radius = (side.flatten().numpy() for side in (box.center, box.width / 2))
+    return _piece(np.eye(1, box.dim)[0], np.array([value, 0.0]), centre, radius)
 
 
 class _Search:
@@ -131,7 +146,7 @@ class _Search:
         self.directions = np.concatenate([self.directions, self._candidate(residual)[None]])
         self._refine()
         basis, _ = self._basis(self.directions)
-        self.fit = self._unpacked(_minimax(basis, self.y, self._ridge()))
+        self.fit = self._unpacked(_minimax(basis, self.y, self._ridge(), self.observer))
 
     def _ridge(self) -> float:
         """Weight of the coefficients in the fit: polynomials that cancel each other cost pieces later."""
@@ -219,10 +234,12 @@ class _Search:
         return Fit(self.directions if len(self.directions) == len(table) else self.directions[: len(table)], table)
 
 
-def _minimax(basis: Array, y: Array, ridge: float) -> Array:
+def _minimax(basis: Array, y: Array, ridge: float, observer: Observer) -> Array:
     """Least squares, reweighted towards the largest residuals (Lawson); the best of the sequence in the sup norm."""
     weight, best, least = np.ones(len(y)), np.zeros(basis.shape[1]), np.inf
-    for _ in range(LAWSON):
+    for sweep in range(LAWSON):
+        if sweep and observer.over:
+            break
         root = np.sqrt(weight)[:, None]
         damped = np.concatenate([root * basis, ridge * np.sqrt(len(y)) * np.eye(basis.shape[1])])
         c = np.linalg.lstsq(damped, np.concatenate([root[:, 0] * y, np.zeros(basis.shape[1])]), rcond=1e-13)[0]
@@ -267,7 +284,7 @@ def _pairs(dim: int) -> Array:
     return np.array(rows).reshape(-1, dim)
 
 
-def _piece(w: Array, c: Array, centre: Array, radius: Array, single: bool) -> Piece:
+def _piece(w: Array, c: Array, centre: Array, radius: Array, single: bool = False) -> Piece:
     """P(sum_i v_i x_i - v . centre) with v = w / radius, written with Horner's rule."""
     v = np.where(radius > 0, w / np.where(radius > 0, radius, 1.0), 0.0)
     v = v.astype(np.float32).astype(np.float64) if single else v

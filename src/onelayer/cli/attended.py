@@ -1,0 +1,51 @@
+"""A command that is watched: something moves from its first moment, and Ctrl-C asks it for the best it has."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from onelayer.cli.console import INTERRUPTED
+from onelayer.observer import Observer, observing
+
+
+@contextmanager
+def attended() -> Iterator[Observer]:
+    """An observer for one long call: a bar in a terminal at once, before any library is loaded.
+
+    The first Ctrl-C cancels the call, which then returns its best; the second one ends it on the spot.
+    """
+    with observing(None) as observer:
+        observer.report("starting")
+        with _cancelled_by_interrupt(observer):
+            yield observer
+
+
+@contextmanager
+def _cancelled_by_interrupt(observer: Observer) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():  # signals go to the main thread alone
+        yield
+        return
+
+    def cancel(number: int, frame: FrameType | None) -> None:
+        if observer.cancelled:
+            signal.default_int_handler(number, frame)
+        observer.cancel()
+
+    before = signal.signal(signal.SIGINT, cancel)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def concluded(status: int, observer: Observer, kept: str) -> int:
+    """The exit status of an attended command; one that was interrupted says in one line what was kept."""
+    if not observer.cancelled:
+        return status
+    print(f"interrupted; {kept}", file=sys.stderr)
+    return INTERRUPTED
