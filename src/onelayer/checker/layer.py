@@ -196,15 +196,16 @@ def _vanishes(item: Taylor, error: arb) -> bool:
 
 
 def _filled(x: Taylor, starts: Array, slopes: Array) -> list[float]:
-    """For a number x of the execution: 0 or 1 where a ramp has that value, executed or not, and nan elsewhere.
+    """For numbers x of the execution: 0 or 1 where a ramp has that value on the whole box, executed or not; else nan.
 
     x <= start and slope >= 0 give a product <= 0, rounded or not; (x - start) slope > 1.001 in float64 is above 1 in
     any of the formats.
     """
-    if x.support or not x.c[0].is_exact() or float(x.c[0]) != x.c[0]:
-        return [math.nan] * len(starts)
+    low, high = (float(end) for end in x.ends())
+    low, high = math.nextafter(low, -math.inf), math.nextafter(high, math.inf)
+    if not x.support and x.c[0].is_exact() and float(x.c[0]) == x.c[0]:
+        low = high = float(x.c[0])
     with np.errstate(all="ignore"):
-        at = float(x.c[0])
-        empty, full = (at <= starts) & (slopes >= 0), (at - starts) * slopes > 1.001
+        empty, full = (high <= starts) & (slopes >= 0), ((low - starts) * slopes > 1.001) & (slopes >= 0)
         found: list[float] = np.where(empty, 0.0, np.where(full, 1.0, np.nan)).tolist()
     return found

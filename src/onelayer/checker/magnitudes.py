@@ -20,8 +20,11 @@ def largest_number(stored: Stored, domain: Domain, unit: float, normal: float) -
     multiplication, are at most (m |W| + |b|) (1 + 2 n u) + 4 n times the smallest normal number if 4 n u <= 1, n
     being the number of terms and u the unit roundoff. A softmax takes differences of two logits, exponentials <= 1
     and a sum of them; its weights sum to at most 1 + 2 n u, so an average of values and its partial sums stay below
-    (1 + 2 n u) max|v|. A normalisation of n numbers computes no more than (2 n max|x|)^2 on the way and returns at
-    most 2 max|x| |gain| / sqrt(eps) + |shift|. Bounds are computed in float64, which costs less than the slack.
+    (1 + 2 n u) max|v|. A normalisation of n numbers up to M computes no more than (2 n M)^2 and 2 M / sqrt(eps) on the
+    way. It returns at most 2 sqrt(n) + 1 + 10 sqrt(n p) M / sqrt(eps) before gain and shift, p = (n + 8) u: a deviation
+    errs by 4 p M and the variance v by 8 p M^2, so either v > 16 p M^2, the executed variance is at least v / 2 and
+    no deviation exceeds sqrt(n v); or every deviation is below (4 sqrt(n p) + 4 p) M. Bounds are computed in float64,
+    which costs less than the slack.
     """
     with np.errstate(all="ignore"):
         return _Pass(stored, unit, normal).largest(domain)
@@ -31,7 +34,7 @@ class _Pass:
     """One forward pass on bounds of absolute values; whatever it makes is remembered by :meth:`_seen`."""
 
     def __init__(self, stored: Stored, unit: float, normal: float) -> None:
-        self.config, self.stored = stored.config, stored
+        self.config, self.stored, self.unit = stored.config, stored, unit
         self.t = {name: np.abs(value) for name, value in stored.tensors.items()}
         terms = 16 + stored.length + sum(max(value.shape, default=1) for value in self.t.values())
         self.slack = 1 + 4 * terms * unit + 2.0**-20 if 4 * terms * unit <= 1 else math.inf
@@ -89,6 +92,9 @@ class _Pass:
         most = x.max(1, keepdims=True)
         self._seen((2 * x.shape[1] * most) ** 2)
         scaled = self._seen(2 * most / math.sqrt(NORM_EPS))
+        n = x.shape[1]
+        strayed = 10 * math.sqrt(n * (n + 8) * self.unit) * most / math.sqrt(NORM_EPS)
+        scaled = np.minimum(scaled, self._seen(2 * math.sqrt(n) + 1 + strayed))
         product = self._seen(scaled * self.t[f"gain_{which}"])
         return self._seen(product + self.t[f"shift_{which}"])
 

@@ -90,21 +90,30 @@ class Execution:
 
         The computed numerator is C exp(l_m) exp(theta_m) (1 + eps) with C common to all tokens, |theta_m| <= err_m +
         u d_m for d_m >= |l_m - max l| as executed, and |eps| <= 8 u; so it errs by rho_m = e^theta (1 + 8u) - 1. The
-        denominator errs by sigma = sum_m w_m rho_m + gamma(M), the division by at most two roundings. ``spreads`` are
-        ranges of the logits less a common function, ``errors`` of the logits, ``weights`` upper bounds of the w_m.
+        denominator errs by sigma = (1 + gamma(M)) (1 + sum_m w_m rho_m) - 1, the division by at most two roundings. A
+        common factor of all numerators changes nothing, so the theta_t of the heaviest token may be taken out of every
+        theta_m: the smaller bound counts. ``spreads`` are ranges of the logits less a common function, ``errors`` of
+        the logits, ``weights`` upper bounds of the w_m.
         """
         top, worst_error = _largest([spread.upper() for spread in spreads]), _largest(errors)
-        rho = []
-        for spread, error in zip(spreads, errors, strict=True):
-            theta = error + self.unit * (top - spread.lower() + error + worst_error)
-            rho.append((theta.exp() * (1 + 8 * self.unit) - 1).upper())
-        mean = sum((w * r for w, r in zip(weights, rho, strict=True)), ZERO)
-        worst = _largest(rho)
-        sigma = (mean.min(worst) + self.gamma(len(rho) + 1) * (1 + worst)).upper()
+        theta = [
+            error + self.unit * (top - spread.lower() + error + worst_error)
+            for spread, error in zip(spreads, errors, strict=True)
+        ]
+        heaviest = max(range(len(theta)), key=lambda at: float(spreads[at].mid()))
+        moved = [ZERO if at == heaviest else one + theta[heaviest] for at, one in enumerate(theta)]
+        found = [self._quotients(one, weights) for one in (theta, moved)]
+        relative = [a.min(b) for a, b in zip(*found, strict=True)]
+        return relative, 8 * (len(theta) + 1) * self.tiny if relative[0].is_finite() else INFINITE
+
+    def _quotients(self, theta: Sequence[arb], weights: Sequence[arb]) -> list[arb]:
+        """Relative errors of numerators e^theta (1 + 8 u) over their sum; infinite where it may be twice as far."""
+        rho = [(one.exp() * (1 + 8 * self.unit) - 1).upper() for one in theta]
+        mean = sum((w * r for w, r in zip(weights, rho, strict=True)), ZERO).min(_largest(rho))
+        sigma = (mean + self.gamma(len(rho) + 1) * (1 + mean)).upper()
         if not sigma < 0.5:
-            return [INFINITE] * len(rho), INFINITE
-        relative = [((1 + r) * (1 + self.gamma(2)) / (1 - sigma) - 1).upper() for r in rho]
-        return relative, 8 * (len(rho) + 1) * self.tiny
+            return [INFINITE] * len(rho)
+        return [((1 + r) * (1 + self.gamma(2)) / (1 - sigma) - 1).upper() for r in rho]
 
     def average(self, weights: Sequence[arb], relative: Sequence[arb], absolute: arb, terms: int) -> list[arb]:
         """What multiplies |v_m| in the error of sum w_m v_m: wrong weights, then a sum of ``terms`` products.
@@ -143,8 +152,11 @@ class Execution:
         """LayerNorm. ``centred`` bounds |x - mean|, ``low`` is a lower bound of var + eps.
 
         Covers moments taken in one pass (error gamma of the mean square) and x r - mean r instead of (x - mean) r.
+        One number less its mean is 0 whatever the number: its error does not pass.
         """
         n, tiny = len(sizes), self.tiny
+        if n == 1:
+            sizes, errors, centred, low = [sizes[0] + errors[0]], [ZERO], [ZERO], arb(NORM_EPS)
         total = sum((s + e for s, e in zip(sizes, errors, strict=True)), ZERO) / n
         mean_error = sum(errors, ZERO) / n + self.gamma(n + 2) * total + tiny
         square = sum(((s + e) * (s + e) for s, e in zip(sizes, errors, strict=True)), ZERO) / n

@@ -1,0 +1,104 @@
+"""The checker bounds rounding at least as tightly as the package does, so it accepts what the package proves."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from random import Random
+
+import pytest
+import torch
+from flint import arb, ctx
+
+from liar import places
+from liar.layers import random_layer
+from onelayer.box import Box
+from onelayer.checker.arithmetic import constant
+from onelayer.checker.attention import Vector
+from onelayer.checker.check import check
+from onelayer.checker.functions import Kinks
+from onelayer.checker.layer import Layer
+from onelayer.checker.outcome import Rejected
+from onelayer.checker.rounding import Execution
+from onelayer.checker.weights import read_model
+from onelayer.errors import OnelayerError
+from onelayer.layer.file import save_model
+from onelayer.layer.memory import GridMemory, PlainMemory
+from onelayer.layer.transformer import OneLayerTransformer
+from onelayer.proof.certify import certify
+from onelayer.proof.forward import enclosed_at
+from onelayer.result import Approximation
+
+UNDERFLOW = {torch.float32: 1e-30, torch.float64: 1e-290}  # below, errors are counts of the smallest normal number
+
+
+def in_checker(model: OneLayerTransformer, point: list[float], folder: Path) -> Vector:
+    """The outputs at a point in the checker's arithmetic, with its bounds of their rounding."""
+    save_model(model, folder)
+    stored = read_model(folder)
+    domain = tuple(point), tuple(point)
+    execution = Execution.of(f"{str(model.dtype).removeprefix('torch.')} execution", stored, domain)
+    with ctx.workprec(128):
+        return Layer(stored, execution)([constant(arb(x), 1) for x in point], Kinks())
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_rounding_is_bounded_more_tightly_than_by_the_package(part: int, tmp_path: Path) -> None:
+    """Random layers of every shape, with extreme numbers in some; and what is executed lies in the tighter bounds."""
+    compared = 0
+    for seed in range(60 * part, 60 * part + 60):
+        rng = Random(f"tight {seed}")
+        dim, dtype = rng.choice([1, 2]), rng.choice([torch.float64, torch.float32])
+        model, low = random_layer(rng, dim, dtype), places.ordinary(rng, dim)[0]
+        x = torch.tensor([low], dtype=dtype).reshape(1, *model.config.input_shape)
+        try:
+            found = in_checker(model, x.double().flatten().tolist(), tmp_path)
+            with torch.no_grad():
+                package = enclosed_at(model, x.double(), tuple(model.config.output_shape), dtype)
+                values = model(x).double().flatten().tolist()
+        except (OnelayerError, Rejected):  # an attention kind that is not re-proved; an overflow
+            continue
+        for (_, radius), item, error, value in zip(package, found.items, found.errors, values, strict=True):
+            assert arb(value) >= (item.c[0] - error).lower(), seed
+            assert arb(value) <= (item.c[0] + error).upper(), seed
+            if radius < math.inf:
+                assert error <= radius + UNDERFLOW[dtype], seed
+                compared += 1
+    assert compared > 10
+
+
+def accepted(model: OneLayerTransformer, f: str, box: Box, folder: Path, **options: object) -> bool:
+    certificate = certify(model, f, box, max_boxes=60, **options)  # type: ignore[arg-type]
+    report = check(Approximation(model, certificate).save(folder / "proof"))
+    assert math.isfinite(certificate.upper)
+    assert report.ok, report.reason
+    return True
+
+
+def test_a_box_between_two_numbers_of_the_format(tmp_path: Path) -> None:
+    """No forward pass can be made in it; the bound is proved all the same."""
+    memory = [PlainMemory(torch.randn(3, 2), torch.randn(3, 1))]
+    model = OneLayerTransformer.packed((1,), (), memory, d_model=2, dtype=torch.float32, seed=1)
+    low = math.nextafter(0.1, 1.0)
+    assert accepted(model, "x1", Box([low], [low + 1e-12]), tmp_path)
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_a_normalisation_of_one_number(norm: str, tmp_path: Path) -> None:
+    """It returns its shift whatever the number, and whatever error that has."""
+    memory = [PlainMemory(torch.randn(3, 2), torch.randn(3, 1))]
+    model = OneLayerTransformer.packed((1,), (), memory, d_model=1, hidden=3, norm=norm, dtype=torch.float32, seed=2)
+    assert accepted(model, "0*x1", Box([0.5], [0.5]), tmp_path)
+
+
+def test_logits_whose_rounding_exceeds_one(tmp_path: Path) -> None:
+    """Logits near 1e8 in float32 are wrong by several units, and still one token has all the weight."""
+    keys = [torch.tensor([[3e8], [1e8], [-2e8]]), torch.tensor([[5e7]])]
+    memory = [GridMemory(keys, torch.tensor([30.0, 7.0, -5.0]).reshape(3, 1, 1))]
+    model = OneLayerTransformer.packed((1,), (), memory, d_model=1, dtype=torch.float32, seed=3, residual=False)
+    assert accepted(model, "0*x1", Box([0.5], [0.5]), tmp_path)
+
+
+def test_ramps_that_are_full_on_a_box(tmp_path: Path) -> None:
+    model = OneLayerTransformer.tokens((2,), (), d_model=3, heads=1, ramps=3, embedding="piecewise", norm="pre", seed=4)
+    assert accepted(model, "x1", Box([-40.0, 50.0], [-39.5, 50.25]), tmp_path)
