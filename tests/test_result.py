@@ -134,7 +134,7 @@ def test_a_function_text_outside_the_language_is_refused(made: Approximation, tm
     made.save(tmp_path)
     from onelayer.proof.files import write_proof
 
-    write_proof(tmp_path, certificate.saved())
+    write_proof(tmp_path, certificate)
     with pytest.raises(FileError):
         load(tmp_path)
 

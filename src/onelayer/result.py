@@ -28,7 +28,6 @@ from onelayer.proof.files import (
     CERTIFICATE,
     FUNCTION,
     TABLE,
-    SavedProof,
     read_proof,
     read_table,
     write_proof,
@@ -91,7 +90,7 @@ class Approximation:
         try:
             beside.chmod(0o755)
             save_model(self.model, beside)
-            write_proof(beside, self.certificate.saved())
+            write_proof(beside, self.certificate)
             _move(beside, path)
         except OSError as error:
             raise FileError(f"cannot write {path}: {error.strerror}") from error
@@ -161,18 +160,17 @@ def load(folder: str | os.PathLike[str]) -> Approximation:
 
     What is loaded is a claim; ``check`` proves it anew from the files.
     """
-    saved = read_proof(Path(folder))
+    certificate = read_proof(Path(folder))
     model = load_model(folder)
-    certificate = Certificate.from_saved(saved)
     try:
         target = None
-        if saved.function is not None:
-            formula = parse(saved.function, certificate.domain.dim, limit=len(saved.function))
+        if certificate.recorded:
+            formula = parse(certificate.function, certificate.domain.dim, limit=len(certificate.function))
             shaped = formula.shaped(model.config.input_shape, model.config.output_shape)
             target = as_target(shaped, certificate.domain)
-        elif ARGUMENT in saved.attachments:
-            target = _argued_target(from_text(saved.attachments[ARGUMENT]))
-        _fits(saved, model, target)
+        elif ARGUMENT in certificate.attachments:
+            target = _argued_target(from_text(certificate.attachments[ARGUMENT]))
+        _fits(certificate, model, target)
         return Approximation(model, certificate, target)
     except FileError:
         raise
@@ -180,14 +178,14 @@ def load(folder: str | os.PathLike[str]) -> Approximation:
         raise FileError(f"{folder}: {error}") from error
 
 
-def _fits(saved: SavedProof, model: OneLayerTransformer, target: Target | None) -> None:
+def _fits(certificate: Certificate, model: OneLayerTransformer, target: Target | None) -> None:
     """Domain, function and table have the shapes of the model."""
     inputs, outputs = model.config.input_shape, model.config.output_shape
-    shapes = [saved.record.shape] if target is None else [saved.record.shape, tuple(target.input_shape)]
+    shapes = [certificate.shape] if target is None else [certificate.shape, tuple(target.input_shape)]
     if any(shape != inputs for shape in shapes):
         raise FileError(f"the model takes points of shape {inputs}, its certificate speaks of {shapes}")
-    if TABLE in saved.attachments:
-        x, y = read_table(saved.attachments[TABLE])
+    if TABLE in certificate.attachments:
+        x, y = read_table(certificate.attachments[TABLE])
         if x.shape[1:] != inputs or y.shape[1:] != outputs:
             raise FileError(f"the rows of {TABLE} do not have the shapes {inputs} and {outputs} of the model")
 

@@ -162,13 +162,13 @@ def test_a_claim_about_another_format_than_that_of_the_weights_is_refused(name: 
     a = made[name]()
     a.save(tmp_path)
     claim = replace(a.certificate, arithmetic="float32 execution", lower=0.0, witness=None)
-    write_proof(tmp_path, claim.saved())
+    write_proof(tmp_path, claim)
     assert not check(tmp_path).ok
     with pytest.raises(OnelayerError, match="float32 execution"):
         load(tmp_path)
     narrow = a.model.float()
     save_model(narrow, tmp_path)
-    write_proof(tmp_path, replace(a.certificate, weights_sha256=weights_sha256(narrow)).saved())
+    write_proof(tmp_path, replace(a.certificate, weights_sha256=weights_sha256(narrow)))
     assert not check(tmp_path).ok
     with pytest.raises(OnelayerError, match="float64 execution"):
         load(tmp_path)

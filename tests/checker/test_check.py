@@ -24,9 +24,11 @@ from onelayer.layer.lookup import Affine, AxisKeys, LookupHead, Ridges, lookup_m
 from onelayer.layer.memory import PlainMemory
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.observer import Observer, Report
+from onelayer.proof.certificate import Certificate
 from onelayer.proof.certify import certify
 from onelayer.proof.claim import _digest
-from onelayer.proof.files import BoxTree, Record, SavedProof, read_proof, write_proof
+from onelayer.proof.files import read_proof, write_proof
+from onelayer.proof.tree import BoxTree
 
 
 def axis(direction: int, low: float, high: float, tokens: int) -> AxisKeys:
@@ -53,7 +55,7 @@ def saved(folder: Path, model: OneLayerTransformer, f: object, box: Box, eps: fl
     folder.mkdir(parents=True)
     certificate = certify(model, f, box, eps, **options)
     save_model(model, folder)
-    write_proof(folder, certificate.saved())
+    write_proof(folder, certificate)
     return folder
 
 
@@ -91,13 +93,13 @@ def test_honest_proofs_are_accepted(proofs: dict[str, Path], name: str) -> None:
     report = check(proofs[name])
     assert report.ok, report.reason
     assert "\n" not in str(report)
-    record = read_proof(proofs[name]).record
+    record = read_proof(proofs[name])
     assert report.boxes_total == record.boxes
     assert report.fraction == 1.0 or not math.isfinite(record.upper)
 
 
 def test_expected_outcomes(proofs: dict[str, Path]) -> None:
-    statuses = {name: read_proof(folder).record.status for name, folder in proofs.items()}
+    statuses = {name: read_proof(folder).status for name, folder in proofs.items()}
     assert statuses["sines"] == statuses["real"] == statuses["line"] == statuses["float32"] == "proved"
     assert statuses["refuted"] == "refuted"
     assert "accepted: proved" in str(check(proofs["line"]))
@@ -198,8 +200,7 @@ def rebuilt(folder: Path, tree: BoxTree | None = None, function: str | None = No
     proof = read_proof(folder)
     if function is not None:
         changes["function"] = function
-    record = dataclasses.replace(proof.record, **changes)
-    write_proof(folder, SavedProof(record, tree or proof.tree, function or proof.function, proof.attachments))
+    write_proof(folder, dataclasses.replace(proof, proof=tree or proof.proof, **changes))
 
 
 def forged_weights(folder: Path, change: Callable[[dict[str, np.ndarray]], None]) -> None:
@@ -222,9 +223,9 @@ def moved(name: str, by: float) -> Callable[[dict[str, np.ndarray]], None]:
 
 
 FORGERIES: dict[str, Callable[[Path], None]] = {
-    "tighter upper": lambda f: rebuilt(f, upper=read_proof(f).record.lower * 0.999, lower=0.0, witness=None),
-    "half the upper bound": lambda f: rebuilt(f, upper=read_proof(f).record.upper / 2, lower=0.0, witness=None),
-    "higher lower": lambda f: rebuilt(f, lower=read_proof(f).record.upper, upper=read_proof(f).record.upper),
+    "tighter upper": lambda f: rebuilt(f, upper=read_proof(f).lower * 0.999, lower=0.0, witness=None),
+    "half the upper bound": lambda f: rebuilt(f, upper=read_proof(f).upper / 2, lower=0.0, witness=None),
+    "higher lower": lambda f: rebuilt(f, lower=read_proof(f).upper, upper=read_proof(f).upper),
     "other witness": lambda f: rebuilt(f, witness=(math.pi, math.pi)),
     "other function": lambda f: rebuilt(f, function="sin(x1) + cos(x2)"),
     "slightly other function": lambda f: rebuilt(f, function="sin(x1) + sin(x2) + 0.05"),
@@ -252,10 +253,10 @@ def test_consistent_forgeries_are_caught(proofs: dict[str, Path], tmp_path: Path
 def test_a_larger_domain_is_caught(proofs: dict[str, Path], tmp_path: Path) -> None:
     folder = copied(proofs, "sines", tmp_path)
     proof = read_proof(folder)
-    assert proof.tree is not None
-    low, high = proof.tree.lower - 2.0, proof.tree.upper + 2.0
-    tree = BoxTree(low, high, proof.tree.tree)
-    rebuilt(folder, tree, domain=(tuple(low.tolist()), tuple(high.tolist())))
+    assert proof.proof is not None
+    low, high = proof.proof.lower - 2.0, proof.proof.upper + 2.0
+    tree = BoxTree(low, high, proof.proof.tree)
+    rebuilt(folder, tree, domain=Box(low, high))
     assert not check(folder).ok
 
 
@@ -267,7 +268,7 @@ def test_a_claim_about_coarser_execution_is_caught(proofs: dict[str, Path], tmp_
     model = lookup_model(1, (), [least_squares(AxisKeys(0, m, choose), 0, 1, torch.cos)])
     saved(folder, model, "cos(x)", Box([0.0], [1.0]), 1e-8)
     assert check(folder).ok
-    assert read_proof(folder).record.status == "proved"
+    assert read_proof(folder).status == "proved"
     rebuilt(folder, arithmetic="float32 execution")
     assert not check(folder).ok
 
@@ -292,7 +293,7 @@ class Patience(Observer):
 
 
 def test_an_unfinished_check_accepts_nothing(proofs: dict[str, Path]) -> None:
-    total = read_proof(proofs["real"]).record.boxes
+    total = read_proof(proofs["real"]).boxes
     report = check(proofs["real"], observer=Patience(4))
     assert (report.verdict, report.ok, report.boxes_checked) == ("not contradicted", False, 4)
     assert report.fraction == 4 / total
@@ -326,22 +327,21 @@ def claimed(folder: Path, model: OneLayerTransformer, function: str, box: Box, t
     boxes = BoxTree(low, high, np.array(tree, dtype=np.uint8))
     dtype = str(model.dtype).removeprefix("torch.")
     stated: dict[str, Any] = {"status": "proved", "eps": None, "lower": 0.0, "witness": None, "resisted": None}
-    record = Record(
+    certificate = Certificate(
         **{**stated, **claim},
         boxes=boxes.leaves,
         order=4,
         arithmetic=f"{dtype} execution",
-        shape=tuple(box.shape),
-        domain=(tuple(low.tolist()), tuple(high.tolist())),
+        domain=box,
         function=function,
         weights_sha256=weights_sha256(model),
         seconds=0.0,
         version="",
         method="branch and bound",
-        assumptions=(),
+        proof=boxes,
     )
     save_model(model, folder)
-    write_proof(folder, SavedProof(record, boxes, function))
+    write_proof(folder, certificate)
     return folder
 
 

@@ -57,7 +57,7 @@ def claim(
         **fields | changes,
     )
     save_model(model, folder)
-    write_proof(folder, certificate.saved())
+    write_proof(folder, certificate)
     return folder
 
 
@@ -197,7 +197,7 @@ def test_a_long_composition_is_not_refuted_by_words(tmp_path: Path) -> None:
     a = superpose(text, Box([0.0] * n, [1.0] * n), 1e-6)
     false = replace(a.certificate, status="refuted", eps=1.0, lower=1e9, upper=1e10, witness=(0.5,) * n)
     save_model(a.model, tmp_path)
-    write_proof(tmp_path, false.saved())
+    write_proof(tmp_path, false)
     assert refused(tmp_path)
 
 

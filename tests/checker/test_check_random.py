@@ -16,7 +16,7 @@ from onelayer.layer.file import save_model
 from onelayer.layer.lookup import Affine, AxisKeys, LookupHead, Ridges, lookup_model
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.proof.certify import certify
-from onelayer.proof.files import SavedProof, read_proof, write_proof
+from onelayer.proof.files import read_proof, write_proof
 
 SMOOTH = [
     "sin({})",
@@ -76,13 +76,13 @@ def test_random_certificates(seed: int, tmp_path: Path) -> None:
     except OnelayerError as error:
         pytest.fail(f"{text}: {error}")
     save_model(model, tmp_path)
-    write_proof(tmp_path, certificate.saved())
+    write_proof(tmp_path, certificate)
     report = check(tmp_path, max_seconds=30)
     assert report.ok, (text, str(certificate), report.reason)
     assert report.boxes_checked >= 1
     proof = read_proof(tmp_path)
-    if proof.record.lower > 0:
-        half = proof.record.lower / 2
-        forged = dataclasses.replace(proof.record, status="proved", lower=half, upper=half, resisted=None)
-        write_proof(tmp_path, SavedProof(forged, proof.tree, proof.function, proof.attachments))
+    if proof.lower > 0:
+        half = proof.lower / 2
+        forged = dataclasses.replace(proof, status="proved", lower=half, upper=half, resisted=None)
+        write_proof(tmp_path, forged)
         assert not check(tmp_path, max_seconds=30).ok

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from dataclasses import replace
 from decimal import Decimal
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from hypothesis import strategies as st
 from onelayer import Box
 from onelayer.errors import OnelayerError
 from onelayer.proof.certificate import Certificate, outward
+from onelayer.proof.files import read_proof, write_proof
 from onelayer.proof.tree import LEAF, BoxTree
 
 
@@ -115,7 +118,30 @@ def test_json_round_trip() -> None:
     assert Certificate.from_json(sequence.to_json()) == sequence
 
 
-def test_saved_round_trip() -> None:
+def test_saved_round_trip(tmp_path: Path) -> None:
     tree = BoxTree(np.zeros(2), np.ones(2), np.array([1, LEAF, LEAF], dtype=np.uint8))
     found = certificate(proof=tree, boxes=2)
-    assert Certificate.from_saved(found.saved()) == found
+    write_proof(tmp_path, found)
+    assert read_proof(tmp_path) == found
+
+
+def test_a_claim_of_another_kind_is_said_and_kept(tmp_path: Path) -> None:
+    plain = certificate()
+    assert "claim" not in json.loads(plain.to_json())
+    other = certificate(claim="sup|dT/dx|")
+    assert "sup|dT/dx| <= 4.19e-07 < 1e-06" in str(other)
+    assert json.loads(other.to_json())["claim"] == "sup|dT/dx|"
+    assert Certificate.from_json(other.to_json()) == other
+    with pytest.raises(OnelayerError, match="few words"):
+        certificate(claim="")
+
+
+def test_the_status_is_decided_in_one_place() -> None:
+    facts = {
+        name: getattr(certificate(), name)
+        for name in ("boxes", "order", "arithmetic", "domain", "function", "weights_sha256", "seconds", "witness")
+    }
+    where = ((0.0, 0.0), (0.5, 1.0))
+    for lower, upper, status in ((0.1, 0.9, "proved"), (2.0, 3.0, "refuted"), (0.1, 2.0, "undecided")):
+        found = Certificate.settled(eps=1.0, lower=lower, upper=upper, resisted=where, **facts)
+        assert (found.status, found.resisted) == (status, where if status == "undecided" else None)

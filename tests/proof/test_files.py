@@ -12,23 +12,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from onelayer.box import Box
 from onelayer.errors import FileError, OnelayerError
-from onelayer.proof.claim import from_json, to_json
+from onelayer.proof.certificate import Certificate
+from onelayer.proof.claim import from_json
 from onelayer.proof.files import (
     MAX_BYTES,
-    BoxTree,
-    Record,
-    SavedProof,
     decode_boxes,
     encode_boxes,
     read_proof,
     write_proof,
 )
-from onelayer.proof.tree import LEAF, preorder
+from onelayer.proof.tree import LEAF, BoxTree, preorder
 
 
-def record(**changes: object) -> Record:
-    base = Record(
+def record(**changes: object) -> Certificate:
+    base = Certificate(
         status="proved",
         eps=1e-3,
         lower=4e-4,
@@ -38,8 +37,7 @@ def record(**changes: object) -> Record:
         boxes=3,
         order=4,
         arithmetic="float64 execution",
-        shape=(2,),
-        domain=((0.0, 1.0), (1.0, 2.0)),
+        domain=Box([0.0, 1.0], [1.0, 2.0]),
         function="sin(x1) + x2",
         weights_sha256="a" * 64,
         seconds=0.5,
@@ -54,8 +52,8 @@ def tree() -> BoxTree:
     return BoxTree(np.array([0.0, 1.0]), np.array([1.0, 2.0]), np.array([0, LEAF, 1, LEAF, LEAF], dtype=np.uint8))
 
 
-def saved(**changes: object) -> SavedProof:
-    return SavedProof(record(**changes), tree(), "sin(x1) + x2")
+def saved(**changes: object) -> Certificate:
+    return record(**{"proof": tree(), **changes})
 
 
 def test_round_trip(tmp_path: Path) -> None:
@@ -66,7 +64,7 @@ def test_round_trip(tmp_path: Path) -> None:
 
 def test_round_trip_with_infinite_upper_and_long_function(tmp_path: Path) -> None:
     text = "x1 + " * 4000 + "x2"
-    proof = SavedProof(record(status="undecided", upper=float("inf"), function=text), tree(), text)
+    proof = saved(status="undecided", upper=float("inf"), function=text)
     write_proof(tmp_path, proof)
     assert read_proof(tmp_path) == proof
     assert (tmp_path / "certificate.json").stat().st_size < 4096
@@ -81,7 +79,7 @@ def test_what_no_reader_takes_is_not_written(tmp_path: Path, monkeypatch: pytest
 
 def test_a_lemma_needs_no_boxes_and_leaves_no_old_file(tmp_path: Path) -> None:
     write_proof(tmp_path, saved())
-    lemma = SavedProof(record(method="lemma", boxes=0, function="not recorded: numpy callable"), None, None)
+    lemma = record(method="lemma", boxes=0, function="not recorded: numpy callable")
     write_proof(tmp_path, lemma)
     assert read_proof(tmp_path) == lemma
     assert [p.name for p in tmp_path.iterdir()] == ["certificate.json"]
@@ -143,9 +141,7 @@ def test_a_cut_without_a_float_between_is_refused() -> None:
         {"witness": (0.25, 3.0)},
         {"witness": (0.25,)},
         {"witness": None},
-        {"shape": (3,)},
-        {"domain": ((0.0, 1.0), (1.0, float("inf")))},
-        {"domain": ((0.0, 3.0), (1.0, 2.0))},
+        {"domain": Box([0.0, 1.0, 0.0], [1.0, 2.0, 1.0])},
         {"weights_sha256": "xyz"},
         {"arithmetic": "float16"},
         {"method": "sampling"},
@@ -230,12 +226,12 @@ def test_hostile_json_is_refused(text: str) -> None:
 def test_wrong_types_are_refused_even_with_a_recomputed_digest(field: str, value: object) -> None:
     from onelayer.proof.claim import _digest
 
-    data = json.loads(to_json(record()))
+    data = json.loads(record().to_json())
     data.pop("sha256")
     data[field] = value
     data["sha256"] = _digest(data)
     with pytest.raises(FileError):
-        from_json(json.dumps(data))
+        Certificate.from_json(json.dumps(data))
 
 
 def test_oversized_and_wrong_headers_are_refused() -> None:
@@ -258,7 +254,7 @@ def test_an_interrupted_overwrite_is_never_accepted(tmp_path: Path, monkeypatch:
     from onelayer.proof import files
 
     write_proof(tmp_path, saved())
-    other = SavedProof(record(boxes=1), BoxTree(tree().lower, tree().upper, np.array([LEAF])), "sin(x1) + x2")
+    other = saved(boxes=1, proof=BoxTree(tree().lower, tree().upper, np.array([LEAF])))
     real, calls = files.replace_file, []
 
     def interrupted(path: Path, data: bytes) -> None:

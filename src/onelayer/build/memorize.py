@@ -142,12 +142,12 @@ def memorize(
     argument = Recall(made.recipe, len(table), table.classes)
     certificate = argued_certificate(
         made.model,
-        argument.stated(),
         _hull(table),
         eps,
         argument,
         made.error,
         _witness(made.model, table, int(np.where(errors < np.inf, errors, -1.0).argmax())),
+        function=argument.stated(),
         method="enumeration",
         seconds=seconds,
         attachments={TABLE: save({"X": table.inputs, "Y": table.outputs})},

@@ -171,12 +171,12 @@ def _build(
     argument = OrderStatistics(n, kind, None if weights is None else tuple(weights))
     certificate = argued_certificate(
         model,
-        function_text(target),
         box,
         eps,
         argument,
         upper,
         witness,
+        function=function_text(target),
         method="lemma",
         seconds=time.monotonic() - started,
     )

@@ -15,6 +15,7 @@ from onelayer.checker.functions import Kinks
 from onelayer.checker.nested import nested_bound
 from onelayer.checker.order import order_statistics_bound
 from onelayer.checker.outcome import Rejected
+from onelayer.checker.reader import ARGUMENT, Record, SavedProof
 from onelayer.checker.recall import read_rows, recall_bound
 from onelayer.checker.rounding import Execution
 from onelayer.checker.weights import Array, Stored
@@ -23,7 +24,6 @@ from onelayer.language.formula import Formula
 from onelayer.lemmas.argument import Argument, Composition, OrderStatistics, Recall, from_text
 from onelayer.lemmas.nested import Nested
 from onelayer.observer import Observer
-from onelayer.proof.files import ARGUMENT, Record, SavedProof
 
 METHODS: dict[str, tuple[type[Argument], ...]] = {
     "lemma": (OrderStatistics,),

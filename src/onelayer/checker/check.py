@@ -25,13 +25,13 @@ from onelayer.checker.formats import BY_TAG, REAL
 from onelayer.checker.layer import Layer
 from onelayer.checker.outcome import NotConfirmed, Rejected
 from onelayer.checker.points import Values, contradiction, known_at, trial_points, values_of
+from onelayer.checker.reader import SUP, Record, SavedProof, read_proof
 from onelayer.checker.rounding import Execution
 from onelayer.checker.weights import Array, Stored, read_model
 from onelayer.errors import FileError, FormulaError, OnelayerError, one_line
 from onelayer.ground import pinned
 from onelayer.language.formula import Formula, parse
 from onelayer.observer import Observer, Stopped, observing
-from onelayer.proof.files import Record, SavedProof, read_proof
 
 ACCEPTED, NOT_CONTRADICTED, REJECTED = "accepted", "not contradicted", "rejected"
 BITS = 128
@@ -294,6 +294,7 @@ def _claim(record: Record, stored: Stored) -> None:
     """The claim can be re-proved here, and is about these weights in their own format; its numbers agree by Record."""
     rules = [
         (record.method in METHODS, f"proofs by {record.method} cannot be re-proved by this version"),
+        (record.claim == SUP, f"a claim about {record.claim} cannot be re-proved by this version"),
         (record.weights_sha256 == stored.sha256, "the weights are not those of the certificate"),
         (tuple(record.shape) == tuple(stored.config["input_shape"]), "domain and model differ in shape"),
         (

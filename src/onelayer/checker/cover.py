@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onelayer.checker.outcome import Rejected
+from onelayer.checker.reader import SavedProof
 from onelayer.checker.weights import Array
-from onelayer.proof.files import SavedProof
 
 LEAF = 255
 MAX_DEPTH = 2**14

@@ -8,11 +8,11 @@ import numpy as np
 from flint import arb
 
 from onelayer.checker.formats import BY_TAG
+from onelayer.checker.reader import TABLE, SavedProof, read_table
 from onelayer.checker.rounding import Execution
 from onelayer.checker.weights import Array, Stored
 from onelayer.errors import OnelayerError
 from onelayer.lemmas.argument import Recall
-from onelayer.proof.files import TABLE, SavedProof, read_table
 
 BLOCK = 2**22  # logits at a time
 

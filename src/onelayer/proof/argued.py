@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from flint import arb, ctx
@@ -16,8 +17,7 @@ from onelayer.lemmas.argument import Argument, to_text
 from onelayer.lemmas.overflow import overflows
 from onelayer.proof.certificate import Certificate
 from onelayer.proof.certify import ROUNDING
-from onelayer.proof.claim import decide
-from onelayer.proof.files import ARGUMENT
+from onelayer.proof.rules import ARGUMENT
 from onelayer.proof.tree import BoxTree
 from onelayer.proof.witness import BITS, balls_at, distance_down
 from onelayer.recording.target import Target
@@ -27,50 +27,40 @@ LARGEST = sys.float_info.max
 
 def argued_certificate(
     model: OneLayerTransformer,
-    function: str,
     box: Box,
     eps: float | None,
     argument: Argument,
     upper: float,
     witness: tuple[tuple[float, ...], float] | None,
     *,
-    method: str,
-    seconds: float,
     proof: BoxTree | None = None,
-    order: int = 0,
     attachments: Mapping[str, bytes] | None = None,
+    **facts: Any,
 ) -> Certificate:
     """The certificate of sup|T - f| <= ``upper`` by ``argument``, for the execution in the dtype of the weights.
 
     No argument covers an execution that may overflow: the bound is then infinite, whatever the lemma says.
-    ``function`` is the text of f, or says why there is none; ``witness`` is a point and a verified lower bound of the
-    error there.
+    ``witness`` is a point and a verified lower bound of the error there; ``facts`` are the function, the method, the
+    seconds, and the order of a proof with boxes.
     """
-    from onelayer import __version__
-
     lower = witness[1] if witness else 0.0
     upper = math.inf if math.isnan(upper) or overflows(model, box) else upper
     if lower > upper:
         raise ArithmeticError(f"the bound {upper} is below the error {lower} at {witness}: the argument does not hold")
     name = str(model.dtype).removeprefix("torch.")
-    return Certificate(
-        status=decide(eps, lower, upper, reached=True),
+    return Certificate.settled(
         eps=eps,
         lower=lower,
         upper=upper,
         witness=witness[0] if witness and lower > 0 else None,
         boxes=proof.leaves if proof else 0,
-        order=order,
         arithmetic=f"{name} execution",
         domain=box,
-        function=function,
         weights_sha256=weights_sha256(model),
-        seconds=seconds,
-        version=__version__,
-        method=method,
         assumptions=(ROUNDING.format(name=name),),
         proof=proof,
         attachments={ARGUMENT: to_text(argument), **(attachments or {})},
+        **{"order": 0, **facts},
     )
 
 

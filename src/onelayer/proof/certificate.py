@@ -6,16 +6,17 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
+from typing import Any
 
 import numpy as np
 
 from onelayer.box import Box
 from onelayer.card import card
-from onelayer.errors import OnelayerError
+from onelayer.errors import FileError, OnelayerError
 from onelayer.language.formula import parse
 from onelayer.language.words import NOT_RECORDED
-from onelayer.proof.claim import Record, from_json, to_json
-from onelayer.proof.files import SavedProof
+from onelayer.proof.claim import FIELDS, SUP, decide, from_json, to_json
+from onelayer.proof.rules import rules
 from onelayer.proof.tree import BoxTree
 
 MOST_RENAMED = 10_000  # characters of a formula that is read again to be shown
@@ -51,15 +52,33 @@ class Certificate:
     assumptions: tuple[str, ...] = ()
     proof: BoxTree | None = field(default=None, repr=False)
     attachments: Mapping[str, bytes] = field(default_factory=dict, repr=False, hash=False)
+    claim: str = SUP
 
     def __post_init__(self) -> None:
-        record = self.record()
-        if self.proof is not None and self.proof.leaves != self.boxes:
-            raise OnelayerError(
-                f"inconsistent certificate: {self.boxes} boxes stated, {self.proof.leaves} in the proof"
-            )
-        if self.proof is not None and (tuple(self.proof.lower), tuple(self.proof.upper)) != record.domain:
-            raise OnelayerError("inconsistent certificate: the proof covers another box than the domain")
+        for holds, complaint in rules(self):
+            if not holds:
+                raise OnelayerError(f"inconsistent certificate: {complaint}")
+
+    @classmethod
+    def settled(
+        cls,
+        *,
+        eps: float | None,
+        lower: float,
+        upper: float,
+        reached: bool = True,
+        resisted: tuple[tuple[float, ...], tuple[float, ...]] | None = None,
+        **facts: Any,
+    ) -> Certificate:
+        """The certificate of lower <= sup <= upper with the status that follows: the one place where it is decided.
+
+        ``reached`` says whether an enclosure without an eps is as tight as was asked. ``facts`` are the other fields.
+        """
+        from onelayer import __version__
+
+        status = decide(eps, lower, upper, reached=reached)
+        where = resisted if status == "undecided" else None
+        return cls(status=status, eps=eps, lower=lower, upper=upper, resisted=where, version=__version__, **facts)
 
     @property
     def proved(self) -> bool:
@@ -70,54 +89,46 @@ class Certificate:
         """Whether ``function`` is the text of f, so that a saved proof needs nothing but its files."""
         return not self.function.startswith(NOT_RECORDED)
 
-    def record(self) -> Record:
-        """The claim as plain data; building it checks every invariant."""
-        return Record(
-            status=self.status,
-            eps=self.eps,
-            lower=self.lower,
-            upper=self.upper,
-            witness=self.witness,
-            resisted=self.resisted,
-            boxes=self.boxes,
-            order=self.order,
-            arithmetic=self.arithmetic,
-            shape=tuple(self.domain.shape),
-            domain=(tuple(self.domain.lower.flatten().tolist()), tuple(self.domain.upper.flatten().tolist())),
-            function=self.function,
-            weights_sha256=self.weights_sha256,
-            seconds=self.seconds,
-            version=self.version,
-            method=self.method,
-            assumptions=self.assumptions,
-            names=self.domain.names,
-        )
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of a point of the domain."""
+        return tuple(self.domain.shape)
 
-    def saved(self) -> SavedProof:
-        """The content of the three files of this certificate."""
-        return SavedProof(self.record(), self.proof, self.function if self.recorded else None, self.attachments)
+    @property
+    def corners(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Lower and upper corner of the domain, flattened in row-major order."""
+        return tuple(self.domain.lower.flatten().tolist()), tuple(self.domain.upper.flatten().tolist())
+
+    def plain(self) -> dict[str, Any]:
+        """The fields of the claim as JSON has them: the domain by its shape, corners and names."""
+        known = {name: getattr(self, name) for name in FIELDS if name != "domain"}
+        return known | {"domain": self.corners, "names": self.domain.names, "claim": self.claim}
 
     def to_json(self) -> str:
         """The claim without the boxes, as JSON."""
-        return to_json(self.record())
+        return to_json(self.plain())
 
     @classmethod
     def from_json(cls, text: str, function: str | None = None) -> Certificate:
         """The inverse of :meth:`to_json`; ``function`` is needed if its text was too long to be inside."""
-        return cls.from_record(from_json(text, function)[0])
+        try:
+            return cls.from_plain(from_json(text, function)[0])
+        except FileError:
+            raise
+        except OnelayerError as error:
+            raise FileError(f"certificate.json: {error}") from error
 
     @classmethod
-    def from_saved(cls, saved: SavedProof) -> Certificate:
-        return cls.from_record(saved.record, saved.tree, saved.attachments)
-
-    @classmethod
-    def from_record(
-        cls, record: Record, proof: BoxTree | None = None, attachments: Mapping[str, bytes] | None = None
+    def from_plain(
+        cls, claim: Mapping[str, Any], proof: BoxTree | None = None, attachments: Mapping[str, bytes] | None = None
     ) -> Certificate:
-        low, high = (np.array(side, dtype=np.float64).reshape(record.shape) for side in record.domain)
-        own = [name for name in Record.__dataclass_fields__ if name not in ("shape", "domain", "names")]
-        known = {name: getattr(record, name) for name in own}
-        return cls(domain=Box(low, high, names=record.names), proof=proof, attachments=attachments or {}, **known)
+        """The inverse of :meth:`plain`, with the boxes and the files beside it."""
+        known = dict(claim)
+        shape, names = known.pop("shape"), known.pop("names")
+        if math.prod(shape) != len(known["domain"][0]) or len({len(side) for side in known["domain"]}) > 1:
+            raise OnelayerError("inconsistent certificate: the domain must match its shape")
+        low, high = (np.array(side, dtype=np.float64).reshape(shape) for side in known.pop("domain"))
+        return cls(domain=Box(low, high, names=names), proof=proof, attachments=attachments or {}, **known)
 
     @property
     def sentence(self) -> str:
@@ -170,13 +181,13 @@ class Certificate:
     def _claim(self) -> str:
         if self.status == "proved" and self.eps is not None:
             high = outward(self.upper, up=True, limit=self.eps)
-            return f"sup|T - f| <= {high} {'<' if float(high) < self.eps else '<='} {self.eps!r}"
+            return f"{self.claim} <= {high} {'<' if float(high) < self.eps else '<='} {self.eps!r}"
         if self.status == "refuted" and self.witness is not None:
             low = outward(self.lower, up=False, limit=self.eps)
-            return f"sup|T - f| >= {low} > {self.eps!r} at {self._point(self.witness)}"
+            return f"{self.claim} >= {low} > {self.eps!r} at {self._point(self.witness)}"
         asked = "" if self.eps is None else f", asked for {self.eps!r}"
         where = "" if self.resisted is None else f", resisted near {self._point(middle(self.resisted))}"
-        return f"{outward(self.lower, up=False)} <= sup|T - f| <= {outward(self.upper, up=True)}{asked}{where}"
+        return f"{outward(self.lower, up=False)} <= {self.claim} <= {outward(self.upper, up=True)}{asked}{where}"
 
 
 def outward(value: float, *, up: bool, limit: float | None = None) -> str:

@@ -22,7 +22,6 @@ from onelayer.layer.file import weights_sha256
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.observer import Observer, Stopped, observing
 from onelayer.proof.certificate import Certificate
-from onelayer.proof.claim import decide
 from onelayer.proof.contract import POINTS, examine
 from onelayer.proof.error import error_function
 from onelayer.proof.recorded import understood
@@ -110,9 +109,6 @@ def _certificate(
     tested: int,
     seconds: float,
 ) -> Certificate:
-    from onelayer import __version__
-
-    status = decide(eps, outcome.lower, outcome.upper, reached=outcome.reached)
     name = str(dtype).removeprefix("torch.")
     assumptions = [] if dtype is None else [ROUNDING.format(name=name)]
     if not isinstance(model, OneLayerTransformer | Formula):
@@ -120,11 +116,12 @@ def _certificate(
         assumptions.append(ALIKE.format(count=tested, slow=slow))
     if target.lipschitz is not None:
         assumptions.append(LIPSCHITZ.format(constant=target.lipschitz))
-    return Certificate(
-        status=status,
+    return Certificate.settled(
         eps=eps,
         lower=outcome.lower,
         upper=outcome.upper,
+        reached=outcome.reached,
+        resisted=outcome.resisted,
         witness=outcome.witness.point if outcome.witness else None,
         boxes=outcome.tree.leaves,
         order=outcome.order,
@@ -133,9 +130,7 @@ def _certificate(
         function=function_text(target),
         weights_sha256=digest_of(model),
         seconds=seconds,
-        version=__version__,
         method="branch and bound" if target.lipschitz is None else "conditional on Lipschitz constant",
-        resisted=outcome.resisted if status == "undecided" else None,
         assumptions=tuple(assumptions),
         proof=outcome.tree,
     )

@@ -1,4 +1,4 @@
-"""The claim of a certificate as plain data, its invariants, and its JSON text. NumPy-free and torch-free."""
+"""What a certificate claims, as plain data: the statuses, which of them follows, and the JSON text of the fields."""
 
 from __future__ import annotations
 
@@ -6,99 +6,26 @@ import hashlib
 import json
 import math
 import re
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping
 from typing import Any
 
-from onelayer.disk import MAX_AXES, strict_json
+from onelayer.disk import strict_json
 from onelayer.errors import FileError, OnelayerError
-from onelayer.formats import ARITHMETICS
 from onelayer.language.words import NOT_RECORDED
-from onelayer.names import check_names
 
 FORMAT = "onelayer certificate"
 FORMAT_VERSION = 1
+SUP = "sup|T - f|"  # the claim of a file that names none
 STATUSES = ("proved", "refuted", "undecided")
 METHODS = ("branch and bound", "lemma", "composition", "enumeration", "conditional on Lipschitz constant")
 INLINE_FUNCTION = 4096
-MAX_ASSUMPTIONS = 64
-_SHA256 = re.compile(r"[0-9a-f]{64}")
-
-
-@dataclass(frozen=True)
-class Record:
-    """lower <= sup over the domain of |T - f| <= upper, the sup taken over points and outputs alike.
-
-    proved    eps is given and upper <= eps (strictness of print: see the certificate), or no eps was asked and the
-              requested gap between lower and upper was reached, see :func:`decide`
-    refuted   eps is given and lower > eps: at ``witness`` the error is at least ``lower``
-    undecided neither; ``resisted`` is a box (lower corner, upper corner) that could not be decided
-
-    ``domain`` is (lower, upper), flattened in row-major order of the event ``shape``; so is the witness. ``names`` are
-    those of the coordinates, none where they are x1 ... xD: what is claimed does not depend on them. NaN satisfies none
-    of the comparisons below, so no record with a NaN can be built.
-    """
-
-    status: str
-    eps: float | None
-    lower: float
-    upper: float
-    witness: tuple[float, ...] | None
-    resisted: tuple[tuple[float, ...], tuple[float, ...]] | None
-    boxes: int
-    order: int
-    arithmetic: str
-    shape: tuple[int, ...]
-    domain: tuple[tuple[float, ...], tuple[float, ...]]
-    function: str
-    weights_sha256: str
-    seconds: float
-    version: str
-    method: str
-    assumptions: tuple[str, ...]
-    names: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        check_names(self.names, self.shape)
-        for holds, complaint in self._rules():
-            if not holds:
-                raise OnelayerError(f"inconsistent certificate: {complaint}")
-
-    def _rules(self) -> list[tuple[bool, str]]:
-        """Every rule with the complaint of breaking it; comparisons are written so that NaN breaks them."""
-        low, high = self.domain
-        return [
-            (self.status in STATUSES, f"status must be one of {', '.join(STATUSES)}"),
-            (self.arithmetic in ARITHMETICS, f"arithmetic must be one of {', '.join(ARITHMETICS)}"),
-            (self.method in METHODS, f"method must be one of {', '.join(METHODS)}"),
-            (self.eps is None or 0 <= self.eps < math.inf, "eps must be a finite number >= 0"),
-            (0 <= self.lower < math.inf, "lower must be a finite number >= 0"),
-            (self.lower <= self.upper, "lower must not exceed upper"),
-            (self.status != "proved" or self.upper < math.inf, "proved needs a finite upper bound"),
-            (
-                self.status == decide(self.eps, self.lower, self.upper, reached=self.status == "proved"),
-                "the status does not follow from eps, lower and upper",
-            ),
-            (self.status != "refuted" or self.witness is not None, "refuted needs a witness"),
-            (self.lower == 0 or self.witness is not None, "lower > 0 needs a witness"),
-            (0 <= self.boxes <= 2**28 and 0 <= self.order <= 64, "boxes and order must be counts"),
-            (0 <= self.seconds < math.inf, "seconds must be a finite number >= 0"),
-            (_shape(self.shape), f"the shape must have at most {MAX_AXES} positive sides"),
-            (len(low) == len(high) and _size(self.shape) == len(low) >= 1, "the domain must match its shape"),
-            (_ordered(low, high), "the domain must have finite bounds with lower <= upper"),
-            (self.witness is None or _inside(self.witness, low, high), "the witness must lie in the domain"),
-            (
-                self.resisted is None
-                or (_ordered(*self.resisted) and all(_inside(side, low, high) for side in self.resisted)),
-                "the resisting box must lie in the domain",
-            ),
-            (self.weights_sha256 == "" or bool(_SHA256.fullmatch(self.weights_sha256)), "weights_sha256 is no sha256"),
-            (len(self.assumptions) <= MAX_ASSUMPTIONS, "too many assumptions"),
-        ]
-
-    @property
-    def recorded(self) -> bool:
-        """Whether ``function`` is the text of f in the formula language."""
-        return not self.function.startswith(NOT_RECORDED)
+SHA256 = re.compile(r"[0-9a-f]{64}")
+# Fields in the order in which they are written; those of the second line are left out where they say nothing new.
+FIELDS = (
+    *("status", "eps", "lower", "upper", "witness", "resisted", "boxes", "order", "arithmetic", "shape", "domain"),
+    *("function", "weights_sha256", "seconds", "version", "method", "assumptions"),
+)
+ABSENT: dict[str, Any] = {"names": (), "claim": SUP}
 
 
 def decide(eps: float | None, lower: float, upper: float, *, reached: bool = False) -> str:
@@ -115,17 +42,17 @@ def decide(eps: float | None, lower: float, upper: float, *, reached: bool = Fal
     return "proved" if upper <= eps < math.inf else "undecided"
 
 
-def to_json(record: Record, files: dict[str, str] | None = None) -> str:
-    """JSON text of a record, one field per line, with a sha256 over all its other fields.
+def to_json(claim: Mapping[str, Any], files: Mapping[str, str] | None = None) -> str:
+    """JSON text of the fields of a claim, one per line, with a sha256 over all of them.
 
     ``files`` maps the names of the files beside it to their sha256. Floats are written in their shortest exact form;
     an infinite upper bound is the string "inf".
     """
-    data: dict[str, Any] = {"format": FORMAT, "format_version": FORMAT_VERSION, **asdict(record)}
-    data["upper"] = "inf" if math.isinf(record.upper) else record.upper
-    if not record.names:  # files of earlier versions have no such field
-        del data["names"]
-    if record.recorded and len(record.function) > INLINE_FUNCTION:
+    data: dict[str, Any] = {"format": FORMAT, "format_version": FORMAT_VERSION}
+    data |= {name: claim[name] for name in FIELDS}
+    data |= {name: claim[name] for name, usual in ABSENT.items() if claim[name] != usual}
+    data["upper"] = "inf" if math.isinf(claim["upper"]) else claim["upper"]
+    if not claim["function"].startswith(NOT_RECORDED) and len(claim["function"]) > INLINE_FUNCTION:
         data["function"] = None
     data["files"] = dict(sorted((files or {}).items()))
     data["sha256"] = _digest(data)
@@ -133,13 +60,15 @@ def to_json(record: Record, files: dict[str, str] | None = None) -> str:
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
-def from_json(text: str, function: str | None = None) -> tuple[Record, dict[str, str]]:
-    """The record in a JSON text and the sha256 of the files beside it; raises FileError on anything irregular.
+def from_json(text: str, function: str | None = None) -> tuple[dict[str, Any], dict[str, str]]:
+    """The fields of the claim in a JSON text, each of its type, and the sha256 of the files beside it.
+
+    Raises FileError on anything irregular.
 
     ``function`` is the content of function.txt, needed when the text was too long to repeat in the JSON.
     """
     data = _parse(text)
-    names = {field.name for field in fields(Record)} - ({"names"} - set(data))
+    names = {*FIELDS, *(ABSENT.keys() & data.keys())}
     if set(data) != names | {"format", "format_version", "files", "sha256"}:
         odd = sorted(set(data) ^ (names | {"format", "format_version", "files", "sha256"}))
         raise FileError(f"certificate.json has missing or unknown fields: {', '.join(map(repr, odd[:5]))}")
@@ -147,19 +76,19 @@ def from_json(text: str, function: str | None = None) -> tuple[Record, dict[str,
     if not isinstance(stated, str) or stated != _digest(data):
         raise FileError("certificate.json was changed: its fields do not match its sha256")
     files = data.pop("files")
-    if not isinstance(files, dict) or not all(isinstance(v, str) and _SHA256.fullmatch(v) for v in files.values()):
+    if not isinstance(files, dict) or not all(isinstance(v, str) and SHA256.fullmatch(v) for v in files.values()):
         raise FileError("certificate.json: 'files' must map file names to sha256 digests")
     if data["function"] is None:
         if function is None:
             raise FileError("certificate.json refers to function.txt, which is not there")
         data["function"] = function
     try:
-        record = Record(**{name: _typed(name, data[name]) for name in names})
+        claim = ABSENT | {name: _typed(name, data[name]) for name in names}
     except OnelayerError as error:
         raise FileError(f"certificate.json: {error}") from error
-    if function is not None and record.function != function:
+    if function is not None and claim["function"] != function:
         raise FileError("certificate.json states another function than function.txt")
-    return record, files
+    return claim, files
 
 
 def _parse(text: str | bytes) -> dict[str, Any]:
@@ -173,7 +102,7 @@ def _parse(text: str | bytes) -> dict[str, Any]:
 
 def _typed(name: str, value: Any) -> Any:
     """``value`` as the type of field ``name``, or an error: JSON lists become tuples, integers become floats."""
-    if name in ("status", "arithmetic", "function", "weights_sha256", "version", "method"):
+    if name in ("status", "arithmetic", "function", "weights_sha256", "version", "method", "claim"):
         return _checked(isinstance(value, str), name, value)
     if name in ("boxes", "order"):
         return _checked(isinstance(value, int) and not isinstance(value, bool), name, value)
@@ -212,20 +141,3 @@ def _digest(data: dict[str, Any]) -> str:
     """sha256 of the canonical JSON (sorted keys, no spaces, ASCII) of all fields but 'sha256' itself."""
     text = json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode("ascii")).hexdigest()
-
-
-def _shape(shape: tuple[int, ...]) -> bool:
-    return len(shape) <= MAX_AXES and all(side >= 1 for side in shape)
-
-
-def _size(shape: tuple[int, ...]) -> int:
-    """Numbers in a point, 0 for what is no shape: the product of endless sides is never formed."""
-    return math.prod(shape) if _shape(shape) else 0
-
-
-def _ordered(low: tuple[float, ...], high: tuple[float, ...]) -> bool:
-    return len(low) == len(high) and all(-math.inf < a <= b < math.inf for a, b in zip(low, high, strict=True))
-
-
-def _inside(point: tuple[float, ...], low: tuple[float, ...], high: tuple[float, ...]) -> bool:
-    return len(point) == len(low) == len(high) and all(a <= x <= b for a, x, b in zip(low, point, high, strict=True))

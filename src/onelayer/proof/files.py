@@ -1,14 +1,12 @@
 """The files of a saved proof: certificate.json, boxes.bin, function.txt. docs/certificates.md describes every byte.
 
-No torch here and no arithmetic beyond the format: the independent checker reads proofs through this module.
+The independent checker has a reader of its own (checker/reader.py).
 """
 
 from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -16,67 +14,49 @@ from numpy.typing import NDArray
 
 from onelayer.disk import read_bounded, read_if_there, read_tensors, replace_file
 from onelayer.errors import FileError, OnelayerError
-from onelayer.proof.claim import Record, from_json, to_json
+from onelayer.proof.certificate import Certificate
+from onelayer.proof.claim import from_json, to_json
+from onelayer.proof.rules import ARGUMENT, ATTACHMENTS, TABLE
 from onelayer.proof.tree import MAX_DIM, MAX_NODES, BoxTree
 
-__all__ = ["BoxTree", "Record", "SavedProof", "read_proof", "write_proof"]
+__all__ = [
+    "ARGUMENT",
+    "ATTACHMENTS",
+    "BOXES",
+    "CERTIFICATE",
+    "FUNCTION",
+    "TABLE",
+    "read_proof",
+    "read_table",
+    "write_proof",
+]
 
 CERTIFICATE, BOXES, FUNCTION = "certificate.json", "boxes.bin", "function.txt"
-ARGUMENT, TABLE = "argument.json", "table.safetensors"
-ATTACHMENTS = (ARGUMENT, TABLE)  # what a proof without boxes, or beyond them, stands on
-BELONG = {"lemma": (ARGUMENT,), "composition": (ARGUMENT,), "enumeration": ATTACHMENTS}
+BOXED = ("branch and bound", "conditional on Lipschitz constant")  # methods that need boxes
 MAGIC = b"OLBOXES\n"
 BOXES_VERSION = 1
 _HEADER = struct.Struct("<8sIIQ")  # magic, version, D, nodes
 MAX_BYTES = {CERTIFICATE: 2**24, BOXES: 2**29, FUNCTION: 2**24, ARGUMENT: 2**26, TABLE: 2**32}
 
 
-@dataclass(frozen=True)
-class SavedProof:
-    """What a folder claims: the record, the boxes that carry the proof, and the text of f if it was recorded.
-
-    ``attachments`` are the files beside those, by name: the argument of a lemma or composition, a memorised table.
-    """
-
-    record: Record
-    tree: BoxTree | None
-    function: str | None
-    attachments: Mapping[str, bytes] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        record, tree = self.record, self.tree
-        if record.recorded != (self.function is not None):
-            raise FileError("certificate.json and function.txt disagree on whether the function was recorded")
-        foreign = sorted(set(self.attachments) - set(BELONG.get(record.method, ())))
-        if foreign:
-            raise FileError(f"a certificate by {record.method} has no use for {', '.join(foreign)}")
-        if tree is None:
-            if record.boxes or record.method in ("branch and bound", "conditional on Lipschitz constant"):
-                raise FileError(f"a certificate by {record.method} with {record.boxes} boxes needs boxes.bin")
-            return
-        if tree.leaves != record.boxes:
-            raise FileError(f"boxes.bin holds {tree.leaves} boxes, certificate.json states {record.boxes}")
-        if (tuple(tree.lower.tolist()), tuple(tree.upper.tolist())) != record.domain:
-            raise FileError("the root box of boxes.bin is not the domain of certificate.json")
-
-
-def write_proof(folder: str | Path, proof: SavedProof) -> None:
-    """Write the files of ``proof`` into ``folder``, each atomically, certificate.json last.
+def write_proof(folder: str | Path, proof: Certificate) -> None:
+    """Write the files of a certificate into ``folder``, each atomically, certificate.json last.
 
     Interrupted at any moment, the folder holds the old proof, the new one, or files whose digests disagree, which
     :func:`read_proof` refuses.
     """
     folder = Path(folder)
+    _complete(proof)
     content = {}
-    if proof.tree is not None:
-        content[BOXES] = encode_boxes(proof.tree)
-    if proof.function is not None:
+    if proof.proof is not None:
+        content[BOXES] = encode_boxes(proof.proof)
+    if proof.recorded:
         content[FUNCTION] = proof.function.encode("utf-8")
     content |= proof.attachments
     for name, data in content.items():
         if len(data) > MAX_BYTES[name]:
             raise FileError(f"cannot save: {name} has {len(data):,} bytes, a reader takes {MAX_BYTES[name]:,}")
-    text = to_json(proof.record, {name: _sha256(data) for name, data in content.items()})
+    text = to_json(proof.plain(), {name: _sha256(data) for name, data in content.items()})
     for name in (BOXES, FUNCTION, *ATTACHMENTS):
         if name in content:
             replace_file(folder / name, content[name])
@@ -85,7 +65,7 @@ def write_proof(folder: str | Path, proof: SavedProof) -> None:
     replace_file(folder / CERTIFICATE, text.encode("ascii"))
 
 
-def read_proof(folder: str | Path) -> SavedProof:
+def read_proof(folder: str | Path) -> Certificate:
     """The proof saved in ``folder``, every digest, size, range and invariant checked; FileError otherwise."""
     folder = Path(folder)
     text = read_bounded(folder / CERTIFICATE, MAX_BYTES[CERTIFICATE])
@@ -93,7 +73,7 @@ def read_proof(folder: str | Path) -> SavedProof:
     content = {name: data for name in names if (data := read_if_there(folder / name, MAX_BYTES[name])) is not None}
     try:
         function = content[FUNCTION].decode("utf-8") if FUNCTION in content else None
-        record, digests = from_json(text.decode("ascii"), function)
+        claim, digests = from_json(text.decode("ascii"), function)
     except UnicodeDecodeError as error:
         raise FileError(f"{folder}: certificate.json must be ASCII and function.txt UTF-8 text") from error
     found = {name: _sha256(data) for name, data in content.items()}
@@ -101,7 +81,21 @@ def read_proof(folder: str | Path) -> SavedProof:
         odd = sorted(name for name in found.keys() | digests.keys() if found.get(name) != digests.get(name))
         raise FileError(f"{folder}: {', '.join(odd)} is not the file that certificate.json describes")
     tree = decode_boxes(content[BOXES]) if BOXES in content else None
-    return SavedProof(record, tree, function, {name: content[name] for name in ATTACHMENTS if name in content})
+    attached = {name: content[name] for name in ATTACHMENTS if name in content}
+    try:
+        proof = Certificate.from_plain(claim, tree, attached)
+    except OnelayerError as error:
+        raise FileError(f"{folder}: {error}") from error
+    if proof.recorded != (function is not None):
+        raise FileError("certificate.json and function.txt disagree on whether the function was recorded")
+    _complete(proof)
+    return proof
+
+
+def _complete(proof: Certificate) -> None:
+    """What a certificate in memory may lack, a saved one needs: the boxes that carry it."""
+    if proof.proof is None and (proof.boxes or proof.method in BOXED):
+        raise FileError(f"a certificate by {proof.method} with {proof.boxes} boxes needs boxes.bin")
 
 
 def read_table(data: bytes) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -39,12 +39,12 @@ def certified(
         composition = replace(composition, gap=min(gap.upper, LARGEST))  # then nothing is claimed, total is inf
     certificate = argued_certificate(
         model,
-        function_text(target),
         box,
         eps,
         composition,
         total,
         _witness(model, target, box),
+        function=function_text(target),
         method="composition",
         seconds=time.monotonic() - started,
         proof=None if gap is None else gap.proof,

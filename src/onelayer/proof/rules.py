@@ -1,0 +1,82 @@
+"""The invariants of a certificate: what every one that can be built obeys."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from onelayer.disk import MAX_AXES
+from onelayer.formats import ARITHMETICS
+from onelayer.proof.claim import METHODS, SHA256, STATUSES, decide
+
+if TYPE_CHECKING:
+    from onelayer.proof.certificate import Certificate
+
+MAX_ASSUMPTIONS = 64
+MAX_CLAIM = 400  # characters
+ARGUMENT, TABLE = "argument.json", "table.safetensors"
+ATTACHMENTS = (ARGUMENT, TABLE)  # what a proof without boxes, or beyond them, stands on
+BELONG = {"lemma": (ARGUMENT,), "composition": (ARGUMENT,), "enumeration": ATTACHMENTS}
+
+
+def rules(claim: Certificate) -> list[tuple[bool, str]]:
+    """Every rule with the complaint of breaking it; comparisons are written so that NaN breaks them."""
+    low, high = claim.corners
+    return [
+        (claim.status in STATUSES, f"status must be one of {', '.join(STATUSES)}"),
+        (claim.arithmetic in ARITHMETICS, f"arithmetic must be one of {', '.join(ARITHMETICS)}"),
+        (claim.method in METHODS, f"method must be one of {', '.join(METHODS)}"),
+        (claim.eps is None or 0 <= claim.eps < math.inf, "eps must be a finite number >= 0"),
+        (0 <= claim.lower < math.inf, "lower must be a finite number >= 0"),
+        (claim.lower <= claim.upper, "lower must not exceed upper"),
+        (claim.status != "proved" or claim.upper < math.inf, "proved needs a finite upper bound"),
+        (
+            claim.status == decide(claim.eps, claim.lower, claim.upper, reached=claim.status == "proved"),
+            "the status does not follow from eps, lower and upper",
+        ),
+        (claim.status != "refuted" or claim.witness is not None, "refuted needs a witness"),
+        (claim.lower == 0 or claim.witness is not None, "lower > 0 needs a witness"),
+        (0 <= claim.boxes <= 2**28 and 0 <= claim.order <= 64, "boxes and order must be counts"),
+        (0 <= claim.seconds < math.inf, "seconds must be a finite number >= 0"),
+        (_shape(claim.shape), f"the shape must have at most {MAX_AXES} positive sides"),
+        (len(low) == len(high) and _size(claim.shape) == len(low) >= 1, "the domain must match its shape"),
+        (_ordered(low, high), "the domain must have finite bounds with lower <= upper"),
+        (claim.witness is None or _inside(claim.witness, low, high), "the witness must lie in the domain"),
+        (
+            claim.resisted is None
+            or (_ordered(*claim.resisted) and all(_inside(side, low, high) for side in claim.resisted)),
+            "the resisting box must lie in the domain",
+        ),
+        (claim.weights_sha256 == "" or bool(SHA256.fullmatch(claim.weights_sha256)), "weights_sha256 is no sha256"),
+        (len(claim.assumptions) <= MAX_ASSUMPTIONS, "too many assumptions"),
+        (0 < len(claim.claim) <= MAX_CLAIM, "the claim must be said in a few words"),
+        (
+            claim.proof is None or claim.proof.leaves == claim.boxes,
+            f"{claim.boxes} boxes stated, {claim.proof.leaves if claim.proof else 0} in the proof",
+        ),
+        (
+            claim.proof is None or (tuple(claim.proof.lower), tuple(claim.proof.upper)) == claim.corners,
+            "the proof covers another box than the domain",
+        ),
+        (
+            not set(claim.attachments) - set(BELONG.get(claim.method, ())),
+            f"a proof by {claim.method} has no use for {', '.join(sorted(claim.attachments))}",
+        ),
+    ]
+
+
+def _shape(shape: tuple[int, ...]) -> bool:
+    return len(shape) <= MAX_AXES and all(side >= 1 for side in shape)
+
+
+def _size(shape: tuple[int, ...]) -> int:
+    """Numbers in a point, 0 for what is no shape: the product of endless sides is never formed."""
+    return math.prod(shape) if _shape(shape) else 0
+
+
+def _ordered(low: tuple[float, ...], high: tuple[float, ...]) -> bool:
+    return len(low) == len(high) and all(-math.inf < a <= b < math.inf for a, b in zip(low, high, strict=True))
+
+
+def _inside(point: tuple[float, ...], low: tuple[float, ...], high: tuple[float, ...]) -> bool:
+    return len(point) == len(low) == len(high) and all(a <= x <= b for a, x, b in zip(low, point, high, strict=True))
