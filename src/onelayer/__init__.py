@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from onelayer.pictures.explanation import explain
     from onelayer.proof.certificate import Certificate
     from onelayer.proof.certify import certify
+    from onelayer.recording.blackbox import BlackBox
     from onelayer.recording.table import Table
     from onelayer.result import Approximation, load
     from onelayer.training.distill import distill
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Approximation": "result",
+    "BlackBox": "recording.blackbox",
     "Box": "box",
     "Certificate": "proof.certificate",
     "OneLayerClassifier": "training.estimators.estimator",
@@ -59,6 +61,7 @@ _HOMES = {
 
 __all__ = [
     "Approximation",
+    "BlackBox",
     "Box",
     "Certificate",
     "OneLayerClassifier",

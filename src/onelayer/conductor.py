@@ -49,7 +49,7 @@ def approximate(
     *,
     layout: str = "packed",
     dtype: torch.dtype = torch.float64,
-    lipschitz: float | None = None,
+    lipschitz: Any = None,
     max_tokens: int = 20_000,
     max_boxes: int = 1_000_000,
     max_seconds: float = math.inf,
@@ -64,7 +64,8 @@ def approximate(
     ``observer`` end the work first, the result is the best model found with its honest certificate, and
     ``wanted_tokens`` says what eps would need.
 
-    f           formula text, torch callable, nn.Module, or a NumPy function with ``lipschitz`` (maximum norm)
+    f           formula text, torch callable, nn.Module, Table, BlackBox, or a NumPy function with ``lipschitz``: a
+                number (maximum norm), or one per coordinate as a list or a dict by name
     layout      "packed": one query token carries the whole input and memory tokens do the work; "tokens": tokens stay
                 tokens, positional heads gather the sequence and the ReLU network approximates (sequences/gather.py);
                 sums of curved functions of single tokens go through a number embedding (sequences/superpose.py)
@@ -97,7 +98,7 @@ def _attempts(
     domain: Box,
     eps: float,
     budget: Budget,
-    lipschitz: float | None,
+    lipschitz: Any,
     prove: Callable[..., Certificate],
 ) -> Iterator[Approximation]:
     """Layers with their proofs, each fitted more tightly than the last; at least one, however little time there is."""

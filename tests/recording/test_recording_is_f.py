@@ -19,6 +19,7 @@ from onelayer.errors import OnelayerError, UnsupportedOperation
 from onelayer.language.formula import parse
 from onelayer.proof.recorded import understood
 from onelayer.recording import dispatch, target
+from onelayer.recording.lipschitz import Lipschitz
 from onelayer.recording.recorder import record
 from onelayer.recording.target import Target
 
@@ -178,7 +179,7 @@ def test_functions_too_long_for_a_formula_are_compared_with_their_own_enclosures
 def test_with_a_declared_constant_f_is_taken_as_its_code_evaluates_it() -> None:
     for f in (lambda x: x.float().double()[..., 0], lambda x: torch.special.i0(x[..., 0])):
         found = understood(f, LINE, lipschitz=2.0)
-        assert (found.formula, found.lipschitz) == (None, 2.0)
+        assert (found.formula, found.lipschitz) == (None, Lipschitz((2.0,)))
 
 
 @pytest.mark.parametrize("box", [Box([-1e300], [1e300]), Box([0.0], [5e-324]), Box([1e-310], [1.0]), Box([0.5], [0.5])])

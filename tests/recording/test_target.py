@@ -15,6 +15,7 @@ from onelayer.box import Box
 from onelayer.errors import FormulaError, OnelayerError, UnsupportedOperation
 from onelayer.language.endpoints import parse_domain
 from onelayer.language.formula import parse
+from onelayer.recording.lipschitz import Lipschitz
 from onelayer.recording.target import as_target
 
 SQUARE = Box([0, 0], [1, 1])
@@ -58,7 +59,7 @@ def test_black_boxes_need_a_lipschitz_constant(f: Callable[..., Any]) -> None:
     with pytest.raises(OnelayerError, match="lipschitz="):
         as_target(f, SQUARE)
     target = as_target(f, SQUARE, lipschitz=2)
-    assert (target.kind, target.lipschitz, target.formula) == ("blackbox", 2.0, None)
+    assert (target.kind, target.lipschitz, target.formula) == ("blackbox", Lipschitz((2.0,)), None)
     x = torch.rand(3, 4, 2, dtype=torch.float64)
     torch.testing.assert_close(target.function(x), torch.sin(x[..., 0]) * x[..., 1])
 
@@ -67,7 +68,7 @@ def test_what_cannot_be_recorded_is_refused_or_conditional() -> None:
     with pytest.raises(UnsupportedOperation, match=r"special_bessel_j0.*give lipschitz="):
         as_target(lambda x: torch.special.bessel_j0(x[..., 0]), SQUARE)
     target = as_target(lambda x: torch.special.bessel_j0(x[..., 0]), SQUARE, lipschitz=1.0)
-    assert (target.formula, target.lipschitz) == (None, 1.0)
+    assert (target.formula, target.lipschitz) == (None, Lipschitz((1.0,)))
     assert "special_bessel_j0" in target.unrecorded
 
 

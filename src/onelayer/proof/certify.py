@@ -44,9 +44,7 @@ ALIKE = (
     "the model computes each value from its own point alone, every time alike, by the operations that it applies to "
     "enclosures; tested at {count:,} points{slow}"
 )
-LIPSCHITZ = (
-    "|f(x) - f(y)| <= {constant!r} max_i |x_i - y_i| on the domain, as declared; f is taken as its code evaluates it"
-)
+LIPSCHITZ = "{statement} on the domain, as declared; f is taken as its code evaluates it"
 
 
 @pinned()
@@ -58,7 +56,7 @@ def certify(
     *,
     order: int | None = None,
     execution: str | torch.dtype | None = MODEL_DTYPE,
-    lipschitz: float | None = None,
+    lipschitz: Any = None,
     gap: float = 0.05,
     max_boxes: int = 1_000_000,
     max_seconds: float = math.inf,
@@ -115,7 +113,7 @@ def _certificate(
         slow = "" if tested >= POINTS // 2 else ", fewer than usual because it is slow or the box is small"
         assumptions.append(ALIKE.format(count=tested, slow=slow))
     if target.lipschitz is not None:
-        assumptions.append(LIPSCHITZ.format(constant=target.lipschitz))
+        assumptions.append(LIPSCHITZ.format(statement=target.lipschitz.statement))
     return Certificate.settled(
         eps=eps,
         lower=outcome.lower,

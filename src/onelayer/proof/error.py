@@ -204,7 +204,7 @@ class ErrorFunction:
         else:
             center = (low / 2 + high / 2).clamp(low, high)
             f = self.target.values(center.reshape(-1, *self.box.shape).cpu(), self.observer).to(self.device)
-            slack = inflate(self.target.lipschitz * torch.maximum(high - center, center - low).amax(1))
+            slack = inflate(self.target.lipschitz.over(torch.maximum(high - center, center - low)))
         g = difference(*_taylor(t, f, lower, upper, order)).reshape(low.shape[0], -1)
         bound = g.split_bound().amax(1)
         bound = bound if self.target.lipschitz is None else inflate(bound + slack)

@@ -22,6 +22,8 @@ from onelayer.language.balls import in_balls
 from onelayer.language.formula import Formula
 from onelayer.observer import Observer, Stopped
 from onelayer.proof.points import hard_points
+from onelayer.recording.blackbox import Witnessed
+from onelayer.recording.lipschitz import as_lipschitz
 from onelayer.recording.recorder import ALONE
 from onelayer.recording.target import Target, as_target, place
 from onelayer.taylor import variables
@@ -36,7 +38,7 @@ SINGLE, BATCH = 16, 7
 
 
 @pinned()
-def understood(f: Any, box: Box, *, lipschitz: float | None = None, observer: Observer | None = None) -> Target:
+def understood(f: Any, box: Box, *, lipschitz: Any = None, observer: Observer | None = None) -> Target:
     """``f`` as a function to prove something of: a formula, a callable that is its formula, or a declared constant.
 
     Raises OnelayerError with a point at which a callable is not what was recorded of it; with a declared constant it is
@@ -53,7 +55,9 @@ def understood(f: Any, box: Box, *, lipschitz: float | None = None, observer: Ob
     except OnelayerError as error:
         if lipschitz is None:
             raise
-        return replace(target, formula=None, lipschitz=float(lipschitz), unrecorded=str(error))
+        declared = as_lipschitz(lipschitz, box)
+        witnessed = Witnessed(target.function, target.description, declared, box.dim)
+        return replace(target, function=witnessed, formula=None, lipschitz=declared, unrecorded=str(error))
     return replace(target, compared=box)
 
 

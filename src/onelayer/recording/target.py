@@ -18,7 +18,9 @@ from onelayer.ground import pinned
 from onelayer.language.formula import Formula, parse
 from onelayer.language.poles import find_pole
 from onelayer.observer import Observer, Stopped
+from onelayer.recording.blackbox import BlackBox, Witnessed
 from onelayer.recording.evaluation import PROBED, Pace, evaluate, pace_of
+from onelayer.recording.lipschitz import Lipschitz, as_lipschitz
 from onelayer.recording.recorder import FORMAT, TooLong, record
 from onelayer.recording.table import Table
 
@@ -31,10 +33,10 @@ class Target:
     """f on a box. ``function`` maps (..., *input_shape) to (..., *output_shape) in float64.
 
     ``formula`` is the recorded or given formula, None when f has too many operations for one or only a declared
-    constant; ``unrecorded`` then says why. ``lipschitz`` is a declared constant L with
-    |f(x) - f(y)| <= L max_i |x_i - y_i|; it is None whenever a formula is known, because nothing needs to be taken on
-    trust then. ``kind`` is "formula", "callable", "module" or "blackbox". ``compared`` is the box on which the values
-    of a callable were compared with its formula; a proof needs that (proof/recorded.py). ``pace`` is how slow it is.
+    constant; ``unrecorded`` then says why. ``lipschitz`` is what was declared of its changes; it is None whenever a
+    formula is known, because nothing needs to be taken on trust then. ``kind`` is "formula", "callable", "module" or
+    "blackbox". ``compared`` is the box on which the values of a callable were compared with its formula; a proof needs
+    that (proof/recorded.py). ``pace`` is how slow it is.
     """
 
     function: Callable[[Any], Any]
@@ -43,7 +45,7 @@ class Target:
     kind: str
     description: str
     formula: Formula | None = None
-    lipschitz: float | None = None
+    lipschitz: Lipschitz | None = None
     unrecorded: str = ""
     compared: Box | None = field(default=None, compare=False)
     pace: Pace = field(default=Pace(), compare=False)
@@ -55,7 +57,7 @@ class Target:
 
 
 @pinned()
-def as_target(f: Any, box: Box, *, lipschitz: float | None = None, observer: Observer | None = None) -> Target:
+def as_target(f: Any, box: Box, *, lipschitz: Any = None, observer: Observer | None = None) -> Target:
     """Understand ``f``: formula text, Formula, Table, torch callable, nn.Module, or NumPy callable with ``lipschitz``.
 
     A callable is its recorded formula: what cannot be recorded is refused by the name of the operation, unless a
@@ -68,8 +70,9 @@ def as_target(f: Any, box: Box, *, lipschitz: float | None = None, observer: Obs
         if f.input_shape != tuple(box.shape):
             raise OnelayerError(f"the function takes points of shape {f.input_shape}, the box {tuple(box.shape)}")
         return f
-    if lipschitz is not None and not (np.isfinite(lipschitz) and lipschitz >= 0):
-        raise OnelayerError(f"lipschitz must be a finite number >= 0, got {lipschitz}")
+    if isinstance(f, BlackBox):
+        return _from_blackbox(_values_of(f, box), box, as_lipschitz(f.lipschitz, box), f.name, watch)
+    declared = None if lipschitz is None else as_lipschitz(lipschitz, box)
     if isinstance(f, Table):
         return _from_table(f, box)
     if isinstance(f, (str, Formula)):
@@ -79,20 +82,37 @@ def as_target(f: Any, box: Box, *, lipschitz: float | None = None, observer: Obs
     if isinstance(f, nn.Module):
         # Float64 holds narrower weights exactly, so the copy is the same function, evaluated more accurately.
         module = copy.deepcopy(f).double().cpu().eval()
-        return _from_torch(module, box, "module", type(f).__name__, lipschitz, watch)
+        return _from_torch(module, box, "module", type(f).__name__, declared, watch)
     name = getattr(f, "__name__", type(f).__name__).replace("<lambda>", "f")
-    failure = _not_torch(f, box, lipschitz is None)
+    failure = _not_torch(f, box, declared is None)
     if failure is None:
-        return _from_torch(f, box, "callable", name, lipschitz, watch)
-    if lipschitz is None:
+        return _from_torch(f, box, "callable", name, declared, watch)
+    if declared is None:
         raise OnelayerError(
             f"{name} does not return a torch tensor for a batch of points ({failure}); write it with torch functions, "
             "or give lipschitz= (maximum norm) for a NumPy function"
         )
-    function = _numpy_function(f, box)
-    pace = _pace(function, box, name)
-    outputs = _examine(function, box, name, pace, watch)
-    return Target(function, tuple(box.shape), outputs, "blackbox", name, None, float(lipschitz), pace=pace)
+    return _from_blackbox(_numpy_function(f, box), box, declared, name, watch)
+
+
+def _from_blackbox(
+    function: Callable[[Tensor], Tensor], box: Box, lipschitz: Lipschitz, name: str, observer: Observer
+) -> Target:
+    """A function known by its values: whatever is evaluated is held against the declared constant."""
+    witnessed = Witnessed(function, name, lipschitz, box.dim)
+    pace = _pace(witnessed, box, name)
+    outputs = _examine(witnessed, box, name, pace, observer)
+    return Target(witnessed, tuple(box.shape), outputs, "blackbox", name, None, lipschitz, pace=pace)
+
+
+def _values_of(f: BlackBox, box: Box) -> Callable[[Tensor], Tensor]:
+    """A black box as a torch function."""
+
+    def function(x: Tensor) -> Tensor:
+        values = torch.from_numpy(f(x.detach().cpu().double().reshape(-1, *box.shape).numpy()))
+        return values.reshape(*x.shape[: x.ndim - len(box.shape)], *values.shape[1:])
+
+    return function
 
 
 def _from_formula(f: str | Formula, box: Box) -> Target:
@@ -117,7 +137,7 @@ def _from_table(table: Table, box: Box) -> Target:
 
 
 def _from_torch(
-    f: Callable[[Any], Any], box: Box, kind: str, name: str, lipschitz: float | None, observer: Observer
+    f: Callable[[Any], Any], box: Box, kind: str, name: str, lipschitz: Lipschitz | None, observer: Observer
 ) -> Target:
     shape, pace = tuple(box.shape), _pace(f, box, name)
     formula, unrecorded = None, ""
@@ -135,8 +155,9 @@ def _from_torch(
     if formula is not None:
         _refuse_poles(formula, box, name)
         lipschitz = None
-    outputs = _examine(f, box, name, pace, observer)
-    return Target(f, shape, outputs, kind, name, formula, lipschitz, unrecorded, pace=pace)
+    function = f if lipschitz is None else Witnessed(f, name, lipschitz, box.dim)
+    outputs = _examine(function, box, name, pace, observer)
+    return Target(function, shape, outputs, kind, name, formula, lipschitz, unrecorded, pace=pace)
 
 
 def _refuse_format(f: Callable[[Any], Any], box: Box, name: str, pace: Pace, observer: Observer) -> None:

@@ -1,0 +1,133 @@
+"""Black boxes: what is declared is held against every value, values are kept, and failures name their point."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from onelayer.box import Box
+from onelayer.conductor import approximate
+from onelayer.errors import FileError, OnelayerError
+from onelayer.recording.blackbox import BlackBox
+from onelayer.recording.lipschitz import as_lipschitz
+from onelayer.recording.target import as_target
+
+
+def wave(x: np.ndarray) -> float:
+    return float(np.sin(x[0]))
+
+
+LINE = Box([0.0], [1.0])
+
+
+def test_a_constant_that_the_points_contradict_is_refused_with_the_pair():
+    with pytest.raises(OnelayerError, match=r"too small: wave changes by .* between \(.*\) and \(.*\), where"):
+        approximate(BlackBox(wave, 1 / 5000), LINE, 0.1)
+    with pytest.raises(OnelayerError, match="too small"):
+        approximate(lambda x: np.sin(x[..., 0]) if isinstance(x, np.ndarray) else None, LINE, 0.1, lipschitz=1 / 5000)
+
+
+def test_a_true_constant_gives_a_conditional_proof():
+    a = approximate(BlackBox(wave, 1.0), LINE, 0.05)
+    assert a.certificate.proved
+    assert a.certificate.method == "conditional on Lipschitz constant"
+    assert any("<= 1.0 max_i" in text for text in a.certificate.assumptions)
+
+
+def test_one_constant_per_axis_proves_what_one_for_all_cannot_afford():
+    """Raw units: a change of 1 in rpm is nothing, one in load a lot."""
+    box = Box(rpm=(800, 6000), load=(0, 1))
+    torque = BlackBox(lambda x: 20 * x[1] + x[0] / 1000, {"rpm": 0.001, "load": 20})
+    a = approximate(torque, box, 2.0, max_boxes=4000)
+    assert a.certificate.proved
+    assert "sum_i L_i" in " ".join(a.certificate.assumptions)
+
+
+def test_constants_are_read_in_every_form():
+    box = Box(rpm=(800, 6000), load=(0, 1))
+    assert as_lipschitz(3, box).constants == (3.0,)
+    assert as_lipschitz([1, 2], box) == as_lipschitz({"load": 2, "rpm": 1}, box)
+    for bad in ([1], {"rpm": 1}, "fast", -1.0, float("nan"), [1.0, float("inf")]):
+        with pytest.raises(OnelayerError):
+            as_lipschitz(bad, box)
+
+
+def test_every_point_is_evaluated_once_and_kept_on_disk(tmp_path):
+    calls: list[float] = []
+
+    def counted(x: np.ndarray) -> float:
+        calls.append(float(x[0]))
+        return wave(x)
+
+    first = approximate(BlackBox(counted, 1.0, cache=tmp_path / "wave.cache"), LINE, 0.05)
+    assert len(calls) == len(set(calls)) > 0
+    before = len(calls)
+    again = BlackBox(counted, 1.0, cache=tmp_path / "wave.cache", max_evaluations=0)
+    second = approximate(again, LINE, 0.05)
+    assert len(calls) == before
+    assert len(again) == before
+    assert second.certificate.upper == first.certificate.upper
+
+
+def test_too_few_evaluations_are_said_in_one_line():
+    with pytest.raises(OnelayerError, match="max_evaluations=5"):
+        approximate(BlackBox(wave, 1.0, max_evaluations=5), LINE, 0.05)
+
+
+def failing(x: np.ndarray) -> float:
+    if x[0] > 0.75:
+        raise RuntimeError("no convergence")
+    return 0.0
+
+
+@pytest.mark.parametrize(
+    ("f", "line"),
+    [
+        (failing, r"failing failed at x = \(0\.|failing failed at x = \(1"),
+        (lambda x: float("nan") if x[0] > 0.75 else 0.0, "is not finite at x = "),
+        (lambda x: "a", "must return numbers"),
+    ],
+)
+def test_a_point_that_fails_is_named_and_the_rest_is_kept(f, line, tmp_path):
+    box = BlackBox(f, 1.0, cache=tmp_path / "f.cache")
+    with pytest.raises(OnelayerError, match=line):
+        as_target(box, LINE)
+    assert len(BlackBox(f, 1.0, cache=tmp_path / "f.cache")) == len(box)
+
+
+@pytest.mark.parametrize("how", ["executor", "jobs"])
+def test_values_do_not_depend_on_how_they_are_computed(how):
+    points = np.linspace(0, 1, 17)[:, None]
+    plain = BlackBox(wave, 1.0)(points)
+    if how == "jobs":
+        assert np.array_equal(BlackBox(wave, 1.0, jobs=2)(points), plain)
+    else:
+        with ThreadPoolExecutor(2) as pool:
+            assert np.array_equal(BlackBox(wave, 1.0, executor=pool)(points), plain)
+
+
+def test_values_survive_kill_9(tmp_path):
+    program = f"""
+        import os, signal
+        import numpy as np
+        from onelayer.recording.blackbox import BlackBox
+        f = BlackBox(lambda x: float(x[0]), 1.0, cache={str(tmp_path / "f.cache")!r})
+        f(np.linspace(0, 1, 11)[:, None])
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    ended = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], env=os.environ, timeout=120, check=False)
+    assert ended.returncode == -signal.SIGKILL
+    assert len(BlackBox(wave, 1.0, cache=tmp_path / "f.cache")) == 11
+
+
+def test_a_file_that_is_no_cache_is_refused(tmp_path):
+    (tmp_path / "notes.txt").write_text("not a database, certainly" * 100)
+    with pytest.raises(FileError, match="no cache of evaluations"):
+        BlackBox(wave, 1.0, cache=tmp_path / "notes.txt")
