@@ -34,7 +34,8 @@ FLOORS = [
     ["training", "pictures", "export"],
     ["study", "report"],
     ["paper"],
-    ["app", "cli"],
+    ["app"],
+    ["cli"],
     ["__init__", "__main__"],
 ]
 RANK = {room: at for at, floor in enumerate(FLOORS) for room in floor}

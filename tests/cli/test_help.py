@@ -62,7 +62,7 @@ def test_every_help_ends_in_examples_that_parse(command: str, capsys: pytest.Cap
 
 
 def test_completion_of_commands_and_values() -> None:
-    done = started(_ONELAYER_COMPLETE="complete_bash", COMP_WORDS="onelayer app", COMP_CWORD="1")
+    done = started(_ONELAYER_COMPLETE="complete_bash", COMP_WORDS="onelayer appr", COMP_CWORD="1")
     assert done.stdout.split() == ["approximate"]
     done = started(_ONELAYER_COMPLETE="complete_bash", COMP_WORDS="onelayer approximate --dtype f", COMP_CWORD="3")
     assert done.stdout.split() == ["float64", "float32"]

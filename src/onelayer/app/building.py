@@ -1,0 +1,79 @@
+"""From an order to a result: texts are read here, in the worker, and an error names the field it belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+
+from onelayer.app.orders import Refused
+from onelayer.box import Box
+from onelayer.build.arguments import check_eps
+from onelayer.build.memorize import memorize
+from onelayer.build.sort import sort
+from onelayer.build.tables.table import read_table
+from onelayer.conductor import approximate
+from onelayer.errors import OnelayerError
+from onelayer.language.endpoints import parse_domain
+from onelayer.language.formula import parse
+from onelayer.observer import Observer
+from onelayer.result import Approximation
+
+FORMATS = {"float64": torch.float64, "float32": torch.float32}
+MOST_LENGTH = 12  # numbers to sort: the live view of more is no longer small
+
+
+@contextmanager
+def _in(field: str) -> Iterator[None]:
+    """An error inside belongs to that field."""
+    try:
+        yield
+    except Refused:
+        raise
+    except (OnelayerError, OSError) as error:
+        raise Refused(field, str(error)) from error
+
+
+def built(order: Mapping[str, str], folder: Path, observer: Observer) -> Approximation:
+    """The result that an order asks for."""
+    builders: dict[str, Callable[..., Approximation]] = {"formula": _formula, "sort": _sorted, "table": _table}
+    return builders[order["kind"]](order, folder, observer)
+
+
+def _eps(text: str) -> float:
+    with _in("eps"):
+        try:
+            value = float(text)
+        except ValueError as error:
+            raise Refused("eps", f"eps must be a number such as 1e-4, got {text[:40]!r}") from error
+        check_eps(value)
+    return value
+
+
+def _formula(order: Mapping[str, str], folder: Path, observer: Observer) -> Approximation:
+    with _in("domain"):
+        box: Box = parse_domain(order["domain"])
+    with _in("formula"):
+        parse(order["formula"], box.dim, names=box.variables)
+    eps, dtype = _eps(order["eps"]), FORMATS[order["format"]]
+    with _in("formula"):
+        return approximate(order["formula"], box, eps, dtype=dtype, observer=observer)
+
+
+def _sorted(order: Mapping[str, str], folder: Path, observer: Observer) -> Approximation:
+    text = order["length"].strip()
+    if not text.isascii() or not text.isdigit() or not 2 <= int(text) <= MOST_LENGTH:
+        raise Refused("length", f"length must be a whole number from 2 to {MOST_LENGTH}, got {text[:20]!r}")
+    eps = _eps(order["eps"])
+    with _in("eps"):
+        return sort(int(text), 0.0, 1.0, eps, dtype=FORMATS[order["format"]], observer=observer)
+
+
+def _table(order: Mapping[str, str], folder: Path, observer: Observer) -> Approximation:
+    path = Path("table.csv")  # in the worker's own folder, which no message has to name
+    path.write_text(order["csv"])
+    with _in("csv"):
+        x, y = read_table(path, order["target"].strip())
+        return memorize(x, y, dtype=FORMATS[order["format"]], observer=observer)

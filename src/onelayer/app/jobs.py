@@ -1,0 +1,183 @@
+"""Jobs: a folder and a worker process each, a few at a time; what is finished stays on disk and outlives the server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import secrets
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from onelayer.app.orders import Refused
+from onelayer.disk import replace_file
+
+AT_ONCE, WAITING = 2, 16
+BUILD_SECONDS, CHECK_SECONDS, EXPORT_SECONDS = 300.0, 120.0, 120.0
+GRACE = 20.0  # seconds that a cancelled or late worker has to come back with its best
+MOST_STEPS = 300  # points of the enclosure's history that are kept
+LONGEST_LINE = 2**22
+FINISHED = ("done", "refused", "failed")
+STATE = "state.json"
+
+
+class Job:
+    """One order: its folder, and a snapshot of how far it is; ``version`` grows with every change."""
+
+    def __init__(self, folder: Path, snapshot: dict[str, Any]) -> None:
+        self.folder, self.snapshot, self.version = folder, snapshot, 0
+        self.changed = asyncio.Condition()
+        self.process: asyncio.subprocess.Process | None = None
+        self.cancelled = False
+        self.busy = asyncio.Lock()  # one check or export at a time
+
+    @property
+    def finished(self) -> bool:
+        return self.snapshot["state"] in FINISHED
+
+    async def update(self, **news: Any) -> None:
+        """Change the snapshot and wake whoever follows it."""
+        self.snapshot = {**self.snapshot, **news}
+        self.version += 1
+        async with self.changed:
+            self.changed.notify_all()
+        if self.finished:
+            replace_file(self.folder / STATE, json.dumps(self.snapshot).encode())
+
+    async def newer(self, version: int, patience: float) -> bool:
+        """Wait until there is something newer than ``version``; False if nothing came."""
+        with contextlib.suppress(TimeoutError):
+            async with self.changed:
+                await asyncio.wait_for(self.changed.wait_for(lambda: self.version > version), patience)
+        return self.version > version
+
+
+class Jobs:
+    """All jobs of a server, by their names."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.jobs = root, {}  # type: tuple[Path, dict[str, Job]]
+        self.slots = asyncio.Semaphore(AT_ONCE)
+        self.tasks: set[asyncio.Task[None]] = set()
+        root.mkdir(parents=True, exist_ok=True)
+
+    def find(self, name: str) -> Job | None:
+        """The job of that name, from memory or from disk."""
+        if len(name) != 16 or not all(letter in "0123456789abcdef" for letter in name):
+            return None
+        folder = self.root / name
+        if name not in self.jobs and (folder / STATE).is_file():
+            self.jobs[name] = Job(folder, json.loads((folder / STATE).read_text()))
+        return self.jobs.get(name)
+
+    def start(self, order: dict[str, str]) -> str:
+        """Take an order; refused when too many wait."""
+        if sum(not job.finished for job in self.jobs.values()) >= AT_ONCE + WAITING:
+            raise Refused("formula", "too many orders wait already; cancel one or try again in a minute")
+        name = secrets.token_hex(8)
+        folder = self.root / name
+        folder.mkdir()
+        shown = {key: value for key, value in order.items() if key != "csv"} | {"csv": order.get("csv", "")[:4000]}
+        job = Job(folder, {"id": name, "state": "waiting", "order": shown, "stage": "waiting", "history": []})
+        self.jobs[name] = job
+        task = asyncio.create_task(self._run(job, order))
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+        return name
+
+    async def _run(self, job: Job, order: dict[str, str]) -> None:
+        async with self.slots:
+            if job.cancelled:
+                await job.update(state="refused", field="formula", error="cancelled before it began")
+                return
+            began = time.monotonic()
+
+            async def follow(news: dict[str, Any]) -> None:
+                spent = round(time.monotonic() - began, 2)
+                history = job.snapshot["history"]
+                if news.get("upper") is not None:
+                    history = [*history, [spent, news.get("lower"), news["upper"]]][-MOST_STEPS:]
+                await job.update(**news, state="running", history=history, seconds=spent)
+
+            await job.update(state="running", stage="starting")
+            answer = await self.work(job, {"action": "build", "order": order}, BUILD_SECONDS, follow)
+            await job.update(**_outcome(answer), seconds=round(time.monotonic() - began, 2))
+
+    async def work(self, job: Job, task: dict[str, Any], seconds: float, follow: Any = None) -> dict[str, Any]:
+        """Run a worker to its end and return its last word; it is killed when it is late."""
+        command = [sys.executable, "-m", "onelayer.app.worker"]
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            cwd=job.folder,
+            env=_environment(job.folder),
+            start_new_session=True,
+            limit=LONGEST_LINE,
+        )
+        job.process = process
+        try:
+            async with asyncio.timeout(seconds + GRACE):
+                return await _conversation(process, {**task, "folder": str(job.folder), "seconds": seconds}, follow)
+        except TimeoutError:
+            return {"event": "failed", "error": f"it took longer than {seconds:.0f} s and was ended; loosen eps"}
+        finally:
+            end(process)
+            await process.wait()
+
+    async def cancel(self, job: Job) -> None:
+        """Ask the worker for the best it has; end it when it does not answer."""
+        job.cancelled = True
+        process = job.process
+        if job.finished or process is None or process.stdin is None:
+            return
+        with contextlib.suppress(ConnectionError):
+            process.stdin.write(b"cancel\n")
+            await process.stdin.drain()
+        asyncio.get_running_loop().call_later(GRACE, end, process)
+
+    async def close(self) -> None:
+        """End every worker; finished results stay."""
+        for job in self.jobs.values():
+            if job.process is not None:
+                end(job.process)
+
+
+async def _conversation(process: asyncio.subprocess.Process, task: dict[str, Any], follow: Any) -> dict[str, Any]:
+    if process.stdin is None or process.stdout is None:
+        raise RuntimeError("a worker is started with pipes")
+    process.stdin.write(json.dumps(task).encode() + b"\n")
+    await process.stdin.drain()
+    while line := await process.stdout.readline():
+        said: dict[str, Any] = json.loads(line)
+        if said.pop("event") == "progress":
+            if follow is not None:
+                await follow(said)
+        else:
+            return {**said, "event": "refused" if "error" in said else "done"}
+    return {"event": "failed", "error": "it ended without a result: out of memory, out of time, or killed"}
+
+
+def _outcome(answer: dict[str, Any]) -> dict[str, Any]:
+    news = dict(answer)
+    state = news.pop("event")
+    return {"state": state, "stage": state, "field": news.pop("field", "formula"), **news}
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """What a worker sees of ours: where Python finds things, one thread, and its own folder as home."""
+    kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH", "LANG", "SYSTEMROOT") if name in os.environ}
+    home = {"HOME": str(folder), "MPLCONFIGDIR": str(folder), "TMPDIR": str(folder)}
+    return {**kept, **home, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+
+
+def end(process: asyncio.subprocess.Process) -> None:
+    """Kill a worker and what it started."""
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)

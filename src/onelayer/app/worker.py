@@ -1,0 +1,140 @@
+"""The worker: one process per task, with limits. It reads one JSON line, works, and says how far it is in JSON lines.
+
+A line "cancel" on its input ends the work with the best there is. Everything is written into its own folder.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import resource
+import shutil
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any, TextIO
+
+from onelayer.app.orders import Refused
+from onelayer.errors import OnelayerError
+from onelayer.observer import Observer, Report
+
+MEMORY = 6 * 2**30  # bytes of private memory: torch itself takes half a gigabyte
+FILE_BYTES = 2**28
+PAUSE = 0.08  # seconds between two reports: more than the eye can follow
+WORDS = 20_000
+
+
+class Speaker(Observer):
+    """An observer that writes what it is told, at most a dozen times a second, and can be cancelled from outside."""
+
+    def __init__(self, out: TextIO, max_seconds: float) -> None:
+        super().__init__(max_seconds)
+        self.out, self.last = out, -math.inf
+
+    def show(self, report: Report) -> None:
+        now = time.monotonic()
+        if now - self.last < PAUSE:
+            return
+        self.last = now
+        upper = report.upper if report.upper is not None and math.isfinite(report.upper) else None
+        say(self.out, "progress", stage=report.stage, share=report.share, lower=report.lower, upper=upper)
+
+
+def say(out: TextIO, event: str, **data: Any) -> None:
+    """One JSON line."""
+    out.write(json.dumps({"event": event, **data}, allow_nan=False) + "\n")
+    out.flush()
+
+
+def limit(seconds: float) -> None:
+    """No more memory, time and disk than a task may have; the system ends what goes beyond."""
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 60, int(seconds) + 90))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_BYTES, FILE_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def main() -> int:
+    """Carry out the task on the first line of stdin."""
+    out = sys.stdout
+    sys.stdout = sys.stderr  # whatever prints by accident does not break the protocol
+    task = json.loads(sys.stdin.readline())
+    limit(task["seconds"])
+    speaker = Speaker(out, task["seconds"])
+    threading.Thread(target=_listen, args=(speaker,), daemon=True).start()
+    folder = Path(task["folder"])
+    try:
+        say(out, "done", **{"build": build, "check": recheck, "export": write}[task["action"]](task, folder, speaker))
+    except Refused as error:
+        say(out, "refused", field=error.field, error=_line(error))
+    except (OnelayerError, OSError) as error:
+        say(out, "refused", field="formula", error=_line(error))
+    except MemoryError:
+        say(out, "refused", field="eps", error="not enough memory for this problem; loosen eps")
+    return 0
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+def _listen(speaker: Speaker) -> None:
+    """Cancel when told to, or when the server is gone."""
+    sys.stdin.readline()
+    speaker.cancel()
+
+
+def build(task: dict[str, Any], folder: Path, speaker: Speaker) -> dict[str, Any]:
+    """Build, prove and save; then what the page shows, so that the server never has to compute."""
+    speaker.report("loading the library")
+    from onelayer.app.building import built
+    from onelayer.pictures.explanation import explain
+    from onelayer.pictures.live_page import live_data
+
+    result = built(task["order"], folder, speaker)
+    result.save(folder / "result")
+    proof = result.certificate
+    live = json.dumps(live_data(result), separators=(",", ":"))
+    (folder / "live.json").write_text(live)
+    return {
+        "status": proof.status,
+        "claim": proof.sentence,
+        "certificate": json.loads(proof.to_json()),
+        "size": result.size(),
+        "wanted_tokens": result.wanted_tokens,
+        "explain": str(explain(result))[:WORDS],
+        "cancelled": speaker.cancelled,
+    }
+
+
+def recheck(task: dict[str, Any], folder: Path, speaker: Speaker) -> dict[str, Any]:
+    """The independent check of the saved files."""
+    from onelayer.checker.check import check
+
+    found = check(folder / "result", max_seconds=task["seconds"], observer=speaker)
+    return {"verdict": found.verdict, "reason": found.reason, "seconds": found.seconds}
+
+
+def write(task: dict[str, Any], folder: Path, speaker: Speaker) -> dict[str, Any]:
+    """A file to download, named in the answer: the folder as zip, or an export."""
+    from onelayer.result import load
+
+    to, place = task["to"], folder / "exports"
+    place.mkdir(exist_ok=True)
+    if to == "zip":
+        return {"file": Path(shutil.make_archive(str(place / "result"), "zip", folder / "result")).name}
+    result = load(folder / "result")
+    if to == "html":
+        return {"file": result.to_html(place / "live.html").name}
+    if to == "report":
+        return {"file": result.report(place / "report.html").name}
+    if to == "onnx":
+        return {"file": result.export("onnx", place / "layer.onnx").path.name}
+    made = result.export(to, place / to / "layer.c" if to == "c" else place / to).path
+    source = made.parent if to == "c" else made
+    return {"file": Path(shutil.make_archive(str(place / f"layer-{to}"), "zip", source)).name}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
