@@ -34,12 +34,10 @@ def read_bounded(path: Path, limit: int) -> bytes:
     Opening does not wait: a pipe without a writer is recognised as one.
     """
     try:
-        if not stat.S_ISREG(os.lstat(path).st_mode):
-            raise FileError(f"cannot read {path}: it is not a regular file")
+        _need_regular(path, os.lstat(path))
         with os.fdopen(os.open(path, _OPEN), "rb") as file:
             status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                raise FileError(f"cannot read {path}: it is not a regular file")
+            _need_regular(path, status)
             data = file.read(limit + 1) if status.st_size <= limit else None
     except OSError as error:
         raise FileError(f"cannot read {path}: {error.strerror or error}") from error
@@ -50,6 +48,11 @@ def read_bounded(path: Path, limit: int) -> bytes:
     if data is None or len(data) > limit:
         raise FileError(f"{path} is larger than the limit of {limit:,} bytes")
     return data
+
+
+def _need_regular(path: Path, status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise FileError(f"cannot read {path}: it is not a regular file")
 
 
 def read_if_there(path: Path, limit: int) -> bytes | None:
@@ -106,30 +109,46 @@ def read_tensors(data: bytes, name: str) -> tuple[dict[str, str], dict[str, NDAr
 
     Eight bytes of little-endian length, a JSON header of that length, then the payload.
     """
-    length = int.from_bytes(data[:8], "little")
-    if len(data) < 8 or length > len(data) - 8 or length > MAX_HEADER_BYTES:
-        raise FileError(f"{name} is truncated or not a safetensors file")
-    header = strict_json(data[8 : 8 + length], f"the header of {name}")
-    if not isinstance(header, dict):
-        raise FileError(f"{name} is corrupt: its header is not a JSON object")
+    header, first = _header(data, name)
     metadata = header.pop("__metadata__", {})
     if not isinstance(metadata, dict) or not all(isinstance(text, str) for text in metadata.values()):
         raise FileError(f"{name} is corrupt: its metadata must be texts")
     spans, arrays = [], {}
     for key, entry in header.items():
         dtype, shape, (start, end) = _entry(entry, f"{name}: tensor {key}")
-        if end > len(data) - 8 - length:
+        if end > len(data) - first:
             raise FileError(f"{name} is truncated: tensor {key} ends after the file")
         spans.append((start, end))
-        arrays[key] = np.frombuffer(data, dtype, math.prod(shape), 8 + length + start).reshape(shape)
-    spans.sort()
-    ends = [0, *(end for _, end in spans)]
-    if [start for start, _ in spans] != ends[:-1] or ends[-1] != len(data) - 8 - length:
-        raise FileError(f"{name} is corrupt: its tensors overlap or leave bytes out")
+        arrays[key] = np.frombuffer(data, dtype, math.prod(shape), first + start).reshape(shape)
+    _need_cover(spans, len(data) - first, name)
     for key, array in arrays.items():
         if not np.isfinite(array).all():
             raise FileError(f"{name} holds nan or inf in tensor {key}")
     return metadata, arrays
+
+
+def _header(data: bytes, name: str) -> tuple[dict[str, Any], int]:
+    """The JSON header, and where the payload begins."""
+    length = int.from_bytes(data[:8], "little")
+    if len(data) < 8 or length > len(data) - 8 or length > MAX_HEADER_BYTES:
+        raise FileError(f"{name} is truncated or not a safetensors file")
+    header = strict_json(data[8 : 8 + length], f"the header of {name}")
+    if not isinstance(header, dict):
+        raise FileError(f"{name} is corrupt: its header is not a JSON object")
+    return header, 8 + length
+
+
+def _need_cover(spans: list[tuple[int, int]], size: int, name: str) -> None:
+    """Each byte of the payload belongs to one tensor."""
+    spans = sorted(spans)
+    ends = [0, *(end for _, end in spans)]
+    if [start for start, _ in spans] != ends[:-1] or ends[-1] != size:
+        raise FileError(f"{name} is corrupt: its tensors overlap or leave bytes out")
+
+
+def _whole(numbers: Any, least: int) -> bool:
+    """Whether this is a list of whole numbers, none below ``least``."""
+    return isinstance(numbers, list) and all(type(n) is int and n >= least for n in numbers)
 
 
 def _entry(entry: Any, where: str) -> tuple[np.dtype[Any], tuple[int, ...], tuple[int, int]]:
@@ -139,10 +158,7 @@ def _entry(entry: Any, where: str) -> tuple[np.dtype[Any], tuple[int, ...], tupl
     if not isinstance(entry["dtype"], str) or entry["dtype"] not in DTYPES:
         raise FileError(f"{where} must be F64 or F32, found {entry['dtype']}")
     dtype, shape, offsets = DTYPES[entry["dtype"]], entry["shape"], entry["data_offsets"]
-    for numbers, least in ((shape, 1), (offsets, 0)):
-        if not isinstance(numbers, list) or not all(type(n) is int and n >= least for n in numbers):
-            raise FileError(f"{where} has a malformed shape or range")
-    if len(shape) > MAX_AXES or len(offsets) != 2:
+    if not (_whole(shape, 1) and _whole(offsets, 0) and len(shape) <= MAX_AXES and len(offsets) == 2):
         raise FileError(f"{where} has a malformed shape or range")
     if offsets[1] - offsets[0] != math.prod(shape) * dtype.itemsize:
         raise FileError(f"{where} has {offsets[1] - offsets[0]} bytes, which do not fill the shape {shape}")

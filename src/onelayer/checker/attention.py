@@ -70,10 +70,10 @@ class Matrix:
         """Products with an exact zero, and sums with them, are exact; so is one product with a power of two alone."""
         reach = [s + e for s, e in zip(x.sizes(), x.errors, strict=True)]
         passed, totals = self.bounds(x.errors), self.bounds(reach)
-        idle = {i for i, r in enumerate(reach) if r.is_zero()}
+        busy = [not r.is_zero() for r in reach]
         found = []
         for column, b, p, t in zip(self.columns, self.bias, passed, totals, strict=True):
-            live = [w for i, w in column if i not in idle] if idle else [w for _, w in column]
+            live = [w for i, w in column if busy[i]]
             if len(live) == 1 and b.is_zero() and power_of_two(float(live[0])):
                 found.append((p + 2 * execution.tiny).upper())
             else:
@@ -113,22 +113,18 @@ class Softmax:
         if len(_union(logits.items)) == 1:  # cheap, and large values make high orders of e_m matter
             order += EXTRA
             logits = Vector([item.at_order(order) for item in logits.items], logits.errors)
-        centre = np.array([float(item.c[0].mid()) for item in logits.items])
-        with np.errstate(all="ignore"):  # any weights will do
-            weights = np.exp(centre - centre.max())
-            weights /= weights.sum()
-        pairs = zip(weights.tolist(), logits.items, strict=True)
-        common = combination([(arb(w), item) for w, item in pairs if w > NEGLIGIBLE], ZERO, order)
+        common = _centre(logits.items, order)
         shifted = [item - common for item in logits.items]
         spreads = [item.range() for item in shifted]
         self.e = [apply("exp", item) for item in shifted]
         tops = [spread.upper().exp() for spread in spreads]
-        low = sum((spread.lower().exp() for spread in spreads), ZERO).lower()
+        low = _sum_of_lowest(spreads)
         high = sum(tops, ZERO).upper()
         self.inverse = apply("inv", combination([(arb(1), item) for item in self.e], ZERO, order), (low, high))
-        self.upper = [(top / low).min(arb(1)).upper() for top in tops] if execution else []
+        self.upper: list[arb] = []
         self.spoiled = [ZERO] * len(shifted)
         if execution is not None:
+            self.upper = [(top / low).min(arb(1)).upper() for top in tops]
             relative, absolute = execution.softmax(spreads, logits.errors, self.upper)
             self.spoiled = execution.average(self.upper, relative, absolute, len(shifted) + 1)
 
@@ -232,16 +228,36 @@ def contract(weights: Sequence[Taylor], items: Sequence[Taylor], order: int) -> 
     length = count(len(support), min(order, da + db))
     found = []
     for j in range(step):
-        out, cut = [ZERO] * length, ZERO
-        values = (value for row in product for value in row[j * width : (j + 1) * width])
-        for value, place in zip(values, places, strict=True):
-            if place < 0:
-                cut = cut + value.abs_upper()
-            else:
-                out[place] = value
-        out[0] = out[0] + cut * UNIT_BALL
-        found.append(Taylor(support, out, order))
+        values = [value for row in product for value in row[j * width : (j + 1) * width]]
+        found.append(Taylor(support, _placed(values, places, length), order))
     return found
+
+
+def _placed(values: Sequence[arb], places: Sequence[int], length: int) -> list[arb]:
+    """Coefficients in their places; those beyond the order (place < 0) become a ball around zero."""
+    out, cut = [ZERO] * length, ZERO
+    for value, place in zip(values, places, strict=True):
+        if place < 0:
+            cut = cut + value.abs_upper()
+        else:
+            out[place] = value
+    out[0] = out[0] + cut * UNIT_BALL
+    return out
+
+
+def _sum_of_lowest(spreads: Sequence[arb]) -> arb:
+    """A lower bound of the sum of exponentials."""
+    return sum((spread.lower().exp() for spread in spreads), ZERO).lower()
+
+
+def _centre(logits: Sequence[Taylor], order: int) -> Taylor:
+    """An average of the logits to subtract from each: softmax does not change, and any weights will do."""
+    centre = np.array([float(item.c[0].mid()) for item in logits])
+    with np.errstate(all="ignore"):
+        weights = np.exp(centre - centre.max())
+        weights /= weights.sum()
+    pairs = zip(weights.tolist(), logits, strict=True)
+    return combination([(arb(w), item) for w, item in pairs if w > NEGLIGIBLE], ZERO, order)
 
 
 def dot(a: Sequence[Taylor], b: Sequence[Taylor]) -> Taylor:

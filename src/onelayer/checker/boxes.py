@@ -23,6 +23,7 @@ PIECES = 800  # of the polynomial of one box
 PROVED, REFUTED, OPEN = "proved", "refuted", "open"
 
 Corner = Sequence[float]
+Cleared = list[tuple[Taylor, arb]] | None  # T D - N and min|D| per output; None where the formula may be undefined
 Evaluated = Callable[[Sequence[Taylor], Kinks], Vector]  # a layer, or another formula in its place
 
 
@@ -94,7 +95,7 @@ class Prover:
         f = evaluate(self.formula, x, kinks)
         return [a - b for a, b in zip(t.items, f, strict=True)], t.errors
 
-    def cleared(self, x: Sequence[Taylor], t: Vector) -> list[tuple[Taylor, arb]] | None:
+    def cleared(self, x: Sequence[Taylor], t: Vector) -> Cleared:
         """T D - N and min|D| for each output of a formula that divides; None where it may be undefined."""
         f = quotients(self.formula, x, Kinks()) if self.divides else None
         if f is None:
@@ -112,11 +113,9 @@ class Prover:
         if self._bounded_cleared(cleared, t.errors):
             return Found(PROVED)
         g, rounding = self.error(x, t, kinks)
-        for item, r in zip(g, rounding, strict=True):
-            for place in (ZERO, arb(1), arb(-1)):
-                gap = climb(item, place).abs_lower() - r
-                if gap > self.limit:
-                    return Found(REFUTED, bound=float(gap), place=steepest(item, place, low, high))
+        refuted = self._refuted(g, rounding, low, high)
+        if refuted is not None:
+            return refuted
         if self._bounded(g, rounding):
             self.clears_first = False
             return Found(PROVED)
@@ -127,10 +126,23 @@ class Prover:
                 return Found(PROVED)
         if 0 < distinct(kinks.open) <= MAX_CASES and self._by_cases(low, high, kinks.open[0], []):
             return Found(PROVED)
-        worst = max(float(item.range().abs_upper()) for item in g)
+        return self._open(g, cleared, kinks, low, high)
+
+    def _refuted(self, g: Sequence[Taylor], rounding: Sequence[arb], low: Corner, high: Corner) -> Found | None:
+        """A point where the error is above the limit whatever the rounding: tried are the centre and two corners."""
+        for item, r in zip(g, rounding, strict=True):
+            for place in (ZERO, arb(1), arb(-1)):
+                gap = climb(item, place).abs_lower() - r
+                if gap > self.limit:
+                    return Found(REFUTED, bound=float(gap), place=steepest(item, place, low, high))
+        return None
+
+    def _open(self, g: Sequence[Taylor], cleared: Cleared, kinks: Kinks, low: Corner, high: Corner) -> Found:
+        """What is known of an undecided box: its bound, its centre, and where to cut it."""
+        worst = _largest(g)
         if cleared is not None:
             h = [item.scaled(1 / gap) for item, gap in cleared]
-            bound = max(float(item.range().abs_upper()) for item in h)
+            bound = _largest(h)
             g, worst = (g, min(worst, bound)) if worst < math.inf else (h, bound)
         centre = max(abs(float(item.c[0].mid())) for item in g)
         return Found(OPEN, split_axis(g, kinks.open, low, high), worst, centre)
@@ -149,7 +161,7 @@ class Prover:
                 return False
         return True
 
-    def _bounded_cleared(self, cleared: list[tuple[Taylor, arb]] | None, rounding: Sequence[arb]) -> bool:
+    def _bounded_cleared(self, cleared: Cleared, rounding: Sequence[arb]) -> bool:
         if cleared is None:
             return False
         return all(below(h, (self.limit - r) * gap, PIECES) for (h, gap), r in zip(cleared, rounding, strict=True))
@@ -255,13 +267,24 @@ def split_axis(g: Sequence[Taylor], kinks: Sequence[Taylor], low: Corner, high: 
     widths = [b - a for a, b in zip(low, high, strict=True)]
     usable = [i for i, width in enumerate(widths) if width > 0] or [0]
     for degree in (1,) if kinks else (2, 1):
-        scores = [0.0] * len(widths)
-        for item in kinks[:1] or g:
-            for variable in item.support:
-                scores[variable] += _weight(item, variable, degree)
-        if any(scores[i] > 0 for i in usable) and all(score < math.inf for score in scores):
-            return max(usable, key=lambda i: scores[i])
+        scores = _scores(kinks[:1] or g, degree, len(widths))
+        best = max(usable, key=lambda i: scores[i])
+        if scores[best] > 0 and max(scores) < math.inf and not any(map(math.isnan, scores)):
+            return best
     return max(usable, key=lambda i: widths[i])
+
+
+def _scores(items: Sequence[Taylor], degree: int, dim: int) -> list[float]:
+    """How much each coordinate matters in the terms of a degree."""
+    scores = [0.0] * dim
+    for item in items:
+        for variable in item.support:
+            scores[variable] += _weight(item, variable, degree)
+    return scores
+
+
+def _largest(items: Sequence[Taylor]) -> float:
+    return max(float(item.range().abs_upper()) for item in items)
 
 
 def turned(found: Found, parent: Found | None, low: Corner, high: Corner) -> Found:

@@ -24,7 +24,7 @@ from onelayer.checker.cover import leaves, random_order, shares
 from onelayer.checker.formats import BY_TAG, REAL
 from onelayer.checker.layer import Layer
 from onelayer.checker.outcome import NotConfirmed, Rejected
-from onelayer.checker.points import Values, contradiction, known_at, trial_points, values_of
+from onelayer.checker.points import Known, Values, contradiction, known_at, trial_points, values_of
 from onelayer.checker.reader import SUP, Record, SavedProof, read_proof
 from onelayer.checker.rounding import Execution
 from onelayer.checker.weights import Array, Stored, read_model
@@ -185,6 +185,12 @@ class _Check:
         bounded = known.reached.is_finite() or math.isfinite(record.upper)
         if not bounded and not known.confirmed >= record.lower:
             raise Rejected(f"at the witness only |T - f| >= {known.lower:.6g} is confirmed, and it has no upper bound")
+        self._refutation(known)
+        return known.lower if known.confirmed < record.lower else record.lower
+
+    def _refutation(self, known: Known) -> None:
+        """A refutation is confirmed above eps, or refused."""
+        record = self.record
         if record.status == "refuted" and record.eps is not None and not known.confirmed > record.eps:
             # Another forward pass, in another order of sums, may have returned what is stated.
             refusal = NotConfirmed if known.reached.is_finite() else Rejected
@@ -192,7 +198,6 @@ class _Check:
                 f"the refutation does not follow: at the witness only |T - f| >= {known.lower:.6g} is confirmed, "
                 f"not more than eps = {record.eps:.6g}"
             )
-        return known.lower if known.confirmed < record.lower else record.lower
 
     def _boxes(self, layer: Layer, formula: Formula, low: Array, high: Array) -> None:
         """Re-prove the boxes one by one, those that hold the witness first."""
@@ -266,15 +271,20 @@ def _precision() -> Iterator[None]:
         ctx.prec, ctx.cap = bits, cap
 
 
+def _recorded(proof: SavedProof, dim: int) -> Formula | None:
+    """What function.txt says, if the proof has one."""
+    if proof.function is None:
+        return None
+    try:
+        return parse(proof.function, dim, limit=MAX_FORMULA)
+    except FormulaError as error:
+        raise FileError(f"function.txt is not a formula of {dim} variables: {error}") from error
+
+
 def _formula(proof: SavedProof, f: str | Formula | None, stored: Stored, needed: bool) -> Formula | None:
     """f as a formula of the inputs and outputs of the model; None for a proof whose argument names its function."""
     dim = math.prod(proof.record.shape)
-    formula = None
-    if proof.function is not None:
-        try:
-            formula = parse(proof.function, dim, limit=MAX_FORMULA)
-        except FormulaError as error:
-            raise FileError(f"function.txt is not a formula of {dim} variables: {error}") from error
+    formula = _recorded(proof, dim)
     if f is not None:
         given = parse(f, dim, limit=MAX_FORMULA) if isinstance(f, str) else f
         if not needed or (formula is not None and (formula.nodes, formula.outputs) != (given.nodes, given.outputs)):

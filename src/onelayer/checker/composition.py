@@ -7,6 +7,7 @@ plus the rounding of the execution.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,10 +18,10 @@ from onelayer.checker.attention import Vector
 from onelayer.checker.layer import Layer
 from onelayer.checker.rounding import Execution
 from onelayer.checker.univariate import Line, distance, lines, range_of, steepest
-from onelayer.checker.weights import Stored
+from onelayer.checker.weights import Array, Stored
 from onelayer.errors import OnelayerError
-from onelayer.language.formula import parse
-from onelayer.lemmas.argument import Composition, Term
+from onelayer.language.formula import Formula, parse
+from onelayer.lemmas.argument import Atom, Composition, Term
 
 FEW, CURVED = 12, 2  # variables up to which normalisations are expanded beyond first order, and how far
 JOINED = 2.0**-10  # a ramp that misses the next one by this share of its height is taken to end there
@@ -118,20 +119,22 @@ class _Proof:
         self.seen[k] = knots, slopes, distance(parse(term.text, 1), pieces), slope
         return self.seen[k]
 
+    def _sum_ends(self, rows: Sequence[Sequence[float]]) -> tuple[arb, arb]:
+        """Ends of sum over tokens and inner functions of weight times value."""
+        low = high = ZERO
+        for token, row in enumerate(rows):
+            for c, weight in enumerate(row):
+                a, b = (arb(weight) * end for end in self.inner[c].ends[token])
+                low, high = low + (a if weight >= 0 else b), high + (b if weight >= 0 else a)
+        return low, high
+
     def _range(self, term: Term) -> tuple[float, float]:
         """Ends of the values of s at all positions of the term; a sum of numbers >= 0 stays >= 0."""
         composition = self.composition
         places = [term.position] if term.position is not None else range(composition.length if composition.each else 1)
-        lows, highs = [], []
-        for place in places:
-            low = high = ZERO
-            for token, row in enumerate(composition.rows(term, place)):
-                for c, weight in enumerate(row):
-                    a, b = (arb(weight) * end for end in self.inner[c].ends[token])
-                    low, high = low + (a if weight >= 0 else b), high + (b if weight >= 0 else a)
-            lows.append(0.0 if low.is_zero() else _below(low))
-            highs.append(_above(high))
-        bottom, top = min(lows), max(highs)
+        ends = [self._sum_ends(composition.rows(term, place)) for place in places]
+        bottom = min(0.0 if low.is_zero() else _below(low) for low, _ in ends)
+        top = max(_above(high) for _, high in ends)
         return bottom, top if top > bottom else bottom + 1e-9 * (1 + abs(bottom))
 
     def _sum(self, term: Term, position: int) -> Taylor:
@@ -158,24 +161,28 @@ class _Proof:
             errors.append(atom.rounding)
         return Vector(items, errors)
 
+    def _averages(self, query: Vector, keys: list[Vector], values: list[Vector]) -> Vector:
+        """What the heads return for one query, side by side."""
+        z = Vector([], [])
+        for head in self.layer.heads:
+            own = [row[head.values] for row in values]
+            part = self.layer.head_average(head, query[head.keys], [row[head.keys] for row in keys], own)
+            z = Vector(z.items + part.items, z.errors + part.errors)
+        return z
+
     def _unit_inputs(self, position: int) -> tuple[Vector, Vector]:
         """What the units of one position see, and its stream R."""
         layer, config = self.layer, self.stored.config
         e = [self._embedded(j) for j in range(self.composition.length)]
-        u = [layer._norm(row, "1") for row in e] if config["norm"] == "pre" else e
+        u = [layer.normalised(row, "1") for row in e] if config["norm"] == "pre" else e
         keys, values = ([layer.maps[name](row, self.execution) for row in u] for name in ("K", "V"))
         query = layer.maps["Q"](u[position], self.execution)
-        z = Vector([], [])
-        for head in layer.heads:
-            own = [row[head.values] for row in values]
-            part = layer._head_average(head, query[head.keys], [row[head.keys] for row in keys], own)
-            z = Vector(z.items + part.items, z.errors + part.errors)
-        r = layer.maps["O"](z, self.execution)
+        r = layer.maps["O"](self._averages(query, keys, values), self.execution)
         if config["residual"]:
-            r = layer._add(e[position], r)
+            r = layer.added(e[position], r)
         if config["norm"] == "post":
-            r = layer._norm(r, "1")
-        inner = layer._norm(r, "2") if config["norm"] == "pre" else r
+            r = layer.normalised(r, "1")
+        inner = layer.normalised(r, "2") if config["norm"] == "pre" else r
         return layer.maps["1"](inner, self.execution), r
 
     def _embedded(self, token: int) -> Vector:
@@ -189,14 +196,14 @@ class _Proof:
             e = Vector(row.items + others, row.errors + [ZERO] * len(others))
         if config["positions"] == "none":
             return e
-        return layer._shifted(e, t["position"][token].tolist())
+        return layer.moved(e, t["position"][token].tolist())
 
     def _rounding(self, z: Vector, r: Vector) -> list[arb]:
         """Of the outputs, with the units anywhere between 0 and their largest value; the stream adds what it holds."""
         layer, residual = self.layer, self.stored.config["residual"]
         hidden = [constant(ZERO.union(item.range().upper().max(ZERO)), self.order) for item in z.items]
         y = layer.maps["2"](Vector(hidden, z.errors), self.execution)
-        y = layer._add(r, y) if residual else y
+        y = layer.added(r, y) if residual else y
         if self.stored.config["norm"] == "post":
             return self._last_norm(z, r, y.errors)
         found = layer.maps["R"](y, self.execution).errors
@@ -207,24 +214,37 @@ class _Proof:
         leak = [item.shifted(-b).range().abs_upper() for item, b in zip(read, offsets, strict=True)]
         return [error + size for error, size in zip(found, leak, strict=True)]
 
-    def _last_norm(self, z: Vector, r: Vector, errors: list[arb]) -> list[arb]:
-        """The same when outputs are normalised: as variables of their own, written into the stream as W_2 does."""
-        outputs, first = self.composition.outputs, self.composition.length * len(self.inner)
+    def _written(self) -> Array:
+        """How W_2 writes each output into the stream: entries -1, 0, 1, so that the product with them is exact."""
         unit = np.abs(self.outer).argmax(0)
-        spread = self.stored.tensors["W_2"][unit] / self.outer[unit, np.arange(outputs)][:, None]
-        exact = bool(np.isin(spread, (-1.0, 0.0, 1.0)).all())  # so that the product is
+        columns = np.arange(self.composition.outputs)
+        spread: Array = self.stored.tensors["W_2"][unit] / self.outer[unit, columns][:, None]
+        exact = bool(np.isin(spread, (-1.0, 0.0, 1.0)).all())
         same = np.array_equal(self.outer @ spread, self.stored.tensors["W_2"])
         _require(exact and same, "W_2 writes more than the outputs")
+        return spread
+
+    def _output_variables(self, z: Vector) -> list[Taylor]:
+        """A variable of its own per output, as wide as the outer functions can make it."""
+        first = self.composition.length * len(self.inner)
         tops = [item.range().upper().max(ZERO) for item in z.items]
-        y = []
-        for o in range(outputs):
-            reach = _above(sum((abs(arb(float(c))) * top for c, top in zip(self.outer[:, o], tops, strict=True)), ZERO))
-            y.append(coordinate(first + o, -reach, reach, self.order))
+        found = []
+        for o in range(self.composition.outputs):
+            sizes = (abs(arb(float(c))) * top for c, top in zip(self.outer[:, o], tops, strict=True))
+            reach = _above(sum(sizes, ZERO))
+            found.append(coordinate(first + o, -reach, reach, self.order))
+        return found
+
+    def _last_norm(self, z: Vector, r: Vector, errors: list[arb]) -> list[arb]:
+        """The same when outputs are normalised: as variables of their own, written into the stream as W_2 does."""
+        outputs = self.composition.outputs
+        spread = self._written()
+        y = self._output_variables(z)
         base = r.items if self.stored.config["residual"] else [constant(ZERO, self.order)] * len(r)
         bias = [arb(float(b)) for b in self.stored.tensors["b_2"]]
         written = [[(arb(float(spread[o, m])), y[o]) for o in range(outputs)] for m in range(len(r))]
         items = [combination([(arb(1), item), *written[m]], bias[m], self.order) for m, item in enumerate(base)]
-        read = self.layer.maps["R"](self.layer._norm(Vector(items, errors), "2"), self.execution)
+        read = self.layer.maps["R"](self.layer.normalised(Vector(items, errors), "2"), self.execution)
         offsets = [arb(float(b)) for b in self.stored.tensors["b_R"]]
         return [
             error + (item - own).shifted(-b).range().abs_upper()
@@ -239,16 +259,16 @@ class _Proof:
             plain = formula == parse("x", 1) and atom.coordinate == c and len(self.composition.atoms) == d
             _require(plain, "atoms of a linear embedding other than the coordinates")
             return Inner([(arb(a), arb(b)) for a, b in sides], ZERO, ZERO)
-        known = {side: range_of(formula, *side) for side in set(sides)}
-        defined = all(end.is_finite() for ends in known.values() for end in ends)
-        _require(defined, f"{atom.text} is not defined on its interval")
+        known = _ranges(formula, set(sides), atom.text)
         pieces, total = self._ramps(c, min(a for a, _ in sides), max(b for _, b in sides))
-        error = distance(formula, pieces)
+        return Inner([known[side] for side in sides], distance(formula, pieces), self._ramp_rounding(atom, total))
+
+    def _ramp_rounding(self, atom: Atom, total: arb) -> arb:
+        """Error of the executed sum of ramps, ``total`` being the sum of their absolute weights."""
         count = int(self.stored.config["ramps"])
         steepest_ramp = arb(float(np.abs(self.stored.tensors["ramp_slope"][atom.coordinate]).max()))
         flushed = self.execution.tiny * (total * (2 + steepest_ramp) + count)
-        rounding = self.execution.gamma(count + 5) * total + flushed
-        return Inner([known[side] for side in sides], error, rounding)
+        return self.execution.gamma(count + 5) * total + flushed
 
     def _ramps(self, c: int, low: float, high: float) -> tuple[list[Line], arb]:
         """Column c of the embedding on [low, high], piece by piece, and the sum of its sizes.
@@ -327,3 +347,11 @@ def _above(value: arb) -> float:
 def _require(holds: bool, complaint: str) -> None:
     if not holds:
         raise OnelayerError(f"the layer does not have the form of its composition: {complaint}")
+
+
+def _ranges(formula: Formula, sides: set[tuple[float, float]], text: str) -> dict[tuple[float, float], tuple[arb, arb]]:
+    """The ends of a function's values on each interval, on all of which it must be defined."""
+    known = {side: range_of(formula, *side) for side in sides}
+    defined = all(end.is_finite() for ends in known.values() for end in ends)
+    _require(defined, f"{text} is not defined on its interval")
+    return known

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
@@ -47,24 +47,33 @@ def compose(series: Series, u: Taylor, inside: Ends | None = None, rule: Rule | 
     reach = h.range() if inside is None else values - c
 
     def remainder(n: int) -> arb:
-        last = b[n + 1]
-        if rule is not None:
-            known = rule(reached, n + 1, c, a[n + 1])
-            last = last.intersection(known) if last.is_finite() and last.overlaps(known) else known
-        return last * whole_power(reach, n + 1)
+        known = None if rule is None else rule(reached, n + 1, c, a[n + 1])
+        return _meet(b[n + 1], known) * whole_power(reach, n + 1)
 
     rest = remainder(k)
     while k and not rest.abs_upper() < (before := remainder(k - 1)).abs_upper():
         k, rest = k - 1, before
-    if len(u.support) == 1 and len(u.c) == 2 and h.c[0].is_zero():  # phi of an affine function of one variable
+    return _polynomial(a[: k + 1], h).shifted(rest)
+
+
+def _meet(series: arb, known: arb | None) -> arb:
+    """What two enclosures of one number say together; the second alone where the first says nothing."""
+    if known is None:
+        return series
+    return series.intersection(known) if series.is_finite() and series.overlaps(known) else known
+
+
+def _polynomial(a: Sequence[arb], h: Taylor) -> Taylor:
+    """sum_n a_n h^n."""
+    if len(h.support) == 1 and len(h.c) == 2 and h.c[0].is_zero():  # of a multiple of one variable
         powers = [arb(1)]
-        for _ in range(k):
+        for _ in a[1:]:
             powers.append(powers[-1] * h.c[1])
-        return Taylor(u.support, [a[0] + rest, *(x * y for x, y in zip(a[1:], powers[1:], strict=False))], u.order)
-    result = constant(a[k], u.order)
-    for n in range(k - 1, -1, -1):
-        result = (h * result).shifted(a[n])  # h is often sparse, and zeros of the left factor are skipped
-    return result.shifted(rest)
+        return Taylor(h.support, [a[0], *(x * y for x, y in zip(a[1:], powers[1:], strict=True))], h.order)
+    result = constant(a[-1], h.order)
+    for factor in reversed(a[:-1]):
+        result = (h * result).shifted(factor)  # h is often sparse, and zeros of the left factor are skipped
+    return result
 
 
 def _narrowed(values: arb, inside: Ends) -> arb:

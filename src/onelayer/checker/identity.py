@@ -94,23 +94,23 @@ class _Algebra:
                 total = plus(total, scale(self._joined(p, q), c * d))
         return total
 
+    def _opens(self, name: str, e: Fraction) -> bool:
+        """Whether a power is multiplied out: a whole power of a sum, or of a number."""
+        whole = name in self.whole and e.denominator == 1
+        return whole and (0 < e <= MOST_FACTORS or len(self.whole[name]) == 1)
+
     def _joined(self, p: Powers, q: Powers) -> Expansion:
         """The product of two lists of powers; whole powers of sums and numbers are multiplied out."""
         exponents: dict[str, Fraction] = {}
         for name, e in (*p, *q):
             exponents[name] = exponents.get(name, Fraction(0)) + e
-        open_ = [
-            name
-            for name, e in exponents.items()
-            if name in self.whole and e.denominator == 1 and (0 < e <= MOST_FACTORS or len(self.whole[name]) == 1)
-        ]
+        open_ = [name for name, e in exponents.items() if self._opens(name, e)]
         rest = tuple(sorted((name, e) for name, e in exponents.items() if e and name not in open_))
         found: Expansion = {rest: Fraction(1)}
         for name in open_:
             content, count = self.whole[name], int(exponents[name])
-            if count < 0:  # of a single term
-                ((powers, c),) = content.items()
-                content = {tuple((n, -x) for n, x in powers): 1 / c}
+            if count < 0:
+                content = _inverse(content)
             for _ in range(abs(count)):
                 found = self.product(found, content)
         return found
@@ -240,3 +240,9 @@ def text(a: Expansion) -> str:
     """One text for one expansion: terms in order."""
     terms = sorted(f"{c} " + " ".join(f"{name}^{e}" for name, e in powers) for powers, c in a.items())
     return " + ".join(terms)
+
+
+def _inverse(content: Expansion) -> Expansion:
+    """One over a single term."""
+    ((powers, c),) = content.items()
+    return {tuple((n, -x) for n, x in powers): 1 / c}

@@ -63,12 +63,15 @@ class Layer:
         config, width = self.config, self.stored.token_width
         rows = [list(x[i * width : (i + 1) * width]) for i in range(self.stored.length)]
         e = [self._embed(Vector(row, [ZERO] * width), i, kinks) for i, row in enumerate(rows)]
-        a = self._attend([self._norm(row, "1") for row in e] if config["norm"] == "pre" else e)
-        r = [self._add(s, t) for s, t in zip(e, a, strict=True)] if config["residual"] else a
-        if config["norm"] == "post":
-            r = [self._norm(row, "1") for row in r]
+        a = self._attend(self._normed(e, "pre"))
+        r = [self.added(s, t) for s, t in zip(e, a, strict=True)] if config["residual"] else a
+        r = self._normed(r, "post")
         y = [self._feed_forward(row, kinks) for row in r] if config["hidden"] else r
         return self._read(y)
+
+    def _normed(self, rows: list[Vector], where: str) -> list[Vector]:
+        """The first norm of every row, if this layer has it there."""
+        return [self.normalised(row, "1") for row in rows] if self.config["norm"] == where else rows
 
     def _embed(self, row: Vector, position: int, kinks: Kinks) -> Vector:
         if self.config["embedding"] == "piecewise":
@@ -77,7 +80,7 @@ class Layer:
         if self.config["positions"] == "none":
             return e
         code = self.stored.tensors["position"][position].tolist()
-        return self._shifted(e, code)
+        return self.moved(e, code)
 
     def _ramps(self, row: Vector, kinks: Kinks) -> Vector:
         """clip((x - start) slope, 0, 1), and clip(u) = relu(u) - relu(u - 1)."""
@@ -91,7 +94,7 @@ class Layer:
                     items.append(one if known else zero)
                     errors.append(ZERO)
                     continue
-                u = self._shifted(Vector([item], [error]), [-start])
+                u = self.moved(Vector([item], [error]), [-start])
                 v = u.items[0].scaled(arb(slope))
                 scaled = u.errors if self.execution is None else self.execution.scaled(slope, u.sizes(), u.errors)
                 items.append(kinks.relu(v) - kinks.relu(v.shifted(arb(-1))))
@@ -108,12 +111,12 @@ class Layer:
             z = Vector([], [])
             for head in self.heads:
                 own = [row[head.values] for row in values]
-                part = self._head_average(head, query[head.keys], [row[head.keys] for row in keys], own)
+                part = self.head_average(head, query[head.keys], [row[head.keys] for row in keys], own)
                 z = Vector(z.items + part.items, z.errors + part.errors)
             result.append(self.maps["O"](z, self.execution))
         return result
 
-    def _head_average(self, head: Head, query: Vector, keys: list[Vector], values: list[Vector]) -> Vector:
+    def head_average(self, head: Head, query: Vector, keys: list[Vector], values: list[Vector]) -> Vector:
         scale, ex, order = arb(head.scale), self.execution, query.items[0].order
         q = Vector([item.scaled(scale) for item in query.items], query.errors)
         if ex is not None:
@@ -121,15 +124,12 @@ class Layer:
         memory = [axis(q, ex) for axis in head.axes]
         if len(memory) > 1 and head.table is not None:
             return attend_grid([Softmax(logits, ex) for logits in memory], head.table, ex, order)
-        own = Vector([dot(q.items, key.items) for key in keys], [ZERO] * len(keys))
-        if ex is not None and keys:
-            sizes = q.sizes()
-            own.errors = [ex.dot(sizes, q.errors, key.sizes(), key.errors) for key in keys]
+        own = self._token_logits(q, keys)
         stored = memory[0] if memory else Vector([], [])
         logits = Vector(own.items + stored.items, own.errors + stored.errors)
         return attend(Softmax(logits, ex), values, head.table, ex, order)
 
-    def _norm(self, row: Vector, which: str) -> Vector:
+    def normalised(self, row: Vector, which: str) -> Vector:
         """(x - mean) / sqrt(var + 1e-5) * gain + shift"""
         t, order, share = self.stored.tensors, row.items[0].order, 1 / arb(len(row))
         gain, shift = t[f"gain_{which}"].tolist(), t[f"shift_{which}"].tolist()
@@ -148,13 +148,13 @@ class Layer:
         return Vector(items, self.execution.norm(row.sizes(), row.errors, sizes, gain, shift, low))
 
     def _feed_forward(self, r: Vector, kinks: Kinks) -> Vector:
-        inner = self._norm(r, "2") if self.config["norm"] == "pre" else r
+        inner = self.normalised(r, "2") if self.config["norm"] == "pre" else r
         h = self.maps["1"](inner, self.execution)
         shut = [bool(item.ends()[1] + error <= 0) for item, error in h.entries()]  # executed or not
         errors = [ZERO if off else error for off, error in zip(shut, h.errors, strict=True)]
         y = self.maps["2"](Vector([kinks.relu(item) for item in h.items], errors), self.execution)
-        y = self._add(r, y) if self.config["residual"] else y
-        return self._norm(y, "2") if self.config["norm"] == "post" else y
+        y = self.added(r, y) if self.config["residual"] else y
+        return self.normalised(y, "2") if self.config["norm"] == "post" else y
 
     def _read(self, y: list[Vector]) -> Vector:
         kind, ex = self.config["readout"], self.execution
@@ -162,22 +162,34 @@ class Layer:
             rows = [self.maps["R"](row, ex) for row in y]
             return Vector([item for row in rows for item in row.items], [e for row in rows for e in row.errors])
         if kind == "mean":
-            total = Vector([sum_of(column) for column in zip(*(row.items for row in y), strict=True)], y[0].errors)
-            share = 1 / len(y)
-            if ex is not None:
-                columns = zip(*(zip(row.sizes(), row.errors, strict=True) for row in y), strict=True)
-                sums = [ex.summed([s for s, _ in column], [e for _, e in column]) for column in columns]
-                total.errors = ex.scaled(share, total.sizes(), sums)
-            return self.maps["R"](Vector([item.scaled(arb(share)) for item in total.items], total.errors), ex)
+            return self.maps["R"](self._mean(y), ex)
         return self.maps["R"](y[0 if kind == "first" else -1], ex)
 
-    def _add(self, a: Vector, b: Vector) -> Vector:
+    def _token_logits(self, q: Vector, keys: list[Vector]) -> Vector:
+        """Logits of a query over the tokens of the sequence."""
+        found, ex = Vector([dot(q.items, key.items) for key in keys], [ZERO] * len(keys)), self.execution
+        if ex is not None and keys:
+            sizes = q.sizes()
+            found.errors = [ex.dot(sizes, q.errors, key.sizes(), key.errors) for key in keys]
+        return found
+
+    def _mean(self, y: list[Vector]) -> Vector:
+        """The mean of the rows, executed as a sum that is then scaled."""
+        total = Vector([sum_of(column) for column in zip(*(row.items for row in y), strict=True)], y[0].errors)
+        share, ex = 1 / len(y), self.execution
+        if ex is not None:
+            columns = zip(*(zip(row.sizes(), row.errors, strict=True) for row in y), strict=True)
+            sums = [ex.summed([s for s, _ in column], [e for _, e in column]) for column in columns]
+            total.errors = ex.scaled(share, total.sizes(), sums)
+        return Vector([item.scaled(arb(share)) for item in total.items], total.errors)
+
+    def added(self, a: Vector, b: Vector) -> Vector:
         items = [p + q for p, q in zip(a.items, b.items, strict=True)]
         errors = [p + q for p, q in zip(a.errors, b.errors, strict=True)]
         plain = [_vanishes(*p) or _vanishes(*q) for p, q in zip(a.entries(), b.entries(), strict=True)]
         return self._rounded(items, errors, plain)
 
-    def _shifted(self, x: Vector, offsets: list[float]) -> Vector:
+    def moved(self, x: Vector, offsets: list[float]) -> Vector:
         """Stored numbers added to the entries."""
         items = [item.shifted(arb(v)) for item, v in zip(x.items, offsets, strict=True)]
         return self._rounded(items, x.errors, [v == 0 for v in offsets])

@@ -139,6 +139,14 @@ class _Bound:
         self.into = [self._weights(k, width - d) for k in range(width - d)]  # feature -> inner function -> weight
         self.linear = t["W_E"][:, d:]
         self._embedding(d)
+        self._head_form(d)
+        _require(np.array_equal(t["W_R"], np.eye(width)[:, width - nested.outputs :]), "W_R")
+        if len(self.units):
+            self._unit_form(d, width)
+
+    def _head_form(self, d: int) -> None:
+        """Each head asks for the direction of its inner function and writes into the features that use it."""
+        nested, t = self.nested, self.t
         out, query, constant = np.zeros_like(t["W_O"]), np.zeros_like(t["W_Q"]), np.zeros_like(t["b_Q"])
         for h, c in enumerate(self.curved):
             for k, weights in enumerate(self.into):
@@ -150,9 +158,6 @@ class _Bound:
         _require(np.array_equal(t["W_O"], out) and not t["b_O"].any(), "W_O")
         if self.curved:
             _require(np.array_equal(t["W_Q"], query) and np.array_equal(t["b_Q"], constant), "W_Q")
-        _require(np.array_equal(t["W_R"], np.eye(width)[:, width - nested.outputs :]), "W_R")
-        if len(self.units):
-            self._unit_form(d, width)
 
     def _unit_form(self, d: int, width: int) -> None:
         t, count = self.t, len(self.units)

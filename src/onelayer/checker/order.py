@@ -12,6 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 from flint import arb, fmpq
+from numpy.typing import NDArray
 
 from onelayer.checker.rounding import Execution
 from onelayer.checker.weights import Array, Stored
@@ -19,6 +20,8 @@ from onelayer.errors import OnelayerError
 from onelayer.lemmas.argument import OrderStatistics
 
 Domain = tuple[tuple[float, ...], tuple[float, ...]]
+
+Mask = NDArray[np.bool_]
 
 
 def order_statistics_bound(
@@ -57,33 +60,17 @@ def thresholds_bound(
     t_0 + sum_g (t_g - t_{g-1}) clip(k - N_g, 0, 1) and x_(k) lie in the same cell; their difference lies between
     -h (1 - 1/(n-k+1)) and h (1 - 1/k).
     """
-    t, config, n = stored.tensors, stored.config, stored.length
-    g, sorts = int(config["ramps"]), weights is None
-    width = g + 2 if sorts else g
-    heads = config["heads"]
-    _require(g > 0 and not config["residual"] and config["d_model"] == width, "not a layer of thresholds")
-    _require(len(heads) == (2 if sorts else 1) and all(head["memory"] == "none" for head in heads), "other heads")
-    _require((config["positions"] != "none") == sorts, "positions are for sorting alone")
+    t, n, sorts = stored.tensors, stored.length, weights is None
+    g = int(stored.config["ramps"])
     levels, factors = _units(weights, n)
-    _require(heads[0]["d_v"] == g and config["hidden"] == g * len(levels) > 0, "other widths than thresholds need")
+    _thresholds_form(stored, sorts, levels)
     edges = [arb(low), *(arb(v) for v in t["ramp_start"][0].tolist())]
     cells = [b - a for a, b in pairwise(edges)]
     _require(all(cell > 0 for cell in cells) and edges[-1] >= high, "the thresholds do not cover the domain")
-    _uniform_head(t, g, int(heads[0]["d_k"]), width)
-    _require(np.array_equal(t["b_1"], np.repeat(levels, g)), "other levels than this statistic needs")
-    counts = np.concatenate([-float(n) * np.eye(g)] * len(levels), axis=1)
-    _equal(t["W_1"][:g], counts, "the counts of the feed-forward network")
-    _equal(t["W_2"][:, 1:], 0.0, "the second matrix of the feed-forward network")
-    _equal(t["b_2"], 0.0, "the second bias of the feed-forward network")
-    _equal(t["W_R"], np.eye(width)[:, :1], "the read-out")
     position = _position_error(stored, execution) if sorts else arb(0)
-    h = cells[0]
-    for cell in cells[1:]:
-        h = h.max(cell)
-    lemma, offset = _lemma(weights, n, h, edges[0])
-    slope = arb(0)
-    for cell, value in zip(cells, t["ramp_slope"][0].tolist(), strict=True):
-        slope = slope.max(abs(arb(value) * cell + 1))
+    lemma, offset = _lemma(weights, n, _largest(cells), edges[0])
+    slopes = zip(cells, t["ramp_slope"][0].tolist(), strict=True)
+    slope = _largest([abs(arb(value) * cell + 1) for cell, value in slopes])
     u, tiny = execution.gamma, execution.tiny
     # ramp: two roundings; weights 1/n: two exponentials, a sum, a quotient; average: a sum; k - N: three terms
     flushed = tiny * (8 + arb(float(np.abs(t["ramp_slope"]).max())))
@@ -97,6 +84,31 @@ def thresholds_bound(
     b = arb(float(t["b_R"][0]))
     summing = u(len(t["b_1"]) + 4) * (size * (reach + each) + abs(b)) + len(t["b_1"]) * reach * tiny
     return lemma, abs(b - offset) + size * each + mismatch * reach + summing
+
+
+def _largest(numbers: Sequence[arb]) -> arb:
+    found = arb(0)
+    for number in numbers:
+        found = found.max(number)
+    return found
+
+
+def _thresholds_form(stored: Stored, sorts: bool, levels: Array) -> None:
+    """Every weight that the lemma does not leave free is what it says."""
+    t, config, n = stored.tensors, stored.config, stored.length
+    g, heads = int(config["ramps"]), config["heads"]
+    width = g + 2 if sorts else g
+    _require(g > 0 and not config["residual"] and config["d_model"] == width, "not a layer of thresholds")
+    _require(len(heads) == (2 if sorts else 1) and all(head["memory"] == "none" for head in heads), "other heads")
+    _require((config["positions"] != "none") == sorts, "positions are for sorting alone")
+    _require(heads[0]["d_v"] == g and config["hidden"] == g * len(levels) > 0, "other widths than thresholds need")
+    _uniform_head(t, g, int(heads[0]["d_k"]), width)
+    _require(np.array_equal(t["b_1"], np.repeat(levels, g)), "other levels than this statistic needs")
+    counts = np.concatenate([-float(n) * np.eye(g)] * len(levels), axis=1)
+    _equal(t["W_1"][:g], counts, "the counts of the feed-forward network")
+    _equal(t["W_2"][:, 1:], 0.0, "the second matrix of the feed-forward network")
+    _equal(t["b_2"], 0.0, "the second bias of the feed-forward network")
+    _equal(t["W_R"], np.eye(width)[:, :1], "the read-out")
 
 
 def _lemma(weights: Sequence[float] | None, n: int, h: arb, start: arb) -> tuple[arb, arb]:
@@ -191,7 +203,40 @@ def subsets_bound(
 
     A softmax average of m numbers at sharpness beta is below their maximum by at most c / beta if c e^c >= (m-1)/e.
     """
-    t, config, n, sorts = stored.tensors, stored.config, stored.length, weights is None
+    t, n, sorts = stored.tensors, stored.length, weights is None
+    heads = 2**n - 1
+    _subsets_widths(stored, sorts)
+    inside, beta, mask = _subsets_queries(t, n)
+    table = _inclusion_exclusion(inside, weights)
+    eye = np.eye(len(t["W_O"].T))
+    written = np.concatenate([np.zeros((heads, 1)), table, np.zeros((heads, len(eye) - 1 - table.shape[1]))], axis=1)
+    _equal(t["W_O"], written, "W_O")
+    lemma, amount = _gaps(np.abs(table), inside.sum(1), beta)
+    u, reach = execution.gamma, arb(max(abs(low), abs(high)))
+    logit = 2 * u(6) * (beta * reach + mask)
+    leak = (n - 1) * (beta * (arb(high) - low) - mask + 2 * logit).exp() * 2
+    average = (leak + u(n + 26) + n * u(4) + u(n + 4)) * 2 * reach + 2 * logit / beta
+    rest = amount * (average + 2 * u(heads + 4) * reach + 16 * n * execution.tiny * (1 + reach))
+    if not sorts:
+        _equal(t["b_R"], 0.0, "b_R")
+        _equal(t["W_R"], eye[:, 1:2], "the read-out")
+        return lemma, rest
+    return lemma, rest + _gates(t, n, low, high, lemma + rest, execution)
+
+
+def _gaps(table: Array, sizes: Array, beta: float) -> tuple[arb, arb]:
+    """The lemma's bound for the worst output, and the largest sum of weights of one."""
+    gap = {int(m): _gap(int(m)) for m in set(sizes.tolist())}
+    lemma, amount = arb(0), arb(0)
+    for column in table.T:
+        lemma = lemma.max(sum((arb(float(c)) * gap[int(m)] for c, m in zip(column, sizes, strict=True)), arb(0)) / beta)
+        amount = amount.max(sum((arb(float(c)) for c in column), arb(0)))
+    return lemma, amount
+
+
+def _subsets_widths(stored: Stored, sorts: bool) -> None:
+    """The shape of the layer is that of the lemma."""
+    config, n = stored.config, stored.length
     outputs, heads = n if sorts else 1, 2**n - 1
     width = 1 + outputs + (1 if sorts else 0) + n
     _require(
@@ -200,7 +245,11 @@ def subsets_bound(
     _require(all((h["d_k"], h["d_v"], h["memory"]) == (1, 1, "none") for h in config["heads"]), "other heads")
     _require(len(config["heads"]) == heads, "not one head per subset")
     _require(config["positions"] != "none" and config["hidden"] == (n if sorts else 0), "other positions or units")
-    eye, keys = np.eye(width), t["W_K"][-n:].T
+
+
+def _subsets_queries(t: dict[str, Array], n: int) -> tuple[Mask, float, float]:
+    """Which numbers each head looks at, (heads, n), at which sharpness, and how far the others are masked."""
+    heads, eye, keys = 2**n - 1, np.eye(len(t["W_K"])), t["W_K"][-n:].T
     beta, mask = float(t["W_K"][0, 0]), float(np.abs(keys).max())
     inside = keys == 0
     _require(
@@ -214,27 +263,8 @@ def subsets_bound(
     _equal(t["W_K"][1:-n], 0.0, "W_K")
     _equal(keys, np.where(inside, 0.0, -mask), "the masks")
     _equal(t["W_V"], np.repeat(eye[:, :1], heads, axis=1), "W_V")
-    table = _inclusion_exclusion(inside, weights)
-    _equal(
-        t["W_O"], np.concatenate([np.zeros((heads, 1)), table, np.zeros((heads, width - 1 - outputs))], axis=1), "W_O"
-    )
     _require(beta > 0, "a sharpness that is not positive")
-    sizes = inside.sum(1)
-    gap = {m: _gap(m) for m in range(1, n + 1)}
-    lemma, amount = arb(0), arb(0)
-    for column in np.abs(table).T:
-        lemma = lemma.max(sum((arb(float(c)) * gap[int(m)] for c, m in zip(column, sizes, strict=True)), arb(0)) / beta)
-        amount = amount.max(sum((arb(float(c)) for c in column), arb(0)))
-    u, reach = execution.gamma, arb(max(abs(low), abs(high)))
-    logit = 2 * u(6) * (beta * reach + mask)
-    leak = (n - 1) * (beta * (arb(high) - low) - mask + 2 * logit).exp() * 2
-    average = (leak + u(n + 26) + n * u(4) + u(n + 4)) * 2 * reach + 2 * logit / beta
-    rest = amount * (average + 2 * u(heads + 4) * reach + 16 * n * execution.tiny * (1 + reach))
-    if not sorts:
-        _equal(t["b_R"], 0.0, "b_R")
-        _equal(t["W_R"], eye[:, 1:2], "the read-out")
-        return lemma, rest
-    return lemma, rest + _gates(t, n, low, high, lemma + rest, execution)
+    return inside, beta, mask
 
 
 def _gates(t: dict[str, Array], n: int, low: float, high: float, error: arb, execution: Execution) -> arb:
@@ -265,9 +295,7 @@ def _gap(m: int) -> arb:
     return c
 
 
-def _inclusion_exclusion(
-    inside: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], weights: Sequence[float] | None
-) -> Array:
+def _inclusion_exclusion(inside: Mask, weights: Sequence[float] | None) -> Array:
     n = inside.shape[1]
     rows = []
     for m in inside.sum(1).tolist():

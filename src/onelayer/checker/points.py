@@ -15,6 +15,7 @@ from flint import arb
 
 from onelayer.checker.arithmetic import constant
 from onelayer.checker.executed import Executed
+from onelayer.checker.formats import REAL
 from onelayer.checker.formula import evaluate
 from onelayer.checker.functions import Kinks
 from onelayer.checker.layer import Layer
@@ -48,22 +49,42 @@ class Known:
         return max(0.0, math.nextafter(float(self.confirmed.lower()), -math.inf)) if self.confirmed > 0 else 0.0
 
 
+def _statistics(proof: SavedProof, stored: Stored, argument: OrderStatistics) -> Values:
+    outputs = argument.length if argument.weights is None else 1
+    sizes = math.prod(proof.record.shape), math.prod(stored.config["output_shape"])
+    if sizes != (argument.length, outputs):
+        raise Rejected(f"order statistics of {argument.length} numbers for a model of {sizes[0]} and {sizes[1]}")
+    return lambda point: order_statistics_values(argument, point)
+
+
+def _rows(proof: SavedProof, stored: Stored, argument: Recall) -> Values:
+    x, y = read_rows(proof, argument, stored)
+    rows = {tuple(row): at for at, row in enumerate(x.tolist())}
+    return lambda point: [arb(v) for v in y[rows[tuple(point)]].tolist()] if tuple(point) in rows else []
+
+
 def values_of(proof: SavedProof, stored: Stored, argument: Argument | None, formula: Formula | None) -> Values:
     """f as balls: a formula, an order statistic, or the rows of a table."""
     if isinstance(argument, OrderStatistics):
-        outputs = argument.length if argument.weights is None else 1
-        sizes = math.prod(proof.record.shape), math.prod(stored.config["output_shape"])
-        if sizes != (argument.length, outputs):
-            raise Rejected(f"order statistics of {argument.length} numbers for a model of {sizes[0]} and {sizes[1]}")
-        return lambda point: order_statistics_values(argument, point)
+        return _statistics(proof, stored, argument)
     if isinstance(argument, Recall):
-        x, y = read_rows(proof, argument, stored)
-        rows = {tuple(row): at for at, row in enumerate(x.tolist())}
-        return lambda point: [arb(v) for v in y[rows[tuple(point)]].tolist()] if tuple(point) in rows else []
+        return _rows(proof, stored, argument)
     if formula is None:
         raise Rejected("there is no function to compare with")
     given = formula
     return lambda point: [item.c[0] for item in evaluate(given, [constant(arb(v), 1) for v in point], Kinks())]
+
+
+def _enclosed(point: Sequence[float], record: Record, stored: Stored, f: Sequence[arb]) -> tuple[arb, arb]:
+    """What |T - f| is at least and at most at one point, by enclosures of T in the arithmetic of the claim."""
+    execution = Execution.of(record.arithmetic, stored, (tuple(point), tuple(point)))
+    t = Layer(stored, execution)([constant(arb(v), 1) for v in point], Kinks())
+    gaps = [abs(a.c[0] - b) for a, b in zip(t.items, f, strict=True)]
+    confirmed = _largest([gap.abs_lower() - r for gap, r in zip(gaps, t.errors, strict=True)])
+    reached = arb(0)
+    for gap, r in zip(gaps, t.errors, strict=True):
+        reached = reached.max((gap.abs_upper() + r).upper()) if (gap + r).is_finite() else arb.pos_inf()
+    return confirmed, reached
 
 
 def known_at(point: Sequence[float], record: Record, stored: Stored, values: Values) -> Known:
@@ -72,15 +93,9 @@ def known_at(point: Sequence[float], record: Record, stored: Stored, values: Val
     if not f:
         raise Rejected("the witness is no row of the table")
     confirmed, reached = arb(0), arb.pos_inf()
-    if record.arithmetic == "real" or affordable(stored):
-        execution = Execution.of(record.arithmetic, stored, (tuple(point), tuple(point)))
-        t = Layer(stored, execution)([constant(arb(v), 1) for v in point], Kinks())
-        gaps = [abs(a.c[0] - b) for a, b in zip(t.items, f, strict=True)]
-        confirmed = _largest([gap.abs_lower() - r for gap, r in zip(gaps, t.errors, strict=True)])
-        reached = arb(0)
-        for gap, r in zip(gaps, t.errors, strict=True):
-            reached = reached.max((gap.abs_upper() + r).upper()) if (gap + r).is_finite() else arb.pos_inf()
-    if record.arithmetic != "real":
+    if record.arithmetic == REAL or affordable(stored):
+        confirmed, reached = _enclosed(point, record, stored, f)
+    if record.arithmetic != REAL:
         returned = Executed(stored)(np.array([point]))[0].tolist()
         if all(math.isfinite(v) for v in returned):
             executed = [abs(arb(v) - b).abs_lower() for v, b in zip(returned, f, strict=True)]

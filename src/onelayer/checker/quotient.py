@@ -7,7 +7,7 @@ point at which no divisor is zero, and that is demanded of every divisor on the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from flint import arb
@@ -15,7 +15,7 @@ from flint import arb
 from onelayer.checker.arithmetic import Taylor, constant
 from onelayer.checker.formula import finite, node_value
 from onelayer.checker.functions import Kinks, apply, power
-from onelayer.language.formula import Formula
+from onelayer.language.formula import Formula, Node
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,7 @@ class Product:
         return Product(tuple((factor, n) for factor, n in exponents.values() if n))
 
     def raised(self, exponent: int) -> Product:
+        """The product to a whole power."""
         return Product(tuple((factor, n * exponent) for factor, n in self.factors if exponent))
 
     def common(self, other: Product) -> Product:
@@ -53,6 +54,7 @@ class Product:
         return _multiplied([(factor, -n) for factor, n in self.factors if n < 0], order)
 
     def value(self, order: int) -> Taylor:
+        """The product as one polynomial."""
         below = self.below(order)
         above = self.above(order)
         return above if not below.support and below.c[0] == 1 else above * apply("inv", below)
@@ -66,6 +68,7 @@ class Product:
         return least
 
     def vanishes_nowhere(self) -> bool:
+        """Whether no factor of a positive power can be zero."""
         return all(bool(factor.range().abs_lower() > 0) for factor, n in self.factors if n > 0)
 
 
@@ -81,29 +84,43 @@ def quotients(formula: Formula, x: Sequence[Taylor], kinks: Kinks) -> list[Produ
     values: list[Product] = []
     for node in formula.nodes:
         args = [values[at] for at in node.args]
-        match node.op:
-            case "mul":
-                value = args[0] * args[1]
-            case "div" | "pow" if node.op == "div" or node.value < 0:
-                if not args[-1].vanishes_nowhere():
-                    return None
-                value = args[0].combined(args[1], -1) if node.op == "div" else args[0].raised(int(node.value))
-            case "pow":
-                value = args[0].raised(int(node.value))
-            case "neg":
-                value = minus_one * args[0]
-            case "add" | "sub":
-                shared = args[0].common(args[1])
-                a, b = (arg.combined(shared, -1).above(order) for arg in args)
-                value = shared * Product(((a + b if node.op == "add" else a - b, 1),))
-            case "log" if all(factor.range() > 0 for factor, _ in args[0].factors):
-                value = Product(((_logarithm(args[0], order), 1),))
-            case _:
-                value = Product(((node_value(node, [arg.value(order) for arg in args], x, kinks), 1),))
-        if not all(finite(factor) for factor, _ in value.factors):
+        if node.op == "neg":
+            value: Product | None = minus_one * args[0]  # one factor for all of them, so that two cancel
+        elif node.op in PRODUCTS:
+            value = PRODUCTS[node.op](node, args, order)
+        elif node.op == "log" and all(factor.range() > 0 for factor, _ in args[0].factors):
+            value = Product(((_logarithm(args[0], order), 1),))
+        else:
+            value = Product(((node_value(node, [arg.value(order) for arg in args], x, kinks), 1),))
+        if value is None or not all(finite(factor) for factor, _ in value.factors):
             return None
         values.append(value)
     return [values[at] for at in formula.outputs]
+
+
+def _divided(node: Node, args: Sequence[Product], order: int) -> Product | None:
+    """A quotient, or a whole power; None where what is divided by may vanish."""
+    quotient = node.op == "div"
+    if (quotient or node.value < 0) and not args[-1].vanishes_nowhere():
+        return None
+    return args[0].combined(args[1], -1) if quotient else args[0].raised(int(node.value))
+
+
+def _added(node: Node, args: Sequence[Product], order: int) -> Product:
+    """A sum or difference: what both terms share stays outside."""
+    shared = args[0].common(args[1])
+    a, b = (arg.combined(shared, -1).above(order) for arg in args)
+    return shared * Product(((a + b if node.op == "add" else a - b, 1),))
+
+
+# How a product is made of products; every other operation makes a new factor.
+PRODUCTS: dict[str, Callable[[Node, Sequence[Product], int], Product | None]] = {
+    "mul": lambda node, args, order: args[0] * args[1],
+    "div": _divided,
+    "pow": _divided,
+    "add": _added,
+    "sub": _added,
+}
 
 
 def _logarithm(value: Product, order: int) -> Taylor:

@@ -106,20 +106,30 @@ def distance(formula: Formula, pieces: Sequence[Piece]) -> arb:
     goal = TIGHT * largest + DIGITS * size
     left = BOXES + BOXES_PER_PIECE * len(pieces)
     for piece in pieces:
-        pending = [(piece.low, piece.high, 0)]
-        while pending:
-            low, high, depth = pending.pop()
-            bound, centre = _bound(formula, piece, low, high)
-            middle = low / 2 + high / 2
-            tight = bool(bound <= goal) or bool(bound <= TIGHT * centre)
-            left -= 1
-            if not tight and depth < DEPTH and left > 0 and low < middle < high:
-                pending += [(low, middle, depth + 1), (middle, high, depth + 1)]
-                continue
-            if not bound.is_finite():
-                return arb.pos_inf()
-            worst = worst.max(bound + piece.blur)
+        bound, left = _by_halves(formula, piece, goal, left)
+        if not bound.is_finite():
+            return arb.pos_inf()
+        worst = worst.max(bound)
     return worst.upper()
+
+
+def _by_halves(formula: Formula, piece: Piece, goal: float, left: int) -> tuple[arb, int]:
+    """Bound over one piece, which is halved while that may help; and how many intervals are left to spend."""
+    worst = arb(0)
+    pending = [(piece.low, piece.high, 0)]
+    while pending:
+        low, high, depth = pending.pop()
+        bound, centre = _bound(formula, piece, low, high)
+        middle = low / 2 + high / 2
+        tight = bool(bound <= goal) or bool(bound <= TIGHT * centre)
+        left -= 1
+        if not tight and depth < DEPTH and left > 0 and low < middle < high:
+            pending += [(low, middle, depth + 1), (middle, high, depth + 1)]
+            continue
+        if not bound.is_finite():
+            return arb.pos_inf(), left
+        worst = worst.max(bound + piece.blur)
+    return worst, left
 
 
 def _values(formula: Formula, piece: Piece) -> list[float]:

@@ -96,26 +96,39 @@ def _config(path: Path, text: str) -> dict[str, Any]:
 
 
 def _sound(config: dict[str, Any]) -> bool:
-    known = {*CHOICES, *COUNTS, "input_shape", "output_shape", "heads", "residual"}
-    heads = config["heads"]
+    """Whether every field has a value that docs/file-format.md allows; the later rules need the earlier ones."""
+    return _typed(config) and _consistent(config) and _sound_heads(config)
+
+
+def _typed(config: dict[str, Any]) -> bool:
+    """Every field is there and has a value of its kind."""
     return (
-        set(config) == known
+        set(config) == {*CHOICES, *COUNTS, "input_shape", "output_shape", "heads", "residual"}
         and all(config[name] in allowed for name, allowed in CHOICES.items())
         and all(type(config[name]) is int and config[name] >= 0 for name in COUNTS)
-        and config["d_model"] > 0
         and type(config["residual"]) is bool
         and all(_sizes(config[name]) for name in ("input_shape", "output_shape"))
-        and (config["layout"] == "packed" or len(config["input_shape"]) in (1, 2))
-        and (config["layout"] == "tokens" or config["readout"] != "each")
-        and (config["readout"] != "each" or config["output_shape"][:1] == config["input_shape"][:1])
-        and (config["embedding"] == "piecewise") == (config["ramps"] > 0)
-        and (config["attention"] == "topk") == (config["top_k"] > 0)
-        and config["order"] in range(2, 33, 2)
-        and (config["positions"] != "one-hot" or config["d_model"] >= _length(config))
-        and isinstance(heads, list)
-        and len(heads) >= 1
-        and all(_sound_head(head, config["layout"]) for head in heads)
     )
+
+
+def _consistent(config: dict[str, Any]) -> bool:
+    """The fields fit together."""
+    packed, each = config["layout"] == "packed", config["readout"] == "each"
+    rules = [
+        config["d_model"] > 0,
+        packed or len(config["input_shape"]) in (1, 2),
+        not (packed and each),
+        not each or config["output_shape"][:1] == config["input_shape"][:1],
+        (config["embedding"] == "piecewise") == (config["ramps"] > 0),
+        (config["attention"] == "topk") == (config["top_k"] > 0),
+        config["order"] in range(2, 33, 2),
+    ]
+    return all(rules) and (config["positions"] != "one-hot" or config["d_model"] >= _length(config))
+
+
+def _sound_heads(config: dict[str, Any]) -> bool:
+    heads = config["heads"]
+    return isinstance(heads, list) and len(heads) >= 1 and all(_sound_head(head, config["layout"]) for head in heads)
 
 
 def _sound_head(head: dict[str, Any], layout: str) -> bool:
@@ -145,9 +158,27 @@ def _sizes(values: Any) -> bool:
 def expected_shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
     """Name and shape of every tensor, as the table in docs/file-format.md has it."""
     heads, width, hidden = config["heads"], config["d_model"], config["hidden"]
-    keys, values = sum(head["d_k"] for head in heads), sum(head["d_v"] for head in heads)
     length = _length(config)
     token = math.prod(config["input_shape"]) // length
+    shapes: dict[str, tuple[int, ...]] = {}
+    for name, (rows, columns) in _affine_maps(config, token, length).items():
+        shapes |= {f"W_{name}": (rows, columns), f"b_{name}": (columns,)}
+    if config["ramps"]:
+        shapes |= {"ramp_start": (token, config["ramps"]), "ramp_slope": (token, config["ramps"])}
+    if config["positions"] != "none":
+        shapes["position"] = (length, width)
+    if config["norm"] != "none":
+        for which in ("1", "2") if hidden else ("1",):
+            shapes |= {f"gain_{which}": (width,), f"shift_{which}": (width,)}
+    for h, head in enumerate(heads):
+        shapes |= _memory_shapes(f"memory.{h}", head)
+    return shapes
+
+
+def _affine_maps(config: dict[str, Any], token: int, length: int) -> dict[str, tuple[int, int]]:
+    """Rows and columns of every matrix that has a bias beside it."""
+    heads, width, hidden = config["heads"], config["d_model"], config["hidden"]
+    keys, values = sum(head["d_k"] for head in heads), sum(head["d_v"] for head in heads)
     read = math.prod(config["output_shape"]) // (length if config["readout"] == "each" else 1)
     pairs = {
         "E": (token * max(1, config["ramps"]), width),
@@ -159,21 +190,15 @@ def expected_shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
         pairs |= {"K": (width, keys), "V": (width, values)}
     if hidden:
         pairs |= {"1": (width, hidden), "2": (hidden, width)}
-    shapes: dict[str, tuple[int, ...]] = {}
-    for name, (rows, columns) in pairs.items():
-        shapes |= {f"W_{name}": (rows, columns), f"b_{name}": (columns,)}
-    if config["ramps"]:
-        shapes |= {"ramp_start": (token, config["ramps"]), "ramp_slope": (token, config["ramps"])}
-    if config["positions"] != "none":
-        shapes["position"] = (length, width)
-    if config["norm"] != "none":
-        for which in ("1", "2") if hidden else ("1",):
-            shapes |= {f"gain_{which}": (width,), f"shift_{which}": (width,)}
-    for h, head in enumerate(heads):
-        if head["memory"] == "plain":
-            shapes[f"memory.{h}.keys"] = (head["tokens"][0], head["d_k"])
-        if head["memory"] == "grid":
-            shapes |= {f"memory.{h}.axes.{a}": (m, head["d_k"]) for a, m in enumerate(head["tokens"])}
-        if head["memory"] != "none":
-            shapes[f"memory.{h}.values"] = (*head["tokens"], head["d_v"])
-    return shapes
+    return pairs
+
+
+def _memory_shapes(name: str, head: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+    """The tensors of one head's memory."""
+    if head["memory"] == "none":
+        return {}
+    if head["memory"] == "plain":
+        keys = {f"{name}.keys": (head["tokens"][0], head["d_k"])}
+    else:
+        keys = {f"{name}.axes.{a}": (m, head["d_k"]) for a, m in enumerate(head["tokens"])}
+    return {**keys, f"{name}.values": (*head["tokens"], head["d_v"])}

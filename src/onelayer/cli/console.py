@@ -65,13 +65,18 @@ def guarded(action: Callable[[], Any], as_json: bool) -> int:
         print("interrupted; nothing was written", file=sys.stderr)
         return INTERRUPTED
     except Exception as error:
-        if _out_of_memory(error):
-            return _refuse("not enough memory for this problem; lower max_tokens or loosen eps", as_json)
-        if os.environ.get(DEBUG):
-            traceback.print_exc()
-        what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-        return _refuse(f"internal error ({what}); please report it; {DEBUG}=1 shows where", as_json)
+        return _refuse(_unexpected(error), as_json)
     return status if isinstance(status, int) else SUCCESS
+
+
+def _unexpected(error: Exception) -> str:
+    """One line about an error that is nobody's input: too little memory, or a fault of ours."""
+    if _out_of_memory(error):
+        return "not enough memory for this problem; lower max_tokens or loosen eps"
+    if os.environ.get(DEBUG):
+        traceback.print_exc()
+    what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+    return f"internal error ({what}); please report it; {DEBUG}=1 shows where"
 
 
 def _out_of_memory(error: Exception) -> bool:

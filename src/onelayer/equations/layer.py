@@ -39,6 +39,16 @@ class Tape:
     out: Array
 
 
+def _feed_forward(config: Config, weights: Arrays, r: Array) -> tuple[Array, Array, Array, Array]:
+    """Y = [R +] FFN(R): what the units see, what they return before the ReLU, the sum, and the sum normalised."""
+    inner = _layer_norm(weights, "2", r) if config.norm == "pre" else r
+    pre = _affine(weights, "1", inner)
+    written = _affine(weights, "2", relu(pre))
+    total = r + written if config.residual else written
+    y = _layer_norm(weights, "2", total) if config.norm == "post" else total
+    return inner, pre, total, y
+
+
 def forward(config: Config, weights: Arrays, x: Array) -> Tape:
     """E = embed(X); A = MHA(U) W_O + b_O; R = [E +] A; Y = [R +] FFN(R); out = readout(Y). See OneLayerTransformer."""
     batch, n = x.shape[0], config.length
@@ -56,12 +66,7 @@ def forward(config: Config, weights: Arrays, x: Array) -> Tape:
     inner = pre = sum_2 = None
     y = r
     if config.hidden:
-        inner = _layer_norm(weights, "2", r) if config.norm == "pre" else r
-        pre = _affine(weights, "1", inner)
-        sum_2 = _affine(weights, "2", relu(pre))
-        if config.residual:
-            sum_2 = r + sum_2
-        y = _layer_norm(weights, "2", sum_2) if config.norm == "post" else sum_2
+        inner, pre, sum_2, y = _feed_forward(config, weights, r)
     pooled = _pool(config, y)
     out = _affine(weights, "R", pooled).reshape(batch, *config.output_shape)
     return Tape(f, x, e, u, heads, z, sum_1, r, inner, pre, sum_2, y, pooled, out)

@@ -61,6 +61,21 @@ class ExactLayer:
         return y
 
 
+def _read_tokens(tokens: Sequence[tuple[Vector, Fraction, Vector]], read: Matrix) -> list[Token]:
+    """The tokens of a head with what the read-out makes of each."""
+    return [Token(slopes, bias, _row(stream, read)) for slopes, bias, stream in tokens]
+
+
+def _seen(tokens: Sequence[tuple[Vector, Fraction, Vector]], first: Matrix) -> Vector:
+    """What the hidden units see of a head, which must not depend on the token."""
+    return _constant([_row(stream, first) for *_, stream in tokens])
+
+
+def _units(directions: Matrix, offsets: Vector, gains: Matrix) -> list[Unit]:
+    """Hidden units from the columns of what they see and the rows of what they write."""
+    return [Unit([line[j] for line in directions], offset, gains[j]) for j, offset in enumerate(offsets)]
+
+
 def exact_layer(model: OneLayerTransformer) -> ExactLayer:
     """The layer multiplied out, or one line that says which part of it is not of this form."""
     config = model.config
@@ -68,20 +83,22 @@ def exact_layer(model: OneLayerTransformer) -> ExactLayer:
     own = {name: _fractions(tensor) for name, tensor in model.state_dict().items() if "." not in name}
     inputs, outputs = math.prod(config.input_shape), math.prod(config.output_shape)
     # What of the stream R reaches the read-out past the network, and what of x is in it.
-    read = own["W_R"] if config.residual or not config.hidden else _zeros(config.d_model, outputs)
-    embedded = own["W_E"] if config.residual else _zeros(inputs, config.d_model)
-    start = _sum(own["b_O"], own["b_E"]) if config.residual else own["b_O"]
+    read, embedded, start = own["W_R"], own["W_E"], own["b_O"]
+    if config.residual:
+        start = _sum(own["b_O"], own["b_E"])
+    else:
+        embedded = _zeros(inputs, config.d_model)
+        read = _zeros(config.d_model, outputs) if config.hidden else read
 
     streams = [_streams(model, h, own) for h in range(len(config.heads))]
-    heads = [[Token(slopes, bias, _row(stream, read)) for slopes, bias, stream in tokens] for tokens in streams]
+    heads = [_read_tokens(tokens, read) for tokens in streams]
     affine = _product(embedded, read)
     constants = _sum(_row(start, read), own["b_R"])
     units: list[Unit] = []
     if config.hidden:
-        seen = [_constant([_row(stream, own["W_1"]) for *_, stream in tokens]) for tokens in streams]
+        seen = [_seen(tokens, own["W_1"]) for tokens in streams]
         offsets = _sum(_row(start, own["W_1"]), own["b_1"], *seen)
-        directions, gains = _product(embedded, own["W_1"]), _product(own["W_2"], own["W_R"])
-        units = [Unit([line[j] for line in directions], offsets[j], gains[j]) for j in range(config.hidden)]
+        units = _units(_product(embedded, own["W_1"]), offsets, _product(own["W_2"], own["W_R"]))
         constants = _sum(constants, _row(own["b_2"], own["W_R"]))
     return ExactLayer(heads, units, [[line[i] for line in affine] for i in range(outputs)], constants)
 

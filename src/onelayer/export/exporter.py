@@ -98,9 +98,15 @@ def export(
     with torch.no_grad():
         expected = own.model(points)
         difference = float((run(points) - expected).abs().max())
+    return Exported(to, path, difference, float(expected.abs().max()), _bytes(path))
+
+
+def _bytes(path: Path) -> int:
+    """Size of what was written: a folder, or a file with its header."""
     files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
-    files += [path.with_suffix(".h")] if to == "c" else []
-    return Exported(to, path, difference, float(expected.abs().max()), sum(file.stat().st_size for file in files))
+    header = path.with_suffix(".h")
+    files += [header] if path.suffix == ".c" and header.is_file() else []
+    return sum(file.stat().st_size for file in files)
 
 
 Run = Callable[[Tensor], Tensor]

@@ -66,11 +66,7 @@ def _layer(source: Source, guard: str | None) -> Graph:
     r = graph.apply("Add", "residual", e, r) if config.residual else r
     r = _norm(graph, own, "1", r) if config.norm == "post" else r
     y = _feed_forward(graph, config, own, r) if config.hidden else r
-    if config.readout == "mean":
-        y = graph.apply("ReduceMean", "pooled", y, graph.shape(1), keepdims=0)
-    elif config.readout != "each":
-        last = graph.shape(0 if config.readout == "first" else config.length - 1)
-        y = graph.apply("Gather", "pooled", y, last, axis=1)
+    y = _pooled(graph, config, y)
     read = graph.affine("read", y, own["W_R"], own["b_R"])
     if guard == RAISE:
         read = graph.reshape("read.shaped", read, -1, *config.output_shape)
@@ -101,6 +97,16 @@ def _feed_forward(graph: Graph, config: Config, own: dict[str, Tensor], r: str) 
     y = graph.affine("ffn", hidden, own["W_2"], own["b_2"])
     y = graph.apply("Add", "ffn.residual", r, y) if config.residual else y
     return _norm(graph, own, "2", y) if config.norm == "post" else y
+
+
+def _pooled(graph: Graph, config: Config, y: str) -> str:
+    """The rows that are read: all, their mean, or one."""
+    if config.readout == "each":
+        return y
+    if config.readout == "mean":
+        return graph.apply("ReduceMean", "pooled", y, graph.shape(1), keepdims=0)
+    last = graph.shape(0 if config.readout == "first" else config.length - 1)
+    return graph.apply("Gather", "pooled", y, last, axis=1)
 
 
 def _norm(graph: Graph, own: dict[str, Tensor], which: str, x: str) -> str:

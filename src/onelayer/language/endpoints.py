@@ -64,8 +64,11 @@ def parse_point(text: str, names: Sequence[str] = ()) -> list[float]:
         numbers.append(_constant(parser, parser.next)[0])
     if parser.next.kind != "end":
         raise parser.error("expected a comma between coordinates, as in 1.0, pi/2", parser.next)
-    if not places:
-        return numbers
+    return _in_order(parser, numbers, places, names) if places else numbers
+
+
+def _in_order(parser: Parser, numbers: list[float], places: list[str], names: Sequence[str]) -> list[float]:
+    """Numbers that were given by name, in the order of the names."""
     if sorted(places) != sorted(names) or len(places) != len(numbers):
         raise parser.error(f"give every coordinate once, as in {', '.join(f'{name}=1' for name in names)}")
     return [numbers[places.index(name)] for name in names]

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from onelayer.language.constants import CONSTANTS
 from onelayer.language.operations import operation
-from onelayer.language.tree import Node, float_value
+from onelayer.language.tree import LEAVES, Node, float_value
 
 After = Callable[[Node, list[Any], Any], Any]
 
@@ -37,17 +37,23 @@ def evaluate(nodes: Sequence[Node], outputs: Sequence[int], x: Any, after: After
     return [_spread(values[at], like) for at in outputs]
 
 
+def _number(node: Node, like: Any, rigorous: bool) -> Any:
+    """A number, or a constant such as pi, which no float is: a rigorous one has a radius."""
+    if node.op == "num":
+        return node.value
+    constant = CONSTANTS[node.op]
+    return like.constant(constant.value, constant.radius) if rigorous else constant.value
+
+
 def _value(node: Node, args: list[Any], x: Any, like: Any, rigorous: bool) -> Any:
     if node.op == "var":
         return x[..., int(node.value)]
-    if node.op == "num":
-        return node.value
-    if node.op in CONSTANTS:
-        constant = CONSTANTS[node.op]
-        return like.constant(constant.value, constant.radius) if rigorous else constant.value
-    if all(isinstance(arg, float) for arg in args):
-        if not rigorous or node.op == "neg":
-            return float_value(node, args)
+    if node.op in LEAVES:
+        return _number(node, like, rigorous)
+    bare = all(isinstance(arg, float) for arg in args)
+    if bare and (not rigorous or node.op == "neg"):
+        return float_value(node, args)
+    if bare:
         args = [like.constant(arg, 0.0) for arg in args]
     row = operation(node.op, node.value)
     if row.arity > 1 and row.infix is None:  # torch's functions of several tensors take no bare numbers

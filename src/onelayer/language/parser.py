@@ -215,13 +215,17 @@ class Parser:
             raise self.error(f"{token.text} takes {wanted}, got {len(args)}", token)
         return self._guard(token, lambda: function.build(self.tape, args))
 
-    def _variable(self, token: Token) -> int:
+    def _index(self, token: Token) -> int:
+        """The number of a variable, and which of the two styles names it."""
         if token.text in _LETTERS:
-            index, self.letters = _LETTERS[token.text], token
-        else:
-            digits = token.text[1:]
-            index = int(digits) - 1 if len(digits) <= 6 else MAX_VARIABLES
-            self.numbered = token
+            self.letters = token
+            return _LETTERS[token.text]
+        digits = token.text[1:]
+        self.numbered = token
+        return int(digits) - 1 if len(digits) <= 6 else MAX_VARIABLES
+
+    def _variable(self, token: Token) -> int:
+        index = self._index(token)
         if index >= MAX_VARIABLES:
             raise self.error(f"variable {token.text[:12]} is beyond x{MAX_VARIABLES}", token)
         if self.letters and self.numbered:

@@ -6,7 +6,7 @@ functions stay well-behaved on boxes over which 1 / D is far from any polynomial
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from onelayer.errors import FormulaError
@@ -43,16 +43,20 @@ def as_quotient(formula: Formula) -> Quotient | None:
     try:
         values = builder.values(formula)
         parts = [builder.split(values[at]) for at in formula.outputs]
-        factors = list(dict.fromkeys(node for _, below in parts for node in below))
-        if not factors:
-            return None
-        numerators = [above for above, _ in parts]
-        place = {node: len(numerators) + i for i, node in enumerate(factors)}
-        whole = Formula.build(
-            builder.tape.nodes, [*numerators, *factors], (formula.dim,), (len(numerators) + len(factors),)
-        )
+        return _assembled(builder.tape, parts, formula)
     except FormulaError:
         return None
+
+
+def _assembled(tape: Tape, parts: Sequence[tuple[int, Mapping[int, int]]], formula: Formula) -> Quotient | None:
+    """One formula with all numerators and all factors of the denominators as its outputs; None without factors."""
+    factors = list(dict.fromkeys(node for _, below in parts for node in below))
+    if not factors:
+        return None
+    numerators = [above for above, _ in parts]
+    place = {node: len(numerators) + i for i, node in enumerate(factors)}
+    outputs = [*numerators, *factors]
+    whole = Formula.build(tape.nodes, outputs, (formula.dim,), (len(outputs),))
     denominators = tuple(tuple((place[node], n) for node, n in below.items()) for _, below in parts)
     return Quotient(whole, denominators, formula)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 from onelayer.language.operations import POWER, operation
@@ -19,23 +20,25 @@ def number_text(value: float) -> str:
     return str(int(value)) if value < 1e15 and value == int(value) else repr(value)
 
 
+def _free_name(names: Sequence[str]) -> str:
+    """What bindings are called, before their number: a letter that begins no variable."""
+    taken = {re.sub(r"[0-9]+$", "", name) for name in names}
+    return next((letter for letter in _PARTS if letter not in taken), "part_of_f_")
+
+
 def write(nodes: Sequence[Node], outputs: Sequence[int], names: Sequence[str] = ()) -> str:
     """The statements of a formula: bindings first, then the outputs, separated by ``;``.
 
     Variables are called ``names``, or x1 ... xD.
     """
-    taken = {re.sub(r"[0-9]+$", "", name) for name in names}
-    part = next((letter for letter in _PARTS if letter not in taken), "part_of_f_")
-    uses = [0] * len(nodes)
-    for node in nodes:
-        for arg in node.args:
-            uses[arg] += 1
+    part = _free_name(names)
+    uses = Counter(arg for node in nodes for arg in node.args)
     lines: list[str] = []
-    done: list[tuple[str, int, int]] = []  # text, binding strength, height
+    done: list[tuple[str, int, int]] = []  # text, binding strength, height of the tree
     for at, node in enumerate(nodes):
         text, level, height = _one(node, [done[arg] for arg in node.args], names)
-        shared = uses[at] > 1 and not _plain(node, nodes)
-        if shared or (uses[at] and (height > _MAX_HEIGHT or len(text) > _MAX_WIDTH)):
+        long = height > _MAX_HEIGHT or len(text) > _MAX_WIDTH
+        if uses[at] and (long or (uses[at] > 1 and not _plain(node, nodes))):
             name = f"{part}{len(lines) + 1}"
             lines.append(f"{name} = {text}")
             text, level, height = name, _ATOM_LEVEL, 0

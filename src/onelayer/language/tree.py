@@ -108,12 +108,9 @@ class Tape:
         if node.op in LEAVES or len(args) < len(node.args):
             return None
         row = operation(node.op, node.value)
-        if not row.rational or not row.total(args):
+        too_long = node.op == POWER and _bits(args[0]) * abs(int(node.value)) > EXACT_BITS
+        if too_long or not row.rational or not row.total(args):
             return None
-        if node.op == POWER:
-            bits = max(args[0].numerator.bit_length(), args[0].denominator.bit_length()) * abs(int(node.value))
-            if bits > EXACT_BITS:
-                return None
         return _small(Fraction(row.number(*args)))
 
     def _total(self, node: Node) -> bool:
@@ -134,6 +131,10 @@ def float_value(node: Node, args: Sequence[float]) -> float:
         return math.nan
     except OverflowError:
         return math.inf
+
+
+def _bits(value: Fraction) -> int:
+    return max(value.numerator.bit_length(), value.denominator.bit_length())
 
 
 def _small(value: Fraction) -> Fraction | None:

@@ -14,7 +14,8 @@ def describe(length: int, weights: Sequence[float] | None) -> str:
     used = [(k + 1, weight) for k, weight in enumerate(weights) if weight]
     if len(used) == 1 and used[0][1] == 1:
         return f"{ordinal(used[0][0])} smallest of {length} numbers"
-    if used and used[-1][0] == length and len(used) == length - used[0][0] + 1 and all(w == 1 for _, w in used):
+    largest = [(k, 1) for k in range(length - len(used) + 1, length + 1)]
+    if used and used == largest:
         return f"sum of the {len(used)} largest of {length} numbers"
     shown = ", ".join(f"{weight!r} x ({k})" for k, weight in used)
     return f"weighted order statistics of {length} numbers: {shown}"

@@ -107,17 +107,17 @@ class Config:
         if self.positions == "one-hot" and self.d_model < self.length:
             raise OnelayerError(f"one-hot positions need d_model >= {self.length}, got {self.d_model}")
         if self.layout == "packed":
-            if any(head.memory == "none" for head in self.heads):
-                raise OnelayerError(
-                    "every head of a packed layer needs memory tokens: its query attends to nothing else"
-                )
-            if self.readout == "each":
-                raise OnelayerError("a packed layer has one position: use readout 'first'")
-        else:
-            if self.readout == "each" and self.output_shape[:1] != self.input_shape[:1]:
-                raise OnelayerError(
-                    f"readout 'each' needs an output shape that starts with {self.length}, got {self.output_shape}"
-                )
+            self._check_packed()
+        elif self.readout == "each" and self.output_shape[:1] != self.input_shape[:1]:
+            raise OnelayerError(
+                f"readout 'each' needs an output shape that starts with {self.length}, got {self.output_shape}"
+            )
+
+    def _check_packed(self) -> None:
+        if any(head.memory == "none" for head in self.heads):
+            raise OnelayerError("every head of a packed layer needs memory tokens: its query attends to nothing else")
+        if self.readout == "each":
+            raise OnelayerError("a packed layer has one position: use readout 'first'")
 
     @property
     def length(self) -> int:

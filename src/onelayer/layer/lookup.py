@@ -53,6 +53,22 @@ class Affine:
     offset: Tensor
 
 
+def _sides(shape: int | Sequence[int]) -> tuple[int, ...]:
+    return (shape,) if isinstance(shape, int) else tuple(shape)
+
+
+def _head_weights(
+    heads: Sequence[LookupHead], dim: int, d_model: int, first: int, width: int
+) -> dict[str, Tensor | Sequence[Tensor]]:
+    """Queries of the heads, and the matrix that adds their outputs into the stream from column ``first`` on."""
+    queries = [_query(head, dim, d_model) for head in heads]
+    outputs = zeros(len(heads) * width, d_model)
+    for h, head in enumerate(heads):
+        rows, columns = slice(h * width, (h + 1) * width), slice(first, first + width)
+        outputs[rows, columns] = full((width,), head.coefficient).diag()
+    return {"W_Q": [w for w, _ in queries], "b_Q": [b for _, b in queries], "W_O": outputs}
+
+
 def lookup_model(
     input_shape: int | Sequence[int],
     output_shape: Sequence[int],
@@ -69,7 +85,7 @@ def lookup_model(
     above, to a few roundings of the weights. Ridges are hidden units of the FFN on the residual stream, which
     carries (x, sum of heads). Without ridges there is no FFN; without ridges and matrix there is no residual either.
     """
-    shape = (input_shape,) if isinstance(input_shape, int) else tuple(input_shape)
+    shape = _sides(input_shape)
     dim, width = math.prod(shape), math.prod(output_shape)
     heads = list(heads) or [_silent_head(width)]
     linear = affine is not None and bool(affine.matrix.count_nonzero())
@@ -77,20 +93,9 @@ def lookup_model(
     first = dim if stream else 0  # where the sum of heads is written
     d_model = dim + width if stream else max(dim, width)
 
-    queries = [_query(head, dim, d_model) for head in heads]
-    outputs = zeros(len(heads) * width, d_model)
-    for h, head in enumerate(heads):
-        rows, columns = slice(h * width, (h + 1) * width), slice(first, first + width)
-        outputs[rows, columns] = full((width,), head.coefficient).diag()
     readout = zeros(d_model, width)
     readout[first : first + width] = eye(width)
-    weights: dict[str, Tensor | Sequence[Tensor]] = {
-        "W_E": eye(dim, d_model),
-        "W_Q": [w for w, _ in queries],
-        "b_Q": [b for _, b in queries],
-        "W_O": outputs,
-        "W_R": readout,
-    }
+    weights = {"W_E": eye(dim, d_model), **_head_weights(heads, dim, d_model, first, width), "W_R": readout}
     if affine is not None:
         weights["b_R"] = affine.offset
         if linear:

@@ -40,17 +40,11 @@ class Weights(nn.Module):
                 self.register_parameter(name, nn.Parameter(value))
         if memory is None:
             memory = [random_memory(shape, generator, dtype) for shape in config.heads]
-        found = tuple(
-            shape if item is None and shape.memory == "none" else _shape_of(item)
-            for shape, item in zip(config.heads, memory, strict=False)
-        )
-        if found != config.heads or len(memory) != len(found):
-            raise OnelayerError(f"memories {found} differ from the configured heads {config.heads}")
+        _need_shapes(config, memory)
         own = {str(h): deepcopy(item).to(dtype) for h, item in enumerate(memory) if item is not None}
-        for h, item in own.items():
-            for name, value in item.named_parameters():
-                require_finite(f"memory.{h}.{name}", value)
         self.memory = nn.ModuleDict(own)
+        for name, value in self.memory.named_parameters():
+            require_finite(f"memory.{name}", value)
 
     def set_weights(self, weights: NamedWeights) -> None:
         """Overwrite weights outside the memories by name; a list is joined over the heads."""
@@ -90,10 +84,12 @@ class Weights(nn.Module):
 
     @property
     def dtype(self) -> torch.dtype:
+        """The format of the weights."""
         return self.own("W_E").dtype
 
     @property
     def device(self) -> torch.device:
+        """Where the weights are."""
         return self.own("W_E").device
 
     def size(self) -> dict[str, int]:
@@ -110,6 +106,16 @@ class Weights(nn.Module):
             "hidden_units": self.config.hidden,
             "parameters": parameters,
         }
+
+
+def _need_shapes(config: Config, memory: Sequence[Memory | None]) -> None:
+    """Memories as the configuration has them, or OnelayerError."""
+    found = tuple(
+        shape if item is None and shape.memory == "none" else _shape_of(item)
+        for shape, item in zip(config.heads, memory, strict=False)
+    )
+    if found != config.heads or len(memory) != len(found):
+        raise OnelayerError(f"memories {found} differ from the configured heads {config.heads}")
 
 
 def weight_shapes(config: Config) -> dict[str, tuple[int, ...]]:

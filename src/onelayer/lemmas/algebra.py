@@ -52,8 +52,19 @@ class Normal:
         ends = zip(box.lower.flatten().tolist(), box.upper.flatten().tolist(), strict=True)
         self.sides = [arb(low).union(arb(high)) for low, high in ends]
         self.balls: dict[Base, arb] = {}
+        self.rules: dict[str, Callable[..., Sum]] = {
+            "add": lambda a, b: _added(a, b, 1),
+            "sub": lambda a, b: _added(a, b, -1),
+            "neg": lambda a: _added({}, a, -1),
+            "mul": self._times,
+            "div": lambda a, b: self._times(a, self._power(b, Fraction(-1))),
+            "sqrt": lambda a: self._power(a, Fraction(1, 2)),
+            "exp": self._exp,
+            "log": self._log,
+        }
 
     def outputs(self, formula: Formula) -> list[Sum]:
+        """The normal form of every output."""
         values: list[Sum] = []
         for node in formula.nodes:
             values.append(self._node(node, [values[at] for at in node.args]))
@@ -67,22 +78,10 @@ class Normal:
                 return _number(Fraction(node.value))
             case "pi" | "e":
                 return _power_of((node.op,))
-            case "add" | "sub":
-                return _added(args[0], args[1], 1 if node.op == "add" else -1)
-            case "neg":
-                return _added({}, args[0], -1)
-            case "mul":
-                return self._times(args[0], args[1])
-            case "div":
-                return self._times(args[0], self._power(args[1], Fraction(-1)))
             case "pow":
                 return self._power(args[0], Fraction(int(node.value)))
-            case "sqrt":
-                return self._power(args[0], Fraction(1, 2))
-            case "exp":
-                return self._exp(args[0])
-            case "log":
-                return self._log(args[0])
+            case op if op in self.rules:
+                return self.rules[op](*args)
             case op:
                 return _power_of((op, node.value, *(frozenset(arg.items()) for arg in args)))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from onelayer.disk import strict_json
@@ -12,7 +13,7 @@ from onelayer.language.compose import inside, total, weighted
 from onelayer.language.formula import Formula, parse
 from onelayer.language.tree import Tape
 from onelayer.language.words import NOT_RECORDED, describe
-from onelayer.lemmas.fields import made, need, numbers
+from onelayer.lemmas.fields import made, need, numbers, places
 from onelayer.lemmas.nested import Nested
 
 FORMAT = "onelayer argument"
@@ -120,12 +121,11 @@ class Composition:
         need(type(self.gap) in (int, float) and 0 <= self.gap < math.inf, "gap must be a number >= 0")
         atoms = tuple(atom if isinstance(atom, Atom) else made(Atom, atom) for atom in self.atoms)
         terms = tuple(term if isinstance(term, Term) else made(Term, term) for term in self.terms)
-        for atom in atoms:
-            need(type(atom.coordinate) is int and 0 <= atom.coordinate < self.width, "an atom of no coordinate")
-            need(type(atom.text) is str, "an atom without text")
+        need(places([atom.coordinate for atom in atoms], self.width), "an atom of no coordinate")
+        need(all(type(atom.text) is str for atom in atoms), "an atom without text")
         terms = tuple(self._checked(term, len(atoms)) for term in terms)
         units = tuple(self.units)
-        need(all(type(unit) is int and 0 <= unit < len(terms) for unit in units), "a unit of no term")
+        need(places(units, len(terms)), "a unit of no term")
         for name, value in (("atoms", atoms), ("terms", terms), ("units", units)):
             object.__setattr__(self, name, value)
 
@@ -163,14 +163,8 @@ class Composition:
         for position in range(n) if self.each else [0]:
             sums: list[list[int]] = [[] for _ in range(self.outputs)]
             for k in self.active(position):
-                rows = self.rows(self.terms[k], position)
-                parts = [
-                    weighted(tape, weight, values[token, c])
-                    for token, row in enumerate(rows)
-                    for c, weight in enumerate(row)
-                    if weight
-                ]
-                sums[self.terms[k].output].append(inside(tape, outers[k], total(tape, parts)))
+                argument = _weighted_sum(tape, self.rows(self.terms[k], position), values)
+                sums[self.terms[k].output].append(inside(tape, outers[k], argument))
             outputs += [total(tape, part) for part in sums]
         return Formula.build(tape.nodes, outputs, (n * d,), () if len(outputs) == 1 else (len(outputs),))
 
@@ -200,3 +194,9 @@ def from_text(text: bytes) -> Argument:
         return kind(**data)
     except (TypeError, ValueError, OverflowError) as error:
         raise FileError(f"argument.json: {error}") from error
+
+
+def _weighted_sum(tape: Tape, rows: Sequence[Sequence[float]], values: Mapping[tuple[int, int], int]) -> int:
+    """The node of sum over tokens and atoms of weight times value."""
+    weights = [(token, c, w) for token, row in enumerate(rows) for c, w in enumerate(row) if w]
+    return total(tape, [weighted(tape, w, values[token, c]) for token, c, w in weights])

@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from onelayer.errors import FileError
 
 
+def places(values: Sequence[Any], count: int) -> bool:
+    """Whether these are whole numbers from 0 to count - 1."""
+    return all(type(value) is int and 0 <= value < count for value in values)
+
+
 def made(kind: type[Any], data: Any) -> Any:
+    """A record of that kind from its fields."""
     fields = set(kind.__dataclass_fields__)
     need(isinstance(data, dict) and set(data) == fields, f"a malformed {kind.__name__.lower()}")
     return kind(**data)
 
 
 def need(holds: bool, complaint: str) -> None:
+    """FileError with this complaint where something does not hold."""
     if not holds:
         raise FileError(complaint)
 
 
 def numbers(values: Any) -> tuple[float, ...]:
+    """A list of finite numbers."""
     need(isinstance(values, list | tuple), "a list of numbers is needed")
     need(all(type(v) in (int, float) and math.isfinite(v) for v in values), "numbers must be finite")
     return tuple(float(v) for v in values)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from onelayer.language.compose import inside, substituted, total, weighted
 from onelayer.language.formula import Formula, parse
 from onelayer.language.tree import Tape
-from onelayer.lemmas.fields import made, need, numbers
+from onelayer.lemmas.fields import made, need, numbers, places
 
 MOST_SUMS = 8
 
@@ -116,12 +117,11 @@ class Nested:
         direct = tuple(tuple(one) for one in self.direct)
         need(len(direct) == self.outputs, "the direct part needs a list per output")
         lists = [*direct, *(one for part in outer for one in part.sums)]
-        named = all(type(c) is int and 0 <= c < len(inner) for one in lists for c in one)
-        need(named and all(len(set(one)) == len(one) for one in lists), "a sum of inner functions that are not there")
-        need(all(type(one.output) is int and 0 <= one.output < self.outputs for one in outer), "no such output")
-        count = sum(len(one.ridges) for one in outer)
+        named = all(places(one, len(inner)) and len(set(one)) == len(one) for one in lists)
+        need(named, "a sum of inner functions that are not there")
+        need(places([one.output for one in outer], self.outputs), "no such output")
         units = tuple(self.units)
-        need(all(type(unit) is int and 0 <= unit < count for unit in units), "a unit of no ridge")
+        need(places(units, sum(len(one.ridges) for one in outer)), "a unit of no ridge")
         for name, value in (("inner", inner), ("outer", outer), ("direct", direct), ("units", units)):
             object.__setattr__(self, name, value)
 
@@ -130,11 +130,15 @@ class Nested:
         tape = Tape()
         values = []
         for one in self.inner:
-            terms = [weighted(tape, w, tape.variable(j)) for j, w in enumerate(one.direction) if w]
-            values.append(inside(tape, parse(one.text, 1, limit=len(one.text)), total(tape, terms)))
+            values.append(inside(tape, parse(one.text, 1, limit=len(one.text)), _along(tape, one.direction)))
         outputs: list[list[int]] = [[values[c] for c in part] for part in self.direct]
         for part in self.outer:
             sums = [total(tape, [values[c] for c in one]) for one in part.sums]
             outputs[part.output].append(substituted(tape, part.formula, sums))
         found = [total(tape, part) for part in outputs]
         return Formula.build(tape.nodes, found, (self.inputs,), () if self.outputs == 1 else (self.outputs,))
+
+
+def _along(tape: Tape, direction: Sequence[float]) -> int:
+    """The node of <direction, x>."""
+    return total(tape, [weighted(tape, w, tape.variable(j)) for j, w in enumerate(direction) if w])

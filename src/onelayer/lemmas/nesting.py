@@ -64,11 +64,19 @@ class Form:
         self.ridges = [(part, ridge) for part in nested.outer for ridge in part.ridges]
         self.curved = [c for c, one in enumerate(nested.inner) if not one.plain]
         self.inputs, self.outputs = nested.inputs, nested.outputs
-        plain = config.layout == "packed" and config.norm == "none" and config.attention == "softmax"
-        stream = config.residual and config.embedding == "linear" and config.readout == "first"
-        heads = all((h.d_k, h.d_v, h.memory, len(h.tokens)) == (KEY_WIDTH, 1, "grid", 1) for h in config.heads)
-        sized = config.d_model == self.inputs + len(self.ridges) + self.outputs and config.hidden == len(nested.units)
-        if not (plain and stream and heads and sized and len(config.heads) == max(1, len(self.curved))):
+        wanted = {
+            "layout": "packed",
+            "norm": "none",
+            "attention": "softmax",
+            "residual": True,
+            "embedding": "linear",
+            "readout": "first",
+            "d_model": self.inputs + len(self.ridges) + self.outputs,
+            "hidden": len(nested.units),
+        }
+        heads = [(h.d_k, h.d_v, h.memory, len(h.tokens)) for h in config.heads]
+        same = all(getattr(config, name) == value for name, value in wanted.items())
+        if not same or heads != [(KEY_WIDTH, 1, "grid", 1)] * max(1, len(self.curved)):
             raise OnelayerError("this layer does not have the form of inner and outer functions")
         if not (config.token_width == self.inputs and config.readout_width == self.outputs):
             raise OnelayerError("this layer has other inputs or outputs than its argument")

@@ -97,13 +97,14 @@ class Thresholds:
         self.w: dict[str, Floats] = {
             name: tensor.detach().double().cpu().numpy() for name, tensor in model.state_dict().items()
         }
-        width = self.cells + (2 if self.sorts else 0)
-        plain = not config.residual and config.norm == "none" and config.attention == "softmax"
-        heads = 2 if self.sorts else 1
-        if not (plain and config.embedding == "piecewise" and config.d_model == width and len(config.heads) == heads):
-            raise OnelayerError("this layer is not a construction of thresholds")
-        other = config.hidden % self.cells or (config.positions != "none") != self.sorts
-        if other or any(head.memory != "none" for head in config.heads):
+        form = [
+            not config.residual,
+            (config.norm, config.attention, config.embedding) == ("none", "softmax", "piecewise"),
+            config.d_model == self.cells + (2 if self.sorts else 0),
+            [head.memory for head in config.heads] == ["none"] * (2 if self.sorts else 1),
+            (config.positions != "none") == self.sorts,
+        ]
+        if not all(form) or config.hidden % self.cells:
             raise OnelayerError("this layer is not a construction of thresholds")
         self.keys, self.values = config.heads[0].d_k, config.heads[0].d_v
         self._require_form()

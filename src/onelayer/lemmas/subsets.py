@@ -93,10 +93,14 @@ class _Form:
         outputs = n if sorts else 1
         width = 1 + outputs + (1 if sorts else 0) + n
         heads = 2**n - 1
-        plain = config.norm == "none" and config.attention == "softmax" and config.embedding == "linear"
-        same = all((head.d_k, head.d_v, head.memory) == (1, 1, "none") for head in config.heads)
-        sized = config.d_model == width and config.hidden == (n if sorts else 0) and config.positions != "none"
-        if not (plain and same and sized and len(config.heads) == heads and config.residual == sorts):
+        form = [
+            (config.norm, config.attention, config.embedding) == ("none", "softmax", "linear"),
+            [(head.d_k, head.d_v, head.memory) for head in config.heads] == [(1, 1, "none")] * heads,
+            (config.d_model, config.hidden) == (width, n if sorts else 0),
+            config.positions != "none",
+            config.residual == sorts,
+        ]
+        if not all(form):
             raise OnelayerError("this layer is not a construction of subset maxima")
         self.beta, self.mask = float(w["W_K"][0, 0]), float(np.abs(w["W_K"][-n:]).max())
         self.sets = (w["W_K"][-n:].T == 0).astype(np.float64)

@@ -37,23 +37,50 @@ def training(setting: Setting) -> Finding:
     found = {name: study(name, setting) for name in SIZES}
     laws = {(name, method): _law(found[name], name, method) for name in SIZES for method in METHODS}
     rows = [_law_row(found[name], name, method, law) for (name, method), law in laws.items()]
-    trained, built = ({name: by(found[name].rows, SIZES[name], method=m) for name in SIZES} for m in METHODS)
-    seeds = min(len(errors) for sizes in trained.values() for errors in sizes.values())
-    best = {method: min(row[4] for row in rows if row[1] == method) for method in METHODS}
-    checks = [Check("least number of seeds of a trained size", seeds, ">=", 3)]
-    for name in SIZES:
-        what = f"rate at which the built error falls with {NOUNS[name]}, lower end of its interval"
-        checks.append(Check(what, laws[name, "built"].low, ">", 0))
-    checks.append(Check("least trained error over least built error", best["trained"] / best["built"], ">", 1))
+    trained, built = (_errors(found, method) for method in METHODS)
+    best = {method: _least(rows, method) for method in METHODS}
+    checks = [
+        Check("least number of seeds of a trained size", _fewest(trained), ">=", 3),
+        *_falling({name: laws[name, "built"] for name in SIZES}),
+        Check("least trained error over least built error", best["trained"] / best["built"], ">", 1),
+    ]
     fallen = {name: laws[name, "trained"].decreasing for name in SIZES}
     ahead = {name: _ahead(built[name], trained[name]) for name in SIZES}
     said = _training_sentence(fallen, ahead, best)
-    notes = [f"{name}, {sentence}" for name, item in found.items() for sentence in item.sentences]
     header = ("against", "layers", "runs", "largest error", "smallest error", "law", "rate at least", "rate at most")
-    caption = "sin x₁ + sin x₂: largest error seen against {}, every seed of the trained layers beside the built ones."
-    pictures = [Picture(name, caption.format(NOUNS[name]), item.figure()) for name, item in found.items()]
     verdict = {2: HOLDS, 1: REPAIRED, 0: FAILS}[sum(fallen.values())]
-    return Finding(verdict, said, checks, [Table(header, tuple(rows))], pictures, notes, spent(*found.values()))
+    tables = [Table(header, tuple(rows))]
+    return Finding(verdict, said, checks, tables, _size_pictures(found), _notes(found), spent(*found.values()))
+
+
+def _least(rows: Sequence[tuple[Any, ...]], method: str) -> float:
+    """The smallest error in the rows of a method."""
+    return min(float(row[4]) for row in rows if row[1] == method)
+
+
+def _errors(found: dict[str, Findings], method: str) -> dict[str, dict[Any, list[float]]]:
+    """The errors of a method by size, for every study."""
+    return {name: by(found[name].rows, SIZES[name], method=method) for name in SIZES}
+
+
+def _fewest(errors: dict[str, dict[Any, list[float]]]) -> int:
+    """The least number of runs of one size."""
+    return min(len(runs) for sizes in errors.values() for runs in sizes.values())
+
+
+def _falling(laws: dict[str, Law]) -> list[Check]:
+    """The built error falls with every size, whatever the interval of its rate leaves open."""
+    what = "rate at which the built error falls with {}, lower end of its interval"
+    return [Check(what.format(NOUNS[name]), law.low, ">", 0) for name, law in laws.items()]
+
+
+def _size_pictures(found: dict[str, Findings]) -> list[Picture]:
+    caption = "sin x₁ + sin x₂: largest error seen against {}, every seed of the trained layers beside the built ones."
+    return [Picture(name, caption.format(NOUNS[name]), item.figure()) for name, item in found.items()]
+
+
+def _notes(found: dict[str, Findings]) -> list[str]:
+    return [f"{name}, {sentence}" for name, item in found.items() for sentence in item.sentences]
 
 
 def _law_row(found: Findings, name: str, method: str, law: Law) -> tuple[Any, ...]:
@@ -155,6 +182,18 @@ def _found_and_missed(times: Mapping[str, float]) -> str:
     return " and ".join(f"{words} {' and '.join(names)}" for words, names in parts.items() if names)
 
 
+def _depth_sentence(gains: dict[str, float], clear: list[str]) -> str:
+    """``gains``: error of one block over that of the best deeper stack; ``clear``: where no two runs overlap."""
+    better = [target for target, gain in gains.items() if gain > 1]
+    listed = ", ".join(f"{target}: {gain:.2g}" for target, gain in gains.items())
+    return (
+        f"At equal parameters a deeper stack had the smaller median error on {len(better)} of {len(gains)} functions "
+        f"(error of one block over that of the best deeper stack: {listed}). Every run of that stack beat every run of "
+        f"one block on {' and '.join(clear) or 'none of them'}. That one layer is enough in principle is shown by the "
+        "built layers above."
+    )
+
+
 def depth(setting: Setting) -> Finding:
     """Trained stacks of 1 to L blocks of equal size, on an additive function and on a nested one."""
     found = study("depth", setting)
@@ -169,14 +208,7 @@ def depth(setting: Setting) -> Finding:
     counts = [row[3] for row in rows]
     checks = [Check("largest over smallest number of parameters", max(counts) / min(counts), "<=", 1.5)]
     checks.append(Check("functions", len(errors), ">=", 2))
-    better = [target for target, gain in gains.items() if gain > 1]
-    listed = ", ".join(f"{target}: {gain:.2g}" for target, gain in gains.items())
-    said = (
-        f"At equal parameters a deeper stack had the smaller median error on {len(better)} of {len(gains)} functions "
-        f"(error of one block over that of the best deeper stack: {listed}). Every run of that stack beat every run of "
-        f"one block on {' and '.join(clear) or 'none of them'}. That one layer is enough in principle is shown by the "
-        "built layers above."
-    )
+    said = _depth_sentence(gains, clear)
     header = ("function", "blocks", "width", "parameters", "runs", "median sup error seen", "least", "largest")
     picture = Picture("depth", "Largest error seen against blocks at equal parameters.", found.figure())
     verdict = HOLDS if clear else FAILS

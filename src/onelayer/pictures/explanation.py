@@ -193,13 +193,19 @@ def _envelope(slopes: list[float], biases: list[float], start: float, end: float
     """Where each line slope * u + bias is the highest of all on [start, end]: an interval, or None."""
     regions: list[tuple[float, float] | None] = []
     lines = list(zip(slopes, biases, strict=True))
-    for m, (slope, bias) in enumerate(lines):
-        hidden = any(line[0] == slope and (-line[1], n) < (-bias, m) for n, line in enumerate(lines))
+    for m, (slope, _) in enumerate(lines):
         low = max((_crossing(lines[m], line) for line in lines if line[0] < slope), default=start)
         high = min((_crossing(lines[m], line) for line in lines if line[0] > slope), default=end)
         low, high = max(low, start), min(high, end)
-        regions.append((low, high) if not hidden and (low < high or (low == high and len(lines) == 1)) else None)
+        seen = low < high or (low == high and len(lines) == 1)
+        regions.append((low, high) if seen and not _hidden(lines, m) else None)
     return regions
+
+
+def _hidden(lines: list[tuple[float, float]], m: int) -> bool:
+    """Whether a parallel line is above line m, or equal to it and named before."""
+    slope, bias = lines[m]
+    return any(line[0] == slope and (-line[1], n) < (-bias, m) for n, line in enumerate(lines))
 
 
 def _crossing(line: tuple[float, float], other: tuple[float, float]) -> float:

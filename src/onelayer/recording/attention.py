@@ -120,12 +120,7 @@ def multi_head(
         raise UnsupportedOperation("multi_head_attention_forward", "only the plain form is recorded")
     if training and dropout_p:
         raise UnsupportedOperation("multi_head_attention_forward(dropout_p)", "call module.eval() first")
-    if is_causal and attn_mask is None:
-        raise UnsupportedOperation("multi_head_attention_forward(is_causal)", "torch wants the mask as well")
-    causal = is_causal and not need_weights
-    mask = None if causal else ~attn_mask if _is_bool(attn_mask) else attn_mask
-    if mask is not None and mask.ndim == 3:
-        raise UnsupportedOperation("multi_head_attention_forward(attn_mask)", "use one mask (L, S) for all heads")
+    mask, causal = _mask_of_heads(attn_mask, is_causal, need_weights)
     width = embed_dim_to_check
     q, k, v = (
         _heads(tape, x, in_proj_weight, in_proj_bias, slice(at * width, (at + 1) * width), num_heads)
@@ -138,8 +133,26 @@ def multi_head(
     done = done if batched else Symbolic(tape, done.ids.squeeze(1))
     if not need_weights:
         return done, None
-    shown = mean(tape, weights, 1) if average_attn_weights else weights
-    return done, shown if batched else Symbolic(tape, shown.ids.squeeze(0))
+    return done, _shown(tape, weights, average_attn_weights, batched)
+
+
+def _shown(tape: Recording, weights: Symbolic, average: bool, batched: bool) -> Symbolic:
+    """The weights that torch returns beside the result: averaged over the heads or not, with a batch or without."""
+    shown = mean(tape, weights, 1) if average else weights
+    return shown if batched else Symbolic(tape, shown.ids.squeeze(0))
+
+
+def _mask_of_heads(given: Any, is_causal: bool, need_weights: bool) -> tuple[Any, bool]:
+    """The mask in the sense of ``_weights``, True where a query attends, and whether it is the causal one."""
+    name = "multi_head_attention_forward"
+    if is_causal and given is None:
+        raise UnsupportedOperation(f"{name}(is_causal)", "torch wants the mask as well")
+    if is_causal and not need_weights:
+        return None, True
+    mask = ~given if _is_bool(given) else given
+    if mask is not None and mask.ndim == 3:
+        raise UnsupportedOperation(f"{name}(attn_mask)", "use one mask (L, S) for all heads")
+    return mask, False
 
 
 def _is_bool(mask: Any) -> bool:

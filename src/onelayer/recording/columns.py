@@ -51,16 +51,20 @@ def listed(names: Iterable[Any]) -> str:
     return ", ".join(shown[:8]) + (", ..." if len(shown) > 8 else "")
 
 
-def _csv(path: Path) -> dict[str, list[str]]:
+def _lines(path: Path) -> list[list[str]]:
+    """The values of every line that has any."""
     try:
         _refuse_irregular(path)
         with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = list(csv.reader(file))
+            return [row for row in csv.reader(file) if row]
     except OSError as error:
         raise FileError(f"cannot read {path}: {error.strerror or error}") from error
     except (ValueError, csv.Error) as error:  # not UTF-8, or a name with a null byte
         raise FileError(f"{str(path)!r} is not a CSV file in UTF-8: {error}") from error
-    rows = [row for row in rows if row]
+
+
+def _csv(path: Path) -> dict[str, list[str]]:
+    rows = _lines(path)
     if len(rows) < 2:
         raise FileError(f"{path} needs a line of column names and at least one row")
     header = [name.strip() for name in rows[0]]

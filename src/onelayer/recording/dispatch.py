@@ -49,6 +49,8 @@ CASTS = {
     "cfloat": torch.complex64,
     "cdouble": torch.complex128,
 }
+MOVING = STRUCTURAL | JOINING
+CASTING = {*CASTS, "to", "type", "type_as"}
 DISCONTINUOUS = _words("""
     floor ceil round trunc frac fix sign sgn heaviside fmod remainder mod rmod floor_divide floordiv rfloordiv argmax
     argmin argsort bucketize searchsorted gt lt ge le eq ne greater less greater_equal less_equal not_equal equal
@@ -94,11 +96,11 @@ def dispatch(func: Callable[..., Any], full_name: str, args: Sequence[Any], kwar
         raise UnsupportedOperation(name, f"it is discontinuous; {SMOOTH}")
     if in_place and not isinstance(args[0], Symbolic):
         raise UnsupportedOperation(full_name, "writing x into a plain tensor; build the result with torch.stack or cat")
-    if name in CASTS or name in ("to", "type", "type_as"):
+    if name in CASTING:
         return _cast(name, args, kwargs)
     if name in IDENTITY:
         return args[0]
-    if name in STRUCTURAL or name in JOINING:
+    if name in MOVING:
         return _moved(tape, func, name, args, kwargs)
     if name not in OPERATIONS:
         raise UnsupportedOperation(name, HINTS.get(name, HINTS.get(full_name, _UNKNOWN)))
@@ -127,9 +129,8 @@ def _spelled(full_name: str) -> tuple[str, bool]:
     return name, full_name.endswith("_") and not full_name.endswith("__") and name not in IDENTITY
 
 
-def _recorded(
-    tape: Recording, name: str, full_name: str, in_place: bool, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> Any:
+def _bound(tape: Recording, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
+    """The arguments as the recorded version of the operation names them."""
     signature, neutral = _SIGNATURES[name]
     named = {_NUMPY_NAMES.get(key, key): value for key, value in kwargs.items() if key not in neutral}
     if named.get("out") is None:
@@ -138,13 +139,29 @@ def _recorded(
         if key not in signature.parameters:
             raise UnsupportedOperation(f"{name}({key}=)", "this argument is not recorded; leave it out")
     try:
-        bound = signature.bind(tape, *args, **named)
+        return signature.bind(tape, *args, **named)
     except TypeError as error:
         raise UnsupportedOperation(name, str(error)) from None
+
+
+def _recorded(
+    tape: Recording, name: str, full_name: str, in_place: bool, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Any:
+    bound = _bound(tape, name, args, kwargs)
     result = OPERATIONS[name](*bound.args, **bound.kwargs)
     if (in_place or bound.arguments.get("inplace")) and result is not args[0]:
         return args[0].write(full_name if in_place else f"{name}(inplace=True)", result)
     return result
+
+
+def _same_as(value: Any, by_class: bool) -> None:
+    """Refuse a cast to the type that an argument stands for; ``by_class``: also of a class of tensors."""
+    if isinstance(value, torch.dtype):
+        same_type(value)
+    elif isinstance(value, Tensor | Symbolic):
+        same_type(value.dtype)
+    elif by_class:
+        same_type(None if value in ("torch.DoubleTensor", torch.DoubleTensor) else _tensor_type(value))
 
 
 def _cast(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -156,10 +173,7 @@ def _cast(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     if name == "type" and not rest and not kwargs:
         return "torch.DoubleTensor"
     for value in (*rest, *kwargs.values()):
-        if isinstance(value, (torch.dtype, Tensor, Symbolic)):
-            same_type(value if isinstance(value, torch.dtype) else value.dtype)
-        elif name == "type":
-            same_type(None if value in ("torch.DoubleTensor", torch.DoubleTensor) else _tensor_type(value))
+        _same_as(value, name == "type")
     if not isinstance(x, Symbolic):
         return lift_like(x, (args, kwargs))
     copied = kwargs.get("copy", False) or any(value is True for value in rest)
@@ -188,15 +202,19 @@ def _moved(tape: Recording, func: Any, name: str, args: Sequence[Any], kwargs: M
     if "out" in kwargs or any(isinstance(value, torch.dtype) for value in (*args, *kwargs.values())):
         raise UnsupportedOperation(name, "neither out= nor a reinterpreting dtype can be recorded")
     if name in JOINING:
-        moved = func(*(_entries(tape, arg) for arg in args), **{k: _entries(tape, v) for k, v in kwargs.items()})
-    else:
-        shaped = {key: _shape_of(name, value) for key, value in kwargs.items()}
-        first = args[0] if args else shaped.pop("input", None)
-        rest = [_shape_of(name, value) for value in args[1:]]
-        if find_tape((rest, shaped)) is not None:
-            raise UnsupportedOperation(name, "an index that depends on x is discontinuous")
-        moved = func(lift(tape, first).ids, *rest, **shaped)
-    return _wrap(tape, name, moved)
+        return _joined(tape, func, name, args, kwargs)
+    shaped = {key: _shape_of(name, value) for key, value in kwargs.items()}
+    first, *rest = args if args else (shaped.pop("input", None),)
+    rest = [_shape_of(name, value) for value in rest]
+    if find_tape((rest, shaped)) is not None:
+        raise UnsupportedOperation(name, "an index that depends on x is discontinuous")
+    return _wrap(tape, name, func(lift(tape, first).ids, *rest, **shaped))
+
+
+def _joined(tape: Recording, func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Torch's own function of several tensors, applied to the positions of each."""
+    named = {key: _entries(tape, value) for key, value in kwargs.items()}
+    return _wrap(tape, name, func(*(_entries(tape, arg) for arg in args), **named))
 
 
 def _shape_of(name: str, value: Any) -> Any:

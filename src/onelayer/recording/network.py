@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
+
+from torch import Tensor
 
 from onelayer.errors import UnsupportedOperation
 from onelayer.recording.algebra import add, clamp, div, minimum, mul, neg, power, sub, unary
@@ -49,38 +52,43 @@ def linear(tape: Recording, input: Any, weight: Any, bias: Any = None) -> Symbol
     return y if bias is None else add(tape, y, bias)
 
 
+def _einsum_letters(equation: str, ndims: Sequence[int]) -> tuple[list[str], str]:
+    """One letter per dimension of every operand, and of the result; an ellipsis becomes capitals that are free."""
+    left, arrow, right = equation.replace(" ", "").partition("->")
+    parts = left.split(",")
+    widths = [n - len(part.replace("...", "")) for n, part in zip(ndims, parts, strict=True) if "..." in part]
+    spare = [c for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZ" if c not in equation][: max(widths, default=0)]
+    names = [_letters(part, n, spare) for part, n in zip(parts, ndims, strict=True)]
+    front, used = "".join(spare), "".join(names)
+    if arrow:
+        return names, right.replace("...", front)
+    return names, front + "".join(sorted(c for c in set(used) if used.count(c) == 1 and c not in front))
+
+
+def _need_few_terms(names: Sequence[str], tensors: Sequence[Tensor]) -> None:
+    """Refuse an index space that is too large to write out, and a diagonal."""
+    sizes = {c: n for name, t in zip(names, tensors, strict=True) for c, n in zip(name, t.shape, strict=True)}
+    if math.prod(sizes.values()) > MAX_TERMS or any(len(set(name)) < len(name) for name in names):
+        raise UnsupportedOperation("einsum", "index space too large to record, or a repeated letter in one operand")
+
+
+def _along(ids: Tensor, name: str, order: str) -> Tensor:
+    """The dimensions called ``name`` in the places of ``order``; the others have length one."""
+    turned = ids.permute([name.index(c) for c in order if c in name])
+    return turned[tuple(slice(None) if c in name else None for c in order)]
+
+
 @operation("einsum")
 def einsum(tape: Recording, equation: str, *operands: Any) -> Symbolic:
     """Lemma: an einsum is the product of its operands on the common index space, summed over the missing letters."""
     if not isinstance(equation, str):
         raise UnsupportedOperation("einsum", "write the equation as text")
-    operands = tuple(operands[0]) if len(operands) == 1 and isinstance(operands[0], (list, tuple)) else operands
-    left, _, right = equation.replace(" ", "").partition("->")
-    parts = left.split(",")
-    tensors = [lift(tape, operand).ids for operand in operands]
-    dots = max(
-        t.ndim - len(part.replace("...", "")) if "..." in part else 0 for t, part in zip(tensors, parts, strict=True)
-    )
-    spare = [c for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZ" if c not in equation][:dots]
-    names = [_letters(part, t.ndim, spare) for part, t in zip(parts, tensors, strict=True)]
-    used = "".join(names)
-    if "->" in equation:
-        out = right.replace("...", "".join(spare))
-    else:
-        out = "".join(spare) + "".join(sorted(c for c in set(used) if used.count(c) == 1 and c not in spare))
-    order = out + "".join(sorted(set(used) - set(out)))
-    sizes = {c: n for name, t in zip(names, tensors, strict=True) for c, n in zip(name, t.shape, strict=True)}
-    if math.prod(sizes.values()) > MAX_TERMS or any(len(set(name)) < len(name) for name in names):
-        raise UnsupportedOperation("einsum", "index space too large to record, or a repeated letter in one operand")
-    spread = [
-        Symbolic(
-            tape,
-            t.permute([name.index(c) for c in order if c in name])[
-                tuple(slice(None) if c in name else None for c in order)
-            ],
-        )
-        for name, t in zip(names, tensors, strict=True)
-    ]
+    given = operands[0] if len(operands) == 1 and isinstance(operands[0], (list, tuple)) else operands
+    tensors = [lift(tape, operand).ids for operand in given]
+    names, out = _einsum_letters(equation, [t.ndim for t in tensors])
+    order = out + "".join(sorted(set("".join(names)) - set(out)))
+    _need_few_terms(names, tensors)
+    spread = [Symbolic(tape, _along(t, name, order)) for name, t in zip(names, tensors, strict=True)]
     product = spread[0]
     for factor in spread[1:]:
         product = mul(tape, product, factor)

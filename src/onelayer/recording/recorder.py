@@ -63,11 +63,11 @@ def record(
     return formula
 
 
-def _run(f: Callable[..., Any], tape: Recording) -> list[Formula]:
-    """The formulas of the rows of f's result for a batch of points."""
+def _called(f: Callable[..., Any], tape: Recording) -> Any:
+    """f of the recorded points; whatever it raises becomes one line of ours."""
     try:
         with torch.no_grad():
-            result = f(tape.x)
+            return f(tape.x)
     except FormulaError as error:
         if len(tape.nodes) >= tape.limit:
             raise TooLong("recording f", str(error)) from error
@@ -76,6 +76,11 @@ def _run(f: Callable[..., Any], tape: Recording) -> list[Formula]:
         raise
     except Exception as error:
         raise UnsupportedOperation("recording f", f"{type(error).__name__}: {_first_line(error)}") from error
+
+
+def _run(f: Callable[..., Any], tape: Recording) -> list[Formula]:
+    """The formulas of the rows of f's result for a batch of points."""
+    result = _called(f, tape)
     if isinstance(result, Tensor):  # f does not depend on x
         if result.dtype != torch.float64:
             raise OnelayerError(f"f returned {result.dtype} for float64 points; {FORMAT}")

@@ -42,10 +42,12 @@ def gathered(
         raise UnsupportedOperation("-inf", INFINITE)
     dims = _dims(dim, x.ndim)
     kept = [at for at in range(x.ndim) if at not in dims]
-    count = math.prod(x.shape[at] for at in dims)
-    rows = x.ids.permute(*kept, *dims).reshape(-1, count) if x.ndim else x.ids.reshape(1, 1)
-    shape = [1 if at in dims else x.shape[at] for at in range(x.ndim)] if keepdim else [x.shape[at] for at in kept]
-    return Symbolic(tape, positions([fold(row) for row in rows.tolist()], shape))
+    count = math.prod(x.shape[at] for at in dims)  # 1 for a single number
+    rows = x.ids.permute(*kept, *dims).reshape(-1, count)
+    folded = positions([fold(row) for row in rows.tolist()], [x.shape[at] for at in kept])
+    if keepdim:
+        folded = folded.reshape([1 if at in dims else x.shape[at] for at in range(x.ndim)])
+    return Symbolic(tape, folded)
 
 
 def _dims(dim: Any, ndim: int) -> list[int]:

@@ -201,6 +201,14 @@ def _with_mask(logits: TaylorModel, mask: Any, terms: int) -> TaylorModel:
     return masked.with_(masked.coef, torch.where(decided, masked.rem, torch.inf))
 
 
+def _projected(x: TaylorModel, weight: Any, bias: Any, heads: int) -> TaylorModel:
+    """x W + b of (N, B, E), cut into heads: (B, H, N, width)."""
+    found = linear(x, weight, bias)
+    cut = call("reshape", found, *found.shape[:2], heads, found.shape[-1] // heads)
+    turned: TaylorModel = call("permute", cut, 1, 2, 0, 3)
+    return turned
+
+
 @implements("multi_head_attention_forward")
 def multi_head_attention_forward(
     query: Any,
@@ -246,11 +254,10 @@ def multi_head_attention_forward(
         weights = () if in_proj_weight is None else in_proj_weight.chunk(3)
     biases = (None, None, None) if in_proj_bias is None else in_proj_bias.chunk(3)
     like = next(item for item in (query, key, value) if isinstance(item, TaylorModel))
-    parts = []
-    for item, weight, bias in zip((query, key, value), weights, biases, strict=True):
-        projected = linear(operand(item, like), weight, bias)  # (N, B, E)
-        heads = call("reshape", projected, *projected.shape[:2], num_heads, projected.shape[-1] // num_heads)
-        parts.append(call("permute", heads, 1, 2, 0, 3))  # (B, H, N, width)
+    parts = [
+        _projected(operand(item, like), weight, bias, num_heads)
+        for item, weight, bias in zip((query, key, value), weights, biases, strict=True)
+    ]
     mask, causal = _mask_of_heads(attn_mask, is_causal, need_weights)
     out = scaled_dot_product_attention(parts[0], parts[1], parts[2], mask, is_causal=causal)
     merged = call("flatten", call("permute", out, 2, 0, 1, 3), 2)  # (N, B, E)

@@ -112,19 +112,24 @@ def einsum(equation: str, *operands: Any) -> TaylorModel:
     return _between_models(la, rest[0], output, a, b)
 
 
+def _implied(left: str) -> str:
+    """The output that torch means where none is written: what occurs once, in alphabetical order."""
+    letters = left.replace("...", "").replace(",", "")
+    once = sorted(c for c in set(letters) if letters.count(c) == 1)
+    return ("..." if "..." in left else "") + "".join(once)
+
+
 @cache
 def _labels(equation: str, ndims: tuple[int, ...]) -> tuple[list[str], str]:
     """Labels of every operand and the output: letters as a, b, c, ..., the ellipsis written out in capitals."""
     text = equation.replace(" ", "")
     left, arrow, right = text.partition("->")
-    if not arrow:
-        letters = left.replace("...", "").replace(",", "")
-        right = ("..." if "..." in left else "") + "".join(sorted(c for c in set(letters) if letters.count(c) == 1))
+    right = right if arrow else _implied(left)
     names = {c: chr(ord("a") + i) for i, c in enumerate(dict.fromkeys(c for c in text if c.isalpha()))}
     left, right = ("".join(names.get(c, c) for c in part) for part in (left, right))
     inputs = left.split(",")
     widths = [ndim - len(part.replace("...", "")) for part, ndim in zip(inputs, ndims, strict=True)]
-    most = max([w for w, part in zip(widths, inputs, strict=True) if "..." in part], default=0)
+    most = max((w * ("..." in part) for w, part in zip(widths, inputs, strict=True)), default=0)
     front = "ABCDEFGHJKLMNOQRSTUVWXYZ"[:most]  # I and P name the polynomial index
     parts = [p.replace("...", front[most - w :] if w else "") for p, w in zip(inputs, widths, strict=True)]
     return parts, right.replace("...", front)

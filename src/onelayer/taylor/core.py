@@ -394,8 +394,8 @@ def prune(model: TaylorModel) -> TaylorModel:
     used = (model.coef != 0).reshape(len(model.coef), -1).any(1).cpu().numpy()  # NaN counts as used
     table = basis.exponents(len(model.support), model.degree)
     live = table[used]
-    degree = int(live.sum(1).max()) if len(live) else 0
-    keep = [i for i in range(len(model.support)) if len(live) and live[:, i].any()]
+    degree = int(live.sum(1).max(initial=0))
+    keep = np.flatnonzero(live.any(0)).tolist()
     if degree == model.degree and len(keep) == len(model.support):
         return model
     rows = basis.lift_rows(tuple(keep), len(model.support), degree)

@@ -80,6 +80,16 @@ def handler_of(name: str) -> Callable[..., Any]:
     return _HANDLERS[name][0]
 
 
+def _multiplied_out(arg: Any) -> Any:
+    """A model without a pending denominator; anything else as it is."""
+    return arg.plain() if getattr(arg, "den", ()) else arg
+
+
+def _refuse_in_place(name: str, handler: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    if name in _MAY_OVERWRITE and inspect.signature(handler).bind(*args, **kwargs).arguments.get("inplace"):
+        raise UnsupportedOperation(f"{name}(inplace)", IN_PLACE_HINT)
+
+
 def call(name: str, *args: Any, **kwargs: Any) -> Any:
     """Run the Taylor version of a torch function.
 
@@ -96,12 +106,11 @@ def call(name: str, *args: Any, **kwargs: Any) -> Any:
     if name not in _TAKES_OPAQUE:
         _refuse_opaque(name, (*args, *kwargs.values()))
     if not lazy:
-        args = tuple(arg.plain() if getattr(arg, "den", ()) else arg for arg in args)
-        kwargs = {key: arg.plain() if getattr(arg, "den", ()) else arg for key, arg in kwargs.items()}
+        args = tuple(map(_multiplied_out, args))
+        kwargs = {key: _multiplied_out(arg) for key, arg in kwargs.items()}
     outside, _STATE.inside = inside(), True
     try:
-        if name in _MAY_OVERWRITE and inspect.signature(handler).bind(*args, **kwargs).arguments.get("inplace"):
-            raise UnsupportedOperation(f"{name}(inplace)", IN_PLACE_HINT)
+        _refuse_in_place(name, handler, args, kwargs)
         return handler(*args, **kwargs)
     except (OnelayerError, torch.OutOfMemoryError):
         raise

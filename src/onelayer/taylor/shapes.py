@@ -7,6 +7,7 @@ coefficients, and a negative dimension is the same for both.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import count
 from math import prod
 from typing import Any
 
@@ -54,21 +55,21 @@ def _basic(part: Any) -> bool:
     return part is None or part is Ellipsis or (isinstance(part, int | slice) and not isinstance(part, bool))
 
 
+def _of_length(part: Any, size: int) -> Any:
+    """The index of a dimension, for a factor that may have one entry there in the place of all."""
+    if size != 1:
+        return part
+    return 0 if isinstance(part, int) else slice(None)
+
+
 def _index_factor(factor: TaylorModel, shape: torch.Size, parts: tuple[Any, ...]) -> TaylorModel:
     """The denominator of an indexed quotient: dimensions in which it does not vary keep their one entry."""
     used = sum(part is not None and part is not Ellipsis for part in parts)
     fill = [slice(None)] * (len(shape) - used)
     at = next((i for i, part in enumerate(parts) if part is Ellipsis), len(parts))
     full = [*parts[:at], *fill, *parts[at + 1 :]]
-    mapped: list[Any] = []
-    dim = 0
-    for part in full:
-        if part is None:
-            mapped.append(None)
-            continue
-        single = factor.shape[dim] == 1
-        mapped.append((0 if isinstance(part, int) else slice(None)) if single else part)
-        dim += 1
+    dim = count()
+    mapped = [None if part is None else _of_length(part, factor.shape[next(dim)]) for part in full]
     if all(part == slice(None) for part in mapped):
         return factor
     return factor.with_(factor.coef[(slice(None), *mapped)], factor.rem[tuple(mapped)])
@@ -228,6 +229,11 @@ def _pieces(x: TaylorModel, lengths: list[int], dim: int) -> tuple[TaylorModel, 
     return tuple(narrow(x, dim, start, length) for start, length in zip(starts, lengths, strict=True))
 
 
+def joint_support(models: Sequence[TaylorModel]) -> tuple[int, ...]:
+    """The variables of several models, in order."""
+    return tuple(sorted({v for m in models for v in m.support}))
+
+
 def common(models: Sequence[Any]) -> list[TaylorModel]:
     """Models and constants over one support and one degree, ready to be put side by side."""
     models = [m.plain() if isinstance(m, TaylorModel) else m for m in models]
@@ -236,7 +242,7 @@ def common(models: Sequence[Any]) -> list[TaylorModel]:
     space = like.space
     for model in converted:
         space = joint_space(model, TaylorModel(like.coef, like.rem, space, like.support, like.degree))
-    support = tuple(sorted({v for m in converted for v in m.support}))
+    support = joint_support(converted)
     degree = min(max(m.degree for m in converted), space.cap(len(support)))
     lifted = [lift(m, support, degree) for m in converted]
     rows = max(len(m.coef) for m in lifted)

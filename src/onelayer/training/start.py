@@ -63,8 +63,9 @@ def fresh_layer(
         raise OnelayerError(f"d_model must be a multiple of heads, got d_model {d_model} and heads {heads}")
     generator = torch.Generator().manual_seed(seed)
     options = {"hidden": hidden, "residual": True, "dtype": dtype, "seed": seed, **options}
-    shape = HeadShape(d_model // heads, d_model // heads, "plain", (memory,)) if memory else None
-    memories = [None if shape is None else random_memory(shape, generator, dtype) for _ in range(heads)]
+    width = d_model // heads
+    shape = HeadShape(width, width, "plain", (memory,)) if memory else HeadShape(width, width)
+    memories = [random_memory(shape, generator, dtype) for _ in range(heads)]
     if layout == "packed":
         kept = [item for item in memories if isinstance(item, PlainMemory)]
         if len(kept) < heads:

@@ -134,11 +134,15 @@ def starts(size: int, focus: tuple[float, float] | None = None) -> list[Keys]:
     for overlap in (0.7, 1.4, 2.8):
         keys += [gaussian(size, overlap, ghosts) for ghosts in (0.25, 1.0, 2.0, 3.0) if size > 2 * ghosts + 1]
     keys += [exponential(size, 0.5, last, side) for last in (8.0, 64.0, 256.0, 1024.0) for side in (-1, 1, 0)]
-    if focus is not None:
-        centre, width = focus
-        for last in (1.0 / width, 8.0 / width):
-            keys += [pivoted(size, first, last, centre) for first in (0.5, last / 8)]
-            keys += [exponential(size, 0.5, last, side) for side in (-1, 1)]
-            keys += [bernstein(size, 2 * last / size, centre)]
-            keys += [hinged(size, last / 8, centre, share) for share in sorted({1, size // 2, size - 1})]
+    return keys if focus is None else keys + _focused(size, *focus)
+
+
+def _focused(size: int, centre: float, width: float) -> list[Keys]:
+    """Members whose steepest slopes resolve a feature of this centre and width, by one or eight slopes across it."""
+    keys = []
+    for last in (1.0 / width, 8.0 / width):
+        keys += [pivoted(size, first, last, centre) for first in (0.5, last / 8)]
+        keys += [exponential(size, 0.5, last, side) for side in (-1, 1)]
+        keys += [bernstein(size, 2 * last / size, centre)]
+        keys += [hinged(size, last / 8, centre, share) for share in sorted({1, size // 2, size - 1})]
     return keys

@@ -8,6 +8,7 @@ coordinate, the zero set is a union of hyperplanes; where the gradient of f jump
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,11 +67,8 @@ def _hyperplanes(formula: Formula, box: Box) -> list[tuple[Tensor, Tensor]]:
         if node.op in LEAVES or not operation(node.op, node.value).kink:
             continue
         forms = [affine[arg] for arg in node.args]
-        if all(form is not None for form in forms):
-            total = sum(sign * form for sign, form in zip((1, -1), forms, strict=False) if form is not None)
-            planes = [total] if isinstance(total, Tensor) and total[:-1].abs().max() > 0 else []
-        else:
-            planes = _axis_zeros(formula, node, box)
+        known = [form for form in forms if form is not None]
+        planes = _bend(known) if len(known) == len(forms) else _axis_zeros(formula, node, box)
         for plane in planes:
             plane = plane / plane[plane[:-1].abs().argmax()]
             normal, offset = plane[:-1], plane[-1]
@@ -78,6 +76,12 @@ def _hyperplanes(formula: Formula, box: Box) -> list[tuple[Tensor, Tensor]]:
             if (normal @ box.center.flatten() + offset).abs() < reach * (1 - 1e-12):
                 found.setdefault(tuple(np.round(plane.numpy(), 12).tolist()), (normal, offset))
     return list(found.values())
+
+
+def _bend(forms: list[Tensor]) -> list[Tensor]:
+    """Where an operation on affine functions bends: its argument vanishes, or its two are equal."""
+    plane = forms[0] - forms[1] if len(forms) > 1 else forms[0]
+    return [plane] if plane[:-1].abs().max() > 0 else []
 
 
 def _affine_forms(formula: Formula, dim: int) -> list[Tensor | None]:
@@ -94,19 +98,35 @@ def _affine(node: Node, args: list[Tensor | None], dim: int) -> Tensor | None:
         variable = node.op == "var"
         form[int(node.value) if variable else dim] = 1.0 if variable else float_value(node, [])
         return form
-    if any(arg is None for arg in args):
-        return None
     forms = [arg for arg in args if arg is not None]
-    constant = [bool((form[:-1] == 0).all()) for form in forms]
-    if node.op in ("add", "sub"):
-        return forms[0] + forms[1] if node.op == "add" else forms[0] - forms[1]
-    if node.op == "neg":
-        return -forms[0]
-    if node.op == "mul" and any(constant):
-        return forms[0] * forms[1][-1] if constant[1] else forms[1] * forms[0][-1]
-    if node.op == "div" and constant[1] and forms[1][-1] != 0:
-        return forms[0] / forms[1][-1]
-    return None
+    rule = _AFFINE.get(node.op)
+    return None if rule is None or len(forms) < len(args) else rule(*forms)
+
+
+def _constant(form: Tensor) -> bool:
+    return bool((form[:-1] == 0).all())
+
+
+def _times(a: Tensor, b: Tensor) -> Tensor | None:
+    """A product is affine where one factor is constant."""
+    if _constant(b):
+        return a * b[-1]
+    return b * a[-1] if _constant(a) else None
+
+
+def _over(a: Tensor, b: Tensor) -> Tensor | None:
+    """A quotient is affine where it divides by a constant."""
+    return a / b[-1] if _constant(b) and b[-1] != 0 else None
+
+
+# Operations that may keep affine functions affine; a form is (coefficients, constant).
+_AFFINE: dict[str, Callable[..., Tensor | None]] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "neg": lambda a: -a,
+    "mul": _times,
+    "div": _over,
+}
 
 
 def _axis_zeros(formula: Formula, node: Node, box: Box) -> list[Tensor]:

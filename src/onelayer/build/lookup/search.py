@@ -171,14 +171,19 @@ def smallest(problem: AxisProblem, max_tokens: int, thorough: bool, observer: Ob
         low = low if fit.meets else middle
         far = middle if fit.error > FAR * problem.eps else far
         best = _better(best, fit)
+    if thorough and best.meets:
+        best = _walk_down(problem, best, max(far, least - 1), observer)
+    return problem.calm(best) if best.meets else best
+
+
+def _walk_down(problem: AxisProblem, best: Measured, floor: int, observer: Observer) -> Measured:
+    """One token less at a time, thoroughly, above a size that is known not to do, until two misses in a row."""
     misses = 0
-    thorough = thorough and best.meets
-    while thorough and best.size - misses - 1 > max(far, least - 1) and misses < 2 and not observer.over:
-        size = best.size - misses - 1
-        fit = problem.attempt(size, best.keys, THOROUGH)
+    while best.size - misses - 1 > floor and misses < 2 and not observer.over:
+        fit = problem.attempt(best.size - misses - 1, best.keys, THOROUGH)
         misses = 0 if fit.meets else misses + 1
         best = _better(best, fit)
-    return problem.calm(best) if best.meets else best
+    return best
 
 
 def _climb(problem: AxisProblem, least: int, limit: int, observer: Observer) -> tuple[Measured, int, int]:
@@ -199,9 +204,14 @@ def _climb(problem: AxisProblem, least: int, limit: int, observer: Observer) -> 
             break
         low, far = size, size if fit.error > FAR * problem.eps else far
         size, step = min(size + step, limit), step * 4 // 3 + 1
-    if not best.meets and best.error < NEAR * problem.eps and not observer.over:
-        best = _better(best, problem.attempt(best.size, None, THOROUGH))
-    return best, low, far
+    return _at_last(problem, best, observer), low, far
+
+
+def _at_last(problem: AxisProblem, best: Measured, observer: Observer) -> Measured:
+    """A near miss gets one thorough search at its own size."""
+    if best.meets or observer.over or not best.error < NEAR * problem.eps:
+        return best
+    return _better(best, problem.attempt(best.size, None, THOROUGH))
 
 
 def _too_slow(history: list[tuple[int, float]], eps: float, limit: int) -> bool:

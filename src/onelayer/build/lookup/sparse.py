@@ -61,7 +61,7 @@ class SparseFitter:
 
         Once the fitter's time is over the heads found so far are returned, whatever their error.
         """
-        points, truth = self.fitter.holdout
+        _, truth = self.fitter.holdout
         zero = (0,) * self.rank
         chosen = {zero}
         total = self._value(zero).copy()
@@ -78,6 +78,11 @@ class SparseFitter:
             frontier |= self._candidates(chosen, best)
             if sum(math.prod(self._sizes(level)) for level in self._tops(chosen)) > max_tokens:
                 return None
+        return self._heads(chosen, tolerance)
+
+    def _heads(self, chosen: set[Level], tolerance: float) -> list[TensorFit] | None:
+        """The chosen components as heads, measured together; None where folding has cost too much."""
+        points, truth = self.fitter.holdout
         heads = self._folded(chosen)
         error = float(np.abs(sum(head(points) for head in heads) - truth).max())
         good = error <= 1.05 * tolerance or self.fitter.observer.over

@@ -187,15 +187,18 @@ class TensorFitter:
             improved = False
             sizes = [len(keys) for keys in fit.keys]
             for axis in sorted(range(self.rank), key=lambda a: sizes[a]):
-                if sizes[axis] == 1:
-                    continue
-                shorter = self.solve([m - (a == axis) for a, m in enumerate(sizes)])
-                if shorter is not None and shorter.error > tolerance and shorter.error < 4 * tolerance:
-                    shorter = self.polish(shorter)
+                shorter = self._without(sizes, axis, tolerance) if sizes[axis] > 1 else None
                 if shorter is not None and shorter.error <= tolerance:
                     fit, improved = shorter, True
                     break
         return fit
+
+    def _without(self, sizes: list[int], axis: int, tolerance: float) -> TensorFit | None:
+        """The fit with one token less on an axis, polished where that may bring it within tolerance."""
+        shorter = self.solve([m - (a == axis) for a, m in enumerate(sizes)])
+        if shorter is not None and tolerance < shorter.error < 4 * tolerance:
+            return self.polish(shorter)
+        return shorter
 
     def _measured(self, keys: tuple[Keys, ...], values: Array) -> TensorFit:
         points, truth = self.holdout

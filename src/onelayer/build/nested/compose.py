@@ -16,6 +16,7 @@ import torch
 
 from onelayer.box import Box
 from onelayer.build.lookup.axis import fit_axis
+from onelayer.build.lookup.families import Array
 from onelayer.build.nested.apart import Apart, Group, Summand, take_apart
 from onelayer.build.nested.layer import Lookup, nested_layer
 from onelayer.build.sequences.composed import certified
@@ -173,19 +174,14 @@ class _Work:
         for o in range(len(self.found.apart.direct)):
             gap = sum(outer.gap for outer in outers if outer.output == o)
             tolerance = ROOM * goal - gap - (INNER_SHARE * goal if curved else 0.0)
-            functions = [
-                (parse(ridge.text, 1, limit=len(ridge.text)), *_range(outer, ridge))
-                for outer in outers
-                if outer.output == o
-                for ridge in outer.ridges
-            ]
+            functions = _ridge_functions([outer for outer in outers if outer.output == o])
             if functions and not tolerance > 0:
                 raise OnelayerError("the ridges of the outer functions are not close enough")
             fits += fit_shared(functions, tolerance) if functions else []
         return fits, [fit.steepest for fit in fits]
 
-    def _inner_functions(self, outers: list[Outer], slopes: list[float], goal: float) -> list[Lookup | None]:
-        """Every curved inner function by one axis of tokens: its error costs its weights times the slopes."""
+    def _cost(self, outers: list[Outer], slopes: list[float]) -> Array:
+        """What an error of each inner function adds to each output, at most, (outputs, inner functions)."""
         cost = np.zeros((len(self.found.apart.direct), len(self.inner)))
         for o, part in enumerate(self.found.apart.direct):
             cost[o, [self.inner.index(one.inner) for one in part]] += 1.0
@@ -193,6 +189,11 @@ class _Work:
         for (outer, ridge), slope in zip(ridges, slopes, strict=True):
             for weight, members in zip(ridge.weights, outer.sums, strict=True):
                 cost[outer.output, list(members)] += abs(weight) * slope
+        return cost
+
+    def _inner_functions(self, outers: list[Outer], slopes: list[float], goal: float) -> list[Lookup | None]:
+        """Every curved inner function by one axis of tokens: its error costs its weights times the slopes."""
+        cost = self._cost(outers, slopes)
         curved = [c for c, one in enumerate(self.inner) if not one.plain]
         share = (INNER_SHARE if outers else ROOM) * goal / max(1, len(curved))
         return [
@@ -248,3 +249,9 @@ def _with_constants(outers: list[Outer], fitted: list[Piecewise]) -> tuple[list[
         ridges = [replace(ridge, constant=float(fit.values[0])) for ridge, fit in zip(outer.ridges, mine, strict=True)]
         found.append(replace(outer, ridges=tuple(ridges)))
     return found, tuple(k for k, fit in enumerate(fitted) for _ in range(fit.pieces))
+
+
+def _ridge_functions(outers: list[Outer]) -> list[tuple[Formula, float, float]]:
+    """Every ridge of these outer functions with the interval on which it is needed."""
+    ridges = [(outer, ridge) for outer in outers for ridge in outer.ridges]
+    return [(parse(ridge.text, 1, limit=len(ridge.text)), *_range(outer, ridge)) for outer, ridge in ridges]

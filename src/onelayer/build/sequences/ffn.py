@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,6 +32,19 @@ class Ridge:
     position: int | None = None
 
 
+Place = tuple[int | None, int]  # position, or None for all of them, and output
+
+
+def _share(groups: Mapping[Place, list[int]], group: Place, tolerance: float) -> float:
+    """What the ridges of one group may err by: those of all positions add to those of each position."""
+    position, output = group
+    if position is None:
+        shared = any(p is not None and o == output for p, o in groups)
+        return tolerance / 2 if shared else tolerance
+    own, beside = len(groups[group]), len(groups.get((None, output), []))
+    return tolerance * own / (own + beside) if beside else tolerance
+
+
 def fit_ridges(ridges: Sequence[Ridge], tolerance: float) -> list[Piecewise]:
     """Piecewise-linear functions whose errors add up to at most ``tolerance`` for every output of every position.
 
@@ -41,20 +54,11 @@ def fit_ridges(ridges: Sequence[Ridge], tolerance: float) -> list[Piecewise]:
     groups: dict[tuple[int | None, int], list[int]] = {}
     for k, ridge in enumerate(ridges):
         groups.setdefault((ridge.position, ridge.output), []).append(k)
-    common = {output: members for (position, output), members in groups.items() if position is None}
     fitted: dict[int, Piecewise] = {}
-    for (position, output), members in groups.items():
-        beside = common.get(output, []) if position is not None else []
-        share = tolerance * len(members) / (len(members) + len(beside)) if beside else tolerance
-        if position is None and any(p is not None and o == output for p, o in groups):
-            share = tolerance / 2
-        fitted |= dict(
-            zip(
-                members,
-                fit_shared([(ridges[k].outer, ridges[k].low, ridges[k].high) for k in members], share),
-                strict=True,
-            )
-        )
+    for group, members in groups.items():
+        functions = [(ridges[k].outer, ridges[k].low, ridges[k].high) for k in members]
+        fits = fit_shared(functions, _share(groups, group, tolerance))
+        fitted |= dict(zip(members, fits, strict=True))
     return [fitted[k] if ridge.position is None else from_zero(fitted[k]) for k, ridge in enumerate(ridges)]
 
 

@@ -164,6 +164,19 @@ def _gap(
     )
 
 
+def _places(target: Target, box: Box, each: bool) -> tuple[list[int | None], int]:
+    """The positions that need terms of their own (None serves all), and the outputs of one."""
+    n = box.shape[0]
+    outputs = math.prod(target.output_shape) // (n if each else 1)
+    shared = each and _commutes(target, box)
+    return [None] if shared or not each else list(range(n)), outputs
+
+
+def _middle_value(target: Target, box: Box, flat: int) -> Piece:
+    """The value at the centre, for an output that there was no time to fit."""
+    return level(float(target.function(box.center[None]).reshape(-1)[flat]), box)
+
+
 def _decompose(
     target: Target, box: Box, each: bool, tolerance: float, max_units: int, seed: int, observer: Observer
 ) -> tuple[list[tuple[int | None, int, Piece]], float | None]:
@@ -172,10 +185,7 @@ def _decompose(
     With a read-out at each position and a function that commutes with cyclic shifts, the terms of the first position
     serve all.
     """
-    n = box.shape[0]
-    outputs = math.prod(target.output_shape) // (n if each else 1)
-    shared = each and _commutes(target, box)
-    positions: list[int | None] = [None] if shared or not each else list(range(n))
+    positions, outputs = _places(target, box, each)
     formula = target.formula
     recogniser = Recogniser(formula, box, affine=True) if formula is not None else None
     found: list[tuple[int | None, int, Piece]] = []
@@ -192,8 +202,7 @@ def _decompose(
                 try:
                     more = pursue(values, box, tolerance, max_units=max_units, seed=seed, observer=observer)
                 except Stopped:
-                    middle = target.function(box.center[None]).reshape(-1)[flat]
-                    more = Pursued([level(float(middle), box)], tolerance)
+                    more = Pursued([_middle_value(target, box, flat)], tolerance)
                 found += [(position, output, piece) for piece in more.pieces]
                 error = max(error or 0.0, more.error)
     return found, error

@@ -17,10 +17,12 @@ from onelayer.box import Box
 from onelayer.errors import OnelayerError
 from onelayer.language.compose import inside
 from onelayer.language.formula import Formula
+from onelayer.language.operations import operation
 from onelayer.language.tree import Node, Tape
 from onelayer.lemmas.univariate import range_of
 
 Sum = dict[int, Fraction]  # coefficients by node, each node of one variable
+_RATIONAL = ("neg", "add", "sub", "mul", "div")  # of rational numbers they are rational
 
 
 @dataclass(frozen=True)
@@ -61,14 +63,12 @@ class Recogniser:
         plain: Sum = {}
         constant = Fraction(0)
         for coefficient, at in self.terms(self.formula.outputs[output]):
-            found = self.separable[at]
-            value = self.exact[at]
+            found, value = self.separable[at], self.exact[at]
             if value is not None:
                 constant += coefficient * value
             elif found is not None:
                 constant += coefficient * found.constant
-                for node, weight in found.parts.items():
-                    plain[node] = plain.get(node, Fraction(0)) + coefficient * weight
+                plain = _added(plain, found.parts, coefficient)
             else:
                 found_pieces = self._piece(coefficient, at) or self._product(coefficient, at)
                 made += found_pieces
@@ -110,14 +110,9 @@ class Recogniser:
             return Fraction(node.value)
         values = [self.exact[arg] for arg in node.args]
         known = [value for value in values if value is not None]
-        if not values or len(known) < len(values):
+        if node.op not in _RATIONAL or len(known) < len(values) or (node.op == "div" and not known[1]):
             return None
-        if node.op == "neg":
-            return -known[0]
-        if node.op in ("add", "sub", "mul"):
-            a, b = known
-            return a + b if node.op == "add" else a - b if node.op == "sub" else a * b
-        return known[0] / known[1] if node.op == "div" and known[1] else None
+        return Fraction(operation(node.op).number(*known))
 
     def _separable(self, at: int, node: Node) -> Separable | None:
         value = self.exact[at]
@@ -140,11 +135,7 @@ class Recogniser:
             return None
         if node.op == "neg":
             return _scale(known[0], Fraction(-1))
-        other = _scale(known[1], Fraction(1 if node.op == "add" else -1))
-        total = dict(known[0].parts)
-        for key, weight in other.parts.items():
-            total[key] = total.get(key, Fraction(0)) + weight
-        return Separable({key: w for key, w in total.items() if w}, known[0].constant + other.constant)
+        return _add(known[0], _scale(known[1], Fraction(1 if node.op == "add" else -1)))
 
     def _piece(self, coefficient: Fraction, at: int) -> list[Piece]:
         """g(s) when every path from the term to its variables passes one separable node s, up to scale and shift."""
@@ -207,10 +198,8 @@ class Recogniser:
                 pending += self.nodes[here].args
         return found
 
-    def _product(self, coefficient: Fraction, at: int) -> list[Piece]:
-        """a b as a difference of squares; a product of positive functions of one variable each as exp(sum of log)."""
-        if self.nodes[at].op != "mul":
-            return []
+    def _factors(self, at: int) -> list[int]:
+        """What a product multiplies, down to functions of one variable."""
         factors, pending = [], [at]
         while pending:
             here = pending.pop()
@@ -218,6 +207,13 @@ class Recogniser:
                 pending += self.nodes[here].args
             else:
                 factors.append(here)
+        return factors
+
+    def _product(self, coefficient: Fraction, at: int) -> list[Piece]:
+        """a b as a difference of squares; a product of positive functions of one variable each as exp(sum of log)."""
+        if self.nodes[at].op != "mul":
+            return []
+        factors = self._factors(at)
         if len(factors) == 2 and all(self.separable[k] is not None for k in factors):
             return self._squares(coefficient, *factors)
         alone = not self.affine and all(len(self.used[k]) <= 1 for k in factors)
@@ -375,3 +371,16 @@ def _proportion(part: Separable | None, base: Separable) -> Fraction | None:
         return None
     ratios = {weight / base.parts[key] for key, weight in part.parts.items()}
     return ratios.pop() if len(ratios) == 1 else None
+
+
+def _added(total: Sum, parts: Sum, factor: Fraction) -> Sum:
+    """total + factor * parts, term by term."""
+    found = dict(total)
+    for key, weight in parts.items():
+        found[key] = found.get(key, Fraction(0)) + factor * weight
+    return found
+
+
+def _add(a: Separable, b: Separable) -> Separable:
+    parts = _added(a.parts, b.parts, Fraction(1))
+    return Separable({key: w for key, w in parts.items() if w}, a.constant + b.constant)

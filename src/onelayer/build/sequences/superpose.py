@@ -224,8 +224,7 @@ def _extreme(formula: Formula, box: Box) -> Callable[..., Approximation] | None:
     same = bool((box.lower == low).all() and (box.upper == high).all())
     if len(formula.outputs) != 1 or len(box.shape) != 1 or not same or n < 2:
         return None
-    for op, build in (("max", maximum), ("min", minimum)):
-        plain = all(node.op in (op, "var") for node in formula.nodes)
-        if plain and len({node.value for node in formula.nodes if node.op == "var"}) == n:
-            return build
-    return None
+    variables = {node.value for node in formula.nodes if node.op == "var"}
+    used = {node.op for node in formula.nodes} - {"var"}
+    build = {"max": maximum, "min": minimum}.get(used.pop()) if len(used) == 1 else None
+    return build if len(variables) == n else None

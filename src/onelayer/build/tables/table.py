@@ -107,15 +107,23 @@ def _distinct(x: Array, y: NDArray[Any]) -> NDArray[np.int64]:
 def _target(path: str | Path, name: str, values: Sequence[Any]) -> NDArray[Any]:
     """Whole numbers as integers, other numbers as floats, anything else as labels."""
     for row, value in enumerate(values, start=1):
-        if value in (None, "") or (isinstance(value, float) and math.isnan(value)):
+        if _missing(value):
             raise OnelayerError(f"{path}: target column '{name}' has a missing value in row {row}")
     found = [as_number(value) for value in values]
     if any(number is None for number in found):
         _refuse_infinite(path, name, values)
         return np.array([str(value) for value in values])
     column = np.array(found, dtype=np.float64)
-    written_whole = all(isinstance(v, int) or (isinstance(v, str) and v.lstrip("+-").isdigit()) for v in values)
-    return column.astype(np.int64) if written_whole and float(np.abs(column).max()) <= MAX_EXACT else column
+    whole = all(map(_written_whole, values)) and float(np.abs(column).max()) <= MAX_EXACT
+    return column.astype(np.int64) if whole else column
+
+
+def _written_whole(value: Any) -> bool:
+    return isinstance(value, int) or (isinstance(value, str) and value.lstrip("+-").isdigit())
+
+
+def _missing(value: Any) -> bool:
+    return value in (None, "") or (isinstance(value, float) and math.isnan(value))
 
 
 def _refuse_infinite(path: str | Path, name: str, values: Sequence[Any]) -> None:

@@ -65,6 +65,7 @@ class _OneLayer(BaseEstimator):  # type: ignore[misc]
             scores.update(zip(designs, errors, strict=True))
             return errors
 
+        self._check_alpha()
         designs = grow(score, len(x), self._fixed())
         self.design_ = designs[0]
         self.alpha_ = ALPHAS[int(scores[self.design_].argmin())] if self.alpha == AUTO else float(self.alpha)
@@ -77,9 +78,11 @@ class _OneLayer(BaseEstimator):  # type: ignore[misc]
         for name, value in fixed.items():
             if not (isinstance(value, int | np.integer) and value >= 0):
                 raise OnelayerError(f"{name} must be 'auto' or a whole number >= 0, got {value!r}")
+        return {name: int(value) for name, value in fixed.items()}
+
+    def _check_alpha(self) -> None:
         if self.alpha != AUTO and not (isinstance(self.alpha, int | float) and self.alpha > 0):
             raise OnelayerError(f"alpha must be 'auto' or a number > 0, got {self.alpha!r}")
-        return {name: int(value) for name, value in fixed.items()}
 
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31 - 1))
