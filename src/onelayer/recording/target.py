@@ -79,10 +79,10 @@ def as_target(f: Any, box: Box, *, lipschitz: Any = None, observer: Observer | N
         return _from_formula(f, box)
     if not callable(f):
         raise OnelayerError(f"f must be formula text, a torch function or a module, got {type(f).__name__}")
-    return _from_callable(f, box, lipschitz, watch)
+    return _from_callable(f, box, declared, watch)
 
 
-def _from_callable(f: Any, box: Box, lipschitz: float | None, watch: Observer) -> Target:
+def _from_callable(f: Any, box: Box, declared: Lipschitz | None, watch: Observer) -> Target:
     """A module or torch function by its recording, a NumPy function by its declared constant."""
     if isinstance(f, nn.Module):
         # Float64 holds narrower weights exactly, so the copy is the same function, evaluated more accurately.
