@@ -122,7 +122,7 @@ def test_bounds_that_are_too_small_are_contradicted_by_the_witness(monkeypatch: 
 def test_an_invented_witness_cannot_refute(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sampled values alone refute nothing: the verified value decides."""
     values = ErrorFunction.values
-    monkeypatch.setattr(ErrorFunction, "values", lambda self, points: values(self, points) * 100)
+    monkeypatch.setattr(ErrorFunction, "values", lambda self, *points: values(self, *points) * 100)
     found = run()
     assert found.proved
     assert found.lower <= SUP
