@@ -1,6 +1,7 @@
 """A certificate as a Coq theorem: |T - f| <= eps for the exact stored weights over the exact box, in real arithmetic.
 
-The file defines T and f, proves the bound piece by piece with the tactic interval, and imports formal/Certificate.v.
+The file defines T and f and proves the bound in one of two ways: by one computation of the verifier in
+formal/Checker.v, or, where T and f have kinks, piece by piece with the tactic interval, which cancels them exactly.
 Coq alone judges it: what is measured here only chooses how the proof is cut.
 """
 
@@ -15,6 +16,7 @@ from pathlib import Path
 from onelayer.errors import OnelayerError
 from onelayer.export.coq_formula import Expression, formula_text, number
 from onelayer.export.coq_plan import Group, Problem, average_logit, cuts, plan
+from onelayer.export.coq_verifier import bent, understands, verified_text
 from onelayer.export.exact import exact_layer
 from onelayer.ground import pinned
 from onelayer.language.formula import Formula
@@ -48,16 +50,25 @@ def to_coq(
     return path
 
 
-def certificate_text(a: Approximation, eps: Fraction | float | None = None, integers: str = "plain") -> str:
-    """The text of the file."""
+def certificate_text(
+    a: Approximation, eps: Fraction | float | None = None, integers: str = "plain", method: str | None = None
+) -> str:
+    """The text of the file, by the "verifier" or the "tactic"; without a method, by the one that suits T and f."""
     formula = _formula(a)
     layer = exact_layer(a.model)
-    if max(map(len, layer.heads)) > MOST_TOKENS:
-        raise OnelayerError(f"a Coq certificate needs heads of at most {MOST_TOKENS} tokens")
     low, high = ([Fraction(side) for side in sides.flatten().tolist()] for sides in (a.box.lower, a.box.upper))
     bound = _claim(a) if eps is None else Fraction(eps)
     problem = Problem(layer, Expression(formula), low, high, bound, a.certificate.proof)
-    return Writer(problem, formula, a.certificate.weights_sha256, integers).text()
+    digest = a.certificate.weights_sha256
+    known = understands(formula)
+    if method == "verifier" or (method is None and known and not bent(problem, formula)):
+        return verified_text(problem, formula, digest, integers)
+    try:
+        return Writer(problem, formula, digest, integers).text()
+    except OnelayerError:  # interacting variables, sqrt(d_k) that is not rational, too many tokens
+        if method is not None or not known:
+            raise
+        return verified_text(problem, formula, digest, integers)
 
 
 def _formula(a: Approximation) -> Formula:
@@ -81,6 +92,8 @@ class Writer:
     """Writes one certificate."""
 
     def __init__(self, problem: Problem, formula: Formula, digest: str, integers: str) -> None:
+        if max(map(len, problem.layer.heads)) > MOST_TOKENS:
+            raise OnelayerError(f"a Coq certificate by the tactic needs heads of at most {MOST_TOKENS} tokens")
         self.problem, self.formula = problem, formula
         self.digest, self.integers = digest, integers
         self.outputs = range(len(formula.outputs))

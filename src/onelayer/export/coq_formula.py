@@ -177,8 +177,9 @@ class Expression:
         return formula_text(self.nodes, at, leaf)
 
 
-def formula_text(nodes: Sequence[Node], at: int, leaf: Leaf) -> str:
-    """Coq text of the node ``at``. tanh and sigmoid are written by exp; erf has no counterpart."""
+def formula_text(nodes: Sequence[Node], at: int, leaf: Leaf, constant: Callable[[Fraction], str] | None = None) -> str:
+    """Coq text of the node ``at``, numbers by ``constant``; tanh and sigmoid are written by exp, erf cannot be."""
+    write = constant or number
     texts: dict[int, str] = {}
     stack = [at]
     while stack:
@@ -189,18 +190,18 @@ def formula_text(nodes: Sequence[Node], at: int, leaf: Leaf) -> str:
             stack += waiting
             continue
         stack.pop()
-        texts[here] = own if own is not None else _written(nodes[here], [texts[arg] for arg in nodes[here].args])
+        texts[here] = own if own is not None else _written(nodes[here], [texts[arg] for arg in nodes[here].args], write)
         if len(texts[here]) > LONGEST:
             raise OnelayerError("the formula of f is too long for a Coq certificate")
     return texts[at]
 
 
-def _written(node: Node, args: list[str]) -> str:
+def _written(node: Node, args: list[str], write: Callable[[Fraction], str]) -> str:
     match node.op:
         case "var":
             return f"x{int(node.value) + 1}"
         case "num":
-            return number(Fraction(node.value))
+            return write(Fraction(node.value))
         case "pi":
             return "PI"
         case "e":

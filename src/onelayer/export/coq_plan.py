@@ -21,7 +21,6 @@ from onelayer.proof.tree import BoxTree
 GRID = 801  # points on which offsets and bounds are measured; what they are is proved by Coq alone
 SPREAD = 16.0  # largest difference of logits over a piece: beyond it exponentials of one piece differ too much
 MOST_CUTS = 64
-INTERACT = "interacting variables"
 
 
 @dataclass
@@ -111,8 +110,8 @@ def _gather(problem: Problem, output: int) -> list[Group]:
 def _group(groups: dict[Direction, Group], directions: set[Direction], what: str) -> Group:
     if len(directions) > 1:
         raise OnelayerError(
-            f"{what} depends on {INTERACT} ({len(directions)} linear forms of x); "
-            "Coq certificates exist for sums of functions of one linear form each"
+            f"{what} depends on interacting variables ({len(directions)} linear forms of x); "
+            "the tactic interval proves sums of functions of one linear form each"
         )
     direction = next(iter(directions))
     return groups.setdefault(direction, Group(direction))

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -30,6 +31,33 @@ class Token:
 
 
 @dataclass(frozen=True)
+class Grid:
+    """A head over a grid: q . k = slopes . x + bias for the tokens of every axis, whose values are left empty.
+
+    The logit of a combination is the sum over the axes, divided by sqrt(d_k); ``values`` holds one row per combination,
+    the last axis fastest.
+    """
+
+    d_k: int
+    axes: list[list[Token]]
+    values: Matrix  # (product of the lengths of the axes, outputs)
+
+    def products(self) -> list[Token]:
+        """All combinations, before the division."""
+        found = self.axes[0]
+        for axis in self.axes[1:]:
+            found = [Token(_sum(a.slopes, b.slopes), a.bias + b.bias, []) for a in found for b in axis]
+        return [Token(t.slopes, t.bias, row) for t, row in zip(found, self.values, strict=True)]
+
+    def tokens(self) -> list[Token]:
+        """All combinations, where sqrt(d_k) is rational."""
+        root = math.isqrt(self.d_k)
+        if root**2 != self.d_k:
+            raise OnelayerError(f"rational logits need a rational sqrt(d_k); this layer has d_k = {self.d_k}")
+        return [Token([slope / root for slope in t.slopes], t.bias / root, t.values) for t in self.products()]
+
+
+@dataclass(frozen=True)
 class Unit:
     """gains[i] relu(slopes . x + offset), added to output i."""
 
@@ -42,33 +70,29 @@ class Unit:
 class ExactLayer:
     """T_i(x) = constants[i] + slopes[i] . x + sum of units + sum over heads of softmax-weighted values.
 
-    In real arithmetic this is the layer: every number is a sum of products of stored numbers, divided by sqrt(d_k).
+    In real arithmetic this is the layer: every number is a sum of products of stored numbers.
     """
 
-    heads: list[list[Token]]
+    grids: list[Grid]
     units: list[Unit]
     slopes: Matrix  # (outputs, inputs)
     constants: Vector
+
+    @cached_property
+    def heads(self) -> list[list[Token]]:
+        """The tokens of every head, where their numbers are rational."""
+        return [grid.tokens() for grid in self.grids]
 
     def __call__(self, x: Tensor) -> Tensor:
         """Values in float64, (points, inputs) -> (points, outputs): a measurement, to compare with the forward pass."""
         y = x @ _floats(self.slopes).T + _floats(self.constants)
         for unit in self.units:
             y = y + torch.relu(x @ _floats(unit.slopes) + float(unit.offset))[:, None] * _floats(unit.gains)
-        for head in self.heads:
-            logits = x @ _floats([token.slopes for token in head]).T + _floats([token.bias for token in head])
-            y = y + torch.softmax(logits, -1) @ _floats([token.values for token in head])
+        for grid in self.grids:
+            tokens = grid.products()
+            logits = x @ _floats([token.slopes for token in tokens]).T + _floats([token.bias for token in tokens])
+            y = y + torch.softmax(logits / math.sqrt(grid.d_k), -1) @ _floats(grid.values)
         return y
-
-
-def _read_tokens(tokens: Sequence[tuple[Vector, Fraction, Vector]], read: Matrix) -> list[Token]:
-    """The tokens of a head with what the read-out makes of each."""
-    return [Token(slopes, bias, _row(stream, read)) for slopes, bias, stream in tokens]
-
-
-def _seen(tokens: Sequence[tuple[Vector, Fraction, Vector]], first: Matrix) -> Vector:
-    """What the hidden units see of a head, which must not depend on the token."""
-    return _constant([_row(stream, first) for *_, stream in tokens])
 
 
 def _units(directions: Matrix, offsets: Vector, gains: Matrix) -> list[Unit]:
@@ -91,30 +115,36 @@ def exact_layer(model: OneLayerTransformer) -> ExactLayer:
         read = _zeros(config.d_model, outputs) if config.hidden else read
 
     streams = [_streams(model, h, own) for h in range(len(config.heads))]
-    heads = [_read_tokens(tokens, read) for tokens in streams]
+    grids = [
+        Grid(shape.d_k, axes, _product(stream, read))
+        for shape, (axes, stream) in zip(config.heads, streams, strict=True)
+    ]
     affine = _product(embedded, read)
     constants = _sum(_row(start, read), own["b_R"])
     units: list[Unit] = []
     if config.hidden:
-        seen = [_seen(tokens, own["W_1"]) for tokens in streams]
+        seen = [_constant(_product(stream, own["W_1"])) for _, stream in streams]
         offsets = _sum(_row(start, own["W_1"]), own["b_1"], *seen)
         units = _units(_product(embedded, own["W_1"]), offsets, _product(own["W_2"], own["W_R"]))
         constants = _sum(constants, _row(own["b_2"], own["W_R"]))
-    return ExactLayer(heads, units, [[line[i] for line in affine] for i in range(outputs)], constants)
+    return ExactLayer(grids, units, [[line[i] for line in affine] for i in range(outputs)], constants)
 
 
-def _streams(model: OneLayerTransformer, h: int, own: dict[str, Any]) -> list[tuple[Vector, Fraction, Vector]]:
-    """Slopes and bias of the logit of every token of head h, and what it adds to the stream."""
+def _streams(model: OneLayerTransformer, h: int, own: dict[str, Any]) -> tuple[list[list[Token]], Matrix]:
+    """Slopes and bias of q . k along every axis of head h, and what each of its tokens adds to the stream."""
     before, shape = model.config.heads[:h], model.config.heads[h]
     columns, rows = sum(head.d_k for head in before), sum(head.d_v for head in before)
     query = [_part(line, columns, shape.d_k) for line in own["W_Q"]]
     slopes = _product(own["W_E"], query)
     bias = _sum(_row(own["b_E"], query), _part(own["b_Q"], columns, shape.d_k))
-    root, out = math.isqrt(shape.d_k), own["W_O"][rows : rows + shape.d_v]
-    return [
-        ([_dot(line, key) / root for line in slopes], _dot(bias, key) / root, _row(value, out))
-        for key, value in _tokens(model, h)
+    out = own["W_O"][rows : rows + shape.d_v]
+    memory = model.memory_of(h)
+    assert memory is not None
+    keys = list(memory.axes) if isinstance(memory, GridMemory) else [memory.keys]
+    axes = [
+        [Token([_dot(line, key) for line in slopes], _dot(bias, key), []) for key in _fractions(axis)] for axis in keys
     ]
+    return axes, _product(_fractions(memory.values.flatten(0, -2)), out)
 
 
 def _refuse(config: Config) -> None:
@@ -126,22 +156,6 @@ def _refuse(config: Config) -> None:
         raise OnelayerError(f"a Coq certificate needs softmax attention; this layer uses '{config.attention}'")
     if config.embedding != "linear" or config.positions != "none":
         raise OnelayerError("a Coq certificate needs a linear embedding without positions")
-    for shape in config.heads:
-        if math.isqrt(shape.d_k) ** 2 != shape.d_k:
-            raise OnelayerError(f"a Coq certificate needs a rational sqrt(d_k); this layer has d_k = {shape.d_k}")
-
-
-def _tokens(model: OneLayerTransformer, h: int) -> list[tuple[Vector, Vector]]:
-    """Keys and values of the memory of head h; keys of a grid are added exactly."""
-    memory = model.memory_of(h)
-    assert memory is not None
-    if not isinstance(memory, GridMemory):
-        return list(zip(_fractions(memory.keys), _fractions(memory.values), strict=True))
-    keys: Matrix = [[Fraction(0)] * memory.shape.d_k]
-    for axis in memory.axes:
-        own = _fractions(axis)
-        keys = [_sum(key, more) for key in keys for more in own]
-    return list(zip(keys, _fractions(memory.values.flatten(0, -2)), strict=True))
 
 
 def _constant(seen: Matrix) -> Vector:

@@ -17,11 +17,14 @@ from onelayer.export.coq import to_coq
 from onelayer.result import Approximation, load
 
 # What an exported file imports, each after what it imports itself.
-LIBRARY = ("Softmax", "Vectors", "Lookup", "Attention", "Kinks", "Certificate")
+LIBRARY = (
+    *("Softmax", "Vectors", "Lookup", "Attention", "Kinks", "Certificate"),
+    *("Enclosure", "Expansion", "Checker", "Verified"),
+)
 # What Coq's real numbers and its classical logic rest on.
 AXIOMS = {"sig_not_dec", "sig_forall_dec", "functional_extensionality_dep", "classic"}
 # With machine integers also what Coq says of the processor's arithmetic.
-MACHINE = re.compile(r"(?:PrimInt63|Uint63)\.\w+")
+MACHINE = re.compile(r"(?:PrimInt63|Uint63|PrimFloat|FloatAxioms)\.\w+")
 INSTALL = "apt-get install coq libcoq-coquelicot libcoq-interval libcoq-flocq"
 CERTIFICATE = "certificate.v"
 
@@ -36,7 +39,7 @@ class Judgement:
     status: str
     eps: float
     reason: str
-    pieces: int
+    pieces: int  # of the tactic interval; none where the verifier of formal/Checker.v computed
     integers: str
     axioms: tuple[str, ...]
     seconds: float
@@ -48,9 +51,10 @@ class Judgement:
     def __str__(self) -> str:
         if not self.accepted:
             return f"{self.status} by Coq's kernel: {self.reason} ({self.seconds:.0f} s)"
-        basis = "Coq's real numbers" if self.integers == "plain" else "Coq's real numbers and machine integers"
+        basis = "Coq's real numbers" if self.integers == "plain" else "Coq's real numbers and machine arithmetic"
+        how = f"{self.pieces} pieces" if self.pieces else "by the verified checker"
         return (
-            f"accepted by Coq's kernel: sup|T - f| <= {self.eps!r} in real arithmetic, {self.pieces} pieces, "
+            f"accepted by Coq's kernel: sup|T - f| <= {self.eps!r} in real arithmetic, {how}, "
             f"on the axioms of {basis} ({self.seconds:.0f} s)"
         )
 
