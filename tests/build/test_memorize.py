@@ -225,3 +225,17 @@ def test_attention_memorises_exactly_heads_times_tokens_less_one_plus_one(heads:
     assert attention_rank(model, x) == heads * (tokens - 1) + 1
     few = heads * (tokens - 1)
     assert attention_rank(model, x[:few]) == few
+
+
+def test_what_lies_between_rows_on_a_grid_is_said() -> None:
+    rpm, load = (side.ravel() for side in np.meshgrid(np.linspace(0, 1, 6), np.linspace(0, 2, 5), indexing="ij"))
+    m = memorize(np.stack([rpm, load], axis=1), np.sin(3 * rpm) + load / 3)
+    middle = torch.tensor([[0.1, 0.25]], dtype=torch.float64)
+    corners = [np.sin(3 * a) + b / 3 for a in (0.0, 0.2) for b in (0.0, 0.5)]
+    assert m.recall_report is not None
+    assert m.recall_report.between is not None
+    assert m.recall_report.between >= abs(float(m.model(middle)) - float(np.mean(corners))) - 1e-12
+    assert "from linear interpolation" in str(m.recall_report)
+    scattered = memorize(np.array([[0.0, 0.1], [0.3, 0.9], [1.0, 0.5]]), np.array([0.5, 1.5, 2.5]))
+    assert scattered.recall_report is not None
+    assert scattered.recall_report.between is None

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from onelayer.box import Box
 from onelayer.build.arguments import check_budget, check_dtype, check_eps, check_seed, check_size
+from onelayer.build.tables.between import between_rows
 from onelayer.build.tables.recall import Recaller, relu_recall, softmax_recall
 from onelayer.build.tables.table import Rows, as_table
 from onelayer.errors import OnelayerError
@@ -42,7 +43,9 @@ class RecallReport:
     ``stored_numbers`` counts keys, values, knots and coefficients; recalling arbitrary real outputs needs at least
     ``lower_bound`` of them. ``error`` is proved, ``measured`` was seen when every row was run through the layer, and
     ``recalled`` rows came back as their label, or within eps. ``margin`` is the proved distance of every recalled label
-    from the border to another one. Between the rows, |T(x) - T(y)| <= lipschitz max_i |x_i - y_i|.
+    from the border to another one. Between the rows, |T(x) - T(y)| <= lipschitz max_i |x_i - y_i|, and nothing else is
+    promised: ``between`` is how far T was seen from linear interpolation at the middles of the cells, for numbers on a
+    full grid.
     """
 
     rows: int
@@ -57,13 +60,18 @@ class RecallReport:
     margin: float | None
     lipschitz: float
     seconds: float
+    between: float | None = None
 
     def __str__(self) -> str:
         margin = "" if self.margin is None else f", margin {self.margin:.3g}"
+        between = ""
+        if self.between is not None:
+            seen = f"up to {self.between:.3g} from linear interpolation"
+            between = f"; between the rows {seen}: to be right there, approximate the table instead"
         return (
             f"{self.recalled:,} of {self.rows:,} rows recalled by {self.recipe}, error <= {self.error:.2e}{margin}, "
             f"{self.stored_numbers:,} numbers stored (at least {self.lower_bound:,} are needed), "
-            f"Lipschitz constant {self.lipschitz:.2e}, {self.seconds:.1f} s"
+            f"Lipschitz constant {self.lipschitz:.2e}, {self.seconds:.1f} s{between}"
         )
 
 
@@ -165,6 +173,7 @@ def memorize(
         margin=0.5 - made.error if table.classes else None,
         lipschitz=made.lipschitz,
         seconds=seconds,
+        between=None if table.classes else between_rows(made.model, table.inputs, table.outputs),
     )
     return Memorization(made.model, certificate, recall_report=summary, classes=table.classes)
 

@@ -60,7 +60,7 @@ class Table:
             raise OnelayerError("inputs must be different columns, and the output another one")
         points = np.stack([numbers(called, name, columns[name]) for name in inputs], axis=1)
         values = numbers(called, output, columns[output])
-        return cls(*_on_grid(points, values, inputs, called), tuple(inputs), output, interpolate)
+        return cls(*on_grid(points, values, inputs, called), tuple(inputs), output, interpolate)
 
     @property
     def box(self) -> Box:
@@ -109,7 +109,7 @@ def _columns(source: Any) -> tuple[Mapping[str, Any], str]:
     raise OnelayerError(f"a table is read from a file, a data frame or a mapping of names to columns, not from {kind}")
 
 
-def _on_grid(points: Array, values: Array, names: Sequence[str], called: str) -> tuple[tuple[Array, ...], Array]:
+def on_grid(points: Array, values: Array, names: Sequence[str], called: str) -> tuple[tuple[Array, ...], Array]:
     """Axes and values of rows that fill a grid, in any order; what is missing or double is named."""
     axes, places = zip(*(np.unique(points[:, at], return_inverse=True) for at in range(points.shape[1])), strict=True)
     shape = tuple(len(axis) for axis in axes)

@@ -1,0 +1,41 @@
+"""How far a layer that recalls rows is from the straight line between them: recalling promises nothing there."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import torch
+
+from onelayer.errors import OnelayerError
+from onelayer.layer.transformer import OneLayerTransformer
+from onelayer.recording.columns import Array
+from onelayer.recording.table import on_grid
+
+MOST_CELLS = 100_000  # cells whose middles are tried; a larger grid is told by some of them
+MOST_COLUMNS = 8  # a cell has 2^D corners
+
+
+@torch.no_grad()
+def between_rows(model: OneLayerTransformer, inputs: Array, outputs: Array) -> float | None:
+    """The largest |T - multilinear interpolant| seen at the middles of the cells; None where rows fill no grid.
+
+    In the middle of a cell the multilinear interpolant is the mean of the values at its corners.
+    """
+    if inputs.ndim != 2 or outputs.ndim != 1 or inputs.shape[1] > MOST_COLUMNS:
+        return None
+    names = [f"x{at + 1}" for at in range(inputs.shape[1])]
+    try:
+        axes, values = on_grid(inputs, outputs, names, "the table")
+    except OnelayerError:
+        return None
+    if min(values.shape) < 2:
+        return None
+    ends = [(slice(None, -1), slice(1, None))] * values.ndim
+    means = np.mean([values[corner] for corner in product(*ends)], axis=0).ravel()
+    middles = np.meshgrid(*(axis[:-1] / 2 + axis[1:] / 2 for axis in axes), indexing="ij")
+    points = np.stack([side.ravel() for side in middles], axis=1)
+    tried = np.linspace(0, len(points) - 1, min(len(points), MOST_CELLS)).astype(np.int64)
+    x = torch.from_numpy(points[tried]).to(device=model.device, dtype=model.dtype)
+    found = model(x).double().cpu().numpy().ravel()
+    return float(np.abs(found - means[tried]).max())
