@@ -30,6 +30,7 @@ FLOORS = [
     ["result"],
     ["source"],
     ["build"],
+    ["portfolio"],
     ["conductor"],
     ["training", "pictures", "export"],
     ["study", "report"],
@@ -40,7 +41,7 @@ FLOORS = [
 ]
 RANK = {room: at for at, floor in enumerate(FLOORS) for room in floor}
 # Floors within a room, likewise from the ground up: a subfolder imports only those before it.
-SUBFOLDERS = {"build": ["tables", "ordering", "lookup", "sequences"], "training": ["", "estimators"]}
+SUBFOLDERS = {"build": ["tables", "ordering", "lookup", "sequences", "nested"], "training": ["", "estimators"]}
 MODULES = sorted(SOURCE.rglob("*.py"))
 
 

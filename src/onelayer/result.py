@@ -37,19 +37,39 @@ from onelayer.recording.target import Target, as_target
 
 
 @dataclass(frozen=True)
+class Attempt:
+    """One way that was tried: what came of it, how large it was, how long it took, and why it failed if it did."""
+
+    way: str
+    status: str  # proved | refuted | undecided | failed
+    lower: float
+    upper: float
+    parameters: int
+    seconds: float
+    note: str
+
+    def __str__(self) -> str:
+        if self.status == "failed":
+            return f"{self.way}: {self.note} ({self.seconds:.1f} s)"
+        bound = f"sup|T - f| in [{self.lower:.3g}, {self.upper:.3g}]"
+        return f"{self.way}: {self.status}, {bound}, {self.parameters:,} parameters ({self.seconds:.1f} s)"
+
+
+@dataclass(frozen=True)
 class Approximation:
     """A one-layer Transformer and what is known of its distance to f.
 
     ``target`` is None after loading a proof whose function was not recorded. The certificate speaks of exactly these
     weights, executed in the format they are stored in, or of real arithmetic: both are checked here.
     ``wanted_tokens`` is set when a budget ended the construction before eps was reached: the predicted number of memory
-    tokens that would do.
+    tokens that would do. ``history`` lists what was tried, in order.
     """
 
     model: OneLayerTransformer
     certificate: Certificate
     target: Target | None = None
     wanted_tokens: int | None = None
+    history: tuple[Attempt, ...] = ()
 
     def __post_init__(self) -> None:
         if weights_sha256(self.model) != self.certificate.weights_sha256:
@@ -70,6 +90,21 @@ class Approximation:
 
     def __call__(self, x: Any) -> Any:
         return self.model(x)
+
+    def outcome(self) -> str:
+        """Whether eps was reached, in words; where not, what is known, what was tried and what would probably do."""
+        certificate = self.certificate
+        if certificate.proved:
+            return f"reached: sup|T - f| <= {certificate.upper:.3g}"
+        known = f"best proved bound {certificate.upper:.3g}, an error of {certificate.lower:.3g} was seen"
+        lines = [f"not reached in this budget: {known}", *(f"tried {attempt}" for attempt in self.history)]
+        if self.wanted_tokens is not None and self.wanted_tokens > self.size()["tokens"]:
+            lines.append(f"eps needs about {self.wanted_tokens:,} tokens; raise max_tokens (--max-tokens)")
+        elif certificate.status == "undecided":
+            lines.append("the proof ran out of time or boxes; raise max_seconds (--max-seconds)")
+        else:
+            lines.append("the fit ran out of time; raise max_seconds (--max-seconds)")
+        return "\n".join(lines)
 
     def size(self) -> dict[str, int]:
         """Heads, tokens, hidden units and parameters of the plain layer."""

@@ -39,9 +39,10 @@ def approximate_command(
     layout: Annotated[
         str,
         typer.Option(
-            help="packed (memory does the work) or tokens (sequences).", autocompletion=one_of("packed", "tokens")
+            help="auto (ways race), packed (memory does the work) or tokens (sequences).",
+            autocompletion=one_of("auto", "packed", "tokens"),
         ),
-    ] = "packed",
+    ] = "auto",
     dtype: Dtype = "float64",
     max_tokens: Annotated[int, typer.Option(min=1, help="Most memory tokens to use.")] = 20_000,
     max_seconds: MaxSeconds = math.inf,

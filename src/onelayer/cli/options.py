@@ -118,8 +118,7 @@ def report(result: Approximation, as_json: bool, observer: Observer, **extra: An
     certificate, size = result.certificate, result.size()
     counts = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in size.items())
     text = [str(certificate), f"{counts}; {certificate.seconds:.2f} s of proof"]
-    if result.wanted_tokens is not None:
-        text.append(f"eps needs about {result.wanted_tokens:,} tokens; raise --max-tokens or --max-seconds")
+    text += [] if certificate.proved or certificate.eps is None else [result.outcome()]
     text += [f"{key} {value}" for key, value in extra.items()]
     data = {**json.loads(certificate.to_json()), **size, "wanted_tokens": result.wanted_tokens, **extra}
     show("\n".join(text), data, as_json=as_json)

@@ -191,7 +191,11 @@ class _Proof:
         for members, low, high in zip(part.sums, part.low, part.high, strict=True):
             ends = [(self.looked[c].low, self.looked[c].high) for c in members]
             slack = 4 * (len(ends) + 2) * UNIT * sum(max(abs(a), abs(b)) for a, b in ends)
-            if not (low <= sum(a for a, _ in ends) - slack and sum(b for _, b in ends) + slack <= high):
+            bottom, top = sum(a for a, _ in ends) - slack, sum(b for _, b in ends) + slack
+            # Signs survive rounding: a sum of numbers >= 0 is >= 0.
+            bottom = max(bottom, 0.0) if all(a >= 0 for a, _ in ends) else bottom
+            top = min(top, 0.0) if all(b <= 0 for _, b in ends) else top
+            if not (low <= bottom and top <= high):
                 raise OnelayerError("a sum of inner functions leaves the interval of its outer function")
 
     def _sum(self, weights: Floats, linear: Floats) -> tuple[float, float, float]:
@@ -210,7 +214,8 @@ class _Proof:
         drift, size, moved = self._sum(self.form.of_inner[k], self.form.linear[:, k])
         drift += SLACK * moved
         ends = [(a * low, a * high) for a, low, high in zip(ridge.weights, part.low, part.high, strict=True)]
-        slack = 4 * (len(ends) + 2) * UNIT * sum(abs(a) + abs(b) for a, b in ends)
+        exact = len(ends) == 1 and abs(ridge.weights[0]) == 1
+        slack = 0.0 if exact else 4 * (len(ends) + 2) * UNIT * sum(abs(a) + abs(b) for a, b in ends)
         low, high = sum(map(min, ends)) - slack, sum(map(max, ends)) + slack
         high = high if high > low else low + 1e-9 * (1 + abs(low))
         knots, changes = self.form.knots[mine], self.form.changes[mine]

@@ -23,6 +23,8 @@ from onelayer.lemmas.univariate import range_of
 Direction = tuple[tuple[int, Fraction], ...]  # variables and their coefficients, the first of them 1
 Part = tuple[str, int]  # "node" or "log", and a node that is an inner function
 Parts = dict[Part, Fraction]
+_SIGNS = {"add": (1, 1), "sub": (1, -1), "neg": (-1,)}
+ZERO = Fraction(0)
 
 
 @dataclass(frozen=True)
@@ -66,10 +68,12 @@ class _Reader:
         self.formula, self.nodes = formula, formula.nodes
         self.affine = Recogniser(formula, box, affine=True)
         self.low, self.high = box.lower.flatten().tolist(), box.upper.flatten().tolist()
+        self.linear: list[dict[int, Fraction] | None] = []
         self.directions: list[Direction | None] = []
         self.sums: list[Parts | None] = []
         self.constants: list[Fraction] = []
         for at in range(len(self.nodes)):
+            self.linear.append(self._linear(at))
             self.directions.append(self._direction(at))
             parts, constant = self._sum(at)
             self.sums.append(parts)
@@ -114,10 +118,29 @@ class _Reader:
             found.insert(0, Summand(Inner(direction, text), text, 1.0))
         return tuple(found)
 
-    def _direction(self, at: int) -> Direction | None:
-        own = self.affine.separable[at]
+    def _linear(self, at: int) -> dict[int, Fraction] | None:
+        """Coefficients of a node that is a linear form plus a constant, such as pi; None for other nodes."""
+        node, own = self.nodes[at], self.affine.separable[at]
         if own is not None:
-            return _normalised((int(self.nodes[var].value), w) for var, w in own.parts.items())
+            return {int(self.nodes[var].value): w for var, w in own.parts.items()}
+        if not self.affine.used[at]:
+            return {}
+        parts = [self.linear[arg] for arg in node.args]
+        if node.op in ("mul", "div") and (scaled := self.affine.scaled(node)) is not None:
+            inner = self.linear[scaled[1]]
+            return None if inner is None else {j: scaled[0] * w for j, w in inner.items()}
+        if node.op not in ("add", "sub", "neg") or any(part is None for part in parts):
+            return None
+        total: dict[int, Fraction] = {}
+        for part, sign in zip(parts, _SIGNS[node.op], strict=True):
+            for j, w in (part or {}).items():
+                total[j] = total.get(j, ZERO) + sign * w
+        return {j: w for j, w in total.items() if w}
+
+    def _direction(self, at: int) -> Direction | None:
+        own = self.linear[at]
+        if own is not None:
+            return _normalised(own.items())
         found = {self.directions[arg] for arg in self.nodes[at].args if self.affine.used[arg]}
         return found.pop() if len(found) == 1 else None
 
@@ -138,7 +161,7 @@ class _Reader:
             return None, Fraction(0)
         total: Parts = {}
         constant = Fraction(0)
-        for arg, sign in zip(node.args, (-1,) if node.op == "neg" else (1, 1 if node.op == "add" else -1), strict=True):
+        for arg, sign in zip(node.args, _SIGNS[node.op], strict=True):
             parts = self.sums[arg]
             if parts is None:
                 return None, Fraction(0)
@@ -148,8 +171,12 @@ class _Reader:
         return {part: w for part, w in total.items() if w}, constant
 
     def _term(self, factor: Fraction, at: int) -> tuple[Formula, list[Parts]]:
-        """A term as a formula of its gates."""
-        writer = _Writer(self)
+        """A term as a formula of its gates; inner functions of one direction that stand alone share its linear form."""
+        writer = _Writer(self, frozenset())
+        writer.write(at)
+        alone = [self.directions[part[1]] for gate in writer.gates if len(gate) == 1 for part in gate]
+        twice = frozenset(direction for direction in alone if direction and alone.count(direction) > 1)
+        writer = _Writer(self, twice)
         value = affine_of(writer.tape, factor, writer.write(at), Fraction(0))
         return Formula.build(writer.tape.nodes, [value], (max(1, len(writer.gates)),)), writer.gates
 
@@ -161,14 +188,14 @@ class _Reader:
         return self.signs[at]
 
     def _values(self, at: int) -> tuple[float, float]:
-        inner = self._inner("node", at, Fraction(1)).inner
+        inner = self.inner("node", at, Fraction(1)).inner
         ends = [(w * a, w * b) for w, a, b in zip(inner.direction, self.low, self.high, strict=True)]
         return range_of(parse(inner.text, 1), sum(map(min, ends)), sum(map(max, ends)))
 
     def _summands(self, parts: Parts) -> tuple[Summand, ...]:
         """Inner functions of a sum; its linear part becomes one of them."""
         linear = {int(self.nodes[at].value): w for (kind, at), w in parts.items() if self._is_variable(kind, at)}
-        found = [self._inner(*part, w) for part, w in parts.items() if not self._is_variable(*part)]
+        found = [self.inner(*part, w) for part, w in parts.items() if not self._is_variable(*part)]
         if linear:
             direction = _normalised(linear.items(), scale=False)
             if direction is None:
@@ -183,20 +210,35 @@ class _Reader:
         weights = dict(direction)
         return tuple(float(weights.get(j, 0)) for j in range(len(self.low)))
 
-    def _inner(self, kind: str, at: int, factor: Fraction) -> Summand:
+    def variable(self, index: int) -> int:
+        """The node of a variable."""
+        return next(at for at, node in enumerate(self.nodes) if node.op == "var" and node.value == index)
+
+    def _along(self, tape: Tape, at: int, direction: Direction) -> int:
+        """A node of one direction as a function of s = direction . x."""
+        s, replaced = tape.variable(0), {}
+        for k in range(at + 1):
+            own, exact = self.linear[k], self.affine.separable[k]
+            if own:
+                constant = exact.constant if exact is not None else ZERO
+                replaced[k] = affine_of(tape, own.get(direction[0][0], ZERO) / direction[0][1], s, constant)
+                if exact is None:  # what is left of it at zero
+                    rest = self.affine.rewrite(tape, k, {j: tape.number(0.0) for j in range(k) if self._is_zero(j)})
+                    replaced[k] = tape.add("add", replaced[k], rest)
+        return replaced[at] if at in replaced else self.affine.rewrite(tape, at, replaced)
+
+    def _is_zero(self, at: int) -> bool:
+        """Whether a node is a linear form without a constant."""
+        own = self.affine.separable[at]
+        return own is not None and bool(own.parts) and not own.constant
+
+    def inner(self, kind: str, at: int, factor: Fraction) -> Summand:
         """factor * node, or factor * log |node|, as a function of its linear form."""
         direction = self.directions[at]
         if direction is None:
             raise OnelayerError("a node of several directions is no inner function")
         tape = Tape()
-        s = tape.variable(0)
-        replaced = {}
-        for gate in self.affine.gates(at):
-            own = self.affine.separable[gate]
-            if own is not None:
-                weights = {int(self.nodes[var].value): w for var, w in own.parts.items()}
-                replaced[gate] = affine_of(tape, weights[direction[0][0]] / direction[0][1], s, own.constant)
-        value = self.affine.rewrite(tape, at, replaced)
+        value = self._along(tape, at, direction)
         if kind == "log":
             value = tape.add("log", tape.add("neg", value) if self.sign(at) < 0 else value)
         base = str(Formula.build(tape.nodes, [value], (1,)))
@@ -207,8 +249,9 @@ class _Reader:
 class _Writer:
     """One term written in its gates: sums of inner functions, up to a factor and a constant."""
 
-    def __init__(self, reader: _Reader) -> None:
+    def __init__(self, reader: _Reader, linear: frozenset[Direction]) -> None:
         self.reader, self.tape = reader, Tape()
+        self.linear = linear  # directions that are gates themselves
         self.gates: list[Parts] = []
         self.known: dict[int, int] = {}
 
@@ -220,6 +263,10 @@ class _Writer:
     def _written(self, at: int) -> int:
         reader, node = self.reader, self.reader.nodes[at]
         parts = reader.sums[at]
+        direction = reader.directions[at]
+        if direction in self.linear and direction is not None:
+            form = {("node", reader.variable(j)): w for j, w in direction}
+            return inside(self.tape, parse(reader.inner("node", at, Fraction(1)).inner.text, 1), self.gate(form, ZERO))
         if parts is not None and parts:
             return self.gate(parts, reader.constants[at])
         if node.op in ("mul", "div", "pow", "sqrt", "neg"):

@@ -29,13 +29,15 @@ from onelayer.lemmas.algebra import same_function
 from onelayer.lemmas.nested import Inner, Nested, Outer, Ridge
 from onelayer.lemmas.nesting import nested_error
 from onelayer.lemmas.surface import surface_error
-from onelayer.lemmas.univariate import range_of
+from onelayer.lemmas.univariate import at, range_of
 from onelayer.observer import Observer
 from onelayer.recording.target import Target
 from onelayer.result import Approximation
 
 ATTEMPTS = 4
+PREDICTION_POINTS = 513
 MOST_SUMS = 3  # of an outer function: beyond, its ridges are too many
+DEGREES = {2: 24, 3: 16}  # of ridges, by the number of sums: columns of their fit stay below a thousand
 GAP_SHARE = 0.25  # of eps, for outer functions of several sums that ridges approximate
 INNER_SHARE = 0.12  # of eps, for inner functions: another digit costs them one token, outer ones three times the units
 ROOM = 0.98  # of eps for all together: bounds are a little above what was fitted
@@ -56,6 +58,21 @@ class Composer:
     @property
     def rank(self) -> int:
         return self.apart.rank
+
+    def predicted_units(self, eps: float) -> float:
+        """About how many hidden units outer functions of one sum take; others are not predicted.
+
+        N pieces err like (integral of sqrt|g''|)^2 / (16 N^2); groups share eps equally.
+        """
+        groups = [group for group in self.apart.groups if len(group.sums) == 1]
+        work = _Work(self, Observer())
+        total = 0.0
+        for group in groups:
+            outer = work.outer(group, eps)
+            s = np.linspace(outer.low[0], outer.high[0], PREDICTION_POINTS)
+            bend = np.abs(np.diff(at(group.outer, s), 2))
+            total += float(np.sqrt(np.where(np.isfinite(bend), bend, 0.0)).sum()) / 4 * math.sqrt(len(groups) / eps)
+        return total
 
 
 def composer(target: Target, box: Box, dtype: torch.dtype, seed: int = 0) -> Composer | None:
@@ -112,7 +129,7 @@ class _Work:
 
     def attempt(self, goal: float, eps: float, started: float) -> Approximation:
         found = self.found
-        outers = [self._outer(group, goal) for group in found.apart.groups]
+        outers = [self.outer(group, goal) for group in found.apart.groups]
         fitted, slopes = self._outer_functions(outers, goal)
         lookups = self._inner_functions(outers, slopes, goal)
         outers, units = _with_constants(outers, fitted)
@@ -132,7 +149,7 @@ class _Work:
         upper = nested_error(model, nested, found.box)
         return certified(model, nested, found.target, found.box, eps, upper, None, started)
 
-    def _outer(self, group: Group, goal: float) -> Outer:
+    def outer(self, group: Group, goal: float) -> Outer:
         """An outer function with its ridges, their constants still open."""
         index = {one: c for c, one in enumerate(self.inner)}
         sums = tuple(tuple(index[one.inner] for one in part) for part in group.sums)
@@ -154,6 +171,7 @@ class _Work:
             max_units=self.found.max_units,
             seed=self.found.seed,
             single=True,
+            max_degree=DEGREES[len(outer.sums)],
             observer=self.observer,
         )
         ridges = []

@@ -65,6 +65,7 @@ def pursue(
     max_units: int,
     seed: int = 0,
     single: bool = False,
+    max_degree: int = MAX_DEGREE,
     observer: Observer | None = None,
 ) -> Pursued:
     """Pieces whose sum is within ``tolerance`` of the function at all points tried, or the best there was time for.
@@ -85,8 +86,8 @@ def pursue(
 
     truth, wanted = raw / scale, tolerance
     tolerance = relative(tolerance, scale)
-    degree = _degree(scaled, len(low), tolerance / 3, generator)
-    search = _Search(scaled, len(low), degree, tolerance, generator, watch)
+    degree = _degree(scaled, len(low), tolerance / 3, generator, max_degree)
+    search = _Search(scaled, len(low), (degree, max_degree), tolerance, generator, watch)
     while True:
         search.grow()
         fit = search.fit
@@ -119,17 +120,18 @@ class _Search:
         self,
         values: Callable[[Array], Array],
         dim: int,
-        degree: int,
+        degrees: tuple[int, int],  # to begin with, and at most
         tolerance: float,
         generator: np.random.Generator,
         observer: Observer,
     ) -> None:
-        self.values, self.dim, self.degree, self.generator = values, dim, degree, generator
+        self.values, self.dim, self.generator = values, dim, generator
+        self.degree, self.max_degree = degrees
         self.tolerance, self.observer = tolerance, observer
         self.directions = np.zeros((0, dim))
         self.points = np.concatenate([box_corners(dim), _points(generator, 1500, dim)])
         self.y = values(self.points)
-        self.fit = Fit(self.directions, np.zeros((0, degree + 1)))
+        self.fit = Fit(self.directions, np.zeros((0, self.degree + 1)))
         self.sizes: list[float] = []
 
     def grow(self) -> None:
@@ -140,7 +142,7 @@ class _Search:
             self.learn(more, self.values(more))
         residual = self.y - self.fit(self.points)
         size = float(np.abs(residual).max())
-        if self.sizes and size > 0.9 * self.sizes[-1] and self.degree < MAX_DEGREE:
+        if self.sizes and size > 0.9 * self.sizes[-1] and self.degree < self.max_degree:
             self.degree += 2  # another direction did not help: the polynomials are too stiff
         self.sizes.append(size)
         self.directions = np.concatenate([self.directions, self._candidate(residual)[None]])
@@ -251,7 +253,9 @@ def _minimax(basis: Array, y: Array, ridge: float, observer: Observer) -> Array:
     return best
 
 
-def _degree(values: Callable[[Array], Array], dim: int, tolerance: float, generator: np.random.Generator) -> int:
+def _degree(
+    values: Callable[[Array], Array], dim: int, tolerance: float, generator: np.random.Generator, most: int
+) -> int:
     """The polynomial degree that resolves the function along the axes and from corner to corner of the cube."""
     s = np.cos(np.pi * (np.arange(64) + 0.5) / 64)
     corner = 2.0 * generator.integers(0, 2, (24, dim)) - 1
@@ -263,7 +267,7 @@ def _degree(values: Callable[[Array], Array], dim: int, tolerance: float, genera
     table = values(chords.reshape(-1, dim)).reshape(24, 64)
     coefficients = np.abs(np.polynomial.chebyshev.chebvander(s, 63).T @ table.T * 2 / 64)  # (64, 24)
     tails = coefficients[::-1].cumsum(0)[::-1].max(1)
-    return int(np.clip(np.flatnonzero(tails <= tolerance)[0] - 1 if (tails <= tolerance).any() else 64, 2, MAX_DEGREE))
+    return int(np.clip(np.flatnonzero(tails <= tolerance)[0] - 1 if (tails <= tolerance).any() else 64, 2, most))
 
 
 def _points(generator: np.random.Generator, count: int, dim: int) -> Array:
