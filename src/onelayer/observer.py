@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from onelayer.errors import OnelayerError
 
@@ -61,6 +61,9 @@ class Observer:
 
     def show(self, report: Report) -> None:
         """Called for every report, in the thread of the call; must return quickly."""
+
+    def proved(self, low: Any, high: Any) -> None:
+        """Called with the corners, (B, D) each, of boxes as their bounds are good enough; must return quickly."""
 
     def report(
         self,
@@ -129,6 +132,9 @@ class _Within(Observer):
 
     def show(self, report: Report) -> None:
         self._outer.show(report)
+
+    def proved(self, low: Any, high: Any) -> None:
+        self._outer.proved(low, high)
 
     def __enter__(self) -> Self:
         self._outer.__enter__()

@@ -1,4 +1,4 @@
-"""A running server on a free port, and plain requests to it."""
+"""A running server on a free port, plain requests to it, and Debian's Chromium, driven by Playwright, to look at it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +18,11 @@ from typing import Any
 
 import pytest
 
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+OPTIONS = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
+    *("--disable-background-networking", "--disable-component-update"),
+)
 SOURCE = Path(__file__).parents[2] / "src"
 
 
@@ -88,3 +94,41 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def started() -> Callable[[Path], Server]:
     """Starts a server of one's own over a folder."""
     return start
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api", reason="SKIPPED BROWSER TESTS: playwright is not installed")
+    if BROWSER is None:
+        pytest.skip("SKIPPED BROWSER TESTS: no Chromium found")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=BROWSER, args=list(OPTIONS))
+        yield browser
+        browser.close()
+
+
+class Watched:
+    """A page, what it logged, and what it asked for."""
+
+    def __init__(self, page: Any) -> None:
+        self.page = page
+        self.logged: list[str] = []
+        self.asked: list[str] = []
+        page.on("console", lambda message: self.logged.append(message.text))
+        page.on("pageerror", lambda error: self.logged.append(str(error)))
+        page.on("request", lambda request: self.asked.append(request.url))
+
+    def quiet(self, *origins: str) -> bool:
+        """Whether nothing was logged and nothing asked for but data and these origins."""
+        elsewhere = [url for url in self.asked if not url.startswith(("data:", "blob:", *origins))]
+        assert self.logged == []
+        assert elsewhere == []
+        return True
+
+
+@pytest.fixture
+def watched(chromium: Any) -> Iterator[Watched]:
+    page = chromium.new_page(viewport={"width": 1280, "height": 900})
+    page.set_default_timeout(20_000)
+    yield Watched(page)
+    page.close()

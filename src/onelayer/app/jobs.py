@@ -20,6 +20,7 @@ AT_ONCE, WAITING = 2, 16
 BUILD_SECONDS, CHECK_SECONDS, EXPORT_SECONDS = 300.0, 120.0, 120.0
 GRACE = 20.0  # seconds that a cancelled or late worker has to come back with its best
 MOST_STEPS = 300  # points of the enclosure's history that are kept
+MOST_BOXES = 1500  # boxes of a proof that are shown while it runs
 LONGEST_LINE = 2**22
 FINISHED = ("done", "refused", "failed")
 STATE = "state.json"
@@ -46,6 +47,7 @@ class Job:
         async with self.changed:
             self.changed.notify_all()
         if self.finished:
+            self.snapshot.pop("boxes", None)  # the result has them all
             replace_file(self.folder / STATE, json.dumps(self.snapshot).encode())
 
     async def newer(self, version: int, patience: float) -> bool:
@@ -63,7 +65,12 @@ class Jobs:
         self.root, self.jobs = root, {}  # type: tuple[Path, dict[str, Job]]
         self.slots = asyncio.Semaphore(AT_ONCE)
         self.tasks: set[asyncio.Task[None]] = set()
+        self.spare: asyncio.subprocess.Process | None = None
         root.mkdir(parents=True, exist_ok=True)
+
+    async def open(self) -> None:
+        """Have a worker ready before the first order."""
+        self.spare = await start_worker(self.root)
 
     def find(self, name: str) -> Job | None:
         """The job of that name, from memory or from disk."""
@@ -82,7 +89,9 @@ class Jobs:
         folder = self.root / name
         folder.mkdir()
         shown = {key: value for key, value in order.items() if key != "csv"} | {"csv": order.get("csv", "")[:4000]}
-        job = Job(folder, {"id": name, "state": "waiting", "order": shown, "stage": "waiting", "history": []})
+        job = Job(
+            folder, {"id": name, "state": "waiting", "order": shown, "stage": "waiting", "history": [], "boxes": []}
+        )
         self.jobs[name] = job
         task = asyncio.create_task(self._run(job, order))
         self.tasks.add(task)
@@ -101,7 +110,9 @@ class Jobs:
                 history = job.snapshot["history"]
                 if news.get("upper") is not None:
                     history = [*history, [spent, news.get("lower"), news["upper"]]][-MOST_STEPS:]
-                await job.update(**news, state="running", history=history, seconds=spent)
+                again = news["stage"] != job.snapshot["stage"]  # another fit begins with an empty picture
+                boxes = [*(() if again else job.snapshot["boxes"]), *news.pop("boxes", [])][-MOST_BOXES:]
+                await job.update(**news, state="running", history=history, boxes=boxes, seconds=spent)
 
             await job.update(state="running", stage="starting")
             answer = await self.work(job, {"action": "build", "order": order}, BUILD_SECONDS, follow)
@@ -109,17 +120,7 @@ class Jobs:
 
     async def work(self, job: Job, task: dict[str, Any], seconds: float, follow: Any = None) -> dict[str, Any]:
         """Run a worker to its end and return its last word; it is killed when it is late."""
-        command = [sys.executable, "-m", "onelayer.app.worker"]
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-            cwd=job.folder,
-            env=_environment(job.folder),
-            start_new_session=True,
-            limit=LONGEST_LINE,
-        )
+        process = await self._worker()
         job.process = process
         try:
             async with asyncio.timeout(seconds + GRACE):
@@ -129,6 +130,13 @@ class Jobs:
         finally:
             end(process)
             await process.wait()
+
+    async def _worker(self) -> asyncio.subprocess.Process:
+        """A worker that waits for its task; the next one is started at once, so that it has loaded torch by then."""
+        spare, self.spare = self.spare, None
+        process = await start_worker(self.root) if spare is None or spare.returncode is not None else spare
+        self.spare = await start_worker(self.root)
+        return process
 
     async def cancel(self, job: Job) -> None:
         """Ask the worker for the best it has; end it when it does not answer."""
@@ -143,9 +151,9 @@ class Jobs:
 
     async def close(self) -> None:
         """End every worker; finished results stay."""
-        for job in self.jobs.values():
-            if job.process is not None:
-                end(job.process)
+        for process in [self.spare, *(job.process for job in self.jobs.values())]:
+            if process is not None:
+                end(process)
 
 
 async def _conversation(process: asyncio.subprocess.Process, task: dict[str, Any], follow: Any) -> dict[str, Any]:
@@ -169,11 +177,21 @@ def _outcome(answer: dict[str, Any]) -> dict[str, Any]:
     return {"state": state, "stage": state, "field": news.pop("field", "formula"), **news}
 
 
-def _environment(folder: Path) -> dict[str, str]:
-    """What a worker sees of ours: where Python finds things, one thread, and its own folder as home."""
-    kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH", "LANG", "SYSTEMROOT") if name in os.environ}
-    home = {"HOME": str(folder), "MPLCONFIGDIR": str(folder), "TMPDIR": str(folder)}
-    return {**kept, **home, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+async def start_worker(root: Path) -> asyncio.subprocess.Process:
+    """A worker process; of ours it sees where Python finds things, and it computes on one thread."""
+    kept = {name: os.environ[name] for name in ("PATH", "LANG", "SYSTEMROOT") if name in os.environ}
+    kept["PYTHONPATH"] = os.pathsep.join(os.path.abspath(place) for place in sys.path if place)
+    own = {"HOME": str(root), "MPLCONFIGDIR": str(root), "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "onelayer.app.worker"),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        cwd=root,
+        env={**kept, **own},
+        start_new_session=True,
+        limit=LONGEST_LINE,
+    )
 
 
 def end(process: asyncio.subprocess.Process) -> None:

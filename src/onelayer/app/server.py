@@ -42,6 +42,7 @@ def application(folder: Path, hosts: tuple[str, ...]) -> Any:
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         jobs.append(Jobs(folder))
+        await jobs[0].open()
         yield
         await jobs[0].close()
 

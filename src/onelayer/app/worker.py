@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import resource
 import shutil
 import sys
+import tempfile
 import threading
 import time
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -23,6 +26,7 @@ MEMORY = 6 * 2**30  # bytes of private memory: torch itself takes half a gigabyt
 FILE_BYTES = 2**28
 PAUSE = 0.08  # seconds between two reports: more than the eye can follow
 WORDS = 20_000
+MOST_BOXES = 500  # of one round that are shown
 
 
 class Speaker(Observer):
@@ -30,21 +34,36 @@ class Speaker(Observer):
 
     def __init__(self, out: TextIO, max_seconds: float) -> None:
         super().__init__(max_seconds)
-        self.out, self.last = out, -math.inf
+        self.out, self.last, self.stage = out, -math.inf, ""
+        self.boxes: list[list[float]] = []
 
     def show(self, report: Report) -> None:
         now = time.monotonic()
-        if now - self.last < PAUSE:
+        if now - self.last < PAUSE and report.stage == self.stage:
             return
-        self.last = now
+        self.last, self.stage = now, report.stage
         upper = report.upper if report.upper is not None and math.isfinite(report.upper) else None
-        say(self.out, "progress", stage=report.stage, share=report.share, lower=report.lower, upper=upper)
+        news, self.boxes = self.boxes, []
+        say(self.out, "progress", stage=report.stage, share=report.share, lower=report.lower, upper=upper, boxes=news)
+
+    def proved(self, low: Any, high: Any) -> None:
+        """Remember sides of boxes in the first two coordinates, [left, right, bottom, top], until the next report."""
+        for a, b in zip(low[:MOST_BOXES].tolist(), high[:MOST_BOXES].tolist(), strict=True):
+            sides = [a[0], b[0], *((a[1], b[1]) if len(a) > 1 else (0.0, 1.0))]
+            self.boxes.append([float(f"{side:.6g}") for side in sides])
 
 
 def say(out: TextIO, event: str, **data: Any) -> None:
     """One JSON line."""
     out.write(json.dumps({"event": event, **data}, allow_nan=False) + "\n")
     out.flush()
+
+
+def settle(folder: Path) -> None:
+    """Live in the task's folder: it is the working directory, the home and the place of temporary files."""
+    os.chdir(folder)
+    os.environ.update(HOME=str(folder), TMPDIR=str(folder), MPLCONFIGDIR=str(folder))
+    tempfile.tempdir = str(folder)
 
 
 def limit(seconds: float) -> None:
@@ -56,10 +75,16 @@ def limit(seconds: float) -> None:
 
 
 def main() -> int:
-    """Carry out the task on the first line of stdin."""
+    """Load what every task needs, then carry out the task on the first line of stdin."""
     out = sys.stdout
     sys.stdout = sys.stderr  # whatever prints by accident does not break the protocol
-    task = json.loads(sys.stdin.readline())
+    for module in ("onelayer.app.building", "onelayer.pictures.live_page"):
+        import_module(module)
+    line = sys.stdin.readline()
+    if not line:  # the server is gone
+        return 0
+    task = json.loads(line)
+    settle(Path(task["folder"]))
     limit(task["seconds"])
     speaker = Speaker(out, task["seconds"])
     threading.Thread(target=_listen, args=(speaker,), daemon=True).start()
@@ -87,7 +112,7 @@ def _listen(speaker: Speaker) -> None:
 
 def build(task: dict[str, Any], folder: Path, speaker: Speaker) -> dict[str, Any]:
     """Build, prove and save; then what the page shows, so that the server never has to compute."""
-    speaker.report("loading the library")
+    speaker.report("reading the order")
     from onelayer.app.building import built
     from onelayer.pictures.explanation import explain
     from onelayer.pictures.live_page import live_data

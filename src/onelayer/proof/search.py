@@ -228,6 +228,7 @@ class Search:
         if bool(proved.any()):
             self.closed_bound = max(self.closed_bound, float(self.open.bound[proved].max()))
             self.closed_share += float(torch.exp2(-self.open.depth[proved].double()).sum())
+            self.observer.proved(self.open.low[proved], self.open.high[proved])
             self.open = self.open[~proved]
 
     def enclose(self, pieces: Boxes) -> Enclosure:

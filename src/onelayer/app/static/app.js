@@ -67,6 +67,7 @@ function follow(id) {
   at("share").removeAttribute("value");
   at("cancel").disabled = false;
   draw([]);
+  drawBoxes([]);
   stream = new EventSource(`/api/jobs/${id}/events`);
   stream.onmessage = (message) => { if (id === current) snapshot(JSON.parse(message.data)); };
 }
@@ -85,6 +86,24 @@ function snapshot(state) {
   const last = state.history.at(-1);
   at("enclosure").textContent = last ? `${short(last[1] || 0)} ≤ sup|T − f| ≤ ${short(last[2])}` : "";
   draw(state.history, Number(state.order.eps));
+  drawBoxes(state.boxes || []);
+}
+
+/* Boxes of the domain, in its first two coordinates, as their bounds become good enough. */
+function drawBoxes(boxes) {
+  const { pen, width, height } = prepared(at("boxes"));
+  if (!boxes.length) return;
+  const side = (i, pick) => boxes.reduce((m, box) => pick(m, box[i]), boxes[0][i]);
+  const [left, right, bottom, top] = [side(0, Math.min), side(1, Math.max), side(2, Math.min), side(3, Math.max)];
+  const x = (v) => 4 + ((v - left) / (right - left || 1)) * (width - 8), y = (v) => 18 + ((top - v) / (top - bottom || 1)) * (height - 22);
+  pen.fillStyle = ink("quiet");
+  pen.fillText(`${boxes.length.toLocaleString("en")} boxes proved`, 4, 11);
+  pen.strokeStyle = ink("paper");
+  for (const [a, b, c, d] of boxes) {
+    pen.fillStyle = ink("good");
+    pen.fillRect(x(a), y(d), x(b) - x(a), y(c) - y(d));
+    pen.strokeRect(x(a), y(d), x(b) - x(a), y(c) - y(d));
+  }
 }
 
 /* Upper and lower bounds over time, on a logarithmic scale, with the eps that is wanted. */
