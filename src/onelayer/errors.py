@@ -14,6 +14,7 @@ class UnsupportedOperation(OnelayerError):
 
     def __init__(self, operation: str, hint: str = "") -> None:
         self.operation = operation
+        self.hint = hint
         super().__init__(f"operation '{operation}' is not supported" + (f": {hint}" if hint else ""))
 
 

@@ -29,7 +29,7 @@ from onelayer.layer.memory import PlainMemory
 from onelayer.layer.transformer import OneLayerTransformer
 
 DIGITS = 60
-BINARY = [row.name for row in OPERATIONS.values() if row.arity == 2]
+ARITY = {row.name: row.arity for row in OPERATIONS.values()}
 Real = Callable[..., Any]
 
 # op -> the function in mpmath, and intervals on which it is defined for every argument
@@ -48,6 +48,8 @@ TABLE: dict[str, tuple[Real, list[tuple[float, float]]]] = {
     "relu": (lambda a: max(a, mpmath.mpf(0)), [(-1.0, 2.0), (-2.0, 0.0), (0.0, 0.3)]),
     "min": (min, [(-1.0, 2.0), (0.0, 1e-300)]),
     "max": (max, [(-1.0, 2.0), (0.0, 1e-300)]),
+    "where": (lambda u, a, b: a if u > 0 else b, [(-1.0, 2.0), (0.0, 1.0), (-1.0, 0.0), (-1e-300, 1e-300)]),
+    "floor": (mpmath.floor, [(-1.0, 2.0), (0.1, 0.9), (2.0, 2.0), (-1e-300, 1e-300), (1e15, 1e15 + 3)]),
     "sin": (mpmath.sin, [(-1.0, 2.0), (1e6, 1e6 + 0.1), (0.0, 40.0)]),
     "cos": (mpmath.cos, [(-1.0, 2.0), (1e6, 1e6 + 0.1), (0.0, 40.0)]),
     "tan": (mpmath.tan, [(-1.0, 1.2), (1.6, 1.7)]),
@@ -100,7 +102,7 @@ def test_values_lie_in_their_enclosures(op: str, order: int) -> None:
     for low, high in [*intervals, *((low, low) for low, _ in intervals)]:
         x = coordinate(0, low, high, order)
         second = x.scaled(arb(-0.5)).shifted(arb(1.25) * arb(high))  # the other argument of a binary operation
-        args = [x, second] if op in BINARY else [x]
+        args = [x, second, x.shifted(arb(7))][: ARITY.get(op, 1)]
         node = Node(op, tuple(range(len(args))) if op not in LEAVES else (), {"pow": 3, "num": 0.1}.get(op, 0))
         if op in ("inv", "rsqrt"):
             found, ends = apply(op, x), None
@@ -112,7 +114,7 @@ def test_values_lie_in_their_enclosures(op: str, order: int) -> None:
             t = (2 * arb(point) - arb(low) - arb(high)) / (arb(high) - arb(low)) if high > low else arb(0)
             with mpmath.workdps(DIGITS):
                 first = mpmath.mpf(point)
-                want = ball(function(*[first, first * -0.5 + 1.25 * mpmath.mpf(high)][: len(args)]))
+                want = ball(function(*[first, first * -0.5 + 1.25 * mpmath.mpf(high), first + 7][: len(args)]))
             assert value_at(found, t).overlaps(want), (op, low, high, point)
             assert found.range().overlaps(want)
             if ends is not None and ends[0].is_finite():
@@ -138,7 +140,8 @@ def test_what_is_undefined_stays_so(op: str) -> None:
     x = coordinate(0, 0.5, 1.0, 3)
     unknown, unbounded = arb("nan"), arb(0, "inf")
     for bad in (constant(unknown, 3), Taylor((0,), [arb(1), unknown], 3), Taylor((0,), [unbounded, arb(1)], 3)):
-        for args in [[bad, x], [x, bad]] if op in BINARY else [[bad]]:
+        for args in [[bad, x, x], [x, bad, x], [-x, x, bad]][: ARITY.get(op, 1)]:
+            args = args[: ARITY.get(op, 1)]
             node = Node(op, tuple(range(len(args))), 3 if op == "pow" else 0)
             assert not finite(node_value(node, args, [x], Kinks()))
             low, high = node_interval(node, [item.ends() for item in args], [x.ends()])

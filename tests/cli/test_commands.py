@@ -75,7 +75,7 @@ BAD = {
     "malformed formula": (["approximate", "sin(x", *GOOD], "column"),
     "unknown name": (["approximate", "foo(x)", *GOOD], "foo"),
     "code instead of a formula": (["approximate", "__import__('os').system('true')", *GOOD], "column"),
-    "discontinuous": (["approximate", "floor(x)", *GOOD], "floor"),
+    "discontinuous": (["approximate", "round(x)", *GOOD], "floor"),
     "pole inside": (["approximate", "1/(x-0.3)", "--domain", "0:1", "--eps", "1e-3"], "0.3"),
     "log at zero": (["approximate", "log(x)", *GOOD], "0"),
     "variable outside the box": (["approximate", "x1+x2", *GOOD], "x2"),

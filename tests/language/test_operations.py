@@ -107,7 +107,8 @@ def test_what_is_no_number_has_no_value(row: Operation) -> None:
     for at in range(row.arity):
         for unknown in (arb("nan"), arb("nan").lower(), arb(0, "inf") * 0 + arb("nan")):
             args = [unknown if k == at else arb(0.5) for k in range(row.arity)]
-            assert not row.ball(*args).is_finite() or row == power(0)
+            spared = row == power(0) or (row.chooses and at == 2)  # 0.5 > 0 chooses the second argument
+            assert spared or not row.ball(*args).is_finite()
 
 
 def test_what_is_not_in_the_table_is_named() -> None:

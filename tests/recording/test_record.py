@@ -103,11 +103,9 @@ def into_plain_tensor(x: Tensor) -> Tensor:
 @pytest.mark.parametrize(
     ("f", "operation", "hint"),
     [
-        (lambda x: torch.floor(x[..., 0]), "floor", "discontinuous"),
-        (lambda x: x[..., 0] // 2, "floordiv", "discontinuous"),
-        (lambda x: torch.where(x[..., 0] > 0, x[..., 0], 0.0), "gt", "torch.relu"),
-        (lambda x: torch.sign(x[..., 0]), "sign", "discontinuous"),
-        (branch, "bool(x)", "control flow"),
+        (lambda x: torch.round(x[..., 0]), "round", "discontinuous"),
+        (lambda x: torch.where(x[..., 0], x[..., 0], 0.0), "where", "such as x > 0"),
+        (branch, "bool(x)", "torch.where(x > 0, a, b)"),
         (lambda x: math.sin(x[..., 0]), "float(x)", "torch.sin instead of math.sin"),
         (lambda x: x[..., 0].item(), "float(x)", "control flow"),
         (lambda x: x.numpy(), "numpy(x)", "lipschitz="),

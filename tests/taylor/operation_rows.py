@@ -28,6 +28,7 @@ atan: torch.atan(x); torch.arctan(3 * x)
 broadcast_to: torch.broadcast_to(x[:, :1], size=(x.shape[0], 4, 3))
 cat: torch.cat([x, x * x], -1); torch.cat(tensors=(x, Q[:1].expand(x.shape[0], 1, 3)), dim=1);
     torch.concat([x, x], axis=2)
+ceil: torch.ceil(9 * x); x.ceil() * 0.1
 chunk: x.chunk(2, -1)[1]; torch.chunk(x, chunks=2, dim=1)[0]
 clamp: x.clamp(0.5, 0.9); torch.clamp(x, min=0.1); torch.clip(x, max=0.7); x.clamp(0.9, 0.2);
     torch.clamp(x, min=V, max=x * x + 0.1)
@@ -46,6 +47,7 @@ einsum: torch.einsum('bij,jk->bik', x, W); torch.einsum('bij,bij->b', x, x); tor
     torch.einsum('...j,j', x, V); torch.einsum('bij,bkj->bik', x, x); torch.einsum('ij,bij->bi', Q, x);
     torch.einsum('bii->bi', x[:, :, :2])
 elu: F.elu(x - 0.7); F.elu(x - 0.7, alpha=0.3, inplace=False)
+eq: torch.where(torch.eq(x, other=0.7), x, 2 * x); torch.where(x == V, x, 2 * x)
 erf: torch.erf(x); torch.special.erf(2 * x)
 exp: torch.exp(x); torch.exp(40 * x)
 exp2: torch.exp2(x); torch.special.exp2(9 * x)
@@ -54,6 +56,7 @@ expm1: torch.expm1(x); torch.expm1(x * 1e-9)
 flatten: x.flatten(1); torch.flatten(x, start_dim=0, end_dim=1)
 flip: x.flip(-1); x.flip([1, 2]); torch.flip(x, dims=(1,))
 float: x.float(memory_format=torch.preserve_format) * 0.1
+floor: torch.floor(9 * x); x.floor() + 0.1
 full_like: torch.full_like(x, 0.1) + x;
     torch.full_like(x, fill_value=0.1, dtype=None, device=None, memory_format=torch.preserve_format) * 3 - x;
     torch.full_like(x, 16777217.0) * 3
@@ -102,6 +105,7 @@ multi_head_attention_forward: mha(x); mha(x, attn_mask=square, need_weights=Fals
     mha(x, attn_mask=0.1 * Q[:, :2], is_causal=True, need_weights=False);
     mha(x, attn_mask=Q[:, :2], is_causal=True, average_attn_weights=False); mha(x, separate=True)
 narrow: x.narrow(-1, 1, 2); torch.narrow(x, dim=1, start=0, length=1)
+ne: torch.where(torch.ne(x, other=0.7), x, 2 * x)
 neg: -x; torch.negative(x) * 0.1
 norm: x.norm(dim=-1); torch.norm(x, p=1, dim=(1, 2), keepdim=True, dtype=None); torch.norm(x, p='fro', dim=(1, 2));
     x.norm(torch.inf, -1); x.norm(2, (1, 2)); torch.norm(x, p=None, dim=1)
@@ -184,7 +188,7 @@ full_like: torch.full_like(x, 0.7, dtype=torch.int64); torch.full_like(x, 0.7, d
 gelu: F.gelu(x, approximate='other')
 getitem: x[x > 0.5]; x[x.max(-1).indices]; x[True]; x[x[0, 0, 0]]
 gt: (x > 0) * x; x * (x > 0); (x > 0).double(); (x > 0).sum(); torch.sum(x > 0); (x > 0)[0]; bool(x[0, 0, 0] > 0);
-    float(x[0, 0, 0]); int(x[0, 0, 0]); x == x; x != 1
+    float(x[0, 0, 0]); int(x[0, 0, 0])
 hardtanh: F.hardtanh(x, inplace=True)
 layer_norm: F.layer_norm(x, (2,)); F.layer_norm(x, (3,), eps=-1.0)
 leaky_relu: F.leaky_relu(x, inplace=True)
@@ -216,7 +220,7 @@ rms_norm: F.rms_norm(x, (2,))
 scaled_dot_product_attention: F.scaled_dot_product_attention(x, x, x, attn_mask=square, is_causal=True);
     F.scaled_dot_product_attention(x, x, x, dropout_p=0.5); F.scaled_dot_product_attention(x, x, x, enable_gqa=True);
     F.scaled_dot_product_attention(x, x, x, attn_mask=x @ x.mT)
-sign: torch.heaviside(x, V); torch.floor(x); torch.round(x); round(x); x.trunc()
+sign: torch.heaviside(x, V); torch.round(x); round(x); x.trunc()
 silu: F.silu(x, inplace=True)
 softmax: F.softmax(x); torch.softmax(x, -1, dtype=torch.float16)
 sum: x.sum(-1, dtype=torch.int64); x.sum(-1, dtype=torch.float16); x.sum(-1, where=mask); torch.sum(x, 1, out=Q)

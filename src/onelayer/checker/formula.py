@@ -9,26 +9,27 @@ from flint import arb
 from onelayer.checker.arithmetic import Taylor, constant
 from onelayer.checker.functions import Ends, Kinks
 from onelayer.checker.intervals import node_interval
-from onelayer.checker.operations import CONSTANTS, operation
+from onelayer.checker.operations import CONSTANTS, needed, operation
 from onelayer.language.formula import Formula, Node
 
 
 def evaluate(formula: Formula, x: Sequence[Taylor], kinks: Kinks) -> list[Taylor]:
-    """Enclosures of the K outputs for D coordinates ``x``; not finite where any node may be undefined.
+    """Enclosures of the K outputs for D coordinates ``x``; not finite where one may be undefined.
 
     Beside each Taylor enclosure runs an interval of the same node, which knows that squares are not negative.
     """
     values: list[Taylor] = []
     bounds: list[Ends] = []
     edges = [item.ends() for item in x]
-    defined = True
+    defined: list[bool] = []
     for node in formula.nodes:
         inside = bounds[node.args[-1]] if node.args else None
         values.append(node_value(node, [values[at] for at in node.args], x, kinks, inside))
         bounds.append(node_interval(node, [bounds[at] for at in node.args], edges))
-        defined = defined and finite(values[-1])
+        ends = [values[at].ends() for at in node.args[:1]]
+        defined.append(finite(values[-1]) and needed(node, ends, [defined[at] for at in node.args]))
     undefined = constant(arb("nan"), x[0].order)
-    return [values[at] if defined else undefined for at in formula.outputs]
+    return [values[at] if defined[at] else undefined for at in formula.outputs]
 
 
 def finite(value: Taylor) -> bool:

@@ -7,17 +7,21 @@ from collections.abc import Sequence
 from flint import arb
 
 from onelayer.checker.functions import Ends
-from onelayer.checker.operations import CONSTANTS, NOWHERE, operation
+from onelayer.checker.operations import CONSTANTS, NOWHERE, needed, operation
 from onelayer.language.formula import Formula, Node
 
 
 def image(formula: Formula, x: Sequence[Ends]) -> list[Ends]:
-    """Ends of intervals that hold the outputs for x in intervals; not finite where any node may be undefined."""
+    """Ends of intervals that hold the outputs for x in intervals; not finite where one may be undefined."""
     values: list[Ends] = []
+    defined: list[bool] = []
     for node in formula.nodes:
-        values.append(node_interval(node, [values[at] for at in node.args], x))
-    defined = all(low.is_finite() and high.is_finite() for low, high in values)
-    return [values[at] if defined else NOWHERE for at in formula.outputs]
+        args = [values[at] for at in node.args]
+        low, high = node_interval(node, args, x)
+        values.append((low, high))
+        bounded = low.is_finite() and high.is_finite()
+        defined.append(bounded and needed(node, args, [defined[at] for at in node.args]))
+    return [values[at] if defined[at] else NOWHERE for at in formula.outputs]
 
 
 def node_interval(node: Node, args: Sequence[Ends], x: Sequence[Ends]) -> Ends:

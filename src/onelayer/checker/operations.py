@@ -12,7 +12,7 @@ from functools import cache, partial
 
 from flint import arb
 
-from onelayer.checker.arithmetic import Taylor
+from onelayer.checker.arithmetic import Taylor, constant
 from onelayer.checker.functions import FUNCTIONS, Ends, Kinks, apply
 from onelayer.checker.functions import power as power_of
 from onelayer.errors import OnelayerError
@@ -85,7 +85,57 @@ def _absolute(x: Ends) -> Ends:
     return least, abs(low).max(abs(high))
 
 
+def chosen(condition: Ends) -> int | None:
+    """Which argument a choice takes for u > 0 from the ends of u: 1, 2, or None where both may be."""
+    if condition[0] > 0:
+        return 1
+    return 2 if condition[1] <= 0 else None
+
+
+def needed(node: Node, args: Sequence[Ends], defined: Sequence[bool]) -> bool:
+    """Whether the arguments have values where they are needed: of a choice, those that may be chosen."""
+    if node.op != "where":
+        return all(defined)
+    place = chosen(args[0])
+    return defined[0] and (all(defined) if place is None else defined[place])
+
+
+def _choice(args: Sequence[Taylor], kinks: Kinks, inside: Ends | None) -> Taylor:
+    """a or b by the sign of u; where that is open, their mean within half their distance."""
+    u, a, b = args
+    low, high = u.ends()
+    place = chosen((low, high))
+    if place is not None:
+        return args[place]
+    if not (low.is_finite() and high.is_finite()):
+        return constant(arb("nan"), u.order)
+    half = (a - b).scaled(arb(0.5))
+    return (b + half).shifted(arb(0, half.range().abs_upper()))
+
+
+def _choice_ends(u: Ends, a: Ends, b: Ends) -> Ends:
+    place = chosen(u)
+    if place is not None:
+        return (u, a, b)[place]
+    if not (u[0].is_finite() and u[1].is_finite()):
+        return NOWHERE
+    return a[0].min(b[0]), a[1].max(b[1])
+
+
+def _floor(args: Sequence[Taylor], kinks: Kinks, inside: Ends | None) -> Taylor:
+    low, high = _floor_ends(args[0].ends())
+    return constant(low.union(high), args[0].order)
+
+
+def _floor_ends(x: Ends) -> Ends:
+    if not (x[0].is_finite() and x[1].is_finite()):
+        return NOWHERE
+    return x[0].lower().floor(), x[1].upper().floor()
+
+
 OPERATIONS: dict[str, Operation] = {
+    "where": Operation(_choice, _choice_ends),
+    "floor": Operation(_floor, _floor_ends),
     "add": Operation(lambda args, kinks, inside: args[0] + args[1], lambda a, b: (a[0] + b[0], a[1] + b[1])),
     "sub": Operation(lambda args, kinks, inside: args[0] - args[1], lambda a, b: (a[0] - b[1], a[1] - b[0])),
     "mul": Operation(lambda args, kinks, inside: args[0] * args[1], _product),

@@ -91,7 +91,7 @@ def _name(parser: Parser) -> str | None:
 
 
 def _constant(parser: Parser, token: Token) -> tuple[float, float]:
-    at = parser.expression()
+    at = parser.number()
     if parser.tape.constant[at] is None:
         raise parser.error("this must be a constant, for example 2*pi", token)
     low, high = enclose(parser.tape.nodes, at)

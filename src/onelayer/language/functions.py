@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import pairwise
 
+from onelayer.errors import FormulaError
 from onelayer.language.operations import OPERATIONS, POWER
 from onelayer.language.tree import Tape
 
 MANY = 1000
-REFUSED = frozenset({"floor", "ceil", "round", "trunc", "frac", "sign", "sgn", "step", "heaviside", "mod", "fmod"})
+REFUSED = frozenset({"round", "trunc", "frac", "sgn", "step", "heaviside", "fmod"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +79,61 @@ def gelu(tape: Tape, args: Sequence[int]) -> int:
     return tape.add("mul", half, tape.add("add", tape.number(1), inner))
 
 
+def clip(tape: Tape, args: Sequence[int]) -> int:
+    """min(max(x, low), high)"""
+    return tape.add("min", tape.add("max", args[0], args[1]), args[2])
+
+
+def ceil(tape: Tape, args: Sequence[int]) -> int:
+    """-floor(-x)"""
+    return tape.add("neg", tape.add("floor", tape.add("neg", args[0])))
+
+
+def modulo(tape: Tape, args: Sequence[int]) -> int:
+    """a - b floor(a / b), which has the sign of b"""
+    a, b = args
+    return tape.add("sub", a, tape.add("mul", b, tape.add("floor", tape.add("div", a, b))))
+
+
+def sign(tape: Tape, args: Sequence[int]) -> int:
+    """1, 0 or -1"""
+    zero, one = tape.number(0), tape.number(1)
+    below = tape.add("where", tape.add("neg", args[0]), tape.number(-1), zero)
+    return tape.add("where", args[0], one, below)
+
+
+def interpolate(tape: Tape, x: int, places: Sequence[int], values: Sequence[int]) -> int:
+    """The broken line through (places, values), constant beyond its ends.
+
+    Lemma: with slopes s_k from place k to the next and s = 0 beyond both ends it is
+    values[0] + sum_k (s_k - s_{k-1}) relu(x - places[k]).
+    """
+    known = [tape.exact[at] for at in places]
+    if len(places) != len(values) or not places:
+        raise FormulaError(f"interp needs as many values as places, got {len(places)} and {len(values)}")
+    if any(a is None or b is None or not a < b for a, b in pairwise(known)):
+        raise FormulaError("the places of interp must be numbers that ascend, as in interp(x, [0, 1, 3], [5, 2, 4])")
+    slopes: list[int] = []
+    for (start, stop), (low, high) in zip(pairwise(places), pairwise(values), strict=True):
+        slopes.append(tape.add("div", tape.add("sub", high, low), tape.add("sub", stop, start)))
+    bends = [*slopes[:1], *(tape.add("sub", after, before) for before, after in pairwise(slopes))]
+    bends += [tape.add("neg", slope) for slope in slopes[-1:]]
+    total = values[0]
+    for place, bend in zip(places, bends, strict=False):
+        ramp = tape.add("relu", x if tape.exact[place] == 0 else tape.add("sub", x, place))
+        total = tape.add("add", total, tape.add("mul", bend, ramp))
+    return total
+
+
 FUNCTIONS: dict[str, Function] = {
     **{row.name: _primitive(row.name) for row in OPERATIONS.values() if row.arity == 1 and row.name != "neg"},
     "min": _fold("min"),
     "max": _fold("max"),
     "hypot": Function(hypot, 2, MANY),
+    "clip": Function(clip, 3, 3),
+    "ceil": Function(ceil),
+    "mod": Function(modulo, 2, 2),
+    "sign": Function(sign),
     "ln": _primitive("log"),
     "log2": Function(logarithm(2.0)),
     "log10": Function(logarithm(10.0)),

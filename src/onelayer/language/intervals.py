@@ -101,6 +101,18 @@ def relu(low: Tensor, high: Tensor) -> Interval:
     return low.clamp(min=0), high.clamp(min=0)
 
 
+def choice(u: Interval, a: Interval, b: Interval) -> Interval:
+    """a where u > 0 and b elsewhere: one of them where u decides, both where it does not."""
+    positive, negative = u[0] > 0, u[1] <= 0
+    low = torch.where(positive, a[0], torch.where(negative, b[0], torch.minimum(a[0], b[0])))
+    high = torch.where(positive, a[1], torch.where(negative, b[1], torch.maximum(a[1], b[1])))
+    return where_defined(~(torch.isnan(u[0]) | torch.isnan(u[1])), (low, high))
+
+
+def floor(low: Tensor, high: Tensor) -> Interval:
+    return torch.floor(low), torch.floor(high)
+
+
 def power(exponent: int) -> Image:
     """x -> x**exponent for an integer."""
     if exponent < 0:

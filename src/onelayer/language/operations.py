@@ -70,10 +70,14 @@ class Operation:
     """One row. ``number``, ``torch``, ``ball`` and ``image`` take one value per argument, of their own kind.
 
     ``ball`` is not finite, and ``image`` NaN, where the operation may have no value; ``guard`` is the same as a test,
-    None where there is always a value. ``kink``: it is not differentiable where its argument, or the difference of its
-    two, vanishes. ``settled``: its float64 value is one correct rounding. ``rational``: of rational numbers ``number``
-    gives the exact rational value. ``taylor`` names its rule among those of taylor/, ``spellings`` are further names
-    that torch has for it.
+    None where there is always a value. ``taylor`` names its rule among those of taylor/, ``spellings`` are further
+    names that torch has for it.
+
+    kink      it is not differentiable where its argument, or the difference of its two, vanishes
+    jump      it need not be continuous
+    chooses   by the sign of its first argument it is the second or the third, and the other need not have a value
+    settled   its float64 value is one correct rounding
+    rational  of rational numbers ``number`` gives the exact rational value
     """
 
     name: str
@@ -85,6 +89,8 @@ class Operation:
     taylor: str
     guard: Guard | None = None
     kink: bool = False
+    jump: bool = False
+    chooses: bool = False
     settled: bool = False
     rational: bool = False
     infix: Infix | None = None
@@ -132,6 +138,15 @@ def _function(name: str, image: intervals.Ends, *, number: Any = None, ball: Any
 def _unless_nan(ball: Callable[[arb], arb], x: arb) -> arb:
     """What is no number has no value: Arb's asin of an exact NaN is a number."""
     return x if x.is_nan() else ball(x)
+
+
+def _ball_choice(u: arb, a: arb, b: arb) -> arb:
+    """a where u > 0, else b; both where the ball of u does not tell."""
+    if u > 0:
+        return a
+    if u <= 0:
+        return b
+    return u if u.is_nan() else a.union(b)
 
 
 def sigmoid(x: float) -> float:
@@ -192,6 +207,19 @@ _ROWS = (
         kink=True,
         settled=True,
     ),
+    Operation(
+        name="where",
+        arity=3,
+        number=lambda u, a, b: a if u > 0 else b,
+        torch=lambda u, a, b: torch.where(u > 0, a, b),
+        ball=_ball_choice,
+        image=intervals.choice,
+        taylor="where",
+        jump=True,
+        chooses=True,
+        settled=True,
+    ),
+    _function("floor", intervals.floor, jump=True, settled=True),
     _function("exp", intervals.exp),
     _function(
         "log",

@@ -1,7 +1,8 @@
 """From text to syntax tree: a tokenizer and a precedence-climbing parser over a whitelist. Nothing is ever evaluated.
 
-Grammar, loosest first: statements separated by ``;`` (``name = expression`` or an output), ``+ -``, ``* /``, unary
-minus, ``**`` (to the right), and names, numbers, calls and parentheses.
+Grammar, loosest first: statements separated by ``;`` (``name = expression`` or an output), ``or``, ``and``, ``not``,
+comparisons, ``+ -``, ``* /``, unary minus, ``**`` (to the right), and names, numbers, calls and parentheses. A
+condition is no number: it may stand as the first argument of ``where`` and nowhere else.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from onelayer.errors import FormulaError
+from onelayer.language.conditions import COMPARISONS, Both, Condition, Not, either
 from onelayer.language.constants import SPELLED
-from onelayer.language.functions import FUNCTIONS, REFUSED
+from onelayer.language.functions import FUNCTIONS, REFUSED, interpolate
 from onelayer.language.operations import OPERATIONS
 from onelayer.language.tree import Tape
 
@@ -24,13 +26,15 @@ MAX_VARIABLES = 4096
 _TOKEN = re.compile(
     r"(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"
     r"|(?P<name>[A-Za-z_][A-Za-z_0-9]*|π)"
-    r"|(?P<op>\*\*|[-+*/(),;=:])"
+    r"|(?P<op>\*\*|<=|>=|==|!=|[-+*/(),;=:<>\[\]])"
 )
 _SAME = str.maketrans("−–·×⋅÷\u00a0\n\t\r", "--***/    ")
 _VARIABLE = re.compile(r"x([1-9][0-9]*)")
 _LETTERS = {"x": 0, "y": 1, "z": 2}
 _LOOSE = {row.infix.sign: (row.infix.level, row.name) for row in OPERATIONS.values() if row.infix is not None}
-_UNARY_LEVEL = 3
+SPECIAL = {"where": "where(x > 0, a, b)", "interp": "interp(x, [0, 1, 3], [5, 2, 4])"}
+RESERVED = frozenset({*FUNCTIONS, *SPECIAL, *REFUSED, *SPELLED, "and", "or", "not"})
+Value = int | Condition  # a node, or a condition
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +66,10 @@ def tokenize(text: str, limit: int = MAX_CHARACTERS) -> list[Token]:
 def _unknown(character: str) -> str:
     if character == "^":
         return "'^' is not a power here; write ** as in x**2"
-    if character in "[]{}":
+    if character in "{}":
         return f"bracket {character!r} is not used; group with ( ) and write x1, x2 for coordinates"
+    if character in "&|!~":
+        return f"{character!r} is not used; join comparisons with and, or, not"
     return f"character {character!a} is not part of the formula language"
 
 
@@ -82,7 +88,7 @@ class Parser:
         self.dim = dim
         self.names = {name: at for at, name in enumerate(names)}
         for name in self.names:
-            if name in FUNCTIONS or name in REFUSED or name in SPELLED:
+            if name in RESERVED:
                 raise FormulaError(f"a variable cannot be called '{name}', which has a meaning; call it {name}1")
         self.tape = Tape()
         self.bound: dict[str, int] = {}
@@ -113,7 +119,7 @@ class Parser:
         outputs: list[int] = []
         while self.next.kind != "end":
             if not self._binding():
-                outputs.append(self.expression())
+                outputs.append(self.number())
             if self.next.kind != "end" and not self.accept(";"):
                 raise self._misplaced(self.next)
         if not outputs:
@@ -128,44 +134,103 @@ class Parser:
             raise self.error(f"'{name.text}' already has a meaning; choose another name such as t1", name)
         self.take()
         self.take()
-        self.bound[name.text] = self.expression()
+        self.bound[name.text] = self.number()
         return True
 
     def _reserved(self, name: str) -> bool:
-        known = name in FUNCTIONS or name in REFUSED or name in _LETTERS or name in SPELLED or name in self.names
+        known = name in RESERVED or name in _LETTERS or name in self.names
         return known or _VARIABLE.fullmatch(name) is not None
 
-    def expression(self, level: int = 1) -> int:
+    def number(self) -> int:
+        """An expression that is no condition."""
+        start = self.next
+        return self._numeric(self.expression(), start)
+
+    def _numeric(self, value: Value, token: Token) -> int:
+        if not isinstance(value, int):
+            raise self.error("a comparison is no number; choose by it, as in where(x > 0, x, 0)", token)
+        return value
+
+    def _logical(self, value: Value, token: Token) -> Condition:
+        if isinstance(value, int):
+            raise self.error("a comparison such as x > 0 was expected here", token)
+        return value
+
+    def expression(self) -> Value:
+        """A number or a condition: comparisons joined by ``and`` and ``or``."""
+        start = self.next
+        value = self._conjunction()
+        while self._accept_word("or"):
+            other = self.next
+            value = either(self._logical(value, start), self._logical(self._conjunction(), other))
+        return value
+
+    def _conjunction(self) -> Value:
+        start = self.next
+        value = self._comparison()
+        while self._accept_word("and"):
+            other = self.next
+            value = Both(self._logical(value, start), self._logical(self._comparison(), other))
+        return value
+
+    def _comparison(self) -> Value:
+        token = self.next
+        if self._accept_word("not"):
+            self._enter(token)
+            following = self.next
+            inner = self._logical(self._comparison(), following)
+            self.depth -= 1
+            return Not(inner)
+        left: Value = self._sum()
+        found: Condition | None = None
+        while self.next.kind == "op" and self.next.text in COMPARISONS:
+            sign, here = self.take(), self.next
+            a, right = self._numeric(left, token), self._sum()
+            b = self._numeric(right, here)
+            new = COMPARISONS[sign.text](self.tape, a, b)
+            found = new if found is None else Both(found, new)
+            left = right
+        return left if found is None else found
+
+    def _accept_word(self, word: str) -> bool:
+        if (self.next.kind, self.next.text) == ("name", word):
+            self.take()
+            return True
+        return False
+
+    def _sum(self, level: int = 1) -> Value:
         """Precedence climbing: operators of at least ``level`` bind here."""
+        first = self.next
         left = self._signed()
         while self.next.kind == "op" and self.next.text in _LOOSE:
             strength, op = _LOOSE[self.next.text]
             if strength < level:
                 break
-            token = self.take()
-            right = self.expression(strength + 1) if strength < 2 else self._signed()
-            left = self._guard(token, partial(self.tape.add, op, left, right))
+            token, here = self.take(), self.next
+            right = self._numeric(self._sum(strength + 1) if strength < 2 else self._signed(), here)
+            left = self._guard(token, partial(self.tape.add, op, self._numeric(left, first), right))
         return left
 
-    def _signed(self) -> int:
+    def _signed(self) -> Value:
         negative = False
         first = self.next
         while self.next.kind == "op" and self.next.text in "+-":
             negative ^= self.take().text == "-"
         value = self._power()
-        return self._guard(first, lambda: self.tape.add("neg", value)) if negative else value
+        return self._guard(first, partial(self.tape.add, "neg", self._numeric(value, first))) if negative else value
 
-    def _power(self) -> int:
+    def _power(self) -> Value:
+        first = self.next
         base = self._atom()
         token = self.next
         if not self.accept("**"):
             return base
         self._enter(token)
-        exponent = self._signed()
+        exponent = self._numeric(self._signed(), token)
         self.depth -= 1
-        return self._guard(token, lambda: self.tape.power(base, exponent))
+        return self._guard(token, partial(self.tape.power, self._numeric(base, first), exponent))
 
-    def _atom(self) -> int:
+    def _atom(self) -> Value:
         token = self.take()
         if token.kind == "number":
             return self._guard(token, lambda: self.tape.number(float(token.text)))
@@ -190,30 +255,62 @@ class Parser:
         if name in _LETTERS or _VARIABLE.fullmatch(name):
             return self._variable(token)
         if name in REFUSED:
-            raise self.error(f"{name} is discontinuous; no continuous layer approximates it in sup norm", token)
-        if name in FUNCTIONS:
+            raise self.error(f"{name} is not in the language; write it with floor, ceil, sign, mod or where", token)
+        if name in FUNCTIONS or name in SPECIAL:
             return self._call(token)
         raise self._unknown(token)
 
     def _unknown(self, token: Token) -> FormulaError:
-        known = f"{', '.join(self.names) or 'x1..xD'}, pi, e or {', '.join(sorted(FUNCTIONS))}"
+        known = f"{', '.join(self.names) or 'x1..xD'}, pi, e or {', '.join(sorted([*FUNCTIONS, *SPECIAL]))}"
         hint = "" if self.names else "; variables of other names get them from the domain, as in v=1:2, c=3:10"
         return self.error(f"unknown name '{token.text[:40]}'; use {known}{hint}", token)
 
     def _call(self, token: Token) -> int:
-        function = FUNCTIONS[token.text]
         opening = self.next
         if not self.accept("("):
             raise self.error(f"{token.text} needs its argument in parentheses, as in {token.text}(x1)")
         self._enter(opening)
-        args = [self.expression()]
+        if token.text in SPECIAL:
+            return self._special(token, opening)
+        function = FUNCTIONS[token.text]
+        args = [self.number()]
         while self.accept(","):
-            args.append(self.expression())
+            args.append(self.number())
         self._close(opening)
         if not function.least <= len(args) <= function.most:
             wanted = "one argument" if function.most == 1 else f"at least {function.least} arguments"
+            wanted = f"{function.least} arguments" if 1 < function.least == function.most else wanted
             raise self.error(f"{token.text} takes {wanted}, got {len(args)}", token)
         return self._guard(token, lambda: function.build(self.tape, args))
+
+    def _special(self, token: Token, opening: Token) -> int:
+        """where(condition, a, b) and interp(x, [places], [values]); the opening parenthesis is behind."""
+        first, what = self.next, SPECIAL[token.text]
+        if token.text == "where":
+            condition = self._logical(self.expression(), first)
+            a, b = self._after_comma(what), self._after_comma(what)
+            build = partial(condition.choose, self.tape, a, b)
+        else:
+            x = self.number()
+            build = partial(interpolate, self.tape, x, self._list(what), self._list(what))
+        self._close(opening)
+        return self._guard(token, build)
+
+    def _after_comma(self, what: str) -> int:
+        if not self.accept(","):
+            raise self.error(f"write {what}")
+        return self.number()
+
+    def _list(self, what: str) -> list[int]:
+        """, [number, number, ...]"""
+        if not (self.accept(",") and self.accept("[")):
+            raise self.error(f"write {what}")
+        found = [self.number()]
+        while self.accept(","):
+            found.append(self.number())
+        if not self.accept("]"):
+            raise self.error(f"write {what}")
+        return found
 
     def _index(self, token: Token) -> int:
         """The number of a variable, and which of the two styles names it."""
@@ -252,6 +349,8 @@ class Parser:
     def _misplaced(self, token: Token) -> FormulaError:
         if token.kind == "end":
             return self.error("the formula ends where a value was expected", token)
+        if token.text in ("[", "]"):
+            return self.error("brackets are for the lists of interp; write x1, x2 for coordinates", token)
         hint = ""
         if token.kind in ("name", "number") or token.text == "(":
             hint = "; write * between factors and an operator between terms"

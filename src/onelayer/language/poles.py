@@ -20,26 +20,46 @@ def find_pole(formula: Formula, points: Tensor) -> tuple[str, Tensor] | None:
     segment between two such points names the place. Poles that touch zero without a change of sign are found only
     where a point hits them, so None proves nothing.
     """
-    for guard, argument in _guards(formula):
+    needed = needed_at(formula, points)
+    for guard, argument, at in _guards(formula):
         margin = _margin(formula, guard, argument, points)
-        hits = torch.nonzero(~guard.need.met_by(margin) & ~torch.isnan(margin))
+        hits = torch.nonzero(~guard.need.met_by(margin) & ~torch.isnan(margin) & needed[at])
         if len(hits):
             return guard.reason, points[int(hits[0, 0])]
-        if guard.need is Need.NONZERO and bool((margin < 0).any()) and bool((margin > 0).any()):
+        crossed = guard.need is Need.NONZERO and bool((margin < 0).any()) and bool((margin > 0).any())
+        if crossed and bool(needed[at].all()):  # what is chosen by a condition may have its pole elsewhere
             ends = points[int(margin.argmin())], points[int(margin.argmax())]
             return guard.reason, _between(formula, guard, argument, *ends)
     return None
 
 
-def _guards(formula: Formula) -> list[tuple[Guard, int]]:
-    """The guard of each node that can fail, once per argument, and that argument's node."""
-    found: dict[tuple[str, int], tuple[Guard, int]] = {}
-    for node in formula.nodes:
+def needed_at(formula: Formula, points: Tensor) -> list[Tensor]:
+    """(C,) per node: at which points some output needs its value; what a choice does not take is not needed."""
+    nobody = torch.zeros(len(points), dtype=torch.bool, device=points.device)
+    found = [nobody] * len(formula.nodes)
+    for at in formula.outputs:
+        found[at] = ~nobody
+    for at in range(len(formula.nodes) - 1, -1, -1):
+        node = formula.nodes[at]
+        if node.op in LEAVES:
+            continue
+        shares = [found[at]] * len(node.args)
+        if operation(node.op, node.value).chooses:
+            positive = evaluate(formula.nodes[: node.args[0] + 1], [node.args[0]], points)[0] > 0
+            shares = [found[at], found[at] & positive, found[at] & ~positive]
+        for arg, share in zip(node.args, shares, strict=True):
+            found[arg] = found[arg] | share
+    return found
+
+
+def _guards(formula: Formula) -> list[tuple[Guard, int, int]]:
+    """The guard of each node that can fail, that argument's node, and the node itself."""
+    found: list[tuple[Guard, int, int]] = []
+    for at, node in enumerate(formula.nodes):
         guard = None if node.op in LEAVES else operation(node.op, node.value).guard
         if guard is not None:
-            argument = node.args[guard.argument]
-            found.setdefault((guard.reason, argument), (guard, argument))
-    return list(found.values())
+            found.append((guard, node.args[guard.argument], at))
+    return found
 
 
 def _margin(formula: Formula, guard: Guard, argument: int, points: Tensor) -> Tensor:

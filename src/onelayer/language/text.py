@@ -66,6 +66,8 @@ def _one(node: Node, args: Sequence[tuple[str, int, int]], names: Sequence[str])
         height = max(args[0][2], args[1][2] + 1, 1)
         level = infix.level
         return f"{_at(args[0], level)} {infix.sign} {_at(args[1], level + 1)}", level, height
+    if node.op == "where":
+        return f"where({args[0][0]} > 0, {args[1][0]}, {args[2][0]})", _ATOM_LEVEL, height
     if node.op == "neg":
         return f"-{_at(args[0], _POWER_LEVEL)}", _NEG_LEVEL, height
     if node.op == POWER:

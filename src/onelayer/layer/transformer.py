@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -108,13 +109,16 @@ class OneLayerTransformer(Weights):
         model.set_weights(weights or {})
         return model
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Any) -> Any:
         """(..., *input_shape) -> (..., *output_shape).
 
         Large batches of tensors run in chunks, so memory stays bounded whatever the number of queries and tokens;
         anything else that speaks torch functions, such as a Taylor model, runs through the same lines in one piece.
+        NumPy arrays and lists of numbers give a NumPy array.
         """
         config = self.config
+        if isinstance(x, (np.ndarray, list, tuple)):
+            return self._on_arrays(x)
         batch = x.shape[: len(x.shape) - len(config.input_shape)]
         if tuple(x.shape[len(batch) :]) != config.input_shape:
             raise OnelayerError(f"input of shape {tuple(x.shape)} does not end with {config.input_shape}")
@@ -129,6 +133,16 @@ class OneLayerTransformer(Weights):
         flat = x.reshape(count, *config.input_shape)
         parts = [self._evaluate(part, part.shape[:1]) for part in torch.split(flat, step)]
         return torch.cat(parts).reshape((*batch, *config.output_shape))
+
+    def _on_arrays(self, x: Any) -> Any:
+        """Points as numbers outside torch, in the format of the weights; the values as a NumPy array."""
+        try:
+            numbers = np.asarray(x, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise OnelayerError(f"points must be numbers of one regular shape, got {repr(x)[:60]}") from error
+        points = torch.as_tensor(numbers, dtype=self.dtype, device=next(self.parameters()).device)
+        with torch.no_grad():
+            return self(points).cpu().numpy()
 
     def _evaluate(self, x: Tensor, batch: Sequence[int]) -> Tensor:
         config = self.config

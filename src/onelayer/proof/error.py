@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -321,12 +323,22 @@ def error_function(
             model = copy.deepcopy(model).to(device, dtype).eval()
     with torch.no_grad():
         shape = tuple(execute(model, box.center[None].to(device, dtype)).shape[1:])
-    if shape != tuple(target.output_shape):
-        raise OnelayerError(
-            f"the model returns shape {shape} and the function {tuple(target.output_shape)} at one point; "
-            "they must be equal"
-        )
+    target = _matched(target, shape)
     return ErrorFunction(model, target, box, execution, device, observer or Observer())
+
+
+def _matched(target: Target, shape: tuple[int, ...]) -> Target:
+    """The target with outputs of the model's shape: one number is one number, whether in () or in (1,)."""
+    wanted = tuple(target.output_shape)
+    if shape == wanted:
+        return target
+    if math.prod(shape) == math.prod(wanted) == 1:
+        warnings.warn(f"the model returns shape {shape} and the function {wanted}: one number each", stacklevel=4)
+        return target.one_number(shape)
+    raise OnelayerError(
+        f"the model returns shape {shape} and the function {wanted} at one point; they must be equal: "
+        "give the model as many outputs as f has, or choose one as in model(x)[..., 0]"
+    )
 
 
 def _taylor(t: Any, f: Any, low: Tensor, high: Tensor, order: int) -> list[TaylorModel]:

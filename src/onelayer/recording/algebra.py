@@ -174,19 +174,6 @@ def hypot(tape: Recording, input: Any, other: Any) -> Symbolic:
     return elementwise(tape, lambda tape, a, b: FUNCTIONS["hypot"].build(tape, [a, b]), input, other)
 
 
-@operation("where")
-def where(tape: Recording, condition: Any, input: Any, other: Any) -> Symbolic:
-    """A choice between entries; the condition must be known without x."""
-    if isinstance(condition, Symbolic):
-        raise UnsupportedOperation("where", "a condition that depends on x may be discontinuous")
-    return Symbolic(tape, torch.where(condition, lift(tape, input).ids, lift(tape, other).ids))
-
-
-@operation("masked_fill")
-def masked_fill(tape: Recording, input: Any, mask: Any, value: Any) -> Symbolic:
-    return where(tape, mask, value, input)
-
-
 @operation("pad")
 def pad(tape: Recording, input: Any, pad: Any, mode: str = "constant", value: Any = None) -> Symbolic:
     ids = lift(tape, input).ids

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from onelayer.errors import UnsupportedOperation
-from onelayer.recording.algebra import add, div, mul, sub, unary, where
+from onelayer.recording.algebra import add, div, mul, sub, unary
+from onelayer.recording.choices import where
 from onelayer.recording.dispatch import operation, same_type
 from onelayer.recording.network import linear, matmul
 from onelayer.recording.reductions import mean, total

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from onelayer.errors import UnsupportedOperation
-from onelayer.recording.symbolic import SMOOTH, Recording, Symbolic, find_tape, lift
+from onelayer.recording.symbolic import CHOOSE, Recording, Symbolic, Truth, find_tape, lift
 
 
 def _words(text: str) -> frozenset[str]:
@@ -52,9 +52,7 @@ CASTS = {
 MOVING = STRUCTURAL | JOINING
 CASTING = {*CASTS, "to", "type", "type_as"}
 DISCONTINUOUS = _words("""
-    floor ceil round trunc frac fix sign sgn heaviside fmod remainder mod rmod floor_divide floordiv rfloordiv argmax
-    argmin argsort bucketize searchsorted gt lt ge le eq ne greater less greater_equal less_equal not_equal equal
-    isclose threshold hardshrink signbit
+    round trunc frac fix sgn fmod argmax argmin argsort bucketize searchsorted equal isclose signbit
 """)
 HINTS = {
     "empty_like": "its values are undefined; use torch.zeros_like",
@@ -93,7 +91,7 @@ def dispatch(func: Callable[..., Any], full_name: str, args: Sequence[Any], kwar
         raise UnsupportedOperation(full_name, "it was called without any value of x")
     name, in_place = _spelled(full_name)
     if name in DISCONTINUOUS:
-        raise UnsupportedOperation(name, f"it is discontinuous; {SMOOTH}")
+        raise UnsupportedOperation(name, f"it is discontinuous; {CHOOSE}, or use torch.floor, torch.sign")
     if in_place and not isinstance(args[0], Symbolic):
         raise UnsupportedOperation(full_name, "writing x into a plain tensor; build the result with torch.stack or cat")
     if name in CASTING:
@@ -167,6 +165,10 @@ def _same_as(value: Any, by_class: bool) -> None:
 def _cast(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Casts to float64 and moves between devices leave every value as it is; all other casts are refused."""
     x, *rest = args
+    if isinstance(x, Truth):
+        x = x if name == "bool" else x.numbers()
+        if name == "bool":
+            return x
     if name in CASTS:
         same_type(CASTS[name])
         return x
@@ -208,6 +210,8 @@ def _moved(tape: Recording, func: Any, name: str, args: Sequence[Any], kwargs: M
     rest = [_shape_of(name, value) for value in rest]
     if find_tape((rest, shaped)) is not None:
         raise UnsupportedOperation(name, "an index that depends on x is discontinuous")
+    if isinstance(first, Truth):
+        return Truth(tape, func(first.ids, *rest, **shaped))
     return _wrap(tape, name, func(lift(tape, first).ids, *rest, **shaped))
 
 

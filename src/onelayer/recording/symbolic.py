@@ -18,11 +18,12 @@ from torch import Tensor
 
 from onelayer.box import Box
 from onelayer.errors import UnsupportedOperation
+from onelayer.language.conditions import Condition
 from onelayer.language.tree import Tape
 
 CPU = torch.device("cpu")
 CONTROL = "Python control flow or conversion on values of x cannot be recorded; write f with torch functions of x"
-SMOOTH = "use torch.relu, torch.abs, torch.maximum, torch.minimum for continuous pieces"
+CHOOSE = "choose with torch.where(x > 0, a, b)"
 ZERO, ONE = 0, 1  # positions of the numbers 0 and 1 on every recording
 INFINITE = "an infinite mask may only be added to logits before softmax"
 MINUS_INFINITY = -1  # the position that stands for a masked logit; only sums and softmax know it
@@ -44,6 +45,7 @@ class Recording(Tape):
 
     def __post_init__(self) -> None:
         self.ranges: list[arb] = []  # over the box, of as many nodes as were asked for
+        self.conditions: list[Condition] = []  # of all comparisons so far
         self.number(0)
         self.number(1)
         ids = [self.variable(at) for at in range(self.batch * math.prod(self.shape))]
@@ -133,7 +135,7 @@ class Symbolic:
             raise UnsupportedOperation(name, "it changes the argument of f in place; begin f with x = x.clone()")
 
     def __bool__(self) -> bool:
-        raise UnsupportedOperation("bool(x)", f"{CONTROL}; {SMOOTH}")
+        raise UnsupportedOperation("bool(x)", f"{CONTROL}; {CHOOSE}")
 
     def __float__(self) -> float:
         raise UnsupportedOperation("float(x)", f"{CONTROL}, for example torch.sin instead of math.sin")
@@ -155,8 +157,64 @@ class Symbolic:
     tolist = numpy
 
 
+class Truth:
+    """A tensor of bools that depend on x: ``ids`` are the places of its entries among the conditions of ``tape``.
+
+    It chooses, in torch.where; everything else sees the number 1 where it holds and 0 elsewhere.
+    """
+
+    __array_ufunc__ = None
+
+    def __init__(self, tape: Recording, ids: Tensor) -> None:
+        self.tape = tape
+        self.ids = ids
+
+    @classmethod
+    def of(cls, tape: Recording, conditions: Sequence[Condition], shape: Sequence[int]) -> Truth:
+        """A tensor of these conditions."""
+        first = len(tape.conditions)
+        tape.conditions.extend(conditions)
+        return cls(tape, positions(range(first, first + len(conditions)), shape))
+
+    shape = property(lambda self: self.ids.shape)
+    ndim = property(lambda self: self.ids.ndim)
+    dtype = property(lambda self: torch.bool)
+    device = property(lambda self: self.ids.device)
+
+    @property
+    def conditions(self) -> list[Condition]:
+        """The entries in row-major order."""
+        return [self.tape.conditions[at] for at in self.ids.flatten().tolist()]
+
+    def numbers(self) -> Symbolic:
+        """1 where an entry holds, 0 elsewhere."""
+        chosen = [condition.choose(self.tape, ONE, ZERO) for condition in self.conditions]
+        return Symbolic(self.tape, positions(chosen, self.ids.shape))
+
+    def dim(self) -> int:
+        return self.ids.ndim
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        return Symbolic.dispatch(func, func.__name__, args, kwargs or {})
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(Tensor, name, None)
+        if name.startswith("__") or not callable(method):
+            raise AttributeError(f"symbolic conditions have no attribute {name}")
+        return lambda *args, **kwargs: Symbolic.dispatch(method, name, (self, *args), kwargs)
+
+    def __getitem__(self, index: Any) -> Truth:
+        return Truth(self.tape, self.ids[_plain(index)])
+
+    def __bool__(self) -> bool:
+        raise UnsupportedOperation("bool(x > ...)", f"{CONTROL}; {CHOOSE}")
+
+
 def _operator(name: str) -> Callable[..., Any]:
-    return lambda self, *args: type(self).dispatch(getattr(Tensor, name), name, (self, *args), {})
+    return lambda self, *args: Symbolic.dispatch(getattr(Tensor, name), name, (self, *args), {})
 
 
 for _name in ("add", "sub", "mul", "truediv", "pow", "matmul", "floordiv", "mod"):
@@ -164,6 +222,10 @@ for _name in ("add", "sub", "mul", "truediv", "pow", "matmul", "floordiv", "mod"
         setattr(Symbolic, f"__{_form}{_name}__", _operator(f"__{_form}{_name}__"))
 for _name in ("lt", "le", "gt", "ge", "eq", "ne", "neg", "abs", "pos"):
     setattr(Symbolic, f"__{_name}__", _operator(f"__{_name}__"))
+for _name in ("and", "or", "invert", "add", "sub", "mul", "truediv", "radd", "rsub", "rmul", "rtruediv"):
+    setattr(Truth, f"__{_name}__", _operator(f"__{_name}__"))
+for _name in ("and", "or"):  # in either order
+    setattr(Truth, f"__r{_name}__", getattr(Truth, f"__{_name}__"))
 Symbolic.__hash__ = object.__hash__  # type: ignore[method-assign]
 
 
@@ -182,6 +244,8 @@ def lift(tape: Recording, value: Any) -> Symbolic:
     """Any number, tensor or symbolic tensor as a symbolic tensor on ``tape``; a float is exactly that float."""
     if isinstance(value, Symbolic):
         return value
+    if isinstance(value, Truth):
+        return value.numbers()
     if isinstance(value, complex) or (isinstance(value, Tensor) and value.is_complex()):
         raise UnsupportedOperation("complex", "the formula language is real")
     numbers = value if isinstance(value, Tensor) else torch.as_tensor(value, dtype=torch.float64, device=CPU)
@@ -193,7 +257,7 @@ def lift(tape: Recording, value: Any) -> Symbolic:
 
 def find_tape(values: Any) -> Recording | None:
     """The tape of the first symbolic tensor among nested arguments."""
-    if isinstance(values, Symbolic):
+    if isinstance(values, (Symbolic, Truth)):
         return values.tape
     if isinstance(values, Mapping):
         values = list(values.values())

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from onelayer.box import Box
-from onelayer.errors import FormulaError, OnelayerError
+from onelayer.errors import FormulaError, OnelayerError, UnsupportedOperation
 from onelayer.ground import pinned
 from onelayer.language.formula import Formula, parse
 from onelayer.language.poles import find_pole
 from onelayer.observer import Observer, Stopped
 from onelayer.recording.blackbox import BlackBox, Witnessed
+from onelayer.recording.callables import in_float64, line, not_torch, of_one_array, on_arrays
 from onelayer.recording.evaluation import PROBED, Pace, evaluate, pace_of
 from onelayer.recording.lipschitz import Lipschitz, as_lipschitz
+from onelayer.recording.numpy_code import recordable
 from onelayer.recording.recorder import FORMAT, TooLong, record
 from onelayer.recording.table import Table
 
@@ -50,6 +50,17 @@ class Target:
     compared: Box | None = field(default=None, compare=False)
     pace: Pace = field(default=Pace(), compare=False)
 
+    def one_number(self, shape: tuple[int, ...]) -> Target:
+        """The same function with its one number in an output of ``shape``, such as (1,) for ()."""
+        f, event = self.function, len(self.input_shape)
+
+        def function(x: Any) -> Any:
+            return f(x).reshape(*x.shape[: x.ndim - event], *shape)
+
+        formula = None if self.formula is None else self.formula.shaped(self.input_shape, shape)
+        whole = formula if formula is not None and f is self.formula else function
+        return replace(self, function=whole, output_shape=shape, formula=formula)
+
     def values(self, points: Tensor, observer: Observer) -> Tensor:
         """f at points (C, *input_shape), a slow one in parts; raises Stopped once the observer says it is over."""
         observer.check()
@@ -58,7 +69,9 @@ class Target:
 
 @pinned()
 def as_target(f: Any, box: Box, *, lipschitz: Any = None, observer: Observer | None = None) -> Target:
-    """Understand ``f``: formula text, Formula, Table, torch callable, nn.Module, or NumPy callable with ``lipschitz``.
+    """Understand ``f``: formula text, Formula, Table, torch or NumPy callable, module, or anything with ``lipschitz``.
+
+    A callable takes one array (..., D) or D arguments, in the order of the box or by the names of its coordinates.
 
     A callable is its recorded formula: what cannot be recorded is refused by the name of the operation, unless a
     constant is declared. Refused too, naming the place, is a function without finite values on the box, one that does
@@ -89,15 +102,16 @@ def _from_callable(f: Any, box: Box, declared: Lipschitz | None, watch: Observer
         module = copy.deepcopy(f).double().cpu().eval()
         return _from_torch(module, box, "module", type(f).__name__, declared, watch)
     name = getattr(f, "__name__", type(f).__name__).replace("<lambda>", "f")
-    failure = _not_torch(f, box, declared is None)
+    f = of_one_array(f, box)
+    points = _points(box)[:PROBED]
+    f = in_float64(f, points) if declared is None else f
+    failure = not_torch(f, points, declared is None)
     if failure is None:
         return _from_torch(f, box, "callable", name, declared, watch)
+    function, batched = on_arrays(f, points)
     if declared is None:
-        raise OnelayerError(
-            f"{name} does not return a torch tensor for a batch of points ({failure}); write it with torch functions, "
-            "or give lipschitz= (maximum norm) for a NumPy function"
-        )
-    return _from_blackbox(_numpy_function(f, box), box, declared, name, watch)
+        return _from_numpy(f, function, batched, box, name, watch)
+    return _from_blackbox(function, box, declared, name, watch)
 
 
 def _from_blackbox(
@@ -165,6 +179,25 @@ def _from_torch(
     return Target(function, shape, outputs, kind, name, formula, lipschitz, unrecorded, pace=pace)
 
 
+def _from_numpy(
+    f: Callable[[Any], Any],
+    function: Callable[[Tensor], Tensor],
+    batched: bool,
+    box: Box,
+    name: str,
+    observer: Observer,
+) -> Target:
+    """A NumPy function is the formula that its NumPy calls write, like any other callable."""
+    try:
+        formula = record(recordable(f, batched), tuple(box.shape), box=box)
+    except UnsupportedOperation as error:
+        raise UnsupportedOperation(error.operation, f"{error.hint}; or give lipschitz= for {name} as it is") from error
+    _refuse_poles(formula, box, name)
+    pace = _pace(function, box, name)
+    outputs = _examine(function, box, name, pace, observer)
+    return Target(function, tuple(box.shape), outputs, "callable", name, formula, pace=pace)
+
+
 def _refuse_format(f: Callable[[Any], Any], box: Box, name: str, pace: Pace, observer: Observer) -> None:
     """What a recording cannot see: values in a narrower format, and an argument that is overwritten."""
     every = _points(box)
@@ -223,7 +256,7 @@ def _call(function: Callable[[Any], Any], points: Tensor, name: str) -> Tensor:
         raise
     except Exception as error:
         raise OnelayerError(
-            f"{name} failed on a batch of shape {tuple(points.shape)} ({_line(error)}); "
+            f"{name} failed on a batch of shape {tuple(points.shape)} ({line(error)}); "
             "it must take (..., *box.shape) with torch functions and no branching, or be given lipschitz="
         ) from error
     if not isinstance(values, Tensor) or not values.is_floating_point():
@@ -240,47 +273,6 @@ def _refuse_poles(formula: Formula, box: Box, name: str) -> None:
             f"{name} is undefined at x = {place(point.reshape(tuple(box.shape)))} ({reason}); "
             "choose a box on which it is continuous"
         )
-
-
-def _not_torch(f: Callable[[Any], Any], box: Box, if_it_fails: bool) -> str | None:
-    """Why f is not a torch function: None when it answers points with a tensor, or fails for another reason.
-
-    NumPy functions accept tensors too and warn about it; those are not torch functions.
-    """
-    with warnings.catch_warnings(record=True) as caught, torch.no_grad():
-        warnings.simplefilter("always")
-        try:
-            answer = f(_points(box)[:PROBED])
-        except (TypeError, AttributeError) as error:
-            return _line(error)
-        except Exception as error:
-            return None if if_it_fails else _line(error)
-    if not isinstance(answer, Tensor):
-        return f"it returned {type(answer).__name__}"
-    return "NumPy" if any("__array_wrap__" in str(warning.message) for warning in caught) else None
-
-
-def _line(error: Exception) -> str:
-    return f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')[:160]}"
-
-
-def _numpy_function(f: Callable[[Any], Any], box: Box) -> Callable[[Tensor], Tensor]:
-    """f on NumPy arrays as a torch function; a function of single points is applied to one point after another."""
-    points = _points(box)[:PROBED].numpy()
-    whole = True
-    try:
-        whole = np.shape(f(points.copy()))[:1] == (points.shape[0],)
-    except Exception:
-        whole = False
-
-    def function(x: Tensor) -> Tensor:
-        flat = x.detach().cpu().double().reshape(-1, *box.shape).numpy()
-        raw = f(flat.copy()) if whole else np.stack([np.asarray(f(point)) for point in flat])
-        values = torch.from_numpy(np.ascontiguousarray(raw))
-        values = values.double() if values.is_floating_point() else values
-        return values.reshape(*x.shape[: x.ndim - len(box.shape)], *values.shape[1:])
-
-    return function
 
 
 def place(point: Tensor) -> str:

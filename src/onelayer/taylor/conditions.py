@@ -60,18 +60,51 @@ def _condition(value: Any) -> Condition:
     return Condition(value, ~value, torch.zeros_like(value))
 
 
-@implements("gt", "ge")
+@implements("gt")
 def gt(x: Any, other: Any) -> Condition:
-    """Equality may go either way at single points, so > and >= share their sure cases only where they are strict."""
+    lower, upper, undecided = _gap(x, other)
+    return Condition(lower > 0, upper <= 0, undecided)
+
+
+@implements("ge")
+def ge(x: Any, other: Any) -> Condition:
+    lower, upper, undecided = _gap(x, other)
+    return Condition(lower >= 0, upper < 0, undecided)
+
+
+@implements("lt")
+def lt(x: Any, other: Any) -> Condition:
+    return ~ge(x, other)
+
+
+@implements("le")
+def le(x: Any, other: Any) -> Condition:
+    return ~gt(x, other)
+
+
+@implements("eq")
+def eq(x: Any, other: Any) -> Condition:
+    lower, upper, undecided = _gap(x, other)
+    return Condition((lower == 0) & (upper == 0), (lower > 0) | (upper < 0), undecided)
+
+
+@implements("ne")
+def ne(x: Any, other: Any) -> Condition:
+    return ~eq(x, other)
+
+
+def _gap(x: Any, other: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """Bounds of x - other over each box, and where it may have no value."""
     like = x if isinstance(x, TaylorModel) else other
     gap = combine(operand(x, like).untag(), operand(other, like).untag(), -1)
+    if isinstance(x, TaylorModel) and x.hull is not None and _is_zero(other):
+        gap = gap.with_hull(*x.hull)
     lower, upper = gap.range()
-    return Condition(lower > 0, upper < 0, ~gap.decided())
+    return lower, upper, ~gap.decided()
 
 
-@implements("lt", "le")
-def lt(x: Any, other: Any) -> Condition:
-    return ~gt(x, other)
+def _is_zero(value: Any) -> bool:
+    return isinstance(value, int | float) and value == 0
 
 
 @implements("logical_not", opaque=True)

@@ -8,6 +8,7 @@ and the intervals cost little.
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 import torch
@@ -29,43 +30,61 @@ def evaluate_hulled(formula: Formula, x: TaylorModel, low: Tensor, high: Tensor)
 
 
 def hulled_outputs(formula: Formula, x: TaylorModel, low: Tensor, high: Tensor) -> list[Any]:
-    """Each output of the formula, (B,), together with its interval; unbounded where any node may be undefined."""
-    defined = torch.ones_like(low[:, 0], dtype=torch.bool)
+    """Each output of the formula, (B,), together with its interval; unbounded where it may be undefined."""
+    everywhere = torch.ones_like(low[:, 0], dtype=torch.bool)
+    defined: list[Tensor] = []  # (B,) per node: whether it surely has a value on the box
 
     def narrowed(node: Node, args: list[Any], value: Any) -> Any:
+        before = [defined[at] for at in node.args]
         if not isinstance(value, TaylorModel):
+            defined.append(everywhere)
             return value
         if node.op == "var":
-            ends = low[:, int(node.value)], high[:, int(node.value)]
+            ends, sure = (low[:, int(node.value)], high[:, int(node.value)]), everywhere
         else:
-            ends, sure = interval(node, [_ends(arg, value.device) for arg in args], value)
-            defined.logical_and_(sure | value.decided())
-        # Whether the node is defined is kept apart: what reaches an output is the conjunction over all nodes.
+            known = [_ends(arg, value.device) for arg in args]
+            ends, sure = interval(node, known, value)
+            sure = (sure | value.decided()) & needed(node, known, before)
+        defined.append(sure.expand(len(everywhere)))
+        # Whether the node is defined is kept apart: an output needs all nodes that it is made of.
         return within_image(value, *ends, torch.ones_like(value.rem, dtype=torch.bool)).with_hull(*ends)
 
     values = evaluate(formula.nodes, formula.outputs, x, narrowed)
-    for value in values:
-        value.rem = torch.where(defined, value.rem, torch.inf)
+    for at, value in zip(formula.outputs, values, strict=True):
+        value.rem = torch.where(defined[at], value.rem, torch.inf)
     return values
 
 
+def needed(node: Node, args: list[Interval], defined: list[Tensor]) -> Tensor | bool:
+    """Whether the arguments of a node are defined where they are needed: of a choice, those that may be chosen."""
+    if not defined:
+        return True
+    if not operation(node.op, node.value).chooses:
+        return reduce(torch.logical_and, defined)
+    (low, high), (condition, first, second) = args[0], defined
+    return condition & (first | (high <= 0)) & (second | (low > 0))
+
+
 def surely_defined(formula: Formula, low: Tensor, high: Tensor) -> Tensor:
-    """(B,): whether interval arithmetic alone shows every node of the formula to be defined on the box."""
+    """(B,): whether interval arithmetic alone shows every output of the formula to be defined on the box."""
     found: list[Interval] = []
-    defined = torch.ones_like(low[:, 0], dtype=torch.bool)
+    defined: list[Tensor] = []
+    everywhere = torch.ones_like(low[:, 0], dtype=torch.bool)
     for node in formula.nodes:
         args = [found[at] for at in node.args]
         match node.op:
             case "var":
                 found.append((low[:, int(node.value)], high[:, int(node.value)]))
+                defined.append(everywhere)
             case op if op in LEAVES:
                 number = torch.tensor(float_value(node, []), dtype=torch.float64, device=low.device)
                 found.append((number, number) if node.op == "num" else outward(number, number))
+                defined.append(everywhere)
             case _:
                 ends, sure = _ruled(node, args)
                 found.append(ends)
-                defined &= sure
-    return defined
+                defined.append((sure & needed(node, args, [defined[at] for at in node.args])).expand(len(low)))
+    return torch.stack([defined[at] for at in formula.outputs]).all(0)
 
 
 def interval(node: Node, args: list[Interval], value: TaylorModel) -> tuple[Interval, Tensor]:

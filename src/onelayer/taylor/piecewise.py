@@ -162,6 +162,21 @@ def sign(x: TaylorModel) -> TaylorModel:
     return TaylorModel(value[None], torch.where(x.decided(), unsure, torch.inf), x.space, (), 0)
 
 
+@implements("floor")
+def floor(x: TaylorModel) -> TaylorModel:
+    """One integer where the box decides which; otherwise all from the least to the greatest."""
+    least, most = (torch.floor(end) for end in x.range())
+    radius = torch.where(x.decided(), inflate((most - least) / 2 + 2 * UNIT * most.abs()), torch.inf)
+    exact = (least == most) & x.decided()
+    middle = torch.where(exact, least, least / 2 + most / 2)
+    return TaylorModel(middle[None], torch.where(exact, 0.0, radius), x.space, (), 0)
+
+
+@implements("ceil")
+def ceil(x: TaylorModel) -> TaylorModel:
+    return -floor(-x)
+
+
 class Extremes(NamedTuple):
     """What torch.max and torch.sort return; which entry it was depends on the point of the box."""
 

@@ -64,11 +64,12 @@ def _hyperplanes(formula: Formula, box: Box) -> list[tuple[Tensor, Tensor]]:
     affine = _affine_forms(formula, box.dim)
     found: dict[tuple[float, ...], tuple[Tensor, Tensor]] = {}
     for node in formula.nodes:
-        if node.op in LEAVES or not operation(node.op, node.value).kink:
+        args = _bending(node)
+        if not args:
             continue
-        forms = [affine[arg] for arg in node.args]
+        forms = [affine[arg] for arg in args]
         known = [form for form in forms if form is not None]
-        planes = _bend(known) if len(known) == len(forms) else _axis_zeros(formula, node, box)
+        planes = _bend(known) if len(known) == len(forms) else _axis_zeros(formula, args, box)
         for plane in planes:
             plane = plane / plane[plane[:-1].abs().argmax()]
             normal, offset = plane[:-1], plane[-1]
@@ -82,6 +83,14 @@ def _bend(forms: list[Tensor]) -> list[Tensor]:
     """Where an operation on affine functions bends: its argument vanishes, or its two are equal."""
     plane = forms[0] - forms[1] if len(forms) > 1 else forms[0]
     return [plane] if plane[:-1].abs().max() > 0 else []
+
+
+def _bending(node: Node) -> tuple[int, ...]:
+    """The arguments of a node whose value, or difference, vanishes where f may bend; none for a smooth one."""
+    if node.op in LEAVES:
+        return ()
+    row = operation(node.op, node.value)
+    return node.args[:1] if row.chooses else node.args if row.kink else ()
 
 
 def _affine_forms(formula: Formula, dim: int) -> list[Tensor | None]:
@@ -129,9 +138,9 @@ _AFFINE: dict[str, Callable[..., Tensor | None]] = {
 }
 
 
-def _axis_zeros(formula: Formula, node: Node, box: Box) -> list[Tensor]:
+def _axis_zeros(formula: Formula, args: tuple[int, ...], box: Box) -> list[Tensor]:
     """Zeros of a kink's argument that depends on one coordinate, as hyperplanes x_i - z = 0."""
-    argument = Formula.build(formula.nodes, node.args, (box.dim,), (len(node.args),))
+    argument = Formula.build(formula.nodes, args, (box.dim,), (len(args),))
     used = {int(inner.value) for inner in argument.nodes if inner.op == "var"}
     if len(used) != 1:
         return []
@@ -142,7 +151,7 @@ def _axis_zeros(formula: Formula, node: Node, box: Box) -> list[Tensor]:
         points = box.center.flatten().repeat(np.size(position), 1)
         points[:, axis] = torch.as_tensor(position, dtype=torch.float64, device="cpu")
         values = argument(points)
-        return np.asarray(values[:, 0] - (values[:, 1] if len(node.args) == 2 else 0.0))
+        return np.asarray(values[:, 0] - (values[:, 1] if len(args) == 2 else 0.0))
 
     grid = np.linspace(lower, upper, ZERO_GRID)
     values = gap(grid)

@@ -1,0 +1,88 @@
+"""Conditions: comparisons joined by and, or, not, and the choice by them.
+
+A condition is no number. Written into a formula it is a choice between two numbers, for which one operation is enough:
+``where(u > 0, a, b)`` is a where u > 0 and b elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from onelayer.language.tree import Tape
+
+
+class Condition(Protocol):
+    """Something that holds at a point or not."""
+
+    def choose(self, tape: Tape, a: int, b: int) -> int:
+        """The node that is a where this holds, and b elsewhere."""
+        ...
+
+
+@dataclass(frozen=True)
+class Positive:
+    """u > 0, for a node u."""
+
+    node: int
+
+    def choose(self, tape: Tape, a: int, b: int) -> int:
+        return a if a == b and tape.total[self.node] else tape.add("where", self.node, a, b)
+
+
+@dataclass(frozen=True)
+class Known:
+    """A condition that does not depend on the point."""
+
+    holds: bool
+
+    def choose(self, tape: Tape, a: int, b: int) -> int:
+        return a if self.holds else b
+
+
+@dataclass(frozen=True)
+class Not:
+    """The opposite of a condition."""
+
+    inner: Condition
+
+    def choose(self, tape: Tape, a: int, b: int) -> int:
+        return self.inner.choose(tape, b, a)
+
+
+@dataclass(frozen=True)
+class Both:
+    """Lemma: a where both hold, else b, is (a where the second holds, else b) where the first holds, else b."""
+
+    first: Condition
+    second: Condition
+
+    def choose(self, tape: Tape, a: int, b: int) -> int:
+        return self.first.choose(tape, self.second.choose(tape, a, b), b)
+
+
+def either(first: Condition, second: Condition) -> Condition:
+    """Whether one of them holds."""
+    return Not(Both(Not(first), Not(second)))
+
+
+def greater(tape: Tape, a: int, b: int) -> Condition:
+    """a > b; a difference with the literal 0 is not written."""
+    if tape.exact[b] == 0:
+        return Positive(a)
+    return Positive(tape.add("neg", b) if tape.exact[a] == 0 else tape.add("sub", a, b))
+
+
+def _equal(tape: Tape, a: int, b: int) -> Condition:
+    return Both(Not(greater(tape, a, b)), Not(greater(tape, b, a)))
+
+
+COMPARISONS: dict[str, Callable[[Tape, int, int], Condition]] = {
+    ">": greater,
+    "<": lambda tape, a, b: greater(tape, b, a),
+    ">=": lambda tape, a, b: Not(greater(tape, b, a)),
+    "<=": lambda tape, a, b: Not(greater(tape, a, b)),
+    "==": _equal,
+    "!=": lambda tape, a, b: Not(_equal(tape, a, b)),
+}

@@ -1,0 +1,117 @@
+"""What a user's callable takes and returns: one array or D arguments, tensors or NumPy arrays, batches or points."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from onelayer.box import Box
+from onelayer.errors import OnelayerError
+
+
+def of_one_array(f: Callable[..., Any], box: Box) -> Callable[[Any], Any]:
+    """``f`` as a function of one array (..., D); one of D arguments gets the coordinates, by name where it uses those.
+
+    A function with one required argument, or with a signature that is not known, is taken as it is.
+    """
+    try:
+        parameters = list(inspect.signature(f).parameters.values())
+    except (TypeError, ValueError):
+        return f
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    required = [p for p in positional if p.default is p.empty]
+    if len(box.shape) != 1 or len(required) < 2 or len(required) != box.dim:
+        return f
+    names = [p.name for p in required]
+    order = [box.variables.index(name) for name in names] if set(names) == set(box.variables) else range(box.dim)
+    return lambda x: f(*(x[..., at] for at in order))
+
+
+class InFloat64(TorchFunctionMode):
+    """Torch with every float32 tensor among the arguments taken as the float64 tensor of the same numbers.
+
+    A module with float32 weights is then the same function, evaluated more accurately.
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*_widened(args), **_widened(kwargs or {}))
+
+
+def _widened(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.double() if value.dtype == torch.float32 else value
+    if isinstance(value, dict):
+        return {key: _widened(part) for key, part in value.items()}
+    return type(value)(map(_widened, value)) if type(value) in (list, tuple) else value
+
+
+def in_float64(f: Callable[[Any], Any], points: Tensor) -> Callable[[Any], Any]:
+    """f itself, or f with its float32 constants widened where that alone makes it take float64 points."""
+
+    def widened(x: Any) -> Any:
+        with InFloat64():
+            return f(x)
+
+    try:
+        with torch.no_grad():
+            f(points.clone())
+    except RuntimeError:
+        try:
+            with torch.no_grad():
+                widened(points.clone())
+        except Exception:
+            return f
+        return widened
+    except Exception:
+        return f
+    return f
+
+
+def not_torch(f: Callable[[Any], Any], points: Tensor, if_it_fails: bool) -> str | None:
+    """Why f is not a torch function: None when it answers points with a tensor, or fails for another reason.
+
+    NumPy functions accept tensors too and warn about it; those are not torch functions.
+    """
+    with warnings.catch_warnings(record=True) as caught, torch.no_grad():
+        warnings.simplefilter("always")
+        try:
+            answer = f(points.clone())
+        except (TypeError, AttributeError, ValueError) as error:
+            if isinstance(error, OnelayerError):
+                return None if if_it_fails else line(error)
+            return line(error)
+        except Exception as error:
+            return None if if_it_fails else line(error)
+    if not isinstance(answer, Tensor):
+        return f"it returned {type(answer).__name__}"
+    return "NumPy" if any("__array_wrap__" in str(warning.message) for warning in caught) else None
+
+
+def line(error: Exception) -> str:
+    """A foreign error in one line."""
+    return f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')[:160]}"
+
+
+def on_arrays(f: Callable[[Any], Any], points: Tensor) -> tuple[Callable[[Tensor], Tensor], bool]:
+    """f on NumPy arrays as a torch function, and whether it takes batches; else it gets one point after another."""
+    shape = tuple(points.shape[1:])
+    try:
+        batched = np.shape(f(points.numpy().copy()))[:1] == (points.shape[0],)
+    except Exception:
+        batched = False
+
+    def function(x: Tensor) -> Tensor:
+        flat = x.detach().cpu().double().reshape(-1, *shape).numpy()
+        raw = f(flat.copy()) if batched else np.stack([np.asarray(f(point)) for point in flat])
+        values = torch.from_numpy(np.ascontiguousarray(raw))
+        values = values.double() if values.is_floating_point() else values
+        return values.reshape(*x.shape[: x.ndim - len(shape)], *values.shape[1:])
+
+    return function, batched

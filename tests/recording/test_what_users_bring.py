@@ -1,0 +1,160 @@
+"""Functions as people have them: NumPy and torch code, arguments of their own names, arrays, lists, float32 modules."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.special
+import torch
+from torch import nn
+
+import onelayer as ol
+from onelayer import Box
+from onelayer.errors import OnelayerError, UnsupportedOperation
+from onelayer.language.formula import parse
+from onelayer.recording.target import as_target
+
+LINE, SQUARE = Box([0.0], [1.0]), Box([0.5, 0.25], [1.5, 1.0])
+
+
+def mass(m0: Any, v: Any, c: Any) -> Any:
+    return m0 / np.sqrt(1 - v**2 / c**2)
+
+
+def matrix(x: Any) -> Any:
+    return (np.dot(x, np.array([[1.0, 2.0], [0.5, -1.0]])) @ np.array([1.0, -1.0])).clip(-0.2, 0.3)
+
+
+def pieces(x: Any) -> Any:
+    a, b = x[..., 0], x[..., 1]
+    inner = np.select([a < 0.7, (a > 1) & ~(b > 0.5)], [a, b], default=a * b)
+    return inner + np.where(b <= 0.4, np.floor(3 * b), 1) + np.maximum(a, b) % 0.3
+
+
+NUMPY: dict[str, tuple[Callable[..., Any], Box, str | None]] = {
+    "sine": (lambda x: np.sin(x[..., 0]), LINE, "sin(x)"),
+    "single points": (lambda x: np.sin(x[0]) * x[1] ** 2, SQUARE, "sin(x1) * x2**2"),
+    "arguments": (lambda a, b: np.exp(a) - b, SQUARE, "exp(x1) - x2"),
+    "named arguments": (mass, Box(c=(3, 4), m0=(1, 2), v=(1, 2)), "x2/sqrt(1 - x3**2/x1**2)"),
+    "interp": (lambda x: np.interp(x[..., 0], [0, 0.5, 1], [0, 1, 0]), LINE, "interp(x, [0, 0.5, 1], [0, 1, 0])"),
+    "polyval": (lambda x: np.polyval([1.0, 0.0, -2.0], x[..., 0]), LINE, None),
+    "moments": (lambda x: x.mean(-1) + np.var(x, axis=-1) + np.std(x, -1, ddof=1), SQUARE, None),
+    "norm": (lambda x: np.linalg.norm(x, axis=-1) + np.hypot(x[..., 0], 2), SQUARE, None),
+    "matrix": (matrix, SQUARE, None),
+    "pieces": (pieces, SQUARE, None),
+    "sums": (
+        lambda x: np.sum(x * np.arange(2), axis=-1) + np.prod(x, -1) + np.cumsum(x, axis=-1)[..., 1],
+        SQUARE,
+        None,
+    ),
+    "arcs": (lambda x: np.arcsin(x[..., 0]) + np.arccos(x[..., 0]) + np.arctan(x[..., 0]), LINE, None),
+    "scipy": (lambda x: scipy.special.erf(x[..., 0]) + scipy.special.expit(x[..., 0]), LINE, "erf(x) + sigmoid(x)"),
+    "ufuncs": (lambda x: np.exp2(x[..., 0]) + np.log1p(x[..., 0]) + np.deg2rad(x[..., 0]) + np.square(2.0), LINE, None),
+    "shapes": (lambda x: np.concatenate([x, x[..., ::-1]], axis=-1).reshape(-1, 2, 2).sum(axis=(1, 2)), SQUARE, None),
+    "stacked": (
+        lambda x: np.stack([x[..., 0], np.sort(x, axis=-1)[..., 0], np.diff(x)[..., 0]], axis=-1),
+        SQUARE,
+        None,
+    ),
+    "lists": (lambda x: [x[0], np.cos(x[0])], LINE, "x; cos(x)"),
+    "whole array": (np.sin, LINE, "sin(x)"),
+}
+
+
+@pytest.mark.parametrize("name", NUMPY)
+def test_numpy_code_is_its_formula(name: str) -> None:
+    f, box, text = NUMPY[name]
+    target = as_target(f, box)
+    assert target.formula is not None
+    assert (target.kind, target.lipschitz) == ("callable", None)
+    x = box.sample(200)
+    torch.testing.assert_close(target.formula(x), target.function(x), rtol=1e-12, atol=1e-12)
+    if text is not None:
+        assert target.formula == parse(text, box.dim).shaped((box.dim,), target.output_shape)
+
+
+def test_numpy_code_is_proved_without_conditions() -> None:
+    result = ol.approximate(lambda x: np.sin(x[..., 0]), LINE, 1e-3)
+    assert result.certificate.proved
+    assert result.certificate.method == "branch and bound"
+    assert result.certificate.function == "sin(x1)"
+
+
+def branch(x: Any) -> Any:
+    return x[0] if x[0] > 0.5 else 1 - x[0]
+
+
+@pytest.mark.parametrize(
+    ("f", "says"),
+    [
+        (lambda x: math.sin(x[0]), "np.sin"),
+        (branch, "where"),
+        (np.vectorize(lambda t: t**2), "np.vectorize"),
+        (lambda x: np.argmax(x, axis=-1) * 1.0, "np.argmax"),
+        (lambda x: np.array([float(v) for v in x]), "float(x)"),
+        (lambda x: x[x > 0.5].sum() + np.zeros(len(x)), "np.where"),
+        (lambda x: np.fft.fft(x[..., 0]).real, "fft"),
+        (lambda x: np.add.reduce(x, axis=-1), "np.add.reduce"),
+        (lambda x: x[..., 0].astype(np.float32), "float64"),
+        (lambda x: np.round(x[..., 0], 1), "round"),
+    ],
+)
+def test_what_cannot_be_recorded_is_named(f: Callable[..., Any], says: str) -> None:
+    with pytest.raises(UnsupportedOperation) as caught:
+        as_target(f, LINE)
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_wrong_recording_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NumPy's variance divides by n; taken for torch's, it is another function than its values."""
+    from onelayer.recording import numpy_code
+
+    monkeypatch.setitem(
+        numpy_code._OWN, "var", lambda tape, a, dim: numpy_code.dispatch(torch.var, "var", (a, dim), {})
+    )
+    with pytest.raises(OnelayerError, match="not what was recorded"):
+        ol.certify(lambda x: 0 * x[..., 0], lambda x: np.var(x, axis=-1), SQUARE, 10.0)
+
+
+def test_the_atmosphere_in_torch() -> None:
+    def temperature(h: Any) -> Any:
+        return torch.where(h < 11000, 288.15 - 0.0065 * h, 216.65)[..., 0]
+
+    result = ol.approximate(temperature, Box({"h[m]": (0, 20000)}), 0.1)
+    assert result.certificate.proved
+
+
+def test_one_number_is_one_number() -> None:
+    model = nn.Linear(2, 1).double()
+    with pytest.warns(UserWarning, match="one number each"):
+        found = ol.certify(model, "x1 + x2", SQUARE, 100.0)
+    assert found.proved
+    with pytest.raises(OnelayerError, match="as many outputs as f has"):
+        ol.certify(nn.Linear(2, 3).double(), "x1 + x2", SQUARE, 100.0)
+
+
+def test_numpy_points_and_lists_go_into_the_model() -> None:
+    result = ol.approximate("sin(x)*y", SQUARE, 1e-2)
+    x = SQUARE.sample(5)
+    assert isinstance(result.model(x.numpy()), np.ndarray)
+    np.testing.assert_array_equal(result.model(x.numpy()), result.model(x).detach().numpy())
+    np.testing.assert_array_equal(result.model(x.tolist()), result.model(x).detach().numpy())
+    assert result.model([1.0, 0.5]).shape == ()
+    with pytest.raises(OnelayerError, match="numbers of one regular shape"):
+        result.model(["a", "b"])
+
+
+def test_a_float32_module_inside_a_lambda() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1))
+    target = as_target(lambda x: net(x)[..., 0], SQUARE)
+    wide = as_target(net, SQUARE)
+    x = SQUARE.sample(50)
+    assert torch.equal(target.function(x), wide.function(x)[..., 0])
+    assert target.formula is not None
+    torch.testing.assert_close(target.formula(x), target.function(x), rtol=1e-12, atol=1e-12)

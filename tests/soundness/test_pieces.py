@@ -1,0 +1,98 @@
+"""Piecewise functions: each side is enclosed on its own, continuous or not; what is not chosen need not exist."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from flint import arb, ctx
+
+import onelayer as ol
+from onelayer import Box
+from onelayer.checker.arithmetic import coordinate
+from onelayer.checker.formula import evaluate, finite
+from onelayer.checker.functions import Kinks
+from onelayer.checker.intervals import image
+from onelayer.errors import OnelayerError
+from onelayer.language.balls import in_balls
+from onelayer.language.formula import parse
+from onelayer.proof.certify import certify
+from onelayer.taylor import variables
+from onelayer.taylor.hull import evaluate_hulled
+
+TEXTS = [
+    "where(x > 0.3, sqrt(x - 0.3), x**2)",
+    "where(x < y, sin(x), cos(y))",
+    "where(x <= 0 or y > 1, x + y, x*y)",
+    "where(not (0 < x < 1 and y != 0.5), exp(x), 3)",
+    "floor(3*x) + mod(y, 0.7)",
+    "sign(x - y)*ceil(x)",
+    "clip(x*y, -0.2, 0.3)",
+    "interp(x, [-1, 0, 0.5, 2], [3, 1, y, -1])",
+    "where(x > 0, log(x), 0) + where(y > 0.1, 1/y, 10)",
+    "where(x == y, 5, x)",
+]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_values_lie_inside(text: str) -> None:
+    """Random boxes, half of them touching a border of the pieces: both arithmetics hold every value."""
+    formula, rng = parse(text, 2), random.Random(text)
+    for _ in range(60):
+        low = [rng.choice([0.0, 0.3, 0.5, rng.uniform(-1, 1)]) for _ in range(2)]
+        high = [a + rng.choice([0.0, 0.25, rng.uniform(0, 0.7)]) for a in low]
+        a, b = (torch.tensor([side], dtype=torch.float64) for side in (low, high))
+        lower, upper = evaluate_hulled(formula, variables(a, b, rng.choice([1, 3])), a, b).range()
+        with ctx.workprec(128):
+            x = [coordinate(i, *ends, 3) for i, ends in enumerate(zip(low, high, strict=True))]
+            checked = evaluate(formula, x, Kinks())[0]
+            below, above = image(formula, [(arb(p), arb(q)) for p, q in zip(low, high, strict=True)])[0]
+            for _ in range(12):
+                point = [rng.choice([p, q, p + (q - p) * rng.random()]) for p, q in zip(low, high, strict=True)]
+                (value,) = in_balls(formula, point)
+                if not value.is_finite():
+                    continue
+                assert not value < arb(float(lower)), (point, low, high)
+                assert not value > arb(float(upper)), (point, low, high)
+                assert not finite(checked) or checked.range().overlaps(value)
+                assert not below.is_finite() or (not value < below and not value > above)
+
+
+def test_the_standard_atmosphere_as_a_formula() -> None:
+    """Pressure in two layers, continuous at 11 km to rounding."""
+    text = "where(h < 11, (1 - 0.0225577*h)**5.25588, 0.2233611*exp(-0.157688*(h - 11)))"
+    result = ol.approximate(text, "h[km]=0:20", 1e-3)
+    assert result.certificate.proved
+    assert result.check().verdict == "accepted"
+    layer: Callable[[Any], Any] = result.model
+    assert abs(float(layer(torch.tensor([[11.0]], dtype=torch.float64))) - 0.22336) < 2e-3
+
+
+def test_a_jump_is_refuted_at_a_point_beside_it() -> None:
+    found = certify(lambda x: 0.5 * x[..., 0], "where(x < 0.3, 0, 1)", Box([0.0], [1.0]), 0.2, max_boxes=2000)
+    assert found.status == "refuted"
+    proved = certify(lambda x: 0 * x[..., 0] + 0.5, "where(x < 0.3, 0, 1)", Box([0.0], [1.0]), 0.5001, max_boxes=2000)
+    assert proved.proved
+    assert proved.upper >= 0.5
+
+
+def test_what_is_not_chosen_need_not_exist() -> None:
+    box = Box([-1.0], [1.0])
+    assert certify(lambda x: 0 * x[..., 0], "where(x > 0.5, log(x), 0)", box, 0.7, max_boxes=500).proved
+    assert certify(lambda x: 0 * x[..., 0], "where(x > 0, sqrt(x), 0)", box, 1.1, max_boxes=500).proved
+    for text in ("where(x > -0.5, log(x), 0)", "where(log(x) > 0, 1, 1)", "where(x > 0, 1, log(x))"):
+        with pytest.raises(OnelayerError, match="undefined"):
+            certify(lambda x: 0 * x[..., 0], text, box, 9.0)
+    hidden = "where((x - 0.3137)**2 - 1e-12 > 0, 1, log(-1 - x**2))"
+    assert not certify(lambda x: 0 * x[..., 0] + 1, hidden, box, 0.5, max_boxes=2000).proved
+
+
+def test_a_needle_between_two_pieces_is_seen() -> None:
+    """1e-9 wide, at a place that no sample hits: a side that is forgotten would be proved away."""
+    text = "where(0.31371 < x < 0.313710001, 5, 0)"
+    found = certify(lambda x: 0 * x[..., 0], text, Box([0.0], [1.0]), 1.0, max_boxes=3000)
+    assert not found.proved
+    assert found.upper >= 5
