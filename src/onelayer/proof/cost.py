@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from onelayer.proof.error import ErrorFunction
+from onelayer.taylor.kernels import tallied
 
 CHUNK_BYTES = {"cpu": 2**26, "cuda": 2**32}
 MAX_CHUNK = 4096
@@ -28,6 +29,12 @@ class Meter(TorchFunctionMode):
         self.work = 0.0
         self.operations = 0
         self.largest = 0
+
+    def tally(self, work: int, size: int) -> None:
+        """Count one compiled kernel."""
+        self.operations += 1
+        self.work += work
+        self.largest = max(self.largest, size)
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -63,7 +70,8 @@ def cost_of_box(error: ErrorFunction, order: int) -> Cost:
 
 def metered(run: Callable[[], Any], boxes: int, device: torch.device, calls: int = 1) -> Cost:
     """Run boxes, in so many calls, under a meter; the chunk is the largest power of two whose tensors fit."""
-    with Meter() as meter:
+    meter = Meter()
+    with tallied(meter.tally), meter:
         run()
     largest, work = max(meter.largest, 1) * calls / boxes, meter.work / boxes
     room = CHUNK_BYTES.get(device.type, CHUNK_BYTES["cpu"]) / (8 * LIVE * largest)

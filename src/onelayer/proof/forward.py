@@ -74,6 +74,8 @@ class Constants(TorchFunctionMode):
     They become models of degree 0, executed in the format of the constants where that is the coarser one.
     """
 
+    watches_outside = True  # operations on Taylor models themselves need no watching
+
     def __init__(self, x: TaylorModel) -> None:
         super().__init__()
         self.like = x

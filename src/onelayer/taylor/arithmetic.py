@@ -8,11 +8,13 @@ import torch
 from torch import Tensor
 
 from onelayer.errors import UnsupportedOperation
-from onelayer.taylor import basis
-from onelayer.taylor.core import TaylorModel, constant, joint_shape, joint_space, lift, prune, spread, truncate
+from onelayer.taylor import basis, kernels
+from onelayer.taylor.core import Space, TaylorModel, constant, joint_shape, joint_space, lift, prune, spread, truncate
 from onelayer.taylor.elementary import smallest_size
 from onelayer.taylor.registry import implements
-from onelayer.taylor.rounding import UNDERFLOW, UNIT, conversion_error, executed, gamma, inflate
+from onelayer.taylor.rounding import UNDERFLOW, UNIT, conversion_error, executed, execution_step, gamma, inflate
+
+Places = tuple[tuple[int, ...], tuple[int, ...], int]
 
 
 def pair(a: Any, b: Any) -> tuple[TaylorModel, TaylorModel]:
@@ -84,15 +86,30 @@ def combine(a: Any, b: Any, sign: int) -> TaylorModel:
         a, b = a.plain(), b.plain()
     space = joint_space(a, b)
     support = tuple(sorted({*a.support, *b.support}))
-    cap = space.cap(len(support))
-    a, b = lift(a, support, cap), lift(b, support, cap)
-    shape = joint_shape(a.shape, b.shape)
-    coef = _add_rows(spread(a.coef, len(shape)), spread(b.coef, len(shape)), shape, sign)
-    result = TaylorModel(coef, a.rem, space, support, max(a.degree, b.degree), den)
-    result.rem = inflate(a.rem + b.rem + (1.01 * UNIT) * result.total())
+    a, b = (truncate(x, space.cap(len(support))) for x in (a, b))
+    shape, degree = joint_shape(a.shape, b.shape), max(a.degree, b.degree)
+    if kernels.ready(a.coef, b.coef, a.rem, b.rem):
+        step = execution_step(None if den else space.execution, 1)
+        result = known(kernels.add(a, b, support, degree, sign, 1.01 * UNIT, shape, step), space, support, degree, den)
+        if not den:
+            return result
+    else:
+        a, b = lift(a, support, degree), lift(b, support, degree)
+        coef = _add_rows(spread(a.coef, len(shape)), spread(b.coef, len(shape)), shape, sign)
+        result = TaylorModel(coef, a.rem, space, support, degree, den)
+        result.rem = inflate(a.rem + b.rem + (1.01 * UNIT) * result.total())
     if space.execution is not None:
         result.rem = executed(result.rem, result.magnitude(), 1, space.execution, unit_of(result))
     return result
+
+
+def known(
+    found: kernels.Result, space: Space, support: tuple[int, ...], degree: int, den: tuple[TaylorModel, ...] = ()
+) -> TaylorModel:
+    """A model whose sums are known with it."""
+    model = TaylorModel(found.coef, found.rem, space, support, degree, den)
+    model._norms, model._total = found.norms, found.total
+    return model
 
 
 def _add_rows(a: Tensor, b: Tensor, shape: torch.Size, sign: int) -> Tensor:
@@ -112,7 +129,7 @@ def mul(a: Any, other: Any) -> TaylorModel:
     elif _is_constant(b):
         result = scale(a, b)
     else:
-        result = multiply(prune(a.plain()), prune(b.plain()))
+        return multiply(prune(a.plain()), prune(b.plain()), roundings=1)
     if result.execution is not None:
         result.rem = executed(result.rem, result.magnitude(), 1, result.execution, unit_of(result))
     return result
@@ -136,8 +153,11 @@ def scale(a: TaylorModel, c: TaylorModel) -> TaylorModel:
     return TaylorModel(coef, rem.expand(shape), joint_space(a, c), a.support, a.degree, a.den)
 
 
-def multiply(a: TaylorModel, b: TaylorModel, cap: int | None = None) -> TaylorModel:
-    """The product, truncated at degree ``cap``: (p + R)(q + S) = [pq] + ([pq above cap] + |p| S + |q| R + R S)."""
+def multiply(a: TaylorModel, b: TaylorModel, cap: int | None = None, roundings: int | None = None) -> TaylorModel:
+    """The product, truncated at degree ``cap``: (p + R)(q + S) = [pq] + ([pq above cap] + |p| S + |q| R + R S).
+
+    With ``roundings`` it is the product as executed in the format of the operands, if they have one.
+    """
     _nothing_pending(a, b)
     space = joint_space(a, b)
     support = tuple(sorted({*a.support, *b.support}))
@@ -145,13 +165,21 @@ def multiply(a: TaylorModel, b: TaylorModel, cap: int | None = None) -> TaylorMo
     shape = joint_shape(a.shape, b.shape)
     if len(a.coef) > len(b.coef):
         a, b = b, a
+    where, terms = places(a, b, support), basis.count(len(support), degree)
+    dtype = None if roundings is None else space.execution
+    if kernels.ready(a.coef, b.coef, a.rem, b.rem):
+        step = execution_step(dtype, roundings or 0)
+        return known(kernels.product(a, b, where, degree, gamma(terms), shape, step), space, support, degree)
     left, right = spread(a.coef, len(shape)), spread(b.coef, len(shape))
-    coef = left.new_zeros(basis.count(len(support), degree), *shape)
-    for i, runs in basis.product_runs(*places(a, b, support), a.degree, b.degree, degree):
+    coef = left.new_zeros(terms, *shape)
+    for i, runs in basis.product_runs(*where, a.degree, b.degree, degree):
         for source, target, length in runs:
             coef[target : target + length].addcmul_(left[i], right[source : source + length])
-    rem = inflate(product_remainder(a, b, degree, len(coef)))
-    return TaylorModel(coef, rem.expand(shape), space, support, degree)
+    rem = inflate(product_remainder(a, b, degree, terms))
+    result = TaylorModel(coef, rem.expand(shape), space, support, degree)
+    if dtype is not None:
+        result.rem = executed(result.rem, result.magnitude(), roundings or 0, dtype)
+    return result
 
 
 def _nothing_pending(*models: TaylorModel) -> None:
@@ -159,7 +187,7 @@ def _nothing_pending(*models: TaylorModel) -> None:
         raise TypeError("pending denominators must be carried out before a product or a quotient")
 
 
-def places(a: TaylorModel, b: TaylorModel, support: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+def places(a: TaylorModel, b: TaylorModel, support: tuple[int, ...]) -> Places:
     """Positions of the operands' variables within ``support``, and its size."""
     where = {v: i for i, v in enumerate(support)}
     return tuple(where[v] for v in a.support), tuple(where[v] for v in b.support), len(support)
@@ -226,20 +254,29 @@ def divide(a: TaylorModel, b: TaylorModel) -> TaylorModel:
     shape = joint_shape(a.shape, b.shape)
     degree = cap if b.support else min(a.degree, cap)
     a, b = lift(a, support, cap), truncate(b, cap)
+    where = places(a, b, support)
+    if kernels.ready(a.coef, b.coef):
+        rest = kernels.series_quotient(a.coef, b.coef, where, degree, b.degree, shape)
+    else:
+        rest = _series_quotient(a.coef, b, where, degree, shape)
+    result = TaylorModel(rest, b.rem.expand(shape), space, support, degree)
+    result.rem = _quotient_remainder(a, b, result)
+    return result
+
+
+def _series_quotient(a: Tensor, b: TaylorModel, where: Places, degree: int, shape: torch.Size) -> Tensor:
+    """Coefficients up to ``degree`` of the power series a / b, row after row."""
     right = spread(b.coef, len(shape))
-    rest = right.new_zeros(basis.count(len(support), degree), *shape)
-    rest[: len(a.coef)] = spread(a.coef, len(shape))
-    whole, where = tuple(range(len(support))), places(a, b, support)[1]
-    for j, runs in basis.product_runs(whole, where, len(support), degree, b.degree, degree):
+    rest = right.new_zeros(basis.count(where[2], degree), *shape)
+    rest[: len(a)] = spread(a, len(shape))
+    for j, runs in basis.product_runs(tuple(range(where[2])), where[1], where[2], degree, b.degree, degree):
         rest[j] /= right[0]
         for source, target, length in runs:
             skip = int(source == 0)
             if length > skip:
                 piece = right[source + skip : source + length]
                 rest[target + skip : target + length].addcmul_(rest[j], piece, value=-1)
-    result = TaylorModel(rest, b.rem.expand(shape), space, support, degree)
-    result.rem = _quotient_remainder(a, b, result)
-    return result
+    return rest
 
 
 def _quotient_remainder(a: TaylorModel, b: TaylorModel, result: TaylorModel) -> Tensor:

@@ -144,8 +144,10 @@ def _of_polynomial(g: Elementary, x: TaylorModel, lower: Tensor, upper: Tensor) 
     p = x.with_(increment, torch.zeros_like(x.rem))
     result = TaylorModel(series[top][None], error[top], x.space, (), 0)
     for n in range(top - 1, -1, -1):
-        result = multiply(result, p, cap=k - n)
-        result.coef[0] += series[n]
-        result.rem = inflate(result.rem + error[n] + (1.01 * UNIT) * result.coef[0].abs())
+        step = multiply(result, p, cap=k - n)
+        coef = step.coef
+        coef[0] += series[n]
+        rem = inflate(step.rem + error[n] + (1.01 * UNIT) * coef[0].abs())
+        result = TaylorModel(coef, rem, x.space, step.support, step.degree)  # the sums of the old one no longer hold
     rem = result.rem + _beyond(g, x, series, error, size, lower, upper, top)
     return TaylorModel(result.coef, inflate(rem), x.space, result.support, result.degree)

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from onelayer.errors import UnsupportedOperation
 from onelayer.formats import coarsest
-from onelayer.taylor import basis
+from onelayer.taylor import basis, kernels
 from onelayer.taylor.opaque import IN_PLACE, INTEGERS, refusing
 from onelayer.taylor.registry import call, canonical_keywords, canonical_name, method
 from onelayer.taylor.rounding import UNIT, gamma, inflate
@@ -73,7 +73,7 @@ class TaylorModel:
     ) -> None:
         if coef.dtype != torch.float64 or rem.dtype != torch.float64:
             raise TypeError("a Taylor model in any format but float64 would not cover its own rounding")
-        if len(coef) != basis.count(len(support), degree):
+        if coef.shape[0] != basis.count(len(support), degree):
             raise TypeError(f"{len(coef)} rows are no polynomial of degree {degree} in {len(support)} variables")
         self.coef = coef
         self.rem = rem
@@ -126,7 +126,13 @@ class TaylorModel:
         """Same space, support and degree, other numbers; pending denominators are never dropped silently."""
         if den is None and self.den:
             raise TypeError("pending denominators must be passed on or carried out")
-        return TaylorModel(coef, rem, self.space, self.support, self.degree, den or ())
+        return self._knowing(TaylorModel(coef, rem, self.space, self.support, self.degree, den or ()))
+
+    def _knowing(self, model: TaylorModel) -> TaylorModel:
+        """Another model with what is known of these coefficients, if they are the same; they are never changed."""
+        if model.coef is self.coef:
+            model._norms, model._total = self._norms, self._total
+        return model
 
     def with_hull(self, low: Tensor, high: Tensor) -> TaylorModel:
         """The same model of a value that is known to lie in [low, high]."""
@@ -141,7 +147,7 @@ class TaylorModel:
     def tagged(self, execution: torch.dtype | None) -> TaylorModel:
         """The same enclosure, whose further operations are executed in this type (None: exact real ones)."""
         space = replace(self.space, execution=execution)
-        return TaylorModel(self.coef, self.rem, space, self.support, self.degree, self.den)
+        return self._knowing(TaylorModel(self.coef, self.rem, space, self.support, self.degree, self.den))
 
     def untag(self) -> TaylorModel:
         """The same enclosure, whose further operations are exact real ones instead of executed ones."""
@@ -157,6 +163,8 @@ class TaylorModel:
 
     def norms(self) -> Tensor:
         """Absolute sums per degree, (degree + 1, *shape), rounded upwards."""
+        if self._norms is None and kernels.ready(self.coef):
+            self._norms, self._total = kernels.sums(self.coef, len(self.support), self.degree)
         if self._norms is None:
             sizes, s = self.coef.abs(), len(self.support)
             if s > 1:
@@ -169,8 +177,9 @@ class TaylorModel:
 
     def total(self) -> Tensor:
         """Bound of |polynomial| over the box: the sum of absolute coefficients."""
+        norms = self.norms()
         if self._total is None:
-            self._total = inflate(self.norms().sum(0))
+            self._total = inflate(norms.sum(0))
         return self._total
 
     def magnitude(self) -> Tensor:
@@ -188,22 +197,29 @@ class TaylorModel:
         """
         if self.den:
             return self.plain().range()
-        even = basis.even_rows(len(self.support), self.degree)
+        lower, upper = self._natural_range()
+        if self.hull is not None:
+            slack = inflate(self.rem)
+            low, high = self.hull[0] - slack, self.hull[1] + slack
+            infinity = torch.full_like(lower, torch.inf)
+            # What is not a number stays so: a hull does not define a value.
+            lower = torch.maximum(lower, torch.nextafter(low, -infinity))
+            upper = torch.minimum(upper, torch.nextafter(high, infinity))
+        return lower, upper
+
+    def _natural_range(self) -> tuple[Tensor, Tensor]:
+        s, rounding = len(self.support), gamma(2 * len(self.coef))
+        if kernels.ready(self.coef, self.rem):
+            return kernels.interval(self.coef, self.norms(), self.total(), self.rem, s, self.degree, rounding)
+        even = basis.even_rows(s, self.degree)
         center, radius = self.coef[0], self.norms()[1:].sum(0)
         if even:
             part = self.coef[list(even)]
             center = center + part.sum(0) / 2
             radius = radius - part.abs().sum(0) / 2
-        reach = inflate(radius + self.rem + gamma(2 * len(self.coef)) * self.total())
+        reach = inflate(radius + self.rem + rounding * self.total())
         infinity = torch.full_like(center, torch.inf)
-        lower, upper = torch.nextafter(center - reach, -infinity), torch.nextafter(center + reach, infinity)
-        if self.hull is not None:
-            slack = inflate(self.rem)
-            low, high = self.hull[0] - slack, self.hull[1] + slack
-            # What is not a number stays so: a hull does not define a value.
-            lower = torch.maximum(lower, torch.nextafter(low, -infinity))
-            upper = torch.minimum(upper, torch.nextafter(high, infinity))
-        return lower, upper
+        return torch.nextafter(center - reach, -infinity), torch.nextafter(center + reach, infinity)
 
     def bound(self) -> Tensor:
         """Rigorous upper bound of |value| over each box, (B, *event)."""
@@ -391,7 +407,10 @@ def prune(model: TaylorModel) -> TaylorModel:
     """Forget variables, then degrees, whose coefficients are exactly zero in every box."""
     if not model.support or (len(model.support) == 1 and model.degree > 1):
         return model
-    used = (model.coef != 0).reshape(len(model.coef), -1).any(1).cpu().numpy()  # NaN counts as used
+    if kernels.ready(model.coef):
+        used = kernels.used_rows(model.coef)
+    else:
+        used = (model.coef != 0).reshape(len(model.coef), -1).any(1).cpu().numpy()  # NaN counts as used
     table = basis.exponents(len(model.support), model.degree)
     live = table[used]
     degree = int(live.sum(1).max(initial=0))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import torch
+from torch.overrides import _get_current_function_mode, _pop_mode, _push_mode
 
 from onelayer.errors import OnelayerError, UnsupportedOperation
 from onelayer.language.operations import OPERATIONS
@@ -109,6 +110,7 @@ def call(name: str, *args: Any, **kwargs: Any) -> Any:
         args = tuple(map(_multiplied_out, args))
         kwargs = {key: _multiplied_out(arg) for key, arg in kwargs.items()}
     outside, _STATE.inside = inside(), True
+    watcher = None if outside else _dismissed()
     try:
         _refuse_in_place(name, handler, args, kwargs)
         return handler(*args, **kwargs)
@@ -118,6 +120,14 @@ def call(name: str, *args: Any, **kwargs: Any) -> Any:
         raise UnsupportedOperation(*_why(name, handler, args, kwargs, error)) from error
     finally:
         _STATE.inside = outside
+        if watcher is not None:
+            _push_mode(watcher)  # type: ignore[no-untyped-call]
+
+
+def _dismissed() -> Any:
+    """The mode that watches the code under proof, taken off: enclosures are not its business, and it is slow."""
+    mode = _get_current_function_mode()  # type: ignore[no-untyped-call]
+    return _pop_mode() if getattr(mode, "watches_outside", False) else None  # type: ignore[no-untyped-call]
 
 
 def inside() -> bool:

@@ -6,9 +6,12 @@ fused multiply-add: a sum of n products then errs by at most gamma(n) times the 
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from onelayer.errors import UnsupportedOperation
@@ -19,7 +22,7 @@ from onelayer.formats import format_of
 
 UNDERFLOW = 2.0**-1060  # absolute error of a few operations that underflow, where the same operation multiplies it on
 FUSED = 64  # roundings allowed to a fused softmax kernel beside its sum: exp within 20 ulp, scaling, division
-_GROWTH = 1.0 + 2.0**-30  # covers the rounding of the remainder's own arithmetic, up to 2^20 nonnegative terms
+GROWTH = 1.0 + 2.0**-30  # covers the rounding of the remainder's own arithmetic, up to 2^20 nonnegative terms
 
 
 def gamma(n: int) -> float:
@@ -29,7 +32,7 @@ def gamma(n: int) -> float:
 
 def inflate(radius: Tensor) -> Tensor:
     """A float at least as large as the real value of the nonnegative expression that was computed as ``radius``."""
-    return torch.add(radius, TINY).mul_(_GROWTH)
+    return torch.add(radius, TINY).mul_(GROWTH)
 
 
 def upward_power(size: Tensor, exponent: int) -> Tensor:
@@ -70,8 +73,17 @@ def executed(
     """
     if dtype is None:
         return radius
-    error = magnitude * (1.01 * roundings * _unit(dtype)) + (roundings + 1) * _tiny(dtype) * unit
-    return torch.where(magnitude < format_of(dtype).largest / 2**12, inflate(radius + error), torch.inf)
+    relative, absolute, largest = execution_step(dtype, roundings).tolist()
+    error = magnitude * relative + absolute * unit
+    return torch.where(magnitude < largest, inflate(radius + error), torch.inf)
+
+
+@cache
+def execution_step(dtype: torch.dtype | None, roundings: float) -> NDArray[np.float64]:
+    """The numbers of ``executed`` with unit 1: relative error, absolute error, largest magnitude; none for exact."""
+    if dtype is None:
+        return np.empty(0)
+    return np.array([1.01 * roundings * _unit(dtype), (roundings + 1) * _tiny(dtype), format_of(dtype).largest / 2**12])
 
 
 def relative_error(dtype: torch.dtype, roundings: float) -> float:

@@ -1,0 +1,225 @@
+"""Taylor arithmetic compiled by numba: the loops over coefficients of all boxes, on float64 arrays (P, N).
+
+The rounding analysis of taylor/rounding.py holds as it stands: no fast-math, so nothing is reassociated or left out;
+sums may be taken in any order, with or without fused multiply-add; division by zero gives inf or nan, not an error.
+Nothing here takes a maximum or a minimum, so what is not a number stays so. Every index comes from a table that
+taylor/kernels.py has validated, and outputs are filled with NaN first: an entry that a loop forgets is undecided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numba
+import numpy as np
+
+from onelayer.taylor.rounding import GROWTH, TINY
+
+_Kernel = TypeVar("_Kernel", bound=Callable[..., Any])
+_OPTIONS: dict[str, Any] = {
+    "nopython": True,
+    "nogil": True,
+    "fastmath": False,
+    "error_model": "numpy",
+    "boundscheck": False,
+}
+TILE = 512  # columns at a time: the rows of two operands and of their product stay in the second cache
+
+
+def _compiled(function: _Kernel) -> _Kernel:
+    """Compiled at first use, and kept on disk where there is a place for it."""
+    try:
+        kernel: _Kernel = numba.jit(cache=True, **_OPTIONS)(function)
+    except RuntimeError:
+        kernel = numba.jit(cache=False, **_OPTIONS)(function)
+    return kernel
+
+
+@_compiled
+def add_product(out: Any, x: Any, y: Any) -> None:
+    for n in range(out.size):
+        out[n] += x[n] * y[n]
+
+
+@_compiled
+def subtract_product(out: Any, x: Any, y: Any) -> None:
+    for n in range(out.size):
+        out[n] -= x[n] * y[n]
+
+
+@_compiled
+def sums(blocks: Any, coef: Any, norms: Any, total: Any) -> None:
+    """Absolute sums per degree and their sum, upwards. ``blocks``: the first row of each degree, and the end."""
+    degrees = blocks.size - 1
+    norms[:] = np.nan
+    for d in range(degrees):
+        out = norms[d]
+        out[:] = 0.0
+        for p in range(blocks[d], blocks[d + 1]):
+            row = coef[p]
+            for n in range(out.size):
+                out[n] += abs(row[n])
+        if blocks[d + 1] - blocks[d] > 1:
+            for n in range(out.size):
+                out[n] = (out[n] + TINY) * GROWTH
+    total[:] = 0.0
+    for d in range(degrees):
+        row = norms[d]
+        for n in range(total.size):
+            total[n] += row[n]
+    for n in range(total.size):
+        total[n] = (total[n] + TINY) * GROWTH
+
+
+@_compiled
+def execute(step: Any, total: Any, rem: Any) -> None:
+    """The remainder of what a rounded operation returns; ``step``: relative error, absolute error, largest magnitude.
+
+    Where the magnitude is not below the largest, NaN included, the operation may overflow: nothing is known.
+    """
+    for n in range(rem.size):
+        size = (total[n] + rem[n] + TINY) * GROWTH
+        rem[n] = (rem[n] + (size * step[0] + step[1]) + TINY) * GROWTH if size < step[2] else np.inf
+
+
+@_compiled
+def interval(even: Any, coef: Any, norms: Any, total: Any, rem: Any, slack: float, low: Any, high: Any) -> None:
+    """Range of polynomial and remainder; monomials of even exponents (rows ``even``) count as 1/2 +- 1/2.
+
+    Their share is at most the sum of the norms, so that the reach, a difference, keeps half of it. The difference of
+    centre and reach is rounded twice more: by less than 4 units of their sum.
+    """
+    shift, share = low, high
+    shift[:] = 0.0
+    share[:] = 0.0
+    for e in range(even.size):
+        row = coef[even[e]]
+        for n in range(row.size):
+            shift[n] += row[n]
+            share[n] += abs(row[n])
+    for n in range(share.size):
+        share[n] *= -0.5
+    for d in range(1, norms.shape[0]):
+        row = norms[d]
+        for n in range(share.size):
+            share[n] += row[n]
+    first = coef[0]
+    for n in range(share.size):
+        centre = first[n] + shift[n] / 2
+        reach = (share[n] + rem[n] + slack * total[n] + TINY) * GROWTH
+        widened = (abs(centre) + reach) * 2.0**-51 + TINY
+        low[n] = (centre - reach) - widened
+        high[n] = (centre + reach) + widened
+
+
+@_compiled
+def dropped(left: Any, right: Any, degree: int, out: Any) -> None:
+    """out += sum of |p|_d |q|_e over d + e > degree."""
+    for d in range(left.shape[0]):
+        for e in range(max(0, degree + 1 - d), right.shape[0]):
+            add_product(out, left[d], right[e])
+
+
+@_compiled
+def product(
+    runs: Any,
+    blocks: Any,
+    a: Any,
+    b: Any,
+    norms_a: Any,
+    norms_b: Any,
+    total_a: Any,
+    total_b: Any,
+    rem_a: Any,
+    rem_b: Any,
+    degree: int,
+    rounding: float,
+    step: Any,
+    out: Any,
+    norms: Any,
+    total: Any,
+    rem: Any,
+) -> None:
+    """The truncated product, its sums and its remainder; an executed one if ``step`` is not empty.
+
+    ``runs``: rows (left row, first right row, first target, length).
+    """
+    out[:] = np.nan
+    rem[:] = np.nan
+    for first in range(0, rem.size, TILE):
+        last = min(rem.size, first + TILE)
+        for p in range(out.shape[0]):
+            out[p, first:last] = 0.0
+        for r in range(runs.shape[0]):
+            x, source, target = a[runs[r, 0], first:last], runs[r, 1], runs[r, 2]
+            for q in range(runs[r, 3]):
+                add_product(out[target + q, first:last], x, b[source + q, first:last])
+        rem[first:last] = 0.0
+        dropped(norms_a[:, first:last], norms_b[:, first:last], degree, rem[first:last])
+        for n in range(first, last):
+            p, q, r, s = total_a[n], total_b[n], rem_a[n], rem_b[n]
+            rem[n] = (p * s + r * (q + s) + rounding * (p * q) + rem[n] + TINY) * GROWTH
+    sums(blocks, out, norms, total)
+    if step.size:
+        execute(step, total, rem)
+
+
+@_compiled
+def series_quotient(runs: Any, starts: Any, divisor: Any, rest: Any) -> None:
+    """The truncated power series of a quotient in place of its numerator ``rest``; the runs of row j lie together."""
+    for first in range(0, rest.shape[1], TILE):
+        last = min(rest.shape[1], first + TILE)
+        lead = divisor[0, first:last]
+        for j in range(rest.shape[0]):
+            row = rest[j, first:last]
+            for n in range(row.size):
+                row[n] /= lead[n]
+            for r in range(starts[j], starts[j + 1]):
+                source, target = runs[r, 1], runs[r, 2]
+                for q in range(1 if source == 0 else 0, runs[r, 3]):
+                    subtract_product(rest[target + q, first:last], row, divisor[source + q, first:last])
+
+
+@_compiled
+def add(
+    rows_a: Any,
+    rows_b: Any,
+    blocks: Any,
+    a: Any,
+    b: Any,
+    rem_a: Any,
+    rem_b: Any,
+    sign: float,
+    rounding: float,
+    step: Any,
+    out: Any,
+    norms: Any,
+    total: Any,
+    rem: Any,
+) -> None:
+    """a + sign b with its sums and remainder, the rows of both written into the rows of a common basis."""
+    out[:] = 0.0  # a row that neither has is zero
+    for p in range(rows_a.size):
+        out[rows_a[p]] = a[p]
+    for p in range(rows_b.size):
+        row, more = out[rows_b[p]], b[p]
+        for n in range(row.size):
+            row[n] += sign * more[n]
+    sums(blocks, out, norms, total)
+    for n in range(rem.size):
+        rem[n] = (rem_a[n] + rem_b[n] + rounding * total[n] + TINY) * GROWTH
+    if step.size:
+        execute(step, total, rem)
+
+
+@_compiled
+def used_rows(coef: Any, used: Any) -> None:
+    """Which rows have an entry other than zero; what is not a number is other than zero."""
+    for p in range(coef.shape[0]):
+        row = coef[p]
+        used[p] = False
+        for n in range(row.size):
+            if row[n] != 0.0:
+                used[p] = True
+                break

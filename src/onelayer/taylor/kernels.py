@@ -1,0 +1,235 @@
+"""Compiled kernels for Taylor arithmetic on the CPU, where numba is installed; everything works without them.
+
+``ready`` says whether operands can go there; the functions below take and return tensors. The plain and the compiled
+way enclose the same values by the same lemmas; sums are rounded in another order, so their numbers differ within their
+remainders and are never compared bit by bit.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from onelayer.taylor import basis
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Tally = Callable[[int, int], None]
+
+_SWITCH = {"compiled": importlib.util.find_spec("numba") is not None}
+_TALLIES: list[Tally] = []
+
+
+@contextmanager
+def backend(compiled: bool) -> Iterator[None]:
+    """Use the compiled kernels, or the plain way, inside the block. For tests and measurements."""
+    before, _SWITCH["compiled"] = _SWITCH["compiled"], compiled
+    try:
+        yield
+    finally:
+        _SWITCH["compiled"] = before
+
+
+@contextmanager
+def tallied(tally: Tally) -> Iterator[None]:
+    """Report the multiplications of every kernel, and the size of its result, to ``tally``."""
+    _TALLIES.append(tally)
+    try:
+        yield
+    finally:
+        _TALLIES.remove(tally)
+
+
+def ready(*tensors: Tensor) -> bool:
+    """Whether the kernels are on and every operand is where they can read it."""
+    return _SWITCH["compiled"] and not any(x.is_cuda or x.is_mps or x.requires_grad for x in tensors)
+
+
+@cache
+def _kernels() -> Any:
+    """The compiled module, loaded at first use: importing a compiler takes a while."""
+    return importlib.import_module("onelayer.taylor.compiled")
+
+
+def _report(work: int, size: int) -> None:
+    for tally in _TALLIES:
+        tally(work, size)
+
+
+def _rows(x: Tensor, shape: torch.Size) -> Floats:
+    """(P, *smaller) as an array (P, N) of the full shape, without a copy where it is one already."""
+    rows: Floats = x.numpy()
+    if x.shape[1:] != shape:
+        missing = len(shape) + 1 - rows.ndim
+        rows = np.broadcast_to(rows.reshape(rows.shape[0], *[1] * missing, *rows.shape[1:]), (rows.shape[0], *shape))
+    return np.ascontiguousarray(rows).reshape(rows.shape[0], -1)
+
+
+def _row(x: Tensor, shape: torch.Size) -> Floats:
+    row: Floats = x.numpy()
+    return np.ascontiguousarray(row if x.shape == shape else np.broadcast_to(row, shape)).reshape(-1)
+
+
+def _tensor(x: Floats, *shape: int) -> Tensor:
+    return torch.from_numpy(x.reshape(shape))
+
+
+@cache
+def _blocks(variables: int, degree: int) -> Ints:
+    return np.array([basis.count(variables, d - 1) for d in range(degree + 2)], dtype=np.int64)
+
+
+@cache
+def _even(variables: int, degree: int) -> Ints:
+    return np.array(basis.even_rows(variables, degree), dtype=np.int64)
+
+
+@cache
+def _runs(
+    left: tuple[int, ...], right: tuple[int, ...], variables: int, left_degree: int, right_degree: int, cap: int
+) -> tuple[Ints, Ints]:
+    """The runs of ``basis.product_runs`` as one table, and where those of each left row start; validated once."""
+    found = basis.product_runs(left, right, variables, left_degree, right_degree, cap)
+    table = np.array([(i, *run) for i, runs in found for run in runs], dtype=np.int64).reshape(-1, 4)
+    rows = basis.count(len(left), left_degree), basis.count(len(right), right_degree), basis.count(variables, cap)
+    row, source, target, length = table.T
+    if not (
+        bool((table >= 0).all())
+        and bool((row < rows[0]).all() and (source + length <= rows[1]).all() and (target + length <= rows[2]).all())
+        and bool((np.diff(row) >= 0).all())
+    ):
+        raise IndexError("a table of products points outside its polynomials")
+    return table, np.searchsorted(row, np.arange(rows[0] + 1)).astype(np.int64)
+
+
+@cache
+def _lift(positions: tuple[int, ...], variables: int, degree: int) -> Ints:
+    return np.array(basis.lift_rows(positions, variables, degree), dtype=np.int64)
+
+
+def _length(runs: Ints) -> int:
+    """Products of coefficients in a table of runs."""
+    return int(runs[:, 3].sum())
+
+
+def _expect(x: Floats, rows: int, columns: int) -> None:
+    """The kernels do not look at bounds: what they are given has to have the size that their tables speak of."""
+    if x.shape != (rows, columns) or x.dtype != np.float64:
+        raise IndexError(f"an array of {x.shape} in {x.dtype} where ({rows}, {columns}) in float64 was due")
+
+
+def sums(coef: Tensor, variables: int, degree: int) -> tuple[Tensor, Tensor]:
+    """Absolute sums per degree (degree + 1, *shape), and their sum, rounded upwards."""
+    rows, blocks = _rows(coef, coef.shape[1:]), _blocks(variables, degree)
+    _expect(rows, int(blocks[-1]), rows.shape[1])
+    norms, total = np.empty((degree + 1, rows.shape[1])), np.empty(rows.shape[1])
+    _kernels().sums(blocks, rows, norms, total)
+    _report(rows.size, norms.size)
+    return _tensor(norms, degree + 1, *coef.shape[1:]), _tensor(total, *coef.shape[1:])
+
+
+def interval(
+    coef: Tensor, norms: Tensor, total: Tensor, rem: Tensor, variables: int, degree: int, slack: float
+) -> tuple[Tensor, Tensor]:
+    """Lower and upper end of polynomial and remainder over each box."""
+    shape = coef.shape[1:]
+    rows, columns = _rows(coef, shape), rem.numel()
+    _expect(rows, basis.count(variables, degree), columns)
+    low, high = np.empty(columns), np.empty(columns)
+    degrees = _rows(norms, shape)
+    _expect(degrees, degree + 1, columns)
+    _kernels().interval(_even(variables, degree), rows, degrees, _row(total, shape), _row(rem, shape), slack, low, high)
+    _report(2 * columns, columns)
+    return _tensor(low, *shape), _tensor(high, *shape)
+
+
+class Result(NamedTuple):
+    """What an operation knows of its value: coefficients, remainder, absolute sums per degree and in all."""
+
+    coef: Tensor
+    rem: Tensor
+    norms: Tensor
+    total: Tensor
+
+
+def _result(variables: int, degree: int, shape: torch.Size, run: Callable[..., None]) -> Result:
+    """Arrays for a polynomial of this degree, filled by ``run(blocks, coef, norms, total, rem)``."""
+    blocks, columns = _blocks(variables, degree), math.prod(shape)
+    coef, norms = np.empty((int(blocks[-1]), columns)), np.empty((degree + 1, columns))
+    total, rem = np.empty(columns), np.empty(columns)
+    run(blocks, coef, norms, total, rem)
+    return Result(
+        _tensor(coef, coef.shape[0], *shape),
+        _tensor(rem, *shape),
+        _tensor(norms, degree + 1, *shape),
+        _tensor(total, *shape),
+    )
+
+
+def product(a: Any, b: Any, places: Any, degree: int, rounding: float, shape: torch.Size, step: Floats) -> Result:
+    """The product of two Taylor models, truncated at ``degree``; ``step`` as in ``rounding.execution_step``."""
+    runs, _ = _runs(*places, a.degree, b.degree, degree)
+    columns = math.prod(shape)
+    rows = [_rows(x.coef, shape) for x in (a, b)]
+    norms = [_rows(x.norms(), shape) for x in (a, b)]
+    for x, coef, sizes in zip((a, b), rows, norms, strict=True):
+        _expect(coef, basis.count(len(x.support), x.degree), columns)
+        _expect(sizes, x.degree + 1, columns)
+    singles = [_row(x, shape) for x in (a.total(), b.total(), a.rem, b.rem)]
+
+    def run(blocks: Ints, out: Floats, *others: Floats) -> None:
+        _kernels().product(runs, blocks, *rows, *norms, *singles, degree, rounding, step, out, *others)
+        _report(_length(runs) * columns, out.size)
+
+    return _result(places[2], degree, shape, run)
+
+
+def series_quotient(a: Tensor, b: Tensor, places: Any, degree: int, b_degree: int, shape: torch.Size) -> Tensor:
+    """Coefficients up to ``degree`` of the power series a / b; the rows of a are already those of the quotient."""
+    whole = tuple(range(places[2]))
+    runs, starts = _runs(whole, places[1], places[2], degree, b_degree, degree)
+    divisor, numerator = _rows(b, shape), _rows(a, shape)
+    columns = divisor.shape[1]
+    rest = np.zeros((basis.count(places[2], degree), columns))
+    _expect(divisor, basis.count(len(places[1]), b_degree), columns)
+    rest[: numerator.shape[0]] = numerator
+    _kernels().series_quotient(runs, starts, divisor, rest)
+    _report(_length(runs) * columns, rest.size)
+    return _tensor(rest, rest.shape[0], *shape)
+
+
+def add(
+    a: Any, b: Any, support: tuple[int, ...], degree: int, sign: int, rounding: float, shape: torch.Size, step: Floats
+) -> Result:
+    """a + sign b over ``support``, neither of a higher degree than ``degree``."""
+    where = {v: i for i, v in enumerate(support)}
+    rows_a, rows_b = (_lift(tuple(where[v] for v in x.support), len(support), x.degree) for x in (a, b))
+    left, right = _rows(a.coef, shape), _rows(b.coef, shape)
+    _expect(left, rows_a.size, math.prod(shape))
+    _expect(right, rows_b.size, math.prod(shape))
+    rest = _row(a.rem, shape), _row(b.rem, shape)
+
+    def run(blocks: Ints, out: Floats, *others: Floats) -> None:
+        if max(rows_a[-1], rows_b[-1]) >= out.shape[0]:  # rows ascend
+            raise IndexError("a sum has fewer rows than its terms")
+        _kernels().add(rows_a, rows_b, blocks, left, right, *rest, float(sign), rounding, step, out, *others)
+        _report(left.size + right.size, out.size)
+
+    return _result(len(support), degree, shape, run)
+
+
+def used_rows(coef: Tensor) -> NDArray[np.bool_]:
+    """Which rows (P,) hold a number other than zero, in any box."""
+    used = np.ones(coef.shape[0], dtype=np.bool_)
+    _kernels().used_rows(_rows(coef, coef.shape[1:]), used)
+    return used
