@@ -56,9 +56,9 @@ BROWSER := chromium
 browser: $(DEV)
 	@command -v $(BROWSER) > /dev/null || { test "$$(id -u)" = 0 && apt-get update -qq \
 	  && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(BROWSER) > /dev/null; } || true
-	@if command -v $(BROWSER) > /dev/null; then \
-	  $(PIP) -e ".[browser]" && $(THREADS) $(BIN)/python -m pytest -n 0 -m browser tests $(ARGS); \
-	else echo "SKIPPED: NO BROWSER TEST WAS RUN. $(BROWSER) is missing and cannot be installed; as root: apt-get install $(BROWSER)"; fi
+	@if command -v $(BROWSER) > /dev/null && $(PIP) -e ".[browser]"; then \
+	  $(THREADS) $(BIN)/python -m pytest -n 0 -m browser tests $(ARGS); \
+	else echo "SKIPPED: NO BROWSER TEST WAS RUN. $(BROWSER) or playwright is missing and cannot be installed from here"; fi
 
 # The documentation as a site in site/; a broken link or an undocumented reference is an error.
 docs: $(DOCS)

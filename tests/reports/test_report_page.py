@@ -52,6 +52,13 @@ def test_a_proved_result(made: Approximation, tmp_path: Path) -> None:
     assert page.stat().st_size < 2_000_000
 
 
+def test_names_and_units_of_the_box(tmp_path: Path) -> None:
+    a = ol.approximate("2*speed + mass", ol.Box({"speed[m/s]": (0, 3), "mass": (1, 2)}), 1e-2)
+    text = text_of(a.report(tmp_path / "r.html", units={"mass": "kg"}))
+    assert "speed0.03.0m/s" in text
+    assert "mass1.02.0kg" in text
+
+
 def test_what_is_not_proved_is_said(made: Approximation, tmp_path: Path) -> None:
     refuted = ol.certify(made.model, made.target, BOX, 1e-9)
     text = text_of(write_report(Approximation(made.model, refuted, made.target), tmp_path / "r.html"))

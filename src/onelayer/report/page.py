@@ -20,6 +20,7 @@ from onelayer import __version__
 from onelayer.checker.check import CheckReport, check
 from onelayer.disk import replace_file
 from onelayer.errors import OnelayerError
+from onelayer.names import without_unit
 from onelayer.pictures.drawing import drawn
 from onelayer.pictures.scene import Scene
 from onelayer.report import words
@@ -81,11 +82,13 @@ def _target(a: Approximation | str | os.PathLike[str], path: str | os.PathLike[s
 
 
 def _subject(a: Approximation, folder: Path, units: Mapping[str, str], max_seconds: float) -> Subject:
-    names = Scene.of(a).names if a.target is not None else [f"x{i + 1}" for i in range(a.box.dim)]
-    unknown = [name for name in units if name not in names]
+    """Names and units are those of the box where it has them; ``units`` adds to them or replaces them."""
+    named = a.box.variables or (Scene.of(a).names if a.target is not None else a.box.labels)
+    own = {without_unit(name): name.partition("[")[2].removesuffix("]") for name in a.box.names if "[" in name}
+    unknown = [name for name in units if name not in named]
     if unknown:
-        raise OnelayerError(f"there is no input '{unknown[0]}' to have a unit; inputs are {', '.join(names[:20])}")
-    return Subject(a, folder, check(folder, max_seconds=max_seconds), names, units)
+        raise OnelayerError(f"there is no input '{unknown[0]}' to have a unit; inputs are {', '.join(named[:20])}")
+    return Subject(a, folder, check(folder, max_seconds=max_seconds), list(named), {**own, **units})
 
 
 def _page(subject: Subject, title: str) -> str:
