@@ -8,7 +8,7 @@ from typing import Any
 from onelayer import __version__
 from onelayer.paper.finding import Experiment, number
 from onelayer.paper.record import AND, Record, machines
-from onelayer.paper.registry import ROWS, SECTIONS, Section, experiments
+from onelayer.paper.registry import PROVERS, ROWS, SECTIONS, Section, experiments
 
 OPENING = """# The paper, executed
 
@@ -21,7 +21,7 @@ def markdown(records: Mapping[str, Record]) -> str:
     """The page for the experiments that have a record."""
     known = {item.key: item for item in experiments()}
     rows = [(key, known[key].claim, f"**{records[key]['verdict']}**") for key in ROWS if key in records]
-    parts = [OPENING]
+    parts = [OPENING, PROVERS]
     if rows:
         parts += ["## Step by step", table(("#", "what the paper says, in our words", "verdict"), rows)]
     for section in SECTIONS:

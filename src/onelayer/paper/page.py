@@ -13,7 +13,7 @@ from typing import Any
 from onelayer import __version__
 from onelayer.paper.finding import FAILS, HOLDS, REPAIRED, UNCONFIRMED, Experiment, number
 from onelayer.paper.record import AND, FIGURES, Record, machines
-from onelayer.paper.registry import ROWS, SECTIONS, Section, experiments
+from onelayer.paper.registry import PROVERS, ROWS, SECTIONS, Section, experiments
 
 TITLE = "The paper, executed"
 PAPER = "Universal Approximation Theorem for a Single-Layer Transformer (Gumaan 2025, arXiv 2507.10581)"
@@ -51,6 +51,7 @@ def render(records: Mapping[str, Record], folder: Path) -> str:
 </nav>
 <main>
 {_opening(records)}
+<p>{escape(PROVERS)}</p>
 {body}
 {_closing(records)}
 </main>

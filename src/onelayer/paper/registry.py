@@ -19,6 +19,16 @@ from onelayer.paper import (
 )
 from onelayer.paper.finding import Experiment
 
+# Who proves what, and under which assumptions: said once in every report.
+PROVERS = (
+    "The repaired theorem and the counterexamples to the failing steps are theorems in Coq, checked by its kernel from "
+    "the axioms of its classical real numbers and nothing else (formal/). The experiments here are runs: where one "
+    "says proved, Taylor models bound sup|T − f| over the whole domain, the rounding of the forward pass included, "
+    "under the assumptions about the processor that each certificate lists, and onelayer check can prove it again in "
+    "Arb's ball arithmetic. Coq also checks certificates of lookup layers, in real arithmetic only: rounding stays "
+    "with the certificate in Python."
+)
+
 
 @dataclass(frozen=True)
 class Section:
