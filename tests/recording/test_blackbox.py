@@ -13,11 +13,14 @@ import numpy as np
 import pytest
 
 from onelayer.box import Box
+from onelayer.checker.check import check
 from onelayer.conductor import approximate
 from onelayer.errors import FileError, OnelayerError
+from onelayer.proof.certificate import Certificate
 from onelayer.recording.blackbox import BlackBox
-from onelayer.recording.lipschitz import as_lipschitz
+from onelayer.recording.lipschitz import Lipschitz, as_lipschitz
 from onelayer.recording.target import as_target
+from onelayer.result import load
 
 
 def wave(x: np.ndarray) -> float:
@@ -52,11 +55,15 @@ def test_one_constant_per_axis_proves_what_one_for_all_cannot_afford():
 
 def test_constants_are_read_in_every_form():
     box = Box(rpm=(800, 6000), load=(0, 1))
-    assert as_lipschitz(3, box).constants == (3.0,)
-    assert as_lipschitz([1, 2], box) == as_lipschitz({"load": 2, "rpm": 1}, box)
+
+    def read(given: object) -> Lipschitz:
+        return as_lipschitz(given, box, lambda x: x[..., 0])
+
+    assert read(3).constants == (3.0,)
+    assert read([1, 2]) == read({"load": 2, "rpm": 1})
     for bad in ([1], {"rpm": 1}, "fast", -1.0, float("nan"), [1.0, float("inf")]):
         with pytest.raises(OnelayerError):
-            as_lipschitz(bad, box)
+            read(bad)
 
 
 def test_every_point_is_evaluated_once_and_kept_on_disk(tmp_path):
@@ -131,3 +138,18 @@ def test_a_file_that_is_no_cache_is_refused(tmp_path):
     (tmp_path / "notes.txt").write_text("not a database, certainly" * 100)
     with pytest.raises(FileError, match="no cache of evaluations"):
         BlackBox(wave, 1.0, cache=tmp_path / "notes.txt")
+
+
+def test_an_estimate_is_never_called_proved(tmp_path):
+    a = approximate(BlackBox(wave, "estimate"), LINE, 0.1)
+    assert a.certificate.status == "estimated"
+    assert not a.certificate.proved
+    assert "no proof" in str(a.certificate)
+    assert any("estimated from 128 values" in text for text in a.certificate.assumptions)
+    a.save(tmp_path / "wave")
+    assert load(tmp_path / "wave").certificate.status == "estimated"
+    with pytest.raises(OnelayerError, match="no proof and cannot be checked"):
+        check(tmp_path / "wave")
+    text = (tmp_path / "wave" / "certificate.json").read_text()
+    with pytest.raises(FileError):
+        Certificate.from_json(text.replace('"estimated"', '"proved"'))

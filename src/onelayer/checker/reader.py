@@ -88,6 +88,7 @@ class Record:
         """Every rule with the complaint of breaking it; comparisons are written so that NaN breaks them."""
         low, high = self.domain
         return [
+            (self.status != "estimated", "an estimate is no proof and cannot be checked"),
             (self.status in STATUSES, f"status must be one of {', '.join(STATUSES)}"),
             (self.arithmetic in ARITHMETICS, f"arithmetic must be one of {', '.join(ARITHMETICS)}"),
             (self.method in METHODS, f"method must be one of {', '.join(METHODS)}"),

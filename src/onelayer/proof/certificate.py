@@ -15,11 +15,12 @@ from onelayer.card import card
 from onelayer.errors import FileError, OnelayerError
 from onelayer.language.formula import parse
 from onelayer.language.words import NOT_RECORDED
-from onelayer.proof.claim import FIELDS, SUP, decide, from_json, to_json
+from onelayer.proof.claim import CONDITIONAL, ESTIMATED, FIELDS, SUP, decide, from_json, to_json
 from onelayer.proof.rules import rules
 from onelayer.proof.tree import BoxTree
 
 MOST_RENAMED = 10_000  # characters of a formula that is read again to be shown
+BOXES = "branch and bound"
 MOST_SHOWN = 200  # characters of a formula on one line
 
 
@@ -29,6 +30,7 @@ class Certificate:
 
     ``status`` is "proved" iff upper <= eps (without an eps: iff the enclosure is as tight as was asked), "refuted" iff
     lower > eps, with the ``witness`` point, and "undecided" otherwise, with a ``resisted`` box. NaN is never a bound.
+    What would be proved but rests on a guess at how fast f changes is "estimated".
     ``arithmetic`` says which T is meant: "real" for exact arithmetic on the stored weights, "float64 execution" or
     "float32 execution" for the numbers that a forward pass in that format returns. ``proof`` holds the leaf boxes,
     ``attachments`` the files that a lemma, a composition or a memorised table is checked from.
@@ -47,7 +49,7 @@ class Certificate:
     weights_sha256: str
     seconds: float
     version: str
-    method: str = "branch and bound"
+    method: str = BOXES
     resisted: tuple[tuple[float, ...], tuple[float, ...]] | None = None
     assumptions: tuple[str, ...] = ()
     proof: BoxTree | None = field(default=None, repr=False)
@@ -76,7 +78,7 @@ class Certificate:
         """
         from onelayer import __version__
 
-        status = decide(eps, lower, upper, reached=reached)
+        status = decide(eps, lower, upper, method=facts.get("method", BOXES), reached=reached)
         where = resisted if status == "undecided" else None
         return cls(status=status, eps=eps, lower=lower, upper=upper, resisted=where, version=__version__, **facts)
 
@@ -169,8 +171,10 @@ class Certificate:
     def __str__(self) -> str:
         parts = [f"{self.status}: {self._claim()}", f"{self.boxes:,} boxes" if self.boxes else f"by {self.method}"]
         parts.append("exact real arithmetic" if self.arithmetic == "real" else self.arithmetic)
-        if self.method == "conditional on Lipschitz constant":
+        if self.method == CONDITIONAL:
             parts.append("conditional on the declared Lipschitz constant")
+        if self.method == ESTIMATED:
+            parts.append("by an estimated Lipschitz constant, which is no proof")
         return f"Certificate({', '.join(parts)})"
 
     __repr__ = __str__
@@ -179,7 +183,7 @@ class Certificate:
         return point(x, self.domain.variables)
 
     def _claim(self) -> str:
-        if self.status == "proved" and self.eps is not None:
+        if self.status in ("proved", "estimated") and self.eps is not None:
             high = outward(self.upper, up=True, limit=self.eps)
             return f"{self.claim} <= {high} {'<' if float(high) < self.eps else '<='} {self.eps!r}"
         if self.status == "refuted" and self.witness is not None:

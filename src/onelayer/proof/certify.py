@@ -21,7 +21,8 @@ from onelayer.language.words import NOT_RECORDED
 from onelayer.layer.file import weights_sha256
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.observer import Observer, Stopped, observing
-from onelayer.proof.certificate import Certificate
+from onelayer.proof.certificate import BOXES, Certificate
+from onelayer.proof.claim import CONDITIONAL, ESTIMATED
 from onelayer.proof.contract import POINTS, examine
 from onelayer.proof.error import error_function
 from onelayer.proof.recorded import understood
@@ -44,7 +45,14 @@ ALIKE = (
     "the model computes each value from its own point alone, every time alike, by the operations that it applies to "
     "enclosures; tested at {count:,} points{slow}"
 )
-LIPSCHITZ = "{statement} on the domain, as declared; f is taken as its code evaluates it"
+LIPSCHITZ = "{statement} on the domain, {source}; f is taken as its code evaluates it"
+
+
+def _method(target: Target) -> str:
+    """What a search over boxes rests on: nothing but arithmetic, a declared constant, or a guess at one."""
+    if target.lipschitz is None:
+        return BOXES
+    return ESTIMATED if target.lipschitz.estimated_from else CONDITIONAL
 
 
 @pinned()
@@ -113,7 +121,7 @@ def _certificate(
         slow = "" if tested >= POINTS // 2 else ", fewer than usual because it is slow or the box is small"
         assumptions.append(ALIKE.format(count=tested, slow=slow))
     if target.lipschitz is not None:
-        assumptions.append(LIPSCHITZ.format(statement=target.lipschitz.statement))
+        assumptions.append(LIPSCHITZ.format(statement=target.lipschitz.statement, source=target.lipschitz.source))
     return Certificate.settled(
         eps=eps,
         lower=outcome.lower,
@@ -128,7 +136,7 @@ def _certificate(
         function=function_text(target),
         weights_sha256=digest_of(model),
         seconds=seconds,
-        method="branch and bound" if target.lipschitz is None else "conditional on Lipschitz constant",
+        method=_method(target),
         assumptions=tuple(assumptions),
         proof=outcome.tree,
     )

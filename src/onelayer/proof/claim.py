@@ -16,8 +16,9 @@ from onelayer.language.words import NOT_RECORDED
 FORMAT = "onelayer certificate"
 FORMAT_VERSION = 1
 SUP = "sup|T - f|"  # the claim of a file that names none
-STATUSES = ("proved", "refuted", "undecided")
-METHODS = ("branch and bound", "lemma", "composition", "enumeration", "conditional on Lipschitz constant")
+STATUSES = ("proved", "refuted", "undecided", "estimated")
+CONDITIONAL, ESTIMATED = "conditional on Lipschitz constant", "estimated Lipschitz constant"
+METHODS = ("branch and bound", "lemma", "composition", "enumeration", CONDITIONAL, ESTIMATED)
 INLINE_FUNCTION = 4096
 SHA256 = re.compile(r"[0-9a-f]{64}")
 # Fields in the order in which they are written; those of the second line are left out where they say nothing new.
@@ -28,18 +29,20 @@ FIELDS = (
 ABSENT: dict[str, Any] = {"names": (), "claim": SUP}
 
 
-def decide(eps: float | None, lower: float, upper: float, *, reached: bool = False) -> str:
+def decide(eps: float | None, lower: float, upper: float, *, method: str, reached: bool = False) -> str:
     """The status that lower <= sup|T - f| <= upper gives; a NaN in either decides nothing.
 
     Without an eps there is nothing to refute, and a finite enclosure is proved iff it ``reached`` the gap asked for.
+    What rests on an estimate is estimated, never proved.
     """
+    shown = "estimated" if method == ESTIMATED else "proved"
     if math.isnan(lower) or math.isnan(upper):
         return "undecided"
     if eps is None:
-        return "proved" if reached and upper < math.inf else "undecided"
+        return shown if reached and upper < math.inf else "undecided"
     if lower > eps:
         return "refuted"
-    return "proved" if upper <= eps < math.inf else "undecided"
+    return shown if upper <= eps < math.inf else "undecided"
 
 
 def to_json(claim: Mapping[str, Any], files: Mapping[str, str] | None = None) -> str:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from onelayer.disk import read_bounded, read_if_there, read_tensors, replace_file
 from onelayer.errors import FileError, OnelayerError
 from onelayer.proof.certificate import Certificate
-from onelayer.proof.claim import from_json, to_json
+from onelayer.proof.claim import CONDITIONAL, ESTIMATED, from_json, to_json
 from onelayer.proof.rules import ARGUMENT, ATTACHMENTS, TABLE
 from onelayer.proof.tree import MAX_DIM, MAX_NODES, BoxTree
 
@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 CERTIFICATE, BOXES, FUNCTION = "certificate.json", "boxes.bin", "function.txt"
-BOXED = ("branch and bound", "conditional on Lipschitz constant")  # methods that need boxes
+BOXED = ("branch and bound", CONDITIONAL, ESTIMATED)  # methods that need boxes
 MAGIC = b"OLBOXES\n"
 BOXES_VERSION = 1
 _HEADER = struct.Struct("<8sIIQ")  # magic, version, D, nodes

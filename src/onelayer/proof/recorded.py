@@ -55,7 +55,7 @@ def understood(f: Any, box: Box, *, lipschitz: Any = None, observer: Observer | 
     except OnelayerError as error:
         if lipschitz is None:
             raise
-        declared = as_lipschitz(lipschitz, box)
+        declared = as_lipschitz(lipschitz, box, target.function)
         witnessed = Witnessed(target.function, target.description, declared, box.dim)
         return replace(target, function=witnessed, formula=None, lipschitz=declared, unrecorded=str(error))
     return replace(target, compared=box)

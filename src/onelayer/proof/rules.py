@@ -22,6 +22,7 @@ BELONG = {"lemma": (ARGUMENT,), "composition": (ARGUMENT,), "enumeration": ATTAC
 def rules(claim: Certificate) -> list[tuple[bool, str]]:
     """Every rule with the complaint of breaking it; comparisons are written so that NaN breaks them."""
     low, high = claim.corners
+    shown = claim.status in ("proved", "estimated")
     return [
         (claim.status in STATUSES, f"status must be one of {', '.join(STATUSES)}"),
         (claim.arithmetic in ARITHMETICS, f"arithmetic must be one of {', '.join(ARITHMETICS)}"),
@@ -29,9 +30,9 @@ def rules(claim: Certificate) -> list[tuple[bool, str]]:
         (claim.eps is None or 0 <= claim.eps < math.inf, "eps must be a finite number >= 0"),
         (0 <= claim.lower < math.inf, "lower must be a finite number >= 0"),
         (claim.lower <= claim.upper, "lower must not exceed upper"),
-        (claim.status != "proved" or claim.upper < math.inf, "proved needs a finite upper bound"),
+        (not shown or claim.upper < math.inf, "proved needs a finite upper bound"),
         (
-            claim.status == decide(claim.eps, claim.lower, claim.upper, reached=claim.status == "proved"),
+            claim.status == decide(claim.eps, claim.lower, claim.upper, method=claim.method, reached=shown),
             "the status does not follow from eps, lower and upper",
         ),
         (claim.status != "refuted" or claim.witness is not None, "refuted needs a witness"),

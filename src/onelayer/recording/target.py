@@ -84,18 +84,17 @@ def as_target(f: Any, box: Box, *, lipschitz: Any = None, observer: Observer | N
             raise OnelayerError(f"the function takes points of shape {f.input_shape}, the box {tuple(box.shape)}")
         return f
     if isinstance(f, BlackBox):
-        return _from_blackbox(_values_of(f, box), box, as_lipschitz(f.lipschitz, box), f.name, watch)
-    declared = None if lipschitz is None else as_lipschitz(lipschitz, box)
+        return _from_blackbox(_values_of(f, box), box, f.lipschitz, f.name, watch)
     if isinstance(f, Table):
         return _from_table(f, box)
     if isinstance(f, (str, Formula)):
         return _from_formula(f, box)
     if not callable(f):
         raise OnelayerError(f"f must be formula text, a torch function or a module, got {type(f).__name__}")
-    return _from_callable(f, box, declared, watch)
+    return _from_callable(f, box, lipschitz, watch)
 
 
-def _from_callable(f: Any, box: Box, declared: Lipschitz | None, watch: Observer) -> Target:
+def _from_callable(f: Any, box: Box, declared: Any, watch: Observer) -> Target:
     """A module or torch function by its recording, a NumPy function by its declared constant."""
     if isinstance(f, nn.Module):
         # Float64 holds narrower weights exactly, so the copy is the same function, evaluated more accurately.
@@ -115,9 +114,10 @@ def _from_callable(f: Any, box: Box, declared: Lipschitz | None, watch: Observer
 
 
 def _from_blackbox(
-    function: Callable[[Tensor], Tensor], box: Box, lipschitz: Lipschitz, name: str, observer: Observer
+    function: Callable[[Tensor], Tensor], box: Box, declared: Any, name: str, observer: Observer
 ) -> Target:
     """A function known by its values: whatever is evaluated is held against the declared constant."""
+    lipschitz = as_lipschitz(declared, box, function)
     witnessed = Witnessed(function, name, lipschitz, box.dim)
     pace = _pace(witnessed, box, name)
     outputs = _examine(witnessed, box, name, pace, observer)
@@ -155,9 +155,7 @@ def _from_table(table: Table, box: Box) -> Target:
     return _from_formula(table.formula, box)
 
 
-def _from_torch(
-    f: Callable[[Any], Any], box: Box, kind: str, name: str, lipschitz: Lipschitz | None, observer: Observer
-) -> Target:
+def _from_torch(f: Callable[[Any], Any], box: Box, kind: str, name: str, declared: Any, observer: Observer) -> Target:
     shape, pace = tuple(box.shape), _pace(f, box, name)
     formula, unrecorded = None, ""
     try:
@@ -168,12 +166,12 @@ def _from_torch(
     except TooLong as error:
         unrecorded = str(error)
     except OnelayerError as error:
-        if lipschitz is None:
+        if declared is None:
             raise
         unrecorded = str(error)
     if formula is not None:
         _refuse_poles(formula, box, name)
-        lipschitz = None
+    lipschitz = None if formula is not None or declared is None else as_lipschitz(declared, box, f)
     function = f if lipschitz is None else Witnessed(f, name, lipschitz, box.dim)
     outputs = _examine(function, box, name, pace, observer)
     return Target(function, shape, outputs, kind, name, formula, lipschitz, unrecorded, pace=pace)
