@@ -15,7 +15,7 @@ WORKERS ?= 2
 # One thread per process: the suite runs two processes on two cores, and timings in benchmarks stay comparable.
 THREADS := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: demo test slow lint soundness liar formal coq browser docs bench peers clean
+.PHONY: demo test slow gpu lint soundness liar formal coq browser docs bench peers clean
 
 demo: $(BASE)
 	$(BIN)/python examples/demo.py
@@ -27,13 +27,19 @@ test: lint
 slow: $(DEV)
 	$(THREADS) $(BIN)/python -m pytest -n $(WORKERS) -m slow $(ARGS)
 
+# What needs a GPU; skipped where there is none.
+gpu: $(DEV)
+	$(BIN)/python -m pytest -n 0 -m gpu $(ARGS)
+
 lint: $(DEV)
 	$(BIN)/ruff check src tests examples benchmarks
 	$(BIN)/ruff format --check src tests examples benchmarks
 	$(BIN)/mypy
 
+# Both ways of Taylor arithmetic: by compiled kernels, and the plain one.
 soundness: $(DEV)
 	$(THREADS) $(BIN)/python -m pytest -n $(WORKERS) tests/soundness --soundness=long $(ARGS)
+	$(THREADS) $(BIN)/python -m pytest -n $(WORKERS) tests/soundness tests/taylor --arithmetic=plain $(ARGS)
 
 # Random attacks on everything that is proved or accepted, for an hour: docs/liar.md.
 liar: $(DEV)

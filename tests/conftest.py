@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
+
+from onelayer.taylor import kernels
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -12,6 +16,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="quick",
         help="size of the soundness suite: quick is part of every run, long checks ten times as much",
     )
+    parser.addoption(
+        "--arithmetic",
+        choices=("compiled", "plain"),
+        default="compiled",
+        help="Taylor arithmetic by compiled kernels, where numba is installed, or the plain way",
+    )
+
+
+@pytest.fixture(autouse=True)
+def arithmetic(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Every test runs on the backend that was asked for; without numba there is the plain one alone."""
+    with kernels.backend(request.config.getoption("--arithmetic") == "compiled" and kernels.INSTALLED):
+        yield
 
 
 @pytest.fixture(scope="session")

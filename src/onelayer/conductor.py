@@ -43,7 +43,7 @@ def approximate(
     max_boxes: int = 1_000_000,
     max_seconds: float = math.inf,
     seed: int = 0,
-    jobs: int = 1,
+    jobs: int = -1,
     observer: Observer | None = None,
 ) -> Approximation:
     """Build a one-layer Transformer T and prove sup over ``domain`` of |T - f| <= ``eps``.
@@ -60,6 +60,7 @@ def approximate(
                 tokens, positional heads gather the sequence and the ReLU network approximates (sequences/gather.py);
                 sums of curved functions of single tokens go through a number embedding (sequences/superpose.py)
     dtype       torch.float64 or torch.float32: the format of the weights and the execution that is certified
+    jobs        processes that share a long proof, -1 for one per core; the result does not depend on it
     observer    follows the call and may cancel it; by default a bar in a terminal, nothing elsewhere
     """
     check_eps(eps)

@@ -23,6 +23,7 @@ from onelayer.taylor import (
     core,
     elementary,
     functions,
+    kernels,
     normalize,
     piecewise,
     registry,
@@ -279,17 +280,21 @@ PLANTS: dict[str, tuple[Plant, tuple[str, ...]]] = {
 }
 
 
-def test_the_suite_is_clean_without_plants() -> None:
-    tally = run_suite(tuple(SUITE))
+@pytest.mark.parametrize("compiled", [False, True], ids=["plain", "compiled"])
+def test_the_suite_is_clean_without_plants(compiled: bool) -> None:
+    with kernels.backend(compiled):
+        tally = run_suite(tuple(SUITE))
     assert not tally.violations, tally.violations[:3]
     assert tally.checks > 5000
 
 
 @pytest.mark.parametrize("name", PLANTS)
 def test_planted_unsoundness_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted in the plain way; faults in compiled kernels are planted in tests/taylor/test_kernels.py."""
     plant, cases = PLANTS[name]
     plant(monkeypatch)
-    assert run_suite(cases).violations, f"not caught: {name}"
+    with kernels.backend(False):
+        assert run_suite(cases).violations, f"not caught: {name}"
 
 
 def test_narrow_boxes_of_variables_are_covered() -> None:

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from onelayer.layer.lookup import AxisKeys, LookupHead, lookup_model
 from onelayer.taylor import difference, variables
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")]
 
 
 def functions(x: Any) -> Any:

@@ -57,7 +57,8 @@ Integers = Annotated[
 Folder = Annotated[Path, typer.Argument(help="Folder of a saved result.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Folder for the model, the proof and the picture.")]
 MaxSeconds = Annotated[float, typer.Option(help="Stop after this time with the best enclosure found.")]
-Jobs = Annotated[int, typer.Option(min=-1, help="Worker threads of the proof; the result does not depend on it.")]
+Jobs = Annotated[int, typer.Option(min=-1, help="Processes that share a long proof; -1: one per core.")]
+Cluster = Annotated[str | None, typer.Option(help="Address of a Dask scheduler whose workers share the proof.")]
 Dtype = Annotated[
     str,
     typer.Option(help=f"{either()}: weights and certified execution.", autocompletion=one_of(*NAMES)),

@@ -11,8 +11,9 @@ import typer
 import onelayer as ol
 from onelayer.cli.attended import attended, concluded
 from onelayer.cli.console import NOT_PROVED, SUCCESS, show
-from onelayer.cli.options import Folder, Integers, Jobs, Json, MaxSeconds, app, examples, report
+from onelayer.cli.options import Cluster, Folder, Integers, Jobs, Json, MaxSeconds, app, examples, report
 from onelayer.errors import OnelayerError
+from onelayer.proof.cluster import connected
 
 
 @app.command(
@@ -29,11 +30,12 @@ def certify_command(
     real: Annotated[bool, typer.Option("--real", help="Exact arithmetic instead of the executed rounding.")] = False,
     max_seconds: MaxSeconds = math.inf,
     save: Annotated[bool, typer.Option("--save", help="Replace the saved certificate by the new one.")] = False,
-    jobs: Jobs = 2,
+    jobs: Jobs = -1,
+    cluster: Cluster = None,
     as_json: Json = False,
 ) -> int:
     """Prove the error of a saved model anew, for another eps if given."""
-    with attended() as observer:
+    with attended() as observer, connected(cluster) as executor:
         saved = ol.load(folder)
         if saved.target is None:
             raise OnelayerError(
@@ -48,6 +50,7 @@ def certify_command(
             execution="real" if real else "model dtype",
             max_seconds=max_seconds,
             jobs=jobs,
+            executor=executor,
             observer=observer,
         )
     result = ol.Approximation(saved.model, certificate, saved.target)

@@ -6,6 +6,7 @@ import hashlib
 import math
 import time
 from collections.abc import Callable
+from concurrent.futures import Executor
 from numbers import Real
 from typing import Any
 
@@ -24,6 +25,7 @@ from onelayer.observer import Observer, Stopped, observing
 from onelayer.proof.certificate import BOXES, Certificate
 from onelayer.proof.claim import CONDITIONAL, ESTIMATED
 from onelayer.proof.contract import POINTS, examine
+from onelayer.proof.crew import Crew
 from onelayer.proof.error import error_function
 from onelayer.proof.recorded import understood
 from onelayer.proof.search import Budget, Goal, Outcome, Search, nothing_known
@@ -68,7 +70,8 @@ def certify(
     gap: float = 0.05,
     max_boxes: int = 1_000_000,
     max_seconds: float = math.inf,
-    jobs: int = 1,
+    jobs: int = -1,
+    executor: Executor | None = None,
     device: str | torch.device = "cpu",
     observer: Observer | None = None,
 ) -> Certificate:
@@ -83,7 +86,9 @@ def certify(
     order       order of the Taylor models; None chooses it by a pilot run
     execution   "model dtype", "float64" or "float32" cover the rounding of the forward pass; None or "real" is exact
                 arithmetic on the stored weights
-    jobs        worker threads; the result does not depend on it
+    jobs        processes that share a long proof, -1 for one per core; the result does not depend on it
+    device      where enclosures are computed: "cpu", "cuda", or "auto" for the GPU where there is one
+    executor    any concurrent.futures.Executor to share it with instead, of a cluster for example
     observer    follows the call and may cancel it; by default a bar in a terminal, nothing elsewhere
     """
     started = time.monotonic()
@@ -99,7 +104,7 @@ def certify(
             target = understood(target, box, lipschitz=lipschitz, observer=watch)
             error = error_function(model, target, box, dtype, place, watch)
             tested = examine(error)
-            outcome = Search(error, Goal(eps, gap), Budget(max_boxes), jobs=jobs).run(order)
+            outcome = Search(error, Goal(eps, gap), Budget(max_boxes), Crew(error, jobs, executor)).run(order)
         except Stopped:
             pass  # before the search began: nothing is claimed
     return _certificate(outcome, model, target, box, eps, dtype, tested, time.monotonic() - started)
@@ -185,12 +190,14 @@ def _execution(model: Any, execution: str | torch.dtype | None) -> torch.dtype |
 
 
 def _device(name: str | torch.device) -> torch.device:
+    if isinstance(name, str) and name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
         torch.zeros(1, dtype=torch.float64, device=device).tolist()
     except (RuntimeError, TypeError, AssertionError) as error:
         line = next(iter(str(error).splitlines()), "")[:120]
-        raise OnelayerError(f"device {name!r} cannot compute here ({line}); use 'cpu' or 'cuda'") from error
+        raise OnelayerError(f"device {name!r} cannot compute here ({line}); use 'cpu', 'cuda' or 'auto'") from error
     return device
 
 

@@ -13,8 +13,8 @@ from torch.overrides import TorchFunctionMode
 from onelayer.proof.error import ErrorFunction
 from onelayer.taylor.kernels import tallied
 
-CHUNK_BYTES = {"cpu": 2**26, "cuda": 2**32}
-MAX_CHUNK = 4096
+CPU_BYTES, CPU_CHUNK = 2**26, 4096  # beyond them the tensors of a chunk leave the caches
+CUDA_SHARE, CUDA_CHUNK = 0.25, 2**16  # of the free memory; where kernels of an operation are no longer mostly launch
 LIVE = 4  # large tensors alive at the same time
 SECONDS_PER_ELEMENT, SECONDS_PER_OPERATION = 6e-10, 4e-6  # fitted to proofs in 2, 4, 6 and 8 dimensions, orders 2 to 8
 PROBED_BOXES = 16  # enough that tables which do not grow with the boxes do not count as theirs
@@ -74,6 +74,15 @@ def metered(run: Callable[[], Any], boxes: int, device: torch.device, calls: int
     with tallied(meter.tally), meter:
         run()
     largest, work = max(meter.largest, 1) * calls / boxes, meter.work / boxes
-    room = CHUNK_BYTES.get(device.type, CHUNK_BYTES["cpu"]) / (8 * LIVE * largest)
-    chunk = max(1, min(MAX_CHUNK, 1 << max(0, int(room).bit_length() - 1)))
+    room, most = _room(device)
+    fitting = int(room / (8 * LIVE * largest))
+    chunk = max(1, min(most, 1 << max(0, fitting.bit_length() - 1)))
     return Cost(chunk, work * SECONDS_PER_ELEMENT + meter.operations / calls * SECONDS_PER_OPERATION / chunk)
+
+
+def _room(device: torch.device) -> tuple[float, int]:
+    """Bytes for the tensors of one chunk on this device, and its most boxes."""
+    if device.type != "cuda":
+        return CPU_BYTES, CPU_CHUNK
+    free, _ = torch.cuda.mem_get_info(device)
+    return CUDA_SHARE * free, CUDA_CHUNK

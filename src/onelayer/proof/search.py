@@ -6,24 +6,24 @@ import math
 from contextlib import suppress
 from dataclasses import dataclass
 
-import joblib
 import numpy as np
 import torch
 from torch import Tensor
 
 from onelayer.box import Box
 from onelayer.errors import ModelAssumptionError
-from onelayer.ground import pinned
 from onelayer.observer import Stopped
 from onelayer.proof.boxes import Boxes, TreeBuilder, cut, root, updated
 from onelayer.proof.cost import cost_of_box
+from onelayer.proof.crew import Crew
 from onelayer.proof.error import Enclosure, ErrorFunction
 from onelayer.proof.pilot import candidate_orders, choose_order
 from onelayer.proof.tree import BoxTree, Floats
 from onelayer.proof.witness import Witness, best, climb, search, verified
 
-CHUNKS_AT_ONCE = 8
-SMALLEST_CHUNK = 256  # below it a call costs the same however few boxes are in it
+CHUNKS_AT_ONCE = 64  # in one round: enough for the cores of a large machine
+SMALLEST_CHUNK = 1024  # below it a call costs nearly the same however few boxes are in it
+PARTS = 16  # into which a round is cut where it is large enough
 CENTRES = 64
 LEVEL = 1.25  # a stalled bound this much above the value at a point will fall again
 SCOUTS = 32
@@ -70,8 +70,8 @@ class Outcome:
 class Search:
     """State of one branch and bound. Boxes are open until their bound is <= the threshold; NaN and inf never are."""
 
-    def __init__(self, error: ErrorFunction, goal: Goal, budget: Budget, *, jobs: int = 1) -> None:
-        self.error, self.goal, self.budget, self.jobs = error, goal, budget, jobs
+    def __init__(self, error: ErrorFunction, goal: Goal, budget: Budget, crew: Crew | None = None) -> None:
+        self.error, self.goal, self.budget, self.crew = error, goal, budget, crew or Crew(error)
         self.observer = error.observer
         self.span = error.box.width.flatten()
         self.tree = TreeBuilder()
@@ -232,15 +232,18 @@ class Search:
             self.open = self.open[~proved]
 
     def enclose(self, pieces: Boxes) -> Enclosure:
-        """Enclosures of all pieces, in chunks fixed by their number alone, so that ``jobs`` cannot change a result."""
-        size = min(self.chunk, max(SMALLEST_CHUNK, math.ceil(len(pieces) / 4)))
-        limit = self.threshold
-        parts = [pieces[start : start + size] for start in range(0, len(pieces), size)]
-        if self.jobs == 1 or len(parts) == 1:
-            found = [_enclose(self.error, part, self.order, limit) for part in parts]
-        else:
-            workers = joblib.Parallel(n_jobs=self.jobs, prefer="threads")
-            found = workers(joblib.delayed(_enclose)(self.error, part, self.order, limit) for part in parts)
+        """Enclosures of all pieces, in chunks fixed by their number alone: who computes them cannot change a result."""
+        parts = PARTS if self.error.device.type == "cpu" else 1  # a GPU takes as much at once as it can hold
+        size = min(self.chunk, max(SMALLEST_CHUNK, math.ceil(len(pieces) / parts)))
+        groups = [pieces[start : start + size] for start in range(0, len(pieces), size)]
+        try:
+            found = self.crew.enclose(groups, self.order, self.threshold)
+        except torch.OutOfMemoryError:
+            if self.chunk == 1:
+                raise
+            torch.cuda.empty_cache()
+            self.chunk //= 2
+            return self.enclose(pieces)
         return Enclosure(torch.cat([part.bound for part in found]), torch.cat([part.sensitivity for part in found]))
 
     def probe(self, pieces: Boxes) -> None:
@@ -280,8 +283,3 @@ def _worst_leaf(tree: BoxTree, bounds: Floats) -> tuple[tuple[float, ...], tuple
     at = int(np.where(np.isnan(bounds), np.inf, bounds).argmax())
     low, high = tree.boxes()
     return tuple(low[at].tolist()), tuple(high[at].tolist())
-
-
-def _enclose(error: ErrorFunction, part: Boxes, order: int, threshold: float) -> Enclosure:
-    with pinned():  # a worker thread starts with its own settings
-        return error.enclose(part.low, part.high, order, threshold, part.stall)

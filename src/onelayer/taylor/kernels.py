@@ -26,7 +26,9 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Tally = Callable[[int, int], None]
 
-_SWITCH = {"compiled": importlib.util.find_spec("numba") is not None}
+INSTALLED = importlib.util.find_spec("numba") is not None
+
+_SWITCH = {"compiled": INSTALLED}
 _TALLIES: list[Tally] = []
 
 

@@ -28,12 +28,12 @@ def default_cells(variables: int) -> int:
 
 
 @lru_cache(maxsize=64)
-def cell_matrices(variables: int, degree: int, cells: int) -> tuple[Tensor, ...]:
+def cell_matrices(variables: int, degree: int, cells: int, device: torch.device) -> tuple[Tensor, ...]:
     """One (P, P) matrix per cell; products of s entries that are each rounded from an exact rational."""
     half = Fraction(1, cells)
     middles = [Fraction(2 * i + 1, cells) - 1 for i in range(cells)]
     axes = [_axis_matrix(degree, middle, half) for middle in middles]
-    return tuple(_cell_matrix(variables, degree, list(cell)) for cell in product(axes, repeat=variables))
+    return tuple(_cell_matrix(variables, degree, list(cell)).to(device) for cell in product(axes, repeat=variables))
 
 
 def _axis_matrix(degree: int, middle: Fraction, half: Fraction) -> NDArray[np.float64]:
@@ -62,6 +62,6 @@ def cell_bounds(coef: Tensor, variables: int, degree: int, cells: int) -> Tensor
     flat = coef.reshape(len(coef), -1)
     slack = gamma(2 * len(coef) + 2 * variables + 4) * flat.abs().sum(0)
     worst = torch.zeros_like(slack)
-    for matrix in cell_matrices(variables, degree, cells):
-        worst = torch.maximum(worst, (matrix.to(coef.device) @ flat).abs_().sum(0))
+    for matrix in cell_matrices(variables, degree, cells, coef.device):
+        worst = torch.maximum(worst, (matrix @ flat).abs_().sum(0))
     return inflate(worst + slack).reshape(coef.shape[1:])

@@ -1,0 +1,179 @@
+"""Who encloses the chunks of a round: this process, more processes of this machine, or any executor.
+
+A chunk is enclosed by a function of the chunk alone, and a round is cut into chunks by the number of its boxes alone:
+who computes them, how many there are and in which order they finish cannot change a certificate.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future
+from concurrent.futures import wait as wait_for
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any
+
+import joblib
+import numpy as np
+import torch
+from joblib.externals.loky import get_reusable_executor
+
+from onelayer.box import Box
+from onelayer.errors import OnelayerError
+from onelayer.ground import pinned
+from onelayer.language.formula import Formula
+from onelayer.layer.file import weights_sha256
+from onelayer.layer.transformer import OneLayerTransformer
+from onelayer.observer import Stopped
+from onelayer.proof.boxes import Boxes
+from onelayer.proof.error import MAX_NODES, Enclosure, ErrorFunction, error_function
+from onelayer.proof.tree import Floats, Ints
+from onelayer.recording.target import as_target
+
+START = 2.0  # seconds of computing before more processes are started: they take about as long to come up
+IDLE = 30.0  # seconds after which processes without work go
+LOOK = 0.1  # seconds between two looks at the observer while others compute
+KEPT = 4  # problems that a worker keeps ready
+
+
+@dataclass(frozen=True)
+class Problem:
+    """g as it travels to another process: the layer, the formula of f, the box. ``key`` tells problems apart."""
+
+    key: str
+    model: Any
+    formula: Formula
+    lower: Floats
+    upper: Floats
+    execution: torch.dtype | None
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Boxes to enclose, as arrays, with what the search wants to know of them."""
+
+    low: Floats
+    high: Floats
+    stall: Ints
+    order: int
+    threshold: float
+
+
+class Crew:
+    """Encloses chunks, alone at first; a long proof is shared with ``jobs`` processes or with the given executor."""
+
+    def __init__(self, error: ErrorFunction, jobs: int = 1, executor: Executor | None = None) -> None:
+        self.error, self.given = error, executor
+        self.jobs = joblib.cpu_count() if jobs == -1 else jobs
+        self.problem = as_problem(error)
+        self.started = time.process_time()
+        if executor is not None and self.problem is None:
+            raise OnelayerError(
+                "only layers of this package and formulas travel to an executor, with an f that has a formula, on the "
+                "CPU; leave executor out"
+            )
+
+    def enclose(self, parts: list[Boxes], order: int, threshold: float) -> list[Enclosure]:
+        """Enclosures of the parts, in their order."""
+        alone = [partial(_enclosed, self.error, part, order, threshold) for part in parts]
+        executor = self._executor(len(parts))
+        if executor is None or self.problem is None:
+            return [run() for run in alone]
+        chunks = [Chunk(part.low.numpy(), part.high.numpy(), part.stall.numpy(), order, threshold) for part in parts]
+        return self._shared(executor, self.problem, chunks, alone)
+
+    def _executor(self, parts: int) -> Any:
+        """Who shares the work, if anybody does: processes only where there is some for them."""
+        if parts == 1 or self.problem is None:
+            return None
+        if self.given is not None:
+            return self.given
+        if self.jobs < 2 or time.process_time() - self.started < START:
+            return None
+        return get_reusable_executor(max_workers=self.jobs - 1, timeout=IDLE)
+
+    def _shared(
+        self, executor: Executor, problem: Problem, chunks: list[Chunk], alone: Sequence[Callable[[], Enclosure]]
+    ) -> list[Enclosure]:
+        """Hand out all chunks; then take back, from the end, those that nobody has begun, and do them here."""
+        futures: list[Future[Any]] = []
+        found: dict[int, Enclosure] = {}
+        try:
+            futures = [executor.submit(work, problem, chunk) for chunk in chunks]
+            if self.given is None:
+                for at in reversed(range(len(futures))):
+                    if futures[at].cancel():
+                        found[at] = alone[at]()
+            for at, future in enumerate(futures):
+                if at not in found:
+                    found[at] = self._result(future, alone[at])
+        finally:
+            for future in futures:
+                future.cancel()
+        return [found[at] for at in range(len(chunks))]
+
+    def _result(self, future: Future[Any], alone: Callable[[], Enclosure]) -> Enclosure:
+        """What a worker found; where it died or failed, the chunk is done here, with its error if it has one."""
+        while not future.done():
+            self.error.observer.check()
+            wait_for([future], timeout=LOOK)
+        try:
+            bound, sensitivity = future.result()
+        except Stopped:
+            raise
+        except Exception:
+            return alone()
+        return Enclosure(torch.from_numpy(np.array(bound)), torch.from_numpy(np.array(sensitivity)))
+
+
+def as_problem(error: ErrorFunction) -> Problem | None:
+    """What travels of g, or None where something of it is code of this process."""
+    formula, model = error.target.formula, error.model
+    if formula is None or error.target.lipschitz is not None or len(formula.nodes) > MAX_NODES:
+        return None
+    if not isinstance(model, OneLayerTransformer | Formula) or error.device.type != "cpu":
+        return None
+    lower, upper = error.box.lower.numpy(), error.box.upper.numpy()
+    weights = weights_sha256(model) if isinstance(model, OneLayerTransformer) else str(model)
+    text = f"{weights} {formula} {lower.tolist()} {upper.tolist()} {error.execution}"
+    return Problem(hashlib.sha256(text.encode()).hexdigest(), model, formula, lower, upper, error.execution)
+
+
+def work(problem: Problem, chunk: Chunk) -> tuple[Floats, Floats]:
+    """Enclose one chunk, in whatever process this is."""
+    with pinned():
+        found = _received(_Keyed(problem)).enclose(
+            torch.from_numpy(np.array(chunk.low)),
+            torch.from_numpy(np.array(chunk.high)),
+            chunk.order,
+            chunk.threshold,
+            torch.from_numpy(np.array(chunk.stall)),
+        )
+    return found.bound.numpy(), found.sensitivity.numpy()
+
+
+@dataclass(frozen=True)
+class _Keyed:
+    """A problem that is equal to another one with its key."""
+
+    problem: Problem
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Keyed) and self.problem.key == other.problem.key
+
+    def __hash__(self) -> int:
+        return hash(self.problem.key)
+
+
+@lru_cache(maxsize=KEPT)
+def _received(keyed: _Keyed) -> ErrorFunction:
+    problem = keyed.problem
+    box = Box(torch.from_numpy(np.array(problem.lower)), torch.from_numpy(np.array(problem.upper)))
+    target = as_target(problem.formula, box)
+    return error_function(problem.model, target, box, problem.execution, torch.device("cpu"))
+
+
+def _enclosed(error: ErrorFunction, part: Boxes, order: int, threshold: float) -> Enclosure:
+    return error.enclose(part.low, part.high, order, threshold, part.stall)

@@ -1,0 +1,176 @@
+"""A proof shared with other processes: the same certificate, whoever computes, dies or comes late."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import onelayer as ol
+from onelayer.errors import OnelayerError
+from onelayer.layer.lookup import AxisKeys, LookupHead, lookup_model
+from onelayer.layer.transformer import OneLayerTransformer
+from onelayer.proof import crew, search
+from onelayer.proof.certificate import Certificate
+from onelayer.proof.certify import certify
+
+BOX = ol.Box([0.0, 0.0], [1.0, 1.0])
+LARGE = 0.02  # an eps that takes a few hundred boxes at order 1
+
+
+def f(x: Any) -> Any:
+    return torch.sin(3 * x[..., 0]) * torch.cos(2 * x[..., 1])
+
+
+@pytest.fixture(scope="module")
+def layer() -> OneLayerTransformer:
+    return ol.approximate("sin(3*x1)*cos(2*x2)", BOX, 1e-2).model
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many small chunks, shared from the start."""
+    monkeypatch.setattr(search, "SMALLEST_CHUNK", 16)
+    monkeypatch.setattr(crew, "START", 0.0)
+
+
+def same(a: Certificate, b: Certificate) -> bool:
+    return replace(a, seconds=0.0) == replace(b, seconds=0.0) and a.proof == b.proof
+
+
+def proved(layer: Any, **options: Any) -> Certificate:
+    return certify(layer, f, BOX, LARGE, order=1, **options)
+
+
+def test_the_certificate_does_not_depend_on_the_number_of_processes(layer: OneLayerTransformer) -> None:
+    alone = proved(layer, jobs=1)
+    assert alone.proved
+    assert alone.boxes > 200
+    assert same(alone, proved(layer, jobs=3))
+
+
+class Moody(Executor):
+    """An executor that computes in threads, loses every third chunk and fails at every fifth."""
+
+    def __init__(self) -> None:
+        self.inner, self.count = ThreadPoolExecutor(1), 0
+
+    def submit(self, function: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self.count += 1
+        if self.count % 3 == 0:
+            lost: Future[Any] = Future()
+            lost.set_exception(ConnectionError("the worker died"))
+            return lost
+        if self.count % 5 == 0:
+            return self.inner.submit(int, "no chunk")
+        return self.inner.submit(function, *args, **kwargs)
+
+
+def test_any_executor_will_do_and_what_it_loses_is_done_again(layer: OneLayerTransformer) -> None:
+    executor = Moody()
+    assert same(proved(layer, jobs=1), proved(layer, executor=executor))
+    assert executor.count > 10
+
+
+def test_a_wrong_enclosure_from_a_worker_is_not_hidden(
+    layer: OneLayerTransformer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: a worker that returns NaN for its chunk. Nothing is proved on those boxes."""
+
+    def broken(problem: crew.Problem, chunk: crew.Chunk) -> Any:
+        return np.full(len(chunk.low), np.nan), np.ones_like(chunk.low)
+
+    monkeypatch.setattr(crew, "work", broken)
+    found = proved(layer, executor=ThreadPoolExecutor(1), max_boxes=2000)
+    assert not found.proved
+
+
+def test_code_of_this_process_does_not_travel(layer: OneLayerTransformer) -> None:
+    with pytest.raises(OnelayerError, match="travel"):
+        proved(lambda x: layer(x), executor=ThreadPoolExecutor(1))
+    assert same(proved(lambda x: layer(x), jobs=1), proved(lambda x: layer(x), jobs=3))
+
+
+def test_a_problem_arrives_as_it_was_sent(layer: OneLayerTransformer) -> None:
+    from onelayer.proof.error import error_function
+    from onelayer.recording.target import as_target
+
+    error = error_function(layer, as_target(f, BOX), BOX, torch.float64, torch.device("cpu"))
+    problem = crew.as_problem(error)
+    assert problem is not None
+    low = np.array([[0.1, 0.2], [0.5, 0.25]])
+    chunk = crew.Chunk(low, low + 0.125, np.zeros(2, dtype=np.int64), 3, 0.0)
+    bound, sensitivity = crew.work(problem, chunk)
+    stall = torch.zeros(2, dtype=torch.int64)
+    there = error.enclose(torch.from_numpy(low), torch.from_numpy(low + 0.125), 3, 0.0, stall)
+    assert np.array_equal(bound, there.bound.numpy())
+    assert np.array_equal(sensitivity, there.sensitivity.numpy())
+
+
+@pytest.fixture
+def dask_cluster() -> Iterator[tuple[str, Any]]:
+    """The address of a scheduler, and a function that starts a worker: all processes of their own, on loopback."""
+    pytest.importorskip("distributed")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(*words: str) -> subprocess.Popen[bytes]:
+        line = [sys.executable, "-m", "distributed.cli." + words[0], *words[1:]]
+        process = subprocess.Popen(line, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        started.append(process)
+        return process
+
+    port = 18786 + os.getpid() % 1000
+    address = f"tcp://127.0.0.1:{port}"
+    start("dask_scheduler", "--host", "127.0.0.1", "--port", str(port), "--no-dashboard")
+    time.sleep(1)
+    yield address, lambda: start("dask_worker", address, "--nthreads", "1", "--no-nanny", "--no-dashboard")
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_cluster_that_loses_a_worker_and_gains_one(
+    layer: OneLayerTransformer, dask_cluster: tuple[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from distributed import Client
+
+    address, worker = dask_cluster
+    first, _ = worker(), worker()
+    alone = certify(layer, f, BOX, LARGE / 2, order=1, jobs=1)
+    with Client(address, timeout=60) as client:
+        client.wait_for_workers(2, timeout=120)
+        executor = client.get_executor(pure=False)
+        count, submit = [0], executor.submit
+
+        def eventful(*args: Any, **kwargs: Any) -> Any:
+            count[0] += 1
+            if count[0] == 6:
+                first.send_signal(signal.SIGKILL)
+                worker()
+            return submit(*args, **kwargs)
+
+        monkeypatch.setattr(executor, "submit", eventful)
+        shared = certify(layer, f, BOX, LARGE / 2, order=1, executor=executor)
+    assert count[0] > 6
+    assert first.wait(timeout=10) == -signal.SIGKILL
+    assert same(alone, shared)
+
+
+def test_a_layer_without_a_formula_stays_here() -> None:
+    keys = [AxisKeys(0, torch.ones(2, dtype=torch.float64), torch.zeros(2, dtype=torch.float64))]
+    small = lookup_model(1, (), [LookupHead(keys, torch.ones(2, 1, dtype=torch.float64))])
+    found = certify(small, lambda x: np.ones(len(x)), ol.Box([0.0], [1.0]), 0.5, lipschitz=0.0, jobs=3)
+    assert found.proved
