@@ -35,7 +35,7 @@ TIGHTER = 0.25  # a proof that stalls gets a fit this much closer: what a smalle
 CLOSE = 2.0  # times eps: a bound that far needs time, not another fit
 FEW = 3  # coordinates up to which one grid of tokens is cheap to fit and to prove
 MANY_UNITS = 800  # predicted hidden units beyond which a composition waits for the lookup
-SLICE_BOXES = 30_000  # of a lookup that is not the only way
+FIRST_SHARE, SLICE_BOXES = 0.15, 10_000  # of a lookup that is not the only way: easy functions need less
 SMALLER, LEAST = 3.0, 5.0  # times what a proof took, and seconds, that may be spent on a smaller one
 KINKED = ("max", "min", "abs", "relu")
 
@@ -65,15 +65,16 @@ def race(task: Task, watch: Observer) -> Approximation:
         if found.proved:
             found.run("lookup", _lookup(task, 1.0), watch.within(max(LEAST, SMALLER * found.seconds)))
             return found.result()
-    boxes = SLICE_BOXES if composed is not None else task.max_boxes
-    found.run("lookup", _lookup(replace(task, max_boxes=min(boxes, task.max_boxes)), 1.0), watch.share(0.5))
+    others = composed is not None or _kinked(task)
+    first = replace(task, max_boxes=min(SLICE_BOXES, task.max_boxes)) if others else task
+    found.run("lookup", _lookup(first, 1.0), watch.share(FIRST_SHARE if others else 0.5))
     if composed is not None and task.domain.dim <= FEW and not found.proved:
         found.run("composition", lambda slot: iter([compose(composed, task.eps, slot)]), watch.share(0.5))
-    if found.stalled and not watch.over:
-        closer = 1.0 if found.upper < CLOSE * task.eps else TIGHTER
-        found.run("lookup, closer" if closer < 1 else "lookup, longer", _lookup(task, closer), watch)
     if not found.proved and not watch.over and _kinked(task):
-        found.run("tokens", lambda slot: iter([tokens(task, slot)]), watch)
+        found.run("tokens", lambda slot: iter([tokens(task, slot)]), watch.share(0.5))
+    if (found.stalled or (others and not found.proved)) and not watch.over:
+        closer = TIGHTER if found.stalled and found.upper >= CLOSE * task.eps else 1.0
+        found.run("lookup, closer" if closer < 1 else "lookup, longer", _lookup(task, closer), watch)
     return found.result()
 
 
