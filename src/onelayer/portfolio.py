@@ -17,7 +17,7 @@ from onelayer.box import Box
 from onelayer.build.lookup.blueprint import Blueprint, Budget, draw_up, straight
 from onelayer.build.nested.compose import Composer, compose, composer
 from onelayer.build.sequences.gather import gather
-from onelayer.build.sequences.superpose import needs_superposition, superpose
+from onelayer.build.sequences.superpose import extreme, needs_superposition, superpose
 from onelayer.errors import OnelayerError
 from onelayer.observer import Observer, Stopped
 from onelayer.proof.certificate import Certificate
@@ -59,6 +59,10 @@ class Task:
 def race(task: Task, watch: Observer) -> Approximation:
     """The best result of all ways; OnelayerError when none of them leads anywhere."""
     found = _Found(task)
+    if task.target.formula is not None and extreme(task.target.formula, task.domain) is not None:
+        found.run("sharp heads", lambda slot: iter([tokens(task, slot)]), watch.share(0.5))
+        if found.proved:
+            return found.result()
     composed = _composer(task)
     if composed is not None and task.domain.dim > FEW:
         found.run("composition", lambda slot: iter([compose(composed, task.eps, slot)]), watch.share(0.5))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -15,6 +16,10 @@ from onelayer.box import Box
 from onelayer.card import card, folded
 from onelayer.layer.memory import GridMemory
 from onelayer.layer.transformer import OneLayerTransformer
+from onelayer.lemmas.argument import from_text
+from onelayer.lemmas.nested import Nested
+from onelayer.proof.files import ARGUMENT
+from onelayer.result import Approximation
 from onelayer.source import Exportable, source_of
 
 ROWS = 24
@@ -126,7 +131,40 @@ def explain(a: Exportable, *, box: Box | None = None, samples: int = 4096) -> Ex
     if model.config.hidden:
         offset = offset + own["b_2"] @ through
     units = [_unit(model, own, j, domain, packed) for j in range(model.config.hidden)]
+    nested = composition_of(a)
+    if nested is not None:
+        heads, units = named_parts(nested, heads, units, domain)
     return Explanation(domain, model.config.output_shape, heads, units, matrix.T.tolist(), offset.tolist())
+
+
+def composition_of(a: Exportable) -> Nested | None:
+    """The inner and outer functions that a result was built of, if it was."""
+    text = a.certificate.attachments.get(ARGUMENT) if isinstance(a, Approximation) else None
+    argument = None if text is None else from_text(text)
+    return argument if isinstance(argument, Nested) else None
+
+
+def named_parts(nested: Nested, heads: list[Head], units: list[Unit], box: Box) -> tuple[list[Head], list[Unit]]:
+    """The same heads and units, with the inner and outer functions that they are."""
+    curved = [one for one in nested.inner if not one.plain]
+    named = []
+    for head, one in zip(heads, curved, strict=False):
+        reads = linear_text(torch.tensor(one.direction, dtype=torch.float64, device="cpu"), 0.0, box.variables)
+        purpose = f"inner function {written_in(one.text, reads)}"
+        named.append(replace(head, purpose=purpose))
+    ridges = [(part, ridge) for part in nested.outer for ridge in part.ridges]
+    blocks = []
+    for unit, k in zip(units, nested.units, strict=True):
+        part = ridges[k][0]
+        kind = f"outer function {part.text[:60]}" + ("" if len(part.ridges) == 1 else f", ridge {k + 1}")
+        blocks.append(replace(unit, purpose=kind))
+    return named + heads[len(named) :], blocks
+
+
+def written_in(text: str, variable: str) -> str:
+    """A formula of x1 with another text in its place."""
+    inside = variable if variable.isidentifier() else f"({variable})"
+    return re.sub(r"\bx1\b", inside, text).replace(f"({inside})", inside if inside.startswith("(") else f"({inside})")
 
 
 def _head(model: OneLayerTransformer, own: dict[str, Tensor], h: int, box: Box, packed: bool, samples: int) -> Head:

@@ -36,6 +36,7 @@ from onelayer.result import Approximation
 
 Array = NDArray[np.float64]
 ATTEMPTS = 4
+SHARP = 5  # numbers up to which sharp heads, one per subset, are smaller than thresholds
 OUTER_SHARE = 0.6  # of eps, for the outer functions when the inner ones are curved too
 
 
@@ -75,9 +76,11 @@ def _superposed(f: Any, box: Box, eps: float, dtype: torch.dtype, max_ramps: int
     if target.formula is None:
         raise OnelayerError(f"a superposition needs a recorded function; {target.unrecorded or 'it has no formula'}")
     check_size(seen_size(target, box, observer), dtype, "f")
-    extreme = _extreme(target.formula, box)
-    if extreme is not None:
-        return extreme(box.dim, float(box.lower.min()), float(box.upper.max()), eps, dtype=dtype, observer=observer)
+    build = extreme(target.formula, box)
+    if build is not None:
+        kind = "subsets" if box.dim <= SHARP else "thresholds"
+        low, high = float(box.lower.min()), float(box.upper.max())
+        return build(box.dim, low, high, eps, kind=kind, dtype=dtype, observer=observer)
     pieces = _pieces(target, box)
     atoms, ridges = _ridges(pieces, box)
 
@@ -101,7 +104,7 @@ def needs_superposition(f: Any, box: Box, observer: Observer | None = None) -> b
     target = as_target(f, box, observer=observer)
     if target.formula is None or len(box.shape) not in (1, 2):
         return False
-    if _extreme(target.formula, box) is not None:
+    if extreme(target.formula, box) is not None:
         return True
     outputs = range(len(target.formula.outputs))
     ridges, sums = (Recogniser(target.formula, box, affine=affine) for affine in (True, False))
@@ -218,8 +221,8 @@ def _range(weights: Array, atoms: list[Atom], box: Box) -> tuple[float, float]:
     return low, high
 
 
-def _extreme(formula: Formula, box: Box) -> Callable[..., Approximation] | None:
-    """The construction by thresholds for max(x1, ..., xn) and min(x1, ..., xn) over one interval."""
+def extreme(formula: Formula, box: Box) -> Callable[..., Approximation] | None:
+    """The construction of max(x1, ..., xn) and min(x1, ..., xn) over one interval, if f is one of them."""
     n, low, high = box.dim, float(box.lower.min()), float(box.upper.max())
     same = bool((box.lower == low).all() and (box.upper == high).all())
     if len(formula.outputs) != 1 or len(box.shape) != 1 or not same or n < 2:

@@ -1,0 +1,53 @@
+"""layout="auto": ways race, any proof counts, looser is never harder, and the end says what was tried."""
+
+from __future__ import annotations
+
+import pytest
+
+from onelayer import Box, approximate
+from onelayer.pictures.explanation import explain
+
+
+def test_a_product_of_many_factors_through_the_default_door() -> None:
+    result = approximate("x1*x2/(x3*x4)", Box([1.0] * 4, [5.0] * 4), 0.5, max_seconds=60)
+    assert result.certificate.proved
+    assert result.history[0].way == "composition"
+    assert result.size()["parameters"] <= result.history[0].parameters
+
+
+def test_distance_and_maximum_through_the_default_door() -> None:
+    distance = approximate("sqrt((x2-x1)**2 + (x4-x3)**2)", Box([1.0] * 4, [5.0] * 4), 0.06, max_seconds=60)
+    assert distance.certificate.proved
+    largest = approximate("max(x1, x2, x3)", Box([-1.0] * 3, [1.0] * 3), 2e-3, max_seconds=60)
+    assert largest.certificate.proved
+    assert largest.size()["parameters"] < 1000
+
+
+def test_few_variables_are_looked_up() -> None:
+    result = approximate("sin(x1) + sin(x2)", Box([0.0, 0.0], [6.0, 6.0]), 1e-3)
+    assert result.certificate.proved
+    assert [attempt.way for attempt in result.history] == ["lookup"]
+    assert "reached" in result.outcome()
+
+
+def test_the_end_says_what_was_tried() -> None:
+    result = approximate("sin(40*x1*x2)", Box([0.0, 0.0], [1.0, 1.0]), 1e-6, max_tokens=30, max_seconds=5)
+    assert not result.certificate.proved
+    text = result.outcome()
+    assert "not reached in this budget" in text
+    assert "tried lookup" in text
+
+
+@pytest.mark.parametrize("eps", [0.5, 0.1])
+def test_looser_is_not_harder(eps: float) -> None:
+    result = approximate("x1*x2*x3/x4", Box([1.0] * 4, [3.0] * 4), eps, max_seconds=60)
+    assert result.certificate.proved
+
+
+def test_explanations_name_inner_and_outer_functions() -> None:
+    result = approximate("x1*x2/(x3*x4)", Box([1.0] * 4, [5.0] * 4), 0.5, max_seconds=20)
+    if result.certificate.method != "composition":
+        pytest.skip("the lookup was smaller this time")
+    found = explain(result)
+    assert any("inner function" in head.purpose and "log" in head.purpose for head in found.heads)
+    assert all("outer function exp" in unit.purpose for unit in found.units)
