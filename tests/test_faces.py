@@ -71,6 +71,14 @@ def test_cards_are_whole_and_say_what_is_proved(made: ol.Approximation) -> None:
     assert "proved" in Balanced(made.certificate._repr_html_()).text
 
 
+def test_a_table_shows_its_columns() -> None:
+    columns = {"<b>": [0.0, 0.0, 1.0, 1.0], "load": [0.0, 1.0, 0.0, 1.0], "torque": [1.0, 2.0, 3.0, 4.0]}
+    read = Balanced(ol.Table.read(columns, inputs=["<b>", "load"], output="torque")._repr_html_())
+    assert "<b>2 from 0 to 1" in read.text
+    assert "torque4 from 1 to 4" in read.text
+    assert "b" not in read.seen
+
+
 def test_a_text_cannot_become_markup() -> None:
     hostile = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'&"
     read = Balanced(card(hostile, [(hostile, hostile)], hostile))

@@ -127,3 +127,18 @@ def test_corrupt_files_are_refused(saved: Path, tmp_path: Path, capsys: pytest.C
             status, out, err = command(capsys, *verb, str(folder))
             assert status == 2, (name, verb, out)
             assert len(err.strip().splitlines()) == 1
+
+
+def test_draw_html_export_c_and_their_refusals(saved: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    status, out, _ = command(capsys, "draw", str(saved), "--html", "--out", str(tmp_path / "live.html"), "--json")
+    assert status == 0
+    assert json.loads(out) == {"page": str(tmp_path / "live.html")}
+    assert (tmp_path / "live.html").read_text().startswith("<!DOCTYPE html>")
+    assert command(capsys, "draw", str(saved), "--html", "--out", str(tmp_path / "x.png"))[0] == 2
+    status, out, _ = command(capsys, "export", str(saved), "--to", "c", "--out", str(tmp_path / "wave.c"), "--json")
+    assert status == 0
+    assert json.loads(out)["bytes"] == sum((tmp_path / f"wave.{kind}").stat().st_size for kind in "ch")
+    for wrong in (["--guard", "shout"], ["--to", "torch", "--guard", "warn"]):
+        status, _, err = command(capsys, "export", str(saved), "--to", "c", "--out", str(tmp_path / "w.c"), *wrong)
+        assert status == 2
+        assert len(err.strip().splitlines()) == 1

@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 from pathlib import Path
-from typing import TypeGuard
 
 import torch
-from flint import ctx
-from torch import Tensor
 
 from onelayer import __version__
 from onelayer.disk import replace_file
 from onelayer.errors import OnelayerError
 from onelayer.export.c_layer import emit_layer
-from onelayer.export.c_text import HELPERS, Program, array, comment, literal
+from onelayer.export.c_self_test import bounded, counts, self_test
+from onelayer.export.c_text import HELPERS, Program, comment, literal
 from onelayer.guard import CLAMP, RAISE, check_guard, inward
-from onelayer.language.balls import in_balls
-from onelayer.language.formula import Formula
 from onelayer.layer.file import weights_sha256
 from onelayer.result import Approximation
 from onelayer.source import Exportable, Source, source_of
 
 TYPES = {torch.float64: "double", torch.float32: "float"}
-# Points of the self-test: corners of the box, scattered points, and the point of the largest error known.
-CORNERS, SCATTERED = 16, 48
-BITS = 200  # of the balls in which f is evaluated for the self-test
-MEASURED = {torch.float64: 1e-9, torch.float32: 1e-5}  # for a layer without a proof: the bar of every export
 # Keywords and names of the file that a function must not take.
 WORDS = (
     "auto break case char const continue default do double else enum extern float for goto if inline int long "
@@ -63,15 +54,10 @@ def _identifier(stem: str) -> str:
     return name
 
 
-def _counts(source: Source) -> tuple[int, int]:
-    config = source.model.config
-    return math.prod(config.input_shape), math.prod(config.output_shape)
-
-
 def _header(name: str, a: Exportable, source: Source, guard: str | None) -> str:
-    inputs, outputs = _counts(source)
+    inputs, outputs = counts(source)
     kind, upper = TYPES[source.model.dtype], name.upper()
-    claim = f"#define {upper}_BOUND {literal(a.certificate.upper, torch.float64)}\n" if _bounded(a) else ""
+    claim = f"#define {upper}_BOUND {literal(a.certificate.upper, torch.float64)}\n" if bounded(a) else ""
     said = {
         None: "Returns 0. Outside the domain of the certificate nothing is promised and nothing is said.",
         "warn": "Returns 0 in the domain of the certificate, 1 outside, where nothing is promised of y.",
@@ -90,11 +76,6 @@ int {name}(const {kind} x[{upper}_INPUTS], {kind} y[{upper}_OUTPUTS]);
 
 #endif
 """
-
-
-def _bounded(a: Exportable) -> TypeGuard[Approximation]:
-    """Whether something finite is proved about ``a``."""
-    return isinstance(a, Approximation) and math.isfinite(a.certificate.upper)
 
 
 def _program(name: str, a: Exportable, source: Source, program: Program, guard: str | None) -> str:
@@ -123,14 +104,14 @@ int {name}(const {kind} {"given" if guard == CLAMP else "x"}[{upper}_INPUTS], {k
     return {"0" if guard is None else "outside"};
 }}
 
-{_self_test(name, a, source)}"""
+{self_test(name, a, source)}"""
 
 
 def _guard(source: Source, program: Program, guard: str | None) -> str:
     """Statements before the forward pass: whether the point is outside, and what then. nan is outside."""
     if guard is None:
         return ""
-    inputs, outputs = _counts(source)
+    inputs, outputs = counts(source)
     box, dtype = source.domain, source.model.dtype
     sides = [inward(box.lower, dtype, up=True), inward(box.upper, dtype, up=False)]
     low, high = (program.table(word, side) for word, side in zip(("lower", "upper"), sides, strict=True))
@@ -178,75 +159,3 @@ def facts(a: Exportable, source: Source) -> list[str]:
         "It does not cover -ffast-math, x87 registers (FLT_EVAL_METHOD != 0), another rounding direction, or a "
         f"coarser exp. Arguments must be {kind} numbers in the domain.",
     ]
-
-
-def _self_test(name: str, a: Exportable, source: Source) -> str:
-    """Compiled with -DNAME_SELF_TEST the file is a program that returns 0 when every point is inside the bound."""
-    if source.box is None:
-        return ""
-    dtype, (inputs, outputs) = source.model.dtype, _counts(source)
-    points = _points(source, a).reshape(-1, inputs)
-    wanted, allowed = _expected(a, source, points)
-    rows = [[literal(v, dtype) for v in row] for row in points.tolist()]
-    values = [[literal(v, torch.float64) for v in row] for row in wanted.tolist()]
-    upper = name.upper()
-    xs = array("    static const real x", (v for row in rows for v in row), points.numel())
-    ys = array("    static const double y", (v for row in values for v in row), wanted.numel())
-    meant = "T(x) as PyTorch computes it" if _formula(a) is None else "f(x), rounded"
-    return f"""#ifdef {upper}_SELF_TEST
-/* {len(points)} points: corners of the domain, scattered points, the point of the largest error known.
-   y is {meant}; allowed is what it may differ by. */
-static int self_test(void)
-{{
-{xs}{ys}    const double allowed = {literal(allowed, torch.float64)};
-    int p, k, failed = 0;
-    for (p = 0; p < {len(points)}; ++p) {{
-        real found[{outputs}];
-        {name}(x + p * {inputs}, found);
-        for (k = 0; k < {outputs}; ++k)
-            failed += !(fabs((double)found[k] - y[p * {outputs} + k]) <= allowed);
-    }}
-    return failed;
-}}
-
-int main(void)
-{{
-    return self_test() != 0;
-}}
-#endif
-"""
-
-
-def _points(source: Source, a: Exportable) -> Tensor:
-    box, dtype = source.domain, source.model.dtype
-    low, high = inward(box.lower, dtype, up=True), inward(box.upper, dtype, up=False)
-    parts = [box.corners(CORNERS), box.sample(SCATTERED)]
-    if isinstance(a, Approximation) and a.certificate.witness is not None:
-        parts.append(torch.tensor(a.certificate.witness, dtype=torch.float64).reshape(1, *box.shape))
-    return torch.minimum(torch.maximum(torch.cat(parts).to(dtype), low), high)
-
-
-def _formula(a: Exportable) -> Formula | None:
-    """The formula of f, where the layer is proved to be near it."""
-    return None if not _bounded(a) or a.target is None else a.target.formula
-
-
-def _expected(a: Exportable, source: Source, points: Tensor) -> tuple[Tensor, float]:
-    """Values (P, K) and what may lie between them and the program: the bound for f, twice the bound for T.
-
-    The values of f are rounded to float64, which is added; without a proof the bar of every export is used.
-    """
-    formula = _formula(a)
-    if formula is not None and _bounded(a):
-        before, ctx.prec = ctx.prec, BITS
-        try:
-            rows = [[float(value.mid()) for value in in_balls(formula, row)] for row in points.double().tolist()]
-        finally:
-            ctx.prec = before
-        wanted = torch.tensor(rows, dtype=torch.float64)
-        return wanted, (a.certificate.upper + float(wanted.abs().max()) * 2.0**-52) * (1 + 2.0**-50)
-    with torch.no_grad():
-        wanted = source.model(points.reshape(-1, *source.model.config.input_shape)).double().reshape(len(points), -1)
-    if _bounded(a):
-        return wanted, 2 * a.certificate.upper * (1 + 2.0**-50)
-    return wanted, MEASURED[source.model.dtype] * max(1.0, float(wanted.abs().max()))

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from onelayer.box import Box
+from onelayer.card import card
 from onelayer.errors import OnelayerError
 from onelayer.ground import pinned
 from onelayer.language.formula import Formula
@@ -70,6 +71,14 @@ class Table:
             return box.named(self.names)
         except OnelayerError:  # a column may be called "engine speed", a coordinate may not
             return box
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (name, f"{len(axis):,} from {axis[0]:.6g} to {axis[-1]:.6g}")
+            for name, axis in zip(self.names, self.axes, strict=True)
+        ]
+        rows.append((self.output, f"{self.values.size:,} from {self.values.min():.6g} to {self.values.max():.6g}"))
+        return card("Table", [*rows, ("between the rows", self.interpolate)])
 
     @cached_property
     def formula(self) -> Formula:

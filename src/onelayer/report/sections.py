@@ -1,0 +1,141 @@
+"""The sections of a report, each a piece of HTML with every text escaped."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from importlib.metadata import version
+from pathlib import Path
+
+from onelayer.checker.check import CheckReport
+from onelayer.errors import OnelayerError
+from onelayer.pictures.drawing import drawn
+from onelayer.report import words
+from onelayer.result import Approximation
+
+LIBRARIES = ("torch", "numpy", "python-flint")
+MOST_COORDINATES = 64  # rows of the domain table; sequences have thousands
+LONGEST = 4000  # characters of a formula that are printed
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a page is about: a result, its files, the check of them, names and units of its inputs."""
+
+    result: Approximation
+    folder: Path
+    checked: CheckReport
+    names: Sequence[str]
+    units: Mapping[str, str]
+
+
+def _facts(rows: Sequence[tuple[str, str]]) -> str:
+    lines = "".join(f'<tr><th scope="row">{escape(name)}</th><td>{escape(text)}</td></tr>' for name, text in rows)
+    return f'<table class="facts"><tbody>{lines}</tbody></table>'
+
+
+def reference(subject: Subject) -> str:
+    proof, model = subject.result.certificate, subject.result.model
+    text = proof.function if len(proof.function) <= LONGEST else f"{proof.function[:LONGEST]} ..."
+    size = subject.result.size()
+    counts = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in size.items())
+    layer = (
+        f"One Transformer layer with {model.config.attention} attention: {counts}. Input {model.config.input_shape}, "
+        f"output {model.config.output_shape or 'one number'}, stored as {str(model.dtype).removeprefix('torch.')}."
+    )
+    return f"<h2>Reference function</h2><pre>{escape(text)}</pre><h2>Model</h2><p>{escape(layer)}</p>"
+
+
+def domain(subject: Subject) -> str:
+    box = subject.result.box
+    low, high = box.lower.flatten().tolist(), box.upper.flatten().tolist()
+    rows = "".join(
+        f"<tr><td>{escape(name)}</td><td class='num'>{a!r}</td><td class='num'>{b!r}</td>"
+        f"<td>{escape(subject.units.get(name, '-'))}</td></tr>"
+        for name, a, b in list(zip(subject.names, low, high, strict=True))[:MOST_COORDINATES]
+    )
+    left = box.dim - MOST_COORDINATES
+    more = f"<p>and {left:,} more inputs, in certificate.json.</p>" if left > 0 else ""
+    head = "".join(f'<th scope="col">{name}</th>' for name in ("input", "from", "to", "unit"))
+    return (
+        "<h2>Domain</h2><p>The claim is about every point of this domain, ends included, and about none outside it.</p>"
+        f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>{more}'
+    )
+
+
+def picture(subject: Subject) -> str:
+    try:
+        figure = drawn(subject.result)
+    except OnelayerError as error:
+        return f"<h2>Picture</h2><p>There is no picture: {escape(str(error))}.</p>"
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=160, metadata={"Software": None})
+    data = base64.b64encode(buffer.getvalue()).decode()
+    about = (
+        "Reference f, model T and their difference. The picture shows sampled values; the bound holds between them too."
+    )
+    image = f'<img src="data:image/png;base64,{data}" alt="Reference, model and difference over the domain">'
+    return f"<h2>Picture</h2><figure>{image}<figcaption>{about}</figcaption></figure>"
+
+
+def worst(subject: Subject) -> str:
+    proof = subject.result.certificate
+    if proof.witness is None:
+        return "<h2>Largest known difference</h2><p>No point with a difference above zero is recorded.</p>"
+    rows = [
+        ("difference", f"at least {proof.lower!r}"),
+        ("at", words.listed(proof.witness, subject.names)),
+        ("everywhere", f"at most {proof.upper!r}"),
+    ]
+    return f"<h2>Largest known difference</h2>{_facts(rows)}"
+
+
+def assumptions(subject: Subject) -> str:
+    items = "".join(f"<li>{escape(text)}</li>" for text in subject.result.certificate.assumptions)
+    return f"<h2>Assumptions</h2><ul>{items or '<li>none beyond the correctness of the program</li>'}</ul>"
+
+
+def checked(subject: Subject) -> str:
+    found = subject.checked
+    rows = [
+        ("verdict", f"{found.verdict}. {words.verdict(found.verdict)}"),
+        ("in detail", found.reason),
+        ("time", f"{found.seconds:.1f} s"),
+    ]
+    about = (
+        "A second program, given the files alone, tries to prove the statement again. It shares no arithmetic with the "
+        "first one: it computes with balls of real numbers (Arb)."
+    )
+    return f"<h2>Independent check</h2><p>{about}</p>{_facts(rows)}"
+
+
+def identity(subject: Subject) -> str:
+    proof = subject.result.certificate
+    hashed = [
+        (f"sha256 of {file.name}", hashlib.sha256(file.read_bytes()).hexdigest())
+        for file in sorted(subject.folder.iterdir())
+        if file.is_file() and file.suffix in (".json", ".bin", ".txt", ".safetensors", ".npz")
+    ]
+    rows = [
+        ("weights and shape", f"sha256 {proof.weights_sha256}"),
+        *hashed,
+        ("proof made by", f"onelayer {proof.version}, {proof.seconds:.1f} s"),
+        ("checked with", ", ".join(f"{name} {version(name)}" for name in LIBRARIES)),
+        ("on", f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"),
+    ]
+    return f"<h2>Identity and versions</h2>{_facts(rows)}"
+
+
+def again() -> str:
+    lines = (
+        'pip install onelayer\nonelayer check FOLDER --all     # exit status 0: accepted\nonelayer eval FOLDER "POINT"'
+    )
+    return (
+        "<h2>How to check again</h2><p>With the folder that holds the files named above:</p>"
+        f"<pre>{escape(lines)}</pre><p>The hashes above must agree with <code>sha256sum FOLDER/*</code>.</p>"
+    )
