@@ -17,6 +17,14 @@ def without_unit(name: str) -> str:
     return name.partition("[")[0]
 
 
+def _without_unit(name: object) -> str:
+    """The name itself, or OnelayerError for what is none."""
+    match = _LABEL.fullmatch(name) if isinstance(name, str) and len(name) <= MAX_NAME else None
+    if match is None:
+        raise OnelayerError(f"{str(name)[:MAX_NAME]!r} is no name; use letters, digits and _, with a unit as in h[m]")
+    return match[1]
+
+
 def check_names(names: Sequence[str], shape: tuple[int, ...]) -> tuple[str, ...]:
     """The names if they are good ones for points of that shape: one per coordinate, different, none misleading."""
     found = tuple(names)
@@ -26,15 +34,10 @@ def check_names(names: Sequence[str], shape: tuple[int, ...]) -> tuple[str, ...]
         raise OnelayerError(f"{len(found)} names for points of shape {shape}; give one per coordinate of a vector")
     plain = []
     for at, name in enumerate(found):
-        match = _LABEL.fullmatch(name) if isinstance(name, str) and len(name) <= MAX_NAME else None
-        if match is None:
-            raise OnelayerError(
-                f"{str(name)[:MAX_NAME]!r} is no name; use letters, digits and _, with a unit as in h[m]"
-            )
-        plain.append(match[1])
-        numbered = _NUMBERED.fullmatch(match[1])
+        plain.append(_without_unit(name))
+        numbered = _NUMBERED.fullmatch(plain[-1])
         if numbered and numbered[1] != str(at + 1):
-            raise OnelayerError(f"coordinate {at + 1} cannot be called {match[1]}: that is the name of another one")
+            raise OnelayerError(f"coordinate {at + 1} cannot be called {plain[-1]}: that is the name of another one")
     if len(set(plain)) < len(plain):
         raise OnelayerError(f"a name is given to two coordinates: {', '.join(plain)}")
     return found

@@ -268,10 +268,10 @@ def split_axis(g: Sequence[Taylor], kinks: Sequence[Taylor], low: Corner, high: 
     usable = [i for i, width in enumerate(widths) if width > 0] or [0]
     for degree in (1,) if kinks else (2, 1):
         scores = _scores(kinks[:1] or g, degree, len(widths))
-        best = max(usable, key=lambda i: scores[i])
-        if scores[best] > 0 and max(scores) < math.inf and not any(map(math.isnan, scores)):
+        best = max(usable, key=scores.__getitem__)
+        if scores[best] > 0 and all(map(math.isfinite, scores)):
             return best
-    return max(usable, key=lambda i: widths[i])
+    return max(usable, key=widths.__getitem__)
 
 
 def _scores(items: Sequence[Taylor], degree: int, dim: int) -> list[float]:

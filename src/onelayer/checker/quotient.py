@@ -67,6 +67,14 @@ class Product:
                 least = least * factor.range().abs_lower()
         return least
 
+    def is_positive(self) -> bool:
+        """Whether every factor is surely positive."""
+        return all(bool(factor.range() > 0) for factor, _ in self.factors)
+
+    def is_finite(self) -> bool:
+        """Whether every factor has finite values."""
+        return all(finite(factor) for factor, _ in self.factors)
+
     def vanishes_nowhere(self) -> bool:
         """Whether no factor of a positive power can be zero."""
         return all(bool(factor.range().abs_lower() > 0) for factor, n in self.factors if n > 0)
@@ -88,14 +96,14 @@ def quotients(formula: Formula, x: Sequence[Taylor], kinks: Kinks) -> list[Produ
             value: Product | None = minus_one * args[0]  # one factor for all of them, so that two cancel
         elif node.op in PRODUCTS:
             value = PRODUCTS[node.op](node, args, order)
-        elif node.op == "log" and all(factor.range() > 0 for factor, _ in args[0].factors):
+        elif node.op == "log" and args[0].is_positive():
             value = Product(((_logarithm(args[0], order), 1),))
         else:
             value = Product(((node_value(node, [arg.value(order) for arg in args], x, kinks), 1),))
-        if value is None or not all(finite(factor) for factor, _ in value.factors):
+        if value is None or not value.is_finite():
             return None
         values.append(value)
-    return [values[at] for at in formula.outputs]
+    return list(map(values.__getitem__, formula.outputs))
 
 
 def _divided(node: Node, args: Sequence[Product], order: int) -> Product | None:

@@ -11,8 +11,9 @@ import json
 import math
 import re
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -105,11 +106,7 @@ class Record:
             (len(low) == len(high) and _size(self.shape) == len(low) >= 1, "the domain must match its shape"),
             (_ordered(low, high), "the domain must have finite bounds with lower <= upper"),
             (self.witness is None or _inside(self.witness, low, high), "the witness must lie in the domain"),
-            (
-                self.resisted is None
-                or (_ordered(*self.resisted) and all(_inside(side, low, high) for side in self.resisted)),
-                "the resisting box must lie in the domain",
-            ),
+            (_box_inside(self.resisted, low, high), "the resisting box must lie in the domain"),
             (self.weights_sha256 == "" or bool(_SHA256.fullmatch(self.weights_sha256)), "weights_sha256 is no sha256"),
             (len(self.assumptions) <= MAX_ASSUMPTIONS, "too many assumptions"),
         ]
@@ -170,6 +167,14 @@ class SavedProof:
             raise FileError("the root box of boxes.bin is not the domain of certificate.json")
 
 
+def _need_same(folder: Path, content: dict[str, bytes], digests: dict[str, str]) -> None:
+    """The files are those that the certificate describes, none missing and none more."""
+    found = {name: _sha256(data) for name, data in content.items()}
+    if found != digests:
+        odd = sorted(name for name in found.keys() | digests.keys() if found.get(name) != digests.get(name))
+        raise FileError(f"{folder}: {', '.join(odd)} is not the file that certificate.json describes")
+
+
 def read_proof(folder: str | Path) -> SavedProof:
     """The proof saved in ``folder``, every digest, size, range and invariant checked; FileError otherwise."""
     folder = Path(folder)
@@ -181,10 +186,7 @@ def read_proof(folder: str | Path) -> SavedProof:
         record, digests = _record(text.decode("ascii"), function)
     except UnicodeDecodeError as error:
         raise FileError(f"{folder}: certificate.json must be ASCII and function.txt UTF-8 text") from error
-    found = {name: _sha256(data) for name, data in content.items()}
-    if found != digests:
-        odd = sorted(name for name in found.keys() | digests.keys() if found.get(name) != digests.get(name))
-        raise FileError(f"{folder}: {', '.join(odd)} is not the file that certificate.json describes")
+    _need_same(folder, content, digests)
     tree = _cuts(content[BOXES]) if BOXES in content else None
     return SavedProof(record, tree, function, {name: content[name] for name in ATTACHMENTS if name in content})
 
@@ -200,6 +202,13 @@ def read_table(data: bytes) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     return x.astype(np.float64), y.astype(np.float64)
 
 
+def _one_tree(code: NDArray[np.uint8], dim: int) -> bool:
+    """Whether the bytes are one binary tree in preorder that cuts existing axes: each cut opens one box more."""
+    sums = np.cumsum(np.where(code == LEAF, -1, 1))
+    whole = sums[-1] == -1 and not (sums[:-1] < 0).any()
+    return bool(whole and not ((code != LEAF) & (code >= dim)).any())
+
+
 def _cuts(data: bytes) -> Cuts:
     """The tree in the bytes of boxes.bin; FileError unless every byte is accounted for."""
     if len(data) < _HEADER.size:
@@ -213,8 +222,7 @@ def _cuts(data: bytes) -> Cuts:
         raise FileError(f"boxes.bin has {len(data)} bytes where {_HEADER.size + 16 * dim + nodes} belong")
     ends = np.frombuffer(data, "<f8", 2 * dim, _HEADER.size).tolist()
     code = np.frombuffer(data, np.uint8, nodes, _HEADER.size + 16 * dim)
-    sums = np.cumsum(np.where(code == LEAF, -1, 1))
-    if sums[-1] != -1 or bool((sums[:-1] < 0).any()) or bool(((code != LEAF) & (code >= dim)).any()):
+    if not _one_tree(code, dim):
         raise FileError("boxes.bin: its bytes are not one box tree over the coordinates")
     return Cuts(tuple(ends[:dim]), tuple(ends[dim:]), code)
 
@@ -229,12 +237,7 @@ def _record(text: str, function: str | None = None) -> tuple[Record, dict[str, s
     if set(data) != names | {"format", "format_version", "files", "sha256"}:
         odd = sorted(set(data) ^ (names | {"format", "format_version", "files", "sha256"}))
         raise FileError(f"certificate.json has missing or unknown fields: {', '.join(map(repr, odd[:5]))}")
-    stated = data.pop("sha256")
-    if not isinstance(stated, str) or stated != _digest(data):
-        raise FileError("certificate.json was changed: its fields do not match its sha256")
-    files = data.pop("files")
-    if not isinstance(files, dict) or not all(isinstance(v, str) and _SHA256.fullmatch(v) for v in files.values()):
-        raise FileError("certificate.json: 'files' must map file names to sha256 digests")
+    files = _sealed(data)
     if data["function"] is None:
         if function is None:
             raise FileError("certificate.json refers to function.txt, which is not there")
@@ -248,6 +251,17 @@ def _record(text: str, function: str | None = None) -> tuple[Record, dict[str, s
     return record, files
 
 
+def _sealed(data: dict[str, Any]) -> dict[str, str]:
+    """Take out the seal, which must be right, and the digests of the files, which are returned."""
+    stated = data.pop("sha256")
+    if not isinstance(stated, str) or stated != _digest(data):
+        raise FileError("certificate.json was changed: its fields do not match its sha256")
+    files = data.pop("files")
+    if not isinstance(files, dict) or not all(isinstance(v, str) and _SHA256.fullmatch(v) for v in files.values()):
+        raise FileError("certificate.json: 'files' must map file names to sha256 digests")
+    return files
+
+
 def _parse(text: str | bytes) -> dict[str, Any]:
     data = strict_json(text, "certificate.json")
     if not isinstance(data, dict) or data.get("format") != FORMAT:
@@ -259,25 +273,33 @@ def _parse(text: str | bytes) -> dict[str, Any]:
 
 def _typed(name: str, value: Any) -> Any:
     """``value`` as the type of field ``name``, or an error: JSON lists become tuples, integers become floats."""
-    if name in ("status", "arithmetic", "function", "weights_sha256", "version", "method", "claim"):
-        return _checked(isinstance(value, str), name, value)
-    if name in ("boxes", "order"):
-        return _checked(isinstance(value, int) and not isinstance(value, bool), name, value)
-    if name in ("eps", "witness", "resisted") and value is None:
+    if value is None and name in _MAY_BE_MISSING:
         return None
-    if name == "upper" and value == "inf":
-        return math.inf
-    if name in ("eps", "lower", "upper", "seconds"):
-        return _real(name, value)
+    return _KINDS[name](name, value)
+
+
+def _text(name: str, value: Any) -> Any:
+    return _checked(isinstance(value, str), name, value)
+
+
+def _count(name: str, value: Any) -> Any:
+    return _checked(isinstance(value, int) and not isinstance(value, bool), name, value)
+
+
+def _bound(name: str, value: Any) -> float:
+    """JSON has no infinity: it is written as a word."""
+    return math.inf if value == "inf" else _real(name, value)
+
+
+def _each(kind: Callable[[str, Any], Any], name: str, value: Any) -> tuple[Any, ...]:
     _checked(isinstance(value, list), name, value)
-    if name in ("assumptions", "names"):
-        return tuple(_checked(isinstance(line, str), name, line) for line in value)
-    if name == "shape":
-        return tuple(_checked(isinstance(side, int) and not isinstance(side, bool), name, side) for side in value)
-    if name == "witness":
-        return tuple(_real(name, number) for number in value)
-    _checked(len(value) == 2 and all(isinstance(side, list) for side in value), name, value)
-    return tuple(tuple(_real(name, number) for number in side) for side in value)
+    return tuple(kind(name, item) for item in value)
+
+
+def _corners(name: str, value: Any) -> tuple[Any, ...]:
+    """Two lists of numbers: the lower and the upper corner of a box."""
+    _checked(isinstance(value, list) and len(value) == 2, name, value)
+    return tuple(_each(_real, name, side) for side in value)
 
 
 def _checked(holds: bool, name: str, value: Any) -> Any:
@@ -292,6 +314,19 @@ def _real(name: str, value: Any) -> float:
         return float(value)
     except OverflowError as error:
         raise OnelayerError(f"field '{name}' is too large") from error
+
+
+_MAY_BE_MISSING = ("eps", "witness", "resisted")
+_KINDS: dict[str, Callable[[str, Any], Any]] = {
+    **dict.fromkeys(("status", "arithmetic", "function", "weights_sha256", "version", "method", "claim"), _text),
+    **dict.fromkeys(("boxes", "order"), _count),
+    **dict.fromkeys(("eps", "lower", "seconds"), _real),
+    **dict.fromkeys(("assumptions", "names"), partial(_each, _text)),
+    **dict.fromkeys(("domain", "resisted"), _corners),
+    "upper": _bound,
+    "shape": partial(_each, _count),
+    "witness": partial(_each, _real),
+}
 
 
 def _digest(data: dict[str, Any]) -> str:
@@ -319,3 +354,8 @@ def _inside(point: tuple[float, ...], low: tuple[float, ...], high: tuple[float,
 
 def _sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
+
+
+def _box_inside(corners: Any, low: Any, high: Any) -> bool:
+    """Whether a box, if there is one, is a box and lies in the domain."""
+    return corners is None or (_ordered(*corners) and all(_inside(side, low, high) for side in corners))

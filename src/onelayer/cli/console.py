@@ -52,8 +52,7 @@ def guarded(action: Callable[[], Any], as_json: bool) -> int:
     try:
         status = action()
     except TyperException as error:
-        said = " ".join(error.format_message().split())
-        return _refuse(said or "give a command; onelayer --help lists them", as_json)
+        return _refuse(" ".join(error.format_message().split()), as_json)
     except typer.Exit as stop:
         return int(stop.exit_code)
     except Stopped as error:

@@ -100,11 +100,16 @@ def _units(directions: Matrix, offsets: Vector, gains: Matrix) -> list[Unit]:
     return [Unit([line[j] for line in directions], offset, gains[j]) for j, offset in enumerate(offsets)]
 
 
+def _outside_memory(model: OneLayerTransformer) -> dict[str, Any]:
+    """The tensors outside the memories, in fractions."""
+    return {name: _fractions(tensor) for name, tensor in model.state_dict().items() if "." not in name}
+
+
 def exact_layer(model: OneLayerTransformer) -> ExactLayer:
     """The layer multiplied out, or one line that says which part of it is not of this form."""
     config = model.config
     _refuse(config)
-    own = {name: _fractions(tensor) for name, tensor in model.state_dict().items() if "." not in name}
+    own = _outside_memory(model)
     inputs, outputs = math.prod(config.input_shape), math.prod(config.output_shape)
     # What of the stream R reaches the read-out past the network, and what of x is in it.
     read, embedded, start = own["W_R"], own["W_E"], own["b_O"]

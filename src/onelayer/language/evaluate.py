@@ -50,15 +50,19 @@ def _value(node: Node, args: list[Any], x: Any, like: Any, rigorous: bool) -> An
         return x[..., int(node.value)]
     if node.op in LEAVES:
         return _number(node, like, rigorous)
-    bare = all(isinstance(arg, float) for arg in args)
-    if bare and (not rigorous or node.op == "neg"):
-        return float_value(node, args)
-    if bare:
-        args = [like.constant(arg, 0.0) for arg in args]
     row = operation(node.op, node.value)
+    if all(isinstance(arg, float) for arg in args):
+        if not rigorous or node.op == "neg":
+            return float_value(node, args)
+        return row.torch(*_constants(args, like))
     if row.arity > 1 and row.infix is None:  # torch's functions of several tensors take no bare numbers
         args = [_spread(arg, like) for arg in args]
     return row.torch(*args)
+
+
+def _constants(args: list[Any], like: Any) -> list[Any]:
+    """Numbers as exact models, so that what is computed of them has its rounding enclosed."""
+    return [like.constant(arg, 0.0) for arg in args]
 
 
 def _spread(value: Any, like: Any) -> Any:

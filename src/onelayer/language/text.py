@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 
 from onelayer.language.operations import POWER, operation
 from onelayer.language.tree import Node
@@ -32,13 +33,14 @@ def write(nodes: Sequence[Node], outputs: Sequence[int], names: Sequence[str] = 
     Variables are called ``names``, or x1 ... xD.
     """
     part = _free_name(names)
-    uses = Counter(arg for node in nodes for arg in node.args)
+    uses = Counter(chain.from_iterable(node.args for node in nodes))
     lines: list[str] = []
     done: list[tuple[str, int, int]] = []  # text, binding strength, height of the tree
     for at, node in enumerate(nodes):
         text, level, height = _one(node, [done[arg] for arg in node.args], names)
         long = height > _MAX_HEIGHT or len(text) > _MAX_WIDTH
-        if uses[at] and (long or (uses[at] > 1 and not _plain(node, nodes))):
+        shared = uses[at] > 1 and not _plain(node, nodes)
+        if uses[at] and (long or shared):
             name = f"{part}{len(lines) + 1}"
             lines.append(f"{name} = {text}")
             text, level, height = name, _ATOM_LEVEL, 0

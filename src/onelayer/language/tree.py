@@ -101,10 +101,15 @@ class Tape:
         known = [value for value in args if value is not None]
         return float_value(node, known) if len(known) == len(args) else None
 
+    def _exact_args(self, args: Sequence[int]) -> list[Fraction]:
+        """The exact values of those arguments that have one."""
+        values = [self.exact[at] for at in args]
+        return [value for value in values if value is not None]
+
     def _exact(self, node: Node) -> Fraction | None:
         if node.op == "num":
             return _small(Fraction(node.value)) if node.value < 2**EXACT_BITS else None
-        args = [value for at in node.args if (value := self.exact[at]) is not None]
+        args = self._exact_args(node.args)
         if node.op in LEAVES or len(args) < len(node.args):
             return None
         row = operation(node.op, node.value)

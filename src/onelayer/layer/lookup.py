@@ -53,6 +53,11 @@ class Affine:
     offset: Tensor
 
 
+def _is_linear(affine: Affine | None) -> bool:
+    """Whether there is an affine part that is no constant."""
+    return affine is not None and bool(affine.matrix.count_nonzero())
+
+
 def _sides(shape: int | Sequence[int]) -> tuple[int, ...]:
     return (shape,) if isinstance(shape, int) else tuple(shape)
 
@@ -88,7 +93,7 @@ def lookup_model(
     shape = _sides(input_shape)
     dim, width = math.prod(shape), math.prod(output_shape)
     heads = list(heads) or [_silent_head(width)]
-    linear = affine is not None and bool(affine.matrix.count_nonzero())
+    linear = _is_linear(affine)
     stream = ridges is not None or linear
     first = dim if stream else 0  # where the sum of heads is written
     d_model = dim + width if stream else max(dim, width)
@@ -98,8 +103,8 @@ def lookup_model(
     weights = {"W_E": eye(dim, d_model), **_head_weights(heads, dim, d_model, first, width), "W_R": readout}
     if affine is not None:
         weights["b_R"] = affine.offset
-        if linear:
-            readout[:dim] = affine.matrix.T
+    if affine is not None and linear:
+        readout[:dim] = affine.matrix.T
     if ridges is not None:
         weights |= _feed_forward(ridges, dim, d_model)
     model = OneLayerTransformer.packed(

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from functools import reduce
 from typing import Any
 
 from flint import arb
@@ -115,10 +116,7 @@ class Normal:
     def _power(self, a: Sum, e: Fraction) -> Sum:
         """a^e where that is defined."""
         if e.denominator == 1 and 0 <= e <= HIGHEST_POWER:
-            found = _number(Fraction(1))
-            for _ in range(int(e)):
-                found = self._times(found, a)
-            return found
+            return reduce(self._times, [a] * int(e), _number(Fraction(1)))
         if len(a) == 1:
             ((monomial, c),) = a.items()
             if e.denominator == 1 or (c > 0 and all(self._positive(base) for base, _ in monomial)):

@@ -13,7 +13,7 @@ from onelayer.language.compose import inside, total, weighted
 from onelayer.language.formula import Formula, parse
 from onelayer.language.tree import Tape
 from onelayer.language.words import NOT_RECORDED, describe
-from onelayer.lemmas.fields import made, need, numbers, places
+from onelayer.lemmas.fields import need, numbers, places, records
 from onelayer.lemmas.nested import Nested
 
 FORMAT = "onelayer argument"
@@ -116,11 +116,10 @@ class Composition:
 
     def __post_init__(self) -> None:
         sizes = (self.length, self.width, self.outputs)
-        need(all(type(size) is int and 1 <= size <= 2**20 for size in sizes), "sizes must be whole numbers >= 1")
+        need(places(sizes, 2**20 + 1) and min(sizes) >= 1, "sizes must be whole numbers >= 1")
         need(type(self.each) is bool and type(self.exact) is bool, "'each' and 'exact' must be true or false")
         need(type(self.gap) in (int, float) and 0 <= self.gap < math.inf, "gap must be a number >= 0")
-        atoms = tuple(atom if isinstance(atom, Atom) else made(Atom, atom) for atom in self.atoms)
-        terms = tuple(term if isinstance(term, Term) else made(Term, term) for term in self.terms)
+        atoms, terms = records(Atom, self.atoms), records(Term, self.terms)
         need(places([atom.coordinate for atom in atoms], self.width), "an atom of no coordinate")
         need(all(type(atom.text) is str for atom in atoms), "an atom without text")
         terms = tuple(self._checked(term, len(atoms)) for term in terms)
@@ -153,14 +152,14 @@ class Composition:
         """D on points of shape (n, d), flattened, with outputs in row-major order."""
         tape = Tape()
         n, d = self.length, self.width
-        atoms = [parse(atom.text, 1) for atom in self.atoms]
-        outers = [parse(term.text, 1) for term in self.terms]
-        values = {}
-        for c, atom in enumerate(self.atoms):
-            for token in range(n):
-                values[token, c] = inside(tape, atoms[c], tape.variable(token * d + atom.coordinate))
+        atoms, outers = _parsed(self.atoms), _parsed(self.terms)
+        values = {
+            (token, c): inside(tape, atoms[c], tape.variable(token * d + atom.coordinate))
+            for c, atom in enumerate(self.atoms)
+            for token in range(n)
+        }
         outputs = []
-        for position in range(n) if self.each else [0]:
+        for position in range(n if self.each else 1):
             sums: list[list[int]] = [[] for _ in range(self.outputs)]
             for k in self.active(position):
                 argument = _weighted_sum(tape, self.rows(self.terms[k], position), values)
@@ -194,6 +193,10 @@ def from_text(text: bytes) -> Argument:
         return kind(**data)
     except (TypeError, ValueError, OverflowError) as error:
         raise FileError(f"argument.json: {error}") from error
+
+
+def _parsed(parts: Sequence[Atom | Term]) -> list[Formula]:
+    return [parse(part.text, 1) for part in parts]
 
 
 def _weighted_sum(tape: Tape, rows: Sequence[Sequence[float]], values: Mapping[tuple[int, int], int]) -> int:

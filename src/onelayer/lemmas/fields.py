@@ -14,6 +14,11 @@ def places(values: Sequence[Any], count: int) -> bool:
     return all(type(value) is int and 0 <= value < count for value in values)
 
 
+def records(kind: type[Any], given: Any) -> tuple[Any, ...]:
+    """Records of that kind, those among them that are still fields made."""
+    return tuple(one if isinstance(one, kind) else made(kind, one) for one in given)
+
+
 def made(kind: type[Any], data: Any) -> Any:
     """A record of that kind from its fields."""
     fields = set(kind.__dataclass_fields__)

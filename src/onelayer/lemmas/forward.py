@@ -8,12 +8,13 @@ exact, so a sum counts its nonzero terms only.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from onelayer.formats import format_of
 
@@ -66,3 +67,13 @@ def rounding_of(dtype: torch.dtype) -> Rounding:
     """Relative and absolute error of one executed operation; a result below the normal numbers may be flushed to 0."""
     row = format_of(dtype)
     return Rounding(row.unit, 8 * row.normal)
+
+
+def float64_weights(model: nn.Module) -> dict[str, Floats]:
+    """Every weight as float64 numbers, which hold those of narrower formats exactly."""
+    return {name: tensor.detach().double().cpu().numpy() for name, tensor in model.state_dict().items()}
+
+
+def has_fields(config: object, wanted: Mapping[str, object]) -> bool:
+    """Whether the fields of a configuration have these values."""
+    return all(getattr(config, name) == value for name, value in wanted.items())

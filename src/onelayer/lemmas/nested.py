@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from onelayer.language.compose import inside, substituted, total, weighted
 from onelayer.language.formula import Formula, parse
 from onelayer.language.tree import Tape
-from onelayer.lemmas.fields import made, need, numbers, places
+from onelayer.lemmas.fields import need, numbers, places, records
 
 MOST_SUMS = 8
 
@@ -74,7 +75,7 @@ class Outer:
         need(all(a <= b for a, b in zip(self.low, self.high, strict=True)), "an empty interval")
         need(type(self.text) is str, "an outer function without text")
         need(type(self.gap) in (int, float) and 0 <= self.gap < math.inf, "gap must be a number >= 0")
-        ridges = tuple(one if isinstance(one, Ridge) else made(Ridge, one) for one in self.ridges)
+        ridges = records(Ridge, self.ridges)
         need(all(len(ridge.weights) == len(self.sums) for ridge in ridges), "a ridge needs a weight for every sum")
         object.__setattr__(self, "ridges", ridges)
 
@@ -110,13 +111,13 @@ class Nested:
     KIND = "inner and outer functions"
 
     def __post_init__(self) -> None:
-        need(all(type(n) is int and 1 <= n <= 2**20 for n in (self.inputs, self.outputs)), "sizes must be >= 1")
-        inner = tuple(one if isinstance(one, Inner) else made(Inner, one) for one in self.inner)
-        outer = tuple(one if isinstance(one, Outer) else made(Outer, one) for one in self.outer)
+        sizes = (self.inputs, self.outputs)
+        need(places(sizes, 2**20 + 1) and min(sizes) >= 1, "sizes must be >= 1")
+        inner, outer = records(Inner, self.inner), records(Outer, self.outer)
         need(all(len(one.direction) == self.inputs for one in inner), "a direction needs one number per input")
         direct = tuple(tuple(one) for one in self.direct)
         need(len(direct) == self.outputs, "the direct part needs a list per output")
-        lists = [*direct, *(one for part in outer for one in part.sums)]
+        lists = [*direct, *chain.from_iterable(part.sums for part in outer)]
         named = all(places(one, len(inner)) and len(set(one)) == len(one) for one in lists)
         need(named, "a sum of inner functions that are not there")
         need(places([one.output for one in outer], self.outputs), "no such output")
@@ -124,6 +125,10 @@ class Nested:
         need(places(units, sum(len(one.ridges) for one in outer)), "a unit of no ridge")
         for name, value in (("inner", inner), ("outer", outer), ("direct", direct), ("units", units)):
             object.__setattr__(self, name, value)
+
+    def all_ridges(self) -> list[tuple[Outer, Ridge]]:
+        """Every ridge with its outer function, in order."""
+        return [(part, ridge) for part in self.outer for ridge in part.ridges]
 
     def formula(self) -> Formula:
         """f as it was taken apart."""

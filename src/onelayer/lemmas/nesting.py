@@ -23,7 +23,7 @@ from onelayer.float64 import UNIT
 from onelayer.language.formula import parse
 from onelayer.layer.lookup import AxisKeys, LookupHead, lookup_model
 from onelayer.layer.transformer import OneLayerTransformer
-from onelayer.lemmas.forward import SLACK, UP, has_form, rounding_of, upper_bound
+from onelayer.lemmas.forward import SLACK, UP, float64_weights, has_fields, has_form, rounding_of, upper_bound
 from onelayer.lemmas.nested import Nested, Outer, Ridge
 from onelayer.lemmas.overflow import overflows
 from onelayer.lemmas.univariate import Ramps, lookup_error, piecewise_error, range_of
@@ -60,8 +60,8 @@ class Form:
 
     def __init__(self, model: OneLayerTransformer, nested: Nested) -> None:
         config = model.config
-        self.w = {name: t.detach().double().cpu().numpy() for name, t in model.state_dict().items()}
-        self.ridges = [(part, ridge) for part in nested.outer for ridge in part.ridges]
+        self.w = float64_weights(model)
+        self.ridges = nested.all_ridges()
         self.curved = [c for c, one in enumerate(nested.inner) if not one.plain]
         self.inputs, self.outputs = nested.inputs, nested.outputs
         wanted = {
@@ -75,10 +75,9 @@ class Form:
             "hidden": len(nested.units),
         }
         heads = [(h.d_k, h.d_v, h.memory, len(h.tokens)) for h in config.heads]
-        same = all(getattr(config, name) == value for name, value in wanted.items())
-        if not same or heads != [(KEY_WIDTH, 1, "grid", 1)] * max(1, len(self.curved)):
+        if not has_fields(config, wanted) or heads != [(KEY_WIDTH, 1, "grid", 1)] * max(1, len(self.curved)):
             raise OnelayerError("this layer does not have the form of inner and outer functions")
-        if not (config.token_width == self.inputs and config.readout_width == self.outputs):
+        if (config.token_width, config.readout_width) != (self.inputs, self.outputs):
             raise OnelayerError("this layer has other inputs or outputs than its argument")
         self.units = np.array(nested.units, dtype=int)
         self.of_inner = [self._of_inner(part, ridge, len(nested.inner)) for part, ridge in self.ridges]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from onelayer.box import Box
 from onelayer.errors import OnelayerError
 from onelayer.layer.transformer import OneLayerTransformer
-from onelayer.lemmas.forward import SLACK, UP, Rounding, has_form, rounding_of, upper_bound
+from onelayer.lemmas.forward import SLACK, UP, Rounding, float64_weights, has_form, rounding_of, upper_bound
 from onelayer.lemmas.overflow import overflows
 
 Floats = NDArray[np.float64]
@@ -94,9 +94,7 @@ class Thresholds:
         self.rounding: Rounding = rounding_of(model.dtype)
         self.length, self.cells = config.length, config.ramps
         self.sorts = config.readout == "each"
-        self.w: dict[str, Floats] = {
-            name: tensor.detach().double().cpu().numpy() for name, tensor in model.state_dict().items()
-        }
+        self.w = float64_weights(model)
         form = [
             not config.residual,
             (config.norm, config.attention, config.embedding) == ("none", "softmax", "piecewise"),

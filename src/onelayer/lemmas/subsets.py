@@ -12,7 +12,7 @@ from scipy.special import lambertw
 from onelayer.box import Box
 from onelayer.errors import OnelayerError
 from onelayer.layer.transformer import OneLayerTransformer
-from onelayer.lemmas.forward import SLACK, UP, exp_up, has_form, rounding_of, upper_bound
+from onelayer.lemmas.forward import SLACK, UP, exp_up, float64_weights, has_form, rounding_of, upper_bound
 from onelayer.lemmas.overflow import overflows
 
 MARGIN = 64.0  # logits of tokens outside a head's subset stay this far below those inside
@@ -89,9 +89,9 @@ class _Form:
 
     def __init__(self, model: OneLayerTransformer, weights: Sequence[float] | None, box: Box) -> None:
         config, n, sorts = model.config, model.config.length, weights is None
-        w = {name: tensor.detach().double().cpu().numpy() for name, tensor in model.state_dict().items()}
+        w = float64_weights(model)
         outputs = n if sorts else 1
-        width = 1 + outputs + (1 if sorts else 0) + n
+        width = 1 + outputs + int(sorts) + n
         heads = 2**n - 1
         form = [
             (config.norm, config.attention, config.embedding) == ("none", "softmax", "linear"),

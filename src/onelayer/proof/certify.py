@@ -174,15 +174,18 @@ def digest_of(model: Any) -> str:
     return digest.hexdigest()
 
 
+def _model_dtype(model: Any) -> torch.dtype:
+    """The one format of the weights; float64 of a model without any."""
+    held = model.parameters() if isinstance(model, nn.Module) else ()
+    dtypes = {parameter.dtype for parameter in held if parameter.is_floating_point()} or {torch.float64}
+    if len(dtypes) > 1 or not are_formats(dtypes):
+        raise OnelayerError(f"a certified model has all its weights in {' or all in '.join(NAMES)}; use model.double()")
+    return dtypes.pop()
+
+
 def _execution(model: Any, execution: str | torch.dtype | None) -> torch.dtype | None:
     if isinstance(execution, str) and execution == MODEL_DTYPE:
-        held = model.parameters() if isinstance(model, nn.Module) else ()
-        dtypes = {parameter.dtype for parameter in held if parameter.is_floating_point()} or {torch.float64}
-        if len(dtypes) > 1 or not are_formats(dtypes):
-            raise OnelayerError(
-                f"a certified model has all its weights in {' or all in '.join(NAMES)}; use model.double()"
-            )
-        return dtypes.pop()
+        return _model_dtype(model)
     if not isinstance(execution, str | torch.dtype | None) or execution not in EXECUTIONS:
         words = ", ".join(f"'{word}'" for word in (MODEL_DTYPE, *NAMES))
         raise OnelayerError(f"execution must be {words} or '{REAL}', got {execution!r}")
@@ -205,18 +208,26 @@ def _check(eps: Any, gap: Any, order: Any, max_boxes: Any, max_seconds: Any, job
     """Every comparison is written so that NaN fails it."""
     if not isinstance(box, Box):
         raise OnelayerError(f"the domain must be a Box, got {type(box).__name__}")
-    if eps is not None and not (_real(eps) and 0 <= eps < math.inf):
-        raise OnelayerError(f"eps must be a number >= 0, got {eps!r}")
-    if not (_real(gap) and 0 < gap < math.inf):
-        raise OnelayerError(f"gap must be a number > 0, for example 0.05, got {gap!r}")
+    _check_goal(eps, gap)
     if order is not None and not (isinstance(order, int) and 1 <= order <= 8):
         raise OnelayerError(f"order must be between 1 and 8, got {order!r}")
+    _check_budget(max_boxes, max_seconds, jobs)
+    if box.dim > MAX_DIM:
+        raise OnelayerError(f"a proof has at most {MAX_DIM} coordinates, the box has {box.dim}")
+
+
+def _check_budget(max_boxes: Any, max_seconds: Any, jobs: Any) -> None:
     if not (isinstance(max_boxes, int) and max_boxes >= 1 and _real(max_seconds) and max_seconds >= 0):
         raise OnelayerError("max_boxes must be an integer of at least 1 and max_seconds at least 0")
     if not isinstance(jobs, int) or jobs == 0:
         raise OnelayerError("jobs must be a number of workers, 1 or more, or -1 for one per core")
-    if box.dim > MAX_DIM:
-        raise OnelayerError(f"a proof has at most {MAX_DIM} coordinates, the box has {box.dim}")
+
+
+def _check_goal(eps: Any, gap: Any) -> None:
+    if eps is not None and not (_real(eps) and 0 <= eps < math.inf):
+        raise OnelayerError(f"eps must be a number >= 0, got {eps!r}")
+    if not (_real(gap) and 0 < gap < math.inf):
+        raise OnelayerError(f"gap must be a number > 0, for example 0.05, got {gap!r}")
 
 
 def _real(value: Any) -> bool:

@@ -6,7 +6,8 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from onelayer.disk import strict_json
@@ -75,12 +76,7 @@ def from_json(text: str, function: str | None = None) -> tuple[dict[str, Any], d
     if set(data) != names | {"format", "format_version", "files", "sha256"}:
         odd = sorted(set(data) ^ (names | {"format", "format_version", "files", "sha256"}))
         raise FileError(f"certificate.json has missing or unknown fields: {', '.join(map(repr, odd[:5]))}")
-    stated = data.pop("sha256")
-    if not isinstance(stated, str) or stated != _digest(data):
-        raise FileError("certificate.json was changed: its fields do not match its sha256")
-    files = data.pop("files")
-    if not isinstance(files, dict) or not all(isinstance(v, str) and SHA256.fullmatch(v) for v in files.values()):
-        raise FileError("certificate.json: 'files' must map file names to sha256 digests")
+    files = _sealed(data)
     if data["function"] is None:
         if function is None:
             raise FileError("certificate.json refers to function.txt, which is not there")
@@ -94,6 +90,17 @@ def from_json(text: str, function: str | None = None) -> tuple[dict[str, Any], d
     return claim, files
 
 
+def _sealed(data: dict[str, Any]) -> dict[str, str]:
+    """Take out the seal, which must be right, and the digests of the files, which are returned."""
+    stated = data.pop("sha256")
+    if not isinstance(stated, str) or stated != _digest(data):
+        raise FileError("certificate.json was changed: its fields do not match its sha256")
+    files = data.pop("files")
+    if not isinstance(files, dict) or not all(isinstance(v, str) and SHA256.fullmatch(v) for v in files.values()):
+        raise FileError("certificate.json: 'files' must map file names to sha256 digests")
+    return files
+
+
 def _parse(text: str | bytes) -> dict[str, Any]:
     data = strict_json(text, "certificate.json")
     if not isinstance(data, dict) or data.get("format") != FORMAT:
@@ -105,25 +112,33 @@ def _parse(text: str | bytes) -> dict[str, Any]:
 
 def _typed(name: str, value: Any) -> Any:
     """``value`` as the type of field ``name``, or an error: JSON lists become tuples, integers become floats."""
-    if name in ("status", "arithmetic", "function", "weights_sha256", "version", "method", "claim"):
-        return _checked(isinstance(value, str), name, value)
-    if name in ("boxes", "order"):
-        return _checked(isinstance(value, int) and not isinstance(value, bool), name, value)
-    if name in ("eps", "witness", "resisted") and value is None:
+    if value is None and name in _MAY_BE_MISSING:
         return None
-    if name == "upper" and value == "inf":
-        return math.inf
-    if name in ("eps", "lower", "upper", "seconds"):
-        return _real(name, value)
+    return _KINDS[name](name, value)
+
+
+def _text(name: str, value: Any) -> Any:
+    return _checked(isinstance(value, str), name, value)
+
+
+def _count(name: str, value: Any) -> Any:
+    return _checked(isinstance(value, int) and not isinstance(value, bool), name, value)
+
+
+def _bound(name: str, value: Any) -> float:
+    """JSON has no infinity: it is written as a word."""
+    return math.inf if value == "inf" else _real(name, value)
+
+
+def _each(kind: Callable[[str, Any], Any], name: str, value: Any) -> tuple[Any, ...]:
     _checked(isinstance(value, list), name, value)
-    if name in ("assumptions", "names"):
-        return tuple(_checked(isinstance(line, str), name, line) for line in value)
-    if name == "shape":
-        return tuple(_checked(isinstance(side, int) and not isinstance(side, bool), name, side) for side in value)
-    if name == "witness":
-        return tuple(_real(name, number) for number in value)
-    _checked(len(value) == 2 and all(isinstance(side, list) for side in value), name, value)
-    return tuple(tuple(_real(name, number) for number in side) for side in value)
+    return tuple(kind(name, item) for item in value)
+
+
+def _corners(name: str, value: Any) -> tuple[Any, ...]:
+    """Two lists of numbers: the lower and the upper corner of a box."""
+    _checked(isinstance(value, list) and len(value) == 2, name, value)
+    return tuple(_each(_real, name, side) for side in value)
 
 
 def _checked(holds: bool, name: str, value: Any) -> Any:
@@ -138,6 +153,19 @@ def _real(name: str, value: Any) -> float:
         return float(value)
     except OverflowError as error:
         raise OnelayerError(f"field '{name}' is too large") from error
+
+
+_MAY_BE_MISSING = ("eps", "witness", "resisted")
+_KINDS: dict[str, Callable[[str, Any], Any]] = {
+    **dict.fromkeys(("status", "arithmetic", "function", "weights_sha256", "version", "method", "claim"), _text),
+    **dict.fromkeys(("boxes", "order"), _count),
+    **dict.fromkeys(("eps", "lower", "seconds"), _real),
+    **dict.fromkeys(("assumptions", "names"), partial(_each, _text)),
+    **dict.fromkeys(("domain", "resisted"), _corners),
+    "upper": _bound,
+    "shape": partial(_each, _count),
+    "witness": partial(_each, _real),
+}
 
 
 def _digest(data: dict[str, Any]) -> str:

@@ -303,6 +303,15 @@ class ErrorFunction:
         return torch.where(rounded.double() > high, torch.nextafter(rounded, under), rounded).double()
 
 
+def _ready(model: nn.Module, device: torch.device, dtype: torch.dtype) -> nn.Module:
+    """The module itself if its mode, device and dtype are right, else a copy of it that is."""
+    held = [*model.parameters(), *model.buffers()]
+    wrong = any(t.device != device or (t.is_floating_point() and t.dtype != dtype) for t in held)
+    if wrong or any(part.training for part in model.modules()):
+        return copy.deepcopy(model).to(device, dtype).eval()
+    return model
+
+
 def error_function(
     model: Callable[[Any], Any],
     target: Target,
@@ -317,10 +326,7 @@ def error_function(
     """
     dtype = execution or torch.float64
     if isinstance(model, nn.Module):
-        held = [*model.parameters(), *model.buffers()]
-        wrong = any(t.device != device or (t.is_floating_point() and t.dtype != dtype) for t in held)
-        if wrong or any(part.training for part in model.modules()):
-            model = copy.deepcopy(model).to(device, dtype).eval()
+        model = _ready(model, device, dtype)
     with torch.no_grad():
         shape = tuple(execute(model, box.center[None].to(device, dtype)).shape[1:])
     target = _matched(target, shape)

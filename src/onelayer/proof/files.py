@@ -65,6 +65,14 @@ def write_proof(folder: str | Path, proof: Certificate) -> None:
     replace_file(folder / CERTIFICATE, text.encode("ascii"))
 
 
+def _need_same(folder: Path, content: dict[str, bytes], digests: dict[str, str]) -> None:
+    """The files are those that the certificate describes, none missing and none more."""
+    found = {name: _sha256(data) for name, data in content.items()}
+    if found != digests:
+        odd = sorted(name for name in found.keys() | digests.keys() if found.get(name) != digests.get(name))
+        raise FileError(f"{folder}: {', '.join(odd)} is not the file that certificate.json describes")
+
+
 def read_proof(folder: str | Path) -> Certificate:
     """The proof saved in ``folder``, every digest, size, range and invariant checked; FileError otherwise."""
     folder = Path(folder)
@@ -76,10 +84,7 @@ def read_proof(folder: str | Path) -> Certificate:
         claim, digests = from_json(text.decode("ascii"), function)
     except UnicodeDecodeError as error:
         raise FileError(f"{folder}: certificate.json must be ASCII and function.txt UTF-8 text") from error
-    found = {name: _sha256(data) for name, data in content.items()}
-    if found != digests:
-        odd = sorted(name for name in found.keys() | digests.keys() if found.get(name) != digests.get(name))
-        raise FileError(f"{folder}: {', '.join(odd)} is not the file that certificate.json describes")
+    _need_same(folder, content, digests)
     tree = decode_boxes(content[BOXES]) if BOXES in content else None
     attached = {name: content[name] for name in ATTACHMENTS if name in content}
     try:

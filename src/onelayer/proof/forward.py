@@ -85,9 +85,8 @@ class Constants(TorchFunctionMode):
         if inside() or not all(issubclass(kind, Tensor) for kind in types):
             return func(*args, **kwargs)
         name = canonical_name(func)
-        args = (kwargs.pop("input"), *args) if "input" in kwargs else args
-        args = (args[0], *args[1]) if name == "einsum" and isinstance(args[1], list | tuple) else args
-        first = next((at for at, arg in enumerate(args) if isinstance(arg, Tensor)), None)
+        args = _positional(name, args, kwargs)
+        first = _first_tensor(args)
         if name not in UNSETTLED or first is None or not args[first].is_floating_point():
             return func(*args, **kwargs)
         lifted = constant(args[first], self.like).tagged(self._format(name, args))
@@ -100,6 +99,16 @@ class Constants(TorchFunctionMode):
             raise UnsupportedOperation(f"{name} of constants in {formats}", f"use {either()}")
         executed = self.like.execution
         return None if executed is None else coarsest([executed, *formats])
+
+
+def _positional(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """The operands one after the other, whether they came by name or in a list."""
+    args = (kwargs.pop("input"), *args) if "input" in kwargs else args
+    return (args[0], *args[1]) if name == "einsum" and isinstance(args[1], list | tuple) else args
+
+
+def _first_tensor(args: tuple[Any, ...]) -> int | None:
+    return next((at for at, arg in enumerate(args) if isinstance(arg, Tensor)), None)
 
 
 def _check_shape(name: str, shape: tuple[int, ...], count: int, outputs: tuple[int, ...] | None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from onelayer.disk import MAX_AXES
 from onelayer.formats import ARITHMETICS
@@ -43,11 +43,7 @@ def rules(claim: Certificate) -> list[tuple[bool, str]]:
         (len(low) == len(high) and _size(claim.shape) == len(low) >= 1, "the domain must match its shape"),
         (_ordered(low, high), "the domain must have finite bounds with lower <= upper"),
         (claim.witness is None or _inside(claim.witness, low, high), "the witness must lie in the domain"),
-        (
-            claim.resisted is None
-            or (_ordered(*claim.resisted) and all(_inside(side, low, high) for side in claim.resisted)),
-            "the resisting box must lie in the domain",
-        ),
+        (_box_inside(claim.resisted, low, high), "the resisting box must lie in the domain"),
         (claim.weights_sha256 == "" or bool(SHA256.fullmatch(claim.weights_sha256)), "weights_sha256 is no sha256"),
         (len(claim.assumptions) <= MAX_ASSUMPTIONS, "too many assumptions"),
         (0 < len(claim.claim) <= MAX_CLAIM, "the claim must be said in a few words"),
@@ -81,3 +77,8 @@ def _ordered(low: tuple[float, ...], high: tuple[float, ...]) -> bool:
 
 def _inside(point: tuple[float, ...], low: tuple[float, ...], high: tuple[float, ...]) -> bool:
     return len(point) == len(low) == len(high) and all(a <= x <= b for a, x, b in zip(low, point, high, strict=True))
+
+
+def _box_inside(corners: Any, low: Any, high: Any) -> bool:
+    """Whether a box, if there is one, is a box and lies in the domain."""
+    return corners is None or (_ordered(*corners) and all(_inside(side, low, high) for side in corners))

@@ -42,10 +42,7 @@ class BoxTree:
     def __post_init__(self) -> None:
         low, high = (np.array(side, dtype=np.float64) for side in (self.lower, self.upper))
         tree = np.array(self.tree, dtype=np.uint8)
-        if low.ndim != 1 or low.shape != high.shape or not 1 <= low.size <= MAX_DIM:
-            raise OnelayerError(f"a box tree needs 1 to {MAX_DIM} coordinates with two bounds each")
-        if not (np.isfinite(low).all() and np.isfinite(high).all() and (low <= high).all()):
-            raise OnelayerError("the root box of a tree needs finite bounds with lower <= upper")
+        _need_box(low, high)
         if tree.ndim != 1 or not 1 <= tree.size <= MAX_NODES or tree.size * low.size > MAX_NUMBERS:
             raise OnelayerError(f"a box tree needs 1 to {min(MAX_NODES, MAX_NUMBERS // low.size)} nodes")
         if bool(((tree != LEAF) & (tree >= low.size)).any()):
@@ -128,3 +125,11 @@ def preorder(axis: NDArray[Any], left: NDArray[Any]) -> tuple[NDArray[np.uint8],
     tree = np.empty(axis.size, dtype=np.uint8)
     tree[place] = np.where(axis >= 0, axis, LEAF)
     return tree, place
+
+
+def _need_box(low: NDArray[np.float64], high: NDArray[np.float64]) -> None:
+    """The root of a tree is a box with finite bounds."""
+    if low.ndim != 1 or low.shape != high.shape or not 1 <= low.size <= MAX_DIM:
+        raise OnelayerError(f"a box tree needs 1 to {MAX_DIM} coordinates with two bounds each")
+    if not (np.isfinite(low).all() and np.isfinite(high).all() and (low <= high).all()):
+        raise OnelayerError("the root box of a tree needs finite bounds with lower <= upper")

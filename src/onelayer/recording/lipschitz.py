@@ -74,6 +74,14 @@ def _axis(at: int, dim: int) -> Tensor:
     return torch.nn.functional.one_hot(torch.tensor(at, device="cpu"), dim).double()
 
 
+def _in_order(given: Mapping[str, Any], box: Box) -> list[Any]:
+    """Constants by name, in the order of the coordinates."""
+    names = list(box.variables) or [f"x{at + 1}" for at in range(box.dim)]
+    if set(given) != set(names):
+        raise OnelayerError(f"lipschitz by name needs {', '.join(names)}, got {', '.join(map(str, given))}")
+    return [given[name] for name in names]
+
+
 def as_lipschitz(given: Any, box: Box, values: Callable[[Tensor], Tensor]) -> Lipschitz:
     """A number for the maximum norm, one number per coordinate as a list or as a dict by name, or an estimate."""
     if isinstance(given, Lipschitz):
@@ -81,10 +89,7 @@ def as_lipschitz(given: Any, box: Box, values: Callable[[Tensor], Tensor]) -> Li
     if isinstance(given, str) and given == ESTIMATE:
         return estimate(values, box)
     if isinstance(given, Mapping):
-        names = list(box.variables) or [f"x{at + 1}" for at in range(box.dim)]
-        if set(given) != set(names):
-            raise OnelayerError(f"lipschitz by name needs {', '.join(names)}, got {', '.join(map(str, given))}")
-        given = [given[name] for name in names]
+        given = _in_order(given, box)
     several = isinstance(given, Sequence) and not isinstance(given, str)
     try:
         constants = tuple(float(constant) for constant in (given if several else [given]))

@@ -44,9 +44,10 @@ def gathered(
     kept = [at for at in range(x.ndim) if at not in dims]
     count = math.prod(x.shape[at] for at in dims)  # 1 for a single number
     rows = x.ids.permute(*kept, *dims).reshape(-1, count)
-    folded = positions([fold(row) for row in rows.tolist()], [x.shape[at] for at in kept])
+    folded = positions(list(map(fold, rows.tolist())), [x.shape[at] for at in kept])
     if keepdim:
-        folded = folded.reshape([1 if at in dims else x.shape[at] for at in range(x.ndim)])
+        for at in sorted(dims):
+            folded = folded.unsqueeze(at)
     return Symbolic(tape, folded)
 
 

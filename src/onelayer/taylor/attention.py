@@ -201,6 +201,11 @@ def _with_mask(logits: TaylorModel, mask: Any, terms: int) -> TaylorModel:
     return masked.with_(masked.coef, torch.where(decided, masked.rem, torch.inf))
 
 
+def _thirds(packed: Tensor | None) -> tuple[Any, ...]:
+    """The parts of a packed projection for queries, keys and values."""
+    return (None, None, None) if packed is None else packed.chunk(3)
+
+
 def _projected(x: TaylorModel, weight: Any, bias: Any, heads: int) -> TaylorModel:
     """x W + b of (N, B, E), cut into heads: (B, H, N, width)."""
     found = linear(x, weight, bias)
@@ -248,11 +253,9 @@ def multi_head_attention_forward(
         raise UnsupportedOperation(f"{name} without a batch", "inputs must be (N, B, E)")
     if training and dropout_p > 0:
         raise UnsupportedOperation("dropout in training mode", "call .eval() on the model first")
-    if use_separate_proj_weight:
-        weights: Any = (q_proj_weight, k_proj_weight, v_proj_weight)
-    else:
-        weights = () if in_proj_weight is None else in_proj_weight.chunk(3)
-    biases = (None, None, None) if in_proj_bias is None else in_proj_bias.chunk(3)
+    separate = (q_proj_weight, k_proj_weight, v_proj_weight)
+    weights: Any = separate if use_separate_proj_weight else _thirds(in_proj_weight)
+    biases = _thirds(in_proj_bias)
     like = next(item for item in (query, key, value) if isinstance(item, TaylorModel))
     parts = [
         _projected(operand(item, like), weight, bias, num_heads)

@@ -125,7 +125,7 @@ def _labels(equation: str, ndims: tuple[int, ...]) -> tuple[list[str], str]:
     text = equation.replace(" ", "")
     left, arrow, right = text.partition("->")
     right = right if arrow else _implied(left)
-    names = {c: chr(ord("a") + i) for i, c in enumerate(dict.fromkeys(c for c in text if c.isalpha()))}
+    names = {c: chr(ord("a") + i) for i, c in enumerate(dict.fromkeys(filter(str.isalpha, text)))}
     left, right = ("".join(names.get(c, c) for c in part) for part in (left, right))
     inputs = left.split(",")
     widths = [ndim - len(part.replace("...", "")) for part, ndim in zip(inputs, ndims, strict=True)]

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from onelayer.errors import UnsupportedOperation
 from onelayer.taylor.arithmetic import operand
-from onelayer.taylor.core import TaylorModel, axes, axis, joint_space, lift, spread
+from onelayer.taylor.core import Space, TaylorModel, axes, axis, joint_space, lift, spread
 from onelayer.taylor.registry import implements
 
 
@@ -229,6 +229,14 @@ def _pieces(x: TaylorModel, lengths: list[int], dim: int) -> tuple[TaylorModel, 
     return tuple(narrow(x, dim, start, length) for start, length in zip(starts, lengths, strict=True))
 
 
+def _space_of_all(models: Sequence[TaylorModel], like: TaylorModel) -> Space:
+    """The space of an operation that joins them all: executed in the coarsest of their formats."""
+    space = like.space
+    for model in models:
+        space = joint_space(model, TaylorModel(like.coef, like.rem, space, like.support, like.degree))
+    return space
+
+
 def joint_support(models: Sequence[TaylorModel]) -> tuple[int, ...]:
     """The variables of several models, in order."""
     return tuple(sorted({v for m in models for v in m.support}))
@@ -239,9 +247,7 @@ def common(models: Sequence[Any]) -> list[TaylorModel]:
     models = [m.plain() if isinstance(m, TaylorModel) else m for m in models]
     like = next(m for m in models if isinstance(m, TaylorModel))
     converted = [operand(m, like) for m in models]
-    space = like.space
-    for model in converted:
-        space = joint_space(model, TaylorModel(like.coef, like.rem, space, like.support, like.degree))
+    space = _space_of_all(converted, like)
     support = joint_support(converted)
     degree = min(max(m.degree for m in converted), space.cap(len(support)))
     lifted = [lift(m, support, degree) for m in converted]

@@ -268,13 +268,19 @@ def _lookup_head(fit: TensorFit, group: Group) -> LookupHead:
     return LookupHead(used, values.reshape(*[len(axis.slopes) for axis in used], -1))
 
 
+def _at_hand(fitter: TensorFitter, sparse: list[TensorFit] | None, budget: Budget) -> list[TensorFit] | None:
+    """What can be had without a search, by its error."""
+    quick = fitter.anyhow(min(budget.max_tokens, HASTY_TOKENS))
+    fits = [found for found in (sparse, quick and [quick]) if found]
+    return min(fits, key=lambda found: found[0].error, default=None)
+
+
 def _cheapest(fitter: TensorFitter, tolerance: float, budget: Budget) -> list[TensorFit] | None:
     """The fit with the fewest tokens; when time is over, the best that can be had at once."""
     sparse = SparseFitter(fitter).fit(tolerance, budget.max_tokens) if fitter.rank >= 3 else None
-    bound = sum(fit.tokens for fit in sparse) if sparse else budget.max_tokens
     if budget.fitting.over:
-        quick = fitter.anyhow(min(budget.max_tokens, HASTY_TOKENS))
-        return min((fits for fits in (sparse, quick and [quick]) if fits), key=lambda fits: fits[0].error, default=None)
+        return _at_hand(fitter, sparse, budget)
+    bound = sum(fit.tokens for fit in sparse) if sparse else budget.max_tokens
     if sparse and fitter.predicted(tolerance) > 2 * bound:
         return sparse
     single = fitter.fit(tolerance, bound)

@@ -190,9 +190,10 @@ class _Work:
         curved = any(not one.plain for one in self.inner)
         fits: list[Piecewise] = []
         for o in range(len(self.found.apart.direct)):
-            gap = sum(outer.gap for outer in outers if outer.output == o)
+            own = [outer for outer in outers if outer.output == o]
+            gap = sum(outer.gap for outer in own)
             tolerance = ROOM * goal - gap - (INNER_SHARE * goal if curved else 0.0)
-            functions = _ridge_functions([outer for outer in outers if outer.output == o])
+            functions = _ridge_functions(own)
             if functions and not tolerance > 0:
                 raise OnelayerError("the ridges of the outer functions are not close enough")
             fits += fit_shared(functions, tolerance) if functions else []

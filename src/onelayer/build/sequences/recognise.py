@@ -73,7 +73,7 @@ class Recogniser:
                 found_pieces = self._piece(coefficient, at) or self._product(coefficient, at)
                 made += found_pieces
                 rest += [] if found_pieces else [(coefficient, at)]
-        plain = {node: weight for node, weight in plain.items() if weight}
+        plain = _nonzero(plain)
         if plain or constant or not (made or rest):
             made.append(self._linear_piece(plain, constant))
         return made, rest
@@ -128,14 +128,18 @@ class Recogniser:
         parts = [self.separable[arg] for arg in node.args]
         known = [part for part in parts if part is not None]
         if node.op in ("mul", "div"):
-            scaled = self.scaled(node)
-            inner = None if scaled is None else self.separable[scaled[1]]
-            return None if scaled is None or inner is None else _scale(inner, scaled[0])
-        if node.op not in ("add", "sub", "neg") or not parts or len(known) < len(parts):
+            return self._multiple(node)
+        if node.op not in ("add", "sub", "neg") or len(known) < len(parts):
             return None
         if node.op == "neg":
             return _scale(known[0], Fraction(-1))
         return _add(known[0], _scale(known[1], Fraction(1 if node.op == "add" else -1)))
+
+    def _multiple(self, node: Node) -> Separable | None:
+        """A rational multiple of a separable node."""
+        scaled = self.scaled(node)
+        inner = None if scaled is None else self.separable[scaled[1]]
+        return None if scaled is None or inner is None else _scale(inner, scaled[0])
 
     def _piece(self, coefficient: Fraction, at: int) -> list[Piece]:
         """g(s) when every path from the term to its variables passes one separable node s, up to scale and shift."""
@@ -216,18 +220,18 @@ class Recogniser:
         factors = self._factors(at)
         if len(factors) == 2 and all(self.separable[k] is not None for k in factors):
             return self._squares(coefficient, *factors)
-        alone = not self.affine and all(len(self.used[k]) <= 1 for k in factors)
-        if not alone or not all(self._positive(k) for k in factors):
+        if self.affine or not all(len(self.used[k]) <= 1 and self._positive(k) for k in factors):
             return []
         tape = Tape()
         outer = affine_of(tape, coefficient, tape.add("exp", tape.variable(0)), Fraction(0))
-        inner = []
-        for k in factors:
-            own = Tape()
-            value = own.add("log", self._single(own, k))
-            (variable,) = self.used[k] or {0}
-            inner.append((variable, Formula.build(own.nodes, [value], (1,)), Fraction(1)))
-        return [Piece(Formula.build(tape.nodes, [outer], (1,)), tuple(inner))]
+        return [Piece(Formula.build(tape.nodes, [outer], (1,)), tuple(map(self._logarithm, factors)))]
+
+    def _logarithm(self, at: int) -> tuple[int, Formula, Fraction]:
+        """log of a positive function of one variable, and that variable."""
+        own = Tape()
+        value = own.add("log", self._single(own, at))
+        (variable,) = self.used[at] or {0}
+        return variable, Formula.build(own.nodes, [value], (1,)), Fraction(1)
 
     def _positive(self, at: int) -> bool:
         tape = Tape()
@@ -383,4 +387,8 @@ def _added(total: Sum, parts: Sum, factor: Fraction) -> Sum:
 
 def _add(a: Separable, b: Separable) -> Separable:
     parts = _added(a.parts, b.parts, Fraction(1))
-    return Separable({key: w for key, w in parts.items() if w}, a.constant + b.constant)
+    return Separable(_nonzero(parts), a.constant + b.constant)
+
+
+def _nonzero(parts: Sum) -> Sum:
+    return {key: weight for key, weight in parts.items() if weight}

@@ -228,6 +228,5 @@ def extreme(formula: Formula, box: Box) -> Callable[..., Approximation] | None:
     if len(formula.outputs) != 1 or len(box.shape) != 1 or not same or n < 2:
         return None
     variables = {node.value for node in formula.nodes if node.op == "var"}
-    used = {node.op for node in formula.nodes} - {"var"}
-    build = {"max": maximum, "min": minimum}.get(used.pop()) if len(used) == 1 else None
-    return build if len(variables) == n else None
+    used = "".join({node.op for node in formula.nodes} - {"var"})
+    return {"max": maximum, "min": minimum}.get(used) if len(variables) == n else None
