@@ -82,10 +82,12 @@ class Box:
 
     @property
     def center(self) -> Tensor:
+        """The middle of every side."""
         return self.lower / 2 + self.upper / 2
 
     @property
     def width(self) -> Tensor:
+        """The length of every side."""
         return self.upper - self.lower
 
     def contains(self, x: Tensor) -> Tensor:

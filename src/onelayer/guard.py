@@ -40,6 +40,7 @@ class Guarded(nn.Module):
         self.register_buffer("upper", box.upper.clone(), persistent=False)
 
     def forward(self, x: Any) -> Any:
+        """The model, after what the guard does with points outside the domain."""
         if self.guard is None:
             return self.model(x)
         if not isinstance(x, Tensor):
@@ -69,6 +70,7 @@ class Guarded(nn.Module):
         )
 
     def extra_repr(self) -> str:
+        """What torch shows of it."""
         return f"guard={self.guard!r}"
 
 

@@ -83,6 +83,7 @@ class Observer:
 
     @property
     def cancelled(self) -> bool:
+        """Whether somebody asked to stop."""
         return self._cancelled.is_set()
 
     @property
@@ -158,6 +159,7 @@ class TerminalObserver(Observer):
         self._calls = 0
 
     def show(self, report: Report) -> None:
+        """Move the bar."""
         bar = self._bar or self._open()
         bar.update(
             bar.tasks[0].id,

@@ -38,6 +38,7 @@ class Job:
 
     @property
     def finished(self) -> bool:
+        """Whether nothing more will come."""
         return self.snapshot["state"] in FINISHED
 
     async def update(self, **news: Any) -> None:

@@ -38,6 +38,7 @@ class Speaker(Observer):
         self.boxes: list[list[float]] = []
 
     def show(self, report: Report) -> None:
+        """Tell the page, not more often than it can be read."""
         now = time.monotonic()
         if now - self.last < PAUSE and report.stage == self.stage:
             return

@@ -39,6 +39,7 @@ class Taylor:
 
     @property
     def degree(self) -> int:
+        """The degree that its number of coefficients implies."""
         return degree_of(len(self.support), len(self.c))
 
     def over(self, support: tuple[int, ...]) -> list[arb]:
@@ -65,9 +66,11 @@ class Taylor:
         return self + -other
 
     def scaled(self, factor: arb) -> Taylor:
+        """Times a number."""
         return Taylor(self.support, [x * factor for x in self.c], self.order)
 
     def shifted(self, offset: arb) -> Taylor:
+        """Plus a number."""
         return Taylor(self.support, [self.c[0] + offset, *self.c[1:]], self.order)
 
     def __mul__(self, other: Taylor) -> Taylor:
@@ -150,6 +153,7 @@ class Taylor:
 
 
 def constant(value: arb, order: int) -> Taylor:
+    """A model without variables."""
     return Taylor((), [value], order)
 
 
@@ -199,6 +203,7 @@ def _cut_off(a: Sequence[arb], b: Sequence[arb], order: int) -> arb:
 
 @cache
 def union(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
+    """The variables of either, in order."""
     return a if a == b else tuple(sorted({*a, *b}))
 
 
@@ -219,16 +224,19 @@ def _places(s: int, degree: int) -> dict[tuple[int, ...], int]:
 
 @cache
 def count(s: int, degree: int) -> int:
+    """Number of monomials in s variables up to a degree."""
     return len(monomials(s, degree))
 
 
 @cache
 def degree_of(s: int, length: int) -> int:
+    """The degree up to which s variables have this many monomials."""
     return 0 if not s else next(d for d in range(length) if count(s, d) == length)
 
 
 @cache
 def even_monomials(s: int, degree: int) -> tuple[bool, ...]:
+    """For every monomial but the constant, whether it is a square: then it is never negative."""
     return tuple(all(e % 2 == 0 for e in exponents) for exponents in monomials(s, degree)[1:])
 
 

@@ -43,9 +43,11 @@ class Vector:
         return len(self.items)
 
     def entries(self) -> list[tuple[Taylor, arb]]:
+        """Every entry with its error."""
         return list(zip(self.items, self.errors, strict=True))
 
     def sizes(self) -> list[arb]:
+        """Upper bounds of the absolute values."""
         return [size(item) for item in self.items]
 
 
@@ -81,6 +83,7 @@ class Matrix:
         return found
 
     def real(self, x: Sequence[Taylor]) -> list[Taylor]:
+        """x W + b in real arithmetic."""
         order = x[0].order
         if self.dense is not None:
             return self._product(x, self.dense)
@@ -261,6 +264,7 @@ def _centre(logits: Sequence[Taylor], order: int) -> Taylor:
 
 
 def dot(a: Sequence[Taylor], b: Sequence[Taylor]) -> Taylor:
+    """The inner product."""
     return sum_of([x * y for x, y in zip(a, b, strict=True)])
 
 
@@ -279,6 +283,7 @@ def _coefficients(items: Sequence[Taylor], support: tuple[int, ...]) -> arb_mat:
 
 
 def sum_of(terms: Sequence[Taylor]) -> Taylor:
+    """The sum of some models."""
     total = constant(ZERO, terms[0].order) if len(terms) != 1 else terms[0]
     for term in terms if len(terms) != 1 else ():
         total = total + term

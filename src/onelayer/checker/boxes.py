@@ -88,6 +88,7 @@ class Prover:
         return Verdict(PROVED)
 
     def coordinates(self, low: Corner, high: Corner) -> list[Taylor]:
+        """The coordinates of a box as variables."""
         return [coordinate(i, a, b, self.order) for i, (a, b) in enumerate(zip(low, high, strict=True))]
 
     def error(self, x: Sequence[Taylor], t: Vector, kinks: Kinks) -> tuple[list[Taylor], list[arb]]:
@@ -305,4 +306,5 @@ def cut(low: Corner, high: Corner, axis: int) -> list[tuple[Corner, Corner]] | N
 
 
 def middle(low: Corner, high: Corner) -> tuple[float, ...]:
+    """The centre of a box."""
     return tuple(a / 2 + b / 2 for a, b in zip(low, high, strict=True))

@@ -94,10 +94,12 @@ def _coefficients(series: Series, at: arb, length: int) -> list[arb]:
 
 
 def sigmoid_series(x: arb_series) -> arb_series:
+    """The power series of 1 / (1 + exp(-x))."""
     return 1 / (1 + (-x).exp())
 
 
 def tanh_series(x: arb_series) -> arb_series:
+    """The power series of 1 - 2 / (1 + exp(2x))."""
     return 1 - 2 / (1 + (2 * x).exp())
 
 
@@ -126,6 +128,7 @@ def erf_rule(x: arb, n: int, c: arb, a: arb) -> arb:
 
 
 def sine_rule(x: arb, n: int, c: arb, a: arb) -> arb:
+    """Derivatives of sine and cosine are between -1 and 1."""
     return UNIT_BALL / math.factorial(n)
 
 
@@ -290,6 +293,7 @@ class Kinks:
         self.open: list[Taylor] = []
 
     def relu(self, u: Taylor) -> Taylor:
+        """max(u, 0): u or 0 where the sign is known, by itself or by a case that is assumed; else the kink is noted."""
         low, high = u.ends()  # a kink on the edge of the box is none
         if low >= 0:
             return u
@@ -310,12 +314,15 @@ class Kinks:
         return u.scaled(slope).shifted(top * arb(0.5, 0.5))
 
     def maximum(self, a: Taylor, b: Taylor) -> Taylor:
+        """max(a, b) = b + relu(a - b)."""
         return b + self.relu(a - b)
 
     def minimum(self, a: Taylor, b: Taylor) -> Taylor:
+        """min(a, b) = a - relu(a - b)."""
         return a - self.relu(a - b)
 
     def absolute(self, u: Taylor) -> Taylor:
+        """The absolute value; where the sign is open the kink is noted."""
         low, high = u.ends()
         if low >= 0:
             return u

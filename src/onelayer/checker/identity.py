@@ -233,6 +233,7 @@ def plus(a: Expansion, b: Expansion) -> Expansion:
 
 
 def scale(a: Expansion, factor: Fraction) -> Expansion:
+    """An expansion times a number."""
     return {powers: factor * c for powers, c in a.items()} if factor else {}
 
 

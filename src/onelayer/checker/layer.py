@@ -117,6 +117,7 @@ class Layer:
         return result
 
     def head_average(self, head: Head, query: Vector, keys: list[Vector], values: list[Vector]) -> Vector:
+        """What one head returns for one query, over its memory and the tokens of the sequence."""
         scale, ex, order = arb(head.scale), self.execution, query.items[0].order
         q = Vector([item.scaled(scale) for item in query.items], query.errors)
         if ex is not None:
@@ -184,6 +185,7 @@ class Layer:
         return Vector([item.scaled(arb(share)) for item in total.items], total.errors)
 
     def added(self, a: Vector, b: Vector) -> Vector:
+        """The sum of two vectors, with the rounding of it where neither term is exactly zero."""
         items = [p + q for p, q in zip(a.items, b.items, strict=True)]
         errors = [p + q for p, q in zip(a.errors, b.errors, strict=True)]
         plain = [_vanishes(*p) or _vanishes(*q) for p, q in zip(a.entries(), b.entries(), strict=True)]

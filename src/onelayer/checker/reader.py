@@ -135,6 +135,7 @@ class Cuts:
 
     @property
     def leaves(self) -> int:
+        """Number of boxes: a binary tree has one leaf more than cuts."""
         return (self.tree.size + 1) // 2
 
 

@@ -33,10 +33,12 @@ class Line:
     blur: arb
 
     def at(self, s: Taylor) -> Taylor:
+        """The line as a function of s."""
         return s.shifted(-arb(self.low)).scaled(self.slope).shifted(self.value)
 
     @property
     def size(self) -> arb:
+        """A bound of the values that the line is computed from."""
         return self.value.abs_upper()
 
 
@@ -62,10 +64,12 @@ class Average:
 
     @property
     def size(self) -> arb:
+        """The largest value that is averaged."""
         return arb(max(abs(v) for v in self.values))
 
     @property
     def blur(self) -> arb:
+        """Nothing is left out."""
         return arb(0)
 
 
@@ -92,6 +96,7 @@ def lines(knots: Sequence[float], changes: Sequence[arb], offset: arb, low: floa
 
 
 def steepest(pieces: Sequence[Line]) -> arb:
+    """The largest slope of any piece."""
     largest = arb(0)
     for piece in pieces:
         largest = largest.max(piece.slope.abs_upper())

@@ -47,6 +47,7 @@ class Stored:
 
     @property
     def token_width(self) -> int:
+        """Numbers in one input token."""
         return int(math.prod(self.config["input_shape"])) // self.length
 
 

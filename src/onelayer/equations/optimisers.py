@@ -17,6 +17,7 @@ class GradientDescent:
         self.eta = eta
 
     def step(self, theta: Array, gradient: Array) -> Array:
+        """The next parameters."""
         return gradient_descent_step(theta, gradient, self.eta)
 
 
@@ -28,6 +29,7 @@ class Momentum:
         self.velocity: Array | float = 0.0
 
     def step(self, theta: Array, gradient: Array) -> Array:
+        """The next parameters; the velocity is kept."""
         self.velocity = self.mu * self.velocity + gradient
         return gradient_descent_step(theta, self.velocity, self.eta)
 
@@ -46,6 +48,7 @@ class Adam:
         self.count = 0
 
     def step(self, theta: Array, gradient: Array) -> Array:
+        """The next parameters; both moments are kept."""
         self.count += 1
         self.first = self.b1 * self.first + (1 - self.b1) * gradient
         self.second = self.b2 * self.second + (1 - self.b2) * gradient**2

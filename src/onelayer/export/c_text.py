@@ -112,6 +112,7 @@ class Program:
         return f"{self.prefix}_{name}"
 
     def integers(self, name: str, values: NDArray[np.int64]) -> str:
+        """A table of whole numbers; returns its name."""
         self._count(len(values))
         entries = (str(int(value)) for value in values)
         self.tables.append(array(f"static const int {self.prefix}_{name}", entries, len(values)))
@@ -168,6 +169,7 @@ def array(head: str, entries: Iterable[str], count: int) -> str:
 
 
 def wrapped(entries: Iterable[str], indent: str = "    ") -> str:
+    """Entries with commas between them, in lines of bounded width."""
     lines, length = [""], 0
     for entry in entries:
         if length + len(entry) > WIDTH:

@@ -102,6 +102,7 @@ class Writer:
         self.groups = [plan(problem, i) for i in self.outputs]
 
     def text(self) -> str:
+        """The whole file."""
         parts = [self._header(), *self._heads(), self._layer(), *self._functions()]
         for i in self.outputs:
             for g, group in enumerate(self.groups[i]):

@@ -33,6 +33,7 @@ class Dress:
 
     @property
     def width(self) -> int:
+        """Width of the stream with its anchors."""
         return len(self.up)
 
     @property

@@ -54,6 +54,7 @@ class Graph:
         return self.apply("Add", name, product, self.constant(f"{name}.b", bias)) if bias.any() else product
 
     def reshape(self, name: str, x: str, *sizes: int) -> str:
+        """The same numbers in another shape."""
         return self.apply("Reshape", name, x, self.shape(*sizes))
 
     def smallest_of_top(self, name: str, x: str, count: int) -> str:

@@ -46,6 +46,7 @@ class Judgement:
 
     @property
     def accepted(self) -> bool:
+        """Whether the kernel accepted the theorem."""
         return self.status == "accepted"
 
     def __str__(self) -> str:

@@ -30,6 +30,7 @@ class LayerOfParts(nn.Module):
         self.parts = nn.ModuleDict(parts)
 
     def forward(self, x: Any) -> Any:
+        """The layer for points (B, *input_shape)."""
         config, parts = self.config, self.parts
         batch = x.shape[: len(x.shape) - len(config.input_shape)]
         count = math.prod(batch)

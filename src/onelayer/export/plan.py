@@ -70,10 +70,12 @@ class Plan:
 
     @property
     def heads(self) -> int:
+        """Number of heads."""
         return len(self.config.heads)
 
     @property
     def features(self) -> int:
+        """Numbers in the stream before anchors."""
         return len(self.bound)
 
 

@@ -66,6 +66,7 @@ class StockLayer(nn.Module):
         self.read = nn.Linear(width, outputs)
 
     def forward(self, x: Any) -> Any:
+        """The layer for points (B, *input_shape)."""
         batch = x.shape[: len(x.shape) - len(self.input_shape)]
         count = math.prod(batch)
         tokens = self.embed(x.reshape(count, self.length, self.numbers)) + self.start.weight

@@ -39,14 +39,17 @@ def hypot(tape: Tape, args: Sequence[int]) -> int:
 
 
 def logarithm(base: float) -> Callable[[Tape, Sequence[int]], int]:
+    """log(x) / log(base)"""
     return lambda tape, args: tape.add("div", tape.add("log", args[0]), tape.add("log", tape.number(base)))
 
 
 def log1p(tape: Tape, args: Sequence[int]) -> int:
+    """log(1 + x)"""
     return tape.add("log", tape.add("add", tape.number(1), args[0]))
 
 
 def expm1(tape: Tape, args: Sequence[int]) -> int:
+    """exp(x) - 1"""
     return tape.add("sub", tape.add("exp", args[0]), tape.number(1))
 
 

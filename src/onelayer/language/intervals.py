@@ -27,6 +27,7 @@ def of_one(ends: Ends) -> Image:
 
 
 def outward(low: Tensor, high: Tensor) -> Interval:
+    """Ends moved outward by the rounding of one operation."""
     return low - low.abs() * _WIDEN, high + high.abs() * _WIDEN
 
 
@@ -57,6 +58,7 @@ def add(a: Interval, b: Interval) -> Interval:
 
 
 def sub(a: Interval, b: Interval) -> Interval:
+    """a - b."""
     return outward(a[0] - b[1], a[1] - b[0])
 
 
@@ -73,6 +75,7 @@ def _product(p: Tensor, q: Tensor) -> Tensor:
 
 
 def div(a: Interval, b: Interval) -> Interval:
+    """a / b; NaN where b may vanish."""
     one = torch.ones_like(b[0])
     low, high = outward(one / b[1], one / b[0])
     low, high = low - TINY, high + TINY
@@ -82,22 +85,27 @@ def div(a: Interval, b: Interval) -> Interval:
 
 
 def neg(x: Interval) -> Interval:
+    """-a."""
     return -x[1], -x[0]
 
 
 def minimum(a: Interval, b: Interval) -> Interval:
+    """The smaller of two."""
     return torch.minimum(a[0], b[0]), torch.minimum(a[1], b[1])
 
 
 def maximum(a: Interval, b: Interval) -> Interval:
+    """The larger of two."""
     return torch.maximum(a[0], b[0]), torch.maximum(a[1], b[1])
 
 
 def absolute(low: Tensor, high: Tensor) -> Interval:
+    """The absolute value."""
     return torch.maximum(low, -high).clamp(min=0), torch.maximum(-low, high)
 
 
 def relu(low: Tensor, high: Tensor) -> Interval:
+    """max(x, 0)."""
     return low.clamp(min=0), high.clamp(min=0)
 
 
@@ -138,10 +146,12 @@ def sqrt(low: Tensor, high: Tensor) -> Interval:
 
 
 def log(low: Tensor, high: Tensor) -> Interval:
+    """The logarithm; NaN where the argument may not be positive."""
     return where_defined(low > 0, increasing(torch.log)(low, high))
 
 
 def exp(low: Tensor, high: Tensor) -> Interval:
+    """The exponential function."""
     below, above = increasing(torch.exp)(low, high)
     return below.clamp(min=0), above
 
@@ -153,6 +163,7 @@ def wave(low: Tensor, high: Tensor) -> Interval:
 
 
 def tan(low: Tensor, high: Tensor) -> Interval:
+    """The tangent; NaN where a pole may be inside."""
     return where_defined(between_poles(low, high), increasing(torch.tan)(low, high))
 
 
@@ -164,6 +175,7 @@ def between_poles(low: Tensor, high: Tensor) -> Tensor:
 
 
 def asin(low: Tensor, high: Tensor) -> Interval:
+    """The inverse sine; NaN beyond -1 and 1."""
     return where_defined((low >= -1) & (high <= 1), increasing(torch.asin)(low, high))
 
 

@@ -150,6 +150,7 @@ def _ball_choice(u: arb, a: arb, b: arb) -> arb:
 
 
 def sigmoid(x: float) -> float:
+    """1 / (1 + exp(-x)), by the exponential that does not overflow."""
     return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))
 
 

@@ -98,20 +98,24 @@ class Parser:
 
     @property
     def next(self) -> Token:
+        """The token that is looked at."""
         return self.tokens[self.at]
 
     def take(self) -> Token:
+        """The token that is looked at, and go on."""
         token = self.tokens[self.at]
         self.at = min(self.at + 1, len(self.tokens) - 1)
         return token
 
     def accept(self, text: str) -> bool:
+        """Go on if the next token is this sign."""
         if self.next.kind == "op" and self.next.text == text:
             self.take()
             return True
         return False
 
     def error(self, message: str, token: Token | None = None) -> FormulaError:
+        """An error at a token, by default at the next one."""
         return FormulaError(f"column {(token or self.next).column}: {message}")
 
     def statements(self) -> list[int]:

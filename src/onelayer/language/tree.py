@@ -51,6 +51,7 @@ class Tape:
     _known: dict[Node, int] = field(default_factory=dict)
 
     def add(self, op: str, *args: int, value: float = 0) -> int:
+        """The place of a node; an equal one that is there already is used again."""
         node = Node(op, args, value)
         at = self._known.get(node)
         if at is not None:
@@ -69,6 +70,7 @@ class Tape:
         return len(self.nodes) - 1
 
     def variable(self, index: int) -> int:
+        """The place of a variable."""
         return self.add("var", value=index)
 
     def number(self, value: float) -> int:

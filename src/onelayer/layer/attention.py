@@ -41,6 +41,7 @@ class Softmax(Attention):
     """Eq (5): alpha_ij = exp(q_i . k_j) / sum_l exp(q_i . k_l)."""
 
     def weights(self, query: Tensor, keys: Sequence[Tensor]) -> Tensor:
+        """Softmax of the logits over the keys of all sources."""
         return torch.softmax(_logits(query, keys), dim=-1)
 
 
@@ -54,6 +55,7 @@ class TopK(Attention):
     k: int
 
     def weights(self, query: Tensor, keys: Sequence[Tensor]) -> Tensor:
+        """Softmax of the k largest logits."""
         logits = _numbers(_logits(query, keys), "topk")
         threshold = torch.topk(logits, min(self.k, logits.shape[-1]), dim=-1).values[..., -1:]
         return torch.softmax(logits.masked_fill(logits < threshold, -torch.inf), dim=-1)
@@ -64,6 +66,7 @@ class Hardmax(Attention):
     """Equal weights on the largest logits: the limit of softmax(beta q . k) as beta grows, ties included."""
 
     def weights(self, query: Tensor, keys: Sequence[Tensor]) -> Tensor:
+        """One over the number of largest logits on each of them."""
         logits = _numbers(_logits(query, keys), "hardmax")
         best = (logits == logits.amax(-1, keepdim=True)).to(logits.dtype)
         return best / best.sum(-1, keepdim=True)
@@ -81,10 +84,12 @@ class Linear(Attention):
     order: int
 
     def weights(self, query: Tensor, keys: Sequence[Tensor]) -> Tensor:
+        """The kernel of features, normalised; quadratic in the number of keys, for those who want to see them."""
         kernel = _logits(self._phi(query), [self._phi(key) for key in keys])
         return kernel / kernel.sum(-1, keepdim=True)
 
     def average(self, query: Tensor, sources: Sources) -> Tensor:
+        """The same average through sums over the keys that no query enters."""
         features = self._phi(query)
         phis = [self._phi(keys) for keys, _ in sources]  # (..., S, F)
         moments = (torch.matmul(phi.transpose(-2, -1), values) for phi, (_, values) in zip(phis, sources, strict=True))

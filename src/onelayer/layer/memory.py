@@ -28,6 +28,7 @@ class PlainMemory(nn.Module):
 
     @property
     def shape(self) -> HeadShape:
+        """The shape that a configuration states of it."""
         return HeadShape(self.keys.shape[1], self.values.shape[1], "plain", (self.keys.shape[0],))
 
     def plain_tokens(self, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:
@@ -57,6 +58,7 @@ class GridMemory(nn.Module):
 
     @property
     def shape(self) -> HeadShape:
+        """The shape that a configuration states of it."""
         return HeadShape(self.axes[0].shape[1], self.values.shape[-1], "grid", tuple(self.values.shape[:-1]))
 
     def plain_tokens(self, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:

@@ -154,17 +154,21 @@ class Thresholds:
         return edges
 
     def slopes(self) -> Floats:
+        """Slopes of the ramps."""
         slopes: Floats = self.w["ramp_slope"][0]
         return slopes
 
     def levels(self) -> Floats:
+        """Levels of the hidden units."""
         return self.w["b_1"]
 
     def outer(self) -> Floats:
+        """What each hidden unit adds to the output."""
         outer: Floats = self.w["W_2"][:, 0]
         return outer
 
     def offset(self) -> float:
+        """The constant of the read-out."""
         return float(self.w["b_R"][0])
 
     def position_error(self) -> float:

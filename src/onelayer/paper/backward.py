@@ -33,6 +33,7 @@ class Network:
 
     @classmethod
     def random(cls, widths: Sequence[int], *, seed: int) -> Network:
+        """A network of these widths with normal weights of the size that keeps ReLU layers stable."""
         generator = np.random.default_rng(seed)
         pairs = list(itertools.pairwise(widths))
         weights = [generator.normal(size=(after, before)) / np.sqrt(before / 2) for before, after in pairs]

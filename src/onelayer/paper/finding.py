@@ -41,6 +41,7 @@ class Check:
 
     @property
     def holds(self) -> bool:
+        """Whether the relation holds; what is no number holds nothing."""
         return not math.isnan(self.value) and _RELATIONS[self.relation](self.value, self.bound)
 
 
@@ -101,6 +102,7 @@ class Setting:
     jobs: int = 1
 
     def pick(self, quick: Any, full: Any) -> Any:
+        """The size for a quick run or for a full one."""
         return quick if self.quick else full
 
 
@@ -125,6 +127,7 @@ class Experiment:
 
     @property
     def command(self) -> str:
+        """The command that runs it alone."""
         return f"onelayer paper --only {self.key}"
 
 

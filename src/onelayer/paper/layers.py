@@ -53,4 +53,5 @@ def step_head(threshold: float, beta: float) -> LookupHead:
 
 
 def points(*values: float) -> Tensor:
+    """These numbers as a tensor."""
     return torch.tensor(values, dtype=torch.float64)

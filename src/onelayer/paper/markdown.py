@@ -51,6 +51,7 @@ def _closing(records: Sequence[Record]) -> str:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """A table in Markdown."""
     lines = [_line(header), "|" + "---|" * len(header), *(_line(row) for row in rows)]
     return "\n".join(lines)
 

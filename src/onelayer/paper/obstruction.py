@@ -96,6 +96,7 @@ class SignedMeasure:
         return cls(x.reshape(-1, 2, 2), weight.reshape(-1))
 
     def integral(self, values: Array) -> float:
+        """The integral of a function by its values at the atoms."""
         return float(self.weight @ values)
 
     def leak(self, model: OneLayerTransformer) -> float:
@@ -112,6 +113,7 @@ def orthogonal(angles: int) -> Array:
 
 
 def squared_determinant(x: Array) -> Array:
+    """det(x)^2."""
     return np.asarray(np.linalg.det(x) ** 2)
 
 

@@ -61,6 +61,7 @@ def render(records: Mapping[str, Record], folder: Path) -> str:
 
 
 def badge(verdict: str) -> str:
+    """A verdict as a coloured word."""
     return f'<span class="badge {BADGES[verdict]}">{SIGNS[verdict]} {escape(verdict)}</span>'
 
 

@@ -43,6 +43,7 @@ class HeadView:
 
     @property
     def sum(self) -> float:
+        """What the head adds to the output."""
         return float((self.weights * self.values).sum())
 
 

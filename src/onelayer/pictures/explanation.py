@@ -99,6 +99,7 @@ class Explanation:
         }
 
     def to_json(self, indent: int | None = None) -> str:
+        """The explanation as JSON text."""
         return json.dumps(self.as_dict(), indent=indent)
 
     def _repr_html_(self) -> str:

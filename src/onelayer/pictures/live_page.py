@@ -93,6 +93,7 @@ def live_script() -> str:
 
 
 def resource(name: str) -> str:
+    """A file of the page, as text."""
     return files("onelayer.pictures").joinpath("live", name).read_text(encoding="utf-8")
 
 

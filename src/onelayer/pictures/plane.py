@@ -33,6 +33,7 @@ class Map:
 
     @property
     def error(self) -> Array:
+        """T - f."""
         return self.t - self.f
 
 

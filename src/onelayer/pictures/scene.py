@@ -73,6 +73,7 @@ class Scene:
         return found
 
     def bounds(self, coordinate: int) -> tuple[float, float]:
+        """Ends of one coordinate."""
         return float(self.box.lower.flatten()[coordinate]), float(self.box.upper.flatten()[coordinate])
 
     @cached_property
@@ -91,10 +92,12 @@ class Scene:
 
     @property
     def base(self) -> Tensor:
+        """The point of the largest error that is known."""
         return self.worst[0]
 
     @property
     def output(self) -> int:
+        """The output of the largest error that is known."""
         return self.worst[1]
 
     @cached_property

@@ -84,6 +84,7 @@ class Certificate:
 
     @property
     def proved(self) -> bool:
+        """Whether the status is "proved"."""
         return self.status == "proved"
 
     @property

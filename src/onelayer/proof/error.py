@@ -73,6 +73,7 @@ class ErrorFunction:
 
     @property
     def dim(self) -> int:
+        """Number of coordinates."""
         return self.box.dim
 
     @property

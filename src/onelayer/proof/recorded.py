@@ -70,6 +70,7 @@ class Bounds:
 
     @property
     def known(self) -> Tensor:
+        """Where both ends are finite."""
         return torch.isfinite(self.low) & torch.isfinite(self.high)
 
     def exclude(self, values: Tensor) -> Tensor:

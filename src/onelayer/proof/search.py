@@ -39,6 +39,7 @@ class Goal:
     gap: float
 
     def threshold(self, lower: float) -> float:
+        """The bound that a box must meet: eps, or a little above what was found."""
         return lower * (1 + self.gap) if self.eps is None else self.eps
 
 
@@ -64,6 +65,7 @@ class Outcome:
 
     @property
     def lower(self) -> float:
+        """The error at the witness."""
         return self.witness.value if self.witness else 0.0
 
 
@@ -87,6 +89,7 @@ class Search:
 
     @property
     def lower(self) -> float:
+        """The error at the witness so far."""
         return self.witness.value if self.witness else 0.0
 
     @property
@@ -104,6 +107,7 @@ class Search:
 
     @property
     def refuted(self) -> bool:
+        """Whether a point with an error above eps is known."""
         return self.goal.eps is not None and self.lower > self.goal.eps
 
     def run(self, order: int | None) -> Outcome:
@@ -255,6 +259,7 @@ class Search:
             self.observe(climb(self.error, top, (pieces.high - pieces.low)[index].mean(0) / 2, steps=12))
 
     def observe(self, points: Tensor) -> None:
+        """Look at points that may be the worst so far."""
         found = verified(self.error, points[:4])
         if found is not None and found.value > self.lower:
             self.witness = found

@@ -35,6 +35,7 @@ def unary(tape: Recording, name: str, x: Any) -> Symbolic:
 # Lemma: what the next functions leave out is a literal 0 or 1, or the product of 0 with a node that has a value
 # everywhere; so the shorter formula is undefined where the longer one is.
 def add_entries(tape: Recording, a: int, b: int) -> int:
+    """Node of a + b, with zeros left out; a masked entry stays masked."""
     if MINUS_INFINITY in (a, b):
         return MINUS_INFINITY
     return b if a == ZERO else a if b == ZERO else tape.add("add", a, b)
@@ -49,6 +50,7 @@ def _neg(tape: Recording, a: int) -> int:
 
 
 def mul_entries(tape: Recording, a: int, b: int) -> int:
+    """Node of a b, with zeros and ones left out."""
     if (a == ZERO and tape.total[b]) or (b == ZERO and tape.total[a]):
         return ZERO
     return b if a == ONE else a if b == ONE else tape.add("mul", a, b)
@@ -59,10 +61,12 @@ def _div(tape: Recording, a: int, b: int) -> int:
 
 
 def min_entries(tape: Recording, a: int, b: int) -> int:
+    """Node of min(a, b)."""
     return a if a == b else tape.add("min", a, b)
 
 
 def max_entries(tape: Recording, a: int, b: int) -> int:
+    """Node of max(a, b)."""
     return a if a == b else tape.add("max", a, b)
 
 
@@ -90,26 +94,31 @@ _register_functions()
 
 @operation("add", "radd")
 def add(tape: Recording, input: Any, other: Any, *, alpha: float = 1) -> Symbolic:
+    """a + alpha b, as torch has it."""
     return elementwise(tape, add_entries, input, other if alpha == 1 else mul(tape, other, alpha))
 
 
 @operation("sub", "subtract")
 def sub(tape: Recording, input: Any, other: Any, *, alpha: float = 1) -> Symbolic:
+    """a - alpha b, as torch has it."""
     return elementwise(tape, _sub, input, other if alpha == 1 else mul(tape, other, alpha))
 
 
 @operation("rsub")
 def rsub(tape: Recording, input: Any, other: Any, *, alpha: float = 1) -> Symbolic:
+    """b - a."""
     return sub(tape, other, input, alpha=alpha)
 
 
 @operation("mul", "multiply", "rmul")
 def mul(tape: Recording, input: Any, other: Any) -> Symbolic:
+    """a b."""
     return elementwise(tape, mul_entries, input, other)
 
 
 @operation("div", "divide", "truediv", "true_divide")
 def div(tape: Recording, input: Any, other: Any, *, rounding_mode: str | None = None) -> Symbolic:
+    """a / b; a rounding mode is refused."""
     if rounding_mode is not None:
         raise UnsupportedOperation("div(rounding_mode)", "rounding is discontinuous")
     return elementwise(tape, _div, input, other)
@@ -117,41 +126,49 @@ def div(tape: Recording, input: Any, other: Any, *, rounding_mode: str | None = 
 
 @operation("rtruediv")
 def rdiv(tape: Recording, input: Any, other: Any) -> Symbolic:
+    """b / a."""
     return div(tape, other, input)
 
 
 @operation("reciprocal")
 def reciprocal(tape: Recording, input: Any) -> Symbolic:
+    """1 / a."""
     return div(tape, 1.0, input)
 
 
 @operation("rsqrt")
 def rsqrt(tape: Recording, input: Any) -> Symbolic:
+    """1 / sqrt(a)."""
     return div(tape, 1.0, unary(tape, "sqrt", input))
 
 
 @operation("neg", "negative")
 def neg(tape: Recording, input: Any) -> Symbolic:
+    """-a."""
     return elementwise(tape, _neg, input)
 
 
 @operation("pow", "float_power")
 def power(tape: Recording, input: Any, exponent: Any) -> Symbolic:
+    """a to a constant power."""
     return elementwise(tape, lambda tape, a, b: tape.power(a, b), input, exponent)
 
 
 @operation("rpow")
 def rpow(tape: Recording, exponent: Any, input: Any) -> Symbolic:
+    """A constant to the power a."""
     return power(tape, input, exponent)
 
 
 @operation("maximum", "fmax")
 def maximum(tape: Recording, input: Any, other: Any) -> Symbolic:
+    """The larger of two."""
     return elementwise(tape, max_entries, input, other)
 
 
 @operation("minimum", "fmin")
 def minimum(tape: Recording, input: Any, other: Any) -> Symbolic:
+    """The smaller of two."""
     return elementwise(tape, min_entries, input, other)
 
 
@@ -166,16 +183,19 @@ def clamp(tape: Recording, input: Any, min: Any = None, max: Any = None) -> Symb
 
 @operation("lerp")
 def lerp(tape: Recording, input: Any, end: Any, weight: Any) -> Symbolic:
+    """start + weight (end - start)."""
     return add(tape, input, mul(tape, weight, sub(tape, end, input)))
 
 
 @operation("hypot")
 def hypot(tape: Recording, input: Any, other: Any) -> Symbolic:
+    """sqrt(a^2 + b^2)."""
     return elementwise(tape, lambda tape, a, b: FUNCTIONS["hypot"].build(tape, [a, b]), input, other)
 
 
 @operation("pad")
 def pad(tape: Recording, input: Any, pad: Any, mode: str = "constant", value: Any = None) -> Symbolic:
+    """Entries around the entries: constants, or in the other modes copies."""
     ids = lift(tape, input).ids
     if mode == "constant":
         filler = tape.number(0.0 if value is None else float(value))
@@ -190,40 +210,47 @@ PLACED = "layout device requires_grad memory_format pin_memory"  # of a constant
 
 @operation("zeros_like", neutral=PLACED)
 def zeros_like(tape: Recording, input: Symbolic, *, dtype: Any = None) -> Symbolic:
+    """Zeros in the shape of a recorded tensor."""
     return full_like(tape, input, 0.0, dtype=dtype)
 
 
 @operation("ones_like", neutral=PLACED)
 def ones_like(tape: Recording, input: Symbolic, *, dtype: Any = None) -> Symbolic:
+    """Ones in the shape of a recorded tensor."""
     return full_like(tape, input, 1.0, dtype=dtype)
 
 
 @operation("full_like", neutral=PLACED)
 def full_like(tape: Recording, input: Symbolic, fill_value: Any, *, dtype: Any = None) -> Symbolic:
+    """One value in the shape of a recorded tensor."""
     same_type(dtype)
     return _constant(tape, tuple(input.shape), fill_value)
 
 
 @operation("new_zeros", neutral=PLACED)
 def new_zeros(tape: Recording, input: Symbolic, *sizes: Any, size: Any = (), dtype: Any = None) -> Symbolic:
+    """Zeros."""
     same_type(dtype)
     return _constant(tape, sizes or size, 0.0)
 
 
 @operation("new_ones", neutral=PLACED)
 def new_ones(tape: Recording, input: Symbolic, *sizes: Any, size: Any = (), dtype: Any = None) -> Symbolic:
+    """Ones."""
     same_type(dtype)
     return _constant(tape, sizes or size, 1.0)
 
 
 @operation("new_full", neutral=PLACED)
 def new_full(tape: Recording, input: Symbolic, size: Any, fill_value: Any, *, dtype: Any = None) -> Symbolic:
+    """One value."""
     same_type(dtype)
     return _constant(tape, size, fill_value)
 
 
 @operation("new_tensor", neutral=PLACED)
 def new_tensor(tape: Recording, input: Symbolic, data: Any, *, dtype: Any = None) -> Symbolic:
+    """Constants."""
     same_type(dtype)
     return Symbolic(tape, lift(tape, data).ids.clone())
 

@@ -30,6 +30,7 @@ def softmax(tape: Recording, input: Any, dim: int | None = None, dtype: Any = No
 
 @operation("log_softmax", neutral="_stacklevel")
 def log_softmax(tape: Recording, input: Any, dim: int | None = None, dtype: Any = None) -> Symbolic:
+    """x - logsumexp(x)."""
     same_type(dtype)
     return sub(tape, input, logsumexp(tape, input, _softmax_dim(lift(tape, input).ndim, dim), True))
 
@@ -41,6 +42,7 @@ def _softmax_dim(ndim: int, dim: int | None) -> int:
 
 @operation("logsumexp")
 def logsumexp(tape: Recording, input: Any, dim: Any, keepdim: bool = False) -> Symbolic:
+    """log of the sum of exponentials."""
     if not isinstance(dim, int) and len(dim) == 0:
         raise UnsupportedOperation("logsumexp", "name its dimensions")
     return unary(tape, "log", total(tape, unary(tape, "exp", input), dim, keepdim))

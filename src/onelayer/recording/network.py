@@ -20,6 +20,7 @@ MAX_TERMS = 10**6
 
 @operation("matmul", "mm", "bmm", "mv", "dot")
 def matmul(tape: Recording, input: Any, other: Any) -> Symbolic:
+    """The matrix product, batched as torch does it."""
     a, b = lift(tape, input), lift(tape, other)
     left = a.ids if a.ndim > 1 else a.ids[None]
     right = b.ids if b.ndim > 1 else b.ids[:, None]
@@ -33,21 +34,25 @@ def matmul(tape: Recording, input: Any, other: Any) -> Symbolic:
 
 @operation("rmatmul")
 def rmatmul(tape: Recording, input: Any, other: Any) -> Symbolic:
+    """The matrix product with a constant on the left."""
     return matmul(tape, other, input)
 
 
 @operation("outer")
 def outer(tape: Recording, input: Any, vec2: Any) -> Symbolic:
+    """All products of two vectors."""
     return mul(tape, Symbolic(tape, lift(tape, input).ids[:, None]), vec2)
 
 
 @operation("addmm")
 def addmm(tape: Recording, input: Any, mat1: Any, mat2: Any, *, beta: float = 1, alpha: float = 1) -> Symbolic:
+    """beta a + alpha b c."""
     return add(tape, mul(tape, beta, input), mul(tape, alpha, matmul(tape, mat1, mat2)))
 
 
 @operation("linear")
 def linear(tape: Recording, input: Any, weight: Any, bias: Any = None) -> Symbolic:
+    """x W^T + b."""
     y = matmul(tape, input, Symbolic(tape, lift(tape, weight).ids.mT))
     return y if bias is None else add(tape, y, bias)
 
@@ -105,6 +110,7 @@ def _letters(part: str, ndim: int, spare: list[str]) -> str:
 
 @operation("gelu")
 def gelu(tape: Recording, input: Any, *, approximate: str = "none") -> Symbolic:
+    """x times the normal distribution function, or its approximation by tanh."""
     if approximate == "none":
         return unary(tape, "gelu", input)
     if approximate != "tanh":
@@ -144,6 +150,7 @@ def elu(tape: Recording, input: Any, alpha: float = 1.0, inplace: bool = False) 
 
 @operation("leaky_relu")
 def leaky_relu(tape: Recording, input: Any, negative_slope: float = 0.01, inplace: bool = False) -> Symbolic:
+    """x, scaled where it is negative."""
     negative = unary(tape, "relu", neg(tape, input))
     return sub(tape, unary(tape, "relu", input), mul(tape, float(negative_slope), negative))
 
@@ -152,26 +159,31 @@ def leaky_relu(tape: Recording, input: Any, negative_slope: float = 0.01, inplac
 def hardtanh(
     tape: Recording, input: Any, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
 ) -> Symbolic:
+    """x between two numbers."""
     return clamp(tape, input, min_val, max_val)
 
 
 @operation("relu6")
 def relu6(tape: Recording, input: Any, inplace: bool = False) -> Symbolic:
+    """x between 0 and 6."""
     return clamp(tape, input, 0.0, 6.0)
 
 
 @operation("log_sigmoid")
 def logsigmoid(tape: Recording, input: Any) -> Symbolic:
+    """log of the sigmoid."""
     return unary(tape, "log", unary(tape, "sigmoid", input))
 
 
 @operation("softsign")
 def softsign(tape: Recording, input: Any) -> Symbolic:
+    """x / (1 + |x|)."""
     return div(tape, input, add(tape, 1.0, unary(tape, "abs", input)))
 
 
 @operation("mish")
 def mish(tape: Recording, input: Any, inplace: bool = False) -> Symbolic:
+    """x tanh(softplus(x))."""
     return mul(tape, input, unary(tape, "tanh", unary(tape, "softplus", input)))
 
 

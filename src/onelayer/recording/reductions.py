@@ -64,6 +64,7 @@ def _dims(dim: Any, ndim: int) -> list[int]:
 
 @operation("sum")
 def total(tape: Recording, input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Symbolic:
+    """The sum over dimensions."""
     same_type(dtype)
     return gathered(
         tape, input, dim, keepdim, lambda row: reduce(lambda a, b: add_entries(tape, a, b), row, ZERO), masked=True
@@ -72,12 +73,14 @@ def total(tape: Recording, input: Any, dim: Any = None, keepdim: bool = False, *
 
 @operation("mean")
 def mean(tape: Recording, input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Symbolic:
+    """The mean over dimensions."""
     summed = total(tape, input, dim, keepdim, dtype=dtype)
     return div(tape, summed, float(lift(tape, input).numel() / max(1, summed.numel())))
 
 
 @operation("prod")
 def prod(tape: Recording, input: Any, dim: int | None = None, keepdim: bool = False, *, dtype: Any = None) -> Symbolic:
+    """The product over a dimension."""
     same_type(dtype)
     return gathered(tape, input, dim, keepdim, lambda row: reduce(lambda a, b: mul_entries(tape, a, b), row, ONE))
 
@@ -114,6 +117,7 @@ def std(
     *,
     correction: float | None = None,
 ) -> Symbolic:
+    """The standard deviation over dimensions."""
     return unary(tape, "sqrt", var(tape, input, dim, unbiased, keepdim, correction=correction))
 
 
@@ -142,11 +146,13 @@ def _fold_along(tape: Recording, function: Fold, x: Any, dim: Any, keepdim: bool
 
 @operation("amax")
 def amax(tape: Recording, input: Any, dim: Any = None, keepdim: bool = False) -> Symbolic:
+    """The maximum over dimensions."""
     return _fold_along(tape, max_entries, input, dim, keepdim)
 
 
 @operation("amin")
 def amin(tape: Recording, input: Any, dim: Any = None, keepdim: bool = False) -> Symbolic:
+    """The minimum over dimensions."""
     return _fold_along(tape, min_entries, input, dim, keepdim)
 
 
@@ -154,6 +160,7 @@ def amin(tape: Recording, input: Any, dim: Any = None, keepdim: bool = False) ->
 def largest(
     tape: Recording, input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None
 ) -> Symbolic | Ordered:
+    """torch.max: of all entries, along a dimension, or of two tensors."""
     return _extreme(tape, max_entries, input, dim if other is None else other, keepdim)
 
 
@@ -161,6 +168,7 @@ def largest(
 def smallest(
     tape: Recording, input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None
 ) -> Symbolic | Ordered:
+    """torch.min, likewise."""
     return _extreme(tape, min_entries, input, dim if other is None else other, keepdim)
 
 
@@ -229,6 +237,7 @@ def matrix_norm(
 
 @operation("cumsum")
 def cumsum(tape: Recording, input: Any, dim: int, *, dtype: Any = None) -> Symbolic:
+    """Partial sums along a dimension."""
     same_type(dtype)
     parts = lift(tape, input).ids.unbind(dim)
     rows = [Symbolic(tape, parts[0])]

@@ -52,6 +52,7 @@ class Recording(Tape):
         self.x = Symbolic(self, positions(ids, (self.batch, *self.shape)))
 
     def add(self, op: str, *args: int, value: float = 0) -> int:
+        """The node of an operation on nodes."""
         if any(at < 0 for at in args):
             raise UnsupportedOperation("-inf", INFINITE)
         return super().add(op, *args, value=value)
@@ -80,21 +81,27 @@ class Symbolic:
     mT = property(lambda self: Symbolic(self.tape, self.ids.mT))
 
     def dim(self) -> int:
+        """Number of dimensions."""
         return self.ids.ndim
 
     def size(self, dim: int | None = None) -> Any:
+        """The shape, or one side of it."""
         return self.ids.size() if dim is None else self.ids.size(dim)
 
     def numel(self) -> int:
+        """Number of entries."""
         return self.ids.numel()
 
     def is_floating_point(self) -> bool:
+        """It stands for float64 numbers."""
         return True
 
     def is_complex(self) -> bool:
+        """It stands for real numbers."""
         return False
 
     def where(self, condition: Any, other: Any) -> Any:
+        """torch.where with itself as the first choice."""
         return torch.where(condition, self, other)  # type: ignore[call-overload]
 
     def __len__(self) -> int:
@@ -131,6 +138,7 @@ class Symbolic:
         return self
 
     def writable(self, name: str) -> None:
+        """Refuse to be written into where the entries are those of the argument of f."""
         if self.ids.untyped_storage().data_ptr() == self.tape.x.ids.untyped_storage().data_ptr():
             raise UnsupportedOperation(name, "it changes the argument of f in place; begin f with x = x.clone()")
 
@@ -149,9 +157,11 @@ class Symbolic:
         raise UnsupportedOperation("numpy(x)", "write f with torch functions, or give lipschitz= for a NumPy function")
 
     def item(self) -> float:
+        """Refused: what is recorded has no value yet."""
         return self.__float__()
 
     def numpy(self, *args: Any, **kwargs: Any) -> Any:
+        """Refused: what is recorded has no value yet."""
         return self.__array__()
 
     tolist = numpy

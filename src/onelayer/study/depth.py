@@ -21,6 +21,7 @@ HEADS = 2
 
 
 def cells(quick: bool) -> list[Cell]:
+    """The runs of the study."""
     depths, seeds = ((1, 2, 4), (0,)) if quick else ((1, 2, 4, 6), (0, 1, 2))
     budget, steps = (6_000, 250) if quick else (40_000, 8_000)
     return [
@@ -61,6 +62,7 @@ def shape_for(dim: int, cell: Cell) -> dict[str, Any]:
 
 
 def figure(rows: Rows) -> Figure:
+    """The picture of its rows."""
     panels = {
         label: {"trained stacks of equal size": points(select(rows, target=target), "depth")}
         for target, label in TARGETS.items()
@@ -69,6 +71,7 @@ def figure(rows: Rows) -> Figure:
 
 
 def findings(rows: Rows) -> list[str]:
+    """What the rows say, in sentences."""
     sentences = []
     for target, label in TARGETS.items():
         chosen = select(rows, target=target)

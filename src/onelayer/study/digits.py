@@ -67,6 +67,7 @@ def varied(x: Array, y: NDArray[np.int64]) -> tuple[Array, NDArray[np.int64]]:
 
 
 def cells(quick: bool) -> list[Cell]:
+    """The runs of the study."""
     steps = 60 if quick else 600
     result: list[Cell] = [
         {"method": "numpy and torch", "optimiser": name, "rate": rate, "steps": steps, "batch": 64}
@@ -76,6 +77,7 @@ def cells(quick: bool) -> list[Cell]:
 
 
 def measure(cell: Cell) -> Mapping[str, Any]:
+    """One run."""
     return _classifier(cell) if cell["method"] == "classifier" else _both(cell)
 
 
@@ -158,6 +160,7 @@ def _torch_losses(start: OneLayerTransformer, data: Digits, cell: Cell) -> Itera
 
 
 def figure(rows: Rows) -> Figure:
+    """The picture of its rows."""
     drawing = new_figure(7, 4.8)
     plot = drawing.subplots()
     for row, colour in zip(select(rows, method="numpy and torch"), SERIES, strict=False):
@@ -170,6 +173,7 @@ def figure(rows: Rows) -> Figure:
 
 
 def findings(rows: Rows) -> list[str]:
+    """What the rows say, in sentences."""
     both = select(rows, method="numpy and torch")
     worst = float(np.max([row["largest_difference"] for row in both]))
     order = ", ".join(

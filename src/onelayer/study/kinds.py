@@ -23,6 +23,7 @@ TRAINED = tuple(kind for kind in KINDS if kind != "linear, order 8")
 
 
 def cells(quick: bool) -> list[Cell]:
+    """The runs of the study."""
     tokens, seeds = (16, (0,)) if quick else (32, (0, 1, 2))
     recipe = (
         {"steps": 300, "batch": 128, "lbfgs_steps": 60} if quick else {"steps": 6000, "batch": 256, "lbfgs_steps": 400}
@@ -49,6 +50,7 @@ def measure(cell: Cell) -> Mapping[str, Any]:
 
 
 def figure(rows: Rows) -> Figure:
+    """The picture of its rows."""
     groups = {}
     for kind in KINDS:
         chosen = {method: [row["sup"] for row in select(rows, kind=kind, method=method)] for method in METHODS}
@@ -57,6 +59,7 @@ def figure(rows: Rows) -> Figure:
 
 
 def findings(rows: Rows) -> list[str]:
+    """What the rows say, in sentences."""
     sentences = []
     for method in METHODS:
         by_kind = {kind: median(found) for kind in KINDS if (found := select(rows, method=method, kind=kind))}

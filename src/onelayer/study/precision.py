@@ -21,6 +21,7 @@ METHODS = {"built 1e-03": "built for 1e-3", "built 1e-06": "built for 1e-6", "tr
 
 
 def cells(quick: bool) -> list[Cell]:
+    """The runs of the study."""
     seeds, steps = ((0,), 400) if quick else ((0, 1, 2), 6000)
     result: list[Cell] = []
     for dtype in DTYPES:
@@ -45,6 +46,7 @@ def measure(cell: Cell) -> Mapping[str, Any]:
 
 
 def figure(rows: Rows) -> Figure:
+    """The picture of its rows."""
     groups = {
         label: {dtype: [row["sup"] for row in select(rows, method=method, dtype=dtype)] for dtype in DTYPES}
         for method, label in METHODS.items()
@@ -53,6 +55,7 @@ def figure(rows: Rows) -> Figure:
 
 
 def findings(rows: Rows) -> list[str]:
+    """What the rows say, in sentences."""
     return [
         f"{label}: " + ", ".join(f"{dtype} {median(select(rows, method=method, dtype=dtype)):.2g}" for dtype in DTYPES)
         for method, label in METHODS.items()

@@ -26,10 +26,12 @@ class Problem:
 
     @property
     def box(self) -> Box:
+        """The domain."""
         return parse_domain(self.domain)
 
     @property
     def function(self) -> Formula:
+        """The function, in torch."""
         return parse(self.formula, self.box.dim)
 
 

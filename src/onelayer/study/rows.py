@@ -23,6 +23,7 @@ def points(rows: Sequence[Row], size: str, error: str = "sup") -> Points:
 
 
 def median(rows: Sequence[Row], name: str = "sup") -> float:
+    """The median of a list of numbers."""
     return float(np.median([row[name] for row in rows]))
 
 

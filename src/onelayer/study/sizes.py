@@ -31,6 +31,7 @@ def trained_cells(quick: bool, name: str, sizes: Sequence[int], **fixed: Any) ->
 
 
 def heads_cells(quick: bool) -> list[Cell]:
+    """The runs that vary the heads."""
     sizes = (1, 2, 4, 8) if quick else (1, 2, 4, 8, 16)
     width = 16 if quick else 32
     built: list[Cell] = [{"method": "built", "heads": size} for size in (*sizes, 16 if quick else 32)]
@@ -38,12 +39,14 @@ def heads_cells(quick: bool) -> list[Cell]:
 
 
 def width_cells(quick: bool) -> list[Cell]:
+    """The runs that vary the width."""
     sizes = (4, 8, 16, 32) if quick else (4, 8, 16, 32, 64)
     built: list[Cell] = [{"method": "built", "d_model": size} for size in sizes]
     return trained_cells(quick, "d_model", sizes, heads=2) + built
 
 
 def memory_cells(quick: bool) -> list[Cell]:
+    """The runs that vary the memory tokens."""
     sizes = (2, 4, 8, 16) if quick else (2, 4, 8, 16, 32)
     eps = (1e-2, 1e-6) if quick else (1e-1, 1e-2, 1e-3, 1e-4, 1e-6, 1e-8, 1e-10)
     built: list[Cell] = [{"method": "built", "memory": size} for size in sizes]

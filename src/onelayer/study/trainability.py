@@ -22,6 +22,7 @@ EPS = 1e-3
 
 
 def cells(quick: bool) -> list[Cell]:
+    """The runs of the study."""
     seeds = (0, 1, 2) if quick else (0, 1, 2, 3, 4)
     recipe = {"steps": 400, "lbfgs_steps": 60} if quick else {"steps": 10_000, "lbfgs_steps": 1000}
     result: list[Cell] = []
@@ -49,6 +50,7 @@ def measure(cell: Cell) -> Mapping[str, Any]:
 
 
 def figure(rows: Rows) -> Figure:
+    """The picture of its rows."""
     groups = {
         label: {start: [row["sup"] for row in select(rows, target=target, start=start)] for start in STARTS}
         for target, label in TARGETS.items()
@@ -62,6 +64,7 @@ AS_GOOD = 2.0  # times the built error: near enough to say that training found w
 
 
 def findings(rows: Rows) -> list[str]:
+    """What the rows say, in sentences."""
     sentences = []
     for target, label in TARGETS.items():
         seen = {start: median(select(rows, target=target, start=start)) for start in STARTS}

@@ -53,21 +53,25 @@ def unit_of(x: TaylorModel) -> Tensor | float:
 
 @implements("neg", lazy=True)
 def neg(a: TaylorModel) -> TaylorModel:
+    """-a, exactly."""
     return a.with_(-a.coef, a.rem, a.den)
 
 
 @implements("pos", "positive", lazy=True)
 def pos(a: TaylorModel) -> TaylorModel:
+    """a itself."""
     return a
 
 
 @implements("add", lazy=True)
 def add(a: Any, other: Any, *, alpha: float = 1) -> TaylorModel:
+    """a + alpha b, as torch has it."""
     return combine(a, _times(other, alpha, a), 1)
 
 
 @implements("sub", lazy=True)
 def sub(a: Any, other: Any, *, alpha: float = 1) -> TaylorModel:
+    """a - alpha b, as torch has it."""
     return combine(a, _times(other, alpha, a), -1)
 
 
@@ -123,6 +127,7 @@ def _add_rows(a: Tensor, b: Tensor, shape: torch.Size, sign: int) -> Tensor:
 
 @implements("mul", lazy=True)
 def mul(a: Any, other: Any) -> TaylorModel:
+    """a b."""
     a, b = pair(a, other)
     if _is_constant(a):
         result = scale(b, a)
@@ -210,6 +215,7 @@ def dropped(left: Tensor, right: Tensor, degree: int) -> Tensor | float:
 
 @implements("square")
 def square(a: TaylorModel) -> TaylorModel:
+    """a^2, which is never negative."""
     return mul(a, a)
 
 
@@ -233,6 +239,7 @@ def div(a: Any, other: Any, *, rounding_mode: str | None = None) -> TaylorModel:
 
 @implements("reciprocal")
 def reciprocal(a: TaylorModel) -> TaylorModel:
+    """1 / a."""
     return div(1.0, a)
 
 

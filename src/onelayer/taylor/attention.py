@@ -142,6 +142,7 @@ def logsumexp(x: TaylorModel, dim: Any, keepdim: bool = False) -> TaylorModel:
 
 @implements("log_softmax")
 def log_softmax(x: TaylorModel, dim: int | None = None, dtype: Any = None, _stacklevel: int = 3) -> TaylorModel:
+    """x - logsumexp(x)."""
     check_cast(x.execution, dtype)
     return combine(x, logsumexp(x, _given(x, dim, "log_softmax"), keepdim=True), -1)
 

@@ -16,21 +16,25 @@ from onelayer.taylor.rounding import check_cast
 
 @implements("dim", lazy=True)
 def dim(x: TaylorModel) -> int:
+    """Number of dimensions."""
     return x.ndim
 
 
 @implements("size", lazy=True)
 def size(x: TaylorModel, dim: int | None = None) -> Any:
+    """The shape, or one side of it."""
     return x.shape if dim is None else x.shape[dim]
 
 
 @implements("numel", lazy=True)
 def numel(x: TaylorModel) -> int:
+    """Number of entries."""
     return x.rem.numel()
 
 
 @implements("is_floating_point", lazy=True)
 def is_floating_point(x: TaylorModel) -> bool:
+    """It stands for floating numbers."""
     return True
 
 
@@ -42,6 +46,7 @@ def clone(x: TaylorModel, *, memory_format: Any = None) -> TaylorModel:
 
 @implements("detach", lazy=True)
 def detach(x: TaylorModel) -> TaylorModel:
+    """The model itself: it has no gradient."""
     return x
 
 
@@ -74,11 +79,13 @@ def _cast(x: TaylorModel, dtype: torch.dtype) -> TaylorModel:
 
 @implements("double", lazy=True)
 def double(x: TaylorModel, *, memory_format: Any = None) -> TaylorModel:
+    """A cast to float64, which changes nothing."""
     return _cast(x, torch.float64)
 
 
 @implements("float", lazy=True)
 def float_(x: TaylorModel, *, memory_format: Any = None) -> TaylorModel:
+    """A cast to float32, where that is executed."""
     return _cast(x, torch.float32)
 
 
@@ -93,6 +100,7 @@ def zeros_like(
     requires_grad: bool = False,
     memory_format: Any = None,
 ) -> TaylorModel:
+    """Zeros in the shape of a model."""
     unhandled("zeros_like", layout=layout, pin_memory=pin_memory, requires_grad=requires_grad)
     return _filled(x, 0.0, dtype)
 
@@ -108,6 +116,7 @@ def ones_like(
     requires_grad: bool = False,
     memory_format: Any = None,
 ) -> TaylorModel:
+    """Ones in the shape of a model."""
     unhandled("ones_like", layout=layout, pin_memory=pin_memory, requires_grad=requires_grad)
     return _filled(x, 1.0, dtype)
 
@@ -124,6 +133,7 @@ def full_like(
     requires_grad: bool = False,
     memory_format: Any = None,
 ) -> TaylorModel:
+    """One value in the shape of a model."""
     unhandled("full_like", layout=layout, pin_memory=pin_memory, requires_grad=requires_grad)
     return _filled(x, fill_value, dtype)
 

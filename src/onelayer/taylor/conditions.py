@@ -33,6 +33,7 @@ class Condition(Opaque):
 
     @property
     def shape(self) -> torch.Size:
+        """The shape of what is compared."""
         return self.true.shape
 
     def __invert__(self) -> Condition:
@@ -109,16 +110,19 @@ def _is_zero(value: Any) -> bool:
 
 @implements("logical_not", opaque=True)
 def logical_not(x: Any) -> Condition:
+    """Not a."""
     return ~_condition(x)
 
 
 @implements("logical_and", opaque=True)
 def logical_and(x: Any, other: Any) -> Condition:
+    """a and b."""
     return _condition(x) & _condition(other)
 
 
 @implements("logical_or", opaque=True)
 def logical_or(x: Any, other: Any) -> Condition:
+    """a or b."""
     return _condition(x) | _condition(other)
 
 

@@ -26,6 +26,7 @@ _MOST_DENOMINATORS = 4  # each is above 1/4: the overflow check on numerators le
 
 @implements("sum", lazy=True)
 def sum_(x: TaylorModel, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> TaylorModel:
+    """The sum over dimensions."""
     check_cast(x.execution, dtype)
     dims = axes(x, dim)
     if any(factor.shape[d] > 1 for factor in x.den for d in dims):
@@ -45,6 +46,7 @@ def sum_(x: TaylorModel, dim: Any = None, keepdim: bool = False, *, dtype: Any =
 
 @implements("mean")
 def mean(x: TaylorModel, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> TaylorModel:
+    """The mean over dimensions: the sum, divided once."""
     total = sum_(x, dim, keepdim, dtype=dtype)
     result: TaylorModel = total / prod(x.shape[d] for d in axes(x, dim))
     return result
@@ -58,6 +60,7 @@ def linear(x: Any, weight: Any, bias: Any = None) -> TaylorModel:
 
 @implements("addmm", lazy=True)
 def addmm(x: Any, mat1: Any, mat2: Any, out_dtype: Any = None, *, beta: float = 1, alpha: float = 1) -> TaylorModel:
+    """beta a + alpha b c."""
     unhandled("addmm", out_dtype=out_dtype)
     if alpha != 1 or beta != 1:
         raise UnsupportedOperation("addmm(alpha, beta)", "only alpha = beta = 1")
@@ -84,6 +87,7 @@ def einsum_of(equation: str, *sizes: Tensor) -> Tensor:
 
 @implements("matmul", lazy=True)
 def matmul(x: Any, other: Any) -> TaylorModel:
+    """The matrix product, batched as torch does it."""
     left, right = len(x.shape), len(other.shape)
     rows = "i" if left > 1 else ""
     columns = "j" if right > 1 else ""

@@ -87,10 +87,12 @@ class TaylorModel:
 
     @property
     def shape(self) -> torch.Size:
+        """The shape of what is enclosed, batch first."""
         return self.rem.shape
 
     @property
     def ndim(self) -> int:
+        """Number of dimensions."""
         return self.rem.ndim
 
     @property
@@ -100,22 +102,27 @@ class TaylorModel:
 
     @property
     def device(self) -> torch.device:
+        """Where the coefficients are."""
         return self.rem.device
 
     @property
     def execution(self) -> torch.dtype | None:
+        """The format that is executed; None for real arithmetic."""
         return self.space.execution
 
     @property
     def T(self) -> TaylorModel:
+        """Its transpose."""
         return _operation("permute", self, *reversed(range(self.ndim)))
 
     @property
     def mT(self) -> TaylorModel:
+        """The last two dimensions exchanged."""
         return _operation("transpose", self, -2, -1)
 
     @property
     def is_cuda(self) -> bool:
+        """Whether the coefficients are on a GPU."""
         return self.rem.is_cuda
 
     is_nested = False

@@ -52,36 +52,43 @@ def softplus(x: TaylorModel, beta: float = 1, threshold: float = 20) -> TaylorMo
 
 @implements("exp2")
 def exp2(x: TaylorModel) -> TaylorModel:
+    """2^x by exp; log(2) is enclosed."""
     return executed_as(compose(EXP, mul(x.untag(), x.constant(math.log(2), 2.0**-52))), x, 8)
 
 
 @implements("log2")
 def log2(x: TaylorModel) -> TaylorModel:
+    """log(x) / log(2), with the constant enclosed."""
     return executed_as(mul(compose(LOG, x.untag()), x.constant(1 / math.log(2), 2.0**-51).untag()), x, 8)
 
 
 @implements("log10")
 def log10(x: TaylorModel) -> TaylorModel:
+    """log(x) / log(10), with the constant enclosed."""
     return executed_as(mul(compose(LOG, x.untag()), x.constant(1 / math.log(10), 2.0**-52).untag()), x, 8)
 
 
 @implements("expm1")
 def expm1(x: TaylorModel) -> TaylorModel:
+    """exp(x) - 1 as one executed function."""
     return executed_as(combine(compose(EXP, x.untag()), 1.0, -1), x, 8)
 
 
 @implements("log1p")
 def log1p(x: TaylorModel) -> TaylorModel:
+    """log(1 + x) as one executed function."""
     return executed_as(compose(LOG, combine(x.untag(), 1.0, 1)), x, 8)
 
 
 @implements("sinh")
 def sinh(x: TaylorModel) -> TaylorModel:
+    """(exp(x) - exp(-x)) / 2."""
     return executed_as(mul(combine(compose(EXP, x.untag()), compose(EXP, -x.untag()), -1), 0.5), x, 8)
 
 
 @implements("cosh")
 def cosh(x: TaylorModel) -> TaylorModel:
+    """(exp(x) + exp(-x)) / 2."""
     return executed_as(mul(combine(compose(EXP, x.untag()), compose(EXP, -x.untag()), 1), 0.5), x, 8)
 
 
@@ -173,4 +180,5 @@ def gelu(x: TaylorModel, approximate: str = "none") -> TaylorModel:
 
 @implements("silu")
 def silu(x: TaylorModel, inplace: bool = False) -> TaylorModel:
+    """x sigmoid(x)."""
     return executed_as(mul(x.untag(), compose(SIGMOID, x.untag())), x, 32)

@@ -65,6 +65,7 @@ class Opaque:
     hint = "it depends on the point of the box"
 
     def refuse(self, use: str) -> NoReturn:
+        """Say that this use of it has no rigorous meaning."""
         raise UnsupportedOperation(f"{use} of {self.what}", self.hint)
 
     @classmethod

@@ -23,6 +23,7 @@ from onelayer.taylor.shapes import common
 
 @implements("abs")
 def abs_(x: TaylorModel) -> TaylorModel:
+    """The absolute value: exact off the kink, an affine function and a radius across it."""
     x = prune(x)
     lower, upper = x.range()
     sign = (lower >= 0).double() - ((lower < 0) & (upper <= 0)).double()
@@ -82,6 +83,7 @@ def _across(y: TaylorModel, lower: Tensor, upper: Tensor) -> TaylorModel:
 
 @implements("relu")
 def relu(x: TaylorModel, inplace: bool = False) -> TaylorModel:
+    """max(x, 0), likewise."""
     x = prune(x)
     lower, upper = x.range()
     keep = (lower >= 0).double()
@@ -96,11 +98,13 @@ def relu(x: TaylorModel, inplace: bool = False) -> TaylorModel:
 
 @implements("maximum")
 def maximum(x: Any, other: Any) -> TaylorModel:
+    """The larger of two, by the ReLU of their difference."""
     return _extreme(x, other, 1)
 
 
 @implements("minimum")
 def minimum(x: Any, other: Any) -> TaylorModel:
+    """The smaller of two, likewise."""
     return _extreme(x, other, -1)
 
 
@@ -135,16 +139,19 @@ def clamp(x: TaylorModel, min: Any = None, max: Any = None) -> TaylorModel:
 
 @implements("hardtanh")
 def hardtanh(x: TaylorModel, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> TaylorModel:
+    """x between two numbers."""
     return clamp(x, min_val, max_val)
 
 
 @implements("relu6")
 def relu6(x: TaylorModel, inplace: bool = False) -> TaylorModel:
+    """x between 0 and 6."""
     return clamp(x, 0.0, 6.0)
 
 
 @implements("leaky_relu")
 def leaky_relu(x: TaylorModel, negative_slope: float = 0.01, inplace: bool = False) -> TaylorModel:
+    """x, scaled where it is negative."""
     return maximum(x, mul(x, negative_slope)) if negative_slope <= 1 else minimum(x, mul(x, negative_slope))
 
 
@@ -156,6 +163,7 @@ def elu(x: TaylorModel, alpha: float = 1.0, inplace: bool = False) -> TaylorMode
 
 @implements("sign")
 def sign(x: TaylorModel) -> TaylorModel:
+    """The sign: 1 or -1 where it is the same on the whole box, else 0 with radius 1."""
     lower, upper = x.range()
     value = (lower > 0).double() - (upper < 0).double()
     unsure = (value == 0).double()
@@ -186,21 +194,25 @@ class Extremes(NamedTuple):
 
 @implements("amax")
 def amax(x: TaylorModel, dim: Any = None, keepdim: bool = False) -> TaylorModel:
+    """The maximum over dimensions."""
     return _reduce(x, dim, keepdim, maximum)
 
 
 @implements("amin")
 def amin(x: TaylorModel, dim: Any = None, keepdim: bool = False) -> TaylorModel:
+    """The minimum over dimensions."""
     return _reduce(x, dim, keepdim, minimum)
 
 
 @implements("max")
 def max_(x: TaylorModel, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
+    """torch.max: of all entries, along a dimension, or of two tensors."""
     return _one_of_three(x, dim, keepdim, other, amax, maximum)
 
 
 @implements("min")
 def min_(x: TaylorModel, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
+    """torch.min, likewise."""
     return _one_of_three(x, dim, keepdim, other, amin, minimum)
 
 
@@ -242,6 +254,7 @@ def sort(x: TaylorModel, dim: int = -1, descending: bool = False, *, stable: boo
 
 @implements("topk")
 def topk(x: TaylorModel, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Extremes:
+    """The k largest or smallest values, in order; which entries they are is not said."""
     if not sorted:
         raise UnsupportedOperation("topk(sorted=False)", "the order of the values is then torch's choice")
     return Extremes(call("narrow", sort(x, dim, descending=largest).values, dim, 0, k), Indices())

@@ -41,6 +41,7 @@ def prod_(x: TaylorModel, dim: int | None = None, keepdim: bool = False, *, dtyp
 
 @implements("cumsum")
 def cumsum(x: TaylorModel, dim: int, *, dtype: Any = None) -> TaylorModel:
+    """Partial sums along a dimension, as a product with ones."""
     check_cast(x.execution, dtype)
     at = axis(x, dim)
     lower = torch.ones(x.shape[at], x.shape[at], dtype=torch.float64, device=x.device).tril()
@@ -146,11 +147,13 @@ def std(
     *,
     correction: float | None = None,
 ) -> TaylorModel:
+    """The square root of the variance."""
     return root(var(x, dim, unbiased, keepdim, correction=correction))
 
 
 @implements("hypot")
 def hypot(x: Any, other: Any) -> TaylorModel:
+    """sqrt(x^2 + y^2)."""
     like = x if isinstance(x, TaylorModel) else other
     first, second = (square(operand(part, like)) for part in (x, other))
     return root(combine(first, second, 1))

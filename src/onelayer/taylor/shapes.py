@@ -77,6 +77,7 @@ def _index_factor(factor: TaylorModel, shape: torch.Size, parts: tuple[Any, ...]
 
 @implements("reshape", lazy=True)
 def reshape(x: TaylorModel, *sizes: Any, shape: Any = None) -> TaylorModel:
+    """The same entries in another shape."""
     return _reshaped(x, _sizes(sizes, shape))
 
 
@@ -107,16 +108,19 @@ def _reshape_factor(factor: TaylorModel, ndim: int, lead: int) -> TaylorModel:
 
 @implements("flatten", lazy=True)
 def flatten(x: TaylorModel, start_dim: int = 0, end_dim: int = -1) -> TaylorModel:
+    """Some dimensions as one."""
     return _reshaped(x, tuple(x.rem.flatten(start_dim, end_dim).shape))
 
 
 @implements("ravel", lazy=True)
 def ravel(x: TaylorModel) -> TaylorModel:
+    """All dimensions as one."""
     return flatten(x)
 
 
 @implements("unflatten")
 def unflatten(x: TaylorModel, dim: int, sizes: Sequence[int]) -> TaylorModel:
+    """One dimension as several."""
     at = axis(x, dim)
     known = -prod(sizes) if -1 in sizes else 1
     whole = tuple(x.shape[at] // known if size == -1 else size for size in sizes)
@@ -125,6 +129,7 @@ def unflatten(x: TaylorModel, dim: int, sizes: Sequence[int]) -> TaylorModel:
 
 @implements("squeeze", lazy=True)
 def squeeze(x: TaylorModel, dim: Any = None) -> TaylorModel:
+    """Without a dimension of one entry, or without all of them."""
     dims = axes(x, dim) if dim is None or isinstance(dim, int) else [axis(x, d) for d in dim]
     single = [d for d in dims if x.shape[d] == 1]
     return _map(x, lambda t, offset: t.squeeze([d + offset for d in single]) if single else t)
@@ -132,29 +137,34 @@ def squeeze(x: TaylorModel, dim: Any = None) -> TaylorModel:
 
 @implements("unsqueeze", lazy=True)
 def unsqueeze(x: TaylorModel, dim: int) -> TaylorModel:
+    """With one more dimension of one entry."""
     at = axis(x, dim, extra=1)
     return _map(x, lambda t, offset: t.unsqueeze(at + offset))
 
 
 @implements("transpose", lazy=True)
 def transpose(x: TaylorModel, dim0: int, dim1: int) -> TaylorModel:
+    """Two dimensions exchanged."""
     first, second = axis(x, dim0), axis(x, dim1)
     return _map(x, lambda t, offset: t.transpose(first + offset, second + offset))
 
 
 @implements("t", lazy=True)
 def t(x: TaylorModel) -> TaylorModel:
+    """A matrix transposed."""
     return transpose(x, 0, 1) if x.ndim == 2 else _map(x, lambda tensor, offset: tensor if offset else tensor.t())
 
 
 @implements("permute", lazy=True)
 def permute(x: TaylorModel, *order: Any, dims: Any = None) -> TaylorModel:
+    """The dimensions in another order."""
     places = [axis(x, d) for d in _sizes(order, dims)]
     return _map(x, lambda t, offset: t.permute(*range(offset), *[d + offset for d in places]))
 
 
 @implements("movedim", lazy=True)
 def movedim(x: TaylorModel, source: Any, destination: Any) -> TaylorModel:
+    """Dimensions moved elsewhere."""
     first = [axis(x, d) for d in (source if isinstance(source, Sequence) else [source])]
     second = [axis(x, d) for d in (destination if isinstance(destination, Sequence) else [destination])]
     return _map(x, lambda t, offset: t.movedim([d + offset for d in first], [d + offset for d in second]))
@@ -162,6 +172,7 @@ def movedim(x: TaylorModel, source: Any, destination: Any) -> TaylorModel:
 
 @implements("expand", lazy=True)
 def expand(x: TaylorModel, *sizes: Any, size: Any = None, implicit: bool = False) -> TaylorModel:
+    """Entries repeated along dimensions of one."""
     rem = x.rem.expand(_sizes(sizes, size))
     if x.den and rem.ndim > x.ndim:
         x = x.plain()
@@ -170,11 +181,13 @@ def expand(x: TaylorModel, *sizes: Any, size: Any = None, implicit: bool = False
 
 @implements("broadcast_to", lazy=True)
 def broadcast_to(x: TaylorModel, size: Sequence[int]) -> TaylorModel:
+    """Entries repeated up to a shape."""
     return expand(x, tuple(size))
 
 
 @implements("flip")
 def flip(x: TaylorModel, *order: Any, dims: Any = None) -> TaylorModel:
+    """Entries in the opposite order."""
     places = [axis(x, d) for d in _sizes(order, dims)]
     return x.with_(x.coef.flip([d + 1 for d in places]), x.rem.flip(places))
 
@@ -190,24 +203,28 @@ def roll(x: TaylorModel, shifts: Any, dims: Any = None) -> TaylorModel:
 
 @implements("index_select")
 def index_select(x: TaylorModel, dim: int, index: Tensor) -> TaylorModel:
+    """The entries at given places of a dimension."""
     at = axis(x, dim)
     return x.with_(x.coef.index_select(at + 1, index), x.rem.index_select(at, index))
 
 
 @implements("select")
 def select(x: TaylorModel, dim: int, index: int) -> TaylorModel:
+    """One entry of a dimension."""
     at = axis(x, dim)
     return x.with_(x.coef.select(at + 1, index), x.rem.select(at, index))
 
 
 @implements("narrow")
 def narrow(x: TaylorModel, dim: int, start: int, length: int) -> TaylorModel:
+    """Some consecutive entries of a dimension."""
     at = axis(x, dim)
     return x.with_(x.coef.narrow(at + 1, start, length), x.rem.narrow(at, start, length))
 
 
 @implements("unbind")
 def unbind(x: TaylorModel, dim: int = 0) -> tuple[TaylorModel, ...]:
+    """The entries of a dimension, one by one."""
     return tuple(select(x, dim, i) for i in range(x.shape[axis(x, dim)]))
 
 
@@ -215,12 +232,14 @@ def unbind(x: TaylorModel, dim: int = 0) -> tuple[TaylorModel, ...]:
 def split(
     x: TaylorModel, split_size: Any = None, dim: int = 0, *, split_size_or_sections: Any = None
 ) -> tuple[TaylorModel, ...]:
+    """Consecutive parts of given sizes."""
     size = split_size if split_size is not None else split_size_or_sections
     return _pieces(x, [piece.shape[dim] for piece in torch.split(x.rem, size, dim)], dim)
 
 
 @implements("chunk")
 def chunk(x: TaylorModel, chunks: int, dim: int = 0) -> tuple[TaylorModel, ...]:
+    """A number of consecutive parts."""
     return _pieces(x, [piece.shape[dim] for piece in x.rem.chunk(chunks, dim)], dim)
 
 
@@ -263,6 +282,7 @@ def _pad(coef: Tensor, rows: int) -> Tensor:
 
 @implements("cat")
 def cat(tensors: Sequence[Any], dim: int = 0) -> TaylorModel:
+    """Models and constants one after the other."""
     models = common(tensors)
     at = axis(models[0], dim)
     coef = torch.cat([m.coef for m in models], at + 1)
@@ -271,6 +291,7 @@ def cat(tensors: Sequence[Any], dim: int = 0) -> TaylorModel:
 
 @implements("stack")
 def stack(tensors: Sequence[Any], dim: int = 0) -> TaylorModel:
+    """Models and constants along a new dimension."""
     models = common(tensors)
     at = axis(models[0], dim, extra=1)
     coef = torch.stack([m.coef for m in models], at + 1)

@@ -57,6 +57,7 @@ class SentenceEncoder(nn.Module):
         return encoder
 
     def own(self, name: str) -> Tensor:
+        """A weight by its name in the files."""
         tensor: Tensor = self.weights[name.replace(".", "/")]
         return tensor
 
@@ -116,6 +117,7 @@ class SentenceStudent(nn.Module):
         self.layer = layer
 
     def forward(self, ids: Tensor) -> Tensor:
+        """Vectors of sentences, given as ids with padding."""
         table: Tensor = self.get_buffer("table")
         present = (ids != PAD).to(table.dtype)[..., None]
         out: Tensor = self.layer(torch.cat([table[ids] * present, present], -1))

@@ -54,6 +54,7 @@ class BoxSource(Source):
         self.seed = seed
 
     def batch(self, size: int) -> Pairs:
+        """Random points, crowded to the faces, some of them corners."""
         draws = torch.rand(size, self.box.dim, generator=self.generator, dtype=torch.float64)
         unit = -torch.cos(math.pi * draws)
         corners = size // CORNER_SHARE
@@ -63,11 +64,13 @@ class BoxSource(Source):
         )
 
     def fixed(self) -> Pairs:
+        """The points of a full-batch method."""
         return self._pairs(
             torch.cat([self.box.sample(FIXED_POINTS, seed=self.seed + 1, arcsine=True), self.box.corners(256)])
         )
 
     def test(self, *, final: bool = False) -> Pairs:
+        """Points that training does not draw; more of them at the end."""
         count = FINAL_POINTS if final else TEST_POINTS
         parts = [self.box.sample(count, seed=11), self.box.sample(count, seed=12, arcsine=True), self.box.corners(4096)]
         return self._pairs(torch.cat(parts))
@@ -77,9 +80,11 @@ class BoxSource(Source):
             return x, self.target.function(x)
 
     def state(self) -> dict[str, Tensor]:
+        """What a checkpoint needs to go on with the same draws."""
         return {"generator": self.generator.get_state()}
 
     def load_state(self, state: dict[str, Tensor]) -> None:
+        """Go on where a checkpoint was."""
         self.generator.set_state(state["generator"])
 
 
@@ -98,6 +103,7 @@ class TableSource(Source):
         self.at = 0
 
     def batch(self, size: int) -> Pairs:
+        """The next rows of a random order."""
         size = min(size, len(self.inputs))
         if self.at + size > len(self.order):
             self.order, self.at = torch.randperm(len(self.inputs), generator=self.generator), 0
@@ -106,14 +112,18 @@ class TableSource(Source):
         return self.inputs[chosen], self.outputs[chosen]
 
     def fixed(self) -> Pairs:
+        """All rows."""
         return self.inputs, self.outputs
 
     def test(self, *, final: bool = False) -> Pairs:
+        """The rows held out, or all if none were."""
         return self.held if self.held is not None else (self.inputs, self.outputs)
 
     def state(self) -> dict[str, Tensor]:
+        """What a checkpoint needs to go on with the same rows."""
         return {"generator": self.generator.get_state(), "order": self.order, "at": torch.tensor(self.at)}
 
     def load_state(self, state: dict[str, Tensor]) -> None:
+        """Go on where a checkpoint was."""
         self.generator.set_state(state["generator"])
         self.order, self.at = state["order"], int(state["at"])

@@ -61,6 +61,7 @@ class Loop:
         return True
 
     def save(self) -> None:
+        """Write a checkpoint, if there is a folder for it."""
         if self.checkpoint is None:
             return
         state = {

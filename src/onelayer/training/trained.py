@@ -51,14 +51,17 @@ class Trained:
 
     @property
     def rmse(self) -> float:
+        """Root mean square error on the test points."""
         return self._seen("rmse")
 
     @property
     def accuracy(self) -> float:
+        """Share of test rows that are classified rightly."""
         return self._seen("accuracy")
 
     @property
     def parameters(self) -> int:
+        """Number of trained numbers."""
         return sum(parameter.numel() for parameter in self.model.parameters())
 
     def approximation(

@@ -38,6 +38,7 @@ class AxisFit:
 
     @property
     def size(self) -> int:
+        """Number of tokens."""
         return self.slopes.numel()
 
 

@@ -53,6 +53,7 @@ class Blueprint:
 
     @property
     def tokens(self) -> int:
+        """Memory tokens over all heads."""
         return sum(math.prod(head.values.shape[:-1]) for head in self.heads)
 
     def times(self, scale: float) -> Blueprint:
@@ -88,6 +89,7 @@ class Budget:
 
     @property
     def unit(self) -> float:
+        """Unit roundoff of the format of the weights."""
         return format_of(self.dtype).unit
 
 

@@ -61,6 +61,7 @@ class Projection:
         return np.concatenate([keys.slopes, keys.biases + keys.slopes * self.origin])
 
     def unpack(self, parameters: Array, family: str = "free") -> Keys:
+        """Keys from slopes and biases in a row; biases are meant at the origin."""
         size = len(parameters) // 2
         slopes = parameters[:size]
         return Keys(slopes, parameters[size:] - slopes * self.origin, family)

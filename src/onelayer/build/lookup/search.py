@@ -40,6 +40,7 @@ class Measured:
 
     @property
     def size(self) -> int:
+        """Number of tokens."""
         return len(self.slopes)
 
     def better_than(self, other: Measured) -> bool:

@@ -32,6 +32,7 @@ class Group:
 
     @property
     def rank(self) -> int:
+        """Number of directions."""
         return self.directions.shape[0]
 
 

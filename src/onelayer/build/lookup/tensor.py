@@ -44,6 +44,7 @@ class TensorFit:
 
     @property
     def tokens(self) -> int:
+        """Tokens of the whole grid."""
         return math.prod(len(keys) for keys in self.keys)
 
     def __call__(self, points: Array) -> Array:
@@ -91,6 +92,7 @@ class TensorFitter:
 
     @cached_property
     def ladders(self) -> list[KeyLadder]:
+        """For every axis, its keys by number of tokens."""
         return [self._ladder(axis) for axis in range(self.rank)]
 
     def _ladder(self, axis: int) -> KeyLadder:

@@ -57,6 +57,7 @@ class Composer:
 
     @property
     def rank(self) -> int:
+        """The largest number of sums in one outer function."""
         return self.apart.rank
 
     def predicted_units(self, eps: float) -> float:

@@ -105,6 +105,7 @@ class Units:
 
 
 def units_of(fitted: Sequence[Piecewise]) -> Units:
+    """One hidden unit per piece, in the order of the functions."""
     return Units(
         np.concatenate([np.full(found.pieces, k) for k, found in enumerate(fitted)]),
         np.concatenate([found.knots[:-1] for found in fitted]),
@@ -126,4 +127,5 @@ def composition_of(
 
 
 def identity() -> Formula:
+    """x."""
     return parse("x", 1)

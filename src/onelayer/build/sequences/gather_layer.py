@@ -36,23 +36,28 @@ class Shape:
 
     @property
     def base(self) -> int:
+        """Numbers in the stream: own token, all tokens, outputs, position."""
         return self.width + self.length * self.width + self.outputs + self.length
 
     @property
     def d_model(self) -> int:
+        """Width of the stream, doubled and anchored where a norm must not change it."""
         return 2 * self.base + 2 if self.norm else self.base
 
     @property
     def gathered(self) -> slice:
+        """Where all tokens are written."""
         return slice(self.width, self.width + self.length * self.width)
 
     @property
     def read(self) -> slice:
+        """Where the outputs are read."""
         start = self.width + self.length * self.width
         return slice(start, start + self.outputs)
 
     @property
     def place(self) -> slice:
+        """Where the position is marked."""
         return slice(self.base - self.length, self.base)
 
     def spread(self, columns: Tensor) -> Tensor:

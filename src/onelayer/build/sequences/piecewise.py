@@ -26,6 +26,7 @@ class Piecewise:
 
     @property
     def pieces(self) -> int:
+        """Number of affine pieces."""
         return len(self.knots) - 1
 
     @property

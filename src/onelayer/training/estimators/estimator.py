@@ -126,6 +126,7 @@ class OneLayerRegressor(MultiOutputMixin, RegressorMixin, _OneLayer):  # type: i
     """
 
     def fit(self, X: Any, y: Any) -> OneLayerRegressor:
+        """Choose a design by cross-validation, then fit it to all rows."""
         x, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, multi_output=True, ensure_min_samples=2)
         table = np.asarray(y, dtype=np.float64).reshape(len(x), -1)
         self._single = np.ndim(y) == 1
@@ -146,6 +147,7 @@ class OneLayerRegressor(MultiOutputMixin, RegressorMixin, _OneLayer):  # type: i
         return self
 
     def predict(self, X: Any) -> Array:
+        """Predictions, in the shape that y had."""
         outputs = self._outputs(X)
         return outputs[:, 0] if self._single else outputs
 
@@ -158,6 +160,7 @@ class OneLayerClassifier(ClassifierMixin, _OneLayer):  # type: ignore[misc]
     """
 
     def fit(self, X: Any, y: Any) -> OneLayerClassifier:
+        """Choose a design by cross-validation, then fit its logits to all rows."""
         x, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
         check_classification_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
@@ -192,10 +195,12 @@ class OneLayerClassifier(ClassifierMixin, _OneLayer):  # type: ignore[misc]
         return outputs[:, 1] - outputs[:, 0] if len(self.classes_) == 2 else outputs
 
     def predict_proba(self, X: Any) -> Array:
+        """Probabilities of the classes."""
         logits = self._outputs(X)
         powers = np.exp(logits - logits.max(1, keepdims=True))
         return np.asarray(powers / powers.sum(1, keepdims=True))
 
     def predict(self, X: Any) -> Any:
+        """The most probable class."""
         best = self._outputs(X).argmax(1)
         return self.classes_[best]

@@ -74,6 +74,7 @@ class Fit:
     intercept: Array
 
     def predict(self, x: Array) -> Array:
+        """Predictions for rows."""
         return np.asarray(self.basis.features(x) @ self.values + self.intercept)
 
     def model(self) -> OneLayerTransformer:

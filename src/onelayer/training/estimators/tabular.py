@@ -77,13 +77,16 @@ class PointHead:
     scale: Array  # (D,)
 
     def weights(self, x: Array) -> Array:
+        """Softmax weights of the centres for every row."""
         slopes, biases = self._keys()
         return softmax(x @ slopes.T + biases)
 
     def penalty(self) -> Array:
+        """What regularisation charges for the values."""
         return np.eye(len(self.centres))
 
     def query(self, width: int) -> tuple[Tensor, Tensor]:
+        """W_Q and b_Q that read the coordinates."""
         dim = len(self.scale)
         weight, bias = torch.zeros(width, dim + 1).double(), torch.zeros(dim + 1).double()
         weight[:dim, :dim] = math.sqrt(dim + 1) * torch.eye(dim).double()
@@ -91,6 +94,7 @@ class PointHead:
         return weight, bias
 
     def memory(self, values: Array) -> PlainMemory:
+        """The head as memory tokens with these values."""
         slopes, biases = self._keys()
         return PlainMemory(torch.from_numpy(np.column_stack([slopes, biases])), torch.from_numpy(values))
 
