@@ -75,6 +75,7 @@ def ge(x: Any, other: Any) -> Condition:
 
 @implements("lt")
 def lt(x: Any, other: Any) -> Condition:
+    """a < b."""
     return ~ge(x, other)
 
 
