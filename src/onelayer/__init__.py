@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from onelayer.pictures.explanation import explain
     from onelayer.proof.certificate import Certificate
     from onelayer.proof.certify import certify
+    from onelayer.proof.claims import bound, equivalent, gradient_error, lipschitz, monotone
     from onelayer.recording.blackbox import BlackBox
     from onelayer.recording.table import Table
     from onelayer.result import Approximation, load
@@ -46,14 +47,19 @@ _HOMES = {
     "Recipe": "training.recipe",
     "Table": "recording.table",
     "approximate": "conductor",
+    "bound": "proof.claims",
     "certify": "proof.certify",
     "check": "checker.check",
     "distill": "training.distill",
+    "equivalent": "proof.claims",
     "draw": "pictures.drawing",
     "explain": "pictures.explanation",
     "gather": "build.sequences.gather",
+    "gradient_error": "proof.claims",
+    "lipschitz": "proof.claims",
     "load": "result",
     "memorize": "build.memorize",
+    "monotone": "proof.claims",
     "sort": "build.sort",
     "superpose": "build.sequences.superpose",
     "train": "training.train",
@@ -72,14 +78,19 @@ __all__ = [
     "Table",
     "__version__",
     "approximate",
+    "bound",
     "certify",
     "check",
     "distill",
     "draw",
+    "equivalent",
     "explain",
     "gather",
+    "gradient_error",
+    "lipschitz",
     "load",
     "memorize",
+    "monotone",
     "sort",
     "superpose",
     "train",

@@ -21,7 +21,7 @@ from onelayer.build.arguments import (
 from onelayer.build.lookup.blueprint import seen_size, straight
 from onelayer.errors import OnelayerError
 from onelayer.ground import pinned
-from onelayer.observer import Observer, Stopped, observing
+from onelayer.observer import AT_LEAST, Observer, Stopped, observing
 from onelayer.portfolio import Task, lookups, proved, race, tokens
 from onelayer.proof.recorded import understood
 from onelayer.recording.target import as_target
@@ -71,7 +71,7 @@ def approximate(
     check_box(domain, dtype)
     if layout not in LAYOUTS:
         raise OnelayerError(f"layout must be 'auto', 'packed' or 'tokens', got {layout!r}")
-    with observing(observer, max_seconds) as watch:
+    with observing(observer, max(max_seconds, AT_LEAST)) as watch:
         watch.report("reading f")
         target = as_target(f, domain, lipschitz=lipschitz, observer=watch)
         task = Task(target, domain, eps, dtype, max_tokens, max_boxes, seed, jobs)

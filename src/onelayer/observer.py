@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 
+AT_LEAST = 1.5  # seconds that a door takes however few it is given: what can be had at once is worth them
+
+
 class Stopped(OnelayerError):
     """Raised where a call is cancelled or out of time and has nothing to return; doors turn it into their best."""
 

@@ -62,7 +62,7 @@ BUILT: dict[str, tuple[list[str], int, str]] = {
     "jobs without end": (approximate("x", "0:1", "1", "--jobs", HUGE), PROVED, "proved"),
     "negative jobs": (approximate("x", "0:1", "1", "--jobs=-5"), REFUSED, "--jobs"),
     "no jobs": (approximate("x", "0:1", "1", "--jobs", "0"), REFUSED, "jobs"),
-    "no time": (approximate("sin(x)", "0:1", "1e-3", "--max-seconds", "1e-300"), PROVED, "proved"),
+    "no time": (approximate("x", "0:1", "1e-3", "--max-seconds", "1e-300"), PROVED, "proved"),
     "undefined time": (approximate("x", "0:1", "1", "--max-seconds", "nan"), REFUSED, "max_seconds"),
     "negative time": (approximate("x", "0:1", "1", "--max-seconds=-1"), REFUSED, "max_seconds"),
     "unknown layout": (approximate("x", "0:1", "1", "--layout", ""), REFUSED, "layout"),

@@ -21,7 +21,7 @@ from onelayer.language.formula import Formula
 from onelayer.language.words import NOT_RECORDED
 from onelayer.layer.file import weights_sha256
 from onelayer.layer.transformer import OneLayerTransformer
-from onelayer.observer import Observer, Stopped, observing
+from onelayer.observer import AT_LEAST, Observer, Stopped, observing
 from onelayer.proof.certificate import BOXES, Certificate
 from onelayer.proof.claim import CONDITIONAL, ESTIMATED
 from onelayer.proof.contract import POINTS, examine
@@ -95,7 +95,7 @@ def certify(
     box = as_box(box)
     _check(eps, gap, order, max_boxes, max_seconds, jobs, box)
     tested, outcome = 0, nothing_known(box)
-    with observing(observer, max_seconds) as watch:
+    with observing(observer, max(max_seconds, AT_LEAST)) as watch:
         if not isinstance(f, Target):
             watch.report("reading f")
         target = as_target(f, box, lipschitz=lipschitz, observer=watch)

@@ -50,6 +50,8 @@ class Condition(Opaque):
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        if any(getattr(kind, "carries_tangents", False) for kind in types):
+            return NotImplemented  # a value with its derivatives knows better (taylor/dual.py)
         return call(canonical_name(func), *args, **canonical_keywords(kwargs or {}))
 
 

@@ -1,0 +1,262 @@
+"""Claims beyond |T - f|: the range of a model, its slopes, two models against each other. One engine proves them all.
+
+Each is sup|g| of another g, so the same search, the same Taylor models and the same certificate serve. Slopes are exact
+derivatives of the real function of the stored weights; the rounding of an execution has none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from onelayer.box import Box
+from onelayer.errors import OnelayerError
+from onelayer.ground import pinned
+from onelayer.language.formula import Formula, parse
+from onelayer.observer import Observer, observing
+from onelayer.proof.certificate import Certificate
+from onelayer.proof.certify import MODEL_DTYPE, certify, digest_of
+from onelayer.proof.objectives import Difference, Forward, Output, Slopes, Steepness
+from onelayer.proof.recorded import understood
+
+SAMPLES = 512
+ASIDE = 0.05  # of the range seen: where the constant lies from which a range is measured
+ROUGH = 1.0  # gap of the first look at a slope, which only sets the scale of the second
+
+
+@dataclass(frozen=True)
+class Range:
+    """low <= T <= high for every output, in the shape of the outputs; ``seen`` are values that T takes.
+
+    ``status`` is proved when every end is as tight as was asked. ``certificates`` hold two proofs per output: of
+    sup|T_k - c| for a c below all values, then for a c above them.
+    """
+
+    low: Tensor
+    high: Tensor
+    seen_low: Tensor
+    seen_high: Tensor
+    certificates: tuple[Certificate, ...]
+
+    @property
+    def status(self) -> str:
+        return "proved" if all(found.proved for found in self.certificates) else "undecided"
+
+    @property
+    def lower(self) -> float:
+        """The largest |T| seen."""
+        return float(torch.maximum(self.seen_low.abs(), self.seen_high.abs()).max())
+
+    @property
+    def upper(self) -> float:
+        """A bound of |T|."""
+        return float(torch.maximum(self.low.abs(), self.high.abs()).max())
+
+    @property
+    def witness(self) -> tuple[float, ...] | None:
+        """A point where the last output is near its least value."""
+        return self.certificates[-1].witness
+
+    def __str__(self) -> str:
+        rows = zip(self.low.flatten().tolist(), self.high.flatten().tolist(), strict=True)
+        ends = [f"y{at} in [{low:.6g}, {high:.6g}]" for at, (low, high) in enumerate(rows, start=1)]
+        return f"Range({self.status}: {', '.join(ends)}, {self.certificates[0].arithmetic})"
+
+    __repr__ = __str__
+
+
+@dataclass(frozen=True)
+class Monotone:
+    """For each input that was asked about: whether T never falls (+) or never rises (-) along it.
+
+    ``lower`` and ``upper`` enclose the least slope in the direction asked, over points, outputs and inputs: proved
+    iff lower >= 0, refuted iff upper < 0, and then ``witness`` is a point where it is.
+    """
+
+    status: str
+    lower: float
+    upper: float
+    witness: tuple[float, ...] | None
+    certificates: tuple[Certificate, ...]
+    asked: str
+
+    def __str__(self) -> str:
+        where = "" if self.status != "refuted" else f" at {self.witness}"
+        return f"Monotone({self.status}: {self.asked}, least slope in [{self.lower:.6g}, {self.upper:.6g}]{where})"
+
+    __repr__ = __str__
+
+
+@pinned()
+def bound(
+    model: Forward,
+    box: Box,
+    *,
+    gap: float = 0.01,
+    execution: str | torch.dtype | None = MODEL_DTYPE,
+    max_seconds: float = math.inf,
+    observer: Observer | None = None,
+    **options: Any,
+) -> Range:
+    """The range of every output of ``model`` on ``box``, each end within ``gap`` of the width of the range.
+
+    Lemma: T <= c + sup|T - c| and T >= c - sup|T - c| for every number c. With c below all values the first is sharp,
+    with c above them the second. Where c lies matters for sharpness alone, so it may come from samples.
+    ``options`` are those of certify.
+    """
+    with observing(observer, max_seconds) as watch:
+        values = _sampled(model, box)  # (S, K)
+        shape = _outputs(model, box)
+        low, high, proofs = [], [], []
+        for at in range(values.shape[1]):
+            one = Output(model, at)
+            first, last = float(values[:, at].min()), float(values[:, at].max())
+            share = watch.share(1 / (values.shape[1] - at))
+            settings = {"gap": gap, "execution": execution, **options}
+            step = ASIDE * (last - first)
+            above = _from(one, model, box, first - step, share.share(0.5), settings)
+            high.append(math.nextafter(first - step + above.upper, math.inf))
+            top = high[-1] if math.isfinite(high[-1]) else last + step
+            below = _from(one, model, box, top, share, settings)
+            low.append(math.nextafter(top - below.upper, -math.inf))
+            proofs += [above, below]
+    least, most = (torch.tensor(end, dtype=torch.float64, device="cpu").reshape(shape) for end in (low, high))
+    return Range(least, most, values.amin(0).reshape(shape), values.amax(0).reshape(shape), tuple(proofs))
+
+
+def _from(
+    one: Output, model: Forward, box: Box, level: float, observer: Observer, settings: Mapping[str, Any]
+) -> Certificate:
+    found = certify(one, _levels(level, box, ()), box, observer=observer, **settings)
+    return replace(found, claim=f"sup|y{one.at + 1} - {level!r}|", weights_sha256=digest_of(model))
+
+
+@pinned()
+def equivalent(a: Forward, b: Forward, box: Box, eps: float | None = None, **options: Any) -> Certificate:
+    """Whether |A - B| <= ``eps`` on ``box``, all outputs; without eps, the tightest enclosure of sup|A - B|.
+
+    Both models are taken as they are executed if they have one format, and in real arithmetic if they differ in it.
+    ``options`` are those of certify.
+    """
+    shapes = [_outputs(model, box) for model in (a, b)]
+    if shapes[0] != shapes[1]:
+        raise OnelayerError(f"the models return shapes {shapes[0]} and {shapes[1]} at one point; they must be equal")
+    formats = {p.dtype for model in (a, b) if isinstance(model, nn.Module) for p in model.parameters()}
+    options.setdefault("execution", MODEL_DTYPE if len(formats) <= 1 else "real")
+    found = certify(Difference(a, b), _levels(0.0, box, shapes[0]), box, eps, **options)
+    return replace(found, claim="sup|A - B|")
+
+
+@pinned()
+def lipschitz(model: Forward, box: Box, eps: float | None = None, **options: Any) -> Certificate:
+    """sup over ``box`` and outputs of sum_i |dT/dx_i|, the Lipschitz constant of T in the maximum norm.
+
+    |T(x) - T(y)| <= upper max_i |x_i - y_i| for x, y in the box, in real arithmetic; lower is reached at the witness.
+    With ``eps``: whether the constant is at most eps. ``options`` are those of certify.
+    """
+    return _of_slopes(Steepness(model), model, box, eps, "sup sum_i |dT/dx_i|", options)
+
+
+@pinned()
+def gradient_error(model: Forward, f: Any, box: Box, eps: float | None = None, **options: Any) -> Certificate:
+    """sup over ``box``, outputs and inputs of |dT/dx_i - df/dx_i|, f formula text, a torch function or a module.
+
+    With ``eps``: whether all slopes are that close. ``options`` are those of certify.
+    """
+    target = understood(f, box)
+    if target.lipschitz is not None:
+        raise OnelayerError("a black box has no slopes to compare with; give f as a formula or torch function")
+    function = target.formula if target.formula is not None else target.function
+    found = _of_slopes(Slopes(model, function), model, box, eps, "sup|dT/dx_i - df/dx_i|", options)
+    return replace(found, function=str(target.formula)) if target.formula is not None else found
+
+
+@pinned()
+def monotone(model: Forward, box: Box, directions: Mapping[str, str], **options: Any) -> Monotone:
+    """Whether T rises ("+") or falls ("-") along the named inputs everywhere on ``box``; equal values are allowed.
+
+    Lemma: let M bound |dT/dx_i|. Then dT/dx_i >= 0 on the box iff sup|M - dT/dx_i| <= M.
+    ``options`` are those of certify.
+    """
+    signs = _directions(box, directions)
+    with observing(options.pop("observer", None), options.pop("max_seconds", math.inf)) as watch:
+        proofs, lowers, uppers = [], [], []
+        for done, (at, sign) in enumerate(signs):
+            share = watch.share(1 / (len(signs) - done))
+            slopes = Slopes(model, inputs=[at])
+            name = f"dT/d{_name(box, at)}"
+            rough = _of_slopes(slopes, model, box, None, f"sup|{name}|", {"gap": ROUGH, **options, "observer": share})
+            known = math.isfinite(rough.upper)
+            size = rough.upper if known else 1.0
+            level = _levels(sign * size, box, _outputs(slopes, box))
+            found = certify(slopes, level, box, size, execution="real", observer=share, **options)
+            proofs.append(replace(found, claim=f"sup|{sign * size!r} - {name}|", weights_sha256=digest_of(model)))
+            least = math.nextafter(size - found.upper, -math.inf)
+            lowers.append(max(0.0, least) if found.upper <= size else least)
+            # Without a bound of the slope the error may come from its other side.
+            uppers.append(math.nextafter(size - found.lower, math.inf) if known else math.inf)
+    worst = uppers.index(min(uppers))
+    lower, upper = min(lowers), uppers[worst]
+    status = "refuted" if upper < 0 else "proved" if lower >= 0 else "undecided"
+    asked = ", ".join(f"{_name(box, at)} {'+' if sign > 0 else '-'}" for at, sign in signs)
+    return Monotone(status, lower, upper, proofs[worst].witness if upper < 0 else None, tuple(proofs), asked)
+
+
+def _of_slopes(
+    objective: Slopes, model: Forward, box: Box, eps: float | None, claim: str, options: Mapping[str, Any]
+) -> Certificate:
+    """sup|g| of something made of slopes, in real arithmetic: what an execution rounds to has no slopes."""
+    given = options.get("execution", "real")
+    if given not in ("real", None):
+        raise OnelayerError("a claim about slopes is about real arithmetic; leave out execution")
+    settings = {**options, "execution": "real"}
+    found = certify(objective, _levels(0.0, box, _outputs(objective, box)), box, eps, **settings)
+    return replace(found, claim=claim, weights_sha256=digest_of(model))
+
+
+def _levels(level: float, box: Box, shape: tuple[int, ...]) -> Formula:
+    """The constant function of the box with outputs of this shape."""
+    text = "; ".join([repr(level)] * math.prod(shape)) if math.prod(shape) else repr(level)
+    return parse(text, box.dim, limit=len(text)).shaped(tuple(box.shape), shape)
+
+
+@torch.no_grad()
+def _outputs(model: Forward, box: Box) -> tuple[int, ...]:
+    return tuple(model(_points(model, box)[:1]).shape[1:])
+
+
+@torch.no_grad()
+def _sampled(model: Forward, box: Box) -> Tensor:
+    """Values of all outputs at some points, (S, K). Not rigorous."""
+    values = model(_points(model, box))
+    if not isinstance(values, Tensor) or len(values) < 1:
+        raise OnelayerError("the model must return one tensor with a row for each point")
+    return values.double().reshape(len(values), -1).cpu()
+
+
+def _points(model: Forward, box: Box) -> Tensor:
+    points = torch.cat([box.center[None], box.corners(64), box.sample(SAMPLES, arcsine=True)])
+    held = list(model.parameters()) if isinstance(model, nn.Module) else []
+    return points.to(held[0].device, held[0].dtype) if held else points
+
+
+def _directions(box: Box, asked: Mapping[str, str]) -> list[tuple[int, int]]:
+    """(input, +1 or -1) in the order asked."""
+    names = [_name(box, at) for at in range(box.dim)]
+    found = []
+    for name, sign in asked.items():
+        if name not in names or sign not in ("+", "-"):
+            raise OnelayerError(f"ask for inputs among {', '.join(names[:8])} with '+' or '-', got {name!r}: {sign!r}")
+        found.append((names.index(name), 1 if sign == "+" else -1))
+    if not found:
+        raise OnelayerError('name at least one input, for example {"x1": "+"}')
+    return found
+
+
+def _name(box: Box, at: int) -> str:
+    return box.variables[at] if box.names else f"x{at + 1}"

@@ -1,0 +1,306 @@
+"""The derivative of every operation, written in operations that Taylor models know."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from onelayer.errors import UnsupportedOperation
+from onelayer.taylor.conditions import Condition
+from onelayer.taylor.core import TaylorModel
+from onelayer.taylor.dual import RULES, Dual, chained, derivative, directions, tangent, total, value_of, zeros_like
+
+# Linear in their first argument, everything else constant: the tangents go the way of the value.
+LINEAR = (
+    *(
+        "broadcast_to",
+        "chunk",
+        "clone",
+        "contiguous",
+        "cumsum",
+        "detach",
+        "double",
+        "expand",
+        "flatten",
+        "flip",
+        "float",
+    ),
+    *("getitem", "index_select", "mean", "movedim", "narrow", "neg", "permute", "pos", "positive", "ravel", "reshape"),
+    *("roll", "select", "split", "squeeze", "sum", "t", "to", "transpose", "unbind", "unflatten", "unsqueeze", "view"),
+    *("dropout",),
+)
+CONSTANT = ("full_like", "ones_like", "zeros_like")
+
+
+@derivative(*LINEAR)
+def linear_map(function: Callable[..., Any], x: Dual, *args: Any, **kwargs: Any) -> Any:
+    value = function(x.value, *args, **kwargs)
+    tangents = [None if t is None else function(t, *args, **kwargs) for t in x.tangents]
+    if not isinstance(value, tuple | list):
+        return Dual(value, tangents)
+    return type(value)(Dual(part, [None if t is None else t[at] for t in tangents]) for at, part in enumerate(value))
+
+
+@derivative(*CONSTANT)
+def without_slope(function: Callable[..., Any], x: Dual, *args: Any, **kwargs: Any) -> Dual:
+    return Dual(function(x.value, *args, **kwargs), [None] * len(x.tangents))
+
+
+@derivative("cat", "stack")
+def joined(function: Callable[..., Any], parts: Any, *args: Any, **kwargs: Any) -> Dual:
+    values = [value_of(part) for part in parts]
+
+    def along(at: int) -> Any:
+        found = [tangent(part, at) for part in parts]
+        if all(item is None for item in found):
+            return None
+        filled = [zeros_like(v) if t is None else t for v, t in zip(values, found, strict=True)]
+        return function(filled, *args, **kwargs)
+
+    return Dual(function(values, *args, **kwargs), [along(at) for at in range(directions(parts))])
+
+
+def _sum_rule(sign: int) -> Callable[..., Dual]:
+    def rule(function: Callable[..., Any], a: Any, b: Any, *, alpha: float = 1.0) -> Dual:
+        value = function(value_of(a), value_of(b), alpha=alpha) if alpha != 1.0 else function(value_of(a), value_of(b))
+
+        def along(at: int) -> Any:
+            left, right = tangent(a, at), tangent(b, at)
+            right = None if right is None else right * (sign * alpha)
+            found = total(left, right)
+            return None if found is None else _shaped(found, value)
+
+        return Dual(value, [along(at) for at in range(directions(a, b))])
+
+    return rule
+
+
+RULES["add"], RULES["sub"] = _sum_rule(1), _sum_rule(-1)
+
+
+def _shaped(found: Any, value: Any) -> Any:
+    """A tangent in the shape of its value, which broadcasting may have made larger."""
+    return found if tuple(found.shape) == tuple(value.shape) else found.expand(tuple(value.shape))
+
+
+@derivative("mul", "matmul", "einsum")
+def bilinear(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Dual:
+    """d(a b) = da b + a db, for every product of two."""
+    words, pair = args[:-2], args[-2:]
+    if len(words) == 1 and isinstance(pair[-1], list | tuple):
+        raise UnsupportedOperation("the derivative of einsum of a list", "give the operands one by one")
+    a, b = pair
+    value = function(*words, value_of(a), value_of(b), **kwargs)
+
+    def along(at: int) -> Any:
+        left, right = tangent(a, at), tangent(b, at)
+        left = None if left is None else function(*words, left, value_of(b), **kwargs)
+        right = None if right is None else function(*words, value_of(a), right, **kwargs)
+        return total(left, right)
+
+    return Dual(value, [along(at) for at in range(directions(a, b))])
+
+
+@derivative("linear")
+def affine(function: Callable[..., Any], x: Dual, weight: Any, bias: Any = None) -> Dual:
+    if isinstance(weight, Dual) or isinstance(bias, Dual):
+        raise UnsupportedOperation("the derivative of linear by its weights", "the weights must be constants")
+    value = function(x.value, weight, bias)
+    return Dual(value, [None if t is None else function(t, weight) for t in x.tangents])
+
+
+@derivative("addmm")
+def added_product(function: Callable[..., Any], bias: Any, a: Any, b: Any) -> Any:
+    return torch.matmul(a, b) + bias
+
+
+@derivative("div")
+def quotient(function: Callable[..., Any], a: Any, b: Any) -> Dual:
+    """d(a / b) = (da - (a / b) db) / b."""
+    value = function(value_of(a), value_of(b))
+
+    def along(at: int) -> Any:
+        left, right = tangent(a, at), tangent(b, at)
+        found = total(left, None if right is None else -(value * right))
+        return None if found is None else _shaped(found / value_of(b), value)
+
+    return Dual(value, [along(at) for at in range(directions(a, b))])
+
+
+@derivative("pow")
+def power(function: Callable[..., Any], x: Any, exponent: Any) -> Dual:
+    if isinstance(exponent, Dual) or not isinstance(exponent, int | float):
+        raise UnsupportedOperation("the derivative of pow by its exponent", "the exponent must be a number")
+    if exponent == 0:
+        return Dual(function(x.value, exponent), [None] * len(x.tangents))
+    if exponent == 1:
+        return Dual(x.value, x.tangents)
+    return chained(lambda v: function(v, exponent), x, lambda v: exponent * function(v, exponent - 1))
+
+
+@derivative("softmax")
+def softmax(function: Callable[..., Any], x: Dual, dim: int, dtype: Any = None, _stacklevel: int = 3) -> Dual:
+    """ds = s (dl - sum s dl). Where s = N / Z is a pending quotient, so is ds = N (dl Z - sum N dl) / Z^2.
+
+    Sums over tokens then still happen before the divisions, where large values cancel.
+    """
+    s = function(x.value, dim)
+    if not (isinstance(s, TaylorModel) and len(s.den) == 1):
+        s = s.plain() if isinstance(s, TaylorModel) else s
+        return Dual(s, [None if t is None else s * (t - (s * t).sum(dim, keepdim=True)) for t in x.tangents])
+    top, bottom = TaylorModel(s.coef, s.rem, s.space, s.support, s.degree), s.den[0]
+
+    def along(t: Any) -> Any:
+        inner = top * (t * bottom - (top * t).sum(dim, keepdim=True))
+        return TaylorModel(inner.coef, inner.rem, inner.space, inner.support, inner.degree, (bottom, bottom))
+
+    return Dual(s, [None if t is None else along(t) for t in x.tangents])
+
+
+@derivative("logsumexp")
+def logsumexp(function: Callable[..., Any], x: Dual, dim: int, keepdim: bool = False) -> Dual:
+    s = torch.softmax(x.value, dim)
+    return Dual(function(x.value, dim, keepdim), [None if t is None else (s * t).sum(dim, keepdim) for t in x.tangents])
+
+
+@derivative("log_softmax")
+def log_softmax(function: Callable[..., Any], x: Dual, dim: int, dtype: Any = None, _stacklevel: int = 3) -> Dual:
+    s = torch.softmax(x.value, dim)
+    return Dual(function(x.value, dim), [None if t is None else t - (s * t).sum(dim, True) for t in x.tangents])
+
+
+@derivative("scaled_dot_product_attention")
+def attention(
+    function: Callable[..., Any], query: Any, key: Any, value: Any, mask: Any = None, dropout: float = 0.0, **more: Any
+) -> Any:
+    """softmax(q k / sqrt(d)) v, in its own operations."""
+    if mask is not None or dropout or set(more) - {"scale"}:
+        raise UnsupportedOperation("the derivative of masked attention", "use attention without a mask")
+    scale = more.get("scale") or 1 / math.sqrt(query.shape[-1])
+    logits = torch.matmul(query, key.transpose(-2, -1)) * scale
+    return torch.matmul(torch.softmax(logits, -1), value)
+
+
+@derivative("layer_norm")
+def layer_norm(
+    function: Callable[..., Any],
+    x: Dual,
+    shape: Any,
+    weight: Any = None,
+    bias: Any = None,
+    eps: float = 1e-5,
+    *rest: Any,
+) -> Any:
+    """(x - mean) / sqrt(var + eps), in its own operations."""
+    axes = tuple(range(-len(tuple(shape)), 0))
+    gap = x - x.mean(axes, keepdim=True)
+    y = gap / torch.sqrt((gap * gap).mean(axes, keepdim=True) + eps)
+    y = y if weight is None else y * weight
+    return y if bias is None else y + bias
+
+
+@derivative("where")
+def where(function: Callable[..., Any], condition: Any, a: Any, b: Any) -> Dual:
+    """By a constant mask. By a comparison with x the value may jump, and no slope tells of a jump."""
+    if isinstance(condition, Condition):
+        raise UnsupportedOperation("the derivative of where by a comparison", "use relu, abs, maximum or clamp")
+    value = function(condition, value_of(a), value_of(b))
+
+    def along(at: int) -> Any:
+        left, right = tangent(a, at), tangent(b, at)
+        if left is None and right is None:
+            return None
+        left = zeros_like(right) if left is None else left
+        return function(condition, left, zeros_like(left) if right is None else right)
+
+    return Dual(value, [along(at) for at in range(directions(a, b))])
+
+
+def _step(x: Any) -> Any:
+    """1 where x > 0, 0 where x < 0, both sides where neither is sure: the slope of relu."""
+    one = zeros_like(x) + 1.0
+    return torch.where(x > 0, one, one * 0.0)
+
+
+def _clamp(function: Callable[..., Any], x: Dual, low: Any = None, high: Any = None, **ends: Any) -> Dual:
+    low, high = ends.get("min", low), ends.get("max", high)
+
+    def slope(v: Any) -> Any:
+        inside = zeros_like(v) + 1.0
+        inside = inside if low is None else inside * _step(v - low)
+        return inside if high is None else inside * _step(high - v)
+
+    return chained(lambda v: function(v, low, high), x, slope)
+
+
+RULES["clamp"] = RULES["hardtanh"] = _clamp
+
+
+@derivative("maximum", "max")
+def larger(function: Callable[..., Any], a: Any, b: Any = None, *rest: Any, **kwargs: Any) -> Any:
+    if b is None or isinstance(b, int) or rest or kwargs:
+        raise UnsupportedOperation("the derivative of max along a dimension", "use torch.maximum of two")
+    return a + torch.relu(b - a)
+
+
+@derivative("minimum", "min")
+def smaller(function: Callable[..., Any], a: Any, b: Any = None, *rest: Any, **kwargs: Any) -> Any:
+    if b is None or isinstance(b, int) or rest or kwargs:
+        raise UnsupportedOperation("the derivative of min along a dimension", "use torch.minimum of two")
+    return a - torch.relu(a - b)
+
+
+def _real(value: float, like: Any) -> Any:
+    """A real number of which ``value`` is a rounding, two units in the last place at most."""
+    return like.constant(value, 2 * math.ulp(value)) if isinstance(like, TaylorModel) else value
+
+
+def _normal(x: Any) -> Any:
+    """The density of the normal distribution."""
+    return torch.exp(x * x * -0.5) * _real(1 / math.sqrt(2 * math.pi), x)
+
+
+def _gelu(x: Any) -> Any:
+    """Phi(x) + x phi(x)."""
+    return 0.5 * (1.0 + torch.erf(x * _real(math.sqrt(0.5), x))) + x * _normal(x)
+
+
+# f'(x) of functions of one variable.
+SLOPES: dict[str, Callable[[Any], Any]] = {
+    "abs": lambda x: 2.0 * _step(x) - 1.0,
+    "acos": lambda x: -1.0 / torch.sqrt(1.0 - x * x),
+    "asin": lambda x: 1.0 / torch.sqrt(1.0 - x * x),
+    "atan": lambda x: 1.0 / (1.0 + x * x),
+    "cos": lambda x: -torch.sin(x),
+    "cosh": torch.sinh,
+    "erf": lambda x: torch.exp(-(x * x)) * _real(2 / math.sqrt(math.pi), x),
+    "exp": torch.exp,
+    "expm1": torch.exp,
+    "gelu": _gelu,
+    "log": lambda x: 1.0 / x,
+    "log1p": lambda x: 1.0 / (1.0 + x),
+    "reciprocal": lambda x: -1.0 / (x * x),
+    "relu": _step,
+    "rsqrt": lambda x: -0.5 / (x * torch.sqrt(x)),
+    "sigmoid": lambda x: torch.sigmoid(x) * (1.0 - torch.sigmoid(x)),
+    "silu": lambda x: torch.sigmoid(x) * (1.0 + x * (1.0 - torch.sigmoid(x))),
+    "sin": torch.cos,
+    "sinh": torch.cosh,
+    "softplus": torch.sigmoid,
+    "sqrt": lambda x: 0.5 / torch.sqrt(x),
+    "square": lambda x: 2.0 * x,
+    "tan": lambda x: 1.0 + torch.tan(x) * torch.tan(x),
+    "tanh": lambda x: 1.0 - torch.tanh(x) * torch.tanh(x),
+}
+for _name, _slope in SLOPES.items():
+
+    def _rule(function: Callable[..., Any], x: Dual, *args: Any, _of: Any = _slope, **kwargs: Any) -> Dual:
+        approximate = kwargs.pop("approximate", "none")
+        if args or approximate != "none" or set(kwargs) - {"inplace"}:
+            raise UnsupportedOperation("the derivative of a function with parameters", "use its plain form")
+        return chained(function, x, _of)
+
+    RULES[_name] = _rule

@@ -1,0 +1,219 @@
+"""Dual: a value with its derivatives, through the same torch code (forward mode, exact, never differences).
+
+A Dual holds y and its tangents dy/dx_1, ..., dy/dx_D, all tensors or all Taylor models. An operation is applied to the
+value as it stands, and to the tangents by its derivative, written in operations that Taylor models know; so enclosures
+of the tangents enclose the derivatives of the real function. A tangent that is None is zero. taylor/derivatives.py has
+the rules.
+
+Where a function bends (relu, abs, max) its derivative jumps, and both sides are enclosed: what is proved of a slope
+holds for every limit of slopes (Clarke's derivative), and so for the Lipschitz constant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onelayer.errors import UnsupportedOperation
+from onelayer.taylor.core import TaylorModel, constant
+from onelayer.taylor.registry import canonical_keywords, canonical_name
+
+Rule = Callable[..., Any]
+RULES: dict[str, Rule] = {}
+
+
+def derivative(*names: str) -> Callable[[Rule], Rule]:
+    """Register the rule of the torch functions of these names: it gets the function itself, then its arguments."""
+
+    def register(rule: Rule) -> Rule:
+        RULES.update(dict.fromkeys(names, rule))
+        return rule
+
+    return register
+
+
+class Dual:
+    """A value and one tangent per direction, with a tensor's manners."""
+
+    def __init__(self, value: Any, tangents: Sequence[Any]) -> None:
+        self.value = value
+        self.tangents = tuple(tangents)
+
+    @property
+    def shape(self) -> torch.Size:
+        return torch.Size(self.value.shape)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.value.shape)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.value.dtype  # type: ignore[no-any-return]
+
+    @property
+    def device(self) -> torch.device:
+        return self.value.device  # type: ignore[no-any-return]
+
+    @property
+    def T(self) -> Any:
+        return apply("permute", torch.permute, self, tuple(reversed(range(self.ndim))))
+
+    carries_tangents = True
+    is_nested = False
+    is_sparse = False
+    requires_grad = False
+
+    def dim(self) -> int:
+        return self.ndim
+
+    def size(self, at: int | None = None) -> Any:
+        return self.shape if at is None else self.shape[at]
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        return apply(canonical_name(func), func, *args, **canonical_keywords(kwargs or {}))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+
+        def method(owner: Any, *args: Any, **kwargs: Any) -> Any:
+            return getattr(owner, name)(*args, **kwargs)
+
+        return lambda *args, **kwargs: apply(_plain_name(name), method, self, *args, **kwargs)
+
+    def __iter__(self) -> Any:
+        return iter(self[at] for at in range(len(self)))
+
+    def __bool__(self) -> bool:
+        raise UnsupportedOperation("bool", "a branch on a value has no derivative; use torch.where")
+
+    def __getitem__(self, index: Any) -> Any:
+        return apply("getitem", lambda x: x[index], self)
+
+    def __neg__(self) -> Any:
+        return apply("neg", torch.neg, self)
+
+    def __add__(self, other: Any) -> Any:
+        return apply("add", torch.add, self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return apply("add", torch.add, other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return apply("sub", torch.sub, self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return apply("sub", torch.sub, other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return apply("mul", torch.mul, self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return apply("mul", torch.mul, other, self)
+
+    def __truediv__(self, other: Any) -> Any:
+        return apply("div", torch.div, self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return apply("div", torch.div, other, self)
+
+    def __pow__(self, other: Any) -> Any:
+        return apply("pow", torch.pow, self, other)
+
+    def __matmul__(self, other: Any) -> Any:
+        return apply("matmul", torch.matmul, self, other)
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return apply("matmul", torch.matmul, other, self)
+
+    def __abs__(self) -> Any:
+        return apply("abs", torch.abs, self)
+
+    def __gt__(self, other: Any) -> Any:
+        return self.value > value_of(other)
+
+    def __ge__(self, other: Any) -> Any:
+        return self.value >= value_of(other)
+
+    def __lt__(self, other: Any) -> Any:
+        return self.value < value_of(other)
+
+    def __le__(self, other: Any) -> Any:
+        return self.value <= value_of(other)
+
+
+def _plain_name(name: str) -> str:
+    return canonical_name(SimpleNamespace(__name__=name))
+
+
+def apply(name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """The operation on duals, by its rule; one without a rule is refused by name."""
+    if name not in RULES:
+        raise UnsupportedOperation(f"the derivative of {name}", "it has no rule")
+    return RULES[name](function, *args, **kwargs)
+
+
+def seeded(x: Any) -> Dual:
+    """The coordinates of x (B, *event), tensor or Taylor model, as duals: the derivative of x_i by x_j is 1 or 0."""
+    event = tuple(x.shape[1:])
+    count = int(torch.Size(event).numel())
+    units = torch.eye(count, dtype=torch.float64, device=x.device).reshape(count, 1, *event)
+    tangents = [unit.expand(tuple(x.shape)).clone() for unit in units]
+    if isinstance(x, TaylorModel):
+        return Dual(x, [constant(unit, x) for unit in tangents])
+    return Dual(x, [unit.to(x.dtype) for unit in tangents])
+
+
+def value_of(x: Any) -> Any:
+    """What stands in place of a dual when only its value is meant; lists are looked into."""
+    if isinstance(x, Dual):
+        return x.value
+    if isinstance(x, list | tuple):
+        return type(x)(value_of(item) for item in x)
+    return x
+
+
+def directions(*args: Any) -> int:
+    """How many tangents the duals among the arguments have."""
+    for x in args:
+        if isinstance(x, Dual):
+            return len(x.tangents)
+        if isinstance(x, list | tuple) and (count := directions(*x)):
+            return count
+    return 0
+
+
+def tangent(x: Any, at: int) -> Any:
+    """The tangent of an argument in one direction, None (zero) for a constant."""
+    return x.tangents[at] if isinstance(x, Dual) else None
+
+
+def total(*terms: Any) -> Any:
+    """The sum of the terms that are not zero; None if all are."""
+    found = [term for term in terms if term is not None]
+    if not found:
+        return None
+    result = found[0]
+    for term in found[1:]:
+        result = result + term
+    return result
+
+
+def chained(function: Callable[..., Any], x: Dual, slope: Callable[[Any], Any]) -> Dual:
+    """f(x) with tangents f'(x) dx; the slope is computed once."""
+    factor = slope(x.value)
+    return Dual(function(x.value), [None if t is None else factor * t for t in x.tangents])
+
+
+def zeros_like(x: Any) -> Any:
+    """Zero in the shape of a value: a constant among Taylor models."""
+    return torch.zeros_like(x) if isinstance(x, Tensor) else constant(torch.zeros(x.shape, dtype=torch.float64), x)

@@ -1,0 +1,222 @@
+"""Claims beyond |T - f|: true at adversarial points, planted faults caught, other answers in one line."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import mpmath
+import pytest
+import torch
+from torch import nn
+
+import onelayer as ol
+from onelayer.errors import OnelayerError, UnsupportedOperation
+from onelayer.proof.objectives import Slopes
+from onelayer.recording.target import as_target
+from onelayer.taylor import derivatives, variables
+from onelayer.taylor.derivatives import SLOPES
+from onelayer.taylor.dual import RULES, seeded
+
+SQUARE = ol.Box([-1.0, -1.0], [1.0, 1.0])
+Model = Callable[[Any], Any]
+
+
+def network(*middle: nn.Module, seed: int = 0, outputs: int = 1) -> nn.Module:
+    torch.manual_seed(seed)
+    parts = [nn.Linear(2, 5), *middle, nn.Linear(5, outputs)]
+    return nn.Sequential(*parts).double().eval()
+
+
+def jacobian(model: Model, points: torch.Tensor) -> torch.Tensor:
+    """Slopes (S, K, D) by torch's own automatic differentiation."""
+
+    def one(x: torch.Tensor) -> torch.Tensor:
+        return model(x[None])[0].reshape(-1)
+
+    return torch.stack([torch.autograd.functional.jacobian(one, x) for x in points])
+
+
+def hard(box: ol.Box, count: int = 200) -> torch.Tensor:
+    return torch.cat([box.corners(16), box.center[None], box.sample(count, seed=3), box.sample(count, arcsine=True)])
+
+
+SMOOTH = {
+    "tanh": lambda x: torch.tanh(x[..., 0] * x[..., 1]),
+    "quotient": lambda x: x[..., 0] / (2.5 + torch.sin(x[..., 1])),
+    "powers": lambda x: (x[..., 0] + 3) ** 3 * torch.sqrt(x[..., 1] + 2) - (x[..., 1] + 2) ** -2,
+    "exp": lambda x: torch.exp(x[..., 0]) * torch.log(x[..., 1] + 3) + torch.cosh(x[..., 1]),
+    "gelu": lambda x: nn.functional.gelu(x[..., 0]) + torch.erf(x[..., 1]) * torch.sigmoid(x[..., 0]),
+    "silu": lambda x: nn.functional.silu(x[..., 0]) + nn.functional.softplus(x[..., 1]) + torch.atan(x[..., 0]),
+    "tan": lambda x: torch.tan(x[..., 0]) + torch.asin(x[..., 1] / 2) * torch.sinh(x[..., 0]),
+    "softmax": lambda x: torch.softmax(torch.stack([x[..., 0], 3 * x[..., 1], x[..., 0] * x[..., 1]], -1), -1)[..., 1],
+    "logsumexp": lambda x: torch.logsumexp(torch.stack([x[..., 0], 2 * x[..., 1]], -1), -1),
+    "norm": lambda x: nn.functional.layer_norm(torch.cat([x, x[..., :1] * x[..., 1:]], -1), (3,))[..., 0],
+    "bends": lambda x: torch.relu(x[..., 0]) * x[..., 1] + torch.abs(x[..., 1]) + torch.clamp(3 * x[..., 0], -1.0, 1.0),
+    "choice": lambda x: torch.maximum(x[..., 0], x[..., 1]) - torch.minimum(2 * x[..., 0], x[..., 1]),
+}
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_slopes_are_those_of_torch_and_inside_their_enclosures(name: str) -> None:
+    model = SMOOTH[name]
+    points = hard(SQUARE, 40)[5:]  # off the corners, where some bend
+    got = Slopes(model)(points)
+    wanted = jacobian(model, points)[:, 0]
+    assert torch.allclose(got, wanted, rtol=1e-12, atol=1e-12)
+    low = points * 0.9 - 0.05
+    tangents = model(seeded(variables(low, low + 0.1, 3))).tangents
+    inside = low[:, None] + 0.1 * torch.rand(len(low), 20, 2, dtype=torch.float64)
+    seen = jacobian(model, inside.reshape(-1, 2))[:, 0].reshape(len(low), 20, 2)
+    for at, tangent in enumerate(tangents):
+        a, b = tangent.range()
+        assert bool((seen[:, :, at] >= a[:, None] - 1e-13).all())
+        assert bool((seen[:, :, at] <= b[:, None] + 1e-13).all())
+
+
+@pytest.mark.parametrize("name", sorted(SLOPES))
+def test_a_wrong_derivative_would_be_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The comparison above has teeth: every slope, planted a thousandth too large, differs from torch's."""
+    function = getattr(torch, name, None) or getattr(nn.functional, name)
+    points = torch.linspace(0.2, 0.8, 7, dtype=torch.float64)[:, None]
+
+    def model(x: Any) -> Any:
+        return function(x[..., 0])
+
+    right, rule = Slopes(model)(points)[:, 0], RULES[name]
+    assert torch.allclose(right, jacobian(model, points)[:, 0, 0], rtol=1e-12)
+    wrong = {**SLOPES, name: lambda x, f=SLOPES[name]: 1.001 * f(x)}
+    monkeypatch.setitem(RULES, name, lambda f, x, *a, **k: derivatives.chained(f, x, wrong[name]))
+    assert not torch.allclose(Slopes(model)(points)[:, 0], right, rtol=1e-5)
+    monkeypatch.setitem(RULES, name, rule)
+
+
+def exact_slopes(model: nn.Sequential, point: list[float]) -> list[Any]:
+    """d T / d x_i of a network of two linear maps around a tanh in 50 digits."""
+    with mpmath.workdps(50):
+        first, last = model[0], model[2]
+        w, b = first.weight.tolist(), first.bias.tolist()
+        z = [
+            mpmath.fsum(mpmath.mpf(a) * x for a, x in zip(row, point, strict=True)) + c
+            for row, c in zip(w, b, strict=True)
+        ]
+        bent = [1 - mpmath.tanh(v) ** 2 for v in z]
+        (out,) = last.weight.tolist()
+        return [mpmath.fsum(o * d * row[i] for o, d, row in zip(out, bent, w, strict=True)) for i in range(2)]
+
+
+def test_a_lipschitz_constant_holds_in_fifty_digits() -> None:
+    model = network(nn.Tanh())
+    found = ol.lipschitz(model, SQUARE, gap=0.02)
+    assert found.status == "proved"
+    assert found.arithmetic == "real"
+    assert found.claim == "sup sum_i |dT/dx_i|"
+    steepest = max(sum(abs(s) for s in exact_slopes(model, x.tolist())) for x in hard(SQUARE))
+    assert steepest <= found.upper <= 1.02 * found.lower
+    assert found.witness is not None
+    assert sum(abs(s) for s in exact_slopes(model, list(found.witness))) >= found.lower
+    assert ol.lipschitz(model, SQUARE, 0.5 * found.lower).status == "refuted"
+    assert ol.lipschitz(model, SQUARE, 1.1 * found.upper).status == "proved"
+
+
+def test_lipschitz_of_bends_covers_both_sides() -> None:
+    found = ol.lipschitz(lambda x: torch.abs(x[..., 0]) + 2 * torch.relu(x[..., 1]), SQUARE)
+    assert found.lower <= 3.0 <= found.upper
+
+
+def test_the_gradient_error_of_a_built_layer() -> None:
+    box = ol.Box([0.0, 0.0], [1.0, 1.0])
+    layer = ol.approximate("sin(x1)*x2", box, 1e-2).model
+    found = ol.gradient_error(layer, "sin(x1)*x2", box)
+    points = hard(box)
+    x1, x2 = points[:, 0], points[:, 1]
+    truth = torch.stack([torch.cos(x1) * x2, torch.sin(x1)], -1)
+    seen = float((jacobian(layer, points)[:, 0] - truth).abs().max())
+    assert found.status == "proved"
+    assert seen <= found.upper <= 1.06 * found.lower
+    assert ol.gradient_error(layer, "sin(x1)*x2", box, found.lower / 2).status == "refuted"
+
+
+def test_a_range_holds_and_is_tight() -> None:
+    model = network(nn.Tanh(), outputs=2)
+    found = ol.bound(model, SQUARE, gap=0.02)
+    with torch.no_grad():
+        values = model(hard(SQUARE, 2000))
+    assert found.status == "proved"
+    assert bool((values >= found.low).all())
+    assert bool((values <= found.high).all())
+    width = values.amax(0) - values.amin(0)
+    assert bool((found.high - found.low <= 1.1 * width).all())
+    assert found.lower <= found.upper
+    assert all(c.claim.startswith("sup|y") for c in found.certificates)
+    assert "y2 in [" in str(found)
+
+
+def test_a_planted_range_is_refuted() -> None:
+    """What bound proves is sup|T - c|; asked for less than that, the same search finds the point."""
+    model = network(nn.Tanh())
+    found = ol.bound(model, SQUARE)
+    middle = float((found.low + found.high) / 2)
+    half = float((found.high - found.low) / 2)
+
+    def centred(x: Any) -> Any:
+        return model(x)[..., 0]
+
+    assert ol.certify(centred, repr(middle), SQUARE, 1.001 * half).status == "proved"
+    assert ol.certify(centred, repr(middle), SQUARE, 0.9 * half).status == "refuted"
+
+
+def test_two_models_against_each_other() -> None:
+    a, b = network(nn.Tanh()), network(nn.Tanh())
+    assert ol.equivalent(a, b, SQUARE, 1e-12).status == "proved"
+    with torch.no_grad():
+        b[2].bias += 0.25
+    found = ol.equivalent(a, b, SQUARE)
+    assert found.claim == "sup|A - B|"
+    assert found.lower <= 0.25 * (1 + 1e-12)
+    assert found.upper * (1 + 1e-12) >= 0.25
+    assert ol.equivalent(a, b, SQUARE, 0.2).status == "refuted"
+    mixed = ol.equivalent(a, network(nn.Tanh()).float(), SQUARE)
+    assert mixed.arithmetic == "real"
+    assert 0 < mixed.upper < 1e-6
+    with pytest.raises(OnelayerError, match="must be equal"):
+        ol.equivalent(a, network(nn.Tanh(), outputs=2), SQUARE)
+
+
+def test_monotone_is_proved_refuted_and_named() -> None:
+    def model(x: Any) -> Any:
+        return torch.exp(x[..., 0]) - 2 * x[..., 1] + 0.1 * torch.sin(x[..., 1])
+
+    box = ol.Box([0.0, 0.0], [1.0, 1.0], names=["rpm", "load"])
+    up = ol.monotone(model, box, {"rpm": "+", "load": "-"})
+    assert up.status == "proved"
+    assert 0 <= up.lower <= 1.0 <= up.upper * (1 + 1e-9)
+    down = ol.monotone(model, box, {"load": "+"})
+    assert down.status == "refuted"
+    assert down.witness is not None
+    assert down.upper <= -1.9 + 1e-6
+    assert "load +" in str(down)
+    turning = ol.monotone(lambda x: (x[..., 0] - 0.5) ** 2, box, {"rpm": "+"})
+    assert turning.status == "refuted"
+    for bad in ({}, {"x1": "+"}, {"rpm": "up"}):
+        with pytest.raises(OnelayerError):
+            ol.monotone(model, box, bad)
+
+
+def test_what_has_no_slope_is_refused_by_name() -> None:
+    with pytest.raises(UnsupportedOperation, match="comparison"):
+        ol.lipschitz(lambda x: torch.where(x[..., 0] > 0, x[..., 0], 2.0 + x[..., 0]), SQUARE)
+    with pytest.raises(UnsupportedOperation, match="sign"):
+        ol.lipschitz(lambda x: torch.sign(x[..., 0]), SQUARE)
+    with pytest.raises(OnelayerError, match="real arithmetic"):
+        ol.lipschitz(network(nn.Tanh()), SQUARE, execution="float64")
+    with pytest.raises(OnelayerError, match="black box"):
+        ol.gradient_error(network(nn.Tanh()), as_target(lambda x: math.sin(x[0]), SQUARE, lipschitz=1.0), SQUARE)
+
+
+def test_a_claim_about_slopes_is_not_taken_for_one_about_values() -> None:
+    found = ol.lipschitz(network(nn.Tanh()), SQUARE)
+    assert '"claim": "sup sum_i |dT/dx_i|"' in found.to_json()
+    assert "sup sum_i |dT/dx_i|" in str(found)
+    assert found.weights_sha256
