@@ -47,6 +47,10 @@ ALIKE = (
     "the model computes each value from its own point alone, every time alike, by the operations that it applies to "
     "enclosures; tested at {count:,} points{slow}"
 )
+UNRECORDED = (
+    "f has too many operations for a formula: it is what its code does on enclosures, compared with its values at up "
+    "to {count:,} points"
+)
 LIPSCHITZ = "{statement} on the domain, {source}; f is taken as its code evaluates it"
 
 
@@ -125,6 +129,8 @@ def _certificate(
     if not isinstance(model, OneLayerTransformer | Formula):
         slow = "" if tested >= POINTS // 2 else ", fewer than usual because it is slow or the box is small"
         assumptions.append(ALIKE.format(count=tested, slow=slow))
+    if target.formula is None and target.lipschitz is None:
+        assumptions.append(UNRECORDED.format(count=POINTS))
     if target.lipschitz is not None:
         assumptions.append(LIPSCHITZ.format(statement=target.lipschitz.statement, source=target.lipschitz.source))
     return Certificate.settled(

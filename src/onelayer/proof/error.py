@@ -25,6 +25,7 @@ from onelayer.taylor import basis, difference, variables
 from onelayer.taylor.cleared import numerator_and_denominator
 from onelayer.taylor.core import TaylorModel
 from onelayer.taylor.hull import evaluate_hulled
+from onelayer.taylor.levels import Levels
 from onelayer.taylor.rounding import inflate
 from onelayer.taylor.sides import Sides
 
@@ -34,7 +35,7 @@ TRIAL_ORDER = 3
 TRIAL_BOXES = 16
 FEW_AXES = 2
 TRIED_ALONG = 512  # boxes and trials up to which one call costs little more than the call for the boxes alone
-MAX_NODES = 5000  # a formula is evaluated one number at a time: longer ones are left to the user's own code
+MAX_NODES = 5000  # a formula is evaluated node by node with intervals beside it, longer ones level by level without
 UP = 1 + 2.0**-40  # covers the rounding of the few float operations on bounds below
 
 
@@ -254,12 +255,20 @@ class ErrorFunction:
         cleared = self._cleared(quotient, t, low, high, TRIAL_ORDER).bound
         return quotient if cleared.median() < self._divided(t, low, high, TRIAL_ORDER).bound.median() else None
 
+    @cached_property
+    def levels(self) -> Levels | None:
+        """A long formula, made ready for evaluation level by level."""
+        formula = self.target.formula
+        return None if formula is None or len(formula.nodes) <= MAX_NODES else Levels(formula)
+
     def _target(self, lower: Tensor, upper: Tensor, order: int, watch: Sides | None) -> Any:
-        """f on boxes (B, *shape): through its formula where that is short, else through the user's own code."""
+        """f on boxes (B, *shape): its formula is what the certificate states, so that is what is evaluated."""
         formula = self.target.formula
         x = variables(lower, upper, order, sides=watch)
-        if formula is None or len(formula.nodes) > MAX_NODES:
+        if formula is None:
             return enclose(self.target.function, x, tuple(self.target.output_shape), "the function")
+        if self.levels is not None:
+            return self.levels(x.reshape(len(lower), self.dim))
         low, high = lower.reshape(len(lower), -1), upper.reshape(len(upper), -1)
         values = evaluate_hulled(formula, x.reshape(len(low), self.dim), low, high)
         return values.reshape(len(low), *formula.output_shape)
