@@ -28,8 +28,8 @@ def approximate_command(
     formula: Annotated[str, typer.Argument(help='The function, for example "sin(x1) + sin(x2)", or a table.csv.')],
     eps: Annotated[float, typer.Option(help="The error to prove, in the maximum norm.")],
     domain: Annotated[
-        str, typer.Option(help='Box per coordinate: "0:2*pi, -1:1", or "v=1:2, c=3:10"; a table has its own.')
-    ] = "",
+        str | None, typer.Option(help='Box per coordinate: "0:2*pi, -1:1", or "v=1:2, c=3:10"; a table has its own.')
+    ] = None,
     inputs: Annotated[str, typer.Option(help="Input columns of a table, for example rpm,load.")] = "",
     target: Annotated[str, typer.Option(help="Output column of a table.")] = "",
     interpolate: Annotated[
@@ -70,7 +70,7 @@ def approximate_command(
 
 
 def _function(
-    formula: str, domain: str, inputs: list[str], target: str, interpolate: str
+    formula: str, domain: str | None, inputs: list[str], target: str, interpolate: str
 ) -> tuple[str | ol.Table, ol.Box]:
     """The function that was asked for and its box: text needs a domain, a table has one, which may be cut."""
     from onelayer.language.endpoints import parse_domain
@@ -79,13 +79,13 @@ def _function(
     if Path(formula).suffix.lower() not in SUFFIXES:
         if inputs or target:
             raise ol.OnelayerError("--inputs and --target belong to a table: give a .csv or .parquet file first")
-        if not domain:
+        if domain is None:
             raise ol.OnelayerError("a formula needs a domain, for example --domain 0:1")
         return formula, parse_domain(domain)
     if not inputs or not target:
         raise ol.OnelayerError("a table needs its columns: --inputs rpm,load --target torque")
     table = ol.Table.read(formula, inputs=inputs, output=target, interpolate=interpolate)
-    return table, parse_domain(domain) if domain else table.box
+    return table, table.box if domain is None else parse_domain(domain)
 
 
 @app.command(

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from onelayer.box import Box
 from onelayer.errors import OnelayerError
+from onelayer.float64 import indices
 
 ESTIMATE = "estimate"  # instead of a constant: guess one from values
 # No claim that these are optimal: no number of values makes a guess a bound.
@@ -71,7 +72,7 @@ def estimate(values: Callable[[Tensor], Tensor], box: Box) -> Lipschitz:
 
 
 def _axis(at: int, dim: int) -> Tensor:
-    return torch.nn.functional.one_hot(torch.tensor(at, device="cpu"), dim).double()
+    return (indices(dim) == at).double()
 
 
 def _in_order(given: Mapping[str, Any], box: Box) -> list[Any]:
