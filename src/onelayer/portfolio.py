@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from onelayer.box import Box
-from onelayer.build.lookup.blueprint import Blueprint, Budget, draw_up, straight
+from onelayer.build.lookup.blueprint import Blueprint, FitBudget, draw_up, straight
 from onelayer.build.nested.compose import Composer, compose, composer
 from onelayer.build.sequences.gather import gather
 from onelayer.build.sequences.superpose import extreme, needs_superposition, superpose
@@ -103,7 +103,7 @@ def lookups(task: Task, watch: Observer, closer: float = 1.0) -> Iterator[Approx
 
     ``closer`` is the part of the usual tolerance that the first fit gets.
     """
-    budget = Budget(task.dtype, task.max_tokens, task.seed, observer=watch, fitting=watch.share(FIT_TIME))
+    budget = FitBudget(task.dtype, task.max_tokens, task.seed, observer=watch, fitting=watch.share(FIT_TIME))
     goal = FIT_SHARE.get(task.domain.dim, HIGH_DIMENSION_SHARE) * task.eps * closer
     tolerance = goal
     for attempt in range(ATTEMPTS):

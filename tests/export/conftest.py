@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from onelayer.box import Box
-from onelayer.build.lookup.blueprint import Budget, draw_up
+from onelayer.build.lookup.blueprint import FitBudget, draw_up
 from onelayer.build.memorize import memorize
 from onelayer.build.sort import median, sort
 from onelayer.layer.memory import PlainMemory
@@ -64,7 +64,7 @@ FORMULAS = {
 def formula(name: str, dtype: torch.dtype) -> Sample:
     text, lower, upper = FORMULAS[name]
     box = Box(lower, upper)
-    budget = Budget(dtype, 500, 0, effort="fast")
+    budget = FitBudget(dtype, 500, 0, effort="fast")
     return Sample(name, draw_up(as_target(text, box), box, 1e-3, budget).build(dtype), box)
 
 
@@ -141,7 +141,7 @@ def packed_sample(request: pytest.FixtureRequest) -> Sample:
 def plane() -> Sample:
     """sin x1 + sin x2 on the square of side 2 pi, fitted to 1e-6."""
     box = Box([0, 0], [2 * torch.pi] * 2)
-    budget = Budget(torch.float64, 500, 0, effort="fast")
+    budget = FitBudget(torch.float64, 500, 0, effort="fast")
     model = draw_up(as_target("sin(x1) + sin(x2)", box), box, 1e-6, budget).build(torch.float64)
     return Sample("plane", model, box)
 

@@ -56,11 +56,11 @@ def test_wrong_stock_layer_is_refuted(plane) -> None:
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_values_solved_through_a_small_anchor(norm: str) -> None:
     """A grid head bends back what LayerNorm bends, even where LayerNorm changes the query by a few percent."""
-    from onelayer.build.lookup.blueprint import Budget, draw_up
+    from onelayer.build.lookup.blueprint import FitBudget, draw_up
     from onelayer.recording.target import as_target
 
     box = Box([-1, -1], [1, 1])
-    model = draw_up(as_target("exp(x1*x2)", box), box, 1e-5, Budget(torch.float64, 500, 0, effort="fast")).build(
+    model = draw_up(as_target("exp(x1*x2)", box), box, 1e-5, FitBudget(torch.float64, 500, 0, effort="fast")).build(
         torch.float64
     )
     x = box.sample(500)

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from onelayer.box import Box
-from onelayer.build.lookup.blueprint import Budget, draw_up
+from onelayer.build.lookup.blueprint import FitBudget, draw_up
 from onelayer.conductor import approximate
 from onelayer.pictures.scene import Scene
 from onelayer.recording.target import as_target
@@ -48,7 +48,7 @@ def kinked() -> Scene:
     """|x - y| + sin x with its ReLU units, and nothing proved about it."""
     box = Box([-1, -1], [1, 1])
     target = as_target("abs(x - y) + sin(x)", box)
-    model = draw_up(target, box, 1e-2, Budget(torch.float64, 1000, 0)).build(torch.float64)
+    model = draw_up(target, box, 1e-2, FitBudget(torch.float64, 1000, 0)).build(torch.float64)
     assert model.config.hidden > 0
     return Scene(model, target, box)
 
@@ -58,7 +58,7 @@ def grid_head() -> Scene:
     """A head over three axes: f = sin(x y z)."""
     box = Box([0, 0, 0], [1, 1, 1])
     target = as_target("sin(3*x*y*z)", box)
-    blueprint = draw_up(target, box, 1e-1, Budget(torch.float64, 1000, 0))
+    blueprint = draw_up(target, box, 1e-1, FitBudget(torch.float64, 1000, 0))
     return Scene(blueprint.build(torch.float64), target, box)
 
 

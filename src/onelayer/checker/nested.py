@@ -75,7 +75,7 @@ def _cut(low: float, high: float, count: int) -> list[tuple[float, float]]:
 
 
 @dataclass(frozen=True)
-class Head:
+class LookedUp:
     """A looked-up inner function: ends of phi, sup |A - phi|, sup |A|, and the rounding of an executed A."""
 
     ends: tuple[arb, arb]
@@ -196,14 +196,14 @@ class _Bound:
                 top = sum((self.heads[c].ends[1] for c in members), ZERO)
                 _require(bool(arb(low) <= bottom) and bool(top <= arb(high)), "sums beyond their interval")
 
-    def _head(self, c: int) -> Head:
+    def _head(self, c: int) -> LookedUp:
         one = self.nested.inner[c]
         low = high = size = ZERO
         for w, a, b, reach in zip(one.direction, self.low, self.high, self.reach, strict=True):
             left, right = (arb(w) * arb(end) for end in ((a, b) if w >= 0 else (b, a)))
             low, high, size = low + left, high + right, size + abs(arb(w)) * reach
         if c not in self.curved:
-            return Head((low, high), ZERO, size, ZERO)
+            return LookedUp((low, high), ZERO, size, ZERO)
         bottom, top = _outward(low, high)
         formula = parse(one.text, 1, limit=len(one.text))
         ends = range_of(formula, bottom, top)
@@ -213,7 +213,7 @@ class _Bound:
         columns = keys[:, 0].tolist(), keys[:, 1].tolist()
         pieces = [Average(a, b, *columns, values) for a, b in _cut(bottom, top, AVERAGES)]
         largest = arb(max(abs(v) for v in values))
-        return Head(ends, distance(formula, pieces), largest, self._executed(keys, largest, one.direction, size))
+        return LookedUp(ends, distance(formula, pieces), largest, self._executed(keys, largest, one.direction, size))
 
     def _executed(self, keys: Array, largest: arb, direction: Sequence[float], size: arb) -> arb:
         """Of one executed head: its query, its logits, softmax, and the average of its values."""

@@ -66,19 +66,19 @@ Dtype = Annotated[
 Seed = Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Seed of everything random.")]
 
 
-class Setting(NamedTuple):
+class OptionOfRecord(NamedTuple):
     """An option that fills a field of a record: its annotation for the command line, and its default."""
 
     annotation: Any
     default: Any
 
 
-def setting(kind: Any, default: Any, text: str, least: int | None = None, most: int | None = None) -> Setting:
+def setting(kind: Any, default: Any, text: str, least: int | None = None, most: int | None = None) -> OptionOfRecord:
     """An option ``--name`` of this type, default, help and, for a number, range."""
-    return Setting(Annotated[kind, typer.Option(help=text, min=least, max=most)], default)
+    return OptionOfRecord(Annotated[kind, typer.Option(help=text, min=least, max=most)], default)
 
 
-def with_settings(settings: Mapping[str, Setting]) -> Callable[[Callable[..., int]], Callable[..., int]]:
+def with_settings(settings: Mapping[str, OptionOfRecord]) -> Callable[[Callable[..., int]], Callable[..., int]]:
     """Let a command with ``**settings`` take these options: records of many fields are not spelled out again."""
 
     def extended(command: Callable[..., int]) -> Callable[..., int]:

@@ -20,7 +20,7 @@ NORM_EPS = 1e-5
 
 
 @dataclass
-class Tape:
+class ForwardTape:
     """What the forward pass leaves for the backward pass: the arrays of OneLayerTransformer's equations."""
 
     f: Array
@@ -49,7 +49,7 @@ def _feed_forward(config: Config, weights: Arrays, r: Array) -> tuple[Array, Arr
     return inner, pre, total, y
 
 
-def forward(config: Config, weights: Arrays, x: Array) -> Tape:
+def forward(config: Config, weights: Arrays, x: Array) -> ForwardTape:
     """E = embed(X); A = MHA(U) W_O + b_O; R = [E +] A; Y = [R +] FFN(R); out = readout(Y). See OneLayerTransformer."""
     batch, n = x.shape[0], config.length
     x = x.reshape(batch, n, config.token_width)
@@ -69,10 +69,10 @@ def forward(config: Config, weights: Arrays, x: Array) -> Tape:
         inner, pre, sum_2, y = _feed_forward(config, weights, r)
     pooled = _pool(config, y)
     out = _affine(weights, "R", pooled).reshape(batch, *config.output_shape)
-    return Tape(f, x, e, u, heads, z, sum_1, r, inner, pre, sum_2, y, pooled, out)
+    return ForwardTape(f, x, e, u, heads, z, sum_1, r, inner, pre, sum_2, y, pooled, out)
 
 
-def backward(config: Config, weights: Arrays, tape: Tape, d: Array) -> Arrays:
+def backward(config: Config, weights: Arrays, tape: ForwardTape, d: Array) -> Arrays:
     """Gradients of L for every weight by name, and for the input under "x", from d = dL/d out."""
     gradients: Arrays = {}
     d = d.reshape(*tape.pooled.shape[:-1], config.readout_width)
@@ -96,7 +96,7 @@ def backward(config: Config, weights: Arrays, tape: Tape, d: Array) -> Arrays:
     return gradients
 
 
-def _feed_forward_backward(config: Config, weights: Arrays, tape: Tape, d: Array, gradients: Arrays) -> Array:
+def _feed_forward_backward(config: Config, weights: Arrays, tape: ForwardTape, d: Array, gradients: Arrays) -> Array:
     if tape.inner is None or tape.pre is None or tape.sum_2 is None:
         return d
     if config.norm == "post":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onelayer.box import Box
-from onelayer.paper.finding import HOLDS, Check, Finding, Setting, Table, number
+from onelayer.paper.finding import HOLDS, Check, Finding, ResultTable, Setting, number
 from onelayer.training.distill import distill
 from onelayer.training.stack import Stack
 from onelayer.training.train import train
@@ -47,4 +47,4 @@ def four_blocks(setting: Setting) -> Finding:
         ("statistical: trained on its outputs", student.parameters, f"explains {explained}"),
     )
     header = ("one layer", "parameters", "agreement with the teacher")
-    return Finding(HOLDS, said, checks, [Table(header, rows)], notes=[ELSEWHERE])
+    return Finding(HOLDS, said, checks, [ResultTable(header, rows)], notes=[ELSEWHERE])

@@ -15,7 +15,7 @@ from onelayer.equations import functions as reference
 from onelayer.equations.functions import Array
 from onelayer.equations.optimisers import Adam, GradientDescent, Momentum
 from onelayer.paper.backward import Network, backward_figure
-from onelayer.paper.finding import HOLDS, REPAIRED, Check, Finding, Picture, Setting, Table
+from onelayer.paper.finding import HOLDS, REPAIRED, Check, Finding, Picture, ResultTable, Setting
 from onelayer.pictures.panels import attention_figure
 from onelayer.pictures.scene import Scene
 
@@ -54,7 +54,7 @@ def foundations(setting: Setting) -> Finding:
         "optimisers it names. Which update rule is ahead depends on the problem: on this quadratic, the plain one."
     )
     header = ("update rule", "loss at the start", "after 10 steps", "after 100 steps")
-    return Finding(HOLDS, said, checks, [Table(header, tuple(table), "A quadratic of condition number 25.")])
+    return Finding(HOLDS, said, checks, [ResultTable(header, tuple(table), "A quadratic of condition number 25.")])
 
 
 def _descend(

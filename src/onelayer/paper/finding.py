@@ -46,7 +46,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Table:
+class ResultTable:
     """Rows of text and numbers under a header."""
 
     header: tuple[str, ...]
@@ -74,7 +74,7 @@ class Finding:
     verdict: str
     said: str
     checks: Sequence[Check]
-    tables: Sequence[Table] = ()
+    tables: Sequence[ResultTable] = ()
     pictures: Sequence[Picture] = ()
     notes: Sequence[str] = ()
     spent: float = 0.0

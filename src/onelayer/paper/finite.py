@@ -16,7 +16,7 @@ from onelayer.build.tables.capacity import attention_rank
 from onelayer.conductor import approximate
 from onelayer.layer.memory import PlainMemory
 from onelayer.layer.transformer import OneLayerTransformer
-from onelayer.paper.finding import HOLDS, REPAIRED, Check, Finding, Picture, Setting, Table, number
+from onelayer.paper.finding import HOLDS, REPAIRED, Check, Finding, Picture, ResultTable, Setting, number
 from onelayer.pictures.style import BLUE, SERIES, VERMILLION, legend, new_figure, tidy
 from onelayer.result import Approximation
 
@@ -67,7 +67,7 @@ def memorisation(setting: Setting) -> Finding:
         "slopes, which magnify it."
     )
     header = ("recipe", "rows", "numbers stored", "proved error at the rows", "measured error")
-    return Finding(REPAIRED, said, checks, [Table(header, tuple(found))])
+    return Finding(REPAIRED, said, checks, [ResultTable(header, tuple(found))])
 
 
 def _shared_context_rank(heads: int, length: int, samples: int, seed: int) -> int:
@@ -112,7 +112,7 @@ def sorting(setting: Setting) -> Finding:
     header = ("construction", "numbers", "ε asked", "heads", "hidden units", "error at least", "error proved at most")
     caption = "The first layer at work on a random sequence: what goes in, what comes out, and the sorted truth."
     picture = Picture("sorted", caption, _figure(built[0][3], setting.seed))
-    return Finding(HOLDS, said, checks, [Table(header, tuple(rows))], [picture])
+    return Finding(HOLDS, said, checks, [ResultTable(header, tuple(rows))], [picture])
 
 
 def _medians(scores: Sequence[int]) -> bool:

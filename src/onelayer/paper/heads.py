@@ -11,7 +11,7 @@ from onelayer.equations.functions import HeadMatrices, multi_head_attention
 from onelayer.layer.lookup import lookup_model
 from onelayer.layer.memory import PlainMemory
 from onelayer.layer.transformer import OneLayerTransformer
-from onelayer.paper.finding import FAILS, REPAIRED, Check, Finding, Setting, Table
+from onelayer.paper.finding import FAILS, REPAIRED, Check, Finding, ResultTable, Setting
 from onelayer.paper.layers import Array, points, random_layer, step_head
 
 
@@ -111,7 +111,7 @@ def dormant_heads(setting: Setting) -> Finding:
         "nothing else matches, makes heads dormant up to e^{−β}."
     )
     header = ("β", "smallest output with a sink", "largest output with a sink")
-    return Finding(REPAIRED, said, checks, [Table(header, tuple(rows))])
+    return Finding(REPAIRED, said, checks, [ResultTable(header, tuple(rows))])
 
 
 def _silent_output(generator: torch.Generator, beta: float, *, sink: bool) -> tuple[float, float]:

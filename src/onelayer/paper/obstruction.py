@@ -20,7 +20,7 @@ from onelayer.conductor import approximate
 from onelayer.layer.memory import PlainMemory
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.layer.weights import weight_shapes
-from onelayer.paper.finding import FAILS, Check, Finding, Picture, Setting, Table
+from onelayer.paper.finding import FAILS, Check, Finding, Picture, ResultTable, Setting
 from onelayer.paper.layers import Array
 from onelayer.pictures.style import BLUE, VERMILLION, legend, new_figure, tidy
 
@@ -63,7 +63,7 @@ def attention_alone(setting: Setting) -> Finding:
         ),
     ]
     rows = tuple((heads, program.columns, program.error) for heads, program in zip(counts, programs, strict=True))
-    table = Table(("heads", "independent functions", "least sup error on 1,176 inputs"), rows)
+    table = ResultTable(("heads", "independent functions", "least sup error on 1,176 inputs"), rows)
     said = (
         "For n ≥ 3 tokens of width d ≥ 2 there is a signed measure that every attention head integrates to zero and "
         "f does not: whatever the number of heads, positions, sinks and memory tokens, the sup error of attention "
@@ -147,7 +147,7 @@ def random_heads(heads: int, seed: int) -> OneLayerTransformer:
 
 
 @dataclass(frozen=True)
-class Program:
+class LinearProgram:
     """Optimum of the linear program: the error, the residual f - S at the inputs, the rank of the heads' span."""
 
     error: float
@@ -156,7 +156,7 @@ class Program:
     residual: Array
 
 
-def best_fit(heads: int, angles: int, seed: int) -> Program:
+def best_fit(heads: int, angles: int, seed: int) -> LinearProgram:
     """min over all affine values of max |S(X) - det(X)²| on X = (A + B)/2, A and B on a grid of O(2).
 
     Heads are the first ones of one random layer, so more of them span more. A head with given logits spans its weights
@@ -173,7 +173,7 @@ def best_fit(heads: int, angles: int, seed: int) -> Program:
     free = [(None, None)] * basis.shape[1] + [(0, None)]
     goal = np.r_[np.zeros(basis.shape[1]), 1.0]
     answer = linprog(goal, A_ub=limits, b_ub=np.r_[f, -f], bounds=free, method="highs")
-    return Program(float(answer.fun), basis.shape[1], f, f - basis @ answer.x[:-1])
+    return LinearProgram(float(answer.fun), basis.shape[1], f, f - basis @ answer.x[:-1])
 
 
 def head_span(model: OneLayerTransformer, x: Array, heads: int | None = None) -> Array:
@@ -187,7 +187,7 @@ def head_span(model: OneLayerTransformer, x: Array, heads: int | None = None) ->
     return np.asarray(left[:, singular > 1e-9 * singular[0]])
 
 
-def _figure(counts: tuple[int, ...], programs: list[Program]) -> Figure:
+def _figure(counts: tuple[int, ...], programs: list[LinearProgram]) -> Figure:
     figure = new_figure(10, 3.8)
     left, right = figure.subplots(1, 2)
     left.plot(counts, [program.error for program in programs], "o-", color=BLUE, label="best error of random heads")

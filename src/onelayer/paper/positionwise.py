@@ -12,7 +12,7 @@ from onelayer.layer.lookup import Affine, Ridges, lookup_model
 from onelayer.layer.memory import PlainMemory
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.layer.weights import weight_shapes
-from onelayer.paper.finding import FAILS, REPAIRED, Check, Finding, Setting, Table
+from onelayer.paper.finding import FAILS, REPAIRED, Check, Finding, ResultTable, Setting
 from onelayer.paper.layers import lookup_head, points, random_layer
 from onelayer.proof.certify import certify
 
@@ -73,7 +73,7 @@ def relu_identity(setting: Setting) -> Finding:
         "as relu(z) − relu(−z). Width d does it on a bounded range if the biases shift that range to where ReLU "
         "is linear."
     )
-    return Finding(REPAIRED, said, checks, [Table(("network", "units", "error at least", "error at most"), rows)])
+    return Finding(REPAIRED, said, checks, [ResultTable(("network", "units", "error at least", "error at most"), rows)])
 
 
 def _relu_layer(weight: list[float], bias: list[float], coefficient: list[float], offset: float) -> OneLayerTransformer:
@@ -108,7 +108,7 @@ def residual_correction(setting: Setting) -> Finding:
         "Refinement by the FFN has a sound meaning only if the FFN also sees x, through the residual connection."
     )
     header = ("β", "difference of the attention outputs", "slope the FFN would need")
-    return Finding(FAILS, said, checks, [Table(header, tuple(rows))])
+    return Finding(FAILS, said, checks, [ResultTable(header, tuple(rows))])
 
 
 def _regions_then_ffn(seed: int) -> OneLayerTransformer:
@@ -191,4 +191,4 @@ def skips_and_norms(setting: Setting) -> Finding:
         "built and proved without normalisation, with pre-LN and with post-LN."
     )
     header = ("LayerNorm", "status", "proved sup error", "width")
-    return Finding(REPAIRED, said, checks, [Table(header, tuple(rows))])
+    return Finding(REPAIRED, said, checks, [ResultTable(header, tuple(rows))])

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from onelayer.paper.finding import FAILS, HOLDS, REPAIRED, Check, Finding, Picture, Setting, Table, number
+from onelayer.paper.finding import FAILS, HOLDS, REPAIRED, Check, Finding, Picture, ResultTable, Setting, number
 from onelayer.study import STUDIES
 from onelayer.study.built import built_memory
 from onelayer.study.laws import Law, best_law
@@ -49,7 +49,7 @@ def training(setting: Setting) -> Finding:
     said = _training_sentence(fallen, ahead, best)
     header = ("against", "layers", "runs", "largest error", "smallest error", "law", "rate at least", "rate at most")
     verdict = {2: HOLDS, 1: REPAIRED, 0: FAILS}[sum(fallen.values())]
-    tables = [Table(header, tuple(rows))]
+    tables = [ResultTable(header, tuple(rows))]
     return Finding(verdict, said, checks, tables, _size_pictures(found), _notes(found), spent(*found.values()))
 
 
@@ -142,7 +142,7 @@ def digits(setting: Setting) -> Finding:
     picture = Picture(
         "losses", "Loss of every step on 8 × 8 digits, for the update rules that the paper names.", found.figure()
     )
-    return Finding(HOLDS, said, checks, [Table(header, rows, caption)], [picture], found.sentences, spent(found))
+    return Finding(HOLDS, said, checks, [ResultTable(header, rows, caption)], [picture], found.sentences, spent(found))
 
 
 def trainability(setting: Setting) -> Finding:
@@ -171,7 +171,7 @@ def trainability(setting: Setting) -> Finding:
     )
     header = ("function", "built", "trained, median", "trained, best seed", "trained from the built weights")
     picture = Picture("starts", "Largest error seen of one architecture, from three starts.", found.figure())
-    return Finding(HOLDS, said, checks, [Table(header, rows)], [picture], found.sentences, spent(found))
+    return Finding(HOLDS, said, checks, [ResultTable(header, rows)], [picture], found.sentences, spent(found))
 
 
 def _found_and_missed(times: Mapping[str, float]) -> str:
@@ -212,7 +212,7 @@ def depth(setting: Setting) -> Finding:
     header = ("function", "blocks", "width", "parameters", "runs", "median sup error seen", "least", "largest")
     picture = Picture("depth", "Largest error seen against blocks at equal parameters.", found.figure())
     verdict = HOLDS if clear else FAILS
-    return Finding(verdict, said, checks, [Table(header, tuple(rows))], [picture], found.sentences, spent(found))
+    return Finding(verdict, said, checks, [ResultTable(header, tuple(rows))], [picture], found.sentences, spent(found))
 
 
 def _depth_row(rows: Rows, target: str, blocks: int, errors: list[float]) -> tuple[Any, ...]:
@@ -249,12 +249,12 @@ def kinds(setting: Setting) -> Finding:
         f"away with {max(middle, key=lambda kind: middle[kind])}."
     )
     header = ("attention", "built: sup error seen", "trained: median sup error seen")
-    more = Table(
+    more = ResultTable(
         ("attention, built", *(f"{count} tokens a head" for count in tokens)),
         tuple((kind, *errors) for kind, errors in grown.items()),
     )
     picture = Picture("kinds", "Largest error seen by kind of attention, built and trained.", found.figure())
-    return Finding(REPAIRED, said, checks, [Table(header, rows), more], [picture], found.sentences, spent(found))
+    return Finding(REPAIRED, said, checks, [ResultTable(header, rows), more], [picture], found.sentences, spent(found))
 
 
 def _built_error(kind: str, tokens: int) -> float:

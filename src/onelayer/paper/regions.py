@@ -14,7 +14,7 @@ from torch import Tensor
 from onelayer.box import Box
 from onelayer.layer.lookup import lookup_model
 from onelayer.layer.transformer import OneLayerTransformer
-from onelayer.paper.finding import FAILS, REPAIRED, Check, Finding, Picture, Setting, Table, number
+from onelayer.paper.finding import FAILS, REPAIRED, Check, Finding, Picture, ResultTable, Setting, number
 from onelayer.paper.layers import Array, lookup_head, step_head
 from onelayer.pictures.style import SERIES, legend, new_figure, tidy
 from onelayer.proof.certify import certify
@@ -48,7 +48,7 @@ def separation(setting: Setting) -> Finding:
         "separable by a hyperplane",
         "share of points named by the largest of M affine scores",
     )
-    return Finding(FAILS, said, checks, [Table(header, rows)])
+    return Finding(FAILS, said, checks, [ResultTable(header, rows)])
 
 
 def cell_corners(cells: int, dim: int) -> Array:
@@ -113,7 +113,7 @@ def margin(setting: Setting) -> Finding:
     picture = Picture(
         "weights", "Weight of the right region: every curve passes through ½ at the shared point.", figure
     )
-    return Finding(FAILS, said, checks, [Table(header, tuple(rows))], [picture])
+    return Finding(FAILS, said, checks, [ResultTable(header, tuple(rows))], [picture])
 
 
 def _margin_figure(x: Array, betas: tuple[float, ...], curves: list[Array]) -> Figure:
@@ -160,7 +160,7 @@ def one_head_per_region(setting: Setting) -> Finding:
     )
     header = ("scale β", "sup error, proved at least", "sup error, proved at most", "integral of the error")
     picture = Picture("gap", "f = 1 and the sum of two region heads: the gap never closes.", _gap_figure(x, curves))
-    return Finding(FAILS, said, checks, [Table(header, tuple(rows))], [picture])
+    return Finding(FAILS, said, checks, [ResultTable(header, tuple(rows))], [picture])
 
 
 def region_heads(delta: float, beta: float) -> OneLayerTransformer:
@@ -205,7 +205,7 @@ def finite_scale(setting: Setting) -> Finding:
         "executed layer. The bound is pessimistic: the largest errors seen are a quarter of ε."
     )
     header = ("ε asked", "memory tokens", "β", "sup error, at least", "sup error, proved at most")
-    return Finding(REPAIRED, said, checks, [Table(header, tuple(rows))])
+    return Finding(REPAIRED, said, checks, [ResultTable(header, tuple(rows))])
 
 
 def sine_lookup(eps: float) -> tuple[OneLayerTransformer, int, float]:

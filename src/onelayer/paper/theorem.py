@@ -10,7 +10,7 @@ from onelayer.box import Box
 from onelayer.build.sequences.gather import gather
 from onelayer.checker.check import check
 from onelayer.conductor import approximate
-from onelayer.paper.finding import REPAIRED, Check, Finding, Picture, Setting, Table, number
+from onelayer.paper.finding import REPAIRED, Check, Finding, Picture, ResultTable, Setting, number
 from onelayer.pictures.drawing import picture
 from onelayer.pictures.rate import fit_rate, rate_figure
 from onelayer.pictures.scene import Scene
@@ -54,7 +54,7 @@ def repaired(setting: Setting) -> Finding:
         REPAIRED,
         said,
         checks,
-        [Table(header, tuple(rows))],
+        [ResultTable(header, tuple(rows))],
         [Picture("built", caption, picture(Scene.of(results[-1])))],
     )
 
@@ -89,7 +89,7 @@ def sequence_to_sequence(setting: Setting) -> Finding:
         "carries vec(X), and memory does the work."
     )
     header = ("reading", "heads", "memory tokens", "hidden units", "error at least", "error proved at most")
-    return Finding(REPAIRED, said, checks, [Table(header, tuple(rows))])
+    return Finding(REPAIRED, said, checks, [ResultTable(header, tuple(rows))])
 
 
 def size_for_accuracy(setting: Setting) -> Finding:
@@ -131,4 +131,4 @@ def size_for_accuracy(setting: Setting) -> Finding:
     header = ("function", *(f"tokens, ε = {number(eps)}" for eps in asked), "fitted law of the error")
     figure = rate_figure(series, title="memory tokens against the proved error, with the fitted law (dashed)")
     pictured = Picture("size", "Proved error against memory tokens of the built layers.", figure)
-    return Finding(REPAIRED, said, checks, [Table(header, tuple(rows))], [pictured])
+    return Finding(REPAIRED, said, checks, [ResultTable(header, tuple(rows))], [pictured])

@@ -26,7 +26,7 @@ ROWS = 24
 
 
 @dataclass(frozen=True)
-class Token:
+class ExplainedToken:
     """One token of an axis: its logit is slope * u + bias.
 
     ``region`` is the interval of u in which its weight is the largest of its axis, None if there is none; ``peak`` is
@@ -41,17 +41,17 @@ class Token:
 
 
 @dataclass(frozen=True)
-class Axis:
+class ExplainedAxis:
     """Tokens that all look along one direction: u = direction . x, which fills ``range`` on the box."""
 
     reads: str
     direction: tuple[float, ...]
     range: tuple[float, float]
-    tokens: list[Token]
+    tokens: list[ExplainedToken]
 
 
 @dataclass(frozen=True)
-class Head:
+class ExplainedHead:
     """A head over a grid of tokens: ``values`` (M_1, ..., M_r, K) are what its tokens add to the K outputs.
 
     ``axes`` is empty for a head whose tokens do not look along few directions; ``peaks`` then holds, per token, the
@@ -60,13 +60,13 @@ class Head:
 
     head: int
     purpose: str
-    axes: list[Axis]
+    axes: list[ExplainedAxis]
     values: list[Any]
     peaks: list[tuple[list[float], float]]
 
 
 @dataclass(frozen=True)
-class Unit:
+class ExplainedUnit:
     """A hidden unit: relu(normal . x + offset) times ``coefficient`` when it reads x alone, else ``normal`` is None."""
 
     unit: int
@@ -82,8 +82,8 @@ class Explanation:
 
     box: Box
     output_shape: tuple[int, ...]
-    heads: list[Head]
-    units: list[Unit]
+    heads: list[ExplainedHead]
+    units: list[ExplainedUnit]
     matrix: list[list[float]]
     offset: list[float]
 
@@ -145,7 +145,9 @@ def composition_of(a: Exportable) -> Nested | None:
     return argument if isinstance(argument, Nested) else None
 
 
-def named_parts(nested: Nested, heads: list[Head], units: list[Unit], box: Box) -> tuple[list[Head], list[Unit]]:
+def named_parts(
+    nested: Nested, heads: list[ExplainedHead], units: list[ExplainedUnit], box: Box
+) -> tuple[list[ExplainedHead], list[ExplainedUnit]]:
     """The same heads and units, with the inner and outer functions that they are."""
     curved = [one for one in nested.inner if not one.plain]
     named = []
@@ -168,26 +170,28 @@ def written_in(text: str, variable: str) -> str:
     return re.sub(r"\bx1\b", inside, text).replace(f"({inside})", inside if inside.startswith("(") else f"({inside})")
 
 
-def _head(model: OneLayerTransformer, own: dict[str, Tensor], h: int, box: Box, packed: bool, samples: int) -> Head:
+def _head(
+    model: OneLayerTransformer, own: dict[str, Tensor], h: int, box: Box, packed: bool, samples: int
+) -> ExplainedHead:
     config, shape = model.config, model.config.heads[h]
     v = sum(head.d_v for head in config.heads[:h])
     to_outputs = own["W_O"][v : v + shape.d_v] @ own["W_R"]  # (d_v, K)
     memory = model.memory_of(h)
     values = [] if memory is None else (memory.values.detach().double() @ to_outputs).tolist()
-    axes: list[Axis] | None = None
+    axes: list[ExplainedAxis] | None = None
     if packed and isinstance(memory, GridMemory):
         axes = _axes(model, own, h, memory, box)
     if axes is not None:
         text = " and ".join(axis.reads for axis in axes)
-        return Head(h, f"looks up a table over {text}", axes, values, [])
+        return ExplainedHead(h, f"looks up a table over {text}", axes, values, [])
     purpose = "averages tokens of the sequence" + (" and of the memory" if memory is not None else "")
     purpose = "looks up scattered memory tokens" if config.layout == "packed" else purpose
-    return Head(h, purpose, [], values, _peaks(model, h, box, samples) if memory is not None else [])
+    return ExplainedHead(h, purpose, [], values, _peaks(model, h, box, samples) if memory is not None else [])
 
 
 def _axes(
     model: OneLayerTransformer, own: dict[str, Tensor], h: int, memory: GridMemory, box: Box
-) -> list[Axis] | None:
+) -> list[ExplainedAxis] | None:
     """The axes of a grid head whose logits along each axis are lines in one direction; None if one is not."""
     config, shape = model.config, model.config.heads[h]
     k = sum(head.d_k for head in config.heads[:h])
@@ -211,7 +215,7 @@ def _axes(
     return found
 
 
-def _axis(direction: Tensor, slopes: Tensor, biases: Tensor, box: Box) -> Axis:
+def _axis(direction: Tensor, slopes: Tensor, biases: Tensor, box: Box) -> ExplainedAxis:
     low, high = box.lower.flatten(), box.upper.flatten()
     start = float(torch.where(direction > 0, low, high) @ direction)
     end = float(torch.where(direction > 0, high, low) @ direction)
@@ -220,12 +224,12 @@ def _axis(direction: Tensor, slopes: Tensor, biases: Tensor, box: Box) -> Axis:
     best = weights.max(dim=0)
     regions = _envelope(slopes.tolist(), biases.tolist(), start, end)
     tokens = [
-        Token(slope, bias, region, float(grid[at]), weight)
+        ExplainedToken(slope, bias, region, float(grid[at]), weight)
         for slope, bias, region, at, weight in zip(
             slopes.tolist(), biases.tolist(), regions, best.indices.tolist(), best.values.tolist(), strict=True
         )
     ]
-    return Axis(linear_text(direction, names=box.variables), tuple(direction.tolist()), (start, end), tokens)
+    return ExplainedAxis(linear_text(direction, names=box.variables), tuple(direction.tolist()), (start, end), tokens)
 
 
 def _envelope(slopes: list[float], biases: list[float], start: float, end: float) -> list[tuple[float, float] | None]:
@@ -264,13 +268,13 @@ def _peaks(model: OneLayerTransformer, h: int, box: Box, samples: int) -> list[t
     ]
 
 
-def _unit(model: OneLayerTransformer, own: dict[str, Tensor], j: int, box: Box, packed: bool) -> Unit:
+def _unit(model: OneLayerTransformer, own: dict[str, Tensor], j: int, box: Box, packed: bool) -> ExplainedUnit:
     column = own["W_1"][:, j]
     coefficient = tuple((own["W_2"][j] @ own["W_R"]).tolist())
     bias = float(own["b_1"][j])
     alone = packed and model.config.residual and not bool((own["W_O"] @ column).any())
     if not alone:
-        return Unit(j, "bends what the heads and the tokens add up to", None, bias, coefficient)
+        return ExplainedUnit(j, "bends what the heads and the tokens add up to", None, bias, coefficient)
     normal = own["W_E"] @ column
     offset = bias + float((own["b_E"] + own["b_O"]) @ column)
     radius = float(normal.abs() @ (box.width.flatten() / 2))
@@ -279,7 +283,7 @@ def _unit(model: OneLayerTransformer, own: dict[str, Tensor], j: int, box: Box, 
         purpose = f"kink along {linear_text(normal, offset, box.variables)} = 0"
     else:
         purpose = f"{'always' if middle > 0 else 'never'} active: {linear_text(normal, offset, box.variables)}"
-    return Unit(j, purpose, tuple(normal.tolist()), offset, coefficient)
+    return ExplainedUnit(j, purpose, tuple(normal.tolist()), offset, coefficient)
 
 
 def linear_text(direction: Tensor, offset: float = 0.0, names: Sequence[str] = ()) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from onelayer.pictures.explanation import ROWS, Axis, Explanation, Head, linear_text
+from onelayer.pictures.explanation import ROWS, ExplainedAxis, ExplainedHead, Explanation, linear_text
 
 
 def table(explanation: Explanation) -> str:
@@ -25,7 +25,7 @@ def table(explanation: Explanation) -> str:
     return "\n\n".join(blocks)
 
 
-def _head(head: Head) -> str:
+def _head(head: ExplainedHead) -> str:
     tokens = torch.tensor(head.values).shape[:-1] if head.values else ()
     title = f"head {head.head}: {head.purpose}" + (f", {' x '.join(map(str, tokens))} tokens" if tokens else "")
     if len(head.axes) == 1:
@@ -50,7 +50,7 @@ def _head(head: Head) -> str:
     return _block(title, ("token", "peak (sampled)", "weight", "value"), scattered[:ROWS], len(scattered) - ROWS)
 
 
-def _axis_rows(axis: Axis) -> list[tuple[str, ...]]:
+def _axis_rows(axis: ExplainedAxis) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     for m, token in enumerate(axis.tokens):
         region = "nowhere" if token.region is None else f"[{token.region[0]:.4g}, {token.region[1]:.4g}]"

@@ -19,7 +19,7 @@ from onelayer.errors import OnelayerError
 from onelayer.layer.lookup import Affine, AxisKeys, LookupHead, Ridges, lookup_model
 from onelayer.layer.memory import PlainMemory
 from onelayer.layer.transformer import OneLayerTransformer
-from onelayer.study.problems import Problem
+from onelayer.study.problems import StudyProblem
 
 FIT_POINTS = 2048
 CUTOFF = 1e-11  # of the largest singular value: values stay small enough for float64
@@ -35,7 +35,7 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-def built_heads(problem: Problem, heads: int) -> OneLayerTransformer:
+def built_heads(problem: StudyProblem, heads: int) -> OneLayerTransformer:
     """``heads`` heads of two memory tokens on one coordinate each; a softmax over two tokens is a sigmoid.
 
     Every coordinate gets an equal share of sigmoids, centres at equal distances; an affine part is read off the input.
@@ -57,7 +57,7 @@ def built_heads(problem: Problem, heads: int) -> OneLayerTransformer:
     return lookup_model(box.dim, (), parts, affine=Affine(weights[heads:-1][None], weights[-1:]))
 
 
-def built_ridges(problem: Problem, hidden: int) -> OneLayerTransformer:
+def built_ridges(problem: StudyProblem, hidden: int) -> OneLayerTransformer:
     """``hidden`` ReLU units, an equal share of kinks on each coordinate at equal distances: linear splines."""
     box, x = problem.box, problem.box.sample(FIT_POINTS, seed=3, arcsine=True)
     axis, place, count = _shares(hidden, box.dim)
@@ -69,7 +69,7 @@ def built_ridges(problem: Problem, hidden: int) -> OneLayerTransformer:
     return lookup_model(box.dim, (), [], ridges=Ridges(weight, bias, found[:hidden, None]), affine=affine)
 
 
-def built_memory(problem: Problem, tokens: int, kind: str = "softmax") -> OneLayerTransformer:
+def built_memory(problem: StudyProblem, tokens: int, kind: str = "softmax") -> OneLayerTransformer:
     """One head of ``tokens`` memory tokens per coordinate for any attention kind of KINDS.
 
     Token m has logit kappa (c_m u - c_m^2 / 2) for the coordinate u scaled to [-1, 1]: up to a factor common to all

@@ -17,7 +17,7 @@ POINTS = 1 << 14
 
 
 @dataclass(frozen=True)
-class Problem:
+class StudyProblem:
     """A formula on a box."""
 
     name: str
@@ -38,15 +38,17 @@ class Problem:
 PROBLEMS = {
     problem.name: problem
     for problem in (
-        Problem("waves", "sin(x1) + sin(x2)", "0:2*pi, 0:2*pi"),
-        Problem("unit waves", "sin(pi*x1) + sin(pi*x2)", "-1:1, -1:1"),
-        Problem("bend", "exp(sin(pi*x))", "-1:1"),
-        Problem("nested", "exp((sin(pi*(x1**2 + x2**2)) + sin(pi*(x3**2 + x4**2)))/2)", "-1:1, -1:1, -1:1, -1:1"),
+        StudyProblem("waves", "sin(x1) + sin(x2)", "0:2*pi, 0:2*pi"),
+        StudyProblem("unit waves", "sin(pi*x1) + sin(pi*x2)", "-1:1, -1:1"),
+        StudyProblem("bend", "exp(sin(pi*x))", "-1:1"),
+        StudyProblem("nested", "exp((sin(pi*(x1**2 + x2**2)) + sin(pi*(x3**2 + x4**2)))/2)", "-1:1, -1:1, -1:1, -1:1"),
     )
 }
 
 
-def seen_error(model: Callable[[Any], Any], problem: Problem, dtype: torch.dtype = torch.float64) -> dict[str, float]:
+def seen_error(
+    model: Callable[[Any], Any], problem: StudyProblem, dtype: torch.dtype = torch.float64
+) -> dict[str, float]:
     """``sup`` and ``rmse`` of a model that computes in ``dtype``, against f in float64, on points of the box."""
     x = test_points(problem.box)
     with torch.no_grad():

@@ -21,7 +21,7 @@ from onelayer.result import Approximation
 from onelayer.training.encoder import PAD, SentenceEncoder, SentenceStudent
 from onelayer.training.examples import TableSource
 from onelayer.training.fidelity import Fidelity, fidelity
-from onelayer.training.problem import Problem, digest
+from onelayer.training.problem import TrainingProblem, digest
 from onelayer.training.recipe import Recipe
 from onelayer.training.scaling import no_scaling
 from onelayer.training.start import fresh_layer
@@ -161,7 +161,7 @@ def distill_tokens(
     student = SentenceStudent(teacher.table.cpu(), layer)
     source = TableSource(ids[seen], outputs[seen].double(), (ids[held], outputs[held].double()), seed)
     identity = f"{len(seen)} texts, sha256 {digest(ids, outputs)}"
-    problem = Problem(source, recipe, tuple(ids.shape[1:]), tuple(outputs.shape[1:]), identity)
+    problem = TrainingProblem(source, recipe, tuple(ids.shape[1:]), tuple(outputs.shape[1:]), identity)
     trained = run_training(problem, student, no_scaling(1, 1), device, checkpoint, observing(observer, max_seconds))
     place = torch.device(device)
     guess = encoded(trained.model.to(place), ids[held].to(place))

@@ -21,7 +21,7 @@ FINAL_POINTS = 1 << 14
 Pairs = tuple[Tensor, Tensor]
 
 
-class Source(ABC):
+class Examples(ABC):
     """An endless stream of minibatches, a fixed set for L-BFGS, and examples to measure on; all raw, on the CPU."""
 
     @abstractmethod
@@ -45,7 +45,7 @@ class Source(ABC):
         """Go on where ``state`` was taken."""
 
 
-class BoxSource(Source):
+class BoxSource(Examples):
     """Arcsine-distributed points of a box, crowded towards its faces, some of them on corners, with f's values."""
 
     def __init__(self, target: Target, box: Box, seed: int) -> None:
@@ -89,7 +89,7 @@ class BoxSource(Source):
 
 
 @dataclass
-class TableSource(Source):
+class TableSource(Examples):
     """Rows in a fresh order every epoch; measured on ``held``, or on the rows themselves when none are held out."""
 
     inputs: Tensor

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from onelayer.errors import OnelayerError
 from onelayer.observer import Observer
 from onelayer.training.checkpoint import read_checkpoint, write_checkpoint
-from onelayer.training.examples import Source
+from onelayer.training.examples import Examples
 from onelayer.training.measure import Task
 from onelayer.training.recipe import Recipe
 
@@ -28,7 +28,9 @@ Row = dict[str, Any]
 class Loop:
     """Trains ``model`` in place. The trajectory depends on the recipe, the source and the start, on nothing else."""
 
-    def __init__(self, model: nn.Module, source: Source, task: Task, checkpoint: Path | None, fingerprint: str) -> None:
+    def __init__(
+        self, model: nn.Module, source: Examples, task: Task, checkpoint: Path | None, fingerprint: str
+    ) -> None:
         self.model, self.source, self.task = model, source, task
         self.recipe: Recipe = task.recipe
         self.checkpoint, self.fingerprint = checkpoint, fingerprint

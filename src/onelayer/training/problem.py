@@ -16,17 +16,17 @@ from onelayer.build.tables.table import as_table, read_table
 from onelayer.errors import OnelayerError
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.recording.target import Target, as_target
-from onelayer.training.examples import BoxSource, Pairs, Source, TableSource
+from onelayer.training.examples import BoxSource, Examples, Pairs, TableSource
 from onelayer.training.recipe import Recipe
 from onelayer.training.scaling import Scaling, fitted_scaling
 from onelayer.training.stack import Stack
 
 
 @dataclass(frozen=True)
-class Problem:
+class TrainingProblem:
     """What is to be learned: a source of examples, their shapes, and a text that identifies them."""
 
-    source: Source
+    source: Examples
     recipe: Recipe
     input_shape: tuple[int, ...]
     output_shape: tuple[int, ...]
@@ -44,7 +44,7 @@ class Problem:
 
 def as_problem(
     data: Any, domain: Box | None, recipe: Recipe, *, loss: str | None, test: Any, column: str | None
-) -> Problem:
+) -> TrainingProblem:
     """Understand ``data``: a function where ``domain`` is given, else a table; labels choose the ``loss`` if None."""
     if domain is not None:
         if loss == "cross-entropy":
@@ -52,7 +52,7 @@ def as_problem(
         target = as_target(data, domain)
         identity = f"{target.formula if target.formula is not None else target.description} on {domain!r}"
         source = BoxSource(target, domain, recipe.seed)
-        return Problem(source, recipe, target.input_shape, target.output_shape, identity, target, domain)
+        return TrainingProblem(source, recipe, target.input_shape, target.output_shape, identity, target, domain)
     return _table_problem(_arrays(data, column), recipe, loss, test)
 
 
@@ -68,7 +68,7 @@ def _arrays(data: Any, column: str | None) -> tuple[Any, Any]:
     raise OnelayerError("give a function with domain=, a pair (X, Y), or a CSV file with target=")
 
 
-def _table_problem(arrays: tuple[Any, Any], recipe: Recipe, loss: str | None, test: Any) -> Problem:
+def _table_problem(arrays: tuple[Any, Any], recipe: Recipe, loss: str | None, test: Any) -> TrainingProblem:
     """The table as tensors; labels become class numbers; the test share is drawn by the seed."""
     table = as_table(*arrays)
     labels = table.classes is not None if loss is None else loss == "cross-entropy"
@@ -83,7 +83,7 @@ def _table_problem(arrays: tuple[Any, Any], recipe: Recipe, loss: str | None, te
     output_shape = (len(classes),) if classes is not None else tuple(y.shape[1:])
     source = TableSource(x, y, held, recipe.seed)
     identity = f"table of {len(x)} rows, sha256 {digest(x, y)}"
-    return Problem(source, kind, tuple(x.shape[1:]), output_shape, identity, classes=classes)
+    return TrainingProblem(source, kind, tuple(x.shape[1:]), output_shape, identity, classes=classes)
 
 
 def _split(x: Tensor, y: Tensor, test: Any, seed: int, classes: tuple[Any, ...] | None) -> tuple[Pairs, Pairs | None]:

@@ -23,7 +23,7 @@ from onelayer.proof.certify import digest_of
 from onelayer.training.checkpoint import FILE_NAME
 from onelayer.training.loop import Loop
 from onelayer.training.measure import Task
-from onelayer.training.problem import Problem, as_problem, widths
+from onelayer.training.problem import TrainingProblem, as_problem, widths
 from onelayer.training.recipe import Recipe, dtype_name
 from onelayer.training.scaling import Scaling, no_scaling
 from onelayer.training.start import Shape, fresh_model, suited_layout, warm_start
@@ -95,7 +95,7 @@ def _changed(record: Any, given: Mapping[str, Any]) -> Any:
 
 
 def run_training(
-    problem: Problem,
+    problem: TrainingProblem,
     model: nn.Module,
     scaling: Scaling,
     device: str | torch.device,
@@ -136,7 +136,7 @@ def usable_device(device: str | torch.device) -> torch.device:
     return place
 
 
-def _fingerprint(problem: Problem, model: nn.Module) -> str:
+def _fingerprint(problem: TrainingProblem, model: nn.Module) -> str:
     """Of everything a trajectory depends on: recipe, examples, and the weights at the start."""
     document = {"recipe": problem.recipe.as_dict(), "data": problem.identity, "start": digest_of(model)}
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()

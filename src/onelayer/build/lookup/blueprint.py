@@ -73,7 +73,7 @@ class Blueprint:
 
 
 @dataclass(frozen=True)
-class Budget:
+class FitBudget:
     """What a fit may use."""
 
     dtype: torch.dtype
@@ -93,7 +93,7 @@ class Budget:
         return format_of(self.dtype).unit
 
 
-def draw_up(target: Target, box: Box, tolerance: float, budget: Budget) -> Blueprint:
+def draw_up(target: Target, box: Box, tolerance: float, budget: FitBudget) -> Blueprint:
     """The smallest layer found whose estimated sup error is at most ``tolerance``.
 
     Very large and very small values are fitted in units of a power of two, so that no square of them is needed.
@@ -126,7 +126,7 @@ def seen_size(target: Target, box: Box, observer: Observer | None = None) -> flo
     return float(flat(target, box, observer or Observer())(points).abs().max())
 
 
-def _drawn(target: Target, box: Box, scale: float, tolerance: float, budget: Budget) -> Blueprint:
+def _drawn(target: Target, box: Box, scale: float, tolerance: float, budget: FitBudget) -> Blueprint:
     f = flat(target, box, budget.patience(target), scale)
     kinks = find_kinks(target.formula, f, box, seed=budget.seed)
 
@@ -206,7 +206,9 @@ class _KnownAxis:
     fitted: Fitted
 
 
-def _fit_axis_once(g: FlatFunction, group: Group, tolerance: float, budget: Budget, known: list[_KnownAxis]) -> Fitted:
+def _fit_axis_once(
+    g: FlatFunction, group: Group, tolerance: float, budget: FitBudget, known: list[_KnownAxis]
+) -> Fitted:
     """Fit one axis, or reuse the head of an axis with the same function up to a constant: weights sum to one."""
     nodes = linspace(float(group.lower), float(group.upper), SAME_AXIS_POINTS)
     samples = g(nodes[:, None])
@@ -222,7 +224,7 @@ def _fit_axis_once(g: FlatFunction, group: Group, tolerance: float, budget: Budg
     return fitted
 
 
-def _fit_axis(g: FlatFunction, group: Group, tolerance: float, budget: Budget) -> Fitted:
+def _fit_axis(g: FlatFunction, group: Group, tolerance: float, budget: FitBudget) -> Fitted:
     fit = fit_axis(
         lambda u: g(u[:, None]),
         float(group.lower),
@@ -238,7 +240,7 @@ def _fit_axis(g: FlatFunction, group: Group, tolerance: float, budget: Budget) -
     return [head], fit.error + fit.rounding, wanted
 
 
-def _fit_grid(g: FlatFunction, group: Group, tolerance: float, budget: Budget) -> Fitted:
+def _fit_grid(g: FlatFunction, group: Group, tolerance: float, budget: FitBudget) -> Fitted:
     """One tensor head, or from three axes on a sparse-grid combination of heads where that takes fewer tokens.
 
     When the tolerance needs more than the allowed tokens it is loosened until a fit is possible.
@@ -270,14 +272,14 @@ def _lookup_head(fit: TensorFit, group: Group) -> LookupHead:
     return LookupHead(used, values.reshape(*[len(axis.slopes) for axis in used], -1))
 
 
-def _at_hand(fitter: TensorFitter, sparse: list[TensorFit] | None, budget: Budget) -> list[TensorFit] | None:
+def _at_hand(fitter: TensorFitter, sparse: list[TensorFit] | None, budget: FitBudget) -> list[TensorFit] | None:
     """What can be had without a search, by its error."""
     quick = fitter.anyhow(min(budget.max_tokens, HASTY_TOKENS))
     fits = [found for found in (sparse, quick and [quick]) if found]
     return min(fits, key=lambda found: found[0].error, default=None)
 
 
-def _cheapest(fitter: TensorFitter, tolerance: float, budget: Budget) -> list[TensorFit] | None:
+def _cheapest(fitter: TensorFitter, tolerance: float, budget: FitBudget) -> list[TensorFit] | None:
     """The fit with the fewest tokens; when time is over, the best that can be had at once."""
     sparse = SparseFitter(fitter).fit(tolerance, budget.max_tokens) if fitter.rank >= 3 else None
     if budget.fitting.over:

@@ -23,7 +23,7 @@ NORM_EPS = 1e-5
 
 
 @dataclass(frozen=True)
-class Shape:
+class StreamShape:
     """Where things lie in a token: its numbers, the gathered sequence, the outputs, its one-hot position last.
 
     With a normalisation every feature has a twin of opposite sign, and a pair of large constants stands in front.
@@ -92,7 +92,7 @@ def gather_layer(
     """
     n = box.shape[0]
     width = box.dim // n
-    shape = Shape(n, width, outputs, norm != "none")
+    shape = StreamShape(n, width, outputs, norm != "none")
     named = _attention(shape, residual) | _feed_forward(shape, box, ridges, units, residual)
     if shape.norm:
         named |= _norms(shape, box, residual, norm)
@@ -113,7 +113,7 @@ def gather_layer(
     return model.requires_grad_(False)
 
 
-def _attention(shape: Shape, residual: bool) -> dict[str, Tensor]:
+def _attention(shape: StreamShape, residual: bool) -> dict[str, Tensor]:
     """Embedding, positions and the n heads. Without a residual stream, head 0 carries the position along."""
     n, d, base = shape.length, shape.width, shape.base
     basis = eye(base)
@@ -144,7 +144,7 @@ def _attention(shape: Shape, residual: bool) -> dict[str, Tensor]:
     return named
 
 
-def _feed_forward(shape: Shape, box: Box, ridges: list[Ridge], units: Units, residual: bool) -> dict[str, Tensor]:
+def _feed_forward(shape: StreamShape, box: Box, ridges: list[Ridge], units: Units, residual: bool) -> dict[str, Tensor]:
     """W_1 undoes the mixing of the heads and applies the gates; W_2 adds to the outputs."""
     n = shape.length
     falls = math.exp(TEMPERATURE) + n - 1
@@ -177,7 +177,7 @@ def _reach(ridge: Ridge, box: Box) -> float:
     return float(np.abs(ridge.weights).sum()) * largest + 1
 
 
-def _norms(shape: Shape, box: Box, residual: bool, norm: str) -> dict[str, Tensor]:
+def _norms(shape: StreamShape, box: Box, residual: bool, norm: str) -> dict[str, Tensor]:
     """A pair of constants +-L in front of features of size about 1: LayerNorm then divides by nearly a constant.
 
     The features come with twins of opposite sign, so their mean is zero; the gain undoes the constant factor. The

@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted, check_random_state, valida
 from onelayer.errors import OnelayerError  # noqa: E402
 from onelayer.training.estimators.logistic import choose_alpha, fit_logistic  # noqa: E402
 from onelayer.training.estimators.polish import FEW_ROWS, polish  # noqa: E402
-from onelayer.training.estimators.regression import ALPHAS, Builder, Design, Fit, cross_validate, grow  # noqa: E402
+from onelayer.training.estimators.regression import ALPHAS, Builder, Design, TableFit, cross_validate, grow  # noqa: E402
 from onelayer.training.estimators.tabular import Array  # noqa: E402
 
 AUTO = "auto"
@@ -87,7 +87,9 @@ class _OneLayer(BaseEstimator):  # type: ignore[misc]
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
-    def _trained(self, make: Callable[[Array, Array], Fit], x: Array, y: Array, seed: int, *, classes: bool) -> None:
+    def _trained(
+        self, make: Callable[[Array, Array], TableFit], x: Array, y: Array, seed: int, *, classes: bool
+    ) -> None:
         """Sets model_ and train_steps_: trained on all rows for as long as it helped the last tenth of them.
 
         To find out how long that is, a layer is built and trained on the other rows alone.
@@ -136,7 +138,7 @@ class OneLayerRegressor(MultiOutputMixin, RegressorMixin, _OneLayer):  # type: i
         scaled = (table - mean) / scale
         self._choose(x, scaled, list(folds), seed)
 
-        def make(rows: Array, outputs: Array) -> Fit:
+        def make(rows: Array, outputs: Array) -> TableFit:
             return Builder(rows, outputs, seed).fit(self.design_, self.alpha_)
 
         self._trained(make, x, scaled, seed, classes=False)
@@ -172,9 +174,9 @@ class OneLayerClassifier(ClassifierMixin, _OneLayer):  # type: ignore[misc]
         self._choose(x, indicator, folds, seed)
         self.alpha_ = self._logistic_alpha(x, indicator, folds, seed) if self.alpha == AUTO else float(self.alpha)
 
-        def make(rows: Array, outputs: Array) -> Fit:
+        def make(rows: Array, outputs: Array) -> TableFit:
             basis = Builder(rows, outputs, seed).basis(self.design_)
-            return Fit(basis, *fit_logistic(basis.features(rows), outputs, basis.root(), self.alpha_))
+            return TableFit(basis, *fit_logistic(basis.features(rows), outputs, basis.root(), self.alpha_))
 
         self._trained(make, x, indicator, seed, classes=True)
         return self

@@ -35,7 +35,7 @@ class Design:
 
 
 @dataclass(frozen=True)
-class Ridge:
+class RidgeFactors:
     """min |y - c - Phi v|^2 / n + alpha v' P v for every alpha, through one eigendecomposition."""
 
     centre: Array
@@ -45,7 +45,7 @@ class Ridge:
     moments: Array  # (r, K)
 
     @classmethod
-    def of(cls, phi: Array, y: Array, root: Array) -> Ridge:
+    def of(cls, phi: Array, y: Array, root: Array) -> RidgeFactors:
         """``root`` R has R R' = inverse of P, so that v = R w turns the penalty into alpha |w|^2."""
         centre, target = phi.mean(0), y.mean(0)
         free = (phi - centre) @ root
@@ -66,7 +66,7 @@ class Ridge:
 
 
 @dataclass(frozen=True)
-class Fit:
+class TableFit:
     """A basis with the values that ridge regression gave it."""
 
     basis: Basis
@@ -90,7 +90,7 @@ class Builder:
         self.mean, deviation = x.mean(0), x.std(0)
         self.scale = np.where(deviation > 1e-12 * np.maximum(np.abs(self.mean), 1e-300), deviation, 1.0)
         self.u = (x - self.mean) / self.scale
-        self.fits: dict[int, Fit] = {}
+        self.fits: dict[int, TableFit] = {}
         self.points: dict[int, PointHead] = {}
 
     def basis(self, design: Design) -> Basis:
@@ -106,11 +106,11 @@ class Builder:
             heads.append(self.points[count])
         return Basis(tuple(heads), self.mean, self.scale)
 
-    def fit(self, design: Design, alpha: float) -> Fit:
+    def fit(self, design: Design, alpha: float) -> TableFit:
         """Ridge regression with one penalty on all rows."""
         return _ridge(self.basis(design), self.x, self.y, alpha)
 
-    def _additive(self, tokens: int) -> Fit:
+    def _additive(self, tokens: int) -> TableFit:
         if tokens not in self.fits:
             singles = (grid_head(self.u, [i], tokens) for i in range(self.x.shape[1])) if tokens else ()
             basis = Basis(tuple(head for head in singles if head is not None), self.mean, self.scale)
@@ -162,7 +162,7 @@ def _held_out(x: Array, y: Array, designs: Sequence[Design], train: Any, test: A
     errors = np.empty((len(designs), len(ALPHAS)))
     for i, design in enumerate(designs):
         basis = builder.basis(design)
-        ridge = Ridge.of(basis.features(x[train]), y[train], basis.root())
+        ridge = RidgeFactors.of(basis.features(x[train]), y[train], basis.root())
         phi = basis.features(x[test])
         for j, alpha in enumerate(ALPHAS):
             values, intercept = ridge.values(alpha)
@@ -202,5 +202,5 @@ def _scattered(best: Design, rows: int, fixed: Collection[str]) -> list[Design]:
     return [replace(design, memory_tokens=count) for count in sizes for design in dict.fromkeys(simpler)]
 
 
-def _ridge(basis: Basis, x: Array, y: Array, alpha: float) -> Fit:
-    return Fit(basis, *Ridge.of(basis.features(x), y, basis.root()).values(alpha))
+def _ridge(basis: Basis, x: Array, y: Array, alpha: float) -> TableFit:
+    return TableFit(basis, *RidgeFactors.of(basis.features(x), y, basis.root()).values(alpha))
