@@ -29,6 +29,24 @@ SIGNED = torch.randn(3, 2, 3, dtype=torch.float64, generator=torch.Generator().m
 
 # Calls separated by "; ", on x of shape (batch, 2, 3), that must be recorded and equal torch's values.
 RECORDED = {
+    "batch_norm": "F.batch_norm(x, V[:2], V[:2].abs() + 0.1); F.batch_norm(x, running_mean=V[:2], "
+    "running_var=V[:2].abs(), weight=V[1:], bias=V[:2], training=False, momentum=0.1, eps=0.01); "
+    "torch.batch_norm(x, running_mean=V[:2], running_var=V[:2].abs(), weight=None, bias=None, training=False, "
+    "momentum=0.1, eps=0.1, cudnn_enabled=False)",
+    "celu": "F.celu(x, alpha=0.3, inplace=False)",
+    "glu": "F.glu(x[..., :2], dim=-1)",
+    "group_norm": "F.group_norm(x, num_groups=2, weight=V[:2], bias=V[1:], eps=0.01); F.group_norm(x, 1)",
+    "gru_cell": "torch.gru_cell(x[:, 0], hx=x[:, 1, :1], w_ih=W.mT[:3], w_hh=W[:, :1], b_ih=V, b_hh=V)",
+    "hardsigmoid": "F.hardsigmoid(3 * x, inplace=False)",
+    "hardswish": "F.hardswish(3 * x, inplace=False)",
+    "lstm_cell": "torch.lstm_cell(x[:, 0], hx=(x[:, 1, :1], x[:, 1, 1:2]), w_ih=W.mT[:4], w_hh=W.mT[:4, :1], "
+    "b_ih=W[0, :4], b_hh=W[1, :4])[0]",
+    "prelu": "F.prelu(x, weight=V[:1]); F.prelu(x, V[:2])",
+    "rms_norm": "F.rms_norm(x, normalized_shape=(3,), weight=V, eps=0.1); F.rms_norm(x, (2, 3))",
+    "selu": "F.selu(x, inplace=False)",
+    "softmin": "F.softmin(x, dim=-1, _stacklevel=3, dtype=None)",
+    "softshrink": "F.softshrink(x, lambd=0.2)",
+    "tanhshrink": "F.tanhshrink(x)",
     "all": "torch.where((x > 0.2).all(dim=-1, keepdim=True), x, 1); torch.where((x < 1).all(-1), x[..., 0], 2)",
     "and": "torch.where((x > 0.2) & (x < 1), x, 3); torch.where(M & (x > 0.3), x, 3); "
     "torch.where(True & (x > 1), x, 3)",

@@ -25,6 +25,30 @@ amin: x.amin(1); torch.amin(x, dim=-1, keepdim=True)
 acos: torch.acos(x / 2); torch.arccos(input=0.3 - x)
 asin: torch.asin(x / 2); torch.arcsin(input=x - 0.7)
 atan: torch.atan(x); torch.arctan(3 * x)
+batch_norm: F.batch_norm(x, V[:2], V[:2].abs() + 0.1);
+    F.batch_norm(x, V[:2], V[:2].abs(), weight=V[1:], bias=V[:2], training=False, momentum=0.1, eps=0.01);
+    F.batch_norm(x, running_mean=V[:2], running_var=V[:2].abs() + 0.5);
+    torch.batch_norm(x, running_mean=V[:2], running_var=V[:2].abs() + 0.5, weight=None, bias=None, training=False,
+    momentum=0.1, eps=0.1, cudnn_enabled=False)
+celu: F.celu(x - 0.7); F.celu(x - 0.7, alpha=0.3, inplace=False)
+glu: F.glu(x[..., :2], dim=-1); F.glu(x, 1)
+group_norm: F.group_norm(x, 1); F.group_norm(x, num_groups=2, weight=V[:2], bias=V[1:], eps=0.01);
+    torch.group_norm(x, 2, cudnn_enabled=False)
+gru_cell: torch.gru_cell(x[:, 0], V[:2].expand(x.shape[0], 2), Q.repeat(3, 1), Q[:, :2].repeat(3, 1));
+    torch.gru_cell(x[:, 0], hx=x[:, 1, :2], w_ih=Q.repeat(3, 1), w_hh=Q[:, :2].repeat(3, 1), b_ih=Q.reshape(6),
+    b_hh=Q.reshape(6))
+hardsigmoid: F.hardsigmoid(9 * x - 6, inplace=False)
+hardswish: F.hardswish(9 * x - 6, inplace=False); F.hardswish(3 * x - 3)
+log_sigmoid: F.logsigmoid(3 * x - 2); F.logsigmoid(-50 * x)
+lstm_cell: torch.lstm_cell(x[:, 0], [x[:, 1, :1], x[:, 1, 1:2]], W.T, W.T[:, :1])[0];
+    torch.lstm_cell(x[:, 0], hx=(x[:, 1, :1], x[:, 1, 1:2]), w_ih=W.T, w_hh=W.T[:, :1], b_ih=W[0], b_hh=W[1])[1]
+mish: F.mish(x - 0.7); F.mish(9 * x, inplace=False); F.mish(-40 * x)
+prelu: F.prelu(x - 0.7, weight=V[:1]); F.prelu(x - 0.7, V[:2])
+selu: F.selu(x - 0.7); F.selu(-9 * x, inplace=False)
+softshrink: F.softshrink(x - 0.7, lambd=0.2)
+softsign: F.softsign(x - 0.7)
+tanhshrink: F.tanhshrink(x); F.tanhshrink(x * 1e-9)
+threshold: F.threshold(x, threshold=0.7, value=0.1, inplace=False); torch.threshold(x, 0.2, 0.3)
 broadcast_to: torch.broadcast_to(x[:, :1], size=(x.shape[0], 4, 3))
 cat: torch.cat([x, x * x], -1); torch.cat(tensors=(x, Q[:1].expand(x.shape[0], 1, 3)), dim=1);
     torch.concat([x, x], axis=2)

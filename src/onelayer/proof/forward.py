@@ -23,7 +23,9 @@ UNSETTLED = {
     *("layer_norm", "linalg_norm", "linalg_vector_norm", "norm", "rms_norm", "std", "var"),
     *(row.taylor for row in OPERATIONS.values() if not row.settled),
     *("cosh", "exp2", "expm1", "hypot", "log10", "log1p", "log2", "pow", "rsqrt", "sinh"),
-    *("gelu", "silu", "softplus", "log_softmax", "logsumexp", "softmax"),
+    *("gelu", "silu", "softplus", "log_softmax", "logsumexp", "softmax", "elu", "mish", "selu", "celu", "prelu"),
+    *("hardsigmoid", "hardswish", "softsign", "log_sigmoid", "tanhshrink", "softshrink", "glu", "batch_norm"),
+    *("group_norm", "lstm_cell", "gru_cell"),
 }
 
 

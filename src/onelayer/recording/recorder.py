@@ -11,7 +11,8 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 import onelayer.recording.attention
-import onelayer.recording.network  # noqa: F401  (both register the operations of torch.nn)
+import onelayer.recording.modules
+import onelayer.recording.network  # noqa: F401  (all register the operations of torch.nn)
 from onelayer.box import Box
 from onelayer.errors import FormulaError, OnelayerError, UnsupportedOperation
 from onelayer.ground import pinned

@@ -22,6 +22,7 @@ from onelayer.taylor import (  # noqa: F401
     conditions,
     contraction,
     functions,
+    modules,
     normalize,
     piecewise,
     reductions,

@@ -27,6 +27,7 @@ _ALIASES = {
     "subtract": "sub",
     "negative": "neg",
     **{spelling: row.taylor for row in OPERATIONS.values() for spelling in row.spellings},
+    "_threshold": "threshold",
     "swapaxes": "transpose",
     "swapdims": "transpose",
     "moveaxis": "movedim",

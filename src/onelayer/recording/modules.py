@@ -1,0 +1,157 @@
+"""How the activations, normalisations and cells of torch.nn are written in the formula language."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from onelayer.errors import UnsupportedOperation
+from onelayer.recording.algebra import add, clamp, div, minimum, mul, neg, power, sub, unary
+from onelayer.recording.attention import softmax
+from onelayer.recording.dispatch import operation
+from onelayer.recording.network import layer_norm, linear
+from onelayer.recording.reductions import mean
+from onelayer.recording.symbolic import Recording, Symbolic, lift
+
+_SELU = (1.6732632423543772848170429916717, 1.0507009873554804934193349852946)  # alpha and scale, as torch has them
+
+
+@operation("selu")
+def selu(tape: Recording, input: Any, inplace: bool = False) -> Symbolic:
+    """scale (max(x, 0) + alpha (exp(min(x, 0)) - 1))"""
+    alpha, scale = _SELU
+    curved = mul(tape, alpha, unary(tape, "expm1", minimum(tape, input, 0.0)))
+    return mul(tape, scale, add(tape, unary(tape, "relu", input), curved))
+
+
+@operation("celu")
+def celu(tape: Recording, input: Any, alpha: float = 1.0, inplace: bool = False) -> Symbolic:
+    """max(x, 0) + alpha (exp(min(x, 0) / alpha) - 1)"""
+    curved = unary(tape, "expm1", div(tape, minimum(tape, input, 0.0), float(alpha)))
+    return add(tape, unary(tape, "relu", input), mul(tape, float(alpha), curved))
+
+
+@operation("prelu")
+def prelu(tape: Recording, input: Any, weight: Any) -> Symbolic:
+    """max(x, 0) + weight min(x, 0)"""
+    return add(tape, unary(tape, "relu", input), mul(tape, _channels(tape, input, weight), minimum(tape, input, 0.0)))
+
+
+@operation("hardsigmoid")
+def hardsigmoid(tape: Recording, input: Any, inplace: bool = False) -> Symbolic:
+    return div(tape, clamp(tape, add(tape, input, 3.0), 0.0, 6.0), 6.0)
+
+
+@operation("hardswish")
+def hardswish(tape: Recording, input: Any, inplace: bool = False) -> Symbolic:
+    return mul(tape, input, hardsigmoid(tape, input))
+
+
+@operation("tanhshrink")
+def tanhshrink(tape: Recording, input: Any) -> Symbolic:
+    return sub(tape, input, unary(tape, "tanh", input))
+
+
+@operation("softshrink")
+def softshrink(tape: Recording, input: Any, lambd: float = 0.5) -> Symbolic:
+    return sub(tape, input, clamp(tape, input, -float(lambd), float(lambd)))
+
+
+@operation("softmin", neutral="_stacklevel")
+def softmin(tape: Recording, input: Any, dim: int | None = None, dtype: Any = None) -> Symbolic:
+    return softmax(tape, neg(tape, input), dim, dtype)
+
+
+@operation("glu")
+def glu(tape: Recording, input: Any, dim: int = -1) -> Symbolic:
+    first, second = (Symbolic(tape, part) for part in lift(tape, input).ids.chunk(2, dim))
+    return mul(tape, first, unary(tape, "sigmoid", second))
+
+
+@operation("rms_norm")
+def rms_norm(
+    tape: Recording, input: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None
+) -> Symbolic:
+    """x / sqrt(mean(x**2) + eps) weight; eps defaults to the machine epsilon of float64"""
+    dims = list(range(-len(normalized_shape), 0))
+    small = torch.finfo(torch.float64).eps if eps is None else float(eps)
+    spread = add(tape, mean(tape, power(tape, input, 2), dims, True), small)
+    y = div(tape, input, unary(tape, "sqrt", spread))
+    return y if weight is None else mul(tape, y, weight)
+
+
+@operation("batch_norm", neutral="cudnn_enabled")
+def batch_norm(
+    tape: Recording,
+    input: Any,
+    running_mean: Any,
+    running_var: Any,
+    *,
+    weight: Any = None,
+    bias: Any = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Symbolic:
+    """(x - mean) / sqrt(var + eps) weight + bias, constants along the second dimension
+
+    What follows the variance goes by keyword: torch.batch_norm has these arguments in another order.
+    """
+    if training or running_mean is None or running_var is None:
+        raise UnsupportedOperation("batch_norm", "it mixes the points of a batch; call module.eval() first")
+    spread = unary(tape, "sqrt", add(tape, _channels(tape, input, running_var), float(eps)))
+    y = div(tape, sub(tape, input, _channels(tape, input, running_mean)), spread)
+    y = y if weight is None else mul(tape, y, _channels(tape, input, weight))
+    return y if bias is None else add(tape, y, _channels(tape, input, bias))
+
+
+@operation("group_norm", neutral="cudnn_enabled")
+def group_norm(
+    tape: Recording, input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5
+) -> Symbolic:
+    """Layer normalisation within groups of channels, then a gain and an offset per channel"""
+    x = lift(tape, input)
+    size = x.ids[0].numel() // num_groups
+    flat = layer_norm(tape, Symbolic(tape, x.ids.reshape(len(x), num_groups, size)), (size,), eps=eps)
+    y = Symbolic(tape, flat.ids.reshape(x.ids.shape))
+    y = y if weight is None else mul(tape, y, _channels(tape, input, weight))
+    return y if bias is None else add(tape, y, _channels(tape, input, bias))
+
+
+def _channels(tape: Recording, x: Any, values: Any) -> Symbolic:
+    """One constant, or one per entry of the second dimension of x."""
+    ids, ndim = lift(tape, values).ids, lift(tape, x).ndim
+    if ids.numel() == 1:
+        return Symbolic(tape, ids.reshape(()))
+    return Symbolic(tape, ids.reshape(-1, *[1] * (ndim - 2)) if ndim > 1 else ids)
+
+
+def _halves(tape: Recording, values: Symbolic, count: int) -> list[Symbolic]:
+    return [Symbolic(tape, part) for part in values.ids.chunk(count, -1)]
+
+
+@operation("lstm_cell")
+def lstm_cell(
+    tape: Recording, input: Any, hx: Sequence[Any], w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None
+) -> tuple[Symbolic, Symbolic]:
+    """c' = sigmoid(f) c + sigmoid(i) tanh(g), h' = sigmoid(o) tanh(c')"""
+    h, c = hx
+    total = add(tape, linear(tape, input, w_ih, b_ih), linear(tape, h, w_hh, b_hh))
+    i, f, g, o = _halves(tape, total, 4)
+    kept = mul(tape, unary(tape, "sigmoid", f), c)
+    cell = add(tape, kept, mul(tape, unary(tape, "sigmoid", i), unary(tape, "tanh", g)))
+    return mul(tape, unary(tape, "sigmoid", o), unary(tape, "tanh", cell)), cell
+
+
+@operation("gru_cell")
+def gru_cell(
+    tape: Recording, input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None
+) -> Symbolic:
+    """h' = (1 - z) n + z h with n = tanh(a_n + r b_n), r and z sigmoids"""
+    xr, xz, xn = _halves(tape, linear(tape, input, w_ih, b_ih), 3)
+    hr, hz, hn = _halves(tape, linear(tape, hx, w_hh, b_hh), 3)
+    r, z = unary(tape, "sigmoid", add(tape, xr, hr)), unary(tape, "sigmoid", add(tape, xz, hz))
+    n = unary(tape, "tanh", add(tape, xn, mul(tape, r, hn)))
+    return add(tape, n, mul(tape, z, sub(tape, hx, n)))

@@ -1,0 +1,212 @@
+"""Activations, normalisations and cells of torch.nn on Taylor models.
+
+Each is enclosed as the real function of what its argument was executed to be. A kernel may compute it in another order;
+``_kernel`` therefore adds more roundings than any order needs, of numbers as large as any in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from onelayer.errors import UnsupportedOperation
+from onelayer.taylor.arithmetic import combine, div, mul, operand
+from onelayer.taylor.compose import compose
+from onelayer.taylor.conditions import gt, where
+from onelayer.taylor.core import TaylorModel, constant
+from onelayer.taylor.elementary import RSQRT
+from onelayer.taylor.piecewise import abs_, clamp, minimum, relu
+from onelayer.taylor.registry import call, implements
+from onelayer.taylor.rounding import executed, inflate
+from onelayer.taylor.special import SIGMOID, SOFTPLUS, TANH
+
+_ROUNDINGS = 64  # of one kernel: a few functions within 4 ulp each and a dozen operations
+_SELU = (1.6732632423543772848170429916717, 1.0507009873554804934193349852946)  # alpha and scale, as torch has them
+
+
+def _kernel(exact: TaylorModel, x: TaylorModel, size: Tensor) -> TaylorModel:
+    """What a kernel returns for an exact function of x; ``size`` bounds every number on the way."""
+    result = exact.tagged(x.execution)
+    bound = torch.maximum(inflate(size), exact.magnitude())
+    result.rem = executed(result.rem, bound, _ROUNDINGS, x.execution)
+    return result
+
+
+@implements("mish")
+def mish(x: TaylorModel, inplace: bool = False) -> TaylorModel:
+    """x tanh(log(1 + e^x))"""
+    exact = x.untag()
+    return _kernel(mul(exact, compose(TANH, compose(SOFTPLUS, exact))), x, x.magnitude())
+
+
+@implements("selu")
+def selu(x: TaylorModel, inplace: bool = False) -> TaylorModel:
+    """scale (max(x, 0) + alpha (e^min(x, 0) - 1))"""
+    alpha, scale = _SELU
+    exact = x.untag()
+    bent = combine(relu(exact), mul(call("expm1", minimum(exact, 0.0)), alpha), 1)
+    return _kernel(mul(bent, scale), x, 2 * x.magnitude() + 4)
+
+
+@implements("celu")
+def celu(x: TaylorModel, alpha: float = 1.0, inplace: bool = False) -> TaylorModel:
+    """max(x, 0) + alpha (e^(min(x, 0) / alpha) - 1)"""
+    if not alpha > 0:
+        raise UnsupportedOperation(f"celu(alpha={alpha})", "alpha must be positive")
+    exact = x.untag()
+    curved = mul(call("expm1", div(minimum(exact, 0.0), alpha)), alpha)
+    # The argument of the exponential is rounded too: relative to itself, times a slope of at most one.
+    return _kernel(combine(relu(exact), curved, 1), x, x.magnitude() + 2 * alpha)
+
+
+@implements("prelu")
+def prelu(x: TaylorModel, weight: Any) -> TaylorModel:
+    """max(x, 0) + weight min(x, 0), one weight for all or one per entry of the second dimension"""
+    if isinstance(weight, TaylorModel) or not isinstance(weight, Tensor):
+        raise UnsupportedOperation("prelu(weight)", "the weight must be a tensor of constants")
+    many = weight.numel() > 1
+    shaped = weight.reshape(-1, *[1] * (x.ndim - 2)) if many and x.ndim > 1 else weight.reshape(())
+    exact = x.untag()
+    bent = combine(relu(exact), mul(minimum(exact, 0.0), shaped.double()), 1)
+    return _kernel(bent, x, x.magnitude() * (1 + float(weight.abs().max())))
+
+
+@implements("hardsigmoid")
+def hardsigmoid(x: TaylorModel, inplace: bool = False) -> TaylorModel:
+    """min(max(x + 3, 0), 6) / 6"""
+    return _kernel(div(clamp(combine(x.untag(), 3.0, 1), 0.0, 6.0), 6.0), x, x.magnitude() + 6)
+
+
+@implements("hardswish")
+def hardswish(x: TaylorModel, inplace: bool = False) -> TaylorModel:
+    """x min(max(x + 3, 0), 6) / 6; where x + 3 is rounded and counts, |x| <= 3"""
+    exact = x.untag()
+    return _kernel(mul(exact, div(clamp(combine(exact, 3.0, 1), 0.0, 6.0), 6.0)), x, 6 * x.magnitude() + 18)
+
+
+@implements("softsign")
+def softsign(x: TaylorModel) -> TaylorModel:
+    exact = x.untag()
+    return _kernel(div(exact, combine(abs_(exact), 1.0, 1)), x, x.magnitude() + 1)
+
+
+@implements("log_sigmoid")
+def log_sigmoid(x: TaylorModel) -> TaylorModel:
+    """-log(1 + e^(-x))"""
+    return _kernel(-compose(SOFTPLUS, -x.untag()), x, x.magnitude() + 1)
+
+
+@implements("tanhshrink")
+def tanhshrink(x: TaylorModel) -> TaylorModel:
+    exact = x.untag()
+    return _kernel(combine(exact, compose(TANH, exact), -1), x, x.magnitude() + 1)
+
+
+@implements("softshrink")
+def softshrink(x: TaylorModel, lambd: float = 0.5) -> TaylorModel:
+    """x - min(max(x, -lambd), lambd)"""
+    exact = x.untag()
+    return _kernel(combine(exact, clamp(exact, -float(lambd), float(lambd)), -1), x, x.magnitude() + abs(lambd))
+
+
+@implements("threshold")
+def threshold(x: TaylorModel, threshold: float, value: float, inplace: bool = False) -> TaylorModel:
+    return where(gt(x, float(threshold)), x, float(value))
+
+
+@implements("glu")
+def glu(x: TaylorModel, dim: int = -1) -> TaylorModel:
+    """The first half times the sigmoid of the second."""
+    a, b = call("chunk", x, 2, dim)
+    return _kernel(mul(a.untag(), compose(SIGMOID, b.untag())), x, a.magnitude() + 1)
+
+
+@implements("batch_norm")
+def batch_norm(
+    x: TaylorModel,
+    running_mean: Any,
+    running_var: Any,
+    *,
+    weight: Any = None,
+    bias: Any = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+    cudnn_enabled: bool = True,
+) -> TaylorModel:
+    """(x - mean) / sqrt(var + eps) weight + bias with constants along the second dimension: an affine map.
+
+    A kernel may multiply out: x a + (bias - mean a) with a = weight / sqrt(var + eps). What follows the variance goes
+    by keyword: torch.batch_norm has these arguments in another order than torch.nn.functional.batch_norm.
+    """
+    if training or running_mean is None or running_var is None:
+        raise UnsupportedOperation("batch_norm(training)", "it mixes the points of a batch; call module.eval() first")
+    shape = (-1, *[1] * (x.ndim - 2)) if x.ndim > 1 else (-1,)
+    mean, var = (operand(part.reshape(shape), x).untag() for part in (running_mean, running_var))
+    gain = compose(RSQRT, combine(var, float(eps), 1))
+    gain = gain if weight is None else mul(gain, operand(weight.reshape(shape), x).untag())
+    result = mul(combine(x.untag(), mean, -1), gain)
+    size = (x.magnitude() + mean.magnitude()) * gain.magnitude()
+    if bias is not None:
+        offset = operand(bias.reshape(shape), x).untag()
+        result, size = combine(result, offset, 1), size + offset.magnitude()
+    return _kernel(result, x, size)
+
+
+@implements("group_norm")
+def group_norm(
+    x: TaylorModel, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5, cudnn_enabled: bool = True
+) -> TaylorModel:
+    """Layer normalisation within groups of channels, then a gain and an offset per channel.
+
+    A kernel may multiply out: x a + (bias - mean a), where a is at most |weight| / sqrt(eps).
+    """
+    if not eps > 0:
+        raise UnsupportedOperation("group_norm(eps)", "eps must be positive")
+    batch, channels, *rest = x.shape
+    size = x.rem[0].numel() // num_groups
+    flat = call("layer_norm", x.reshape(batch, num_groups, size), (size,), eps=eps)
+    y = cast(TaylorModel, flat.reshape(batch, channels, *rest)).untag()
+    shape = (channels, *[1] * len(rest))
+    gain = torch.ones(channels, dtype=torch.float64, device=x.device) if weight is None else weight.double()
+    largest = x.magnitude().reshape(batch, -1).amax(1).reshape(batch, *[1] * (1 + len(rest)))
+    bound = 2 * largest * gain.abs().reshape(shape) / eps**0.5
+    y = mul(y, gain.reshape(shape))
+    if bias is not None:
+        y, bound = combine(y, bias.double().reshape(shape), 1), bound + bias.double().abs().reshape(shape)
+    return _kernel(y, x, bound.expand(x.shape))
+
+
+def _gates(x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any) -> tuple[TaylorModel, TaylorModel]:
+    """The two affine maps of a cell, of the input and of the state."""
+    like = x if isinstance(x, TaylorModel) else h
+    first, second = (part if isinstance(part, TaylorModel) else constant(part, like) for part in (x, h))
+    return call("linear", first, w_ih, b_ih), call("linear", second, w_hh, b_hh)
+
+
+@implements("lstm_cell")
+def lstm_cell(
+    x: Any, hx: Sequence[Any], w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None
+) -> tuple[TaylorModel, TaylorModel]:
+    """c' = sigmoid(f) c + sigmoid(i) tanh(g), h' = sigmoid(o) tanh(c')."""
+    h, c = hx
+    total = combine(*_gates(x, h, w_ih, w_hh, b_ih, b_hh), 1)
+    i, f, g, o = call("chunk", total, 4, -1)
+    cell = combine(mul(call("sigmoid", f), c), mul(call("sigmoid", i), call("tanh", g)), 1)
+    size = cell.magnitude() + 1
+    hidden = mul(call("sigmoid", o), call("tanh", cell))
+    return _kernel(hidden, total, size), _kernel(cell, total, size)
+
+
+@implements("gru_cell")
+def gru_cell(x: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> TaylorModel:
+    """h' = (1 - z) n + z h with n = tanh(a_n + r b_n), r and z sigmoids."""
+    of_x, of_h = _gates(x, hx, w_ih, w_hh, b_ih, b_hh)
+    (xr, xz, xn), (hr, hz, hn) = call("chunk", of_x, 3, -1), call("chunk", of_h, 3, -1)
+    r, z = call("sigmoid", combine(xr, hr, 1)), call("sigmoid", combine(xz, hz, 1))
+    n = call("tanh", combine(xn, mul(r, hn), 1))
+    mixed = combine(n, mul(z, combine(hx, n, -1)), 1)
+    return _kernel(mixed, of_x, mixed.magnitude() + 2)
