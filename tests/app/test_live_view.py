@@ -65,6 +65,10 @@ def test_drag_and_read(name: str, results: dict[str, ol.Approximation], watched:
         page.keyboard.press(key)
     page.wait_for_timeout(60)
     assert agrees(page, a)
+    x = torch.tensor(json.loads(page.locator("#live-value").get_attribute("data-x")), dtype=torch.float64)
+    f = float(a.target.function(x.reshape(1, *a.box.shape)).flatten()[0])
+    said = page.locator("#live-reference").text_content()
+    assert float(said.split("f(x) = ")[1].split(",")[0]) == pytest.approx(f, rel=1e-3, abs=1e-3)
     for choice in page.locator("input[name=live-quantity]").all():
         choice.check()
         page.wait_for_timeout(60)

@@ -19,8 +19,10 @@ from onelayer.errors import OnelayerError
 from onelayer.language.formula import Formula
 from onelayer.language.words import NOT_RECORDED
 from onelayer.layer.transformer import OneLayerTransformer
+from onelayer.lemmas.argument import OrderStatistics, from_text
 from onelayer.pictures.explanation import explain
 from onelayer.pictures.scene import Scene
+from onelayer.proof.files import ARGUMENT
 from onelayer.result import Approximation
 
 LIMIT = 2_000_000  # bytes of a page: it is sent by mail and opened on a phone
@@ -110,6 +112,7 @@ def live_data(a: Approximation) -> dict[str, Any]:
         "start": start,
         "names": [f"x{i + 1}" for i in range(box.dim)] if scene is None else scene.names,
         "formula": None if formula is None else _nodes(formula),
+        "order": _order(a),
         "boxes": _leaves(a),
         "upper": proof.upper if np.isfinite(proof.upper) else None,
         "purposes": [head.purpose for head in explain(a, samples=64).heads],
@@ -127,6 +130,13 @@ def _nodes(formula: Formula) -> dict[str, Any] | None:
         return None
     nodes = [[node.op, list(node.args), node.value] for node in formula.nodes]
     return {"nodes": nodes, "outputs": list(formula.outputs)}
+
+
+def _order(a: Approximation) -> dict[str, Any] | None:
+    """What is made of the sorted numbers, where that is the function: their weights, None for all of them."""
+    text = a.certificate.attachments.get(ARGUMENT)
+    argument = None if text is None else from_text(text)
+    return {"weights": argument.weights} if isinstance(argument, OrderStatistics) else None
 
 
 def _leaves(a: Approximation) -> dict[str, Any] | None:

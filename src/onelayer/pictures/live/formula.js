@@ -39,3 +39,12 @@ function compiledFormula(formula) {
     return formula.outputs.map((at) => values[at]);
   };
 }
+
+/* The numbers in ascending order, or their sum with weights; null where that is not the function. */
+function orderStatistics(order) {
+  if (!order) return null;
+  return (x) => {
+    const sorted = [...x].sort((a, b) => a - b);
+    return order.weights ? [sorted.reduce((sum, value, k) => sum + value * order.weights[k], 0)] : sorted;
+  };
+}

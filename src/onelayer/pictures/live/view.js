@@ -26,7 +26,7 @@ function bucketed(values) {
 
 class LiveView {
   constructor(root, data) {
-    Object.assign(this, { root, data, layer: new Layer(data), f: compiledFormula(data.formula), output: 0 });
+    Object.assign(this, { root, data, layer: new Layer(data), f: compiledFormula(data.formula) || orderStatistics(data.order), output: 0 });
     this.low = data.box.lower;
     this.high = data.box.upper;
     this.x = data.start.slice();
@@ -351,7 +351,7 @@ class LiveView {
       bars(canvases[1], bucketed(weights.map((w, m) => w * worth(m))), { title: "weighted values α v", color: "second" });
       return;
     }
-    own.axes.forEach((axis, a) => bars(canvases[a], bucketed(axis), { title: `attention along axis ${a + 1}`, mark: axis.indexOf(Math.max(...axis)) }));
+    own.axes.forEach((axis, a) => bars(canvases[a], bucketed(axis), { title: `α, axis ${a + 1}`, mark: axis.indexOf(Math.max(...axis)) }));
     if (canvases.length > own.axes.length) {
       const all = this.layer.allWeights(own);
       heatmap(canvases.at(-1), Array.from(all, (w, m) => w * worth(m)), head.counts[0], head.counts[1], { scale: "signed", title: "α v over the grid" });
