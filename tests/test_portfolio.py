@@ -38,6 +38,11 @@ def test_the_end_says_what_was_tried() -> None:
     assert "tried lookup" in text
 
 
+def test_many_oscillations_take_a_plain_grid() -> None:
+    result = approximate("sin(x1*x2)", Box([0.1, -5.0], [6.0, 5.0]), 5e-3, layout="packed", max_seconds=60)
+    assert result.certificate.proved
+
+
 @pytest.mark.parametrize("eps", [0.5, 0.1])
 def test_looser_is_not_harder(eps: float) -> None:
     result = approximate("x1*x2*x3/x4", Box([1.0] * 4, [3.0] * 4), eps, max_seconds=60)

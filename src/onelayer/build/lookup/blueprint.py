@@ -287,6 +287,8 @@ def _cheapest(fitter: TensorFitter, tolerance: float, budget: FitBudget) -> list
     bound = sum(fit.tokens for fit in sparse) if sparse else budget.max_tokens
     if sparse and fitter.predicted(tolerance) > 2 * bound:
         return sparse
+    if sparse is None and fitter.oscillates(tolerance) and (plain := fitter.plain(tolerance, bound)) is not None:
+        return [plain]
     single = fitter.fit(tolerance, bound)
     return [single] if single and single.tokens <= bound else sparse
 

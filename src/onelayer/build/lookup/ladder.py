@@ -51,6 +51,10 @@ class KeyLadder:
             self._rungs[size] = self._search(size)
         return self._rungs[size]
 
+    def by_family(self, size: int) -> float:
+        """The sup error of the best keys of ``size`` tokens among the families, without a search."""
+        return min(self.trial(keys)[1] for keys in candidates(size))
+
     def smallest(self, tolerance: float, limit: int) -> int:
         """The least size found with error at most ``tolerance`` (or ``limit``): climbing by thirds, then bisection."""
         low, high = 0, 1

@@ -138,6 +138,30 @@ class TensorFitter:
         fits = [self.solve([size] * self.rank) for size in sorted({most, max(most // 2, 1), min(most, 8)})]
         return min((fit for fit in fits if fit is not None), key=lambda fit: fit.error, default=None)
 
+    def oscillates(self, tolerance: float) -> bool:
+        """Whether the slices of some axis turn too often for the sizes that are searched."""
+        return any(ladder.by_family(max(1, len(ladder.nodes) // 3)) > tolerance for ladder in self.ladders)
+
+    def plain(self, tolerance: float, max_tokens: int) -> TensorFit | None:
+        """The smallest head of equal sizes that passes, shortened axis by axis: keys by family, values solved.
+
+        For functions with many oscillations, whose slices have more of them than the search of keys looks at.
+        """
+        size, found = 1 + max(len(ladder.nodes) for ladder in self.ladders) // 3, None  # smaller ones were searched
+        while found is None and size**self.rank <= max_tokens and size <= MOST_KEYS and not self.observer.over:
+            fit = self.solve([size] * self.rank)
+            found = fit if fit is not None and fit.error <= tolerance else None
+            size = size * 5 // 4
+        for axis in range(self.rank if found is not None else 0):
+            while found is not None and not self.observer.over:
+                sizes = [len(keys) for keys in found.keys]
+                sizes[axis] = sizes[axis] * 15 // 16
+                shorter = self.solve(sizes) if 3 * sizes[axis] > len(self.ladders[axis].nodes) else None
+                if shorter is None or shorter.error > tolerance:
+                    break
+                found = shorter
+        return found
+
     def solve(self, sizes: Sequence[int]) -> TensorFit | None:
         """Values by one-axis least squares along every axis in turn; None when the sample grid would be too large."""
         nodes = self._grid_nodes(sizes)

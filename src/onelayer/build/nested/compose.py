@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -166,7 +166,7 @@ class _Work:
         """Ridges by projection pursuit, and the gap that boxes in the sums prove."""
         box = Box(outer.low, outer.high)
         found = pursue(
-            lambda u: formula(torch.from_numpy(u)).numpy(),
+            _finite(formula),
             box,
             0.8 * tolerance,
             max_units=self.found.max_units,
@@ -242,6 +242,18 @@ class _Work:
             self.axes[key] = Lookup(*(array.double().numpy() for array in (fit.slopes, fit.biases, fit.values)))
         axis = self.axes[key]
         return replace(axis, values=axis.values * one.factor)
+
+
+def _finite(formula: Formula) -> Callable[[Array], Array]:
+    """Values of an outer function on the box of its sums, which may be larger than what the sums take together."""
+
+    def values(u: Array) -> Array:
+        found: Array = formula(torch.from_numpy(u)).numpy()
+        if not np.isfinite(found).all():
+            raise OnelayerError(f"{str(formula)[:60]} has no value for some sums in their intervals")
+        return found
+
+    return values
 
 
 def _range(outer: Outer, ridge: Ridge) -> tuple[float, float]:
