@@ -188,6 +188,23 @@ def test_proofs_are_accepted(method: str, tmp_path: Path) -> None:
     assert count > QUICK[method] // 2
 
 
+NAMED: dict[str, Callable[[], Approximation]] = {
+    "a root that begins on the box": lambda: approximate("sqrt(x1 + 1)", Box([-1.0], [0.3]), 1e-4),
+    "ramps that touch": lambda: superpose("hypot(x1, x2, x3)", Box([0.0] * 3, [1.0] * 3), 0.1, dtype=torch.float32),
+    "kinks of two inputs": lambda: approximate(
+        "relu(x2 - 1)*0.5 + abs(abs(2*x1 - 1) - 0.3)", Box([-1.0, -0.5], [0.3, 0.8]), 1e-3
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_proofs_that_were_once_rejected(name: str, tmp_path: Path) -> None:
+    a = NAMED[name]()
+    assert a.certificate.status == "proved"
+    report = check(a.save(tmp_path / "proof"), all=True)
+    assert report.ok, report.reason
+
+
 PARTS = 8  # so that as many processes can share the work
 
 
