@@ -77,6 +77,7 @@ def test_a_million_points_and_the_corners_are_inside_the_bound(
     assert np.abs(found - proved.model(x).numpy()).max() <= (1e-14 if x.dtype == torch.float64 else 1e-5)
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_every_construction(sample: Any, tmp_path: Path) -> None:
     path = to_c(sample.model, tmp_path / "layer.c")

@@ -29,6 +29,7 @@ def serve(port: int = 8000, *, folder: Path = Path("onelayer-results"), open_pag
         listener.bind((HOST, port))
         listener.listen()
     except OSError as error:
+        listener.close()
         raise OnelayerError(f"cannot listen on port {port}: {error.strerror}; choose another with --port") from error
     port = listener.getsockname()[1]
     address = f"http://{HOST}:{port}/"
