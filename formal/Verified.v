@@ -2,7 +2,7 @@
    whatever it accepts rests on the axioms of the real numbers alone. *)
 From Coq Require Import Reals QArith Qreals.
 From Interval Require Import Float.Specific_ops Float.Specific_stdz Interval.Float_full.
-From Onelayer Require Import Vectors Checker.
+From Onelayer Require Import Vectors Stored Checker.
 
 Module PlainFloat := SpecificFloat StdZRadix2.
 Module PlainInterval := FloatIntervalFull PlainFloat.

@@ -72,7 +72,7 @@ def _header(problem: Problem, digest: str, integers: str) -> str:
         f"(* sup|T - f| <= {_real(problem.eps)} in real arithmetic; weights sha256\n"
         f"   {''.join(letter for letter in digest if letter.isalnum())} *)\n"
         "From Coq Require Import Reals List Lra QArith Qreals.\n"
-        "From Onelayer Require Import Vectors Kinks Checker.\n"
+        "From Onelayer Require Import Vectors Kinks Stored Checker.\n"
         f"{IMPORTS[integers]}Import ListNotations.\nOpen Scope R_scope.\n"
     )
 

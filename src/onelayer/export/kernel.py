@@ -19,7 +19,7 @@ from onelayer.result import Approximation, load
 # What an exported file imports, each after what it imports itself.
 LIBRARY = (
     *("Softmax", "Vectors", "Lookup", "Attention", "Kinks", "Certificate"),
-    *("Enclosure", "Expansion", "Checker", "Verified"),
+    *("Stored", "Enclosure", "Expansion", "Checker", "Verified"),
 )
 # What Coq's real numbers and its classical logic rest on.
 AXIOMS = {"sig_not_dec", "sig_forall_dec", "functional_extensionality_dep", "classic"}
