@@ -29,6 +29,15 @@ SIGNED = torch.randn(3, 2, 3, dtype=torch.float64, generator=torch.Generator().m
 
 # Calls separated by "; ", on x of shape (batch, 2, 3), that must be recorded and equal torch's values.
 RECORDED = {
+    "acosh": "torch.acosh(x * x + 1.1)",
+    "arccosh": "torch.arccosh(x * x + 1.1)",
+    "arcsinh": "torch.arcsinh(x)",
+    "arctan2": "torch.arctan2(x, other=V)",
+    "arctanh": "torch.arctanh(x / 9)",
+    "asinh": "x.asinh()",
+    "atan2": "torch.atan2(x, other=V); torch.atan2(x[..., 0], x[..., 1]); torch.atan2(0.1 - x, -x)",
+    "atanh": "(x / 9).atanh()",
+    "erfc": "torch.erfc(x)",
     "batch_norm": "F.batch_norm(x, V[:2], V[:2].abs() + 0.1); F.batch_norm(x, running_mean=V[:2], "
     "running_var=V[:2].abs(), weight=V[1:], bias=V[:2], training=False, momentum=0.1, eps=0.01); "
     "torch.batch_norm(x, running_mean=V[:2], running_var=V[:2].abs(), weight=None, bias=None, training=False, "

@@ -158,3 +158,27 @@ def test_a_float32_module_inside_a_lambda() -> None:
     assert torch.equal(target.function(x), wide.function(x)[..., 0])
     assert target.formula is not None
     torch.testing.assert_close(target.formula(x), target.function(x), rtol=1e-12, atol=1e-12)
+
+
+def test_sympy_expressions_are_formulas() -> None:
+    sympy = pytest.importorskip("sympy")
+    m0, v, c = sympy.symbols("m0 v c")
+    box = Box(v=(1, 2), c=(3, 4), m0=(1, 2))
+    target = as_target(m0 / sympy.sqrt(1 - v**2 / c**2), box)
+    x = box.sample(20)
+    assert target.formula is not None
+    torch.testing.assert_close(target.formula(x), x[:, 2] / torch.sqrt(1 - x[:, 0] ** 2 / x[:, 1] ** 2))
+    x1, x2 = sympy.symbols("x1 x2")
+    pieces = sympy.Piecewise(
+        (sympy.sin(x1), (x1 < x2) & (x2 > sympy.Rational(1, 3))), (sympy.Max(x1, x2, 1) ** 2, True)
+    )
+    target = as_target(pieces + sympy.pi * sympy.Abs(x1 - 1) + sympy.E, SQUARE)
+    y = SQUARE.sample(50)
+    known = torch.tensor([float(pieces.subs({x1: a, x2: b})) for a, b in y.tolist()], dtype=torch.float64)
+    assert target.formula is not None
+    torch.testing.assert_close(target.formula(y), known + math.pi * (y[:, 0] - 1).abs() + math.e)
+    assert ol.approximate(sympy.sin(x1) * x2, SQUARE, 0.1).certificate.proved
+    for bad in (sympy.gamma(x1) + x2, sympy.Piecewise((x1, x1 < x2)), sympy.Symbol("a") + x1 + x2):
+        with pytest.raises(OnelayerError) as caught:
+            as_target(bad, SQUARE)
+        assert "\n" not in str(caught.value)

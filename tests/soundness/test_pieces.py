@@ -34,6 +34,8 @@ TEXTS = [
     "interp(x, [-1, 0, 0.5, 2], [3, 1, y, -1])",
     "where(x > 0, log(x), 0) + where(y > 0.1, 1/y, 10)",
     "where(x == y, 5, x)",
+    "atan2(x - 0.25, y - 0.3)",
+    "erfc(x*y) + asinh(x) - atanh(y/9)",
 ]
 
 
@@ -77,6 +79,24 @@ def test_a_jump_is_refuted_at_a_point_beside_it() -> None:
     proved = certify(lambda x: 0 * x[..., 0] + 0.5, "where(x < 0.3, 0, 1)", Box([0.0], [1.0]), 0.5001, max_boxes=2000)
     assert proved.proved
     assert proved.upper >= 0.5
+
+
+def test_the_angle_of_a_point_on_every_side_of_its_cut() -> None:
+    """atan2 jumps by 2 pi on the negative x axis, which belongs to the upper side, and has no value at the origin."""
+    formula = parse("atan2(x, y)", 2)
+    angles = [(0.0, -1.0, "pi"), (-1e-300, -1.0, "-pi"), (1.0, 0.0, "pi/2"), (-1.0, 0.0, "-pi/2"), (0.0, 2.0, "0")]
+    for y, x, angle in angles:
+        with ctx.workprec(100):
+            (value,) = in_balls(formula, [float(y), float(x)])
+            (wanted,) = in_balls(parse(f"{angle} + 0*x", 1), [1.0])
+            assert abs(value - wanted) < arb("1e-20"), (y, x)
+    assert not in_balls(formula, [0.0, 0.0])[0].is_finite()
+    cut = Box([-0.1, -2.0], [0.1, -1.0])
+    zero = certify(lambda x: 0 * x[..., 0], formula, cut, 3.2, max_boxes=3000)
+    assert zero.proved
+    assert zero.upper >= 3.1415
+    assert certify(lambda x: torch.atan(x[..., 0] / x[..., 1]), formula, Box([-0.1, 1.0], [0.1, 2.0]), 1e-9).proved
+    assert not certify(lambda x: 0 * x[..., 0], formula, Box([-0.1, 0.0], [0.1, 1.0]), 3.2, max_boxes=500).proved
 
 
 def test_what_is_not_chosen_need_not_exist() -> None:

@@ -8,6 +8,7 @@ from functools import reduce
 from itertools import pairwise
 
 from onelayer.errors import FormulaError
+from onelayer.language.conditions import Not, Positive
 from onelayer.language.operations import OPERATIONS, POWER
 from onelayer.language.tree import Tape
 
@@ -82,6 +83,51 @@ def gelu(tape: Tape, args: Sequence[int]) -> int:
     return tape.add("mul", half, tape.add("add", tape.number(1), inner))
 
 
+def erfc(tape: Tape, args: Sequence[int]) -> int:
+    """1 - erf(x)"""
+    return tape.add("sub", tape.number(1), tape.add("erf", args[0]))
+
+
+def asinh(tape: Tape, args: Sequence[int]) -> int:
+    """log(x + sqrt(x**2 + 1)), which is positive inside"""
+    root = tape.add("sqrt", tape.add("add", tape.add(POWER, args[0], value=2), tape.number(1)))
+    return tape.add("log", tape.add("add", args[0], root))
+
+
+def acosh(tape: Tape, args: Sequence[int]) -> int:
+    """log(x + sqrt(x - 1) sqrt(x + 1)), for x >= 1"""
+    one = tape.number(1)
+    roots = [tape.add("sqrt", tape.add(op, args[0], one)) for op in ("sub", "add")]
+    return tape.add("log", tape.add("add", args[0], tape.add("mul", *roots)))
+
+
+def atanh(tape: Tape, args: Sequence[int]) -> int:
+    """(log(1 + x) - log(1 - x)) / 2"""
+    one = tape.number(1)
+    above, below = (tape.add("log", tape.add(op, one, args[0])) for op in ("add", "sub"))
+    return tape.add("div", tape.add("sub", above, below), tape.number(2))
+
+
+def atan2(tape: Tape, args: Sequence[int]) -> int:
+    """The angle of the point (x, y), in (-pi, pi], from arguments y and x; undefined at the origin.
+
+    Lemma: in each of the four sectors between the diagonals it is a constant plus the arctangent of a quotient whose
+    denominator vanishes at the origin alone. Beside a diagonal both quotients have values and agree; across the cut,
+    the negative x axis, it jumps by 2 pi.
+    """
+    y, x = args
+    pi, minus_y = tape.add("pi"), tape.add("neg", y)
+    half = tape.add("div", pi, tape.number(2))
+    slope, other = tape.add("atan", tape.add("div", y, x)), tape.add("atan", tape.add("div", x, y))
+    left = Not(Positive(minus_y)).choose(tape, tape.add("add", slope, pi), tape.add("sub", slope, pi))
+    size = tape.add("abs", x)
+    below = Positive(tape.add("sub", minus_y, size))
+    above = Positive(tape.add("sub", y, size))
+    upright = below.choose(tape, tape.add("neg", tape.add("add", half, other)), left)
+    upright = above.choose(tape, tape.add("sub", half, other), upright)
+    return Positive(tape.add("sub", x, tape.add("abs", y))).choose(tape, slope, upright)
+
+
 def clip(tape: Tape, args: Sequence[int]) -> int:
     """min(max(x, low), high)"""
     return tape.add("min", tape.add("max", args[0], args[1]), args[2])
@@ -134,6 +180,11 @@ FUNCTIONS: dict[str, Function] = {
     "max": _fold("max"),
     "hypot": Function(hypot, 2, MANY),
     "clip": Function(clip, 3, 3),
+    "atan2": Function(atan2, 2, 2),
+    "erfc": Function(erfc),
+    "asinh": Function(asinh),
+    "acosh": Function(acosh),
+    "atanh": Function(atanh),
     "ceil": Function(ceil),
     "mod": Function(modulo, 2, 2),
     "sign": Function(sign),

@@ -70,12 +70,15 @@ def max_entries(tape: Recording, a: int, b: int) -> int:
     return a if a == b else tape.add("max", a, b)
 
 
+_SPELLINGS = {"asinh": ("arcsinh",), "acosh": ("arccosh",), "atanh": ("arctanh",)}
+
+
 def _register_functions() -> None:
     """Every one-argument function of the language is recorded under its own name."""
     in_place = ("relu", "silu")
     for name, function in FUNCTIONS.items():
         if function.most == 1 and name not in ("gelu", "softplus", "ln"):
-            spellings = OPERATIONS[name].spellings if name in OPERATIONS else ()
+            spellings = OPERATIONS[name].spellings if name in OPERATIONS else _SPELLINGS.get(name, ())
             operation(name, *spellings)(_written(name, name in in_place))
 
 
@@ -185,6 +188,11 @@ def clamp(tape: Recording, input: Any, min: Any = None, max: Any = None) -> Symb
 def lerp(tape: Recording, input: Any, end: Any, weight: Any) -> Symbolic:
     """start + weight (end - start)."""
     return add(tape, input, mul(tape, weight, sub(tape, end, input)))
+
+
+@operation("atan2", "arctan2")
+def atan2(tape: Recording, input: Any, other: Any) -> Symbolic:
+    return elementwise(tape, lambda tape, a, b: FUNCTIONS["atan2"].build(tape, [a, b]), input, other)
 
 
 @operation("hypot")

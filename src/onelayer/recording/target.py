@@ -22,6 +22,7 @@ from onelayer.recording.evaluation import PROBED, Pace, evaluate, pace_of
 from onelayer.recording.lipschitz import Lipschitz, as_lipschitz
 from onelayer.recording.numpy_code import recordable
 from onelayer.recording.recorder import FORMAT, TooLong, record
+from onelayer.recording.sympy_code import from_sympy, is_sympy
 from onelayer.recording.table import Table
 
 SAMPLES = 256
@@ -87,6 +88,7 @@ def as_target(f: Any, box: Box, *, lipschitz: Any = None, observer: Observer | N
         return _from_blackbox(_values_of(f, box), box, f.lipschitz, f.name, watch)
     if isinstance(f, Table):
         return _from_table(f, box)
+    f = from_sympy(f, box.dim, box.variables) if is_sympy(f) else f
     if isinstance(f, (str, Formula)):
         return _from_formula(f, box)
     if not callable(f):

@@ -1,0 +1,104 @@
+"""SymPy expressions as formulas: the tree is walked, nothing is evaluated or printed and read again."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Any
+
+from onelayer.errors import FormulaError, UnsupportedOperation
+from onelayer.language.conditions import COMPARISONS, Both, Condition, Known, Not, either
+from onelayer.language.formula import Formula
+from onelayer.language.functions import FUNCTIONS
+from onelayer.language.tree import Tape
+
+_NAMES = {"Abs": "abs", "Max": "max", "Min": "min", "ceiling": "ceil", "Mod": "mod"}
+_LARGEST = 2**53  # integers beyond are not all floats
+
+
+def is_sympy(f: Any) -> bool:
+    """Whether f is an expression of SymPy, which is not imported for the question."""
+    sympy = sys.modules.get("sympy")
+    return sympy is not None and isinstance(f, sympy.Basic)
+
+
+def from_sympy(expression: Any, dim: int, names: Sequence[str] = ()) -> Formula:
+    """The formula of an expression. Symbols are the names of the box, x1 ... xD, or D symbols in alphabetical order."""
+    symbols = sorted(str(symbol) for symbol in expression.free_symbols)
+    numbered = {f"x{at + 1}": at for at in range(dim)}
+    if set(symbols) <= set(names):
+        places = {name: at for at, name in enumerate(names)}
+    elif set(symbols) <= set(numbered):
+        places = numbered
+    elif len(symbols) == dim:
+        places = {name: at for at, name in enumerate(symbols)}
+    else:
+        raise FormulaError(f"the expression has the symbols {', '.join(symbols)}; name the coordinates of the box so")
+    reader = _Reader(places)
+    return Formula.build(reader.tape.nodes, [reader.number(expression)], (dim,))
+
+
+class _Reader:
+    def __init__(self, places: dict[str, int]) -> None:
+        self.tape = Tape()
+        self.places = places
+
+    def number(self, item: Any) -> int:
+        """The node of a number."""
+        kind, args = type(item).__name__, item.args
+        if item.is_Symbol:
+            return self.tape.variable(self.places[str(item)])
+        if item.is_Number or kind in ("Pi", "Exp1"):
+            return self._constant(item, kind)
+        if kind in _FOLDED:
+            return reduce(lambda a, b: self.tape.add(_FOLDED[kind], a, b), map(self.number, args))
+        if kind == "Pow":
+            return self.tape.power(self.number(args[0]), self.number(args[1]))
+        if kind == "Piecewise":
+            return self._pieces(args)
+        return self._function(_NAMES.get(kind, kind), args)
+
+    def _function(self, name: str, args: Sequence[Any]) -> int:
+        function = FUNCTIONS.get(name)
+        if function is None or not function.least <= len(args) <= function.most:
+            raise UnsupportedOperation(f"SymPy's {name}", f"use {', '.join(sorted(FUNCTIONS))} or Piecewise")
+        return function.build(self.tape, [self.number(arg) for arg in args])
+
+    def _constant(self, item: Any, kind: str) -> int:
+        if kind in ("Pi", "Exp1"):
+            return self.tape.add("pi" if kind == "Pi" else "e")
+        if item.is_Rational:
+            if max(abs(int(item.p)), int(item.q)) > _LARGEST:
+                raise FormulaError(f"the number {str(item)[:40]} is no quotient of integers up to 2^53")
+            top = self.tape.number(float(int(item.p)))
+            return top if item.q == 1 else self.tape.add("div", top, self.tape.number(float(int(item.q))))
+        return self.tape.number(float(item))
+
+    def _pieces(self, pieces: Sequence[Any]) -> int:
+        """The first whose condition holds; the last one must hold everywhere."""
+        *earlier, last = pieces
+        if not isinstance(self.condition(last.args[1]), Known):
+            raise UnsupportedOperation("SymPy's Piecewise", "end it with (expression, True)")
+        chosen = self.number(last.args[0])
+        for piece in reversed(earlier):
+            chosen = self.condition(piece.args[1]).choose(self.tape, self.number(piece.args[0]), chosen)
+        return chosen
+
+    def condition(self, item: Any) -> Condition:
+        """A comparison, or several joined."""
+        kind = type(item).__name__
+        if kind in ("BooleanTrue", "BooleanFalse"):
+            return Known(kind == "BooleanTrue")
+        if kind == "Not":
+            return Not(self.condition(item.args[0]))
+        if kind in _JOINED:
+            return reduce(_JOINED[kind], map(self.condition, item.args))
+        sign = getattr(item, "rel_op", "")
+        if sign not in COMPARISONS:
+            raise UnsupportedOperation(f"SymPy's condition {kind}", "use comparisons joined by And, Or, Not")
+        return COMPARISONS[sign](self.tape, self.number(item.lhs), self.number(item.rhs))
+
+
+_FOLDED = {"Add": "add", "Mul": "mul"}
+_JOINED: dict[str, Callable[[Condition, Condition], Condition]] = {"And": Both, "Or": either}
