@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from onelayer.app.orders import Refused
+from onelayer.app.orders import MOST_TEXT, Refused
 from onelayer.disk import replace_file
 
 AT_ONCE, WAITING = 2, 16
@@ -89,7 +89,7 @@ class Jobs:
         name = secrets.token_hex(8)
         folder = self.root / name
         folder.mkdir()
-        shown = {key: value for key, value in order.items() if key != "csv"} | {"csv": order.get("csv", "")[:4000]}
+        shown = {key: value for key, value in order.items() if len(value) <= MOST_TEXT}  # a long table is not sent back
         job = Job(
             folder, {"id": name, "state": "waiting", "order": shown, "stage": "waiting", "history": [], "boxes": []}
         )
@@ -128,6 +128,8 @@ class Jobs:
                 return await _conversation(process, {**task, "folder": str(job.folder), "seconds": seconds}, follow)
         except TimeoutError:
             return {"event": "failed", "error": f"it took longer than {seconds:.0f} s and was ended; loosen eps"}
+        except (ValueError, OSError):  # a line that is no JSON or too long, a pipe that broke
+            return {"event": "failed", "error": "the worker ended in the middle of a word; please report it"}
         finally:
             end(process)
             await process.wait()
@@ -160,8 +162,9 @@ class Jobs:
 async def _conversation(process: asyncio.subprocess.Process, task: dict[str, Any], follow: Any) -> dict[str, Any]:
     if process.stdin is None or process.stdout is None:
         raise RuntimeError("a worker is started with pipes")
-    process.stdin.write(json.dumps(task).encode() + b"\n")
-    await process.stdin.drain()
+    with contextlib.suppress(ConnectionError):  # a worker that is gone says nothing below
+        process.stdin.write(json.dumps(task).encode() + b"\n")
+        await process.stdin.drain()
     while line := await process.stdout.readline():
         said: dict[str, Any] = json.loads(line)
         if said.pop("event") == "progress":
