@@ -33,6 +33,8 @@ def main() -> None:
     print(ol.gradient_error(model, lambda x: torch.sin(x[..., :1]) + 0.5 * x[..., 1:], box))
     print(ol.monotone(model, box, {"rpm": "+", "load": "+"}))
     print(ol.monotone(model, box, {"rpm": "-"}))
+    print(ol.prove(model, box, "y1 <= 1.4 and y1 >= -1.4 and (y1 > 0 or rpm < 0.7)"))
+    print(ol.prove(model, box, "y1 <= rpm + 0.5"))
 
     smaller = nn.Sequential(nn.Linear(2, 16), nn.Tanh(), nn.Linear(16, 1)).double()
     smaller.load_state_dict({name: value.bfloat16().double() for name, value in model.state_dict().items()})

@@ -104,7 +104,7 @@ def test_a_cancelled_call_returns_the_best_it_has(stage: str) -> None:
     found = ol.approximate("sin(3*x1)*x2", SQUARE, 1e-4, observer=observer)
     assert found.certificate.status == "undecided"
     assert found.certificate.upper == float("inf")
-    assert observer.reports[-1].stage == stage
+    assert stage in [report.stage for report in observer.reports]
     assert tuple(found.model(SQUARE.center[None]).shape) == (1,)
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from onelayer.pictures.explanation import explain
     from onelayer.proof.certificate import Certificate
     from onelayer.proof.certify import certify
-    from onelayer.proof.claims import bound, equivalent, gradient_error, lipschitz, monotone
+    from onelayer.proof.claims import bound, equivalent, gradient_error, lipschitz, monotone, prove
     from onelayer.recording.blackbox import BlackBox
     from onelayer.recording.table import Table
     from onelayer.result import Approximation, load
@@ -60,6 +60,7 @@ _HOMES = {
     "load": "result",
     "memorize": "build.memorize",
     "monotone": "proof.claims",
+    "prove": "proof.claims",
     "sort": "build.sort",
     "superpose": "build.sequences.superpose",
     "train": "training.train",
@@ -91,6 +92,7 @@ __all__ = [
     "load",
     "memorize",
     "monotone",
+    "prove",
     "sort",
     "superpose",
     "train",

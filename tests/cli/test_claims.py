@@ -34,10 +34,17 @@ def test_every_claim_of_a_folder(folder: Path, capfd: pytest.CaptureFixture[str]
     assert answer(capfd, "gradient-error", str(folder))[0] == 0
     assert answer(capfd, "monotone", str(folder), "x1 +")[1]["status"] == "proved"
     assert answer(capfd, "monotone", str(folder), "x1 -")[0] == 1
+    assert answer(capfd, "prove", str(folder), "y1 >= x1 - 0.1 and y1 < 2")[1]["status"] == "proved"
+    assert answer(capfd, "prove", str(folder), "y1 < 1")[0] == 1
     assert answer(capfd, "equivalent", str(folder), str(folder), "--eps", "1e-9")[1]["status"] == "proved"
 
 
 def test_bad_questions_are_one_line(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    for arguments in (["monotone", str(folder), "y +"], ["monotone", str(folder), ""], ["bound", str(folder / "no")]):
+    for arguments in (
+        ["monotone", str(folder), "y +"],
+        ["monotone", str(folder), ""],
+        ["prove", str(folder), "y2 > 0"],
+        ["bound", str(folder / "no")],
+    ):
         assert run(app, arguments) == 2
         assert len(capfd.readouterr().err.splitlines()) == 1

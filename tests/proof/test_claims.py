@@ -220,3 +220,39 @@ def test_a_claim_about_slopes_is_not_taken_for_one_about_values() -> None:
     assert '"claim": "sup sum_i |dT/dx_i|"' in found.to_json()
     assert "sup sum_i |dT/dx_i|" in str(found)
     assert found.weights_sha256
+
+
+def test_conditions_are_proved_refuted_and_read_with_care() -> None:
+    model = network(nn.Tanh(), outputs=2)
+    found = ol.bound(model, SQUARE)
+    low, high = found.low.tolist(), found.high.tolist()
+    good = f"y1 <= {high[0]!r} and y2 >= {low[1] - 0.01!r} and (y1 > {low[0] - 0.01!r} or x1 > 5)"
+    assert ol.prove(model, SQUARE, good).status == "proved"
+    bad = ol.prove(model, SQUARE, f"y1 <= {high[0] - 0.2!r}")
+    assert bad.status == "refuted"
+    assert bad.witness is not None
+    with torch.no_grad():
+        value = float(model(torch.tensor([bad.witness], dtype=torch.float64))[0, 0])
+    assert value > high[0] - 0.2
+    assert bad.upper < 0
+    assert ol.prove(model, SQUARE, "not (y1 > 100 or y2 > 100)").status == "proved"
+    assert ol.prove(model, SQUARE, "y1 - x1 <= y1 - x1 + 1").status == "proved"
+    for text in ("y1", "y3 > 0", "y1 > 0; y2 > 0", "x5 > 0", "y1 >"):
+        with pytest.raises(OnelayerError) as caught:
+            ol.prove(model, SQUARE, text)
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["x3 >= 0", "x >= 0", "y >= 0", "z >= 0"])
+def test_a_name_that_would_mean_another_variable_is_refused(text: str) -> None:
+    """With one output and two inputs there are three variables: x3 and the letters would be read by their number."""
+    with pytest.raises(OnelayerError):
+        ol.prove(network(nn.Tanh()), SQUARE, text)
+
+
+def test_a_strict_condition_needs_more_than_zero() -> None:
+    def square(x: Any) -> Any:
+        return (x[..., 0] * 0.0)[..., None]
+
+    assert ol.prove(square, SQUARE, "y1 >= 0").status != "refuted"
+    assert ol.prove(square, SQUARE, "y1 > 0").status != "proved"

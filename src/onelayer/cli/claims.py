@@ -1,4 +1,4 @@
-"""Commands about what else is true of a saved model: bound, lipschitz, gradient-error, monotone, equivalent."""
+"""Commands about what else is true of a saved model: bound, lipschitz, gradient-error, monotone, prove, equivalent."""
 
 from __future__ import annotations
 
@@ -100,9 +100,33 @@ def monotone_command(
 ) -> int:
     """Prove that a saved model rises (+) or falls (-) along inputs everywhere on its domain, or find where not."""
     asked = {part.strip()[:-1].strip(): part.strip()[-1:] for part in directions.split(",") if part.strip()}
+    return _judged(
+        folder,
+        lambda saved, observer: ol.monotone(saved.model, saved.box, asked, max_seconds=max_seconds, observer=observer),
+        as_json,
+    )
+
+
+@app.command(
+    "prove", epilog=examples('onelayer prove out/wave "y1 >= -1 and y1 <= 1"', 'onelayer prove out/wave "y1 <= x1"')
+)
+def prove_command(
+    folder: Folder,
+    condition: Annotated[str, typer.Argument(help="On outputs y1, y2, ... and inputs, joined by and, or, not.")],
+    max_seconds: MaxSeconds = math.inf,
+    as_json: Json = False,
+) -> int:
+    """Prove a condition on the outputs of a saved model everywhere on its domain, or find where it fails."""
+    return _judged(
+        folder,
+        lambda saved, observer: ol.prove(saved.model, saved.box, condition, max_seconds=max_seconds, observer=observer),
+        as_json,
+    )
+
+
+def _judged(folder: Path, judge: Callable[[Any, Observer], Any], as_json: bool) -> int:
     with attended() as observer:
-        saved = ol.load(folder)
-        found = ol.monotone(saved.model, saved.box, asked, max_seconds=max_seconds, observer=observer)
+        found = judge(ol.load(folder), observer)
     data = {name: getattr(found, name) for name in ("status", "lower", "upper", "witness", "asked")}
     show(str(found), data, as_json=as_json)
     return concluded(SUCCESS if found.status == "proved" else NOT_PROVED, observer, BEST)

@@ -7,9 +7,9 @@ derivatives of the real function of the stored weights; the rounding of an execu
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -18,10 +18,11 @@ from onelayer.box import Box
 from onelayer.errors import OnelayerError
 from onelayer.ground import pinned
 from onelayer.language.formula import Formula, parse
+from onelayer.language.requirement import parse_requirement
 from onelayer.observer import Observer, observing
 from onelayer.proof.certificate import Certificate
 from onelayer.proof.certify import MODEL_DTYPE, certify, digest_of
-from onelayer.proof.objectives import Difference, Forward, Output, Slopes, Steepness
+from onelayer.proof.objectives import Difference, Forward, Margins, Output, Slopes, Steepness
 from onelayer.proof.recorded import understood
 
 SAMPLES = 512
@@ -71,11 +72,12 @@ class Range:
 
 
 @dataclass(frozen=True)
-class Monotone:
-    """For each input that was asked about: whether T never falls (+) or never rises (-) along it.
+class Verdict:
+    """Whether something holds everywhere: that no margin is negative.
 
-    ``lower`` and ``upper`` enclose the least slope in the direction asked, over points, outputs and inputs: proved
-    iff lower >= 0, refuted iff upper < 0, and then ``witness`` is a point where it is.
+    ``lower`` and ``upper`` enclose the least margin over points and over all that was asked: of ``monotone`` a slope
+    with its sign, of ``prove`` what is left until the condition fails. Refuted iff upper < 0, and then ``witness`` is
+    a point where it fails.
     """
 
     status: str
@@ -87,7 +89,7 @@ class Monotone:
 
     def __str__(self) -> str:
         where = "" if self.status != "refuted" else f" at {self.witness}"
-        return f"Monotone({self.status}: {self.asked}, least slope in [{self.lower:.6g}, {self.upper:.6g}]{where})"
+        return f"Verdict({self.status}: {self.asked}, least margin in [{self.lower:.6g}, {self.upper:.6g}]{where})"
 
     __repr__ = __str__
 
@@ -177,7 +179,7 @@ def gradient_error(model: Forward, f: Any, box: Box, eps: float | None = None, *
 
 
 @pinned()
-def monotone(model: Forward, box: Box, directions: Mapping[str, str], **options: Any) -> Monotone:
+def monotone(model: Forward, box: Box, directions: Mapping[str, str], **options: Any) -> Verdict:
     """Whether T rises ("+") or falls ("-") along the named inputs everywhere on ``box``; equal values are allowed.
 
     Lemma: let M bound |dT/dx_i|. Then dT/dx_i >= 0 on the box iff sup|M - dT/dx_i| <= M.
@@ -185,37 +187,85 @@ def monotone(model: Forward, box: Box, directions: Mapping[str, str], **options:
     """
     signs = _directions(box, directions)
     with observing(options.pop("observer", None), options.pop("max_seconds", math.inf)) as watch:
-        proofs, lowers, uppers = [], [], []
+        found = []
         for done, (at, sign) in enumerate(signs):
             share = watch.share(1 / (len(signs) - done))
-            slopes = Slopes(model, inputs=[at])
-            name = f"dT/d{_name(box, at)}"
-            rough = _of_slopes(slopes, model, box, None, f"sup|{name}|", {"gap": ROUGH, **options, "observer": share})
-            known = math.isfinite(rough.upper)
-            size = rough.upper if known else 1.0
-            level = _levels(sign * size, box, _outputs(slopes, box))
-            found = certify(slopes, level, box, size, execution="real", observer=share, **options)
-            proofs.append(replace(found, claim=f"sup|{sign * size!r} - {name}|", weights_sha256=digest_of(model)))
-            least = math.nextafter(size - found.upper, -math.inf)
-            lowers.append(max(0.0, least) if found.upper <= size else least)
-            # Without a bound of the slope the error may come from its other side.
-            uppers.append(math.nextafter(size - found.lower, math.inf) if known else math.inf)
-    worst = uppers.index(min(uppers))
-    lower, upper = min(lowers), uppers[worst]
-    status = "refuted" if upper < 0 else "proved" if lower >= 0 else "undecided"
+            slopes, name = Slopes(model, inputs=[at]), f"dT/d{_name(box, at)}"
+            found.append(_least(slopes, model, box, sign, name, {**_real(options), "observer": share}))
     asked = ", ".join(f"{_name(box, at)} {'+' if sign > 0 else '-'}" for at, sign in signs)
-    return Monotone(status, lower, upper, proofs[worst].witness if upper < 0 else None, tuple(proofs), asked)
+    return _verdict(found, asked)
+
+
+@pinned()
+def prove(model: Forward, box: Box, condition: str, **options: Any) -> Verdict:
+    """Whether a condition on the outputs y1, y2, ... and the inputs holds everywhere on ``box``, as executed.
+
+    ``condition`` is comparisons joined by and, or, not, for example "y1 <= y2 + 0.1 and y1 >= 0". The inputs are x1,
+    x2, ... or have the names of the box. ``options`` are those of certify.
+    """
+    outputs = math.prod(_outputs(model, box))
+    names = [*(f"y{at + 1}" for at in range(outputs)), *(_name(box, at) for at in range(box.dim))]
+    if len(set(names)) < len(names):
+        raise OnelayerError("an input of the box has the name of an output, y1, y2, ...; call it otherwise")
+    asked = parse_requirement(condition, names)
+    found = _least(Margins(model, asked.margins), model, box, 1, "margin", options, strict=asked.strict)
+    return _verdict([found], condition, strict=asked.strict)
+
+
+class _Least(NamedTuple):
+    """lower <= the least value of something over the box <= upper."""
+
+    lower: float
+    upper: float
+    certificate: Certificate
+
+
+def _least(
+    objective: nn.Module,
+    model: Forward,
+    box: Box,
+    sign: int,
+    name: str,
+    options: Mapping[str, Any],
+    *,
+    strict: bool = False,
+) -> _Least:
+    """The least value of sign * g. Lemma: if |g| <= M, then g >= 0 iff sup|M - g| <= M."""
+    shape = _outputs(objective, box)
+    rough = certify(objective, _levels(0.0, box, shape), box, **{**options, "gap": ROUGH})
+    known = math.isfinite(rough.upper)
+    size = rough.upper if known else 1.0
+    goal = math.nextafter(size, 0.0) if strict else size
+    found = certify(objective, _levels(sign * size, box, shape), box, goal, **options)
+    found = replace(found, claim=f"sup|{sign * size!r} - {name}|", weights_sha256=digest_of(model))
+    lower = math.nextafter(size - found.upper, -math.inf)
+    if found.upper <= size:
+        lower = max(lower, math.ulp(0.0) if found.upper < size else 0.0)
+    # Without a bound of g the distance may be to its other side.
+    return _Least(lower, math.nextafter(size - found.lower, math.inf) if known else math.inf, found)
+
+
+def _verdict(found: Sequence[_Least], asked: str, *, strict: bool = False) -> Verdict:
+    worst = min(found, key=lambda item: item.upper)
+    lower, upper = min(item.lower for item in found), worst.upper
+    holds = lower > 0 if strict else lower >= 0
+    status = "refuted" if upper < 0 else "proved" if holds else "undecided"
+    witness = worst.certificate.witness if status == "refuted" else None
+    return Verdict(status, lower, upper, witness, tuple(item.certificate for item in found), asked)
+
+
+def _real(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of a claim about slopes: what an execution rounds to has none."""
+    if options.get("execution", "real") not in ("real", None):
+        raise OnelayerError("a claim about slopes is about real arithmetic; leave out execution")
+    return {**options, "execution": "real"}
 
 
 def _of_slopes(
     objective: Slopes, model: Forward, box: Box, eps: float | None, claim: str, options: Mapping[str, Any]
 ) -> Certificate:
-    """sup|g| of something made of slopes, in real arithmetic: what an execution rounds to has no slopes."""
-    given = options.get("execution", "real")
-    if given not in ("real", None):
-        raise OnelayerError("a claim about slopes is about real arithmetic; leave out execution")
-    settings = {**options, "execution": "real"}
-    found = certify(objective, _levels(0.0, box, _outputs(objective, box)), box, eps, **settings)
+    """sup|g| of something made of slopes."""
+    found = certify(objective, _levels(0.0, box, _outputs(objective, box)), box, eps, **_real(options))
     return replace(found, claim=claim, weights_sha256=digest_of(model))
 
 

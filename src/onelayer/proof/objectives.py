@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from onelayer.language.formula import Formula
 from onelayer.taylor import derivatives  # noqa: F401  (registers the rules)
 from onelayer.taylor.core import TaylorModel
 from onelayer.taylor.dual import Dual, seeded, zeros_like
@@ -43,6 +44,19 @@ class Difference(Wrapped):
 
     def forward(self, x: Any) -> Any:
         return self.models[0](x) - self.models[1](x)
+
+
+class Margins(Wrapped):
+    """The margins of a requirement on the outputs and inputs of a model, (B, margins)."""
+
+    def __init__(self, model: Forward, margins: Formula) -> None:
+        super().__init__(model)
+        self.margins = margins
+
+    def forward(self, x: Any) -> Any:
+        y = self.models[0](x)
+        both = torch.cat([y.reshape(len(y), -1), x.reshape(len(x), -1)], -1)
+        return self.margins(both)
 
 
 class Slopes(Wrapped):
