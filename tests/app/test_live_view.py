@@ -126,9 +126,15 @@ def test_formulas_in_the_browser(watched: Any) -> None:
     page = watched.page
     page.set_content(f"<script>{live_script()}</script>")
     from onelayer.language.formula import parse
+    from onelayer.language.operations import OPERATIONS
     from onelayer.pictures.live_page import _nodes
 
-    text = "erf(3*x - 1) + sigmoid(4*x)*exp(-x**3) + abs(x - y)/(2 + min(x, y)) - max(x, tanh(y)) + atan(x)*sqrt(x + 2)"
+    missing = sorted(set(OPERATIONS) - set(page.evaluate("Object.keys(OPERATIONS)")))
+    assert missing == []
+    text = (
+        "erf(3*x - 1) + sigmoid(4*x)*exp(-x**3) + abs(x - y)/(2 + min(x, y))"
+        " - max(x, tanh(y)) + atan(x)*sqrt(x + 2) + where(x > y, x, y**2)"
+    )
     formula = parse(text, 2)
     x = ol.Box([-1, -1], [1, 1]).sample(64)
     code = "([formula, points]) => { const f = compiledFormula(formula); return points.map((x) => f(x)[0]); }"

@@ -18,9 +18,9 @@ function erf(x) {
 const OPERATIONS = {
   pi: () => Math.PI, e: () => Math.E,
   add: (a, b) => a + b, sub: (a, b) => a - b, mul: (a, b) => a * b, div: (a, b) => a / b, neg: (a) => -a,
-  min: Math.min, max: Math.max, relu: (a) => Math.max(a, 0), sigmoid: (a) => 1 / (1 + Math.exp(-a)), erf,
+  where: (u, a, b) => (u > 0 ? a : b), min: Math.min, max: Math.max, relu: (a) => Math.max(a, 0), sigmoid: (a) => 1 / (1 + Math.exp(-a)), erf,
 };
-for (const name of ["abs", "sin", "cos", "tan", "exp", "log", "sqrt", "tanh", "atan", "asin", "acos", "sinh", "cosh",
+for (const name of ["abs", "floor", "sin", "cos", "tan", "exp", "log", "sqrt", "tanh", "atan", "asin", "acos", "sinh", "cosh",
   "asinh", "acosh", "atanh", "log1p", "expm1", "log2", "log10"]) OPERATIONS[name] = Math[name];
 
 /* A function from a point to its outputs, or null where the formula uses something this table does not have. */
