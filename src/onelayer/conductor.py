@@ -24,6 +24,7 @@ from onelayer.ground import pinned
 from onelayer.observer import AT_LEAST, Observer, Stopped, observing
 from onelayer.portfolio import Task, lookups, proved, race, tokens
 from onelayer.proof.recorded import understood
+from onelayer.recording.jumps import warn_of_jump
 from onelayer.recording.target import as_target
 from onelayer.result import Approximation
 
@@ -74,6 +75,7 @@ def approximate(
     with observing(observer, max(max_seconds, AT_LEAST)) as watch:
         watch.report("reading f")
         target = as_target(f, domain, lipschitz=lipschitz, observer=watch)
+        warn_of_jump(target.formula, domain, eps)
         task = Task(target, domain, eps, dtype, max_tokens, max_boxes, seed, jobs)
         if layout == "tokens":
             return tokens(task, watch)

@@ -41,6 +41,7 @@ FORMATS = {
     "taylor/core.py": "the coarser of two formats of execution",
     "taylor/normalize.py": "the default eps of a norm in each format",
     "taylor/rounding.py": "the formats of execution",
+    "recording/callables.py": "weights that are widened",
     "recording/dispatch.py": "casts",
     "recording/recorder.py": "the format of what a recorded function creates",
 }

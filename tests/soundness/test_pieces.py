@@ -20,6 +20,7 @@ from onelayer.errors import OnelayerError
 from onelayer.language.balls import in_balls
 from onelayer.language.formula import parse
 from onelayer.proof.certify import certify
+from onelayer.recording.jumps import JumpWarning, find_jump
 from onelayer.taylor import variables
 from onelayer.taylor.hull import evaluate_hulled
 
@@ -79,6 +80,20 @@ def test_a_jump_is_refuted_at_a_point_beside_it() -> None:
     proved = certify(lambda x: 0 * x[..., 0] + 0.5, "where(x < 0.3, 0, 1)", Box([0.0], [1.0]), 0.5001, max_boxes=2000)
     assert proved.proved
     assert proved.upper >= 0.5
+
+
+def test_a_jump_is_told_with_its_two_points() -> None:
+    found = find_jump(parse("where(x < 0.3, 0, 1 + y)", 2), Box([0.0, 0.0], [1.0, 1.0]))
+    assert found is not None
+    assert 1 <= found.size <= 2
+    assert max(abs(a - b) for a, b in zip(found.first, found.second, strict=True)) < 1e-15
+    assert (found.first[0] < 0.3) != (found.second[0] < 0.3)
+    smooth = find_jump(parse("where(x < 0.5, x, 1 - x)", 1), Box([0.0], [1.0]))
+    assert smooth is None or smooth.size < 1e-15
+    assert find_jump(parse("sin(x)", 1), Box([0.0], [1.0])) is None
+    with pytest.warns(JumpWarning, match=r"jumps by 1 between \(0.2999[0-9]*\) and \(0.3\)"):
+        result = ol.approximate("where(x < 0.3, 0, 1)", Box([0.0], [1.0]), 0.1)
+    assert result.certificate.status == "refuted"
 
 
 def test_the_angle_of_a_point_on_every_side_of_its_cut() -> None:

@@ -129,7 +129,7 @@ def _result(value: Any) -> Any:
         return lift(value.inner.tape, value.inner)
     if not isinstance(value, (int, float, np.ndarray, np.generic)):
         raise OnelayerError(f"f returned {type(value).__name__}; it must return numbers: one array, or a list of them")
-    return torch.as_tensor(np.asarray(value, dtype=np.float64), device="cpu")
+    return torch.as_tensor(np.asarray(value, dtype=np.float64), dtype=torch.float64, device="cpu")
 
 
 def _called(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:

@@ -216,4 +216,8 @@ def chained(function: Callable[..., Any], x: Dual, slope: Callable[[Any], Any]) 
 
 def zeros_like(x: Any) -> Any:
     """Zero in the shape of a value: a constant among Taylor models."""
-    return torch.zeros_like(x) if isinstance(x, Tensor) else constant(torch.zeros(x.shape, dtype=torch.float64), x)
+    return (
+        torch.zeros_like(x)
+        if isinstance(x, Tensor)
+        else constant(torch.zeros(x.shape, dtype=torch.float64, device=x.device), x)
+    )
