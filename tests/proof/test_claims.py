@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import mpmath
@@ -13,6 +15,7 @@ from torch import nn
 
 import onelayer as ol
 from onelayer.errors import OnelayerError, UnsupportedOperation
+from onelayer.proof.files import read_proof, write_proof
 from onelayer.proof.objectives import Slopes
 from onelayer.recording.target import as_target
 from onelayer.taylor import derivatives, variables
@@ -256,3 +259,26 @@ def test_a_strict_condition_needs_more_than_zero() -> None:
 
     assert ol.prove(square, SQUARE, "y1 >= 0").status != "refuted"
     assert ol.prove(square, SQUARE, "y1 > 0").status != "proved"
+
+
+def test_the_range_of_a_layer_is_saved_and_checked(tmp_path: Path) -> None:
+    box = ol.Box([0.0], [2.0])
+    layer = ol.approximate("sin(x)", box, 1e-2).model
+    found = ol.bound(layer, box)
+    folder = found.save(tmp_path / "range")
+    for name in ("high", "low"):
+        assert ol.check(folder / name).ok
+    proof = read_proof(folder / "high")
+    write_proof(folder / "high", replace(proof, lower=0.0, witness=None, upper=0.9 * proof.lower))
+    assert not ol.check(folder / "high").ok
+    with pytest.raises(OnelayerError, match="one output"):
+        ol.bound(network(nn.Tanh()), SQUARE).save(tmp_path / "other")
+
+
+def test_a_claim_of_another_kind_is_rejected_by_the_checker(tmp_path: Path) -> None:
+    a = ol.approximate("sin(x)", ol.Box([0.0], [2.0]), 1e-2)
+    a.save(tmp_path)
+    write_proof(tmp_path, replace(a.certificate, claim="sup|dT/dx|"))
+    report = ol.check(tmp_path)
+    assert not report.ok
+    assert "sup|dT/dx|" in report.reason

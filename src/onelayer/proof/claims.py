@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -24,74 +24,11 @@ from onelayer.proof.certificate import Certificate
 from onelayer.proof.certify import MODEL_DTYPE, certify, digest_of
 from onelayer.proof.objectives import Difference, Forward, Margins, Output, Slopes, Steepness
 from onelayer.proof.recorded import understood
+from onelayer.proof.verdicts import Range, Verdict, single_output
 
 SAMPLES = 512
 ASIDE = 0.05  # of the range seen: where the constant lies from which a range is measured
 ROUGH = 1.0  # gap of the first look at a slope, which only sets the scale of the second
-
-
-@dataclass(frozen=True)
-class Range:
-    """low <= T <= high for every output, in the shape of the outputs; ``seen`` are values that T takes.
-
-    ``status`` is proved when every end is as tight as was asked. ``certificates`` hold two proofs per output: of
-    sup|T_k - c| for a c below all values, then for a c above them.
-    """
-
-    low: Tensor
-    high: Tensor
-    seen_low: Tensor
-    seen_high: Tensor
-    certificates: tuple[Certificate, ...]
-
-    @property
-    def status(self) -> str:
-        return "proved" if all(found.proved for found in self.certificates) else "undecided"
-
-    @property
-    def lower(self) -> float:
-        """The largest |T| seen."""
-        return float(torch.maximum(self.seen_low.abs(), self.seen_high.abs()).max())
-
-    @property
-    def upper(self) -> float:
-        """A bound of |T|."""
-        return float(torch.maximum(self.low.abs(), self.high.abs()).max())
-
-    @property
-    def witness(self) -> tuple[float, ...] | None:
-        """A point where the last output is near its least value."""
-        return self.certificates[-1].witness
-
-    def __str__(self) -> str:
-        rows = zip(self.low.flatten().tolist(), self.high.flatten().tolist(), strict=True)
-        ends = [f"y{at} in [{low:.6g}, {high:.6g}]" for at, (low, high) in enumerate(rows, start=1)]
-        return f"Range({self.status}: {', '.join(ends)}, {self.certificates[0].arithmetic})"
-
-    __repr__ = __str__
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """Whether something holds everywhere: that no margin is negative.
-
-    ``lower`` and ``upper`` enclose the least margin over points and over all that was asked: of ``monotone`` a slope
-    with its sign, of ``prove`` what is left until the condition fails. Refuted iff upper < 0, and then ``witness`` is
-    a point where it fails.
-    """
-
-    status: str
-    lower: float
-    upper: float
-    witness: tuple[float, ...] | None
-    certificates: tuple[Certificate, ...]
-    asked: str
-
-    def __str__(self) -> str:
-        where = "" if self.status != "refuted" else f" at {self.witness}"
-        return f"Verdict({self.status}: {self.asked}, least margin in [{self.lower:.6g}, {self.upper:.6g}]{where})"
-
-    __repr__ = __str__
 
 
 @pinned()
@@ -116,26 +53,30 @@ def bound(
         shape = _outputs(model, box)
         low, high, proofs = [], [], []
         for at in range(values.shape[1]):
-            one = Output(model, at)
+            one = model if single_output(model) else Output(model, at)
             first, last = float(values[:, at].min()), float(values[:, at].max())
             share = watch.share(1 / (values.shape[1] - at))
             settings = {"gap": gap, "execution": execution, **options}
             step = ASIDE * (last - first)
-            above = _from(one, model, box, first - step, share.share(0.5), settings)
+            above = _from(one, at, model, box, first - step, share.share(0.5), settings)
             high.append(math.nextafter(first - step + above.upper, math.inf))
             top = high[-1] if math.isfinite(high[-1]) else last + step
-            below = _from(one, model, box, top, share, settings)
+            below = _from(one, at, model, box, top, share, settings)
             low.append(math.nextafter(top - below.upper, -math.inf))
             proofs += [above, below]
     least, most = (torch.tensor(end, dtype=torch.float64, device="cpu").reshape(shape) for end in (low, high))
-    return Range(least, most, values.amin(0).reshape(shape), values.amax(0).reshape(shape), tuple(proofs))
+    return Range(least, most, values.amin(0).reshape(shape), values.amax(0).reshape(shape), tuple(proofs), model)
 
 
 def _from(
-    one: Output, model: Forward, box: Box, level: float, observer: Observer, settings: Mapping[str, Any]
+    one: Forward, at: int, model: Forward, box: Box, level: float, observer: Observer, settings: Mapping[str, Any]
 ) -> Certificate:
-    found = certify(one, _levels(level, box, ()), box, observer=observer, **settings)
-    return replace(found, claim=f"sup|y{one.at + 1} - {level!r}|", weights_sha256=digest_of(model))
+    """sup|T_k - c| of one output; that of a layer itself is a claim like any other about the constant function c."""
+    shape = _outputs(one, box)
+    found = certify(one, _levels(level, box, shape), box, observer=observer, **settings)
+    return (
+        found if one is model else replace(found, claim=f"sup|y{at + 1} - {level!r}|", weights_sha256=digest_of(model))
+    )
 
 
 @pinned()

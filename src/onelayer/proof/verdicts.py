@@ -1,0 +1,102 @@
+"""What the claims beyond |T - f| answer with: a range, or a verdict with its least margin."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeGuard
+
+import torch
+from torch import Tensor
+
+from onelayer.errors import OnelayerError
+from onelayer.layer.file import save_model
+from onelayer.layer.transformer import OneLayerTransformer
+from onelayer.proof.certificate import Certificate
+from onelayer.proof.files import write_proof
+
+
+def single_output(model: Any) -> TypeGuard[OneLayerTransformer]:
+    """Whether it is a layer of this package with one output."""
+    return isinstance(model, OneLayerTransformer) and math.prod(model.config.output_shape) == 1
+
+
+@dataclass(frozen=True)
+class Range:
+    """low <= T <= high for every output, in the shape of the outputs; ``seen`` are values that T takes.
+
+    ``status`` is proved when every end is as tight as was asked. ``certificates`` hold two proofs per output: of
+    sup|T_k - c| for a c below all values, then for a c above them.
+    """
+
+    low: Tensor
+    high: Tensor
+    seen_low: Tensor
+    seen_high: Tensor
+    certificates: tuple[Certificate, ...]
+    model: Callable[[Any], Any] = field(repr=False, compare=False)
+
+    def save(self, folder: str | os.PathLike[str]) -> Path:
+        """Write the proofs of both ends, in ``folder``/high and ``folder``/low, each with the layer, for ``check``.
+
+        A layer of this package with one output can be saved so.
+        """
+        if not single_output(self.model):
+            raise OnelayerError("the range of a layer of this package with one output can be saved, no other")
+        place = Path(folder)
+        for name, proof in zip(("high", "low"), self.certificates, strict=True):
+            save_model(self.model, place / name)
+            write_proof(place / name, proof)
+        return place
+
+    @property
+    def status(self) -> str:
+        return "proved" if all(found.proved for found in self.certificates) else "undecided"
+
+    @property
+    def lower(self) -> float:
+        """The largest |T| seen."""
+        return float(torch.maximum(self.seen_low.abs(), self.seen_high.abs()).max())
+
+    @property
+    def upper(self) -> float:
+        """A bound of |T|."""
+        return float(torch.maximum(self.low.abs(), self.high.abs()).max())
+
+    @property
+    def witness(self) -> tuple[float, ...] | None:
+        """A point where the last output is near its least value."""
+        return self.certificates[-1].witness
+
+    def __str__(self) -> str:
+        rows = zip(self.low.flatten().tolist(), self.high.flatten().tolist(), strict=True)
+        ends = [f"y{at} in [{low:.6g}, {high:.6g}]" for at, (low, high) in enumerate(rows, start=1)]
+        return f"Range({self.status}: {', '.join(ends)}, {self.certificates[0].arithmetic})"
+
+    __repr__ = __str__
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether something holds everywhere: that no margin is negative.
+
+    ``lower`` and ``upper`` enclose the least margin over points and over all that was asked: of ``monotone`` a slope
+    with its sign, of ``prove`` what is left until the condition fails. Refuted iff upper < 0, and then ``witness`` is
+    a point where it fails.
+    """
+
+    status: str
+    lower: float
+    upper: float
+    witness: tuple[float, ...] | None
+    certificates: tuple[Certificate, ...]
+    asked: str
+
+    def __str__(self) -> str:
+        where = "" if self.status != "refuted" else f" at {self.witness}"
+        return f"Verdict({self.status}: {self.asked}, least margin in [{self.lower:.6g}, {self.upper:.6g}]{where})"
+
+    __repr__ = __str__
