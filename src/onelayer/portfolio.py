@@ -35,8 +35,9 @@ TIGHTER = 0.25  # a proof that stalls gets a fit this much closer: what a smalle
 CLOSE = 2.0  # times eps: a bound that far needs time, not another fit
 FEW = 3  # coordinates up to which one grid of tokens is cheap to fit and to prove
 MANY_UNITS = 800  # predicted hidden units beyond which a composition waits for the lookup
-FIRST_SHARE, SLICE_BOXES = 0.15, 10_000  # of a lookup that is not the only way: easy functions need less
-SMALLER, LEAST = 3.0, 5.0  # times what a proof took, and seconds, that may be spent on a smaller one
+FIRST_SHARE, SLICE_BOXES = 0.2, 10_000  # of a lookup that is not the only way: easy functions need less
+LEAST, MOST = 5.0, 15.0  # seconds for a smaller one after a proof: as many as the proof took, within these
+SMALL = 5  # coordinates up to which a grid of tokens has a chance to be smaller than a composition
 KINKED = ("max", "min", "abs", "relu")
 
 Build = Callable[[Observer], Iterator[Approximation]]
@@ -66,14 +67,15 @@ def race(task: Task, watch: Observer) -> Approximation:
     composed = _composer(task)
     if composed is not None and task.domain.dim > FEW:
         found.run("composition", lambda slot: iter([compose(composed, task.eps, slot)]), watch.share(0.5))
+        if found.proved and task.domain.dim <= SMALL:
+            found.run("lookup", _lookup(task, 1.0), watch.within(min(max(LEAST, found.seconds), MOST)))
         if found.proved:
-            found.run("lookup", _lookup(task, 1.0), watch.within(max(LEAST, SMALLER * found.seconds)))
             return found.result()
     others = composed is not None or _kinked(task)
     first = replace(task, max_boxes=min(SLICE_BOXES, task.max_boxes)) if others else task
     found.run("lookup", _lookup(first, 1.0), watch.share(FIRST_SHARE if others else 0.5))
     if composed is not None and task.domain.dim <= FEW and not found.proved:
-        found.run("composition", lambda slot: iter([compose(composed, task.eps, slot)]), watch.share(0.5))
+        found.run("composition", lambda slot: iter([compose(composed, task.eps, slot)]), watch.share(0.4))
     if not found.proved and not watch.over and _kinked(task):
         found.run("tokens", lambda slot: iter([tokens(task, slot)]), watch.share(0.5))
     if (found.stalled or (others and not found.proved)) and not watch.over:

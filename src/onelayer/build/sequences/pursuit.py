@@ -26,6 +26,7 @@ from onelayer.observer import Observer
 
 Array = NDArray[np.float64]
 MAX_DEGREE = 16
+STIFF = 1.7  # times the largest degree: chords that need more are not made up for by more directions
 MAX_DIRECTIONS = 96
 CANDIDATES = 160
 STEPS = 12
@@ -86,7 +87,10 @@ def pursue(
 
     truth, wanted = raw / scale, tolerance
     tolerance = relative(tolerance, scale)
-    degree = _degree(scaled, len(low), tolerance / 3, generator, max_degree)
+    needed = _degree(scaled, len(low), tolerance / 3, generator)
+    if single and needed > STIFF * max_degree:
+        raise OnelayerError(f"the function turns too often for polynomials of degree {max_degree}")
+    degree = min(needed, max_degree)
     search = _Search(scaled, len(low), (degree, max_degree), tolerance, generator, watch)
     while True:
         search.grow()
@@ -253,9 +257,7 @@ def _minimax(basis: Array, y: Array, ridge: float, observer: Observer) -> Array:
     return best
 
 
-def _degree(
-    values: Callable[[Array], Array], dim: int, tolerance: float, generator: np.random.Generator, most: int
-) -> int:
+def _degree(values: Callable[[Array], Array], dim: int, tolerance: float, generator: np.random.Generator) -> int:
     """The polynomial degree that resolves the function along the axes and from corner to corner of the cube."""
     s = np.cos(np.pi * (np.arange(64) + 0.5) / 64)
     corner = 2.0 * generator.integers(0, 2, (24, dim)) - 1
@@ -267,7 +269,7 @@ def _degree(
     table = values(chords.reshape(-1, dim)).reshape(24, 64)
     coefficients = np.abs(np.polynomial.chebyshev.chebvander(s, 63).T @ table.T * 2 / 64)  # (64, 24)
     tails = coefficients[::-1].cumsum(0)[::-1].max(1)
-    return int(np.clip(np.flatnonzero(tails <= tolerance)[0] - 1 if (tails <= tolerance).any() else 64, 2, most))
+    return max(2, int(np.flatnonzero(tails <= tolerance)[0]) - 1 if (tails <= tolerance).any() else 64)
 
 
 def _points(generator: np.random.Generator, count: int, dim: int) -> Array:
