@@ -44,7 +44,7 @@ def approximate(
     max_boxes: int = 1_000_000,
     max_seconds: float = math.inf,
     seed: int = 0,
-    jobs: int = -1,
+    jobs: int = 1,
     observer: Observer | None = None,
 ) -> Approximation:
     """Build a one-layer Transformer T and prove sup over ``domain`` of |T - f| <= ``eps``.

@@ -88,7 +88,7 @@ def test_a_wrong_enclosure_from_a_worker_is_not_hidden(
     """Planted: a worker that returns NaN for its chunk. Nothing is proved on those boxes."""
 
     def broken(problem: crew.Problem, chunk: crew.Chunk) -> Any:
-        return np.full(len(chunk.low), np.nan), np.ones_like(chunk.low)
+        return 1, np.full(len(chunk.low), np.nan), np.ones_like(chunk.low)
 
     monkeypatch.setattr(crew, "work", broken)
     found = proved(layer, executor=ThreadPoolExecutor(1), max_boxes=2000)
@@ -110,7 +110,7 @@ def test_a_problem_arrives_as_it_was_sent(layer: OneLayerTransformer) -> None:
     assert problem is not None
     low = np.array([[0.1, 0.2], [0.5, 0.25]])
     chunk = crew.Chunk(low, low + 0.125, np.zeros(2, dtype=np.int64), 3, 0.0)
-    bound, sensitivity = crew.work(problem, chunk)
+    _, bound, sensitivity = crew.work(problem, chunk)
     stall = torch.zeros(2, dtype=torch.int64)
     there = error.enclose(torch.from_numpy(low), torch.from_numpy(low + 0.125), 3, 0.0, stall)
     assert np.array_equal(bound, there.bound.numpy())

@@ -74,7 +74,7 @@ def certify(
     gap: float = 0.05,
     max_boxes: int = 1_000_000,
     max_seconds: float = math.inf,
-    jobs: int = -1,
+    jobs: int = 1,
     executor: Executor | None = None,
     device: str | torch.device = "cpu",
     observer: Observer | None = None,

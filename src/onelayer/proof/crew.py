@@ -7,6 +7,7 @@ who computes them, how many there are and in which order they finish cannot chan
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -33,8 +34,8 @@ from onelayer.proof.error import MAX_NODES, Enclosure, ErrorFunction, error_func
 from onelayer.proof.tree import Floats, Ints
 from onelayer.recording.target import as_target
 
-START = 2.0  # seconds of computing before more processes are started: they take about as long to come up
-IDLE = 30.0  # seconds after which processes without work go
+START = 3.0  # seconds of computing before more processes are started: they take about as long to come up
+IDLE = 300.0  # seconds after which processes without work go
 LOOK = 0.1  # seconds between two looks at the observer while others compute
 KEPT = 4  # problems that a worker keeps ready
 
@@ -70,7 +71,8 @@ class Crew:
         self.jobs = joblib.cpu_count() if jobs == -1 else jobs
         self.problem = as_problem(error)
         self.started = time.process_time()
-        self.signs: list[Future[Any]] = []  # of processes that are up
+        self.signs: list[Future[int]] = []
+        self.up: set[int] = set()  # processes that have answered
         if executor is not None and self.problem is None:
             raise OnelayerError(
                 "only layers of this package and formulas travel to an executor, with an f that has a formula, on the "
@@ -100,9 +102,15 @@ class Crew:
         return pool if self._room(parts) else None
 
     def _room(self, parts: int) -> int:
-        """Chunks that may be out at once: a given executor queues them itself, a process that is not up would sit on
-        its own; twice as many as there are processes, so that none waits for the next."""
-        return parts if self.given is not None else 2 * sum(sign.done() for sign in self.signs)
+        """Chunks that may be out at once: a given executor queues them itself, a process that is not up sits on its own.
+
+        Twice as many as there are processes known to be up: none waits for the next, and one that comes up takes what
+        lies ready and is known from then on.
+        """
+        if self.given is not None:
+            return parts
+        self.up |= {sign.result() for sign in self.signs if sign.done() and sign.exception() is None}
+        return 2 * len(self.up)
 
     def _shared(
         self, executor: Executor, problem: Problem, chunks: list[Chunk], alone: Sequence[Callable[[], Enclosure]]
@@ -132,11 +140,12 @@ class Crew:
             self.error.observer.check()
             wait_for([future], timeout=LOOK)
         try:
-            bound, sensitivity = future.result()
+            process, bound, sensitivity = future.result()
         except Stopped:
             raise
         except Exception:
             return alone()
+        self.up.add(process)
         return Enclosure(torch.from_numpy(np.array(bound)), torch.from_numpy(np.array(sensitivity)))
 
 
@@ -153,15 +162,16 @@ def as_problem(error: ErrorFunction) -> Problem | None:
     return Problem(hashlib.sha256(text.encode()).hexdigest(), model, formula, lower, upper, error.execution)
 
 
-def prepare(problem: Problem) -> None:
-    """Make a process ready for chunks of a problem, so that the first one does not wait for it."""
+def prepare(problem: Problem) -> int:
+    """Make a process ready for chunks of a problem, so that the first one does not wait for it; its number."""
     with pinned():
         error = _received(_Keyed(problem))
         error.enclose(error.box.lower.reshape(1, -1), error.box.upper.reshape(1, -1), 1)
+    return os.getpid()
 
 
-def work(problem: Problem, chunk: Chunk) -> tuple[Floats, Floats]:
-    """Enclose one chunk, in whatever process this is."""
+def work(problem: Problem, chunk: Chunk) -> tuple[int, Floats, Floats]:
+    """Enclose one chunk, in whatever process this is: its number, bounds and sensitivities."""
     with pinned():
         found = _received(_Keyed(problem)).enclose(
             torch.from_numpy(np.array(chunk.low)),
@@ -170,7 +180,7 @@ def work(problem: Problem, chunk: Chunk) -> tuple[Floats, Floats]:
             chunk.threshold,
             torch.from_numpy(np.array(chunk.stall)),
         )
-    return found.bound.numpy(), found.sensitivity.numpy()
+    return os.getpid(), found.bound.numpy(), found.sensitivity.numpy()
 
 
 @dataclass(frozen=True)
