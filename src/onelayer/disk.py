@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from onelayer.errors import FileError
 from onelayer.formats import FORMATS
 
-MAX_HEADER_BYTES = 2**25
-MAX_AXES = 32
-MAX_INTEGER = 2**63
+MAX_HEADER_BYTES = 2**25  # 32 MiB: names and shapes of a million tensors
+MAX_AXES = 32  # as many as NumPy has allowed for long
+MAX_INTEGER = 2**63  # of JSON: beyond, other readers overflow
 DTYPES: dict[str, np.dtype[Any]] = {row.tag: np.dtype(row.name).newbyteorder("<") for row in FORMATS}
 _OPEN = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-LONGEST_LINE = 300
+LONGEST_LINE = 300  # characters, two or three lines of a terminal
 
 
 class OnelayerError(ValueError):

@@ -28,8 +28,8 @@ from onelayer.result import Approximation, Attempt
 # Share of eps given to the fit; the rest is room for the proof, which pays for tightness with boxes, more so in more
 # dimensions. No claim that the numbers are optimal.
 FIT_SHARE = {1: 0.97, 2: 0.9, 3: 0.8, 4: 0.7}
-HIGH_DIMENSION_SHARE = 0.5
-ATTEMPTS = 5
+HIGH_DIMENSION_SHARE = 0.5  # of eps for the fit where FIT_SHARE has no row; the proof needs the rest
+ATTEMPTS = 5  # each with an eps that the last bound corrects; two suffice as a rule
 FIT_TIME = 0.5  # share of the time after which a fit has to do with what it found
 TIGHTER = 0.25  # a proof that stalls gets a fit this much closer: what a smaller eps would have had
 CLOSE = 2.0  # times eps: a bound that far needs time, not another fit

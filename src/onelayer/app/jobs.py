@@ -16,8 +16,8 @@ from typing import Any
 from onelayer.app.orders import MOST_TEXT, Refused
 from onelayer.disk import replace_file
 
-AT_ONCE, WAITING = 2, 16
-BUILD_SECONDS, CHECK_SECONDS, EXPORT_SECONDS = 300.0, 120.0, 120.0
+AT_ONCE, WAITING = 2, 16  # jobs that run, one per core of a small machine, and that may wait
+BUILD_SECONDS, CHECK_SECONDS, EXPORT_SECONDS = 300.0, 120.0, 120.0  # what a visitor may wait for each kind of job
 GRACE = 20.0  # seconds that a cancelled or late worker has to come back with its best
 MOST_STEPS = 300  # points of the enclosure's history that are kept
 MOST_BOXES = 1500  # boxes of a proof that are shown while it runs

@@ -6,8 +6,8 @@ from typing import Any
 
 from onelayer.errors import OnelayerError
 
-MOST_TEXT = 20_000
-MOST_CSV = 2_000_000
+MOST_TEXT = 20_000  # characters of a formula or a program that a page may send
+MOST_CSV = 2_000_000  # bytes of a table that a page may send
 FORMATS = ("float64", "float32")
 # field -> most characters, by kind of order
 FIELDS: dict[str, dict[str, int]] = {

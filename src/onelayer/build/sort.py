@@ -29,7 +29,7 @@ from onelayer.recording.target import Target
 from onelayer.result import Approximation
 
 KINDS = ("thresholds", "subsets")
-MAX_SUBSET_LENGTH = 10
+MAX_SUBSET_LENGTH = 10  # 2^10 heads; twice as many for each number more
 MAX_LENGTH = 2**14  # the attention of longer sequences does not fit an ordinary memory
 MAX_CELLS = 2**16
 MAX_NUMBERS = 2**28  # in the largest matrix of a layer of thresholds

@@ -34,8 +34,8 @@ from onelayer.language.formula import Formula, parse
 from onelayer.observer import Observer, Stopped, observing
 
 ACCEPTED, NOT_CONTRADICTED, REJECTED = "accepted", "not contradicted", "rejected"
-BITS = 128
-MAX_FORMULA = 2**24
+BITS = 128  # of every ball: more than twice the digits of float64, so that the checker's own rounding never decides
+MAX_FORMULA = 2**24  # characters of a recorded function that are parsed
 BUDGET = 200  # bisections per box
 TRIAL_BUDGET = 12
 WORTH_TRIALS = 40  # boxes from which it pays to compare orders on a few of them

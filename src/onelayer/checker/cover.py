@@ -9,8 +9,8 @@ from onelayer.checker.outcome import Rejected
 from onelayer.checker.reader import SavedProof
 from onelayer.checker.weights import Array
 
-LEAF = 255
-MAX_DEPTH = 2**14
+LEAF = 255  # the byte of a box that is not cut
+MAX_DEPTH = 2**14  # cuts above one box; the numbers of a side end long before
 
 
 def leaves(proof: SavedProof) -> tuple[Array, Array]:

@@ -17,7 +17,7 @@ from onelayer.checker.formats import BY_TAG
 from onelayer.checker.weights import Array, Stored
 from onelayer.errors import UnsupportedOperation
 
-NORM_EPS = 1e-5
+NORM_EPS = 1e-5  # torch's own, as docs/file-format.md states it
 AT_ONCE = 2**22  # numbers in the largest array of a chunk of points
 
 Numbers = NDArray[Any]

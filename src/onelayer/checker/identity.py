@@ -22,7 +22,7 @@ from onelayer.language.formula import Formula, Node
 Powers = tuple[tuple[str, Fraction], ...]  # symbols in alphabetical order, no exponent zero
 Expansion = dict[Powers, Fraction]
 
-MOST_TERMS = 5000
+MOST_TERMS = 5000  # beyond, multiplying out costs more than the proof
 MOST_FACTORS = 16  # whole powers of a sum up to this are multiplied out
 NOWHERE = arb("nan")
 UNITY: Expansion = {(): Fraction(1)}

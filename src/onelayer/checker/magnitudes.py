@@ -8,7 +8,7 @@ import numpy as np
 
 from onelayer.checker.weights import Array, Stored
 
-NORM_EPS = 1e-5
+NORM_EPS = 1e-5  # torch's own, as docs/file-format.md states it
 
 Domain = tuple[tuple[float, ...], tuple[float, ...]]
 

@@ -28,8 +28,8 @@ from onelayer.checker.weights import Array, Stored
 from onelayer.language.formula import Formula
 from onelayer.lemmas.argument import Argument, OrderStatistics, Recall
 
-POINTS = 64
-CORNERS = 16
+POINTS = 64  # random ones, at which a false claim is likely to show at once
+CORNERS = 16  # of the 2^D, where errors are often largest
 NODES = 2**16  # operations of f over all points
 BALLS = 2**18  # multiplications of a forward pass in balls that take no more than seconds
 

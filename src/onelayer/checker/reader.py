@@ -27,19 +27,20 @@ from onelayer.language.words import NOT_RECORDED
 from onelayer.names import check_names
 
 FORMAT = "onelayer certificate"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 1  # of certificate.json
 SUP = "sup|T - f|"
 OPTIONAL = {"names", "claim"}  # fields that files of earlier versions do not have
 STATUSES = ("proved", "refuted", "undecided")
 METHODS = ("branch and bound", "lemma", "composition", "enumeration", "conditional on Lipschitz constant")
 BOXED = ("branch and bound", "conditional on Lipschitz constant")
-MAX_ASSUMPTIONS = 64
+MAX_ASSUMPTIONS = 64  # lines; a certificate states a handful
 CERTIFICATE, BOXES, FUNCTION = "certificate.json", "boxes.bin", "function.txt"
 ARGUMENT, TABLE = "argument.json", "table.safetensors"
 ATTACHMENTS = (ARGUMENT, TABLE)
 BELONG = {"lemma": (ARGUMENT,), "composition": (ARGUMENT,), "enumeration": ATTACHMENTS}
 MAX_BYTES = {CERTIFICATE: 2**24, BOXES: 2**29, FUNCTION: 2**24, ARGUMENT: 2**26, TABLE: 2**32}
-MAGIC, BOXES_VERSION = b"OLBOXES\n", 1
+MAGIC, BOXES_VERSION = b"OLBOXES\n", 1  # first bytes and version of boxes.bin
+# The byte of a box, axes below it, and what fits in memory.
 LEAF, MAX_DIM, MAX_NODES, MAX_NUMBERS = 255, 254, 2**28 - 1, 2**26
 _HEADER = struct.Struct("<8sIIQ")  # magic, version, D, nodes
 _SHA256 = re.compile(r"[0-9a-f]{64}")

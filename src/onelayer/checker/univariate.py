@@ -14,7 +14,7 @@ from onelayer.checker.functions import Ends, Kinks, apply
 from onelayer.checker.intervals import image
 from onelayer.language.formula import Formula
 
-ORDER = 3
+ORDER = 3  # of the enclosures; pieces are short, so higher ones bring little
 DEPTH = 70  # halvings of a piece
 TIGHT = 1.0001  # a box is bounded well enough within this factor of the largest value seen
 DIGITS = 1e-13  # or within this share of the values

@@ -16,7 +16,7 @@ from onelayer.disk import MAX_AXES, read_bounded, read_tensors, strict_json
 from onelayer.errors import FileError
 
 MODEL = "model.safetensors"
-MAX_BYTES = 2**32
+MAX_BYTES = 2**32  # 4 GiB of weights
 CHOICES = {
     "layout": ("packed", "tokens"),
     "norm": ("none", "pre", "post"),

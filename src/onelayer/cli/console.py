@@ -20,7 +20,7 @@ from typer.exceptions import TyperException
 from onelayer.errors import OnelayerError
 from onelayer.observer import Stopped
 
-SUCCESS, NOT_PROVED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+SUCCESS, NOT_PROVED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130  # exit statuses; 130 is what shells give to an interrupt
 DEBUG = "ONELAYER_DEBUG"  # set to anything: an unexpected error shows its traceback
 
 

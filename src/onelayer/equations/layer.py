@@ -16,7 +16,7 @@ from onelayer.equations.heads import HeadTape, head_backward, head_forward
 from onelayer.layer.config import Config
 
 Arrays = dict[str, Array]
-NORM_EPS = 1e-5
+NORM_EPS = 1e-5  # torch's own
 
 
 @dataclass

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from onelayer.errors import OnelayerError
 
-WIDTH = 110
+WIDTH = 110  # characters of a line of numbers
 # Products of an affine map that are written out; more of them become a table and a loop.
 UNROLLED = 48
 # A table with fewer nonzero entries than this share is stored by its nonzero entries.

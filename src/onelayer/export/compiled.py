@@ -17,7 +17,7 @@ from onelayer.errors import OnelayerError
 from onelayer.layer.transformer import OneLayerTransformer
 
 FLAGS = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-O2")
-SECONDS = 300
+SECONDS = 300  # for a compiler, before it is given up
 
 
 def compiled(path: Path, model: OneLayerTransformer, *, flags: tuple[str, ...] = FLAGS) -> Callable[[Tensor], Tensor]:

@@ -28,7 +28,7 @@ INTEGERS = {
     "Import Interval.Tactic PlainTactic.\n",
     "machine": "From Interval Require Import Tactic.\n",
 }
-MOST_TOKENS = 256
+MOST_TOKENS = 256  # beyond, Coq needs more than an hour
 KINKS = "rewrite ?max_by_abs, ?min_by_abs, ?relu_by_abs"
 
 

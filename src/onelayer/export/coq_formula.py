@@ -18,7 +18,7 @@ Leaf = Callable[[int], str | None]
 ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 FUNCTIONS = {"sin": "sin", "cos": "cos", "tan": "tan", "exp": "exp", "log": "ln", "sqrt": "sqrt", "abs": "Rabs"}
 FUNCTIONS |= {"atan": "atan", "max": "Rmax", "min": "Rmin", "relu": "relu"}
-LONGEST = 200_000
+LONGEST = 200_000  # characters of a statement that Coq still parses in seconds
 
 
 def direction_of(slopes: Sequence[Fraction]) -> Direction:

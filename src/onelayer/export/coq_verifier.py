@@ -35,7 +35,7 @@ LOWEST_DEGREE = 4
 HALVINGS = 24
 # Bits of the arithmetic over plain integers beyond those of the largest value and of eps; remainders need few.
 SPARE_BITS = 16
-ROUGH_BITS = 12
+ROUGH_BITS = 12  # of numbers that only have to be of the right size
 
 
 def understands(formula: Formula) -> bool:

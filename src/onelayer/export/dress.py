@@ -17,7 +17,7 @@ from torch import Tensor
 from onelayer.errors import OnelayerError
 from onelayer.export.plan import Plan
 
-NORM_EPS = 1e-5
+NORM_EPS = 1e-5  # torch's own
 # Half the digits for the norm, half to spare: the warp 1/(2 anchor^2) stays below the accuracy of most fits, and bounds
 # of rounding, which cannot know that errors of the mean cancel, stay of that size too.
 ANCHORS = {torch.float64: 2.0**17, torch.float32: 2.0**12}

@@ -29,7 +29,7 @@ from onelayer.extras import require
 from onelayer.result import Approximation, load
 from onelayer.source import Exportable, source_of
 
-SAMPLES = 256
+SAMPLES = 256  # at which an export is compared with the layer
 
 
 @dataclass(frozen=True)

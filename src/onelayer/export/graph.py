@@ -11,8 +11,8 @@ from torch import Tensor
 
 from onelayer.extras import require
 
-OPSET = 18
-IR_VERSION = 9
+OPSET = 18  # the first with LayerNormalization and ReduceMean by input, known to onnxruntime since 1.14
+IR_VERSION = 9  # that goes with the opset
 
 
 class Graph:

@@ -14,7 +14,7 @@ from onelayer.layer.config import Config
 from onelayer.layer.transformer import NORM_EPS, OneLayerTransformer
 from onelayer.source import plain_heads
 
-OFF = -1e5
+OFF = -1e5  # a logit whose exponential is zero in float32 too
 
 
 class LayerOfParts(nn.Module):

@@ -14,7 +14,7 @@ from onelayer.language.balls import ball, below
 from onelayer.language.parser import MAX_CHARACTERS, Parser, Token
 from onelayer.language.tree import Node
 
-_BITS = 256
+_BITS = 256  # of an endpoint's ball: far more than the 53 it is rounded to
 _UNIT = re.compile(r"(?<=[A-Za-z_0-9])\[[^\[\]]{1,40}\]")
 
 

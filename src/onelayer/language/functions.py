@@ -12,7 +12,7 @@ from onelayer.language.conditions import Not, Positive
 from onelayer.language.operations import OPERATIONS, POWER
 from onelayer.language.tree import Tape
 
-MANY = 1000
+MANY = 1000  # arguments of a function such as max
 REFUSED = frozenset({"round", "trunc", "frac", "sgn", "step", "heaviside", "fmod"})
 
 

@@ -19,9 +19,9 @@ from onelayer.language.functions import FUNCTIONS, REFUSED, interpolate
 from onelayer.language.operations import OPERATIONS
 from onelayer.language.tree import Tape
 
-MAX_CHARACTERS = 200_000
-MAX_DEPTH = 64
-MAX_VARIABLES = 4096
+MAX_CHARACTERS = 200_000  # of a formula that a person or a program writes
+MAX_DEPTH = 64  # of brackets, well below Python's own recursion limit
+MAX_VARIABLES = 4096  # x1 to x4096
 
 _TOKEN = re.compile(
     r"(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"

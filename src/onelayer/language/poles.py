@@ -10,7 +10,7 @@ from onelayer.language.formula import Formula
 from onelayer.language.operations import Guard, Need, operation
 from onelayer.language.tree import LEAVES
 
-_BISECTIONS = 60
+_BISECTIONS = 60  # down to neighbouring float64 numbers
 
 
 def find_pole(formula: Formula, points: Tensor) -> tuple[str, Tensor] | None:

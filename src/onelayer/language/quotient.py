@@ -14,7 +14,7 @@ from onelayer.language.formula import Formula
 from onelayer.language.operations import POWER
 from onelayer.language.tree import Tape
 
-MAX_NODES = 2000
+MAX_NODES = 2000  # beyond, clearing denominators costs more than it brings
 Factors = Mapping[int, int]  # node -> exponent: the product of these powers
 
 

@@ -16,7 +16,7 @@ from onelayer.language.constants import CONSTANTS
 from onelayer.language.operations import POWER, operation
 
 LEAVES = ("var", "num", *CONSTANTS)
-MAX_EXPONENT = 1024
+MAX_EXPONENT = 1024  # beyond, float64 numbers other than 1 overflow or vanish
 EXACT_BITS = 256  # exact rational values of constants are followed up to this size
 
 

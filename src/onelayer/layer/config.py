@@ -17,8 +17,8 @@ POSITIONS = ("none", "one-hot", "sinusoidal", "learned")
 NORMS = ("none", "pre", "post")
 READOUTS = ("each", "mean", "first", "last")
 MEMORIES = ("none", "plain", "grid")
-MAX_AXES = 32
-MAX_HEADS = 2**20
+MAX_AXES = 32  # as many as NumPy has allowed for long
+MAX_HEADS = 2**20  # a million; more is a hostile file
 
 
 @dataclass(frozen=True)

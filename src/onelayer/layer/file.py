@@ -27,8 +27,8 @@ from onelayer.layer.weights import memory_shapes, weight_shapes
 FILE_NAME = "model.safetensors"
 METADATA_KEY = "onelayer"
 FORMAT = "onelayer model"
-VERSION = 1
-MAX_BYTES = 2**32
+VERSION = 1  # of the file format
+MAX_BYTES = 2**32  # 4 GiB of weights
 
 
 def save_model(model: OneLayerTransformer, folder: str | os.PathLike[str]) -> Path:

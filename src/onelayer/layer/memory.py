@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from onelayer.errors import OnelayerError
 from onelayer.layer.config import HeadShape
 
-MAX_TOKENS = 2**28
+MAX_TOKENS = 2**28  # 2 GiB of float64 numbers per column
 
 
 class PlainMemory(nn.Module):

@@ -20,7 +20,7 @@ from onelayer.layer.config import Config, HeadShape
 from onelayer.layer.memory import GridMemory, Memory, PlainMemory
 from onelayer.layer.weights import NamedWeights, Weights, weight_shapes
 
-NORM_EPS = 1e-5
+NORM_EPS = 1e-5  # torch's own default
 # Elements of the largest intermediate array of one evaluation chunk: 32 MiB in float64, about a processor cache.
 CHUNK = 2**22
 # An accelerator needs more work per launch: 2 GiB in float64.

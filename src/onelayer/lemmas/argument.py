@@ -17,7 +17,7 @@ from onelayer.lemmas.fields import need, numbers, places, records
 from onelayer.lemmas.nested import Nested
 
 FORMAT = "onelayer argument"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 1  # of argument.json
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from onelayer.language.formula import Formula, parse
 from onelayer.language.tree import Tape
 from onelayer.lemmas.fields import need, numbers, places, records
 
-MOST_SUMS = 8
+MOST_SUMS = 8  # inputs of an outer function; more cannot be bounded in time
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,8 @@ ORDERS = {1: 8, 2: 8, 3: 6}  # of the Taylor models, by the number of sums: tabl
 ORDER = 4
 FIRST = {1: 16, 2: 8, 3: 4}  # parts of every side to begin with
 ROUNDS = 40
-MAX_BOXES = 2**15
-MAX_DEGREE = 64
+MAX_BOXES = 2**15  # of one outer function, a few seconds
+MAX_DEGREE = 64  # of a composed polynomial, whose coefficients are bounded
 
 
 def surface_error(outer: Outer, goal: float, observer: Observer) -> float:

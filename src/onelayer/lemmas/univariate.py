@@ -20,14 +20,14 @@ from onelayer.taylor.core import TaylorModel
 from onelayer.taylor.hull import evaluate_hulled
 
 Floats = NDArray[np.float64]
-ORDER = 4
+ORDER = 4  # of the Taylor models in one variable; higher ones pay only far below 1e-12
 SAMPLES = 24  # per piece, to know what can be proved
 GOAL = 1.02  # a box is bounded well enough within this factor of the largest sampled difference
 ROOM = 1.01  # and less than this is not stated, so that another proof has room
 DIGITS = 1e-14  # relative to the values: no box is cut for the rounding of its own bound
 LEAST = 2.0**-980  # and none for bounds where Taylor models have no digits left
 ROUNDS = 60
-MAX_BOXES = 2**21
+MAX_BOXES = 2**21  # of one axis, about a minute
 MANY = 2**12  # boxes still open, above which halving them has to help
 RANGE_BOXES = 512
 LOOKUP_ORDER = 7  # softmax averages of few tokens are smooth: high orders need few boxes

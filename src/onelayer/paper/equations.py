@@ -19,7 +19,7 @@ from onelayer.paper.finding import HOLDS, REPAIRED, Check, Finding, Picture, Res
 from onelayer.pictures.panels import attention_figure
 from onelayer.pictures.scene import Scene
 
-ROUNDING = 1e-12
+ROUNDING = 1e-12  # differences that float64 explains in sums of this length
 Descent = GradientDescent | Momentum | Adam
 
 

@@ -19,7 +19,7 @@ from onelayer.paper.layers import Array, lookup_head, step_head
 from onelayer.pictures.style import SERIES, legend, new_figure, tidy
 from onelayer.proof.certify import certify
 
-SHRINK = 0.01
+SHRINK = 0.01  # share of a region that is left out at its borders
 
 
 def separation(setting: Setting) -> Finding:

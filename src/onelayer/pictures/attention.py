@@ -13,7 +13,7 @@ from onelayer.layer.memory import GridMemory
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.pictures.scene import Array, Scene
 
-LINE = 401
+LINE = 401  # points of a drawn line
 RIDGE = 1e-9  # singular values below this share of the first are rounding
 
 

@@ -28,9 +28,9 @@ from onelayer.pictures.style import (
     write_title,
 )
 
-POINTS = 2001
-MAX_CURVES = 80
-MAX_EDGES = 400
+POINTS = 2001  # of the drawn curves; narrower than a pixel
+MAX_CURVES = 80  # beyond, single tokens cannot be told apart
+MAX_EDGES = 400  # of boxes, beyond which their lines fill the picture
 BOUND_STYLES: tuple[tuple[str, Any], ...] = ((VERMILLION, "-"), (GREEN, (0, (6, 3))))  # upper, eps
 
 

@@ -22,7 +22,7 @@ from onelayer.proof.files import ARGUMENT
 from onelayer.result import Approximation
 from onelayer.source import Exportable, source_of
 
-ROWS = 24
+ROWS = 24  # of a printed table
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from onelayer.result import Approximation
 
 LIMIT = 2_000_000  # bytes of a page: it is sent by mail and opened on a phone
 MOST_LEAVES = 4000
-MOST_NODES = 2000
+MOST_NODES = 2000  # of a formula that a browser evaluates at every move
 WORDS = 6000  # characters of the explanation
 SCRIPTS = ("layer.js", "formula.js", "figure.js", "view.js")
 ICON = "data:image/gif;base64,R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7"

@@ -38,8 +38,8 @@ from onelayer.pictures.style import (
 )
 from onelayer.recording.target import place
 
-MAX_HEADS = 3
-SHOWN_TOKENS = 9
+MAX_HEADS = 3  # drawn side by side
+SHOWN_TOKENS = 9  # labels that fit beside each other
 LEFT, RIGHT = 0.28, 0.74  # sides of the column of tokens in the schematic
 
 

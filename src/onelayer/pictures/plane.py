@@ -17,8 +17,8 @@ from onelayer.pictures.scene import FAR, Array, Scene
 from onelayer.pictures.style import INK, SIGNED, SMALL, VALUES, new_figure, tidy, write_title
 from onelayer.proof.certificate import outward
 
-CELLS = 150
-SURFACE = 60
+CELLS = 150  # of a map in each direction
+SURFACE = 60  # lines of a surface in each direction
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from onelayer.result import Approximation
 
 Array = NDArray[np.float64]
 
-SEARCH = 2048
+SEARCH = 2048  # points among which the largest error is looked for
 # A bound further away than this many times the largest error drawn is named in the legend instead of drawn to scale.
 FAR = 6.0
 

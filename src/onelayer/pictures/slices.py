@@ -15,9 +15,9 @@ from onelayer.pictures.plane import draw_values as draw_value_map
 from onelayer.pictures.scene import Array, Scene
 from onelayer.pictures.style import BLUE, FAINT, INK, NORMAL, SMALL, new_figure, tidy, write_title
 
-MAX_SLICES = 8
-LINE_POINTS = 401
-PLANE_CELLS = 140
+MAX_SLICES = 8  # rows that fit on a page
+LINE_POINTS = 401  # of a drawn line
+PLANE_CELLS = 140  # of a map in each direction
 
 Slice = tuple[int, Array, Array, Array]  # coordinate, positions, f, T
 

@@ -24,8 +24,8 @@ SERIES = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY)
 VALUES, WEIGHTS, SIGNED = "viridis", "cividis", "RdBu_r"
 
 SUFFIXES = (".png", ".svg", ".pdf")
-DPI = 100
-SMALL, NORMAL = 9, 10
+DPI = 100  # of a picture on a screen
+SMALL, NORMAL = 9, 10  # sizes of letters in points
 LARGEST = 1e100  # of a value on an axis: sums and squares of such values are numbers
 
 

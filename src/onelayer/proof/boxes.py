@@ -10,7 +10,7 @@ from torch import Tensor
 
 from onelayer.proof.tree import LEAF, BoxTree, Floats, preorder
 
-MAX_LEVELS = 6
+MAX_LEVELS = 6  # halvings of one box in one call: 64 parts
 STALLED = 0.998  # a cut that leaves more than this part of the bound has not helped
 STALL_LIMIT, STALL_PER_AXIS, UNBOUNDED_PER_AXIS = 4, 5, 16
 PATIENCE = 2  # cuts per axis that may fail to help before lengths decide

@@ -15,12 +15,12 @@ from onelayer.errors import FileError, OnelayerError
 from onelayer.language.words import NOT_RECORDED
 
 FORMAT = "onelayer certificate"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 1  # of certificate.json
 SUP = "sup|T - f|"  # the claim of a file that names none
 STATUSES = ("proved", "refuted", "undecided", "estimated")
 CONDITIONAL, ESTIMATED = "conditional on Lipschitz constant", "estimated Lipschitz constant"
 METHODS = ("branch and bound", "lemma", "composition", "enumeration", CONDITIONAL, ESTIMATED)
-INLINE_FUNCTION = 4096
+INLINE_FUNCTION = 4096  # characters of a function that certificate.json repeats
 SHA256 = re.compile(r"[0-9a-f]{64}")
 # Fields in the order in which they are written; those of the second line are left out where they say nothing new.
 FIELDS = (

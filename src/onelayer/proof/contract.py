@@ -24,10 +24,10 @@ from onelayer.recording.target import place
 from onelayer.taylor import variables
 from onelayer.taylor.core import TaylorModel
 
-POINTS, FEW = 4096, 64
+POINTS, FEW = 4096, 64  # compared in one batch, and of those one by one
 SECONDS = 0.4  # by the model of cost, about two measured ones: a count must not depend on how fast a machine is
 BATCH, ALONE = 2048, 16
-BOXES, INSIDE = 5, 16
+BOXES, INSIDE = 5, 16  # in which points are compared with enclosures, and points in each
 EVERY_TIME = "gives two values for the same batch at x = {x}; it must compute the same every time, without dropout"
 EVERY_POINT = "gives another value at x = {x} in another batch; it must treat every point of a batch alone"
 EVERYWHERE = "depends on {what} at x = {x}; name the dtype of tensors that it creates, and sum constants once, outside"

@@ -29,11 +29,11 @@ from onelayer.taylor.levels import Levels
 from onelayer.taylor.rounding import inflate
 from onelayer.taylor.sides import Sides
 
-POINTS_AT_ONCE = 2048
+POINTS_AT_ONCE = 2048  # evaluated in one batch; larger ones do not fit a cache
 MAX_SIDES = 2  # kinks of f taken side by side at once on one box
 TRIAL_ORDER = 3
-TRIAL_BOXES = 16
-FEW_AXES = 2
+TRIAL_BOXES = 16  # on which two forms of an enclosure are compared
+FEW_AXES = 2  # up to which every axis is tried for a cut
 TRIED_ALONG = 512  # boxes and trials up to which one call costs little more than the call for the boxes alone
 MAX_NODES = 5000  # a formula is evaluated node by node with intervals beside it, longer ones level by level without
 UP = 1 + 2.0**-40  # covers the rounding of the few float operations on bounds below

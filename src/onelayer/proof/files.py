@@ -34,7 +34,7 @@ __all__ = [
 CERTIFICATE, BOXES, FUNCTION = "certificate.json", "boxes.bin", "function.txt"
 BOXED = ("branch and bound", CONDITIONAL, ESTIMATED)  # methods that need boxes
 MAGIC = b"OLBOXES\n"
-BOXES_VERSION = 1
+BOXES_VERSION = 1  # of boxes.bin
 _HEADER = struct.Struct("<8sIIQ")  # magic, version, D, nodes
 MAX_BYTES = {CERTIFICATE: 2**24, BOXES: 2**29, FUNCTION: 2**24, ARGUMENT: 2**26, TABLE: 2**32}
 

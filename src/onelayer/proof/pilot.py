@@ -13,9 +13,9 @@ from onelayer.proof.boxes import Boxes, axis_to_cut, root, together, updated
 from onelayer.proof.cost import Cost, cost_of_box, metered
 from onelayer.proof.error import ErrorFunction
 
-POINTS = 16
-MAX_DEPTH = 48
-MAX_ORDER = 8
+POINTS = 16  # whose paths through the tree stand for all of them
+MAX_DEPTH = 48  # cuts of the path; a side of float64 numbers allows little more
+MAX_ORDER = 8  # above, products cost more than they tighten
 BELOW, STEP = 10, 2  # cuts below a leaf of the highest order, and cuts between the boxes there
 UNBOUNDED = 60.0  # log2(bound / threshold) where there is no bound
 SLOWEST = 1e-3  # of the fall of log2(bound) per cut, so that what does not fall needs boxes without number

@@ -29,10 +29,10 @@ from onelayer.recording.target import Target, as_target, place
 from onelayer.taylor import variables
 from onelayer.taylor.core import TaylorModel
 
-POINTS = 4096
+POINTS = 4096  # at which a callable is compared with its recording
 NODES = 2**18  # nodes evaluated in balls altogether: a formula of up to 64 nodes at every point, longer ones at fewer
 FEWEST = 16
-BITS = 200
+BITS = 200  # of the balls they are compared in, far more than both have
 NUMBERS = 2**22  # in one tensor of Taylor coefficients of x
 SINGLE, BATCH = 16, 7
 

@@ -12,7 +12,7 @@ from onelayer.proof.claim import METHODS, SHA256, STATUSES, decide
 if TYPE_CHECKING:
     from onelayer.proof.certificate import Certificate
 
-MAX_ASSUMPTIONS = 64
+MAX_ASSUMPTIONS = 64  # lines; a certificate states a handful
 MAX_CLAIM = 400  # characters
 ARGUMENT, TABLE = "argument.json", "table.safetensors"
 ATTACHMENTS = (ARGUMENT, TABLE)  # what a proof without boxes, or beyond them, stands on

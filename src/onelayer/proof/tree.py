@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from onelayer.errors import OnelayerError
 
-LEAF = 255
-MAX_DIM = 254
-MAX_NODES = 2**28 - 1
+LEAF = 255  # the byte of a box that is not cut
+MAX_DIM = 254  # axes that a byte can name beside LEAF
+MAX_NODES = 2**28 - 1  # a quarter of a gigabyte of them
 MAX_NUMBERS = 2**26  # nodes times coordinates: what their corners take in memory
 MAX_DEPTH = 2**14
 

@@ -15,8 +15,8 @@ from onelayer.observer import Observer
 from onelayer.proof.error import ErrorFunction
 from onelayer.proof.forward import Forward, enclosed_at
 
-CLIMBERS = 48
-STEPS = 28
+CLIMBERS = 48  # points from which the error is climbed
+STEPS = 28  # of a climb; each halves its reach when it fails
 SEARCH_SHARE = 0.25  # of the time, if it is limited: a lower bound is no proof of the upper one
 BITS = 200  # working precision of the verification, 60 decimal digits
 

@@ -15,7 +15,7 @@ from onelayer.recording.ranges import range_over
 from onelayer.recording.reductions import mean, total
 from onelayer.recording.symbolic import Recording, Symbolic, lift, positions
 
-MAX_TERMS = 10**6
+MAX_TERMS = 10**6  # of one einsum; beyond, its formula is endless
 
 
 @operation("matmul", "mm", "bmm", "mv", "dot")

@@ -9,7 +9,7 @@ from flint import arb, ctx
 from onelayer.language.balls import ball, below
 from onelayer.recording.symbolic import Recording
 
-_BITS = 64
+_BITS = 64  # of the balls of a range, a little more than float64 has
 
 
 def range_over(tape: Recording, at: int) -> tuple[float, float]:

@@ -21,7 +21,7 @@ from onelayer.language.tree import Node, prune
 from onelayer.recording.dispatch import CASTS
 from onelayer.recording.symbolic import Recording, Symbolic, lift
 
-MAX_OPERATIONS = 200_000
+MAX_OPERATIONS = 200_000  # beyond, a proof by formula takes hours
 BATCH = 3  # points of the run that shows that each is treated alone
 LONG = 20_000  # operations beyond which that run would be slow: values in other batches must do
 FORMAT = "it must return float64; give dtype=x.dtype where it makes tensors"

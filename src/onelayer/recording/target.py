@@ -25,8 +25,8 @@ from onelayer.recording.recorder import FORMAT, TooLong, record
 from onelayer.recording.sympy_code import from_sympy, is_sympy
 from onelayer.recording.table import Table
 
-SAMPLES = 256
-CORNERS = 64
+SAMPLES = 256  # at which f is looked at before anything is built
+CORNERS = 64  # of the 2^D, where functions are most often undefined
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ OPTIONS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update", "--no-pdf-header-footer"),
 )
-SECONDS = 60
+SECONDS = 60  # for a browser that prints, before it is given up
 
 
 def print_page(page: str, target: Path) -> Path:

@@ -17,7 +17,7 @@ from onelayer.training.train import train
 
 # Inputs and outputs of unit size, because a stack that is given as a start is trained as it is.
 TARGETS = {"unit waves": "sin pi x1 + sin pi x2 (additive)", "nested": "exp of sines of squares, 4-D (nested)"}
-HEADS = 2
+HEADS = 2  # of every block
 
 
 def cells(quick: bool) -> list[Cell]:

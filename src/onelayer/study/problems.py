@@ -13,7 +13,7 @@ from onelayer.box import Box
 from onelayer.language.endpoints import parse_domain
 from onelayer.language.formula import Formula, parse
 
-POINTS = 1 << 14
+POINTS = 1 << 14  # at which the largest error is looked for
 
 
 @dataclass(frozen=True)

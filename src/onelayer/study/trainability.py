@@ -18,7 +18,7 @@ from onelayer.training.train import train
 
 TARGETS = {"waves": "sin x1 + sin x2", "bend": "exp(sin pi x)"}
 STARTS = ("built", "trained", "trained from built")
-EPS = 1e-3
+EPS = 1e-3  # asked of every method
 
 
 def cells(quick: bool) -> list[Cell]:

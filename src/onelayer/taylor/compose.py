@@ -16,7 +16,7 @@ from onelayer.taylor.core import TaylorModel, prune
 from onelayer.taylor.elementary import EXP, Elementary
 from onelayer.taylor.rounding import ELEMENTARY, UNDERFLOW, UNIT, executed, gamma, inflate, upward_power
 
-_SMALLEST = 2.0**-900
+_SMALLEST = 2.0**-900  # below, powers of a radius would vanish
 
 
 def compose(g: Elementary, x: TaylorModel, roundings: float = 8, floor: float | None = None) -> TaylorModel:

@@ -19,7 +19,7 @@ from onelayer.taylor.registry import implements
 from onelayer.taylor.rounding import executed, inflate
 from onelayer.taylor.special import ERF, SIGMOID, SOFTPLUS, TANH
 
-_LARGEST_POWER = 2**20
+_LARGEST_POWER = 2**20  # beyond, the bound of the rounding of a power is useless
 _LARGEST_SERIES_POWER = 32  # beyond, a power is taken by repeated squaring: binomials would outgrow the underflow slack
 
 

@@ -28,9 +28,9 @@ from onelayer.training.start import fresh_layer
 from onelayer.training.train import run_training, train
 from onelayer.training.trained import Trained
 
-CHUNK = 256
-TIMED_BATCH = 256
-LEAST_ROWS = 20
+CHUNK = 256  # texts per call of the teacher
+TIMED_BATCH = 256  # texts per timed call
+LEAST_ROWS = 20  # texts, below which nothing can be held out
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from onelayer.errors import FileError, OnelayerError
 
-PAD = 0
+PAD = 0  # the id of padding in BERT-type vocabularies
 
 
 class SentenceEncoder(nn.Module):

@@ -14,9 +14,9 @@ from onelayer.recording.target import Target
 
 # One point in this many is moved to a random corner: in several dimensions that is where trained networks err most.
 CORNER_SHARE = 16
-FIXED_POINTS = 4096
-TEST_POINTS = 1 << 10
-FINAL_POINTS = 1 << 14
+FIXED_POINTS = 4096  # of a full-batch method
+TEST_POINTS = 1 << 10  # of each kind during training
+FINAL_POINTS = 1 << 14  # of each kind at the end
 
 Pairs = tuple[Tensor, Tensor]
 

@@ -20,7 +20,7 @@ from onelayer.training.recipe import Recipe
 ROUND = 20  # L-BFGS iterations between two measurements
 # torch's L-BFGS drops curvature pairs below 1e-10, so a small loss must be scaled up or it stops learning from them.
 LBFGS_LOSS = 1e6
-MOMENTUM = 0.9
+MOMENTUM = 0.9  # the usual one
 
 Row = dict[str, Any]
 

@@ -17,8 +17,8 @@ SCHEDULES = ("cosine", "constant")
 LOSSES = ("mse", "cross-entropy", "cosine")
 HALF = "bfloat16"  # a format to train in, not to certify
 DTYPES = {**{row.name: row.dtype for row in FORMATS}, HALF: torch.bfloat16}
-WARM_UP = 0.05
-EVALUATIONS = 20
+WARM_UP = 0.05  # share of the steps in which the rate rises
+EVALUATIONS = 20  # measurements in one training
 
 
 @dataclass(frozen=True)

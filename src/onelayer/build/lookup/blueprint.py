@@ -29,8 +29,8 @@ from onelayer.recording.target import Target, place
 
 # Couplings and affine residuals below this share of the tolerance are ignored; the certificate still sees them.
 NEGLIGIBLE = 1 / 40
-SAME_AXIS_POINTS = 65
-HASTY_TOKENS = 1024
+SAME_AXIS_POINTS = 65  # points at which two axes are compared: enough to tell apart what a fit would
+HASTY_TOKENS = 1024  # tokens of a fit without search: solved in well under a second
 BELOW_ROUNDING = 1 / 16  # of the rounding of |f|: a fit that close is as good as an exact one
 
 Fitted = tuple[list[LookupHead], float, int]  # heads, estimated sup error of their sum, tokens the tolerance wants

@@ -24,7 +24,7 @@ from onelayer.language.formula import Formula, Node
 from onelayer.language.operations import operation
 from onelayer.language.tree import LEAVES, float_value
 
-ZERO_GRID = 2049
+ZERO_GRID = 2049  # points of an axis between which a sign change of a kink's argument is looked for
 
 
 @dataclass(frozen=True)

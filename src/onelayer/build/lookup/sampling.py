@@ -12,14 +12,14 @@ import torch
 from onelayer.build.lookup.families import Array
 from onelayer.errors import OnelayerError
 
-DEGREE = 12
+DEGREE = 12  # Chebyshev points of a panel: a smooth function has all its digits there, or the panel is cut
 # DCT of the values at DEGREE Chebyshev points: row k gives the k-th Chebyshev coefficient.
 _ANGLES = np.pi * (np.arange(DEGREE) + 0.5) / DEGREE
 _TRANSFORM = 2.0 / DEGREE * np.cos(np.outer(np.arange(DEGREE), _ANGLES))
 
 FIRST_EDGES: Array = -np.cos(np.linspace(0.0, np.pi, 9))
-PROBES = 1025
-MOST_PANELS = 160
+PROBES = 1025  # points at which the panels are compared with the function
+MOST_PANELS = 160  # beyond, the function is not smooth enough for tokens anyway
 DEEPEST = 40  # bisections of one panel
 
 

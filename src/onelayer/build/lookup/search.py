@@ -17,7 +17,7 @@ from onelayer.build.lookup.solve import minimax, rounding_cost
 from onelayer.formats import format_of
 from onelayer.observer import Observer
 
-ROUNDING_SHARE = 1 / 20
+ROUNDING_SHARE = 1 / 20  # of eps that rounding may take before it decides
 AXIS_LIMIT = 512  # no axis is tried with more tokens
 FAR = 1000.0  # a fit that misses eps by this factor is not worth a second look
 NEAR = 10.0  # a fit that misses eps by less than this factor is worth a thorough search at its size

@@ -20,12 +20,13 @@ from onelayer.build.lookup.families import Array, Keys, bernstein
 from onelayer.build.lookup.solve import axis_nodes, rounding_cost, solve_axis
 from onelayer.build.lookup.tensor import MAX_SAMPLES, TensorFit, TensorFitter
 
+# Tokens per level: about a quarter more each, so that few are wasted.
 SIZES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 18, 22, 26, 32)
-KAPPAS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
-CENTRES = (-1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5)
+KAPPAS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # slopes of a coarse scan, doubled each time
+CENTRES = (-1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5)  # centres of that scan, the ends of the axis being -1 and 1
 ANCHOR = 0.3137  # a constant axis is sampled off centre: at 0 the surplus of x1 * x2 in x1 alone would vanish
 PROBES = (3, 5, 8)
-MAX_COMPONENTS = 1200
+MAX_COMPONENTS = 1200  # beyond, choosing the next component costs more than it brings
 
 Level = tuple[int, ...]
 

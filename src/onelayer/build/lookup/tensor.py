@@ -23,12 +23,12 @@ from onelayer.observer import Observer
 
 UnitFunction = Callable[[Array], Array]  # points (S, r) of [-1, 1]^r -> values (S, K)
 
-MAX_SAMPLES = 2_000_000
+MAX_SAMPLES = 2_000_000  # 16 MB of float64 numbers
 AXIS_NODES = 96  # resolve the sharpest keys on offer; values solved on fewer nodes may swing between them
 EASY_SAMPLES = 300_000  # up to which a grid has that many nodes on every axis
 MOST_KEYS = 160
-CALM = 1e-4
-ROUNDINGS = 20
+CALM = 1e-4  # penalty on large values in units of the relative tolerance, so that it never decides the error
+ROUNDINGS = 20  # the least penalty in unit roundoffs, that of a sum of a few dozen terms
 FREE_NODES = 240  # up to which slopes are searched freely
 FREE_UNIT = 1e-12  # free slopes lean on large values, which float32 cannot carry
 POLISH_TOKENS = 420

@@ -34,8 +34,8 @@ from onelayer.observer import Observer
 from onelayer.recording.target import Target
 from onelayer.result import Approximation
 
-ATTEMPTS = 4
-PREDICTION_POINTS = 513
+ATTEMPTS = 4  # each with a goal that the last bound corrects; two suffice as a rule
+PREDICTION_POINTS = 513  # of an axis, to predict its tokens without fitting it
 MOST_SUMS = 3  # of an outer function: beyond, its ridges are too many
 DEGREES = {2: 24, 3: 16}  # of ridges, by the number of sums: columns of their fit stay below a thousand
 GAP_SHARE = 0.25  # of eps, for outer functions of several sums that ridges approximate

@@ -19,7 +19,7 @@ from onelayer.proof.certify import function_text
 from onelayer.recording.target import Target
 from onelayer.result import Approximation
 
-WITNESS_POINTS = 4096
+WITNESS_POINTS = 4096  # among which the lower bound is looked for
 WITNESS_WORK = 2**27  # numbers in the largest arrays of the search
 
 

@@ -45,7 +45,7 @@ from onelayer.recording.target import Target, place
 from onelayer.result import Approximation
 
 Array = NDArray[np.float64]
-ATTEMPTS = 4
+ATTEMPTS = 4  # each with a tolerance that the last bound corrects; two suffice as a rule
 EXACT_SHARE = 0.02  # of eps, for |f - D| when D is f rewritten
 PURSUIT_SHARE = 0.3  # of eps, when part of D is fitted
 FIT_TIME = 0.5  # share of the time after which a fit has to do with what it found

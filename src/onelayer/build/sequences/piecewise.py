@@ -14,7 +14,7 @@ Array = NDArray[np.float64]
 Univariate = Callable[[Array], Array]
 MESH = 2000  # the mesh interpolates g to tolerance / MESH, about 45 points per piece
 MAX_POINTS = 2**21
-MAX_LEVELS = 80
+MAX_LEVELS = 80  # halvings in a search for the number of pieces, beyond the digits of float64
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ from onelayer.recording.target import Target, as_target
 from onelayer.result import Approximation
 
 Array = NDArray[np.float64]
-ATTEMPTS = 4
+ATTEMPTS = 4  # each with a tolerance that the last bound corrects; two suffice as a rule
 SHARP = 5  # numbers up to which sharp heads, one per subset, are smaller than thresholds
 OUTER_SHARE = 0.6  # of eps, for the outer functions when the inner ones are curved too
 

@@ -16,7 +16,7 @@ from onelayer.errors import OnelayerError
 from onelayer.ground import pinned
 from onelayer.recording.columns import Array, as_number, listed, numbers, read_columns
 
-MAX_EXACT = 2**53
+MAX_EXACT = 2**53  # up to this, float64 holds every whole number
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 from onelayer.build.lookup.families import softmax
 from onelayer.training.estimators.tabular import Array
 
-ALPHAS = (1e-1, 1e-2, 1e-3, 1e-4)
+ALPHAS = (1e-1, 1e-2, 1e-3, 1e-4)  # penalties tried, a decade apart, the strongest first
 
 
 def fit_logistic(phi: Array, indicator: Array, root: Array, alpha: float) -> tuple[Array, Array]:

@@ -8,9 +8,9 @@ from torch import Tensor
 
 from onelayer.training.estimators.tabular import AFFINE_PENALTY, Array, PointHead
 
-STEPS = 40
-RATE = 0.1
-FIRST_ALPHA = 1e-3
+STEPS = 40  # of the metric; it settles in about thirty
+RATE = 0.1  # of its first step, in logarithms of the scales
+FIRST_ALPHA = 1e-3  # penalty while the metric is learned
 
 
 def learn_points(u: Array, y: Array, relevance: Array, count: int, seed: int) -> PointHead:

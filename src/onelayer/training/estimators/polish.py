@@ -11,9 +11,9 @@ from torch import Tensor
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.training.estimators.tabular import Array
 
-CHECK_EVERY = 10
-RATE = 2e-3
-FEW_ROWS = 20
+CHECK_EVERY = 10  # steps between two looks at the rows held out
+RATE = 2e-3  # of Adam, small because it starts at a fit
+FEW_ROWS = 20  # below which nothing is held out and nothing is polished
 
 
 def polish(

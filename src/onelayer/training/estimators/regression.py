@@ -15,14 +15,14 @@ from onelayer.training.estimators.metric import learn_points
 from onelayer.training.estimators.tabular import Array, Basis, GridHead, Head, PointHead, curvature, grid_head
 
 ALPHAS = tuple(10.0 ** np.arange(-7, 2.1, 0.5))
-AXIS_TOKENS = (0, 6, 12)
-PAIRS = (1, 3, 6)
-PAIR_TOKENS = 5
-MEMORY_TOKENS = (64, 200)
-ROWS_PER_TOKEN = 3
-SCREENED = 15
-SCREENING_TOKENS = 6
-SCREENING_ALPHA = 1e-3
+AXIS_TOKENS = (0, 6, 12)  # per axis: none, as for a low polynomial, as for a curve
+PAIRS = (1, 3, 6)  # of columns that get a table of their own
+PAIR_TOKENS = 5  # per axis of such a table
+MEMORY_TOKENS = (64, 200)  # rows that are remembered as centres
+ROWS_PER_TOKEN = 3  # below, tokens only remember noise
+SCREENED = 15  # columns among which pairs are looked for
+SCREENING_TOKENS = 6  # per axis of that look
+SCREENING_ALPHA = 1e-3  # its penalty
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ Array = NDArray[np.float64]
 PASSAGE = 4.0
 # Penalties on size and on slopes, relative to those on curvature. No claim that they are optimal.
 SIZE_PENALTY = 0.05
-AFFINE_PENALTY = 1e-3
+AFFINE_PENALTY = 1e-3  # of the affine part, small against that of the tokens
 
 
 @dataclass(frozen=True)
