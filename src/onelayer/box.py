@@ -151,13 +151,19 @@ def _written_out(
         given = intervals if given is None else given
         names, given = list(given), list(given.values())
     try:
-        pairs = [(low, high) for low, high in given]
+        lows, highs = _ends(given)
     except (TypeError, ValueError) as error:
         raise OnelayerError(
             f"a box is given by pairs (lower, upper), got {repr(given)[:60]}; write Box([0, 0], [1, 1]), "
             'Box([(0, 1), (2, 3)]), Box(v=(1, 2)) or Box("v=1:2")'
         ) from error
-    return [low for low, _ in pairs], [high for _, high in pairs], names
+    return lows, highs, names
+
+
+def _ends(given: Any) -> tuple[list[Any], list[Any]]:
+    """First and second numbers of pairs."""
+    pairs = [(low, high) for low, high in given]
+    return [low for low, _ in pairs], [high for _, high in pairs]
 
 
 def _unit_points(count: int, dim: int, seed: int) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 from flint import arb
 
@@ -11,6 +12,8 @@ from onelayer.checker.functions import Ends, Kinks
 from onelayer.checker.intervals import node_interval
 from onelayer.checker.operations import CONSTANTS, needed, operation
 from onelayer.language.formula import Formula, Node
+
+Item = TypeVar("Item")
 
 
 def evaluate(formula: Formula, x: Sequence[Taylor], kinks: Kinks) -> list[Taylor]:
@@ -24,10 +27,10 @@ def evaluate(formula: Formula, x: Sequence[Taylor], kinks: Kinks) -> list[Taylor
     defined: list[bool] = []
     for node in formula.nodes:
         inside = bounds[node.args[-1]] if node.args else None
-        values.append(node_value(node, [values[at] for at in node.args], x, kinks, inside))
-        bounds.append(node_interval(node, [bounds[at] for at in node.args], edges))
+        values.append(node_value(node, _at(values, node), x, kinks, inside))
+        bounds.append(node_interval(node, _at(bounds, node), edges))
         ends = [values[at].ends() for at in node.args[:1]]
-        defined.append(finite(values[-1]) and needed(node, ends, [defined[at] for at in node.args]))
+        defined.append(finite(values[-1]) and needed(node, ends, _at(defined, node)))
     undefined = constant(arb("nan"), x[0].order)
     return [values[at] if defined[at] else undefined for at in formula.outputs]
 
@@ -49,3 +52,8 @@ def node_value(
     if node.op in CONSTANTS:
         return constant(CONSTANTS[node.op](), order)
     return operation(node).taylor(args, kinks, inside)
+
+
+def _at(known: Sequence[Item], node: Node) -> list[Item]:
+    """What is known of the arguments of a node."""
+    return [known[at] for at in node.args]

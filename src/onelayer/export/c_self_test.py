@@ -28,6 +28,7 @@ def bounded(a: Exportable) -> TypeGuard[Approximation]:
 
 
 def counts(source: Source) -> tuple[int, int]:
+    """Numbers in and out of the layer."""
     config = source.model.config
     return math.prod(config.input_shape), math.prod(config.output_shape)
 

@@ -28,6 +28,7 @@ class Positive:
     node: int
 
     def choose(self, tape: Tape, a: int, b: int) -> int:
+        """A node of its own, unless both choices are one."""
         return a if a == b and tape.total[self.node] else tape.add("where", self.node, a, b)
 
 
@@ -38,6 +39,7 @@ class Known:
     holds: bool
 
     def choose(self, tape: Tape, a: int, b: int) -> int:
+        """The one that is known to be meant."""
         return a if self.holds else b
 
 
@@ -48,6 +50,7 @@ class Not:
     inner: Condition
 
     def choose(self, tape: Tape, a: int, b: int) -> int:
+        """The other one."""
         return self.inner.choose(tape, b, a)
 
 
@@ -59,6 +62,7 @@ class Both:
     second: Condition
 
     def choose(self, tape: Tape, a: int, b: int) -> int:
+        """a where both hold, else b."""
         return self.first.choose(tape, self.second.choose(tape, a, b), b)
 
 

@@ -151,17 +151,22 @@ def sign(tape: Tape, args: Sequence[int]) -> int:
     return tape.add("where", args[0], one, below)
 
 
+def _need_places(tape: Tape, places: Sequence[int], values: Sequence[int]) -> None:
+    """As many values as places, and places that are known numbers in order."""
+    known = [tape.exact[at] for at in places]
+    if len(places) != len(values) or not places:
+        raise FormulaError(f"interp needs as many values as places, got {len(places)} and {len(values)}")
+    if any(a is None or b is None or not a < b for a, b in pairwise(known)):
+        raise FormulaError("the places of interp must be numbers that ascend, as in interp(x, [0, 1, 3], [5, 2, 4])")
+
+
 def interpolate(tape: Tape, x: int, places: Sequence[int], values: Sequence[int]) -> int:
     """The broken line through (places, values), constant beyond its ends.
 
     Lemma: with slopes s_k from place k to the next and s = 0 beyond both ends it is
     values[0] + sum_k (s_k - s_{k-1}) relu(x - places[k]).
     """
-    known = [tape.exact[at] for at in places]
-    if len(places) != len(values) or not places:
-        raise FormulaError(f"interp needs as many values as places, got {len(places)} and {len(values)}")
-    if any(a is None or b is None or not a < b for a, b in pairwise(known)):
-        raise FormulaError("the places of interp must be numbers that ascend, as in interp(x, [0, 1, 3], [5, 2, 4])")
+    _need_places(tape, places, values)
     slopes: list[int] = []
     for (start, stop), (low, high) in zip(pairwise(places), pairwise(values), strict=True):
         slopes.append(tape.add("div", tape.add("sub", high, low), tape.add("sub", stop, start)))

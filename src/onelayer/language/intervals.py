@@ -118,6 +118,7 @@ def choice(u: Interval, a: Interval, b: Interval) -> Interval:
 
 
 def floor(low: Tensor, high: Tensor) -> Interval:
+    """The largest whole number below."""
     return torch.floor(low), torch.floor(high)
 
 

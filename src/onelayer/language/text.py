@@ -53,15 +53,18 @@ def _plain(node: Node, nodes: Sequence[Node]) -> bool:
     return not node.args or (node.op == "neg" and not nodes[node.args[0]].args)
 
 
-def _one(node: Node, args: Sequence[tuple[str, int, int]], names: Sequence[str]) -> tuple[str, int, int]:
-    height = 1 + max((arg[2] for arg in args), default=0)
+def _leaf(node: Node, names: Sequence[str]) -> str:
+    """A variable, a number or a constant."""
     if node.op == "var":
         at = int(node.value)
-        return names[at] if names else f"x{at + 1}", _ATOM_LEVEL, 0
-    if node.op == "num":
-        return number_text(node.value), _ATOM_LEVEL, 0
+        return names[at] if names else f"x{at + 1}"
+    return number_text(node.value) if node.op == "num" else node.op
+
+
+def _one(node: Node, args: Sequence[tuple[str, int, int]], names: Sequence[str]) -> tuple[str, int, int]:
     if not args:
-        return node.op, _ATOM_LEVEL, 0
+        return _leaf(node, names), _ATOM_LEVEL, 0
+    height = 1 + max(arg[2] for arg in args)
     infix = operation(node.op, node.value).infix
     if infix is not None:
         # Left-associative chains keep their height: the parser reads them in a loop.

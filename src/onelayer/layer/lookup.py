@@ -53,6 +53,10 @@ class Affine:
     offset: Tensor
 
 
+def _unit_count(ridges: Ridges | None) -> int:
+    return 0 if ridges is None else ridges.weight.shape[0]
+
+
 def _is_linear(affine: Affine | None) -> bool:
     """Whether there is an affine part that is no constant."""
     return affine is not None and bool(affine.matrix.count_nonzero())
@@ -94,7 +98,7 @@ def lookup_model(
     dim, width = math.prod(shape), math.prod(output_shape)
     heads = list(heads) or [_silent_head(width)]
     linear = _is_linear(affine)
-    stream = ridges is not None or linear
+    stream = linear or ridges is not None
     first = dim if stream else 0  # where the sum of heads is written
     d_model = dim + width if stream else max(dim, width)
 
@@ -113,7 +117,7 @@ def lookup_model(
         [_memory(head, dim, width) for head in heads],
         d_model=d_model,
         residual=stream,
-        hidden=0 if ridges is None else ridges.weight.shape[0],
+        hidden=_unit_count(ridges),
         weights=weights,
         dtype=dtype,
     )

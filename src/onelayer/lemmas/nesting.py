@@ -10,6 +10,7 @@ G_k is compared at the true sum, the rest of the way is Lipschitz. All suprema a
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -188,12 +189,7 @@ class _Proof:
     def _within(self, part: Outer) -> None:
         """The intervals of the sums hold all their values."""
         for members, low, high in zip(part.sums, part.low, part.high, strict=True):
-            ends = [(self.looked[c].low, self.looked[c].high) for c in members]
-            slack = 4 * (len(ends) + 2) * UNIT * sum(max(abs(a), abs(b)) for a, b in ends)
-            bottom, top = sum(a for a, _ in ends) - slack, sum(b for _, b in ends) + slack
-            # Signs survive rounding: a sum of numbers >= 0 is >= 0.
-            bottom = max(bottom, 0.0) if all(a >= 0 for a, _ in ends) else bottom
-            top = min(top, 0.0) if all(b <= 0 for _, b in ends) else top
+            bottom, top = _sum_range([(self.looked[c].low, self.looked[c].high) for c in members])
             if not (low <= bottom and top <= high):
                 raise OnelayerError("a sum of inner functions leaves the interval of its outer function")
 
@@ -263,3 +259,13 @@ def _alone(keys: Floats, values: Floats) -> OneLayerTransformer:
     """The head by itself, as a layer of one number."""
     axis = AxisKeys(0, torch.from_numpy(keys[:, 0].copy()), torch.from_numpy(keys[:, 1].copy()))
     return lookup_model(1, (), [LookupHead([axis], torch.from_numpy(values.copy()))])
+
+
+def _sum_range(ends: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Bounds of a sum of numbers between these ends, whatever its rounding."""
+    slack = 4 * (len(ends) + 2) * UNIT * sum(max(abs(a), abs(b)) for a, b in ends)
+    bottom, top = sum(a for a, _ in ends) - slack, sum(b for _, b in ends) + slack
+    # Signs survive rounding: a sum of numbers >= 0 is >= 0.
+    bottom = max(bottom, 0.0) if all(a >= 0 for a, _ in ends) else bottom
+    top = min(top, 0.0) if all(b <= 0 for _, b in ends) else top
+    return bottom, top

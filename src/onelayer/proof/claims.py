@@ -26,7 +26,7 @@ from onelayer.proof.objectives import Difference, Forward, Margins, Output, Slop
 from onelayer.proof.recorded import understood
 from onelayer.proof.verdicts import Range, Verdict, single_output
 
-SAMPLES = 512
+SAMPLES = 512  # points from which a first guess of a range is taken
 ASIDE = 0.05  # of the range seen: where the constant lies from which a range is measured
 ROUGH = 1.0  # gap of the first look at a slope, which only sets the scale of the second
 

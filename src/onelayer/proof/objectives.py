@@ -35,6 +35,7 @@ class Output(Wrapped):
         self.at = at
 
     def forward(self, x: Any) -> Any:
+        """One output."""
         y = self.models[0](x)
         return y.reshape(len(y), -1)[:, self.at]
 
@@ -43,6 +44,7 @@ class Difference(Wrapped):
     """A(x) - B(x): an enclosure of the executed difference holds the exact one as well."""
 
     def forward(self, x: Any) -> Any:
+        """The first model minus the second."""
         return self.models[0](x) - self.models[1](x)
 
 
@@ -70,6 +72,7 @@ class Slopes(Wrapped):
         self.inputs = inputs
 
     def forward(self, x: Any) -> Any:
+        """Derivatives along the coordinates, or their difference for two models."""
         slopes = self._of(self.models[0], x)
         return slopes if len(self.models) == 1 else slopes - self._of(self.models[1], x)
 
@@ -96,6 +99,7 @@ class Steepness(Slopes):
     """
 
     def forward(self, x: Any) -> Any:
+        """The sum of absolute slopes, by their signs where these are few."""
         slopes = super().forward(x)
         count = slopes.shape[-1]
         if count > MOST_SIGNED:

@@ -47,18 +47,23 @@ def rules(claim: Certificate) -> list[tuple[bool, str]]:
         (claim.weights_sha256 == "" or bool(SHA256.fullmatch(claim.weights_sha256)), "weights_sha256 is no sha256"),
         (len(claim.assumptions) <= MAX_ASSUMPTIONS, "too many assumptions"),
         (0 < len(claim.claim) <= MAX_CLAIM, "the claim must be said in a few words"),
-        (
-            claim.proof is None or claim.proof.leaves == claim.boxes,
-            f"{claim.boxes} boxes stated, {claim.proof.leaves if claim.proof else 0} in the proof",
-        ),
-        (
-            claim.proof is None or (tuple(claim.proof.lower), tuple(claim.proof.upper)) == claim.corners,
-            "the proof covers another box than the domain",
-        ),
+        *_of_boxes(claim),
         (
             not set(claim.attachments) - set(BELONG.get(claim.method, ())),
             f"a proof by {claim.method} has no use for {', '.join(sorted(claim.attachments))}",
         ),
+    ]
+
+
+def _of_boxes(claim: Certificate) -> list[tuple[bool, str]]:
+    """What holds of the boxes, where there are any."""
+    proof = claim.proof
+    if proof is None:
+        return []
+    corners = (tuple(proof.lower), tuple(proof.upper))
+    return [
+        (proof.leaves == claim.boxes, f"{claim.boxes} boxes stated, {proof.leaves} in the proof"),
+        (corners == claim.corners, "the proof covers another box than the domain"),
     ]
 
 

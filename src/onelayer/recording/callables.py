@@ -16,20 +16,24 @@ from onelayer.box import Box
 from onelayer.errors import OnelayerError
 
 
+def _required(f: Callable[..., Any]) -> list[str]:
+    """The arguments that f must be given, by name; none where its signature is not known."""
+    try:
+        parameters = list(inspect.signature(f).parameters.values())
+    except (TypeError, ValueError):
+        return []
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return [p.name for p in positional if p.default is p.empty]
+
+
 def of_one_array(f: Callable[..., Any], box: Box) -> Callable[[Any], Any]:
     """``f`` as a function of one array (..., D); one of D arguments gets the coordinates, by name where it uses those.
 
     A function with one required argument, or with a signature that is not known, is taken as it is.
     """
-    try:
-        parameters = list(inspect.signature(f).parameters.values())
-    except (TypeError, ValueError):
+    names = _required(f)
+    if len(box.shape) != 1 or len(names) < 2 or len(names) != box.dim:
         return f
-    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    required = [p for p in positional if p.default is p.empty]
-    if len(box.shape) != 1 or len(required) < 2 or len(required) != box.dim:
-        return f
-    names = [p.name for p in required]
     order = [box.variables.index(name) for name in names] if set(names) == set(box.variables) else range(box.dim)
     return lambda x: f(*(x[..., at] for at in order))
 

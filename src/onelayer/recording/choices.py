@@ -63,16 +63,19 @@ def _joined(
 
 @operation("logical_and", "and", "bitwise_and")
 def logical_and(tape: Recording, input: Any, other: Any) -> Truth:
+    """Both."""
     return _joined(tape, "and", Both, input, other)
 
 
 @operation("logical_or", "or", "bitwise_or")
 def logical_or(tape: Recording, input: Any, other: Any) -> Truth:
+    """At least one."""
     return _joined(tape, "or", either, input, other)
 
 
 @operation("logical_not", "invert", "bitwise_not")
 def logical_not(tape: Recording, input: Any) -> Truth:
+    """The opposite."""
     known = truth(tape, input, "not")
     return Truth.of(tape, [Not(condition) for condition in known.conditions], tuple(known.shape))
 
@@ -93,6 +96,7 @@ def where(tape: Recording, condition: Any, input: Any, other: Any) -> Symbolic:
 
 @operation("masked_fill")
 def masked_fill(tape: Recording, input: Any, mask: Any, value: Any) -> Symbolic:
+    """A value where the mask holds."""
     return where(tape, mask, value, input)
 
 
@@ -111,21 +115,25 @@ def _folded(
 
 @operation("any")
 def any_of(tape: Recording, input: Any, dim: int | None = None, keepdim: bool = False) -> Truth:
+    """Whether one holds, along a dimension or at all."""
     return _folded(tape, input, dim, keepdim, either)
 
 
 @operation("all")
 def all_of(tape: Recording, input: Any, dim: int | None = None, keepdim: bool = False) -> Truth:
+    """Whether all hold, along a dimension or at all."""
     return _folded(tape, input, dim, keepdim, Both)
 
 
 @operation("floor_divide", "floordiv")
 def floor_divide(tape: Recording, input: Any, other: Any) -> Symbolic:
+    """The floor of a / b."""
     return unary(tape, "floor", div(tape, input, other))
 
 
 @operation("rfloordiv")
 def rfloordiv(tape: Recording, input: Any, other: Any) -> Symbolic:
+    """The floor of b / a."""
     return floor_divide(tape, other, input)
 
 
@@ -137,16 +145,19 @@ def remainder(tape: Recording, input: Any, other: Any) -> Symbolic:
 
 @operation("rmod")
 def rmod(tape: Recording, input: Any, other: Any) -> Symbolic:
+    """The remainder of b divided by a."""
     return remainder(tape, other, input)
 
 
 @operation("threshold")
 def threshold(tape: Recording, input: Any, threshold: float, value: float, inplace: bool = False) -> Symbolic:
+    """x above a number, else a constant."""
     return where(tape, _compared(">")(tape, input, float(threshold)), input, float(value))
 
 
 @operation("hardshrink")
 def hardshrink(tape: Recording, input: Any, lambd: float = 0.5) -> Symbolic:
+    """x, but 0 near 0."""
     small = _joined(
         tape, "and", Both, _compared("<=")(tape, input, float(lambd)), _compared(">=")(tape, input, -float(lambd))
     )
@@ -155,5 +166,6 @@ def hardshrink(tape: Recording, input: Any, lambd: float = 0.5) -> Symbolic:
 
 @operation("heaviside")
 def heaviside(tape: Recording, input: Any, values: Any) -> Symbolic:
+    """0 below zero, 1 above, a given value at zero."""
     at_zero = where(tape, _compared("==")(tape, input, 0.0), values, 0.0)
     return where(tape, _compared(">")(tape, input, 0.0), 1.0, at_zero)

@@ -152,7 +152,7 @@ def _recorded(
     return result
 
 
-def _same_as(value: Any, by_class: bool) -> None:
+def _same_as(value: Any, *, by_class: bool) -> None:
     """Refuse a cast to the type that an argument stands for; ``by_class``: also of a class of tensors."""
     if isinstance(value, torch.dtype):
         same_type(value)
@@ -166,20 +166,26 @@ def _cast(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Casts to float64 and moves between devices leave every value as it is; all other casts are refused."""
     x, *rest = args
     if isinstance(x, Truth):
-        x = x if name == "bool" else x.numbers()
-        if name == "bool":
-            return x
+        return x if name == "bool" else _cast(name, (x.numbers(), *rest), kwargs)
     if name in CASTS:
         same_type(CASTS[name])
         return x
     if name == "type" and not rest and not kwargs:
         return "torch.DoubleTensor"
     for value in (*rest, *kwargs.values()):
-        _same_as(value, name == "type")
+        _same_as(value, by_class=name == "type")
     if not isinstance(x, Symbolic):
         return lift_like(x, (args, kwargs))
-    copied = kwargs.get("copy", False) or any(value is True for value in rest)
-    return Symbolic(x.tape, x.ids.clone()) if copied else x
+    return _copied(x) if kwargs.get("copy", False) or True in map(_is_true, rest) else x
+
+
+def _is_true(value: Any) -> bool:
+    """Whether an argument is True itself: what is recorded has no truth, and 1 is no flag."""
+    return value is True
+
+
+def _copied(x: Symbolic) -> Symbolic:
+    return Symbolic(x.tape, x.ids.clone())
 
 
 def lift_like(value: Any, near: Any) -> Symbolic:

@@ -83,6 +83,14 @@ def _in_order(given: Mapping[str, Any], box: Box) -> list[Any]:
     return [given[name] for name in names]
 
 
+def _numbers(given: Sequence[Any]) -> tuple[float, ...]:
+    try:
+        return tuple(float(constant) for constant in given)
+    except (TypeError, ValueError) as error:
+        shown = ", ".join(map(str, given))
+        raise OnelayerError(f"lipschitz must be a number, a list, a dict by name or 'estimate', got {shown}") from error
+
+
 def as_lipschitz(given: Any, box: Box, values: Callable[[Tensor], Tensor]) -> Lipschitz:
     """A number for the maximum norm, one number per coordinate as a list or as a dict by name, or an estimate."""
     if isinstance(given, Lipschitz):
@@ -92,10 +100,7 @@ def as_lipschitz(given: Any, box: Box, values: Callable[[Tensor], Tensor]) -> Li
     if isinstance(given, Mapping):
         given = _in_order(given, box)
     several = isinstance(given, Sequence) and not isinstance(given, str)
-    try:
-        constants = tuple(float(constant) for constant in (given if several else [given]))
-    except (TypeError, ValueError) as error:
-        raise OnelayerError(f"lipschitz must be a number, a list, a dict by name or 'estimate', got {given}") from error
+    constants = _numbers(given if several else [given])
     if several and len(constants) != box.dim:
         raise OnelayerError(f"lipschitz has {len(constants)} constants for {box.dim} coordinates; give one for each")
     return Lipschitz(constants, per_coordinate=several)

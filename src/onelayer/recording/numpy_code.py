@@ -54,6 +54,7 @@ class Array(NDArrayOperatorsMixin):
 
     @property
     def T(self) -> Array:
+        """The dimensions in the opposite order."""
         return Array(type(self.inner)(self.inner.tape, self.inner.ids.permute(*reversed(range(self.ndim)))))
 
     def __array_ufunc__(self, ufunc: Any, how: str, *args: Any, **kwargs: Any) -> Any:
@@ -70,11 +71,13 @@ class Array(NDArrayOperatorsMixin):
         return lambda *args, **kwargs: _called(name, (self, *args), kwargs)
 
     def astype(self, dtype: Any, **options: Any) -> Array:
+        """A copy in float64; other formats are refused."""
         if np.dtype(dtype) != np.float64:
             raise UnsupportedOperation(f"astype({np.dtype(dtype)})", "f is taken in float64; leave the cast out")
         return Array(lift(self.inner.tape, self.inner))
 
     def transpose(self, *axes: Any) -> Array:
+        """The dimensions in another order, by default the opposite one."""
         order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
         return Array(type(self.inner)(self.inner.tape, self.inner.ids.permute(*order))) if order else self.T
 
@@ -153,12 +156,16 @@ def _missing(*args: Any, **kwargs: Any) -> Any:
     raise UnsupportedOperation("a function without a torch version", WHOLE)
 
 
+# Kinds of NumPy numbers that have a tensor.
+_TYPES = {"f": torch.float64, "i": torch.int64, "u": torch.int64, "b": torch.bool}
+
+
 def _torch(value: Any) -> Any:
     """Arrays as tensors, recorded ones as what they hold; all else as it is."""
     if isinstance(value, Array):
         return value.inner
-    if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "fiub":
-        kind = torch.bool if value.dtype.kind == "b" else torch.int64 if value.dtype.kind in "iu" else torch.float64
+    if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in _TYPES:
+        kind = _TYPES[value.dtype.kind]
         return torch.as_tensor(np.ascontiguousarray(value), dtype=kind, device="cpu").reshape(value.shape)
     if isinstance(value, list) and find_tape([_torch(part) for part in value]) is not None:
         return [_torch(part) for part in value]

@@ -202,6 +202,7 @@ class Truth:
         return Symbolic(self.tape, positions(chosen, self.ids.shape))
 
     def dim(self) -> int:
+        """Number of dimensions."""
         return self.ids.ndim
 
     @classmethod

@@ -40,6 +40,7 @@ def _facts(rows: Sequence[tuple[str, str]]) -> str:
 
 
 def reference(subject: Subject) -> str:
+    """What is claimed of which model and function."""
     proof, model = subject.result.certificate, subject.result.model
     text = proof.function if len(proof.function) <= LONGEST else f"{proof.function[:LONGEST]} ..."
     size = subject.result.size()
@@ -52,6 +53,7 @@ def reference(subject: Subject) -> str:
 
 
 def domain(subject: Subject) -> str:
+    """The table of the sides."""
     box = subject.result.box
     low, high = box.lower.flatten().tolist(), box.upper.flatten().tolist()
     rows = "".join(
@@ -69,6 +71,7 @@ def domain(subject: Subject) -> str:
 
 
 def picture(subject: Subject) -> str:
+    """The picture, or why there is none."""
     try:
         figure = drawn(subject.result)
     except OnelayerError as error:
@@ -84,6 +87,7 @@ def picture(subject: Subject) -> str:
 
 
 def worst(subject: Subject) -> str:
+    """Where the largest known difference is."""
     proof = subject.result.certificate
     if proof.witness is None:
         return "<h2>Largest known difference</h2><p>No point with a difference above zero is recorded.</p>"
@@ -96,11 +100,13 @@ def worst(subject: Subject) -> str:
 
 
 def assumptions(subject: Subject) -> str:
+    """What the proof assumes."""
     items = "".join(f"<li>{escape(text)}</li>" for text in subject.result.certificate.assumptions)
     return f"<h2>Assumptions</h2><ul>{items or '<li>none beyond the correctness of the program</li>'}</ul>"
 
 
 def checked(subject: Subject) -> str:
+    """What the independent checker says."""
     found = subject.checked
     rows = [
         ("verdict", f"{found.verdict}. {words.verdict(found.verdict)}"),
@@ -115,6 +121,7 @@ def checked(subject: Subject) -> str:
 
 
 def identity(subject: Subject) -> str:
+    """Hashes of the files and versions of the programs."""
     proof = subject.result.certificate
     hashed = [
         (f"sha256 of {file.name}", hashlib.sha256(file.read_bytes()).hexdigest())
@@ -132,6 +139,7 @@ def identity(subject: Subject) -> str:
 
 
 def again() -> str:
+    """How to check it once more."""
     lines = (
         'pip install onelayer\nonelayer check FOLDER --all     # exit status 0: accepted\nonelayer eval FOLDER "POINT"'
     )

@@ -38,12 +38,14 @@ def _compiled(function: _Kernel) -> _Kernel:
 
 @_compiled
 def add_product(out: Any, x: Any, y: Any) -> None:
+    """out += x y, entry by entry."""
     for n in range(out.size):
         out[n] += x[n] * y[n]
 
 
 @_compiled
 def subtract_product(out: Any, x: Any, y: Any) -> None:
+    """out -= x y, entry by entry."""
     for n in range(out.size):
         out[n] -= x[n] * y[n]
 

@@ -65,12 +65,14 @@ def _condition(value: Any) -> Condition:
 
 @implements("gt")
 def gt(x: Any, other: Any) -> Condition:
+    """a > b."""
     lower, upper, undecided = _gap(x, other)
     return Condition(lower > 0, upper <= 0, undecided)
 
 
 @implements("ge")
 def ge(x: Any, other: Any) -> Condition:
+    """a >= b."""
     lower, upper, undecided = _gap(x, other)
     return Condition(lower >= 0, upper < 0, undecided)
 
@@ -83,17 +85,20 @@ def lt(x: Any, other: Any) -> Condition:
 
 @implements("le")
 def le(x: Any, other: Any) -> Condition:
+    """a <= b."""
     return ~gt(x, other)
 
 
 @implements("eq")
 def eq(x: Any, other: Any) -> Condition:
+    """a == b."""
     lower, upper, undecided = _gap(x, other)
     return Condition((lower == 0) & (upper == 0), (lower > 0) | (upper < 0), undecided)
 
 
 @implements("ne")
 def ne(x: Any, other: Any) -> Condition:
+    """a != b."""
     return ~eq(x, other)
 
 

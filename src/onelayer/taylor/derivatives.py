@@ -37,6 +37,7 @@ CONSTANT = ("full_like", "ones_like", "zeros_like")
 
 @derivative(*LINEAR)
 def linear_map(function: Callable[..., Any], x: Dual, *args: Any, **kwargs: Any) -> Any:
+    """The derivative of a linear map is the map itself."""
     value = function(x.value, *args, **kwargs)
     tangents = [None if t is None else function(t, *args, **kwargs) for t in x.tangents]
     if not isinstance(value, tuple | list):
@@ -46,11 +47,13 @@ def linear_map(function: Callable[..., Any], x: Dual, *args: Any, **kwargs: Any)
 
 @derivative(*CONSTANT)
 def without_slope(function: Callable[..., Any], x: Dual, *args: Any, **kwargs: Any) -> Dual:
+    """A function that is constant almost everywhere."""
     return Dual(function(x.value, *args, **kwargs), [None] * len(x.tangents))
 
 
 @derivative("cat", "stack")
 def joined(function: Callable[..., Any], parts: Any, *args: Any, **kwargs: Any) -> Dual:
+    """Parts side by side, and their derivatives likewise."""
     values = [value_of(part) for part in parts]
 
     def along(at: int) -> Any:
@@ -106,6 +109,7 @@ def bilinear(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Dual:
 
 @derivative("linear")
 def affine(function: Callable[..., Any], x: Dual, weight: Any, bias: Any = None) -> Dual:
+    """x W^T + b with constant weights."""
     if isinstance(weight, Dual) or isinstance(bias, Dual):
         raise UnsupportedOperation("the derivative of linear by its weights", "the weights must be constants")
     value = function(x.value, weight, bias)
@@ -114,6 +118,7 @@ def affine(function: Callable[..., Any], x: Dual, weight: Any, bias: Any = None)
 
 @derivative("addmm")
 def added_product(function: Callable[..., Any], bias: Any, a: Any, b: Any) -> Any:
+    """b + a c."""
     return torch.matmul(a, b) + bias
 
 
@@ -132,6 +137,7 @@ def quotient(function: Callable[..., Any], a: Any, b: Any) -> Dual:
 
 @derivative("pow")
 def power(function: Callable[..., Any], x: Any, exponent: Any) -> Dual:
+    """n x^(n-1) for a constant exponent."""
     if isinstance(exponent, Dual) or not isinstance(exponent, int | float):
         raise UnsupportedOperation("the derivative of pow by its exponent", "the exponent must be a number")
     if exponent == 0:
@@ -162,12 +168,14 @@ def softmax(function: Callable[..., Any], x: Dual, dim: int, dtype: Any = None, 
 
 @derivative("logsumexp")
 def logsumexp(function: Callable[..., Any], x: Dual, dim: int, keepdim: bool = False) -> Dual:
+    """Softmax is its derivative."""
     s = torch.softmax(x.value, dim)
     return Dual(function(x.value, dim, keepdim), [None if t is None else (s * t).sum(dim, keepdim) for t in x.tangents])
 
 
 @derivative("log_softmax")
 def log_softmax(function: Callable[..., Any], x: Dual, dim: int, dtype: Any = None, _stacklevel: int = 3) -> Dual:
+    """x minus logsumexp, likewise."""
     s = torch.softmax(x.value, dim)
     return Dual(function(x.value, dim), [None if t is None else t - (s * t).sum(dim, True) for t in x.tangents])
 
@@ -241,6 +249,7 @@ RULES["clamp"] = RULES["hardtanh"] = _clamp
 
 @derivative("maximum", "max")
 def larger(function: Callable[..., Any], a: Any, b: Any = None, *rest: Any, **kwargs: Any) -> Any:
+    """The derivative of the larger of two."""
     if b is None or isinstance(b, int) or rest or kwargs:
         raise UnsupportedOperation("the derivative of max along a dimension", "use torch.maximum of two")
     return a + torch.relu(b - a)
@@ -248,6 +257,7 @@ def larger(function: Callable[..., Any], a: Any, b: Any = None, *rest: Any, **kw
 
 @derivative("minimum", "min")
 def smaller(function: Callable[..., Any], a: Any, b: Any = None, *rest: Any, **kwargs: Any) -> Any:
+    """The derivative of the smaller of two."""
     if b is None or isinstance(b, int) or rest or kwargs:
         raise UnsupportedOperation("the derivative of min along a dimension", "use torch.minimum of two")
     return a - torch.relu(a - b)

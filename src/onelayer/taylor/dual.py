@@ -45,22 +45,27 @@ class Dual:
 
     @property
     def shape(self) -> torch.Size:
+        """The shape of the value."""
         return torch.Size(self.value.shape)
 
     @property
     def ndim(self) -> int:
+        """Number of dimensions."""
         return len(self.value.shape)
 
     @property
     def dtype(self) -> torch.dtype:
+        """The format of the value."""
         return self.value.dtype  # type: ignore[no-any-return]
 
     @property
     def device(self) -> torch.device:
+        """Where the value is."""
         return self.value.device  # type: ignore[no-any-return]
 
     @property
     def T(self) -> Any:
+        """The dimensions in the opposite order."""
         return apply("permute", torch.permute, self, tuple(reversed(range(self.ndim))))
 
     carries_tangents = True
@@ -69,9 +74,11 @@ class Dual:
     requires_grad = False
 
     def dim(self) -> int:
+        """Number of dimensions."""
         return self.ndim
 
     def size(self, at: int | None = None) -> Any:
+        """The shape, or one side of it."""
         return self.shape if at is None else self.shape[at]
 
     def __len__(self) -> int:

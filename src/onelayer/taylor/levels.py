@@ -35,6 +35,7 @@ class Gather:
 
     @classmethod
     def of(cls, places: Sequence[Place]) -> Gather:
+        """Places sorted by group, so that each group is read once."""
         groups = sorted({group for group, _ in places})
         ranked = sorted(range(len(places)), key=lambda at: places[at][0])  # stable: within a group as asked for
         parts = tuple((group, _indices([at for g, at in places if g == group])) for group in groups)

@@ -182,6 +182,7 @@ def floor(x: TaylorModel) -> TaylorModel:
 
 @implements("ceil")
 def ceil(x: TaylorModel) -> TaylorModel:
+    """The smallest whole number above."""
     return -floor(-x)
 
 

@@ -7,22 +7,24 @@ a few sums is an outer function of these. Nothing here is trusted: algebra.py co
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TypeVar
 
 from onelayer.box import Box
 from onelayer.build.sequences.recognise import Recogniser, affine_of, as_float
 from onelayer.errors import OnelayerError
 from onelayer.language.compose import inside, substituted, total
 from onelayer.language.formula import Formula, parse
-from onelayer.language.tree import Tape
+from onelayer.language.tree import Node, Tape
 from onelayer.lemmas.nested import Inner
 from onelayer.lemmas.univariate import range_of
 
 Direction = tuple[tuple[int, Fraction], ...]  # variables and their coefficients, the first of them 1
 Part = tuple[str, int]  # "node" or "log", and a node that is an inner function
 Parts = dict[Part, Fraction]
+Key = TypeVar("Key")
 _SIGNS = {"add": (1, 1), "sub": (1, -1), "neg": (-1,)}
 ZERO = Fraction(0)
 
@@ -92,13 +94,12 @@ class _Reader:
                     terms.append((factor, at))
                     continue
                 shift += factor * self.constants[at]
-                for part, weight in own.items():
-                    parts[part] = parts.get(part, Fraction(0)) + factor * weight
+                _add(parts, own, factor)
             made = _merged([self._term(factor, at) for factor, at in terms])
             if any(not gates for _, gates in made):
                 raise OnelayerError("a constant that is no rational number stands alone")
             groups += [Group(o, outer, tuple(self._summands(gate) for gate in gates)) for outer, gates in made]
-            direct.append(self._shifted({part: w for part, w in parts.items() if w}, shift))
+            direct.append(self._shifted(_nonzero(parts), shift))
         return Apart(tuple(direct), tuple(groups))
 
     def _shifted(self, parts: Parts, shift: Fraction) -> tuple[Summand, ...]:
@@ -125,17 +126,18 @@ class _Reader:
             return {int(self.nodes[var].value): w for var, w in own.parts.items()}
         if not self.affine.used[at]:
             return {}
-        parts = [self.linear[arg] for arg in node.args]
         if node.op in ("mul", "div") and (scaled := self.affine.scaled(node)) is not None:
             inner = self.linear[scaled[1]]
             return None if inner is None else {j: scaled[0] * w for j, w in inner.items()}
-        if node.op not in ("add", "sub", "neg") or any(part is None for part in parts):
+        if node.op not in _SIGNS:
             return None
         total: dict[int, Fraction] = {}
-        for part, sign in zip(parts, _SIGNS[node.op], strict=True):
-            for j, w in (part or {}).items():
-                total[j] = total.get(j, ZERO) + sign * w
-        return {j: w for j, w in total.items() if w}
+        for arg, sign in zip(node.args, _SIGNS[node.op], strict=True):
+            part = self.linear[arg]
+            if part is None:
+                return None
+            _add(total, part, Fraction(sign))
+        return _nonzero(total)
 
     def _direction(self, at: int) -> Direction | None:
         own = self.linear[at]
@@ -152,12 +154,8 @@ class _Reader:
         if self.directions[at] is not None:
             return {("node", at): Fraction(1)}, Fraction(0)
         if node.op in ("mul", "div"):
-            scaled = self.affine.scaled(node)
-            parts = None if scaled is None else self.sums[scaled[1]]
-            if scaled is None or parts is None:
-                return None, Fraction(0)
-            return {p: scaled[0] * w for p, w in parts.items()}, scaled[0] * self.constants[scaled[1]]
-        if node.op not in ("add", "sub", "neg"):
+            return self._multiple(node)
+        if node.op not in _SIGNS:
             return None, Fraction(0)
         total: Parts = {}
         constant = Fraction(0)
@@ -166,9 +164,16 @@ class _Reader:
             if parts is None:
                 return None, Fraction(0)
             constant += sign * self.constants[arg]
-            for part, w in parts.items():
-                total[part] = total.get(part, Fraction(0)) + sign * w
-        return {part: w for part, w in total.items() if w}, constant
+            _add(total, parts, Fraction(sign))
+        return _nonzero(total), constant
+
+    def _multiple(self, node: Node) -> tuple[Parts | None, Fraction]:
+        """A rational multiple of a sum of inner functions."""
+        scaled = self.affine.scaled(node)
+        parts = None if scaled is None else self.sums[scaled[1]]
+        if scaled is None or parts is None:
+            return None, Fraction(0)
+        return {p: scaled[0] * w for p, w in parts.items()}, scaled[0] * self.constants[scaled[1]]
 
     def _term(self, factor: Fraction, at: int) -> tuple[Formula, list[Parts]]:
         """A term as a formula of its gates; inner functions of one direction that stand alone share its linear form."""
@@ -406,3 +411,13 @@ def _normalised(weights: Iterable[tuple[int, Fraction]], *, scale: bool = True) 
         if all(as_float(w / unit) is not None for _, w in items):
             return tuple((i, w / unit) for i, w in items)
     return None
+
+
+def _add(total: dict[Key, Fraction], parts: Mapping[Key, Fraction], factor: Fraction) -> None:
+    """total += factor * parts, term by term."""
+    for key, weight in parts.items():
+        total[key] = total.get(key, Fraction(0)) + factor * weight
+
+
+def _nonzero(parts: Mapping[Key, Fraction]) -> dict[Key, Fraction]:
+    return {key: weight for key, weight in parts.items() if weight}

@@ -192,12 +192,13 @@ class _Work:
         fits: list[Piecewise] = []
         for o in range(len(self.found.apart.direct)):
             own = [outer for outer in outers if outer.output == o]
-            gap = sum(outer.gap for outer in own)
-            tolerance = ROOM * goal - gap - (INNER_SHARE * goal if curved else 0.0)
+            tolerance = ROOM * goal - sum(outer.gap for outer in own) - INNER_SHARE * goal * curved
             functions = _ridge_functions(own)
-            if functions and not tolerance > 0:
+            if not functions:
+                continue
+            if not tolerance > 0:
                 raise OnelayerError("the ridges of the outer functions are not close enough")
-            fits += fit_shared(functions, tolerance) if functions else []
+            fits += fit_shared(functions, tolerance)
         return fits, [fit.steepest for fit in fits]
 
     def _cost(self, outers: list[Outer], slopes: list[float]) -> Array:

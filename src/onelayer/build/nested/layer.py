@@ -13,7 +13,7 @@ from onelayer.build.sequences.piecewise import Piecewise
 from onelayer.float64 import eye, zeros
 from onelayer.layer.memory import GridMemory
 from onelayer.layer.transformer import OneLayerTransformer
-from onelayer.lemmas.nested import Nested
+from onelayer.lemmas.nested import Nested, Outer, Ridge
 from onelayer.lemmas.nesting import KEY_WIDTH
 
 Array = NDArray[np.float64]
@@ -26,6 +26,17 @@ class Lookup:
     slopes: Array
     biases: Array
     values: Array
+
+
+def _written(nested: Nested, ridges: Sequence[tuple[Outer, Ridge]], width: int) -> torch.Tensor:
+    """What every inner function adds to the stream: to the sums of its ridges, and to the outputs directly."""
+    written, d = zeros(len(nested.inner), width), nested.inputs
+    for k, (part, ridge) in enumerate(ridges):
+        for weight, members in zip(ridge.weights, part.sums, strict=True):
+            written[list(members), d + k] += weight
+    for o, members in enumerate(nested.direct):
+        written[list(members), d + len(ridges) + o] = 1.0
+    return written
 
 
 def nested_layer(
@@ -42,12 +53,7 @@ def nested_layer(
     """
     ridges = [(part, ridge) for part in nested.outer for ridge in part.ridges]
     d, width = nested.inputs, nested.inputs + len(ridges) + nested.outputs
-    written = zeros(len(nested.inner), width)
-    for k, (part, ridge) in enumerate(ridges):
-        for weight, members in zip(ridge.weights, part.sums, strict=True):
-            written[list(members), d + k] += weight
-    for o, members in enumerate(nested.direct):
-        written[list(members), d + len(ridges) + o] = 1.0
+    written = _written(nested, ridges, width)
     embedding, heads, out, queries, offsets = eye(d, width), [], [], [], []
     for c, (one, lookup) in enumerate(zip(nested.inner, lookups, strict=True)):
         direction = torch.tensor(one.direction, dtype=torch.float64, device="cpu")

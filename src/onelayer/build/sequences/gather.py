@@ -172,6 +172,24 @@ def _places(target: Target, box: Box, each: bool) -> tuple[list[int | None], int
     return [None] if shared or not each else list(range(n)), outputs
 
 
+def _pursued(
+    target: Target,
+    part: Formula | None,
+    flat: int,
+    box: Box,
+    tolerance: float,
+    max_units: int,
+    seed: int,
+    observer: Observer,
+) -> Pursued:
+    """Ridges fitted to what of one output is not recognised; without time for any, its value at the centre."""
+    values = _values(target, part, flat, observer)
+    try:
+        return pursue(values, box, tolerance, max_units=max_units, seed=seed, observer=observer)
+    except Stopped:
+        return Pursued([_middle_value(target, box, flat)], tolerance)
+
+
 def _middle_value(target: Target, box: Box, flat: int) -> Piece:
     """The value at the centre, for an output that there was no time to fit."""
     return level(float(target.function(box.center[None]).reshape(-1)[flat]), box)
@@ -198,11 +216,7 @@ def _decompose(
             found += [(position, output, piece) for piece in made]
             if recogniser is None or rest:
                 part = _rest(formula, rest) if formula is not None and rest else None
-                values = _values(target, part, flat, observer)
-                try:
-                    more = pursue(values, box, tolerance, max_units=max_units, seed=seed, observer=observer)
-                except Stopped:
-                    more = Pursued([_middle_value(target, box, flat)], tolerance)
+                more = _pursued(target, part, flat, box, tolerance, max_units, seed, observer)
                 found += [(position, output, piece) for piece in more.pieces]
                 error = max(error or 0.0, more.error)
     return found, error
