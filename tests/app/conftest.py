@@ -96,7 +96,7 @@ def started() -> Callable[[Path], Server]:
     return start
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # its event loop must be gone when other tests run theirs
 def chromium() -> Iterator[Any]:
     playwright = pytest.importorskip("playwright.sync_api", reason="SKIPPED BROWSER TESTS: playwright is not installed")
     if BROWSER is None:
