@@ -12,6 +12,7 @@ import mpmath
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
 
 import onelayer as ol
 from onelayer.errors import OnelayerError, UnsupportedOperation
@@ -20,7 +21,7 @@ from onelayer.proof.objectives import Slopes
 from onelayer.recording.target import as_target
 from onelayer.taylor import derivatives, variables
 from onelayer.taylor.derivatives import SLOPES
-from onelayer.taylor.dual import RULES, seeded
+from onelayer.taylor.dual import RULES, chained, seeded
 
 SQUARE = ol.Box([-1.0, -1.0], [1.0, 1.0])
 Model = Callable[[Any], Any]
@@ -282,3 +283,51 @@ def test_a_claim_of_another_kind_is_rejected_by_the_checker(tmp_path: Path) -> N
     report = ol.check(tmp_path)
     assert not report.ok
     assert "sup|dT/dx|" in report.reason
+
+
+def _in_place(x: Any) -> Any:
+    y = x[..., 0] * -1.0
+    functional.relu(y, inplace=True)
+    return y
+
+
+LYING: dict[str, Callable[[Any], Any]] = {
+    "equality": lambda x: (x[..., 0] == x[..., 0]) * 3.0 * x[..., 0],
+    "an effect in place": _in_place,
+    "another batch": lambda x: x.mean(0).expand(x.shape)[..., 0],
+    "a question about itself": lambda x: x[..., 0] * (3.0 if x.requires_grad else 2.0),
+    "a cast": lambda x: torch.softmax(x, -1, dtype=torch.float32)[..., 0].double(),
+    "a rest": lambda x: x[..., 0] % 0.3,
+    "assignment": lambda x: x.__setitem__(0, x[0] * 2) or x[..., 0],
+}
+
+
+@pytest.mark.parametrize("name", LYING)
+def test_what_is_not_followed_is_refused_in_one_line(name: str) -> None:
+    """T whose slopes would be those of something else."""
+    with pytest.raises(OnelayerError) as error:
+        ol.lipschitz(LYING[name], ol.Box([0.5, 0.5], [1.0, 1.0]))
+    assert "\n" not in str(error.value)
+
+
+def test_a_scale_of_zero_and_a_threshold_are_followed() -> None:
+    def uniform(x: Any) -> Any:
+        q = torch.stack([x, 2 * x], -2)
+        return functional.scaled_dot_product_attention(q, q, q, scale=0.0).sum((-1, -2))
+
+    found = ol.lipschitz(uniform, ol.Box([0.5, 1.0], [1.0, 2.0]), gap=0.05)
+    assert found.lower <= 6 <= found.upper <= 6.4
+    beyond = ol.gradient_error(
+        lambda x: functional.softplus(x[..., 0]), "log(1 + exp(x))", ol.Box([20.5], [21.0]), 1e-11, max_boxes=64
+    )
+    assert beyond.status != "proved"  # torch returns x there, whose slope is 1
+    root = ol.lipschitz(lambda x: x[..., 0] ** 0.1, ol.Box([0.5], [0.75]), gap=0.01)
+    assert root.lower <= 0.1 * 0.5**-0.9 <= root.upper
+    flat = ol.lipschitz(lambda x: functional.hardtanh(2 * x[..., 0]), ol.Box([1.0], [3.0]), 1e-9)
+    assert flat.status == "proved"
+
+
+def test_a_wrong_rule_is_caught_by_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(RULES, "sin", lambda function, x: chained(function, x, lambda v: 2.0 * torch.cos(v)))
+    with pytest.raises(OnelayerError, match="another slope"):
+        ol.lipschitz(lambda x: torch.sin(x[..., 0]), ol.Box([0.0], [1.0]))

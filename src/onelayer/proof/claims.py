@@ -19,9 +19,13 @@ from onelayer.errors import OnelayerError
 from onelayer.ground import pinned
 from onelayer.language.formula import Formula, parse
 from onelayer.language.requirement import parse_requirement
+from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.observer import Observer, observing
 from onelayer.proof.certificate import Certificate
 from onelayer.proof.certify import MODEL_DTYPE, certify, digest_of
+from onelayer.proof.contract import examine_slopes
+from onelayer.proof.error import error_function
+from onelayer.proof.forward import execute
 from onelayer.proof.objectives import Difference, Forward, Margins, Output, Slopes, Steepness
 from onelayer.proof.recorded import understood
 from onelayer.proof.verdicts import Range, Verdict, single_output
@@ -206,6 +210,8 @@ def _of_slopes(
     objective: Slopes, model: Forward, box: Box, eps: float | None, claim: str, options: Mapping[str, Any]
 ) -> Certificate:
     """sup|g| of something made of slopes."""
+    for one in objective.models:
+        _examine(one, box)
     found = certify(objective, _levels(0.0, box, _outputs(objective, box)), box, eps, **_real(options))
     return replace(found, claim=claim, weights_sha256=digest_of(model))
 
@@ -216,9 +222,18 @@ def _levels(level: float, box: Box, shape: tuple[int, ...]) -> Formula:
     return parse(text, box.dim, limit=len(text)).shaped(tuple(box.shape), shape)
 
 
+def _examine(model: Forward, box: Box) -> None:
+    """What slopes are claimed of is a function of its point, and its derivatives are followed as it is executed."""
+    if isinstance(model, OneLayerTransformer | Formula):
+        return
+    target = understood(_levels(0.0, box, _outputs(model, box)), box)
+    held = [p.dtype for p in model.parameters()] if isinstance(model, nn.Module) else []
+    examine_slopes(error_function(model, target, box, held[0] if held else torch.float64, torch.device("cpu")))
+
+
 @torch.no_grad()
 def _outputs(model: Forward, box: Box) -> tuple[int, ...]:
-    return tuple(model(_points(model, box)[:1]).shape[1:])
+    return tuple(execute(model, _points(model, box)[:1]).shape[1:])
 
 
 @torch.no_grad()

@@ -18,7 +18,7 @@ from torch import Tensor
 from onelayer.errors import ModelAssumptionError, OnelayerError
 from onelayer.proof.cost import metered
 from onelayer.proof.error import ErrorFunction
-from onelayer.proof.forward import enclose
+from onelayer.proof.forward import enclose, followed
 from onelayer.proof.points import hard_points
 from onelayer.recording.target import place
 from onelayer.taylor import variables
@@ -32,6 +32,11 @@ EVERY_TIME = "gives two values for the same batch at x = {x}; it must compute th
 EVERY_POINT = "gives another value at x = {x} in another batch; it must treat every point of a batch alone"
 EVERYWHERE = "depends on {what} at x = {x}; name the dtype of tensors that it creates, and sum constants once, outside"
 AS_WRITTEN = "returns a value at x = {x} that its operations on enclosures exclude; they are not what it computes"
+
+
+WITH_TANGENTS = "returns another value at x = {x} when its derivatives are followed; it asks what it is given"
+SLOPES = "has another slope at x = {x} than torch finds; an operation of it is not differentiated as it is executed"
+SLOPE_TOLERANCE = 1e-2  # a slope that is wrong at most points is not so by rounding
 
 
 @dataclass(frozen=True)
@@ -69,6 +74,40 @@ def examine(error: ErrorFunction) -> int:
     _complain(error, points, ends.exclude(usual), AS_WRITTEN)
     _boxes(error, points)
     return len(points)
+
+
+def examine_slopes(error: ErrorFunction) -> None:
+    """T is what a proof of its slopes takes it for: examined itself, and run with tangents (taylor/dual.py).
+
+    With tangents it returns what it returns without, and at most of some random points the slopes that torch
+    differentiates; where torch cannot, there is nothing to compare with. Raises ModelAssumptionError.
+    """
+    examine(error)
+    points = error.representable(hard_points(error.box, FEW, error.dtype))
+    if len(points):
+        values = followed(error.model, _shaped(error, points))[0].to("cpu", torch.float64)
+        _complain(error, points, _ends(error, points, points).exclude(values), WITH_TANGENTS)
+    _compare_slopes(error, error.representable(error.box.sample(FEW, seed=5).reshape(FEW, -1)))
+
+
+def _compare_slopes(error: ErrorFunction, points: Tensor) -> None:
+    x = _shaped(error, points)
+    try:
+        with torch.enable_grad():
+            given = x.clone().requires_grad_()
+            parts = error.model(given).reshape(len(x), -1).unbind(-1)
+            each = [torch.autograd.grad(part.sum(), given, retain_graph=True)[0] for part in parts]
+    except RuntimeError:
+        return
+    wanted = torch.stack([slope.reshape(len(x), -1) for slope in each], -1)  # (C, D, K)
+    found = torch.stack(followed(error.model, x)[1], 1)
+    wrong = (found - wanted).abs() > SLOPE_TOLERANCE * (found.abs() + wanted.abs() + 1)
+    mostly = wrong.double().mean(0) > 0.5
+    _complain(error, points, (wrong & mostly).flatten(1).any(1).cpu(), SLOPES)
+
+
+def _shaped(error: ErrorFunction, points: Tensor) -> Tensor:
+    return points.reshape(-1, *error.box.shape).to(error.device, error.dtype)
 
 
 def _values(error: ErrorFunction, points: Tensor, batch: int = BATCH) -> Tensor:

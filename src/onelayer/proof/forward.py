@@ -14,6 +14,7 @@ from onelayer.errors import ModelAssumptionError, OnelayerError, UnsupportedOper
 from onelayer.formats import are_formats, coarsest, either
 from onelayer.language.operations import OPERATIONS
 from onelayer.taylor.core import Space, TaylorModel, constant
+from onelayer.taylor.dual import Dual, seeded
 from onelayer.taylor.registry import call, canonical_keywords, canonical_name, inside
 
 Forward = Callable[[Any], Any]
@@ -51,6 +52,15 @@ def enclose(function: Forward, x: TaylorModel, outputs: tuple[int, ...], name: s
         raise UnsupportedOperation(f"{name} on Taylor models", f"it returns {type(y).__name__}")
     _check_shape(name, tuple(y.shape), len(x), outputs)
     return y
+
+
+def followed(model: Forward, x: Tensor) -> tuple[Tensor, list[Tensor]]:
+    """T run on points x (C, *event) with its derivatives: its values (C, K), and for each input its slopes (C, K)."""
+    with _one_line("the model with its derivatives", x):
+        y = model(seeded(x))
+        values = (y.value if isinstance(y, Dual) else y).detach().reshape(len(x), -1)
+        tangents = y.tangents if isinstance(y, Dual) else [None] * x[0].numel()
+        return values, [torch.zeros_like(values) if t is None else t.reshape(len(x), -1) for t in tangents]
 
 
 def enclosed_at(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import torch
@@ -144,7 +145,14 @@ def power(function: Callable[..., Any], x: Any, exponent: Any) -> Dual:
         return Dual(function(x.value, exponent), [None] * len(x.tangents))
     if exponent == 1:
         return Dual(x.value, x.tangents)
-    return chained(lambda v: function(v, exponent), x, lambda v: exponent * function(v, exponent - 1))
+    if Fraction(exponent) - 1 == Fraction(exponent - 1):
+        return chained(lambda v: function(v, exponent), x, lambda v: exponent * function(v, exponent - 1))
+    return chained(lambda v: function(v, exponent), x, lambda v: exponent * function(v, exponent) / v)
+
+
+def _refuse_cast(dtype: Any) -> None:
+    if dtype is not None:
+        raise UnsupportedOperation("the derivative of a softmax with a dtype", "cast before it")
 
 
 @derivative("softmax")
@@ -153,6 +161,7 @@ def softmax(function: Callable[..., Any], x: Dual, dim: int, dtype: Any = None, 
 
     Sums over tokens then still happen before the divisions, where large values cancel.
     """
+    _refuse_cast(dtype)
     s = function(x.value, dim)
     if not (isinstance(s, TaylorModel) and len(s.den) == 1):
         s = s.plain() if isinstance(s, TaylorModel) else s
@@ -176,6 +185,7 @@ def logsumexp(function: Callable[..., Any], x: Dual, dim: int, keepdim: bool = F
 @derivative("log_softmax")
 def log_softmax(function: Callable[..., Any], x: Dual, dim: int, dtype: Any = None, _stacklevel: int = 3) -> Dual:
     """x minus logsumexp, likewise."""
+    _refuse_cast(dtype)
     s = torch.softmax(x.value, dim)
     return Dual(function(x.value, dim), [None if t is None else t - (s * t).sum(dim, True) for t in x.tangents])
 
@@ -187,7 +197,7 @@ def attention(
     """softmax(q k / sqrt(d)) v, in its own operations."""
     if mask is not None or dropout or set(more) - {"scale"}:
         raise UnsupportedOperation("the derivative of masked attention", "use attention without a mask")
-    scale = more.get("scale") or 1 / math.sqrt(query.shape[-1])
+    scale = 1 / math.sqrt(query.shape[-1]) if more.get("scale") is None else more["scale"]
     logits = torch.matmul(query, key.transpose(-2, -1)) * scale
     return torch.matmul(torch.softmax(logits, -1), value)
 
@@ -244,7 +254,16 @@ def _clamp(function: Callable[..., Any], x: Dual, low: Any = None, high: Any = N
     return chained(lambda v: function(v, low, high), x, slope)
 
 
-RULES["clamp"] = RULES["hardtanh"] = _clamp
+RULES["clamp"] = _clamp
+
+
+@derivative("hardtanh")
+def hardtanh(
+    function: Callable[..., Any], x: Dual, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
+) -> Dual:
+    if inplace:
+        raise UnsupportedOperation("the derivative of hardtanh in place", "use inplace=False")
+    return _clamp(torch.clamp, x, min_val, max_val)
 
 
 @derivative("maximum", "max")
@@ -278,6 +297,11 @@ def _gelu(x: Any) -> Any:
     return 0.5 * (1.0 + torch.erf(x * _real(math.sqrt(0.5), x))) + x * _normal(x)
 
 
+def _softplus(x: Any) -> Any:
+    """The logistic function up to 20. Above, torch returns x itself; between the two lies a jump, without a slope."""
+    return torch.where(x > 20.0, zeros_like(x) + torch.inf, torch.sigmoid(x))
+
+
 # f'(x) of functions of one variable.
 SLOPES: dict[str, Callable[[Any], Any]] = {
     "abs": lambda x: 2.0 * _step(x) - 1.0,
@@ -299,7 +323,7 @@ SLOPES: dict[str, Callable[[Any], Any]] = {
     "silu": lambda x: torch.sigmoid(x) * (1.0 + x * (1.0 - torch.sigmoid(x))),
     "sin": torch.cos,
     "sinh": torch.cosh,
-    "softplus": torch.sigmoid,
+    "softplus": _softplus,
     "sqrt": lambda x: 0.5 / torch.sqrt(x),
     "square": lambda x: 2.0 * x,
     "tan": lambda x: 1.0 + torch.tan(x) * torch.tan(x),
@@ -309,7 +333,7 @@ for _name, _slope in SLOPES.items():
 
     def _rule(function: Callable[..., Any], x: Dual, *args: Any, _of: Any = _slope, **kwargs: Any) -> Dual:
         approximate = kwargs.pop("approximate", "none")
-        if args or approximate != "none" or set(kwargs) - {"inplace"}:
+        if args or approximate != "none" or any(kwargs.values()):
             raise UnsupportedOperation("the derivative of a function with parameters", "use its plain form")
         return chained(function, x, _of)
 

@@ -145,6 +145,26 @@ class Dual:
     def __abs__(self) -> Any:
         return apply("abs", torch.abs, self)
 
+    def __eq__(self, other: object) -> Any:
+        raise UnsupportedOperation("a comparison for equality", "it has no derivative; use torch.where with < or >")
+
+    def __ne__(self, other: object) -> Any:
+        return self == other
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __mod__(self, other: Any) -> Any:
+        return apply("remainder", torch.remainder, self, other)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return apply("floor_divide", torch.floor_divide, self, other)
+
+    def __rpow__(self, other: Any) -> Any:
+        return apply("pow", torch.pow, other, self)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        raise UnsupportedOperation("assignment in place", "build the result with torch.stack or torch.cat")
+
     def __gt__(self, other: Any) -> Any:
         return self.value > value_of(other)
 
