@@ -30,7 +30,7 @@ KINKS = {"abs", "relu", "max", "min"}
 
 # The degree of the Taylor models by the number of variables: a model in D of them has binomial(degree + D, D) numbers.
 DEGREES = {1: 10, 2: 8, 3: 6, 4: 5}
-LOWEST_DEGREE = 4
+LOWEST_DEGREE = 4  # in dimensions that DEGREES does not list
 # Halvings of a box, all sides together: down to 2^-24 of the domain in one variable, 2^-12 per side in two.
 HALVINGS = 24
 # Bits of the arithmetic over plain integers beyond those of the largest value and of eps; remainders need few.

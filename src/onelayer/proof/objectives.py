@@ -56,6 +56,7 @@ class Margins(Wrapped):
         self.margins = margins
 
     def forward(self, x: Any) -> Any:
+        """Margins of the requirement, from outputs and inputs side by side."""
         y = self.models[0](x)
         both = torch.cat([y.reshape(len(y), -1), x.reshape(len(x), -1)], -1)
         return self.margins(both)

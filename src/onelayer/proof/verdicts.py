@@ -54,6 +54,7 @@ class Range:
 
     @property
     def status(self) -> str:
+        """Proved if every certificate is."""
         return "proved" if all(found.proved for found in self.certificates) else "undecided"
 
     @property

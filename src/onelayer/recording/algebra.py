@@ -192,6 +192,7 @@ def lerp(tape: Recording, input: Any, end: Any, weight: Any) -> Symbolic:
 
 @operation("atan2", "arctan2")
 def atan2(tape: Recording, input: Any, other: Any) -> Symbolic:
+    """The angle of the point (b, a)."""
     return elementwise(tape, lambda tape, a, b: FUNCTIONS["atan2"].build(tape, [a, b]), input, other)
 
 

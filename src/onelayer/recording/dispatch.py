@@ -176,16 +176,11 @@ def _cast(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         _same_as(value, by_class=name == "type")
     if not isinstance(x, Symbolic):
         return lift_like(x, (args, kwargs))
-    return _copied(x) if kwargs.get("copy", False) or True in map(_is_true, rest) else x
+    return Symbolic(x.tape, x.ids.clone()) if _asks_for_copy(rest, kwargs) else x
 
 
-def _is_true(value: Any) -> bool:
-    """Whether an argument is True itself: what is recorded has no truth, and 1 is no flag."""
-    return value is True
-
-
-def _copied(x: Symbolic) -> Symbolic:
-    return Symbolic(x.tape, x.ids.clone())
+def _asks_for_copy(rest: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    return bool(kwargs.get("copy", False)) or any(value is True for value in rest)
 
 
 def lift_like(value: Any, near: Any) -> Symbolic:

@@ -15,7 +15,7 @@ from onelayer.language.operations import operation
 from onelayer.language.poles import needed_at
 from onelayer.language.tree import LEAVES
 
-_POINTS = 256
+_POINTS = 256  # at which a jump is looked for
 _PAIRS = 8  # segments across each border: a jump may vary along it
 _BISECTIONS = 1100  # until no float lies between: 2 * 1023 exponents and 52 digits are halved away long before
 

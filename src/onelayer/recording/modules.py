@@ -41,31 +41,37 @@ def prelu(tape: Recording, input: Any, weight: Any) -> Symbolic:
 
 @operation("hardsigmoid")
 def hardsigmoid(tape: Recording, input: Any, inplace: bool = False) -> Symbolic:
+    """x + 3 between 0 and 6, divided by 6."""
     return div(tape, clamp(tape, add(tape, input, 3.0), 0.0, 6.0), 6.0)
 
 
 @operation("hardswish")
 def hardswish(tape: Recording, input: Any, inplace: bool = False) -> Symbolic:
+    """x hardsigmoid(x)."""
     return mul(tape, input, hardsigmoid(tape, input))
 
 
 @operation("tanhshrink")
 def tanhshrink(tape: Recording, input: Any) -> Symbolic:
+    """x - tanh(x)."""
     return sub(tape, input, unary(tape, "tanh", input))
 
 
 @operation("softshrink")
 def softshrink(tape: Recording, input: Any, lambd: float = 0.5) -> Symbolic:
+    """x without its part between -lambda and lambda."""
     return sub(tape, input, clamp(tape, input, -float(lambd), float(lambd)))
 
 
 @operation("softmin", neutral="_stacklevel")
 def softmin(tape: Recording, input: Any, dim: int | None = None, dtype: Any = None) -> Symbolic:
+    """Softmax of -x."""
     return softmax(tape, neg(tape, input), dim, dtype)
 
 
 @operation("glu")
 def glu(tape: Recording, input: Any, dim: int = -1) -> Symbolic:
+    """One half times the sigmoid of the other."""
     first, second = (Symbolic(tape, part) for part in lift(tape, input).ids.chunk(2, dim))
     return mul(tape, first, unary(tape, "sigmoid", second))
 

@@ -89,6 +89,7 @@ def hardswish(x: TaylorModel, inplace: bool = False) -> TaylorModel:
 
 @implements("softsign")
 def softsign(x: TaylorModel) -> TaylorModel:
+    """x / (1 + |x|) as one executed function."""
     exact = x.untag()
     return _kernel(div(exact, combine(abs_(exact), 1.0, 1)), x, x.magnitude() + 1)
 
@@ -101,6 +102,7 @@ def log_sigmoid(x: TaylorModel) -> TaylorModel:
 
 @implements("tanhshrink")
 def tanhshrink(x: TaylorModel) -> TaylorModel:
+    """x - tanh(x) as one executed function."""
     exact = x.untag()
     return _kernel(combine(exact, compose(TANH, exact), -1), x, x.magnitude() + 1)
 
@@ -114,6 +116,7 @@ def softshrink(x: TaylorModel, lambd: float = 0.5) -> TaylorModel:
 
 @implements("threshold")
 def threshold(x: TaylorModel, threshold: float, value: float, inplace: bool = False) -> TaylorModel:
+    """x above a number, else a constant."""
     return where(gt(x, float(threshold)), x, float(value))
 
 

@@ -109,7 +109,7 @@ def call(name: str, *args: Any, **kwargs: Any) -> Any:
         _refuse_opaque(name, (*args, *kwargs.values()))
     if not lazy:
         args = tuple(map(_multiplied_out, args))
-        kwargs = {key: _multiplied_out(arg) for key, arg in kwargs.items()}
+        kwargs = dict(zip(kwargs, map(_multiplied_out, kwargs.values()), strict=True))
     outside, _STATE.inside = inside(), True
     watcher = None if outside else _dismissed()
     try:

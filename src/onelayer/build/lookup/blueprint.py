@@ -272,6 +272,10 @@ def _lookup_head(fit: TensorFit, group: Group) -> LookupHead:
     return LookupHead(used, values.reshape(*[len(axis.slopes) for axis in used], -1))
 
 
+def _tokens(fits: list[TensorFit]) -> int:
+    return sum(fit.tokens for fit in fits)
+
+
 def _at_hand(fitter: TensorFitter, sparse: list[TensorFit] | None, budget: FitBudget) -> list[TensorFit] | None:
     """What can be had without a search, by its error."""
     quick = fitter.anyhow(min(budget.max_tokens, HASTY_TOKENS))
@@ -284,10 +288,11 @@ def _cheapest(fitter: TensorFitter, tolerance: float, budget: FitBudget) -> list
     sparse = SparseFitter(fitter).fit(tolerance, budget.max_tokens) if fitter.rank >= 3 else None
     if budget.fitting.over:
         return _at_hand(fitter, sparse, budget)
-    bound = sum(fit.tokens for fit in sparse) if sparse else budget.max_tokens
+    bound = _tokens(sparse) if sparse else budget.max_tokens
     if sparse and fitter.predicted(tolerance) > 2 * bound:
         return sparse
-    if sparse is None and fitter.oscillates(tolerance) and (plain := fitter.plain(tolerance, bound)) is not None:
+    plain = fitter.plain(tolerance, bound) if sparse is None and fitter.oscillates(tolerance) else None
+    if plain is not None:
         return [plain]
     single = fitter.fit(tolerance, bound)
     return [single] if single and single.tokens <= bound else sparse

@@ -152,15 +152,21 @@ class TensorFitter:
             fit = self.solve([size] * self.rank)
             found = fit if fit is not None and fit.error <= tolerance else None
             size = size * 5 // 4
-        for axis in range(self.rank if found is not None else 0):
-            while found is not None and not self.observer.over:
-                sizes = [len(keys) for keys in found.keys]
-                sizes[axis] = sizes[axis] * 15 // 16
-                shorter = self.solve(sizes) if 3 * sizes[axis] > len(self.ladders[axis].nodes) else None
-                if shorter is None or shorter.error > tolerance:
-                    break
-                found = shorter
+        if found is not None:
+            for axis in range(self.rank):
+                found = self._thinned(found, axis, tolerance)
         return found
+
+    def _thinned(self, fit: TensorFit, axis: int, tolerance: float) -> TensorFit:
+        """One axis a sixteenth shorter at a time, while the error stays within tolerance."""
+        while not self.observer.over:
+            sizes = [len(keys) for keys in fit.keys]
+            sizes[axis] = sizes[axis] * 15 // 16
+            shorter = self.solve(sizes) if 3 * sizes[axis] > len(self.ladders[axis].nodes) else None
+            if shorter is None or shorter.error > tolerance:
+                break
+            fit = shorter
+        return fit
 
     def solve(self, sizes: Sequence[int]) -> TensorFit | None:
         """Values by one-axis least squares along every axis in turn; None when the sample grid would be too large."""

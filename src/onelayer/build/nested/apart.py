@@ -126,9 +126,10 @@ class _Reader:
             return {int(self.nodes[var].value): w for var, w in own.parts.items()}
         if not self.affine.used[at]:
             return {}
-        if node.op in ("mul", "div") and (scaled := self.affine.scaled(node)) is not None:
+        scaled = self.affine.scaled(node) if node.op in ("mul", "div") else None
+        if scaled is not None:
             inner = self.linear[scaled[1]]
-            return None if inner is None else {j: scaled[0] * w for j, w in inner.items()}
+            return None if inner is None else _times(inner, scaled[0])
         if node.op not in _SIGNS:
             return None
         total: dict[int, Fraction] = {}
@@ -173,7 +174,7 @@ class _Reader:
         parts = None if scaled is None else self.sums[scaled[1]]
         if scaled is None or parts is None:
             return None, Fraction(0)
-        return {p: scaled[0] * w for p, w in parts.items()}, scaled[0] * self.constants[scaled[1]]
+        return _times(parts, scaled[0]), scaled[0] * self.constants[scaled[1]]
 
     def _term(self, factor: Fraction, at: int) -> tuple[Formula, list[Parts]]:
         """A term as a formula of its gates; inner functions of one direction that stand alone share its linear form."""
@@ -417,6 +418,10 @@ def _add(total: dict[Key, Fraction], parts: Mapping[Key, Fraction], factor: Frac
     """total += factor * parts, term by term."""
     for key, weight in parts.items():
         total[key] = total.get(key, Fraction(0)) + factor * weight
+
+
+def _times(parts: Mapping[Key, Fraction], factor: Fraction) -> dict[Key, Fraction]:
+    return {key: factor * weight for key, weight in parts.items()}
 
 
 def _nonzero(parts: Mapping[Key, Fraction]) -> dict[Key, Fraction]:

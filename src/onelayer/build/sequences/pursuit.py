@@ -25,14 +25,14 @@ from onelayer.language.tree import Tape
 from onelayer.observer import Observer
 
 Array = NDArray[np.float64]
-MAX_DEGREE = 16
+MAX_DEGREE = 16  # of a polynomial along one direction; higher ones are ill-conditioned in monomials
 STIFF = 1.7  # times the largest degree: chords that need more are not made up for by more directions
 MAX_DIRECTIONS = 96
-CANDIDATES = 160
-STEPS = 12
-LAWSON = 12
-POINTS_PER_COLUMN = 6
-RIDGE = 3.0
+CANDIDATES = 160  # random directions tried for the next one
+STEPS = 12  # of a descent on one direction; most end earlier
+LAWSON = 12  # reweightings towards the maximum norm
+POINTS_PER_COLUMN = 6  # rows of the fit per unknown, so that it does not interpolate
+RIDGE = 3.0  # penalty in units of the tolerance relative to the values
 HARD = 60  # test points with the largest errors that join the fit of the next round
 
 
