@@ -47,7 +47,7 @@ def approximate_command(
     max_tokens: Annotated[int, typer.Option(min=1, help="Most memory tokens to use.")] = 20_000,
     max_seconds: MaxSeconds = math.inf,
     seed: Seed = 0,
-    jobs: Jobs = 2,
+    jobs: Jobs = 1,
     as_json: Json = False,
 ) -> int:
     """Build a layer for FORMULA on a box, or for a table on a full grid, and prove its error."""

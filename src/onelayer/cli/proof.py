@@ -30,7 +30,7 @@ def certify_command(
     real: Annotated[bool, typer.Option("--real", help="Exact arithmetic instead of the executed rounding.")] = False,
     max_seconds: MaxSeconds = math.inf,
     save: Annotated[bool, typer.Option("--save", help="Replace the saved certificate by the new one.")] = False,
-    jobs: Jobs = 2,
+    jobs: Jobs = 1,
     cluster: Cluster = None,
     as_json: Json = False,
 ) -> int:

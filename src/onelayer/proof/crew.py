@@ -102,7 +102,7 @@ class Crew:
         return pool if self._room(parts) else None
 
     def _room(self, parts: int) -> int:
-        """Chunks that may be out at once: a given executor queues them itself, a process that is not up sits on its own.
+        """Chunks that may be out at once: an executor queues them itself, a process that is not up sits on its own.
 
         Twice as many as there are processes known to be up: none waits for the next, and one that comes up takes what
         lies ready and is known from then on.
