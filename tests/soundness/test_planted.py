@@ -185,8 +185,8 @@ def square_root_at_zero(patch: pytest.MonkeyPatch) -> None:
     def bound(lo: Tensor, hi: Tensor, n: int) -> Tensor:
         return exact.bound(lo.clamp(min=0.3), hi.clamp(min=0.3), n)
 
-    def image(lo: Tensor, hi: Tensor) -> tuple[Tensor, Tensor]:
-        return lo * torch.nan, hi * torch.nan
+    def image(ends: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        return ends[0] * torch.nan, ends[1] * torch.nan
 
     planted = elementary.Elementary("sqrt", exact.series, bound, image)
     patch.setitem(registry._HANDLERS, "sqrt", (lambda x: compose.compose(planted, x), False))
@@ -213,7 +213,7 @@ def box_not_covered(patch: pytest.MonkeyPatch) -> None:
 
 def waves_are_small(patch: pytest.MonkeyPatch) -> None:
     planted = elementary.Elementary(
-        "sin", elementary.SIN.series, elementary.SIN.bound, lambda lo, hi: (lo * 0 - 0.5, lo * 0 + 0.5)
+        "sin", elementary.SIN.series, elementary.SIN.bound, lambda ends: (ends[0] * 0 - 0.5, ends[0] * 0 + 0.5)
     )
     patch.setitem(registry._HANDLERS, "sin", (lambda x: compose.compose(planted, x), False))
 
