@@ -46,10 +46,18 @@ def hard(box: ol.Box, count: int = 200) -> torch.Tensor:
     return torch.cat([box.corners(16), box.center[None], box.sample(count, seed=3), box.sample(count, arcsine=True)])
 
 
+def attended(tokens: Any) -> Any:
+    return nn.functional.scaled_dot_product_attention(tokens, tokens, tokens)[..., 0, 1]
+
+
 SMOOTH = {
     "tanh": lambda x: torch.tanh(x[..., 0] * x[..., 1]),
     "quotient": lambda x: x[..., 0] / (2.5 + torch.sin(x[..., 1])),
     "powers": lambda x: (x[..., 0] + 3) ** 3 * torch.sqrt(x[..., 1] + 2) - (x[..., 1] + 2) ** -2,
+    "roots": lambda x: (x[..., 0] + 2) ** 2.5 + (x[..., 1] + 2) ** 0.1,
+    "attention": lambda x: nn.functional.scaled_dot_product_attention(x[:, None, :], x[:, None, :], x[:, None, :])[
+        ..., 0, 0
+    ],
     "exp": lambda x: torch.exp(x[..., 0]) * torch.log(x[..., 1] + 3) + torch.cosh(x[..., 1]),
     "gelu": lambda x: nn.functional.gelu(x[..., 0]) + torch.erf(x[..., 1]) * torch.sigmoid(x[..., 0]),
     "silu": lambda x: nn.functional.silu(x[..., 0]) + nn.functional.softplus(x[..., 1]) + torch.atan(x[..., 0]),

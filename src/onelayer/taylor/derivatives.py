@@ -197,8 +197,9 @@ def attention(
     """softmax(q k / sqrt(d)) v, in its own operations."""
     if mask is not None or dropout or set(more) - {"scale"}:
         raise UnsupportedOperation("the derivative of masked attention", "use attention without a mask")
-    scale = 1 / math.sqrt(query.shape[-1]) if more.get("scale") is None else more["scale"]
-    logits = torch.matmul(query, key.transpose(-2, -1)) * scale
+    logits = torch.matmul(query, key.transpose(-2, -1))
+    scale = more.get("scale")
+    logits = logits * (_real(1 / math.sqrt(query.shape[-1]), value_of(logits)) if scale is None else scale)
     return torch.matmul(torch.softmax(logits, -1), value)
 
 
