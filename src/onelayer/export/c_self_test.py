@@ -40,11 +40,10 @@ def self_test(name: str, a: Exportable, source: Source) -> str:
     dtype, (inputs, outputs) = source.model.dtype, counts(source)
     points = _points(source, a).reshape(-1, inputs)
     wanted, allowed = _expected(a, source, points)
-    rows = [[literal(v, dtype) for v in row] for row in points.tolist()]
-    values = [[literal(v, torch.float64) for v in row] for row in wanted.tolist()]
     upper = name.upper()
-    xs = array("    static const real x", (v for row in rows for v in row), points.numel())
-    ys = array("    static const double y", (v for row in values for v in row), wanted.numel())
+    xs = array("    static const real x", (literal(v, dtype) for v in points.flatten().tolist()), points.numel())
+    values = (literal(v, torch.float64) for v in wanted.flatten().tolist())
+    ys = array("    static const double y", values, wanted.numel())
     meant = "T(x) as PyTorch computes it" if _formula(a) is None else "f(x), rounded"
     return f"""#ifdef {upper}_SELF_TEST
 /* {len(points)} points: corners of the domain, scattered points, the point of the largest error known.
