@@ -27,6 +27,7 @@ from onelayer.proof.recorded import understood
 from onelayer.recording.jumps import warn_of_jump
 from onelayer.recording.target import as_target
 from onelayer.result import Approximation
+from onelayer.taylor.preparation import prepare
 
 LAYOUTS = ("auto", "packed", "tokens")
 
@@ -72,6 +73,7 @@ def approximate(
     check_box(domain, dtype)
     if layout not in LAYOUTS:
         raise OnelayerError(f"layout must be 'auto', 'packed' or 'tokens', got {layout!r}")
+    prepare()
     with observing(observer, max(max_seconds, AT_LEAST)) as watch:
         watch.report("reading f")
         target = as_target(f, domain, lipschitz=lipschitz, observer=watch)

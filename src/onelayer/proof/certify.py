@@ -31,6 +31,7 @@ from onelayer.proof.recorded import understood
 from onelayer.proof.search import Budget, Goal, Outcome, Search, nothing_known
 from onelayer.proof.tree import MAX_DIM
 from onelayer.recording.target import Target, as_target
+from onelayer.taylor.preparation import prepare
 
 EXECUTIONS: dict[Any, torch.dtype | None] = {
     None: None,
@@ -99,6 +100,7 @@ def certify(
     box = as_box(box)
     _check(eps, gap, order, max_boxes, max_seconds, jobs, box)
     tested, outcome = 0, nothing_known(box)
+    prepare()
     with observing(observer, max(max_seconds, AT_LEAST)) as watch:
         if not isinstance(f, Target):
             watch.report("reading f")

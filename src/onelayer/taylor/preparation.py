@@ -1,0 +1,23 @@
+"""Kernels are loaded, and on a machine that never used them compiled, before the clock of a deadline runs."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import torch
+
+from onelayer.taylor import variables
+from onelayer.taylor.kernels import INSTALLED
+
+
+@cache
+def prepare() -> None:
+    """Use every kernel once, on a few boxes; seconds the first time on a machine, less than one in a new process."""
+    if not INSTALLED:
+        return
+    low = torch.zeros(2, 2, dtype=torch.float64, device="cpu")
+    x = variables(low, low + 0.5, 3, execution=torch.float64)
+    weights = torch.softmax(torch.stack([x[..., 0], x[..., 1], x[..., 0] * 2.0], dim=-1), dim=-1)
+    values = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64, device="cpu")
+    head = (weights @ values) * torch.sin(x[..., 1]) / (x[..., 0] * x[..., 0] + 1.5)
+    (torch.relu(head - 0.25) - torch.exp(x[..., 0] * x[..., 1])).plain().split_bound()
