@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import torch
 
@@ -16,7 +17,7 @@ def prepare() -> None:
     if not INSTALLED:
         return
     low = torch.zeros(2, 2, dtype=torch.float64, device="cpu")
-    x = variables(low, low + 0.5, 3, execution=torch.float64)
+    x: Any = variables(low, low + 0.5, 3, execution=torch.float64)
     weights = torch.softmax(torch.stack([x[..., 0], x[..., 1], x[..., 0] * 2.0], dim=-1), dim=-1)
     values = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64, device="cpu")
     head = (weights @ values) * torch.sin(x[..., 1]) / (x[..., 0] * x[..., 0] + 1.5)
