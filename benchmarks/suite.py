@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onelayer.study.problems import Problem
+from onelayer.study.problems import StudyProblem as Problem
 
 FRANKE = (
     "3/4*exp(-((9*x-2)**2+(9*y-2)**2)/4) + 3/4*exp(-(9*x+1)**2/49-(9*y+1)/10)"

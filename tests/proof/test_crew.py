@@ -87,7 +87,7 @@ def test_a_wrong_enclosure_from_a_worker_is_not_hidden(
 ) -> None:
     """Planted: a worker that returns NaN for its chunk. Nothing is proved on those boxes."""
 
-    def broken(problem: crew.Problem, chunk: crew.Chunk) -> Any:
+    def broken(problem: crew.Assignment, chunk: crew.Chunk) -> Any:
         return 1, np.full(len(chunk.low), np.nan), np.ones_like(chunk.low)
 
     monkeypatch.setattr(crew, "work", broken)

@@ -41,7 +41,7 @@ KEPT = 4  # problems that a worker keeps ready
 
 
 @dataclass(frozen=True)
-class Problem:
+class Assignment:
     """g as it travels to another process: the layer, the formula of f, the box. ``key`` tells problems apart."""
 
     key: str
@@ -113,7 +113,7 @@ class Crew:
         return 2 * len(self.up)
 
     def _shared(
-        self, executor: Executor, problem: Problem, chunks: list[Chunk], alone: Sequence[Callable[[], Enclosure]]
+        self, executor: Executor, problem: Assignment, chunks: list[Chunk], alone: Sequence[Callable[[], Enclosure]]
     ) -> list[Enclosure]:
         """Hand out chunks from the front as others can take them; do those at the end here."""
         waiting = deque(range(len(chunks)))
@@ -149,7 +149,7 @@ class Crew:
         return Enclosure(torch.from_numpy(np.array(bound)), torch.from_numpy(np.array(sensitivity)))
 
 
-def as_problem(error: ErrorFunction) -> Problem | None:
+def as_problem(error: ErrorFunction) -> Assignment | None:
     """What travels of g, or None where something of it is code of this process."""
     formula, model = error.target.formula, error.model
     if formula is None or error.target.lipschitz is not None or len(formula.nodes) > MAX_NODES:
@@ -159,10 +159,10 @@ def as_problem(error: ErrorFunction) -> Problem | None:
     lower, upper = error.box.lower.numpy(), error.box.upper.numpy()
     weights = weights_sha256(model) if isinstance(model, OneLayerTransformer) else str(model)
     text = f"{weights} {formula} {lower.tolist()} {upper.tolist()} {error.execution}"
-    return Problem(hashlib.sha256(text.encode()).hexdigest(), model, formula, lower, upper, error.execution)
+    return Assignment(hashlib.sha256(text.encode()).hexdigest(), model, formula, lower, upper, error.execution)
 
 
-def prepare(problem: Problem) -> int:
+def prepare(problem: Assignment) -> int:
     """Make a process ready for chunks of a problem, so that the first one does not wait for it; its number."""
     with pinned():
         error = _received(_Keyed(problem))
@@ -170,7 +170,7 @@ def prepare(problem: Problem) -> int:
     return os.getpid()
 
 
-def work(problem: Problem, chunk: Chunk) -> tuple[int, Floats, Floats]:
+def work(problem: Assignment, chunk: Chunk) -> tuple[int, Floats, Floats]:
     """Enclose one chunk, in whatever process this is: its number, bounds and sensitivities."""
     with pinned():
         found = _received(_Keyed(problem)).enclose(
@@ -187,7 +187,7 @@ def work(problem: Problem, chunk: Chunk) -> tuple[int, Floats, Floats]:
 class _Keyed:
     """A problem that is equal to another one with its key."""
 
-    problem: Problem
+    problem: Assignment
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Keyed) and self.problem.key == other.problem.key
