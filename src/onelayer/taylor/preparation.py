@@ -21,4 +21,5 @@ def prepare() -> None:
     weights = torch.softmax(torch.stack([x[..., 0], x[..., 1], x[..., 0] * 2.0], dim=-1), dim=-1)
     values = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64, device="cpu")
     head = (weights @ values) * torch.sin(x[..., 1]) / (x[..., 0] * x[..., 0] + 1.5)
-    (torch.relu(head - 0.25) - torch.exp(x[..., 0] * x[..., 1])).plain().split_bound()
+    enclosed: Any = torch.relu(head - 0.25) - torch.exp(x[..., 0] * x[..., 1])
+    enclosed.plain().split_bound()
