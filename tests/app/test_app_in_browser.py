@@ -71,10 +71,10 @@ def test_the_enclosure_closes_and_a_reload_goes_on(server: Any, watched: Any) ->
     ordered(page, "exp(sin(3*x)*y)", "x = 0:2, y = 0:2", "1e-4")
     page.locator("#working").wait_for()
     address = page.url
-    page.locator("#stage", has_text="fitting").or_(page.locator("#result")).first.wait_for(timeout=PATIENCE)
+    page.locator("#stage:visible:has-text('fitting'), #result:visible").first.wait_for(timeout=PATIENCE)
     page.reload()
     assert page.url == address
-    page.locator("#enclosure", has_text="sup").or_(page.locator("#result")).first.wait_for(timeout=PATIENCE)
+    page.locator("#enclosure:visible:has-text('sup'), #result:visible").first.wait_for(timeout=PATIENCE)
     shown(page)
     assert page.locator("#formula").input_value() == "exp(sin(3*x)*y)"
     state = server.ask("GET", f"/api/jobs/{address.rsplit('/', 1)[1]}")[1]

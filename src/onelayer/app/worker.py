@@ -119,8 +119,10 @@ def build(task: dict[str, Any], folder: Path, speaker: Speaker) -> dict[str, Any
     from onelayer.pictures.live_page import live_data
 
     result = built(task["order"], folder, speaker)
-    result.save(folder / "result")
     proof = result.certificate
+    # The search reports while it runs; a short one may end before it said what it found.
+    speaker.report("saving", lower=proof.lower, upper=proof.upper)
+    result.save(folder / "result")
     live = json.dumps(live_data(result), separators=(",", ":"))
     (folder / "live.json").write_text(live)
     return {
