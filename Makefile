@@ -21,7 +21,7 @@ demo: $(BASE)
 	$(BIN)/python examples/demo.py
 
 test: lint
-	$(THREADS) $(BIN)/python -m pytest -n $(WORKERS) -m "not slow and not browser" $(ARGS)
+	$(THREADS) $(BIN)/python -m pytest -n $(WORKERS) -m "not slow and not browser and not coq" $(ARGS)
 
 # What `make test` leaves out, about ten minutes.
 slow: $(DEV)

@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,10 +27,15 @@ ESCAPES = re.compile(
     r"|bypass_check|Unset|type_in_type|impredicative_set|native_compute)\b"
 )
 
-needs_coq = pytest.mark.skipif(
+without_coq = pytest.mark.skipif(
     not all(map(shutil.which, ("coqc", "coq_makefile", "make"))),
     reason="coqc is not installed: NO THEOREM OF formal/ WAS CHECKED (`make formal` installs it)",
 )
+
+
+def needs_coq(test: Any) -> Any:
+    """Run by `make formal`, where Coq is installed, and not a second time by `make test`."""
+    return pytest.mark.coq(without_coq(test))
 
 
 def code(source: Path) -> str:

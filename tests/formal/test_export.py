@@ -9,6 +9,7 @@ import sys
 import time
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,10 +27,16 @@ from onelayer.export.kernel import AXIOMS, LIBRARY, check_formally, compile_libr
 from onelayer.layer.memory import PlainMemory
 from onelayer.layer.transformer import OneLayerTransformer
 
-needs_coq = pytest.mark.skipif(
+without_coq = pytest.mark.skipif(
     shutil.which("coqc") is None,
     reason="coqc is not installed: NO EXPORTED CERTIFICATE WAS CHECKED (`make formal` installs it)",
 )
+
+
+def needs_coq(test: Any) -> Any:
+    """Run by `make formal`, where Coq is installed, and not a second time by `make test`."""
+    return pytest.mark.coq(without_coq(test))
+
 
 MODELS = {
     "sin": ("sin(x1)", [0], [1], 1e-3),
