@@ -72,7 +72,7 @@ def test_random_certificates(seed: int, tmp_path: Path) -> None:
     box = Box(low, [a + rng.choice([0.1, 0.5, 1.0]) for a in low])
     model, text = random_model(rng, dim), random_formula(rng, dim)
     try:
-        certificate = certify(model, text, box, None, gap=0.3, max_boxes=600, max_seconds=5)
+        certificate = certify(model, text, box, None, gap=0.3, max_boxes=600)
     except OnelayerError as error:
         pytest.fail(f"{text}: {error}")
     save_model(model, tmp_path)

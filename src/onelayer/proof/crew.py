@@ -20,7 +20,7 @@ from typing import Any
 import joblib
 import numpy as np
 import torch
-from joblib.externals.loky import get_reusable_executor
+from joblib.executor import get_memmapping_executor
 
 from onelayer.box import Box
 from onelayer.errors import OnelayerError
@@ -96,7 +96,8 @@ class Crew:
             return self.given
         if self.jobs < 2 or time.process_time() - self.started < START:
             return None
-        pool = get_reusable_executor(max_workers=self.jobs - 1, timeout=IDLE)
+        # The pool that joblib itself reuses: a plain one of the same kind would be handed to joblib and break there.
+        pool = get_memmapping_executor(self.jobs - 1, timeout=IDLE)
         if not self.signs:
             self.signs = [pool.submit(prepare, self.problem) for _ in range(self.jobs - 1)]
         return pool if self._room(parts) else None
