@@ -194,6 +194,12 @@ NAMED: dict[str, Callable[[], Approximation]] = {
     "kinks of two inputs": lambda: approximate(
         "relu(x2 - 1)*0.5 + abs(abs(2*x1 - 1) - 0.3)", Box([-1.0, -0.5], [0.3, 0.8]), 1e-3
     ),
+    "a spike that only its range bounds": lambda: approximate(
+        "0.096*x + cos(x) + 0.001*(1 - tanh(1e10*(x - 0.99999928))**2)", Box([0.999999], [1.000001]), 0.01
+    ),
+    "a spike at the edge in float32": lambda: approximate(
+        "0.758*x + cos(x) + 0.001*(1 - tanh(1e13*x)**2)", Box([0.0], [1.0]), 0.01, dtype=torch.float32
+    ),
 }
 
 
