@@ -7,6 +7,7 @@ import importlib
 import pkgutil
 import subprocess
 import sys
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -129,3 +130,10 @@ def test_the_package_is_imported_lazily() -> None:
     code = "import sys, onelayer; print(sorted({'torch', 'matplotlib', 'numpy', 'scipy'} & set(sys.modules)))"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "[]"
+
+
+def test_no_folder_of_tests_is_passed_over(pytestconfig: pytest.Config) -> None:
+    """A folder that pytest does not enter by its name is a room that nobody tests."""
+    passed_over = pytestconfig.getini("norecursedirs")
+    folders = {path.parent for path in Path(__file__).parent.rglob("test_*.py")}
+    assert not [part for folder in folders for part in folder.parts if any(fnmatch(part, name) for name in passed_over)]

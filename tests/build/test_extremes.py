@@ -118,7 +118,7 @@ def test_no_argument_covers_an_execution_that_overflows() -> None:
     assert overflows(model, box)
     argument = Recall("relu", 4, None)
     made = argued_certificate(
-        model, argument.stated(), box, 1e295, argument, 1e290, None, method="enumeration", seconds=0.0
+        model, box, 1e295, argument, 1e290, None, function=argument.stated(), method="enumeration", seconds=0.0
     )
     assert (made.status, made.upper) == ("undecided", math.inf)
 
