@@ -1,0 +1,1 @@
+"""Kinks: sharp heads over tokens that are affine in the input."""

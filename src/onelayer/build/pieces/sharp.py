@@ -1,0 +1,155 @@
+"""sharpen: kinks by sharp heads, in one layer of pieces, with a sharpness that follows from eps."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+import torch
+
+from onelayer.box import Box
+from onelayer.build.pieces.layer import pieces_layer
+from onelayer.build.pieces.recognise import RELU, take_pieces
+from onelayer.build.sequences.composed import certified
+from onelayer.build.sequences.ffn import fit_shared
+from onelayer.build.sequences.piecewise import Piecewise
+from onelayer.errors import OnelayerError
+from onelayer.lemmas.pieces import Pieces, PieceSum
+from onelayer.lemmas.sharp import pieces_error
+from onelayer.lemmas.stated import states
+from onelayer.lemmas.subsets import average_gap
+from onelayer.observer import Observer
+from onelayer.recording.target import Target
+from onelayer.result import Approximation
+
+ATTEMPTS = 3  # each with a goal that the last bound corrects; one suffices as a rule
+SHARP_SHARE = 0.1  # of eps, for the heads, where units have work of their own: sharpness costs nothing
+ALONE_SHARE = 0.9  # of eps, where heads are all there is; the rest is room for rounding
+MOST_SHARP = 2.0**500  # beyond, logits leave the range of the format
+ROOM = 0.98  # of eps for all together
+
+
+@dataclass(frozen=True)
+class Sharpener:
+    """A target made of kinks, ready to be built for any eps."""
+
+    target: Target
+    box: Box
+    pieces: Pieces
+    dtype: torch.dtype
+
+    @property
+    def curved(self) -> bool:
+        """Whether units approximate: not where they are the kinks of a second layer."""
+        return any(not is_hinge(curve.text) for curve in self.pieces.curves)
+
+
+def sharpener(target: Target, box: Box, dtype: torch.dtype) -> Sharpener | None:
+    """The target as maxima of affine functions and curves of their sums; None where it is not of that form."""
+    if target.formula is None or target.lipschitz is not None:
+        return None
+    formula = target.formula.shaped((box.dim,), target.formula.output_shape)
+    try:
+        pieces = take_pieces(formula, box)
+    except (OnelayerError, OverflowError, ZeroDivisionError):
+        return None
+    return Sharpener(target, box, pieces, dtype) if states(pieces, formula, box) else None
+
+
+def sharpen(found: Sharpener, eps: float, observer: Observer) -> Approximation:
+    """The layer and its proof."""
+    started = time.monotonic()
+
+    def attempts() -> Iterator[Approximation]:
+        goal = eps
+        for _ in range(ATTEMPTS):
+            observer.check()
+            made = _attempt(found, goal, eps, started)
+            yield made
+            if made.certificate.proved or not made.certificate.upper < math.inf:
+                return
+            goal *= max(0.3, 0.97 * eps / made.certificate.upper)
+
+    return min(attempts(), key=lambda attempt: attempt.certificate.upper)
+
+
+def is_hinge(text: str) -> bool:
+    """Whether a curve is a ReLU itself, which one unit is exactly."""
+    return text.removeprefix("-") == RELU
+
+
+@np.errstate(all="ignore")  # numbers that are not finite are refused by name
+def _attempt(found: Sharpener, goal: float, eps: float, started: float) -> Approximation:
+    pieces, share = found.pieces, SHARP_SHARE if found.curved else ALONE_SHARE
+    fits = _fits(found, ROOM * goal * (1 - share))
+    constants = [float(fit.values[0]) for fit in fits]
+    curves = tuple(replace(curve, constant=c) for curve, c in zip(pieces.curves, constants, strict=True))
+    units = tuple(k for k, fit in enumerate(fits) for _ in range(fit.pieces))
+    stated = replace(pieces, curves=curves, units=units)
+    sharpness = _sharpness(stated, [fit.steepest for fit in fits], share * goal)
+    shapes = tuple(found.box.shape), tuple(found.target.output_shape)
+    model = pieces_layer(*shapes, stated, sharpness, fits, found.box, found.dtype)
+    upper = pieces_error(model, stated, found.box)
+    return certified(model, stated, found.target, found.box, eps, upper, None, started)
+
+
+def _fits(found: Sharpener, tolerance: float) -> list[Piecewise]:
+    """Piecewise linear functions of all curves; errors of one output add up to at most ``tolerance``."""
+    pieces = found.pieces
+    ends = [_ends(curve.argument, pieces, found.box) for curve in pieces.curves]
+    fits = _hinges(pieces)
+    for o in range(pieces.outputs):
+        mine = [k for k, curve in enumerate(pieces.curves) if curve.output == o and not is_hinge(curve.text)]
+        if mine:
+            functions = [(pieces.curves[k].formula, *ends[k]) for k in mine]
+            fits |= dict(zip(mine, fit_shared(functions, tolerance), strict=True))
+    return [fits[k] for k in range(len(pieces.curves))]
+
+
+def _hinges(pieces: Pieces) -> dict[int, Piecewise]:
+    """The curves that are a ReLU themselves, by their index."""
+    fits: dict[int, Piecewise] = {}
+    for k, curve in enumerate(pieces.curves):
+        if is_hinge(curve.text):
+            slope = -1.0 if curve.text.startswith("-") else 1.0
+            fits[k] = Piecewise(np.array([0.0, 1.0]), np.array([0.0, slope]))
+    return fits
+
+
+def _ends(one: PieceSum, pieces: Pieces, box: Box) -> tuple[float, float]:
+    """Ends of the values of a sum over the box; the proof finds its own."""
+    low, high = range_of_line(one.line, box)
+    for weight, head in zip(one.weights, pieces.heads, strict=True):
+        lines = [range_of_line(line, box) for line in head.lines]
+        ends = [float(Fraction(weight)) * max(end) for end in zip(*lines, strict=True)]
+        low, high = low + min(ends), high + max(ends)
+    slack = 1e-12 * (abs(low) + abs(high))
+    return low - slack, high + slack
+
+
+def range_of_line(line: Sequence[str], box: Box) -> tuple[float, float]:
+    """Smallest and largest value of an affine function."""
+    numbers = np.array([float(Fraction(a)) for a in line])
+    ends = [numbers[:-1] * side.flatten().numpy() for side in (box.lower, box.upper)]
+    return float(np.minimum(*ends).sum() + numbers[-1]), float(np.maximum(*ends).sum() + numbers[-1])
+
+
+def _sharpness(pieces: Pieces, slopes: Sequence[float], tolerance: float) -> list[float]:
+    """beta of every head: its error W((M-1)/e) / beta, as the worst output sees it, is an equal share.
+
+    A power of two, so that beta l is l in other units and rounds as l does.
+    """
+    cost = np.zeros((pieces.outputs, len(pieces.heads)))
+    for o, one in enumerate(pieces.direct):
+        cost[o] += [abs(float(Fraction(w))) for w in one.weights]
+    for slope, curve in zip(slopes, pieces.curves, strict=True):
+        cost[curve.output] += [slope * abs(float(Fraction(w))) for w in curve.argument.weights]
+    gaps = np.array([average_gap(len(head.lines)) for head in pieces.heads])
+    wanted = cost.max(0) * gaps * len(gaps) / tolerance
+    if not (wanted < MOST_SHARP).all():
+        raise OnelayerError("eps is too small for sharp heads: the sharpness that it needs overflows")
+    return [2.0 ** math.ceil(math.log2(beta)) if beta > 0 else 1.0 for beta in wanted.tolist()]

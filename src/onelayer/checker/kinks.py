@@ -1,0 +1,174 @@
+"""Maxima in the checker's own expansions: max, min, abs and relu as sums of symbols max[...].
+
+A symbol max[t_1 | t_2 | ...] stands for the maximum of expansions with mean zero, scaled so that their largest
+coefficient is 1. Laws used: a positive factor and a summand move into a maximum; a maximum of maxima is one maximum;
+max(t) = max(t + q) - q. What another term reaches all over the box is left out. Minima and maxima of variables alone
+are sums of maxima of variables (docs/theory.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from onelayer.checker.outcome import Rejected
+from onelayer.language.formula import Formula, Node
+
+Powers = tuple[tuple[str, Fraction], ...]  # symbols in alphabetical order, no exponent zero
+Expansion = dict[Powers, Fraction]
+Corners = Sequence[tuple[Fraction, Fraction]]
+
+WIDEST = 32  # terms of a maximum that is multiplied out
+FEW = 6  # variables of which minima and maxima are told apart by their values at 0 and 1
+
+
+def plus(a: Expansion, b: Expansion) -> Expansion:
+    """Sum, without terms that cancel."""
+    total = dict(a)
+    for powers, c in b.items():
+        total[powers] = total.get(powers, Fraction(0)) + c
+        if not total[powers]:
+            del total[powers]
+    return total
+
+
+def scale(a: Expansion, factor: Fraction) -> Expansion:
+    """An expansion times a number."""
+    return {powers: factor * c for powers, c in a.items()} if factor else {}
+
+
+def minus(a: Expansion, b: Expansion) -> Expansion:
+    """Difference."""
+    return plus(a, scale(b, Fraction(-1)))
+
+
+def text(a: Expansion) -> str:
+    """One text for one expansion: terms in order."""
+    terms = sorted(f"{c} " + " ".join(f"{name}^{e}" for name, e in powers) for powers, c in a.items())
+    return " + ".join(terms)
+
+
+class Maxima:
+    """The symbols max[...] met so far, over a box with these corners."""
+
+    def __init__(self, corners: Corners) -> None:
+        self.corners = corners
+        self.terms: dict[str, list[Expansion]] = {}
+
+    def of(self, parts: Sequence[Expansion]) -> Expansion:
+        """The maximum of expansions."""
+        lift: Expansion = {}
+        for part in parts:
+            for powers, c in part.items():
+                if c < 0 and self._symbol(powers):
+                    lift[powers] = max(lift.get(powers, Fraction(0)), -c)
+        raised = [plus(part, lift) for part in parts]
+        if sum(map(self._width, raised)) > WIDEST:
+            return self._normal(list(parts))
+        return minus(self._normal([term for part in raised for term in self._spread(part)]), lift)
+
+    def _symbol(self, powers: Powers) -> list[Expansion]:
+        """The terms of a maximum that stands alone, to the first power."""
+        alone = len(powers) == 1 and powers[0][1] == 1
+        return self.terms.get(powers[0][0], []) if alone else []
+
+    def _width(self, part: Expansion) -> int:
+        width = 1
+        for powers in part:
+            width *= max(1, len(self._symbol(powers)))
+        return width
+
+    def _spread(self, part: Expansion) -> list[Expansion]:
+        """The terms whose maximum an expansion is: one of every maximum in it, which have positive factors."""
+        found = [{powers: c for powers, c in part.items() if not self._symbol(powers)}]
+        for powers, c in part.items():
+            terms = self._symbol(powers)
+            if terms:
+                found = [plus(one, scale(term, c)) for one in found for term in terms]
+        return found
+
+    def _normal(self, parts: list[Expansion]) -> Expansion:
+        """Mean + positive number * symbol."""
+        kept = self._uncovered(parts)
+        if len(kept) == 1:
+            return kept[0]
+        mean: Expansion = {}
+        for part in kept:
+            mean = plus(mean, scale(part, Fraction(1, len(kept))))
+        centred = [minus(part, mean) for part in kept]
+        unit = max(abs(c) for part in centred for c in part.values())
+        terms = sorted((scale(part, 1 / unit) for part in centred), key=text)
+        name = "max[" + " | ".join(map(text, terms)) + "]"
+        self.terms.setdefault(name, terms)
+        return plus(mean, {((name, Fraction(1)),): unit})
+
+    def _uncovered(self, parts: list[Expansion]) -> list[Expansion]:
+        """The distinct terms that no other one makes superfluous in a maximum."""
+        distinct = list({text(part): part for part in parts}.values())
+        return [a for a in distinct if not any(self._covers(b, a) for b in distinct if b is not a)]
+
+    def _covers(self, b: Expansion, a: Expansion) -> bool:
+        """b >= a all over the box and b > a somewhere, for a difference that is affine."""
+        low = high = Fraction(0)
+        for powers, c in minus(b, a).items():
+            if not powers:
+                ends = [c, c]
+            elif len(powers) == 1 and powers[0][1] == 1 and variable(powers[0][0]) is not None:
+                ends = [c * end for end in self.corners[int(powers[0][0][1:])]]
+            else:
+                return False
+            low, high = low + min(ends), high + max(ends)
+        return low >= 0 and high > 0
+
+    def chosen(self, values: int) -> Expansion:
+        """The sum of maxima of variables that has these values at zeros and ones; bit p is the value at point p."""
+        count = len(self.corners)
+        total: Expansion = {}
+        for part, c in _coefficients(values, count).items():
+            members: list[Expansion] = [{((f"x{i}", Fraction(1)),): Fraction(1)} for i in range(count) if part >> i & 1]
+            total = plus(total, scale(self._normal(members), Fraction(c))) if c else total
+        return total
+
+
+def _coefficients(values: int, count: int) -> dict[int, int]:
+    """The coefficient of the maximum over each set of variables; bit i of a set is variable i.
+
+    A maximum over a set S is 1 at p unless p misses S. The coefficients follow one set after another, smallest first:
+    what the smaller sets leave at the complement of S is the coefficient of S.
+    """
+    full = (1 << count) - 1
+    factors: dict[int, int] = {}
+    for size in range(1, count + 1):
+        for part in (p for p in range(1, full + 1) if p.bit_count() == size):
+            missed = 1 - (values >> (full ^ part) & 1)
+            factors[part] = missed - sum(c for inner, c in factors.items() if inner & part == inner)
+    return factors
+
+
+def variable(name: str) -> int | None:
+    """The number of a variable from its symbol."""
+    return int(name[1:]) if name.startswith("x") and name[1:].isdigit() else None
+
+
+def choices(formula: Formula, count: int) -> list[int | None]:
+    """For nodes made of min and max of variables alone, their values at all points of zeros and ones."""
+    found: list[int | None] = []
+    for node in formula.nodes:
+        found.append(_choice(node, [found[at] for at in node.args], count) if count <= FEW else None)
+    return found
+
+
+def _choice(node: Node, args: list[int | None], count: int) -> int | None:
+    if node.op == "var":
+        return sum(1 << p for p in range(1 << count) if p >> int(node.value) & 1)
+    if node.op not in ("max", "min") or args[0] is None or args[1] is None:
+        return None
+    return args[0] | args[1] if node.op == "max" else args[0] & args[1]
+
+
+def rational(value: str) -> Fraction:
+    """A rational number from its text."""
+    try:
+        return Fraction(value)
+    except (ValueError, ZeroDivisionError) as error:
+        raise Rejected(f"'{value[:40]}' is no rational number") from error

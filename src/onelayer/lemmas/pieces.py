@@ -1,0 +1,98 @@
+"""The argument of a layer of pieces: sharp heads are maxima of affine functions, ReLU units functions of their sums.
+
+    f_o(x) = u_o(x) + sum over curves g of output o of g(u_g(x)),   u = sum_h c_h max_m l_hm(x) + l(x)
+with affine l. Every continuous piecewise linear function is one u_o, with two heads: a difference of two maxima.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from onelayer.language.formula import Formula, parse
+from onelayer.lemmas.fields import need, numbers, places, records
+
+RATIONAL = re.compile(r"-?\d{1,1200}(/[1-9]\d{0,1199})?")  # products and quotients of float64 numbers are this short
+
+
+@dataclass(frozen=True)
+class SharpHead:
+    """max over m of a_m . x + b_m: rows (a_m1, ..., a_mD, b_m), rational numbers as text."""
+
+    lines: tuple[tuple[str, ...], ...]
+
+    def __post_init__(self) -> None:
+        need(isinstance(self.lines, list | tuple) and len(self.lines) >= 1, "a head of no lines")
+        object.__setattr__(self, "lines", tuple(_rationals(line) for line in self.lines))
+
+
+@dataclass(frozen=True)
+class PieceSum:
+    """sum_h weights[h] head_h + line, rational numbers as text."""
+
+    weights: tuple[str, ...]
+    line: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "weights", _rationals(self.weights))
+        object.__setattr__(self, "line", _rationals(self.line))
+
+
+@dataclass(frozen=True)
+class Curve:
+    """g of a sum, added to one output. Its hidden units make ``constant`` + sum of c relu(u - t), close to g(u)."""
+
+    output: int
+    text: str
+    constant: float
+    argument: PieceSum
+
+    def __post_init__(self) -> None:
+        need(type(self.text) is str, "a curve without text")
+        numbers([self.constant])
+        object.__setattr__(self, "argument", records(PieceSum, [self.argument])[0])
+
+    @property
+    def formula(self) -> Formula:
+        """g."""
+        return parse(self.text, 1, limit=len(self.text))
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """The sums of the outputs, the curves, and the curve of every hidden unit."""
+
+    inputs: int
+    outputs: int
+    heads: tuple[SharpHead, ...]
+    direct: tuple[PieceSum, ...]
+    curves: tuple[Curve, ...]
+    units: tuple[int, ...]
+
+    KIND = "pieces"
+
+    def __post_init__(self) -> None:
+        sizes = (self.inputs, self.outputs)
+        need(places(sizes, 2**20 + 1) and min(sizes) >= 1, "sizes must be >= 1")
+        heads, direct = records(SharpHead, self.heads), records(PieceSum, self.direct)
+        curves, units = records(Curve, self.curves), tuple(self.units)
+        need(len(heads) >= 1 and len(direct) == self.outputs, "a head, and a sum for every output, are needed")
+        need(places([one.output for one in curves], self.outputs), "no such output")
+        need(places(units, len(curves)), "a unit of no curve")
+        for one in (*direct, *(curve.argument for curve in curves)):
+            need(len(one.weights) == len(heads) and len(one.line) == self.inputs + 1, "a sum of another size")
+        need(all(len(line) == self.inputs + 1 for head in heads for line in head.lines), "a line of another size")
+        for name, value in (("heads", heads), ("direct", direct), ("curves", curves), ("units", units)):
+            object.__setattr__(self, name, value)
+
+    @property
+    def sums(self) -> list[PieceSum]:
+        """The sums in the order in which the stream holds them: of the curves, then of the outputs."""
+        return [*(curve.argument for curve in self.curves), *self.direct]
+
+
+def _rationals(values: Any) -> tuple[str, ...]:
+    need(isinstance(values, list | tuple), "a list of rational numbers is needed")
+    need(all(type(one) is str and RATIONAL.fullmatch(one) is not None for one in values), "rational numbers are text")
+    return tuple(values)

@@ -1,0 +1,222 @@
+"""Proof for a layer of pieces: sharp heads over tokens that are affine in x, ReLU units on sums of them.
+
+Lemma. T = sum_m p_m l_m with p = softmax(beta l) over M numbers satisfies 0 <= max l - T <= W((M-1)/e) / beta, W being
+Lambert's function (proof in subsets.py). So a head is as close to max_m l_m(x) as one likes, for all x at once, and
+    |T - f| <= sum over curves of (sup |G - g| + Lip(G) sum_h |c_h| W((M_h-1)/e) / beta_h) + the same for the outputs
+             + rounding.
+Token 0 is the query and carries the affine parts of the sums; tokens of other heads, and the query, have a value in
+feature h so far below that their weight there is negligible.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onelayer.box import Box
+from onelayer.errors import OnelayerError
+from onelayer.float64 import UNIT
+from onelayer.layer.transformer import OneLayerTransformer
+from onelayer.lemmas.forward import (
+    SLACK,
+    UP,
+    exp_up,
+    float64_weights,
+    has_fields,
+    has_form,
+    rounding_of,
+    upper_bound,
+)
+from onelayer.lemmas.overflow import overflows
+from onelayer.lemmas.pieces import Curve, Pieces, PieceSum, SharpHead
+from onelayer.lemmas.subsets import average_gap
+from onelayer.lemmas.univariate import Ramps, piecewise_error
+
+Floats = NDArray[np.float64]
+Ends = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Peak:
+    """A head: ends of max_m l_m over the box, the error of an executed head, and the largest number it averages."""
+
+    ends: Ends
+    error: float
+    size: float
+
+
+@np.errstate(all="ignore")  # what is not finite ends as inf
+def pieces_error(model: OneLayerTransformer, pieces: Pieces, box: Box) -> float:
+    """Upper bound of sup over the box of |T - f|, T as executed, f the function that ``pieces`` states."""
+    form = SharpForm(model, pieces)
+    if overflows(model, box):
+        return math.inf
+    return upper_bound(_Proof(model, pieces, form, box).error() * UP)
+
+
+class SharpForm:
+    """The stored numbers of a layer of pieces; those that no argument names are compared exactly."""
+
+    def __init__(self, model: OneLayerTransformer, pieces: Pieces) -> None:
+        config, w = model.config, float64_weights(model)
+        heads, sums = len(pieces.heads), len(pieces.curves) + pieces.outputs
+        tokens = 1 + sum(len(head.lines) for head in pieces.heads)
+        self.width = heads + sums
+        wanted = {
+            "layout": "pieces",
+            "pieces": tokens,
+            "norm": "none",
+            "attention": "softmax",
+            "positions": "none",
+            "residual": True,
+            "readout": "first",
+            "d_model": self.width,
+            "hidden": len(pieces.units),
+        }
+        shapes = [(head.d_k, head.d_v, head.memory) for head in config.heads]
+        if not has_fields(config, wanted) or shapes != [(1, 1, "none")] * heads:
+            raise OnelayerError("this layer does not have the form of sharp heads over pieces")
+        if (config.token_width, config.readout_width) != (pieces.inputs, pieces.outputs):
+            raise OnelayerError("this layer has other inputs or outputs than its argument")
+        self.w, self.units = w, np.array(pieces.units, dtype=int)
+        self.beta = np.diag(w["W_K"][:heads])
+        self.slopes = w["W_E"].reshape(pieces.inputs, tokens, self.width)
+        self.offsets = w["b_E"].reshape(tokens, self.width)
+        self.owner = np.repeat(np.arange(-1, heads), [1, *(len(head.lines) for head in pieces.heads)])
+        if not has_form(self._fixed(pieces, heads)) or not (self.beta > 0).all():
+            raise OnelayerError("the weights of this layer do not have the form of sharp heads over pieces")
+
+    def _fixed(self, pieces: Pieces, heads: int) -> list[tuple[Floats, Floats | float]]:
+        w, eye, width = self.w, np.eye(self.width), self.width
+        others = self.owner[:, None] != np.arange(heads)  # (N, H)
+        self.floors = self.offsets[0, :heads]
+        fixed: list[tuple[Floats, Floats | float]] = [
+            (self.slopes[:, :, :heads] * others, 0.0),
+            (self.slopes[:, 1:, heads:], 0.0),
+            (np.where(others, self.offsets[:, :heads], self.floors), np.broadcast_to(self.floors, others.shape)),
+            (self.offsets[1:, heads:], 0.0),
+            (w["W_Q"], 0.0),
+            (w["b_Q"], 1.0),
+            (w["W_K"], eye[:, :heads] * self.beta),
+            (w["b_K"], 0.0),
+            (w["W_V"], eye[:, :heads]),
+            (w["b_V"], 0.0),
+            (w["W_O"][:, :heads], 0.0),
+            (w["b_O"], 0.0),
+            (w["W_R"], eye[:, width - pieces.outputs :]),
+        ]
+        if len(self.units):
+            target = np.array([curve.output for curve in pieces.curves])[self.units] + width - pieces.outputs
+            rows = np.arange(len(self.units))
+            rest = w["W_2"].copy()
+            rest[rows, target] = 0.0
+            self.changes, self.knots = w["W_2"][rows, target], -w["b_1"]
+            fixed += [(w["W_1"], eye[:, heads + self.units]), (rest, 0.0), (w["b_2"], 0.0)]
+        return fixed
+
+
+class _Proof:
+    def __init__(self, model: OneLayerTransformer, pieces: Pieces, form: SharpForm, box: Box) -> None:
+        self.pieces, self.form, self.r = pieces, form, rounding_of(model.dtype)
+        low, high = box.lower.flatten().tolist(), box.upper.flatten().tolist()
+        self.sides = [(Fraction(a), Fraction(b)) for a, b in zip(low, high, strict=True)]
+        self.reach = np.array([max(abs(a), abs(b)) for a, b in zip(low, high, strict=True)])
+        self.heads = [self._head(h, head) for h, head in enumerate(pieces.heads)]
+
+    def error(self) -> float:
+        """The worst output."""
+        pieces, w, count = self.pieces, self.form.w, len(self.form.units) + 16
+        rest = w["b_R"].copy()
+        totals, sizes = np.zeros(pieces.outputs), np.abs(rest)
+        for k, curve in enumerate(pieces.curves):
+            error, size = self._curve(k, curve)
+            totals[curve.output] += error
+            sizes[curve.output] += size + abs(curve.constant)
+            rest[curve.output] -= curve.constant
+        for o, one in enumerate(pieces.direct):
+            error, size, _ = self._sum(len(pieces.curves) + o, one)
+            totals[o] += error
+            sizes[o] += size
+        rounding = self.r.gamma(count) * sizes + 4 * count * self.r.tiny
+        return float(np.max(totals + np.abs(rest) + 8 * count * UNIT * sizes + SLACK * rounding))
+
+    def _range(self, line: Sequence[str]) -> tuple[Fraction, Fraction]:
+        slopes = zip(line[:-1], self.sides, strict=True)
+        ends = [(Fraction(a) * low, Fraction(a) * high) for a, (low, high) in slopes]
+        constant = Fraction(line[-1])
+        return constant + sum(map(min, ends), Fraction(0)), constant + sum(map(max, ends), Fraction(0))
+
+    def _strayed(self, exact: Sequence[str], slopes: Floats, offset: float) -> float:
+        """|stored line - stated line| over the box."""
+        total = abs(Fraction(exact[-1]) - Fraction(offset))
+        for a, stored, reach in zip(exact[:-1], slopes, self.reach, strict=True):
+            total += abs(Fraction(a) - Fraction(stored)) * Fraction(reach)
+        return float(total) * UP
+
+    def _head(self, h: int, head: SharpHead) -> Peak:
+        """Executed values and logits / beta differ from the stated lines by ``moved``; other tokens hardly count."""
+        form, r, beta = self.form, self.r, float(self.form.beta[h])
+        mine = np.flatnonzero(form.owner == h)
+        slopes, offsets = form.slopes[:, mine, h], form.offsets[mine, h]
+        lines = range(len(head.lines))
+        stray = max(self._strayed(head.lines[m], slopes[:, m], offsets[m]) for m in lines)
+        largest = float((self.reach @ np.abs(slopes) + np.abs(offsets)).max())
+        size = max(largest, abs(float(form.floors[h]))) * UP
+        inputs, tokens = len(self.reach), len(form.owner)
+        tiny = 8 * (inputs + 4) * r.tiny * (1 + float(np.abs(slopes).max()) + 1 / beta)
+        moved = (r.gamma(inputs + 2) + 2 * r.gamma(8)) * 2 * size + tiny
+        ends = [self._range(line) for line in head.lines]
+        low, high = max(a for a, _ in ends), max(b for _, b in ends)
+        bottom, top = _outward(low, high)
+        margin = beta * (bottom - float(form.floors[h])) * (1 - 2.0**-40) - 2 * beta * (moved + stray)
+        leak = (tokens - len(mine)) * exp_up(-margin)
+        weights = leak + r.softmax(tokens) + r.gamma(tokens + 2) + 8 * (tokens + 2) * r.tiny
+        real = average_gap(len(mine)) / beta
+        return Peak((bottom, top), (real + stray + SLACK * (4 * moved + 2 * size * weights)) * UP, 2 * size)
+
+    def _sum(self, k: int, one: PieceSum) -> tuple[float, float, Ends]:
+        """A feature of the stream: its error as executed, its size, and the ends of its true values."""
+        form, heads = self.form, len(self.heads)
+        stored = form.w["W_O"][:, heads + k]
+        line, offset = form.slopes[:, 0, heads + k], float(form.offsets[0, heads + k])
+        error = self._strayed(one.line, line, offset)
+        size = float(np.abs(line) @ self.reach) + abs(offset)
+        low, high = self._range(one.line)
+        for weight, kept, head in zip(one.weights, stored, self.heads, strict=True):
+            exact = Fraction(weight)
+            error += abs(float(kept)) * head.error + float(abs(exact - Fraction(kept))) * head.size * UP
+            size += abs(float(kept)) * head.size
+            ends = [exact * Fraction(end) for end in head.ends]
+            low, high = low + min(ends), high + max(ends)
+        count = heads + len(self.reach) + 8
+        moved = self.r.gamma(count) * 2 * size
+        moved += 4 * count * self.r.tiny * (1 + float(np.abs(stored).sum() + np.abs(line).sum()))
+        return (error + SLACK * moved) * UP, size, _outward(low, high)
+
+    def _curve(self, k: int, curve: Curve) -> tuple[float, float]:
+        """|G(u^) - g(u)| with the rounding of sums and units, and the size of what the units add up."""
+        drift, size, (low, high) = self._sum(k, curve.argument)
+        mine = np.flatnonzero(self.form.units == k)
+        order = mine[np.argsort(self.form.knots[mine], kind="stable")]
+        knots, changes = self.form.knots[order], self.form.changes[order]
+        ramps = Ramps(knots, changes, curve.constant)
+        margin = drift + 1e-9 * (abs(low) + abs(high))
+        slopes = ramps.on(low - margin, high + margin)[2]
+        steepest = float(np.abs(slopes).max()) * UP + 8 * len(knots) * UNIT * float(np.abs(changes).sum())
+        error = piecewise_error(curve.formula, ramps, low, high)
+        reach = size + 2 * drift + np.abs(knots)
+        units = float(np.abs(changes) @ (self.r.gamma(4) * reach + 8 * self.r.tiny * (1 + reach)))
+        return (error + steepest * drift + SLACK * units) * UP, float(np.abs(changes) @ reach)
+
+
+def _outward(low: Fraction, high: Fraction) -> Ends:
+    """Floats around two rational numbers, different ones."""
+    bottom, top = float(low), float(high)
+    bottom = bottom if Fraction(bottom) <= low else math.nextafter(bottom, -math.inf)
+    top = top if Fraction(top) >= high else math.nextafter(top, math.inf)
+    return bottom, top if top > bottom else bottom + 1e-9 * (1 + abs(bottom))

@@ -1,0 +1,49 @@
+"""Whether a formula is the sums of maxima, and curves of them, that an argument of pieces states."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from onelayer.box import Box
+from onelayer.errors import OnelayerError
+from onelayer.language.formula import Formula
+from onelayer.lemmas.algebra import Normal
+from onelayer.lemmas.kinks import Sum, added
+from onelayer.lemmas.pieces import Pieces, PieceSum
+from onelayer.taylor.hull import surely_defined
+
+
+def states(pieces: Pieces, formula: Formula, box: Box) -> bool:
+    """Whether algebra shows the formula to be what ``pieces`` says, on the whole box; False shows nothing."""
+    if formula.dim != pieces.inputs or len(formula.outputs) != pieces.outputs:
+        return False
+    low, high = box.lower.reshape(1, -1), box.upper.reshape(1, -1)
+    if not bool(surely_defined(formula, low, high).all()):
+        return False
+    normal = Normal(box)
+    try:
+        return normal.outputs(formula) == _stated(pieces, normal)
+    except (OnelayerError, OverflowError, ZeroDivisionError):
+        return False
+
+
+def _stated(pieces: Pieces, normal: Normal) -> list[Sum]:
+    heads = [normal.largest([_line(line) for line in head.lines]) for head in pieces.heads]
+    found = [_sum(one, heads) for one in pieces.direct]
+    for curve in pieces.curves:
+        value = normal.outputs(curve.formula, [_sum(curve.argument, heads)])[0]
+        found[curve.output] = added(found[curve.output], value, 1)
+    return found
+
+
+def _sum(one: PieceSum, heads: Sequence[Sum]) -> Sum:
+    total = _line(one.line)
+    for weight, head in zip(one.weights, heads, strict=True):
+        total = added(total, head, Fraction(weight))
+    return total
+
+
+def _line(line: Sequence[str]) -> Sum:
+    slopes = {frozenset({(("x", j), Fraction(1))}): Fraction(a) for j, a in enumerate(line[:-1])}
+    return added({}, {**slopes, frozenset(): Fraction(line[-1])}, 1)
