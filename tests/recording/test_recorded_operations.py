@@ -14,6 +14,7 @@ from torch import Tensor
 
 from onelayer.box import Box
 from onelayer.errors import OnelayerError, UnsupportedOperation
+from onelayer.language import analytic
 from onelayer.recording.dispatch import CASTS, IDENTITY, JOINING, OPERATIONS, STRUCTURAL
 from onelayer.recording.recorder import record
 from onelayer.recording.symbolic import Symbolic
@@ -23,7 +24,18 @@ V = W[:, 0]
 M = torch.tensor([True, False, True])
 BAN = torch.tensor([[False, True], [False, False]])  # keys that a query may not attend to
 HEADS = (3, 1, torch.cat([W[:, :3], W[:, 1:], W[:, :3]]), torch.cat([V, V, V]), None, None, False, 0.0, W[:, :3].T, V)
-NAMES = {"torch": torch, "F": F, "math": math, "W": W, "V": V, "M": M, "BAN": BAN, "HEADS": HEADS, "Z": torch.zeros}
+NAMES = {
+    "torch": torch,
+    "F": F,
+    "math": math,
+    "W": W,
+    "V": V,
+    "M": M,
+    "BAN": BAN,
+    "HEADS": HEADS,
+    "Z": torch.zeros,
+    "analytic": analytic,
+}
 POSITIVE = torch.rand(3, 2, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 1.5 + 0.3
 SIGNED = torch.randn(3, 2, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
 
@@ -38,6 +50,12 @@ RECORDED = {
     "atan2": "torch.atan2(x, other=V); torch.atan2(x[..., 0], x[..., 1]); torch.atan2(0.1 - x, -x)",
     "atanh": "(x / 9).atanh()",
     "erfc": "torch.erfc(x)",
+    "cbrt": "analytic.cbrt(x)",
+    "exprel": "analytic.exprel(x)",
+    "lgamma": "torch.lgamma(x * x + 0.1)",
+    "median": "x.median(dim=-1, keepdim=True).values; x.median(1)[0]; torch.median(x, -1).values",
+    "sinc": "torch.sinc(x)",
+    "sinrel": "analytic.sinrel(x)",
     "batch_norm": "F.batch_norm(x, V[:2], V[:2].abs() + 0.1); F.batch_norm(x, running_mean=V[:2], "
     "running_var=V[:2].abs(), weight=V[1:], bias=V[:2], training=False, momentum=0.1, eps=0.01); "
     "torch.batch_norm(x, running_mean=V[:2], running_var=V[:2].abs(), weight=None, bias=None, training=False, "

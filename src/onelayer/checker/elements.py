@@ -1,0 +1,225 @@
+"""What a network is evaluated on: Taylor enclosures, or jets of them that carry derivatives along.
+
+A :class:`Jet` holds a value and its derivatives along D directions (None: zero); its parts may be jets again, which
+gives second derivatives. Both kinds know +, -, *, scaled and shifted; every function below is written in those, and so
+is its own derivative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Union
+
+from flint import arb
+
+from onelayer.checker.arithmetic import ZERO, Taylor, constant
+from onelayer.checker.attention import centre, sum_of
+from onelayer.checker.functions import Ends, Kinks, apply
+from onelayer.checker.functions import power as power_of
+from onelayer.checker.outcome import Rejected
+
+Element = Union[Taylor, "Jet"]
+UNIT = arb(0.5, 0.5)  # [0, 1]
+
+
+class Jet:
+    """A value and one derivative per direction."""
+
+    __slots__ = ("tangents", "value")
+
+    def __init__(self, value: Element, tangents: Sequence[Element | None]) -> None:
+        self.value, self.tangents = value, list(tangents)
+
+    @property
+    def order(self) -> int:
+        """That of the Taylor arithmetic."""
+        return self.value.order
+
+    def __add__(self, other: Element) -> Jet:
+        if not isinstance(other, Jet):
+            return Jet(_sum(self.value, other), self.tangents)
+        pairs = zip(self.tangents, other.tangents, strict=True)
+        return Jet(_sum(self.value, other.value), [_total(a, b) for a, b in pairs])
+
+    def __neg__(self) -> Jet:
+        return Jet(-self.value, [None if t is None else -t for t in self.tangents])
+
+    def __sub__(self, other: Element) -> Jet:
+        return self + -other
+
+    def __mul__(self, other: Element) -> Jet:
+        if not isinstance(other, Jet):
+            return Jet(_product(self.value, other), [None if t is None else _product(t, other) for t in self.tangents])
+        pairs = zip(self.tangents, other.tangents, strict=True)
+        found = [_total(_times(a, other.value), _times(b, self.value)) for a, b in pairs]
+        return Jet(_product(self.value, other.value), found)
+
+    def scaled(self, factor: arb) -> Jet:
+        """Times a number."""
+        return Jet(self.value.scaled(factor), [None if t is None else t.scaled(factor) for t in self.tangents])
+
+    def shifted(self, offset: arb) -> Jet:
+        """Plus a number."""
+        return Jet(self.value.shifted(offset), self.tangents)
+
+
+def _sum(a: Element, b: Element) -> Element:
+    """A jet goes first: it knows what to do with a plain one."""
+    return b + a if isinstance(b, Jet) and not isinstance(a, Jet) else a + b  # type: ignore[operator]
+
+
+def _product(a: Element, b: Element) -> Element:
+    return b * a if isinstance(b, Jet) and not isinstance(a, Jet) else a * b  # type: ignore[operator]
+
+
+def _times(a: Element | None, b: Element) -> Element | None:
+    return None if a is None else _product(a, b)
+
+
+def _total(a: Element | None, b: Element | None) -> Element | None:
+    if a is None or b is None:
+        return b if a is None else a
+    return _sum(a, b)
+
+
+def plus(a: Element, b: Element) -> Element:
+    """The sum."""
+    return _sum(a, b)
+
+
+def times(a: Element, b: Element) -> Element:
+    """The product; of an element with itself the square, which is never negative."""
+    if a is b and isinstance(a, Taylor):
+        return power_of(a, 2)
+    return _product(a, b)
+
+
+def seeded(x: Sequence[Taylor]) -> list[Jet]:
+    """Coordinates as jets: the derivative of x_i by x_j is 1 or 0."""
+    one = constant(arb(1), x[0].order)
+    return [Jet(item, [one if i == j else None for j in range(len(x))]) for i, item in enumerate(x)]
+
+
+def twice_seeded(x: Sequence[Taylor]) -> list[Jet]:
+    """Coordinates as jets of jets: first and second derivatives."""
+    one = Jet(constant(arb(1), x[0].order), [None] * len(x))
+    inner = seeded(x)
+    return [Jet(item, [one if i == j else None for j in range(len(x))]) for i, item in enumerate(inner)]
+
+
+def underlying(u: Element) -> Taylor:
+    """The value itself, below all derivatives."""
+    while isinstance(u, Jet):
+        u = u.value
+    return u
+
+
+def chained(u: Jet, value: Element, slope: Element) -> Jet:
+    """phi(u) from phi and phi' at the value of u."""
+    return Jet(value, [None if t is None else _product(slope, t) for t in u.tangents])
+
+
+def smooth(name: str, u: Element, inside: Ends | None = None) -> Element:
+    """A row of FUNCTIONS, with its derivative; ``inside`` bounds the values of u."""
+    if isinstance(u, Taylor):
+        return apply(name, u, inside)
+    if name not in SLOPES:
+        raise Rejected(f"the slope of '{name}' cannot be re-proved")
+    value = smooth(name, u.value, inside)
+    return chained(u, value, SLOPES[name](u.value, value, inside))
+
+
+def _arc(u: Element, sign: int) -> Element:
+    inner = -times(u, u)
+    return smooth("rsqrt", inner.shifted(arb(1))).scaled(arb(sign))
+
+
+# phi'(u), given u, phi(u) and what bounds u.
+SLOPES: dict[str, Callable[[Element, Element, Ends | None], Element]] = {
+    "exp": lambda u, y, inside: y,
+    "log": lambda u, y, inside: smooth("inv", u, inside),
+    "sqrt": lambda u, y, inside: smooth("rsqrt", u, inside).scaled(arb(0.5)),
+    "rsqrt": lambda u, y, inside: times(times(y, y), y).scaled(arb(-0.5)),
+    "inv": lambda u, y, inside: -times(y, y),
+    "sin": lambda u, y, inside: smooth("cos", u),
+    "cos": lambda u, y, inside: -smooth("sin", u),
+    "tan": lambda u, y, inside: times(y, y).shifted(arb(1)),
+    "atan": lambda u, y, inside: smooth("inv", times(u, u).shifted(arb(1))),
+    "asin": lambda u, y, inside: _arc(u, 1),
+    "acos": lambda u, y, inside: _arc(u, -1),
+    "tanh": lambda u, y, inside: (-times(y, y)).shifted(arb(1)),
+    "sigmoid": lambda u, y, inside: y - times(y, y),  # type: ignore[operator]
+    "erf": lambda u, y, inside: smooth("exp", -times(u, u)).scaled(2 / arb.pi().sqrt()),
+}
+
+
+def relu(u: Element, kinks: Kinks) -> Element:
+    """max(u, 0). Its slope is 0 or 1 where the sign of u is known, and anything between where it is not."""
+    if isinstance(u, Taylor):
+        return kinks.relu(u)
+    share = _share(*underlying(u).ends(), twice=isinstance(u.value, Jet))
+    return Jet(relu(u.value, kinks), [None if t is None else t.scaled(share) for t in u.tangents])
+
+
+def _share(low: arb, high: arb, *, twice: bool) -> arb:
+    """The slope of relu between two numbers."""
+    if not (low.is_finite() and high.is_finite()):
+        return arb("nan")
+    if twice and not (low > 0 or high < 0):
+        raise Rejected("a function that bends has no second derivative there")
+    if low >= 0:
+        return arb(1)
+    return ZERO if high <= 0 else UNIT
+
+
+def absolute(u: Element, kinks: Kinks) -> Element:
+    """|u| = 2 max(u, 0) - u."""
+    return kinks.absolute(u) if isinstance(u, Taylor) else relu(u, kinks).scaled(arb(2)) - u  # type: ignore[operator]
+
+
+def larger(a: Element, b: Element, kinks: Kinks) -> Element:
+    """max(a, b)."""
+    return plus(b, relu(plus(a, -b), kinks))
+
+
+def smaller(a: Element, b: Element, kinks: Kinks) -> Element:
+    """min(a, b)."""
+    return plus(a, -relu(plus(a, -b), kinks))
+
+
+def softmax(logits: Sequence[Element]) -> list[Element]:
+    """Weights exp(l_i) / sum exp(l_j); ds_i = s_i (dl_i - sum_j s_j dl_j)."""
+    count = next((len(item.tangents) for item in logits if isinstance(item, Jet)), None)
+    if count is None:
+        return list(_weights([underlying(item) for item in logits]))
+    jets = _as_jets(logits, count)
+    weights = softmax([item.value for item in jets])
+    columns = [_moved(weights, slopes) for slopes in zip(*(item.tangents for item in jets), strict=True)]
+    return [Jet(w, row) for w, row in zip(weights, zip(*columns, strict=True), strict=True)]
+
+
+def _as_jets(items: Sequence[Element], count: int) -> list[Jet]:
+    """Elements as jets of so many directions, along which those that are no jets do not move."""
+    return [item if isinstance(item, Jet) else Jet(item, [None] * count) for item in items]
+
+
+def _moved(weights: Sequence[Element], slopes: Sequence[Element | None]) -> list[Element | None]:
+    """Derivatives of softmax weights along one direction, in which the logits have these slopes."""
+    mean: Element | None = None
+    for w, t in zip(weights, slopes, strict=True):
+        mean = _total(mean, _times(t, w))
+    if mean is None:
+        return [None] * len(slopes)
+    return [_times(_total(t, -mean), w) for w, t in zip(weights, slopes, strict=True)]
+
+
+def _weights(logits: Sequence[Taylor]) -> list[Taylor]:
+    """Whatever is taken from all logits alike leaves the weights as they are; weights lie in [0, 1]."""
+    common = centre(logits, logits[0].order)
+    moved = [item - common for item in logits]
+    ranges = [item.range() for item in moved]
+    e = [apply("exp", item) for item in moved]
+    low = sum((r.lower().exp() for r in ranges), ZERO).lower()
+    high = sum((r.upper().exp() for r in ranges), ZERO).upper()
+    inverse = apply("inv", sum_of(e), (low, high))
+    return [(item * inverse).unless_wider(UNIT) for item in e]

@@ -1,0 +1,166 @@
+"""Splines of tables as data: the parameter of one operation of formulas, its numbers told apart by their content.
+
+    spline(x, y, [3, 1], [knots of x], [knots of y], [coefficients, the last axis fastest])
+
+The degrees are 1, 2 or 3 on each axis and the knots ascend, so f is a polynomial between neighbouring knots; n + k + 1
+knots belong to n coefficients of degree k. The axis begins at knot k and ends at knot n; beyond, the last pieces go on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onelayer.errors import FormulaError
+
+DEGREES = (1, 2, 3)
+
+
+class Content(float):
+    """The parameter of a node that is no number: two are the same if their texts are."""
+
+    digest: str
+
+    def text(self) -> str:
+        """Its numbers as they are written in a formula, behind the arguments."""
+        raise NotImplementedError
+
+    @property
+    def dim(self) -> int:
+        """Number of arguments."""
+        raise NotImplementedError
+
+    def sealed(self) -> None:
+        """Take the digest of what is written."""
+        self.digest = hashlib.sha256(self.text().encode("ascii")).hexdigest()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Content) and self.digest == other.digest
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __lt__(self, other: float) -> bool:
+        return isinstance(other, Content) and self.digest < other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.digest})"
+
+
+class Spline(Content):
+    """Degrees, knots and coefficients. As the parameter of a node it is told apart by its content, not by a number."""
+
+    degrees: tuple[int, ...]
+    knots: tuple[tuple[float, ...], ...]
+    coefficients: NDArray[np.float64]
+
+    def __new__(cls, degrees: Sequence[int], knots: Sequence[Sequence[float]], coefficients: Any) -> Spline:
+        """Of coefficients in any shape, the last axis fastest; refused where they do not belong to the knots."""
+        self = super().__new__(cls, 0.0)
+        self.degrees = tuple(int(degree) for degree in degrees)
+        self.knots = tuple(tuple(map(float, axis)) for axis in knots)
+        if not 1 <= len(self.degrees) == len(self.knots) or any(degree not in DEGREES for degree in self.degrees):
+            raise FormulaError("a spline needs a degree from 1 to 3 and a list of knots for each of its arguments")
+        self.coefficients = _table(self.degrees, self.knots, coefficients)
+        _check_numbers(self.knots, self.coefficients)
+        self.coefficients.flags.writeable = False
+        self.sealed()
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Spline, (self.degrees, self.knots, np.asarray(self.coefficients))
+
+    @property
+    def dim(self) -> int:
+        """Number of arguments."""
+        return len(self.degrees)
+
+    def text(self) -> str:
+        """Its numbers as they are written in a formula, behind the arguments."""
+        return written([self.degrees, *self.knots, self.coefficients.ravel().tolist()])
+
+
+def _table(degrees: Sequence[int], knots: Sequence[Sequence[float]], coefficients: Any) -> NDArray[np.float64]:
+    """The coefficients in the shape that the knots ask for; refused where they do not have it."""
+    shape = tuple(len(axis) - k - 1 for axis, k in zip(knots, degrees, strict=True))
+    values = np.array(coefficients, dtype=np.float64).ravel()
+    if any(n <= k for n, k in zip(shape, degrees, strict=True)) or len(values) != math.prod(shape):
+        wanted = " x ".join(str(n) for n in shape)
+        raise FormulaError(f"{len(values)} coefficients do not fit the knots of the spline, which ask for {wanted}")
+    return values.reshape(shape)
+
+
+def _check_numbers(knots: Sequence[Sequence[float]], values: NDArray[np.float64]) -> None:
+    """Refuse knots that do not ascend, and numbers that are not finite."""
+    if not all(a < b for axis in knots for a, b in pairwise(axis)) or not np.isfinite(values).all():
+        raise FormulaError("the knots of a spline must ascend, and all its numbers be finite")
+    if not all(math.isfinite(end) for axis in knots for end in (axis[0], axis[-1])):
+        raise FormulaError("the knots of a spline must be finite")
+
+
+def written(lists: Sequence[Sequence[float]]) -> str:
+    """Lists of numbers as a formula holds them."""
+    return ", ".join(f"[{', '.join(map(_literal, numbers))}]" for numbers in lists)
+
+
+def _literal(value: float) -> str:
+    return str(int(value)) if abs(value) < 1e15 and value == int(value) else repr(value)
+
+
+class Facets(Content):
+    """Points, values at them and simplices: the function that is affine on each simplex.
+
+        facets(x, y, [points, one after another], [values], [corners of simplices, counted from 0])
+
+    Where simplices overlap or leave gaps, and beyond them, the simplex counts whose least barycentric coordinate is the
+    largest: the one that holds the point, if any.
+    """
+
+    points: NDArray[np.float64]  # (N, D)
+    values: NDArray[np.float64]  # (N,)
+    simplices: NDArray[np.int64]  # (S, D + 1)
+
+    def __new__(cls, dim: int, points: Any, values: Any, simplices: Any) -> Facets:
+        """Of flat lists; refused where they do not belong together."""
+        self = super().__new__(cls, 0.0)
+        numbers = [np.array(part, dtype=np.float64).ravel() for part in (points, values, simplices)]
+        count, corners = len(numbers[1]), numbers[2]
+        if not (dim >= 1 and count > dim and len(numbers[0]) == dim * count):
+            raise FormulaError("facets need one value for each point, and more points than coordinates")
+        if not _are_corners(corners, dim, count):
+            raise FormulaError(f"the simplices of facets need {dim + 1} corners each, points counted from 0")
+        if not all(np.isfinite(part).all() for part in numbers):
+            raise FormulaError("the numbers of facets must be finite")
+        self.points, self.values = numbers[0].reshape(count, dim), numbers[1]
+        self.simplices = corners.astype(np.int64).reshape(-1, dim + 1)
+        for part in (self.points, self.values, self.simplices):
+            part.flags.writeable = False
+        self.sealed()
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Facets, (self.dim, np.asarray(self.points), np.asarray(self.values), np.asarray(self.simplices))
+
+    @property
+    def dim(self) -> int:
+        """Number of arguments."""
+        return int(self.points.shape[1])
+
+    def text(self) -> str:
+        """Points, values, simplices."""
+        return written([part.ravel().tolist() for part in (self.points, self.values, self.simplices)])
+
+
+def _are_corners(numbers: NDArray[np.float64], dim: int, count: int) -> bool:
+    """Whether these are corners of simplices, ``dim + 1`` of each: whole numbers of so many points, from 0."""
+    whole = np.isfinite(numbers).all() and (numbers == np.floor(numbers)).all() if len(numbers) else False
+    return not (len(numbers) % (dim + 1) or not whole or numbers.min() < 0 or numbers.max() >= count)

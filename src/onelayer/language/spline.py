@@ -1,0 +1,132 @@
+"""Values of splines of tables: floats, tensors, balls and intervals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cache
+from itertools import product
+from typing import Any
+
+import numpy as np
+import torch
+from flint import arb
+from torch import Tensor
+from torch.overrides import handle_torch_function, has_torch_function
+
+from onelayer.language.intervals import Interval
+from onelayer.language.knots import Spline
+
+CHUNK = 2**20  # numbers gathered at a time
+
+
+@cache
+def tensors(data: Spline) -> tuple[list[Tensor], Tensor]:
+    """Knots of each axis and coefficients, on the CPU."""
+    knots = [torch.tensor(axis, dtype=torch.float64, device="cpu") for axis in data.knots]
+    return knots, torch.tensor(data.coefficients, dtype=torch.float64, device="cpu")
+
+
+def cell_of(data: Spline, axis: int, knots: Tensor, x: Tensor, *, right: bool = True) -> Tensor:
+    """The cell of each number: the position of the knot before it, end cells for what lies beyond.
+
+    A number on a knot belongs to the cell after it, or to the one before where ``right`` is false.
+    """
+    found = torch.searchsorted(knots, x.contiguous(), right=right) - 1
+    return found.clamp(data.degrees[axis], data.coefficients.shape[axis] - 1)
+
+
+def spline(data: Spline, *args: Tensor) -> Tensor:
+    """The values at points given by one tensor per argument."""
+    if has_torch_function(args):
+        handed: Tensor = handle_torch_function(spline, args, data, *args)
+        return handed
+    shape = np.broadcast_shapes(*(tuple(arg.shape) for arg in args))
+    x = [arg.expand(shape) for arg in args]
+    points = torch.stack([side.reshape(-1) for side in x], dim=1).to(torch.float64)
+    size = max(1, CHUNK // math.prod(k + 1 for k in data.degrees))
+    parts = [_values(data, part) for part in torch.split(points, size)]
+    return (torch.cat(parts) if parts else points[:, 0]).reshape(shape).to(args[0].dtype)
+
+
+def _values(data: Spline, points: Tensor) -> Tensor:
+    """At points (N, D): the coefficients around each, weighted axis by axis from the last."""
+    knots, coefficients = tensors(data)
+    places = torch.zeros(len(points), dtype=torch.int64, device=points.device)
+    weights: list[Tensor] = []
+    for axis, (k, n) in enumerate(zip(data.degrees, coefficients.shape, strict=True)):
+        here = knots[axis].to(points.device)
+        cell = cell_of(data, axis, here, points[:, axis])
+        weights.append(_basis(here, k, cell, points[:, axis]))
+        window = cell[:, None] - k + torch.arange(k + 1, dtype=torch.int64, device=points.device)
+        places = places[..., None] * n + window.reshape(len(points), *[1] * axis, k + 1)
+    values = coefficients.to(points.device).ravel()[places]
+    for weight in reversed(weights):
+        values = (values * weight.reshape(len(points), *[1] * (values.ndim - 2), -1)).sum(-1)
+    return values
+
+
+def _basis(knots: Tensor, k: int, cell: Tensor, x: Tensor) -> Tensor:
+    """The k + 1 B-splines that live on the cell of each x, by the recurrence of Cox and de Boor: (N, k + 1)."""
+    found = [torch.ones_like(x)]
+    for level in range(1, k + 1):
+        after = [torch.zeros_like(x) for _ in range(level + 1)]
+        for at, value in enumerate(found):
+            low, high = knots[cell + at - level + 1], knots[cell + at + 1]
+            share = value / (high - low)
+            after[at] = after[at] + (high - x) * share
+            after[at + 1] = after[at + 1] + (x - low) * share
+        found = after
+    return torch.stack(found, dim=-1)
+
+
+def number(data: Spline, *args: float) -> float:
+    """The value at a point."""
+    return float(spline(data, *(torch.tensor([arg], dtype=torch.float64, device="cpu") for arg in args)))
+
+
+def image(data: Spline, *args: Interval) -> Interval:
+    """B-splines are weights on the axes: the values lie between the least and the greatest coefficient."""
+    inside = torch.ones_like(args[0][0], dtype=torch.bool)
+    known = torch.ones_like(args[0][0], dtype=torch.bool)
+    for (low, high), axis, k in zip(args, data.knots, data.degrees, strict=True):
+        inside = inside & (low >= axis[k]) & (high <= axis[-k - 1])
+        known = known & ~(torch.isnan(low) | torch.isnan(high))
+    least, most = float(data.coefficients.min()), float(data.coefficients.max())
+    below = torch.where(inside, torch.full_like(inside, least, dtype=torch.float64), -torch.inf)
+    above = torch.where(inside, torch.full_like(inside, most, dtype=torch.float64), torch.inf)
+    return torch.where(known, below, torch.nan), torch.where(known, above, torch.nan)
+
+
+def ball(data: Spline, *args: arb) -> arb:
+    """Balls that hold the values: the hull of all pieces that the arguments may meet."""
+    if not all(arg.is_finite() for arg in args):
+        return arb("nan")
+    met = [_met(axis, k, x) for axis, k, x in zip(data.knots, data.degrees, args, strict=True)]
+    total: arb | None = None
+    for cells in product(*met):
+        found = piece(data, cells, args)
+        total = found if total is None else total.union(found)
+    return arb("nan") if total is None else total
+
+
+def _met(axis: Sequence[float], k: int, x: arb) -> list[int]:
+    """Cells that the ball may meet; the first and the last reach to infinity."""
+    last = len(axis) - k - 2
+    cells = range(k, last + 1)
+    return [c for c in cells if (c == k or not x < axis[c]) and (c == last or not x > axis[c + 1])]
+
+
+def piece(data: Spline, cells: Sequence[int], args: Sequence[arb]) -> arb:
+    """The polynomial of one cell, by de Boor's algorithm along each axis."""
+    window = tuple(slice(c - k, c + 1) for c, k in zip(cells, data.degrees, strict=True))
+    values: Any = np.vectorize(arb, otypes=[object])(data.coefficients[window])
+    for axis in range(data.dim - 1, -1, -1):
+        knots, k, cell, x = data.knots[axis], data.degrees[axis], cells[axis], args[axis]
+        rows = [values[..., at] for at in range(k + 1)]
+        for level in range(1, k + 1):
+            for at in range(k, level - 1, -1):
+                low, high = arb(knots[cell - k + at]), arb(knots[cell + at + 1 - level])
+                rows[at] = (rows[at - 1] * (high - x) + rows[at] * (x - low)) / (high - low)
+        values = rows[k]
+    return arb(values)

@@ -1,0 +1,136 @@
+"""Scattered: numbers at points in no order, and the function that is affine on the triangles between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.spatial import Delaunay, QhullError
+
+from onelayer.box import Box
+from onelayer.errors import OnelayerError
+from onelayer.language.formula import Formula
+from onelayer.language.knots import Facets
+from onelayer.language.operations import FACETS
+from onelayer.language.tree import Tape
+from onelayer.recording.columns import Array
+
+HALVINGS = 50  # of a step towards the border of the hull
+FLAT = 1e-9  # of the volume of the box: thinner simplices are left out, since rounding alone makes them
+
+
+@dataclass(frozen=True, eq=False)
+class Scattered:
+    """Values at ``points`` (N, D) and their Delaunay-linear interpolant, known exactly: :attr:`formula`.
+
+    It is defined on the hull of the points; :attr:`box` is a box inside it.
+    """
+
+    points: Array
+    values: Array
+    names: tuple[str, ...]
+    output: str = "y"
+
+    @cached_property
+    def triangulation(self) -> Any:
+        """Of the points with each coordinate scaled to [0, 1]: units must not decide what is near."""
+        low, high = self.points.min(0), self.points.max(0)
+        if not (high > low).all():
+            raise OnelayerError(f"input '{self.names[int((high <= low).argmax())]}' needs two different numbers")
+        try:
+            return Delaunay((self.points - low) / (high - low))
+        except QhullError as error:
+            raise OnelayerError("the rows lie on a line or a plane; nothing lies between them") from error
+
+    @cached_property
+    def formula(self) -> Formula:
+        """The interpolant in the formula language."""
+        corners = self.triangulation.points[self.triangulation.simplices]
+        volumes = np.abs(np.linalg.det(corners[:, 1:] - corners[:, :1]))
+        kept = self.triangulation.simplices[volumes > FLAT]
+        tape = Tape()
+        arguments = [tape.variable(at) for at in range(self.points.shape[1])]
+        data = Facets(len(arguments), self.points, self.values, kept)
+        return Formula.build(tape.nodes, [tape.add(FACETS, *arguments, value=data)], (len(arguments),))
+
+    @cached_property
+    def box(self) -> Box:
+        """A box inside the hull: from the middle of the rows as far as all corners stay inside, then side by side."""
+        low, high = self.points.min(0), self.points.max(0)
+        middle = self.points.mean(0)
+        share = _largest(lambda s: self._inside(middle + s * (low - middle), middle + s * (high - middle)))
+        a, b = middle + share * (low - middle), middle + share * (high - middle)
+        for at in range(len(low)):
+            a = self._pushed(a, b, at, low, side=0)
+            b = self._pushed(b, a, at, high, side=1)
+        box = Box(a.tolist(), b.tolist())
+        try:
+            return box.named(self.names)
+        except OnelayerError:  # a column may be called "engine speed", a coordinate may not
+            return box
+
+    def _pushed(self, corner: Array, other: Array, at: int, end: Array, side: int) -> Array:
+        """One corner moved along one coordinate towards the end of the rows, as far as the box stays inside."""
+
+        def holds(share: float) -> bool:
+            ends = [_moved(corner, at, share * (end - corner)), other]
+            return self._inside(*(ends if side == 0 else ends[::-1]))
+
+        return _moved(corner, at, _largest(holds) * (end - corner))
+
+    def covers(self, box: Box) -> bool:
+        """Whether all corners, and so all points, of a box lie in the hull."""
+        return self._inside(box.lower.flatten().numpy(), box.upper.flatten().numpy())
+
+    def _inside(self, low: Array, high: Array) -> bool:
+        corners = np.array(list(product(*zip(low.tolist(), high.tolist(), strict=True))))
+        first, last = self.points.min(0), self.points.max(0)
+        return bool((self.triangulation.find_simplex((corners - first) / (last - first), tol=1e-12) >= 0).all())
+
+    @cached_property
+    def rows_within(self) -> float:
+        """The largest distance, seen in float64, between the formula and a row."""
+        return float(np.abs(self.formula(torch.from_numpy(self.points)).numpy() - self.values).max())
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __call__(self, x: Any) -> Any:
+        """The interpolant at points (..., D)."""
+        return self.formula(x)
+
+    def __repr__(self) -> str:
+        return f"Scattered({self.output} at {len(self):,} rows of {', '.join(self.names)}, linear)"
+
+
+def _moved(point: Array, at: int, by: Array) -> Array:
+    moved = point.copy()
+    moved[at] += by[at]
+    return moved
+
+
+def _largest(holds: Callable[[float], bool]) -> float:
+    """The largest share in [0, 1] that holds, from below."""
+    low, high = 0.0, 1.0
+    if holds(high):
+        return high
+    for _ in range(HALVINGS):
+        share = (low + high) / 2
+        low, high = (share, high) if holds(share) else (low, share)
+    return low
+
+
+def scattered(points: Array, values: Array, names: Sequence[str], output: str, how: str) -> Scattered:
+    """The interpolant of rows that fill no grid; only the linear one is defined."""
+    if how != "linear":
+        raise OnelayerError(f"scattered rows have a linear interpolant only; leave interpolate={how!r} out")
+    unique, counts = np.unique(points, axis=0, return_counts=True)
+    if (counts > 1).any():
+        where = ", ".join(f"{n}={x:g}" for n, x in zip(names, unique[int(counts.argmax())], strict=True))
+        raise OnelayerError(f"the row {where} occurs more than once; a function has one value there")
+    return Scattered(points, values, tuple(names), output)

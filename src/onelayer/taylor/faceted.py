@@ -1,0 +1,73 @@
+"""Functions that are affine on simplices, on Taylor models: one plane, and what the others that may count differ."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from onelayer.language.facets import CHUNK, candidates, forms, underflow
+from onelayer.language.intervals import Interval
+from onelayer.language.knots import Facets
+from onelayer.taylor.arithmetic import combine, mul, operand
+from onelayer.taylor.core import TaylorModel
+from onelayer.taylor.piecewise import aligned
+from onelayer.taylor.registry import implements
+from onelayer.taylor.rounding import UNIT, executed, inflate
+
+
+@implements("facets")
+def facets(data: Facets, *args: TaylorModel) -> TaylorModel:
+    """The plane in the middle of each box, and the hull of the differences of the others from it."""
+    like, models = aligned(args)
+    shape = models[0].shape
+    sides = [model.range() for model in models]
+    low, high = (torch.stack([side[at].flatten() for side in sides], dim=1) for at in (0, 1))
+    known = (torch.isfinite(low) & torch.isfinite(high)).all(1)
+    low, high = (torch.where(known[:, None], end, 0.0) for end in (low, high))
+    plane, ends = _in_chunks(data, low, high)
+    below, above = (end.reshape(shape) for end in ends)
+    result = operand(plane[:, -1].reshape(shape), models[0])
+    for at, model in enumerate(models):
+        result = combine(result, mul(model, plane[:, at].reshape(shape)), 1)
+    middle = below / 2 + above / 2
+    # The numbers of the plane are rounded once each; so is the middle.
+    reach = torch.maximum(-low, high).clamp(min=0) + torch.maximum(low, -high).clamp(min=0)
+    slack = ((plane[:, :-1].abs() * reach).sum(1) + plane[:, -1].abs()).reshape(shape) * (4 * UNIT)
+    slack = slack + underflow(low, high).reshape(shape)
+    result = combine(result, middle, 1).with_radius(torch.maximum(above - middle, middle - below) + slack)
+    defined = torch.stack([model.decided() for model in models]).all(0) & known.reshape(shape)
+    result.rem = torch.where(defined, result.rem, torch.inf)
+    if like.execution is None:
+        return result
+    grown = inflate(result.magnitude() + (plane.abs().sum(1) * (1 + reach.amax(1))).reshape(shape))
+    result.rem = executed(result.rem, grown, 16 + 4 * data.dim, like.execution)
+    return result.tagged(like.execution)
+
+
+def _in_chunks(data: Facets, low: Tensor, high: Tensor) -> tuple[Tensor, Interval]:
+    """What ``_around`` finds, for as many boxes at a time as memory allows."""
+    size = max(1, CHUNK // data.simplices.size)
+    parts = [_around(data, a, b) for a, b in zip(torch.split(low, size), torch.split(high, size), strict=True)]
+    below = torch.cat([ends[0] for _, ends in parts])
+    above = torch.cat([ends[1] for _, ends in parts])
+    return torch.cat([plane for plane, _ in parts]), (below, above)
+
+
+def _around(data: Facets, low: Tensor, high: Tensor) -> tuple[Tensor, Interval]:
+    """The plane (E, D + 1) that counts in the middle, and the ends of what any other adds to it."""
+    coordinates, planes = (form.to(low.device) for form in forms(data))
+    middle = low / 2 + high / 2
+    ones = torch.cat([middle, torch.ones_like(middle[:, :1])], dim=1)
+    chosen = planes[torch.einsum("sij,nj->nsi", coordinates, ones).amin(-1).argmax(1)]
+    # Differences of planes on each box: value in the middle, slopes times radii, and the rounding of both.
+    change = planes[None] - chosen[:, None]
+    centre = (change * ones[:, None]).sum(-1)
+    radius = ((high - low) / 2)[:, None]
+    size = torch.maximum(low.abs(), high.abs())[:, None]
+    both = planes[None].abs() + chosen[:, None].abs()
+    rounding = ((both[..., :-1] * size).sum(-1) + both[..., -1]) * ((data.dim + 10) * 4 * UNIT) + underflow(low, high)
+    reach = inflate((change[..., :-1].abs() * radius).sum(-1) + rounding)
+    may = candidates(data, low, high)
+    below = torch.where(may, centre - reach, torch.inf).amin(1)
+    above = torch.where(may, centre + reach, -torch.inf).amax(1)
+    return chosen, (below, above)

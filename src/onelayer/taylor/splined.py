@@ -1,0 +1,144 @@
+"""Splines of tables on Taylor models: on every box a polynomial of the model's order and what the cells differ from it.
+
+A box inside a cell gets the polynomial of the cell, one that meets several cells a fit (taylor/control.py), one that
+meets very many all values of the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+
+import torch
+from torch import Tensor
+
+from onelayer.language.intervals import Interval
+from onelayer.language.knots import Spline
+from onelayer.language.spline import cell_of, image, tensors
+from onelayer.taylor import basis
+from onelayer.taylor.arithmetic import combine, div, mul, operand
+from onelayer.taylor.control import MOST, Stretch, fit, normal_form, width_of
+from onelayer.taylor.core import TaylorModel, prune
+from onelayer.taylor.piecewise import aligned
+from onelayer.taylor.registry import implements
+from onelayer.taylor.rounding import executed, inflate
+
+POWERS = 3  # the highest power on an axis
+
+
+@implements("spline")
+def spline(data: Spline, *args: TaylorModel) -> TaylorModel:
+    """The spline of models. Executed, its weights err by ten roundings per degree, and none is larger than one."""
+    like, models = aligned(args)
+    shape = models[0].shape
+    models = [prune(model) for model in models]
+    exact = _coordinates(models)
+    ranges = [model.range() for model in models]
+    ends = [(low.flatten(), high.flatten()) for low, high in ranges]
+    normal = _normal_forms(models, ends, exact)
+    degree = min(models[0].space.cap(len({v for m in models for v in m.support} or {0})), POWERS * data.dim)
+    factors, radius = _fitted(data, ends, normal, degree)
+    factors = factors.reshape(*factors.shape[: data.dim], *shape)
+    radius = radius.reshape(shape)
+    if exact:
+        result = _of_coordinates(models, factors, radius, degree)
+    else:
+        result = _of_models(models, [(m.reshape(shape), r.reshape(shape)) for m, r in normal], factors, radius)
+    if like.execution is None:
+        return result
+    low, high = image(data, *ranges)  # infinite beyond the axes
+    size = inflate(torch.maximum(-low, high).abs() + float(abs(data.coefficients).max()))
+    result.rem = executed(result.rem, size, 40 * data.dim + 8, like.execution)
+    return result.tagged(like.execution)
+
+
+def _coordinates(models: Sequence[TaylorModel]) -> bool:
+    """Whether each model is exactly a coordinate of the box, and no two the same one."""
+    seen = [model.support for model in models]
+    plain = all(len(s) == 1 and m.degree == 1 and bool((m.rem == 0).all()) for s, m in zip(seen, models, strict=True))
+    return plain and len(set(seen)) == len(seen) and all(bool((model.coef[1] > 0).all()) for model in models)
+
+
+def _normal_forms(models: Sequence[TaylorModel], ends: Sequence[Interval], exact: bool) -> list[Interval]:
+    """The middle and the radius of each argument on each box."""
+    if exact:  # t is then the coordinate of the box itself
+        return [(model.coef[0].flatten(), model.coef[1].flatten()) for model in models]
+    return [normal_form(low, high) for low, high in ends]
+
+
+def _at(pair: Interval, boxes: Tensor) -> Interval:
+    return pair[0][boxes], pair[1][boxes]
+
+
+def _fitted(data: Spline, ends: list[Interval], normal: list[Interval], degree: int) -> tuple[Tensor, Tensor]:
+    """Factors (p_1 + 1, ..., p_D + 1, E) of the monomials in t = (u - middle) / radius, and the radius (E,)."""
+    knots = [axis.to(ends[0][0].device) for axis in tensors(data)[0]]
+    first = [cell_of(data, i, knots[i], low) for i, (low, _) in enumerate(ends)]
+    last = [cell_of(data, i, knots[i], high, right=False) for i, (_, high) in enumerate(ends)]
+    inner = torch.stack([(b - a).clamp(min=0) for a, b in zip(first, last, strict=True)], dim=1)  # (E, D)
+    low, high = image(data, *ends)
+    middle = torch.where(torch.isfinite(low), low / 2 + high / 2, 0.0)
+    known = torch.stack([torch.isfinite(a) & torch.isfinite(b) for a, b in ends]).all(0)
+    radius = torch.where(known, inflate(torch.maximum(high - middle, middle - low)), torch.inf)
+    factors = torch.zeros(*[POWERS + 1] * data.dim, len(radius), dtype=torch.float64, device=radius.device)
+    factors[(0,) * data.dim] = middle
+    for counts in torch.unique(inner[known], dim=0).tolist():
+        if width_of(data.degrees, counts) > MOST:
+            continue
+        wanted = torch.tensor(counts, dtype=torch.int64, device=inner.device)
+        boxes = torch.nonzero(known & (inner == wanted).all(1)).flatten()
+        stretches = [
+            Stretch.of(data, i, _at(ends[i], boxes), _at(normal[i], boxes), first[i][boxes], counts[i])
+            for i in range(data.dim)
+        ]
+        found = fit(data, stretches, degree)
+        better = found.radius < radius[boxes]
+        chosen = boxes[better]
+        factors[..., chosen] = _padded(found.factors[better]).movedim(0, -1)
+        radius[chosen] = found.radius[better]
+    return factors, radius
+
+
+def _padded(factors: Tensor) -> Tensor:
+    """With factors 0 for the powers that an axis does not have."""
+    missing = [pad for count in reversed(factors.shape[1:]) for pad in (0, POWERS + 1 - count)]
+    return torch.nn.functional.pad(factors, missing)
+
+
+def _of_coordinates(models: Sequence[TaylorModel], factors: Tensor, radius: Tensor, degree: int) -> TaylorModel:
+    """The polynomial itself: t is the coordinate."""
+    order = sorted(range(len(models)), key=lambda at: models[at].support)
+    support = tuple(models[at].support[0] for at in order)
+    table = basis.exponents(len(support), degree)
+    coef = torch.zeros(len(table), *radius.shape, dtype=torch.float64, device=radius.device)
+    for row, exponents in enumerate(table.tolist()):
+        if max(exponents) <= POWERS:
+            place = dict(zip(order, exponents, strict=True))
+            coef[row] = factors[tuple(place[at] for at in range(len(models)))]
+    return TaylorModel(coef, radius, models[0].space, support, degree)
+
+
+def _of_models(
+    models: Sequence[TaylorModel], normal: Sequence[Interval], factors: Tensor, radius: Tensor
+) -> TaylorModel:
+    """The polynomial of (u - middle) / radius, by products of powers."""
+    powers: list[list[TaylorModel | None]] = []
+    for model, (middle, reach) in zip(models, normal, strict=True):
+        t = div(combine(model, middle, -1), reach)
+        found: list[TaylorModel | None] = [None, t]
+        for _ in range(POWERS - 1):
+            found.append(mul(found[-1], t))
+        powers.append(found)
+    total = operand(factors[(0,) * len(models)], models[0])
+    for exponents in product(range(POWERS + 1), repeat=len(models)):
+        factor = factors[exponents]
+        if not any(exponents) or not bool((factor != 0).any()):
+            continue
+        term: TaylorModel | None = None
+        for axis, n in enumerate(exponents):
+            power = powers[axis][n]
+            if power is not None:
+                term = power if term is None else mul(term, power)
+        total = combine(total, mul(term, factor), 1)
+    defined = torch.stack([model.decided() for model in models]).all(0)
+    return total.with_(total.coef, torch.where(defined, inflate(total.rem + radius), torch.inf))
