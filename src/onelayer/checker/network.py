@@ -1,0 +1,219 @@
+"""The checker's own reader of networks, from docs/file-format.md alone: steps over tensors, in one safetensors file."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from onelayer.checker.formats import BY_KIND, BY_TAG
+from onelayer.checker.weights import Array
+from onelayer.disk import MAX_AXES, read_tensors, strict_json
+from onelayer.errors import FileError
+
+KEY = "network"
+MAX_STEPS, MAX_VALUES = 2**14, 2**22
+BINARY = ("add", "sub", "mul", "div", "minimum", "maximum")
+NUMBERED = ("scale", "shift", "leaky_relu", "elu")
+UNARY = (
+    *("neg", "abs", "relu", "exp", "log", "sqrt", "rsqrt", "reciprocal", "square", "sin", "cos", "tan", "atan"),
+    *("tanh", "sigmoid", "erf", "gelu", "gelu_tanh", "silu", "softplus", "mish"),
+)
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class StoredStep:
+    """One operation on values (numbers) and tensors (names)."""
+
+    op: str
+    args: tuple[int | str, ...]
+    shape: Shape
+    number: float | None
+    places: tuple[int, ...] | None
+
+
+@dataclass(frozen=True)
+class StoredNetwork:
+    """A network file: its steps, its tensors as float64 (exactly), their stored type, and the digest of both."""
+
+    input_shape: Shape
+    steps: tuple[StoredStep, ...]
+    tensors: Mapping[str, Array]
+    dtype: str
+    sha256: str
+
+    @property
+    def output_shape(self) -> Shape:
+        """The shape of the last step."""
+        return self.steps[-1].shape
+
+
+def read_network(data: bytes, name: str) -> StoredNetwork | None:
+    """The network in the bytes of a file; None where the file does not say that it holds one."""
+    metadata, raw = read_tensors(data, name)
+    if KEY not in metadata:
+        return None
+    text, dtype = metadata[KEY], _format(raw, name)
+    tensors = {key: value.astype(np.float64) for key, value in raw.items()}
+    first, steps = _document(text, name)
+    _need_order(steps, first, {key: value.shape for key, value in tensors.items()}, name)
+    return StoredNetwork(first, steps, tensors, dtype, _digest(text, raw, dtype))
+
+
+def _format(raw: Mapping[str, Any], name: str) -> str:
+    """The one stored type of the tensors."""
+    kinds = {value.dtype.newbyteorder("=") for value in raw.values()} or {np.dtype(np.float64)}
+    if len(kinds) != 1 or not kinds <= set(BY_KIND):
+        raise FileError(f"{name}: the tensors of a network must be all {' or all '.join(BY_TAG)}")
+    return BY_KIND[kinds.pop()].tag
+
+
+def _document(text: str, name: str) -> tuple[Shape, tuple[StoredStep, ...]]:
+    """The shape of a point and the steps."""
+    document = strict_json(text, f"the network in {name}")
+    if not isinstance(document, dict) or set(document) != {"format", "version", "input", "steps"}:
+        raise FileError(f"{name} has no readable network")
+    if document["format"] != "onelayer network" or document["version"] != 1 or not _sizes(document["input"]):
+        raise FileError(f"{name} holds a network of another format version than 1")
+    steps = document["steps"]
+    if not isinstance(steps, list) or not 1 <= len(steps) <= MAX_STEPS:
+        raise FileError(f"{name}: a network has between 1 and {MAX_STEPS} steps")
+    return tuple(document["input"]), tuple(_step(item, name) for item in steps)
+
+
+def _digest(text: str, raw: Mapping[str, Any], dtype: str) -> str:
+    digest = hashlib.sha256(f"{text}\n".encode())
+    for name, value in sorted(raw.items()):
+        digest.update(f"{name} {dtype} {','.join(map(str, value.shape))}\n".encode())
+        digest.update(value.astype(value.dtype.newbyteorder("<")).tobytes())
+    return digest.hexdigest()
+
+
+def _sizes(shape: Any) -> bool:
+    if not isinstance(shape, list) or len(shape) > MAX_AXES:
+        return False
+    return all(type(n) is int and 1 <= n <= MAX_VALUES for n in shape) and math.prod(shape) <= MAX_VALUES
+
+
+def _step(item: Any, name: str) -> StoredStep:
+    if not isinstance(item, dict) or not {"op", "args", "shape"} <= set(item) <= {
+        *("op", "args", "shape", "number", "places"),
+    }:
+        raise FileError(f"{name}: a step of the network is malformed")
+    number, places, args = item.get("number", 0.0), item.get("places", []), item["args"]
+    rules = [
+        isinstance(item["op"], str),
+        bool(args) and _each(args, (int, str)),
+        _sizes(item["shape"]),
+        type(number) in (int, float),
+        _each(places, (int,)),
+    ]
+    if not all(rules):
+        raise FileError(f"{name}: a step of the network has a field of the wrong type")
+    exact = float(number) if "number" in item else None
+    return StoredStep(item["op"], tuple(args), tuple(item["shape"]), exact, tuple(places) if "places" in item else None)
+
+
+def _each(items: Any, kinds: tuple[type[Any], ...]) -> bool:
+    """Whether this is a list of values of these types, truth values not among them."""
+    return isinstance(items, list) and all(type(item) in kinds for item in items)
+
+
+def _need_order(steps: Sequence[StoredStep], first: Shape, tensors: Mapping[str, Shape], name: str) -> None:
+    """Every step reads what stands before it, and its shape is the one that follows from its operation."""
+    shapes: list[Shape] = [first]
+    if sum(len(step.places or ()) for step in steps) > MAX_VALUES:
+        raise FileError(f"{name}: the steps of a network list too many places")
+    for at, step in enumerate(steps, start=1):
+        found = [_read(arg, shapes, tensors) for arg in step.args]
+        known = [shape for shape in found if shape is not None]
+        if len(known) < len(found) or not _follows(step, known):
+            raise FileError(f"{name}: step {at} of the network ({step.op[:40]}) does not fit what it reads")
+        shapes.append(step.shape)
+
+
+def _read(arg: int | str, before: Sequence[Shape], tensors: Mapping[str, Shape]) -> Shape | None:
+    """The shape of what a step reads; None where it is not there."""
+    if isinstance(arg, str):
+        return tensors.get(arg)
+    return before[arg] if 0 <= arg < len(before) else None
+
+
+def _follows(step: StoredStep, found: list[Shape]) -> bool:
+    if step.op in (*UNARY, *NUMBERED):
+        right = (step.number is not None) == (step.op in NUMBERED)
+        return right and step.places is None and found == [step.shape] and not isinstance(step.args[0], str)
+    if step.op in BINARY:
+        return step.number is None and step.places is None and found == [step.shape] * 2
+    return step.op in _RULES and _RULES[step.op](step, found)
+
+
+def _arranged(step: StoredStep, found: list[Shape]) -> bool:
+    held, wanted = sum(map(math.prod, found)), math.prod(step.shape)
+    if step.number is not None:
+        return False
+    if step.places is None:
+        return held == wanted
+    return len(step.places) == wanted and all(0 <= at < held for at in step.places)
+
+
+def _affine(step: StoredStep, found: list[Shape]) -> bool:
+    named = [isinstance(arg, str) for arg in step.args]
+    if named not in ([False, True], [False, True, True]) or step.number is not None or step.places is not None:
+        return False
+    x, weight = found[:2]
+    if len(weight) != 2 or not x or x[-1] != weight[1] or step.shape != (*x[:-1], weight[0]):
+        return False
+    return found[2:] in ([], [(weight[0],)])
+
+
+def _product(step: StoredStep, found: list[Shape]) -> bool:
+    plain = step.number is None and step.places is None and [len(shape) for shape in found] == [3, 3]
+    if not plain:
+        return False
+    (g, a, b), (h, d, c) = found
+    return g == h and b == d and step.shape == (g, a, c)
+
+
+def _softmax(step: StoredStep, found: list[Shape]) -> bool:
+    """Each row has an entry that takes part."""
+    if step.number is not None or found != [step.shape] or not step.shape or isinstance(step.args[0], str):
+        return False
+    if step.places is None:
+        return True
+    size, width = math.prod(step.shape), step.shape[-1]
+    inside = all(0 <= at < size for at in step.places) and len(set(step.places)) == len(step.places)
+    return inside and len({at // width for at in step.places}) == size // width
+
+
+def _norm(step: StoredStep, found: list[Shape]) -> bool:
+    named = [isinstance(arg, str) for arg in step.args] == [False, True, True]
+    return (
+        named
+        and step.places is None
+        and step.number is not None
+        and step.number > 0
+        and bool(step.shape)
+        and found == [step.shape, step.shape[-1:], step.shape[-1:]]
+    )
+
+
+def _reduced(step: StoredStep, found: list[Shape]) -> bool:
+    plain = step.number is None and step.places is None and not isinstance(step.args[0], str)
+    return plain and len(found) == 1 and bool(found[0]) and step.shape == found[0][:-1]
+
+
+_RULES = {
+    "arrange": _arranged,
+    "affine": _affine,
+    "matmul": _product,
+    "softmax": _softmax,
+    "layer_norm": _norm,
+    "sum": _reduced,
+    "mean": _reduced,
+}

@@ -1,0 +1,125 @@
+"""Named architectures: how a file of weights (safetensors) becomes a network.
+
+mlp:2,32,32,1:tanh              dense layers of these widths with this activation between them. The tensors are, in
+                                order of the numbers in their names, a weight (out, in) and a bias (out) for each layer.
+encoder:3,8,2,16,1:gelu:pre     tokens, width, heads, hidden units, outputs; activation; norm first (pre) or last
+                                (post). Tensors: embed.weight (width, 1), embed.bias, position (tokens, width), the
+                                state of a torch.nn.TransformerEncoderLayer as layer.*, read.weight, read.bias;
+                                embed each number, add position, one layer, mean over tokens, read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from onelayer.disk import read_bounded, read_tensors
+from onelayer.errors import FileError, OnelayerError
+from onelayer.network.network import RecordedNetwork
+from onelayer.network.record import record
+
+MAX_BYTES = 2**32
+MAX_WIDTH = 2**14
+ACTIVATIONS: dict[str, type[nn.Module]] = {
+    "tanh": nn.Tanh,
+    "relu": nn.ReLU,
+    "gelu": nn.GELU,
+    "silu": nn.SiLU,
+    "sigmoid": nn.Sigmoid,
+    "softplus": nn.Softplus,
+    "elu": nn.ELU,
+}
+WRITTEN = 'write it as "mlp:2,32,32,1:tanh" or "encoder:3,8,2,16,1:gelu:pre"'
+
+
+class EncoderNetwork(nn.Module):
+    """One torch encoder layer over numbers as tokens: embed, position, layer, mean, read."""
+
+    def __init__(self, sizes: list[int], activation: str, pre: bool) -> None:
+        super().__init__()
+        tokens, width, heads, hidden, outputs = sizes
+        self.embed = nn.Linear(1, width)
+        self.position = nn.Parameter(torch.zeros(tokens, width, dtype=torch.float32, device="cpu"))
+        self.layer = nn.TransformerEncoderLayer(
+            width, heads, hidden, dropout=0.0, activation=activation, batch_first=True, norm_first=pre
+        )
+        self.read = nn.Linear(width, outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, tokens) -> (B, outputs)."""
+        y: Tensor = self.read(self.layer(self.embed(x[..., None]) + self.position).mean(1))
+        return y
+
+
+def read_weights(path: Path, architecture: str) -> RecordedNetwork:
+    """The network of a safetensors file of weights."""
+    _, arrays = read_tensors(read_bounded(path, MAX_BYTES), str(path))
+    state = {name: torch.from_numpy(array.astype(array.dtype.newbyteorder("="))) for name, array in arrays.items()}
+    kinds = {value.dtype for value in state.values()}
+    if len(kinds) != 1:
+        raise FileError(f"{path}: weights of one format, float32 or float64, make a network")
+    kind, sizes, words = _spelled(architecture)
+    try:
+        model = _mlp(sizes, words, state) if kind == "mlp" else _encoder(sizes, words, state)
+    except (RuntimeError, ValueError, AssertionError) as error:
+        line = " ".join(str(error).split())[:160]
+        raise FileError(f"{path} does not hold the weights of {architecture!r}: {line}") from error
+    return record(model.to(kinds.pop()).eval(), (sizes[0],))
+
+
+def _spelled(architecture: str) -> tuple[str, list[int], list[str]]:
+    kind, *rest = architecture.split(":")
+    wanted = {"mlp": 2, "encoder": 3}
+    if kind not in wanted or len(rest) != wanted[kind] or not re.fullmatch(r"[0-9]{1,6}(,[0-9]{1,6})+", rest[0]):
+        raise OnelayerError(f"the architecture {architecture[:60]!r} is not known; {WRITTEN}")
+    sizes = [int(number) for number in rest[0].split(",")]
+    if not all(1 <= size <= MAX_WIDTH for size in sizes) or rest[1] not in ACTIVATIONS:
+        names = ", ".join(ACTIVATIONS)
+        raise OnelayerError(f"widths are 1 to {MAX_WIDTH:,} and activations {names}; got {architecture[:60]!r}")
+    if kind == "encoder":
+        _need_encoder(sizes, rest[1:])
+    return kind, sizes, rest[1:]
+
+
+def _need_encoder(sizes: list[int], words: list[str]) -> None:
+    if len(sizes) != 5 or words[0] not in ("relu", "gelu") or words[1] not in ("pre", "post"):
+        raise OnelayerError(f"an encoder has five sizes, relu or gelu, pre or post; {WRITTEN}")
+
+
+def _natural(name: str) -> list[Any]:
+    """layer2 before layer10."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"([0-9]+)", name)]
+
+
+def _numbered(names: list[str]) -> bool:
+    """Whether names differ by their numbers alone: words such as input, hidden, output say nothing of an order."""
+    return len({re.sub(r"[0-9]+", "0", name) for name in names}) == 1
+
+
+def _mlp(sizes: list[int], words: list[str], state: Mapping[str, Tensor]) -> nn.Module:
+    parts: list[nn.Module] = []
+    for first, second in pairwise(sizes):
+        parts += [nn.Linear(first, second), ACTIVATIONS[words[0]]()]
+    model = nn.Sequential(*parts[:-1])
+    weights = sorted((name for name in state if state[name].ndim == 2), key=_natural)
+    biases = sorted((name for name in state if state[name].ndim == 1), key=_natural)
+    given = [name for pair in zip(weights, biases, strict=True) for name in pair]
+    wanted = list(model.state_dict())
+    if len(given) != len(state):
+        raise ValueError("it has tensors that are neither a weight (out, in) nor a bias (out)")
+    if len(weights) > 1 and not (_numbered(weights) and _numbered(biases)):
+        raise ValueError("the names of its layers must differ by numbers, which say their order, as 0.weight, 2.weight")
+    model.load_state_dict({own: state[name] for own, name in zip(wanted, given, strict=True)})
+    return model
+
+
+def _encoder(sizes: list[int], words: list[str], state: Mapping[str, Tensor]) -> nn.Module:
+    model = EncoderNetwork(sizes, words[0], words[1] == "pre")
+    model.load_state_dict(dict(state))
+    return model

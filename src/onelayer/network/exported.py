@@ -1,0 +1,160 @@
+"""Programs of torch.export (.pt2) as networks, read from the archive without torch's own loader.
+
+The archive is a zip of JSON (the graph) and raw bytes (the weights). torch.export.load would also unpickle the sample
+inputs beside them; they are never opened here. An archive whose weights are pickled is refused.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from onelayer.disk import MAX_AXES, read_bounded, strict_json
+from onelayer.errors import FileError, OnelayerError, UnsupportedOperation
+from onelayer.network.builder import NetworkWriter
+from onelayer.network.network import RecordedNetwork
+from onelayer.network.record import written_as
+
+MAX_BYTES = 2**31
+MAX_JSON = 2**26
+MAX_ENTRIES = 2**14  # files in the archive
+# Numbers of torch's own list of scalar types.
+KINDS: dict[int, np.dtype[Any]] = {5: np.dtype("<i8"), 7: np.dtype("<f4"), 8: np.dtype("<f8"), 12: np.dtype(bool)}
+MADE = ("full", "zeros", "ones", "arange", "triu", "tril", "scalar_tensor")  # constants that a graph makes itself
+
+
+def read_exported(path: Path) -> RecordedNetwork:
+    """The network of an archive of torch.export.save, exported with a batch of one point."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(read_bounded(path, MAX_BYTES))) as archive:
+            return _Archive(archive, path).network()
+    except OnelayerError as error:
+        raise FileError(f"{path}: {error}") from error
+    except zipfile.BadZipFile as error:
+        raise FileError(f"{path} is not an archive of torch.export.save") from error
+    except (KeyError, ValueError, TypeError, IndexError, AttributeError, RuntimeError, NotImplementedError) as error:
+        line = next(iter(str(error).splitlines()), "")[:120]
+        raise FileError(f"{path} is not an archive that is understood ({type(error).__name__}: {line})") from error
+
+
+class _Archive:
+    def __init__(self, archive: zipfile.ZipFile, path: Path) -> None:
+        self.archive = archive
+        names = archive.namelist()
+        if len(names) > MAX_ENTRIES or sum(item.file_size for item in archive.infolist()) > MAX_BYTES:
+            raise FileError("the archive holds too many files, or too large ones")
+        models = [name for name in names if name.endswith("/models/model.json")]
+        if len(models) != 1:
+            raise FileError(
+                "it is no program of torch.export. TorchScript files and pickled models can run code when they are "
+                "loaded and are not read; use torch.export.save, torch.onnx.export, or safetensors with --architecture"
+            )
+        self.root = models[0].removesuffix("models/model.json")
+
+    def network(self) -> RecordedNetwork:
+        """The graph written as steps."""
+        document = self._json("models/model.json")
+        module = document["graph_module"]
+        graph, weights = module["graph"], self._tensors("weights") | self._tensors("constants")
+        known: dict[str, Any] = {}
+        write: NetworkWriter | None = None
+        for spec in module["signature"]["input_specs"]:
+            (kind, content), *_ = spec.items()
+            name = content["arg"].get("name") or content["arg"]["as_tensor"]["name"]
+            if kind == "user_input":
+                write = self._input(write, graph["tensor_values"][name])
+                known[name] = write.point
+            else:
+                stored = content.get("parameter_name") or content.get("buffer_name") or content["tensor_constant_name"]
+                known[name] = weights[stored]
+        if write is None or len(graph["outputs"]) != 1:
+            raise FileError("a program with one input and one output is read")
+        for node in graph["nodes"]:
+            _run(write, node, known)
+        return write.network(known[graph["outputs"][0]["as_tensor"]["name"]])
+
+    def _input(self, before: NetworkWriter | None, meta: Mapping[str, Any]) -> NetworkWriter:
+        sizes = [side.get("as_int") for side in meta["sizes"]]
+        if before is not None or KINDS.get(meta["dtype"], np.dtype(bool)).kind != "f":
+            raise FileError("a program with one input in float32 or float64 is read")
+        if len(sizes) < 2 or sizes[0] != 1 or not all(isinstance(side, int) and side >= 1 for side in sizes):
+            raise FileError("export the program with a batch of one point and fixed sizes")
+        return NetworkWriter(tuple(sizes[1:]), torch.float32 if meta["dtype"] == 7 else torch.float64)
+
+    def _json(self, name: str) -> Any:
+        info = self.archive.getinfo(self.root + name)
+        if info.file_size > MAX_JSON:
+            raise FileError(f"{name} is larger than {MAX_JSON:,} bytes")
+        return strict_json(self.archive.read(info), name)
+
+    def _tensors(self, folder: str) -> dict[str, Tensor]:
+        name = f"data/{folder}/model_{folder}_config.json"
+        if self.root + name not in self.archive.namelist():
+            return {}
+        return {key: self._tensor(folder, key, entry) for key, entry in self._json(name)["config"].items()}
+
+    def _tensor(self, folder: str, key: str, entry: Mapping[str, Any]) -> Tensor:
+        meta = entry["tensor_meta"]
+        shape = [side["as_int"] for side in meta["sizes"]]
+        dense = meta["storage_offset"]["as_int"] == 0 and _row_major(
+            shape, [side["as_int"] for side in meta["strides"]]
+        )
+        if entry["use_pickle"] or not dense or meta["dtype"] not in KINDS or len(shape) > MAX_AXES:
+            raise FileError(f"the tensor {key[:40]!r} is pickled, of another type, or not stored row by row")
+        kind = KINDS[meta["dtype"]]
+        data = self.archive.read(f"{self.root}data/{folder}/{entry['path_name']}")
+        if len(data) < math.prod(shape) * kind.itemsize:
+            raise FileError(f"the tensor {key[:40]!r} is truncated")
+        return torch.from_numpy(np.frombuffer(data, kind, math.prod(shape)).reshape(shape).copy())
+
+
+def _row_major(shape: list[int], strides: list[int]) -> bool:
+    wanted = [math.prod(shape[at + 1 :]) for at in range(len(shape))]
+    return all(a == b or side == 1 for a, b, side in zip(strides, wanted, shape, strict=True))
+
+
+def _run(write: NetworkWriter, node: Mapping[str, Any], known: dict[str, Any]) -> None:
+    library, _, rest = node["target"].removeprefix("torch.ops.").partition(".")
+    if library != "aten":
+        raise UnsupportedOperation(str(node["target"])[:60], "a network has no such operation")
+    name = rest.partition(".")[0]
+    given = [(item["name"], item.get("kind", 1), _argument(item["arg"], known)) for item in node["inputs"]]
+    args = [value for _, kind, value in given if kind == 1]
+    kwargs = {key: value for key, kind, value in given if kind != 1 and key not in ("device", "pin_memory", "layout")}
+    found, (kind, content) = written_as(write, name, args, kwargs, MADE), next(iter(node["outputs"][0].items()))
+    if kind == "as_tensors":
+        known.update(zip((item["name"] for item in content), found, strict=True))
+    else:
+        known[content["name"]] = found
+
+
+_PLAIN = ("as_int", "as_bool", "as_string", "as_ints", "as_floats", "as_bools")
+
+
+def _argument(arg: Mapping[str, Any], known: Mapping[str, Any]) -> Any:
+    """One argument of a node: a number, a list, a value by its name. Symbols and code are refused."""
+    (kind, content), *_ = arg.items()
+    if kind not in _READ:
+        raise UnsupportedOperation(kind, "export with fixed sizes")
+    return _READ[kind](content, known)
+
+
+_FORMATS = {7: torch.float32, 8: torch.float64, 5: torch.int64, 12: torch.bool}
+_READ: dict[str, Callable[[Any, Mapping[str, Any]], Any]] = {
+    **dict.fromkeys(_PLAIN, lambda content, known: content),
+    **dict.fromkeys(("as_none", "as_device", "as_layout", "as_memory_format"), lambda content, known: None),
+    "as_float": lambda content, known: float(content),  # JSON has no infinity: it is a word there
+    "as_tensor": lambda content, known: known[content["name"]],
+    "as_tensors": lambda content, known: [known[item["name"]] for item in content],
+    "as_scalar_type": lambda content, known: _FORMATS.get(content, torch.float16),
+    "as_sym_int": lambda content, known: content["as_int"],
+    "as_sym_ints": lambda content, known: [item["as_int"] for item in content],
+}

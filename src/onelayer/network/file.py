@@ -1,0 +1,67 @@
+"""Networks on disk: one safetensors file, the program as a line of JSON in its metadata. See docs/file-format.md.
+
+Nothing is ever unpickled or run; every size is checked before it is used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from onelayer.disk import read_bounded, read_tensors, replace_file
+from onelayer.errors import FileError
+from onelayer.formats import WIDE, either, format_of, named
+from onelayer.network.network import RecordedNetwork
+from onelayer.network.program import read_program
+
+FILE_NAME, OTHER_NAME = "model.safetensors", "other.safetensors"
+METADATA_KEY = "network"
+MAX_BYTES = 2**32  # 4 GiB of weights
+
+
+def save_network(network: RecordedNetwork, folder: str | os.PathLike[str], name: str = FILE_NAME) -> Path:
+    """Write the file, whole or not at all; returns its path."""
+    path = Path(folder) / name
+    replace_file(path, safetensors.torch.save(_tensors(network), {METADATA_KEY: network.program.text()}))
+    return path
+
+
+def is_network(folder: str | os.PathLike[str], name: str = FILE_NAME) -> bool:
+    """Whether the file there says that it holds a network."""
+    path = Path(folder) / name
+    return METADATA_KEY in read_tensors(read_bounded(path, MAX_BYTES), str(path))[0]
+
+
+def load_network(folder: str | os.PathLike[str], name: str = FILE_NAME) -> RecordedNetwork:
+    """The network of a file, every name and shape checked against its program; FileError otherwise."""
+    path = Path(folder) / name
+    metadata, arrays = read_tensors(read_bounded(path, MAX_BYTES), str(path))
+    if METADATA_KEY not in metadata:
+        raise FileError(f"{path} does not hold a network: its metadata has no '{METADATA_KEY}'")
+    kinds = {array.dtype.newbyteorder("=").name for array in arrays.values()}
+    if len(kinds) > 1 or not kinds <= {row.name for row in WIDE}:
+        found = ", ".join(sorted(kinds))
+        raise FileError(f"{path}: the tensors of a network are all {either('', WIDE)}, found {found}")
+    program = read_program(metadata[METADATA_KEY], {key: tuple(array.shape) for key, array in arrays.items()})
+    native = {key: array.astype(array.dtype.newbyteorder("=")) for key, array in arrays.items()}
+    dtype = named(kinds.pop()).dtype if kinds else torch.float64
+    return RecordedNetwork(program, {key: torch.from_numpy(array).to(dtype) for key, array in native.items()})
+
+
+def network_sha256(network: RecordedNetwork) -> str:
+    """SHA-256 of the text of the program, a newline, and for every tensor in order of name its line and bytes."""
+    digest = hashlib.sha256((network.program.text() + "\n").encode())
+    for name, tensor in sorted(_tensors(network).items()):
+        shape = ",".join(str(size) for size in tensor.shape)
+        digest.update(f"{name} {format_of(tensor.dtype).tag} {shape}\n".encode())
+        digest.update(tensor.numpy().astype(tensor.numpy().dtype.newbyteorder("<")).tobytes())
+    return digest.hexdigest()
+
+
+def _tensors(network: RecordedNetwork) -> dict[str, Tensor]:
+    return {name: network.tensor(name).detach().cpu().contiguous() for name in network.program.tensors}

@@ -1,0 +1,165 @@
+"""ONNX files as networks, read with distrust: one input, one output, operations of a table, nothing else.
+
+The bytes are parsed by the onnx package (protocol buffers: data, no code). Weights outside the file, functions,
+sub-graphs and operators of other domains are refused. Every node reads names that stand before it, so a graph with a
+cycle is refused where it closes. Constants are folded here, in NumPy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from onelayer.disk import read_bounded
+from onelayer.errors import FileError, OnelayerError, UnsupportedOperation
+from onelayer.extras import require
+from onelayer.network.builder import Known, NetworkWriter, Value, moved
+from onelayer.network.network import RecordedNetwork
+from onelayer.network.onnx_rules import ATTRIBUTES, FOLDED, RULES
+
+MAX_BYTES = 2**31  # what protocol buffers can be
+MAX_NODES = 2**14
+OLDEST = 13  # operator set: before, softmax had another meaning
+PAIR = 2  # points that are read together, to see whether they stay apart
+CLOSE = 1e-3  # one point alone and beside another: the same operations, so no more than rounding lies between
+KINDS = {1: torch.float32, 11: torch.float64}  # TensorProto.FLOAT and DOUBLE
+
+
+def read_onnx(path: Path) -> RecordedNetwork:
+    """The network of an ONNX file that maps (B, *shape) to (B, *outputs)."""
+    onnx = require("onnx", "onnx")
+    data = read_bounded(path, MAX_BYTES)
+    try:
+        model = onnx.load_model_from_string(data)
+    except Exception as error:  # DecodeError of a library that need not be there
+        raise FileError(f"{path} is not an ONNX file") from error
+    try:
+        _need_plain(model)
+        return _network(model.graph, onnx.numpy_helper.to_array)
+    except OnelayerError as error:
+        raise FileError(f"{path}: {error}") from error
+    except (ValueError, IndexError, TypeError, KeyError, AttributeError, MemoryError) as error:
+        line = next(iter(str(error).splitlines()), "")[:120]
+        raise FileError(f"{path}: its graph does not fit together ({type(error).__name__}: {line})") from error
+
+
+def _need_plain(model: Any) -> None:
+    versions = [item.version for item in model.opset_import if item.domain in ("", "ai.onnx")]
+    if len(versions) != 1 or versions[0] < OLDEST:
+        raise FileError(f"it has the operator set {versions}; {OLDEST} or later is read")
+    if model.functions or not 1 <= len(model.graph.node) <= MAX_NODES:
+        raise FileError(f"a graph of 1 to {MAX_NODES:,} nodes without functions of its own is read")
+
+
+def _network(graph: Any, to_array: Callable[[Any], Any]) -> RecordedNetwork:
+    network = _of_points(graph, to_array, None)
+    if _any_batch(graph):
+        _need_alone(network, _of_points(graph, to_array, PAIR))
+    return network
+
+
+def _any_batch(graph: Any) -> bool:
+    """Whether the input takes batches of any size; one of a single point can mix nothing."""
+    stored = {item.name for item in graph.initializer}
+    item = next(item for item in graph.input if item.name not in stored)
+    return int(item.type.tensor_type.shape.dim[0].dim_value) == 0
+
+
+@torch.no_grad()
+def _need_alone(network: RecordedNetwork, pair: RecordedNetwork) -> None:
+    """Each point of two has the value that it has alone, beside one without a value.
+
+    Whatever reads NaN has no value either: which entries a step reads does not depend on numbers.
+    """
+    shape = network.program.input_shape
+    point = torch.linspace(0.25, 0.75, math.prod(shape), dtype=network.dtype, device="cpu").reshape(shape)
+    alone = network(point[None])[0]
+    for at in range(PAIR):
+        both = torch.full((1, PAIR, *shape), torch.nan, dtype=network.dtype, device="cpu")
+        both[0, at] = point
+        found = pair(both)[0]
+        if tuple(found.shape) != (PAIR, *alone.shape) or not torch.allclose(found[at], alone, CLOSE, CLOSE, True):
+            raise FileError("it mixes the points of a batch; each must be treated alone")
+
+
+def _of_points(graph: Any, to_array: Callable[[Any], Any], points: int | None) -> RecordedNetwork:
+    """The network of one point, or that of so many together, (points, *shape) to (points, *outputs)."""
+    known: dict[str, Any] = {"": None}
+    for item in graph.initializer:
+        known[item.name] = _array(item, to_array)
+    inputs = [item for item in graph.input if item.name not in known]
+    if len(inputs) != 1 or len(graph.output) != 1:
+        raise FileError(f"it has {len(inputs)} inputs and {len(graph.output)} outputs, one of each is read")
+    shape, kind = _signature(inputs[0])
+    write = NetworkWriter(shape if points is None else (points, *shape), kind)
+    known[inputs[0].name] = write.point if points is None else moved(write.point, lambda v: v[0])
+    for node in graph.node:
+        results = _run(write, node, known, to_array)
+        for name, value in zip(node.output, results, strict=False):
+            if name in known:
+                raise FileError(f"two nodes write {name[:40]!r}")
+            known[name] = value
+    if graph.output[0].name not in known:
+        raise FileError(f"no node writes the output {graph.output[0].name[:40]!r}")
+    result = known[graph.output[0].name]
+    return write.network(result if points is None else moved(result, lambda v: v[None]))
+
+
+def _array(item: Any, to_array: Callable[[Any], Any]) -> Any:
+    if item.data_location or item.external_data:
+        raise FileError(f"the weights {item.name[:40]!r} lie in another file; save the model in one")
+    return to_array(item)
+
+
+def _signature(item: Any) -> tuple[tuple[int, ...], torch.dtype]:
+    """Shape of a point and format. The first axis is the batch: of any size, or of one point."""
+    kind = item.type.tensor_type
+    sizes = [int(axis.dim_value) for axis in kind.shape.dim]
+    if kind.elem_type not in KINDS:
+        raise FileError("the input must be float32 or float64")
+    if len(sizes) < 2 or sizes[0] not in (0, 1) or not all(size >= 1 for size in sizes[1:]):
+        raise FileError(f"the input has the shape {sizes}; a batch (any, or 1) and fixed sizes are read")
+    return tuple(sizes[1:]), KINDS[kind.elem_type]
+
+
+def _attributes(node: Any, to_array: Callable[[Any], Any]) -> dict[str, Any]:
+    """Plain values by name; graphs are refused."""
+    found: dict[str, Any] = {}
+    for item in node.attribute:
+        values = {1: item.f, 2: item.i, 3: item.s, 6: list(item.floats), 7: list(item.ints)}
+        if item.type == 4:
+            found[item.name] = _array(item.t, to_array)
+        elif item.type in values:
+            found[item.name] = values[item.type]
+        else:
+            raise UnsupportedOperation(node.op_type[:40], "its attributes hold graphs or other things")
+    return found
+
+
+def _run(write: NetworkWriter, node: Any, known: dict[str, Any], to_array: Callable[[Any], Any]) -> Sequence[Known]:
+    missing = next((name for name in node.input if name not in known), None)
+    if missing is not None:
+        raise FileError(f"node {node.op_type[:40]} reads {missing[:40]!r}, which no node before it writes")
+    args, settings = [known[name] for name in node.input], _attributes(node, to_array)
+    _need_known(node, settings)
+    if node.op_type == "Split":  # older versions say by their outputs alone how many parts there are
+        settings.setdefault("num_outputs", len(node.output))
+    if node.op_type in FOLDED and not any(isinstance(arg, Value) for arg in args):
+        return [FOLDED[node.op_type](*args)]
+    if node.op_type not in RULES:
+        raise UnsupportedOperation(node.op_type[:40], "a network has no such operation")
+    found = RULES[node.op_type](write, args, settings)
+    return found if isinstance(found, list) else [found]
+
+
+def _need_known(node: Any, settings: dict[str, Any]) -> None:
+    """The operator is of ONNX itself, and every attribute is one that its rule heeds."""
+    if node.domain not in ("", "ai.onnx"):
+        raise UnsupportedOperation(node.op_type[:40], f"operators of {node.domain[:40]!r} are not read")
+    strange = sorted(set(settings) - ATTRIBUTES.get(node.op_type, set()))
+    if strange:
+        raise UnsupportedOperation(node.op_type[:40], f"its attribute {strange[0][:40]!r} is not known")

@@ -1,0 +1,372 @@
+"""How ONNX operators are written as steps of a network, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from onelayer.errors import UnsupportedOperation
+from onelayer.network.builder import Known, NetworkWriter, Value, moved
+
+Rule = Callable[[NetworkWriter, list[Any], dict[str, Any]], Any]
+RULES: dict[str, Rule] = {}
+# Of constants alone, in NumPy: what exporters compute shapes and masks with.
+FOLDED: dict[str, Callable[..., Any]] = {
+    "Add": np.add,
+    "Sub": np.subtract,
+    "Mul": np.multiply,
+    "Div": lambda a, b: _whole_quotient(a, b) if np.asarray(a).dtype.kind in "iu" else a / b,
+    "Neg": np.negative,
+    "Sqrt": np.sqrt,
+    "Reciprocal": np.reciprocal,
+    "Pow": lambda a, b: np.power(a, b).astype(np.asarray(a).dtype),
+    "Mod": np.mod,
+    "Not": np.logical_not,
+    "And": np.logical_and,
+    "Or": np.logical_or,
+    "Less": np.less,
+    "Greater": np.greater,
+    "Equal": np.equal,
+    "Where": np.where,
+}
+# Attributes that the rules know; another one would change what a node means and is refused.
+ATTRIBUTES: dict[str, set[str]] = {
+    **{name: {"axis"} for name in ("Softmax", "Flatten", "Gather", "Concat")},
+    **{name: {"axes", "keepdims", "noop_with_empty_axes"} for name in ("ReduceSum", "ReduceMean")},
+    **{name: {"alpha"} for name in ("LeakyRelu", "Elu")},
+    **{name: {"axes"} for name in ("Squeeze", "Unsqueeze")},
+    "BatchNormalization": {"epsilon", "momentum", "training_mode"},
+    "Cast": {"to"},
+    "Constant": {"value", "value_float", "value_floats", "value_int", "value_ints"},
+    "ConstantOfShape": {"value"},
+    "Dropout": {"seed"},
+    "Gelu": {"approximate"},
+    "Gemm": {"alpha", "beta", "transA", "transB"},
+    "LayerNormalization": {"axis", "epsilon", "stash_type"},
+    "Reshape": {"allowzero"},
+    "Shape": {"start", "end"},
+    "Split": {"axis", "num_outputs"},
+    "Transpose": {"perm"},
+    "Trilu": {"upper"},
+}
+NAMES = {
+    **{name.capitalize(): name for name in ("neg", "abs", "relu", "exp", "log", "sqrt", "reciprocal", "sin", "cos")},
+    **{name.capitalize(): name for name in ("tan", "atan", "tanh", "sigmoid", "erf", "mish")},
+}
+
+
+def _whole_quotient(a: Any, b: Any) -> Any:
+    """Integers are divided towards zero."""
+    return np.abs(a) // np.abs(b) * (np.sign(a) * np.sign(b))
+
+
+def _applied(op: str) -> Rule:
+    return lambda write, args, settings: write.apply(op, args[0])
+
+
+def _combined(op: str) -> Rule:
+    return lambda write, args, settings: write.combine(op, args[0], args[1])
+
+
+RULES |= {name: _applied(op) for name, op in NAMES.items()}
+RULES |= {name: _combined(name.lower()) for name in ("Add", "Sub", "Mul", "Div")}
+
+
+def rule(*names: str) -> Callable[[Rule], Rule]:
+    """Register how operators of these names are written."""
+
+    def register(written: Rule) -> Rule:
+        RULES.update(dict.fromkeys(names, written))
+        return written
+
+    return register
+
+
+def _whole_numbers(x: Any) -> list[int]:
+    """A constant list of integers."""
+    if isinstance(x, Value) or np.asarray(x).dtype.kind not in "iu":
+        raise UnsupportedOperation("a shape that depends on the point", "export with fixed sizes")
+    return [int(value) for value in np.asarray(x).reshape(-1)]
+
+
+def _axes(args: list[Any], settings: dict[str, Any], at: int = 1) -> list[int] | None:
+    """Axes, which newer versions give as an input and older ones as an attribute."""
+    if len(args) > at and args[at] is not None:
+        return _whole_numbers(args[at])
+    return settings.get("axes")
+
+
+@rule("Identity", "Dropout")
+def same(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Known:
+    """The value itself; dropout is none at inference."""
+    if len(args) > 2 and bool(np.asarray(args[2]).any()):
+        raise UnsupportedOperation("Dropout", "export the model in eval mode")
+    found: Known = args[0]
+    return found
+
+
+@rule("Cast", "CastLike")
+def cast(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Known:
+    """Of a constant to what it is cast to; of a value to its own format."""
+    kinds = {1: np.float32, 11: np.float64, 6: np.int32, 7: np.int64, 9: np.bool_}
+    to = settings.get("to")
+    if not isinstance(args[0], Value):
+        if to not in kinds:
+            raise UnsupportedOperation("Cast", "to float32, float64, integers or truth values")
+        return np.asarray(args[0]).astype(kinds[to])
+    if {1: "torch.float32", 11: "torch.float64"}.get(to or 0) != str(write.dtype):
+        raise UnsupportedOperation("Cast", "a value keeps its format")
+    return args[0]
+
+
+@rule("Constant")
+def constant(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Known:
+    """A stored number or tensor."""
+    for name in ("value", "value_float", "value_floats", "value_int", "value_ints"):
+        if name in settings:
+            return np.asarray(settings[name])
+    raise UnsupportedOperation("Constant", "of numbers alone")
+
+
+@rule("ConstantOfShape")
+def filled(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Known:
+    """One number everywhere."""
+    value = np.asarray(settings.get("value", np.zeros(1, dtype=np.float32)))
+    return np.full(_bounded(_whole_numbers(args[0])), value.reshape(-1)[0], dtype=value.dtype)
+
+
+def _bounded(shape: list[int]) -> list[int]:
+    if np.prod([float(side) for side in shape]) > 2**22:
+        raise UnsupportedOperation("a tensor of that size", "values have at most 2^22 entries")
+    return shape
+
+
+@rule("Trilu")
+def triangle(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Known:
+    """A triangle of a constant matrix."""
+    if isinstance(args[0], Value):
+        raise UnsupportedOperation("Trilu", "of a constant")
+    diagonal = int(np.asarray(args[1]).reshape(-1)[0]) if len(args) > 1 else 0
+    found: Known = np.triu(args[0], diagonal) if settings.get("upper", 1) else np.tril(args[0], diagonal)
+    return found
+
+
+@rule("Shape")
+def shape(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Known:
+    """The shape, a batch being one point."""
+    sizes = list(args[0].shape)[settings.get("start", 0) : settings.get("end")]
+    return np.array(sizes, dtype=np.int64)
+
+
+@rule("Gemm")
+def gemm(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Known:
+    """alpha A' B' + beta C with constant B and C."""
+    a, b, c = args[0], args[1], args[2] if len(args) > 2 else None
+    if not isinstance(a, Value) or isinstance(b, Value) or isinstance(c, Value):
+        raise UnsupportedOperation("Gemm", "with constant weights")
+    if settings.get("alpha", 1.0) != 1.0 or settings.get("beta", 1.0) != 1.0 or settings.get("transA", 0):
+        raise UnsupportedOperation("Gemm", "with alpha = beta = 1 and transA = 0")
+    weight = np.asarray(b) if settings.get("transB", 0) else np.asarray(b).T
+    bias = None if c is None else np.broadcast_to(np.asarray(c).reshape(-1), weight.shape[:1])
+    return write.affine(a, weight, bias)
+
+
+@rule("MatMul")
+def product(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Known:
+    """A product of matrices."""
+    return write.matmul(args[0], args[1])
+
+
+@rule("Pow")
+def power(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Known:
+    """Squares, cubes and roots."""
+    names = {2.0: "square", 0.5: "sqrt", -0.5: "rsqrt", -1.0: "reciprocal"}
+    x, exponent = args
+    if isinstance(exponent, Value) or np.size(exponent) != 1 or np.ndim(exponent) > len(x.shape):
+        raise UnsupportedOperation("Pow", "with one number as its exponent")
+    number = float(np.asarray(exponent).reshape(-1)[0])
+    if number in names:
+        return write.apply(names[number], x)
+    if number == 3.0:
+        return write.combine("mul", write.apply("square", x), x)
+    raise UnsupportedOperation("Pow", "with exponents 2, 3, 1/2, -1/2 and -1")
+
+
+@rule("LeakyRelu")
+def leaky_relu(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Known:
+    """x, or alpha x below zero."""
+    return write.apply("leaky_relu", args[0], settings.get("alpha", 0.01))
+
+
+@rule("Elu")
+def elu(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Known:
+    """x, or alpha (e^x - 1) below zero."""
+    return write.apply("elu", args[0], settings.get("alpha", 1.0))
+
+
+@rule("Gelu")
+def gelu(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Known:
+    """Either form."""
+    return write.apply("gelu_tanh" if settings.get("approximate", b"none") == b"tanh" else "gelu", args[0])
+
+
+@rule("Softplus")
+def softplus(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Known:
+    """log(1 + e^x), without the threshold that torch's has."""
+    return write.apply("log", write.apply("shift", write.apply("exp", args[0]), 1.0))
+
+
+def _extreme(op: str) -> Rule:
+    def written(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Known:
+        found: Known = args[0]
+        for other in args[1:]:
+            found = write.combine(op, found, other)
+        return found
+
+    return written
+
+
+RULES |= {"Min": _extreme("minimum"), "Max": _extreme("maximum")}
+
+
+@rule("Clip")
+def clip(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Known:
+    """Not below, not above."""
+    found: Known = args[0]
+    ends = [args[at] if len(args) > at else settings.get(name) for at, name in ((1, "min"), (2, "max"))]
+    for op, end in zip(("maximum", "minimum"), ends, strict=True):
+        if end is not None:
+            found = write.combine(op, found, np.asarray(end, dtype=np.float64))
+    return found
+
+
+@rule("Softmax")
+def softmax(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Known:
+    """Along one axis, the last by default."""
+    return write.along("softmax", args[0], settings.get("axis", -1))
+
+
+@rule("LayerNormalization")
+def layer_norm(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Known:
+    """Of the last axis."""
+    if settings.get("axis", -1) not in (-1, len(args[0].shape) - 1):
+        raise UnsupportedOperation("LayerNormalization", "of the last axis")
+    return write.normalise(args[0], args[1], args[2] if len(args) > 2 else None, settings.get("epsilon", 1e-5))
+
+
+def _reduction(op: str) -> Rule:
+    def written(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Known:
+        if settings.get("noop_with_empty_axes", 0):
+            raise UnsupportedOperation("a reduction over no axes", "name the axes")
+        return write.reduced(op, args[0], _axes(args, settings), bool(settings.get("keepdims", 1)))
+
+    return written
+
+
+RULES |= {"ReduceSum": _reduction("sum"), "ReduceMean": _reduction("mean")}
+
+
+@rule("Reshape")
+def reshape(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Known:
+    """0 keeps a size, -1 is what is left."""
+    sizes = _whole_numbers(args[1])
+    kept = [args[0].shape[at] if size == 0 and not settings.get("allowzero") else size for at, size in enumerate(sizes)]
+    return moved(args[0], lambda v: v.reshape(kept))
+
+
+@rule("Flatten")
+def flatten(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Known:
+    """Two axes: those before, those from ``axis`` on."""
+    axis = settings.get("axis", 1)
+    return moved(args[0], lambda v: v.reshape(int(np.prod(v.shape[:axis], dtype=np.int64)), -1))
+
+
+@rule("Transpose")
+def transpose(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Known:
+    """Axes in another order."""
+    return moved(args[0], lambda v: np.transpose(v, settings.get("perm")))
+
+
+@rule("Squeeze")
+def squeeze(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Known:
+    """Without axes of size one."""
+    axes = _axes(args, settings)
+    return moved(args[0], lambda v: np.squeeze(v, None if axes is None else tuple(axes)))
+
+
+@rule("Unsqueeze")
+def unsqueeze(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Known:
+    """With axes of size one."""
+    return moved(args[0], lambda v: np.expand_dims(v, tuple(_axes(args, settings) or ())))
+
+
+@rule("Slice")
+def sliced(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Known:
+    """Part of some axes."""
+    if len(args) < 3:
+        raise UnsupportedOperation("Slice", "of opset 10 or later")
+    starts, ends = _whole_numbers(args[1]), _whole_numbers(args[2])
+    axes = _axes(args, {}, 3) or list(range(len(starts)))
+    steps = _axes(args, {}, 4) or [1] * len(starts)
+    index = [slice(None)] * len(args[0].shape)
+    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        last = None if step < 0 and end < -(2**31) else end
+        index[axis] = slice(start, last, step)
+    return moved(args[0], lambda v: v[tuple(index)])
+
+
+@rule("Gather")
+def gather(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Known:
+    """Entries of one axis, by constant numbers."""
+    if isinstance(args[1], Value):
+        raise UnsupportedOperation("Gather", "by constant indices")
+    return moved(args[0], lambda v: np.take(v, args[1], settings.get("axis", 0)))
+
+
+@rule("Split")
+def split(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> list[Known]:
+    """Parts along an axis."""
+    axis = settings.get("axis", 0)
+    sizes, whole = _axes(args, {}), args[0].shape[axis]
+    if sizes is None:
+        count = settings["num_outputs"]
+        most = -(-whole // count)
+        sizes = [most] * (count - 1) + [whole - most * (count - 1)]  # the last may be smaller
+    if min(sizes) < 0 or sum(sizes) != whole:
+        raise UnsupportedOperation("Split", f"into parts that make up its axis of {whole}")
+    ends = np.cumsum(sizes)[:-1]
+    return [_part(args[0], ends, axis, at) for at in range(len(sizes))]
+
+
+def _part(x: Known, ends: Any, axis: int, at: int) -> Known:
+    return moved(x, lambda v: np.split(v, ends, axis)[at])
+
+
+@rule("Concat")
+def concat(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Known:
+    """Side by side."""
+    return write.join(list(args), settings["axis"])
+
+
+@rule("Expand")
+def expand(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Known:
+    """Copies along axes of size one."""
+    wanted = np.broadcast_shapes(args[0].shape, tuple(_bounded(_whole_numbers(args[1]))))
+    return moved(args[0], lambda v: np.broadcast_to(v, wanted))
+
+
+@rule("BatchNormalization")
+def batch_norm(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Known:
+    """(x - mean) / sqrt(var + eps) scale + offset with constants along the second axis."""
+    x, scale, offset, mean, var = args[:5]
+    if settings.get("training_mode", 0):
+        raise UnsupportedOperation("BatchNormalization", "in training mode")
+    spread = np.sqrt(np.asarray(var, dtype=np.float64) + settings.get("epsilon", 1e-5))
+    ends = [1] * (len(x.shape) - 2)
+    moves = (("sub", mean), ("div", spread), ("mul", scale), ("add", offset))
+    for op, numbers in moves:
+        x = write.combine(op, x, np.asarray(numbers).reshape(-1, *ends))
+    found: Known = x
+    return found
