@@ -15,7 +15,9 @@ from onelayer.checker.check import check
 from onelayer.disk import replace_file
 from onelayer.errors import OnelayerError
 from onelayer.names import without_unit
+from onelayer.network.file import is_network
 from onelayer.pictures.scene import Scene
+from onelayer.proof.saved import Claimed, load_claim
 from onelayer.report import sections, words
 from onelayer.report.printing import print_page
 from onelayer.report.sections import Subject
@@ -27,7 +29,7 @@ SIGNATURES = ("Prepared by, date", "Checked by, date", "Approved by, date", "Doc
 
 
 def write_report(
-    a: Approximation | str | os.PathLike[str],
+    a: Approximation | Claimed | str | os.PathLike[str],
     path: str | os.PathLike[str] | None = None,
     *,
     title: str = "Certified accuracy of a model",
@@ -41,19 +43,20 @@ def write_report(
     report.html inside. ``units`` name the units of inputs, by input.
     """
     target = _target(a, path)
-    if isinstance(a, Approximation):
+    if isinstance(a, Approximation | Claimed):
         with tempfile.TemporaryDirectory(prefix="onelayer-") as place:
             page = _page(_subject(a, a.save(Path(place) / "result"), units or {}, max_seconds), title)
     else:
-        page = _page(_subject(load(a), Path(a), units or {}, max_seconds), title)
+        known = load_claim(a) if is_network(a) else load(a)
+        page = _page(_subject(known, Path(a), units or {}, max_seconds), title)
     if target.suffix.lower() == ".pdf":
         return print_page(page, target)
     replace_file(target, page.encode())
     return target
 
 
-def _target(a: Approximation | str | os.PathLike[str], path: str | os.PathLike[str] | None) -> Path:
-    if path is None and isinstance(a, Approximation):
+def _target(a: Approximation | Claimed | str | os.PathLike[str], path: str | os.PathLike[str] | None) -> Path:
+    if path is None and isinstance(a, Approximation | Claimed):
         raise OnelayerError('say where to write the report, for example a.report("report.html")')
     target = Path(path) if path is not None else Path(str(a)) / "report.html"
     if target.suffix.lower() not in (".html", ".htm", ".pdf"):
@@ -61,9 +64,10 @@ def _target(a: Approximation | str | os.PathLike[str], path: str | os.PathLike[s
     return target
 
 
-def _subject(a: Approximation, folder: Path, units: Mapping[str, str], max_seconds: float) -> Subject:
+def _subject(a: Approximation | Claimed, folder: Path, units: Mapping[str, str], max_seconds: float) -> Subject:
     """Names and units are those of the box where it has them; ``units`` adds to them or replaces them."""
-    named = a.box.variables or (Scene.of(a).names if a.target is not None else a.box.labels)
+    usual = Scene.of(a).names if isinstance(a, Approximation) and a.target is not None else a.box.labels
+    named = a.box.variables or usual
     own = {without_unit(name): name.partition("[")[2].removesuffix("]") for name in a.box.names if "[" in name}
     unknown = [name for name in units if name not in named]
     if unknown:

@@ -14,8 +14,11 @@ from pathlib import Path
 
 from onelayer.checker.check import CheckReport
 from onelayer.errors import OnelayerError
+from onelayer.network.network import RecordedNetwork
 from onelayer.pictures.drawing import drawn
-from onelayer.report import words
+from onelayer.proof.certificate import Certificate
+from onelayer.proof.saved import Claimed
+from onelayer.report import claimed, words
 from onelayer.result import Approximation
 
 LIBRARIES = ("torch", "numpy", "python-flint")
@@ -27,7 +30,7 @@ LONGEST = 4000  # characters of a formula that are printed
 class Subject:
     """What a page is about: a result, its files, the check of them, names and units of its inputs."""
 
-    result: Approximation
+    result: Approximation | Claimed
     folder: Path
     checked: CheckReport
     names: Sequence[str]
@@ -42,14 +45,31 @@ def _facts(rows: Sequence[tuple[str, str]]) -> str:
 def reference(subject: Subject) -> str:
     """What is claimed of which model and function."""
     proof, model = subject.result.certificate, subject.result.model
+    if isinstance(model, RecordedNetwork):
+        return _network(proof, model)
     text = proof.function if len(proof.function) <= LONGEST else f"{proof.function[:LONGEST]} ..."
-    size = subject.result.size()
+    size = model.size()
     counts = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in size.items())
     layer = (
         f"One Transformer layer with {model.config.attention} attention: {counts}. Input {model.config.input_shape}, "
         f"output {model.config.output_shape or 'one number'}, stored as {str(model.dtype).removeprefix('torch.')}."
     )
     return f"<h2>Reference function</h2><pre>{escape(text)}</pre><h2>Model</h2><p>{escape(layer)}</p>"
+
+
+def _network(proof: Certificate, model: RecordedNetwork) -> str:
+    """Of a network: its operations and sizes, and the reference function of a claim that has one."""
+    steps = [step.op for step in model.program.steps if step.op != "arrange"]
+    counts = ", ".join(f"{steps.count(op)} {op.replace('_', ' ')}" for op in dict.fromkeys(steps))
+    weights = sum(p.numel() for p in model.parameters())
+    kind = str(model.dtype).removeprefix("torch.")
+    about = (
+        f"A network of {len(steps)} operations ({counts}) with {weights:,} stored numbers in {kind}. Input "
+        f"{model.program.input_shape}, output {model.program.output_shape or 'one number'}."
+    )
+    compared = "" if proof.about.get("kind", "slopes") != "slopes" else proof.function[:LONGEST]
+    first = f"<h2>Reference function</h2><pre>{escape(compared)}</pre>" if compared else ""
+    return f"{first}<h2>Model</h2><p>{escape(about)}</p>"
 
 
 def domain(subject: Subject) -> str:
@@ -72,6 +92,8 @@ def domain(subject: Subject) -> str:
 
 def picture(subject: Subject) -> str:
     """The picture, or why there is none."""
+    if not isinstance(subject.result, Approximation):
+        return ""
     try:
         figure = drawn(subject.result)
     except OnelayerError as error:
@@ -89,6 +111,8 @@ def picture(subject: Subject) -> str:
 def worst(subject: Subject) -> str:
     """Where the largest known difference is."""
     proof = subject.result.certificate
+    if proof.about:
+        return _extreme(subject)
     if proof.witness is None:
         return "<h2>Largest known difference</h2><p>No point with a difference above zero is recorded.</p>"
     rows = [
@@ -97,6 +121,16 @@ def worst(subject: Subject) -> str:
         ("everywhere", f"at most {proof.upper!r}"),
     ]
     return f"<h2>Largest known difference</h2>{_facts(rows)}"
+
+
+def _extreme(subject: Subject) -> str:
+    """The numbers of a claim of another kind, and the point where it is closest to failing, or fails."""
+    proof = subject.result.certificate
+    if proof.witness is None:
+        return ""
+    rows = [("at", words.listed(proof.witness, subject.names))]
+    rows += [(name, f"{value!r}") for name, value in claimed.facts(proof).items()]
+    return f"<h2>Closest point known</h2>{_facts(rows)}"
 
 
 def assumptions(subject: Subject) -> str:

@@ -6,11 +6,19 @@ import math
 from collections.abc import Sequence
 
 from onelayer.proof.certificate import Certificate, outward
+from onelayer.report import claimed
 
-FORMATS = {"float64 execution": "64-bit (double precision)", "float32 execution": "32-bit (single precision)"}
+FORMATS = {
+    "float64 execution": "64-bit (double precision)",
+    "float32 execution": "32-bit (single precision)",
+    "float16 execution": "16-bit (half precision, computed in single precision)",
+    "bfloat16 execution": "16-bit (bfloat16, computed in single precision)",
+}
+DIFFERENCE = "the difference between model and reference"
 METHODS = {
-    "branch and bound": "The domain was divided into {boxes} boxes that cover it without gaps. On each of them the "
-    "difference between model and reference was enclosed by Taylor models of order {order} with rigorous bounds of all "
+    "branch and bound": "The domain was divided into {boxes} boxes that cover it without gaps. On each of them "
+    + DIFFERENCE
+    + " was enclosed by Taylor models of order {order} with rigorous bounds of all "
     "truncation and rounding errors. No sampling is involved.",
     "conditional on Lipschitz constant": "The domain was divided into {boxes} boxes. On each of them model and "
     "reference were compared at the centre, and the rest was bounded by the declared rate of change of the reference "
@@ -23,6 +31,8 @@ METHODS = {
 
 def claim(certificate: Certificate) -> str:
     """What is established, in one sentence."""
+    if certificate.about:
+        return claimed.claim(certificate)
     high = outward(certificate.upper, up=True)
     if certificate.status == "proved":
         return (
@@ -63,7 +73,8 @@ def method(certificate: Certificate) -> str:
     known = METHODS.get(certificate.method)
     if known is None:
         return f"The bound follows from an argument ({certificate.method}) whose conditions these weights satisfy."
-    return known.format(boxes=f"{certificate.boxes:,}", order=certificate.order)
+    text = known.format(boxes=f"{certificate.boxes:,}", order=certificate.order)
+    return text.replace(DIFFERENCE, "what the statement is about") if certificate.about else text
 
 
 def verdict(word: str) -> str:

@@ -1,0 +1,91 @@
+"""What a claim is about, as data: a kind and its settings, and the words that a certificate has for it.
+
+Every claim is lower <= sup|G - f| <= upper for the function f of the certificate and a G made of the model T:
+
+    (nothing)   T itself
+    range       (y_k - centre_k) / radius_k for low_k, high_k = centre_k -+ radius_k, f = 0: upper <= 1 says it all
+    difference  A - B for a second model, f = 0
+    lipschitz   a norm of the Jacobian, f = 0
+    slopes      dT/dx_i, compared with those of f
+    monotone    s_i dT/dx_i with signs s_i, f = M: upper <= M says that none is negative
+    convex      the principal minors of the Hessian, f = M likewise
+    condition   the margins of a condition on outputs and inputs, f = M likewise
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+NORMS = ("inf", "1", "2")
+MOST_NAMED = 8  # slopes that a claim spells out
+MAX_TEXT = 4096  # characters of a condition
+LIPSCHITZ = {
+    "inf": "sup sum_i |dT/dx_i|",
+    "1": "sup_i sum_k |dT_k/dx_i|",
+    "2": "sup |dT/dx|_2",
+}
+_SETTINGS: dict[str, tuple[str, ...]] = {
+    "range": ("low", "high"),
+    "difference": (),
+    "lipschitz": ("norm",),
+    "slopes": (),
+    "monotone": ("inputs", "signs"),
+    "convex": (),
+    "condition": ("text",),
+}
+MARGINS = ("monotone", "convex", "condition")  # kinds whose G must not be negative
+
+
+def sound(about: Any) -> bool:
+    """Whether these are the settings of a kind, each of its type."""
+    if about == {}:
+        return True
+    if not isinstance(about, Mapping) or not isinstance(about.get("kind"), str) or about["kind"] not in _SETTINGS:
+        return False
+    wanted = _SETTINGS[about["kind"]]
+    return set(about) == {"kind", *wanted} and all(_TYPES[name](about[name]) for name in wanted) and _matching(about)
+
+
+def _numbers(value: Any) -> bool:
+    return isinstance(value, list | tuple) and bool(value) and all(type(x) is float and math.isfinite(x) for x in value)
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, list | tuple) and bool(value) and all(type(x) is int for x in value)
+
+
+_TYPES: dict[str, Callable[[Any], bool]] = {
+    "low": _numbers,
+    "high": _numbers,
+    "norm": lambda value: value in NORMS,
+    "inputs": lambda value: _whole(value) and min(value) >= 0 and len(set(value)) == len(value),
+    "signs": lambda value: _whole(value) and set(value) <= {1, -1},
+    "text": lambda value: isinstance(value, str) and 0 < len(value) <= MAX_TEXT,
+}
+
+
+def _matching(about: Mapping[str, Any]) -> bool:
+    if about["kind"] == "range":
+        low, high = about["low"], about["high"]
+        return len(low) == len(high) and all(a < b for a, b in zip(low, high, strict=True))
+    return about["kind"] != "monotone" or len(about["inputs"]) == len(about["signs"])
+
+
+def words(about: Mapping[str, Any]) -> str:
+    """The field ``claim`` of a certificate about this."""
+    kind = about["kind"]
+    if kind == "lipschitz":
+        return LIPSCHITZ[about["norm"]]
+    if kind == "monotone":
+        pairs = zip(about["inputs"], about["signs"], strict=True)
+        slopes = [f"{'+' if sign > 0 else '-'}dT/dx{at + 1}" for at, sign in pairs]
+        return f"sup|M - ({', '.join(slopes[:MOST_NAMED])}{', ...' if len(slopes) > MOST_NAMED else ''})|"
+    return {
+        "range": "sup_k |y_k - centre_k| / radius_k",
+        "difference": "sup|A - B|",
+        "slopes": "sup|dT/dx_i - df/dx_i|",
+        "convex": "sup|M - principal minors of the Hessian|",
+        "condition": "sup|M - margins|",
+    }[kind]

@@ -1,0 +1,195 @@
+"""Claims on disk: the model as plain data, the claim and its boxes, in one folder. Whatever is loaded is a claim only.
+
+A layer of ours is written as the layer that it is. Any other model is recorded as a network (network/record.py), which
+must return what the model returns; the certificate then speaks of the network.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from onelayer.box import Box
+from onelayer.errors import FileError, ModelAssumptionError, OnelayerError
+from onelayer.formats import REAL, format_of
+from onelayer.layer.file import FILE_NAME, load_model, save_model, weights_sha256
+from onelayer.layer.transformer import OneLayerTransformer
+from onelayer.lazy import late
+from onelayer.network.file import is_network, load_network, network_sha256, save_network
+from onelayer.network.network import RecordedNetwork
+from onelayer.network.record import record
+from onelayer.proof.certificate import Certificate
+from onelayer.proof.files import ATTACHMENTS, BOXES, CERTIFICATE, FUNCTION, OTHER, read_proof, write_proof
+from onelayer.proof.forward import enclosed_at, execute
+from onelayer.recording.target import place
+
+ROOM = 256  # units in the last place of the largest value: more than two analyses of rounding differ by
+POINTS = 64  # at which a recorded network is compared with its model
+
+
+@dataclass(frozen=True)
+class Claimed:
+    """A model and what is claimed of it, as a folder holds them; ``other`` is the second model of a claim about two."""
+
+    model: OneLayerTransformer | RecordedNetwork
+    certificate: Certificate
+    other: RecordedNetwork | None = None
+
+    @property
+    def box(self) -> Box:
+        """The domain of the claim."""
+        return self.certificate.domain
+
+    def __call__(self, x: Any) -> Any:
+        return self.model(x)
+
+    def save(self, folder: str | os.PathLike[str]) -> Path:
+        """Write the same files again."""
+        return written(Path(folder), self.model, self.certificate)
+
+    def check(self, **options: Any) -> Any:
+        """Re-prove the claim independently, from the files as they would be saved."""
+        with tempfile.TemporaryDirectory(prefix="onelayer-") as folder:
+            return late("checker.check", "check")(self.save(Path(folder) / "claim"), **options)
+
+    def report(self, path: str | os.PathLike[str], **options: Any) -> Path:
+        """Check independently, then write one page to sign; options are those of ``Approximation.report``."""
+        done: Path = late("report.page", "write_report")(self, path, **options)
+        return done
+
+    def __repr__(self) -> str:
+        return f"Claimed({self.certificate})"
+
+
+def save_claim(certificate: Certificate, folder: str | os.PathLike[str]) -> Path:
+    """Write the models and the proof of ``certificate`` into ``folder``; returns it."""
+    if not certificate.models:
+        raise OnelayerError("this certificate has no model beside it; save what certify, lipschitz and others return")
+    model, *others = certificate.models
+    if isinstance(model, OneLayerTransformer) and not certificate.about:
+        return written(Path(folder), model, certificate)
+    network = recorded(model, certificate)
+    about = replace(_relaxed(certificate, network), weights_sha256=network_sha256(network), models=(network, *others))
+    if others:
+        with tempfile.TemporaryDirectory(prefix="onelayer-") as beside:
+            second = save_network(recorded(others[0], certificate), beside, OTHER).read_bytes()
+        about = replace(about, attachments={**about.attachments, OTHER: second})
+    return written(Path(folder), network, about)
+
+
+def _relaxed(certificate: Certificate, network: RecordedNetwork) -> Certificate:
+    """The same claim with room for another analysis of rounding: a weaker one, so as true.
+
+    Where an enclosure is exact up to rounding, a checker whose bound of the rounding is a little larger could prove
+    nothing. An eps that was asked for is kept.
+    """
+    if certificate.arithmetic == REAL or not math.isfinite(certificate.upper):
+        return certificate
+    with torch.no_grad():
+        size = float(execute(network, _points(certificate.domain).to(network.dtype)).double().abs().max())
+    room = ROOM * format_of(network.dtype).unit * (size + certificate.upper)
+    if certificate.about.get("kind") == "range":
+        low = [end - room for end in certificate.about["low"]]
+        high = [end + room for end in certificate.about["high"]]
+        return replace(certificate, about={"kind": "range", "low": low, "high": high})
+    most = math.inf if certificate.eps is None or certificate.status != "proved" else certificate.eps
+    return replace(certificate, upper=min(most, certificate.upper + room))
+
+
+def _points(box: Box) -> torch.Tensor:
+    return torch.cat([box.center[None], box.corners(POINTS // 2), box.sample(POINTS // 2, seed=7)])
+
+
+def load_claim(folder: str | os.PathLike[str]) -> Claimed:
+    """What is claimed in ``folder``, of a layer or a network; weights, certificate and boxes fit each other."""
+    certificate = read_proof(Path(folder))
+    model = load_network(folder) if is_network(folder) else load_model(folder)
+    known = network_sha256(model) if isinstance(model, RecordedNetwork) else weights_sha256(model)
+    if known != certificate.weights_sha256:
+        raise FileError(f"{folder}: the weights are not those of the certificate")
+    shape = model.program.input_shape if isinstance(model, RecordedNetwork) else model.config.input_shape
+    if tuple(shape) != certificate.shape:
+        raise FileError(f"{folder}: the model takes points of shape {shape}, its domain has {certificate.shape}")
+    other = load_network(folder, OTHER) if OTHER in certificate.attachments else None
+    models = (model,) if other is None else (model, other)
+    return Claimed(model, replace(certificate, models=models), other)
+
+
+def recorded(model: Callable[[Any], Any], certificate: Certificate) -> RecordedNetwork:
+    """The network of a model; ModelAssumptionError with a point at which it returns something else."""
+    if isinstance(model, RecordedNetwork):
+        return model
+    box = certificate.domain
+    network = record(model if isinstance(model, nn.Module) else _Called(model), certificate.shape)
+    points = _points(box)
+    x = points.to(network.dtype)
+    with torch.no_grad():
+        values, again = execute(model, x), execute(network, x)
+        for at, (one, two) in enumerate(zip(values, again, strict=True)):
+            if not torch.equal(one, two) and not _within(network, x[at : at + 1], one):
+                raise ModelAssumptionError(f"the model is not what was recorded of it at x = {place(points[at])}")
+    return network
+
+
+def _within(network: RecordedNetwork, x: Any, values: Any) -> bool:
+    """Whether the rounding of the network's operations leaves room for other values than it returned."""
+    known = enclosed_at(network, x, tuple(values.shape), network.dtype)[0]
+    pairs = zip(values.double().flatten().tolist(), known, strict=True)
+    return all(abs(value - centre) <= 2 * radius for value, (centre, radius) in pairs)
+
+
+class _Called(nn.Module):
+    """A function as the module that torch.export wants."""
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Any) -> Any:
+        """The function."""
+        return self.function(x)
+
+
+def written(path: Path, model: OneLayerTransformer | RecordedNetwork, certificate: Certificate) -> Path:
+    """Write everything beside the folder, then move it: a new one appears at once, in an old one the claim is last."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    except (OSError, ValueError) as error:
+        raise FileError(f"cannot write {path}: {error}") from error
+    try:
+        beside.chmod(0o755)
+        if isinstance(model, RecordedNetwork):
+            save_network(model, beside)
+        else:
+            save_model(model, beside)
+        write_proof(beside, certificate)
+        move_folder(beside, path)
+    except OSError as error:
+        raise FileError(f"cannot write {path}: {error.strerror}") from error
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+    return path
+
+
+def move_folder(beside: Path, path: Path) -> None:
+    """Files of a finished folder to where they belong; those that it does not have are removed there."""
+    if not path.exists():
+        os.rename(beside, path)
+        return
+    if not path.is_dir():
+        raise FileError(f"cannot write {path}: it is not a folder; choose another name")
+    for name in (FILE_NAME, BOXES, FUNCTION, *ATTACHMENTS, CERTIFICATE):
+        if (beside / name).exists():
+            os.replace(beside / name, path / name)
+        else:
+            (path / name).unlink(missing_ok=True)

@@ -1,0 +1,75 @@
+"""Claims of other kinds than |T - f| in the words of an engineer's file: what holds, what fails, what is open."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from onelayer.proof.about import MARGINS
+from onelayer.proof.certificate import Certificate, outward
+
+MOST_OUTPUTS = 12  # ranges that one sentence lists
+NORMS = {
+    "inf": "the largest difference of any coordinate",
+    "1": "the sum of the differences of all coordinates",
+    "2": "Euclidean distance",
+}
+
+
+def _range(proof: Certificate) -> str:
+    rows = list(zip(proof.about["low"], proof.about["high"], strict=True))
+    shown = [f"output {at} lies between {low!r} and {high!r}" for at, (low, high) in enumerate(rows, start=1)]
+    return "; ".join(shown[:MOST_OUTPUTS]) + (
+        f"; and so on for {len(rows)} outputs" if len(rows) > MOST_OUTPUTS else ""
+    )
+
+
+def _lipschitz(proof: Certificate) -> str:
+    return (
+        "a change of the inputs changes the outputs by at most {bound} times as much, both measured by "
+        f"{NORMS[proof.about['norm']]}"
+    )
+
+
+def _monotone(proof: Certificate) -> str:
+    names = proof.domain.variables or [f"x{at + 1}" for at in range(proof.domain.dim)]
+    pairs = zip(proof.about["inputs"], proof.about["signs"], strict=True)
+    each = [f"never {'fall' if sign > 0 else 'rise'} when {names[at]} rises" for at, sign in pairs]
+    return f"the outputs of the model {', and '.join(each)}"
+
+
+# What holds, with {bound} for the proved number.
+_HOLDS: dict[str, Callable[[Certificate], str]] = {
+    "range": _range,
+    "difference": lambda proof: "the outputs of the two models differ by at most {bound}",
+    "lipschitz": _lipschitz,
+    "slopes": lambda proof: (
+        "the rates of change of the model by each input differ from those of the reference function by at most {bound}"
+    ),
+    "monotone": _monotone,
+    "convex": lambda proof: "every output of the model is a convex function of its inputs",
+    "condition": lambda proof: f"this holds: {proof.about['text']}",
+}
+
+
+def claim(proof: Certificate) -> str:
+    """What is established, in one sentence."""
+    text = _HOLDS[proof.about["kind"]](proof)
+    high, low = outward(proof.upper, up=True), outward(proof.lower, up=False)
+    if proof.status == "proved":
+        required = (
+            "" if proof.about["kind"] in (*MARGINS, "range") or proof.eps is None else f" (required: {proof.eps!r})"
+        )
+        return f"For every point of the domain stated below, {text.replace('{bound}', high)}{required}."
+    if proof.status == "refuted":
+        return f"This is NOT so: {text.replace('{bound}', repr(proof.eps))}. It fails at the point stated below."
+    known = "no bound was established" if math.isinf(proof.upper) else f"a bound of {high} is proved, {low} is reached"
+    return f"It was NOT decided whether {text.replace('{bound}', repr(proof.eps))}; {known}."
+
+
+def facts(proof: Certificate) -> Mapping[str, Any]:
+    """The numbers behind a claim about margins: how far from failing."""
+    if proof.about["kind"] not in MARGINS or proof.eps is None:
+        return {"at least": proof.lower, "at most": proof.upper}
+    return {"least margin, at least": proof.eps - proof.upper, "least margin, at most": proof.eps - proof.lower}
