@@ -7,7 +7,10 @@ A format of ``bits`` significant bits and largest exponent ``exponent`` (IEEE 75
     smallest number            2^(2 - exponent - bits)
     largest number             2^exponent (2 - 2^(1 - bits)).
 
-The independent checker shares nothing with this table and has rows of its own, in ``checker/rounding.py``.
+A wide format computes in itself. A narrow one holds weights and activations, and a layer computes in its
+``accumulator``: a number of the narrow format is exact there, and what an operation returns is rounded back once.
+
+The independent checker shares nothing with this table and has rows of its own, in ``checker/formats.py``.
 """
 
 from __future__ import annotations
@@ -26,12 +29,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Format:
-    """A float format: ``name`` for torch, NumPy and people, ``tag`` in files of weights."""
+    """A float format: ``name`` for torch, NumPy and people, ``tag`` in files of weights, ``accumulator`` if narrow."""
 
     name: str
     tag: str
     bits: int
     exponent: int
+    accumulator: str | None = None
 
     @property
     def unit(self) -> float:
@@ -47,6 +51,14 @@ class Format:
     def smallest(self) -> float:
         """The smallest number above zero."""
         return 2.0 ** (2 - self.exponent - self.bits)
+
+    @property
+    def underflow(self) -> float:
+        """Absolute error of a cast to the format of a number that is too small for it.
+
+        Underflow is gradual, unless the smallest normal number is that of float32: processors may then flush to zero.
+        """
+        return self.normal if self.normal <= 2.0**-126 else self.smallest
 
     @property
     def largest(self) -> float:
@@ -68,20 +80,29 @@ class Format:
             raise OnelayerError(f"torch has no format {self.name}")
         return found
 
+    @property
+    def computing(self) -> Format:
+        """The format in which a layer computes: this one, or the accumulator of a narrow one."""
+        return self if self.accumulator is None else named(self.accumulator)
+
 
 FLOAT64 = Format("float64", "F64", 53, 1023)
 FLOAT32 = Format("float32", "F32", 24, 127)
+FLOAT16 = Format("float16", "F16", 11, 15, "float32")
+BFLOAT16 = Format("bfloat16", "BF16", 8, 127, "float32")
 
 # From the most precise to the least.
-FORMATS = (FLOAT64, FLOAT32)
+WIDE = (FLOAT64, FLOAT32)
+FORMATS = (*WIDE, FLOAT16, BFLOAT16)
 NAMES = tuple(row.name for row in FORMATS)
 REAL = "real"  # what a certificate calls exact arithmetic
 ARITHMETICS = (REAL, *(row.execution for row in FORMATS))
 
 
-def either(prefix: str = "") -> str:
-    """The names of the formats in a sentence: ``float64 or float32``."""
-    return " or ".join(prefix + name for name in NAMES)
+def either(prefix: str = "", rows: Iterable[Format] = FORMATS) -> str:
+    """The names of formats in a sentence: ``float64, float32, float16 or bfloat16``."""
+    *others, last = (prefix + row.name for row in rows)
+    return f"{', '.join(others)} or {last}"
 
 
 def named(name: Any) -> Format:

@@ -14,22 +14,28 @@ from onelayer.errors import OnelayerError
 from onelayer.export.c_layer import emit_layer
 from onelayer.export.c_self_test import bounded, counts, self_test
 from onelayer.export.c_text import HELPERS, Program, comment, literal
+from onelayer.formats import format_of
 from onelayer.guard import CLAMP, RAISE, check_guard, inward
 from onelayer.layer.file import weights_sha256
+from onelayer.narrow import ACCUMULATORS
 from onelayer.result import Approximation
 from onelayer.source import Exportable, Source, source_of
 
-TYPES = {torch.float64: "double", torch.float32: "float"}
+# Numbers of narrow formats are floats in C, rounded where the layer rounds.
+TYPES = {torch.float64: "double", torch.float32: "float", torch.float16: "float", torch.bfloat16: "float"}
 # Keywords and names of the file that a function must not take.
 WORDS = (
     "auto break case char const continue default do double else enum extern float for goto if inline int long "
     "register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while "
-    "main exp expf sqrt sqrtf fabs real dense sparse softmax normalize self_test"
+    "main exp expf sqrt sqrtf fabs real dense dense8 sparse softmax normalize hold self_test"
 )
 
 
 def to_c(a: Exportable, path: str | os.PathLike[str], *, guard: str | None = None) -> Path:
     """Write ``a`` as ``path`` (a .c file) and the header beside it, in its own format; returns the path.
+
+    Values and keys of an int8 layer are tables of ``signed char``, and a layer of float16 or bfloat16 computes with
+    floats that it rounds where the layer does.
 
     The function is named after the file. The C program does operation by operation what the layer does, so a
     certificate of float64 or float32 execution speaks of it as well; the comment says under which assumptions.
@@ -40,7 +46,10 @@ def to_c(a: Exportable, path: str | os.PathLike[str], *, guard: str | None = Non
     check_guard(guard)
     name = _identifier(target.stem)
     source = source_of(a)
-    program = Program(name, source.model.dtype)
+    model = source.model
+    row = format_of(model.dtype)
+    narrow = row.name if row.accumulator is not None else None
+    program = Program(name, row.computing.dtype, narrow=narrow, int8=model.int8)
     emit_layer(program, source.model)
     replace_file(target.with_suffix(".h"), _header(name, a, source, guard).encode())
     replace_file(target, _program(name, a, source, program, guard).encode())
@@ -80,7 +89,7 @@ int {name}(const {kind} x[{upper}_INPUTS], {kind} y[{upper}_OUTPUTS]);
 
 def _program(name: str, a: Exportable, source: Source, program: Program, guard: str | None) -> str:
     upper, kind = name.upper(), TYPES[source.model.dtype]
-    suffix = "f" if source.model.dtype == torch.float32 else ""
+    suffix = "" if source.model.dtype == torch.float64 else "f"
     before = _guard(source, program, guard)
     helpers = "\n".join(HELPERS[key] for key in HELPERS if key in program.used)
     body, tables = "\n".join(program.body), "\n".join(program.tables)
@@ -133,6 +142,7 @@ def _guard(source: Source, program: Program, guard: str | None) -> str:
 def facts(a: Exportable, source: Source) -> list[str]:
     """What the comment says: claim, domain, hashes, and what the bound covers of a C program."""
     kind = str(source.model.dtype).removeprefix("torch.")
+    narrow = source.model.dtype in ACCUMULATORS
     lines = [f"Written by onelayer {__version__}: {source.model!r}.", f"weights sha256: {weights_sha256(source.model)}"]
     if not isinstance(a, Approximation):
         return [*lines, "Nothing is proved about this layer."]
@@ -148,6 +158,9 @@ def facts(a: Exportable, source: Source) -> list[str]:
     ]
     if proof.arithmetic == "real":
         return [*lines, "The certificate speaks of exact arithmetic: the rounding of this program is NOT in the bound."]
+    holding = (
+        f" What an operation returns is rounded to {kind} by hold(), on the bits of a float of 32." if narrow else ""
+    )
     return [
         *lines,
         "What the bound covers of this program. It does operation by operation what the certified forward pass does: "
@@ -155,7 +168,7 @@ def facts(a: Exportable, source: Source) -> list[str]:
         f"of zero and factors of one are left out, which changes no {kind}. The bound holds for every order in which a "
         "sum is taken, with each product rounded or fused (-ffp-contract=on or off, FMA or not: a contraction drops a "
         f"rounding that was allowed for), for exp within 4 units in the last place (glibc and musl: below 1) and "
-        "square roots, quotients and all other operations rounded to nearest. No additional slack is needed.",
+        "square roots, quotients and all other operations rounded to nearest. No additional slack is needed." + holding,
         "It does not cover -ffast-math, x87 registers (FLT_EVAL_METHOD != 0), another rounding direction, or a "
         f"coarser exp. Arguments must be {kind} numbers in the domain.",
     ]

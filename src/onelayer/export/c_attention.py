@@ -12,7 +12,7 @@ from onelayer.layer.memory import GridMemory
 from onelayer.layer.transformer import OneLayerTransformer
 
 
-class Loop:
+class TokenLoop:
     """Braces around what is done for every token; one token needs no counter."""
 
     def __init__(self, program: Program, count: int) -> None:
@@ -29,15 +29,15 @@ class Loop:
 def emit_attention(program: Program, model: OneLayerTransformer, own: dict[str, Tensor], attended: str) -> None:
     """r = MHA(attended) W_O + b_O: one sum over all heads where torch takes them together, else head by head."""
     config, n = model.config, model.config.length
+    loop = TokenLoop(program, n)
     if config.token_attention:
         for what, letter in (("key", "K"), ("value", "V")):
             program.line(f"real {what}[{n}][{own[f'W_{letter}'].shape[1]}];")
-            program.line(f"for (n = 0; n < {n}; ++n) {{" if n > 1 else "{")
-            at = "n" if n > 1 else "0"
-            program.affine(what, f"{attended}[{at}]", f"{what}[{at}]", own[f"W_{letter}"], own[f"b_{letter}"])
-            program.line("}")
-    together = model._alike()
-    loop = Loop(program, n)
+            with loop:
+                source, target = f"{attended}[{loop.at}]", f"{what}[{loop.at}]"
+                program.affine(what, source, target, own[f"W_{letter}"], own[f"b_{letter}"])
+                program.held(target, own[f"W_{letter}"].shape[1])
+    together = model._alike() or program.narrow is not None
     with loop:
         program.line(f"real z[{own['W_O'].shape[0]}];")
         if not together:
@@ -55,10 +55,15 @@ def emit_attention(program: Program, model: OneLayerTransformer, own: dict[str, 
             v += shape.d_v
         if together:
             program.affine("out", "z", f"r[{loop.at}]", own["W_O"], own["b_O"])
+            program.held(f"r[{loop.at}]", config.d_model)
         else:
-            for i, bias in enumerate(own["b_O"].tolist()):
-                if bias:
-                    program.line(f"r[{loop.at}][{i}] += {program.literal(bias)};")
+            _add_bias(program, f"r[{loop.at}]", own["b_O"].tolist())
+
+
+def _add_bias(program: Program, target: str, bias: list[float]) -> None:
+    for i, value in enumerate(bias):
+        if value:
+            program.line(f"{target}[{i}] += {program.literal(value)};")
 
 
 def _head(program: Program, model: OneLayerTransformer, own: dict[str, Tensor], h: int, e: str, target: str) -> None:
@@ -71,12 +76,14 @@ def _head(program: Program, model: OneLayerTransformer, own: dict[str, Tensor], 
     program.line(f"real q[{shape.d_k}];")
     program.line("int j;")
     program.affine(f"query{h}", e, "q", own["W_Q"][:, columns], own["b_Q"][columns])
+    program.held("q", shape.d_k)
     program.line(f"for (j = 0; j < {shape.d_k}; ++j) q[j] *= {program.literal(scale)};")
     memory = model.memory_of(h)
     if isinstance(memory, GridMemory):
         _grid(program, h, memory, target)
     else:
         _plain(program, model, h, target)
+    program.held(target, shape.d_v)
     program.line("}")
 
 
@@ -85,21 +92,21 @@ def _grid(program: Program, h: int, memory: GridMemory, target: str) -> None:
     counts = [len(axis) for axis in memory.axes]
     for a, axis in enumerate(memory.axes):
         program.line(f"real a{a}[{counts[a]}];")
-        program.affine(f"keys{h}_{a}", "q", f"a{a}", axis.detach().T, torch.zeros(len(axis), dtype=program.dtype))
+        program.keys(f"keys{h}_{a}", "q", f"a{a}", axis.detach())
     program.used.add("softmax")
     for a, count in enumerate(counts):
         program.line(f"softmax(a{a}, {count});")
     depth, width = len(counts), memory.values.shape[-1]
     order = [depth, *reversed(range(depth))]  # output, last axis, ..., first axis
-    values = program.table(f"values{h}", memory.values.detach().permute(*order).contiguous())
+    kind, values, times = program.values(f"values{h}", memory.values.detach(), order)
     program.line("{")
-    program.line(f"const real *v = {values};")
+    program.line(f"const {kind} *v = {values};")
     program.line(f"int {', '.join(f'm{a}' for a in range(depth))}, out;")
     program.line(f"for (out = 0; out < {width}; ++out) {{")
     for a in reversed(range(depth)):
         program.line(f"real s{a} = 0;")
         program.line(f"for (m{a} = 0; m{a} < {counts[a]}; ++m{a}) {{")
-    program.line("s0 += a0[m0] * *v++;")
+    program.line(f"s0 += a0[m0] * ({f'(real)*v++{times}' if times else '*v++'});")
     for a in range(1, depth):
         program.line("}")
         program.line(f"s{a} += a{a}[m{a}] * s{a - 1};")
@@ -126,9 +133,8 @@ def _plain(program: Program, model: OneLayerTransformer, h: int, target: str) ->
         program.line("}")
     if memory is not None:
         keys, values = (item.detach() for item in memory.plain_tokens())
-        zero = torch.zeros(len(keys), dtype=program.dtype)
-        program.affine(f"keys{h}", "q", f"(a + {own})", keys.T, zero)
-        stored = program.table(f"values{h}", values)
+        program.keys(f"keys{h}", "q", f"(a + {own})", keys)
+        _, stored, times = program.values(f"values{h}", values, (0, 1))
     program.used.add("softmax")
     program.line(f"softmax(a, {count});")
     program.line(f"for (out = 0; out < {shape.d_v}; ++out) {{")
@@ -136,8 +142,8 @@ def _plain(program: Program, model: OneLayerTransformer, h: int, target: str) ->
     if own:
         program.line(f"for (m = 0; m < {own}; ++m) sum += a[m] * value[m][{v} + out];")
     if memory is not None:
-        program.line(
-            f"for (m = 0; m < {shape.token_count}; ++m) sum += a[{own} + m] * {stored}[m * {shape.d_v} + out];"
-        )
+        entry = f"{stored}[m * {shape.d_v} + out]"
+        product = f"((real){entry}{times})" if times else entry
+        program.line(f"for (m = 0; m < {shape.token_count}; ++m) sum += a[{own} + m] * {product};")
     program.line(f"{target}[out] = sum;")
     program.line("}")

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from onelayer.errors import OnelayerError
-from onelayer.export.c_attention import Loop, emit_attention
+from onelayer.export.c_attention import TokenLoop, emit_attention
 from onelayer.export.c_text import Program
 from onelayer.layer.config import Config
 from onelayer.layer.transformer import NORM_EPS, OneLayerTransformer
@@ -24,9 +24,13 @@ def emit_layer(program: Program, model: OneLayerTransformer) -> None:
     program.line(f"real e[{n}][{width}], r[{n}][{width}];")
     if n > 1:
         program.line("int n;")
-    for_tokens = Loop(program, n)
-    with for_tokens:
-        _embed(program, config, own)
+    for_tokens = TokenLoop(program, n)
+    if config.pieces:
+        program.affine("embed", "x", "(&e[0][0])", own["W_E"], own["b_E"])
+        program.held("(&e[0][0])", n * width)
+    else:
+        with for_tokens:
+            _embed(program, config, own)
     attended = "e"
     if config.norm == "pre":
         program.line(f"real u[{n}][{width}];")
@@ -44,8 +48,6 @@ def _refuse(model: OneLayerTransformer) -> None:
     config = model.config
     if config.attention != "softmax":
         raise OnelayerError(f"C export knows softmax attention; this layer has '{config.attention}': use ONNX")
-    if config.layout not in ("packed", "tokens"):
-        raise OnelayerError(f"C export knows the layouts packed and tokens; this layer is '{config.layout}'")
     if config.token_attention and any(head.memory == "grid" for head in config.heads):
         raise OnelayerError("a grid of memory tokens beside a sequence has no C form; export model.materialize()")
 
@@ -61,14 +63,17 @@ def _embed(program: Program, config: Config, own: dict[str, Tensor]) -> None:
         program.line(f"const real t = ({source}[i / {config.ramps}] - {start}[i]) * {slope}[i];")
         program.line("ramp[i] = t < 0 ? 0 : t > 1 ? 1 : t;")
         program.line("}")
+        program.held("ramp", config.features)
         source = "ramp"
     program.affine("embed", source, f"e[{at}]", own["W_E"], own["b_E"])
+    program.held(f"e[{at}]", config.d_model)
     if config.positions != "none":
         table = program.table("position", own["position"])
         program.line("{")
         program.line("int c;")
         program.line(f"for (c = 0; c < {config.d_model}; ++c) e[{at}][c] += {table}[{at} * {config.d_model} + c];")
         program.line("}")
+        program.held(f"e[{at}]", config.d_model)
 
 
 def _norm(program: Program, config: Config, own: dict[str, Tensor], which: str, source: str, target: str) -> None:
@@ -79,6 +84,7 @@ def _norm(program: Program, config: Config, own: dict[str, Tensor], which: str, 
             program.table(f"{kind}_{which}", own[f"{kind}_{which}"])
     eps = program.literal(float(torch.tensor(NORM_EPS, dtype=program.dtype)))
     program.line(f"normalize({source}, {names[0]}, {names[1]}, {target}, {config.d_model}, {eps});")
+    program.held(target, config.d_model)
 
 
 def _after_attention(program: Program, config: Config, own: dict[str, Tensor], at: str) -> None:
@@ -89,6 +95,7 @@ def _after_attention(program: Program, config: Config, own: dict[str, Tensor], a
         program.line("int i;")
     if config.residual:
         program.line(f"{each}r[{at}][i] = e[{at}][i] + r[{at}][i];")
+        program.held(f"r[{at}]", width)
     if config.norm == "post":
         _norm(program, config, own, "1", f"r[{at}]", f"r[{at}]")
     if not config.hidden:
@@ -100,9 +107,12 @@ def _after_attention(program: Program, config: Config, own: dict[str, Tensor], a
         _norm(program, config, own, "2", source, "inner")
         source = "inner"
     program.affine("first", source, "hidden", own["W_1"], own["b_1"])
+    program.held("hidden", config.hidden)
     program.line(f"for (i = 0; i < {config.hidden}; ++i) hidden[i] = hidden[i] < 0 ? 0 : hidden[i];")
     program.affine("second", "hidden", "ffn", own["W_2"], own["b_2"])
+    program.held("ffn", width)
     program.line(f"{each}r[{at}][i] = {f'r[{at}][i] + ' if config.residual else ''}ffn[i];")
+    program.held(f"r[{at}]", width)
     if config.norm == "post":
         _norm(program, config, own, "2", f"r[{at}]", f"r[{at}]")
 
@@ -110,9 +120,10 @@ def _after_attention(program: Program, config: Config, own: dict[str, Tensor], a
 def _read(program: Program, config: Config, own: dict[str, Tensor]) -> None:
     n, width = config.length, config.d_model
     if config.readout == "each":
-        with Loop(program, n):
+        with TokenLoop(program, n):
             at = "n" if n > 1 else "0"
             program.affine("read", f"r[{at}]", f"(y + {at} * {config.readout_width})", own["W_R"], own["b_R"])
+            program.held(f"(y + {at} * {config.readout_width})", config.readout_width)
         return
     source = f"r[{0 if config.readout != 'last' else n - 1}]"
     if config.readout == "mean":
@@ -124,5 +135,7 @@ def _read(program: Program, config: Config, own: dict[str, Tensor]) -> None:
         program.line(f"for (n = 0; n < {n}; ++n) sum += r[n][i];" if n > 1 else "sum = r[0][i];")
         program.line(f"mean[i] = sum * {share};")
         program.line("}")
+        program.held("mean", width)
         source = "mean"
     program.affine("read", source, "y", own["W_R"], own["b_R"])
+    program.held("y", config.readout_width)

@@ -10,6 +10,7 @@ from flint import ctx
 from torch import Tensor
 
 from onelayer.export.c_text import array, literal
+from onelayer.formats import format_of
 from onelayer.guard import inward
 from onelayer.language.balls import in_balls
 from onelayer.language.formula import Formula
@@ -19,7 +20,8 @@ from onelayer.source import Exportable, Source
 # Points of the self-test: corners of the box, scattered points, and the point of the largest error known.
 CORNERS, SCATTERED = 16, 48
 BITS = 200  # of the balls in which f is evaluated for the self-test
-MEASURED = {torch.float64: 1e-9, torch.float32: 1e-5}  # for a layer without a proof: the bar of every export
+# For a layer without a proof: the bar of every export.
+MEASURED = {torch.float64: 1e-9, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 0.1}
 
 
 def bounded(a: Exportable) -> TypeGuard[Approximation]:
@@ -41,7 +43,8 @@ def self_test(name: str, a: Exportable, source: Source) -> str:
     points = _points(source, a).reshape(-1, inputs)
     wanted, allowed = _expected(a, source, points)
     upper = name.upper()
-    xs = array("    static const real x", (literal(v, dtype) for v in points.flatten().tolist()), points.numel())
+    held = format_of(dtype).computing.dtype
+    xs = array("    static const real x", (literal(v, held) for v in points.flatten().tolist()), points.numel())
     values = (literal(v, torch.float64) for v in wanted.flatten().tolist())
     ys = array("    static const double y", values, wanted.numel())
     meant = "T(x) as PyTorch computes it" if _formula(a) is None else "f(x), rounded"

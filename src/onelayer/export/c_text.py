@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from onelayer.errors import OnelayerError
+from onelayer.layer.int8 import integers
 
 WIDTH = 110  # characters of a line of numbers
 # Products of an affine map that are written out; more of them become a table and a loop.
@@ -32,6 +33,50 @@ static void dense(const real *x, const real *w, const real *b, real *y, int colu
         for (i = 0; i < columns; ++i)
             sum += w[j * columns + i] * x[i];
         y[j] = sum;
+    }
+}
+""",
+    "dense8": """\
+/* y = W x + b with the numbers q s_i in column i of W, q whole; q s_i is exact */
+static void dense8(const real *x, const signed char *q, const real *s, const real *b, real *y, int columns, int rows)
+{
+    int i, j;
+    for (j = 0; j < rows; ++j) {
+        real sum = b[j];
+        for (i = 0; i < columns; ++i)
+            sum += ((real)q[j * columns + i] * s[i]) * x[i];
+        y[j] = sum;
+    }
+}
+""",
+    "hold_bfloat16": """\
+/* numbers rounded to nearest in bfloat16, ties to even: its bits are the upper half of a float's */
+static void hold(real *a, int count)
+{
+    union { float f; unsigned int u; } v;
+    int i;
+    for (i = 0; i < count; ++i) {
+        v.f = a[i];
+        v.u = (v.u + 0x7fffu + ((v.u >> 16) & 1u)) & 0xffff0000u;
+        a[i] = v.f;
+    }
+}
+""",
+    "hold_float16": """\
+/* numbers below 65504 rounded to nearest in float16, ties to even; a sum with 0.75 has the spacing of its smallest */
+static void hold(real *a, int count)
+{
+    union { float f; unsigned int u; } v;
+    int i;
+    for (i = 0; i < count; ++i) {
+        v.f = a[i];
+        if (v.f < 0x1p-14f && v.f > -0x1p-14f) {
+            volatile float near = v.f + 0.75f;
+            a[i] = near - 0.75f;
+        } else {
+            v.u = (v.u + 0xfffu + ((v.u >> 13) & 1u)) & 0xffffe000u;
+            a[i] = v.f;
+        }
     }
 }
 """,
@@ -88,12 +133,14 @@ class Program:
     """A growing C file: tables, the helpers that were used, the body of the function."""
 
     prefix: str
-    dtype: torch.dtype
+    dtype: torch.dtype  # that it computes in
     tables: list[str] = field(default_factory=list)
     used: set[str] = field(default_factory=set)
     body: list[str] = field(default_factory=list)
     numbers: int = 0
     depth: int = 1
+    narrow: str | None = None  # the format that results are rounded to, where it is narrower
+    int8: bool = False  # whether values and keys are stored as whole numbers with scales
 
     def line(self, text: str) -> None:
         """One more line of the body; braces at its ends decide how far the next ones are moved in."""
@@ -111,12 +158,38 @@ class Program:
         self.tables.append(array(f"static const real {self.prefix}_{name}", map(self.literal, flat), len(flat)))
         return f"{self.prefix}_{name}"
 
-    def integers(self, name: str, values: NDArray[np.int64]) -> str:
+    def integers(self, name: str, values: NDArray[np.int64], kind: str = "int") -> str:
         """A table of whole numbers; returns its name."""
         self._count(len(values))
         entries = (str(int(value)) for value in values)
-        self.tables.append(array(f"static const int {self.prefix}_{name}", entries, len(values)))
+        self.tables.append(array(f"static const {kind} {self.prefix}_{name}", entries, len(values)))
         return f"{self.prefix}_{name}"
+
+    def values(self, name: str, values: Tensor, order: Sequence[int]) -> tuple[str, str, str]:
+        """A table of values (..., d_v) in another order of its axes: its type, its name, and what an entry is times."""
+        if not self.int8:
+            return "real", self.table(name, values.detach().permute(*order).contiguous()), ""
+        whole, scales = integers(values)
+        flat = whole.permute(*order).contiguous().flatten().numpy().astype(np.int64)
+        return "signed char", self.integers(name, flat, "signed char"), f" * {self.table(f'{name}_scale', scales)}[out]"
+
+    def held(self, target: str, count: int) -> None:
+        """Round what an operation returned to a narrow format."""
+        if self.narrow is not None:
+            self.used.add(f"hold_{self.narrow}")
+            self.line(f"hold({target}, {count});")
+
+    def keys(self, name: str, source: str, target: str, keys: Tensor) -> None:
+        """target[m] = sum_i source[i] keys[m, i]: the logits of one axis, which are not rounded further."""
+        zero = torch.zeros(len(keys), dtype=self.dtype)
+        if not self.int8 or int(keys.count_nonzero()) <= UNROLLED:
+            self.affine(name, source, target, keys.detach().T, zero)
+            return
+        self.used.add("dense8")
+        whole, scales = integers(keys)
+        table = self.integers(f"{name}_w", whole.flatten().numpy().astype(np.int64), "signed char")
+        scale, bias = self.table(f"{name}_scale", scales), self.table(f"{name}_b", zero)
+        self.line(f"dense8({source}, {table}, {scale}, {bias}, {target}, {keys.shape[1]}, {len(keys)});")
 
     def affine(self, name: str, source: str, target: str, weight: Tensor, bias: Tensor) -> None:
         """target[j] = sum_i source[i] weight[i, j] + bias[j]; terms whose weight is zero are left out.

@@ -33,7 +33,7 @@ def compiled(path: Path, model: OneLayerTransformer, *, flags: tuple[str, ...] =
         if done.returncode:
             raise OnelayerError(f"{compiler} refuses {path}: {done.stderr.strip().splitlines()[0][:200]}")
         function = getattr(ctypes.CDLL(str(library)), path.stem)
-    number = ctypes.c_float if model.dtype == torch.float32 else ctypes.c_double
+    number = ctypes.c_double if model.dtype == torch.float64 else ctypes.c_float
     inputs, outputs = math.prod(model.config.input_shape), math.prod(shape)
 
     def run(x: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from onelayer.errors import OnelayerError
 from onelayer.export.coq_formula import Expression, formula_text, number
-from onelayer.export.coq_plan import Group, Problem, average_logit, cuts, plan
+from onelayer.export.coq_plan import DirectionGroup, Problem, average_logit, cuts, plan
 from onelayer.export.coq_verifier import bent, understands, verified_text
 from onelayer.export.exact import exact_layer
 from onelayer.ground import pinned
@@ -133,7 +133,7 @@ class Writer:
             texts.append(f"Definition head{h} : list token :=\n  [" + ";\n   ".join(lines) + "].\n")
         return texts
 
-    def _own(self, h: int) -> Group:
+    def _own(self, h: int) -> DirectionGroup:
         """The group of a head: the same direction for every output."""
         return next(group for group in self.groups[0] if h in group.heads)
 
@@ -156,7 +156,7 @@ class Writer:
             for i, at in enumerate(self.formula.outputs)
         ]
 
-    def _group(self, group: Group, i: int, g: int) -> list[str]:
+    def _group(self, group: DirectionGroup, i: int, g: int) -> list[str]:
         """The part of T - f that depends on one variable, its pieces, and their union."""
         claim, places = f"claim{i}_{g}", cuts(self.problem, group)
         texts = [
@@ -176,7 +176,7 @@ class Writer:
         )
         return texts
 
-    def _part(self, group: Group, i: int) -> str:
+    def _part(self, group: DirectionGroup, i: int) -> str:
         terms = [f"head head{h} [u] {i}" for h in group.heads]
         for j in group.units:
             terms.append(f"relu ({self._unit(group, j, 'u')}) * {number(self.problem.layer.units[j].gains[i])}")
@@ -184,18 +184,18 @@ class Writer:
         minus = [f"{number(factor)} * {self._term(group, at, 'u')}" for factor, at in group.terms]
         return " + ".join(terms) + "".join(f" - {text}" for text in minus)
 
-    def _unit(self, group: Group, j: int, u: str) -> str:
+    def _unit(self, group: DirectionGroup, j: int, u: str) -> str:
         unit = self.problem.layer.units[j]
         return f"{number(group.multiple(unit.slopes))} * {u} + {number(unit.offset)}"
 
-    def _plain(self, group: Group, term: int) -> bool:
+    def _plain(self, group: DirectionGroup, term: int) -> bool:
         return self.problem.f.variables(term) == {group.axis}
 
-    def _term(self, group: Group, term: int, u: str) -> str:
+    def _term(self, group: DirectionGroup, term: int, u: str) -> str:
         """A term of f as a function of u."""
         return self.problem.f.text(term, self._leaf(group, term, u))
 
-    def _leaf(self, group: Group, term: int, u: str) -> Callable[[int], str | None]:
+    def _leaf(self, group: DirectionGroup, term: int, u: str) -> Callable[[int], str | None]:
         """u takes the place of its variable where a term has no other; else a u + b that of every affine part."""
         f = self.problem.f
         if self._plain(group, term):
@@ -209,7 +209,7 @@ class Writer:
 
         return leaf
 
-    def _piece(self, group: Group, a: Fraction, b: Fraction) -> str:
+    def _piece(self, group: DirectionGroup, a: Fraction, b: Fraction) -> str:
         """On a piece every unit and every absolute value of an affine form has one sign."""
         f, middle, steps = self.problem.f, (a + b) / 2, []
         for j in group.units:
@@ -248,7 +248,7 @@ class Writer:
         body = "".join(f"  {step}\n" for step in steps)
         return f"Theorem {name} : {self._statement([i])}.\nProof.\n{body}Qed.\n"
 
-    def _same(self, group: Group, g: int) -> list[str]:
+    def _same(self, group: DirectionGroup, g: int) -> list[str]:
         """Units of the layer and arguments of f are written alike in the goal and in what is known of the group."""
         f, layer, u, steps = self.problem.f, self.problem.layer, self._argument(group), []
         for j in group.units:
@@ -269,7 +269,7 @@ class Writer:
             )
         return step
 
-    def _argument(self, group: Group) -> str:
+    def _argument(self, group: DirectionGroup) -> str:
         return self.names[group.axis] if group.axis is not None else f"(dot {_list(group.w)} {self.point})"
 
     def _statement(self, outputs: Sequence[int]) -> str:

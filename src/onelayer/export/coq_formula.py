@@ -18,6 +18,8 @@ Leaf = Callable[[int], str | None]
 ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 FUNCTIONS = {"sin": "sin", "cos": "cos", "tan": "tan", "exp": "exp", "log": "ln", "sqrt": "sqrt", "abs": "Rabs"}
 FUNCTIONS |= {"atan": "atan", "max": "Rmax", "min": "Rmin", "relu": "relu"}
+PATTERNS = {"pi": "PI", "e": "(exp 1)", "neg": "(- {0})"}
+PATTERNS |= {"tanh": "(1 - 2 / (exp (2 * {0}) + 1))", "sigmoid": "(/ (1 + exp (- {0})))"}
 LONGEST = 200_000  # characters of a statement that Coq still parses in seconds
 
 
@@ -84,19 +86,7 @@ class Expression:
         forms = [form for form in found if form is not None]
         if not forms or len(forms) < len(found):
             return None
-        (a, p), (b, q) = forms[0], forms[-1]
-        match node.op:
-            case "neg":
-                return tuple(-x for x in a), -p
-            case "add":
-                return tuple(x + y for x, y in zip(a, b, strict=True)), p + q
-            case "sub":
-                return tuple(x - y for x, y in zip(a, b, strict=True)), p - q
-            case "mul" if a == zero or b == zero:
-                return tuple(x * q + p * y for x, y in zip(a, b, strict=True)), p * q
-            case "div" if b == zero and q:
-                return tuple(x / q for x in a), p / q
-        return None
+        return _affine(node.op, forms[0], forms[-1])
 
     def terms(self, output: int) -> Terms:
         """The summands of an output, found through sums, differences and rational factors."""
@@ -104,23 +94,33 @@ class Expression:
         stack = [(Fraction(1), self.outputs[output])]
         while stack:
             factor, at = stack.pop()
-            node, form = self.nodes[at], self.forms[at]
-            numbers = [self._number(arg) for arg in node.args]
+            form = self.forms[at]
             if form is not None:
                 found.slopes = [a + factor * b for a, b in zip(found.slopes, form[0], strict=True)]
                 found.constant += factor * form[1]
-            elif node.op in ("add", "sub"):
-                stack += [(factor if node.op == "add" else -factor, node.args[1]), (factor, node.args[0])]
-            elif node.op == "neg":
-                stack.append((-factor, node.args[0]))
-            elif node.op == "mul" and numbers[0] is not None:
-                stack.append((factor * numbers[0], node.args[1]))
-            elif node.op in ("mul", "div") and numbers[1]:
-                scale = numbers[1] if node.op == "mul" else 1 / numbers[1]
-                stack.append((factor * scale, node.args[0]))
-            else:
+                continue
+            summands = self._summands(self.nodes[at])
+            stack += [(factor * scale, arg) for scale, arg in reversed(summands)]
+            if not summands:
                 found.nodes.append((factor, at))
         return found
+
+    def _summands(self, node: Node) -> list[tuple[Fraction, int]]:
+        """A node as a sum of multiples of its arguments; nothing where it is no such sum."""
+        one = Fraction(1)
+        numbers = [self._number(arg) for arg in node.args]
+        match node.op:
+            case "add" | "sub":
+                return [(one, node.args[0]), (one if node.op == "add" else -one, node.args[1])]
+            case "neg":
+                return [(-one, node.args[0])]
+            case "mul" if numbers[0] is not None:
+                return [(numbers[0], node.args[1])]
+            case "mul" if numbers[1]:
+                return [(numbers[1], node.args[0])]
+            case "div" if numbers[1]:
+                return [(1 / numbers[1], node.args[0])]
+        return []
 
     def form(self, at: int) -> Form:
         """An affine node as a form."""
@@ -202,24 +202,39 @@ def _written(node: Node, args: list[str], write: Callable[[Fraction], str]) -> s
             return f"x{int(node.value) + 1}"
         case "num":
             return write(Fraction(node.value))
-        case "pi":
-            return "PI"
-        case "e":
-            return "(exp 1)"
-        case "neg":
-            return f"(- {args[0]})"
         case "pow":
             power = f"({args[0]} ^ {abs(int(node.value))})"
             return power if node.value >= 0 else f"(/ {power})"
-        case "tanh":
-            return f"(1 - 2 / (exp (2 * {args[0]}) + 1))"
-        case "sigmoid":
-            return f"(/ (1 + exp (- {args[0]})))"
+        case op if op in PATTERNS:
+            return PATTERNS[op].format(*args)
         case op if op in ARITHMETIC:
             return f"({args[0]} {ARITHMETIC[op]} {args[1]})"
         case op if op in FUNCTIONS:
             return f"({FUNCTIONS[op]} {' '.join(args)})"
     raise OnelayerError(f"a Coq certificate cannot state '{node.op}': the tactic interval does not know it")
+
+
+def _affine(op: str, first: Form, second: Form) -> Form | None:
+    """What an operation makes of affine forms, where that is one again."""
+    (a, p), (b, q) = first, second
+    one, none = Fraction(1), Fraction(0)
+    match op:
+        case "neg":
+            return _combined(a, b, -one, none), -p
+        case "add":
+            return _combined(a, b, one, one), p + q
+        case "sub":
+            return _combined(a, b, one, -one), p - q
+        case "mul" if not any(a) or not any(b):
+            return _combined(a, b, q, p), p * q
+        case "div" if q and not any(b):
+            return _combined(a, b, 1 / q, none), p / q
+    return None
+
+
+def _combined(a: Sequence[Fraction], b: Sequence[Fraction], p: Fraction, q: Fraction) -> tuple[Fraction, ...]:
+    """p a + q b."""
+    return tuple(p * x + q * y for x, y in zip(a, b, strict=True))
 
 
 def number(value: Fraction) -> str:

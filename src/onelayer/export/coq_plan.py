@@ -14,7 +14,7 @@ from torch import Tensor
 
 from onelayer.errors import OnelayerError
 from onelayer.export.coq_formula import Direction, Expression, direction_of
-from onelayer.export.exact import ExactLayer
+from onelayer.export.exact import ExactLayer, Token
 from onelayer.language.evaluate import evaluate
 from onelayer.proof.tree import BoxTree
 
@@ -24,7 +24,7 @@ MOST_CUTS = 64
 
 
 @dataclass
-class Group:
+class DirectionGroup:
     """Heads, units and terms of f that depend on u = w . x alone: their sum, with tilt u + shift, is the part of T - f.
 
     ``terms`` are subtracted. The shifts of all groups add up to the constant of T - f, the tilts to its affine part.
@@ -74,7 +74,7 @@ class Problem:
     tree: BoxTree | None
 
 
-def plan(problem: Problem, output: int) -> list[Group]:
+def plan(problem: Problem, output: int) -> list[DirectionGroup]:
     """The groups of one output with shifts and bounds; the bounds add up to at most eps."""
     groups = _gather(problem, output)
     terms = problem.f.terms(output)
@@ -84,21 +84,15 @@ def plan(problem: Problem, output: int) -> list[Group]:
     return groups
 
 
-def _gather(problem: Problem, output: int) -> list[Group]:
+def _gather(problem: Problem, output: int) -> list[DirectionGroup]:
     """Every head, unit and term in the group of its direction."""
-    groups: dict[Direction, Group] = {}
-    constant = []
-    for h, head in enumerate(problem.layer.heads):
-        directions = {direction_of(token.slopes) for token in head if any(token.slopes)}
-        if not directions:
-            constant.append(h)
-        else:
+    groups: dict[Direction, DirectionGroup] = {}
+    heads = [_directions(head) for head in problem.layer.heads]
+    constant = [h for h, directions in enumerate(heads) if not directions]
+    for h, directions in enumerate(heads):
+        if directions:
             _group(groups, directions, "a head").heads.append(h)
-    for j, unit in enumerate(problem.layer.units):
-        if any(unit.slopes):
-            _group(groups, {direction_of(unit.slopes)}, "").units.append(j)
-        else:
-            raise OnelayerError("a ReLU unit of this layer does not depend on x; a Coq certificate leaves no such unit")
+    _gather_units(problem, groups)
     for factor, at in problem.f.terms(output).nodes:
         directions = problem.f.directions(at) or {next(iter(groups), _unit(problem.f.dim, 0))}
         _group(groups, directions, "a term of f").terms.append((factor, at))
@@ -107,44 +101,61 @@ def _gather(problem: Problem, output: int) -> list[Group]:
     return list(groups.values())
 
 
-def _group(groups: dict[Direction, Group], directions: set[Direction], what: str) -> Group:
+def _directions(head: Sequence[Token]) -> set[Direction]:
+    """The directions in which the tokens of a head vary."""
+    return {direction_of(token.slopes) for token in head if any(token.slopes)}
+
+
+def _gather_units(problem: Problem, groups: dict[Direction, DirectionGroup]) -> None:
+    """Every ReLU unit in the group of its direction."""
+    for j, unit in enumerate(problem.layer.units):
+        if not any(unit.slopes):
+            raise OnelayerError("a ReLU unit of this layer does not depend on x; a Coq certificate leaves no such unit")
+        _group(groups, {direction_of(unit.slopes)}, "").units.append(j)
+
+
+def _group(groups: dict[Direction, DirectionGroup], directions: set[Direction], what: str) -> DirectionGroup:
     if len(directions) > 1:
         raise OnelayerError(
             f"{what} depends on interacting variables ({len(directions)} linear forms of x); "
             "the tactic interval proves sums of functions of one linear form each"
         )
     direction = next(iter(directions))
-    return groups.setdefault(direction, Group(direction))
+    return groups.setdefault(direction, DirectionGroup(direction))
 
 
 def _unit(dim: int, at: int) -> Direction:
     return tuple(int(i == at) for i in range(dim))
 
 
-def _tilt(problem: Problem, output: int, groups: list[Group], slopes: list[Fraction]) -> None:
+def _tilt(problem: Problem, output: int, groups: list[DirectionGroup], slopes: list[Fraction]) -> None:
     """Share the affine part of T - f, exactly: oblique groups take what flattens them, the axes take the rest."""
-    dim = len(slopes)
     for group in groups:
         if group.axis is None and any(slopes):
-            if direction_of(slopes) == group.direction:
-                group.tilt = group.multiple(slopes)
-            else:
-                u, error = _measure(problem, output, group)
-                group.tilt = Fraction(-float(torch.linalg.lstsq(_columns(u), error[:, None]).solution[0, 0]))
+            group.tilt = _flattening(problem, output, group, slopes)
             slopes = [a - group.tilt * b for a, b in zip(slopes, group.w, strict=True)]
+    along = {group.axis: group for group in groups}
     for i, slope in enumerate(slopes):
+        if slope and i not in along:
+            along[i] = DirectionGroup(_unit(len(slopes), i))
+            groups.append(along[i])
         if slope:
-            group = next((g for g in groups if g.axis == i), None) or Group(_unit(dim, i))
-            if group not in groups:
-                groups.append(group)
-            group.tilt += slope
+            along[i].tilt += slope
+
+
+def _flattening(problem: Problem, output: int, group: DirectionGroup, slopes: list[Fraction]) -> Fraction:
+    """The multiple of its form that an oblique group takes: all of the slopes if they are one, else by measurement."""
+    if direction_of(slopes) == group.direction:
+        return group.multiple(slopes)
+    u, error = _measure(problem, output, group)
+    return Fraction(-float(torch.linalg.lstsq(_columns(u), error[:, None]).solution[0, 0]))
 
 
 def _columns(u: Tensor) -> Tensor:
     return torch.stack([u, torch.ones_like(u)], -1)
 
 
-def _bound(problem: Problem, output: int, groups: list[Group], constant: Fraction) -> None:
+def _bound(problem: Problem, output: int, groups: list[DirectionGroup], constant: Fraction) -> None:
     """Shifts that centre every group and add up to the constant; bounds that share eps by what was measured."""
     radii, middles = [], []
     for group in groups:
@@ -161,13 +172,20 @@ def _bound(problem: Problem, output: int, groups: list[Group], constant: Fractio
     for group, middle in zip(groups[1:], middles[1:], strict=True):
         group.shift = Fraction(common - middle)
     groups[0].shift = constant - sum((group.shift for group in groups[1:]), Fraction(0))
-    share = [need + sum(needed) / (8 * len(groups)) + 1e-300 for need in needed]
-    spare = problem.eps - Fraction(sum(needed))
-    for group, need, part in zip(groups, needed, share, strict=True):
-        exact = Fraction(need) + spare * Fraction(part / sum(share)) if spare > 0 else Fraction(part / sum(share))
-        group.bound = _down(exact if spare > 0 else exact * problem.eps, problem.eps)
+    _share_eps(groups, needed, problem.eps)
+
+
+def _share_eps(groups: list[DirectionGroup], needed: list[float], eps: Fraction) -> None:
+    """Bounds that add up to eps: what each group needs and its part of the rest."""
     if len(groups) == 1:
-        groups[0].bound = problem.eps
+        groups[0].bound = eps
+        return
+    share = [need + sum(needed) / (8 * len(groups)) + 1e-300 for need in needed]
+    spare = eps - Fraction(sum(needed))
+    for group, need, part in zip(groups, needed, share, strict=True):
+        fraction = Fraction(part / sum(share))
+        exact = Fraction(need) + spare * fraction if spare > 0 else eps * fraction
+        group.bound = _down(exact, eps)
 
 
 def _down(value: Fraction, eps: Fraction) -> Fraction:
@@ -176,7 +194,7 @@ def _down(value: Fraction, eps: Fraction) -> Fraction:
     return Fraction(math.floor(value * scale) - 1, scale)
 
 
-def _measure(problem: Problem, output: int, group: Group) -> tuple[Tensor, Tensor]:
+def _measure(problem: Problem, output: int, group: DirectionGroup) -> tuple[Tensor, Tensor]:
     """u on a grid and the part of T - f without its shift there, in float64."""
     low, high = group.range(problem.low, problem.high)
     u = torch.linspace(float(low), float(high), GRID, dtype=torch.float64, device="cpu")
@@ -199,7 +217,7 @@ def _measure(problem: Problem, output: int, group: Group) -> tuple[Tensor, Tenso
     return u, error
 
 
-def cuts(problem: Problem, group: Group) -> list[Fraction]:
+def cuts(problem: Problem, group: DirectionGroup) -> list[Fraction]:
     """Where the interval of u is cut: at kinks, where the boxes of the package's own proof are, and for long logits."""
     low, high = group.range(problem.low, problem.high)
     found = {low, high, *(place for place in _kinks(problem, group) if low < place < high)}
@@ -220,7 +238,7 @@ def cuts(problem: Problem, group: Group) -> list[Fraction]:
     return pieces
 
 
-def _kinks(problem: Problem, group: Group) -> list[Fraction]:
+def _kinks(problem: Problem, group: DirectionGroup) -> list[Fraction]:
     """Zeros of what ReLU units and absolute values of affine forms see."""
     places = []
     for j in group.units:
@@ -233,7 +251,9 @@ def _kinks(problem: Problem, group: Group) -> list[Fraction]:
     return places
 
 
-def average_logit(problem: Problem, group: Group, h: int, low: Fraction, high: Fraction) -> tuple[Fraction, Fraction]:
+def average_logit(
+    problem: Problem, group: DirectionGroup, h: int, low: Fraction, high: Fraction
+) -> tuple[Fraction, Fraction]:
     """p u + q near the average logit of a head in the middle of a piece, rounded to 1/64."""
     tokens, u = problem.layer.heads[h], float(low + high) / 2
     slopes = torch.tensor([float(group.multiple(t.slopes)) for t in tokens], dtype=torch.float64, device="cpu")

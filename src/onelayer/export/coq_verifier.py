@@ -160,6 +160,15 @@ def _data(nodes: Sequence[Node], at: int) -> str:
     return texts[at]
 
 
+PATTERNS = {
+    "pi": "Pi",
+    "e": "(Exp (Int 1))",
+    "tan": "(Over (Sin {0}) (Cos {0}))",
+    "tanh": "(Minus (Int 1) (Over (Int 2) (Plus (Exp (Times (Int 2) {0})) (Int 1))))",
+    "sigmoid": "(Inverse (Plus (Int 1) (Exp (Negative {0}))))",
+}
+
+
 def _node(node: Node, args: list[str]) -> str:
     match node.op:
         case "var":
@@ -167,19 +176,11 @@ def _node(node: Node, args: list[str]) -> str:
         case "num":
             value = Fraction(node.value)
             return f"(Int {_z(value.numerator)})" if value.denominator == 1 else f"(Num {_q(value)})"
-        case "pi":
-            return "Pi"
-        case "e":
-            return "(Exp (Int 1))"
         case "pow":
             power = f"(Power {args[0]} {abs(int(node.value))})"
             return power if node.value >= 0 else f"(Inverse {power})"
-        case "tan":
-            return f"(Over (Sin {args[0]}) (Cos {args[0]}))"
-        case "tanh":
-            return f"(Minus (Int 1) (Over (Int 2) (Plus (Exp (Times (Int 2) {args[0]})) (Int 1))))"
-        case "sigmoid":
-            return f"(Inverse (Plus (Int 1) (Exp (Negative {args[0]}))))"
+        case op if op in PATTERNS:
+            return PATTERNS[op].format(*args)
     return f"({(BINARY | UNARY)[node.op]} {' '.join(args)})"
 
 

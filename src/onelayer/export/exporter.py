@@ -26,6 +26,8 @@ from onelayer.export.onnx import to_onnx
 from onelayer.export.stock import StockLayer
 from onelayer.export.torch import to_torch
 from onelayer.extras import require
+from onelayer.guard import check_guard, inward
+from onelayer.narrow import widened
 from onelayer.result import Approximation, load
 from onelayer.source import Exportable, source_of
 
@@ -82,7 +84,7 @@ def export(
                  ``integers``; compared are the weights multiplied out, evaluated in float64
     to="c"       a file, or model.c in a folder, and its header; compiled and compared where there is a C compiler
 
-    ``guard`` ("warn", "raise" or "clamp") is for "onnx" and "c": what they do outside the certified domain.
+    ``guard`` ("warn", "raise" or "clamp") is for "onnx", "c" and "torch": what they do outside the certified domain.
     """
     if to not in WRITERS:
         raise OnelayerError(f"cannot export to {to!r}; choose one of {', '.join(WRITERS)}")
@@ -110,7 +112,7 @@ def _bytes(path: Path) -> int:
 
 
 Run = Callable[[Tensor], Tensor]
-GUARDED = ("onnx", "c")
+GUARDED = ("onnx", "c", "torch")
 
 
 @dataclass(frozen=True)
@@ -124,6 +126,10 @@ class Options:
 def _write_torch(a: Exportable, out: Path, options: Options) -> tuple[Path, Run]:
     layer = to_torch(a)
     assert isinstance(layer, StockLayer)
+    box, dtype = source_of(a).domain, source_of(a).model.dtype
+    if check_guard(options.guard) is not None:
+        ends = (inward(box.lower, dtype, up=True), inward(box.upper, dtype, up=False))
+        layer.arguments |= {"guard": options.guard, "domain": [end.double().flatten().tolist() for end in ends]}
     out.mkdir(parents=True, exist_ok=True)
     state = {name: tensor.contiguous() for name, tensor in layer.state_dict().items()}
     safetensors.torch.save_file(state, out / "model.safetensors")
@@ -136,7 +142,7 @@ def _write_torch(a: Exportable, out: Path, options: Options) -> tuple[Path, Run]
 def _write_onnx(a: Exportable, out: Path, options: Options) -> tuple[Path, Run]:
     path = to_onnx(a, out if out.suffix == ".onnx" else out / "model.onnx", guard=options.guard)
     session = require("onnxruntime", "onnx").InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    return path, lambda x: torch.from_numpy(session.run(None, {"x": x.numpy()})[0])
+    return path, lambda x: torch.from_numpy(session.run(None, {"x": widened(x).numpy()})[0])
 
 
 def _write_huggingface(a: Exportable, out: Path, options: Options) -> tuple[Path, Run]:

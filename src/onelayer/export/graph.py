@@ -10,18 +10,25 @@ import torch
 from torch import Tensor
 
 from onelayer.extras import require
+from onelayer.layer.int8 import integers
+from onelayer.narrow import ACCUMULATORS
 
 OPSET = 18  # the first with LayerNormalization and ReduceMean by input, known to onnxruntime since 1.14
 IR_VERSION = 9  # that goes with the opset
 
 
 class Graph:
-    """A growing ONNX graph whose numbers all have one dtype; every operation returns the name of its result."""
+    """A growing ONNX graph whose numbers all have one dtype; every operation returns the name of its result.
 
-    def __init__(self, dtype: torch.dtype) -> None:
+    Of a narrow format that dtype is float32: weights are stored in the narrow format and cast, and ``held`` rounds
+    results to it. Weights of int8 are stored as such and multiplied by their scales.
+    """
+
+    def __init__(self, dtype: torch.dtype, *, int8: bool = False) -> None:
         self.onnx = require("onnx", "onnx")
         require("onnx.helper", "onnx")
-        self.dtype = dtype
+        self.dtype = ACCUMULATORS.get(dtype, dtype)
+        self.narrow, self.int8 = dtype if dtype in ACCUMULATORS else None, int8
         self.nodes: list[Any] = []
         self.constants: dict[str, Any] = {}
 
@@ -37,6 +44,37 @@ class Graph:
         array = tensor.detach().to(self.dtype).cpu().contiguous().numpy()
         return self._store(name, array)
 
+    def weight(self, name: str, tensor: Tensor) -> str:
+        """A stored weight: in the format of the layer, or as whole numbers with a scale per last index."""
+        if self.narrow is not None:
+            raw = tensor.detach().to(self.narrow).cpu().contiguous().flatten().view(torch.uint16).numpy().tobytes()
+            self.constants[f"{name}.stored"] = self.onnx.helper.make_tensor(
+                f"{name}.stored", self.stored_element, list(tensor.shape), raw, raw=True
+            )
+            return self.apply("Cast", name, f"{name}.stored", to=self.element)
+        if self.int8 and tensor.ndim >= 2:
+            whole, scales = integers(tensor)
+            self._store(f"{name}.whole", whole.numpy())
+            self._store(f"{name}.scale", scales.numpy())
+            # Not DequantizeLinear: onnxruntime fuses it with a product into one that rounds the other factor to 8 bits.
+            plain = self.apply("Cast", f"{name}.plain", f"{name}.whole", to=self.element)
+            return self.apply("Mul", name, plain, f"{name}.scale")
+        return self.constant(name, tensor)
+
+    @property
+    def stored_element(self) -> int:
+        """The ONNX code of the narrow format."""
+        kind = self.onnx.TensorProto
+        return int(kind.FLOAT16 if self.narrow == torch.float16 else kind.BFLOAT16)
+
+    def held(self, x: str) -> str:
+        """What an operation returns: rounded once to a narrow format."""
+        if self.narrow is None:
+            return x
+        return self.apply(
+            "Cast", f"{x}.held", self.apply("Cast", f"{x}.rounded", x, to=self.stored_element), to=self.element
+        )
+
     def shape(self, *sizes: int) -> str:
         """A constant list of whole numbers: sizes, axes or indices."""
         return self._store("sizes_" + "_".join(map(str, sizes)), np.array(sizes, dtype=np.int64))
@@ -49,9 +87,10 @@ class Graph:
     def affine(self, name: str, x: str, weight: Tensor, bias: Tensor) -> str:
         """x W + b; a zero bias is left out."""
         product = self.apply(
-            "MatMul", name if not bias.any() else f"{name}.product", x, self.constant(f"{name}.W", weight)
+            "MatMul", name if not bias.any() else f"{name}.product", x, self.weight(f"{name}.W", weight)
         )
-        return self.apply("Add", name, product, self.constant(f"{name}.b", bias)) if bias.any() else product
+        whole = self.apply("Add", name, product, self.weight(f"{name}.b", bias)) if bias.any() else product
+        return self.held(whole)
 
     def reshape(self, name: str, x: str, *sizes: int) -> str:
         """The same numbers in another shape."""

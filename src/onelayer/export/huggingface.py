@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from onelayer.box import Box
-from onelayer.export.dress import ANCHORS, NORM_EPS, Dress, dress
+from onelayer.export.anchoring import ANCHORS, NORM_EPS, Anchoring
 from onelayer.export.plan import Plan, plan, ramp_layers
 from onelayer.extras import require
 from onelayer.source import Exportable, need_softmax, source_of
@@ -29,27 +29,27 @@ def to_huggingface(a: Exportable, *, anchor: float | None = None, box: Box | Non
     source = source_of(a, box)
     need_softmax(source.model, "transformers")
     drawn = plan(source)
-    worn = dress(drawn, ANCHORS[source.model.dtype] if anchor is None else anchor)
+    anchored = Anchoring.of(drawn, ANCHORS[source.model.dtype] if anchor is None else anchor)
     dtype = str(source.model.dtype).removeprefix("torch.")
-    config = OneLayerGPT2Config(layer=drawn.config.to_dict(), block=gpt2_arguments(drawn, worn), dtype=dtype)
+    config = OneLayerGPT2Config(layer=drawn.config.to_dict(), block=gpt2_arguments(drawn, anchored), dtype=dtype)
     model = OneLayerGPT2(config)
     model.double()
-    ramps, embed = ramp_layers(source.model), worn.up @ drawn.embed
-    weights = {f"gpt2.{name}": tensor for name, tensor in gpt2_weights(drawn, worn).items()}
+    ramps, embed = ramp_layers(source.model), anchored.up @ drawn.embed
+    weights = {f"gpt2.{name}": tensor for name, tensor in gpt2_weights(drawn, anchored).items()}
     if ramps is not None:
         weights |= {"ramps.0.weight": ramps[0], "ramps.0.bias": ramps[1]}
         embed = embed @ ramps[2]
-    model.load_state_dict(weights | {"embed.weight": embed, "start.weight": worn.tokens(drawn.start)})
+    model.load_state_dict(weights | {"embed.weight": embed, "start.weight": anchored.tokens(drawn.start)})
     model.to(source.model.dtype).requires_grad_(False).eval()
     return model
 
 
-def gpt2_arguments(drawn: Plan, worn: Dress) -> dict[str, Any]:
+def gpt2_arguments(drawn: Plan, anchored: Anchoring) -> dict[str, Any]:
     """Arguments of GPT2Config: one block, ReLU, no dropout, a vocabulary of memory tokens, an untied head."""
     return {
         "vocab_size": max(1, len(drawn.memory), len(drawn.read)),
         "n_positions": len(drawn.memory) + drawn.config.length,
-        "n_embd": worn.width,
+        "n_embd": anchored.width,
         "n_layer": 1,
         "n_head": drawn.heads,
         "n_inner": len(drawn.first),
@@ -64,29 +64,29 @@ def gpt2_arguments(drawn: Plan, worn: Dress) -> dict[str, Any]:
     }
 
 
-def gpt2_weights(drawn: Plan, worn: Dress) -> dict[str, Tensor]:
-    """The state of a GPT2LMHeadModel that computes a plan on dressed tokens; its Conv1D weights are (in, out)."""
-    arguments = gpt2_arguments(drawn, worn)
+def gpt2_weights(drawn: Plan, anchored: Anchoring) -> dict[str, Tensor]:
+    """The state of a GPT2LMHeadModel that computes a plan on anchored tokens; its Conv1D weights are (in, out)."""
+    arguments = gpt2_arguments(drawn, anchored)
     rows = arguments["vocab_size"]
-    memory, head = (torch.zeros(rows, worn.width).double() for _ in range(2))
-    memory[: len(drawn.memory)] = worn.tokens(drawn.memory, exact=True)
+    memory, head = (torch.zeros(rows, anchored.width).double() for _ in range(2))
+    memory[: len(drawn.memory)] = anchored.tokens(drawn.memory, exact=True)
     # The head has no bias: the flag feature, one on every token of the sequence, carries it.
     read = drawn.read.clone()
     read[:, 0] += drawn.read_bias
-    head[: len(read)] = read @ worn.down
-    gain = torch.full((worn.width,), worn.gain, dtype=torch.float64)
+    head[: len(read)] = read @ anchored.down
+    gain = torch.full((anchored.width,), anchored.gain, dtype=torch.float64)
     zero = torch.zeros_like(drawn.query_bias)
     weights = {
         "transformer.wte.weight": memory,
-        "transformer.wpe.weight": torch.zeros(arguments["n_positions"], worn.width).double(),
-        "transformer.h.0.attn.c_attn.weight": (torch.cat([drawn.query, drawn.key, drawn.value]) @ worn.down).T,
+        "transformer.wpe.weight": torch.zeros(arguments["n_positions"], anchored.width).double(),
+        "transformer.h.0.attn.c_attn.weight": (torch.cat([drawn.query, drawn.key, drawn.value]) @ anchored.down).T,
         "transformer.h.0.attn.c_attn.bias": torch.cat([drawn.query_bias, zero, zero]),
-        "transformer.h.0.attn.c_proj.weight": (worn.up @ drawn.output).T,
-        "transformer.h.0.attn.c_proj.bias": worn.up @ drawn.output_bias,
-        "transformer.h.0.mlp.c_fc.weight": (drawn.first @ worn.down).T,
+        "transformer.h.0.attn.c_proj.weight": (anchored.up @ drawn.output).T,
+        "transformer.h.0.attn.c_proj.bias": anchored.up @ drawn.output_bias,
+        "transformer.h.0.mlp.c_fc.weight": (drawn.first @ anchored.down).T,
         "transformer.h.0.mlp.c_fc.bias": drawn.first_bias,
-        "transformer.h.0.mlp.c_proj.weight": (worn.up @ drawn.second).T,
-        "transformer.h.0.mlp.c_proj.bias": worn.up @ drawn.second_bias,
+        "transformer.h.0.mlp.c_proj.weight": (anchored.up @ drawn.second).T,
+        "transformer.h.0.mlp.c_proj.bias": anchored.up @ drawn.second_bias,
         "lm_head.weight": head,
     }
     for norm in ("h.0.ln_1", "h.0.ln_2", "ln_f"):

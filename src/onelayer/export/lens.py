@@ -1,7 +1,12 @@
-"""TransformerLens: the GPT-2 form of a layer behind a TransformerBridge, whose hooks name our heads' patterns."""
+"""TransformerLens: a layer behind a TransformerBridge, whose hooks name our heads' patterns.
+
+A packed layer is the causal GPT-2 of ``to_huggingface``: memory tokens first, the point last. A layer over a sequence
+is TransformerLens' own block with bidirectional attention and no normalisation, as for compiled (tracr) models.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,55 +14,126 @@ import torch
 from torch import Tensor
 
 from onelayer.box import Box
-from onelayer.errors import OnelayerError
 from onelayer.export.huggingface import to_huggingface
+from onelayer.export.plan import Plan, plan
+from onelayer.export.stock import pooled
 from onelayer.extras import require
-from onelayer.source import Exportable, source_of
+from onelayer.layer.config import Config
+from onelayer.layer.transformer import OneLayerTransformer
+from onelayer.source import Exportable, need_softmax, source_of
 
 PATTERN = "blocks.0.attn.hook_pattern"
 
 
 @dataclass(frozen=True)
 class Lens:
-    """A packed layer in TransformerLens: memory tokens first, the point last, and the point reads them all.
+    """A layer in TransformerLens: memory tokens first, then the tokens of the sequence (one, if packed).
 
-    ``bridge`` is a transformer_lens TransformerBridge over the stock GPT-2; ``head_tokens`` the memory tokens per head.
+    ``bridge`` is a transformer_lens TransformerBridge, ``embedded`` takes points to their tokens (B, N, d_model).
     """
 
     bridge: Any
-    embedded: Any
+    embedded: Callable[[Tensor], Tensor]
     memory: Tensor
-    head_tokens: tuple[int, ...]
-    output_shape: tuple[int, ...]
+    config: Config
 
     def stream(self, x: Tensor) -> Tensor:
-        """Points (B, *input_shape) as the residual stream that enters the block, (B, M + 1, d_model)."""
-        points = self.embedded(x)
-        return torch.cat([self.memory.expand(len(x), *self.memory.shape), points], dim=1)
+        """Points (B, *input_shape) as the residual stream that enters the block, (B, M + N, d_model)."""
+        return torch.cat([self.memory.expand(len(x), *self.memory.shape), self.embedded(x)], dim=1)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Values (B, *output_shape) at the points."""
+        return self._values(self.bridge(self.stream(x), start_at_layer=0))
+
+    def run_with_hooks(self, x: Tensor, **options: Any) -> Tensor:
+        """Values at the points with hooks in place: ``fwd_hooks=[(name, function), ...]`` as in TransformerLens."""
+        return self._values(self.bridge.run_with_hooks(self.stream(x), start_at_layer=0, **options))
 
     def run_with_cache(self, x: Tensor, **options: Any) -> tuple[Tensor, Any]:
         """Values (B, *output_shape) at the points, and the cache of all activations by name."""
         logits, cache = self.bridge.run_with_cache(self.stream(x), start_at_layer=0, **options)
-        count = max(1, torch.Size(self.output_shape).numel())
-        return logits[:, -1, :count].reshape(len(x), *self.output_shape), cache
+        return self._values(logits), cache
 
     def patterns(self, cache: Any) -> list[Tensor]:
-        """Weights of the point over its memory tokens, H x (B, M_h), out of a cache."""
-        pattern = cache[PATTERN]  # (B, H, M + 1, M + 1)
-        return [pattern[:, h, -1, :count] for h, count in enumerate(self.head_tokens)]
+        """Weights of every head out of a cache, H x (B, N, S): tokens of the sequence if attended to, then memory."""
+        pattern, start = cache[PATTERN], len(self.memory)  # (B, H, M + N, M + N)
+        own = slice(start, None) if self.config.token_attention else slice(0, 0)
+        rows = pattern[:, :, start:]
+        return [
+            torch.cat([rows[:, h, :, own], rows[:, h, :, : head.token_count]], dim=-1)
+            for h, head in enumerate(self.config.heads)
+        ]
+
+    def _values(self, logits: Tensor) -> Tensor:
+        config = self.config
+        seen = pooled(logits[:, len(self.memory) :], config.readout)[..., : config.readout_width]
+        values: Tensor = seen.reshape(len(logits), *config.output_shape)
+        return values
 
 
 def to_lens(a: Exportable, *, anchor: float | None = None, box: Box | None = None) -> Lens:
-    """``a`` as a TransformerLens object; ``anchor`` and ``box`` are those of ``to_torch``. Packed layers only."""
+    """``a`` as an object with ``run_with_hooks`` and ``run_with_cache``; ``anchor`` and ``box`` as in ``to_torch``."""
     require("transformer_lens", "lens")
+    source = source_of(a, box)
+    need_softmax(source.model, "TransformerLens")
+    if source.model.config.layout == "tokens":
+        return _sequence_lens(source.model, plan(source))
     from transformer_lens.model_bridge.sources import build_bridge_from_module
 
-    config = source_of(a, box).model.config
-    if config.layout != "packed":
-        raise OnelayerError("TransformerLens runs GPT-2 causally: a layer whose tokens attend both ways does not fit")
     model = to_huggingface(a, anchor=anchor, box=box)
     memory = model.gpt2.transformer.wte.weight[: model.memory_ids.numel()].detach().clone()
     bridge = build_bridge_from_module(model.gpt2, "GPT2LMHeadModel", hf_config=model.gpt2.config, model_name="onelayer")
     bridge.requires_grad_(False)
-    head_tokens = tuple(head.token_count for head in config.heads)
-    return Lens(bridge, model.inputs_embeds, memory, head_tokens, config.output_shape)
+    return Lens(bridge, model.inputs_embeds, memory, source.model.config)
+
+
+def _sequence_lens(model: OneLayerTransformer, drawn: Plan) -> Lens:
+    """The plan in TransformerLens' own block; all tokens hear each other, and nothing normalises them."""
+    from transformer_lens.config import TransformerBridgeConfig
+    from transformer_lens.model_bridge.sources import native
+
+    dtype, memory = model.dtype, drawn.memory.to(model.dtype)
+    shape = TransformerBridgeConfig(
+        n_layers=1,
+        d_model=drawn.features,
+        d_head=drawn.width,
+        n_heads=drawn.heads,
+        n_ctx=len(memory) + drawn.config.length,
+        d_vocab=1,
+        d_vocab_out=len(drawn.read),
+        d_mlp=len(drawn.first),
+        act_fn="relu",
+        attention_dir="bidirectional",
+        normalization_type=None,
+        seed=0,
+        dtype=dtype,
+    )
+    bridge = native.boot(shape, dtype=dtype, model_name="onelayer")
+    bridge.load_state_dict({name: tensor.to(dtype) for name, tensor in _native_weights(drawn).items()}, strict=False)
+    bridge.requires_grad_(False)
+    embed, start = drawn.embed.to(dtype), drawn.start.to(dtype)
+
+    def embedded(x: Tensor) -> Tensor:
+        numbers = x.to(dtype).reshape(len(x), drawn.config.length, drawn.config.token_width)
+        return model.ramped(numbers) @ embed.T + start
+
+    return Lens(bridge, embedded, memory, drawn.config)
+
+
+def _native_weights(drawn: Plan) -> dict[str, Tensor]:
+    """The state of a NativeModel that computes a plan; its head has no bias, so the flag feature carries it."""
+    read, zero = drawn.read.clone(), torch.zeros_like(drawn.query_bias)
+    read[:, 0] += drawn.read_bias
+    length = len(drawn.memory) + drawn.config.length
+    layer = {
+        "attn.q": (drawn.query, drawn.query_bias),
+        "attn.k": (drawn.key, zero),
+        "attn.v": (drawn.value, zero),
+        "attn.o": (drawn.output, drawn.output_bias),
+        "mlp.fc_in": (drawn.first, drawn.first_bias),
+        "mlp.fc_out": (drawn.second, drawn.second_bias),
+    }
+    parts = {"weight": 0, "bias": 1}
+    weights = {f"layers.0.{name}.{part}": pair[at] for name, pair in layer.items() for part, at in parts.items()}
+    empty = torch.zeros(1, drawn.features, dtype=torch.float64, device="cpu")
+    return weights | {"tok_embed.weight": empty, "pos.weight": empty.repeat(length, 1), "head.weight": read}

@@ -22,7 +22,7 @@ from onelayer.source import Exportable, Source, source_of
 
 
 def to_onnx(a: Exportable, path: str | os.PathLike[str], *, guard: str | None = None) -> Path:
-    """Write ``a`` as an ONNX file in its own dtype; returns the path.
+    """Write ``a`` as an ONNX file in its own dtype; returns the path. Of a narrow format x and y are float32 numbers.
 
     Input ``x`` is (batch, *input_shape), output ``y`` (batch, *output_shape). The file passes the ONNX checker and
     holds domain, certificate and the hash of our weights as metadata. It appears complete or not at all.
@@ -55,15 +55,15 @@ def onnx_model(a: Exportable, *, guard: str | None = None) -> Any:
 def _layer(source: Source, guard: str | None) -> Graph:
     """Node by node what OneLayerTransformer.forward does."""
     model, config = source.model, source.model.config
-    graph = Graph(model.dtype)
+    graph = Graph(model.dtype, int8=model.int8)
     own = dict(model.state_dict())
-    x = onnx_guard(graph, source, guard)
+    x = graph.held(onnx_guard(graph, source, guard))
     e = _embed(graph, config, own, x)
     u = _norm(graph, own, "1", e) if config.norm == "pre" else e
     heads = [_head(graph, model, h, u) for h in range(len(config.heads))]
     z = heads[0] if len(heads) == 1 else graph.apply("Concat", "heads", *heads, axis=-1)
     r = graph.affine("attention", z, own["W_O"], own["b_O"])
-    r = graph.apply("Add", "residual", e, r) if config.residual else r
+    r = graph.held(graph.apply("Add", "residual", e, r)) if config.residual else r
     r = _norm(graph, own, "1", r) if config.norm == "post" else r
     y = _feed_forward(graph, config, own, r) if config.hidden else r
     y = _pooled(graph, config, y)
@@ -78,16 +78,19 @@ def _layer(source: Source, guard: str | None) -> Graph:
 
 
 def _embed(graph: Graph, config: Config, own: dict[str, Tensor], x: str) -> str:
-    x = graph.reshape("tokens", x, -1, config.length, config.token_width)
+    x = graph.reshape("tokens", x, -1, config.rows, config.token_width)
     if config.embedding == "piecewise":
         x = graph.reshape("numbers", x, -1, config.length, config.token_width, 1)
-        x = graph.apply("Sub", "past_start", x, graph.constant("ramp_start", own["ramp_start"]))
-        x = graph.apply("Mul", "ramp", x, graph.constant("ramp_slope", own["ramp_slope"]))
+        x = graph.apply("Sub", "past_start", x, graph.weight("ramp_start", own["ramp_start"]))
+        x = graph.apply("Mul", "ramp", x, graph.weight("ramp_slope", own["ramp_slope"]))
         x = graph.apply("Clip", "ramp.clipped", x, graph.constant("zero", 0.0), graph.constant("one", 1.0))
+        x = graph.held(x)
         x = graph.reshape("features", x, -1, config.length, config.features)
     e = graph.affine("embedding", x, own["W_E"], own["b_E"])
+    if config.pieces:
+        e = graph.reshape("embedding.tokens", e, -1, config.length, config.d_model)
     if config.positions != "none":
-        e = graph.apply("Add", "embedding.placed", e, graph.constant("position", own["position"]))
+        e = graph.held(graph.apply("Add", "embedding.placed", e, graph.weight("position", own["position"])))
     return e
 
 
@@ -95,7 +98,7 @@ def _feed_forward(graph: Graph, config: Config, own: dict[str, Tensor], r: str) 
     inner = _norm(graph, own, "2", r) if config.norm == "pre" else r
     hidden = graph.apply("Relu", "hidden.active", graph.affine("hidden", inner, own["W_1"], own["b_1"]))
     y = graph.affine("ffn", hidden, own["W_2"], own["b_2"])
-    y = graph.apply("Add", "ffn.residual", r, y) if config.residual else y
+    y = graph.held(graph.apply("Add", "ffn.residual", r, y)) if config.residual else y
     return _norm(graph, own, "2", y) if config.norm == "post" else y
 
 
@@ -104,7 +107,7 @@ def _pooled(graph: Graph, config: Config, y: str) -> str:
     if config.readout == "each":
         return y
     if config.readout == "mean":
-        return graph.apply("ReduceMean", "pooled", y, graph.shape(1), keepdims=0)
+        return graph.held(graph.apply("ReduceMean", "pooled", y, graph.shape(1), keepdims=0))
     last = graph.shape(0 if config.readout == "first" else config.length - 1)
     return graph.apply("Gather", "pooled", y, last, axis=1)
 
@@ -116,8 +119,8 @@ def _norm(graph: Graph, own: dict[str, Tensor], which: str, x: str) -> str:
     variance = _mean(graph, f"{name}.variance", graph.apply("Mul", f"{name}.squared", centred, centred))
     raised = graph.apply("Add", f"{name}.raised", variance, graph.constant("norm_eps", NORM_EPS))
     unit = graph.apply("Div", f"{name}.unit", centred, graph.apply("Sqrt", f"{name}.deviation", raised))
-    gained = graph.apply("Mul", f"{name}.gained", unit, graph.constant(f"{name}.gain", own[f"gain_{which}"]))
-    return graph.apply("Add", name, gained, graph.constant(f"{name}.shift", own[f"shift_{which}"]))
+    gained = graph.apply("Mul", f"{name}.gained", unit, graph.weight(f"{name}.gain", own[f"gain_{which}"]))
+    return graph.held(graph.apply("Add", name, gained, graph.weight(f"{name}.shift", own[f"shift_{which}"])))
 
 
 def _mean(graph: Graph, name: str, x: str) -> str:
@@ -131,10 +134,10 @@ def _head(graph: Graph, model: OneLayerTransformer, h: int, u: str) -> str:
     own = dict(model.state_dict())
     scale = 1 / math.sqrt(shape.d_k)
     columns = slice(k, k + shape.d_k)
-    query = graph.affine(f"{name}.query", u, own["W_Q"][:, columns] * scale, own["b_Q"][columns] * scale)
+    query = _query(graph, name, u, (own["W_Q"][:, columns], own["b_Q"][columns]), scale)
     memory = model.memory_of(h)
     if isinstance(memory, GridMemory) and config.attention == "softmax" and not config.token_attention:
-        return _grid(graph, config, name, query, memory)
+        return graph.held(_grid(graph, config, name, query, memory))
     blocks, values = [], []
     if config.token_attention:
         key = graph.affine(f"{name}.key", u, own["W_K"][:, columns], own["b_K"][columns])
@@ -143,13 +146,22 @@ def _head(graph: Graph, model: OneLayerTransformer, h: int, u: str) -> str:
         values.append(graph.affine(f"{name}.value", u, own["W_V"][:, rows], own["b_V"][rows]))
     if memory is not None:
         stored = memory.plain_tokens()
-        key = graph.constant(f"{name}.memory.keys", stored[0][None])
+        key = graph.weight(f"{name}.memory.keys", stored[0][None])
         blocks.append(_scores(graph, config, f"{name}.memory", query, key))
-        values.append(graph.constant(f"{name}.memory.values", stored[1][None]))
+        values.append(graph.weight(f"{name}.memory.values", stored[1][None]))
     scores = blocks[0] if len(blocks) == 1 else graph.apply("Concat", f"{name}.scores", *blocks, axis=-1)
     tokens = shape.token_count + (config.length if config.token_attention else 0)
     weights = _weights(graph, config, name, scores, tokens)
-    return _average(graph, config, name, weights, values, shape.token_count)
+    return graph.held(_average(graph, config, name, weights, values, shape.token_count))
+
+
+def _query(graph: Graph, name: str, u: str, own: tuple[Tensor, Tensor], scale: float) -> str:
+    """The scaled query; the scale joins the weights unless the query is rounded before it is scaled."""
+    weight, bias = own
+    if graph.narrow is None:
+        return graph.affine(f"{name}.query", u, weight * scale, bias * scale)
+    plain = graph.affine(f"{name}.query", u, weight, bias)
+    return graph.apply("Mul", f"{name}.query.scaled", plain, graph.constant(f"{name}.scale", scale))
 
 
 def _grid(graph: Graph, config: Config, name: str, query: str, memory: GridMemory) -> str:
@@ -157,12 +169,14 @@ def _grid(graph: Graph, config: Config, name: str, query: str, memory: GridMemor
     rest, n = "", config.length
     left = memory.values.numel()
     for a, axis in enumerate(memory.axes):
-        logits = graph.apply("MatMul", f"{name}.axis{a}.logits", query, graph.constant(f"{name}.axis{a}.keys", axis.T))
+        turned = graph.apply("Transpose", f"{name}.axis{a}.keys.T", graph.weight(f"{name}.axis{a}.keys", axis))
+        logits = graph.apply("MatMul", f"{name}.axis{a}.logits", query, turned)
         weights = graph.apply("Softmax", f"{name}.axis{a}.weights", logits, axis=-1)
         left //= len(axis)
         if a == 0:
-            values = graph.constant(f"{name}.values", memory.values.reshape(len(axis), -1))
-            rest = graph.apply("MatMul", f"{name}.axis0", weights, values)
+            values = graph.weight(f"{name}.values", memory.values)
+            rows = graph.reshape(f"{name}.values.rows", values, len(axis), left)
+            rest = graph.apply("MatMul", f"{name}.axis0", weights, rows)
             continue
         rest = graph.reshape(f"{name}.axis{a}.rest", rest, -1, n, len(axis), left)
         weights = graph.reshape(f"{name}.axis{a}.row", weights, -1, n, 1, len(axis))

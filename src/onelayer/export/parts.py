@@ -34,7 +34,8 @@ class LayerOfParts(nn.Module):
         config, parts = self.config, self.parts
         batch = x.shape[: len(x.shape) - len(config.input_shape)]
         count = math.prod(batch)
-        e = parts["embed"](x.reshape(count, config.length, config.token_width))  # (B, N, d_model)
+        e = parts["embed"](x.reshape(count, config.rows, config.token_width))
+        e = e.reshape(count, config.length, config.d_model)
         if "position" in parts:
             e = e + self._rows("position")
         u = parts["norm1"](e) if config.norm == "pre" else e

@@ -43,7 +43,7 @@ class Plan:
 
     A sequence token starts as ``embed`` (F, features) of its numbers + ``start`` (N, F); memory tokens are ``memory``
     (M, F). Heads of width w lie side by side in ``query``, ``key``, ``value`` (H w, F) and ``output`` (F, H w); H w is
-    at least 2 F + 2, the width of a dressed token. ``bound`` (F,) is the largest value a feature takes on the box,
+    at least 2 F + 2, the width of a anchored token. ``bound`` (F,) is the largest value a feature takes on the box,
     before and after the layer, ``reach`` the largest logit.
     """
 
@@ -84,6 +84,10 @@ def plan(source: Source) -> Plan:
     model, config = source.model, source.model.config
     if config.norm != "none":
         raise OnelayerError(f"a layer with its own {config.norm}-LayerNorm is exported by to_torch(a, norm='none')")
+    if config.pieces:
+        raise OnelayerError(
+            "tokens that are affine in the whole input have no stock embedding; use to_torch(a, norm='none')"
+        )
     heads = plain_heads(model)
     count = max(len(keys) for keys, _ in heads)
     if count + config.length > MAX_TOKENS:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ class StockLayer(nn.Module):
 
     The sequence is ``length`` tokens that carry the input, followed by ``memory`` tokens that hold the function; all
     attend to all, and weights alone decide who is heard. Numbers are embedded linearly, or through ``ramps`` clipped to
-    [0, 1] as relu(t) - relu(t - 1). ``readout`` is "each", "mean", "first" or "last" token.
+    [0, 1] as relu(t) - relu(t - 1). ``readout`` is "each", "mean", "first" or "last" token. Outside ``domain``, flat
+    lower and upper corner, ``guard`` "warn" computes and warns, "raise" raises ValueError, "clamp" moves the point in.
     """
 
     def __init__(
@@ -36,11 +38,14 @@ class StockLayer(nn.Module):
         readout: str = "first",
         ramps: int = 0,
         layer_norm_eps: float = 1e-5,
+        guard: str | None = None,
+        domain: list[list[float]] | None = None,
     ) -> None:
         super().__init__()
         self.arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
         self.input_shape, self.output_shape = tuple(input_shape), tuple(output_shape)
         self.length, self.readout = length, readout
+        self.guard, self.domain = guard, domain
         self.numbers = math.prod(self.input_shape) // length
         outputs = math.prod(self.output_shape) // (length if readout == "each" else 1)
         if ramps:
@@ -67,12 +72,30 @@ class StockLayer(nn.Module):
 
     def forward(self, x: Any) -> Any:
         """The layer for points (B, *input_shape)."""
+        if self.guard is not None and self.domain is not None:
+            x = guarded(x, self.guard, *self.domain)
         batch = x.shape[: len(x.shape) - len(self.input_shape)]
         count = math.prod(batch)
         tokens = self.embed(x.reshape(count, self.length, self.numbers)) + self.start.weight
         memory = self.memory.weight.expand(count, *self.memory.weight.shape)
         stream = self.layer(torch.cat([tokens, memory], dim=1))  # (B, N + M, width)
         return self.read(pooled(stream[:, : self.length], self.readout)).reshape(*batch, *self.output_shape)
+
+
+def guarded(x: torch.Tensor, guard: str, low: list[float], high: list[float]) -> torch.Tensor:
+    """Points as a layer takes them whose domain is a box; nan is outside, and clamping leaves it nan."""
+    event = x.shape[1:]
+    lower, upper = (torch.tensor(end, dtype=torch.float64).to(x).reshape(event) for end in (low, high))
+    outside = ~((x >= lower) & (x <= upper))
+    if not bool(outside.any()):
+        return x
+    if guard == "clamp":
+        return torch.minimum(torch.maximum(x, lower), upper)
+    message = f"{int(outside.flatten(1).any(1).sum())} of {len(x)} points lie outside the certified domain"
+    if guard == "raise":
+        raise ValueError(message)
+    warnings.warn(message, stacklevel=2)
+    return x
 
 
 def pooled(y: Any, readout: str) -> Any:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from onelayer.box import Box
 from onelayer.errors import OnelayerError
-from onelayer.export.dress import ANCHORS, NORM_EPS, Dress, dress
+from onelayer.export.anchoring import ANCHORS, NORM_EPS, Anchoring
 from onelayer.export.parts import LayerOfParts, layer_of_parts
 from onelayer.export.plan import Plan, plan, ramp_layers
 from onelayer.export.solve import solve_values
@@ -40,16 +40,16 @@ def to_torch(
     size = ANCHORS[source.model.dtype] if anchor is None else anchor
 
     def build(drawn: Plan) -> StockLayer:
-        worn = dress(drawn, size)
-        layer = StockLayer(**stock_arguments(drawn, worn, norm_first=norm == "pre")).double()
-        layer.load_state_dict(_embedding(drawn, worn, ramp_layers(source.model)) | _layer(drawn, worn))
+        anchored = Anchoring.of(drawn, size)
+        layer = StockLayer(**stock_arguments(drawn, anchored, norm_first=norm == "pre")).double()
+        layer.load_state_dict(_embedding(drawn, anchored, ramp_layers(source.model)) | _layer(drawn, anchored))
         return layer.requires_grad_(False).eval()
 
     drawn = plan(source)
     return build(solve_values(source, drawn, build) if solve else drawn).to(source.model.dtype)
 
 
-def stock_arguments(drawn: Plan, worn: Dress, *, norm_first: bool) -> dict[str, Any]:
+def stock_arguments(drawn: Plan, anchored: Anchoring, *, norm_first: bool) -> dict[str, Any]:
     """Arguments of StockLayer, JSON-able."""
     config = drawn.config
     return {
@@ -57,7 +57,7 @@ def stock_arguments(drawn: Plan, worn: Dress, *, norm_first: bool) -> dict[str, 
         "output_shape": list(config.output_shape),
         "length": config.length,
         "memory": len(drawn.memory),
-        "width": worn.width,
+        "width": anchored.width,
         "heads": drawn.heads,
         "hidden": len(drawn.first),
         "norm_first": norm_first,
@@ -67,12 +67,12 @@ def stock_arguments(drawn: Plan, worn: Dress, *, norm_first: bool) -> dict[str, 
     }
 
 
-def _embedding(drawn: Plan, worn: Dress, ramps: tuple[Tensor, Tensor, Tensor] | None) -> dict[str, Tensor]:
-    embed = worn.up @ drawn.embed
+def _embedding(drawn: Plan, anchored: Anchoring, ramps: tuple[Tensor, Tensor, Tensor] | None) -> dict[str, Tensor]:
+    embed = anchored.up @ drawn.embed
     weights = {
-        "start.weight": worn.tokens(drawn.start),
-        "memory.weight": worn.tokens(drawn.memory, exact=True),
-        "read.weight": drawn.read @ worn.down,
+        "start.weight": anchored.tokens(drawn.start),
+        "memory.weight": anchored.tokens(drawn.memory, exact=True),
+        "read.weight": drawn.read @ anchored.down,
         "read.bias": drawn.read_bias,
     }
     if ramps is None:
@@ -81,19 +81,19 @@ def _embedding(drawn: Plan, worn: Dress, ramps: tuple[Tensor, Tensor, Tensor] | 
     return weights | {"embed.0.weight": slopes, "embed.0.bias": offsets, "embed.2.weight": embed @ signs}
 
 
-def _layer(drawn: Plan, worn: Dress) -> dict[str, Tensor]:
-    """The state of the nn.TransformerEncoderLayer that computes a plan on dressed tokens, pre- or post-norm alike."""
+def _layer(drawn: Plan, anchored: Anchoring) -> dict[str, Tensor]:
+    """The state of the nn.TransformerEncoderLayer that computes a plan on anchored tokens, pre- or post-norm alike."""
     zero = torch.zeros_like(drawn.query_bias)
-    gain = torch.full((worn.width,), worn.gain, dtype=torch.float64)
+    gain = torch.full((anchored.width,), anchored.gain, dtype=torch.float64)
     weights = {
-        "self_attn.in_proj_weight": torch.cat([drawn.query, drawn.key, drawn.value]) @ worn.down,
+        "self_attn.in_proj_weight": torch.cat([drawn.query, drawn.key, drawn.value]) @ anchored.down,
         "self_attn.in_proj_bias": torch.cat([drawn.query_bias, zero, zero]),
-        "self_attn.out_proj.weight": worn.up @ drawn.output,
-        "self_attn.out_proj.bias": worn.up @ drawn.output_bias,
-        "linear1.weight": drawn.first @ worn.down,
+        "self_attn.out_proj.weight": anchored.up @ drawn.output,
+        "self_attn.out_proj.bias": anchored.up @ drawn.output_bias,
+        "linear1.weight": drawn.first @ anchored.down,
         "linear1.bias": drawn.first_bias,
-        "linear2.weight": worn.up @ drawn.second,
-        "linear2.bias": worn.up @ drawn.second_bias,
+        "linear2.weight": anchored.up @ drawn.second,
+        "linear2.bias": anchored.up @ drawn.second_bias,
     }
     for norm in ("norm1", "norm2"):
         weights |= {f"{norm}.weight": gain, f"{norm}.bias": torch.zeros_like(gain)}

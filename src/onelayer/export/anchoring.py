@@ -1,4 +1,4 @@
-"""Dress: a plan's features inside the wide tokens of a layer with LayerNorm, which then leaves them alone.
+"""Anchoring: a plan's features inside the wide tokens of a layer with LayerNorm, which then leaves them alone.
 
 Every feature is scaled to at most one and stored twice, as u and -u, so a token's mean is zero; two anchor features +A
 and -A make its variance A^2 up to a factor 1 + 1/anchor^2. With the gain A LayerNorm is then the identity up to a
@@ -24,7 +24,7 @@ ANCHORS = {torch.float64: 2.0**17, torch.float32: 2.0**12}
 
 
 @dataclass(frozen=True)
-class Dress:
+class Anchoring:
     """F features in tokens of width d: ``up`` (d, F) stores, ``down`` (F, d) reads, down @ up = 1."""
 
     up: Tensor
@@ -51,15 +51,15 @@ class Dress:
         tokens[..., first], tokens[..., first + 1] = anchor, -anchor
         return tokens
 
-
-def dress(plan: Plan, anchor: float) -> Dress:
-    """The dress of width H w for a plan; ``anchor`` is the size of the anchors beside the largest token."""
-    if not 1 < anchor < math.inf:
-        raise OnelayerError(f"anchor must be a number > 1, got {anchor!r}")
-    count, width = plan.features, plan.heads * plan.width
-    # Powers of two, so that scaling rounds nothing.
-    scale = torch.exp2(torch.ceil(torch.log2(torch.where(plan.bound > 0, plan.bound, 1.0))))
-    up, down = torch.zeros(width, count).double(), torch.zeros(count, width).double()
-    up[:count], up[count : 2 * count] = torch.diag(1 / scale), torch.diag(-1 / scale)
-    down[:, :count], down[:, count : 2 * count] = torch.diag(scale / 2), torch.diag(-scale / 2)
-    return Dress(up, down, anchor * math.sqrt(count))
+    @classmethod
+    def of(cls, plan: Plan, anchor: float) -> Anchoring:
+        """The anchoring of width H w for a plan; ``anchor`` is the size of the anchors beside the largest token."""
+        if not 1 < anchor < math.inf:
+            raise OnelayerError(f"anchor must be a number > 1, got {anchor!r}")
+        count, width = plan.features, plan.heads * plan.width
+        # Powers of two, so that scaling rounds nothing.
+        scale = torch.exp2(torch.ceil(torch.log2(torch.where(plan.bound > 0, plan.bound, 1.0))))
+        up, down = torch.zeros(width, count).double(), torch.zeros(count, width).double()
+        up[:count], up[count : 2 * count] = torch.diag(1 / scale), torch.diag(-1 / scale)
+        down[:, :count], down[:, count : 2 * count] = torch.diag(scale / 2), torch.diag(-scale / 2)
+        return cls(up, down, anchor * math.sqrt(count))

@@ -1,0 +1,132 @@
+"""The numbers that a layer may hold, as grids on which its keys and values are chosen."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from onelayer.build.lookup.families import Array
+from onelayer.errors import OnelayerError
+from onelayer.formats import NAMES, are_formats, either, format_of, named
+from onelayer.layer.int8 import MOST, power_scale, scale_for
+from onelayer.narrow import ACCUMULATORS
+
+
+class Storage(ABC):
+    """Numbers in columns (M, K), each column with a grid of its own."""
+
+    dtype: torch.dtype  # of the layer
+
+    @property
+    def unit(self) -> float:
+        """Relative rounding of what a layer returns, 0 where that is as fine as what it computes."""
+        return format_of(self.dtype).unit if self.dtype in ACCUMULATORS else 0.0
+
+    def output_rounding(self, size: float) -> float:
+        """Error of rounding numbers up to ``size`` once more at the end of the layer: half a unit in the last place."""
+        return self.unit * 2.0 ** math.floor(math.log2(size)) if size > 0 else 0.0
+
+    @property
+    @abstractmethod
+    def step(self) -> float:
+        """How far a value may be from its nearest number, as a share of the largest value."""
+
+    @abstractmethod
+    def nearest(self, columns: Array) -> Array:
+        """Numbers of the grids near these."""
+
+    def beside_one(self, columns: Array) -> Array:
+        """Numbers near these in columns that hold a one as well."""
+        return self.nearest(columns)
+
+    @abstractmethod
+    def neighbours(self, columns: Array) -> tuple[Array, Array]:
+        """For numbers of the grids the next ones below and above; the same number where there is none."""
+
+
+@dataclass(frozen=True)
+class Floats(Storage):
+    """The numbers of a float format."""
+
+    dtype: torch.dtype
+
+    @property
+    def step(self) -> float:
+        """The unit roundoff."""
+        return self.unit
+
+    def nearest(self, columns: Array) -> Array:
+        """Rounded to nearest."""
+        found: Array = torch.from_numpy(np.ascontiguousarray(columns)).to(self.dtype).double().numpy()
+        return found
+
+    def neighbours(self, columns: Array) -> tuple[Array, Array]:
+        """The next floats."""
+        here = torch.from_numpy(np.ascontiguousarray(columns)).to(self.dtype)
+        ends = [torch.nextafter(here, torch.full_like(here, end)) for end in (-torch.inf, torch.inf)]
+        below, above = (end.double().numpy() for end in ends)
+        return below, above
+
+
+@dataclass(frozen=True)
+class Integers(Storage):
+    """Whole numbers from -127 to 127 times a scale per column; the layer itself computes in float32."""
+
+    dtype: torch.dtype = torch.float32
+
+    @property
+    def step(self) -> float:
+        """Half of 127 steps."""
+        return 0.5 / MOST
+
+    def nearest(self, columns: Array) -> Array:
+        """Rounded to nearest with the scale that the largest number of each column asks for."""
+        scales = self._scales(columns)
+        found: Array = np.clip(np.round(columns / scales), -MOST, MOST) * scales
+        return found
+
+    def neighbours(self, columns: Array) -> tuple[Array, Array]:
+        """One step of the scale; the largest numbers stay, for it is they that the scale is known by."""
+        scales = self._scales(columns)
+        steps = np.where(np.abs(np.round(columns / scales)) < MOST - 1, scales, 0.0)
+        return columns - steps, columns + steps
+
+    def beside_one(self, columns: Array) -> Array:
+        """Multiples of a power of two that divides one."""
+        sizes = np.maximum(np.abs(columns).max(0), 1.0)
+        scales = np.exp2(np.minimum(np.ceil(np.log2(sizes / MOST)), 0.0))
+        found: Array = np.clip(np.round(columns / scales), -MOST, MOST) * scales
+        return found
+
+    def _scales(self, columns: Array) -> Array:
+        """Of columns that are whole already their own, so that they stay as they are; of others by their largest."""
+        found = [power_scale(column) or scale_for(max(map(abs, column))) for column in columns.T.tolist()]
+        return np.array(found)
+
+
+INT8 = "int8"
+
+
+def storage_of(dtype: Any) -> Storage | None:
+    """What ``dtype`` says by a torch dtype or a name: a narrow format, int8, or None for a wide format.
+
+    OnelayerError for anything else.
+    """
+    if dtype is torch.int8 or (isinstance(dtype, str) and dtype == INT8):
+        return Integers()
+    found = named(dtype).dtype if isinstance(dtype, str) and dtype in NAMES else dtype
+    if not are_formats([found]):
+        raise OnelayerError(f"dtype must be {either()}, by name or as a torch dtype, or 'int8'; got {dtype}")
+    return Floats(found) if found in ACCUMULATORS else None
+
+
+def computing(dtype: Any, storage: Storage | None) -> torch.dtype:
+    """The format of the layer: that of its storage, or the wide format that ``dtype`` names."""
+    if storage is not None:
+        return storage.dtype
+    return named(dtype).dtype if isinstance(dtype, str) else format_of(dtype).dtype

@@ -1,0 +1,106 @@
+"""Weights as whole numbers of 8 bits with one scale per channel; the layer computes in float32 with their products.
+
+A channel is a column: the entries of a tensor with one last index. Its numbers are q s with q in -127 ... 127. A scale
+has at most 17 significant bits, so that 7 bits of q and its own fit into the 24 of float32: every product is exact, and
+an int8 layer is a float32 layer with weights of a special kind. Vectors (biases, gains) stay float32.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from onelayer.errors import OnelayerError
+
+MOST = 127
+SCALE = ".scale"  # what the name of a weight is followed by in the name of its scales
+SCALE_BITS = 17
+
+
+def scale_for(largest: float) -> float:
+    """The least scale of 17 bits with which ``largest`` is at most 127 steps; 1 for zero."""
+    if not largest > 0:
+        return 1.0
+    mantissa, exponent = math.frexp(largest / MOST)
+    return math.ldexp(math.ceil(math.ldexp(mantissa, SCALE_BITS)), exponent - SCALE_BITS)
+
+
+def integers(tensor: Tensor) -> tuple[Tensor, Tensor]:
+    """q (..., n) in int8 and s (n,) in float32 with tensor = q s exactly; OnelayerError where there are none.
+
+    A column of multiples of a power of two has that scale; any other is known by its largest number, 127 steps.
+    """
+    columns = tensor.detach().double().cpu().reshape(-1, tensor.shape[-1])
+    if not bool(torch.isfinite(columns).all()):
+        raise OnelayerError("int8 weights must be finite")
+    scales = torch.tensor([_scale(column) for column in columns.T], dtype=torch.float64, device="cpu")
+    steps = columns / scales
+    whole = steps.round()
+    if not bool((whole.abs() <= MOST).all()) or not torch.equal(whole * scales, columns):
+        raise OnelayerError("a column of weights is not on an int8 grid: build the layer with dtype='int8'")
+    return whole.to(torch.int8).reshape(tensor.shape), scales.to(torch.float32)
+
+
+def stored_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The weights of an int8 layer as a file has them: matrices as whole numbers with ``name.scale`` beside them."""
+    found: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        found[name] = tensor
+        if tensor.ndim >= 2:
+            found[name], found[name + SCALE] = integers(tensor)
+    return found
+
+
+def computed_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The float32 weights in the tensors of a file; OnelayerError unless each scale is the one of its column."""
+    whole = {name: tensor for name, tensor in tensors.items() if tensor.dtype == torch.int8}
+    beside = {name + SCALE for name in whole}
+    found = {name: tensor for name, tensor in tensors.items() if name not in whole and name not in beside}
+    for name, tensor in whole.items():
+        found[name] = _scaled(name, tensor, tensors.get(name + SCALE))
+    if whole and _matrices(found) != whole.keys():
+        raise OnelayerError("either every matrix of a layer is int8, or none")
+    return found
+
+
+def _scaled(name: str, whole: Tensor, scales: Tensor | None) -> Tensor:
+    """The float32 weight of whole numbers and their scales; OnelayerError unless these are the ones of its columns."""
+    if scales is None or scales.dtype != torch.float32 or scales.shape != whole.shape[-1:]:
+        raise OnelayerError(f"int8 weight {name} needs a float32 scale for each of its {whole.shape[-1]} columns")
+    found = products(whole, scales)
+    if not torch.equal(integers(found)[1], scales):
+        raise OnelayerError(f"the scales of int8 weight {name} are not those of its columns")
+    return found
+
+
+def _matrices(tensors: Mapping[str, Tensor]) -> set[str]:
+    """The names of the tensors that are no vectors."""
+    return {name for name, tensor in tensors.items() if tensor.ndim >= 2}
+
+
+def products(whole: Tensor, scales: Tensor) -> Tensor:
+    """q s in float32."""
+    return whole.to(torch.float32) * scales.to(torch.float32)
+
+
+def power_scale(column: Sequence[float]) -> float | None:
+    """The largest power of two that divides all of these numbers, if 127 times it is enough for them."""
+    present = [v for v in column if v != 0]
+    if not present:
+        return 1.0
+    power = math.ldexp(1.0, min(math.frexp(v)[1] - 53 + _trailing_zeros(v) for v in present))
+    return power if max(map(abs, present)) <= MOST * power else None
+
+
+def _scale(column: Tensor) -> float:
+    numbers = column.tolist()
+    return power_scale(numbers) or max(map(abs, numbers)) / MOST
+
+
+def _trailing_zeros(value: float) -> int:
+    """Zeros at the end of the 53 bits of a float64 number."""
+    bits = int(math.ldexp(abs(math.frexp(value)[0]), 53))
+    return (bits & -bits).bit_length() - 1
