@@ -11,16 +11,18 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import joblib
 import report
 import torch
-from suite import BOREHOLE, F1, F5, OTL, Problem
+from suite import BOREHOLE, F1, F5, OTL, WING, Problem
 
 import onelayer as ol
 from onelayer.ground import pinned
 from onelayer.language.formula import parse
+from onelayer.observer import Observer, Report, Stopped
 from onelayer.proof.certify import certify
 from onelayer.proof.error import ErrorFunction, error_function
 from onelayer.recording.target import as_target
@@ -122,6 +124,27 @@ def processes(name: str, model: Any, problem: Problem, eps: float) -> list[dict[
     return rows
 
 
+class Stages(Observer):
+    """Processor seconds at which a call said that it began to prove."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.started, self.proving = time.process_time(), 0.0
+
+    def show(self, report: Report) -> None:
+        if report.stage == "proving" and not self.proving:
+            self.proving = time.process_time() - self.started
+            self.cancel()
+
+
+def fit(name: str, problem: Problem, share: float) -> dict[str, Any]:
+    """Processor seconds of a fit: what passes before the first proof begins, which is then cancelled."""
+    stages = Stages()
+    with suppress(Stopped):
+        ol.approximate(problem.formula, problem.box, share_of_range(problem, share), layout="packed", observer=stages)
+    return {"case": name, "fit s": stages.proving}
+
+
 def main() -> None:
     quick = "--quick" in sys.argv
     suffix = "_quick" if quick else ""
@@ -136,6 +159,8 @@ def main() -> None:
     report.write(f"scaling_calls{suffix}", calls)
     report.write(f"scaling_processes{suffix}", shared)
     report.write(f"scaling{suffix}", proofs)
+    if not quick:
+        report.write("scaling_fits", [fit("borehole 0.3 %", BOREHOLE, 0.003), fit("wing weight 0.3 %", WING, 0.003)])
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import pytest
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-@pytest.mark.parametrize(("page", "examples"), [("layer.md", 15), ("equations.md", 20)])
+@pytest.mark.parametrize(("page", "examples"), [("layer.md", 15), ("equations.md", 20), ("formats.md", 7)])
 def test_examples_in_documents(page: str, examples: int) -> None:
     # A fence after an example would be read as its output.
     text = (DOCS / page).read_text().replace("```", "")

@@ -132,7 +132,8 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     "missing weight": (rewritten(example(), tensors={"b_O": None}), "weight b_O has shape None"),
     "wrong shape": (rewritten(example(), tensors={"b_O": torch.zeros(9, dtype=torch.float64)}), "has shape \\[9\\]"),
     "mixed dtypes": (rewritten(example(), tensors={"b_R": torch.zeros(1)}), "all F64 or all F32"),
-    "half precision": (rewritten(example().half()), "must be F64 or F32, found F16"),
+    "quarter precision": (rewritten(example().to(torch.float8_e5m2)), "must be F64 or F32 .*, found F8_E5M2"),
+    "one int8": (rewritten(example(), tensors={"W_O": torch.ones(1, 2, dtype=torch.int8)}), "int8 weight W_O needs"),
     "integers": (rewritten(example(), tensors={"b_R": torch.zeros(1, dtype=torch.int64)}), "found I64"),
     "nan": (rewritten(example(), tensors=NAN), "nan or inf in tensor b_R"),
     "inf": (rewritten(example(), tensors={"b_R": NAN["b_R"].nan_to_num(torch.inf)}), "nan or inf in tensor b_R"),
@@ -265,5 +266,5 @@ def test_unsound_models_are_not_written(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="weight b_R holds nan or inf"):
         save_model(model, tmp_path)
     with pytest.raises(FileError, match="all its weights in float64"):
-        save_model(example().half(), tmp_path)
+        save_model(example().to(torch.float8_e5m2), tmp_path)
     assert os.listdir(tmp_path) == []

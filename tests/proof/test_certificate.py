@@ -7,6 +7,7 @@ import math
 import re
 from dataclasses import replace
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import onelayer as ol
 from onelayer import Box
 from onelayer.errors import OnelayerError
 from onelayer.proof.certificate import Certificate, outward
@@ -145,3 +147,13 @@ def test_the_status_is_decided_in_one_place() -> None:
     for lower, upper, status in ((0.1, 0.9, "proved"), (2.0, 3.0, "refuted"), (0.1, 2.0, "undecided")):
         found = Certificate.settled(eps=1.0, lower=lower, upper=upper, resisted=where, **facts)
         assert (found.status, found.resisted) == (status, where if status == "undecided" else None)
+
+
+def test_eps_may_be_any_kind_of_number() -> None:
+    """It is stated as a float, never above what was asked."""
+    for eps in (np.float64(0.01), np.float32(0.01), Fraction(1, 3), Fraction(1, 10)):
+        found = ol.approximate("sin(x)", ol.Box([0.0], [1.0]), eps).certificate
+        assert type(found.eps) is float
+        assert found.proved
+        assert found.eps <= eps
+        assert "np." not in str(found)

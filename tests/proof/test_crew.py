@@ -20,7 +20,8 @@ import onelayer as ol
 from onelayer.errors import OnelayerError
 from onelayer.layer.lookup import AxisKeys, LookupHead, lookup_model
 from onelayer.layer.transformer import OneLayerTransformer
-from onelayer.proof import crew, search
+from onelayer.proof import crew, search, units
+from onelayer.proof.boxes import root, together
 from onelayer.proof.certificate import Certificate
 from onelayer.proof.certify import certify
 
@@ -38,9 +39,12 @@ def layer() -> OneLayerTransformer:
 
 
 @pytest.fixture(autouse=True)
-def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many small chunks, shared from the start."""
-    monkeypatch.setattr(search, "SMALLEST_CHUNK", 16)
+def small_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many small units, shared from the start."""
+    monkeypatch.setattr(search, "FEWEST", 2)
+    monkeypatch.setattr(search, "SLICE", 8)
+    monkeypatch.setattr(units, "SMALLEST", 8)
+    monkeypatch.setattr(units, "LARGEST", 8)
     monkeypatch.setattr(crew, "START", 0.0)
 
 
@@ -79,20 +83,52 @@ class Moody(Executor):
 def test_any_executor_will_do_and_what_it_loses_is_done_again(layer: OneLayerTransformer) -> None:
     executor = Moody()
     assert same(proved(layer, jobs=1), proved(layer, executor=executor))
-    assert executor.count > 10
+    assert executor.count > 5
 
 
-def test_a_wrong_enclosure_from_a_worker_is_not_hidden(
-    layer: OneLayerTransformer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Planted: a worker that returns NaN for its chunk. Nothing is proved on those boxes."""
+def test_a_wrong_bound_from_a_worker_is_not_hidden(layer: OneLayerTransformer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: a worker that loses the bounds of its unit. Nothing is proved on those boxes."""
 
-    def broken(problem: crew.Assignment, chunk: crew.Chunk) -> Any:
-        return 1, np.full(len(chunk.low), np.nan), np.ones_like(chunk.low)
+    def broken(problem: Any, task: Any, unit: units.WorkUnit) -> units.Explored:
+        found = plain(problem, task, unit)
+        return replace(found, bound=np.full_like(found.bound, np.nan))
 
+    plain = crew.work
     monkeypatch.setattr(crew, "work", broken)
     found = proved(layer, executor=ThreadPoolExecutor(1), max_boxes=2000)
     assert not found.proved
+    assert found.upper == np.inf
+
+
+def test_a_tree_that_points_outside_itself_is_not_grafted(
+    layer: OneLayerTransformer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(problem: Any, task: Any, unit: units.WorkUnit) -> units.Explored:
+        found = plain(problem, task, unit)
+        return replace(found, left=np.zeros_like(found.left))
+
+    plain = crew.work
+    monkeypatch.setattr(crew, "work", broken)
+    with pytest.raises(IndexError, match="outside itself"):
+        proved(layer, executor=ThreadPoolExecutor(1))
+
+
+def test_a_process_that_dies_takes_nothing_with_it(layer: OneLayerTransformer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every forked process is killed at its first unit: all is done here, and is the same."""
+
+    def deadly(task: Any, unit: units.WorkUnit) -> Any:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    alone = proved(layer, jobs=1)
+    monkeypatch.setattr(crew, "_work_here", deadly)
+    assert same(alone, proved(layer, jobs=2))
+
+
+def test_a_shared_proof_obeys_its_deadline(layer: OneLayerTransformer) -> None:
+    started = time.monotonic()
+    found = certify(layer, f, BOX, gap=1e-6, order=1, jobs=2, max_seconds=2.0, max_boxes=10**7)
+    assert 0 < found.lower < found.upper < np.inf
+    assert time.monotonic() - started < 30
 
 
 def test_code_of_this_process_does_not_travel(layer: OneLayerTransformer) -> None:
@@ -108,13 +144,14 @@ def test_a_problem_arrives_as_it_was_sent(layer: OneLayerTransformer) -> None:
     error = error_function(layer, as_target(f, BOX), BOX, torch.float64, torch.device("cpu"))
     problem = crew.as_problem(error)
     assert problem is not None
-    low = np.array([[0.1, 0.2], [0.5, 0.25]])
-    chunk = crew.Chunk(low, low + 0.125, np.zeros(2, dtype=np.int64), 3, 0.0)
-    _, bound, sensitivity = crew.work(problem, chunk)
-    stall = torch.zeros(2, dtype=torch.int64)
-    there = error.enclose(torch.from_numpy(low), torch.from_numpy(low + 0.125), 3, 0.0, stall)
-    assert np.array_equal(bound, there.bound.numpy())
-    assert np.array_equal(sensitivity, there.sensitivity.numpy())
+    low = torch.tensor([[0.1, 0.2], [0.5, 0.25]], dtype=torch.float64)
+    boxes = together([root(corner, corner + 0.125) for corner in low])
+    known = units.Knowledge(None, 0.0, 0.0)
+    unit = units.WorkUnit(units.as_arrays(boxes), units.Goal(1e-3, 0.05), known, 3, 64, 1000, 1000)
+    there, here = crew.work(problem, search.explore, unit), search.explore(error, unit)
+    assert np.array_equal(there.bound, here.bound, equal_nan=True)
+    assert np.array_equal(there.axis, here.axis)
+    assert there.evaluated == here.evaluated > 0
 
 
 @pytest.fixture

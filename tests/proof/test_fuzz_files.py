@@ -43,7 +43,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Folder]:
         "quotient": approximate("x1/(1 + x2)", square, 1e-1),
         "narrow": approximate("cos(x1)", line, 1e-2, dtype=torch.float32),
         "refuted": Approximation(waves.model, certify(waves.model, "sin(x1) + x2*x2", square, 1e-9), waves.target),
-        "sort": sort(3, 0.0, 1.0, 0.2),
+        "sort": sort(3, 0.0, 1.0, 0.2, kind="thresholds"),
         "subsets": sort(3, 0.0, 1.0, 0.1, kind="subsets"),
         "median": median(3, 0.0, 1.0, 0.2),
         "table": memorize([[0.0, 1.0], [1.0, 0.0], [2.0, 2.0]], [0.5, 1.25, 0.75], recipe="softmax"),

@@ -9,8 +9,10 @@ import pytest
 import torch
 
 import onelayer as ol
+from onelayer.build.lookup.solve import solve_axis, solved_on
 from onelayer.proof import cost
 from onelayer.proof.certify import certify
+from onelayer.proof.error import ErrorFunction
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")]
 
@@ -66,20 +68,34 @@ def test_a_false_claim_is_refuted() -> None:
 
 
 def test_a_chunk_that_does_not_fit_is_halved(monkeypatch: pytest.MonkeyPatch) -> None:
-    from onelayer.proof import crew
-
-    built, plain = ol.approximate("exp(x1*x2)", UNIT, 1e-3), crew.Crew.enclose
+    built, plain = ol.approximate("exp(x1*x2)", UNIT, 1e-3), ErrorFunction.enclose
     left = [2]
 
-    def full(self: Any, parts: Any, order: int, threshold: float) -> Any:
-        if len(parts[0]) > 1 and left[0]:
+    def full(self: Any, low: Any, *others: Any) -> Any:
+        if len(low) > 1 and left[0]:
             left[0] -= 1
             raise torch.OutOfMemoryError("no memory")
-        return plain(self, parts, order, threshold)
+        return plain(self, low, *others)
 
-    monkeypatch.setattr(crew.Crew, "enclose", full)
+    monkeypatch.setattr(ErrorFunction, "enclose", full)
     found = certify(built.model, "exp(x1*x2)", UNIT, 1e-2, order=1, device="cuda")
     assert found.status == "proved"
+    assert left == [0]
+
+
+def test_a_layer_is_built_and_proved_there() -> None:
+    found = ol.approximate("exp(x1*x2)", UNIT, 1e-3, device="cuda")
+    assert found.certificate.status == "proved"
+    assert found.model.device.type == "cpu"  # the layer itself is like any other
+
+
+def test_large_fits_are_solved_there() -> None:
+    draw = np.random.default_rng(0)
+    weights, samples = draw.random((9000, 300)), draw.random((9000, 2))
+    here = solve_axis(weights, samples, 1e-6)
+    with solved_on(torch.device("cuda")):
+        there = solve_axis(weights, samples, 1e-6)
+    assert np.allclose(here, there, rtol=1e-9, atol=1e-9)
 
 
 def test_assumptions_about_the_device() -> None:
@@ -93,4 +109,8 @@ def test_assumptions_about_the_device() -> None:
         assert float((tiny / 4) * 4) == float(tiny)
     x = torch.full((64, 64), 1 + 2.0**-12, dtype=torch.float32, device="cuda")
     assert float((x @ x)[0, 0]) == pytest.approx(64 * (1 + 2.0**-12) ** 2, rel=64 * 2.0**-24)
+    y = torch.full((256, 256), 1 + 2.0**-30, dtype=torch.float64, device="cuda")
+    assert float((y @ y)[3, 5]) == pytest.approx(256 * (1 + 2.0**-30) ** 2, rel=256 * 2.0**-53, abs=0)  # not emulated
+    a, b = (torch.full((1,), value, dtype=torch.float64, device="cuda") for value in (1 + 2.0**-30, -1 - 2.0**-29))
+    assert float(torch.addcmul(b, a, a)) in (0.0, 2.0**-60)  # fused or not, and nothing else
     assert cost._room(torch.device("cuda"))[0] > 0

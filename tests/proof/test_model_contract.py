@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
 from collections.abc import Callable
@@ -11,9 +12,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from onelayer import Box, OnelayerError
+from onelayer import Box, OnelayerError, approximate
 from onelayer.errors import ModelAssumptionError, UnsupportedOperation
 from onelayer.language.formula import parse
+from onelayer.layer.memory import PlainMemory
 from onelayer.proof.certify import certify
 from onelayer.proof.contract import POINTS, examine
 from onelayer.proof.error import ErrorFunction, error_function
@@ -252,6 +254,46 @@ def test_a_slow_model_is_tested_at_fewer_points() -> None:
     big = torch.linspace(0, 1, 20_000, dtype=torch.float64)
     slow = error(lambda x: torch.exp(x * big).sum(-1) / 20_000)
     assert 64 <= examine(slow) < POINTS // 2
+
+
+def test_a_layer_is_taken_as_built_only_as_it_stands() -> None:
+    """A hook or a method in place of another one may do anything: such a layer is examined like foreign code."""
+    built = approximate("sin(3*x)", SIDE, 1e-2).model
+    assert examine(error(built)) < POINTS // 2
+    hooked, patched = copy.deepcopy(built), copy.deepcopy(built)
+    hooked.register_forward_hook(lambda layer, args, y: y - y.mean(0))
+    plain = patched.stream
+    patched.stream = lambda e: plain(e) * (1.0 if len(e) > 1 else 0.5)  # type: ignore[method-assign]
+    for changed in (hooked, patched):
+        with pytest.raises(ModelAssumptionError, match="in another batch"):
+            certify(changed, "sin(3*x)", SIDE, 5.0)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_model_compiled_in_place_is_refused(training: bool) -> None:
+    """torch calls what compile() left in place of forward, and copies lose it."""
+    model = nn.Sequential(nn.Linear(1, 1)).double().train(training)
+    model[0]._compiled_call_impl = lambda x: x - x.mean(0)
+    with pytest.raises(OnelayerError, match="compiled"):
+        certify(model, "0*x", SIDE, 5.0)
+
+
+class Swapped(PlainMemory):
+    """Memory tokens that may be others at every call."""
+
+
+class Answering(nn.Parameter):
+    """A weight that answers torch functions itself."""
+
+
+def test_a_layer_with_a_part_of_another_type_is_foreign() -> None:
+    swapped, answering = (approximate("sin(3*x)", SIDE, 1e-2).model.materialize() for _ in range(2))
+    memory = swapped.memory_of(0)
+    assert memory is not None
+    swapped.memory["0"] = Swapped(*memory.plain_tokens())
+    answering.W_E = Answering(answering.W_E.detach())
+    for changed in (swapped, answering):
+        assert examine(error(changed)) > POINTS // 2
 
 
 def error(model: Callable[[Any], Any], box: Box = SIDE, dtype: torch.dtype = torch.float64) -> ErrorFunction:

@@ -138,9 +138,10 @@ def test_checker_agrees_with_the_formula() -> None:
         middle = [chance.uniform(-2, 2) for _ in range(3)]
         radius = 10 ** chance.uniform(-3, 0.0)
         x = [coordinate(i, m - radius, m + radius, 3) for i, m in enumerate(middle)]
-        products = quotients(formula, x, Kinks())
-        if products is None:
+        found = quotients(formula, x, Kinks())
+        if found is None:
             continue
+        products, _ = found
         above, below = products[0].above(3).range(), products[0].below(3).range()
         point = [m + chance.uniform(-radius, radius) * 0.99 for m in middle]
         (f,) = in_balls(formula, point)

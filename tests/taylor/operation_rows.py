@@ -30,6 +30,7 @@ batch_norm: F.batch_norm(x, V[:2], V[:2].abs() + 0.1);
     F.batch_norm(x, running_mean=V[:2], running_var=V[:2].abs() + 0.5);
     torch.batch_norm(x, running_mean=V[:2], running_var=V[:2].abs() + 0.5, weight=None, bias=None, training=False,
     momentum=0.1, eps=0.1, cudnn_enabled=False)
+cbrt: A.cbrt(x - 0.7); A.cbrt(9 * x)
 celu: F.celu(x - 0.7); F.celu(x - 0.7, alpha=0.3, inplace=False)
 glu: F.glu(x[..., :2], dim=-1); F.glu(x, 1)
 group_norm: F.group_norm(x, 1); F.group_norm(x, num_groups=2, weight=V[:2], bias=V[1:], eps=0.01);
@@ -76,6 +77,12 @@ erf: torch.erf(x); torch.special.erf(2 * x)
 exp: torch.exp(x); torch.exp(40 * x)
 exp2: torch.exp2(x); torch.special.exp2(9 * x)
 expand: x[:, :1].expand(-1, 4, -1); x[:, :1].expand(size=(-1, 4, 3), implicit=False); x.expand((2, *x.shape))[0]
+exprel: A.exprel(x - 0.7); A.exprel(9 * x)
+lgamma: torch.lgamma(x); torch.special.gammaln(input=9 * x)
+facets: mesh(x, 1.4 - x); mesh(x[:, :1] / 3, x * x)
+spline: table(x, 1.4 - x); table(x[:, :1] / 3, x * x)
+sinc: torch.sinc(x - 0.7); torch.special.sinc(input=9 * x)
+sinrel: A.sinrel(x - 0.7); A.sinrel(9 * x)
 expm1: torch.expm1(x); torch.expm1(x * 1e-9)
 flatten: x.flatten(1); torch.flatten(x, start_dim=0, end_dim=1)
 flip: x.flip(-1); x.flip([1, 2]); torch.flip(x, dims=(1,))
@@ -248,7 +255,7 @@ sign: torch.heaviside(x, V); torch.round(x); round(x); x.trunc()
 silu: F.silu(x, inplace=True)
 softmax: F.softmax(x); torch.softmax(x, -1, dtype=torch.float16)
 sum: x.sum(-1, dtype=torch.int64); x.sum(-1, dtype=torch.float16); x.sum(-1, where=mask); torch.sum(x, 1, out=Q)
-to: x.to(torch.int64); x.to(torch.float16); x.to(int); x.to(dtype=torch.bfloat16);
+to: x.to(torch.int64); x.to(torch.float16) + 1; x.to(int); torch.exp(x.to(dtype=torch.bfloat16));
     x.to(torch.zeros(1, dtype=torch.int32)); x.type(torch.LongTensor); x.type(torch.float64); x.type_as(mask)
 topk: x.topk(2, sorted=False)
 view: x.view(torch.int64); x.view(dtype=torch.int64)

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from onelayer.errors import UnsupportedOperation
 from onelayer.layer.config import Config
+from onelayer.layer.grid_kernel import fused
 
 Sources = Sequence[tuple[Tensor, Tensor]]
 JUMPS = "its weights jump where two logits are equal; certify a layer with softmax or linear attention"
@@ -115,15 +116,22 @@ def grid_average(query: Tensor, axes: Sequence[Tensor], values: Tensor, sources:
     other tokens the whole grid acts as one token: its logit is the logarithm of the grid's total mass, the sum over the
     axes of logsumexp, and its value the grid's own average.
     """
+    if not sources:
+        average = fused(query, axes, values, _grid_average)
+        return _grid_average(query, axes, values) if average is None else average
     logits = [torch.matmul(query, axis.transpose(-2, -1)) for axis in axes]  # r x (..., N, M_a)
     average = contract_grid([torch.softmax(logit, dim=-1) for logit in logits], values)
-    if not sources:
-        return average
     masses = [torch.logsumexp(logit, dim=-1, keepdim=True) for logit in logits]
     mass = torch.cat(masses, dim=-1).sum(-1, keepdim=True)  # (..., N, 1)
     tokens = [torch.matmul(query, keys.transpose(-2, -1)) for keys, _ in sources]
     weights = torch.softmax(torch.cat([*tokens, mass], dim=-1), dim=-1)
     return _weighted(weights, [item for _, item in sources]) + weights[..., -1:] * average
+
+
+def _grid_average(query: Tensor, axes: Sequence[Tensor], values: Tensor) -> Tensor:
+    """Softmax per axis, then the contraction, of anything that speaks torch functions."""
+    logits = [torch.matmul(query, axis.transpose(-2, -1)) for axis in axes]  # r x (..., N, M_a)
+    return contract_grid([torch.softmax(logit, dim=-1) for logit in logits], values)
 
 
 def contract_grid(weights: Sequence[Tensor], values: Tensor) -> Tensor:

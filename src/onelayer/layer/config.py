@@ -9,7 +9,7 @@ from typing import Any
 
 from onelayer.errors import OnelayerError
 
-LAYOUTS = ("packed", "tokens")
+LAYOUTS = ("packed", "tokens", "pieces")
 ATTENTIONS = ("softmax", "topk", "hardmax", "linear")
 FEATURES = ("taylor", "elu")
 EMBEDDINGS = ("linear", "piecewise")
@@ -51,7 +51,8 @@ class Config:
     ``input_shape`` is (D,) or any event shape for the packed layout, (n, d) or (n,) for the tokens layout.
     ``output_shape`` may be () for one number. ``hidden`` = 0 means no feed-forward network. ``ramps`` counts the pieces
     of the piecewise-linear number embedding. ``top_k`` belongs to attention ``topk``; ``feature`` and ``order`` to
-    ``linear``.
+    ``linear``. ``pieces`` counts the tokens of the pieces layout, in which each token is an affine map of the whole
+    input; it is 0, and not written to files, in the others.
     """
 
     layout: str
@@ -70,6 +71,7 @@ class Config:
     top_k: int = 0
     feature: str = "taylor"
     order: int = 2
+    pieces: int = 0
 
     def __post_init__(self) -> None:
         _choice("layout", self.layout, LAYOUTS)
@@ -102,12 +104,22 @@ class Config:
             )
 
     def _check_layout(self) -> None:
+        if type(self.pieces) is not int or (self.layout == "pieces") != (self.pieces > 0):
+            raise OnelayerError(f"layout '{self.layout}' does not go with pieces={self.pieces!r}")
+        if self.layout == "pieces" and self.embedding != "linear":
+            raise OnelayerError("the tokens of a pieces layer are affine: use embedding 'linear'")
         if self.layout == "tokens" and len(self.input_shape) not in (1, 2):
             raise OnelayerError(f"a tokens layer needs input shape (n, d) or (n,), got {self.input_shape}")
         if self.positions == "one-hot" and self.d_model < self.length:
             raise OnelayerError(f"one-hot positions need d_model >= {self.length}, got {self.d_model}")
+        self._check_readout()
+
+    def _check_readout(self) -> None:
+        """Refuse positions to read that the layout does not have."""
         if self.layout == "packed":
             self._check_packed()
+        elif self.layout == "pieces" and self.readout != "first":
+            raise OnelayerError("a pieces layer is read at its query token: use readout 'first'")
         elif self.readout == "each" and self.output_shape[:1] != self.input_shape[:1]:
             raise OnelayerError(
                 f"readout 'each' needs an output shape that starts with {self.length}, got {self.output_shape}"
@@ -122,12 +134,17 @@ class Config:
     @property
     def length(self) -> int:
         """Number of tokens N of the sequence (1 when packed)."""
-        return 1 if self.layout == "packed" else self.input_shape[0]
+        return self.pieces or self.rows
+
+    @property
+    def rows(self) -> int:
+        """Rows in which the input arrives: its tokens, or one row that holds all of it."""
+        return self.input_shape[0] if self.layout == "tokens" else 1
 
     @property
     def token_width(self) -> int:
         """Real numbers carried by one input token."""
-        return math.prod(self.input_shape) // self.length
+        return math.prod(self.input_shape) // self.rows
 
     @property
     def features(self) -> int:
@@ -142,7 +159,7 @@ class Config:
     @property
     def token_attention(self) -> bool:
         """Whether tokens attend to tokens (and W^K, W^V exist)."""
-        return self.layout == "tokens"
+        return self.layout != "packed"
 
     def replace(self, **changes: Any) -> Config:
         """The same configuration with some fields changed."""
@@ -150,13 +167,16 @@ class Config:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON data; ``from_dict`` inverts it."""
-        return asdict(self)
+        found = asdict(self)
+        if not self.pieces:
+            del found["pieces"]
+        return found
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Config:
         """Config from untrusted JSON data; anything unexpected is an OnelayerError of one line."""
         known = {field.name for field in fields(cls)}
-        if not isinstance(data, Mapping) or set(data) != known:
+        if not isinstance(data, Mapping) or {*data, "pieces"} != known:
             raise OnelayerError("configuration fields differ from those of this version")
         heads = data["heads"]
         if not isinstance(heads, list | tuple):
@@ -165,7 +185,8 @@ class Config:
         plain["heads"] = tuple(_head_from(head) for head in heads)
         for name in ("input_shape", "output_shape"):
             plain[name] = _tuple(name, data[name])
-        for name in ("ramps", "top_k"):
+        plain.setdefault("pieces", 0)
+        for name in ("ramps", "top_k", "pieces"):
             if type(plain[name]) is not int or plain[name] < 0:
                 raise OnelayerError(f"configuration field '{name}' must be a whole number >= 0")
         return cls(**plain)

@@ -14,12 +14,14 @@ from typing import Any
 
 import safetensors.torch
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from onelayer.disk import read_bounded, read_tensors, replace_file, strict_json
+from onelayer.disk import BITS, INT8, read_bounded, read_tensors, replace_file, strict_json
 from onelayer.errors import FileError, OnelayerError
-from onelayer.formats import FORMATS, NAMES, are_formats, format_of, named
+from onelayer.formats import FORMATS, NAMES, are_formats, format_of
 from onelayer.layer.config import Config
+from onelayer.layer.int8 import computed_tensors, stored_tensors
 from onelayer.layer.memory import GridMemory, Memory, PlainMemory
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.layer.weights import memory_shapes, weight_shapes
@@ -34,8 +36,8 @@ MAX_BYTES = 2**32  # 4 GiB of weights
 def save_model(model: OneLayerTransformer, folder: str | os.PathLike[str]) -> Path:
     """Write ``model`` to folder/model.safetensors and return that path.
 
-    The folder is made if missing. The file appears complete or not at all. Weights must be finite and of one dtype,
-    float64 or float32: a file that ``load_model`` would refuse is not written.
+    The folder is made if missing. The file appears complete or not at all. Weights must be finite and of one format
+    of the table: a file that ``load_model`` would refuse is not written.
     """
     tensors = _tensors(model)
     for name, tensor in tensors.items():
@@ -56,11 +58,15 @@ def load_model(folder: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) ->
         raise FileError(f"no model at {path}: expected a folder that contains {FILE_NAME}")
     metadata, arrays = read_tensors(read_bounded(path, max_bytes), str(path))
     config = _config(path, metadata)
-    dtype = _matching(path, config, arrays)
-    tensors = {name: torch.from_numpy(array.astype(array.dtype.newbyteorder("="))) for name, array in arrays.items()}
+    held = {name: _tensor(array) for name, array in arrays.items()}
     try:
+        tensors = computed_tensors(held)
+        dtype = _matching(path, config, tensors)
         model = OneLayerTransformer(config, _memories(config, tensors), dtype=dtype)
         model.set_weights({name: tensors[name] for name in weight_shapes(config)})
+        model.integers = len(tensors) < len(held)
+    except FileError:
+        raise
     except OnelayerError as error:
         raise FileError(f"{path}: {error}") from error
     return model.requires_grad_(False)
@@ -75,9 +81,17 @@ def weights_sha256(model: OneLayerTransformer) -> str:
     digest = hashlib.sha256((_describe(model.config) + "\n").encode())
     for name, tensor in sorted(_tensors(model).items()):
         shape = ",".join(str(size) for size in tensor.shape)
-        digest.update(f"{name} {format_of(tensor.dtype).tag} {shape}\n".encode())
-        digest.update(tensor.numpy().astype(tensor.numpy().dtype.newbyteorder("<")).tobytes())
+        tag = INT8 if tensor.dtype == torch.int8 else format_of(tensor.dtype).tag
+        digest.update(f"{name} {tag} {shape}\n".encode())
+        array = (tensor.view(torch.uint16) if tensor.dtype == torch.bfloat16 else tensor).numpy()
+        digest.update(array.astype(array.dtype.newbyteorder("<")).tobytes())
     return digest.hexdigest()
+
+
+def _tensor(array: NDArray[Any]) -> Tensor:
+    """An array of a file as a tensor of its format; bfloat16 comes as its bits."""
+    own = torch.from_numpy(array.astype(array.dtype.newbyteorder("=")))
+    return own.view(torch.bfloat16) if array.dtype == BITS else own
 
 
 def _tensors(model: OneLayerTransformer) -> dict[str, Tensor]:
@@ -85,7 +99,7 @@ def _tensors(model: OneLayerTransformer) -> dict[str, Tensor]:
     dtypes = {tensor.dtype for tensor in tensors.values()}
     if len(dtypes) != 1 or not are_formats(dtypes):
         raise FileError(f"a saved model has all its weights in {' or all in '.join(NAMES)}; use model.double()")
-    return tensors
+    return stored_tensors(tensors) if model.int8 else tensors
 
 
 def _describe(config: Config) -> str:
@@ -107,18 +121,18 @@ def _config(path: Path, metadata: Mapping[str, str]) -> Config:
         raise FileError(f"{path} has a bad configuration: {error}") from error
 
 
-def _matching(path: Path, config: Config, arrays: Mapping[str, Any]) -> torch.dtype:
-    """The one dtype of the arrays, which are exactly those that the configuration implies."""
+def _matching(path: Path, config: Config, arrays: Mapping[str, Tensor]) -> torch.dtype:
+    """The one dtype of the weights, which are exactly those that the configuration implies."""
     expected = weight_shapes(config) | memory_shapes(config)
     for name in sorted(set(expected) | set(arrays)):
         found = list(arrays[name].shape) if name in arrays else None
         if name not in expected or found != list(expected[name]):
             right = list(expected[name]) if name in expected else "no such weight"
             raise FileError(f"{path}: weight {name} has shape {found}, configured is {right}")
-    names = {array.dtype.newbyteorder("=").name for array in arrays.values()}
-    if len(names) != 1:
+    dtypes = {array.dtype for array in arrays.values()}
+    if len(dtypes) != 1 or not are_formats(dtypes):
         raise FileError(f"{path}: weights must be all {' or all '.join(row.tag for row in FORMATS)}")
-    return named(names.pop()).dtype
+    return dtypes.pop()
 
 
 def _memories(config: Config, tensors: dict[str, Tensor]) -> list[Memory | None]:

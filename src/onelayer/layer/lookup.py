@@ -19,12 +19,19 @@ from onelayer.layer.transformer import OneLayerTransformer
 class AxisKeys:
     """One axis of a lookup head: token m has logit slopes[m] * u + biases[m], both (M,).
 
-    u is the coordinate x[direction] of an int, or direction . x of a vector (D,).
+    u is the coordinate x[direction] of an int, or direction . x of a vector (D,). ``fine`` (M,) is added to the biases
+    by a key feature of its own: two numbers of few bits hold what one cannot.
     """
 
     direction: int | Tensor
     slopes: Tensor
     biases: Tensor
+    fine: Tensor | None = None
+
+    @property
+    def offsets(self) -> Tensor:
+        """The logits at u = 0."""
+        return self.biases if self.fine is None else self.biases + self.fine
 
 
 @dataclass(frozen=True)
@@ -91,8 +98,10 @@ def lookup_model(
 
     A head of r axes gets d_k = max(4, r + 1): its query reads its r coordinates and a constant, times sqrt(d_k), which
     undoes the scale of eq (5). For r <= 3 the factors are powers of two, so logits are exactly those of AxisKeys;
-    above, to a few roundings of the weights. Ridges are hidden units of the FFN on the residual stream, which
-    carries (x, sum of heads). Without ridges there is no FFN; without ridges and matrix there is no residual either.
+    above, to a few roundings of the weights. Where biases have a fine part d_k is a power of four.
+
+    Ridges are hidden units of the FFN on the residual stream, which carries (x, sum of heads). Without ridges there is
+    no FFN; without ridges and matrix there is no residual either.
     """
     shape = _sides(input_shape)
     dim, width = math.prod(shape), math.prod(output_shape)
@@ -138,16 +147,25 @@ def _silent_head(width: int) -> LookupHead:
 
 
 def _key_width(head: LookupHead) -> int:
-    return max(4, len(head.axes) + 1)
+    if not _is_fine(head):
+        return max(4, len(head.axes) + 1)
+    width = 4
+    while width < len(head.axes) + 2:
+        width *= 4  # so that sqrt(d_k) is a power of two
+    return width
+
+
+def _is_fine(head: LookupHead) -> bool:
+    return any(axis.fine is not None for axis in head.axes)
 
 
 def _query(head: LookupHead, dim: int, d_model: int) -> tuple[Tensor, Tensor]:
-    """W_Q (d_model, d_k) and b_Q (d_k,) of q = sqrt(d_k) (u_1, ..., u_r, 1, 0, ...)."""
+    """W_Q (d_model, d_k) and b_Q (d_k,) of q = sqrt(d_k) (u_1, ..., u_r, 1, 0, ...), with 1, 1 for a fine part."""
     d_k, r = _key_width(head), len(head.axes)
     weight, bias = zeros(d_model, d_k), zeros(d_k)
     for a, axis in enumerate(head.axes):
         weight[:dim, a] = math.sqrt(d_k) * _direction(axis, dim)
-    bias[r] = math.sqrt(d_k)
+    bias[r : r + 1 + _is_fine(head)] = math.sqrt(d_k)
     return weight, bias
 
 
@@ -160,12 +178,14 @@ def _direction(axis: AxisKeys, dim: int) -> Tensor:
 
 
 def _memory(head: LookupHead, dim: int, width: int) -> GridMemory:
-    """Axis a holds its slopes in key feature a and its biases in key feature r."""
+    """Axis a holds its slopes in key feature a, its biases in key feature r and their fine part in the next."""
     r, axes = len(head.axes), []
     if head.values.ndim != r + 1 or head.values.shape[-1] != width:
         raise OnelayerError(f"values of a head with {r} axes and {width} outputs have shape {tuple(head.values.shape)}")
     for a, axis in enumerate(head.axes):
         keys = zeros(len(axis.slopes), _key_width(head))
         keys[:, a], keys[:, r] = axis.slopes, axis.biases
+        if axis.fine is not None:
+            keys[:, r + 1] = axis.fine
         axes.append(keys)
     return GridMemory(axes, head.values)

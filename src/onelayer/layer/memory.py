@@ -35,6 +35,10 @@ class PlainMemory(nn.Module):
         """Keys (M, d_k) and values (M, d_v), converted to ``dtype`` if given."""
         return self.keys.to(dtype or self.keys.dtype), self.values.to(dtype or self.values.dtype)
 
+    def nonzeros(self) -> int:
+        """Numbers of keys and values that are not zero."""
+        return int(torch.count_nonzero(self.keys)) + int(torch.count_nonzero(self.values))
+
 
 class GridMemory(nn.Module):
     """Tokens on a tensor grid, stored by axes.
@@ -71,6 +75,20 @@ class GridMemory(nn.Module):
             raise OnelayerError(f"a grid of {count:,} tokens is too large to write out (limit {MAX_TOKENS:,})")
         dtype = dtype or self.values.dtype
         return grid_keys([axis.to(dtype) for axis in self.axes]), self.values.to(dtype).reshape(count, -1)
+
+    def nonzeros(self) -> int:
+        """Numbers of keys and values, written out, that are not zero.
+
+        Column by column: most columns belong to one axis, and the others repeat what they have.
+        """
+        count, found = math.prod(self.values.shape[:-1]), int(torch.count_nonzero(self.values))
+        for column in range(self.axes[0].shape[1]):
+            parts = [axis.detach()[:, column : column + 1] for axis in self.axes]
+            parts = [part for part in parts if bool(part.any())]
+            if parts:
+                keys = grid_keys(parts)
+                found += int(torch.count_nonzero(keys)) * (count // len(keys))
+        return found
 
 
 Memory = PlainMemory | GridMemory

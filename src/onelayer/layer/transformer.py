@@ -19,6 +19,7 @@ from onelayer.layer.attention import Softmax, attention_kind, grid_average
 from onelayer.layer.config import Config, HeadShape
 from onelayer.layer.memory import GridMemory, Memory, PlainMemory
 from onelayer.layer.weights import NamedWeights, Weights, weight_shapes
+from onelayer.narrow import ACCUMULATORS, held, widened
 
 NORM_EPS = 1e-5  # torch's own default
 # Elements of the largest intermediate array of one evaluation chunk: 32 MiB in float64, about a processor cache.
@@ -39,7 +40,8 @@ class OneLayerTransformer(Weights):
     ``norm`` "pre" normalises what MHA and FFN read, "post" what the two sums give. Tokens are rows and every matrix
     multiplies from the right, as in the paper; heads lie side by side in W_Q, W_K, W_V (d_model, sum d_k or d_v) and
     below one another in W_O (sum d_v, d_model). ``model(x)`` takes x (..., *input_shape) to (..., *output_shape) in the
-    dtype of x: weights of another dtype are converted first, which is exact from float32 to float64.
+    dtype of x: weights of another dtype are converted first, which is exact from float32 to float64. In float16 and
+    bfloat16 affine maps, heads, norms and sums are computed in float32, and each result is rounded once.
     """
 
     @classmethod
@@ -142,33 +144,49 @@ class OneLayerTransformer(Weights):
             raise OnelayerError(f"points must be numbers of one regular shape, got {repr(x)[:60]}") from error
         points = torch.as_tensor(numbers, dtype=self.dtype, device=next(self.parameters()).device)
         with torch.no_grad():
-            return self(points).cpu().numpy()
+            return widened(self(points)).cpu().numpy()  # NumPy has no bfloat16
 
     def _evaluate(self, x: Tensor, batch: Sequence[int]) -> Tensor:
         config = self.config
-        e = self.embed(x.reshape(*batch, config.length, config.token_width))  # (..., N, d_model)
+        e = self.embed(x.reshape(*batch, config.rows, config.token_width))  # (..., N, d_model)
         r = self.stream(e)
         y = self._feed_forward(r) if config.hidden else r
         if config.readout == "mean":
-            y = y.sum(-2) * (1 / config.length)
+            y = held(widened(y).sum(-2) * (1 / config.length), y)
         elif config.readout != "each":
             y = y[..., 0 if config.readout == "first" else config.length - 1, :]
         return self.affine(y, "R").reshape((*batch, *config.output_shape))
 
     def embed(self, x: Tensor) -> Tensor:
-        """(..., N, token_width) -> (..., N, d_model); a piecewise embedding sees each number through its ramps."""
-        if self.config.embedding == "piecewise":
-            start, slope = self.cast("ramp_start", x), self.cast("ramp_slope", x)  # (token_width, G)
-            ramps = torch.clamp((x.unsqueeze(-1) - start) * slope, 0.0, 1.0)
-            x = ramps.reshape(*x.shape[:-1], self.config.features)
-        e = self.affine(x, "E")
-        return e if self.config.positions == "none" else e + self.cast("position", x)
+        """(..., N, token_width) -> (..., N, d_model).
+
+        In the pieces layout (..., 1, D) -> (..., N, d_model): every token is an affine map of the whole input.
+        """
+        e = self.affine(self.ramped(x), "E")
+        if self.config.pieces:
+            e = e.reshape(*e.shape[:-2], self.config.length, self.config.d_model)
+        return e if self.config.positions == "none" else _sum(e, self.cast("position", x))
+
+    def ramped(self, x: Tensor) -> Tensor:
+        """(..., N, token_width) -> (..., N, features): a piecewise embedding sees each number through its ramps."""
+        if self.config.embedding != "piecewise":
+            return x
+        start, slope = self.cast("ramp_start", x), self.cast("ramp_slope", x)  # (token_width, G)
+        ramps = torch.clamp((widened(x).unsqueeze(-1) - widened(start)) * widened(slope), 0.0, 1.0)
+        return held(ramps, x).reshape(*x.shape[:-1], self.config.features)
 
     def stream(self, e: Tensor) -> Tensor:
-        """R, what the feed-forward network is added to, from the embedded tokens; both (..., N, d_model)."""
+        """R, what the feed-forward network is added to, from the embedded tokens; both (..., N, d_model).
+
+        One position of a layer of pieces, (..., 1, d_model).
+        """
         a = self._attend(self._norm(e, "1") if self.config.norm == "pre" else e)
-        r = e + a if self.config.residual else a
+        r = _sum(self._asking(e), a) if self.config.residual else a
         return self._norm(r, "1") if self.config.norm == "post" else r
+
+    def _asking(self, e: Tensor) -> Tensor:
+        """The positions that ask: all of them, or of a layer of pieces the first, which alone is read."""
+        return e[..., :1, :] if self.config.pieces else e
 
     def preactivations(self, r: Tensor) -> Tensor:
         """What the ReLU units see of the stream R: (..., N, d_model) -> (..., N, hidden)."""
@@ -180,6 +198,8 @@ class OneLayerTransformer(Weights):
 
     def _attend(self, e: Tensor) -> Tensor:
         """MHA(E; memory) W_O + b_O: all heads at once when alike, else one by one."""
+        if e.dtype in ACCUMULATORS:
+            return self.affine(torch.cat([self._head(h, e) for h in range(len(self.config.heads))], dim=-1), "O")
         return self._attend_alike(e) if self._alike() else self._attend_each(e)
 
     def _alike(self) -> bool:
@@ -193,7 +213,7 @@ class OneLayerTransformer(Weights):
         def split(u: Tensor, width: int) -> Tensor:
             return u.reshape(*u.shape[:-1], count, width).transpose(-3, -2)  # (..., H, N, width)
 
-        query = split(self.affine(e, "Q"), shape.d_k) * (1 / math.sqrt(shape.d_k))
+        query = split(self.affine(self._asking(e), "Q"), shape.d_k) * (1 / math.sqrt(shape.d_k))
         sources = []
         if self.config.token_attention:
             sources.append((split(self.affine(e, "K"), shape.d_k), split(self.affine(e, "V"), shape.d_v)))
@@ -211,20 +231,21 @@ class OneLayerTransformer(Weights):
         return reduce(operator.add, parts) + b_o
 
     def _head(self, h: int, e: Tensor) -> Tensor:
-        """Z_h of eq (8), (..., N, d_v)."""
+        """Z_h of eq (8), (..., N, d_v): logits, weights and average in one piece, rounded once in a narrow format."""
         query, sources = self._query(h, e), self._token_sources(h, e)
         memory = self.memory_of(h)
         kind = attention_kind(self.config)
         if isinstance(memory, GridMemory) and isinstance(kind, Softmax):
-            axes = [axis if axis.dtype == e.dtype else axis.to(e.dtype) for axis in memory.axes]
-            return grid_average(query, axes, memory.values.to(e.dtype), sources)
+            axes = [_as(axis, e) for axis in memory.axes]
+            return held(grid_average(query, axes, _as(memory.values, e), sources), e)
         if memory is not None:
             sources.append(self._plain(h, e))
-        return kind.average(query, sources)
+        return held(kind.average(query, sources), e)
 
     def _query(self, h: int, e: Tensor) -> Tensor:
         shape, start = self.config.heads[h], sum(head.d_k for head in self.config.heads[:h])
-        return self.affine(e, "Q", slice(start, start + shape.d_k)) * (1 / math.sqrt(shape.d_k))
+        query = self.affine(self._asking(e), "Q", slice(start, start + shape.d_k))
+        return widened(query) * (1 / math.sqrt(shape.d_k))
 
     def _token_sources(self, h: int, e: Tensor) -> list[tuple[Tensor, Tensor]]:
         if not self.config.token_attention:
@@ -232,24 +253,25 @@ class OneLayerTransformer(Weights):
         heads = self.config.heads
         k, v = sum(head.d_k for head in heads[:h]), sum(head.d_v for head in heads[:h])
         keys = self.affine(e, "K", slice(k, k + heads[h].d_k))
-        return [(keys, self.affine(e, "V", slice(v, v + heads[h].d_v)))]
+        return [(widened(keys), widened(self.affine(e, "V", slice(v, v + heads[h].d_v))))]
 
     def _plain(self, h: int, e: Tensor) -> tuple[Tensor, Tensor]:
         memory = self.memory_of(h)
         if memory is None:
             raise OnelayerError(f"head {h} has no memory")
-        return memory.plain_tokens(e.dtype)
+        keys, values = memory.plain_tokens(e.dtype)
+        return widened(keys), widened(values)
 
     def _feed_forward(self, r: Tensor) -> Tensor:
         """[R +] relu(R W_1 + b_1) W_2 + b_2, eq (1) twice, normalised before or after as configured."""
         y = self.affine(torch.relu(self.preactivations(r)), "2")
         if self.config.residual:
-            y = r + y
+            y = _sum(r, y)
         return self._norm(y, "2") if self.config.norm == "post" else y
 
     def _norm(self, x: Tensor, which: str) -> Tensor:
-        gain, shift = self.cast(f"gain_{which}", x), self.cast(f"shift_{which}", x)
-        return F.layer_norm(x, (self.config.d_model,), gain, shift, NORM_EPS)
+        gain, shift = widened(self.cast(f"gain_{which}", x)), widened(self.cast(f"shift_{which}", x))
+        return held(F.layer_norm(widened(x), (self.config.d_model,), gain, shift, NORM_EPS), x)
 
     def _cost(self) -> int:
         """Elements of the largest intermediate array per batch element."""
@@ -269,7 +291,7 @@ class OneLayerTransformer(Weights):
         memory tokens in row-major order. Rows sum to one."""
         config = self.config
         batch = x.shape[: len(x.shape) - len(config.input_shape)]
-        e = self.embed(x.reshape(*batch, config.length, config.token_width))
+        e = self.embed(x.reshape(*batch, config.rows, config.token_width))
         e = self._norm(e, "1") if config.norm == "pre" else e
         rows = []
         for h in range(len(config.heads)):
@@ -281,6 +303,12 @@ class OneLayerTransformer(Weights):
 
     def materialize(self) -> OneLayerTransformer:
         """The same function with every grid written out as plain memory tokens."""
+        if self.dtype in ACCUMULATORS:
+            kind = str(self.dtype).removeprefix("torch.")
+            raise OnelayerError(
+                f"a grid in {kind} has no plain form: sums of its keys are no {kind} numbers; "
+                "write out model.float() instead"
+            )
         memories = [self.memory_of(h) for h in range(len(self.config.heads))]
         plain = [None if memory is None else PlainMemory(*memory.plain_tokens()) for memory in memories]
         heads = tuple(
@@ -312,3 +340,13 @@ class OneLayerTransformer(Weights):
             str(self.dtype).removeprefix("torch."),
         ]
         return f"OneLayerTransformer({', '.join(parts)})"
+
+
+def _sum(a: Tensor, b: Tensor) -> Tensor:
+    """a + b, rounded once."""
+    return held(widened(a) + widened(b), a)
+
+
+def _as(stored: Tensor, x: Tensor) -> Tensor:
+    """A stored tensor in the format that a head computes in for x."""
+    return widened(stored if stored.dtype == x.dtype else stored.to(x.dtype))

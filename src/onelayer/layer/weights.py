@@ -8,13 +8,13 @@ from copy import deepcopy
 from typing import cast
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from onelayer.errors import OnelayerError
 from onelayer.float64 import counted, eye, full, zeros
 from onelayer.layer.config import Config, HeadShape
 from onelayer.layer.memory import Memory, random_memory
+from onelayer.narrow import linear
 
 NamedWeights = Mapping[str, Tensor | Sequence[Tensor]]
 
@@ -32,6 +32,7 @@ class Weights(nn.Module):
     ) -> None:
         super().__init__()
         self.config = config
+        self.integers = False  # whether a float32 layer is stored in int8: see layer/int8.py
         generator = torch.Generator("cpu").manual_seed(seed)
         for name, value in initial_weights(config, generator, dtype).items():
             if name.startswith("ramp") or (name == "position" and config.positions != "learned"):
@@ -80,7 +81,8 @@ class Weights(nn.Module):
         w, b = self.cast(f"W_{which}", x), self.cast(f"b_{which}", x)
         if columns is not None:
             w, b = w[:, columns], b[columns]
-        return F.linear(x, w.transpose(0, 1), b)
+        found: Tensor = linear(x, w, b)
+        return found
 
     @property
     def dtype(self) -> torch.dtype:
@@ -88,12 +90,17 @@ class Weights(nn.Module):
         return self.own("W_E").dtype
 
     @property
+    def int8(self) -> bool:
+        """Whether the weights are whole numbers of 8 bits times scales, and stored as such."""
+        return self.integers and self.dtype == torch.float32
+
+    @property
     def device(self) -> torch.device:
         """Where the weights are."""
         return self.own("W_E").device
 
     def size(self) -> dict[str, int]:
-        """Heads, memory tokens over all heads, hidden units, and parameters, all of the plain form.
+        """Heads, memory tokens over all heads, hidden units, parameters and those that are not zero, of the plain form.
 
         That is what a stock layer would store: every memory token counts with its own key and value.
         """
@@ -105,7 +112,13 @@ class Weights(nn.Module):
             "tokens": sum(shape.token_count for shape in heads),
             "hidden_units": self.config.hidden,
             "parameters": parameters,
+            "nonzeros": self._nonzeros(),
         }
+
+    def _nonzeros(self) -> int:
+        own = sum(int(torch.count_nonzero(self.own(name))) for name in weight_shapes(self.config))
+        stored = (self.memory_of(h) for h in range(len(self.config.heads)))
+        return own + sum(memory.nonzeros() for memory in stored if memory is not None)
 
 
 def _need_shapes(config: Config, memory: Sequence[Memory | None]) -> None:
@@ -129,7 +142,7 @@ def weight_shapes(config: Config) -> dict[str, tuple[int, ...]]:
 
     if config.embedding == "piecewise":
         shapes["ramp_start"] = shapes["ramp_slope"] = (config.token_width, config.ramps)
-    affine("E", config.features, config.d_model)
+    affine("E", config.features, config.d_model * max(1, config.pieces))
     if config.positions != "none":
         shapes["position"] = (config.length, config.d_model)
     affine("Q", config.d_model, d_k)

@@ -86,4 +86,4 @@ def distance_at(model: OneLayerTransformer, point: torch.Tensor, truth: Callable
     """
     with ctx.workprec(BITS):
         x, outputs = point[None].to(model.device), tuple(model.config.output_shape)
-        return distance_down(balls_at(model, x, outputs, model.dtype), truth())
+        return distance_down(balls_at(model, x, outputs, model.dtype)[0], truth())

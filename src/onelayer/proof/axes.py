@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+LOPSIDED = 2.0**8  # steep functions need boxes a hundred times longer than wide, hardly any more than that
 LARGEST = 1e300  # stands for "no bound", so that differences are numbers
 
 
@@ -25,6 +26,17 @@ def gains(bound: Tensor, dim: int) -> Tensor:
     """How much the bound falls, (B, D), when one axis is cut, from the bounds of ``with_trials``; 0 if unbounded."""
     parts = bound.clamp(max=LARGEST).reshape(dim + 1, -1)
     return (parts[dim] - parts[:dim]).T
+
+
+def balanced(sensitivity: Tensor, low: Tensor, high: Tensor, whole: Tensor) -> Tensor:
+    """The sensitivities, or the sides where the axis to be cut is by far the shortest, each relative to the domain.
+
+    Beside a place where f has no slope, cuts of one axis help a little each time and never enough: the other has its
+    turn.
+    """
+    share = (high - low) / torch.where(whole > 0, whole, 1.0)
+    chosen = share.gather(1, sensitivity.argmax(1, keepdim=True))
+    return torch.where(chosen * LOPSIDED < share.amax(1, keepdim=True), share, sensitivity)
 
 
 def by_length(low: Tensor, high: Tensor, whole: Tensor) -> Tensor:

@@ -6,9 +6,10 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from onelayer.proof.tree import LEAF, BoxTree, Floats, preorder
+from onelayer.proof.tree import LEAF, BoxTree, Floats, Ints, preorder
 
 MAX_LEVELS = 6  # halvings of one box in one call: 64 parts
 STALLED = 0.998  # a cut that leaves more than this part of the bound has not helped
@@ -71,28 +72,51 @@ class TreeBuilder:
     The bound of a node is NaN until it is stated, so a leaf that a search forgets can never count as bounded.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, roots: int = 1) -> None:
         self.axis = np.full(1024, -1, dtype=np.int16)
         self.left = np.zeros(1024, dtype=np.int64)
         self.bound = np.full(1024, np.nan)
-        self.size = 1
+        self.size = 0
+        self._grow(roots)
 
-    def cut(self, nodes: Tensor, axes: Tensor) -> Tensor:
-        """Turn the leaves ``nodes`` into cuts; returns the numbers of their left children."""
+    def _grow(self, count: int) -> int:
+        """Room for so many nodes more; the number of the first of them."""
         first = self.size
-        self.size += 2 * len(nodes)
+        self.size += count
         while self.size > len(self.axis):
             self.axis = np.concatenate([self.axis, np.full_like(self.axis, -1)])
             self.left = np.concatenate([self.left, np.zeros_like(self.left)])
             self.bound = np.concatenate([self.bound, np.full_like(self.bound, np.nan)])
+        return first
+
+    def cut(self, nodes: Tensor, axes: Tensor) -> Tensor:
+        """Turn the leaves ``nodes`` into cuts; returns the numbers of their left children."""
+        first = self._grow(2 * len(nodes))
         left = first + 2 * np.arange(len(nodes))
-        self.axis[nodes.numpy()] = axes.numpy()
-        self.left[nodes.numpy()] = left
-        return torch.from_numpy(left)
+        at = nodes.cpu().numpy()
+        self.axis[at] = axes.cpu().numpy()
+        self.left[at] = left
+        return torch.from_numpy(left).to(nodes.device)
 
     def state(self, nodes: Tensor, bound: Tensor) -> None:
         """Write down the bounds of nodes."""
-        self.bound[nodes.numpy()] = bound.numpy()
+        self.bound[nodes.cpu().numpy()] = bound.cpu().numpy()
+
+    def graft(self, nodes: Tensor, axis: NDArray[np.int16], left: Ints, bound: Floats) -> Ints:
+        """Put a tree with a root for each of the leaves ``nodes`` in their place; the numbers of its nodes here."""
+        roots = nodes.numpy()
+        first = self._grow(len(axis) - len(roots))
+        place = np.concatenate([roots, np.arange(first, self.size)])
+        if bool((left[axis >= 0] < len(roots)).any() or (left[axis >= 0] + 1 >= len(axis)).any()):
+            raise IndexError("a tree to be grafted points outside itself")
+        self.axis[place] = axis
+        self.left[place] = np.where(axis >= 0, place[left], 0)
+        self.bound[place] = bound
+        return place
+
+    def places(self) -> Ints:
+        """The place of every node in the preorder."""
+        return preorder(self.axis[: self.size], self.left[: self.size])[1]
 
     def finish(self, low: Tensor, high: Tensor) -> tuple[BoxTree, Floats]:
         """The tree, and the bounds of its leaves in preorder, NaN where none was stated."""
@@ -104,8 +128,8 @@ class TreeBuilder:
 
 def root(low: Tensor, high: Tensor) -> Boxes:
     """The whole domain, nothing known."""
-    zero = torch.zeros(1, dtype=torch.int64, device="cpu")
-    unknown = torch.full((1,), torch.inf, dtype=torch.float64, device="cpu")
+    zero = torch.zeros(1, dtype=torch.int64, device=low.device)
+    unknown = torch.full((1,), torch.inf, dtype=torch.float64, device=low.device)
     return Boxes(zero, low[None], high[None], unknown, (high - low)[None], zero, zero)
 
 
@@ -142,7 +166,7 @@ def cut(boxes: Boxes, levels: Tensor, order: int, span: Tensor, tree: TreeBuilde
 
 def _halves(boxes: Boxes, axis: Tensor, order: int, tree: TreeBuilder) -> Boxes:
     left = tree.cut(boxes.node, axis)
-    row = torch.arange(len(boxes), dtype=torch.int64, device="cpu")
+    row = torch.arange(len(boxes), dtype=torch.int64, device=axis.device)
     middle = boxes.low[row, axis] / 2 + boxes.high[row, axis] / 2
     low, high, sensitivity = boxes.low.clone(), boxes.high.clone(), boxes.sensitivity.clone()
     high[row, axis], low[row, axis] = middle, middle

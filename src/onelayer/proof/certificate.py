@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from onelayer.card import card
 from onelayer.errors import FileError, OnelayerError
 from onelayer.language.formula import parse
 from onelayer.language.words import NOT_RECORDED
+from onelayer.lazy import late
 from onelayer.proof.claim import CONDITIONAL, ESTIMATED, FIELDS, SUP, decide, from_json, to_json
 from onelayer.proof.rules import rules
 from onelayer.proof.tree import BoxTree
@@ -22,6 +25,12 @@ from onelayer.proof.tree import BoxTree
 MOST_RENAMED = 10_000  # characters of a formula that is read again to be shown
 BOXES = "branch and bound"
 MOST_SHOWN = 200  # characters of a formula on one line
+
+
+def stated(eps: Any) -> float:
+    """A number of any kind as the float that a certificate states: not above what was asked."""
+    value = float(eps)
+    return value if value <= eps else math.nextafter(value, 0.0)
 
 
 @dataclass(frozen=True)
@@ -33,7 +42,8 @@ class Certificate:
     What would be proved but rests on a guess at how fast f changes is "estimated".
     ``arithmetic`` says which T is meant: "real" for exact arithmetic on the stored weights, "float64 execution" or
     "float32 execution" for the numbers that a forward pass in that format returns. ``proof`` holds the leaf boxes,
-    ``attachments`` the files that a lemma, a composition or a memorised table is checked from.
+    ``attachments`` the files that a lemma, a composition or a memorised table is checked from. ``about`` says what is
+    enclosed where that is not |T - f| (proof/about.py); ``models`` are the models themselves, for :meth:`save`.
     """
 
     status: str
@@ -55,6 +65,8 @@ class Certificate:
     proof: BoxTree | None = field(default=None, repr=False)
     attachments: Mapping[str, bytes] = field(default_factory=dict, repr=False, hash=False)
     claim: str = SUP
+    about: Mapping[str, Any] = field(default_factory=dict, repr=False, hash=False)
+    models: tuple[Any, ...] = field(default=(), repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for holds, complaint in rules(self):
@@ -78,6 +90,7 @@ class Certificate:
         """
         from onelayer import __version__
 
+        eps = None if eps is None else stated(eps)
         status = decide(eps, lower, upper, method=facts.get("method", BOXES), reached=reached)
         where = resisted if status == "undecided" else None
         return cls(status=status, eps=eps, lower=lower, upper=upper, resisted=where, version=__version__, **facts)
@@ -105,7 +118,8 @@ class Certificate:
     def plain(self) -> dict[str, Any]:
         """The fields of the claim as JSON has them: the domain by its shape, corners and names."""
         known = {name: getattr(self, name) for name in FIELDS if name != "domain"}
-        return known | {"domain": self.corners, "names": self.domain.names, "claim": self.claim}
+        rest = {"names": self.domain.names, "claim": self.claim, "about": dict(self.about)}
+        return known | {"domain": self.corners} | rest
 
     def to_json(self) -> str:
         """The claim without the boxes, as JSON."""
@@ -132,6 +146,14 @@ class Certificate:
             raise OnelayerError("inconsistent certificate: the domain must match its shape")
         low, high = (np.array(side, dtype=np.float64).reshape(shape) for side in known.pop("domain"))
         return cls(domain=Box(low, high, names=names), proof=proof, attachments=attachments or {}, **known)
+
+    def save(self, folder: str | os.PathLike[str]) -> Path:
+        """Write the model as plain data, the claim and its boxes into ``folder``, for ``check``, ``report`` and others.
+
+        A model of another kind than ours is written as a network of known operations (docs/file-format.md).
+        """
+        written: Path = late("proof.saved", "save_claim")(self, folder)
+        return written
 
     @property
     def sentence(self) -> str:

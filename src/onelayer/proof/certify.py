@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor
 from numbers import Real
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,15 +23,20 @@ from onelayer.language.formula import Formula
 from onelayer.language.words import NOT_RECORDED
 from onelayer.layer.file import weights_sha256
 from onelayer.layer.transformer import OneLayerTransformer
+from onelayer.narrow import ACCUMULATORS
+from onelayer.network.file import network_sha256
+from onelayer.network.network import RecordedNetwork
 from onelayer.observer import AT_LEAST, Observer, Stopped, observing
 from onelayer.proof.certificate import BOXES, Certificate
+from onelayer.proof.checkpoint import Checkpoint, unpacked
 from onelayer.proof.claim import CONDITIONAL, ESTIMATED
 from onelayer.proof.contract import POINTS, examine
 from onelayer.proof.crew import Crew
-from onelayer.proof.error import error_function
+from onelayer.proof.error import ErrorFunction, error_function
 from onelayer.proof.recorded import understood
-from onelayer.proof.search import Budget, Goal, Outcome, Search, nothing_known
+from onelayer.proof.search import Budget, Outcome, Search, nothing_known
 from onelayer.proof.tree import MAX_DIM
+from onelayer.proof.units import Goal
 from onelayer.recording.target import Target, as_target
 from onelayer.taylor.preparation import prepare
 
@@ -40,10 +47,17 @@ EXECUTIONS: dict[Any, torch.dtype | None] = {
     **{row.dtype: row.dtype for row in FORMATS},
 }
 MODEL_DTYPE = "model dtype"
+SEEN = 64  # points at which a foreign model is compared with the one that a checkpoint was written for
 ROUNDING = (
     "the forward pass rounds each operation to nearest in {name}, sums in any order, and its elementary functions are "
     "within 4 units in the last place; no reduced-precision matrix products"
 )
+NARROW = (
+    "the layer computes each operation in float32, rounding to nearest, sums in any order, elementary functions within "
+    "4 units in the last place, no reduced-precision matrix products; what an operation returns is rounded once to "
+    "nearest in {name}, with gradual underflow; bfloat16 numbers below 2^-126 may become zero"
+)
+WHOLE = "the weights are whole numbers of 8 bits times scales per channel; their products are exact in float32"
 ALIKE = (
     "the model computes each value from its own point alone, every time alike, by the operations that it applies to "
     "enclosures; tested at {count:,} points{slow}"
@@ -75,10 +89,12 @@ def certify(
     gap: float = 0.05,
     max_boxes: int = 1_000_000,
     max_seconds: float = math.inf,
-    jobs: int = 1,
+    jobs: int = -1,
     executor: Executor | None = None,
     device: str | torch.device = "cpu",
     observer: Observer | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    resume: str | os.PathLike[str] | None = None,
 ) -> Certificate:
     """Enclose sup over ``box`` of |T - f|, the maximum over all outputs, and decide whether it is <= ``eps``.
 
@@ -95,6 +111,8 @@ def certify(
     device      where enclosures are computed: "cpu", "cuda", or "auto" for the GPU where there is one
     executor    any concurrent.futures.Executor to share it with instead, of a cluster for example
     observer    follows the call and may cancel it; by default a bar in a terminal, nothing elsewhere
+    checkpoint  file in which a long proof leaves its state every half minute; it goes when the proof has ended
+    resume      checkpoint of the same problem to go on from; the certificate is that of an uninterrupted proof
     """
     started = time.monotonic()
     box = as_box(box)
@@ -105,15 +123,60 @@ def certify(
         if not isinstance(f, Target):
             watch.report("reading f")
         target = as_target(f, box, lipschitz=lipschitz, observer=watch)
-        dtype, place = _execution(model, execution), _device(device)
+        dtype, place = _execution(model, execution), chosen_device(device)
         try:
             target = understood(target, box, lipschitz=lipschitz, observer=watch)
             error = error_function(model, target, box, dtype, place, watch)
             tested = examine(error)
-            outcome = Search(error, Goal(eps, gap), Budget(max_boxes), Crew(error, jobs, executor)).run(order)
+            with Crew(error, jobs, executor) as crew:
+                search = Search(error, Goal(eps, gap), Budget(max_boxes), crew)
+                _keep(search, model, checkpoint or resume, resume, order)
+                outcome = search.run(order)
         except Stopped:
             pass  # before the search began: nothing is claimed
     return _certificate(outcome, model, target, box, eps, dtype, tested, time.monotonic() - started)
+
+
+def _keep(search: Search, model: Any, checkpoint: Any, resume: Any, order: int | None) -> None:
+    """Give a search the file in which it leaves its state, and the state from which it goes on."""
+    if checkpoint is None:
+        return
+    target, box = search.error.target, search.error.box
+    weights = str(model) if isinstance(model, Formula) else digest_of(model)
+    if target.formula is None or target.lipschitz is not None or not weights or search.error.device.type != "cpu":
+        raise OnelayerError("a checkpoint needs a model with weights, an f with a formula, and the CPU; leave it out")
+    parts = (type(model).__qualname__, weights, target.formula, box.lower.tolist(), box.upper.tolist())
+    text = " ".join(map(str, (*parts, search.goal, order, search.error.execution, _seen(search.error, model))))
+    search.checkpoint = Checkpoint(Path(checkpoint), hashlib.sha256(text.encode()).hexdigest())
+    if resume is not None:
+        search.resume(unpacked(Path(resume), search.checkpoint.problem))
+
+
+def _seen(error: ErrorFunction, model: Any) -> str:
+    """How a foreign model is printed and what it returns at some points: weights do not say what is done with them."""
+    if type(model) in (OneLayerTransformer, Formula, RecordedNetwork):
+        return ""
+    points = error.representable(error.box.sample(SEEN, seed=3).reshape(SEEN, -1))
+    values = error.executed(points).numpy().tobytes().hex() if len(points) else ""
+    return f"{model!r} {values}"
+
+
+def _assumptions(model: Any, target: Target, dtype: torch.dtype | None, tested: int) -> list[str]:
+    """What a certificate takes for granted, in sentences."""
+    found = []
+    if dtype is not None:
+        rounding = NARROW if dtype in ACCUMULATORS else ROUNDING
+        found.append(rounding.format(name=str(dtype).removeprefix("torch.")))
+    if isinstance(model, OneLayerTransformer) and model.int8:
+        found.append(WHOLE)
+    if not isinstance(model, OneLayerTransformer | Formula | RecordedNetwork):
+        slow = "" if tested >= POINTS // 2 else ", fewer than usual because it is slow or the box is small"
+        found.append(ALIKE.format(count=tested, slow=slow))
+    if target.lipschitz is not None:
+        found.append(LIPSCHITZ.format(statement=target.lipschitz.statement, source=target.lipschitz.source))
+    elif target.formula is None:
+        found.append(UNRECORDED.format(count=POINTS))
+    return found
 
 
 def _certificate(
@@ -127,14 +190,7 @@ def _certificate(
     seconds: float,
 ) -> Certificate:
     name = str(dtype).removeprefix("torch.")
-    assumptions = [] if dtype is None else [ROUNDING.format(name=name)]
-    if not isinstance(model, OneLayerTransformer | Formula):
-        slow = "" if tested >= POINTS // 2 else ", fewer than usual because it is slow or the box is small"
-        assumptions.append(ALIKE.format(count=tested, slow=slow))
-    if target.formula is None and target.lipschitz is None:
-        assumptions.append(UNRECORDED.format(count=POINTS))
-    if target.lipschitz is not None:
-        assumptions.append(LIPSCHITZ.format(statement=target.lipschitz.statement, source=target.lipschitz.source))
+    assumptions = _assumptions(model, target, dtype, tested)
     return Certificate.settled(
         eps=eps,
         lower=outcome.lower,
@@ -152,6 +208,7 @@ def _certificate(
         method=_method(target),
         assumptions=tuple(assumptions),
         proof=outcome.tree,
+        models=(model,),
     )
 
 
@@ -170,6 +227,8 @@ def digest_of(model: Any) -> str:
     """
     if isinstance(model, OneLayerTransformer):
         return weights_sha256(model)
+    if isinstance(model, RecordedNetwork):
+        return network_sha256(model)
     if not isinstance(model, nn.Module):
         return ""
     digest = hashlib.sha256()
@@ -192,6 +251,20 @@ def _model_dtype(model: Any) -> torch.dtype:
 
 
 def _execution(model: Any, execution: str | torch.dtype | None) -> torch.dtype | None:
+    """The format that is executed, None for real arithmetic.
+
+    Of float16 and bfloat16 only layers of this package are known to round where the enclosures do.
+    """
+    found = _named_execution(model, execution)
+    if found in ACCUMULATORS and not isinstance(model, OneLayerTransformer):
+        raise OnelayerError(
+            f"only a layer of this package is certified in {str(found).removeprefix('torch.')}: kernels of torch round "
+            "at places of their own; use model.float()"
+        )
+    return found
+
+
+def _named_execution(model: Any, execution: str | torch.dtype | None) -> torch.dtype | None:
     if isinstance(execution, str) and execution == MODEL_DTYPE:
         return _model_dtype(model)
     if not isinstance(execution, str | torch.dtype | None) or execution not in EXECUTIONS:
@@ -200,7 +273,8 @@ def _execution(model: Any, execution: str | torch.dtype | None) -> torch.dtype |
     return EXECUTIONS[execution]
 
 
-def _device(name: str | torch.device) -> torch.device:
+def chosen_device(name: str | torch.device) -> torch.device:
+    """The device of that name, if it computes here; "auto": a GPU where there is one."""
     if isinstance(name, str) and name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:

@@ -13,6 +13,7 @@ from typing import Any
 from onelayer.disk import strict_json
 from onelayer.errors import FileError, OnelayerError
 from onelayer.language.words import NOT_RECORDED
+from onelayer.proof.about import sound
 
 FORMAT = "onelayer certificate"
 FORMAT_VERSION = 1  # of certificate.json
@@ -27,7 +28,7 @@ FIELDS = (
     *("status", "eps", "lower", "upper", "witness", "resisted", "boxes", "order", "arithmetic", "shape", "domain"),
     *("function", "weights_sha256", "seconds", "version", "method", "assumptions"),
 )
-ABSENT: dict[str, Any] = {"names": (), "claim": SUP}
+ABSENT: dict[str, Any] = {"names": (), "claim": SUP, "about": {}}
 
 
 def decide(eps: float | None, lower: float, upper: float, *, method: str, reached: bool = False) -> str:
@@ -141,6 +142,11 @@ def _corners(name: str, value: Any) -> tuple[Any, ...]:
     return tuple(_each(_real, name, side) for side in value)
 
 
+def _settings(name: str, value: Any) -> Any:
+    """What a claim is about, its settings checked."""
+    return _checked(sound(value), name, value)
+
+
 def _checked(holds: bool, name: str, value: Any) -> Any:
     if not holds:
         raise OnelayerError(f"field '{name}' has the wrong type")
@@ -162,6 +168,7 @@ _KINDS: dict[str, Callable[[str, Any], Any]] = {
     **dict.fromkeys(("eps", "lower", "seconds"), _real),
     **dict.fromkeys(("assumptions", "names"), partial(_each, _text)),
     **dict.fromkeys(("domain", "resisted"), _corners),
+    "about": _settings,
     "upper": _bound,
     "shape": partial(_each, _count),
     "witness": partial(_each, _real),

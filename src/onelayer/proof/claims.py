@@ -7,9 +7,9 @@ derivatives of the real function of the stored weights; the rounding of an execu
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,13 +21,25 @@ from onelayer.language.formula import Formula, parse
 from onelayer.language.requirement import parse_requirement
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.observer import Observer, observing
+from onelayer.proof.about import NORMS, words
 from onelayer.proof.certificate import Certificate
 from onelayer.proof.certify import MODEL_DTYPE, certify, digest_of
 from onelayer.proof.contract import examine_slopes
 from onelayer.proof.error import error_function
 from onelayer.proof.forward import execute
-from onelayer.proof.objectives import Difference, Forward, Margins, Output, Slopes, Steepness
+from onelayer.proof.objectives import (
+    MOST_CURVED,
+    Difference,
+    Directed,
+    Forward,
+    Margins,
+    Minors,
+    Output,
+    Slopes,
+    Steepness,
+)
 from onelayer.proof.recorded import understood
+from onelayer.proof.together import Together, together
 from onelayer.proof.verdicts import Range, Verdict, single_output
 
 SAMPLES = 512  # points from which a first guess of a range is taken
@@ -78,35 +90,52 @@ def _from(
     """sup|T_k - c| of one output; that of a layer itself is a claim like any other about the constant function c."""
     shape = _outputs(one, box)
     found = certify(one, _levels(level, box, shape), box, observer=observer, **settings)
-    return (
-        found if one is model else replace(found, claim=f"sup|y{at + 1} - {level!r}|", weights_sha256=digest_of(model))
-    )
+    if one is model:
+        return found
+    return replace(found, claim=f"sup|y{at + 1} - {level!r}|", weights_sha256=digest_of(model), models=())
 
 
-@pinned()
 def equivalent(a: Forward, b: Forward, box: Box, eps: float | None = None, **options: Any) -> Certificate:
     """Whether |A - B| <= ``eps`` on ``box``, all outputs; without eps, the tightest enclosure of sup|A - B|.
 
     Both models are taken as they are executed if they have one format, and in real arithmetic if they differ in it.
-    ``options`` are those of certify.
+    Networks with the same steps are followed together (proof/together.py). ``options`` are those of certify.
     """
+    # Recorded before the ground is pinned: torch.export asks for settings of the GPU that it then finds set by parts.
+    return _equivalent(a, b, box, eps, together(a, b, tuple(box.shape)), options)
+
+
+@pinned()
+def _equivalent(
+    a: Forward, b: Forward, box: Box, eps: float | None, both: Together | None, options: dict[str, Any]
+) -> Certificate:
     shapes = [_outputs(model, box) for model in (a, b)]
     if shapes[0] != shapes[1]:
         raise OnelayerError(f"the models return shapes {shapes[0]} and {shapes[1]} at one point; they must be equal")
     formats = {p.dtype for model in (a, b) if isinstance(model, nn.Module) for p in model.parameters()}
     options.setdefault("execution", MODEL_DTYPE if len(formats) <= 1 else "real")
-    found = certify(Difference(a, b), _levels(0.0, box, shapes[0]), box, eps, **options)
-    return replace(found, claim="sup|A - B|")
+    if both is not None:
+        options.setdefault("order", 2)  # kinks make its remainders: higher orders cost more than they win
+    found = certify(both or Difference(a, b), _levels(0.0, box, shapes[0]), box, eps, **options)
+    return _about({"kind": "difference"}, found, a, b)
 
 
 @pinned()
-def lipschitz(model: Forward, box: Box, eps: float | None = None, **options: Any) -> Certificate:
-    """sup over ``box`` and outputs of sum_i |dT/dx_i|, the Lipschitz constant of T in the maximum norm.
+def lipschitz(model: Forward, box: Box, eps: float | None = None, *, norm: Any = "inf", **options: Any) -> Certificate:
+    """The Lipschitz constant of T on ``box``: |T(x) - T(y)| <= upper |x - y| there, in real arithmetic.
 
-    |T(x) - T(y)| <= upper max_i |x_i - y_i| for x, y in the box, in real arithmetic; lower is reached at the witness.
-    With ``eps``: whether the constant is at most eps. ``options`` are those of certify.
+    ``norm`` is that of both distances, and the constant is the largest norm of the Jacobian that belongs to it:
+
+        "inf"   the largest of sum_i |dT_k/dx_i| over outputs k
+        1       the largest of sum_k |dT_k/dx_i| over inputs i
+        2       the root of the sum of all squares: of one output the constant itself, of several a bound of it
+
+    lower is reached at the witness. With ``eps``: whether upper <= eps. ``options`` are those of certify.
     """
-    return _of_slopes(Steepness(model), model, box, eps, "sup sum_i |dT/dx_i|", options)
+    kind = "inf" if norm == math.inf else str(norm)
+    if kind not in NORMS:
+        raise OnelayerError(f"norm must be 1, 2 or 'inf', got {norm!r}")
+    return _of_slopes(Steepness(model, kind), model, box, eps, {"kind": "lipschitz", "norm": kind}, options)
 
 
 @pinned()
@@ -118,8 +147,11 @@ def gradient_error(model: Forward, f: Any, box: Box, eps: float | None = None, *
     target = understood(f, box)
     if target.lipschitz is not None:
         raise OnelayerError("a black box has no slopes to compare with; give f as a formula or torch function")
+    outputs = _outputs(model, box)
+    if math.prod(outputs) == math.prod(target.output_shape) == 1:  # one number is one number
+        target = target.one_number(outputs)
     function = target.formula if target.formula is not None else target.function
-    found = _of_slopes(Slopes(model, function), model, box, eps, "sup|dT/dx_i - df/dx_i|", options)
+    found = _of_slopes(Slopes(model, function), model, box, eps, {"kind": "slopes"}, options)
     return replace(found, function=str(target.formula)) if target.formula is not None else found
 
 
@@ -130,15 +162,23 @@ def monotone(model: Forward, box: Box, directions: Mapping[str, str], **options:
     Lemma: let M bound |dT/dx_i|. Then dT/dx_i >= 0 on the box iff sup|M - dT/dx_i| <= M.
     ``options`` are those of certify.
     """
-    signs = _directions(box, directions)
-    with observing(options.pop("observer", None), options.pop("max_seconds", math.inf)) as watch:
-        found = []
-        for done, (at, sign) in enumerate(signs):
-            share = watch.share(1 / (len(signs) - done))
-            slopes, name = Slopes(model, inputs=[at]), f"dT/d{_name(box, at)}"
-            found.append(_least(slopes, model, box, sign, name, {**_real(options), "observer": share}))
-    asked = ", ".join(f"{_name(box, at)} {'+' if sign > 0 else '-'}" for at, sign in signs)
-    return _verdict(found, asked)
+    inputs, signs = zip(*_directions(box, directions), strict=True)
+    about = {"kind": "monotone", "inputs": list(inputs), "signs": list(signs)}
+    asked = ", ".join(f"{_name(box, at)} {'+' if sign > 0 else '-'}" for at, sign in zip(inputs, signs, strict=True))
+    return _judged(Directed(model, inputs, signs), model, box, about, asked, _real(options))
+
+
+@pinned()
+def convex(model: Forward, box: Box, **options: Any) -> Verdict:
+    """Whether every output of T is a convex function of its inputs on ``box``, in real arithmetic.
+
+    Lemma: a twice differentiable T is convex iff its Hessian is positive semidefinite, which is so iff none of its
+    principal minors is negative. Where it is refuted, one of them is negative at the witness.
+    ``options`` are those of certify.
+    """
+    if box.dim > MOST_CURVED:
+        raise OnelayerError(f"convexity is proved of functions of up to {MOST_CURVED} inputs, the box has {box.dim}")
+    return _judged(Minors(model), model, box, {"kind": "convex"}, "convex", _real(options))
 
 
 @pinned()
@@ -153,50 +193,50 @@ def prove(model: Forward, box: Box, condition: str, **options: Any) -> Verdict:
     if len(set(names)) < len(names):
         raise OnelayerError("an input of the box has the name of an output, y1, y2, ...; call it otherwise")
     asked = parse_requirement(condition, names)
-    found = _least(Margins(model, asked.margins), model, box, 1, "margin", options, strict=asked.strict)
-    return _verdict([found], condition, strict=asked.strict)
+    about = {"kind": "condition", "text": condition}
+    return _judged(Margins(model, asked.margins), model, box, about, condition, options, strict=asked.strict)
 
 
-class _Least(NamedTuple):
-    """lower <= the least value of something over the box <= upper."""
-
-    lower: float
-    upper: float
-    certificate: Certificate
-
-
-def _least(
+def _judged(
     objective: nn.Module,
     model: Forward,
     box: Box,
-    sign: int,
-    name: str,
+    about: Mapping[str, Any],
+    asked: str,
     options: Mapping[str, Any],
     *,
     strict: bool = False,
-) -> _Least:
-    """The least value of sign * g. Lemma: if |g| <= M, then g >= 0 iff sup|M - g| <= M."""
-    shape = _outputs(objective, box)
-    rough = certify(objective, _levels(0.0, box, shape), box, **{**options, "gap": ROUGH})
-    known = math.isfinite(rough.upper)
-    size = rough.upper if known else 1.0
-    goal = math.nextafter(size, 0.0) if strict else size
-    found = certify(objective, _levels(sign * size, box, shape), box, goal, **options)
-    found = replace(found, claim=f"sup|{sign * size!r} - {name}|", weights_sha256=digest_of(model))
-    lower = math.nextafter(size - found.upper, -math.inf)
-    if found.upper <= size:
-        lower = max(lower, math.ulp(0.0) if found.upper < size else 0.0)
+) -> Verdict:
+    """Whether no entry of g is negative. Lemma: if |g| <= M, then g >= 0 iff sup|M - g| <= M."""
+    rest = dict(options)
+    with observing(rest.pop("observer", None), rest.pop("max_seconds", math.inf)) as watch:
+        shape = _outputs(objective, box)
+        look = {**rest, "gap": ROUGH, "observer": watch.share(0.5)}
+        rough = certify(objective, _levels(0.0, box, shape), box, **look)
+        known = math.isfinite(rough.upper)
+        size = rough.upper if known else 1.0
+        goal = math.nextafter(size, 0.0) if strict else size
+        found = certify(objective, _levels(size, box, shape), box, goal, **rest, observer=watch)
+    lower = _above(size, found.upper)
     # Without a bound of g the distance may be to its other side.
-    return _Least(lower, math.nextafter(size - found.lower, math.inf) if known else math.inf, found)
-
-
-def _verdict(found: Sequence[_Least], asked: str, *, strict: bool = False) -> Verdict:
-    worst = min(found, key=lambda item: item.upper)
-    lower, upper = min(item.lower for item in found), worst.upper
+    upper = math.nextafter(size - found.lower, math.inf) if known else math.inf
     holds = lower > 0 if strict else lower >= 0
     status = "refuted" if upper < 0 else "proved" if holds else "undecided"
-    witness = worst.certificate.witness if status == "refuted" else None
-    return Verdict(status, lower, upper, witness, tuple(item.certificate for item in found), asked)
+    witness = found.witness if status == "refuted" else None
+    return Verdict(status, lower, upper, witness, (_about(about, found, model),), asked)
+
+
+def _above(size: float, distance: float) -> float:
+    """A number that is not above size - distance, and has its sign."""
+    lower = math.nextafter(size - distance, -math.inf)
+    if distance < size:
+        return max(lower, math.ulp(0.0))
+    return max(lower, 0.0) if distance == size else lower
+
+
+def _about(about: Mapping[str, Any], found: Certificate, *models: Forward) -> Certificate:
+    """The certificate of an objective as one about the models that it is made of."""
+    return replace(found, about=dict(about), claim=words(about), weights_sha256=digest_of(models[0]), models=models)
 
 
 def _real(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -207,13 +247,18 @@ def _real(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _of_slopes(
-    objective: Slopes, model: Forward, box: Box, eps: float | None, claim: str, options: Mapping[str, Any]
+    objective: Slopes,
+    model: Forward,
+    box: Box,
+    eps: float | None,
+    about: Mapping[str, Any],
+    options: Mapping[str, Any],
 ) -> Certificate:
     """sup|g| of something made of slopes."""
     for one in objective.models:
         _examine(one, box)
     found = certify(objective, _levels(0.0, box, _outputs(objective, box)), box, eps, **_real(options))
-    return replace(found, claim=claim, weights_sha256=digest_of(model))
+    return _about(about, found, model)
 
 
 def _levels(level: float, box: Box, shape: tuple[int, ...]) -> Formula:

@@ -11,10 +11,10 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from onelayer.proof.error import ErrorFunction
-from onelayer.taylor.kernels import tallied
+from onelayer.taylor.kernels import active, tallied
 
 CPU_BYTES, CPU_CHUNK = 2**26, 4096  # beyond them the tensors of a chunk leave the caches
-CUDA_SHARE, CUDA_CHUNK = 0.25, 2**16  # of the free memory; where kernels of an operation are no longer mostly launch
+CUDA_SHARE, CUDA_CHUNK = 0.25, 2**18  # of the free memory; where kernels of an operation are no longer mostly launch
 LIVE = 4  # large tensors alive at the same time
 SECONDS_PER_ELEMENT, SECONDS_PER_OPERATION = 6e-10, 4e-6  # fitted to proofs in 2, 4, 6 and 8 dimensions, orders 2 to 8
 PROBED_BOXES = 16  # enough that tables which do not grow with the boxes do not count as theirs
@@ -68,11 +68,25 @@ def cost_of_box(error: ErrorFunction, order: int) -> Cost:
     return metered(lambda: error.bounded(low, high, order), PROBED_BOXES, error.device)
 
 
+def sized(run: Callable[[], Any], boxes: int, device: torch.device) -> Cost:
+    """A rough cost that is got nearly for nothing where kernels compute: from what they report of themselves."""
+    if device.type == "cuda" or not active():
+        return metered(run, boxes, device)
+    meter = Meter()
+    with tallied(meter.tally):
+        run()
+    return _cost(meter, boxes, device, 1)
+
+
 def metered(run: Callable[[], Any], boxes: int, device: torch.device, calls: int = 1) -> Cost:
     """Run boxes, in so many calls, under a meter; the chunk is the largest power of two whose tensors fit."""
     meter = Meter()
     with tallied(meter.tally), meter:
         run()
+    return _cost(meter, boxes, device, calls)
+
+
+def _cost(meter: Meter, boxes: int, device: torch.device, calls: int) -> Cost:
     largest, work = max(meter.largest, 1) * calls / boxes, meter.work / boxes
     room, most = _room(device)
     fitting = int(room / (8 * LIVE * largest))

@@ -1,21 +1,26 @@
-"""Who encloses the chunks of a round: this process, more processes of this machine, or any executor.
+"""Who explores the units of a proof: this process, more processes of this machine, or any executor.
 
-A chunk is enclosed by a function of the chunk alone, and a round is cut into chunks by the number of its boxes alone:
-who computes them, how many there are and in which order they finish cannot change a certificate.
+Processes are forked where the system can: they have the problem, the kernels and their tables from the start. Elsewhere
+they are joblib's, and the problem travels to them as it does to an executor.
 """
 
 from __future__ import annotations
 
+import copy
 import hashlib
+import multiprocessing
 import os
+import signal
+import sys
+import threading
 import time
-from collections import deque
-from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, Future
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from concurrent.futures import wait as wait_for
 from dataclasses import dataclass
-from functools import lru_cache, partial
-from typing import Any
+from functools import lru_cache
+from typing import Any, Self
 
 import joblib
 import numpy as np
@@ -28,16 +33,18 @@ from onelayer.ground import pinned
 from onelayer.language.formula import Formula
 from onelayer.layer.file import weights_sha256
 from onelayer.layer.transformer import OneLayerTransformer
-from onelayer.observer import Stopped
-from onelayer.proof.boxes import Boxes
-from onelayer.proof.error import MAX_NODES, Enclosure, ErrorFunction, error_function
-from onelayer.proof.tree import Floats, Ints
+from onelayer.observer import Observer, Stopped
+from onelayer.proof.error import MAX_NODES, ErrorFunction, error_function
+from onelayer.proof.tree import Floats
 from onelayer.recording.target import as_target
 
-START = 3.0  # seconds of computing before more processes are started: they take about as long to come up
+FORKS = sys.platform == "linux"
+START = 0.5 if FORKS else 3.0  # seconds of computing before more processes are started: what it takes them to come up
 IDLE = 300.0  # seconds after which processes without work go
 LOOK = 0.1  # seconds between two looks at the observer while others compute
 KEPT = 4  # problems that a worker keeps ready
+
+Task = Callable[[ErrorFunction, Any], Any]
 
 
 @dataclass(frozen=True)
@@ -52,102 +59,95 @@ class Assignment:
     execution: torch.dtype | None
 
 
-@dataclass(frozen=True)
-class Chunk:
-    """Boxes to enclose, as arrays, with what the search wants to know of them."""
-
-    low: Floats
-    high: Floats
-    stall: Ints
-    order: int
-    threshold: float
-
-
 class Crew:
-    """Encloses chunks, alone at first; a long proof is shared with ``jobs`` processes or with the given executor."""
+    """Explores units, alone at first; a long proof is shared with ``jobs`` processes or with the given executor."""
 
     def __init__(self, error: ErrorFunction, jobs: int = 1, executor: Executor | None = None) -> None:
         self.error, self.given = error, executor
-        self.jobs = joblib.cpu_count() if jobs == -1 else jobs
+        self.jobs = _cores() if jobs == -1 else jobs
         self.problem = as_problem(error)
         self.started = time.process_time()
-        self.signs: list[Future[int]] = []
-        self.up: set[int] = set()  # processes that have answered
+        self.pool: Executor | None = None
         if executor is not None and self.problem is None:
             raise OnelayerError(
                 "only layers of this package and formulas travel to an executor, with an f that has a formula, on the "
                 "CPU; leave executor out"
             )
 
-    def enclose(self, parts: list[Boxes], order: int, threshold: float) -> list[Enclosure]:
-        """Enclosures of the parts, in their order."""
-        alone = [partial(_enclosed, self.error, part, order, threshold) for part in parts]
-        executor = self._executor(len(parts))
-        if executor is None or self.problem is None:
-            return [run() for run in alone]
-        chunks = [Chunk(part.low.numpy(), part.high.numpy(), part.stall.numpy(), order, threshold) for part in parts]
-        return self._shared(executor, self.problem, chunks, alone)
+    def __enter__(self) -> Self:
+        return self
 
-    def _executor(self, parts: int) -> Any:
+    def __exit__(self, *reason: object) -> None:
+        """Let forked processes go; joblib keeps its own for the next call."""
+        if FORKS and self.pool is not None:
+            self.pool.shutdown(wait=False, cancel_futures=True)
+
+    def explored(self, task: Task, units: Sequence[Any]) -> Iterator[Any]:
+        """What the task finds for each unit, in their order; None for those that the observer left no time for."""
+        executor = self._executor(len(units))
+        if executor is None or self.problem is None:
+            yield from (self._alone(task, unit) for unit in units)
+            return
+        futures = [self._submitted(executor, self.problem, task, unit) for unit in units]
+        try:
+            yield from (self._result(future, task, unit) for future, unit in zip(futures, units, strict=True))
+        finally:
+            for future in futures:
+                future.cancel()
+
+    def _executor(self, units: int) -> Executor | None:
         """Who shares the work, if anybody does: processes only where there is some for them."""
-        if parts == 1 or self.problem is None:
+        if units == 1 or self.problem is None:
             return None
         if self.given is not None:
             return self.given
         if self.jobs < 2 or time.process_time() - self.started < START:
             return None
-        # The pool that joblib itself reuses: a plain one of the same kind would be handed to joblib and break there.
-        pool = get_memmapping_executor(self.jobs - 1, timeout=IDLE)
-        if not self.signs:
-            self.signs = [pool.submit(prepare, self.problem) for _ in range(self.jobs - 1)]
-        return pool if self._room(parts) else None
+        if self.pool is None:
+            self.pool = self._forked() if FORKS else get_memmapping_executor(self.jobs, timeout=IDLE)
+        return self.pool
 
-    def _room(self, parts: int) -> int:
-        """Chunks that may be out at once: an executor queues them itself, a process that is not up sits on its own.
+    def _forked(self) -> Executor:
+        """Processes that begin as copies of this one, without its observer."""
+        silent = copy.copy(self.error)
+        object.__setattr__(silent, "observer", Observer())
+        context = multiprocessing.get_context("fork")
+        return ProcessPoolExecutor(self.jobs, mp_context=context, initializer=_hold, initargs=(silent, os.getpid()))
 
-        Twice as many as there are processes known to be up: none waits for the next, and one that comes up takes what
-        lies ready and is known from then on.
-        """
-        if self.given is not None:
-            return parts
-        self.up |= {sign.result() for sign in self.signs if sign.done() and sign.exception() is None}
-        return 2 * len(self.up)
-
-    def _shared(
-        self, executor: Executor, problem: Assignment, chunks: list[Chunk], alone: Sequence[Callable[[], Enclosure]]
-    ) -> list[Enclosure]:
-        """Hand out chunks from the front as others can take them; do those at the end here."""
-        waiting = deque(range(len(chunks)))
-        out: dict[int, Future[Any]] = {}
-        found: dict[int, Enclosure] = {}
+    def _submitted(self, executor: Executor, problem: Assignment, task: Task, unit: Any) -> Future[Any]:
         try:
-            while waiting or out:
-                while waiting and len(out) < self._room(len(chunks)):
-                    at = waiting.popleft()
-                    out[at] = executor.submit(work, problem, chunks[at])
-                if waiting:
-                    at = waiting.pop()
-                    found[at] = alone[at]()
-                for at in [at for at, future in out.items() if future.done() or not waiting]:
-                    found[at] = self._result(out.pop(at), alone[at])
-        finally:
-            for future in out.values():
-                future.cancel()
-        return [found[at] for at in range(len(chunks))]
+            if executor is self.pool and FORKS:
+                with warnings.catch_warnings():
+                    # Python warns of forks beside threads; those here hold no lock.
+                    warnings.simplefilter("ignore", DeprecationWarning)
+                    return executor.submit(_work_here, task, unit)
+            return executor.submit(work, problem, task, unit)
+        except (BrokenExecutor, RuntimeError) as error:  # all its workers died: the unit is done here
+            lost: Future[Any] = Future()
+            lost.set_exception(error)
+            return lost
 
-    def _result(self, future: Future[Any], alone: Callable[[], Enclosure]) -> Enclosure:
-        """What a worker found; where it died or failed, the chunk is done here, with its error if it has one."""
-        while not future.done():
-            self.error.observer.check()
-            wait_for([future], timeout=LOOK)
+    def _alone(self, task: Task, unit: Any) -> Any:
         try:
-            process, bound, sensitivity = future.result()
+            return task(self.error, unit)
         except Stopped:
-            raise
+            return None
+
+    def _result(self, future: Future[Any], task: Task, unit: Any) -> Any:
+        """What a worker found; where it died or failed, the unit is done here, with its error if it has one."""
+        while not future.done() and not self.error.observer.over:
+            wait_for([future], timeout=LOOK)
+        if not future.done():
+            return None
+        try:
+            return future.result()
         except Exception:
-            return alone()
-        self.up.add(process)
-        return Enclosure(torch.from_numpy(np.array(bound)), torch.from_numpy(np.array(sensitivity)))
+            return self._alone(task, unit)
+
+
+def _cores() -> int:
+    """One process per core, and no more in a process that shares the work of another."""
+    return 1 if multiprocessing.parent_process() is not None else int(joblib.cpu_count())
 
 
 def as_problem(error: ErrorFunction) -> Assignment | None:
@@ -163,25 +163,31 @@ def as_problem(error: ErrorFunction) -> Assignment | None:
     return Assignment(hashlib.sha256(text.encode()).hexdigest(), model, formula, lower, upper, error.execution)
 
 
-def prepare(problem: Assignment) -> int:
-    """Make a process ready for chunks of a problem, so that the first one does not wait for it; its number."""
-    with pinned():
-        error = _received(_Keyed(problem))
-        error.enclose(error.box.lower.reshape(1, -1), error.box.upper.reshape(1, -1), 1)
-    return os.getpid()
+_HELD: list[ErrorFunction] = []  # what a forked process works on
 
 
-def work(problem: Assignment, chunk: Chunk) -> tuple[int, Floats, Floats]:
-    """Enclose one chunk, in whatever process this is: its number, bounds and sensitivities."""
+def _hold(error: ErrorFunction, parent: int) -> None:
+    """Keep the problem, leave interrupts to the parent, and end with it."""
+    _HELD[:] = [error]
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)
+
+
+def _work_here(task: Task, unit: Any) -> Any:
     with pinned():
-        found = _received(_Keyed(problem)).enclose(
-            torch.from_numpy(np.array(chunk.low)),
-            torch.from_numpy(np.array(chunk.high)),
-            chunk.order,
-            chunk.threshold,
-            torch.from_numpy(np.array(chunk.stall)),
-        )
-    return os.getpid(), found.bound.numpy(), found.sensitivity.numpy()
+        return task(_HELD[0], unit)
+
+
+def work(problem: Assignment, task: Task, unit: Any) -> Any:
+    """Do one unit, in whatever process this is."""
+    with pinned():
+        return task(_received(_Keyed(problem)), unit)
 
 
 @dataclass(frozen=True)
@@ -203,7 +209,3 @@ def _received(keyed: _Keyed) -> ErrorFunction:
     box = Box(torch.from_numpy(np.array(problem.lower)), torch.from_numpy(np.array(problem.upper)))
     target = as_target(problem.formula, box)
     return error_function(problem.model, target, box, problem.execution, torch.device("cpu"))
-
-
-def _enclosed(error: ErrorFunction, part: Boxes, order: int, threshold: float) -> Enclosure:
-    return error.enclose(part.low, part.high, order, threshold, part.stall)

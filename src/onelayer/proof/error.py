@@ -15,15 +15,18 @@ from torch import Tensor, nn
 
 from onelayer.box import Box
 from onelayer.errors import OnelayerError
+from onelayer.language.formula import Formula
 from onelayer.language.quotient import Quotient, as_quotient
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.observer import Observer
-from onelayer.proof.axes import by_length, gains, with_trials
+from onelayer.proof.axes import balanced, by_length, gains, with_trials
 from onelayer.proof.forward import enclose, execute
+from onelayer.proof.replays import Replays
 from onelayer.recording.target import Target
-from onelayer.taylor import basis, difference, variables
+from onelayer.taylor import basis, difference, tables, variables
 from onelayer.taylor.cleared import numerator_and_denominator
 from onelayer.taylor.core import TaylorModel
+from onelayer.taylor.fused import weighted_sizes
 from onelayer.taylor.hull import evaluate_hulled
 from onelayer.taylor.levels import Levels
 from onelayer.taylor.rounding import inflate
@@ -86,12 +89,12 @@ class ErrorFunction:
     def enclose(
         self, low: Tensor, high: Tensor, order: int, threshold: float = 0.0, stall: Tensor | None = None
     ) -> Enclosure:
-        """Rigorous enclosure of |g| on each of B boxes given by corners (B, D).
+        """Rigorous enclosure of |g| on each of B boxes given by corners (B, D), on the device where those are.
 
         No pains are taken over the axes of boxes that need no cut, those with a bound <= ``threshold``; more are taken
         over boxes that ``stall`` (B,): cuts since the bound last fell.
         """
-        low, high = low.to(self.device), high.to(self.device)
+        origin, low, high = low.device, low.to(self.device), high.to(self.device)
         gain = None
         if self._tried_along(len(low), order):
             every = self.bounded(*with_trials(low, high), order)
@@ -99,12 +102,16 @@ class ErrorFunction:
         else:
             found = self._bounded(low, high, order)
         self._try_axes(found, low, high, order, threshold, stall, gain)
-        return Enclosure(found.bound.cpu(), found.sensitivity.cpu())
+        sensitivity = found.sensitivity
+        if self.dim > 1:
+            whole = (self.box.upper - self.box.lower).flatten().to(self.device)
+            sensitivity = balanced(sensitivity, low, high, whole)
+        return Enclosure(found.bound.to(origin), sensitivity.to(origin))
 
     @torch.no_grad()
     def bounds(self, low: Tensor, high: Tensor, order: int) -> Tensor:
         """Rigorous bounds of |g| on boxes, (B,), for those who want to know nothing of the axes."""
-        return self._bounded(low.to(self.device), high.to(self.device), order).bound.cpu()
+        return self._bounded(low.to(self.device), high.to(self.device), order).bound.to(low.device)
 
     def _bounded(self, low: Tensor, high: Tensor, order: int) -> Bounded:
         return self._sides(low, high, order, []) if self.kinked else self.bounded(low, high, order)
@@ -183,6 +190,21 @@ class ErrorFunction:
     def bounded(self, low: Tensor, high: Tensor, order: int, watch: Sides | None = None) -> Bounded:
         """Enclosure by one Taylor model of g; ``watch`` holds assumed sides and notes the kinks of f left open."""
         self.observer.check()
+        if watch is None and low.is_cuda and len(low) and self.replayable:
+            return Bounded(*self.replays(low, high, order))
+        return self._enclosed(low, high, order, watch)
+
+    @property
+    def replayable(self) -> bool:
+        """Whether T and f are arithmetic alone: code from elsewhere may do anything between two operations."""
+        return isinstance(self.model, OneLayerTransformer | Formula) and self.target.formula is not None
+
+    @cached_property
+    def replays(self) -> Replays:
+        """Graphs of enclosures on a GPU."""
+        return Replays(self._enclosed)
+
+    def _enclosed(self, low: Tensor, high: Tensor, order: int, watch: Sides | None = None) -> Bounded:
         t = self._model(low, high, order, watch)
         if self.quotient is None:
             return self._divided(t, low, high, order, watch)
@@ -315,6 +337,8 @@ class ErrorFunction:
 
 def _ready(model: nn.Module, device: torch.device, dtype: torch.dtype) -> nn.Module:
     """The module itself if its mode, device and dtype are right, else a copy of it that is."""
+    if any(part._compiled_call_impl is not None for part in model.modules()):
+        raise OnelayerError("the model was compiled in place, and other code than its own runs; certify it before that")
     held = [*model.parameters(), *model.buffers()]
     wrong = any(t.device != device or (t.is_floating_point() and t.dtype != dtype) for t in held)
     if wrong or any(part.training for part in model.modules()):
@@ -370,9 +394,9 @@ def _steepness(y: Any) -> Tensor | float:
         return 0.0
     y = y.reshape(y.shape[0], -1)
     rows = basis.block(len(y.support), y.degree)
-    table = torch.as_tensor(basis.exponents(len(y.support), y.degree)[rows], dtype=torch.float64, device=y.device)
+    table = tables.exponents(len(y.support), y.degree, y.device)[rows]
     share = torch.zeros(y.shape[0], y.space.dim, dtype=torch.float64, device=y.device)
-    share[:, list(y.support)] = torch.tensordot(table.T, y.coef[rows].abs(), dims=1).amax(-1).T
+    share[:, tables.rows(y.support, y.device)] = weighted_sizes(y.coef[rows], table).amax(-1).T
     return share
 
 

@@ -16,7 +16,7 @@ from onelayer.disk import read_bounded, read_if_there, read_tensors, replace_fil
 from onelayer.errors import FileError, OnelayerError
 from onelayer.proof.certificate import Certificate
 from onelayer.proof.claim import CONDITIONAL, ESTIMATED, from_json, to_json
-from onelayer.proof.rules import ARGUMENT, ATTACHMENTS, TABLE
+from onelayer.proof.rules import ARGUMENT, ATTACHMENTS, OTHER, TABLE
 from onelayer.proof.tree import MAX_DIM, MAX_NODES, BoxTree
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "BOXES",
     "CERTIFICATE",
     "FUNCTION",
+    "OTHER",
     "TABLE",
     "read_proof",
     "read_table",
@@ -36,7 +37,7 @@ BOXED = ("branch and bound", CONDITIONAL, ESTIMATED)  # methods that need boxes
 MAGIC = b"OLBOXES\n"
 BOXES_VERSION = 1  # of boxes.bin
 _HEADER = struct.Struct("<8sIIQ")  # magic, version, D, nodes
-MAX_BYTES = {CERTIFICATE: 2**24, BOXES: 2**29, FUNCTION: 2**24, ARGUMENT: 2**26, TABLE: 2**32}
+MAX_BYTES = {CERTIFICATE: 2**24, BOXES: 2**29, FUNCTION: 2**24, ARGUMENT: 2**26, TABLE: 2**32, OTHER: 2**32}
 
 
 def write_proof(folder: str | Path, proof: Certificate) -> None:

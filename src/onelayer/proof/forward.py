@@ -65,19 +65,20 @@ def followed(model: Forward, x: Tensor) -> tuple[Tensor, list[Tensor]]:
 
 def enclosed_at(
     function: Forward, x: Tensor, outputs: tuple[int, ...], execution: torch.dtype | None
-) -> list[tuple[float, float]]:
-    """The outputs at one point x (1, *event), each as a centre and a radius; inf or NaN where nothing is known.
+) -> list[list[tuple[float, float]]]:
+    """The outputs at points x (C, *event), of each point a centre and a radius each; inf or NaN: nothing is known.
 
     That holds for every execution in that format, whatever the batch, the order of sums or the settings; for the real
     function where ``execution`` is None.
     """
     exact = x.detach().double()
-    at = TaylorModel(exact[None], torch.zeros_like(exact), Space(1, exact.numel(), execution), (), 0)
+    at = TaylorModel(exact[None], torch.zeros_like(exact), Space(1, exact[0].numel(), execution), (), 0)
     y = enclose(function, at, outputs)
     y = y.plain() if isinstance(y, TaylorModel) else constant(y, at)
     if y.support:
         raise UnsupportedOperation("a function with variables of its own", "it must be a function of its argument")
-    return list(zip(y.coef[0].flatten().tolist(), y.rem.flatten().tolist(), strict=True))
+    centres, radii = (side.expand(len(x), *outputs).reshape(len(x), -1).tolist() for side in (y.coef[0], y.rem))
+    return [list(zip(*pair, strict=True)) for pair in zip(centres, radii, strict=True)]
 
 
 class Constants(TorchFunctionMode):

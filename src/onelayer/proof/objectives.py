@@ -10,11 +10,12 @@ import torch
 from torch import nn
 
 from onelayer.language.formula import Formula
-from onelayer.taylor import derivatives  # noqa: F401  (registers the rules)
+from onelayer.taylor import derivatives, derived  # noqa: F401  (they register the rules)
 from onelayer.taylor.core import TaylorModel
 from onelayer.taylor.dual import Dual, seeded, zeros_like
 
 Forward = Callable[[Any], Any]
+MOST_CURVED = 4  # inputs up to which convexity is asked: 2^D - 1 minors, the largest a sum of D! products
 MOST_SIGNED = 4  # inputs up to which sums of absolute slopes are taken sign by sign, 2^(D - 1) of them
 
 
@@ -25,6 +26,12 @@ class Wrapped(nn.Module):
         super().__init__()
         self.held = nn.ModuleList([model for model in models if isinstance(model, nn.Module)])
         self.models = models
+
+    def extra_repr(self) -> str:
+        """What is asked of the models, which their weights do not say."""
+        asked = {name: getattr(self, name, None) for name in ("at", "inputs", "signs", "norm", "margins")}
+        formulas = [str(model) for model in self.models if isinstance(model, Formula)]
+        return ", ".join([*(f"{name}={value}" for name, value in asked.items() if value is not None), *formulas])
 
 
 class Output(Wrapped):
@@ -93,18 +100,87 @@ class Slopes(Wrapped):
         return t.plain() if isinstance(t, TaylorModel) else t
 
 
-class Steepness(Slopes):
-    """sum_i |dT/dx_i| as the largest of sums with signs, (B, *outputs, 2^(D - 1)): smooth where the slopes are.
+class Directed(Slopes):
+    """s_i dT/dx_i for chosen inputs i with signs s_i, (B, *outputs, chosen)."""
 
-    With more than a few inputs the absolute values themselves are added.
+    def __init__(self, model: Forward, inputs: Sequence[int], signs: Sequence[int]) -> None:
+        super().__init__(model, inputs=inputs)
+        self.signs = signs
+
+    def forward(self, x: Any) -> Any:
+        """Slopes with their signs."""
+        slopes = super().forward(x)
+        return slopes * torch.tensor(self.signs, dtype=torch.float64, device=slopes.device).to(slopes.dtype)
+
+
+class Steepness(Slopes):
+    """A norm of the Jacobian, as numbers of which the largest is the norm.
+
+    Sums of absolute slopes are the largest of sums with signs, smooth where the slopes are; with more than a few terms
+    the absolute values themselves are added.
+    """
+
+    def __init__(self, model: Forward, norm: str = "inf") -> None:
+        super().__init__(model)
+        self.norm = norm
+
+    def forward(self, x: Any) -> Any:
+        """(B, numbers)."""
+        slopes = super().forward(x)  # (B, *outputs, D)
+        table = slopes.reshape(len(slopes), -1, slopes.shape[-1])
+        if self.norm == "2":
+            return torch.linalg.vector_norm(table.reshape(len(table), -1), dim=-1)
+        return _absolute_sums(table if self.norm == "inf" else table.transpose(1, 2)).reshape(len(slopes), -1)
+
+
+def _absolute_sums(rows: Any) -> Any:
+    """The sums of absolute values of the rows (B, R, n), by their signs where these are few."""
+    count = rows.shape[-1]
+    if count > MOST_SIGNED:
+        return torch.abs(rows).sum(-1)
+    signs = [(1.0, *rest) for rest in itertools.product((1.0, -1.0), repeat=count - 1)]
+    table = torch.tensor(signs, dtype=torch.float64, device=rows.device).to(rows.dtype)
+    return torch.matmul(rows, table.T)
+
+
+class Minors(Wrapped):
+    """The principal minors of the Hessian of every output, (B, minors of all outputs).
+
+    Second derivatives are derivatives of derivatives: duals whose parts are duals.
     """
 
     def forward(self, x: Any) -> Any:
-        """The sum of absolute slopes, by their signs where these are few."""
-        slopes = super().forward(x)
-        count = slopes.shape[-1]
-        if count > MOST_SIGNED:
-            return torch.abs(slopes).sum(-1)
-        signs = [(1.0, *rest) for rest in itertools.product((1.0, -1.0), repeat=count - 1)]
-        table = torch.tensor(signs, dtype=torch.float64, device=slopes.device).to(slopes.dtype)
-        return torch.matmul(slopes, table.T)
+        """Determinants of all square blocks along the diagonal."""
+        count = int(torch.Size(tuple(x.shape)[1:]).numel())
+        y = self.models[0](seeded(seeded(x)))
+        flat = [[_second(y, i, j, x) for j in range(i + 1)] for i in range(count)]  # symmetric
+        found = []
+        for size in range(1, count + 1):
+            for chosen in itertools.combinations(range(count), size):
+                block = [[flat[max(i, j)][min(i, j)] for j in chosen] for i in chosen]
+                found.append(_determinant(block))
+        return torch.stack(found, -1).reshape(len(x), -1)
+
+
+def _second(y: Any, i: int, j: int, x: Any) -> Any:
+    """d2y/dx_i dx_j, (B, K), zero where y does not have it."""
+    first = y.tangents[i] if isinstance(y, Dual) else None
+    part = first.tangents[j] if isinstance(first, Dual) else None
+    if part is None:
+        while isinstance(y, Dual):
+            y = y.value
+        part = zeros_like(y)
+    part = part.plain() if isinstance(part, TaylorModel) else part
+    return part.reshape(len(x), -1)
+
+
+def _determinant(block: list[list[Any]]) -> Any:
+    """By the first row."""
+    if len(block) == 1:
+        return block[0][0]
+    total = None
+    for at, entry in enumerate(block[0]):
+        minor = _determinant([[*row[:at], *row[at + 1 :]] for row in block[1:]])
+        term = entry * minor if at % 2 == 0 else -(entry * minor)
+        total = term if total is None else total + term
+    return total

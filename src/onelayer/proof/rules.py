@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from onelayer.disk import MAX_AXES
 from onelayer.formats import ARITHMETICS
+from onelayer.proof.about import sound, words
 from onelayer.proof.claim import METHODS, SHA256, STATUSES, decide
 
 if TYPE_CHECKING:
@@ -15,8 +17,9 @@ if TYPE_CHECKING:
 MAX_ASSUMPTIONS = 64  # lines; a certificate states a handful
 MAX_CLAIM = 400  # characters
 ARGUMENT, TABLE = "argument.json", "table.safetensors"
-ATTACHMENTS = (ARGUMENT, TABLE)  # what a proof without boxes, or beyond them, stands on
-BELONG = {"lemma": (ARGUMENT,), "composition": (ARGUMENT,), "enumeration": ATTACHMENTS}
+OTHER = "other.safetensors"  # the second model of a claim about two
+ATTACHMENTS = (ARGUMENT, TABLE, OTHER)  # what a proof stands on beside its boxes
+BELONG = {"lemma": (ARGUMENT,), "composition": (ARGUMENT,), "enumeration": (ARGUMENT, TABLE)}
 
 
 def rules(claim: Certificate) -> list[tuple[bool, str]]:
@@ -48,11 +51,19 @@ def rules(claim: Certificate) -> list[tuple[bool, str]]:
         (len(claim.assumptions) <= MAX_ASSUMPTIONS, "too many assumptions"),
         (0 < len(claim.claim) <= MAX_CLAIM, "the claim must be said in a few words"),
         *_of_boxes(claim),
+        (sound(claim.about), "it is about nothing that is known"),
+        (not claim.about or claim.claim == words(claim.about), "the claim is not what it is about"),
         (
-            not set(claim.attachments) - set(BELONG.get(claim.method, ())),
+            not set(claim.attachments) - belonging(claim.method, claim.about),
             f"a proof by {claim.method} has no use for {', '.join(sorted(claim.attachments))}",
         ),
     ]
+
+
+def belonging(method: str, about: Mapping[str, Any]) -> set[str]:
+    """The files that a proof by this method about this may have beside its boxes."""
+    second = {OTHER} if about.get("kind") == "difference" else set()
+    return {*BELONG.get(method, ()), *second}
 
 
 def _of_boxes(claim: Certificate) -> list[tuple[bool, str]]:

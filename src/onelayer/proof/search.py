@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -13,34 +14,35 @@ from torch import Tensor
 from onelayer.box import Box
 from onelayer.errors import ModelAssumptionError
 from onelayer.observer import Stopped
-from onelayer.proof.boxes import Boxes, TreeBuilder, cut, root, updated
-from onelayer.proof.cost import cost_of_box
+from onelayer.proof.boxes import Boxes, TreeBuilder, cut, root, together, updated
+from onelayer.proof.checkpoint import Arrays, Checkpoint
+from onelayer.proof.cost import Cost, cost_of_box, sized
 from onelayer.proof.crew import Crew
 from onelayer.proof.error import Enclosure, ErrorFunction
 from onelayer.proof.pilot import candidate_orders, choose_order
+from onelayer.proof.resume import frozen, match, thawed
 from onelayer.proof.tree import BoxTree, Floats
+from onelayer.proof.units import (
+    FEWEST,
+    SLICE,
+    Explored,
+    Goal,
+    Knowledge,
+    WorkUnit,
+    as_arrays,
+    as_boxes,
+    dealt,
+    size_of_unit,
+)
 from onelayer.proof.witness import Witness, best, climb, search, verified
 
-CHUNKS_AT_ONCE = 64  # in one round: enough for the cores of a large machine
-SMALLEST_CHUNK = 1024  # below it a call costs nearly the same however few boxes are in it
-PARTS = 16  # into which a round is cut where it is large enough
+CHUNKS_AT_ONCE = 64  # in one round
 CENTRES = 64
+SPRINT = 512  # boxes at the highest order before the order is chosen: a pilot costs about as much
 LEVEL = 1.25  # a stalled bound this much above the value at a point will fall again
 SCOUTS = 32
 PILOT_SHARE = 0.25  # of the time, if it is limited
 REFUTED_GAP, REFUTED_BOXES = 1.0, 512
-
-
-@dataclass(frozen=True)
-class Goal:
-    """What ends a search: every box bounded by ``eps``, or by (1 + gap) times the largest error seen."""
-
-    eps: float | None
-    gap: float
-
-    def threshold(self, lower: float) -> float:
-        """The bound that a box must meet: eps, or a little above what was found."""
-        return lower * (1 + self.gap) if self.eps is None else self.eps
 
 
 @dataclass(frozen=True)
@@ -75,17 +77,24 @@ class Search:
     def __init__(self, error: ErrorFunction, goal: Goal, budget: Budget, crew: Crew | None = None) -> None:
         self.error, self.goal, self.budget, self.crew = error, goal, budget, crew or Crew(error)
         self.observer = error.observer
-        self.span = error.box.width.flatten()
+        self.span = error.box.width.flatten().to(error.device)
         self.tree = TreeBuilder()
-        self.open = root(error.box.lower.flatten(), error.box.upper.flatten())
+        self.open = self.domain()
         self.closed_bound = 0.0
         self.closed_share = 0.0
-        self.given_up: Boxes | None = None
+        self.spoiled = 0.0  # the worst bound of a box given up
         self.floor = 0.0
         self.evaluated = 0
         self.pilot_time = self.observer.share(PILOT_SHARE)
         self.witness: Witness | None = None
-        self.order, self.chunk = 0, 1
+        self.order, self.cost = 0, Cost(SPRINT, 0.0)
+        self.checkpoint = Checkpoint(None, "")
+        self.stored: list[Explored] | None = None  # what had come back of a wave where a search goes on
+
+    def domain(self) -> Boxes:
+        """The whole domain as the first box, where enclosures are computed: open boxes stay there."""
+        box, device = self.error.box, self.error.device
+        return root(box.lower.flatten().to(device), box.upper.flatten().to(device))
 
     @property
     def lower(self) -> float:
@@ -100,10 +109,9 @@ class Search:
     @property
     def threshold(self) -> float:
         """Bound at which a box is closed: the goal, or what is spoiled anyway, by rounding or by a box given up."""
-        spoiled = float(self.given_up.bound[0]) if self.given_up else 0.0
         wanted = self.goal.threshold(self.lower)
         rounding = 2 * self.floor if self.floor > wanted else 0.0
-        return max(wanted, spoiled, rounding)
+        return max(wanted, self.spoiled, rounding)
 
     @property
     def refuted(self) -> bool:
@@ -117,27 +125,125 @@ class Search:
         that it was cut from.
         """
         with suppress(Stopped):
-            self.branch(order)
+            if self.stored is None:
+                self.branch(order)
+            else:
+                self.rounds(math.inf)
+            self.checkpoint.end(partial(frozen, self, []), finished=not len(self.open))
         return self.outcome()
 
+    def resume(self, arrays: Arrays) -> None:
+        """Go on where a checkpoint was left."""
+        self.stored = thawed(self, arrays)
+
     def branch(self, order: int | None) -> None:
-        """Sample, choose the order, then cut the most urgent boxes."""
+        """Sample, prove what is easy at the highest order, choose the order for the rest, cut the most urgent boxes."""
         self.report()
         points = search(self.error)
         self.observe(points)
         self.floor = self.rounding_floor(points)
-        self.prepare(order)
+        orders = self.orders(order)
+        self.begin(orders)
+        self.rounds(SPRINT if len(orders) > 1 else math.inf)
+        if len(orders) > 1 and len(self.open) and not self.exhausted():
+            self.settle(orders)
+            self.rounds(math.inf)
+
+    def orders(self, order: int | None) -> tuple[int, ...]:
+        """The orders to choose from; the cheapest one where there is no room for a choice."""
+        if order is not None:
+            return (order,)
+        every = candidate_orders(self.error.dim)
+        return every[-1:] if self.exhausted() else every
+
+    def begin(self, orders: tuple[int, ...]) -> None:
+        """Enclose the whole domain, at the highest order: many a proof ends before a choice would have paid."""
+        self.order = orders[0]
+        if len(orders) > 1:
+            self.cost = sized(self.whole, 1, self.error.device)
+        else:
+            self.cost = cost_of_box(self.error, self.order)
+            self.whole()
+
+    def settle(self, orders: tuple[int, ...]) -> None:
+        """Choose the order by a pilot, and start anew if it is another one."""
+        order, self.cost = choose_order(self.error, self.threshold, orders, self.pilot_time)
+        if order != self.order:
+            self.order = order
+            self.tree = TreeBuilder()
+            self.open = self.domain()
+            self.closed_bound, self.closed_share, self.spoiled = 0.0, 0.0, 0.0
+            self.whole()
+
+    def whole(self) -> None:
+        """Enclose the whole domain."""
         whole, self.open = self.open, self.open[:0]
         self.absorb(whole)
         self.close()
+
+    def rounds(self, most: float) -> None:
+        """Cut boxes again and again, as long as no more than ``most`` are evaluated in all."""
         while len(self.open) and not self.exhausted():
             self.accept_refutation()
-            group, self.open = self.pick()
-            group = self.without_hopeless(group)
-            if len(group):
-                self.absorb(cut(group, self.levels(group), self.order, self.span, self.tree))
-            self.close()
+            if most == math.inf and self.wide():  # before the order is chosen nothing is worth handing out
+                self.wave()
+            elif not self.round(most):
+                return
+            if most == math.inf:
+                self.checkpoint.leave(partial(frozen, self, []))
             self.report()
+
+    def round(self, most: float) -> bool:
+        """Cut the most urgent boxes, unless more than ``most`` would be evaluated in all."""
+        group, others = self.pick()
+        if self.evaluated + float(torch.exp2(self.levels(group).double()).sum()) > most:
+            return False
+        self.open = others
+        group = self.without_hopeless(group)
+        if len(group):
+            self.absorb(cut(group, self.levels(group), self.order, self.span, self.tree))
+        self.close()
+        return True
+
+    def wide(self) -> bool:
+        """Whether there are boxes enough for units of work, room for what becomes of them, and none that resists."""
+        enough = len(self.open) >= FEWEST and self.pieces >= FEWEST * size_of_unit(self.cost.seconds)
+        roomy = self.room > SLICE * len(self.open)
+        return enough and roomy and self.error.device.type == "cpu" and not self.resisting
+
+    def wave(self) -> None:
+        """Hand out the open boxes, and put what comes back in their place."""
+        groups = dealt(self.open, self.pieces // size_of_unit(self.cost.seconds))
+        units = [self.unit(group, self.room // len(groups)) for group in groups]
+        found: list[Explored | None] = [*(self.stored or [])]
+        stored, self.stored = len(found), []
+        for one in self.crew.explored(explore, units[stored:]):
+            found.append(one)
+            self.checkpoint.leave(partial(frozen, self, _until_none(found)))
+        self.open = together([self.grafted(*pair) for pair in zip(groups, found, strict=True)])
+        if stored:
+            match(self)
+        self.close()
+
+    def grafted(self, group: Boxes, found: Explored | None) -> Boxes:
+        """Take over what became of a unit, if anything did; the boxes that are open after it."""
+        if found is None:
+            return group
+        place = self.tree.graft(group.node, found.axis, found.left, found.bound)
+        self.evaluated += found.evaluated
+        self.closed_bound = max(self.closed_bound, found.closed_bound)
+        self.closed_share += found.closed_share
+        self.spoiled = max(self.spoiled, found.known.spoiled)
+        if found.known.witness is not None and found.known.witness.value > self.lower:
+            self.witness = found.known.witness
+        self.observer.proved(torch.from_numpy(found.low), torch.from_numpy(found.high))
+        left = as_boxes(found.open)
+        return replace(left, node=torch.from_numpy(place[left.node.numpy()]))
+
+    def unit(self, group: Boxes, room: int) -> WorkUnit:
+        """Boxes as another process can go on with them."""
+        known = Knowledge(self.witness, self.floor, self.spoiled)
+        return WorkUnit(as_arrays(group), self.goal, known, self.order, self.chunk, room, SLICE * len(group))
 
     def report(self) -> None:
         """Tell the observer where the search stands."""
@@ -151,14 +257,20 @@ class Search:
         bound = self.error.bounds(points, points, 1)
         return float(torch.where(torch.isfinite(bound), bound, 0.0).max())
 
-    def prepare(self, order: int | None) -> None:
-        """Fix the order, by a pilot unless it is given or there is no time left, and the boxes per chunk."""
-        orders = candidate_orders(self.error.dim) if order is None else (order,)
-        if len(orders) > 1 and not self.exhausted():
-            self.order, cost = choose_order(self.error, self.threshold, orders, self.pilot_time)
-        else:
-            self.order, cost = orders[-1], cost_of_box(self.error, orders[-1])
-        self.chunk = cost.chunk
+    @property
+    def chunk(self) -> int:
+        """Boxes in one call."""
+        return self.cost.chunk
+
+    @property
+    def pieces(self) -> int:
+        """Into how many the open boxes are to be cut next."""
+        return int(torch.exp2(self.levels(self.open).double()).sum())
+
+    @property
+    def resisting(self) -> bool:
+        """Whether a box has been cut along every axis, and again, without effect."""
+        return bool(self.open.stall.max() > 2 * self.error.dim)
 
     @property
     def room(self) -> int:
@@ -183,8 +295,7 @@ class Search:
         """
         order = self.open.urgency()
         sizes = torch.exp2(self.levels(self.open[order]).double()).cumsum(0)
-        resisting = bool(self.open.stall.max() > 2 * self.error.dim)
-        room = min(max(SCOUTS, self.chunk // 4) if resisting else CHUNKS_AT_ONCE * self.chunk, self.room)
+        room = min(max(SCOUTS, self.chunk // 4) if self.resisting else CHUNKS_AT_ONCE * self.chunk, self.room)
         count = max(int((sizes <= room).sum()), 1)
         return self.open[order[:count]], self.open[order[count:]]
 
@@ -211,10 +322,10 @@ class Search:
 
     def give_up(self, boxes: Boxes) -> None:
         """Keep the worst of the boxes that cannot be improved; the others need be no better than it."""
-        for at in boxes.urgency()[:1]:
-            self.closed_bound = max(self.closed_bound, float(boxes.bound.max()))
-            if self.given_up is None or boxes.bound[at] > self.given_up.bound[0]:
-                self.given_up = boxes[at[None]]
+        if len(boxes):
+            worst = float(boxes.bound.max())
+            self.closed_bound = max(self.closed_bound, worst)
+            self.spoiled = max(self.spoiled, worst)
 
     def absorb(self, pieces: Boxes) -> None:
         """Enclose g on the pieces, look for a better witness among them, and add them to the open boxes."""
@@ -232,31 +343,34 @@ class Search:
         if bool(proved.any()):
             self.closed_bound = max(self.closed_bound, float(self.open.bound[proved].max()))
             self.closed_share += float(torch.exp2(-self.open.depth[proved].double()).sum())
-            self.observer.proved(self.open.low[proved], self.open.high[proved])
+            self.proved(self.open[proved])
             self.open = self.open[~proved]
 
+    def proved(self, boxes: Boxes) -> None:
+        """Show boxes whose bounds are good enough."""
+        self.observer.proved(boxes.low.cpu(), boxes.high.cpu())
+
     def enclose(self, pieces: Boxes) -> Enclosure:
-        """Enclosures of all pieces, in chunks fixed by their number alone: who computes them cannot change a result."""
-        parts = PARTS if self.error.device.type == "cpu" else 1  # a GPU takes as much at once as it can hold
-        size = min(self.chunk, max(SMALLEST_CHUNK, math.ceil(len(pieces) / parts)))
-        groups = [pieces[start : start + size] for start in range(0, len(pieces), size)]
+        """Enclosures of all pieces, so many in a call."""
         try:
-            found = self.crew.enclose(groups, self.order, self.threshold)
+            parts = [pieces[start : start + self.chunk] for start in range(0, len(pieces), self.chunk)]
+            found = [self.error.enclose(part.low, part.high, self.order, self.threshold, part.stall) for part in parts]
         except torch.OutOfMemoryError:
             if self.chunk == 1:
                 raise
             torch.cuda.empty_cache()
-            self.chunk //= 2
+            self.cost = replace(self.cost, chunk=self.chunk // 2)
             return self.enclose(pieces)
         return Enclosure(torch.cat([part.bound for part in found]), torch.cat([part.sensitivity for part in found]))
 
     def probe(self, pieces: Boxes) -> None:
         """Try the centres of the pieces with the largest bounds as witnesses."""
         index = torch.argsort(pieces.bound, descending=True, stable=True)[:CENTRES]
-        centres = self.error.representable((pieces.low / 2 + pieces.high / 2)[index])
+        low, high = pieces.low[index].cpu(), pieces.high[index].cpu()
+        centres = self.error.representable(low / 2 + high / 2)
         top = best(self.error, centres, 8)
         if len(top) and float(self.error.values(top[:1])) > self.lower:
-            self.observe(climb(self.error, top, (pieces.high - pieces.low)[index].mean(0) / 2, steps=12))
+            self.observe(climb(self.error, top, (high - low).mean(0) / 2, steps=12))
 
     def observe(self, points: Tensor) -> None:
         """Look at points that may be the worst so far."""
@@ -276,6 +390,56 @@ class Search:
         reached = upper <= self.goal.threshold(self.lower)
         resisted = None if reached else _worst_leaf(tree, bounds)
         return Outcome(reached, self.witness, upper, tree, bounds, self.order, self.evaluated, resisted)
+
+
+class Exploration(Search):
+    """A search that goes on with the boxes of a unit, and gives back what is left of them after its slice."""
+
+    def __init__(self, error: ErrorFunction, unit: WorkUnit) -> None:
+        super().__init__(error, unit.goal, Budget(unit.room))
+        self.open = as_boxes(unit.boxes)
+        self.tree = TreeBuilder(len(self.open))
+        self.open = replace(self.open, node=torch.arange(len(self.open), dtype=torch.int64, device="cpu"))
+        self.tree.state(self.open.node, self.open.bound)
+        self.witness, self.floor, self.spoiled = unit.known.witness, unit.known.floor, unit.known.spoiled
+        self.order, self.cost = unit.order, Cost(unit.chunk, 0.0)
+        self.shown = [self.open[:0]]
+
+    def proved(self, boxes: Boxes) -> None:
+        self.shown.append(boxes)
+
+    def found(self, most: int) -> Explored:
+        """Go on until ``most`` boxes are evaluated or nothing is left to do here."""
+        while len(self.open) and not self.exhausted() and not self.refuted and self.evaluated < most:
+            self.round(math.inf)
+        shown, size = together(self.shown), self.tree.size
+        return Explored(
+            axis=self.tree.axis[:size],
+            left=self.tree.left[:size],
+            bound=self.tree.bound[:size],
+            open=as_arrays(self.open),
+            low=shown.low.numpy(),
+            high=shown.high.numpy(),
+            known=Knowledge(self.witness, self.floor, self.spoiled),
+            closed_bound=self.closed_bound,
+            closed_share=self.closed_share,
+            evaluated=self.evaluated,
+        )
+
+
+def explore(error: ErrorFunction, unit: WorkUnit) -> Explored:
+    """What becomes of a unit: a function of the unit alone."""
+    return Exploration(error, unit).found(unit.most)
+
+
+def _until_none(found: list[Explored | None]) -> list[Explored]:
+    """What came back of the first units, up to one that nothing came back of."""
+    done: list[Explored] = []
+    for one in found:
+        if one is None:
+            break
+        done.append(one)
+    return done
 
 
 def nothing_known(box: Box) -> Outcome:

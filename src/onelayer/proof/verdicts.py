@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from onelayer.errors import OnelayerError
-from onelayer.layer.file import save_model
 from onelayer.layer.transformer import OneLayerTransformer
+from onelayer.proof.about import words
 from onelayer.proof.certificate import Certificate
-from onelayer.proof.files import write_proof
+from onelayer.proof.certify import digest_of
 
 
 def single_output(model: Any) -> TypeGuard[OneLayerTransformer]:
@@ -39,18 +39,34 @@ class Range:
     certificates: tuple[Certificate, ...]
     model: Callable[[Any], Any] = field(repr=False, compare=False)
 
-    def save(self, folder: str | os.PathLike[str]) -> Path:
-        """Write the proofs of both ends, in ``folder``/high and ``folder``/low, each with the layer, for ``check``.
+    @property
+    def certificate(self) -> Certificate:
+        """The range of all outputs as one claim: sup over outputs of |y - centre| / radius <= 1.
 
-        A layer of this package with one output can be saved so.
+        It follows from the proofs of the ends. Its boxes are those of the longest one: a partition on which a checker
+        finds its own way.
         """
-        if not single_output(self.model):
-            raise OnelayerError("the range of a layer of this package with one output can be saved, no other")
-        place = Path(folder)
-        for name, proof in zip(("high", "low"), self.certificates, strict=True):
-            save_model(self.model, place / name)
-            write_proof(place / name, proof)
-        return place
+        if self.status != "proved":
+            raise OnelayerError("a range is saved when both ends of every output are proved; raise max_seconds or gap")
+        low, high = self.low.flatten().tolist(), self.high.flatten().tolist()
+        about = {"kind": "range", "low": low, "high": high}
+        longest = max(self.certificates, key=lambda proof: proof.boxes)
+        return replace(
+            longest,
+            eps=1.0,
+            lower=0.0,
+            upper=1.0,
+            witness=None,
+            function="; ".join(["0.0"] * len(low)),
+            claim=words(about),
+            about=about,
+            weights_sha256=digest_of(self.model),
+            models=(self.model,),
+        )
+
+    def save(self, folder: str | os.PathLike[str]) -> Path:
+        """Write the model and the range into ``folder``, for ``check`` and ``report``."""
+        return self.certificate.save(folder)
 
     @property
     def status(self) -> str:
@@ -95,6 +111,15 @@ class Verdict:
     witness: tuple[float, ...] | None
     certificates: tuple[Certificate, ...]
     asked: str
+
+    @property
+    def certificate(self) -> Certificate:
+        """The proof: of sup|M - margins| <= M."""
+        return self.certificates[0]
+
+    def save(self, folder: str | os.PathLike[str]) -> Path:
+        """Write the model and the claim into ``folder``, for ``check`` and ``report``."""
+        return self.certificate.save(folder)
 
     def __str__(self) -> str:
         where = "" if self.status != "refuted" else f" at {self.witness}"

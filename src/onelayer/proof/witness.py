@@ -97,25 +97,28 @@ def verified(error: ErrorFunction, points: Tensor) -> Witness | None:
     and the machine, and the bound holds for each of them. f is enclosed to 60 digits from its formula, or by its Taylor
     model as well.
     """
+    if not len(points):
+        return None
     with ctx.workprec(BITS):
-        values = [(_error_at(error, point), point) for point in points]
-    value, point = max(values, key=lambda pair: pair[0], default=(0.0, None))
-    return None if point is None or not value > 0 else Witness(tuple(point.tolist()), value)
+        values = list(zip(_errors_at(error, points), points, strict=True))
+    value, point = max(values, key=lambda pair: pair[0])
+    return Witness(tuple(point.tolist()), value) if value > 0 else None
 
 
 @torch.no_grad()
-def _error_at(error: ErrorFunction, point: Tensor) -> float:
-    """A rigorous lower bound of max over outputs of |g| at one point; 0 when nothing can be said."""
-    x = point.reshape(1, *error.box.shape)
+def _errors_at(error: ErrorFunction, points: Tensor) -> list[float]:
+    """Rigorous lower bounds of max over outputs of |g| at points; 0 where nothing can be said."""
+    x = points.reshape(-1, *error.box.shape)
     outputs = tuple(error.target.output_shape)
     t = balls_at(error.model, x.to(error.device), outputs, error.execution)
     if error.target.lipschitz is not None:
-        f = [arb(value) for value in error.target.function(x.clone()).double().flatten().tolist()]
+        values = [error.target.function(point[None].clone()).double().flatten().tolist() for point in x]
+        f = [[arb(value) for value in row] for row in values]
     elif error.target.formula is not None:
-        f = in_balls(error.target.formula, point.tolist())
+        f = [in_balls(error.target.formula, point) for point in points.tolist()]
     else:
         f = balls_at(error.target.function, x.to(error.device), outputs, None)
-    return distance_down(t, f)
+    return [distance_down(a, b) for a, b in zip(t, f, strict=True)]
 
 
 def distance_down(t: Sequence[arb], f: Sequence[arb]) -> float:
@@ -125,7 +128,10 @@ def distance_down(t: Sequence[arb], f: Sequence[arb]) -> float:
     return max(finite, default=0.0)
 
 
-def balls_at(function: Forward, x: Tensor, outputs: tuple[int, ...], execution: torch.dtype | None) -> list[arb]:
-    """The outputs at one point x (1, *event) as balls; NaN where nothing is known."""
-    found = enclosed_at(function, x, outputs, execution)
-    return [arb(value, radius) if math.isfinite(value + radius) else arb("nan") for value, radius in found]
+def balls_at(function: Forward, x: Tensor, outputs: tuple[int, ...], execution: torch.dtype | None) -> list[list[arb]]:
+    """The outputs at points x (C, *event) as balls, a row for each point; NaN where nothing is known."""
+    return [[_ball(*ends) for ends in row] for row in enclosed_at(function, x, outputs, execution)]
+
+
+def _ball(value: float, radius: float) -> arb:
+    return arb(value, radius) if math.isfinite(value + radius) else arb("nan")

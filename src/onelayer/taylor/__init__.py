@@ -21,12 +21,15 @@ from onelayer.taylor import (  # noqa: F401
     attributes,
     conditions,
     contraction,
+    faceted,
     functions,
     modules,
     normalize,
     piecewise,
     reductions,
     shapes,
+    splined,
+    tables,
 )
 from onelayer.taylor.arithmetic import combine
 from onelayer.taylor.core import Space, TaylorModel, constant
@@ -67,7 +70,7 @@ def difference(a: TaylorModel, b: TaylorModel) -> TaylorModel:
 
 def taylor_constant(like: TaylorModel, value: float, radius: float = 0.0) -> TaylorModel:
     """A real number known to lie in value +- radius, as a model that mixes with ``like``."""
-    return constant(value, like, torch.tensor(abs(radius), dtype=torch.float64, device=like.device))
+    return constant(value, like, tables.number(abs(radius), like.device))
 
 
 __all__ = ["Space", "TaylorModel", "difference", "taylor_constant", "variables"]

@@ -262,10 +262,10 @@ def divide(a: TaylorModel, b: TaylorModel) -> TaylorModel:
     degree = cap if b.support else min(a.degree, cap)
     a, b = lift(a, support, cap), truncate(b, cap)
     where = places(a, b, support)
-    if kernels.ready(a.coef, b.coef):
-        rest = kernels.series_quotient(a.coef, b.coef, where, degree, b.degree, shape)
-    else:
-        rest = _series_quotient(a.coef, b, where, degree, shape)
+    if kernels.ready(a.coef, b.coef, a.rem, b.rem):
+        rounding = gamma(basis.count(len(support), degree) + 3)
+        return known(kernels.quotient(a, b, where, degree, rounding, shape), space, support, degree)
+    rest = _series_quotient(a.coef, b, where, degree, shape)
     result = TaylorModel(rest, b.rem.expand(shape), space, support, degree)
     result.rem = _quotient_remainder(a, b, result)
     return result

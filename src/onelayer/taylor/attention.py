@@ -9,12 +9,14 @@ import torch
 from torch import Tensor
 
 from onelayer.errors import UnsupportedOperation
+from onelayer.taylor import logits as keys
 from onelayer.taylor.arithmetic import combine, mul, operand, size_of
 from onelayer.taylor.compose import compose
 from onelayer.taylor.conditions import masked_fill
 from onelayer.taylor.contraction import einsum, einsum_of, linear, sum_
 from onelayer.taylor.core import TaylorModel, axis, prune
 from onelayer.taylor.elementary import EXP, LOG
+from onelayer.taylor.fused import any_of
 from onelayer.taylor.opaque import AttentionWeights
 from onelayer.taylor.registry import call, implements, unhandled
 from onelayer.taylor.rounding import FUSED, UNIT, check_cast, executed, gamma, inflate, relative_error
@@ -29,14 +31,23 @@ def softmax(x: TaylorModel, dim: int | None = None, dtype: Any = None, _stacklev
     """
     check_cast(x.execution, dtype)
     dim = _given(x, dim, "softmax")
-    shifted, _, masked = _shifted(x, dim)
-    powers = _unmasked(compose(EXP, shifted), masked)
-    total = sum_(powers, dim, keepdim=True)
+    shifted, masked, powers = _powers(x, dim)
+    total = keys.summed(powers, dim)
+    total = sum_(powers, dim, keepdim=True) if total is None else total
     powers, total = _or_intervals(powers, total, shifted, masked, dim)
     result = TaylorModel(powers.coef, powers.rem, x.space, powers.support, powers.degree, (total,))
     if x.execution is not None:
         result.rem = _executed_weights(result, total, shifted, dim, x.execution)
     return result
+
+
+def _powers(x: TaylorModel, dim: int) -> tuple[TaylorModel, Tensor | None, TaylorModel]:
+    """l - q, which keys are masked, and e^(l - q)."""
+    found = keys.powers_of(prune(x.untag()), dim)
+    if found is not None:
+        return found.shifted, None, found.powers
+    shifted, _, masked = _shifted(x, dim)
+    return shifted, masked, _unmasked(compose(EXP, shifted), masked)
 
 
 def _given(x: TaylorModel, dim: int | None, operation: str) -> int:
@@ -72,7 +83,7 @@ def _or_intervals(
     """Weights as intervals over the denominator 1 in the boxes where the sum of powers is not surely above 1/4."""
     lower, upper = total.range()
     poor = ~((lower > 0.25) & (upper < torch.inf))
-    if not bool(poor.any()):
+    if not any_of(poor):
         return powers, total
     low, high = _interval_softmax(*shifted.range(), masked, dim)
     middle = low / 2 + high / 2
@@ -113,6 +124,9 @@ def _executed_weights(
     With d the distance of a logit to the largest one, rounding the difference changes e^(-d) by the factor e^(u d). In
     the sum these factors average to at most min(max d, M / e) u, because sum d e^(-d) <= M / e and sum e^(-d) >= 1.
     """
+    found = keys.executed_weights(weights, total.magnitude(), shifted, dtype) if dim == weights.ndim - 1 else None
+    if found is not None:
+        return found
     count = shifted.shape[dim]
     lower, upper = shifted.range()
     distance = inflate(upper.amax(dim, keepdim=True) - lower)
@@ -262,13 +276,13 @@ def multi_head_attention_forward(
         _projected(operand(item, like), weight, bias, num_heads)
         for item, weight, bias in zip((query, key, value), weights, biases, strict=True)
     ]
-    mask, causal = _mask_of_heads(attn_mask, is_causal, need_weights)
+    mask, causal = mask_of_heads(attn_mask, is_causal, need_weights)
     out = scaled_dot_product_attention(parts[0], parts[1], parts[2], mask, is_causal=causal)
     merged = call("flatten", call("permute", out, 2, 0, 1, 3), 2)  # (N, B, E)
     return linear(merged, out_proj_weight, out_proj_bias), AttentionWeights() if need_weights else None
 
 
-def _mask_of_heads(mask: Any, causal: bool, need_weights: bool) -> tuple[Any, bool]:
+def mask_of_heads(mask: Any, causal: bool, need_weights: bool) -> tuple[Any, bool]:
     """The mask and the flag that multi-head attention hands on.
 
     Its bool masks are True where a query may *not* attend. ``is_causal`` is a hint beside a mask: where no weights are

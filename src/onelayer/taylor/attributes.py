@@ -11,7 +11,7 @@ from onelayer.errors import UnsupportedOperation
 from onelayer.taylor.arithmetic import operand
 from onelayer.taylor.core import TaylorModel
 from onelayer.taylor.registry import implements, unhandled
-from onelayer.taylor.rounding import check_cast
+from onelayer.taylor.rounding import check_cast, narrows, rounded_once, widens
 
 
 @implements("dim", lazy=True)
@@ -72,9 +72,19 @@ def to(
 
 
 def _cast(x: TaylorModel, dtype: torch.dtype) -> TaylorModel:
-    """What is executed in float32 goes on in float64 after a cast to it."""
-    check_cast(x.execution, dtype)
+    """What is executed in float32 goes on in float64 after a cast to it; a cast to a narrow format is a rounding."""
+    if narrows(x.execution, dtype):
+        x = x.plain()
+        return x.with_(x.coef, rounded_once(x.rem, _reach(x), dtype)).tagged(dtype)
+    if not widens(x.execution, dtype):
+        check_cast(x.execution, dtype)
     return x if x.execution in (None, dtype) else x.tagged(dtype)
+
+
+def _reach(x: TaylorModel) -> Tensor:
+    """A bound of |x| on every box."""
+    low, high = x.range()
+    return torch.maximum(low.abs(), high.abs())
 
 
 @implements("double", lazy=True)

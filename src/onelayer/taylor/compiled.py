@@ -2,7 +2,7 @@
 
 The rounding analysis of taylor/rounding.py holds as it stands: no fast-math, so nothing is reassociated or left out;
 sums may be taken in any order, with or without fused multiply-add; division by zero gives inf or nan, not an error.
-Nothing here takes a maximum or a minimum, so what is not a number stays so. Every index comes from a table that
+Nothing here loses what is not a number to a maximum or a comparison. Every index comes from a table that
 taylor/kernels.py has validated, and outputs are filled with NaN first: an entry that a loop forgets is undecided.
 """
 
@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numba
 import numpy as np
 
-from onelayer.taylor.rounding import GROWTH, TINY
+from onelayer.taylor.rounding import GROWTH, TINY, UNDERFLOW, UNIT
 
 _Kernel = TypeVar("_Kernel", bound=Callable[..., Any])
 _OPTIONS: dict[str, Any] = {
@@ -27,7 +27,7 @@ _OPTIONS: dict[str, Any] = {
 TILE = 512  # columns at a time: the rows of two operands and of their product stay in the second cache
 
 
-def _compiled(function: _Kernel) -> _Kernel:
+def jitted(function: _Kernel) -> _Kernel:
     """Compiled at first use, and kept on disk where there is a place for it."""
     try:
         kernel: _Kernel = numba.jit(cache=True, **_OPTIONS)(function)
@@ -36,21 +36,21 @@ def _compiled(function: _Kernel) -> _Kernel:
     return kernel
 
 
-@_compiled
+@jitted
 def add_product(out: Any, x: Any, y: Any) -> None:
     """out += x y, entry by entry."""
     for n in range(out.size):
         out[n] += x[n] * y[n]
 
 
-@_compiled
+@jitted
 def subtract_product(out: Any, x: Any, y: Any) -> None:
     """out -= x y, entry by entry."""
     for n in range(out.size):
         out[n] -= x[n] * y[n]
 
 
-@_compiled
+@jitted
 def sums(blocks: Any, coef: Any, norms: Any, total: Any) -> None:
     """Absolute sums per degree and their sum, upwards. ``blocks``: the first row of each degree, and the end."""
     degrees = blocks.size - 1
@@ -74,7 +74,7 @@ def sums(blocks: Any, coef: Any, norms: Any, total: Any) -> None:
         total[n] = (total[n] + TINY) * GROWTH
 
 
-@_compiled
+@jitted
 def execute(step: Any, total: Any, rem: Any) -> None:
     """The remainder of what a rounded operation returns; ``step``: relative error, absolute error, largest magnitude.
 
@@ -85,7 +85,7 @@ def execute(step: Any, total: Any, rem: Any) -> None:
         rem[n] = (rem[n] + (size * step[0] + step[1]) + TINY) * GROWTH if size < step[2] else np.inf
 
 
-@_compiled
+@jitted
 def interval(even: Any, coef: Any, norms: Any, total: Any, rem: Any, slack: float, low: Any, high: Any) -> None:
     """Range of polynomial and remainder; monomials of even exponents (rows ``even``) count as 1/2 +- 1/2.
 
@@ -115,7 +115,7 @@ def interval(even: Any, coef: Any, norms: Any, total: Any, rem: Any, slack: floa
         high[n] = (centre + reach) + widened
 
 
-@_compiled
+@jitted
 def dropped(left: Any, right: Any, degree: int, out: Any) -> None:
     """out += sum of |p|_d |q|_e over d + e > degree."""
     for d in range(left.shape[0]):
@@ -123,7 +123,7 @@ def dropped(left: Any, right: Any, degree: int, out: Any) -> None:
             add_product(out, left[d], right[e])
 
 
-@_compiled
+@jitted
 def product(
     runs: Any,
     blocks: Any,
@@ -167,7 +167,7 @@ def product(
         execute(step, total, rem)
 
 
-@_compiled
+@jitted
 def series_quotient(runs: Any, starts: Any, divisor: Any, rest: Any) -> None:
     """The truncated power series of a quotient in place of its numerator ``rest``; the runs of row j lie together."""
     for first in range(0, rest.shape[1], TILE):
@@ -183,7 +183,102 @@ def series_quotient(runs: Any, starts: Any, divisor: Any, rest: Any) -> None:
                     subtract_product(rest[target + q, first:last], row, divisor[source + q, first:last])
 
 
-@_compiled
+@jitted
+def quotient(
+    runs: Any,
+    starts: Any,
+    divisor: Any,
+    norms_b: Any,
+    total_a: Any,
+    total_b: Any,
+    rem_a: Any,
+    rem_b: Any,
+    low: Any,
+    high: Any,
+    degree: int,
+    rounding: float,
+    blocks: Any,
+    rest: Any,
+    norms: Any,
+    total: Any,
+    rem: Any,
+) -> None:
+    """The quotient with its sums and its remainder, by the defect over the least size of the divisor in [low, high]."""
+    series_quotient(runs, starts, divisor, rest)
+    sums(blocks, rest, norms, total)
+    rem[:] = 0.0
+    dropped(norms, norms_b, degree, rem)
+    for n in range(rem.size):
+        norm, size = total[n], total_b[n]
+        lost = rounding * (total_a[n] + norm * size) + UNDERFLOW * size
+        defect = (rem_a[n] + norm * rem_b[n] + rem[n] + lost + TINY) * GROWTH
+        rem[n] = np.inf
+        if low[n] > 0 and high[n] == high[n]:
+            rem[n] = (defect / low[n] + TINY) * GROWTH
+        elif high[n] < 0 and low[n] == low[n]:
+            rem[n] = (defect / -high[n] + TINY) * GROWTH
+
+
+@jitted
+def within(low: Any, high: Any, defined: Any, rem: Any, middle: Any, out: Any, poor: Any) -> bool:
+    """Where the interval [low, high] is narrower than a remainder: its middle and radius; whether it is anywhere."""
+    out[:] = np.nan
+    found = False
+    for n in range(rem.size):
+        centre = low[n] / 2 + high[n] / 2
+        reach = high[n] - centre
+        if reach == reach and not centre - low[n] <= reach:
+            reach = centre - low[n]
+        reach = (reach + (2 * UNIT) * abs(centre) + TINY) * GROWTH
+        poor[n] = not rem[n] <= reach and reach < np.inf and defined[n]
+        middle[n] = centre
+        out[n] = np.inf
+        if defined[n]:
+            out[n] = reach if poor[n] else rem[n]
+        found = found or poor[n]
+    return found
+
+
+@jitted
+def replaced(coef: Any, middle: Any, poor: Any, out: Any) -> None:
+    """Polynomials, with the constant ``middle`` in the place of the poor ones."""
+    out[:] = np.nan
+    for p in range(coef.shape[0]):
+        row, target = coef[p], out[p]
+        for n in range(row.size):
+            target[n] = 0.0 if poor[n] else row[n]
+    lead = out[0]
+    for n in range(lead.size):
+        if poor[n]:
+            lead[n] = middle[n]
+
+
+@jitted
+def contracted(
+    rem: Any, total: Any, size: Any, unit: Any, rounding: float, relative: float, step: Any, terms: float, out: Any
+) -> None:
+    """Remainder (R, m) of a contraction of (R, n) with a constant of absolute values ``size`` (n, m).
+
+    Executed in a format if ``step`` is not empty; ``relative`` is the error of its sums. The sum of absolute values,
+    which bounds all partial sums, is at most the remainder over it.
+    """
+    out[:] = 0.0
+    for r in range(out.shape[0]):
+        row = out[r]
+        for i in range(size.shape[0]):
+            source = rem[r, i] + rounding * total[r, i]
+            if step.size:
+                source += relative * ((total[r, i] + rem[r, i] + TINY) * GROWTH)
+            factor = size[i]
+            for j in range(row.size):
+                row[j] += source * factor[j]
+        for j in range(row.size):
+            row[j] = (row[j] + TINY) * GROWTH
+            if step.size:
+                row[j] = (row[j] + step[1] * unit[r] * terms + TINY) * GROWTH if row[j] / relative < step[2] else np.inf
+
+
+@jitted
 def add(
     rows_a: Any,
     rows_b: Any,
@@ -215,7 +310,7 @@ def add(
         execute(step, total, rem)
 
 
-@_compiled
+@jitted
 def used_rows(coef: Any, used: Any) -> None:
     """Which rows have an entry other than zero; what is not a number is other than zero."""
     for p in range(coef.shape[0]):

@@ -10,13 +10,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from onelayer.taylor import basis
+from onelayer.taylor import basis, kernels, tables
 from onelayer.taylor.arithmetic import multiply
 from onelayer.taylor.core import TaylorModel, prune
 from onelayer.taylor.elementary import EXP, Elementary
-from onelayer.taylor.rounding import ELEMENTARY, UNDERFLOW, UNIT, executed, gamma, inflate, upward_power
-
-_SMALLEST = 2.0**-900  # below, powers of a radius would vanish
+from onelayer.taylor.fused import any_of
+from onelayer.taylor.rounding import ELEMENTARY, SMALLEST, UNDERFLOW, UNIT, executed, gamma, inflate, upward_power
 
 
 def compose(g: Elementary, x: TaylorModel, roundings: float = 8, floor: float | None = None) -> TaylorModel:
@@ -33,7 +32,7 @@ def compose(g: Elementary, x: TaylorModel, roundings: float = 8, floor: float | 
         result = _of_polynomial(g, x, lower, upper)
     else:
         result = _exp_of_affine(x, upper) if g is EXP else _of_affine(g, x, lower, upper)
-    if not bool((result.rem <= 0.25 * result.norms()[1:].sum(0)).all()):
+    if any_of(~(result.rem <= 0.25 * result.norms()[1:].sum(0))):
         result = within_image(result, *g.image((lower, upper)), x.decided())
     if x.execution is not None:
         result.rem = executed(result.rem, result.magnitude(), roundings, x.execution)
@@ -46,11 +45,13 @@ def within_image(x: TaylorModel, low: Tensor, high: Tensor, defined: Tensor) -> 
     ``defined`` says where the value exists at every point of the box and lies in the interval. Elsewhere the result is
     undecided: however bounded a function is, it has no value where its argument has none.
     """
+    if kernels.ready(x.coef, x.rem, low, high):
+        return x.with_(*kernels.within(x.coef, x.rem, low, high, defined))
     middle = low / 2 + high / 2
     radius = inflate(torch.maximum(high - middle, middle - low) + 2 * UNIT * middle.abs())
     poor = ~(x.rem <= radius) & (radius < torch.inf) & defined
     coef, rem = x.coef, x.rem
-    if bool(poor.any()):
+    if any_of(poor):
         coef = torch.where(poor, 0.0, coef)
         coef[0] = torch.where(poor, middle, coef[0])
         rem = torch.where(poor, radius, rem)
@@ -80,7 +81,7 @@ def _of_affine(g: Elementary, x: TaylorModel, lower: Tensor, upper: Tensor) -> T
     series, error = g.series(x.coef[0], k)
     size = inflate(x.norms()[1:].sum(0))
     coef = monomials(x.coef[1:], torch.ones_like(x.rem), k)
-    weights = torch.tensor(basis.multinomials(s, k), dtype=torch.float64, device=x.device)
+    weights = tables.multinomials(s, k, x.device)
     for n in range(k + 1):
         rows = basis.block(s, n)
         coef[rows] *= weights[rows].view(-1, *[1] * x.ndim) * series[n] if s > 1 else series[n]
@@ -101,12 +102,12 @@ def _exp_of_affine(x: TaylorModel, upper: Tensor) -> TaylorModel:
     s = len(x.support)
     k = x.space.cap(s)
     base = torch.exp(x.coef[0])
-    coef = monomials(x.coef[1:], base.clamp(min=_SMALLEST), k)
-    weights = torch.tensor(basis.inverse_factorials(s, k), dtype=torch.float64, device=x.device)
+    coef = monomials(x.coef[1:], base.clamp(min=SMALLEST), k)
+    weights = tables.inverse_factorials(s, k, x.device)
     coef.mul_(weights.view(-1, *[1] * x.ndim))
     result = TaylorModel(coef, x.rem, x.space, x.support, k)
     total = result.total()
-    relative = torch.where(base < _SMALLEST, torch.full_like(base, 1.01), ELEMENTARY + gamma(2 * k + 4))
+    relative = torch.where(base < SMALLEST, torch.full_like(base, 1.01), ELEMENTARY + gamma(2 * k + 4))
     tail = _exp_tail(x, result.norms()[k], upper, k) if s else torch.zeros_like(total)
     result.rem = inflate(tail + total * relative + (total + tail) * (1.01 * torch.expm1(x.rem)))
     return result
@@ -116,7 +117,7 @@ def _exp_tail(x: TaylorModel, last: Tensor, upper: Tensor, k: int) -> Tensor:
     size = inflate(x.norms()[1:].sum(0))
     q = inflate(size / (k + 1))
     geometric = last * (q / (1 - q)) * (1 + 2.0**-20)
-    if bool((q < 0.99).all()):
+    if not any_of(~(q < 0.99)):
         return geometric
     lagrange = EXP.bound(upper, upper, k + 1) * upward_power(size, k + 1)
     return torch.where((q < 0.99) & ~(lagrange < geometric), geometric, lagrange)

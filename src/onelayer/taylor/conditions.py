@@ -17,7 +17,7 @@ from onelayer.taylor.shapes import common
 
 
 @refusing(IN_PLACE + INTEGERS + ARITHMETIC + CONTAINER)
-class Condition(Opaque):
+class Comparison(Opaque):
     """A comparison per entry: surely true, surely false, or depending on the point of the box.
 
     ``undecided``: where what is compared may have no value, so that the outcome has none either.
@@ -36,14 +36,14 @@ class Condition(Opaque):
         """The shape of what is compared."""
         return self.true.shape
 
-    def __invert__(self) -> Condition:
-        return Condition(self.false, self.true, self.undecided)
+    def __invert__(self) -> Comparison:
+        return Comparison(self.false, self.true, self.undecided)
 
-    def __and__(self, other: Any) -> Condition:
+    def __and__(self, other: Any) -> Comparison:
         other = _condition(other)
-        return Condition(self.true & other.true, self.false | other.false, self.undecided | other.undecided)
+        return Comparison(self.true & other.true, self.false | other.false, self.undecided | other.undecided)
 
-    def __or__(self, other: Any) -> Condition:
+    def __or__(self, other: Any) -> Comparison:
         return ~(~self & ~_condition(other))
 
     __rand__, __ror__ = __and__, __or__
@@ -55,49 +55,49 @@ class Condition(Opaque):
         return call(canonical_name(func), *args, **canonical_keywords(kwargs or {}))
 
 
-def _condition(value: Any) -> Condition:
-    if isinstance(value, Condition):
+def _condition(value: Any) -> Comparison:
+    if isinstance(value, Comparison):
         return value
     if not isinstance(value, Tensor) or value.dtype != torch.bool:
         raise UnsupportedOperation("a condition that is no comparison", "use >, >=, <, <= or a tensor of bools")
-    return Condition(value, ~value, torch.zeros_like(value))
+    return Comparison(value, ~value, torch.zeros_like(value))
 
 
 @implements("gt")
-def gt(x: Any, other: Any) -> Condition:
+def gt(x: Any, other: Any) -> Comparison:
     """a > b."""
     lower, upper, undecided = _gap(x, other)
-    return Condition(lower > 0, upper <= 0, undecided)
+    return Comparison(lower > 0, upper <= 0, undecided)
 
 
 @implements("ge")
-def ge(x: Any, other: Any) -> Condition:
+def ge(x: Any, other: Any) -> Comparison:
     """a >= b."""
     lower, upper, undecided = _gap(x, other)
-    return Condition(lower >= 0, upper < 0, undecided)
+    return Comparison(lower >= 0, upper < 0, undecided)
 
 
 @implements("lt")
-def lt(x: Any, other: Any) -> Condition:
+def lt(x: Any, other: Any) -> Comparison:
     """a < b."""
     return ~ge(x, other)
 
 
 @implements("le")
-def le(x: Any, other: Any) -> Condition:
+def le(x: Any, other: Any) -> Comparison:
     """a <= b."""
     return ~gt(x, other)
 
 
 @implements("eq")
-def eq(x: Any, other: Any) -> Condition:
+def eq(x: Any, other: Any) -> Comparison:
     """a == b."""
     lower, upper, undecided = _gap(x, other)
-    return Condition((lower == 0) & (upper == 0), (lower > 0) | (upper < 0), undecided)
+    return Comparison((lower == 0) & (upper == 0), (lower > 0) | (upper < 0), undecided)
 
 
 @implements("ne")
-def ne(x: Any, other: Any) -> Condition:
+def ne(x: Any, other: Any) -> Comparison:
     """a != b."""
     return ~eq(x, other)
 
@@ -117,19 +117,19 @@ def _is_zero(value: Any) -> bool:
 
 
 @implements("logical_not", opaque=True)
-def logical_not(x: Any) -> Condition:
+def logical_not(x: Any) -> Comparison:
     """Not a."""
     return ~_condition(x)
 
 
 @implements("logical_and", opaque=True)
-def logical_and(x: Any, other: Any) -> Condition:
+def logical_and(x: Any, other: Any) -> Comparison:
     """a and b."""
     return _condition(x) & _condition(other)
 
 
 @implements("logical_or", opaque=True)
-def logical_or(x: Any, other: Any) -> Condition:
+def logical_or(x: Any, other: Any) -> Comparison:
     """a or b."""
     return _condition(x) | _condition(other)
 

@@ -15,11 +15,22 @@ import torch
 from torch import Tensor
 
 from onelayer.errors import UnsupportedOperation
-from onelayer.taylor import basis
+from onelayer.formats import format_of
+from onelayer.narrow import ACCUMULATORS, selects
+from onelayer.taylor import basis, kernels, tables
 from onelayer.taylor.arithmetic import combine, places, size_of, unit_of
 from onelayer.taylor.core import TaylorModel, axes, constant, joint_space, prune
 from onelayer.taylor.registry import implements, unhandled
-from onelayer.taylor.rounding import UNIT, check_cast, conversion_error, executed, gamma, inflate, relative_error
+from onelayer.taylor.rounding import (
+    UNIT,
+    check_cast,
+    conversion_error,
+    executed,
+    execution_step,
+    gamma,
+    inflate,
+    relative_error,
+)
 
 _MOST_DENOMINATORS = 4  # each is above 1/4: the overflow check on numerators leaves room for 2^12
 
@@ -55,7 +66,22 @@ def mean(x: TaylorModel, dim: Any = None, keepdim: bool = False, *, dtype: Any =
 @implements("linear", lazy=True)
 def linear(x: Any, weight: Any, bias: Any = None) -> TaylorModel:
     """x W^T + b."""
+    if isinstance(x, TaylorModel) and x.execution in ACCUMULATORS and _selecting(weight, bias):
+        return _selected(x, weight, bias)
     return _biased("...i,oi->...o" if len(weight.shape) == 2 else "...i,i->...", x, weight, bias)
+
+
+def _selecting(weight: Any, bias: Any) -> bool:
+    """Whether W^T and b are constants that select: each result is a constant, or one number times a power of two."""
+    return isinstance(weight, Tensor) and weight.ndim == 2 and isinstance(bias, Tensor) and selects(weight.T, bias)
+
+
+def _selected(x: TaylorModel, weight: Tensor, bias: Tensor) -> TaylorModel:
+    """Exact in the format of x, whatever sums it is part of: the other terms are zeros. It may under- and overflow."""
+    row = format_of(x.dtype)
+    y = combine(einsum("...i,oi->...o", x.untag(), weight), bias, 1).plain()
+    reach = inflate(y.magnitude())
+    return y.with_(y.coef, torch.where(reach < row.largest, inflate(y.rem + row.underflow), torch.inf)).tagged(x.dtype)
 
 
 @implements("addmm", lazy=True)
@@ -151,6 +177,9 @@ def _with_constant(la: str, lb: str, out: str, a: TaylorModel, b: Any) -> Taylor
     a, den = _denominators(la, out, a)
     fixed = constant(b, a).coef[0]
     terms = _length(la, lb, out, a, fixed)
+    matrix = _as_matrix(la, lb, out, a, b)
+    if matrix is not None and all(factor.shape[-1] == 1 for factor in den if len(lb) == 2):
+        return _times_matrix(a, matrix, len(lb) == 1, den, terms)
     equation, size = f"{la},{lb}->{out}", fixed.abs()
     result = a.with_(torch.einsum(f"P{la},{lb}->P{out}", a.coef, fixed), a.rem, den)
     source = a.rem + gamma(terms) * a.total()
@@ -166,6 +195,44 @@ def _with_constant(la: str, lb: str, out: str, a: TaylorModel, b: Any) -> Taylor
         result.rem = inflate(result.rem + (1 + step) * torch.einsum(equation, a.magnitude(), converted))
     # |W| times the magnitude, which bounds all partial sums, is at most the remainder over one step of rounding.
     result.rem = executed(result.rem, result.rem / step, 0, a.execution, unit_of(result) * terms)
+    return result
+
+
+def _as_matrix(la: str, lb: str, out: str, a: TaylorModel, b: Tensor) -> Tensor | None:
+    """The constant as a matrix (n, m) whose n meets the last dimension of the model, where it is nothing more."""
+    lead, last = la[:-1], la[-1:]
+    if b.dtype != torch.float64 or a.execution not in (None, torch.float64) or not kernels.ready(a.coef, a.rem):
+        return None
+    if not _meets_last(la, lb, a, b):
+        return None
+    if lb == last and out == lead:
+        return b.detach()[:, None]
+    if len(lb) == 2 and out == lead + lb.replace(last, ""):
+        return b.detach() if lb[0] == last else b.detach().T
+    return None
+
+
+def _meets_last(la: str, lb: str, a: TaylorModel, b: Tensor) -> bool:
+    """Whether no label comes twice and the last dimension of the model is one of the constant, of the same size."""
+    if len(set(la)) < len(la) or len(set(lb)) < len(lb):
+        return False
+    last = la[-1:]
+    return last in lb and a.shape[-1] == b.shape[lb.index(last)]
+
+
+def _times_matrix(
+    a: TaylorModel, matrix: Tensor, vector: bool, den: tuple[TaylorModel, ...], terms: int
+) -> TaylorModel:
+    """A contraction with a constant, by one matrix product and one kernel; without its last dimension for a vector."""
+    coef = torch.mm(a.coef.reshape(-1, len(matrix)), matrix)
+    shape = a.shape[:-1] if vector else (*a.shape[:-1], matrix.shape[1])
+    result = a.with_(coef.reshape(len(a.coef), *shape), a.rem.new_empty(shape), den)
+    unit = torch.as_tensor(unit_of(result), dtype=torch.float64, device=a.device)
+    unit = unit[..., None] if vector and unit.ndim else unit
+    relative = 0.0 if a.execution is None else relative_error(a.execution, terms)
+    step = execution_step(a.execution, 0)
+    rem = kernels.contracted(a.rem, a.total(), matrix.abs(), unit, gamma(terms), relative, step, terms)
+    result.rem = rem.reshape(shape)
     return result
 
 
@@ -220,8 +287,8 @@ def _disjoint_rows(
     full = torch.einsum(f"P{la},I{lb}->PI{out}", a.coef, b.coef).flatten(0, 1)
     kept, rows, above = basis.outer_rows(*places(a, b, support), a.degree, b.degree, degree)
     coef = full.new_zeros(basis.count(len(support), degree), *full.shape[1:])
-    coef[list(rows)] = full[list(kept)]
-    return coef, full[list(above)].abs().sum(0)
+    coef[tables.rows(rows, full.device)] = full[tables.rows(kept, full.device)]
+    return coef, full[tables.rows(above, full.device)].abs().sum(0)
 
 
 def _product_rows(

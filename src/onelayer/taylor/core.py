@@ -22,7 +22,8 @@ from torch import Tensor
 
 from onelayer.errors import UnsupportedOperation
 from onelayer.formats import coarsest
-from onelayer.taylor import basis, kernels
+from onelayer.narrow import ACCUMULATORS
+from onelayer.taylor import basis, fused, kernels, tables
 from onelayer.taylor.opaque import IN_PLACE, INTEGERS, refusing
 from onelayer.taylor.registry import call, canonical_keywords, canonical_name, method
 from onelayer.taylor.rounding import UNIT, gamma, inflate
@@ -166,12 +167,14 @@ class TaylorModel:
 
     def constant(self, value: float, radius: float = 0.0) -> TaylorModel:
         """A real number known to lie in value +- radius, as a model that mixes with this one."""
-        return constant(value, self, torch.tensor(abs(radius), dtype=torch.float64, device=self.device))
+        return constant(value, self, tables.number(abs(radius), self.device))
 
     def norms(self) -> Tensor:
         """Absolute sums per degree, (degree + 1, *shape), rounded upwards."""
         if self._norms is None and kernels.ready(self.coef):
             self._norms, self._total = kernels.sums(self.coef, len(self.support), self.degree)
+        if self._norms is None and fused.ready(self.coef) and len(self.support) > 1:
+            self._norms, self._total = fused.sums(self.coef, len(self.support), self.degree)
         if self._norms is None:
             sizes, s = self.coef.abs(), len(self.support)
             if s > 1:
@@ -221,7 +224,7 @@ class TaylorModel:
         even = basis.even_rows(s, self.degree)
         center, radius = self.coef[0], self.norms()[1:].sum(0)
         if even:
-            part = self.coef[list(even)]
+            part = self.coef[tables.rows(even, self.device)]
             center = center + part.sum(0) / 2
             radius = radius - part.abs().sum(0) / 2
         reach = inflate(radius + self.rem + rounding * self.total())
@@ -238,8 +241,10 @@ class TaylorModel:
         if self.den:
             return self.plain().split_bound(cells)
         s = len(self.support)
-        best = cell_bounds(self.coef, s, self.degree, default_cells(s) if cells is None else cells)
-        return inflate(best + self.rem)
+        cells = default_cells(s) if cells is None else cells
+        if cells == 1:
+            return self.bound()
+        return inflate(cell_bounds(self.coef, s, self.degree, cells) + self.rem)
 
     def polynomial_and_remainder(self) -> tuple[Tensor, Tensor]:
         """Coefficients over all D variables, (P, *shape), and the remainder."""
@@ -252,9 +257,9 @@ class TaylorModel:
             return self.plain().sensitivity()
         share = torch.zeros(self.shape[0], self.space.dim, dtype=torch.float64, device=self.device)
         if self.support:
-            table = torch.from_numpy(basis.exponents(len(self.support), self.degree)).to(self.device, torch.float64)
-            each = torch.tensordot(table.T, self.coef.abs(), dims=1).reshape(len(self.support), len(share), -1)
-            share[:, list(self.support)] = each.amax(-1).T
+            table = tables.exponents(len(self.support), self.degree, self.device)
+            each = fused.weighted_sizes(self.coef, table).reshape(len(self.support), len(share), -1)
+            share[:, tables.rows(self.support, self.device)] = each.amax(-1).T
         return share
 
     @classmethod
@@ -386,7 +391,7 @@ def _given(value: Any, device: torch.device) -> Tensor:
     if isinstance(value, np.ndarray) and value.dtype.kind in "fiub":
         return torch.from_numpy(value).to(device)
     if isinstance(value, Real):
-        return torch.tensor(float(value), dtype=torch.float64, device=device)
+        return tables.number(float(value), device)
     raise UnsupportedOperation(f"a constant of type {type(value).__name__}", "use real numbers and tensors of them")
 
 
@@ -397,7 +402,8 @@ def lift(model: TaylorModel, support: tuple[int, ...], degree: int) -> TaylorMod
         return model
     positions = tuple(support.index(v) for v in model.support)
     coef = model.coef.new_zeros(basis.count(len(support), model.degree), *model.shape)
-    coef[list(basis.lift_rows(positions, len(support), model.degree))] = model.coef
+    rows = basis.lift_rows(positions, len(support), model.degree)
+    coef[tables.rows(rows, model.device)] = model.coef
     return TaylorModel(coef, model.rem, model.space, support, model.degree, model.den)
 
 
@@ -425,7 +431,8 @@ def prune(model: TaylorModel) -> TaylorModel:
     if degree == model.degree and len(keep) == len(model.support):
         return model
     rows = basis.lift_rows(tuple(keep), len(model.support), degree)
-    coef = model.coef[list(rows)] if len(keep) < len(model.support) else model.coef[: len(rows)]
+    some = len(keep) < len(model.support)
+    coef = model.coef[tables.rows(rows, model.device)] if some else model.coef[: len(rows)]
     return TaylorModel(coef, model.rem, model.space, tuple(model.support[i] for i in keep), degree, model.den)
 
 
@@ -442,6 +449,10 @@ def joint_space(a: TaylorModel, b: TaylorModel) -> Space:
     if (a.space.order, a.space.dim) != (b.space.order, b.space.dim):
         raise UnsupportedOperation("mixed Taylor models", "both operands must come from variables of one order")
     executions = [model.space.execution for model in (a, b) if model.space.execution is not None]
+    if len({*executions} & {*ACCUMULATORS}) > 1:
+        raise UnsupportedOperation(
+            "float16 together with bfloat16", "neither has the range and the digits of the other"
+        )
     return replace(a.space, execution=coarsest(executions) if executions else None)
 
 

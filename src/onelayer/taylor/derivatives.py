@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from onelayer.errors import UnsupportedOperation
-from onelayer.taylor.conditions import Condition
+from onelayer.taylor import elementary, inverse, means, roots, special
+from onelayer.taylor.conditions import Comparison
 from onelayer.taylor.core import TaylorModel
 from onelayer.taylor.dual import RULES, Dual, chained, derivative, directions, tangent, total, value_of, zeros_like
 
@@ -190,19 +191,6 @@ def log_softmax(function: Callable[..., Any], x: Dual, dim: int, dtype: Any = No
     return Dual(function(x.value, dim), [None if t is None else t - (s * t).sum(dim, True) for t in x.tangents])
 
 
-@derivative("scaled_dot_product_attention")
-def attention(
-    function: Callable[..., Any], query: Any, key: Any, value: Any, mask: Any = None, dropout: float = 0.0, **more: Any
-) -> Any:
-    """softmax(q k / sqrt(d)) v, in its own operations."""
-    if mask is not None or dropout or set(more) - {"scale"}:
-        raise UnsupportedOperation("the derivative of masked attention", "use attention without a mask")
-    logits = torch.matmul(query, key.transpose(-2, -1))
-    scale = more.get("scale")
-    logits = logits * (_real(1 / math.sqrt(query.shape[-1]), value_of(logits)) if scale is None else scale)
-    return torch.matmul(torch.softmax(logits, -1), value)
-
-
 @derivative("layer_norm")
 def layer_norm(
     function: Callable[..., Any],
@@ -224,7 +212,7 @@ def layer_norm(
 @derivative("where")
 def where(function: Callable[..., Any], condition: Any, a: Any, b: Any) -> Dual:
     """By a constant mask. By a comparison with x the value may jump, and no slope tells of a jump."""
-    if isinstance(condition, Condition):
+    if isinstance(condition, Comparison):
         raise UnsupportedOperation("the derivative of where by a comparison", "use relu, abs, maximum or clamp")
     value = function(condition, value_of(a), value_of(b))
 
@@ -239,7 +227,9 @@ def where(function: Callable[..., Any], condition: Any, a: Any, b: Any) -> Dual:
 
 
 def _step(x: Any) -> Any:
-    """1 where x > 0, 0 where x < 0, both sides where neither is sure: the slope of relu."""
+    """1 where x > 0, 0 where x < 0, both sides where neither is sure: the slope of relu, which has none itself."""
+    if isinstance(x, Dual):
+        raise UnsupportedOperation("the second derivative of a function that bends", "use a smooth one")
     one = zeros_like(x) + 1.0
     return torch.where(x > 0, one, one * 0.0)
 
@@ -283,53 +273,53 @@ def smaller(function: Callable[..., Any], a: Any, b: Any = None, *rest: Any, **k
     return a - torch.relu(a - b)
 
 
-def _real(value: float, like: Any) -> Any:
+def real_number(value: float, like: Any) -> Any:
     """A real number of which ``value`` is a rounding, two units in the last place at most."""
     return like.constant(value, 2 * math.ulp(value)) if isinstance(like, TaylorModel) else value
 
 
 def _normal(x: Any) -> Any:
     """The density of the normal distribution."""
-    return torch.exp(x * x * -0.5) * _real(1 / math.sqrt(2 * math.pi), x)
+    return torch.exp(x * x * -0.5) * real_number(1 / math.sqrt(2 * math.pi), x)
 
 
 def _gelu(x: Any) -> Any:
     """Phi(x) + x phi(x)."""
-    return 0.5 * (1.0 + torch.erf(x * _real(math.sqrt(0.5), x))) + x * _normal(x)
+    return 0.5 * (1.0 + torch.erf(x * real_number(math.sqrt(0.5), x))) + x * _normal(x)
 
 
-def _softplus(x: Any) -> Any:
+@derivative("softplus")
+def softplus(function: Callable[..., Any], x: Dual, beta: float = 1, threshold: float = 20) -> Dual:
     """The logistic function up to 20. Above, torch returns x itself; between the two lies a jump, without a slope."""
-    return torch.where(x > 20.0, zeros_like(x) + torch.inf, torch.sigmoid(x))
+    if beta != 1 or threshold != 20:
+        raise UnsupportedOperation("the derivative of softplus with parameters", "use beta=1 and threshold=20")
+
+    def slope(v: Any) -> Any:
+        inner = v
+        while isinstance(inner, Dual):
+            inner = inner.value
+        none = zeros_like(inner)
+        return torch.sigmoid(v) + torch.where(inner > 20.0, none + torch.inf, none)
+
+    return chained(function, x, slope)
 
 
-# f'(x) of functions of one variable.
+# f'(x) of functions of one variable: those that Taylor models have a rule of their own for say it there.
 SLOPES: dict[str, Callable[[Any], Any]] = {
     "abs": lambda x: 2.0 * _step(x) - 1.0,
-    "acos": lambda x: -1.0 / torch.sqrt(1.0 - x * x),
-    "asin": lambda x: 1.0 / torch.sqrt(1.0 - x * x),
-    "atan": lambda x: 1.0 / (1.0 + x * x),
-    "cos": lambda x: -torch.sin(x),
     "cosh": torch.sinh,
-    "erf": lambda x: torch.exp(-(x * x)) * _real(2 / math.sqrt(math.pi), x),
-    "exp": torch.exp,
+    "erf": lambda x: torch.exp(-(x * x)) * real_number(2 / math.sqrt(math.pi), x),
     "expm1": torch.exp,
     "gelu": _gelu,
-    "log": lambda x: 1.0 / x,
     "log1p": lambda x: 1.0 / (1.0 + x),
     "reciprocal": lambda x: -1.0 / (x * x),
     "relu": _step,
-    "rsqrt": lambda x: -0.5 / (x * torch.sqrt(x)),
-    "sigmoid": lambda x: torch.sigmoid(x) * (1.0 - torch.sigmoid(x)),
     "silu": lambda x: torch.sigmoid(x) * (1.0 + x * (1.0 - torch.sigmoid(x))),
-    "sin": torch.cos,
     "sinh": torch.cosh,
-    "softplus": _softplus,
-    "sqrt": lambda x: 0.5 / torch.sqrt(x),
     "square": lambda x: 2.0 * x,
-    "tan": lambda x: 1.0 + torch.tan(x) * torch.tan(x),
-    "tanh": lambda x: 1.0 - torch.tanh(x) * torch.tanh(x),
 }
+OWN = (*elementary.RULES, *special.RULES, special.SIGMOID, *inverse.RULES, *means.RULES, *roots.RULES)
+SLOPES |= {row.name: row.slope for row in OWN if row.slope is not None}
 for _name, _slope in SLOPES.items():
 
     def _rule(function: Callable[..., Any], x: Dual, *args: Any, _of: Any = _slope, **kwargs: Any) -> Dual:

@@ -68,6 +68,14 @@ class Dual:
         """The dimensions in the opposite order."""
         return apply("permute", torch.permute, self, tuple(reversed(range(self.ndim))))
 
+    def constant(self, value: float, radius: float = 0.0) -> Any:
+        """A real number known to lie in value +- radius, without slopes; where values are numbers, the float itself."""
+        if isinstance(self.value, Tensor):
+            number = torch.tensor(value, dtype=self.value.dtype, device=self.value.device)
+        else:
+            number = self.value.constant(value, radius)
+        return Dual(number, [None] * len(self.tangents))
+
     carries_tangents = True
     is_nested = False
     is_sparse = False

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import comb, factorial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,7 +31,8 @@ class Elementary:
     """The rules of one function.
 
     ``ratio(c, n)``, where given, bounds |g_{m+1} / g_m| at the point c for every m >= n, so that the tail of the Taylor
-    series is below a geometric one. ``degree`` is set for polynomials, whose series ends there.
+    series is below a geometric one. ``degree`` is set for polynomials, whose series ends there. ``slope`` is g' in
+    operations of torch, which tangents run on.
     """
 
     name: str
@@ -39,6 +41,7 @@ class Elementary:
     image: Image
     ratio: Ratio | None = None
     degree: int | None = None
+    slope: Callable[[Any], Any] | None = None
 
     def tail(self, last: Tensor, c: Tensor, size: Tensor, lo: Tensor, hi: Tensor, k: int) -> Tensor:
         """Bound of |g(c + p) - sum_{n<=k} g_n p^n| for |p| <= size, c + p in [lo, hi]; ``last`` is |g_k|, rounded up.
@@ -167,11 +170,11 @@ def _log_ratio(c: Tensor, n: int) -> Tensor:
     return torch.where(c > 0, 1 / c, torch.nan)
 
 
-EXP = Elementary("exp", _exp_series, _exp_bound, OPERATIONS["exp"].image, _exp_ratio)
-SIN = Elementary("sin", _wave_series(0), _wave_bound, OPERATIONS["sin"].image)
-COS = Elementary("cos", _wave_series(1), _wave_bound, OPERATIONS["cos"].image)
-LOG = Elementary("log", _log_series, _log_bound, OPERATIONS["log"].image, _log_ratio)
-SQRT = replace(power(0.5), name="sqrt", image=OPERATIONS["sqrt"].image)
-RSQRT = replace(power(-0.5), name="rsqrt")
+EXP = Elementary("exp", _exp_series, _exp_bound, OPERATIONS["exp"].image, _exp_ratio, slope=torch.exp)
+SIN = Elementary("sin", _wave_series(0), _wave_bound, OPERATIONS["sin"].image, slope=torch.cos)
+COS = Elementary("cos", _wave_series(1), _wave_bound, OPERATIONS["cos"].image, slope=lambda x: -torch.sin(x))
+LOG = Elementary("log", _log_series, _log_bound, OPERATIONS["log"].image, _log_ratio, slope=lambda x: 1.0 / x)
+SQRT = replace(power(0.5), name="sqrt", image=OPERATIONS["sqrt"].image, slope=lambda x: 0.5 / torch.sqrt(x))
+RSQRT = replace(power(-0.5), name="rsqrt", slope=lambda x: -0.5 / (x * torch.sqrt(x)))
 
 RULES = (EXP, SIN, COS, LOG, SQRT, RSQRT)

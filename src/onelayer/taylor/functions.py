@@ -9,12 +9,13 @@ from typing import Any
 import torch
 
 from onelayer.errors import UnsupportedOperation
-from onelayer.taylor import elementary, inverse, special
+from onelayer.taylor import elementary, inverse, means, roots, special
 from onelayer.taylor.arithmetic import combine, div, mul, operand, square
 from onelayer.taylor.compose import compose
 from onelayer.taylor.conditions import gt, where
 from onelayer.taylor.core import TaylorModel, constant
 from onelayer.taylor.elementary import EXP, LOG, Elementary, integer_power, power
+from onelayer.taylor.means import SINREL
 from onelayer.taylor.registry import implements
 from onelayer.taylor.rounding import executed, inflate
 from onelayer.taylor.special import ERF, SIGMOID, SOFTPLUS, TANH
@@ -23,21 +24,31 @@ _LARGEST_POWER = 2**20  # beyond, the bound of the rounding of a power is useles
 _LARGEST_SERIES_POWER = 32  # beyond, a power is taken by repeated squaring: binomials would outgrow the underflow slack
 
 
-def _composed(rule: Elementary) -> Callable[[TaylorModel], TaylorModel]:
+def _composed(rule: Elementary, roundings: float = 8) -> Callable[[TaylorModel], TaylorModel]:
     def function(x: TaylorModel) -> TaylorModel:
-        return compose(rule, x)
+        return compose(rule, x, roundings)
 
     return function
 
 
 for _rule in (*elementary.RULES, *special.RULES, *inverse.RULES):
     implements(_rule.name)(_composed(_rule))
+for _rule in (*means.RULES, *roots.RULES):
+    implements(_rule.name)(_composed(_rule, roundings=24))  # executed in several steps
 
 
 @implements("sigmoid")
 def sigmoid(x: TaylorModel) -> TaylorModel:
     """Executed as 1 / (1 + exp(-x)): a few more roundings than one function."""
     return compose(SIGMOID, x, roundings=24)
+
+
+@implements("sinc")
+def sinc(x: TaylorModel) -> TaylorModel:
+    """sin(pi x) / (pi x), 1 at 0. The executed pi x errs by three units of itself, where |sinrel'(p) p| <= 2."""
+    result = compose(SINREL, mul(x.untag(), x.constant(math.pi, math.ulp(math.pi)).untag())).tagged(x.execution)
+    result.rem = executed(result.rem, torch.ones_like(result.rem) * math.pi + x.magnitude(), 32, x.execution)
+    return result
 
 
 @implements("softplus")

@@ -19,8 +19,11 @@ from onelayer.language.formula import Formula, Node
 from onelayer.language.intervals import Interval, outward
 from onelayer.language.operations import operation
 from onelayer.language.tree import LEAVES, float_value
+from onelayer.taylor import tables
 from onelayer.taylor.compose import within_image
 from onelayer.taylor.core import TaylorModel
+
+CLOSED = ("asin", "acos", "sqrt")  # defined up to an end where they have no slope: there the interval is all there is
 
 
 def evaluate_hulled(formula: Formula, x: TaylorModel, low: Tensor, high: Tensor) -> Any:
@@ -42,7 +45,8 @@ def hulled_outputs(formula: Formula, x: TaylorModel, low: Tensor, high: Tensor) 
         if node.op == "var":
             ends, sure = (low[:, int(node.value)], high[:, int(node.value)]), everywhere
         else:
-            known = [_ends(arg, value.device) for arg in args]
+            ends_of = _both_ends if node.op in CLOSED else _ends
+            known = [ends_of(arg, value.device) for arg in args]
             ends, sure = interval(node, known, value)
             sure = (sure | value.decided()) & needed(node, known, before)
         defined.append(sure.expand(len(everywhere)))
@@ -77,7 +81,7 @@ def surely_defined(formula: Formula, low: Tensor, high: Tensor) -> Tensor:
                 found.append((low[:, int(node.value)], high[:, int(node.value)]))
                 defined.append(everywhere)
             case op if op in LEAVES:
-                number = torch.tensor(float_value(node, []), dtype=torch.float64, device=low.device)
+                number = tables.number(float_value(node, []), low.device)
                 found.append((number, number) if node.op == "num" else outward(number, number))
                 defined.append(everywhere)
             case _:
@@ -103,8 +107,17 @@ def _ruled(node: Node, args: list[Interval]) -> tuple[Interval, Tensor]:
     return (torch.where(bad, -torch.inf, low), torch.where(bad, torch.inf, high)), ~bad
 
 
+def _both_ends(arg: Any, device: torch.device) -> Interval:
+    """The interval of an argument cut with the range of its model: both hold its values."""
+    low, high = _ends(arg, device)
+    if not isinstance(arg, TaylorModel) or arg.hull is None:
+        return low, high
+    below, above = arg.range()
+    return torch.where(below > low, below, low), torch.where(above < high, above, high)  # NaN compares as no bound
+
+
 def _ends(arg: Any, device: torch.device) -> Interval:
     if isinstance(arg, TaylorModel):
         return arg.hull or arg.range()
-    number = torch.tensor(float(arg), dtype=torch.float64, device=device)
+    number = tables.number(float(arg), device)
     return number, number

@@ -65,8 +65,20 @@ def _arc_bound(lo: Tensor, hi: Tensor, n: int) -> Tensor:
     return torch.where(reach < 1, inflate(_root_rows(reach, n - 1)[n - 1] / n), torch.inf)
 
 
-ATAN = Elementary("atan", _atan_series, _atan_bound, OPERATIONS["atan"].image)
-ASIN = Elementary("asin", _arc_series(1, torch.asin), _arc_bound, OPERATIONS["asin"].image)
-ACOS = Elementary("acos", _arc_series(-1, torch.acos), _arc_bound, OPERATIONS["acos"].image)
+ATAN = Elementary("atan", _atan_series, _atan_bound, OPERATIONS["atan"].image, slope=lambda x: 1.0 / (1.0 + x * x))
+ASIN = Elementary(
+    "asin",
+    _arc_series(1, torch.asin),
+    _arc_bound,
+    OPERATIONS["asin"].image,
+    slope=lambda x: 1.0 / torch.sqrt(1.0 - x * x),
+)
+ACOS = Elementary(
+    "acos",
+    _arc_series(-1, torch.acos),
+    _arc_bound,
+    OPERATIONS["acos"].image,
+    slope=lambda x: -1.0 / torch.sqrt(1.0 - x * x),
+)
 
 RULES = (ATAN, ASIN, ACOS)

@@ -52,6 +52,11 @@ def tallied(tally: Tally) -> Iterator[None]:
         _TALLIES.remove(tally)
 
 
+def active() -> bool:
+    """Whether the kernels are on."""
+    return _SWITCH["compiled"]
+
+
 def ready(*tensors: Tensor) -> bool:
     """Whether the kernels are on and every operand is where they can read it."""
     return _SWITCH["compiled"] and not any(x.is_cuda or x.is_mps or x.requires_grad for x in tensors)
@@ -63,12 +68,12 @@ def _kernels() -> Any:
     return importlib.import_module("onelayer.taylor.compiled")
 
 
-def _report(work: int, size: int) -> None:
+def report(work: int, size: int) -> None:
     for tally in _TALLIES:
         tally(work, size)
 
 
-def _rows(x: Tensor, shape: torch.Size) -> Floats:
+def rows_of(x: Tensor, shape: torch.Size) -> Floats:
     """(P, *smaller) as an array (P, N) of the full shape, without a copy where it is one already."""
     rows: Floats = x.numpy()
     if x.shape[1:] != shape:
@@ -77,17 +82,17 @@ def _rows(x: Tensor, shape: torch.Size) -> Floats:
     return np.ascontiguousarray(rows).reshape(rows.shape[0], -1)
 
 
-def _row(x: Tensor, shape: torch.Size) -> Floats:
+def row_of(x: Tensor, shape: torch.Size) -> Floats:
     row: Floats = x.numpy()
     return np.ascontiguousarray(row if x.shape == shape else np.broadcast_to(row, shape)).reshape(-1)
 
 
-def _tensor(x: Floats, *shape: int) -> Tensor:
+def tensor_of(x: Floats, *shape: int) -> Tensor:
     return torch.from_numpy(x.reshape(shape))
 
 
 @cache
-def _blocks(variables: int, degree: int) -> Ints:
+def blocks_of(variables: int, degree: int) -> Ints:
     return np.array([basis.count(variables, d - 1) for d in range(degree + 2)], dtype=np.int64)
 
 
@@ -124,7 +129,7 @@ def _length(runs: Ints) -> int:
     return int(runs[:, 3].sum())
 
 
-def _expect(x: Floats, rows: int, columns: int) -> None:
+def expect(x: Floats, rows: int, columns: int) -> None:
     """The kernels do not look at bounds: what they are given has to have the size that their tables speak of."""
     if x.shape != (rows, columns) or x.dtype != np.float64:
         raise IndexError(f"an array of {x.shape} in {x.dtype} where ({rows}, {columns}) in float64 was due")
@@ -132,12 +137,12 @@ def _expect(x: Floats, rows: int, columns: int) -> None:
 
 def sums(coef: Tensor, variables: int, degree: int) -> tuple[Tensor, Tensor]:
     """Absolute sums per degree (degree + 1, *shape), and their sum, rounded upwards."""
-    rows, blocks = _rows(coef, coef.shape[1:]), _blocks(variables, degree)
-    _expect(rows, int(blocks[-1]), rows.shape[1])
+    rows, blocks = rows_of(coef, coef.shape[1:]), blocks_of(variables, degree)
+    expect(rows, int(blocks[-1]), rows.shape[1])
     norms, total = np.empty((degree + 1, rows.shape[1])), np.empty(rows.shape[1])
     _kernels().sums(blocks, rows, norms, total)
-    _report(rows.size, norms.size)
-    return _tensor(norms, degree + 1, *coef.shape[1:]), _tensor(total, *coef.shape[1:])
+    report(rows.size, rows.size)
+    return tensor_of(norms, degree + 1, *coef.shape[1:]), tensor_of(total, *coef.shape[1:])
 
 
 def interval(
@@ -145,14 +150,16 @@ def interval(
 ) -> tuple[Tensor, Tensor]:
     """Lower and upper end of polynomial and remainder over each box."""
     shape = coef.shape[1:]
-    rows, columns = _rows(coef, shape), rem.numel()
-    _expect(rows, basis.count(variables, degree), columns)
+    rows, columns = rows_of(coef, shape), rem.numel()
+    expect(rows, basis.count(variables, degree), columns)
     low, high = np.empty(columns), np.empty(columns)
-    degrees = _rows(norms, shape)
-    _expect(degrees, degree + 1, columns)
-    _kernels().interval(_even(variables, degree), rows, degrees, _row(total, shape), _row(rem, shape), slack, low, high)
-    _report(2 * columns, columns)
-    return _tensor(low, *shape), _tensor(high, *shape)
+    degrees = rows_of(norms, shape)
+    expect(degrees, degree + 1, columns)
+    _kernels().interval(
+        _even(variables, degree), rows, degrees, row_of(total, shape), row_of(rem, shape), slack, low, high
+    )
+    report(2 * columns, columns)
+    return tensor_of(low, *shape), tensor_of(high, *shape)
 
 
 class Result(NamedTuple):
@@ -164,17 +171,17 @@ class Result(NamedTuple):
     total: Tensor
 
 
-def _result(variables: int, degree: int, shape: torch.Size, run: Callable[..., None]) -> Result:
+def filled(variables: int, degree: int, shape: torch.Size, run: Callable[..., None]) -> Result:
     """Arrays for a polynomial of this degree, filled by ``run(blocks, coef, norms, total, rem)``."""
-    blocks, columns = _blocks(variables, degree), math.prod(shape)
+    blocks, columns = blocks_of(variables, degree), math.prod(shape)
     coef, norms = np.empty((int(blocks[-1]), columns)), np.empty((degree + 1, columns))
     total, rem = np.empty(columns), np.empty(columns)
     run(blocks, coef, norms, total, rem)
     return Result(
-        _tensor(coef, coef.shape[0], *shape),
-        _tensor(rem, *shape),
-        _tensor(norms, degree + 1, *shape),
-        _tensor(total, *shape),
+        tensor_of(coef, coef.shape[0], *shape),
+        tensor_of(rem, *shape),
+        tensor_of(norms, degree + 1, *shape),
+        tensor_of(total, *shape),
     )
 
 
@@ -182,32 +189,66 @@ def product(a: Any, b: Any, places: Any, degree: int, rounding: float, shape: to
     """The product of two Taylor models, truncated at ``degree``; ``step`` as in ``rounding.execution_step``."""
     runs, _ = _runs(*places, a.degree, b.degree, degree)
     columns = math.prod(shape)
-    rows = [_rows(x.coef, shape) for x in (a, b)]
-    norms = [_rows(x.norms(), shape) for x in (a, b)]
+    rows = [rows_of(x.coef, shape) for x in (a, b)]
+    norms = [rows_of(x.norms(), shape) for x in (a, b)]
     for x, coef, sizes in zip((a, b), rows, norms, strict=True):
-        _expect(coef, basis.count(len(x.support), x.degree), columns)
-        _expect(sizes, x.degree + 1, columns)
-    singles = [_row(x, shape) for x in (a.total(), b.total(), a.rem, b.rem)]
+        expect(coef, basis.count(len(x.support), x.degree), columns)
+        expect(sizes, x.degree + 1, columns)
+    singles = [row_of(x, shape) for x in (a.total(), b.total(), a.rem, b.rem)]
 
     def run(blocks: Ints, out: Floats, *others: Floats) -> None:
         _kernels().product(runs, blocks, *rows, *norms, *singles, degree, rounding, step, out, *others)
-        _report(_length(runs) * columns, out.size)
+        report(_length(runs) * columns, out.size)
 
-    return _result(places[2], degree, shape, run)
+    return filled(places[2], degree, shape, run)
 
 
-def series_quotient(a: Tensor, b: Tensor, places: Any, degree: int, b_degree: int, shape: torch.Size) -> Tensor:
-    """Coefficients up to ``degree`` of the power series a / b; the rows of a are already those of the quotient."""
+def quotient(a: Any, b: Any, places: Any, degree: int, rounding: float, shape: torch.Size) -> Result:
+    """The quotient of two Taylor models; the rows of a are already those of the quotient."""
     whole = tuple(range(places[2]))
-    runs, starts = _runs(whole, places[1], places[2], degree, b_degree, degree)
-    divisor, numerator = _rows(b, shape), _rows(a, shape)
-    columns = divisor.shape[1]
-    rest = np.zeros((basis.count(places[2], degree), columns))
-    _expect(divisor, basis.count(len(places[1]), b_degree), columns)
-    rest[: numerator.shape[0]] = numerator
-    _kernels().series_quotient(runs, starts, divisor, rest)
-    _report(_length(runs) * columns, rest.size)
-    return _tensor(rest, rest.shape[0], *shape)
+    runs, starts = _runs(whole, places[1], places[2], degree, b.degree, degree)
+    columns = math.prod(shape)
+    numerator, divisor, norms = rows_of(a.coef, shape), rows_of(b.coef, shape), rows_of(b.norms(), shape)
+    expect(divisor, basis.count(len(places[1]), b.degree), columns)
+    expect(norms, b.degree + 1, columns)
+    singles = [row_of(x, shape) for x in (a.total(), b.total(), a.rem, b.rem, *b.range())]
+
+    def run(blocks: Ints, rest: Floats, *others: Floats) -> None:
+        rest[: numerator.shape[0]] = numerator
+        rest[numerator.shape[0] :] = 0.0
+        _kernels().quotient(runs, starts, divisor, norms, *singles, degree, rounding, blocks, rest, *others)
+        report(_length(runs) * columns, rest.size)
+
+    return filled(places[2], degree, shape, run)
+
+
+def within(coef: Tensor, rem: Tensor, low: Tensor, high: Tensor, defined: Tensor) -> tuple[Tensor, Tensor]:
+    """Coefficients and remainder with the interval [low, high] where that is narrower, undecided where not defined."""
+    shape = rem.shape
+    given = row_of(rem, shape)
+    middle, out, poor = np.empty(given.size), np.empty(given.size), np.zeros(given.size, dtype=np.bool_)
+    sure = defined.expand(shape).contiguous().numpy().reshape(-1)  # an array to write in: numba tells the two apart
+    if _kernels().within(row_of(low, shape), row_of(high, shape), sure, given, middle, out, poor):
+        rows = rows_of(coef, shape)
+        changed = np.empty_like(rows)
+        _kernels().replaced(rows, middle, poor, changed)
+        coef = tensor_of(changed, rows.shape[0], *shape)
+    return coef, tensor_of(out, *shape)
+
+
+def contracted(
+    rem: Tensor, total: Tensor, size: Tensor, unit: Tensor, rounding: float, relative: float, step: Floats, terms: int
+) -> Tensor:
+    """Remainder (..., m) of a contraction of (..., n) with a constant of absolute values (n, m); ``unit`` (..., 1)."""
+    n, m = size.shape
+    rows = row_of(rem, rem.shape).reshape(-1, n)
+    sizes = np.ascontiguousarray(size.numpy())
+    out = np.empty((rows.shape[0], m))
+    units = row_of(unit, torch.Size((*rem.shape[:-1], 1)))
+    totals = row_of(total, rem.shape).reshape(-1, n)
+    _kernels().contracted(rows, totals, sizes, units, rounding, relative, step, float(terms), out)
+    report(rows.size * m, out.size)
+    return tensor_of(out, *rem.shape[:-1], m)
 
 
 def add(
@@ -216,22 +257,22 @@ def add(
     """a + sign b over ``support``, neither of a higher degree than ``degree``."""
     where = {v: i for i, v in enumerate(support)}
     rows_a, rows_b = (_lift(tuple(where[v] for v in x.support), len(support), x.degree) for x in (a, b))
-    left, right = _rows(a.coef, shape), _rows(b.coef, shape)
-    _expect(left, rows_a.size, math.prod(shape))
-    _expect(right, rows_b.size, math.prod(shape))
-    rest = _row(a.rem, shape), _row(b.rem, shape)
+    left, right = rows_of(a.coef, shape), rows_of(b.coef, shape)
+    expect(left, rows_a.size, math.prod(shape))
+    expect(right, rows_b.size, math.prod(shape))
+    rest = row_of(a.rem, shape), row_of(b.rem, shape)
 
     def run(blocks: Ints, out: Floats, *others: Floats) -> None:
         if max(rows_a[-1], rows_b[-1]) >= out.shape[0]:  # rows ascend
             raise IndexError("a sum has fewer rows than its terms")
         _kernels().add(rows_a, rows_b, blocks, left, right, *rest, float(sign), rounding, step, out, *others)
-        _report(left.size + right.size, out.size)
+        report(left.size + right.size, out.size)
 
-    return _result(len(support), degree, shape, run)
+    return filled(len(support), degree, shape, run)
 
 
 def used_rows(coef: Tensor) -> NDArray[np.bool_]:
     """Which rows (P,) hold a number other than zero, in any box."""
     used = np.ones(coef.shape[0], dtype=np.bool_)
-    _kernels().used_rows(_rows(coef, coef.shape[1:]), used)
+    _kernels().used_rows(rows_of(coef, coef.shape[1:]), used)
     return used

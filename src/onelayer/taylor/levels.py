@@ -47,7 +47,7 @@ class Gather:
 
 
 @dataclass(frozen=True)
-class Group:
+class NodeBatch:
     """Nodes of one level and operation: each argument is gathered, or a tensor of numbers."""
 
     op: str
@@ -58,15 +58,20 @@ class Group:
     def on(self, values: Values, x: TaylorModel) -> TaylorModel:
         """The results of all members on boxes, (B, K)."""
         zero = x[:, :1] * 0.0
-        args: list[Any] = [arg(values) if isinstance(arg, Gather) else arg.to(x.device) for arg in self.args]
+        args = [arg(values) if isinstance(arg, Gather) else arg.to(x.device) for arg in self.args]
         if self.op == "var":
             return x[:, args[0]]
         if self.op == NUMBER:
-            return cast(TaylorModel, zero + args[0])
+            return zero + args[0]
         if self.op in CONSTANTS:
-            return zero + zero.constant(CONSTANTS[self.op].value, CONSTANTS[self.op].radius)
+            constant = CONSTANTS[self.op]
+            return zero + zero.constant(constant.value, constant.radius)
         if self.op == SUM:
             return self._total(args, zero)
+        return self._applied(args, zero)
+
+    def _applied(self, args: list[Any], zero: TaylorModel) -> TaylorModel:
+        """An operation of the table; only infix ones take numbers beside models."""
         row = operation(self.op, self.value)
         if row.infix is None or not any(isinstance(arg, TaylorModel) for arg in args):
             args = [arg if isinstance(arg, TaylorModel) else zero + arg for arg in args]
@@ -90,7 +95,7 @@ class Levels:
         numbers = _numbers(formula.nodes)
         nodes = _summed(formula, numbers)
         places: dict[int, Place] = {}
-        self.groups: list[Group] = []
+        self.groups: list[NodeBatch] = []
         for members in _grouped(nodes, formula.outputs, numbers):
             places |= {member: (len(self.groups), k) for k, member in enumerate(members)}
             self.groups.append(_group([nodes[m] for m in members], members, numbers, places))
@@ -136,20 +141,24 @@ def _summed(formula: Formula, numbers: dict[int, float]) -> dict[int, Node]:
     terms: dict[int, list[int]] = {}
     for at, node in enumerate(formula.nodes):
         found[at] = node
-        if node.op == "add":
-            parts = [terms.pop(arg) if arg in terms and uses[arg] == 1 else [arg] for arg in node.args]
-            for arg in node.args:
-                if uses[arg] == 1 and found[arg].op == "add":
-                    del found[arg]
-            longest = max(parts, key=len)  # a chain of sums grows at one end
-            for part in parts:
-                if part is not longest:
-                    longest.extend(part)
-            terms[at] = longest
+        if node.op != "add":
+            continue
+        inside = {arg for arg in node.args if arg in terms and uses[arg] == 1}
+        for arg in inside:
+            del found[arg]
+        terms[at] = _joined([terms.pop(arg) if arg in inside else [arg] for arg in node.args])
     for at, args in terms.items():
         if len(args) > 2:
             found[at] = Node(SUM, tuple(sorted(args, key=lambda arg: arg in numbers)))
     return found
+
+
+def _joined(parts: list[list[int]]) -> list[int]:
+    """The lists as one, the longest of them taken over: a chain of sums grows at one end."""
+    longest, *others = sorted(parts, key=len, reverse=True)
+    for part in others:
+        longest.extend(part)
+    return longest
 
 
 def _grouped(nodes: dict[int, Node], outputs: Sequence[int], numbers: dict[int, float]) -> Iterator[list[int]]:
@@ -169,21 +178,34 @@ def _grouped(nodes: dict[int, Node], outputs: Sequence[int], numbers: dict[int, 
         yield groups[key]
 
 
-def _group(nodes: Sequence[Node], members: Sequence[int], numbers: dict[int, float], places: dict[int, Place]) -> Group:
+def _group(
+    nodes: Sequence[Node], members: Sequence[int], numbers: dict[int, float], places: dict[int, Place]
+) -> NodeBatch:
     first = nodes[0]
     if members[0] in numbers:
-        return Group(NUMBER, 0.0, (_floats([numbers[member] for member in members]),))
+        return NodeBatch(NUMBER, 0.0, (_floats([numbers[member] for member in members]),))
     if first.op == "var":
-        return Group("var", 0.0, (_indices([int(node.value) for node in nodes]),))
-    varying = [k for k, arg in enumerate(first.args) if arg not in numbers]
-    args: dict[int, Gather | Tensor] = {
-        k: _floats([numbers[node.args[k]] for node in nodes]) for k in range(len(first.args)) if k not in varying
-    }
+        return NodeBatch("var", 0.0, (_indices([int(node.value) for node in nodes]),))
+    columns = list(zip(*(node.args for node in nodes), strict=True))  # members agree on which arguments are numbers
     if first.op == SUM:
-        every = [Gather.of([places[node.args[k]] for node in nodes for k in varying])] if varying else []
-        return Group(SUM, 0.0, (*every, *args.values()), len(varying))
-    args |= {k: Gather.of([places[node.args[k]] for node in nodes]) for k in varying}
-    return Group(first.op, first.value, tuple(args[k] for k in range(len(first.args))))
+        return _sums(columns, numbers, places)
+    return NodeBatch(first.op, first.value, tuple(_argument(column, numbers, places) for column in columns))
+
+
+def _argument(column: Sequence[int], numbers: dict[int, float], places: dict[int, Place]) -> Gather | Tensor:
+    """One argument of all members: numbers as a tensor, or where to find the models."""
+    if column[0] in numbers:
+        return _floats([numbers[arg] for arg in column])
+    return Gather.of([places[arg] for arg in column])
+
+
+def _sums(columns: Sequence[Sequence[int]], numbers: dict[int, float], places: dict[int, Place]) -> NodeBatch:
+    """Sums of equally many terms each; their models are listed member by member."""
+    varying = [column for column in columns if column[0] not in numbers]
+    fixed = [_argument(column, numbers, places) for column in columns if column[0] in numbers]
+    models = [places[arg] for terms in zip(*varying, strict=True) for arg in terms]
+    gathered = [Gather.of(models)] if models else []
+    return NodeBatch(SUM, 0.0, (*gathered, *fixed), len(varying))
 
 
 def _indices(values: Sequence[int]) -> Tensor:

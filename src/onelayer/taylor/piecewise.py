@@ -7,6 +7,7 @@ Everything rests on |y|. Where the sign of y is undecided, y in [lo, hi] and w =
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -50,6 +51,16 @@ def insert(x: TaylorModel, mask: Tensor, entries: TaylorModel) -> TaylorModel:
 def expanded(x: TaylorModel, shape: torch.Size) -> TaylorModel:
     """The model repeated to a shape that it broadcasts to."""
     return x.with_(spread(x.coef, len(shape)).expand(-1, *shape), x.rem.expand(shape))
+
+
+def aligned(args: Sequence[Any]) -> tuple[TaylorModel, list[TaylorModel]]:
+    """The first model among the arguments, and all of them as plain models of exact operations in one shape."""
+    like = next(arg for arg in args if isinstance(arg, TaylorModel))
+    models = [operand(arg, like).untag().plain() for arg in args]
+    shape = models[0].shape
+    for model in models[1:]:
+        shape = joint_shape(shape, model.shape)
+    return like, [expanded(model, shape) for model in models]
 
 
 def _kink(y: TaylorModel, lower: Tensor, upper: Tensor, mask: Tensor) -> TaylorModel:

@@ -42,6 +42,7 @@ _ALIASES = {
     "mm": "matmul",
     "bmm": "matmul",
     "invert": "logical_not",
+    "gammaln": "lgamma",
     "and": "logical_and",
     "or": "logical_or",
 }

@@ -6,6 +6,7 @@ fused multiply-add: a sum of n products then errs by at most gamma(n) times the 
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from typing import Any
 
@@ -19,9 +20,12 @@ from onelayer.float64 import ELEMENTARY as ELEMENTARY
 from onelayer.float64 import TINY as TINY
 from onelayer.float64 import UNIT as UNIT
 from onelayer.formats import format_of
+from onelayer.narrow import ACCUMULATORS
 
+SMALLEST = 2.0**-900  # of an exponential; below, powers of a radius times it would vanish
 UNDERFLOW = 2.0**-1060  # absolute error of a few operations that underflow, where the same operation multiplies it on
 FUSED = 64  # roundings allowed to a fused softmax kernel beside its sum: exp within 20 ulp, scaling, division
+SMALL = 2.0**-8  # n u below which n roundings err by less than 1.01 n u, with room to spare
 GROWTH = 1.0 + 2.0**-30  # covers the rounding of the remainder's own arithmetic, up to 2^20 nonnegative terms
 
 
@@ -62,6 +66,29 @@ def check_cast(execution: torch.dtype | None, dtype: Any) -> None:
         raise UnsupportedOperation(f"cast to {kind}", "only to float64, and to the format that is executed")
 
 
+def widens(execution: torch.dtype | None, dtype: Any) -> bool:
+    """Whether a cast is one from a narrow format to the one it computes in: every number of it is exact there."""
+    return execution is not None and ACCUMULATORS.get(execution) == dtype
+
+
+def narrows(execution: torch.dtype | None, dtype: Any) -> bool:
+    """Whether a cast rounds numbers of an accumulator to a narrow format."""
+    return execution is not None and ACCUMULATORS.get(dtype) == execution
+
+
+def rounded_once(radius: Tensor, magnitude: Tensor, dtype: torch.dtype) -> Tensor:
+    """Remainder after one rounding to nearest in ``dtype`` of numbers up to ``magnitude``.
+
+    Numbers of the binade [2^e, 2^(e+1)] are rounded by half a unit in the last place, 2^e u, those of lower binades by
+    less; below the normal range by what ``underflow`` of the format says. What may lie above the largest number may
+    overflow.
+    """
+    row = format_of(dtype)
+    exponent = torch.frexp(magnitude)[1].to(torch.float64) - 1
+    error = inflate(radius + row.unit * torch.exp2(exponent) + row.underflow)
+    return torch.where(magnitude < row.largest, error, torch.inf)
+
+
 def executed(
     radius: Tensor, magnitude: Tensor, roundings: float, dtype: torch.dtype | None, unit: Tensor | float = 1.0
 ) -> Tensor:
@@ -83,12 +110,22 @@ def execution_step(dtype: torch.dtype | None, roundings: float) -> NDArray[np.fl
     """The numbers of ``executed`` with unit 1: relative error, absolute error, largest magnitude; none for exact."""
     if dtype is None:
         return np.empty(0)
-    return np.array([1.01 * roundings * _unit(dtype), (roundings + 1) * _tiny(dtype), format_of(dtype).largest / 2**12])
+    relative = relative_error(dtype, roundings)
+    return np.array([relative, (roundings + 1) * _tiny(dtype), format_of(dtype).largest / 2**12])
 
 
 def relative_error(dtype: torch.dtype, roundings: float) -> float:
-    """Relative error of ``roundings`` executed operations in a row."""
-    return 1.01 * roundings * _unit(dtype)
+    """Relative error of ``roundings`` executed operations in a row: n u / (1 - n u), at most 1.01 n u for small n u.
+
+    In a narrow format nothing is computed: where kernels round there is up to them.
+    """
+    if dtype in ACCUMULATORS and roundings > 0:
+        name = str(dtype).removeprefix("torch.")
+        raise UnsupportedOperation(f"arithmetic in {name}", "compute in float32 and cast what is returned")
+    total = roundings * _unit(dtype)
+    if total < SMALL:
+        return 1.01 * total
+    return 1.01 * total / (1 - total) if total < 0.5 else math.inf
 
 
 def underflow_error(dtype: torch.dtype, roundings: float) -> float:

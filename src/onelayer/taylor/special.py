@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from math import factorial, pi, sqrt, tan
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -141,9 +142,24 @@ def _erf_bound(lo: Tensor, hi: Tensor, n: int) -> Tensor:
     return inflate(torch.exp(-(nearest**2) / 2) * factor)
 
 
-TAN = Elementary("tan", _tan_series, _tan_bound, OPERATIONS["tan"].image)
-TANH = Elementary("tanh", _tanh_series, _tanh_bound, OPERATIONS["tanh"].image)
-SIGMOID = Elementary("sigmoid", _sigmoid_series, _sigmoid_bound, OPERATIONS["sigmoid"].image)
+def _tan_slope(x: Any) -> Any:
+    y = torch.tan(x)
+    return 1.0 + y * y
+
+
+def _tanh_slope(x: Any) -> Any:
+    y = torch.tanh(x)
+    return 1.0 - y * y
+
+
+def _sigmoid_slope(x: Any) -> Any:
+    y = torch.sigmoid(x)
+    return y * (1.0 - y)
+
+
+TAN = Elementary("tan", _tan_series, _tan_bound, OPERATIONS["tan"].image, slope=_tan_slope)
+TANH = Elementary("tanh", _tanh_series, _tanh_bound, OPERATIONS["tanh"].image, slope=_tanh_slope)
+SIGMOID = Elementary("sigmoid", _sigmoid_series, _sigmoid_bound, OPERATIONS["sigmoid"].image, slope=_sigmoid_slope)
 SOFTPLUS = Elementary("softplus", _softplus_series, _softplus_bound, of_one(increasing(_softplus_value)))
 ERF = Elementary("erf", _erf_series, _erf_bound, OPERATIONS["erf"].image)
 

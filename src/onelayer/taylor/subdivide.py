@@ -9,7 +9,7 @@ is rounded 2 s times, its constant row P times more, so rounding adds at most ga
 from __future__ import annotations
 
 from fractions import Fraction
-from functools import lru_cache
+from functools import cache
 from itertools import product
 from math import comb
 
@@ -27,7 +27,7 @@ def default_cells(variables: int) -> int:
     return {1: 16, 2: 4, 3: 3, 4: 2}.get(variables, 1)
 
 
-@lru_cache(maxsize=64)
+@cache
 def cell_matrices(variables: int, degree: int, cells: int, device: torch.device) -> tuple[Tensor, ...]:
     """One (P, P) matrix per cell; products of s entries that are each rounded from an exact rational."""
     half = Fraction(1, cells)

@@ -1,0 +1,115 @@
+"""Checkpoints: the state of a long proof in one file, from which it goes on after the process is gone.
+
+A file holds a line that says what it is, a line of JSON (the problem it belongs to, names, types and shapes of arrays,
+a hash of their bytes) and the bytes of the arrays. The problem is a hash of the weights, the formula, the box, eps and
+all else that the search depends on: a checkpoint of another problem is refused.
+
+What is trusted: the bounds of the boxes that it calls bounded. Its tree and its boxes are read as hostile and held
+against each other (proof/resume.py), some of its bounds are computed again, but not all: who can write this file can
+write a certificate as well. ``onelayer check`` re-proves a certificate from nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onelayer.disk import read_bounded, replace_file, strict_json
+from onelayer.errors import FileError
+
+Arrays = dict[str, NDArray[Any]]
+
+MAGIC = b"onelayer checkpoint 1\n"
+MAX_BYTES = 2**33
+EVERY = 30.0  # seconds between two checkpoints: with what it takes to write one, less than a minute is ever lost
+SHARE = 0.1  # of the time, at most, is spent in writing
+TYPES: dict[str, np.dtype[Any]] = {"f8": np.dtype("<f8"), "i8": np.dtype("<i8"), "i2": np.dtype("<i2")}
+
+
+class Checkpoint:
+    """Where a search leaves its state from time to time; nowhere without a path."""
+
+    def __init__(self, path: Path | None, problem: str) -> None:
+        self.path, self.problem = path, problem
+        self.started = time.monotonic()
+        self.next = self.started + EVERY
+
+    def leave(self, state: Callable[[], Arrays], *, now: bool = False) -> None:
+        """Write the state if it is time to; a disk that refuses is said once and does not end a proof."""
+        if self.path is None or not (now or time.monotonic() >= self.next):
+            return
+        started = time.monotonic()
+        try:
+            replace_file(self.path, packed(self.problem, state()))
+        except FileError as error:
+            warnings.warn(f"no checkpoint: {error}", stacklevel=2)
+            self.path = None
+        taken = time.monotonic() - started
+        self.next = time.monotonic() + max(EVERY, taken / SHARE)
+
+    def end(self, state: Callable[[], Arrays], *, finished: bool) -> None:
+        """A finished proof needs no checkpoint; one that ran out of time or boxes leaves its last state."""
+        if self.path is not None and finished:
+            self.path.unlink(missing_ok=True)
+        elif time.monotonic() - self.started >= EVERY:
+            self.leave(state, now=True)
+
+
+def packed(problem: str, arrays: Arrays) -> bytes:
+    """The bytes of a checkpoint."""
+    rows = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    body = b"".join(row.astype(row.dtype.newbyteorder("<"), copy=False).tobytes() for row in rows.values())
+    entries = [[name, f"{row.dtype.kind}{row.dtype.itemsize}", list(row.shape)] for name, row in rows.items()]
+    header = {"problem": problem, "arrays": entries, "sha256": hashlib.sha256(body).hexdigest()}
+    return MAGIC + json.dumps(header).encode() + b"\n" + body
+
+
+def unpacked(path: Path, problem: str) -> Arrays:
+    """The arrays of a checkpoint of this problem; one line of error for anything else."""
+    data = read_bounded(path, MAX_BYTES)
+    first, second = data[: len(MAGIC)], data.find(b"\n", len(MAGIC))
+    if first != MAGIC or second < 0:
+        raise FileError(f"{path} is no checkpoint of a proof")
+    header = strict_json(data[len(MAGIC) : second], str(path))
+    if not isinstance(header, dict) or set(header) != {"problem", "arrays", "sha256"}:
+        raise FileError(f"{path} is no checkpoint of a proof")
+    if header["problem"] != problem:
+        raise FileError(
+            f"{path} is the checkpoint of another problem: weights, formula, box, eps and order must be the same"
+        )
+    body = memoryview(data)[second + 1 :]
+    if hashlib.sha256(body).hexdigest() != header["sha256"]:
+        raise FileError(f"{path} is damaged: its numbers are not those that were written")
+    return _arrays(header["arrays"], body, path)
+
+
+def _arrays(entries: Any, body: memoryview, path: Path) -> Arrays:
+    found: Arrays = {}
+    at = 0
+    if not isinstance(entries, list) or not all(map(_is_entry, entries)):
+        raise FileError(f"{path} describes its arrays in another way than a checkpoint does")
+    for entry in entries:
+        name, kind, shape = entry
+        size = int(np.prod(shape, dtype=object)) * TYPES[kind].itemsize
+        if at + size > len(body):
+            raise FileError(f"{path} is shorter than it says")
+        found[name] = np.frombuffer(body[at : at + size], dtype=TYPES[kind]).reshape(shape).astype(kind)
+        at += size
+    if at != len(body):
+        raise FileError(f"{path} is longer than it says")
+    return found
+
+
+def _is_entry(entry: Any) -> bool:
+    if not isinstance(entry, list) or len(entry) != 3 or not isinstance(entry[0], str) or entry[1] not in TYPES:
+        return False
+    shape = entry[2]
+    return isinstance(shape, list) and len(shape) <= 2 and all(type(n) is int and n >= 0 for n in shape)

@@ -1,0 +1,207 @@
+"""A call on many boxes of a GPU, recorded once as a CUDA graph and replayed: thousands of launches become one.
+
+Taylor arithmetic looks at its numbers now and then: is any weight poor, which rows are zero? A graph cannot branch, so
+every such look is written down when the call is recorded, and is computed again in each replay. Lemma: if all looks of
+a replay give what they gave in the recording, the code would have taken the same way, so the replay computed what the
+code computes. If one differs, the replay is thrown away and the call is made as it is written.
+
+A look that goes unnoticed is impossible: reading from a GPU that is being recorded is an error, and then there is no
+graph. Boxes are filled up to one of a few sizes by copies of the first, which change no look by more than themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from onelayer.ground import foreign_modes
+
+Call = Callable[[Tensor, Tensor, int], tuple[Tensor, ...]]
+
+SMALLEST, LARGEST, STEP = 2**14, 2**18, 16  # boxes of a graph, and how many times larger the next one is
+WAYS = 3  # graphs of one size and order: ways that the code took
+TRIALS = 1  # calls of one size that are made as written before one is recorded: recording costs as much as three
+ATEN = torch.ops.aten
+
+
+class _Apart(Exception):
+    """The second run did not look where the first one did."""
+
+
+class _Looks(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Writes down what a run reads from the GPU; with ``told`` it answers from there and keeps the tensors instead.
+
+    A graph knows its operands by address. Those that were not made while it was recorded are kept in ``held``, so that
+    nobody else gets their memory.
+    """
+
+    def __init__(self, told: list[Tensor] | None = None) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.told = told
+        self.seen: list[Tensor] = []
+        self.held: dict[int, Tensor] = {}
+        self.made: set[int] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        scalar = func is ATEN._local_scalar_dense.default
+        if not (scalar or _fetches(func, kwargs)) or not args[0].is_cuda:
+            return self._watched(func, args, kwargs)
+        if self.told is None:
+            answer = func(*args, **kwargs)
+            self.seen.append(_kept(answer, args[0].dtype))
+            return answer
+        at = len(self.seen)
+        if at >= len(self.told) or self.told[at].numel() != args[0].numel():
+            raise _Apart
+        self.seen.append(args[0])
+        return self.told[at].item() if scalar else self.told[at].clone()
+
+    def _watched(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        result = func(*args, **kwargs)
+        if self.told is not None:
+            self.held.update((_address(x), x) for x in _on_gpu((args, kwargs)) if _address(x) not in self.made)
+            self.made.update(_address(x) for x in _on_gpu(result) if _address(x) not in self.held)
+        return result
+
+
+def _on_gpu(values: Any) -> list[Tensor]:
+    return [x for x in tree_leaves(values) if isinstance(x, Tensor) and x.is_cuda]
+
+
+def _address(x: Tensor) -> int:
+    return x.untyped_storage().data_ptr()
+
+
+def _kept(answer: Any, dtype: torch.dtype) -> Tensor:
+    return answer.clone() if isinstance(answer, Tensor) else torch.tensor(answer, dtype=dtype, device="cpu")
+
+
+def _fetches(func: Any, kwargs: dict[str, Any]) -> bool:
+    """Whether an operation brings a tensor back from the GPU."""
+    target = kwargs.get("device")
+    return func is ATEN._to_copy.default and target is not None and torch.device(target).type == "cpu"
+
+
+@dataclass(frozen=True)
+class _Graph:
+    """One recorded way: its inputs, its outputs, and whether it is the way of the code for these inputs."""
+
+    graph: Any
+    low: Tensor
+    high: Tensor
+    outputs: tuple[Tensor, ...]
+    same: Tensor
+    held: tuple[Tensor, ...]  # what it reads beside its inputs
+
+    def run(self, low: Tensor, high: Tensor) -> tuple[Tensor, ...] | None:
+        """What the call returns on these boxes, or None where the code would have gone another way."""
+        self.low.copy_(low)
+        self.high.copy_(high)
+        self.graph.replay()
+        return tuple(part.clone() for part in self.outputs) if bool(self.same) else None
+
+
+@dataclass
+class _Ways:
+    """The graphs of one size and order, the latest success first, and what calls went otherwise."""
+
+    graphs: list[_Graph] = field(default_factory=list)
+    missed: int = 0
+
+
+class Replays:
+    """Makes a call on boxes of a GPU, by a graph where one fits; ``most`` boxes at a time, fewer if memory ran out."""
+
+    def __init__(self, call: Call) -> None:
+        self.call = call
+        self.ways: dict[tuple[int, int], _Ways] = {}
+        self.pool: Any = None
+        self.most = LARGEST
+        self.refused = False
+
+    def __call__(self, low: Tensor, high: Tensor, order: int) -> tuple[Tensor, ...]:
+        """``call(low, high, order)``, boxes first in every output.
+
+        A mode that watches every operation sees them: then the call is made as it is written.
+        """
+        if foreign_modes():
+            return self.call(low, high, order)
+        if len(low) > self.most:
+            pairs = zip(torch.split(low, self.most), torch.split(high, self.most), strict=True)
+            parts = [self(*pair, order) for pair in pairs]
+            return tuple(torch.cat(part) for part in zip(*parts, strict=True))
+        if self.refused:
+            return self.call(low, high, order)
+        try:
+            return self._one(low, high, order)
+        except torch.OutOfMemoryError:
+            self.refused = self.most == SMALLEST  # not even the smallest graph fits: those who call have fewer boxes
+        self.most = max(self.most // STEP, SMALLEST)
+        self.ways = {key: ways for key, ways in self.ways.items() if key[0] <= self.most}
+        self.pool = None
+        torch.cuda.empty_cache()
+        return self(low, high, order)
+
+    def _one(self, low: Tensor, high: Tensor, order: int) -> tuple[Tensor, ...]:
+        count, size = len(low), padded(len(low))
+        ways = self.ways.setdefault((size, order), _Ways())
+        full_low, full_high = _filled(low, size), _filled(high, size)
+        for at, graph in enumerate(ways.graphs):
+            found = graph.run(full_low, full_high)
+            if found is not None:
+                ways.graphs.insert(0, ways.graphs.pop(at))
+                return tuple(part[:count] for part in found)
+        ways.missed += 1
+        if ways.missed <= TRIALS:
+            return self.call(low, high, order)
+        return tuple(part[:count] for part in self._recorded(ways, full_low, full_high, order))
+
+    def _recorded(self, ways: _Ways, low: Tensor, high: Tensor, order: int) -> tuple[Tensor, ...]:
+        """The call as it is written, and the way it took as a graph for the next ones."""
+        ways.missed = 0
+        looks = _Looks()
+        with looks:
+            found = self.call(low, high, order)
+        try:
+            graph = self._captured(low.clone(), high.clone(), order, looks.seen)
+        except (RuntimeError, _Apart) as error:
+            if isinstance(error, torch.OutOfMemoryError):
+                raise
+            self.refused = True  # something in the call cannot be recorded
+            return found
+        ways.graphs = [graph, *ways.graphs][:WAYS]
+        return found
+
+    def _captured(self, low: Tensor, high: Tensor, order: int, told: list[Tensor]) -> _Graph:
+        expected = [answer.to(low.device) for answer in told]
+        graph = torch.cuda.CUDAGraph()
+        self.pool = self.pool or torch.cuda.graph_pool_handle()
+        with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
+            looks = _Looks(told)
+            with looks:
+                outputs = self.call(low, high, order)
+            if len(looks.seen) != len(told):
+                raise _Apart
+            pairs = zip(looks.seen, expected, strict=True)
+            agree = [(seen.reshape(was.shape) == was).all() for seen, was in pairs]  # NaN never does
+            same = torch.stack(agree).all() if agree else torch.ones((), dtype=torch.bool, device=low.device)
+        return _Graph(graph, low, high, outputs, same, (*looks.held.values(), *expected))
+
+
+def padded(count: int) -> int:
+    """The size of the graph for so many boxes; more than LARGEST have a graph of their own."""
+    size = SMALLEST
+    while size < count:
+        size *= STEP
+    return min(size, max(count, LARGEST))
+
+
+def _filled(side: Tensor, size: int) -> Tensor:
+    return torch.cat([side, side[:1].expand(size - len(side), -1)]) if len(side) < size else side

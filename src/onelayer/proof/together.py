@@ -1,0 +1,131 @@
+"""Together: two networks of one program as one, so that what they share cancels before it is enclosed.
+
+Beside the value a of the first network runs the difference d of the second from it, both as executed:
+
+    affine      d' = d W_B^T + a (W_B - W_A)^T + b_B - b_A, and the rounding of either sum
+    relu        relu(a + d) - relu(a) lies between 0 and d; it is d, or 0, where both signs are known
+    arrange     the entries of d are moved like those of a
+
+Enclosing A and B apart and subtracting would pay for every open kink and every remainder twice; here an open kink costs
+at most half of |d|. Programs with other operations are enclosed apart.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from onelayer.errors import OnelayerError
+from onelayer.formats import WIDE
+from onelayer.network.network import RecordedNetwork
+from onelayer.network.program import Step
+from onelayer.network.record import record
+from onelayer.proof.objectives import Forward, Wrapped
+from onelayer.taylor.core import TaylorModel
+from onelayer.taylor.registry import call, implements
+from onelayer.taylor.rounding import executed, inflate
+
+FOLLOWED = ("affine", "relu", "arrange")
+EXECUTIONS = (None, *(row.dtype for row in WIDE))
+SUMS = 2  # roundings per term of a sum, with room: a product and an addition
+MORE = 8
+UNIT = 2.0**-52  # twice the rounding of one difference of weights
+
+
+class Together(Wrapped):
+    """A(x) - B(x) for two networks with the same steps."""
+
+    def __init__(self, a: Forward, b: Forward, first: RecordedNetwork, second: RecordedNetwork) -> None:
+        super().__init__(a, b)
+        self.first, self.second = first, second
+
+    def forward(self, x: Any) -> Any:
+        """The difference; on enclosures both networks go step by step together."""
+        if not isinstance(x, TaylorModel) or x.execution not in EXECUTIONS:
+            return self.models[0](x) - self.models[1](x)
+        return -call("network_difference", x, self)
+
+    def difference(self, x: TaylorModel) -> TaylorModel:
+        """B - A, with the rounding of the last subtraction."""
+        values: list[tuple[TaylorModel, TaylorModel]] = [(x, x.untag() * 0.0)]
+        for at, step in enumerate(self.first.program.steps, start=1):
+            values.append(self._step(step, at, values))
+        difference = values[-1][1].plain()
+        difference.rem = executed(difference.rem, difference.magnitude(), 2, x.execution)
+        return difference.tagged(x.execution)
+
+    def _step(
+        self, step: Step, at: int, values: list[tuple[TaylorModel, TaylorModel]]
+    ) -> tuple[TaylorModel, TaylorModel]:
+        a, d = values[int(step.args[0])]
+        if step.op == "affine":
+            return self._affine(step, a, d)
+        if step.op == "relu":
+            return call("relu", a), _bent(a, d)
+        moved = [self.first.arranged(step, [item], at, len(a)) for item in (a, d)]
+        return moved[0], moved[1]
+
+    def _affine(self, step: Step, a: TaylorModel, d: TaylorModel) -> tuple[TaylorModel, TaylorModel]:
+        names = [str(name) for name in step.args[1:]]
+        ours, theirs = ([net.tensor(name).double() for name in names] for net in (self.first, self.second))
+        gap = theirs[0] - ours[0]
+        found: TaylorModel = call("linear", d, theirs[0]) + call("linear", a.untag(), gap)
+        size, other = a.magnitude(), inflate(a.magnitude() + d.magnitude())
+        slack = size @ gap.abs().T * UNIT
+        reach = [size @ ours[0].abs().T, other @ theirs[0].abs().T]
+        if len(names) > 1:
+            offset = theirs[1] - ours[1]
+            found = found + offset
+            slack = slack + offset.abs() * UNIT
+            reach = [sums + biases[1].abs() for sums, biases in zip(reach, (ours, theirs), strict=True)]
+        found = found.plain().with_radius(inflate(slack))
+        roundings = SUMS * gap.shape[1] + MORE
+        for sums in reach:
+            found.rem = executed(found.rem, inflate(sums), roundings, a.execution)
+        parameters = [self.first.tensor(name) for name in names]
+        return call("linear", a, *parameters), found
+
+
+@implements("network_difference")
+def network_difference(x: TaylorModel, pair: Together) -> TaylorModel:
+    """B - A as an operation of its own: the bounds that it computes on the way are no part of the forward pass."""
+    return pair.difference(x)
+
+
+def _bent(a: TaylorModel, d: TaylorModel) -> TaylorModel:
+    """relu(a + d) - relu(a): between 0 and d, for relu rises by at most its argument."""
+    both = a.untag() + d
+    (low, high), (low_b, high_b) = a.range(), both.range()
+    on = (low >= 0) & (low_b >= 0)
+    off = (high <= 0) & (high_b <= 0) & ~on
+    share = 0.5 + 0.5 * on.to(torch.float64) - 0.5 * off.to(torch.float64)
+    part = d * share
+    open_ = torch.where(on | off, torch.zeros_like(low), 0.5 * d.magnitude())
+    return part.with_radius(open_)
+
+
+def together(a: Forward, b: Forward, shape: tuple[int, ...]) -> Together | None:
+    """Both models as one, where they are networks with the same steps, all of which are followed; else None."""
+    if not isinstance(a, nn.Module) or not isinstance(b, nn.Module) or _formats(a) != _formats(b):
+        return None
+    try:
+        first, second = record(a, shape), record(b, shape)
+    except OnelayerError:
+        return None
+    same = first.program.steps == second.program.steps
+    if not same or not all(map(_followed, first.program.steps)):
+        return None
+    return Together(a, b, first, second)
+
+
+def _followed(step: Step) -> bool:
+    """Whether the difference of two networks is followed through this step; an arrangement only of one array."""
+    if step.op not in FOLLOWED or len(step.args) > 3:
+        return False
+    return step.op != "arrange" or len(step.args) == 1
+
+
+def _formats(model: nn.Module) -> set[torch.dtype]:
+    return {p.dtype for p in model.parameters() if isinstance(p, Tensor)}

@@ -1,0 +1,163 @@
+"""Softmax of affine logits compiled by numba: rows of ``width`` keys side by side, on float64 arrays (P, N).
+
+What taylor/compiled.py says of rounding, NaN, tables and outputs holds here too. Maxima are the one new thing: each is
+taken so that what is not a number stays so. Exponentials are torch's own, given from outside: nothing is assumed of
+another library's.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from onelayer.taylor.compiled import jitted, sums
+from onelayer.taylor.rounding import GROWTH, SMALLEST, TINY, UNIT
+
+
+@jitted
+def shifted(
+    blocks: Any, coef: Any, rem: Any, width: int, out: Any, norms: Any, total: Any, radius: Any, size: Any
+) -> bool:
+    """l - q with q the polynomial of the strongest key of each row, and the sum of its slopes; False for a masked key.
+
+    Any function will do as q, so it does not matter which key is taken where one is not a number.
+    """
+    out[:] = np.nan
+    radius[:] = np.nan
+    size[:] = np.nan
+    lead = coef[0]
+    for first in range(0, rem.size, width):
+        best = first
+        for n in range(first, first + width):
+            if lead[n] == -np.inf:
+                return False
+            if lead[n] > lead[best]:
+                best = n
+        for p in range(coef.shape[0]):
+            row, target = coef[p], out[p]
+            reference = row[best]
+            for n in range(first, first + width):
+                target[n] = row[n] - reference
+    sums(blocks, out, norms, total)
+    for n in range(rem.size):
+        radius[n] = (rem[n] + (1.01 * UNIT) * total[n] + TINY) * GROWTH
+        size[n] = (norms[1, n] + TINY) * GROWTH if norms.shape[0] > 1 else 0.0
+    return True
+
+
+@jitted
+def exponentials(
+    blocks: Any,
+    parents: Any,
+    weights: Any,
+    affine: Any,
+    rem: Any,
+    size: Any,
+    base: Any,
+    above: Any,
+    relative: float,
+    factorial: float,
+    out: Any,
+    norms: Any,
+    total: Any,
+    radius: Any,
+) -> int:
+    """e^(affine) as in ``compose._exp_of_affine``; ``base``: e^centre, ``above``: e^upper, rows (parent, variable).
+
+    Returned is 2 where every remainder is small beside its polynomial, 1 where one is not, 0 where a remainder of the
+    logits is above 1: below, e^r - 1 <= r (1 + r).
+    """
+    out[:] = np.nan
+    radius[:] = np.nan
+    lead = out[0]
+    for n in range(rem.size):
+        if rem[n] > 1.0:
+            return 0
+        lead[n] = SMALLEST if base[n] < SMALLEST else base[n]
+    for p in range(1, out.shape[0]):
+        row, before, slope = out[p], out[parents[p, 0]], affine[1 + parents[p, 1]]
+        for n in range(rem.size):
+            row[n] = slope[n] * before[n]
+    for p in range(1, out.shape[0]):
+        row, weight = out[p], weights[p]
+        for n in range(rem.size):
+            row[n] *= weight
+    sums(blocks, out, norms, total)
+    degree, state = norms.shape[0] - 1, 2
+    for n in range(rem.size):
+        tail, spread = 0.0, 0.0
+        if degree > 0:
+            q = (size[n] / (degree + 1) + TINY) * GROWTH
+            geometric = norms[degree, n] * (q / (1 - q)) * (1 + 2.0**-20)
+            reach, power = size[n], 1.0
+            if reach < 2.0 ** (-1000 / (degree + 1)):
+                reach = 2.0 ** (-1000 / (degree + 1))
+            for _ in range(degree + 1):
+                power *= reach
+            lagrange = (above[n] / factorial + TINY) * GROWTH * power
+            tail = geometric if q < 0.99 and not lagrange < geometric else lagrange
+        for d in range(1, degree + 1):
+            spread += norms[d, n]
+        slide = 1.01 * (rem[n] * (1 + rem[n]))
+        share = 1.01 if base[n] < SMALLEST else relative
+        radius[n] = (tail + total[n] * share + (total[n] + tail) * slide + TINY) * GROWTH
+        if not radius[n] <= 0.25 * spread:
+            state = 1
+    return state
+
+
+@jitted
+def row_sums(coef: Any, total: Any, rem: Any, width: int, rounding: float, out: Any, radius: Any) -> None:
+    """Sums over the keys of each row, with their remainders."""
+    out[:] = np.nan
+    radius[:] = np.nan
+    for p in range(coef.shape[0]):
+        row, target = coef[p], out[p]
+        for r in range(target.size):
+            value = 0.0
+            for n in range(r * width, (r + 1) * width):
+                value += row[n]
+            target[r] = value
+    for r in range(radius.size):
+        absolute, rest = 0.0, 0.0
+        for n in range(r * width, (r + 1) * width):
+            absolute += total[n]
+            rest += rem[n]
+        radius[r] = (rest + rounding * absolute + TINY) * GROWTH
+
+
+@jitted
+def executed_weights(
+    low: Any, high: Any, total: Any, rem: Any, unit: Any, width: int, relative: float, once: Any, often: Any, out: Any
+) -> bool:
+    """The remainder of weights as they are executed (``attention._executed_weights``); False where e^(u d) is large.
+
+    ``once`` and ``often`` are steps of ``rounding.execution_step``; with y = u d <= 1, e^y - 1 <= y (1 + y).
+    """
+    out[:] = np.nan
+    for r in range(unit.size):
+        first = r * width
+        top, least = high[first], low[first]
+        for n in range(first, first + width):
+            if top == top and not high[n] <= top:
+                top = high[n]
+            if least == least and not low[n] >= least:
+                least = low[n]
+        shared = (top - least + TINY) * GROWTH
+        if shared > 0.37 * width:
+            shared = 0.37 * width
+        for n in range(first, first + width):
+            y = relative * ((top - low[n] + TINY) * GROWTH)
+            if y > 1.0:
+                return False
+            size = (total[n] + rem[n] + TINY) * GROWTH
+            own = (rem[n] + size * (1.01 * y * (1 + y)) + TINY) * GROWTH
+            reach = (size * shared + TINY) * GROWTH
+            if not reach < once[2]:
+                out[n] = np.inf
+                continue
+            own = (own + (reach * once[0] + once[1] * unit[r]) + TINY) * GROWTH
+            reach = (total[n] + own + TINY) * GROWTH
+            out[n] = (own + (reach * often[0] + often[1] * unit[r]) + TINY) * GROWTH if reach < often[2] else np.inf
+    return True
