@@ -16,6 +16,7 @@ import safetensors.numpy
 import torch
 
 from onelayer.box import Box
+from onelayer.checker import reproof
 from onelayer.checker.check import check
 from onelayer.checker.weights import read_model
 from onelayer.errors import FileError, OnelayerError
@@ -280,7 +281,7 @@ def test_reports_name_what_is_wrong(proofs: dict[str, Path], tmp_path: Path) -> 
 
 
 class Patience(Observer):
-    """Cancels after a number of reports: one per box that was proved again."""
+    """Cancels after a number of reports: one per chunk of boxes that was proved again."""
 
     def __init__(self, reports: int) -> None:
         super().__init__()
@@ -292,6 +293,14 @@ class Patience(Observer):
             self.cancel()
 
 
+@pytest.fixture
+def box_by_box(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every chunk holds one box."""
+    monkeypatch.setattr(reproof, "SMALLEST", 1)
+    monkeypatch.setattr(reproof, "CHUNKS", 10**6)
+
+
+@pytest.mark.usefixtures("box_by_box")
 def test_an_unfinished_check_accepts_nothing(proofs: dict[str, Path]) -> None:
     total = read_proof(proofs["real"]).boxes
     report = check(proofs["real"], observer=Patience(4))
@@ -302,6 +311,20 @@ def test_an_unfinished_check_accepts_nothing(proofs: dict[str, Path]) -> None:
     assert "% of the volume" in str(report)
     whole = check(proofs["real"], all=True, max_seconds=0.0)
     assert (whole.verdict, whole.fraction, whole.volume) == ("accepted", 1.0, 1.0)
+
+
+@pytest.mark.usefixtures("box_by_box")
+def test_processes_share_a_check(proofs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They prove the same, and a box that one of them rejects is a rejection."""
+    monkeypatch.setattr(reproof, "START", -1.0)
+    report = check(proofs["real"], all=True, jobs=2)
+    assert (report.verdict, report.fraction, report.volume) == ("accepted", 1.0, 1.0)
+    stopped = check(proofs["real"], jobs=2, observer=Patience(4))
+    assert stopped.verdict == "not contradicted"
+    assert 4 <= stopped.boxes_checked < stopped.boxes_total
+    bad = claimed(tmp_path, identity(), "x1 + 0.001*x1**2", Box([0.0], [1.0]), [0] * 15 + [255] * 16, upper=9.9e-4)
+    monkeypatch.setattr("onelayer.checker.check.contradiction", lambda *arguments: None)
+    assert check(bad, all=True, jobs=2).verdict == "rejected"
 
 
 @pytest.mark.parametrize("name", ["sines", "kink", "float32"])
@@ -362,6 +385,7 @@ def test_a_wrong_half_of_the_domain_cannot_hide_among_small_boxes(tmp_path: Path
     assert check(tmp_path).verdict == "rejected"
 
 
+@pytest.mark.usefixtures("box_by_box")
 def test_the_order_of_the_boxes_is_fresh_each_time(tmp_path: Path) -> None:
     """Boxes of volumes 1/2, 1/4, ...: the volume after three of them says which they were."""
     claimed(tmp_path, identity(), "x1", Box([0.0], [1.0]), [0] * 15 + [255] * 16, upper=1e-9)

@@ -15,6 +15,7 @@ import pytest
 import torch
 from flint import arb, ctx
 
+import onelayer as ol
 from onelayer.checker.arithmetic import coordinate
 from onelayer.checker.functions import Kinks
 from onelayer.checker.layer import Layer
@@ -100,3 +101,12 @@ def test_extreme_layers_return_what_is_enclosed(tmp_path: Path, long_run: bool) 
     outcomes = Counter(tried(seed, tmp_path) for seed in range(4000 if long_run else 250))
     assert outcomes["bounded"] > 100
     assert outcomes["may overflow"] > 20
+
+
+def test_the_smaller_of_two_is_taken_as_it_is(tmp_path: Path) -> None:
+    """f is 0: a smaller value of 1e8 - (1e8 - 0) would be off by roundings of 1e8, far above what float32 proves."""
+    box = ol.Box([0.999999], [1.000001])
+    f = "min(1e8/x1, x1 - x1) * sqrt(x1) * (hypot(x1 + x1, log(1 + x1)) - sinh(x1))"
+    made = ol.approximate(f, box, 1e-4, dtype=torch.float32)
+    assert made.certificate.upper < 1e-35
+    assert ol.check(made.save(tmp_path / "zero")).ok

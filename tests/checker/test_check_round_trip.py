@@ -200,6 +200,12 @@ NAMED: dict[str, Callable[[], Approximation]] = {
     "a spike at the edge in float32": lambda: approximate(
         "0.758*x + cos(x) + 0.001*(1 - tanh(1e13*x)**2)", Box([0.0], [1.0]), 0.01, dtype=torch.float32
     ),
+    "a kink looked up with large values": lambda: approximate(
+        "abs(1.79*x1 - 0.39*x2 - 0.72)*x2", Box([-0.47, -0.7], [0.61, 0.6]), 1e-3
+    ),
+    "a quotient whose expansion is no number": lambda: approximate(
+        "x1*x1 * 16777217.0**(-2) * (1.0 / (1.0 + (1e13*(x1 - 0.001))**2))", Box([0.0, -0.73], [0.001, -0.72]), 1e-3
+    ),
 }
 
 

@@ -54,7 +54,7 @@ def test_rounding_is_bounded_more_tightly_than_by_the_package(part: int, tmp_pat
         try:
             found = in_checker(model, x.double().flatten().tolist(), tmp_path)
             with torch.no_grad():
-                package = enclosed_at(model, x.double(), tuple(model.config.output_shape), dtype)
+                (package,) = enclosed_at(model, x.double(), tuple(model.config.output_shape), dtype)
                 values = model(x).double().flatten().tolist()
         except (OnelayerError, Rejected):  # an attention kind that is not re-proved; an overflow
             continue

@@ -15,6 +15,7 @@ from onelayer.checker.functions import Kinks
 from onelayer.checker.nested import nested_bound
 from onelayer.checker.order import order_statistics_bound
 from onelayer.checker.outcome import Rejected
+from onelayer.checker.pieces import pieces_bound
 from onelayer.checker.reader import ARGUMENT, Record, SavedProof
 from onelayer.checker.recall import read_rows, recall_bound
 from onelayer.checker.rounding import Execution
@@ -23,11 +24,12 @@ from onelayer.errors import FileError
 from onelayer.language.formula import Formula
 from onelayer.lemmas.argument import Argument, Composition, OrderStatistics, Recall, from_text
 from onelayer.lemmas.nested import Nested
+from onelayer.lemmas.pieces import Pieces
 from onelayer.observer import Observer
 
 METHODS: dict[str, tuple[type[Argument], ...]] = {
     "lemma": (OrderStatistics,),
-    "composition": (Composition, Nested),
+    "composition": (Composition, Nested, Pieces),
     "enumeration": (Recall,),
 }
 BUDGET = 400  # bisections per box
@@ -59,6 +61,8 @@ def recheck(
     execution = Execution.of(record.arithmetic, stored, record.domain)
     if execution is None:
         raise Rejected(f"proofs by {record.method} speak of an execution, not of real arithmetic")
+    if execution.held is not None:
+        raise Rejected(f"proofs by {record.method} do not speak of a {record.arithmetic}")
     if isinstance(argument, OrderStatistics):
         lemma, rest = order_statistics_bound(stored, argument, record.domain, execution)
         _upper(record, lemma + rest)
@@ -67,6 +71,8 @@ def recheck(
         _upper(record, recall_bound(stored, argument, x, y, execution))
     elif isinstance(argument, Nested):
         _upper(record, nested_bound(stored, argument, formula, record.domain, execution, observer))
+    elif isinstance(argument, Pieces):
+        _upper(record, pieces_bound(stored, argument, formula, record.domain, execution))
     else:
         _composition(record, argument, stored, execution, formula, boxes, observer)
 
@@ -75,7 +81,7 @@ def _stated(record: Record, argument: Argument) -> None:
     """The method is that of the argument, and the certificate names the function that the argument is about."""
     if not isinstance(argument, METHODS[record.method]):
         raise Rejected(f"a proof by {record.method} cannot stand on an argument about {argument.KIND}")
-    if not isinstance(argument, Composition | Nested) and record.function != argument.stated():
+    if not isinstance(argument, Composition | Nested | Pieces) and record.function != argument.stated():
         raise Rejected(f"the certificate names another function than its argument: {argument.stated()[:120]}")
 
 

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from functools import cache
 from itertools import combinations_with_replacement
 from math import comb
+from typing import Any
 
 from flint import arb
 
@@ -41,6 +42,26 @@ class Taylor:
     def degree(self) -> int:
         """The degree that its number of coefficients implies."""
         return degree_of(len(self.support), len(self.c))
+
+    def is_finite(self) -> bool:
+        """Whether every coefficient is a bounded ball: functions return others where they are undefined."""
+        return all(value.is_finite() for value in self.c)
+
+    def defined(self) -> Any:
+        """Whether, or for many boxes where, it is bounded."""
+        return self.is_finite()
+
+    def positive(self) -> Any:
+        """Whether, or where, every value is surely positive."""
+        return bool(self.range() > 0)
+
+    def nonzero(self) -> Any:
+        """Whether, or where, no value can be zero."""
+        return bool(self.range().abs_lower() > 0)
+
+    def centre(self) -> Any:
+        """The value at the centre, about."""
+        return float(self.c[0].mid())
 
     def over(self, support: tuple[int, ...]) -> list[arb]:
         """Coefficients as a function of a larger set of variables, at the same degree."""
@@ -131,6 +152,20 @@ class Taylor:
             return self
         return constant(known, self.order)
 
+    def weighted(self, terms: Sequence[tuple[Any, Taylor]], offset: arb, order: int) -> Taylor:
+        """offset + sum of factor * term, in this arithmetic."""
+        support: tuple[int, ...] = ()
+        for _, term in terms:
+            support = union(support, term.support)
+        out = [offset]
+        for factor, term in terms:
+            c = term.over(support)
+            if len(c) > len(out):
+                out += [ZERO] * (len(c) - len(out))
+            for at, value in enumerate(c):
+                out[at] = out[at] + factor * value
+        return Taylor(support, out, order) if len(out) > 1 else constant(out[0], order)
+
     def slope(self, variable: int) -> arb:
         """A ball that holds the derivative by one variable on the whole box, coefficients being numbers."""
         s, at = len(self.support), self.support.index(variable)
@@ -165,19 +200,10 @@ def coordinate(variable: int, low: float, high: float, order: int) -> Taylor:
     return Taylor((variable,), [(a + b) / 2, (b - a) / 2], order)
 
 
-def combination(terms: Sequence[tuple[arb, Taylor]], offset: arb, order: int) -> Taylor:
-    """offset + sum of factor * term, over the union of the supports."""
-    support: tuple[int, ...] = ()
-    for _, term in terms:
-        support = union(support, term.support)
-    out = [offset]
-    for factor, term in terms:
-        c = term.over(support)
-        if len(c) > len(out):
-            out += [ZERO] * (len(c) - len(out))
-        for at, value in enumerate(c):
-            out[at] = out[at] + factor * value
-    return Taylor(support, out, order) if len(out) > 1 else constant(out[0], order)
+def combination(terms: Sequence[tuple[Any, Taylor]], offset: arb, order: int) -> Taylor:
+    """offset + sum of factor * term, over the union of the supports; a term of another arithmetic decides."""
+    kind = next((term for _, term in terms if type(term) is not Taylor), constant(ZERO, order))
+    return kind.weighted(terms, offset, order)
 
 
 def norms(c: Sequence[arb], s: int) -> list[arb]:

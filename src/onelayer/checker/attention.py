@@ -82,10 +82,19 @@ class Matrix:
                 found.append(execution.affine(len(live), b, p, t))
         return found
 
+    def selecting(self, x: Vector) -> list[bool]:
+        """Which entries are a stored number, or one entry of x times a power of two: numbers of the format of x."""
+        busy = [not (s + e).is_zero() for s, e in zip(x.sizes(), x.errors, strict=True)]
+        found = []
+        for column, b in zip(self.columns, self.bias, strict=True):
+            live = [w for i, w in column if busy[i]]
+            found.append(not live or (len(live) == 1 and bool(b.is_zero()) and power_of_two(float(live[0]))))
+        return found
+
     def real(self, x: Sequence[Taylor]) -> list[Taylor]:
         """x W + b in real arithmetic."""
         order = x[0].order
-        if self.dense is not None:
+        if self.dense is not None and _balls(x):
             return self._product(x, self.dense)
         return [
             combination([(w, x[i]) for i, w in column], b, order)
@@ -103,7 +112,7 @@ class Matrix:
         return [value.upper() for value in (arb_mat(1, len(row), list(row)) * self.absolute).entries()]
 
 
-class Softmax:
+class SoftmaxQuotient:
     """Weights over tokens as e_m / Q: e_m = exp(l_m - l) with a common l, Q = sum e_m; ``inverse`` encloses 1/Q.
 
     l is the average of the logits with the weights of the box's centre: it removes the first-order change of Q, so 1/Q
@@ -116,7 +125,7 @@ class Softmax:
         if len(_union(logits.items)) == 1:  # cheap, and large values make high orders of e_m matter
             order += EXTRA
             logits = Vector([item.at_order(order) for item in logits.items], logits.errors)
-        common = _centre(logits.items, order)
+        common = centre(logits.items, order)
         shifted = [item - common for item in logits.items]
         spreads = [item.range() for item in shifted]
         self.e = [apply("exp", item) for item in shifted]
@@ -133,7 +142,7 @@ class Softmax:
 
 
 def attend(
-    softmax: Softmax, own: Sequence[Vector], table: Matrix | None, execution: Execution | None, order: int
+    softmax: SoftmaxQuotient, own: Sequence[Vector], table: Matrix | None, execution: Execution | None, order: int
 ) -> Vector:
     """Softmax average over the values of the sequence's tokens, then those of the memory tokens in ``table``."""
     parts = [[e * v for v in value.items] for e, value in zip(softmax.e, own, strict=False)]
@@ -158,7 +167,7 @@ def _hulls(own: Sequence[Vector], table: Matrix | None, width: int) -> list[arb]
     if table is not None:
         for at, (low, high) in enumerate(zip(*(side.tolist() for side in table.ends), strict=True)):
             found[at % width].append(arb(low).union(arb(high)))  # a grid's columns repeat those of a value
-    return [reduce(arb.union, column) for column in found]
+    return [reduce(lambda a, b: a.union(b), column) for column in found]
 
 
 def _average(
@@ -180,12 +189,12 @@ def _average(
     return Vector(items, found)
 
 
-def attend_grid(axes: Sequence[Softmax], table: Matrix, execution: Execution | None, order: int) -> Vector:
+def attend_grid(axes: Sequence[SoftmaxQuotient], table: Matrix, execution: Execution | None, order: int) -> Vector:
     """Softmax average over a grid of tokens, the values contracted axis by axis, first axis first."""
     items = table.real(axes[0].e)
     inverse = axes[0].inverse
     for softmax in axes[1:]:
-        items = contract(softmax.e, items, order if softmax is axes[-1] else order + EXTRA)
+        items = contract(softmax.e, items, order if softmax is axes[-1] or not _balls(items) else order + EXTRA)
         inverse = (inverse * softmax.inverse).at_order(order)
     items = [item.at_order(order) * inverse for item in items]
     errors = None if execution is None else _grid_errors(axes, table, execution)
@@ -193,7 +202,7 @@ def attend_grid(axes: Sequence[Softmax], table: Matrix, execution: Execution | N
     return _average(items, errors, count, _hulls([], table, len(items)), execution)
 
 
-def _grid_errors(axes: Sequence[Softmax], table: Matrix, execution: Execution) -> list[arb]:
+def _grid_errors(axes: Sequence[SoftmaxQuotient], table: Matrix, execution: Execution) -> list[arb]:
     """With B a bound of sum w |v| over the contracted axes and E the error so far, contracting one more axis gives
     B' = sum w B and E' = sum spoiled (B + E) + w E."""
     first = execution.underflow(len(axes[0].e))
@@ -220,7 +229,7 @@ def _inner(a: Sequence[arb], b: Sequence[arb]) -> arb:
 def contract(weights: Sequence[Taylor], items: Sequence[Taylor], order: int) -> list[Taylor]:
     """sum_m weights_m items_mj for every j, ``items`` being row-major; one matrix product if no variable is shared."""
     left, right, step = _union(weights), _union(items), len(items) // len(weights)
-    if not left or not right or set(left) & set(right):
+    if not left or not right or set(left) & set(right) or not _balls([*weights, *items]):
         return [dot(weights, items[j::step]).at_order(order) for j in range(step)]
     support = union(left, right)
     rows, columns = _coefficients(weights, left), _coefficients(items, right)
@@ -253,14 +262,19 @@ def _sum_of_lowest(spreads: Sequence[arb]) -> arb:
     return sum((spread.lower().exp() for spread in spreads), ZERO).lower()
 
 
-def _centre(logits: Sequence[Taylor], order: int) -> Taylor:
+def centre(logits: Sequence[Taylor], order: int) -> Taylor:
     """An average of the logits to subtract from each: softmax does not change, and any weights will do."""
-    centre = np.array([float(item.c[0].mid()) for item in logits])
+    centre = np.stack(np.broadcast_arrays(*(item.centre() for item in logits)))
     with np.errstate(all="ignore"):
-        weights = np.exp(centre - centre.max())
-        weights /= weights.sum()
-    pairs = zip(weights.tolist(), logits, strict=True)
-    return combination([(arb(w), item) for w, item in pairs if w > NEGLIGIBLE], ZERO, order)
+        weights = np.exp(centre - centre.max(0))
+        weights /= weights.sum(0)
+    used = [pair for pair in zip(weights, logits, strict=True) if (pair[0] > NEGLIGIBLE).any()]
+    return combination([(w if w.ndim else arb(float(w)), item) for w, item in used], ZERO, order)
+
+
+def _balls(items: Sequence[Taylor]) -> bool:
+    """Whether all are lists of balls, which Arb multiplies as matrices."""
+    return all(type(item) is Taylor for item in items)
 
 
 def dot(a: Sequence[Taylor], b: Sequence[Taylor]) -> Taylor:

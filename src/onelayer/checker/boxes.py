@@ -28,7 +28,7 @@ Evaluated = Callable[[Sequence[Taylor], Kinks], Vector]  # a layer, or another f
 
 
 @dataclass(frozen=True)
-class Verdict:
+class BoxOutcome:
     """Outcome for one box; ``place`` is a point with a larger error (refuted) or the centre of what resisted (open)."""
 
     outcome: str
@@ -59,7 +59,7 @@ class Prover:
         self.order, self.budget = order, budget
         self.divides = self.clears_first = divides(formula)
 
-    def __call__(self, low: Corner, high: Corner) -> Verdict:
+    def __call__(self, low: Corner, high: Corner) -> BoxOutcome:
         """Best first: where the error at the centre is largest, so that a false claim is refuted early.
 
         Raises Stopped when the observer says that it is over.
@@ -73,7 +73,7 @@ class Prover:
                 self.observer.check()
                 found = self._box(low, high)
                 if found.outcome == REFUTED:
-                    return Verdict(REFUTED, found.place, found.bound)
+                    return BoxOutcome(REFUTED, found.place, found.bound)
                 if found.outcome == OPEN:
                     found = turned(found, parent, low, high)
                     heapq.heappush(opened, (-found.centre, spent * 2 + len(opened), low, high, found))
@@ -83,9 +83,9 @@ class Prover:
                 spent += 1
                 halves = cut(low, high, parent.axis)
                 if spent > self.budget or halves is None:
-                    return Verdict(OPEN, middle(low, high), parent.bound)
+                    return BoxOutcome(OPEN, middle(low, high), parent.bound)
                 fresh = halves
-        return Verdict(PROVED)
+        return BoxOutcome(PROVED)
 
     def coordinates(self, low: Corner, high: Corner) -> list[Taylor]:
         """The coordinates of a box as variables."""
@@ -102,7 +102,7 @@ class Prover:
         if f is None:
             return None
         found = [
-            (a * q.below(self.order) - q.above(self.order), q.size_below()) for a, q in zip(t.items, f, strict=True)
+            (a * q.below(self.order) - q.above(self.order), q.size_below()) for a, q in zip(t.items, f[0], strict=True)
         ]
         return found if all(gap > 0 for _, gap in found) else None
 

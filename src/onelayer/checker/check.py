@@ -9,36 +9,35 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from flint import ctx
 
 from onelayer.checker.argued import METHODS as ARGUED
 from onelayer.checker.argued import argument_of, recheck
-from onelayer.checker.boxes import OPEN, PROVED, Prover
+from onelayer.checker.boxes import Evaluated
 from onelayer.checker.cover import leaves, random_order, shares
+from onelayer.checker.foreign import known_at, prepared
 from onelayer.checker.formats import BY_TAG, REAL
 from onelayer.checker.layer import Layer
+from onelayer.checker.network import StoredNetwork, read_network
 from onelayer.checker.outcome import NotConfirmed, Rejected
-from onelayer.checker.points import Known, Values, contradiction, known_at, trial_points, values_of
+from onelayer.checker.points import PointError, contradiction, trial_points, values_of
+from onelayer.checker.points import known_at as executed_at
+from onelayer.checker.precision import precise
 from onelayer.checker.reader import SUP, Record, SavedProof, read_proof
+from onelayer.checker.reproof import Reproof, proved_chunks
 from onelayer.checker.rounding import Execution
-from onelayer.checker.weights import Array, Stored, read_model
+from onelayer.checker.weights import MAX_BYTES, MODEL, Array, Stored, read_model
+from onelayer.disk import read_bounded
 from onelayer.errors import FileError, FormulaError, OnelayerError, one_line
 from onelayer.ground import pinned
 from onelayer.language.formula import Formula, parse
 from onelayer.observer import Observer, Stopped, observing
 
 ACCEPTED, NOT_CONTRADICTED, REJECTED = "accepted", "not contradicted", "rejected"
-BITS = 128  # of every ball: more than twice the digits of float64, so that the checker's own rounding never decides
 MAX_FORMULA = 2**24  # characters of a recorded function that are parsed
-BUDGET = 200  # bisections per box
-TRIAL_BUDGET = 12
-WORTH_TRIALS = 40  # boxes from which it pays to compare orders on a few of them
 UNEXPECTED = "the claim cannot be evaluated"
 METHODS = ("branch and bound", "conditional on Lipschitz constant", *ARGUED)
 
@@ -94,23 +93,27 @@ def check(
     seed: int | None = None,
     max_seconds: float = 120.0,
     f: str | Formula | None = None,
+    jobs: int = -1,
     observer: Observer | None = None,
 ) -> CheckReport:
     """Re-prove the certificate saved in ``folder``.
 
-    Files, claim and lower bound are checked first, then the boxes, one after another in an order that is random anew
-    each time, until all are proved or ``max_seconds`` are over; ``all`` means without limit. ``seed`` fixes the order.
+    Files, claim and lower bound are checked first, then the boxes, some at a time in an order that is random anew each
+    time, until all are proved or ``max_seconds`` are over; ``all`` means without limit. ``seed`` fixes the order.
+    ``jobs`` processes share what takes long, -1 for one per core.
     ``f`` is formula text for a proof whose function could not be recorded. A file that is malformed raises FileError.
     """
     started = time.monotonic()
     if math.isnan(max_seconds) or max_seconds < 0:
         raise OnelayerError(f"max_seconds must be a number of seconds >= 0, got {max_seconds!r}")
+    if jobs < 1 and jobs != -1:
+        raise OnelayerError(f"jobs must be a number of processes >= 1, or -1 for one per core, got {jobs!r}")
     limit = math.inf if all else max_seconds
     folder = Path(folder)
-    proof, stored = read_proof(folder), read_model(folder)
+    proof, stored = read_proof(folder), read_any(folder)
     verdict = ACCEPTED
-    with observing(observer, limit) as watching, _precision():
-        checking = _Check(proof, stored, np.random.default_rng(seed), watching)
+    with observing(observer, limit) as watching, precise():
+        checking = _Check(proof, stored, np.random.default_rng(seed), watching, jobs)
         try:
             checking.run(f)
             reason = checking.summary()
@@ -134,18 +137,44 @@ class Asked(OnelayerError):
 class _Check:
     """One check: the claim, then the facts at points, then the boxes or the argument; ``done`` grows on the way."""
 
-    def __init__(self, proof: SavedProof, stored: Stored, rng: np.random.Generator, observer: Observer) -> None:
+    def __init__(
+        self,
+        proof: SavedProof,
+        stored: Stored | StoredNetwork,
+        rng: np.random.Generator,
+        observer: Observer,
+        jobs: int,
+    ) -> None:
         self.proof, self.record, self.stored, self.rng, self.observer = proof, proof.record, stored, rng, observer
-        self.done = Progress()
+        self.jobs, self.done = jobs, Progress()
 
     def run(self, f: str | Formula | None) -> None:
         """Returns when everything is proved; raises what stands in the way."""
-        record, stored = self.record, self.stored
+        if isinstance(self.stored, StoredNetwork):
+            self._network(self.stored, f)
+        else:
+            self._layer(self.stored, f)
+
+    def _network(self, stored: StoredNetwork, f: str | Formula | None) -> None:
+        """A claim about a network: what it is about, the facts at the witness, then the boxes."""
+        record = self.record
+        objective, formula = prepared(self.proof, stored, _function(self.proof, f))
+        if record.witness is not None:
+            self.done = Progress(lower=self._lower(known_at(record.witness, objective, formula)))
+        if not math.isfinite(record.upper):
+            return
+        if self.proof.tree is None:
+            raise Rejected("the proof has no boxes")
+        self._boxes(objective, None, formula, *leaves(self.proof))
+
+    def _layer(self, stored: Stored, f: str | Formula | None) -> None:
+        record = self.record
         _claim(record, stored)
         argument = argument_of(self.proof) if record.method in ARGUED else None
         formula = _formula(self.proof, f, stored, argument is None)
         values = values_of(self.proof, stored, argument, formula)
-        self.done = Progress(lower=self._lower(values))
+        if record.witness is not None:
+            self.done = Progress(lower=self._lower(executed_at(record.witness, record, stored, values)))
         boxes = leaves(self.proof) if self.proof.tree is not None else None
         if not math.isfinite(record.upper):
             return
@@ -159,9 +188,11 @@ class _Check:
         elif boxes is None or formula is None:
             raise Rejected("the proof has no boxes")
         else:
-            self._boxes(Layer(stored, Execution.of(record.arithmetic, stored, record.domain)), formula, *boxes)
+            execution = Execution.of(record.arithmetic, stored, record.domain)
+            executed, real = Layer(stored, execution), Layer(stored, None)
+            self._boxes(executed, real, formula, *boxes)
 
-    def _lower(self, values: Values) -> float:
+    def _lower(self, known: PointError) -> float:
         """What is confirmed of lower <= |T - f| at the witness.
 
         A refutation must be confirmed above eps; one that rests on the rounding of another pass is not contradicted.
@@ -170,9 +201,6 @@ class _Check:
         which is proved later.
         """
         record = self.record
-        if record.witness is None:
-            return 0.0
-        known = known_at(record.witness, record, self.stored, values)
         if known.confirmed > record.upper:
             raise Rejected(
                 f"at the witness |T - f| >= {known.lower:.6g}, above the stated upper bound {record.upper:.6g}"
@@ -188,7 +216,7 @@ class _Check:
         self._refutation(known)
         return known.lower if known.confirmed < record.lower else record.lower
 
-    def _refutation(self, known: Known) -> None:
+    def _refutation(self, known: PointError) -> None:
         """A refutation is confirmed above eps, or refused."""
         record = self.record
         if record.status == "refuted" and record.eps is not None and not known.confirmed > record.eps:
@@ -199,43 +227,22 @@ class _Check:
                 f"not more than eps = {record.eps:.6g}"
             )
 
-    def _boxes(self, layer: Layer, formula: Formula, low: Array, high: Array) -> None:
-        """Re-prove the boxes one by one, those that hold the witness first."""
-        volumes, held = shares(low, high), np.zeros(0, dtype=np.int64)
+    def _boxes(self, layer: Evaluated, real: Layer | None, formula: Formula, low: Array, high: Array) -> None:
+        """Re-prove the boxes chunk by chunk, those that hold the witness first."""
+        reproof = Reproof(self.record, layer, real, formula, (low, high), self.observer)
+        volumes, chunks = shares(low, high), reproof.chunks()
+        held = np.zeros(0, dtype=np.int64)
         if self.record.witness is not None:
             point = np.array(self.record.witness)
-            held = np.flatnonzero(((low <= point) & (point <= high)).all(1))
-        order = random_order(volumes, held, self.rng)
-        prover = self._prover(layer, formula, low[order[:3]], high[order[:3]], len(low))
-        for count, at in enumerate(order.tolist(), start=1):
-            self._box(prover, layer, formula, low[at].tolist(), high[at].tolist())
-            volume = min(1.0, self.done.volume + float(volumes[at])) if count < len(low) else 1.0
+            rows = np.flatnonzero(((low <= point) & (point <= high)).all(1))
+            held = np.unique(np.searchsorted([chunk.stop for chunk in chunks], rows, side="right"))
+        weights = np.array([volumes[chunk].sum() for chunk in chunks])
+        order = random_order(weights, held, self.rng)
+        for chunk in proved_chunks(reproof, [chunks[at] for at in order.tolist()], self.jobs):
+            count = self.done.boxes + chunk.stop - chunk.start
+            volume = min(1.0, self.done.volume + float(volumes[chunk].sum())) if count < len(low) else 1.0
             self.done = replace(self.done, boxes=count, volume=volume)
             self.observer.report("checking", volume, detail=f"{count:,} of {len(low):,} boxes")
-
-    def _box(self, prover: Prover, layer: Layer, formula: Formula, low: list[float], high: list[float]) -> None:
-        record = self.record
-        verdict = prover(low, high)
-        for more in (2, 4):
-            if verdict.outcome == OPEN:
-                sharper = Prover(layer, formula, record.upper, prover.order + more, BUDGET // 4, self.observer)
-                verdict = sharper(low, high)
-        if verdict.outcome != PROVED:
-            raise Rejected(_complaint(record, verdict.outcome, verdict.place, verdict.bound))
-
-    def _prover(self, layer: Layer, formula: Formula, low: Array, high: Array, count: int) -> Prover:
-        """The order of the Taylor arithmetic that is fastest on a few of the boxes."""
-        record, observer = self.record, self.observer
-        first = max(2, min(record.order or 4, 8))
-        if count < WORTH_TRIALS:
-            return Prover(layer, formula, record.upper, first, BUDGET, observer)
-        trials = []
-        for order in sorted({first, first + 2, max(2, first - 2)}):
-            prover = Prover(layer, formula, record.upper, order, TRIAL_BUDGET, observer)
-            started = time.monotonic()
-            outcomes = [prover(a, b).outcome for a, b in zip(low.tolist(), high.tolist(), strict=True)]
-            trials.append((OPEN in outcomes, time.monotonic() - started, order))
-        return Prover(layer, formula, record.upper, min(trials)[2], BUDGET, observer)
 
     def summary(self) -> str:
         """What is proved so far, in words."""
@@ -249,26 +256,34 @@ class _Check:
             share += f", {done.volume:.2%} of the volume"
         else:
             share = "in no part"
-        return f"{record.status}, sup|T - f| <= {record.upper!r} re-proved {share}{self._confirmed()}"
+        return f"{record.status}, {record.claim} <= {record.upper!r} re-proved {share}{self._confirmed()}"
 
     def _confirmed(self) -> str:
         """What is known of the lower bound; the stated one where it is larger by the rounding of another pass."""
         if self.record.lower == 0:
             return ""
         stated = "" if self.done.lower == self.record.lower else f" of the stated {self.record.lower!r}"
-        return f"; |T - f| >= {self.done.lower!r} confirmed at the witness{stated}"
+        what = "|T - f|" if self.record.claim == SUP else self.record.claim
+        return f"; {what} >= {self.done.lower!r} confirmed at the witness{stated}"
 
 
-@contextmanager
-def _precision() -> Iterator[None]:
-    """The precision of balls; an infinity or NaN of NumPy is no warning but a number that satisfies no comparison."""
-    bits, cap = ctx.prec, ctx.cap
-    ctx.prec, ctx.cap = BITS, 40
-    try:
-        with np.errstate(all="ignore"):
-            yield
-    finally:
-        ctx.prec, ctx.cap = bits, cap
+def read_any(folder: Path) -> Stored | StoredNetwork:
+    """The model of a folder, a network or a layer of ours."""
+    return read_network(read_bounded(folder / MODEL, MAX_BYTES), str(folder / MODEL)) or read_model(folder)
+
+
+def _function(proof: SavedProof, f: str | Formula | None) -> Formula:
+    """f of a claim about a network."""
+    dim = math.prod(proof.record.shape)
+    found = _recorded(proof, dim)
+    if f is not None:
+        given = parse(f, dim, limit=MAX_FORMULA) if isinstance(f, str) else f
+        if found is not None and (found.nodes, found.outputs) != (given.nodes, given.outputs):
+            raise Asked("this proof names its function itself: check(folder) without f, or read function.txt")
+        return given
+    if found is None:
+        raise Asked("the function of this proof was not recorded; give it as formula text: check(folder, f=...)")
+    return found
 
 
 def _recorded(proof: SavedProof, dim: int) -> Formula | None:
@@ -315,13 +330,6 @@ def _claim(record: Record, stored: Stored) -> None:
     for holds, complaint in rules:
         if not holds:
             raise Rejected(complaint)
-
-
-def _complaint(record: Record, outcome: str, place: tuple[float, ...], bound: float) -> str:
-    point = ", ".join(f"{value:.6g}" for value in place)
-    if outcome == OPEN:
-        return f"near ({point}) only |T - f| <= {bound:.3g} could be proved, the certificate states {record.upper:.6g}"
-    return f"at ({point}) |T - f| >= {bound:.6g}, above the stated upper bound {record.upper:.6g}"
 
 
 __all__ = ["CheckReport", "FileError", "check"]

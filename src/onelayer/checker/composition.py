@@ -30,7 +30,7 @@ Domain = tuple[tuple[float, ...], tuple[float, ...]]
 
 
 @dataclass(frozen=True)
-class Inner:
+class EmbeddedAtom:
     """One embedded atom: ends of phi at every token, sup |phi^ - phi|, and the rounding of an executed phi^."""
 
     ends: list[tuple[arb, arb]]
@@ -251,17 +251,19 @@ class _Proof:
             for item, own, b, error in zip(read.items, y, offsets, read.errors, strict=True)
         ]
 
-    def _atom(self, c: int, domain: Domain) -> Inner:
+    def _atom(self, c: int, domain: Domain) -> EmbeddedAtom:
         atom, n, d = self.composition.atoms[c], self.composition.length, self.composition.width
         formula = parse(atom.text, 1)
         sides = [(domain[0][j * d + atom.coordinate], domain[1][j * d + atom.coordinate]) for j in range(n)]
         if self.stored.config["embedding"] == "linear":
             plain = formula == parse("x", 1) and atom.coordinate == c and len(self.composition.atoms) == d
             _require(plain, "atoms of a linear embedding other than the coordinates")
-            return Inner([(arb(a), arb(b)) for a, b in sides], ZERO, ZERO)
+            return EmbeddedAtom([(arb(a), arb(b)) for a, b in sides], ZERO, ZERO)
         known = _ranges(formula, set(sides), atom.text)
         pieces, total = self._ramps(c, min(a for a, _ in sides), max(b for _, b in sides))
-        return Inner([known[side] for side in sides], distance(formula, pieces), self._ramp_rounding(atom, total))
+        return EmbeddedAtom(
+            [known[side] for side in sides], distance(formula, pieces), self._ramp_rounding(atom, total)
+        )
 
     def _ramp_rounding(self, atom: Atom, total: arb) -> arb:
         """Error of the executed sum of ramps, ``total`` being the sum of their absolute weights."""

@@ -23,34 +23,40 @@ def leaves(proof: SavedProof) -> tuple[Array, Array]:
     """
     if proof.tree is None:
         raise Rejected("the proof has no boxes")
-    code = proof.tree.tree.astype(np.int64)
-    sums = np.cumsum(np.where(code == LEAF, -1, 1))
+    code = proof.tree.tree
+    leaf = code == LEAF
+    sums = np.cumsum(np.where(leaf, -1, 1).astype(np.int8), dtype=np.int32)
     if sums[-1] != -1 or bool((sums[:-1] < 0).any()):
         raise Rejected("the boxes do not cover the domain: the bytes are not one tree")
-    order = np.argsort(np.concatenate([[0], sums[:-1]]), kind="stable")
-    following = np.empty_like(order)
-    following[order[:-1]], following[order[-1]] = order[1:], -1
+    rank = np.cumsum(leaf, dtype=np.int32) - 1
+    if int(rank[-1]) + 1 != proof.record.boxes:
+        raise Rejected("the boxes do not cover the domain: the certificate states another number of them")
+    following = _following(sums)
     node, low, high = np.array([0]), *(np.array([side], dtype=np.float64) for side in proof.record.domain)
-    places, lows, highs = [], [], []
+    lows, highs = (np.full((proof.record.boxes, low.shape[1]), np.nan) for _ in range(2))  # no leaf is left out
     for _ in range(MAX_DEPTH):
-        is_leaf = code[node] == LEAF
-        places.append(node[is_leaf])
-        lows.append(low[is_leaf])
-        highs.append(high[is_leaf])
-        node, low, high = node[~is_leaf], low[~is_leaf], high[~is_leaf]
+        ends = leaf[node]
+        lows[rank[node[ends]]], highs[rank[node[ends]]] = low[ends], high[ends]
+        node, low, high = node[~ends], low[~ends], high[~ends]
         if not node.size:
             break
         low, high = _halves(code[node], low, high)
         node = np.concatenate([node + 1, following[node]])
     else:
         raise Rejected(f"the box tree has more than {MAX_DEPTH} cuts one inside another")
-    at = np.argsort(np.concatenate(places))
-    if len(at) != proof.record.boxes:
-        raise Rejected("the boxes do not cover the domain: the certificate states another number of them")
-    return np.concatenate(lows)[at], np.concatenate(highs)[at]
+    return lows, highs
 
 
-def _halves(axis: NDArray[np.int64], low: Array, high: Array) -> tuple[Array, Array]:
+def _following(sums: NDArray[np.int32]) -> NDArray[np.int32]:
+    """For each node the next one before which the sum is the same."""
+    before = np.concatenate([[0], sums[:-1]]).astype(np.int32)
+    order = np.argsort(before, kind="stable").astype(np.int32)
+    following = np.empty_like(order)
+    following[order[:-1]], following[order[-1]] = order[1:], -1
+    return following
+
+
+def _halves(axis: NDArray[np.uint8], low: Array, high: Array) -> tuple[Array, Array]:
     """Lower halves of all boxes, then their upper halves."""
     if bool((axis >= low.shape[1]).any()):
         raise Rejected("the box tree cuts a coordinate that does not exist")

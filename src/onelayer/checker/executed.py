@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onelayer.checker.formats import BY_TAG
+from onelayer.checker.formats import BY_TAG, narrowed
 from onelayer.checker.weights import Array, Stored
 from onelayer.errors import UnsupportedOperation
 
@@ -30,9 +30,10 @@ class Executed:
         config = stored.config
         if config["attention"] != "softmax":
             raise UnsupportedOperation(f"attention {config['attention']}", "only softmax attention can be re-proved")
-        if config["layout"] == "tokens" and any(head["memory"] == "grid" for head in config["heads"]):
+        if config["layout"] != "packed" and any(head["memory"] == "grid" for head in config["heads"]):
             raise UnsupportedOperation("grid memory beside tokens", "save model.materialize() instead")
-        self.stored, self.config, self.kind = stored, config, BY_TAG[stored.dtype].kind
+        self.stored, self.config, self.row = stored, config, BY_TAG[stored.dtype]
+        self.kind = self.row.kind
         self.t = {name: value.astype(self.kind) for name, value in stored.tensors.items()}
 
     def __call__(self, points: Array) -> Array:
@@ -51,43 +52,49 @@ class Executed:
 
     def representable(self, points: Array) -> Array:
         """The points rounded to the format."""
-        return points.astype(self.kind).astype(np.float64)
+        return self._held(points.astype(self.kind)).astype(np.float64)
+
+    def _held(self, values: Numbers) -> Numbers:
+        """What an operation returns: rounded once where the format is narrower than what it computes in."""
+        return values if self.row.held is None else narrowed(values, self.row.tag)
 
     def _forward(self, points: Array) -> Numbers:
         c, t = self.config, self.t
-        x = points.astype(self.kind).reshape(len(points), self.stored.length, self.stored.token_width)
+        x = points.astype(self.kind).reshape(len(points), self.stored.rows, self.stored.token_width)
         if c["embedding"] == "piecewise":
-            x = np.clip((x[..., None] - t["ramp_start"]) * t["ramp_slope"], 0, 1).reshape(*x.shape[:2], -1)
-        e = self._affine(x, "E")
+            ramps = np.clip((x[..., None] - t["ramp_start"]) * t["ramp_slope"], 0, 1)
+            x = self._held(ramps).reshape(*x.shape[:2], -1)
+        e = self._affine(x, "E").reshape(len(points), self.stored.length, c["d_model"])
         if c["positions"] != "none":
-            e = e + t["position"]
+            e = self._held(e + t["position"])
         a = self._attend(self._norm(e, "1") if c["norm"] == "pre" else e)
-        r = e + a if c["residual"] else a
+        r = self._held(e[:, : a.shape[1]] + a) if c["residual"] else a
         r = self._norm(r, "1") if c["norm"] == "post" else r
         y = self._feed_forward(r) if c["hidden"] else r
         if c["readout"] == "mean":
-            y = y.sum(1, keepdims=True) * self.kind.type(1 / self.stored.length)
+            y = self._held(y.sum(1, keepdims=True) * self.kind.type(1 / self.stored.length))
         elif c["readout"] != "each":
             y = y[:, :1] if c["readout"] == "first" else y[:, -1:]
         return self._affine(y, "R").reshape(len(points), -1)
 
     def _affine(self, x: Numbers, name: str) -> Numbers:
-        return np.asarray(x @ self.t[f"W_{name}"] + self.t[f"b_{name}"])
+        return self._held(np.asarray(x @ self.t[f"W_{name}"] + self.t[f"b_{name}"]))
 
     def _norm(self, x: Numbers, which: str) -> Numbers:
         centred = x - x.mean(-1, keepdims=True)
         root = np.sqrt((centred * centred).mean(-1, keepdims=True) + self.kind.type(NORM_EPS))
-        return np.asarray(centred / root * self.t[f"gain_{which}"] + self.t[f"shift_{which}"])
+        return self._held(np.asarray(centred / root * self.t[f"gain_{which}"] + self.t[f"shift_{which}"]))
 
     def _feed_forward(self, r: Numbers) -> Numbers:
         inner = self._norm(r, "2") if self.config["norm"] == "pre" else r
         y = self._affine(np.maximum(self._affine(inner, "1"), 0), "2")
-        y = r + y if self.config["residual"] else y
+        y = self._held(r + y) if self.config["residual"] else y
         return self._norm(y, "2") if self.config["norm"] == "post" else y
 
     def _attend(self, u: Numbers) -> Numbers:
-        tokens = self.config["layout"] == "tokens"
-        query = self._affine(u, "Q")
+        tokens = self.config["layout"] != "packed"
+        asking = u[:, :1] if self.config["layout"] == "pieces" else u  # one position alone is read
+        query = self._affine(asking, "Q")
         keys, values = (self._affine(u, name) if tokens else None for name in ("K", "V"))
         k = v = 0
         parts = []
@@ -95,7 +102,7 @@ class Executed:
             columns, rows = slice(k, k + head["d_k"]), slice(v, v + head["d_v"])
             q = query[..., columns] * self.kind.type(1 / math.sqrt(head["d_k"]))
             own = None if keys is None or values is None else (keys[..., columns], values[..., rows])
-            parts.append(self._head(h, head, q, own))
+            parts.append(self._held(self._head(h, head, q, own)))
             k, v = columns.stop, rows.stop
         return self._affine(np.concatenate(parts, -1), "O")
 

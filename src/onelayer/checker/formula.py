@@ -9,7 +9,7 @@ from flint import arb
 
 from onelayer.checker.arithmetic import ZERO, Taylor, constant
 from onelayer.checker.functions import Ends, Kinks
-from onelayer.checker.intervals import node_interval
+from onelayer.checker.intervals import bounded, node_interval
 from onelayer.checker.operations import CONSTANTS, needed, operation
 from onelayer.language.formula import Formula, Node
 
@@ -20,34 +20,36 @@ def evaluate(formula: Formula, x: Sequence[Taylor], kinks: Kinks) -> list[Taylor
     """Enclosures of the K outputs for D coordinates ``x``; not finite where one may be undefined.
 
     Beside each Taylor enclosure runs an interval of the same node, which knows that squares are not negative. Both hold
-    every value of the node, so the interval stands in where the enclosure is mostly remainder.
+    every value of the node, so the interval stands in where the enclosure is mostly remainder, or says nothing.
     """
     values: list[Taylor] = []
     bounds: list[Ends] = []
     edges = [item.ends() for item in x]
     defined: list[bool] = []
+    surely: list[bool] = []  # by the intervals alone
     for node in formula.nodes:
-        inside = bounds[node.args[-1]] if node.args else None
-        bounds.append(node_interval(node, _at(bounds, node), edges))
-        values.append(_narrowed(node_value(node, _at(values, node), x, kinks, inside), bounds[-1]))
+        ranges = _at(bounds, node)
+        bounds.append(node_interval(node, ranges, edges))
+        surely.append(bounded(bounds[-1]) and needed(node, ranges, _at(surely, node)))
+        value = node_value(node, _at(values, node), x, kinks, ranges[-1] if ranges else None)
+        values.append(_narrowed(value, bounds[-1], surely[-1]))
         ends = [values[at].ends() for at in node.args[:1]]
-        defined.append(finite(values[-1]) and needed(node, ends, _at(defined, node)))
+        defined.append(surely[-1] or (value.is_finite() and needed(node, ends, _at(defined, node))))
     undefined = constant(arb("nan"), x[0].order)
     return [values[at] if defined[at] else undefined for at in formula.outputs]
 
 
-def _narrowed(value: Taylor, ends: Ends) -> Taylor:
-    """The interval as a constant ball where it is narrower than the remainder; what is not finite stays undefined."""
-    low, high = ends
-    if not (finite(value) and low.is_finite() and high.is_finite()):
+def _narrowed(value: Taylor, ends: Ends, surely: bool) -> Taylor:
+    """The interval as a constant ball where it is narrower than the remainder.
+
+    What is not finite stays undefined, unless the node is ``surely`` defined by its interval.
+    """
+    if not bounded(ends) or not (surely or value.is_finite()):
         return value
+    low, high = ends
     remainder = sum((c.rad() for c in value.c), ZERO)
-    return constant(low.union(high), value.order) if (high - low) / 2 < remainder else value
-
-
-def finite(value: Taylor) -> bool:
-    """Whether every coefficient is a bounded ball: the functions of the arithmetic return others where undefined."""
-    return all(c.is_finite() for c in value.c)
+    narrower = not value.is_finite() or (high - low) / 2 < remainder
+    return constant(low.union(high), value.order) if narrower else value
 
 
 def node_value(

@@ -6,11 +6,14 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import cache
+from functools import cache, partial
 
 from flint import arb, arb_series
 
+from onelayer.checker import analytic
 from onelayer.checker.arithmetic import UNIT_BALL, ZERO, Taylor, constant, whole_power
+from onelayer.checker.expansions import EXPANSIONS, by_balls
+from onelayer.checker.many import Many
 
 SHARP = arb(2) ** -80
 EVERYTHING = arb(0, arb.pos_inf())
@@ -168,7 +171,7 @@ class Trend(Enum):
 
 
 @dataclass(frozen=True)
-class Function:
+class Analytic:
     """A function as a power series, as a map of balls, and an enclosure of its remainders if a sharp one is known.
 
     ``edge(u, low, high, found)`` may give a better enclosure of the function for u in [low, high], where ``found`` is
@@ -227,27 +230,36 @@ def _arc_at_one(ball: Callable[[arb], arb]) -> Edge:
     return edge
 
 
-FUNCTIONS: dict[str, Function] = {
-    "exp": Function(arb_series.exp, arb.exp, trend=Trend.RISING),
-    "log": Function(arb_series.log, arb.log, stieltjes_rule, Trend.RISING),
-    "sqrt": Function(arb_series.sqrt, _square_root, stieltjes_rule, Trend.RISING, _root_at_zero),
-    "sin": Function(arb_series.sin, arb.sin, sine_rule),
-    "cos": Function(arb_series.cos, arb.cos, sine_rule),
-    "tan": Function(arb_series.tan, arb.tan),
-    "atan": Function(arb_series.atan, arb.atan, atan_rule, Trend.RISING),
-    "asin": Function(arb_series.asin, arb.asin, arc_rule, Trend.RISING, _arc_at_one(arb.asin)),
-    "acos": Function(arb_series.acos, arb.acos, arc_rule, Trend.FALLING, _arc_at_one(arb.acos)),
-    "erf": Function(arb_series.erf, arb.erf, erf_rule, Trend.RISING),
-    "tanh": Function(tanh_series, arb.tanh, tanh_rule, Trend.RISING),
-    "sigmoid": Function(sigmoid_series, lambda x: 1 / (1 + (-x).exp()), sigmoid_rule),
-    "inv": Function(arb_series.inv, lambda x: 1 / x, stieltjes_rule),
-    "rsqrt": Function(arb_series.rsqrt, arb.rsqrt, stieltjes_rule),
+FUNCTIONS: dict[str, Analytic] = {
+    "exp": Analytic(arb_series.exp, arb.exp, trend=Trend.RISING),
+    "log": Analytic(arb_series.log, arb.log, stieltjes_rule, Trend.RISING),
+    "sqrt": Analytic(arb_series.sqrt, _square_root, stieltjes_rule, Trend.RISING, _root_at_zero),
+    "sin": Analytic(arb_series.sin, arb.sin, sine_rule),
+    "cos": Analytic(arb_series.cos, arb.cos, sine_rule),
+    "tan": Analytic(arb_series.tan, arb.tan),
+    "atan": Analytic(arb_series.atan, arb.atan, atan_rule, Trend.RISING),
+    "asin": Analytic(arb_series.asin, arb.asin, arc_rule, Trend.RISING, _arc_at_one(arb.asin)),
+    "acos": Analytic(arb_series.acos, arb.acos, arc_rule, Trend.FALLING, _arc_at_one(arb.acos)),
+    "erf": Analytic(arb_series.erf, arb.erf, erf_rule, Trend.RISING),
+    "tanh": Analytic(tanh_series, arb.tanh, tanh_rule, Trend.RISING),
+    "sigmoid": Analytic(sigmoid_series, lambda x: 1 / (1 + (-x).exp()), sigmoid_rule),
+    "sinrel": Analytic(analytic.mean_series((1, 0, -1, 0), arb_series.sin), analytic.sinrel_ball, analytic.sinrel_rule),
+    "exprel": Analytic(
+        analytic.mean_series((1, 1, 1, 1), arb_series.exp), analytic.exprel_end, analytic.exprel_rule, Trend.RISING
+    ),
+    "cbrt": Analytic(analytic.cbrt_series, analytic.cbrt_end, stieltjes_rule, Trend.RISING, analytic.cbrt_at_zero),
+    "lgamma": Analytic(analytic.lgamma_series, analytic.lgamma_ball, analytic.lgamma_rule),
+    "inv": Analytic(arb_series.inv, lambda x: 1 / x, stieltjes_rule),
+    "rsqrt": Analytic(arb_series.rsqrt, arb.rsqrt, stieltjes_rule),
 }
 
 
 def apply(name: str, u: Taylor, inside: Ends | None = None) -> Taylor:
     """A function of u; ``inside`` are numbers known to lie below and above all values of u."""
     function = FUNCTIONS[name]
+    if isinstance(u, Many):
+        general = partial(by_balls, partial(_coefficients, function.series), function.rule)
+        return u.composed(EXPANSIONS.get(name, general), inside)
     if not u.support:
         return constant(function.at(u.c[0]), u.order)
     found = compose(function.series, u, inside, function.rule)
@@ -276,6 +288,9 @@ def _root_above_chord(u: Taylor, low: arb, high: arb) -> Taylor:
 
 def power(u: Taylor, n: int) -> Taylor:
     """u**n for an integer n, exactly where the order allows."""
+    if isinstance(u, Many):
+        positive = u.raised(abs(n)) if n else constant(arb(1), u.order)
+        return positive if n >= 0 else apply("inv", positive)
     return compose(power_series(n), u)
 
 
@@ -294,6 +309,8 @@ class Kinks:
 
     def relu(self, u: Taylor) -> Taylor:
         """max(u, 0): u or 0 where the sign is known, by itself or by a case that is assumed; else the kink is noted."""
+        if isinstance(u, Many):
+            return u.rectified()
         low, high = u.ends()  # a kink on the edge of the box is none
         if low >= 0:
             return u
@@ -314,12 +331,14 @@ class Kinks:
         return u.scaled(slope).shifted(top * arb(0.5, 0.5))
 
     def maximum(self, a: Taylor, b: Taylor) -> Taylor:
-        """max(a, b) = b + relu(a - b)."""
-        return b + self.relu(a - b)
+        """max(a, b) = b + relu(a - b); the larger one itself where that is known."""
+        first = _larger(a, b)
+        return b + self.relu(a - b) if first is None else a if first else b
 
     def minimum(self, a: Taylor, b: Taylor) -> Taylor:
-        """min(a, b) = a - relu(a - b)."""
-        return a - self.relu(a - b)
+        """min(a, b) = a - relu(a - b); the smaller one itself where that is known."""
+        first = _larger(a, b)
+        return a - self.relu(a - b) if first is None else b if first else a
 
     def absolute(self, u: Taylor) -> Taylor:
         """The absolute value; where the sign is open the kink is noted."""
@@ -329,6 +348,16 @@ class Kinks:
         if high <= 0:
             return -u
         return self.relu(u).scaled(arb(2)) - u
+
+
+def _larger(a: Taylor, b: Taylor) -> bool | None:
+    """Whether a >= b on the whole box, or b >= a; None where neither is known, or one of them is not."""
+    if isinstance(a, Many) or isinstance(b, Many):
+        return None
+    low, high = (a - b).ends()
+    if not (low.is_finite() and high.is_finite()):
+        return None
+    return True if low >= 0 else False if high <= 0 else None
 
 
 def proportion(u: Taylor, v: Taylor) -> tuple[arb, arb]:

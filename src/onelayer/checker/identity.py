@@ -1,26 +1,25 @@
 """The checker's own algebra: are two formulas one function on a box?
 
 A formula is expanded into a sum of terms, each a rational number times rational powers of *symbols*. A symbol is a
-text: a variable, a constant, a function of an expanded sum, or a sum that is kept whole. Used are the laws of powers,
-and those of exp, log and roots for symbols that intervals show to be positive. Where both formulas have a value on the
-whole box, equal expansions mean equal functions.
+text: a variable, a constant, a function of an expanded sum, a maximum, or a sum that is kept whole. Used are the laws
+of powers, of exp, log and roots for symbols that intervals show to be positive, and of maxima (kinks.py). Where both
+formulas have a value on the whole box, equal expansions mean equal functions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import reduce
 from math import isqrt
 
 from flint import arb
 
 from onelayer.checker.functions import FUNCTIONS
 from onelayer.checker.intervals import image
+from onelayer.checker.kinks import Expansion, Maxima, Powers, choices, minus, plus, scale, text
 from onelayer.checker.outcome import Rejected
 from onelayer.language.formula import Formula, Node
-
-Powers = tuple[tuple[str, Fraction], ...]  # symbols in alphabetical order, no exponent zero
-Expansion = dict[Powers, Fraction]
 
 MOST_TERMS = 5000  # beyond, multiplying out costs more than the proof
 MOST_FACTORS = 16  # whole powers of a sum up to this are multiplied out
@@ -30,31 +29,57 @@ UNITY: Expansion = {(): Fraction(1)}
 
 def one_function(first: Formula, second: Formula, low: Sequence[float], high: Sequence[float]) -> bool:
     """Whether both have values all over the box and the same expansion; False shows nothing."""
-    sides = [(arb(a), arb(b)) for a, b in zip(low, high, strict=True)]
-    for formula in (first, second):
-        if not all(a.is_finite() and b.is_finite() for a, b in image(formula, sides)):
-            return False
-    algebra = _Algebra([a.union(b) for a, b in sides])
+    if not (has_values(first, low, high) and has_values(second, low, high)):
+        return False
+    algebra = Algebra(low, high)
     try:
         return algebra.expand(first) == algebra.expand(second)
     except (Rejected, OverflowError, ZeroDivisionError):
         return False
 
 
-class _Algebra:
+def has_values(formula: Formula, low: Sequence[float], high: Sequence[float]) -> bool:
+    """Whether intervals show the formula to have a value all over the box."""
+    sides = [(arb(a), arb(b)) for a, b in zip(low, high, strict=True)]
+    return all(a.is_finite() and b.is_finite() for a, b in image(formula, sides))
+
+
+class Algebra:
     """Expansions over one box; the symbols met so far with their values and what they stand for."""
 
-    def __init__(self, sides: list[arb]) -> None:
+    def __init__(self, low: Sequence[float], high: Sequence[float]) -> None:
+        sides = [arb(a).union(arb(b)) for a, b in zip(low, high, strict=True)]
+        self.maxima = Maxima([(Fraction(a), Fraction(b)) for a, b in zip(low, high, strict=True)])
         self.values = {f"x{k}": side for k, side in enumerate(sides)} | {"pi": arb.pi(), "e": arb.const_e()}
         self.whole: dict[str, Expansion] = {}  # sums kept whole, rational numbers under roots
         self.exponent: dict[str, Powers] = {}  # of symbols exp(...)
         self.argument: dict[str, str] = {}  # of symbols log(...): another symbol
 
-    def expand(self, formula: Formula) -> list[Expansion]:
+    def expand(self, formula: Formula, variables: Sequence[Expansion] | None = None) -> list[Expansion]:
+        """The outputs, with these expansions in the place of the variables where given."""
         done: list[Expansion] = []
-        for node in formula.nodes:
-            done.append(self._expanded(node, [done[at] for at in node.args]))
+        chosen = choices(formula, len(self.maxima.corners)) if variables is None else [None] * len(formula.nodes)
+        for node, values in zip(formula.nodes, chosen, strict=True):
+            if variables is not None and node.op == "var":
+                done.append(variables[int(node.value)])
+            elif values is not None and node.op != "var":
+                done.append(self._valued(self.maxima.chosen(values)))
+            else:
+                done.append(self._expanded(node, [done[at] for at in _arguments(formula, node)]))
         return [done[at] for at in formula.outputs]
+
+    def maximum(self, parts: Sequence[Expansion]) -> Expansion:
+        """The maximum of expansions."""
+        return self._valued(self.maxima.of(parts))
+
+    def _valued(self, a: Expansion) -> Expansion:
+        """The same, once its maxima have their values."""
+        for powers in a:
+            for name, _ in powers:
+                if name in self.maxima.terms and name not in self.values:
+                    ends = [self._ball(term) for term in self.maxima.terms[name]]
+                    self.values[name] = reduce(arb.max, ends)
+        return a
 
     def _expanded(self, node: Node, args: list[Expansion]) -> Expansion:
         rules = {
@@ -71,6 +96,10 @@ class _Algebra:
             "sqrt": lambda: self.raised(args[0], Fraction(1, 2)),
             "exp": lambda: self._exp(args[0]),
             "log": lambda: self._log(args[0]),
+            "max": lambda: self.maximum(args),
+            "min": lambda: minus({}, self.maximum([minus({}, one) for one in args])),
+            "abs": lambda: self.maximum([args[0], minus({}, args[0])]),
+            "relu": lambda: self.maximum([args[0], {}]),
         }
         return rules[node.op]() if node.op in rules else self._function(node, args)
 
@@ -211,36 +240,36 @@ class _Algebra:
             for name, e in powers:
                 base = self.values[name]
                 if e.denominator == 1:
-                    product = product * base ** int(e)
+                    for _ in range(abs(int(e))):  # Arb has no powers of balls that reach below zero
+                        product = product * base if e > 0 else product / base
                 else:
                     product = product * (_ball_of(e) * base.log()).exp() if base > 0 else NOWHERE
             total = total + product
         return total
 
 
+def _arguments(formula: Formula, node: Node) -> tuple[int, ...]:
+    """Arguments of a node; u of asin(clip(u, -1, 1)), written as min(max(u, -1), 1), and of acos.
+
+    A symbol asin(...) means asin continued by constants: the same where asin has a value, and nothing else is ever
+    used of it than that equal arguments give equal values.
+    """
+    if node.op not in ("asin", "acos"):
+        return node.args
+    nodes, clip = formula.nodes, formula.nodes[node.args[0]]
+    if clip.op == "min" and nodes[clip.args[0]].op == "max" and _is_one(formula, clip.args[1]):
+        u, low = nodes[clip.args[0]].args
+        if nodes[low].op == "neg" and _is_one(formula, nodes[low].args[0]):
+            return (u,)
+    return node.args
+
+
+def _is_one(formula: Formula, at: int) -> bool:
+    return formula.nodes[at].op == "num" and formula.nodes[at].value == 1
+
+
 def _ball_of(c: Fraction) -> arb:
     return arb(c.numerator) / arb(c.denominator)
-
-
-def plus(a: Expansion, b: Expansion) -> Expansion:
-    """Sum, without terms that cancel."""
-    total = dict(a)
-    for powers, c in b.items():
-        total[powers] = total.get(powers, Fraction(0)) + c
-        if not total[powers]:
-            del total[powers]
-    return total
-
-
-def scale(a: Expansion, factor: Fraction) -> Expansion:
-    """An expansion times a number."""
-    return {powers: factor * c for powers, c in a.items()} if factor else {}
-
-
-def text(a: Expansion) -> str:
-    """One text for one expansion: terms in order."""
-    terms = sorted(f"{c} " + " ".join(f"{name}^{e}" for name, e in powers) for powers, c in a.items())
-    return " + ".join(terms)
 
 
 def _inverse(content: Expansion) -> Expansion:

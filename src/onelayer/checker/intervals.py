@@ -17,11 +17,14 @@ def image(formula: Formula, x: Sequence[Ends]) -> list[Ends]:
     defined: list[bool] = []
     for node in formula.nodes:
         args = [values[at] for at in node.args]
-        low, high = node_interval(node, args, x)
-        values.append((low, high))
-        bounded = low.is_finite() and high.is_finite()
-        defined.append(bounded and needed(node, args, [defined[at] for at in node.args]))
+        values.append(node_interval(node, args, x))
+        defined.append(bounded(values[-1]) and needed(node, args, [defined[at] for at in node.args]))
     return [values[at] if defined[at] else NOWHERE for at in formula.outputs]
+
+
+def bounded(ends: Ends) -> bool:
+    """Whether both ends are numbers."""
+    return ends[0].is_finite() and ends[1].is_finite()
 
 
 def node_interval(node: Node, args: Sequence[Ends], x: Sequence[Ends]) -> Ends:

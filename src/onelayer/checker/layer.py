@@ -11,7 +11,7 @@ import numpy as np
 from flint import arb
 
 from onelayer.checker.arithmetic import UNIT_BALL, ZERO, Taylor, combination, constant
-from onelayer.checker.attention import Matrix, Softmax, Vector, attend, attend_grid, dot, sum_of
+from onelayer.checker.attention import Matrix, SoftmaxQuotient, Vector, attend, attend_grid, dot, sum_of
 from onelayer.checker.functions import Kinks, apply
 from onelayer.checker.magnitudes import NORM_EPS
 from onelayer.checker.rounding import Execution
@@ -37,7 +37,7 @@ class Layer:
         config, t = stored.config, stored.tensors
         if config["attention"] != "softmax":
             raise UnsupportedOperation(f"attention {config['attention']}", "only softmax attention can be re-proved")
-        if config["layout"] == "tokens" and any(head["memory"] == "grid" for head in config["heads"]):
+        if config["layout"] != "packed" and any(head["memory"] == "grid" for head in config["heads"]):
             raise UnsupportedOperation("grid memory beside tokens", "save model.materialize() instead")
         self.stored, self.config, self.execution = stored, config, execution
         self.maps = {name[2:]: Matrix(t[name], t[f"b_{name[2:]}"]) for name in t if name.startswith("W_")}
@@ -61,26 +61,46 @@ class Layer:
     def __call__(self, x: Sequence[Taylor], kinks: Kinks) -> Vector:
         """The outputs for D coordinates x (floating numbers, so without error), flattened in row-major order."""
         config, width = self.config, self.stored.token_width
-        rows = [list(x[i * width : (i + 1) * width]) for i in range(self.stored.length)]
-        e = [self._embed(Vector(row, [ZERO] * width), i, kinks) for i, row in enumerate(rows)]
+        rows = [list(x[i * width : (i + 1) * width]) for i in range(self.stored.rows)]
+        maps = [self.mapped("E", self._seen(Vector(row, [ZERO] * width), kinks)) for row in rows]
+        e = [self._placed(token, i) for i, token in enumerate(self._tokens(maps))]
         a = self._attend(self._normed(e, "pre"))
-        r = [self.added(s, t) for s, t in zip(e, a, strict=True)] if config["residual"] else a
+        r = [self.added(s, t) for s, t in zip(e[: len(a)], a, strict=True)] if config["residual"] else a
         r = self._normed(r, "post")
         y = [self._feed_forward(row, kinks) for row in r] if config["hidden"] else r
         return self._read(y)
+
+    def mapped(self, name: str, row: Vector) -> Vector:
+        """x W + b of that name, as the layer holds it."""
+        found = self.maps[name]
+        return self.held(found(row, self.execution), found.selecting(row))
+
+    def held(self, row: Vector, exact: list[bool] | None = None) -> Vector:
+        """What an operation returns: rounded once more where a format is narrower than its arithmetic."""
+        if self.execution is None or self.execution.held is None:
+            return row
+        return Vector(row.items, self.execution.stored(row.sizes(), row.errors, exact or [False] * len(row)))
 
     def _normed(self, rows: list[Vector], where: str) -> list[Vector]:
         """The first norm of every row, if this layer has it there."""
         return [self.normalised(row, "1") for row in rows] if self.config["norm"] == where else rows
 
-    def _embed(self, row: Vector, position: int, kinks: Kinks) -> Vector:
-        if self.config["embedding"] == "piecewise":
-            row = self._ramps(row, kinks)
-        e = self.maps["E"](row, self.execution)
+    def _seen(self, row: Vector, kinks: Kinks) -> Vector:
+        """What the embedding matrix multiplies."""
+        return self._ramps(row, kinks) if self.config["embedding"] == "piecewise" else row
+
+    def _tokens(self, maps: list[Vector]) -> list[Vector]:
+        """One token per row; in the pieces layout all of them from the one row."""
+        if self.config["layout"] != "pieces":
+            return maps
+        width = self.config["d_model"]
+        return [maps[0][i * width : (i + 1) * width] for i in range(self.stored.length)]
+
+    def _placed(self, e: Vector, position: int) -> Vector:
         if self.config["positions"] == "none":
             return e
         code = self.stored.tensors["position"][position].tolist()
-        return self.moved(e, code)
+        return self.held(self.moved(e, code), [v == 0 for v in code])
 
     def _ramps(self, row: Vector, kinks: Kinks) -> Vector:
         """clip((x - start) slope, 0, 1), and clip(u) = relu(u) - relu(u - 1)."""
@@ -88,7 +108,8 @@ class Layer:
         zero, one = (constant(arb(v), row.items[0].order) for v in (0, 1))
         for j, (item, error) in enumerate(row.entries()):
             starts, slopes = t["ramp_start"][j], t["ramp_slope"][j]
-            full = _filled(item, starts, slopes) if error.is_zero() else [math.nan] * len(starts)
+            plain = error.is_zero() and type(item) is Taylor
+            full = _filled(item, starts, slopes) if plain else [math.nan] * len(starts)
             for start, slope, known in zip(starts.tolist(), slopes.tolist(), full, strict=True):
                 if known == known:
                     items.append(one if known else zero)
@@ -98,14 +119,15 @@ class Layer:
                 v = u.items[0].scaled(arb(slope))
                 scaled = u.errors if self.execution is None else self.execution.scaled(slope, u.sizes(), u.errors)
                 items.append(kinks.relu(v) - kinks.relu(v.shifted(arb(-1))))
-                errors += scaled
+                errors += self.held(Vector([items[-1]], scaled)).errors
         return Vector(items, errors)
 
     def _attend(self, u: list[Vector]) -> list[Vector]:
-        tokens = self.config["layout"] == "tokens"
-        queries = [self.maps["Q"](row, self.execution) for row in u]
-        keys = [self.maps["K"](row, self.execution) for row in u] if tokens else []
-        values = [self.maps["V"](row, self.execution) for row in u] if tokens else []
+        tokens = self.config["layout"] != "packed"
+        asking = u[:1] if self.config["layout"] == "pieces" else u  # one position alone is read
+        queries = [self.mapped("Q", row) for row in asking]
+        keys = [self.mapped("K", row) for row in u] if tokens else []
+        values = [self.mapped("V", row) for row in u] if tokens else []
         result = []
         for query in queries:
             z = Vector([], [])
@@ -113,7 +135,7 @@ class Layer:
                 own = [row[head.values] for row in values]
                 part = self.head_average(head, query[head.keys], [row[head.keys] for row in keys], own)
                 z = Vector(z.items + part.items, z.errors + part.errors)
-            result.append(self.maps["O"](z, self.execution))
+            result.append(self.mapped("O", z))
         return result
 
     def head_average(self, head: Head, query: Vector, keys: list[Vector], values: list[Vector]) -> Vector:
@@ -124,11 +146,11 @@ class Layer:
             q.errors = ex.scaled(head.scale, query.sizes(), query.errors)
         memory = [axis(q, ex) for axis in head.axes]
         if len(memory) > 1 and head.table is not None:
-            return attend_grid([Softmax(logits, ex) for logits in memory], head.table, ex, order)
+            return self.held(attend_grid([SoftmaxQuotient(logits, ex) for logits in memory], head.table, ex, order))
         own = self._token_logits(q, keys)
         stored = memory[0] if memory else Vector([], [])
         logits = Vector(own.items + stored.items, own.errors + stored.errors)
-        return attend(Softmax(logits, ex), values, head.table, ex, order)
+        return self.held(attend(SoftmaxQuotient(logits, ex), values, head.table, ex, order))
 
     def normalised(self, row: Vector, which: str) -> Vector:
         """(x - mean) / sqrt(var + 1e-5) * gain + shift"""
@@ -146,25 +168,25 @@ class Layer:
         if self.execution is None:
             return Vector(items, row.errors)
         sizes = Vector(centred, row.errors).sizes()
-        return Vector(items, self.execution.norm(row.sizes(), row.errors, sizes, gain, shift, low))
+        return self.held(Vector(items, self.execution.norm(row.sizes(), row.errors, sizes, gain, shift, low)))
 
     def _feed_forward(self, r: Vector, kinks: Kinks) -> Vector:
         inner = self.normalised(r, "2") if self.config["norm"] == "pre" else r
-        h = self.maps["1"](inner, self.execution)
+        h = self.mapped("1", inner)
         shut = [bool(item.ends()[1] + error <= 0) for item, error in h.entries()]  # executed or not
         errors = [ZERO if off else error for off, error in zip(shut, h.errors, strict=True)]
-        y = self.maps["2"](Vector([kinks.relu(item) for item in h.items], errors), self.execution)
+        y = self.mapped("2", Vector([kinks.relu(item) for item in h.items], errors))
         y = self.added(r, y) if self.config["residual"] else y
         return self.normalised(y, "2") if self.config["norm"] == "post" else y
 
     def _read(self, y: list[Vector]) -> Vector:
-        kind, ex = self.config["readout"], self.execution
+        kind = self.config["readout"]
         if kind == "each":
-            rows = [self.maps["R"](row, ex) for row in y]
+            rows = [self.mapped("R", row) for row in y]
             return Vector([item for row in rows for item in row.items], [e for row in rows for e in row.errors])
         if kind == "mean":
-            return self.maps["R"](self._mean(y), ex)
-        return self.maps["R"](y[0 if kind == "first" else -1], ex)
+            return self.mapped("R", self._mean(y))
+        return self.mapped("R", y[0 if kind == "first" else -1])
 
     def _token_logits(self, q: Vector, keys: list[Vector]) -> Vector:
         """Logits of a query over the tokens of the sequence."""
@@ -182,14 +204,14 @@ class Layer:
             columns = zip(*(zip(row.sizes(), row.errors, strict=True) for row in y), strict=True)
             sums = [ex.summed([s for s, _ in column], [e for _, e in column]) for column in columns]
             total.errors = ex.scaled(share, total.sizes(), sums)
-        return Vector([item.scaled(arb(share)) for item in total.items], total.errors)
+        return self.held(Vector([item.scaled(arb(share)) for item in total.items], total.errors))
 
     def added(self, a: Vector, b: Vector) -> Vector:
         """The sum of two vectors, with the rounding of it where neither term is exactly zero."""
         items = [p + q for p, q in zip(a.items, b.items, strict=True)]
         errors = [p + q for p, q in zip(a.errors, b.errors, strict=True)]
         plain = [_vanishes(*p) or _vanishes(*q) for p, q in zip(a.entries(), b.entries(), strict=True)]
-        return self._rounded(items, errors, plain)
+        return self.held(self._rounded(items, errors, plain), plain)
 
     def moved(self, x: Vector, offsets: list[float]) -> Vector:
         """Stored numbers added to the entries."""

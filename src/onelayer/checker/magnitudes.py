@@ -13,7 +13,7 @@ NORM_EPS = 1e-5  # torch's own, as docs/file-format.md states it
 Domain = tuple[tuple[float, ...], tuple[float, ...]]
 
 
-def largest_number(stored: Stored, domain: Domain, unit: float, normal: float) -> float:
+def largest_number(stored: Stored, domain: Domain, unit: float, normal: float, held: float = 0.0) -> float:
     """A bound of every number that the layer computes for inputs in the box: inf or nan where there is none.
 
     Lemma: let m bound the executed |x|. Products and partial sums of x W + b, in any order, with or without fused
@@ -23,21 +23,23 @@ def largest_number(stored: Stored, domain: Domain, unit: float, normal: float) -
     (1 + 2 n u) max|v|. A normalisation of n numbers up to M computes no more than (2 n M)^2 and 2 M / sqrt(eps) on the
     way. It returns at most 2 sqrt(n) + 1 + 10 sqrt(n p) M / sqrt(eps) before gain and shift, p = (n + 8) u: a deviation
     errs by 4 p M and the variance v by 8 p M^2, so either v > 16 p M^2, the executed variance is at least v / 2 and
-    no deviation exceeds sqrt(n v); or every deviation is below (4 sqrt(n p) + 4 p) M. Bounds are computed in float64,
+    no deviation exceeds sqrt(n v); or every deviation is below (4 sqrt(n p) + 4 p) M. What is held in a narrow format
+    of unit roundoff ``held`` may grow by the factor 1 + held with each operation. Bounds are computed in float64,
     which costs less than the slack.
     """
     with np.errstate(all="ignore"):
-        return _Pass(stored, unit, normal).largest(domain)
+        return _Pass(stored, unit, normal, held).largest(domain)
 
 
 class _Pass:
     """One forward pass on bounds of absolute values; whatever it makes is remembered by :meth:`_seen`."""
 
-    def __init__(self, stored: Stored, unit: float, normal: float) -> None:
+    def __init__(self, stored: Stored, unit: float, normal: float, held: float) -> None:
         self.config, self.stored, self.unit = stored.config, stored, unit
         self.t = {name: np.abs(value) for name, value in stored.tensors.items()}
         terms = 16 + stored.length + sum(max(value.shape, default=1) for value in self.t.values())
         self.slack = 1 + 4 * terms * unit + 2.0**-20 if 4 * terms * unit <= 1 else math.inf
+        self.slack *= 1 + 2 * held
         self.least = 4 * terms * normal
         self.peak = 0.0
 
@@ -48,7 +50,7 @@ class _Pass:
 
     def largest(self, domain: Domain) -> float:
         config, stored = self.config, self.stored
-        x = np.maximum(np.abs(domain[0]), np.abs(domain[1])).reshape(stored.length, stored.token_width)
+        x = np.maximum(np.abs(domain[0]), np.abs(domain[1])).reshape(stored.rows, stored.token_width)
         e = self._embed(self._seen(x))
         a = self._attend(self._norm(e, "1") if config["norm"] == "pre" else e)
         r = self._seen(e + a) if config["residual"] else a
@@ -66,12 +68,12 @@ class _Pass:
         if self.config["embedding"] == "piecewise":
             shifted = self._seen(x[..., None] + self.t["ramp_start"])  # (N, token_width, G)
             x = np.minimum(self._seen(shifted * self.t["ramp_slope"]), 1.0).reshape(len(x), -1)
-        e = self._affine(x, "E")
+        e = self._affine(x, "E").reshape(self.stored.length, self.config["d_model"])
         return e if self.config["positions"] == "none" else self._seen(e + self.t["position"])
 
     def _attend(self, u: Array) -> Array:
         queries = self._affine(u, "Q")
-        own = self.config["layout"] == "tokens"
+        own = self.config["layout"] != "packed"
         keys, values = (self._affine(u, "K"), self._affine(u, "V")) if own else (None, None)
         parts, k, v = [], 0, 0
         for h, head in enumerate(self.config["heads"]):

@@ -15,7 +15,7 @@ import numpy as np
 from flint import arb
 
 from onelayer.checker.arithmetic import ZERO, Taylor
-from onelayer.checker.attention import Vector
+from onelayer.checker.attention import Matrix, Vector
 from onelayer.checker.boxes import PROVED, Prover
 from onelayer.checker.formula import evaluate
 from onelayer.checker.functions import Kinks
@@ -209,10 +209,10 @@ class _Bound:
         ends = range_of(formula, bottom, top)
         _require(ends[0].is_finite() and ends[1].is_finite(), f"{one.text[:60]} is not defined on its interval")
         h = self.curved.index(c)
-        keys, values = self.t[f"memory.{h}.axes.0"], self.t[f"memory.{h}.values"][:, 0].tolist()
+        keys, values = self.t[f"memory.{h}.axes.0"], Matrix(self.t[f"memory.{h}.values"])
         columns = keys[:, 0].tolist(), keys[:, 1].tolist()
         pieces = [Average(a, b, *columns, values) for a, b in _cut(bottom, top, AVERAGES)]
-        largest = arb(max(abs(v) for v in values))
+        largest = pieces[0].size
         return LookedUp(ends, distance(formula, pieces), largest, self._executed(keys, largest, one.direction, size))
 
     def _executed(self, keys: Array, largest: arb, direction: Sequence[float], size: arb) -> arb:

@@ -10,30 +10,36 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 
-from flint import arb
+from flint import arb, ctx
 
-from onelayer.checker.arithmetic import Taylor, constant
+from onelayer.checker import facets, splines
+from onelayer.checker.arithmetic import UNIT_BALL, Taylor, constant
 from onelayer.checker.functions import FUNCTIONS, Ends, Kinks, apply
 from onelayer.checker.functions import power as power_of
 from onelayer.errors import OnelayerError
 from onelayer.language.formula import Node
+from onelayer.language.knots import Facets, Spline
 
 NOWHERE = arb("nan"), arb("nan")
 CONSTANTS: dict[str, Callable[[], arb]] = {"pi": arb.pi, "e": arb.const_e}
 
 
 @dataclass(frozen=True)
-class Operation:
+class CheckedOperation:
     """``taylor(args, kinks, inside)``: ``inside`` bounds the last argument. ``interval``: of the ends of each."""
 
     taylor: Callable[[Sequence[Taylor], Kinks, Ends | None], Taylor]
     interval: Callable[..., Ends]
 
 
-def operation(node: Node) -> Operation:
+def operation(node: Node) -> CheckedOperation:
     """The row of a node that is no leaf; a product of one node with itself is a square."""
     if node.op == "pow":
         return _power(int(node.value))
+    if isinstance(node.value, Spline):
+        return _spline(node.value)
+    if isinstance(node.value, Facets):
+        return _facets(node.value, ctx.prec)
     if node.op == "mul" and node.args[0] == node.args[1]:
         return _SQUARE
     if node.op not in OPERATIONS:
@@ -42,8 +48,18 @@ def operation(node: Node) -> Operation:
 
 
 @cache
-def _power(exponent: int) -> Operation:
-    return Operation(lambda args, kinks, inside: power_of(args[0], exponent), partial(_power_ends, n=exponent))
+def _power(exponent: int) -> CheckedOperation:
+    return CheckedOperation(lambda args, kinks, inside: power_of(args[0], exponent), partial(_power_ends, n=exponent))
+
+
+def _spline(data: Spline) -> CheckedOperation:
+    return CheckedOperation(lambda args, kinks, inside: splines.enclosed(data, args), partial(splines.image, data))
+
+
+def _facets(data: Facets, precision: int) -> CheckedOperation:
+    return CheckedOperation(
+        lambda args, kinks, inside: facets.enclosed(data, precision, args), partial(facets.image, data, precision)
+    )
 
 
 def _power_ends(x: Ends, n: int) -> Ends:
@@ -58,11 +74,11 @@ def _power_ends(x: Ends, n: int) -> Ends:
     return least, most
 
 
-_SQUARE = Operation(lambda args, kinks, inside: power_of(args[0], 2), lambda a, b: _power_ends(a, 2))
+_SQUARE = CheckedOperation(lambda args, kinks, inside: power_of(args[0], 2), lambda a, b: _power_ends(a, 2))
 
 
-def _function(name: str) -> Operation:
-    return Operation(lambda args, kinks, inside: apply(name, args[0], inside), FUNCTIONS[name].interval)
+def _function(name: str) -> CheckedOperation:
+    return CheckedOperation(lambda args, kinks, inside: apply(name, args[0], inside), FUNCTIONS[name].interval)
 
 
 def _product(a: Ends, b: Ends) -> Ends:
@@ -110,7 +126,7 @@ def _choice(args: Sequence[Taylor], kinks: Kinks, inside: Ends | None) -> Taylor
     if not (low.is_finite() and high.is_finite()):
         return constant(arb("nan"), u.order)
     half = (a - b).scaled(arb(0.5))
-    return (b + half).shifted(arb(0, half.range().abs_upper()))
+    return (b + half).shifted(half.range().abs_upper() * UNIT_BALL)
 
 
 def _choice_ends(u: Ends, a: Ends, b: Ends) -> Ends:
@@ -133,21 +149,30 @@ def _floor_ends(x: Ends) -> Ends:
     return x[0].lower().floor(), x[1].upper().floor()
 
 
-OPERATIONS: dict[str, Operation] = {
-    "where": Operation(_choice, _choice_ends),
-    "floor": Operation(_floor, _floor_ends),
-    "add": Operation(lambda args, kinks, inside: args[0] + args[1], lambda a, b: (a[0] + b[0], a[1] + b[1])),
-    "sub": Operation(lambda args, kinks, inside: args[0] - args[1], lambda a, b: (a[0] - b[1], a[1] - b[0])),
-    "mul": Operation(lambda args, kinks, inside: args[0] * args[1], _product),
-    "div": Operation(lambda args, kinks, inside: args[0] * apply("inv", args[1], inside), _quotient),
-    "neg": Operation(lambda args, kinks, inside: -args[0], lambda a: (-a[1], -a[0])),
-    "min": Operation(
-        lambda args, kinks, inside: kinks.minimum(args[0], args[1]), lambda a, b: (a[0].min(b[0]), a[1].min(b[1]))
+def _tighter_top(a: arb, b: arb) -> arb:
+    """Of two numbers that nothing exceeds one; where balls overlap, the smaller top as it is: 1 stays 1."""
+    return a if a.upper() <= b.upper() else b if b.upper() <= a.upper() else a.min(b)
+
+
+OPERATIONS: dict[str, CheckedOperation] = {
+    "where": CheckedOperation(_choice, _choice_ends),
+    "floor": CheckedOperation(_floor, _floor_ends),
+    "add": CheckedOperation(lambda args, kinks, inside: args[0] + args[1], lambda a, b: (a[0] + b[0], a[1] + b[1])),
+    "sub": CheckedOperation(lambda args, kinks, inside: args[0] - args[1], lambda a, b: (a[0] - b[1], a[1] - b[0])),
+    "mul": CheckedOperation(lambda args, kinks, inside: args[0] * args[1], _product),
+    "div": CheckedOperation(lambda args, kinks, inside: args[0] * apply("inv", args[1], inside), _quotient),
+    "neg": CheckedOperation(lambda args, kinks, inside: -args[0], lambda a: (-a[1], -a[0])),
+    "min": CheckedOperation(
+        lambda args, kinks, inside: kinks.minimum(args[0], args[1]),
+        lambda a, b: (a[0].min(b[0]), _tighter_top(a[1], b[1])),
     ),
-    "max": Operation(
-        lambda args, kinks, inside: kinks.maximum(args[0], args[1]), lambda a, b: (a[0].max(b[0]), a[1].max(b[1]))
+    "max": CheckedOperation(
+        lambda args, kinks, inside: kinks.maximum(args[0], args[1]),
+        lambda a, b: (-_tighter_top(-a[0], -b[0]), a[1].max(b[1])),
     ),
-    "relu": Operation(lambda args, kinks, inside: kinks.relu(args[0]), lambda a: (a[0].max(arb(0)), a[1].max(arb(0)))),
-    "abs": Operation(lambda args, kinks, inside: kinks.absolute(args[0]), _absolute),
+    "relu": CheckedOperation(
+        lambda args, kinks, inside: kinks.relu(args[0]), lambda a: (a[0].max(arb(0)), a[1].max(arb(0)))
+    ),
+    "abs": CheckedOperation(lambda args, kinks, inside: kinks.absolute(args[0]), _absolute),
     **{name: _function(name) for name in FUNCTIONS},
 }

@@ -22,6 +22,7 @@ from onelayer.lemmas.argument import OrderStatistics
 Domain = tuple[tuple[float, ...], tuple[float, ...]]
 
 Mask = NDArray[np.bool_]
+LONGEST = 64  # positions of a layer of subsets; binomials beyond it are no floats
 
 
 def order_statistics_bound(
@@ -204,7 +205,7 @@ def subsets_bound(
     A softmax average of m numbers at sharpness beta is below their maximum by at most c / beta if c e^c >= (m-1)/e.
     """
     t, n, sorts = stored.tensors, stored.length, weights is None
-    heads = 2**n - 1
+    heads = len(stored.config["heads"])
     _subsets_widths(stored, sorts)
     inside, beta, mask = _subsets_queries(t, n)
     table = _inclusion_exclusion(inside, weights)
@@ -214,7 +215,8 @@ def subsets_bound(
     lemma, amount = _gaps(np.abs(table), inside.sum(1), beta)
     u, reach = execution.gamma, arb(max(abs(low), abs(high)))
     logit = 2 * u(6) * (beta * reach + mask)
-    leak = (n - 1) * (beta * (arb(high) - low) - mask + 2 * logit).exp() * 2
+    # At most n - 1 numbers are masked in one head; one that looks at all of them leaks nothing, however sharp it is.
+    leak = arb(0) if inside.all() else (n - 1) * (beta * (arb(high) - low) - mask + 2 * logit).exp() * 2
     average = (leak + u(n + 26) + n * u(4) + u(n + 4)) * 2 * reach + 2 * logit / beta
     rest = amount * (average + 2 * u(heads + 4) * reach + 16 * n * execution.tiny * (1 + reach))
     if not sorts:
@@ -237,23 +239,24 @@ def _gaps(table: Array, sizes: Array, beta: float) -> tuple[arb, arb]:
 def _subsets_widths(stored: Stored, sorts: bool) -> None:
     """The shape of the layer is that of the lemma."""
     config, n = stored.config, stored.length
-    outputs, heads = n if sorts else 1, 2**n - 1
+    outputs = n if sorts else 1
     width = 1 + outputs + (1 if sorts else 0) + n
+    _require(n <= LONGEST, f"more than {LONGEST} numbers")
     _require(
         config["d_model"] == width and config["residual"] == sorts and config["embedding"] == "linear", "other widths"
     )
     _require(all((h["d_k"], h["d_v"], h["memory"]) == (1, 1, "none") for h in config["heads"]), "other heads")
-    _require(len(config["heads"]) == heads, "not one head per subset")
     _require(config["positions"] != "none" and config["hidden"] == (n if sorts else 0), "other positions or units")
 
 
 def _subsets_queries(t: dict[str, Array], n: int) -> tuple[Mask, float, float]:
     """Which numbers each head looks at, (heads, n), at which sharpness, and how far the others are masked."""
-    heads, eye, keys = 2**n - 1, np.eye(len(t["W_K"])), t["W_K"][-n:].T
+    eye, keys = np.eye(len(t["W_K"])), t["W_K"][-n:].T
     beta, mask = float(t["W_K"][0, 0]), float(np.abs(keys).max())
     inside = keys == 0
     _require(
-        len({tuple(row) for row in inside.tolist()}) == heads and bool(inside.any(1).all()), "a subset twice or empty"
+        len({tuple(row) for row in inside.tolist()}) == len(keys) and bool(inside.any(1).all()),
+        "a subset twice or empty",
     )
     for name, value in (("W_E", eye[:1]), ("position", eye[-n:]), ("W_Q", 0.0), ("b_Q", 1.0), ("b_V", 0.0)):
         _equal(t[name], value, name)
@@ -262,7 +265,7 @@ def _subsets_queries(t: dict[str, Array], n: int) -> tuple[Mask, float, float]:
     _equal(t["W_K"][0], beta, "the sharpness")
     _equal(t["W_K"][1:-n], 0.0, "W_K")
     _equal(keys, np.where(inside, 0.0, -mask), "the masks")
-    _equal(t["W_V"], np.repeat(eye[:, :1], heads, axis=1), "W_V")
+    _equal(t["W_V"], np.repeat(eye[:, :1], len(keys), axis=1), "W_V")
     _require(beta > 0, "a sharpness that is not positive")
     return inside, beta, mask
 
@@ -296,15 +299,24 @@ def _gap(m: int) -> arb:
 
 
 def _inclusion_exclusion(inside: Mask, weights: Sequence[float] | None) -> Array:
-    n = inside.shape[1]
-    rows = []
-    for m in inside.sum(1).tolist():
-        row = [Fraction((-1) ** abs(m - k) * math.comb(m - 1, k - 1)) for k in range(1, n + 1)]
-        if weights is not None:
-            row = [sum((Fraction(a) * c for a, c in zip(weights, row, strict=True)), Fraction(0))]
-        _require(all(Fraction(float(c)) == c for c in row), "coefficients that are no floats")
-        rows.append([float(c) for c in row])
-    return np.array(rows)
+    """What each head's maximum adds to the outputs; a subset that has no head must add nothing."""
+    n, sizes = inside.shape[1], inside.sum(1).tolist()
+    rows: dict[int, list[float]] = {}
+    for m in range(1, n + 1):
+        row = _of_size(m, n, weights)
+        if sizes.count(m):
+            _require(all(Fraction(float(c)) == c for c in row), "coefficients that are no floats")
+            rows[m] = [float(c) for c in row]
+        _require(not any(row) or sizes.count(m) == math.comb(n, m), "not one head per subset")
+    return np.array([rows[m] for m in sizes])
+
+
+def _of_size(m: int, n: int, weights: Sequence[float] | None) -> list[Fraction]:
+    """Coefficients of the maximum over m of n numbers in every order statistic, or in their weighted sum."""
+    row = [Fraction((-1) ** abs(m - k) * math.comb(m - 1, k - 1)) for k in range(1, n + 1)]
+    if weights is None:
+        return row
+    return [sum((Fraction(a) * c for a, c in zip(weights, row, strict=True)), Fraction(0))]
 
 
 def _equal(found: Array, wanted: Array | float, name: str) -> None:

@@ -37,7 +37,7 @@ Values = Callable[[Sequence[float]], list[arb]]
 
 
 @dataclass(frozen=True)
-class Known:
+class PointError:
     """``confirmed`` <= |T - f| at a point for one of the executions, and |T - f| <= ``reached`` for each of them."""
 
     confirmed: arb
@@ -87,7 +87,7 @@ def _enclosed(point: Sequence[float], record: Record, stored: Stored, f: Sequenc
     return confirmed, reached
 
 
-def known_at(point: Sequence[float], record: Record, stored: Stored, values: Values) -> Known:
+def known_at(point: Sequence[float], record: Record, stored: Stored, values: Values) -> PointError:
     """The facts at one point; nothing is confirmed where T or f is not a finite number."""
     f = values(point)
     if not f:
@@ -100,7 +100,7 @@ def known_at(point: Sequence[float], record: Record, stored: Stored, values: Val
         if all(math.isfinite(v) for v in returned):
             executed = [abs(arb(v) - b).abs_lower() for v, b in zip(returned, f, strict=True)]
             confirmed = _largest([confirmed, *executed])
-    return Known(confirmed, reached)
+    return PointError(confirmed, reached)
 
 
 def affordable(stored: Stored) -> bool:

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from typing import Any
 
+import numpy as np
 from flint import arb
 
 from onelayer.checker.arithmetic import Taylor, constant
-from onelayer.checker.formula import finite, node_value
+from onelayer.checker.formula import node_value
 from onelayer.checker.functions import Kinks, apply, power
 from onelayer.language.formula import Formula, Node
 
@@ -67,51 +70,60 @@ class Product:
                 least = least * factor.range().abs_lower()
         return least
 
-    def is_positive(self) -> bool:
-        """Whether every factor is surely positive."""
-        return all(bool(factor.range() > 0) for factor, _ in self.factors)
+    def positive(self) -> Any:
+        """Whether, or where, every factor is surely positive."""
+        return reduce(np.logical_and, (factor.positive() for factor, _ in self.factors), True)
 
-    def is_finite(self) -> bool:
-        """Whether every factor has finite values."""
-        return all(finite(factor) for factor, _ in self.factors)
+    def defined(self) -> Any:
+        """Whether, or where, every factor has finite values."""
+        return reduce(np.logical_and, (factor.defined() for factor, _ in self.factors), True)
 
-    def vanishes_nowhere(self) -> bool:
-        """Whether no factor of a positive power can be zero."""
-        return all(bool(factor.range().abs_lower() > 0) for factor, n in self.factors if n > 0)
+    def nonzero(self) -> Any:
+        """Whether, or where, no factor of a positive power can be zero."""
+        return reduce(np.logical_and, (factor.nonzero() for factor, n in self.factors if n > 0), True)
 
 
 def divides(formula: Formula) -> bool:
     """Whether the formula divides at all."""
-    return any(node.op == "div" or (node.op == "pow" and node.value < 0) for node in formula.nodes)
+    return any(map(_divides, formula.nodes))
 
 
-def quotients(formula: Formula, x: Sequence[Taylor], kinks: Kinks) -> list[Product] | None:
-    """The outputs as products, or None where any node may be undefined or a divisor may vanish."""
+def _divides(node: Node) -> bool:
+    """Whether the node divides by its last argument."""
+    return node.op == "div" or (node.op == "pow" and node.value < 0)
+
+
+def quotients(formula: Formula, x: Sequence[Taylor], kinks: Kinks) -> tuple[list[Product], Any] | None:
+    """The outputs as products, and whether, or on which of many boxes, no node is undefined and no divisor vanishes.
+
+    None where that is nowhere.
+    """
     order = x[0].order
+    sound: Any = True
     minus_one = Product(((constant(arb(-1), order), 1),))
     values: list[Product] = []
     for node in formula.nodes:
         args = [values[at] for at in node.args]
         if node.op == "neg":
-            value: Product | None = minus_one * args[0]  # one factor for all of them, so that two cancel
+            value = minus_one * args[0]  # one factor for all of them, so that two cancel
         elif node.op in PRODUCTS:
             value = PRODUCTS[node.op](node, args, order)
-        elif node.op == "log" and args[0].is_positive():
+        elif node.op == "log" and np.all(args[0].positive() | ~np.asarray(sound)):
             value = Product(((_logarithm(args[0], order), 1),))
         else:
             value = Product(((node_value(node, [arg.value(order) for arg in args], x, kinks), 1),))
-        if value is None or not value.is_finite():
+        if _divides(node):
+            sound = sound & args[-1].nonzero()
+        sound = sound & value.defined()
+        if not np.any(sound):
             return None
         values.append(value)
-    return list(map(values.__getitem__, formula.outputs))
+    return list(map(values.__getitem__, formula.outputs)), sound
 
 
-def _divided(node: Node, args: Sequence[Product], order: int) -> Product | None:
-    """A quotient, or a whole power; None where what is divided by may vanish."""
-    quotient = node.op == "div"
-    if (quotient or node.value < 0) and not args[-1].vanishes_nowhere():
-        return None
-    return args[0].combined(args[1], -1) if quotient else args[0].raised(int(node.value))
+def _divided(node: Node, args: Sequence[Product], order: int) -> Product:
+    """A quotient, or a whole power; whether what is divided by may vanish is asked elsewhere."""
+    return args[0].combined(args[1], -1) if node.op == "div" else args[0].raised(int(node.value))
 
 
 def _added(node: Node, args: Sequence[Product], order: int) -> Product:
@@ -122,7 +134,7 @@ def _added(node: Node, args: Sequence[Product], order: int) -> Product:
 
 
 # How a product is made of products; every other operation makes a new factor.
-PRODUCTS: dict[str, Callable[[Node, Sequence[Product], int], Product | None]] = {
+PRODUCTS: dict[str, Callable[[Node, Sequence[Product], int], Product]] = {
     "mul": lambda node, args, order: args[0] * args[1],
     "div": _divided,
     "pow": _divided,

@@ -29,16 +29,16 @@ from onelayer.names import check_names
 FORMAT = "onelayer certificate"
 FORMAT_VERSION = 1  # of certificate.json
 SUP = "sup|T - f|"
-OPTIONAL = {"names", "claim"}  # fields that files of earlier versions do not have
+OPTIONAL = {"names", "claim", "about"}  # fields that files of earlier versions do not have
 STATUSES = ("proved", "refuted", "undecided")
 METHODS = ("branch and bound", "lemma", "composition", "enumeration", "conditional on Lipschitz constant")
 BOXED = ("branch and bound", "conditional on Lipschitz constant")
 MAX_ASSUMPTIONS = 64  # lines; a certificate states a handful
 CERTIFICATE, BOXES, FUNCTION = "certificate.json", "boxes.bin", "function.txt"
-ARGUMENT, TABLE = "argument.json", "table.safetensors"
-ATTACHMENTS = (ARGUMENT, TABLE)
-BELONG = {"lemma": (ARGUMENT,), "composition": (ARGUMENT,), "enumeration": ATTACHMENTS}
-MAX_BYTES = {CERTIFICATE: 2**24, BOXES: 2**29, FUNCTION: 2**24, ARGUMENT: 2**26, TABLE: 2**32}
+ARGUMENT, TABLE, OTHER = "argument.json", "table.safetensors", "other.safetensors"
+ATTACHMENTS = (ARGUMENT, TABLE, OTHER)
+BELONG = {"lemma": (ARGUMENT,), "composition": (ARGUMENT,), "enumeration": (ARGUMENT, TABLE)}
+MAX_BYTES = {CERTIFICATE: 2**24, BOXES: 2**29, FUNCTION: 2**24, ARGUMENT: 2**26, TABLE: 2**32, OTHER: 2**32}
 MAGIC, BOXES_VERSION = b"OLBOXES\n", 1  # first bytes and version of boxes.bin
 # The byte of a box, axes below it, and what fits in memory.
 LEAF, MAX_DIM, MAX_NODES, MAX_NUMBERS = 255, 254, 2**28 - 1, 2**26
@@ -79,6 +79,7 @@ class Record:
     assumptions: tuple[str, ...]
     names: tuple[str, ...] = ()
     claim: str = SUP
+    about: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_names(self.names, self.shape)
@@ -110,6 +111,7 @@ class Record:
             (_box_inside(self.resisted, low, high), "the resisting box must lie in the domain"),
             (self.weights_sha256 == "" or bool(_SHA256.fullmatch(self.weights_sha256)), "weights_sha256 is no sha256"),
             (len(self.assumptions) <= MAX_ASSUMPTIONS, "too many assumptions"),
+            (_settings(self.about), "it is about nothing that is known"),
         ]
 
     def _follows(self) -> bool:
@@ -156,7 +158,8 @@ class SavedProof:
         record, tree = self.record, self.tree
         if record.recorded != (self.function is not None):
             raise FileError("certificate.json and function.txt disagree on whether the function was recorded")
-        foreign = sorted(set(self.attachments) - set(BELONG.get(record.method, ())))
+        two = {OTHER} if record.about.get("kind") == "difference" else set()
+        foreign = sorted(set(self.attachments) - {*BELONG.get(record.method, ()), *two})
         if foreign:
             raise FileError(f"a certificate by {record.method} has no use for {', '.join(foreign)}")
         if tree is None:
@@ -318,6 +321,40 @@ def _real(name: str, value: Any) -> float:
         raise OnelayerError(f"field '{name}' is too large") from error
 
 
+# What each kind of claim has beside its name, and whether a value may stand there.
+_ABOUT: dict[str, dict[str, Callable[[Any], bool]]] = {
+    "range": {"low": lambda value: _listed(value, float), "high": lambda value: _listed(value, float)},
+    "difference": {},
+    "lipschitz": {"norm": lambda value: value in ("inf", "1", "2")},
+    "slopes": {},
+    "monotone": {
+        "inputs": lambda value: _listed(value, int) and min(value) >= 0 and len(set(value)) == len(value),
+        "signs": lambda value: _listed(value, int) and set(value) <= {1, -1},
+    },
+    "convex": {},
+    "condition": {"text": lambda value: isinstance(value, str) and 0 < len(value) <= 4096},
+}
+
+
+def _listed(value: Any, kind: type[Any]) -> bool:
+    """A list of numbers of one type, at least one, all finite."""
+    return isinstance(value, list) and bool(value) and all(type(x) is kind and math.isfinite(x) for x in value)
+
+
+def _settings(about: Mapping[str, Any]) -> bool:
+    """Whether a claim is about something known: nothing, or a kind with its settings."""
+    wanted = _ABOUT.get(str(about.get("kind")), {"": lambda value: False})
+    if not about or set(about) != {"kind", *wanted}:
+        return not about
+    lists = [value for value in about.values() if isinstance(value, list)]
+    sound = all(test(about[name]) for name, test in wanted.items()) and len({len(item) for item in lists}) <= 1
+    return sound and ("low" not in about or all(a < b for a, b in zip(*lists, strict=True)))
+
+
+def _object(name: str, value: Any) -> Any:
+    return _checked(isinstance(value, dict), name, value)
+
+
 _MAY_BE_MISSING = ("eps", "witness", "resisted")
 _KINDS: dict[str, Callable[[str, Any], Any]] = {
     **dict.fromkeys(("status", "arithmetic", "function", "weights_sha256", "version", "method", "claim"), _text),
@@ -325,6 +362,7 @@ _KINDS: dict[str, Callable[[str, Any], Any]] = {
     **dict.fromkeys(("eps", "lower", "seconds"), _real),
     **dict.fromkeys(("assumptions", "names"), partial(_each, _text)),
     **dict.fromkeys(("domain", "resisted"), _corners),
+    "about": _object,
     "upper": _bound,
     "shape": partial(_each, _count),
     "witness": partial(_each, _real),

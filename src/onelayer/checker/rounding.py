@@ -5,7 +5,8 @@ with or without fused multiply-add, exp is within 4 units in the last place (8 u
 errs by at most 4 times the smallest normal number; operands are taken as they are. Notation: gamma(n) = n u / (1 - n u)
 bounds n accumulated roundings. Every function takes bounds of real sizes and of the errors made so far and returns
 bounds of the errors of the results. None of them asks about overflow: an :class:`Execution` exists only for a layer and
-a box on which there is none.
+a box on which there is none. A layer of float16 or bfloat16 does all this in float32, and rounds what each operation
+returns to nearest in its own format.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ class Execution:
         row = BY_ARITHMETIC[arithmetic]
         if row.tag != stored.dtype:
             raise Rejected(f"the weights are not stored in the format of a {arithmetic}")
-        peak = largest_number(stored, domain, row.unit, row.normal)
-        if not peak <= row.largest:
+        peak = largest_number(stored, domain, row.unit, row.normal, row.held[0] if row.held else 0.0)
+        if not peak <= row.most:
             raise Rejected(f"a number of the forward pass may overflow: only |number| <= {peak:.3g} follows")
         self.unit, self.tiny = arb(row.unit), arb(4 * row.normal)
-        self.kind = row.kind
+        self.kind, self.held = row.kind, row.held
 
     @classmethod
     def of(cls, arithmetic: str, stored: Stored, domain: Domain) -> Execution | None:
@@ -70,6 +71,25 @@ class Execution:
     def added(self, sizes: Sequence[arb], errors: Sequence[arb]) -> list[arb]:
         """One addition each: sizes of the results, errors of the summands together."""
         return [(e + self.unit * (s + e) + self.tiny).upper() for s, e in zip(sizes, errors, strict=True)]
+
+    def stored(self, sizes: Sequence[arb], errors: Sequence[arb], exact: Sequence[bool]) -> list[arb]:
+        """What a layer of a narrow format holds: each number rounded to nearest once more.
+
+        |x| <= size + err lies below 2^(e+1) for the exponent e of that bound, and is rounded by at most 2^e u. What is
+        ``exact`` is a number of the format already, unless it is too small for that.
+        """
+        if self.held is None:
+            return list(errors)
+        return [
+            self._once(s, e, same) if (s + e).is_finite() else INFINITE
+            for s, e, same in zip(sizes, errors, exact, strict=True)
+        ]
+
+    def _once(self, size: arb, error: arb, exact: bool) -> arb:
+        """One rounding to the format that is held."""
+        unit, lost, _ = self.held or (0.0, 0.0, 0.0)
+        step = ZERO if exact else arb(unit) * arb(2) ** _exponent(size + error)
+        return (error + step + arb(lost)).upper()
 
     def summed(self, sizes: Sequence[arb], errors: Sequence[arb]) -> arb:
         """One sum of computed numbers, in any order."""
@@ -148,6 +168,7 @@ class Execution:
         gain: Sequence[float],
         shift: Sequence[float],
         low: arb,
+        eps: float = NORM_EPS,
     ) -> list[arb]:
         """LayerNorm. ``centred`` bounds |x - mean|, ``low`` is a lower bound of var + eps.
 
@@ -156,13 +177,13 @@ class Execution:
         """
         n, tiny = len(sizes), self.tiny
         if n == 1:
-            sizes, errors, centred, low = [sizes[0] + errors[0]], [ZERO], [ZERO], arb(NORM_EPS)
+            sizes, errors, centred, low = [sizes[0] + errors[0]], [ZERO], [ZERO], arb(eps)
         total = sum((s + e for s, e in zip(sizes, errors, strict=True)), ZERO) / n
         mean_error = sum(errors, ZERO) / n + self.gamma(n + 2) * total + tiny
         square = sum(((s + e) * (s + e) for s, e in zip(sizes, errors, strict=True)), ZERO) / n
         moved = [e + mean_error for e in errors]
         variance = sum(((2 * c + m) * m for c, m in zip(centred, moved, strict=True)), ZERO) / n
-        variance = (variance + self.gamma(2 * n + 8) * square + self.unit * NORM_EPS + 4 * tiny).upper()
+        variance = (variance + self.gamma(2 * n + 8) * square + self.unit * eps + 4 * tiny).upper()
         floor = (low - variance).lower()
         if not floor > 0:
             return [INFINITE] * n
@@ -180,6 +201,11 @@ class Execution:
 def size(u: Taylor) -> arb:
     """Upper bound of |u| on the box."""
     return u.range().abs_upper()
+
+
+def _exponent(bound: arb) -> int:
+    """e with bound < 2^(e+1), of a float above it."""
+    return math.frexp(max(float(bound.upper()) * (1 + 2.0**-50), 2.0**-1000))[1] - 1
 
 
 def power_of_two(value: float) -> bool:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import heapq
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from flint import arb
 
-from onelayer.checker.arithmetic import Taylor, combination, constant, coordinate
+from onelayer.checker.arithmetic import ZERO, Taylor, constant, coordinate
+from onelayer.checker.attention import Matrix, SoftmaxQuotient, Vector, attend
 from onelayer.checker.formula import evaluate
-from onelayer.checker.functions import Ends, Kinks, apply
+from onelayer.checker.functions import Ends, Kinks
 from onelayer.checker.intervals import image
 from onelayer.language.formula import Formula
 
 ORDER = 3  # of the enclosures; pieces are short, so higher ones bring little
-DEPTH = 70  # halvings of a piece
 TIGHT = 1.0001  # a box is bounded well enough within this factor of the largest value seen
 DIGITS = 1e-13  # or within this share of the values
 BOXES, BOXES_PER_PIECE = 4096, 64  # after so many boxes a bound is taken as it is
@@ -44,28 +46,25 @@ class Line:
 
 @dataclass(frozen=True)
 class Average:
-    """On [low, high] the function sum_m softmax(slopes s + biases)_m values_m."""
+    """On [low, high] the function sum_m softmax(slopes s + biases)_m values_m, the values a column."""
 
     low: float
     high: float
     slopes: Sequence[float]
     biases: Sequence[float]
-    values: Sequence[float]
+    values: Matrix
 
     def at(self, s: Taylor) -> Taylor:
-        """Numerator over denominator, both divided by the largest exponential at the centre."""
+        """The average that a head of the real layer takes."""
         logits = [s.scaled(arb(a)).shifted(arb(b)) for a, b in zip(self.slopes, self.biases, strict=True)]
-        top = max((logit.c[0].mid() for logit in logits), key=float)
-        weights = [apply("exp", logit.shifted(-top)) for logit in logits]
-        order = s.order
-        above = combination([(arb(v), w) for v, w in zip(self.values, weights, strict=True)], arb(0), order)
-        below = combination([(arb(1), w) for w in weights], arb(0), order)
-        return above * apply("inv", below)
+        softmax = SoftmaxQuotient(Vector(logits, [ZERO] * len(logits)), None)
+        return attend(softmax, [], self.values, None, s.order).items[0]
 
     @property
     def size(self) -> arb:
         """The largest value that is averaged."""
-        return arb(max(abs(v) for v in self.values))
+        low, high = self.values.ends
+        return arb(max(abs(float(low[0])), abs(float(high[0]))))
 
     @property
     def blur(self) -> arb:
@@ -104,37 +103,57 @@ def steepest(pieces: Sequence[Line]) -> arb:
 
 
 def distance(formula: Formula, pieces: Sequence[Piece]) -> arb:
-    """Upper bound of |pieces - formula| over their intervals; not finite where the formula is undefined."""
-    worst = arb(0)
+    """Upper bound of |pieces - formula| over their intervals; not finite where the formula is undefined.
+
+    The interval with the largest bound is halved, until that bound is close to a value that is reached, or no interval
+    is left to spend.
+    """
     largest = max((max(_values(formula, piece)) for piece in pieces), default=0.0)
     size = max((float(piece.size.upper()) for piece in pieces), default=0.0)
-    goal = TIGHT * largest + DIGITS * size
-    left = BOXES + BOXES_PER_PIECE * len(pieces)
+    pending: list[Part] = []
     for piece in pieces:
-        bound, left = _by_halves(formula, piece, goal, left)
-        if not bound.is_finite():
-            return arb.pos_inf()
-        worst = worst.max(bound)
-    return worst.upper()
+        heapq.heappush(pending, Part.of(formula, piece, piece.low, piece.high))
+    for _ in range(BOXES + BOXES_PER_PIECE * len(pieces)):
+        if not pending:
+            return arb(0)
+        worst = pending[0]
+        middle = worst.low / 2 + worst.high / 2
+        tight = bool(worst.bound <= TIGHT * largest + DIGITS * size)
+        if tight or not worst.low < middle < worst.high:
+            break
+        heapq.heappop(pending)
+        for low, high in ((worst.low, middle), (middle, worst.high)):
+            half = Part.of(formula, worst.piece, low, high)
+            largest = max(largest, half.reached)
+            heapq.heappush(pending, half)
+    bound = pending[0].bound
+    return bound if bound.is_finite() else arb.pos_inf()
 
 
-def _by_halves(formula: Formula, piece: Piece, goal: float, left: int) -> tuple[arb, int]:
-    """Bound over one piece, which is halved while that may help; and how many intervals are left to spend."""
-    worst = arb(0)
-    pending = [(piece.low, piece.high, 0)]
-    while pending:
-        low, high, depth = pending.pop()
+@dataclass(frozen=True)
+class Part:
+    """An interval of a piece: an upper bound of the distance there, and one that is reached at its centre."""
+
+    piece: Piece
+    low: float
+    high: float
+    bound: arb
+    reached: float
+
+    def __lt__(self, other: Part) -> bool:
+        """Worst first, for a heap; what is not finite is worst of all."""
+        return self._rank > other._rank
+
+    @property
+    def _rank(self) -> float:
+        return float(self.bound) if self.bound.is_finite() else math.inf
+
+    @classmethod
+    def of(cls, formula: Formula, piece: Piece, low: float, high: float) -> Part:
+        """The distance on [low, high]."""
         bound, centre = _bound(formula, piece, low, high)
-        middle = low / 2 + high / 2
-        tight = bool(bound <= goal) or bool(bound <= TIGHT * centre)
-        left -= 1
-        if not tight and depth < DEPTH and left > 0 and low < middle < high:
-            pending += [(low, middle, depth + 1), (middle, high, depth + 1)]
-            continue
-        if not bound.is_finite():
-            return arb.pos_inf(), left
-        worst = worst.max(bound + piece.blur)
-    return worst, left
+        reached = float(centre) if centre.is_finite() else 0.0
+        return cls(piece, low, high, (bound + piece.blur).upper(), reached)
 
 
 def _values(formula: Formula, piece: Piece) -> list[float]:

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onelayer.checker.formats import BY_KIND, BY_TAG
+from onelayer.checker.formats import BY_TAG, READ, WHOLE
 from onelayer.disk import MAX_AXES, read_bounded, read_tensors, strict_json
 from onelayer.errors import FileError
 
 MODEL = "model.safetensors"
 MAX_BYTES = 2**32  # 4 GiB of weights
 CHOICES = {
-    "layout": ("packed", "tokens"),
+    "layout": ("packed", "tokens", "pieces"),
     "norm": ("none", "pre", "post"),
     "embedding": ("linear", "piecewise"),
     "positions": ("none", "one-hot", "sinusoidal", "learned"),
@@ -28,6 +28,8 @@ CHOICES = {
 }
 COUNTS = ("d_model", "hidden", "ramps", "top_k", "order")
 HEAD = {"d_k", "d_v", "memory", "tokens"}
+SCALE = ".scale"
+_TAGS = {np.dtype(kind): tag for tag, kind in READ.items()}
 Array = NDArray[np.float64]
 
 
@@ -48,7 +50,12 @@ class Stored:
     @property
     def token_width(self) -> int:
         """Numbers in one input token."""
-        return int(math.prod(self.config["input_shape"])) // self.length
+        return int(math.prod(self.config["input_shape"])) // self.rows
+
+    @property
+    def rows(self) -> int:
+        """Rows in which the input arrives."""
+        return _rows(self.config)
 
 
 def read_model(folder: Path) -> Stored:
@@ -60,22 +67,57 @@ def read_model(folder: Path) -> Stored:
     text = metadata["onelayer"]
     config = _config(path, text)
     shapes = expected_shapes(config)
+    tags = {name: _TAGS.get(value.dtype.newbyteorder("="), "") for name, value in raw.items()}
+    whole = {name for name, tag in tags.items() if tag == WHOLE}
+    if whole:
+        shapes = _with_scales(path, shapes, whole)
+    _check_shapes(path, raw, shapes)
+    kind = _common_kind(path, tags, whole)
+    digest = _digest(text, raw, tags)
+    return Stored(config, _numbers(raw, tags), kind, digest)
+
+
+def _check_shapes(path: Path, raw: dict[str, Any], shapes: dict[str, tuple[int, ...]]) -> None:
+    """Refuse tensors other than those that the configuration prescribes."""
     found = {name: tuple(value.shape) for name, value in raw.items()}
     if found != shapes:
         odd = sorted(name for name in {*found, *shapes} if found.get(name) != shapes.get(name))
         raise FileError(f"{path}: tensor {odd[0]} does not have the shape that the configuration prescribes")
-    kinds = {value.dtype.newbyteorder("=") for value in raw.values()}
-    if len(kinds) != 1 or not kinds <= set(BY_KIND):
+
+
+def _common_kind(path: Path, tags: dict[str, str], whole: set[str]) -> str:
+    """The one type in which all weights are stored that are not whole; float32 beside whole ones."""
+    kinds = {tag for name, tag in tags.items() if name not in whole}
+    if len(kinds) != 1 or not kinds <= set(BY_TAG) or (whole and kinds != {"F32"}):
         raise FileError(f"{path}: weights must be all {' or all '.join(BY_TAG)}")
-    dtype = BY_KIND[kinds.pop()].tag
-    tensors = {name: value.astype(np.float64) for name, value in raw.items()}
-    return Stored(config, tensors, dtype, _digest(text, raw, dtype))
+    return kinds.pop()
 
 
-def _digest(text: str, raw: dict[str, Any], dtype: str) -> str:
+def _with_scales(path: Path, shapes: dict[str, tuple[int, ...]], whole: set[str]) -> dict[str, tuple[int, ...]]:
+    """Every matrix of an int8 layer is whole, and has a scale for each last index beside it."""
+    matrices = {name for name, shape in shapes.items() if len(shape) >= 2}
+    if whole != matrices:
+        raise FileError(f"{path}: either every matrix is {WHOLE}, or none")
+    return shapes | {name + SCALE: shapes[name][-1:] for name in matrices}
+
+
+def _numbers(raw: dict[str, Any], tags: dict[str, str]) -> dict[str, Array]:
+    """The weights as float64 numbers, exactly; whole numbers times their scales as float32 computes them."""
+    found: dict[str, Array] = {}
+    for name, value in raw.items():
+        if tags[name] == WHOLE:
+            value = value.astype(np.float32) * raw[name + SCALE].astype(np.float32)
+        elif tags[name] == "BF16":
+            value = (value.astype(np.uint32) << 16).view(np.float32)
+        if name.removesuffix(SCALE) == name or tags.get(name.removesuffix(SCALE)) != WHOLE:
+            found[name] = value.astype(np.float64)
+    return found
+
+
+def _digest(text: str, raw: dict[str, Any], tags: dict[str, str]) -> str:
     digest = hashlib.sha256(f"{text}\n".encode())
     for name, value in sorted(raw.items()):
-        digest.update(f"{name} {dtype} {','.join(map(str, value.shape))}\n".encode())
+        digest.update(f"{name} {tags[name]} {','.join(map(str, value.shape))}\n".encode())
         digest.update(value.astype(value.dtype.newbyteorder("<")).tobytes())
     return digest.hexdigest()
 
@@ -104,7 +146,7 @@ def _sound(config: dict[str, Any]) -> bool:
 def _typed(config: dict[str, Any]) -> bool:
     """Every field is there and has a value of its kind."""
     return (
-        set(config) == {*CHOICES, *COUNTS, "input_shape", "output_shape", "heads", "residual"}
+        set(config) - {"pieces"} == {*CHOICES, *COUNTS, "input_shape", "output_shape", "heads", "residual"}
         and all(config[name] in allowed for name, allowed in CHOICES.items())
         and all(type(config[name]) is int and config[name] >= 0 for name in COUNTS)
         and type(config["residual"]) is bool
@@ -114,8 +156,12 @@ def _typed(config: dict[str, Any]) -> bool:
 
 def _consistent(config: dict[str, Any]) -> bool:
     """The fields fit together."""
-    packed, each = config["layout"] == "packed", config["readout"] == "each"
+    packed, each = config["layout"] != "tokens", config["readout"] == "each"
+    pieces = config.get("pieces")
     rules = [
+        pieces is None or (type(pieces) is int and pieces > 0 and not config["ramps"]),
+        (config["layout"] == "pieces") == (pieces is not None),
+        pieces is None or config["readout"] == "first",
         config["d_model"] > 0,
         packed or len(config["input_shape"]) in (1, 2),
         not (packed and each),
@@ -137,7 +183,7 @@ def _sound_head(head: dict[str, Any], layout: str) -> bool:
     return (
         set(head) == HEAD
         and head["memory"] in ("none", "plain", "grid")
-        and (layout == "tokens" or head["memory"] != "none")
+        and (layout != "packed" or head["memory"] != "none")
         and _sizes([head["d_k"], head["d_v"]])
         and _sizes(head["tokens"])
         and (len(head["tokens"]) == needed if needed is not None else len(head["tokens"]) >= 1)
@@ -145,7 +191,12 @@ def _sound_head(head: dict[str, Any], layout: str) -> bool:
 
 
 def _length(config: dict[str, Any]) -> int:
-    return 1 if config["layout"] == "packed" else int(config["input_shape"][0])
+    return int(config.get("pieces", 0)) or _rows(config)
+
+
+def _rows(config: dict[str, Any]) -> int:
+    """One row per token of a sequence; otherwise one row that holds the whole input."""
+    return int(config["input_shape"][0]) if config["layout"] == "tokens" else 1
 
 
 def _sizes(values: Any) -> bool:
@@ -160,7 +211,7 @@ def expected_shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
     """Name and shape of every tensor, as the table in docs/file-format.md has it."""
     heads, width, hidden = config["heads"], config["d_model"], config["hidden"]
     length = _length(config)
-    token = math.prod(config["input_shape"]) // length
+    token = math.prod(config["input_shape"]) // _rows(config)
     shapes: dict[str, tuple[int, ...]] = {}
     for name, (rows, columns) in _affine_maps(config, token, length).items():
         shapes |= {f"W_{name}": (rows, columns), f"b_{name}": (columns,)}
@@ -182,12 +233,12 @@ def _affine_maps(config: dict[str, Any], token: int, length: int) -> dict[str, t
     keys, values = sum(head["d_k"] for head in heads), sum(head["d_v"] for head in heads)
     read = math.prod(config["output_shape"]) // (length if config["readout"] == "each" else 1)
     pairs = {
-        "E": (token * max(1, config["ramps"]), width),
+        "E": (token * max(1, config["ramps"]), width * max(1, config.get("pieces", 0))),
         "Q": (width, keys),
         "O": (values, width),
         "R": (width, read),
     }
-    if config["layout"] == "tokens":
+    if config["layout"] != "packed":
         pairs |= {"K": (width, keys), "V": (width, values)}
     if hidden:
         pairs |= {"1": (width, hidden), "2": (hidden, width)}
