@@ -107,7 +107,9 @@ def test_sequence_layer_shows_its_matrix(is_picture: IsPicture, tmp_path: Path) 
     target = as_target(lambda x: 0.5 * x, box)
     scene = Scene(model, target, box)
     assert is_picture(draw_attention(scene, tmp_path / "attention.png"))
-    assert len(attention_figure(scene, box.center.flatten()).axes) == 4  # two matrices and their colour bars
+    assert (
+        len(attention_figure(scene, box.center.flatten()).axes) == 8
+    )  # two matrices, stream, their colour bars; units; outputs
     assert "x[3,2]" in scene.names
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -16,8 +15,7 @@ from onelayer.box import Box
 from onelayer.card import card, folded
 from onelayer.layer.memory import GridMemory
 from onelayer.layer.transformer import OneLayerTransformer
-from onelayer.lemmas.argument import from_text
-from onelayer.lemmas.nested import Nested
+from onelayer.lemmas.argument import Argument, from_text
 from onelayer.proof.files import ARGUMENT
 from onelayer.result import Approximation
 from onelayer.source import Exportable, source_of
@@ -86,6 +84,7 @@ class Explanation:
     units: list[ExplainedUnit]
     matrix: list[list[float]]
     offset: list[float]
+    algorithm: str = ""  # what the parts do together, where the proof names the construction
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data."""
@@ -93,6 +92,7 @@ class Explanation:
             "domain": {"lower": self.box.lower.tolist(), "upper": self.box.upper.tolist()},
             **({"names": list(self.box.names)} if self.box.names else {}),
             "output_shape": list(self.output_shape),
+            **({"algorithm": self.algorithm} if self.algorithm else {}),
             "heads": [asdict(head) for head in self.heads],
             "hidden_units": [asdict(unit) for unit in self.units],
             "affine": {"matrix": self.matrix, "offset": self.offset},
@@ -103,7 +103,8 @@ class Explanation:
         return json.dumps(self.as_dict(), indent=indent)
 
     def _repr_html_(self) -> str:
-        rows = [(f"head {head.head}", head.purpose) for head in self.heads[:ROWS]]
+        rows = [("algorithm", self.algorithm)] if self.algorithm else []
+        rows += [(f"head {head.head}", head.purpose) for head in self.heads[:ROWS]]
         rows += [(f"unit {unit.unit}", unit.purpose) for unit in self.units[:ROWS]]
         return card("Explanation", rows, body=folded("every token", str(self)))
 
@@ -119,6 +120,8 @@ def explain(a: Exportable, *, box: Box | None = None, samples: int = 4096) -> Ex
     Regions of axis tokens are computed: the weights of an axis are a softmax of lines, so the largest weight belongs to
     the upper envelope. Peaks of tokens without axes are taken from ``samples`` quasi-random points.
     """
+    from onelayer.pictures.named import Parts, named_parts
+
     source = source_of(a, box)
     model, domain = source.model, source.domain
     own = {name: tensor.detach().double() for name, tensor in model.state_dict().items()}
@@ -132,42 +135,24 @@ def explain(a: Exportable, *, box: Box | None = None, samples: int = 4096) -> Ex
     if model.config.hidden:
         offset = offset + own["b_2"] @ through
     units = [_unit(model, own, j, domain, packed) for j in range(model.config.hidden)]
-    nested = composition_of(a)
-    if nested is not None:
-        heads, units = named_parts(nested, heads, units, domain)
-    return Explanation(domain, model.config.output_shape, heads, units, matrix.T.tolist(), offset.tolist())
+    parts, argument = Parts("", heads, units), argument_of(a)
+    if argument is not None:
+        parts = named_parts(argument, parts, model, domain)
+    return Explanation(
+        domain,
+        model.config.output_shape,
+        parts.heads,
+        parts.units,
+        matrix.T.tolist(),
+        offset.tolist(),
+        parts.algorithm,
+    )
 
 
-def composition_of(a: Exportable) -> Nested | None:
-    """The inner and outer functions that a result was built of, if it was."""
+def argument_of(a: Exportable) -> Argument | None:
+    """The construction that the proof of a result names, if it is a proof by lemma."""
     text = a.certificate.attachments.get(ARGUMENT) if isinstance(a, Approximation) else None
-    argument = None if text is None else from_text(text)
-    return argument if isinstance(argument, Nested) else None
-
-
-def named_parts(
-    nested: Nested, heads: list[ExplainedHead], units: list[ExplainedUnit], box: Box
-) -> tuple[list[ExplainedHead], list[ExplainedUnit]]:
-    """The same heads and units, with the inner and outer functions that they are."""
-    curved = [one for one in nested.inner if not one.plain]
-    named = []
-    for head, one in zip(heads, curved, strict=False):
-        reads = linear_text(torch.tensor(one.direction, dtype=torch.float64, device="cpu"), 0.0, box.variables)
-        purpose = f"inner function {written_in(one.text, reads)}"
-        named.append(replace(head, purpose=purpose))
-    ridges = [(part, ridge) for part in nested.outer for ridge in part.ridges]
-    blocks = []
-    for unit, k in zip(units, nested.units, strict=True):
-        part = ridges[k][0]
-        kind = f"outer function {part.text[:60]}" + ("" if len(part.ridges) == 1 else f", ridge {k + 1}")
-        blocks.append(replace(unit, purpose=kind))
-    return named + heads[len(named) :], blocks
-
-
-def written_in(text: str, variable: str) -> str:
-    """A formula of x1 with another text in its place."""
-    inside = variable if variable.isidentifier() else f"({variable})"
-    return re.sub(r"\bx1\b", inside, text).replace(f"({inside})", inside if inside.startswith("(") else f"({inside})")
+    return None if text is None else from_text(text)
 
 
 def _head(

@@ -2,27 +2,49 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from onelayer.pictures.explanation import ROWS, ExplainedAxis, ExplainedHead, Explanation, linear_text
+from onelayer.pictures.explanation import ROWS, ExplainedAxis, ExplainedHead, ExplainedUnit, Explanation, linear_text
+
+WIDE = 110  # letters of a line of prose above the tables
 
 
 def table(explanation: Explanation) -> str:
     """Plain text, at most ROWS rows per block; the JSON form has all of them."""
-    blocks = [_head(head) for head in explanation.heads]
-    if explanation.units:
-        rows = [(str(unit.unit), unit.purpose, _numbers(unit.coefficient)) for unit in explanation.units[:ROWS]]
-        left = len(explanation.units) - len(rows)
-        blocks.append(_block("hidden units", ("unit", "purpose", "adds"), rows, left))
+    blocks = [
+        textwrap.fill(explanation.algorithm, WIDE),
+        *_heads(explanation.heads),
+        _units(explanation.units),
+        _affine(explanation),
+    ]
+    return "\n\n".join(block for block in blocks if block)
+
+
+def _heads(heads: Sequence[ExplainedHead]) -> list[str]:
+    """A block per head with memory tokens, and one list of those that look at the sequence alone."""
+    alone = [(str(head.head), head.purpose) for head in heads if not head.values]
+    blocks = [_head(head) for head in heads if head.values]
+    if alone:
+        blocks.append(_block("heads over the tokens", ("head", "purpose"), alone[:ROWS], len(alone) - ROWS))
+    return blocks
+
+
+def _units(units: Sequence[ExplainedUnit]) -> str:
+    rows = [(str(unit.unit), unit.purpose, _numbers(unit.coefficient)) for unit in units[:ROWS]]
+    return _block("hidden units", ("unit", "purpose", "adds"), rows, len(units) - ROWS) if rows else ""
+
+
+def _affine(explanation: Explanation) -> str:
     matrix = torch.tensor(explanation.matrix)
-    if matrix.any() or any(explanation.offset):
-        names = explanation.box.variables
-        lines = [linear_text(row, offset, names) for row, offset in zip(matrix, explanation.offset, strict=True)]
-        blocks.append("affine part: " + "; ".join(lines))
-    return "\n\n".join(blocks)
+    if not (matrix.any() or any(explanation.offset)):
+        return ""
+    names = explanation.box.variables
+    lines = [linear_text(row, offset, names) for row, offset in zip(matrix, explanation.offset, strict=True)]
+    return "affine part: " + "; ".join(lines)
 
 
 def _head(head: ExplainedHead) -> str:

@@ -18,11 +18,12 @@ from torch import Tensor
 from onelayer.box import Bounds
 from onelayer.errors import OnelayerError
 from onelayer.layer.transformer import OneLayerTransformer
-from onelayer.pictures.attention import AxisView, HeadView, head_views
+from onelayer.pictures.attention import AxisView, HeadView, head_views, packed_model
 from onelayer.pictures.drawing import Drawable, as_scene
 from onelayer.pictures.scene import Array, Scene
+from onelayer.pictures.sequence_panels import inside, sequence_figure
 from onelayer.pictures.style import (
-    FAINT,
+    BLUE,
     INK,
     NORMAL,
     QUIET,
@@ -36,7 +37,9 @@ from onelayer.pictures.style import (
     save,
     tidy,
 )
+from onelayer.pictures.table import holds_table, table_scene
 from onelayer.recording.target import place
+from onelayer.result import Approximation
 
 MAX_HEADS = 3  # drawn side by side
 SHOWN_TOKENS = 9  # labels that fit beside each other
@@ -44,25 +47,36 @@ LEFT, RIGHT = 0.28, 0.74  # sides of the column of tokens in the schematic
 
 
 def draw_attention(result: Drawable, path: str | os.PathLike[str], x: Bounds | None = None, *, f: Any = None) -> Path:
-    """Attention over the memory tokens at the input ``x`` (the worst point known if None); returns the path."""
+    """What the layer does at the input ``x`` (the worst point known if None): heads, units, output; returns the path.
+
+    A memorised table is drawn at a stored row, the one that is recalled worst, unless ``x`` says otherwise.
+    """
     target = check_path(path)
-    scene = as_scene(result, f)
-    return save(attention_figure(scene, scene.base if x is None else _input(scene, x)), target)
+    if f is None and isinstance(result, Approximation) and holds_table(result):
+        scene, base = table_scene(result)
+    else:
+        scene = as_scene(result, f)
+        base = scene.base if x is None else _input(scene, x)
+    return save(attention_figure(scene, base if x is None else _input(scene, x)), target)
 
 
 def attention_figure(scene: Scene, x: Tensor) -> Figure:
-    """Packed layers: up to three heads, the strongest first. Sequence layers: each head's matrix of weights."""
-    if isinstance(scene.model, OneLayerTransformer) and scene.model.config.layout == "tokens":
-        return _sequence_figure(scene, scene.model, x)
+    """Packed layers: up to three heads, the strongest first, and the units. Sequence layers: see sequence_panels."""
+    if isinstance(scene.model, OneLayerTransformer) and scene.model.config.layout != "packed":
+        return sequence_figure(scene, scene.model, x)
     views = head_views(scene, x)
     shown = sorted(views[:MAX_HEADS], key=lambda view: view.index)
-    figure = new_figure(12, 1.0 + 3.4 * len(shown))
+    model = packed_model(scene)
+    rows = len(shown) + (1 if model.config.hidden else 0)
+    figure = new_figure(12, 1.0 + 3.4 * rows)
     f, t = scene.values(x[None])
     name = scene.output_name
     note = "" if len(views) == len(shown) else f"  (the {len(shown)} strongest of {len(views)} heads)"
     line = f"attention at x = {place(x)}:  T{name}(x) = {t[0]:.6g},  f{name}(x) = {f[0]:.6g}{note}"
     figure.suptitle(f"{line}\n{scene.subline}", fontsize=NORMAL, color=INK, parse_math=False, linespacing=1.5)
-    grid = figure.add_gridspec(len(shown), 3, width_ratios=[1.25, 1, 1])
+    grid = figure.add_gridspec(rows, 3, width_ratios=[1.25, 1, 1])
+    if model.config.hidden:
+        _draw_units(figure.add_subplot(grid[-1, :]), inside(model, x, scene.output).adds[0])
     for row, view in enumerate(shown):
         _draw_schematic(figure.add_subplot(grid[row, 0]), view)
         middle, right = figure.add_subplot(grid[row, 1]), figure.add_subplot(grid[row, 2])
@@ -132,8 +146,17 @@ def _draw_bars(axes: Axes, view: HeadView) -> None:
     """One bar per token in the order of the keys, in the colours of the response curves beside it."""
     count = len(view.weights)
     axes.bar(np.arange(1, count + 1), view.weights, color=_colours(count), width=0.85)
-    axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
     tidy(axes, title="weights α at x", x="memory token", y="α", grid=True)
+
+
+def _draw_units(axes: Axes, adds: Array) -> None:
+    """What every hidden unit adds to the output; one that is silent adds nothing."""
+    firing = int((adds != 0).sum())
+    axes.bar(np.arange(1, len(adds) + 1), adds, color=np.where(adds < 0, VERMILLION, BLUE), width=0.85)
+    axes.xaxis.set_major_locator(MaxNLocator(12, integer=True))
+    title = f"hidden units: {firing:,} of {len(adds):,} fire, and add"
+    tidy(axes, title=title, x="hidden unit", y="adds to the output", grid=True)
 
 
 def _draw_responses(axes: Axes, axis: AxisView) -> None:
@@ -182,30 +205,3 @@ def _draw_factors(axes: Axes, view: HeadView) -> None:
 def _colours(count: int) -> Array:
     colours: Array = colormaps[VALUES](np.linspace(0.0, 0.92, count))
     return colours
-
-
-def _sequence_figure(scene: Scene, model: OneLayerTransformer, x: Tensor) -> Figure:
-    """One matrix per head: rows are querying positions, columns attended tokens, then memory tokens."""
-    rows = [row[0].detach().numpy() for row in model.attention_weights(x.reshape(1, *scene.box.shape).to(model.dtype))]
-    shown = rows[: 2 * MAX_HEADS]
-    columns = min(len(shown), MAX_HEADS)
-    lines = -(-len(shown) // columns)
-    figure = new_figure(1.2 + 3.8 * columns, 1.2 + 3.2 * lines)
-    note = "" if len(rows) == len(shown) else f"  (the first {len(shown)} of {len(rows)} heads)"
-    line = f"attention weights at one input{note}\n{scene.subline}"
-    figure.suptitle(line, fontsize=NORMAL, parse_math=False, linespacing=1.5)
-    panels = figure.subplots(lines, columns, squeeze=False).flatten()
-    for h, (axes, weights) in enumerate(zip(panels, shown, strict=False)):
-        count, sources = weights.shape
-        extent = (0.5, sources + 0.5, count + 0.5, 0.5)
-        image = axes.imshow(weights, cmap=WEIGHTS, vmin=0, aspect="auto", extent=extent)
-        if sources > count:
-            axes.axvline(count + 0.5, color=FAINT, linewidth=1.5)
-        axes.figure.colorbar(image, ax=axes, shrink=0.9, pad=0.02).ax.tick_params(labelsize=SMALL)
-        attended = "attended token" if sources == count else "attended token | memory token"
-        for locator in (axes.xaxis, axes.yaxis):
-            locator.set_major_locator(MaxNLocator(6, integer=True))
-        tidy(axes, title=f"head {h + 1}", x=attended, y="querying position" if h % columns == 0 else "")
-    for axes in panels[len(shown) :]:
-        axes.set_axis_off()
-    return figure

@@ -85,7 +85,7 @@ class Scene:
         else:
             sampled = self.box.sample(SEARCH, arcsine=True)
             points = torch.cat([sampled, self.box.corners(256)]).reshape(-1, self.box.dim)
-        f, t = self._both(points)
+        f, t = self.both(points)
         error = np.abs(t - f)
         row, output = np.unravel_index(int(np.nanargmax(error)), error.shape)
         return points[int(row)], int(output)
@@ -111,10 +111,11 @@ class Scene:
 
     def values(self, points: Tensor) -> tuple[Array, Array]:
         """f and T at points (S, D), in the chosen output, each (S,)."""
-        f, t = self._both(points)
+        f, t = self.both(points)
         return f[:, self.output], t[:, self.output]
 
-    def _both(self, points: Tensor) -> tuple[Array, Array]:
+    def both(self, points: Tensor) -> tuple[Array, Array]:
+        """f and T at points (S, D), in all outputs, each (S, outputs)."""
         executed = points.to(self.dtype).reshape(-1, *self.box.shape)
         with torch.no_grad():
             f = self.target.function(executed.double())

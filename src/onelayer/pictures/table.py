@@ -7,9 +7,12 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
+from torch import Tensor
 
+from onelayer.pictures.scene import Scene
 from onelayer.pictures.style import BLUE, QUIET, VERMILLION, drawable, legend, new_figure, tidy, write_title
 from onelayer.proof.files import TABLE, read_table
+from onelayer.recording.target import Target
 from onelayer.result import Approximation
 
 MOST_ROWS = 5000  # drawn, evenly spread over the table
@@ -19,6 +22,25 @@ FLOOR = 2.0**-60  # where exact rows are drawn on a logarithmic axis
 def holds_table(result: Approximation) -> bool:
     """Whether a result is about the rows of a table."""
     return TABLE in result.certificate.attachments
+
+
+def table_scene(result: Approximation) -> tuple[Scene, Tensor]:
+    """The table as a function: at any point, the output of the stored row nearest to it.
+
+    Beside it the row (D,) that is recalled worst.
+    """
+    x, y = (torch.from_numpy(np.array(part)) for part in read_table(result.certificate.attachments[TABLE]))
+    rows = x.double().flatten(1)
+
+    def nearest(points: Tensor) -> Tensor:
+        found: Tensor = y.double()[torch.cdist(points.double().flatten(1), rows).argmin(1)]
+        return found
+
+    description = f"table of {len(x):,} rows"
+    target = Target(nearest, tuple(x.shape[1:]), tuple(y.shape[1:]), "blackbox", description)
+    with torch.no_grad():
+        errors = (result.model(x.to(result.model.dtype)).double() - y.double()).reshape(len(x), -1).abs().amax(1)
+    return Scene(result.model, target, result.box, result.certificate), rows[int(errors.argmax())]
 
 
 def table_figure(result: Approximation) -> Figure:

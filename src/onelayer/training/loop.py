@@ -14,7 +14,7 @@ from onelayer.errors import OnelayerError
 from onelayer.observer import Observer
 from onelayer.training.checkpoint import read_checkpoint, write_checkpoint
 from onelayer.training.examples import Examples
-from onelayer.training.measure import Task
+from onelayer.training.measure import TrainingTask
 from onelayer.training.recipe import Recipe
 
 ROUND = 20  # L-BFGS iterations between two measurements
@@ -29,7 +29,7 @@ class Loop:
     """Trains ``model`` in place. The trajectory depends on the recipe, the source and the start, on nothing else."""
 
     def __init__(
-        self, model: nn.Module, source: Examples, task: Task, checkpoint: Path | None, fingerprint: str
+        self, model: nn.Module, source: Examples, task: TrainingTask, checkpoint: Path | None, fingerprint: str
     ) -> None:
         self.model, self.source, self.task = model, source, task
         self.recipe: Recipe = task.recipe

@@ -17,7 +17,7 @@ CHUNK = 1 << 13  # points per call, a few megabytes of activations
 
 
 @dataclass(frozen=True)
-class Task:
+class TrainingTask:
     """The loss in unit coordinates and the measures in raw ones."""
 
     recipe: Recipe

@@ -9,14 +9,14 @@ from typing import Any
 import torch
 
 from onelayer.errors import OnelayerError
-from onelayer.formats import FORMATS
+from onelayer.formats import WIDE
 
 # First learning rates that converge for each rule on layers of this size; no claim that they are optimal.
 LEARNING_RATES = {"adam": 5e-3, "adamw": 5e-3, "momentum": 1e-2, "sgd": 5e-2}
 SCHEDULES = ("cosine", "constant")
 LOSSES = ("mse", "cross-entropy", "cosine")
 HALF = "bfloat16"  # a format to train in, not to certify
-DTYPES = {**{row.name: row.dtype for row in FORMATS}, HALF: torch.bfloat16}
+DTYPES = {**{row.name: row.dtype for row in WIDE}, HALF: torch.bfloat16}
 WARM_UP = 0.05  # share of the steps in which the rate rises
 EVALUATIONS = 20  # measurements in one training
 

@@ -22,7 +22,7 @@ from onelayer.observer import Observer, observing
 from onelayer.proof.certify import digest_of
 from onelayer.training.checkpoint import FILE_NAME
 from onelayer.training.loop import Loop
-from onelayer.training.measure import Task
+from onelayer.training.measure import TrainingTask
 from onelayer.training.problem import TrainingProblem, as_problem, widths
 from onelayer.training.recipe import Recipe, dtype_name
 from onelayer.training.scaling import Scaling, no_scaling
@@ -111,7 +111,7 @@ def run_training(
         raise OnelayerError("bfloat16 training is for the one-layer model; use dtype float32 for a stack or a module")
     fingerprint = _fingerprint(problem, model)
     model = model.to(place).train()
-    task = Task(problem.recipe, scaling, place)
+    task = TrainingTask(problem.recipe, scaling, place)
     if folder is not None and not resume:
         (folder / FILE_NAME).unlink(missing_ok=True)
     loop = Loop(model, problem.source, task, folder, fingerprint)

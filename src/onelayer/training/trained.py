@@ -69,7 +69,7 @@ class Trained:
         eps: float | None = None,
         *,
         max_seconds: float = math.inf,
-        jobs: int = 1,
+        jobs: int = -1,
         observer: Observer | None = None,
     ) -> Approximation:
         """The model with a certificate of sup|T - f|: of ``eps`` if given, else the tightest enclosure found.

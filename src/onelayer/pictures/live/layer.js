@@ -84,7 +84,8 @@ class Layer {
     this.m = {};
     for (const [name, entry] of Object.entries(shape))
       if (name.startsWith("W_")) this.m[name.slice(2)] = new Matrix(this.t[name], entry.shape[0], entry.shape[1]);
-    this.length = c.layout === "packed" ? 1 : c.input_shape[0];
+    this.rows = c.layout === "tokens" ? c.input_shape[0] : 1;
+    this.length = c.pieces || this.rows;
     this.inputs = c.input_shape.reduce((a, b) => a * b, 1);
     this.outputs = c.output_shape.reduce((a, b) => a * b, 1);
     this.tokens = c.layout !== "packed";
@@ -121,15 +122,16 @@ class Layer {
   }
 
   embed(x, n) {
-    const c = this.config, width = this.inputs / this.length;
-    let token = x.subarray(n * width, (n + 1) * width);
+    const c = this.config, width = this.inputs / this.rows;
+    let token = c.pieces ? x : x.subarray(n * width, (n + 1) * width);
     if (c.embedding === "piecewise") {
       token = Float64Array.from({ length: width * c.ramps }, (_, i) => {
         const t = (token[Math.floor(i / c.ramps)] - this.t.ramp_start[i]) * this.t.ramp_slope[i];
         return Math.min(Math.max(t, 0), 1);
       });
     }
-    const e = this.m.E.times(token, this.t.b_E);
+    let e = this.m.E.times(token, this.t.b_E);
+    if (c.pieces) e = e.slice(n * c.d_model, (n + 1) * c.d_model);  // every token is its own affine map of all of x
     if (c.positions !== "none") for (let i = 0; i < e.length; i++) e[i] += this.t.position[n * e.length + i];
     return e;
   }
@@ -142,7 +144,8 @@ class Layer {
     const keys = this.tokens ? u.map((row) => this.m.K.times(row, this.t.b_K)) : [];
     const values = this.tokens ? u.map((row) => this.m.V.times(row, this.t.b_V)) : [];
     const seen = [], hidden = [];
-    const stream = e.map((own, n) => {
+    const asking = c.pieces ? e.slice(0, 1) : e;  // of a layer of pieces the first token alone is read
+    const stream = asking.map((own, n) => {
       const query = this.m.Q.times(u[n], this.t.b_Q);
       const found = this.heads.map((head) => this.head(head, query, keys, values));
       seen.push(found);

@@ -1,60 +1,59 @@
-"""Penalised multinomial logistic regression on the features of a basis: convex, by L-BFGS."""
+"""Penalised logistic regression on the features of a basis, by scikit-learn's own solver."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
 
 from onelayer.build.lookup.families import softmax
 from onelayer.training.estimators.tabular import Array
 
-ALPHAS = (1e-1, 1e-2, 1e-3, 1e-4)  # penalties tried, a decade apart, the strongest first
+SHARES = (10.0, 1.0, 0.1)  # penalties tried, in units of 1/rows, which is scikit-learn's default
+ABSENT = -30.0  # logit of a class that a fold does not hold
+FEWEST = 1e-12  # probability whose logarithm still is a number
 
 
-def fit_logistic(phi: Array, indicator: Array, root: Array, alpha: float) -> tuple[Array, Array]:
+def fit_logistic(
+    phi: Array, indicator: Array, root: Array, alpha: float, weights: Array | None = None
+) -> tuple[Array, Array]:
     """Values (P, K) and intercept (K,); ``root`` R has R R' = inverse of the penalty matrix."""
-    free = (phi - phi.mean(0)) @ root
-    found = _solve(free, indicator, alpha, None)
+    found = _solve((phi - phi.mean(0)) @ root, indicator, alpha, weights)
     values = root @ found[:-1]
     return values, found[-1] - phi.mean(0) @ values
 
 
-def choose_alpha(phi: Array, indicator: Array, root: Array, folds: Sequence[tuple[Any, Any]]) -> float:
-    """The weight of the penalty with the smallest log loss on held-out rows."""
+def held_out_losses(
+    phi: Array, indicator: Array, root: Array, alphas: Sequence[float], folds: Sequence[tuple[Any, Any]]
+) -> Array:
+    """Mean log loss on held-out rows for every penalty, (alphas,)."""
     free = (phi - phi.mean(0)) @ root
-    losses = np.mean([_held_out(free, indicator, ALPHAS, *fold) for fold in folds], axis=0)
-    return ALPHAS[int(losses.argmin())]
+    losses = np.zeros((len(folds), len(alphas)))
+    for i, (train, test) in enumerate(folds):
+        for j, alpha in enumerate(alphas):
+            found = _solve(free[train], indicator[train], alpha)
+            chances = softmax(free[test] @ found[:-1] + found[-1])
+            losses[i, j] = -np.log(np.maximum((chances * indicator[test]).sum(1), FEWEST)).mean()
+    return np.asarray(losses.mean(0))
 
 
-def _held_out(free: Array, indicator: Array, alphas: Sequence[float], train: Any, test: Any) -> list[float]:
-    """Log loss on the rows ``test`` for falling penalties, each solve starting from the last."""
-    losses, found = [], None
-    for alpha in alphas:
-        found = _solve(free[train], indicator[train], alpha, found)
-        chances = softmax(free[test] @ found[:-1] + found[-1])
-        losses.append(float(-np.log(np.maximum((chances * indicator[test]).sum(1), 1e-12)).mean()))
-    return losses
-
-
-def _solve(free: Array, indicator: Array, alpha: float, start: Array | None) -> Array:
+def _solve(free: Array, indicator: Array, alpha: float, weights: Array | None = None) -> Array:
     """min over w, c of the mean log loss of softmax(free w + c) + alpha |w|^2 / 2; returns w above c, (r + 1, K)."""
-    rows, shape = len(free), (free.shape[1] + 1, indicator.shape[1])
-
-    def loss(flat: Array) -> tuple[float, Array]:
-        both = flat.reshape(shape)
-        logits = free @ both[:-1] + both[-1]
-        top = logits.max(1, keepdims=True)
-        mass = np.log(np.exp(logits - top).sum(1, keepdims=True)) + top
-        error = (np.exp(logits - mass) - indicator) / rows
-        value = float((mass[:, 0] - (logits * indicator).sum(1)).mean() + alpha / 2 * (both[:-1] ** 2).sum())
-        return value, np.concatenate([free.T @ error + alpha * both[:-1], error.sum(0)[None]]).ravel()
-
-    if start is None:
-        start = np.zeros(shape)
-        start[-1] = np.log(np.maximum(indicator.mean(0), 1e-3))
-    options = {"maxiter": 100, "ftol": 1e-8, "gtol": 1e-5}
-    found = minimize(loss, start.ravel(), jac=True, method="L-BFGS-B", options=options).x
-    return np.asarray(found.reshape(shape))
+    labels = indicator.argmax(1)
+    total = len(free) if weights is None else float(weights.sum())
+    solver = LogisticRegression(C=1 / (alpha * total), max_iter=200)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a fit that stops early is a stronger penalty
+        solver.fit(free, labels, sample_weight=weights)
+    coefficients, intercept = solver.coef_, solver.intercept_
+    if len(solver.classes_) == 2:  # one logit, shared by the two classes
+        coefficients, intercept = np.concatenate([-coefficients, coefficients]) / 2, np.array([-1, 1]) * intercept / 2
+    found = np.zeros((free.shape[1] + 1, indicator.shape[1]))
+    found[-1] = ABSENT
+    found[:-1, solver.classes_] = coefficients.T
+    found[-1, solver.classes_] = intercept
+    return found

@@ -20,6 +20,7 @@ PAIRS = (1, 3, 6)  # of columns that get a table of their own
 PAIR_TOKENS = 5  # per axis of such a table
 MEMORY_TOKENS = (64, 200)  # rows that are remembered as centres
 ROWS_PER_TOKEN = 3  # below, tokens only remember noise
+MOST_COMPARED = 1500  # rows on which designs are compared: enough to tell them apart; the fit takes all rows
 SCREENED = 15  # columns among which pairs are looked for
 SCREENING_TOKENS = 6  # per axis of that look
 SCREENING_ALPHA = 1e-3  # its penalty
@@ -45,11 +46,16 @@ class RidgeFactors:
     moments: Array  # (r, K)
 
     @classmethod
-    def of(cls, phi: Array, y: Array, root: Array) -> RidgeFactors:
-        """``root`` R has R R' = inverse of P, so that v = R w turns the penalty into alpha |w|^2."""
-        centre, target = phi.mean(0), y.mean(0)
-        free = (phi - centre) @ root
-        rest = (y - target) / len(y)
+    def of(cls, phi: Array, y: Array, root: Array, weights: Array | None = None) -> RidgeFactors:
+        """``root`` R has R R' = inverse of P, so that v = R w turns the penalty into alpha |w|^2.
+
+        ``weights`` (n,) say how much each row counts.
+        """
+        share = np.ones(len(y)) if weights is None else weights * (len(y) / weights.sum())
+        centre, target = (share @ phi) / len(y), (share @ y) / len(y)
+        each = np.sqrt(share)[:, None]
+        free = each * (phi - centre) @ root
+        rest = each * (y - target) / len(y)
         if len(phi) < free.shape[1]:
             squares, left = np.linalg.eigh(free @ free.T / len(y))
             keep = squares > 1e-14 * max(squares[-1], 1e-300)
@@ -85,8 +91,8 @@ class TableFit:
 class Builder:
     """Bases for one table of inputs x (n, D) and outputs y (n, K); what several designs share is computed once."""
 
-    def __init__(self, x: Array, y: Array, seed: int) -> None:
-        self.x, self.y, self.seed = x, y, seed
+    def __init__(self, x: Array, y: Array, seed: int, weights: Array | None = None) -> None:
+        self.x, self.y, self.seed, self.weights = x, y, seed, weights
         self.mean, deviation = x.mean(0), x.std(0)
         self.scale = np.where(deviation > 1e-12 * np.maximum(np.abs(self.mean), 1e-300), deviation, 1.0)
         self.u = (x - self.mean) / self.scale
@@ -108,13 +114,13 @@ class Builder:
 
     def fit(self, design: Design, alpha: float) -> TableFit:
         """Ridge regression with one penalty on all rows."""
-        return _ridge(self.basis(design), self.x, self.y, alpha)
+        return _ridge(self.basis(design), self.x, self.y, alpha, self.weights)
 
     def _additive(self, tokens: int) -> TableFit:
         if tokens not in self.fits:
             singles = (grid_head(self.u, [i], tokens) for i in range(self.x.shape[1])) if tokens else ()
             basis = Basis(tuple(head for head in singles if head is not None), self.mean, self.scale)
-            self.fits[tokens] = _ridge(basis, self.x, self.y, SCREENING_ALPHA)
+            self.fits[tokens] = _ridge(basis, self.x, self.y, SCREENING_ALPHA, self.weights)
         return self.fits[tokens]
 
     def _relevance(self) -> Array:
@@ -149,24 +155,34 @@ def best_pairs(u: Array, residual: Array, relevance: Array, count: int) -> list[
 
 
 def cross_validate(
-    x: Array, y: Array, designs: Sequence[Design], folds: Sequence[tuple[Any, Any]], seed: int, n_jobs: int | None
+    x: Array,
+    y: Array,
+    designs: Sequence[Design],
+    folds: Sequence[tuple[Any, Any]],
+    seed: int,
+    n_jobs: int | None,
+    weights: Array | None = None,
 ) -> Array:
-    """Mean squared error on held-out rows, (designs, alphas); folds are the units of parallel work."""
-    errors = Parallel(n_jobs=n_jobs)(delayed(_held_out)(x, y, designs, train, test, seed) for train, test in folds)
-    weights = np.array([len(test) for _, test in folds], dtype=float)
-    return np.asarray(np.average(np.array(errors), axis=0, weights=weights))
+    """Mean squared error of every output on held-out rows, (designs, alphas, K); folds are the parallel work."""
+    task = delayed(_held_out)
+    errors = Parallel(n_jobs=n_jobs)(task(x, y, designs, train, test, seed, weights) for train, test in folds)
+    sizes = np.array([len(test) for _, test in folds], dtype=float)
+    return np.asarray(np.average(np.array(errors), axis=0, weights=sizes))
 
 
-def _held_out(x: Array, y: Array, designs: Sequence[Design], train: Any, test: Any, seed: int) -> Array:
-    builder = Builder(x[train], y[train], seed)
-    errors = np.empty((len(designs), len(ALPHAS)))
+def _held_out(
+    x: Array, y: Array, designs: Sequence[Design], train: Any, test: Any, seed: int, weights: Array | None
+) -> Array:
+    share = np.ones(len(x)) if weights is None else weights
+    builder = Builder(x[train], y[train], seed, None if weights is None else weights[train])
+    errors = np.empty((len(designs), len(ALPHAS), y.shape[1]))
     for i, design in enumerate(designs):
         basis = builder.basis(design)
-        ridge = RidgeFactors.of(basis.features(x[train]), y[train], basis.root())
+        ridge = RidgeFactors.of(basis.features(x[train]), y[train], basis.root(), builder.weights)
         phi = basis.features(x[test])
         for j, alpha in enumerate(ALPHAS):
             values, intercept = ridge.values(alpha)
-            errors[i, j] = ((phi @ values + intercept - y[test]) ** 2).mean()
+            errors[i, j] = np.average((phi @ values + intercept - y[test]) ** 2, axis=0, weights=share[test])
     return errors
 
 
@@ -202,5 +218,5 @@ def _scattered(best: Design, rows: int, fixed: Collection[str]) -> list[Design]:
     return [replace(design, memory_tokens=count) for count in sizes for design in dict.fromkeys(simpler)]
 
 
-def _ridge(basis: Basis, x: Array, y: Array, alpha: float) -> TableFit:
-    return TableFit(basis, *RidgeFactors.of(basis.features(x), y, basis.root()).values(alpha))
+def _ridge(basis: Basis, x: Array, y: Array, alpha: float, weights: Array | None = None) -> TableFit:
+    return TableFit(basis, *RidgeFactors.of(basis.features(x), y, basis.root(), weights).values(alpha))

@@ -118,9 +118,9 @@ class Basis:
         u = (x - self.mean) / self.scale
         return np.concatenate([*(head.weights(u) for head in self.heads), u], axis=1)
 
-    def root(self) -> Array:
-        """R with R R' the inverse of the penalty, (P, P): values R w have penalty |w|^2."""
-        blocks = [head.penalty() for head in self.heads] + [AFFINE_PENALTY * np.eye(len(self.mean))]
+    def root(self, affine: float = AFFINE_PENALTY) -> Array:
+        """R with R R' the inverse of the penalty, (P, P): values R w have penalty |w|^2; ``affine`` that of slopes."""
+        blocks = [head.penalty() for head in self.heads] + [affine * np.eye(len(self.mean))]
         root, at = np.zeros((sum(map(len, blocks)),) * 2), 0
         for block in blocks:
             root[at : at + len(block), at : at + len(block)] = np.linalg.inv(np.linalg.cholesky(block)).T

@@ -1,0 +1,34 @@
+"""The command that lists the zoo, or builds one layer of it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from onelayer.cli.attended import attended
+from onelayer.cli.console import SUCCESS, show
+from onelayer.cli.options import Json, Out, app, examples, keep, one_of, report
+
+
+@app.command("zoo", epilog=examples("onelayer zoo", "onelayer zoo sort --size large --out out/sort"))
+def zoo_command(
+    name: Annotated[str | None, typer.Argument(help="A layer to build; without it, all are listed.")] = None,
+    size: Annotated[str, typer.Option(help="small or large.", autocompletion=one_of("small", "large"))] = "small",
+    out: Out = None,
+    as_json: Json = False,
+) -> int:
+    """List the ground-truth layers with their algorithms, or build one with its proof."""
+    from onelayer import zoo
+
+    if name is None:
+        cards = [zoo.card(each) for each in zoo.names()]
+        rows = [
+            {"name": each.name, "computes": each.computes, "algorithm": each.algorithm, "sizes": dict(each.sizes)}
+            for each in cards
+        ]
+        show("\n\n".join(map(str, cards)), {"zoo": rows}, as_json=as_json)
+        return SUCCESS
+    with attended() as observer:
+        result = zoo.load(name, size)
+    return report(result, as_json, observer, **keep(result, out, observer, picture=False))

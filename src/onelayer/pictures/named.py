@@ -1,0 +1,236 @@
+"""Words for the parts of a layer whose proof names its construction: what is counted, gathered, recalled, bent.
+
+The argument of a proof (lemmas/argument.py) says which construction the weights are; the weights say where each unit
+stands. Nothing here is proved: the proof is the certificate's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onelayer.box import Box
+from onelayer.language.formula import parse
+from onelayer.layer.transformer import OneLayerTransformer
+from onelayer.lemmas.argument import Argument, Composition, OrderStatistics, Recall
+from onelayer.lemmas.nested import Nested
+from onelayer.lemmas.pieces import Pieces, PieceSum
+from onelayer.pictures.explanation import ExplainedHead, ExplainedUnit, linear_text
+
+PROBES = 64  # points at which the sum of a term is compared with what its units see
+LONG = 60  # characters of a formula inside a sentence
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A layer in words: its algorithm, then every head and unit by name."""
+
+    algorithm: str
+    heads: list[ExplainedHead]
+    units: list[ExplainedUnit]
+
+    def named(self, algorithm: str, heads: list[str], units: list[str]) -> Parts:
+        """The same parts under other names; what has no new name keeps its own."""
+        return Parts(
+            algorithm,
+            [replace(old, purpose=new) for old, new in zip(self.heads, heads, strict=False)] + self.heads[len(heads) :],
+            [replace(old, purpose=new) for old, new in zip(self.units, units, strict=False)] + self.units[len(units) :],
+        )
+
+
+def named_parts(argument: Argument, parts: Parts, model: OneLayerTransformer, box: Box) -> Parts:
+    """The parts of a layer under the names that its construction gives them."""
+    return TELLERS[type(argument)](argument, parts, model, box)
+
+
+def _order_statistics(argument: OrderStatistics, parts: Parts, model: OneLayerTransformer, box: Box) -> Parts:
+    tell = _thresholds if argument.construction == "thresholds" else _subsets
+    return tell(argument, parts, model, box)
+
+
+def _thresholds(argument: OrderStatistics, parts: Parts, model: OneLayerTransformer, box: Box) -> Parts:
+    """Unit u of level l and cell g is relu(l - N_g), relative to the position i when sorting."""
+    n, sorts = argument.length, argument.weights is None
+    ends = model.own("ramp_start")[0].double().tolist()
+    cells = list(zip([float(box.lower.min()), *ends[:-1]], ends, strict=True))
+    levels = model.own("b_1").double().tolist()
+    units = []
+    for unit, level in zip(parts.units, levels, strict=True):
+        low, high = cells[unit.unit % len(cells)]
+        bar = f"i{f' - {-level:g}' if level else ''}" if sorts else f"{level:g}"
+        does = "adds the width of the cell" if unit.coefficient[0] > 0 else "takes back what is more than one"
+        units.append(f"cell [{low:.4g}, {high:.4g}]: fires while fewer than {bar} of the {n} numbers lie below; {does}")
+    heads = [f"counts: all {n} tokens weigh the same, so feature g is the share of numbers below threshold g"]
+    heads += ["tells where it is: position i attends to itself and copies i"] if sorts else []
+    what = "the i-th smallest number" if sorts else "the statistic"
+    algorithm = (
+        f"{len(cells)} thresholds cut [{cells[0][0]:.4g}, {cells[-1][1]:.4g}] into cells. The embedding marks, per "
+        "number, the cells it lies below (a number inside a cell counts in part); attention counts the marks over all "
+        f"tokens; the units add the widths of the cells that lie below {what}."
+    )
+    return parts.named(algorithm, heads, units)
+
+
+def _subsets(argument: OrderStatistics, parts: Parts, model: OneLayerTransformer, box: Box) -> Parts:
+    """Head h looks at the positions whose mask is zero; unit k lets statistic k through at position k."""
+    n, sorts = argument.length, argument.weights is None
+    masks = model.own("W_K")[-n:].T
+    heads = []
+    for row in masks.tolist():
+        members = [f"x{j + 1}" for j, mask in enumerate(row) if mask == 0]
+        heads.append(f"the largest of {', '.join(members)}" if len(members) > 1 else f"{members[0]} itself")
+    units = [f"lets the number of rank {k + 1} through at position {k + 1}, shut elsewhere" for k in range(n)]
+    ranked = "The number of rank k" if sorts else "The statistic"
+    algorithm = (
+        f"{len(heads)} sharp heads, each the largest of a few of the {n} numbers. {ranked} is an alternating sum of "
+        "these maxima (inclusion and exclusion), written by W_O"
+    )
+    algorithm += "; one gate per position picks its own." if sorts else "."
+    return parts.named(algorithm, heads, units if sorts else [])
+
+
+def _composition(argument: Composition, parts: Parts, model: OneLayerTransformer, box: Box) -> Parts:
+    """Terms g(s), s a weighted sum of atoms over the tokens; unit u bends its term where s passes its knot."""
+    n = argument.length
+    gathers = len(model.config.heads) == n > 1 and model.config.embedding == "linear"
+    if gathers:
+        further = [f"looks {r} further, from the end back to the start" for r in range(1, n)]
+        heads = ["looks at its own token", *further]
+    else:
+        heads = [f"adds up over all tokens: {_short(_atoms(argument))}"]
+    sums = [_sum(argument, k, box.labels) for k in range(len(argument.terms))]
+    knots = _knots(argument, model, box)
+    units = [_piece(argument, k, sums[k], knots.get(u)) for u, k in enumerate(argument.units)]
+    many = "a function" if len(argument.terms) == 1 else f"{len(argument.terms)} functions"
+    way = "gathers the whole sequence at every position" if gathers else "adds up functions of single tokens"
+    algorithm = f"Attention {way}; the units then make {many} of one sum each, piece by piece."
+    return parts.named(algorithm, heads, units)
+
+
+def _atoms(argument: Composition) -> str:
+    """The functions of one number that attention adds up."""
+    wide = argument.width > 1
+    return ", ".join(_inside(atom.text, f"x_{atom.coordinate + 1}" if wide else "x") for atom in argument.atoms)
+
+
+def _piece(argument: Composition, k: int, total: str, knot: float | None) -> str:
+    """One unit of term k."""
+    term = argument.terms[k]
+    where = "" if term.position is None else f" at position {term.position + 1}"
+    bends = "" if knot is None else f"; bends at s = {round(knot, 12) + 0.0:.4g}"
+    return f"a piece of {_short(_inside(term.text, 's'))}{where}, s = {_short(total)}{bends}"
+
+
+def _sum(argument: Composition, k: int, names: Any) -> str:
+    """The sum of a term as text."""
+    terms = []
+    for token, row in enumerate(argument.rows(argument.terms[k], argument.terms[k].position or 0)):
+        for c, weight in enumerate(row):
+            if weight:
+                atom = argument.atoms[c]
+                name = names[token * argument.width + atom.coordinate]
+                size = "" if abs(weight) == 1 else f"{abs(weight):.4g} "
+                terms.append(f"{'-' if weight < 0 else '+'} {size}{_inside(atom.text, name)}")
+    text = " ".join(terms) or "+ 0"
+    return f"-{text[2:]}" if text.startswith("- ") else text[2:]
+
+
+def _knots(argument: Composition, model: OneLayerTransformer, box: Box) -> dict[int, float]:
+    """Where the sum of a unit's term makes it start: read off two points, since the unit sees a line in that sum."""
+    config, points = model.config, box.sample(PROBES).to(model.dtype)
+    with torch.no_grad():
+        embedded = model.embed(points.reshape(PROBES, config.length, config.token_width))
+        seen = model.preactivations(model.stream(embedded)).double()  # (S, N, hidden)
+    flat = points.double().reshape(PROBES, config.length, config.token_width)
+    atoms = [parse(atom.text, 1)(flat[..., atom.coordinate, None]) for atom in argument.atoms]  # C x (S, N)
+    values = torch.stack(atoms, -1)
+    found = {}
+    for unit, k in enumerate(argument.units):
+        at = argument.terms[k].position or 0
+        weights = torch.tensor(argument.rows(argument.terms[k], at), dtype=torch.float64)
+        s = (values * weights).sum((-1, -2))
+        low, high = int(s.argmin()), int(s.argmax())
+        rise = float(seen[high, at, unit] - seen[low, at, unit])
+        if rise > 0:
+            found[unit] = float(s[low]) - float(seen[low, at, unit]) * float(s[high] - s[low]) / rise
+    return found
+
+
+def _recall(argument: Recall, parts: Parts, model: OneLayerTransformer, box: Box) -> Parts:
+    """Softmax: one memory token per row. ReLU: a line through the rows in the order of one projection."""
+    rows = f"{argument.rows:,} rows"
+    if argument.recipe == "softmax":
+        algorithm = f"One memory token per row of the table ({rows}): at a stored row its own token takes all weight."
+        return parts.named(algorithm, ["finds the stored row nearest to x; token m is row m and holds its output"], [])
+    bias = model.own("b_1").double()
+    units = [f"bends at the stored row whose projection s is {-float(b):.4g}" for b in bias]
+    algorithm = f"Inputs are projected to one number s that tells the {rows} apart; units draw the line through them."
+    return parts.named(algorithm, ["silent: the units do the work"], units)
+
+
+def _nested(argument: Nested, parts: Parts, model: OneLayerTransformer, box: Box) -> Parts:
+    """Heads are the curved inner functions, units the pieces of the outer ones."""
+    heads = []
+    for one in (one for one in argument.inner if not one.plain):
+        reads = linear_text(_direction(one.direction), 0.0, box.variables)
+        heads.append(f"inner function {_inside(one.text, reads)}")
+    ridges = [(part, ridge) for part in argument.outer for ridge in part.ridges]
+    units = []
+    for k in argument.units:
+        part = ridges[k][0]
+        units.append(f"outer function {part.text[:LONG]}" + ("" if len(part.ridges) == 1 else f", ridge {k + 1}"))
+    algorithm = "Heads make the inner functions, units the outer functions of their sums."
+    return parts.named(algorithm, heads[: len(parts.heads)], units)
+
+
+def _pieces(argument: Pieces, parts: Parts, model: OneLayerTransformer, box: Box) -> Parts:
+    """The lines that a head chooses among, and the curves that units make."""
+    heads = [f"largest of {', '.join(_line(line, box) for line in one.lines)}" for one in argument.heads]
+    sums = [_piece_sum(curve.argument, box) for curve in argument.curves]
+    texts = [_inside(str(curve.formula), one) for curve, one in zip(argument.curves, sums, strict=True)]
+    units = [f"curve {texts[k][:80]}" for k in argument.units]
+    return parts.named("Sharp heads take the largest of a few lines; units bend sums of them.", heads, units)
+
+
+def _line(line: Sequence[str], box: Box) -> str:
+    numbers = [float(Fraction(a)) for a in line]
+    return linear_text(_direction(numbers[:-1]), numbers[-1], box.variables)
+
+
+def _piece_sum(one: PieceSum, box: Box) -> str:
+    """A sum of heads and a line in words, for example "head 0 + x2"."""
+    weights = _direction([float(Fraction(w)) for w in one.weights])
+    heads = linear_text(weights, names=[f"head {h}" for h in range(len(weights))]) if weights.any() else ""
+    line = _line(one.line, box)
+    return line if not heads else heads if line == "0" else f"{heads} + {line}".replace("+ -", "- ")
+
+
+def _direction(numbers: Any) -> Tensor:
+    return torch.tensor(numbers, dtype=torch.float64, device="cpu")
+
+
+def _inside(text: str, variable: str) -> str:
+    """A formula of x1 with another text in its place."""
+    inside = variable if re.fullmatch(r"[\w\[\],.]+", variable) else f"({variable})"
+    return re.sub(r"\bx1?\b", lambda _: inside, text).replace(
+        f"({inside})", inside if inside[0] == "(" else f"({inside})"
+    )
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LONG else f"{text[: LONG - 4]} ..."
+
+
+TELLERS: dict[type, Callable[[Any, Parts, OneLayerTransformer, Box], Parts]] = {
+    OrderStatistics: _order_statistics,
+    Composition: _composition,
+    Recall: _recall,
+    Nested: _nested,
+    Pieces: _pieces,
+}

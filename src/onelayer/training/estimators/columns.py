@@ -1,0 +1,74 @@
+"""Columns of a table as numbers: categories become one column of zeros and ones each, and every column has a name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.preprocessing import OneHotEncoder
+from sklearn.utils.validation import check_array
+
+from onelayer.box import Box
+from onelayer.errors import OnelayerError
+from onelayer.training.estimators.tabular import Array
+
+AUTO = "auto"
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns hold categories, how they are encoded, and what the encoded columns are called."""
+
+    count: int
+    categories: tuple[int, ...]
+    encoder: OneHotEncoder | None
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, X: Any, wanted: Any) -> Columns:
+        """Read off a table: ``wanted`` is "auto" (a data frame's categories, texts and truth values) or columns."""
+        labels = [str(name) for name in getattr(X, "columns", [f"x{i + 1}" for i in range(np.shape(X)[1])])]
+        chosen = _chosen(X, wanted, labels)
+        if not chosen:
+            return cls(len(labels), (), None, tuple(labels))
+        encoder = OneHotEncoder(handle_unknown="ignore", sparse_output=False).fit(_part(X, chosen))
+        names = [labels[i] for i in range(len(labels)) if i not in chosen]
+        for i, values in zip(chosen, encoder.categories_, strict=True):
+            names += [f"{labels[i]}_{value}" for value in values]
+        return cls(len(labels), tuple(chosen), encoder, tuple(names))
+
+    def encoded(self, X: Any) -> Array:
+        """(n, D'): the numbers as they are, then one column per category; a category never seen is all zeros."""
+        others = [i for i in range(self.count) if i not in self.categories]
+        parts = [check_array(_part(X, others), dtype=np.float64)] if others else []
+        if self.encoder is not None:
+            parts.append(self.encoder.transform(_part(X, self.categories)))
+        return np.concatenate(parts, axis=1)
+
+    def box(self, x: Array) -> Box:
+        """The smallest box around encoded rows, with the names of its columns where they are good ones."""
+        names = [re.sub(r"\W", "_", name) for name in self.names]
+        try:
+            return Box(x.min(0), x.max(0), names=names)
+        except OnelayerError:  # a name twice, or one that begins with a digit
+            return Box(x.min(0), x.max(0))
+
+
+def _chosen(X: Any, wanted: Any, labels: Sequence[str]) -> list[int]:
+    if wanted is None:
+        return []
+    if isinstance(wanted, str) and wanted == AUTO:
+        kinds = list(getattr(X, "dtypes", []))
+        return [i for i, kind in enumerate(kinds) if getattr(kind, "kind", "O") in "ObSU" or str(kind) == "category"]
+    found = [labels.index(item) if item in labels else item for item in wanted]
+    bad = [item for item in found if not (isinstance(item, int | np.integer) and 0 <= item < len(labels))]
+    if bad:
+        raise OnelayerError(f"categorical_features must be 'auto', None, or names or places of columns; got {bad[0]!r}")
+    return sorted(int(item) for item in found)
+
+
+def _part(X: Any, columns: Sequence[int]) -> Any:
+    return X.iloc[:, list(columns)] if hasattr(X, "iloc") else np.asarray(X, dtype=object)[:, list(columns)]
