@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any
 
@@ -13,23 +14,28 @@ from onelayer.build.arguments import (
     check_box,
     check_budget,
     check_dimension,
-    check_dtype,
     check_eps,
     check_seed,
     check_size,
 )
 from onelayer.build.lookup.blueprint import seen_size, straight
+from onelayer.build.lookup.solve import solved_on
+from onelayer.build.lookup.storage import Storage, computing, storage_of
 from onelayer.errors import OnelayerError
+from onelayer.formats import WIDE, either
 from onelayer.ground import pinned
 from onelayer.observer import AT_LEAST, Observer, Stopped, observing
-from onelayer.portfolio import Task, lookups, proved, race, tokens
+from onelayer.portfolio import Task, lookups, pieces, proved, race, smooth, tokens
+from onelayer.proof.certificate import stated
+from onelayer.proof.certify import chosen_device
 from onelayer.proof.recorded import understood
 from onelayer.recording.jumps import warn_of_jump
 from onelayer.recording.target import as_target
 from onelayer.result import Approximation
 from onelayer.taylor.preparation import prepare
 
-LAYOUTS = ("auto", "packed", "tokens")
+LOOKUP_LAYOUTS = ("auto", "packed")  # those with which memory does the work
+LAYOUTS = ("auto", "packed", "tokens", "pieces")
 
 
 @pinned()
@@ -38,14 +44,17 @@ def approximate(
     domain: Domain,
     eps: float,
     *,
+    gradient_eps: float | None = None,
     layout: str = "auto",
-    dtype: torch.dtype = torch.float64,
+    dtype: torch.dtype | str = torch.float64,
     lipschitz: Any = None,
     max_tokens: int = 20_000,
     max_boxes: int = 1_000_000,
     max_seconds: float = math.inf,
     seed: int = 0,
-    jobs: int = 1,
+    jobs: int = -1,
+    executor: Executor | None = None,
+    device: str | torch.device = "cpu",
     observer: Observer | None = None,
 ) -> Approximation:
     """Build a one-layer Transformer T and prove sup over ``domain`` of |T - f| <= ``eps``.
@@ -57,28 +66,39 @@ def approximate(
 
     f           formula text, torch callable, nn.Module, Table, BlackBox, or a NumPy function with ``lipschitz``: a
                 number (maximum norm), or one per coordinate as a list or a dict by name
+    gradient_eps  prove |dT/dx_i - df/dx_i| <= gradient_eps as well, for every input and point: values and slopes of a
+                lookup layer are solved together, and ``gradient`` of the result is the second certificate
     layout      "auto": the ways below race in slices of the time, cheap ones first; ``history`` of the result has them
                 "packed": one query token carries the whole input and memory tokens do the work; "tokens": tokens stay
                 tokens, positional heads gather the sequence and the ReLU network approximates (sequences/gather.py);
-                sums of curved functions of single tokens go through a number embedding (sequences/superpose.py)
-    dtype       torch.float64 or torch.float32: the format of the weights and the execution that is certified
+                sums of curved functions of single tokens go through a number embedding (sequences/superpose.py);
+                "pieces": sharp heads choose among tokens that are affine in the input, for functions with kinks
+    dtype       torch.float64, float32, float16 or bfloat16, or its name: the format of the weights and the execution
+                that is certified; "int8": weights of 8 bits with scales, executed in float32. Below float32 keys and
+                values are chosen on the grid of the format, in lookup layers alone
     jobs        processes that share a long proof, -1 for one per core; the result does not depend on it
+    executor    any concurrent.futures.Executor that shares long proofs instead, of a cluster for example
+    device      "cpu", "cuda", or "auto" for a GPU where there is one: large fits and proofs are computed there
     observer    follows the call and may cancel it; by default a bar in a terminal, nothing elsewhere
     """
     check_eps(eps)
-    check_dtype(dtype)
+    eps = stated(eps)
+    if gradient_eps is not None:
+        check_eps(gradient_eps, "gradient_eps")
+    storage = storage_of(dtype)
+    dtype = computing(dtype, storage)
     check_seed(seed)
     check_budget(max_seconds, jobs, max_tokens=max_tokens, max_boxes=max_boxes)
     domain = as_box(domain)
     check_box(domain, dtype)
-    if layout not in LAYOUTS:
-        raise OnelayerError(f"layout must be 'auto', 'packed' or 'tokens', got {layout!r}")
+    _check_layout(layout, gradient_eps, storage)
+    place = chosen_device(device)
     prepare()
-    with observing(observer, max(max_seconds, AT_LEAST)) as watch:
+    with observing(observer, max(max_seconds, AT_LEAST)) as watch, solved_on(place):
         watch.report("reading f")
         target = as_target(f, domain, lipschitz=lipschitz, observer=watch)
         warn_of_jump(target.formula, domain, eps)
-        task = Task(target, domain, eps, dtype, max_tokens, max_boxes, seed, jobs)
+        task = Task(target, domain, eps, dtype, max_tokens, max_boxes, seed, jobs, place, executor, storage)
         if layout == "tokens":
             return tokens(task, watch)
         check_dimension(domain)
@@ -88,6 +108,20 @@ def approximate(
         except Stopped:
             return proved(straight(target, domain), task, watch)
         task = replace(task, target=target)
+        if gradient_eps is not None:
+            return smooth(task, gradient_eps, watch)
+        if layout == "pieces":
+            return pieces(task, watch)
         if layout == "packed":
             return min(lookups(task, watch), key=lambda attempt: attempt.certificate.upper)
         return race(task, watch)
+
+
+def _check_layout(layout: str, gradient_eps: float | None, storage: Storage | None) -> None:
+    """That there is such a layout, and that it has what else was asked for."""
+    if layout not in LAYOUTS:
+        raise OnelayerError(f"layout must be 'auto', 'packed', 'tokens' or 'pieces', got {layout!r}")
+    if gradient_eps is not None and (storage is not None or layout not in LOOKUP_LAYOUTS):
+        raise OnelayerError(f"gradient_eps is for layers of {either('', WIDE)} and layout='packed' or 'auto'")
+    if storage is not None and layout not in LOOKUP_LAYOUTS:
+        raise OnelayerError(f"layout '{layout}' is built in {either('', WIDE)}; use layout='packed'")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,25 +16,23 @@ from onelayer.errors import FileError, OnelayerError
 from onelayer.ground import pinned
 from onelayer.guard import RAISE, Guarded
 from onelayer.language.formula import parse
-from onelayer.layer.file import FILE_NAME as MODEL
-from onelayer.layer.file import load_model, save_model, weights_sha256
+from onelayer.layer.file import load_model, weights_sha256
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.lazy import late
 from onelayer.lemmas.argument import Argument, OrderStatistics, from_text
+from onelayer.network.file import is_network, network_sha256
+from onelayer.network.network import RecordedNetwork
+from onelayer.network.record import record
 from onelayer.proof.certificate import Certificate
-from onelayer.proof.files import (
-    ARGUMENT,
-    ATTACHMENTS,
-    BOXES,
-    CERTIFICATE,
-    FUNCTION,
-    TABLE,
-    read_proof,
-    read_table,
-    write_proof,
-)
+from onelayer.proof.files import ARGUMENT, CERTIFICATE, TABLE, read_proof, read_table
+from onelayer.proof.saved import load_claim, written
 from onelayer.recording.sequences import order_statistics
 from onelayer.recording.target import Target, as_target
+
+GRADIENT = "gradient"  # folder of a claim about slopes within that of a result
+SLOPES = {"kind": "slopes"}  # what such a claim is about
+LEAST_ADVICE = 120  # seconds: what most functions of a few inputs need, on a busy machine too
+LONGER = 8.0  # times what was spent: ways are given slices, so twice the time is hardly more for any of them
 
 
 @dataclass(frozen=True)
@@ -70,8 +69,11 @@ class Approximation:
     target: Target | None = None
     wanted_tokens: int | None = None
     history: tuple[Attempt, ...] = ()
+    gradient: Certificate | None = None  # of sup|dT/dx_i - df/dx_i|, where it was asked for
 
     def __post_init__(self) -> None:
+        if self.gradient is not None and self.gradient.weights_sha256 != self.certificate.weights_sha256:
+            raise OnelayerError("the two certificates were made for other weights; certify the model again")
         if weights_sha256(self.model) != self.certificate.weights_sha256:
             raise OnelayerError(
                 "the certificate was made for other weights than the model has; certify the model again"
@@ -98,13 +100,30 @@ class Approximation:
             return f"reached: sup|T - f| <= {certificate.upper:.3g}"
         known = f"best proved bound {certificate.upper:.3g}, an error of {certificate.lower:.3g} was seen"
         lines = [f"not reached in this budget: {known}", *(f"tried {attempt}" for attempt in self.history)]
-        if self.wanted_tokens is not None and self.wanted_tokens > self.size()["tokens"]:
-            lines.append(f"eps needs about {self.wanted_tokens:,} tokens; raise max_tokens (--max-tokens)")
-        elif certificate.status == "undecided":
-            lines.append("the proof ran out of time or boxes; raise max_seconds (--max-seconds)")
-        else:
-            lines.append("the fit ran out of time; raise max_seconds (--max-seconds)")
-        return "\n".join(lines)
+        reason = (
+            "the proof ran out of time or boxes" if certificate.status == "undecided" else "the fit ran out of time"
+        )
+        if self._lacks_tokens:
+            reason = f"eps needs about {self.wanted_tokens:,} tokens"
+        options = ", ".join(f"{name}={value:,} (--{name.replace('_', '-')})" for name, value in self.advice().items())
+        return "\n".join([*lines, f"{reason}; would probably do: {options}"])
+
+    def advice(self) -> dict[str, int]:
+        """Arguments of ``approximate`` with which eps would probably be reached; none where it is.
+
+        benchmarks/advice.py counts how often that is so.
+        """
+        if self.certificate.proved or self.certificate.eps is None:
+            return {}
+        spent = sum(attempt.seconds for attempt in self.history) or self.certificate.seconds
+        found = {"max_seconds": max(LEAST_ADVICE, math.ceil(LONGER * spent))}
+        if self._lacks_tokens and self.wanted_tokens is not None:
+            found["max_tokens"] = 2 * self.wanted_tokens
+        return found
+
+    @property
+    def _lacks_tokens(self) -> bool:
+        return self.wanted_tokens is not None and self.wanted_tokens > self.size()["tokens"]
 
     def size(self) -> dict[str, int]:
         """Heads, tokens, hidden units and parameters of the plain layer."""
@@ -113,24 +132,17 @@ class Approximation:
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write model.safetensors, certificate.json, boxes.bin and function.txt into ``folder``; returns it.
 
+        A claim about slopes goes into its folder ``gradient``, as a claim of its own about the same function.
+
         Everything is written beside the folder first. A new folder then appears at once. Into an existing one the files
         are moved one by one, the certificate last: at any moment the folder is the old proof, the new one, or refused.
         """
-        path = Path(folder)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            beside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-        except (OSError, ValueError) as error:
-            raise FileError(f"cannot write {path}: {error}") from error
-        try:
-            beside.chmod(0o755)
-            save_model(self.model, beside)
-            write_proof(beside, self.certificate)
-            _move(beside, path)
-        except OSError as error:
-            raise FileError(f"cannot write {path}: {error.strerror}") from error
-        finally:
-            shutil.rmtree(beside, ignore_errors=True)
+        path = written(Path(folder), self.model, self.certificate)
+        beside = path / GRADIENT
+        if self.gradient is not None:
+            self.gradient.save(beside)
+        elif (beside / CERTIFICATE).is_file():
+            shutil.rmtree(beside)  # of a layer that lay here before
         return path
 
     def draw(self, path: str | os.PathLike[str] | None = None, *, f: Any = None) -> Any:
@@ -147,10 +159,14 @@ class Approximation:
     def check(self, **options: Any) -> Any:
         """Re-prove the certificate independently, from the files as they would be saved.
 
-        The files lie in a temporary folder meanwhile; options are those of ``onelayer.check``.
+        The files lie in a temporary folder meanwhile; options are those of ``onelayer.check``. Where slopes are claimed
+        too they are checked after the values, and the report is that of the first claim that is not accepted.
         """
+        check = late("checker.check", "check")
         with tempfile.TemporaryDirectory(prefix="onelayer-") as folder:
-            return late("checker.check", "check")(self.save(Path(folder) / "result"), **options)
+            saved = self.save(Path(folder) / "result")
+            report = check(saved, **options)
+            return report if self.gradient is None or not report.ok else check(saved / GRADIENT, **options)
 
     def guarded(self, guard: str | None = RAISE) -> Guarded:
         """The model as a module that warns, raises or clamps outside the certified domain; the model itself stays."""
@@ -195,7 +211,20 @@ def load(folder: str | os.PathLike[str]) -> Approximation:
 
     What is loaded is a claim; ``check`` proves it anew from the files.
     """
+    made = _loaded(folder)
+    try:
+        return replace(made, gradient=_gradient(Path(folder), made.model, made.certificate))
+    except FileError:
+        raise
+    except OnelayerError as error:
+        raise FileError(f"{folder}: {error}") from error
+
+
+def _loaded(folder: str | os.PathLike[str]) -> Approximation:
+    """The layer and the claim about its values."""
     certificate = read_proof(Path(folder))
+    if certificate.about or is_network(folder):
+        raise FileError(f"{folder} holds a claim about a network; read it with ol.load_claim, or check and report it")
     model = load_model(folder)
     try:
         target = None
@@ -211,6 +240,25 @@ def load(folder: str | os.PathLike[str]) -> Approximation:
         raise
     except OnelayerError as error:
         raise FileError(f"{folder}: {error}") from error
+
+
+def _gradient(folder: Path, model: OneLayerTransformer, certificate: Certificate) -> Certificate | None:
+    """The claim about slopes beside a result, if there is one: it must speak of the same layer on the same domain."""
+    beside = folder / GRADIENT
+    if not (beside / CERTIFICATE).is_file():
+        return None
+    claimed = load_claim(beside)
+    found = claimed.certificate
+    stated = (found.about, found.function, found.domain) == (SLOPES, certificate.function, certificate.domain)
+    # The layer, recorded again, must be that network to the last bit: no sample of points would see a narrow spike.
+    if not stated or not _is_recording(claimed.model, model, certificate.shape):
+        raise FileError(f"{beside} does not speak of the slopes of this layer and function on this domain")
+    return replace(found, weights_sha256=certificate.weights_sha256, models=(model,))
+
+
+def _is_recording(network: Any, model: OneLayerTransformer, shape: tuple[int, ...]) -> bool:
+    """Whether a network is what recording the layer gives: the same steps and the same numbers."""
+    return isinstance(network, RecordedNetwork) and network_sha256(record(model, shape)) == network_sha256(network)
 
 
 def _fits(certificate: Certificate, model: OneLayerTransformer, target: Target | None) -> None:
@@ -230,16 +278,3 @@ def _argued_target(argument: Argument) -> Target | None:
     if isinstance(argument, OrderStatistics):
         return order_statistics(argument.length, argument.weights)
     return None
-
-
-def _move(beside: Path, path: Path) -> None:
-    if not path.exists():
-        os.rename(beside, path)
-        return
-    if not path.is_dir():
-        raise FileError(f"cannot write {path}: it is not a folder; choose another name")
-    for name in (MODEL, BOXES, FUNCTION, *ATTACHMENTS, CERTIFICATE):
-        if (beside / name).exists():
-            os.replace(beside / name, path / name)
-        else:
-            (path / name).unlink(missing_ok=True)

@@ -151,3 +151,10 @@ def test_a_function_nobody_chose(seed: int) -> None:
 def test_a_near_miss_gets_a_thorough_search() -> None:
     """Quick searches stall at 1.5 eps on this axis whatever the size; one thorough search at the best size meets it."""
     assert approximate("cos(20*x)", Box([-1], [1]), 1e-10).certificate.proved
+
+
+def test_a_device_that_is_not_there_is_one_line() -> None:
+    for name in ("tpu", "meta"):
+        with pytest.raises(OnelayerError, match="cannot compute here"):
+            approximate("x", Box([0], [1]), 0.1, device=name)
+    assert approximate("x*x", Box([0], [1]), 0.1, device="auto").certificate.proved

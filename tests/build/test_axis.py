@@ -131,7 +131,7 @@ def test_keys_for_slices() -> None:
     rates = np.linspace(0.5, 2.0, 9)
     matrix = np.exp(np.sin((nodes[:, None] + 1) * rates))
     ladder = KeyLadder(nodes, matrix, 1e-10, 1e-6)
-    keys, error = ladder.rung(ladder.smallest(1e-5, 40))
+    keys, error = ladder.step(ladder.smallest(1e-5, 40))
     assert len(keys) <= 12
     assert error <= 1e-5
     values = solve_axis(keys.weights(nodes), matrix, 1e-10)

@@ -166,9 +166,9 @@ def test_ladder_errors_fall() -> None:
     nodes = axis_nodes(-1.0, 1.0, 96)
     slices = np.exp(np.sin(3 * nodes[:, None]) * np.linspace(0.2, 1.0, 7))
     ladder = KeyLadder(nodes, slices, 1e-13, 1e-6)
-    errors = [ladder.rung(size)[1] for size in (2, 4, 8)]
+    errors = [ladder.step(size)[1] for size in (2, 4, 8)]
     assert errors[0] > 10 * errors[1] > 100 * errors[2]
     size = ladder.smallest(1e-3, 20)
-    assert ladder.rung(size)[1] <= 1e-3 < ladder.rung(size - 1)[1]
+    assert ladder.step(size)[1] <= 1e-3 < ladder.step(size - 1)[1]
     few = KeyLadder(axis_nodes(-1.0, 1.0, 12), slices[::8], 1e-13, 1e-6)
-    assert len(few.rung(10)[0]) == 10
+    assert len(few.step(10)[0]) == 10

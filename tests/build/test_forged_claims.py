@@ -61,7 +61,7 @@ def with_hidden_units() -> Approximation:
 
 def with_a_wider_position_head() -> Approximation:
     """The position copied twice, and so counted twice."""
-    a = sort(3, 0.0, 1.0, 0.1)
+    a = sort(3, 0.0, 1.0, 0.1, kind="thresholds")
     old, config = named(a.model), a.model.config
     config = config.replace(heads=(config.heads[0], HeadShape(4, 2)))
     for name, dim in (("W_V", 1), ("b_V", 0), ("W_O", 0)):
@@ -71,7 +71,7 @@ def with_a_wider_position_head() -> Approximation:
 
 def with_two_outputs() -> Approximation:
     """A second read-out whose bias nobody looks at."""
-    a = sort(3, 0.0, 1.0, 0.1)
+    a = sort(3, 0.0, 1.0, 0.1, kind="thresholds")
     old = named(a.model)
     config = a.model.config.replace(output_shape=(3, 2))
     return rebuilt(a, config, old | {"W_R": old["W_R"].repeat(1, 2), "b_R": torch.tensor([0.0, 5.0]).double()})
@@ -87,7 +87,7 @@ def with_overflowing_logits() -> Approximation:
 
 
 def other_function(function: str) -> Approximation:
-    a = sort(3, 0.0, 1.0, 0.1)
+    a = sort(3, 0.0, 1.0, 0.1, kind="thresholds")
     return signed(a, a.model, function=function)
 
 
@@ -113,7 +113,7 @@ def rows_as_a_lemma() -> Approximation:
 
 
 def without_positions() -> Approximation:
-    a = sort(3, 0.0, 1.0, 0.1)
+    a = sort(3, 0.0, 1.0, 0.1, kind="thresholds")
     old = named(a.model)
     del old["position"]
     return rebuilt(a, a.model.config.replace(positions="none"), old)
@@ -155,7 +155,7 @@ def test_a_claim_about_another_format_than_that_of_the_weights_is_refused(name: 
     """A result evaluates its weights in the format they are stored in; a claim about another one would stand beside
     numbers that it does not cover."""
     made = {
-        "thresholds": lambda: sort(3, 0.0, 1.0, 0.1),
+        "thresholds": lambda: sort(3, 0.0, 1.0, 0.1, kind="thresholds"),
         "ramps": lambda: superpose("exp(x1)+exp(x2)", Box([-1.0] * 2, [1.0] * 2), 1e-1),
         "lookup": lambda: approximate("sin(x1)", Box([0.0], [1.0]), 1e-3),
     }

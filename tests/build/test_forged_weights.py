@@ -41,7 +41,7 @@ MADE: dict[str, Callable[[], Approximation]] = {
     "gather post-norm without residual": lambda: gather("x1*x2", SQUARE, 0.1, norm="post", residual=False),
     "superpose": lambda: superpose("log(exp(x1)+exp(x2))", SQUARE, 0.05),
     "superpose two classes": lambda: superpose("exp(x1+2*x2)", SQUARE, 0.5),
-    "sort": lambda: sort(3, 0.0, 1.0, 0.1),
+    "sort": lambda: sort(3, 0.0, 1.0, 0.1, kind="thresholds"),
     "sort by subsets": lambda: sort(3, 0.0, 1.0, 0.1, kind="subsets"),
     "median": lambda: median(4, 0.0, 1.0, 0.2),
     "median by subsets": lambda: median(3, 0.0, 1.0, 0.1, kind="subsets"),

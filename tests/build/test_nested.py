@@ -51,6 +51,7 @@ def built(text: str, box: Box, share: float, dtype: torch.dtype = torch.float64)
         ("x1*x2*tanh(x2*x3/x4)", 2),
         ("x1*x2/((x3 - x4)**2 + 1)", 1),
         ("sin(x1) + x2 - 3*x3 + 4", 0),
+        ("(x1*x2/cos(x3/10)**2)**0.49*(100*x4/cos(x3/10))**(-0.3)", 1),
     ],
 )
 def test_taken_apart_is_the_same_function(text: str, rank: int) -> None:

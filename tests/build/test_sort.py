@@ -13,6 +13,7 @@ from onelayer.build.sort import adversarial_sequences, maximum, median, minimum,
 from onelayer.checker.check import check
 from onelayer.errors import OnelayerError
 from onelayer.lemmas.order import thresholds_error
+from onelayer.lemmas.subsets import subsets_error
 from onelayer.proof.certify import certify
 from onelayer.result import Approximation, load
 
@@ -39,7 +40,7 @@ def test_sorting_is_proved_and_holds(n: int, lo: float, hi: float, eps: float, k
 def test_the_lemma_is_sharp_and_size_does_not_grow_with_length() -> None:
     """All numbers tied at height 1 - 1/n of a cell: the error is the bound."""
     for n in (2, 16, 64):
-        a = sort(n, 0.0, 1.0, 0.02)
+        a = sort(n, 0.0, 1.0, 0.02, kind="thresholds")
         assert a.certificate.lower > 0.999 * a.certificate.upper
         assert a.size()["hidden_units"] <= 100
         assert measured(a, 400) <= a.certificate.upper
@@ -68,6 +69,29 @@ def test_subset_maxima_reach_small_errors() -> None:
     assert a.certificate.proved
     assert a.size()["heads"] == 255
     assert measured(a, 240) <= a.certificate.upper <= 1e-6
+
+
+def test_the_smaller_layer_that_is_proved_is_taken() -> None:
+    """Subsets for few numbers and a small eps, thresholds for many numbers, a large eps, or where rounding forbids."""
+    small = sort(8, 0.0, 1.0, 1e-3)
+    assert small.certificate.proved
+    assert small.size()["parameters"] < 5_414_634 / 10
+    assert small.size()["nonzeros"] < small.size()["parameters"] / 4
+    assert sort(8, 0.0, 1.0, 0.1).size()["heads"] == 2
+    assert sort(13, 0.0, 1.0, 0.1).size()["heads"] == 2
+    assert sort(8, 0.0, 1.0, 0.01, dtype=torch.float32).certificate.proved
+
+
+def test_subsets_that_add_nothing_have_no_head(tmp_path: Path) -> None:
+    a = maximum(40, 0.0, 1.0, 1e-6)
+    assert a.certificate.proved
+    assert a.size()["heads"] == 1
+    assert measured(a, 400) <= a.certificate.upper
+    a.save(tmp_path / "max")
+    assert check(tmp_path / "max").ok
+    assert order_statistic(8, 7, 0.0, 1.0, 1e-6).size()["heads"] == 9
+    with pytest.raises(OnelayerError, match="every subset once"):
+        subsets_error(a.model, [0.0] * 38 + [1.0, 0.0], a.box)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +147,7 @@ def test_the_checker_rejects_smaller_bounds(tmp_path: Path, kind: str) -> None:
 
 
 def test_a_lemma_does_not_speak_of_other_layers() -> None:
-    a = sort(3, 0.0, 1.0, 0.2)
+    a = sort(3, 0.0, 1.0, 0.2, kind="thresholds")
     assert thresholds_error(a.model, None, Box([0.0] * 3, [1.0] * 3)) <= 0.2
     with pytest.raises(OnelayerError, match="cover"):
         thresholds_error(a.model, None, Box([0.0] * 3, [1.5] * 3))
@@ -139,9 +163,9 @@ def test_a_lemma_does_not_speak_of_other_layers() -> None:
         ((0, 0.0, 1.0, 0.1), {}, "length"),
         ((3, 1.0, 0.0, 0.1), {}, "lo < hi"),
         ((3, 0.0, 1.0, 0.0), {}, "eps"),
-        ((11, 0.0, 1.0, 0.1), {"kind": "subsets"}, "n <= 10"),
+        ((13, 0.0, 1.0, 0.1), {"kind": "subsets"}, "one head per subset of 13 numbers"),
         ((3, 0.0, 1.0, 0.1), {"kind": "bubble"}, "one of"),
-        ((3, 0.0, 1.0, 1e-9), {}, "thresholds"),
+        ((3, 0.0, 1.0, 1e-9), {"kind": "thresholds"}, "thresholds"),
         ((3, 0.0, float("nan"), 0.1), {}, "finite"),
     ],
 )

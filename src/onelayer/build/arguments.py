@@ -14,23 +14,27 @@ from torch import Tensor
 
 from onelayer.box import Box
 from onelayer.errors import OnelayerError
-from onelayer.formats import format_of
+from onelayer.formats import WIDE, are_formats, either, format_of
+from onelayer.narrow import ACCUMULATORS
 from onelayer.proof.tree import MAX_DIM
 from onelayer.seeds import MAX_SEED
 
 ROOM = 2.0**-24  # share of the largest number of a format that inputs and outputs may reach: sums need the rest
+NARROW_ROOM = 2.0**-6  # the same for a narrow format, whose sums are taken in float32
+KEYS = 2.0**10  # slopes of keys on an interval of width 1, at most
 MODERATE = 2.0**64  # sizes up to this, and down to its inverse, are fitted as they are
 
 
-def check_eps(eps: Any) -> None:
+def check_eps(eps: Any, name: str = "eps") -> None:
     """An error that can be asked for."""
     if not (_is(eps, Real) and 0 < eps < math.inf):
-        raise OnelayerError(f"eps must be a finite number > 0, got {_shown(eps)}")
+        raise OnelayerError(f"{name} must be a finite number > 0, got {_shown(eps)}")
 
 
 def check_dtype(dtype: Any) -> None:
-    """A float format of the table in ``formats``."""
-    format_of(dtype)
+    """A wide float format of the table in ``formats``."""
+    if not are_formats([dtype]) or format_of(dtype) not in WIDE:
+        raise OnelayerError(f"dtype must be {either('torch.', WIDE)}, got {dtype}")
 
 
 def check_seed(seed: Any) -> None:
@@ -84,12 +88,13 @@ def check_size(largest: float, dtype: torch.dtype, what: str) -> None:
 
 def reach(dtype: torch.dtype) -> float:
     """The largest size of inputs and outputs in a format."""
-    return format_of(dtype).largest * ROOM
+    return format_of(dtype).largest * (NARROW_ROOM if dtype in ACCUMULATORS else ROOM)
 
 
 def narrowest(dtype: torch.dtype) -> float:
     """The least width of an interval whose inverse, times what keys need, is a number of the format."""
-    return format_of(dtype).normal / ROOM
+    row = format_of(dtype)
+    return KEYS / row.largest if dtype in ACCUMULATORS else row.normal / ROOM
 
 
 def next_number(values: Tensor, dtype: torch.dtype) -> Tensor:

@@ -20,7 +20,7 @@ from onelayer.ground import pinned
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.lemmas.argument import OrderStatistics
 from onelayer.lemmas.order import relu_form, threshold_range, thresholds_error
-from onelayer.lemmas.subsets import subsets_error
+from onelayer.lemmas.subsets import LONGEST, coefficients_by_size, subsets_error
 from onelayer.observer import Observer, observing
 from onelayer.proof.argued import argued_certificate, distance_at, representable, worst
 from onelayer.proof.certify import function_text
@@ -28,8 +28,8 @@ from onelayer.recording.sequences import order_statistics
 from onelayer.recording.target import Target
 from onelayer.result import Approximation
 
-KINDS = ("thresholds", "subsets")
-MAX_SUBSET_LENGTH = 10  # 2^10 heads; twice as many for each number more
+KINDS = ("auto", "thresholds", "subsets")
+MAX_SUBSETS = 2**12  # heads: all subsets of twelve numbers; twice as many for each number more
 MAX_LENGTH = 2**14  # the attention of longer sequences does not fit an ordinary memory
 MAX_CELLS = 2**16
 MAX_NUMBERS = 2**28  # in the largest matrix of a layer of thresholds
@@ -44,7 +44,7 @@ def sort(
     hi: float,
     eps: float,
     *,
-    kind: str = "thresholds",
+    kind: str = "auto",
     dtype: torch.dtype = torch.float64,
     max_seconds: float = math.inf,
     observer: Observer | None = None,
@@ -53,7 +53,7 @@ def sort(
 
     ``thresholds``: numbers are embedded by G ramps, averaged by one uniform head, and counted by 2 G ReLU units, with
     G about (hi - lo)/eps whatever n. ``subsets``: numbers enter linearly, one sharp head per subset of positions, for
-    n <= 10; its size does not depend on eps.
+    n <= 12; its size does not depend on eps. ``auto``: the one with fewer parameters that is proved.
     """
     return _build(n, lo, hi, eps, None, kind, dtype, observing(observer, max_seconds))
 
@@ -66,7 +66,7 @@ def order_statistic(
     hi: float,
     eps: float,
     *,
-    kind: str = "thresholds",
+    kind: str = "auto",
     dtype: torch.dtype = torch.float64,
     max_seconds: float = math.inf,
     observer: Observer | None = None,
@@ -85,7 +85,7 @@ def minimum(
     hi: float,
     eps: float,
     *,
-    kind: str = "thresholds",
+    kind: str = "auto",
     dtype: torch.dtype = torch.float64,
     max_seconds: float = math.inf,
     observer: Observer | None = None,
@@ -101,7 +101,7 @@ def maximum(
     hi: float,
     eps: float,
     *,
-    kind: str = "thresholds",
+    kind: str = "auto",
     dtype: torch.dtype = torch.float64,
     max_seconds: float = math.inf,
     observer: Observer | None = None,
@@ -117,7 +117,7 @@ def median(
     hi: float,
     eps: float,
     *,
-    kind: str = "thresholds",
+    kind: str = "auto",
     dtype: torch.dtype = torch.float64,
     max_seconds: float = math.inf,
     observer: Observer | None = None,
@@ -136,7 +136,7 @@ def top_k_sum(
     hi: float,
     eps: float,
     *,
-    kind: str = "thresholds",
+    kind: str = "auto",
     dtype: torch.dtype = torch.float64,
     max_seconds: float = math.inf,
     observer: Observer | None = None,
@@ -162,10 +162,9 @@ def _build(
     _check(n, lo, hi, eps, kind, dtype)
     box = Box([lo] * n, [hi] * n)
     target = order_statistics(n, weights)
-    build = _thresholds if kind == "thresholds" else _subsets
     with observer:
         observer.report("building")
-        model, upper = build(n, lo, hi, eps, weights, dtype, observer)
+        kind, model, upper = _best(_kinds(n, lo, hi, eps, weights, kind), n, lo, hi, eps, weights, dtype, observer)
         observer.report("proving", upper=upper)
         witness = None if observer.over else _witness(model, target, weights, box)
     argument = OrderStatistics(n, kind, None if weights is None else tuple(weights))
@@ -183,20 +182,71 @@ def _build(
     return Approximation(model, certificate, target)
 
 
+def _best(
+    kinds: Sequence[str],
+    n: int,
+    lo: float,
+    hi: float,
+    eps: float,
+    weights: list[float] | None,
+    dtype: torch.dtype,
+    observer: Observer,
+) -> tuple[str, OneLayerTransformer, float]:
+    """The first kind that is proved, or the one with the smallest bound; an error when no bound is to be had."""
+    build = {"thresholds": _thresholds, "subsets": _subsets}
+    built: list[tuple[str, OneLayerTransformer, float]] = []
+    refusal: OnelayerError | None = None
+    for kind in kinds:
+        try:
+            built.append((kind, *build[kind](n, lo, hi, eps, weights, dtype, observer)))
+        except OnelayerError as error:
+            refusal = error
+            continue
+        if built[-1][2] <= eps or observer.over:
+            break
+    best = min((bound for _, _, bound in built), default=math.inf)
+    if refusal is not None and not best < math.inf:
+        raise refusal
+    return min(built, key=lambda found: found[2])
+
+
+def _kinds(n: int, lo: float, hi: float, eps: float, weights: list[float] | None, kind: str) -> list[str]:
+    """The constructions to try, fewest parameters first: about 7 G^2 for G thresholds, 4 per head and feature."""
+    subsets = math.inf if n > LONGEST else _subset_count(n, weights)
+    if kind == "subsets" and subsets > MAX_SUBSETS:
+        raise OnelayerError(
+            f"kind 'subsets' needs one head per subset of {n} numbers, more than {MAX_SUBSETS:,}; use 'thresholds'"
+        )
+    if kind != "auto":
+        return [kind]
+    if subsets > MAX_SUBSETS:
+        return ["thresholds"]
+    cells = (hi - lo) * _share(n, weights) / eps
+    fewer = 4 * subsets * (2 + 2 * n) <= 7 * cells * cells
+    return ["subsets", "thresholds"] if fewer else ["thresholds", "subsets"]
+
+
+def _subset_count(n: int, weights: list[float] | None) -> int:
+    """How many subsets add something."""
+    rows = coefficients_by_size(n, weights)
+    return sum(math.comb(n, m) for m, row in enumerate(rows, start=1) if any(row))
+
+
+def _share(n: int, weights: list[float] | None) -> float:
+    """Error of the lemma of thresholds in widths of a cell."""
+    if weights is None:
+        return 1 - 1 / n
+    return sum(abs(a) * (high - low) / 2 for k, a in enumerate(weights, 1) for low, high in [threshold_range(n, k)])
+
+
 def _thresholds(
     n: int, lo: float, hi: float, eps: float, weights: list[float] | None, dtype: torch.dtype, observer: Observer
 ) -> tuple[OneLayerTransformer, float]:
     """The layer of fewest cells that the lemma proves, or the best one when rounding forbids eps."""
-    if weights is None:
-        share = 1 - 1 / n
-    else:
-        share = sum(
-            abs(a) * (high - low) / 2 for k, a in enumerate(weights, 1) for low, high in [threshold_range(n, k)]
-        )
     box = Box([lo] * n, [hi] * n)
 
     def attempts() -> Iterator[tuple[OneLayerTransformer, float]]:
-        cells = _cells((hi - lo) * share / eps, eps, weights)
+        cells = _cells((hi - lo) * _share(n, weights) / eps, eps, weights)
         for _ in range(ATTEMPTS):
             model = threshold_layer(n, _edges(lo, hi, cells, dtype), weights, dtype)
             upper = thresholds_error(model, weights, box)
@@ -305,5 +355,3 @@ def _check(n: int, lo: float, hi: float, eps: float, kind: str, dtype: torch.dty
         )
     if kind not in KINDS:
         raise OnelayerError(f"kind must be one of {', '.join(KINDS)}; got {kind!r}")
-    if kind == "subsets" and n > MAX_SUBSET_LENGTH:
-        raise OnelayerError(f"kind 'subsets' needs 2^n - 1 heads: n <= {MAX_SUBSET_LENGTH}; use 'thresholds' for {n}")

@@ -3,17 +3,17 @@
 Every node becomes a sum of monomials c b_1^e_1 ... b_k^e_k with rational c and e and *bases* b: variables, constants,
 powers of sums, and functions such as sin of a normal form. Products are expanded, and
     exp(c log b + rest) = b^c exp(rest),   log(c b^e) = log c + e log b,   sqrt(c b^e) = sqrt(c) b^(e/2)
-are used where b > 0 is known from intervals. Each step is an identity wherever the formula has a value, so two formulas
-with values all over the box and one normal form are equal there. Different normal forms prove nothing.
+are used where b > 0 is known from intervals; kinks become maxima of sums (kinks.py). Each step is an identity wherever
+the formula has a value, so two formulas with values all over the box and one normal form are equal there. Different
+normal forms prove nothing.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import reduce
-from typing import Any
 
 from flint import arb
 
@@ -21,13 +21,9 @@ from onelayer.box import Box
 from onelayer.errors import OnelayerError
 from onelayer.language.formula import Formula
 from onelayer.language.tree import Node
+from onelayer.lemmas.kinks import ONE, PEAK, Base, Monomial, Sum, Tables, added, largest, lattice_sum, terms_of
 from onelayer.taylor.hull import surely_defined
 
-Base = tuple[Any, ...]
-Monomial = frozenset[tuple[Base, Fraction]]
-Sum = dict[Monomial, Fraction]
-
-ONE: Monomial = frozenset()
 MOST_MONOMIALS = 4000  # beyond, expanding costs more than it may show
 HIGHEST_POWER = 12  # of a sum that is multiplied out
 
@@ -52,24 +48,43 @@ class Normal:
     def __init__(self, box: Box) -> None:
         ends = zip(box.lower.flatten().tolist(), box.upper.flatten().tolist(), strict=True)
         self.sides = [arb(low).union(arb(high)) for low, high in ends]
+        ends = zip(box.lower.flatten().tolist(), box.upper.flatten().tolist(), strict=True)
+        self.corners = [(Fraction(low), Fraction(high)) for low, high in ends]
         self.balls: dict[Base, arb] = {}
         self.rules: dict[str, Callable[..., Sum]] = {
-            "add": lambda a, b: _added(a, b, 1),
-            "sub": lambda a, b: _added(a, b, -1),
-            "neg": lambda a: _added({}, a, -1),
+            "add": lambda a, b: added(a, b, 1),
+            "sub": lambda a, b: added(a, b, -1),
+            "neg": lambda a: added({}, a, -1),
             "mul": self._times,
             "div": lambda a, b: self._times(a, self._power(b, Fraction(-1))),
             "sqrt": lambda a: self._power(a, Fraction(1, 2)),
             "exp": self._exp,
             "log": self._log,
+            "max": lambda a, b: self.largest([a, b]),
+            "min": lambda a, b: added({}, self.largest([added({}, a, -1), added({}, b, -1)]), -1),
+            "abs": lambda a: self.largest([a, added({}, a, -1)]),
+            "relu": lambda a: self.largest([a, {}]),
         }
 
-    def outputs(self, formula: Formula) -> list[Sum]:
-        """The normal form of every output."""
+    def outputs(self, formula: Formula, variables: Sequence[Sum] | None = None) -> list[Sum]:
+        """The normal form of every output, with these sums in the place of the variables where given."""
         values: list[Sum] = []
+        tables: list[int | None] = []
+        tabulated = Tables(len(self.corners))
         for node in formula.nodes:
-            values.append(self._node(node, [values[at] for at in node.args]))
+            table = tabulated.of(node, [tables[at] for at in node.args]) if variables is None else None
+            tables.append(table)
+            if variables is not None and node.op == "var":
+                values.append(variables[int(node.value)])
+            elif table is not None and node.op != "var":
+                values.append(lattice_sum(table, self.corners))
+            else:
+                values.append(self._node(node, [values[at] for at in within_domain(formula, node)]))
         return [values[at] for at in formula.outputs]
+
+    def largest(self, sums: Sequence[Sum]) -> Sum:
+        """The maximum of sums."""
+        return largest(sums, self.corners)
 
     def _node(self, node: Node, args: list[Sum]) -> Sum:
         match node.op:
@@ -92,7 +107,7 @@ class Normal:
         found: Sum = {}
         for one, c in a.items():
             for other, d in b.items():
-                found = _added(found, self._monomial(one, other), c * d)
+                found = added(found, self._monomial(one, other), c * d)
         return found
 
     def _monomial(self, one: Monomial, other: Monomial) -> Sum:
@@ -147,13 +162,13 @@ class Normal:
             if c > 0 and all(self._positive(base) for base, _ in monomial):
                 found = {} if c == 1 else _power_of(("log", ("num", c)))
                 for base, e in monomial:
-                    found = _added(found, self._log_of(base), e)
+                    found = added(found, self._log_of(base), e)
                 return found
         if not a:
             raise OnelayerError("the logarithm of zero")
         lead, base = _as_base(a)
         found = {} if lead == 1 else _power_of(("log", ("num", lead)))
-        return _added(found, _power_of(("log", base)), 1)
+        return added(found, _power_of(("log", base)), 1)
 
     def _log_of(self, base: Base) -> Sum:
         if base[0] == "exp":
@@ -162,6 +177,10 @@ class Normal:
 
     def _positive(self, base: Base) -> bool:
         return bool(self._ball(base) > 0)
+
+    def ball(self, a: Mapping[Monomial, Fraction]) -> arb:
+        """The values of a sum over the box."""
+        return self._sum(a)
 
     def _ball(self, base: Base) -> arb:
         """The values of a base over the box, anything where no rule is at hand."""
@@ -183,6 +202,8 @@ class Normal:
                 return self._ball(base[1]).log()
             case "sum":
                 return self._sum(dict(base[1]))
+            case op if op == PEAK:
+                return reduce(arb.max, map(self._sum, terms_of(base)))
             case op if op in _BALLS:
                 return _BALLS[op](self._sum(dict(base[2])))
             case _:
@@ -202,9 +223,28 @@ _BALLS: dict[str, Callable[[arb], arb]] = {op: getattr(arb, op) for op in ("sin"
 
 
 def _raised(ball: arb, e: Fraction) -> arb:
-    if e.denominator == 1:
-        return ball ** int(e)
+    if e.denominator == 1:  # one by one: a power of a ball that reaches below zero is no number in Arb
+        product = reduce(arb.__mul__, [ball] * abs(int(e)), arb(1))
+        return product if e > 0 else 1 / product
     return (arb(e.numerator) / arb(e.denominator) * ball.log()).exp() if ball > 0 else arb("nan")
+
+
+def within_domain(formula: Formula, node: Node) -> tuple[int, ...]:
+    """The arguments of a node; for asin(min(max(u, -1), 1)), which is asin(u) where that has a value, u itself.
+
+    asin and acos of a normal form stand for these functions continued by constants, and no law but equality of
+    arguments is used of them.
+    """
+    nodes = formula.nodes
+    if node.op not in ("asin", "acos") or nodes[node.args[0]].op != "min":
+        return node.args
+    inner, top = nodes[node.args[0]].args
+    if nodes[inner].op != "max" or nodes[top] != Node("num", (), 1.0):
+        return node.args
+    kept, bottom = nodes[inner].args
+    least = nodes[bottom]
+    ends_at_one = least.op == "neg" and nodes[least.args[0]] == Node("num", (), 1.0)
+    return (kept,) if ends_at_one else node.args
 
 
 def _as_base(a: Sum) -> tuple[Fraction, Base]:
@@ -219,13 +259,6 @@ def _number(value: Fraction) -> Sum:
 
 def _power_of(base: Base, e: Fraction = Fraction(1)) -> Sum:
     return {frozenset({(base, e)}): Fraction(1)}
-
-
-def _added(a: Sum, b: Sum, factor: Fraction | int) -> Sum:
-    total = dict(a)
-    for monomial, c in b.items():
-        total[monomial] = total.get(monomial, Fraction(0)) + factor * c
-    return {monomial: c for monomial, c in total.items() if c}
 
 
 def _root(c: Fraction, e: Fraction) -> Sum:

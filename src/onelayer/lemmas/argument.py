@@ -15,6 +15,7 @@ from onelayer.language.tree import Tape
 from onelayer.language.words import NOT_RECORDED, describe
 from onelayer.lemmas.fields import need, numbers, places, records
 from onelayer.lemmas.nested import Nested
+from onelayer.lemmas.pieces import Pieces
 
 FORMAT = "onelayer argument"
 FORMAT_VERSION = 1  # of argument.json
@@ -168,8 +169,8 @@ class Composition:
         return Formula.build(tape.nodes, outputs, (n * d,), () if len(outputs) == 1 else (len(outputs),))
 
 
-Argument = OrderStatistics | Recall | Composition | Nested
-KINDS: dict[str, type[Argument]] = {kind.KIND: kind for kind in (OrderStatistics, Recall, Composition, Nested)}
+Argument = OrderStatistics | Recall | Composition | Nested | Pieces
+KINDS: dict[str, type[Argument]] = {kind.KIND: kind for kind in (OrderStatistics, Recall, Composition, Nested, Pieces)}
 
 
 def to_text(argument: Argument) -> bytes:

@@ -30,7 +30,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Outer:
+class OuterRamps:
     """G_k of one term: its ramps in s, sup |G_k - g_k| over the values of s, and the largest slope there."""
 
     ramps: Ramps
@@ -117,7 +117,7 @@ class _Proof:
             highs.append(high.sum() + slack)
         return float(min(lows)), float(max(highs))
 
-    def _outer(self, k: int) -> Outer:
+    def _outer(self, k: int) -> OuterRamps:
         """Knots and slopes read off the forms at one position, then compared with g_k."""
         term = self.composition.terms[k]
         position, mine = term.position or 0, self.units == k
@@ -140,7 +140,7 @@ class _Proof:
         error = piecewise_error(formula, ramps, low, high if high > low else low + 1e-9 * (1 + abs(low)))
         margin = self.drift(w) + 1e-9 * (abs(low) + abs(high))
         reached = ramps.on(low - margin, high + margin)[2]
-        return Outer(ramps, slopes, error, float(np.abs(reached).max()) * UP)
+        return OuterRamps(ramps, slopes, error, float(np.abs(reached).max()) * UP)
 
     def _mismatch(self, k: int, position: int) -> float:
         """sum_u |c_u| sup |z_u - mu_u (s^ - t_u)| over the units of the term."""

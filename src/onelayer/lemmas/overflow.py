@@ -40,7 +40,7 @@ class _Sizes:
         config = self.config
         if config.attention != "softmax":
             return float("inf")
-        ends = torch.maximum(box.lower.abs(), box.upper.abs()).reshape(config.length, config.token_width)
+        ends = torch.maximum(box.lower.abs(), box.upper.abs()).reshape(config.rows, config.token_width)
         e = self._embedded(ends.amax(0).numpy())
         a = self._attended(self._normed(e, "1") if config.norm == "pre" else e)
         r = self._noted(e + a) if config.residual else a
@@ -67,6 +67,8 @@ class _Sizes:
             self._noted(self._own("ramp_slope"))
             x = np.ones(self.config.features)
         e = self._affine(self._noted(x), "E")
+        if self.config.pieces:
+            e = e.reshape(self.config.length, self.config.d_model).max(0)
         return e if self.config.positions == "none" else self._noted(e + self._own("position").max(0))
 
     def _normed(self, x: Floats, which: str) -> Floats:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,26 +18,47 @@ from onelayer.lemmas.forward import SLACK, UP, exp_up, float64_weights, has_form
 from onelayer.lemmas.overflow import overflows
 
 MARGIN = 64.0  # logits of tokens outside a head's subset stay this far below those inside
+LONGEST = 64  # positions; more subsets than a layer has heads, unless only the very largest are asked for
 Floats = NDArray[np.float64]
 
 
-def all_subsets(n: int) -> Floats:
-    """Membership of every nonempty subset of n positions, (2^n - 1, n), entries 0 and 1."""
-    index = np.arange(1, 2**n)[:, None]
-    return ((index >> np.arange(n)) & 1).astype(np.float64)
-
-
-def combination(n: int, weights: Sequence[float] | None) -> Floats:
-    """Coefficients (2^n - 1, outputs) that make order statistics of subset maxima, ascending.
+def coefficients_by_size(n: int, weights: Sequence[float] | None) -> list[list[Fraction]]:
+    """Row m - 1 says how much the maximum of a subset of m positions adds to each output.
 
     x_(k) = sum over |S| >= k of (-1)^(|S|-k) C(|S|-1, k-1) max_S: the r-th smallest number is the maximum of
     C(r-1, m-1) subsets of size m, and the sum over m of (-1)^(m-k) C(r-1, m-1) C(m-1, k-1) is 1 for r = k and 0
-    otherwise.
+    otherwise. Sizes whose row is zero need no head: the largest number needs one head, not 2^n - 1.
     """
-    sizes, ranks = all_subsets(n).sum(1).astype(int).tolist(), range(1, n + 1)
-    table = [[(-1) ** (m - k) * math.comb(m - 1, k - 1) for k in ranks] for m in sizes]
-    ascending = np.array(table, dtype=np.float64)
-    return ascending if weights is None else ascending @ np.array(weights)[:, None]
+    sizes = range(1, n + 1)
+    if weights is None:
+        return [[_coefficient(m, k) for k in sizes] for m in sizes]
+    used = [(k, Fraction(a)) for k, a in enumerate(weights, start=1) if a]
+    return [[sum((a * _coefficient(m, k) for k, a in used), Fraction(0))] for m in sizes]
+
+
+def _coefficient(m: int, k: int) -> Fraction:
+    return Fraction((-1) ** abs(m - k) * math.comb(m - 1, k - 1))
+
+
+def used_subsets(n: int, weights: Sequence[float] | None) -> Floats:
+    """Membership of every subset of n positions that adds something, (S, n), entries 0 and 1, counted in binary."""
+    sizes = [m for m, row in enumerate(coefficients_by_size(n, weights), start=1) if any(row)]
+    chosen = [members for m in sizes for members in combinations(range(n), m)]
+    chosen.sort(key=lambda members: sum(2**i for i in members))
+    sets = np.zeros((len(chosen), n))
+    for row, members in zip(sets, chosen, strict=True):
+        row[list(members)] = 1.0
+    return sets
+
+
+def combination(sets: Floats, weights: Sequence[float] | None) -> Floats:
+    """Coefficients (S, outputs) of the maxima over ``sets``; an error where one is no float64 number."""
+    rows = coefficients_by_size(sets.shape[1], weights)
+    sizes = sets.sum(1).astype(int)
+    exact = {m: [float(c) for c in rows[m - 1]] for m in set(sizes.tolist())}
+    if any(Fraction(value) != c for m, row in exact.items() for value, c in zip(row, rows[m - 1], strict=True)):
+        raise OnelayerError("the coefficients of this order statistic are no float64 numbers")
+    return np.array([exact[m] for m in sizes.tolist()])
 
 
 def average_gap(members: int) -> float:
@@ -60,7 +83,7 @@ def subsets_error(model: OneLayerTransformer, weights: Sequence[float] | None, b
 
     Errors of executed logits act like a change of x by error / beta. Tokens outside a subset weigh at most
     (n-1) e^-margin. The stored weights must have exactly the form of
-    build/ordering/subsets.py, with every subset once.
+    build/ordering/subsets.py, with every subset that adds something once.
     """
     n, rounding = model.config.length, rounding_of(model.dtype)
     form = _Form(model, weights, box)
@@ -71,7 +94,8 @@ def subsets_error(model: OneLayerTransformer, weights: Sequence[float] | None, b
     real = sharpness(form.coefficients, form.sets) / form.beta
     logit = rounding.gamma(4) * (form.beta * reach + form.mask) * 2  # of an executed key and of its logit
     logit += 4 * rounding.tiny * (1 + form.beta)  # numbers below the normal range may be lost
-    leak = 2 * (n - 1) * exp_up(-form.margin(box) + 2 * logit)
+    # A head that looks at all numbers leaks nothing, whatever the margin.
+    leak = 0.0 if form.sets.all() else 2 * (n - 1) * exp_up(-form.margin(box) + 2 * logit)
     each = (
         2 * logit / form.beta + (leak + rounding.softmax(n) + n * rounding.gamma(2) + rounding.gamma(n + 2)) * 2 * reach
     )
@@ -92,8 +116,9 @@ class _Form:
         w = float64_weights(model)
         outputs = n if sorts else 1
         width = 1 + outputs + int(sorts) + n
-        heads = 2**n - 1
+        heads = len(config.heads)
         form = [
+            n <= LONGEST,
             (config.norm, config.attention, config.embedding) == ("none", "softmax", "linear"),
             [(head.d_k, head.d_v, head.memory) for head in config.heads] == [(1, 1, "none")] * heads,
             (config.d_model, config.hidden) == (width, n if sorts else 0),
@@ -104,7 +129,8 @@ class _Form:
             raise OnelayerError("this layer is not a construction of subset maxima")
         self.beta, self.mask = float(w["W_K"][0, 0]), float(np.abs(w["W_K"][-n:]).max())
         self.sets = (w["W_K"][-n:].T == 0).astype(np.float64)
-        self.coefficients = combination(n, weights)[_places(self.sets)]
+        _require_subsets(self.sets, weights)
+        self.coefficients = combination(self.sets, weights)
         eye, out = np.eye(width), 1 + n if sorts else 1
         fixed: list[tuple[Floats, Floats | float]] = [
             (w["W_E"], eye[:1]),
@@ -153,9 +179,12 @@ class _Form:
         return self.mask - self.beta * float(box.upper.max() - box.lower.min()) * UP
 
 
-def _places(sets: Floats) -> NDArray[np.int64]:
-    """Row of each subset in :func:`all_subsets`; an error unless every nonempty subset occurs once."""
-    number = (sets @ 2.0 ** np.arange(sets.shape[1])).astype(np.int64)
-    if not np.array_equal(np.sort(number), np.arange(1, len(sets) + 1)):
+def _require_subsets(sets: Floats, weights: Sequence[float] | None) -> None:
+    """Nonempty subsets, none twice, and of every size that adds something all C(n, m) of them."""
+    n = sets.shape[1]
+    once = len(np.unique(sets, axis=0)) == len(sets)
+    found = np.bincount(sets.sum(1).astype(int), minlength=n + 1)
+    rows = coefficients_by_size(n, weights)
+    whole = all(int(found[m]) == math.comb(n, m) for m, row in enumerate(rows, start=1) if any(row))
+    if not (once and whole and found[0] == 0):
         raise OnelayerError("the heads of this layer do not look at every subset once")
-    return number - 1

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from onelayer.errors import OnelayerError
 from onelayer.float64 import UNIT
 from onelayer.language.formula import Formula, parse
+from onelayer.language.tree import Node
 from onelayer.lemmas.nested import Outer
 from onelayer.observer import Observer
 from onelayer.taylor import basis, difference, variables
@@ -36,7 +37,7 @@ MAX_DEGREE = 64  # of a composed polynomial, whose coefficients are bounded
 def surface_error(outer: Outer, goal: float, observer: Observer) -> float:
     """Upper bound of |g - sum of the ridges| over the box of ``outer``, below ``goal`` if boxes show it; else inf."""
     rank = len(outer.sums)
-    ridges = Ridges(outer)
+    ridges = RidgePolynomials(outer)
     low, high = _grid(np.array(outer.low), np.array(outer.high), FIRST.get(rank, 2))
     whole = np.array(outer.high) - np.array(outer.low)
     formula, order, worst = outer.formula, ORDERS.get(rank, ORDER), 0.0
@@ -53,7 +54,7 @@ def surface_error(outer: Outer, goal: float, observer: Observer) -> float:
     return math.inf
 
 
-def _bounds(formula: Formula, ridges: Ridges, low: Floats, high: Floats, order: int) -> Floats:
+def _bounds(formula: Formula, ridges: RidgePolynomials, low: Floats, high: Floats, order: int) -> Floats:
     ends = torch.from_numpy(low), torch.from_numpy(high)
     x = variables(*ends, order)
     g: Any = evaluate_hulled(formula, x, *ends)
@@ -61,7 +62,7 @@ def _bounds(formula: Formula, ridges: Ridges, low: Floats, high: Floats, order: 
     return np.where(np.isnan(found), np.inf, found)
 
 
-class Ridges:
+class RidgePolynomials:
     """sum_k p_k(a_k . u) with p_k(s) = sum_j c_kj ((s - m_k) / h_k)^j, coefficients rounded once."""
 
     def __init__(self, outer: Outer) -> None:
@@ -129,21 +130,23 @@ def polynomial(formula: Formula) -> list[Fraction]:
     """Coefficients of a formula of one variable that is a polynomial, exactly, ascending; OnelayerError otherwise."""
     values: list[list[Fraction]] = []
     for node in formula.nodes:
-        args = [values[at] for at in node.args]
-        match node.op:
-            case "var":
-                values.append([Fraction(0), Fraction(1)])
-            case "num":
-                values.append([Fraction(node.value)])
-            case "add" | "sub":
-                values.append(_added(args[0], args[1], 1 if node.op == "add" else -1))
-            case "neg":
-                values.append([-c for c in args[0]])
-            case "mul":
-                values.append(_product(args[0], args[1]))
-            case op:
-                raise OnelayerError(f"a ridge of several sums is a polynomial; '{op}' is none of its operations")
+        values.append(_of_node(node, [values[at] for at in node.args]))
     return values[formula.outputs[0]]
+
+
+def _of_node(node: Node, args: list[list[Fraction]]) -> list[Fraction]:
+    match node.op:
+        case "var":
+            return [Fraction(0), Fraction(1)]
+        case "num":
+            return [Fraction(node.value)]
+        case "add" | "sub":
+            return _added(args[0], args[1], 1 if node.op == "add" else -1)
+        case "neg":
+            return [-c for c in args[0]]
+        case "mul":
+            return _product(args[0], args[1])
+    raise OnelayerError(f"a ridge of several sums is a polynomial; '{node.op}' is none of its operations")
 
 
 def _added(a: list[Fraction], b: list[Fraction], sign: int) -> list[Fraction]:

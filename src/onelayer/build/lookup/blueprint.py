@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import time
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -13,7 +15,7 @@ from onelayer.box import Box
 from onelayer.build.arguments import narrowest, relative, scale_of
 from onelayer.build.lookup.axis import fit_axis
 from onelayer.build.lookup.families import Array, Keys
-from onelayer.build.lookup.kinks import Kinks, find_kinks
+from onelayer.build.lookup.kinks import HingeSum, find_kinks
 from onelayer.build.lookup.ladder import Effort
 from onelayer.build.lookup.sparse import SparseFitter
 from onelayer.build.lookup.structure import FlatFunction, Group, find_structure
@@ -31,6 +33,8 @@ from onelayer.recording.target import Target, place
 NEGLIGIBLE = 1 / 40
 SAME_AXIS_POINTS = 65  # points at which two axes are compared: enough to tell apart what a fit would
 HASTY_TOKENS = 1024  # tokens of a fit without search: solved in well under a second
+FEW_AXES = 3  # a grid over so many is still small
+SPARSE_SECONDS = 1.0  # at least, for a combination of heads beside one head
 BELOW_ROUNDING = 1 / 16  # of the rounding of |f|: a fit that close is as good as an exact one
 
 Fitted = tuple[list[LookupHead], float, int]  # heads, estimated sup error of their sum, tokens the tolerance wants
@@ -46,7 +50,7 @@ class Blueprint:
     input_shape: tuple[int, ...]
     output_shape: tuple[int, ...]
     heads: list[LookupHead]
-    kinks: Kinks
+    kinks: HingeSum
     affine: Affine
     error: float
     wanted: int
@@ -115,7 +119,7 @@ def straight(target: Target, box: Box) -> Blueprint:
     values = flat(target, box, Observer())(points)
     base, right, left = values[0], values[1 : box.dim + 1], values[box.dim + 1 :]  # (K,), (D, K), (D, K)
     slopes = ((right - left) / torch.where(half > 0, 2 * half, torch.inf)[:, None]).T  # (K, D)
-    none = Kinks(zeros(0, box.dim), zeros(0), zeros(0, len(base)))
+    none = HingeSum(zeros(0, box.dim), zeros(0), zeros(0, len(base)))
     affine = Affine(slopes, base - slopes @ centre)
     return Blueprint(tuple(box.shape), target.output_shape, [], none, affine, math.inf, 0)
 
@@ -278,24 +282,58 @@ def _tokens(fits: list[TensorFit]) -> int:
 
 def _at_hand(fitter: TensorFitter, sparse: list[TensorFit] | None, budget: FitBudget) -> list[TensorFit] | None:
     """What can be had without a search, by its error."""
-    quick = fitter.anyhow(min(budget.max_tokens, HASTY_TOKENS))
+    quick = fitter.hasty(min(budget.max_tokens, HASTY_TOKENS))
     fits = [found for found in (sparse, quick and [quick]) if found]
     return min(fits, key=lambda found: found[0].error, default=None)
 
 
 def _cheapest(fitter: TensorFitter, tolerance: float, budget: FitBudget) -> list[TensorFit] | None:
     """The fit with the fewest tokens; when time is over, the best that can be had at once."""
+    if fitter.rank == FEW_AXES:
+        return _one_head_first(fitter, tolerance, budget)
     sparse = SparseFitter(fitter).fit(tolerance, budget.max_tokens) if fitter.rank >= 3 else None
     if budget.fitting.over:
         return _at_hand(fitter, sparse, budget)
     bound = _tokens(sparse) if sparse else budget.max_tokens
     if sparse and fitter.predicted(tolerance) > 2 * bound:
         return sparse
-    plain = fitter.plain(tolerance, bound) if sparse is None and fitter.oscillates(tolerance) else None
+    single = _one_head(fitter, tolerance, bound, plainly=sparse is None)
+    return [single] if single is not None else sparse
+
+
+def _one_head(fitter: TensorFitter, tolerance: float, bound: int, *, plainly: bool) -> TensorFit | None:
+    """One head of at most ``bound`` tokens; ``plainly`` lets a function that oscillates have its plain grid first."""
+    plain = fitter.plain(tolerance, bound) if plainly and fitter.oscillates(tolerance) else None
     if plain is not None:
-        return [plain]
+        return plain
     single = fitter.fit(tolerance, bound)
-    return [single] if single and single.tokens <= bound else sparse
+    return single if single and single.tokens <= bound else None
+
+
+def _plain_or_fitted(fitter: TensorFitter, tolerance: float, bound: int) -> TensorFit | None:
+    """One head of at most ``bound`` tokens: a plain grid for what oscillates, a fitted one for all else."""
+    head = fitter.plain if fitter.oscillates(tolerance) else fitter.fit
+    single = head(tolerance, bound)
+    return single if single is not None and single.tokens <= bound else None
+
+
+def _one_head_first(fitter: TensorFitter, tolerance: float, budget: FitBudget) -> list[TensorFit] | None:
+    """Three axes: one head is found in about a second where it is good, so a combination of heads comes second.
+
+    The combination gets as long as the head took, so that no time is lost on functions that have no such form.
+    """
+    begun = time.monotonic()
+    single = _plain_or_fitted(fitter, tolerance, budget.max_tokens)
+    slower = copy.copy(fitter)
+    patience = max(SPARSE_SECONDS, time.monotonic() - begun)
+    slower.observer = budget.fitting if single is None else budget.fitting.within(patience)
+    bound = single.tokens - 1 if single is not None else budget.max_tokens
+    sparse = SparseFitter(slower).fit(tolerance, bound) if bound > 0 and not slower.observer.over else None
+    if sparse and sparse[0].error <= tolerance:
+        return sparse
+    if single is not None:
+        return [single]
+    return _at_hand(fitter, sparse, budget) if budget.fitting.over else sparse
 
 
 def _to_coordinate(keys: Keys, lower: float, upper: float) -> tuple[Tensor, Tensor]:

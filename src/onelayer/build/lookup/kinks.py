@@ -28,7 +28,7 @@ ZERO_GRID = 2049  # points of an axis between which a sign change of a kink's ar
 
 
 @dataclass(frozen=True)
-class Kinks:
+class HingeSum:
     """sum_j coefficients[j] relu(normals[j] . x + offsets[j]): (J, D), (J,) and (J, K)."""
 
     normals: Tensor
@@ -44,7 +44,7 @@ class Kinks:
         return values
 
 
-def find_kinks(formula: Formula | None, f: FlatFunction, box: Box, *, seed: int = 0) -> Kinks:
+def find_kinks(formula: Formula | None, f: FlatFunction, box: Box, *, seed: int = 0) -> HingeSum:
     """The hyperplanes across which the gradient of f jumps by a constant, with that jump."""
     outputs = f(box.center.reshape(1, -1)).shape[-1]
     found: list[tuple[Tensor, Tensor, Tensor]] = []
@@ -54,9 +54,17 @@ def find_kinks(formula: Formula | None, f: FlatFunction, box: Box, *, seed: int 
             found.append((normal, offset, jump))
     if not found:
         empty = zeros(0)
-        return Kinks(empty.reshape(0, box.dim), empty, empty.reshape(0, outputs))
+        return HingeSum(empty.reshape(0, box.dim), empty, empty.reshape(0, outputs))
     normals, offsets, jumps = (torch.stack(column) for column in zip(*found, strict=True))
-    return Kinks(normals, offsets, jumps)
+    return HingeSum(normals, offsets, jumps)
+
+
+def only_hinges(formula: Formula, f: FlatFunction, box: Box, *, seed: int = 0) -> bool:
+    """Whether every bend of f is one that a ReLU unit takes out: of affine functions, its jump constant."""
+    affine = _affine_forms(formula, box.dim)
+    if any(affine[arg] is None for node in formula.nodes for arg in _bending(node)):
+        return False
+    return all(_constant_jump(f, box, *plane, seed) is not None for plane in _hyperplanes(formula, box))
 
 
 def _hyperplanes(formula: Formula, box: Box) -> list[tuple[Tensor, Tensor]]:

@@ -43,13 +43,13 @@ class KeyLadder:
         keep = max(1, min(columns, int((s > 1e-13 * s[0]).sum())))
         self.problem = Projection(nodes, u[:, :keep] * s[:keep], ridge, focus[0] if focus else 0.0)
         self.slices = slices
-        self._rungs: dict[int, tuple[Keys, float]] = {}
+        self._steps: dict[int, tuple[Keys, float]] = {}
 
-    def rung(self, size: int) -> tuple[Keys, float]:
+    def step(self, size: int) -> tuple[Keys, float]:
         """Best keys found with ``size`` tokens and their sup error over nodes and slices."""
-        if size not in self._rungs:
-            self._rungs[size] = self._search(size)
-        return self._rungs[size]
+        if size not in self._steps:
+            self._steps[size] = self._search(size)
+        return self._steps[size]
 
     def by_family(self, size: int) -> float:
         """The sup error of the best keys of ``size`` tokens among the families, without a search."""
@@ -58,11 +58,11 @@ class KeyLadder:
     def smallest(self, tolerance: float, limit: int) -> int:
         """The least size found with error at most ``tolerance`` (or ``limit``): climbing by thirds, then bisection."""
         low, high = 0, 1
-        while high < limit and not self.rung(high)[1] <= tolerance:
+        while high < limit and not self.step(high)[1] <= tolerance:
             low, high = high, min(max(high + 1, high * 4 // 3), limit)
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (low, middle) if self.rung(middle)[1] <= tolerance else (middle, high)
+            low, high = (low, middle) if self.step(middle)[1] <= tolerance else (middle, high)
         return high
 
     def trial(self, keys: Keys) -> tuple[Keys, float]:
@@ -83,9 +83,9 @@ class KeyLadder:
         return min((self.trial(keys) for keys in found), key=lambda pair: pair[1])
 
     def _extended(self, size: int) -> list[Keys]:
-        """The rung below with one token more, of a weight that hardly matters yet."""
-        if size < 3 or size - 1 not in self._rungs:
+        """The step below with one token more, of a weight that hardly matters yet."""
+        if size < 3 or size - 1 not in self._steps:
             return []
-        below = self._rungs[size - 1][0]
+        below = self._steps[size - 1][0]
         slopes = np.append(below.slopes, below.slopes.mean())
         return [Keys(slopes, np.append(below.biases, below.biases.max() - 4.0), below.family)]

@@ -74,7 +74,7 @@ class AxisProblem:
             field.sort(key=lambda runner: runner.loss)
         best = self.measure(problem.unpack(field[0].parameters))
         if best.error <= self.eps and not best.meets:
-            best = _better(best, self.tame(best))
+            best = _better(best, self.dearer(best))
         for runner in field[:2]:
             if not best.meets and runner.loss < (4 * self.eps) ** 2:
                 best = _better(best, self.polish(problem, runner, goal))
@@ -108,7 +108,7 @@ class AxisProblem:
             best = _better(best, self.measure(keys))
         return best
 
-    def tame(self, fit: Measured) -> Measured:
+    def dearer(self, fit: Measured) -> Measured:
         """The first fit that meets eps when the cost of |v| is raised step by step, or the last."""
         for factor in (4, 16, 64):
             fit = self.descended(fit, factor * 4 * self.unit)
@@ -116,14 +116,14 @@ class AxisProblem:
                 break
         return fit
 
-    def calm(self, fit: Measured) -> Measured:
+    def smaller(self, fit: Measured) -> Measured:
         """The same number of tokens with smaller values where the tolerance has room: |v| is what rounding feeds on."""
         scale = float(np.abs(self.sampler.points(40)[2]).max())
         for ridge in (1e-7, 1e-5, 1e-4, 1e-3):
-            calmer = self.descended(fit, ridge * self.eps / scale) if scale > 0 else fit
-            if not (calmer.meets and calmer.vmax < fit.vmax):
+            lighter = self.descended(fit, ridge * self.eps / scale) if scale > 0 else fit
+            if not (lighter.meets and lighter.vmax < fit.vmax):
                 break
-            fit = calmer
+            fit = lighter
         return fit
 
     def descended(self, fit: Measured, ridge: float) -> Measured:
@@ -174,7 +174,7 @@ def smallest(problem: AxisProblem, max_tokens: int, thorough: bool, observer: Ob
         best = _better(best, fit)
     if thorough and best.meets:
         best = _walk_down(problem, best, max(far, least - 1), observer)
-    return problem.calm(best) if best.meets else best
+    return problem.smaller(best) if best.meets else best
 
 
 def _walk_down(problem: AxisProblem, best: Measured, floor: int, observer: Observer) -> Measured:

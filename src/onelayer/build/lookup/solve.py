@@ -6,10 +6,18 @@ never exceeds d_m costs about (2 + 16 d_m) u |v_m| when executed, and that cost 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
 import numpy as np
+import torch
 from scipy.linalg import solve_triangular
 
 from onelayer.build.lookup.families import Array
+
+LARGE = 2**21  # numbers of a matrix from which on a GPU factors it faster, the way there and back included
+_PLACE: ContextVar[str] = ContextVar("fits are solved on", default="cpu")
 
 
 def axis_nodes(lower: float, upper: float, count: int) -> Array:
@@ -40,14 +48,35 @@ def solve_axis(weights: Array, samples: Array, ridge: float | Array = 0.0, empha
     target = np.concatenate([samples * scale[:, None], np.zeros((size, samples.shape[1]))])
     norms = np.linalg.norm(stacked, axis=0)
     norms[norms == 0] = 1.0
-    q, r = np.linalg.qr(stacked / norms)
+    seen, r = _factored(stacked / norms, target)
     diagonal = np.abs(np.diag(r))
     if diagonal.min(initial=1.0) > 1e-15:
-        solution: Array = solve_triangular(r, q.T @ target)
+        solution: Array = solve_triangular(r, seen)
     else:
         solution = np.linalg.lstsq(stacked / norms, target, rcond=1e-15)[0]
     values: Array = solution / norms[:, None]
     return values
+
+
+def _factored(matrix: Array, target: Array) -> tuple[Array, Array]:
+    """Q^T target and R of matrix = Q R; a large matrix is factored where fits are to be solved."""
+    place = _PLACE.get()
+    if place == "cpu" or matrix.size < LARGE:
+        q, r = np.linalg.qr(matrix)
+        return q.T @ target, r
+    q_there, r_there = torch.linalg.qr(torch.from_numpy(matrix).to(place))
+    seen = q_there.T @ torch.from_numpy(np.ascontiguousarray(target)).to(place)
+    return seen.cpu().numpy(), r_there.cpu().numpy()
+
+
+@contextmanager
+def solved_on(place: torch.device) -> Iterator[None]:
+    """Solve large fits on this device inside the block."""
+    before = _PLACE.set(str(place))
+    try:
+        yield
+    finally:
+        _PLACE.reset(before)
 
 
 def minimax(weights: Array, samples: Array, ridge: float | Array, sweeps: int = 12) -> tuple[Array, float]:

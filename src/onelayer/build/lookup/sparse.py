@@ -53,7 +53,7 @@ class SparseFitter:
                 for centre in CENTRES
             }
             best = min(scores, key=lambda pair: scores[pair])
-            free = sum(_digits(ladder.rung(m)[1]) for m in PROBES)
+            free = sum(_digits(ladder.step(m)[1]) for m in PROBES)
             chosen.append(None if free < scores[best] - len(PROBES) * math.log(4) else best)
         return chosen
 
@@ -123,7 +123,7 @@ class SparseFitter:
 
     def _keys(self, axis: int, size: int) -> Keys:
         base = self.nested[axis]
-        return self.fitter.ladders[axis].rung(size)[0] if base is None else bernstein(size, *base)
+        return self.fitter.ladders[axis].step(size)[0] if base is None else bernstein(size, *base)
 
     def _component(self, level: Level) -> TensorFit:
         if level not in self._components:

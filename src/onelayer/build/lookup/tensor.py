@@ -32,6 +32,7 @@ ROUNDINGS = 20  # the least penalty in unit roundoffs, that of a sum of a few do
 FREE_NODES = 240  # up to which slopes are searched freely
 FREE_UNIT = 1e-12  # free slopes lean on large values, which float32 cannot carry
 POLISH_TOKENS = 420
+LARGE_SHARE = 0.5  # of the tolerance, tried first: rows of a table have noise, below which keys are found slowly
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,7 @@ class TensorFitter:
     ) -> None:
         self.f, self.rank, self.tolerance, self.unit, self.seed = f, rank, tolerance, unit, seed
         self.slices, self.observer = slices, observer or Observer()
+        self._grid: tuple[list[Array], Array] | None = None
 
     @cached_property
     def ridge(self) -> float:
@@ -120,10 +122,10 @@ class TensorFitter:
         """
         best: TensorFit | None = None
         low, high = 0.002, 1.5
-        for _ in range(7):
+        for turn in range(7):
             if self.observer.over:
                 break
-            share = math.sqrt(low * high)
+            share = math.sqrt(low * high) if turn else LARGE_SHARE
             sizes = self._sizes(share * tolerance, 4 * max_tokens)
             fit = self.solve(sizes) if math.prod(sizes) <= 4 * max_tokens else None
             if fit is not None and fit.error <= tolerance:
@@ -132,7 +134,7 @@ class TensorFitter:
                 high = share
         return None if best is None else self._shorten(best, tolerance)
 
-    def anyhow(self, max_tokens: int) -> TensorFit | None:
+    def hasty(self, max_tokens: int) -> TensorFit | None:
         """The best of a few heads of equal sizes: what can be had when there is no time left to search."""
         most = min(MOST_KEYS, int(max_tokens ** (1 / self.rank)))
         fits = [self.solve([size] * self.rank) for size in sorted({most, max(most // 2, 1), min(most, 8)})]
@@ -174,15 +176,21 @@ class TensorFitter:
         counts = [len(axis) for axis in nodes]
         if math.prod(counts) > MAX_SAMPLES:
             return None
-        grid = np.stack(np.meshgrid(*nodes, indexing="ij"), -1).reshape(-1, self.rank)
-        values = self.f(grid).reshape(*counts, -1)
-        keys = tuple(ladder.rung(size)[0] for ladder, size in zip(self.ladders, sizes, strict=True))
+        values = self._on_grid(nodes)
+        keys = tuple(ladder.step(size)[0] for ladder, size in zip(self.ladders, sizes, strict=True))
         for axis in range(self.rank):
             weights = keys[axis].weights(nodes[axis])
             moved = np.moveaxis(values, axis, 0)
             solved = solve_axis(weights, moved.reshape(len(moved), -1), self.ridge)
             values = np.moveaxis(solved.reshape(-1, *moved.shape[1:]), 0, axis)
         return self._measured(keys, values)
+
+    def _on_grid(self, nodes: Sequence[Array]) -> Array:
+        """f on the grid of the nodes; the last grid is kept, since most solves ask for the same one."""
+        if self._grid is None or not all(map(np.array_equal, self._grid[0], nodes)):
+            grid = np.stack(np.meshgrid(*nodes, indexing="ij"), -1).reshape(-1, self.rank)
+            self._grid = list(nodes), self.f(grid).reshape(*(len(axis) for axis in nodes), -1)
+        return self._grid[1]
 
     def _grid_nodes(self, sizes: Sequence[int]) -> list[Array]:
         """Per axis the nodes that resolve its slices while the grid stays easy, else Chebyshev nodes, two per token."""

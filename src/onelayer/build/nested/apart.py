@@ -39,7 +39,7 @@ class Summand:
 
 
 @dataclass(frozen=True)
-class Group:
+class OuterGroup:
     """outer(u_1, ..., u_r) for one output, u_i the sum of the inner functions of ``sums[i]``."""
 
     output: int
@@ -52,7 +52,7 @@ class Apart:
     """f_o = sum of inner functions of ``direct[o]`` + sum of the groups of that output."""
 
     direct: tuple[tuple[Summand, ...], ...]
-    groups: tuple[Group, ...]
+    groups: tuple[OuterGroup, ...]
 
     @property
     def rank(self) -> int:
@@ -74,13 +74,13 @@ class _Reader:
         self.directions: list[Direction | None] = []
         self.sums: list[Parts | None] = []
         self.constants: list[Fraction] = []
+        self.signs: dict[int, int] = {}
         for at in range(len(self.nodes)):
             self.linear.append(self._linear(at))
             self.directions.append(self._direction(at))
             parts, constant = self._sum(at)
             self.sums.append(parts)
             self.constants.append(constant)
-        self.signs: dict[int, int] = {}
 
     def apart(self) -> Apart:
         direct, groups = [], []
@@ -98,7 +98,7 @@ class _Reader:
             made = _merged([self._term(factor, at) for factor, at in terms])
             if any(not gates for _, gates in made):
                 raise OnelayerError("a constant that is no rational number stands alone")
-            groups += [Group(o, outer, tuple(self._summands(gate) for gate in gates)) for outer, gates in made]
+            groups += [OuterGroup(o, outer, tuple(self._summands(gate) for gate in gates)) for outer, gates in made]
             direct.append(self._shifted(_nonzero(parts), shift))
         return Apart(tuple(direct), tuple(groups))
 
@@ -156,6 +156,8 @@ class _Reader:
             return {("node", at): Fraction(1)}, Fraction(0)
         if node.op in ("mul", "div"):
             return self._multiple(node)
+        if node.op == "log":
+            return self._logarithms(node.args[0]), Fraction(0)
         if node.op not in _SIGNS:
             return None, Fraction(0)
         total: Parts = {}
@@ -167,6 +169,23 @@ class _Reader:
             constant += sign * self.constants[arg]
             _add(total, parts, Fraction(sign))
         return _nonzero(total), constant
+
+    def _logarithms(self, at: int) -> Parts | None:
+        """The logarithm of a product of positive inner functions and their powers; None of anything else."""
+        found: Parts = {}
+        pending = [(at, Fraction(1))]
+        while pending:
+            at, e = pending.pop()
+            node = self.nodes[at]
+            if self.directions[at] is not None and self.sign(at) > 0:
+                found[("log", at)] = found.get(("log", at), ZERO) + e
+            elif node.op in ("mul", "div"):
+                pending += [(node.args[0], e), (node.args[1], e if node.op == "mul" else -e)]
+            elif node.op == "pow":
+                pending.append((node.args[0], e * int(node.value)))
+            elif self.affine.exact[at] != 1:
+                return None
+        return _nonzero(found) or None
 
     def _multiple(self, node: Node) -> tuple[Parts | None, Fraction]:
         """A rational multiple of a sum of inner functions."""
@@ -326,29 +345,45 @@ class _Product:
 
     def _opened(self, at: int, e: Fraction) -> Iterable[tuple[int, Fraction]]:
         """The factors of a node, or nothing once it has been taken in."""
-        reader, node = self.reader, self.reader.nodes[at]
-        exact = reader.affine.exact[at]
+        node, exact = self.reader.nodes[at], self.reader.affine.exact[at]
         whole = e.denominator == 1
-        if exact is not None and exact and whole:
+        if exact and whole:
             self.factor *= exact ** int(e)
             return []
-        if node.op == "neg" and whole:
-            self.factor *= Fraction(-1) ** int(e)
-            return [(node.args[0], e)]
-        if node.op == "pow" and whole:
-            return [(node.args[0], e * int(node.value))]
-        if reader.directions[at] is not None and self._taken(at, e):
+        if node.op in ("neg", "pow") and whole:
+            return [self._base(node, e)]
+        if self.reader.directions[at] is not None and self._taken(at, e):
             return []
+        factors = self._factors(node, e)
+        if not factors and not self._exponent(node, e):
+            self.others.append((at, e))
+        return factors
+
+    def _base(self, node: Node, e: Fraction) -> tuple[int, Fraction]:
+        """What a power or a negation is of, with its exponent; the sign joins the factor."""
+        if node.op == "pow":
+            return node.args[0], e * int(node.value)
+        self.factor *= Fraction(-1) ** int(e)
+        return node.args[0], e
+
+    def _factors(self, node: Node, e: Fraction) -> list[tuple[int, Fraction]]:
+        """The factors of a product, quotient or root; none where it is not to be opened."""
+        whole = e.denominator == 1
         if node.op in ("mul", "div") and (whole or self._signed(node.args)):
             return [(node.args[0], e), (node.args[1], e if node.op == "mul" else -e)]
         if node.op == "sqrt" and whole:
             return [(node.args[0], e / 2)]
-        if node.op == "exp" and reader.sums[node.args[0]] is not None and reader.constants[node.args[0]] == 0:
-            for part, w in (reader.sums[node.args[0]] or {}).items():
-                self.logs[part] = self.logs.get(part, Fraction(0)) + e * w
-            return []
-        self.others.append((at, e))
         return []
+
+    def _exponent(self, node: Node, e: Fraction) -> bool:
+        """Whether the node is exp of a sum of inner functions, which then joined the logarithms."""
+        if node.op != "exp":
+            return False
+        parts = self.reader.sums[node.args[0]]
+        if parts is None or self.reader.constants[node.args[0]] != 0:
+            return False
+        _add(self.logs, parts, e)
+        return True
 
     def _taken(self, at: int, e: Fraction) -> bool:
         """Whether an inner function of one sign joined the logarithms; rational factors of it are taken apart first."""

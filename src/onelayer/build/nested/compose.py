@@ -17,7 +17,7 @@ import torch
 from onelayer.box import Box
 from onelayer.build.lookup.axis import fit_axis
 from onelayer.build.lookup.families import Array
-from onelayer.build.nested.apart import Apart, Group, Summand, take_apart
+from onelayer.build.nested.apart import Apart, OuterGroup, Summand, take_apart
 from onelayer.build.nested.layer import Lookup, nested_layer
 from onelayer.build.sequences.composed import certified
 from onelayer.build.sequences.ffn import fit_shared
@@ -25,6 +25,7 @@ from onelayer.build.sequences.piecewise import Piecewise
 from onelayer.build.sequences.pursuit import pursue
 from onelayer.errors import OnelayerError
 from onelayer.language.formula import Formula, parse
+from onelayer.language.tree import Tape
 from onelayer.lemmas.algebra import same_function
 from onelayer.lemmas.nested import Inner, Nested, Outer, Ridge
 from onelayer.lemmas.nesting import nested_error
@@ -84,7 +85,8 @@ def composer(target: Target, box: Box, dtype: torch.dtype, seed: int = 0) -> Com
         apart = take_apart(target.formula.shaped((box.dim,), target.formula.output_shape), box)
     except OnelayerError:
         return None
-    return Composer(target, box, apart, dtype, seed) if apart.rank <= MOST_SUMS else None
+    groups = tuple(replace(group, outer=_continued(group.outer)) for group in apart.groups)
+    return Composer(target, box, replace(apart, groups=groups), dtype, seed) if apart.rank <= MOST_SUMS else None
 
 
 def compose(found: Composer, eps: float, observer: Observer) -> Approximation:
@@ -150,7 +152,7 @@ class _Work:
         upper = nested_error(model, nested, found.box)
         return certified(model, nested, found.target, found.box, eps, upper, None, started)
 
-    def outer(self, group: Group, goal: float) -> Outer:
+    def outer(self, group: OuterGroup, goal: float) -> Outer:
         """An outer function with its ridges, their constants still open."""
         index = {one: c for c, one in enumerate(self.inner)}
         sums = tuple(tuple(index[one.inner] for one in part) for part in group.sums)
@@ -243,6 +245,20 @@ class _Work:
             self.axes[key] = Lookup(*(array.double().numpy() for array in (fit.slopes, fit.biases, fit.values)))
         axis = self.axes[key]
         return replace(axis, values=axis.values * one.factor)
+
+
+def _continued(formula: Formula) -> Formula:
+    """The formula with asin and acos continued by constants: a sum may leave their domain by its rounding."""
+    if not any(node.op in ("asin", "acos") for node in formula.nodes):
+        return formula
+    tape = Tape()
+    places: list[int] = []
+    for node in formula.nodes:
+        args = [places[at] for at in node.args]
+        if node.op in ("asin", "acos"):
+            args = [tape.add("min", tape.add("max", args[0], tape.number(-1.0)), tape.number(1.0))]
+        places.append(tape.add(node.op, *args, value=node.value))
+    return Formula.build(tape.nodes, [places[at] for at in formula.outputs], (formula.dim,))
 
 
 def _finite(formula: Formula) -> Callable[[Array], Array]:

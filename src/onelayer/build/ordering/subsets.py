@@ -16,20 +16,20 @@ from onelayer.float64 import eye, full, numbers, ones, zeros
 from onelayer.formats import format_of
 from onelayer.layer.config import Config, HeadShape
 from onelayer.layer.transformer import OneLayerTransformer
-from onelayer.lemmas.subsets import MARGIN, all_subsets, combination, sharpness
+from onelayer.lemmas.subsets import MARGIN, combination, sharpness, used_subsets
 
 
 def subset_layer(
     n: int, lo: float, hi: float, tolerance: float, weights: Sequence[float] | None, dtype: torch.dtype
 ) -> OneLayerTransformer:
-    """The layer with one head per nonempty subset S: logit beta x_j for j in S, far below for the others.
+    """The layer with one head per subset S that adds something: logit beta x_j for j in S, far below for the others.
 
     Features: x, the order statistics that W^O writes (one when there are ``weights``), when sorting the output, and the
     one-hot position. When sorting, unit k of the FFN passes the k-th statistic on at position k and is shut elsewhere:
     relu(s_k - base - gate (1 - [i = k])), with s_k - base > 0 and gate large enough.
     """
-    sets, sorts = all_subsets(n), weights is None
-    coefficients = torch.from_numpy(combination(n, weights))  # (S, outputs)
+    sets, sorts = used_subsets(n, weights), weights is None
+    coefficients = torch.from_numpy(combination(sets, weights))  # (S, outputs)
     outputs, reach = coefficients.shape[1], (hi - lo) or 1.0
     # Steeper than this the rounding of logits is all there is, and products would overflow.
     steepest = format_of(dtype).largest * ROOM / (1 + abs(lo) + abs(hi))

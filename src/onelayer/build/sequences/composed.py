@@ -13,6 +13,7 @@ from onelayer.language.formula import Formula
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.lemmas.argument import Composition
 from onelayer.lemmas.nested import Nested
+from onelayer.lemmas.pieces import Pieces
 from onelayer.proof.argued import LARGEST, argued_certificate, distance_at, representable, worst
 from onelayer.proof.certificate import Certificate
 from onelayer.proof.certify import function_text
@@ -25,7 +26,7 @@ WITNESS_WORK = 2**27  # numbers in the largest arrays of the search
 
 def certified(
     model: OneLayerTransformer,
-    composition: Composition | Nested,
+    composition: Composition | Nested | Pieces,
     target: Target,
     box: Box,
     eps: float,

@@ -18,7 +18,7 @@ STRAIGHT = 1e-7  # share of the tolerance below which one piece counts as exact
 
 
 @dataclass(frozen=True)
-class Ridge:
+class RidgeTerm:
     """g(s), s = sum_{j,c} weights[j, c] phi_c(x_j), for one output; s takes values in [low, high].
 
     ``position`` is None for a term of every position, with weights relative to it.
@@ -45,7 +45,7 @@ def _share(groups: Mapping[Place, list[int]], group: Place, tolerance: float) ->
     return tolerance * own / (own + beside) if beside else tolerance
 
 
-def fit_ridges(ridges: Sequence[Ridge], tolerance: float) -> list[Piecewise]:
+def fit_ridges(ridges: Sequence[RidgeTerm], tolerance: float) -> list[Piecewise]:
     """Piecewise-linear functions whose errors add up to at most ``tolerance`` for every output of every position.
 
     N pieces err like (A / N)^2 with A = integral of sqrt|g''| / 4, so the total of N_k under sum_k (A_k / N_k)^2 =
@@ -87,6 +87,7 @@ def _fit(outer: Formula, low: float, high: float, tolerance: float) -> Piecewise
     return fit_piecewise(lambda s: at(outer, s), low, high, tolerance)
 
 
+@np.errstate(all="ignore")  # beyond the range of the format nothing is proved, whatever is fitted
 def _bent(outer: Formula, found: Piecewise, tolerance: float) -> bool:
     """Whether one piece is not exact."""
     s = np.linspace(found.knots[0], found.knots[-1], 257)
@@ -115,7 +116,14 @@ def units_of(fitted: Sequence[Piecewise]) -> Units:
 
 
 def composition_of(
-    ridges: Sequence[Ridge], units: Units, atoms: Sequence[Atom], *, width: int, outputs: int, each: bool, exact: bool
+    ridges: Sequence[RidgeTerm],
+    units: Units,
+    atoms: Sequence[Atom],
+    *,
+    width: int,
+    outputs: int,
+    each: bool,
+    exact: bool,
 ) -> Composition:
     """The argument of a proof for a layer with these units."""
     terms = tuple(

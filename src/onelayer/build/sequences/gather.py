@@ -6,6 +6,7 @@ pursuit; then each g_k becomes a piecewise-linear function, one hidden unit per 
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Iterator
@@ -27,7 +28,7 @@ from onelayer.build.arguments import (
 )
 from onelayer.build.lookup.blueprint import seen_size
 from onelayer.build.sequences.composed import certified
-from onelayer.build.sequences.ffn import Ridge, composition_of, fit_ridges, units_of
+from onelayer.build.sequences.ffn import RidgeTerm, composition_of, fit_ridges, units_of
 from onelayer.build.sequences.gather_layer import gather_layer
 from onelayer.build.sequences.pursuit import Pursued, level, pursue
 from onelayer.build.sequences.recognise import Piece, Recogniser, rounded
@@ -64,7 +65,7 @@ def gather(
     max_boxes: int = 200_000,
     max_seconds: float = math.inf,
     seed: int = 0,
-    jobs: int = 1,
+    jobs: int = -1,
     observer: Observer | None = None,
 ) -> Approximation:
     """A tokens layer T with sup over ``box`` of |T - f| <= ``eps``, proved.
@@ -128,14 +129,19 @@ def _gathered(
             error = composition_error(model, composition, box)
             made = certified(model, composition, target, box, eps, error, gap, started)
             yield made
-            if made.certificate.proved or not made.certificate.upper < math.inf or gap.upper >= eps or observer.over:
+            if _settled(made.certificate, gap, eps) or observer.over:
                 return
             goal *= max(0.3, 0.97 * (eps - gap.upper) / (made.certificate.upper - gap.upper))
 
     return min(attempts(), key=lambda attempt: attempt.certificate.upper)
 
 
-def _composition(ridges: list[Ridge], units: Any, box: Box, outputs: int, each: bool) -> Composition:
+def _settled(certificate: Certificate, gap: Certificate, eps: float) -> bool:
+    """Whether closer units would change nothing: it is proved, without a bound, or |f - D| alone is too much."""
+    return certificate.proved or not certificate.upper < math.inf or gap.upper >= eps
+
+
+def _composition(ridges: list[RidgeTerm], units: Any, box: Box, outputs: int, each: bool) -> Composition:
     width = box.dim // box.shape[0]
     atoms = [Atom(q, "x1") for q in range(width)]
     return composition_of(ridges, units, atoms, width=width, outputs=outputs, each=each, exact=False)
@@ -208,17 +214,17 @@ def _decompose(
     recogniser = Recogniser(formula, box, affine=True) if formula is not None else None
     found: list[tuple[int | None, int, Piece]] = []
     error: float | None = None
-    for position in positions:
-        for output in range(outputs):
-            observer.report("fitting", len(found) / max(1, len(positions) * outputs))
-            flat = (position or 0) * outputs + output
-            made, rest = recogniser.pieces(flat) if recogniser is not None else ([], None)
-            found += [(position, output, piece) for piece in made]
-            if recogniser is None or rest:
-                part = _rest(formula, rest) if formula is not None and rest else None
-                more = _pursued(target, part, flat, box, tolerance, max_units, seed, observer)
-                found += [(position, output, piece) for piece in more.pieces]
-                error = max(error or 0.0, more.error)
+    places = list(itertools.product(positions, range(outputs)))
+    for done, (position, output) in enumerate(places):
+        observer.report("fitting", done / len(places))
+        flat = (position or 0) * outputs + output
+        made, rest = recogniser.pieces(flat) if recogniser is not None else ([], None)
+        if recogniser is None or rest:
+            part = _rest(formula, rest) if formula is not None and rest else None
+            more = _pursued(target, part, flat, box, tolerance, max_units, seed, observer)
+            made = [*made, *more.pieces]
+            error = max(error or 0.0, more.error)
+        found += [(position, output, piece) for piece in made]
     return found, error
 
 
@@ -262,11 +268,11 @@ def _commutes(target: Target, box: Box) -> bool:
     return bool((moved - torch.roll(value, 1, dims=1)).abs().max() <= scale)
 
 
-def _ridge(piece: Piece, output: int, position: int | None, box: Box, each: bool) -> Ridge:
+def _ridge(piece: Piece, output: int, position: int | None, box: Box, each: bool) -> RidgeTerm:
     n, width = box.shape[0], box.dim // box.shape[0]
     weights = np.zeros((n, width))
     for variable, _, weight in piece.inner:
         weights[variable // width, variable % width] += rounded(weight)
     low, high = (side.reshape(n, width).numpy() for side in (box.lower, box.upper))
     least, most = np.minimum(weights * low, weights * high).sum(), np.maximum(weights * low, weights * high).sum()
-    return Ridge(piece.outer, weights, output, float(least), float(most), position)
+    return RidgeTerm(piece.outer, weights, output, float(least), float(most), position)

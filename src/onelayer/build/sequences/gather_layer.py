@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from onelayer.box import Box
-from onelayer.build.sequences.ffn import Ridge, Units
+from onelayer.build.sequences.ffn import RidgeTerm, Units
 from onelayer.float64 import eye, full, zeros
 from onelayer.layer.config import Config, HeadShape
 from onelayer.layer.transformer import OneLayerTransformer
@@ -75,7 +75,7 @@ class StreamShape:
 def gather_layer(
     box: Box,
     output_shape: tuple[int, ...],
-    ridges: list[Ridge],
+    ridges: list[RidgeTerm],
     units: Units,
     *,
     outputs: int,
@@ -144,7 +144,9 @@ def _attention(shape: StreamShape, residual: bool) -> dict[str, Tensor]:
     return named
 
 
-def _feed_forward(shape: StreamShape, box: Box, ridges: list[Ridge], units: Units, residual: bool) -> dict[str, Tensor]:
+def _feed_forward(
+    shape: StreamShape, box: Box, ridges: list[RidgeTerm], units: Units, residual: bool
+) -> dict[str, Tensor]:
     """W_1 undoes the mixing of the heads and applies the gates; W_2 adds to the outputs."""
     n = shape.length
     falls = math.exp(TEMPERATURE) + n - 1
@@ -171,7 +173,7 @@ def _feed_forward(shape: StreamShape, box: Box, ridges: list[Ridge], units: Unit
     }
 
 
-def _reach(ridge: Ridge, box: Box) -> float:
+def _reach(ridge: RidgeTerm, box: Box) -> float:
     """Bound of |w . x| whichever token of the box meets which weight."""
     largest = float(torch.maximum(box.lower.abs(), box.upper.abs()).max())
     return float(np.abs(ridge.weights).sum()) * largest + 1

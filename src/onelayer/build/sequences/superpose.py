@@ -18,7 +18,7 @@ from onelayer.box import Box
 from onelayer.build.arguments import check_box, check_budget, check_dtype, check_eps, check_size
 from onelayer.build.lookup.blueprint import seen_size
 from onelayer.build.sequences.composed import certified, target_of
-from onelayer.build.sequences.ffn import Ridge, composition_of, fit_ridges, units_of
+from onelayer.build.sequences.ffn import RidgeTerm, composition_of, fit_ridges, units_of
 from onelayer.build.sequences.piecewise import Piecewise, fit_piecewise
 from onelayer.build.sequences.recognise import Piece, Recogniser, as_float
 from onelayer.build.sequences.superpose_layer import superposition_layer
@@ -36,7 +36,6 @@ from onelayer.result import Approximation
 
 Array = NDArray[np.float64]
 ATTEMPTS = 4  # each with a tolerance that the last bound corrects; two suffice as a rule
-SHARP = 5  # numbers up to which sharp heads, one per subset, are smaller than thresholds
 OUTER_SHARE = 0.6  # of eps, for the outer functions when the inner ones are curved too
 
 
@@ -78,9 +77,8 @@ def _superposed(f: Any, box: Box, eps: float, dtype: torch.dtype, max_ramps: int
     check_size(seen_size(target, box, observer), dtype, "f")
     build = extreme(target.formula, box)
     if build is not None:
-        kind = "subsets" if box.dim <= SHARP else "thresholds"
         low, high = float(box.lower.min()), float(box.upper.max())
-        return build(box.dim, low, high, eps, kind=kind, dtype=dtype, observer=observer)
+        return build(box.dim, low, high, eps, dtype=dtype, observer=observer)
     pieces = _pieces(target, box)
     atoms, ridges = _ridges(pieces, box)
 
@@ -115,7 +113,7 @@ def _attempt(
     target: Target,
     box: Box,
     atoms: list[Atom],
-    ridges: list[Ridge],
+    ridges: list[RidgeTerm],
     goal: float,
     eps: float,
     dtype: torch.dtype,
@@ -144,7 +142,9 @@ def _attempt(
     return certified(model, composition, normal, box, eps, upper, None, started)
 
 
-def _inner_tolerances(ridges: list[Ridge], fitted: list[Piecewise], atoms: int, outputs: int, share: float) -> Array:
+def _inner_tolerances(
+    ridges: list[RidgeTerm], fitted: list[Piecewise], atoms: int, outputs: int, share: float
+) -> Array:
     """An error of the atom costs its weights times the slope of the outer function, added over the terms."""
     cost = np.zeros((outputs, atoms))
     for ridge, found in zip(ridges, fitted, strict=True):
@@ -189,7 +189,7 @@ def _pieces(target: Target, box: Box) -> list[tuple[int, Piece]]:
     return found
 
 
-def _ridges(pieces: list[tuple[int, Piece]], box: Box) -> tuple[list[Atom], list[Ridge]]:
+def _ridges(pieces: list[tuple[int, Piece]], box: Box) -> tuple[list[Atom], list[RidgeTerm]]:
     """Atoms without repetition, and each piece with its weights (n, C) and the range of its sum."""
     n, width = box.shape[0], box.dim // box.shape[0]
     index: dict[tuple[int, str], int] = {}
@@ -208,7 +208,7 @@ def _ridges(pieces: list[tuple[int, Piece]], box: Box) -> tuple[list[Atom], list
                 shown = str(weight) if len(str(weight)) < 60 else f"with {len(str(weight)):,} digits"
                 raise OnelayerError(f"the weight {shown} of a sum is no float; scale the sum so that its weights are")
             weights[variable // width, index[variable % width, str(formula)]] += exact
-        ridges.append(Ridge(piece.outer, weights, output, *_range(weights, atoms, box)))
+        ridges.append(RidgeTerm(piece.outer, weights, output, *_range(weights, atoms, box)))
     return atoms, ridges
 
 

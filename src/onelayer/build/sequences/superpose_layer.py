@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from onelayer.build.sequences.ffn import Ridge, Units
+from onelayer.build.sequences.ffn import RidgeTerm, Units
 from onelayer.build.sequences.piecewise import Piecewise
 from onelayer.float64 import eye, ones, zeros
 from onelayer.layer.config import Config, HeadShape
@@ -24,7 +24,7 @@ def superposition_layer(
     output_shape: tuple[int, ...],
     atoms: list[Atom],
     embedded: list[Piecewise],
-    ridges: list[Ridge],
+    ridges: list[RidgeTerm],
     units: Units,
     dtype: torch.dtype,
 ) -> OneLayerTransformer:
@@ -88,7 +88,7 @@ def superposition_layer(
     return model.requires_grad_(False)
 
 
-def _classes(ridges: list[Ridge]) -> list[list[int]]:
+def _classes(ridges: list[RidgeTerm]) -> list[list[int]]:
     """Tokens grouped by their weights in all terms."""
     stacked = np.concatenate([ridge.weights for ridge in ridges], axis=1)  # (n, K C)
     found: dict[bytes, list[int]] = {}

@@ -1,0 +1,57 @@
+"""Weights of all tokens of a head at points, and their slopes: the columns of dense systems for the values."""
+
+from __future__ import annotations
+
+import numpy as np
+from torch import Tensor
+
+from onelayer.build.lookup.families import Array, softmax
+from onelayer.layer.lookup import AxisKeys, LookupHead
+
+DENSE_TOKENS = 1500  # a dense system of eight points per token takes some seconds; larger layers keep their values
+POINTS_PER_TOKEN, LEAST_POINTS = 8, 2048
+
+
+def coordinate(axis: AxisKeys, points: Tensor) -> Tensor:
+    """u at points (S, D)."""
+    return points[:, axis.direction] if isinstance(axis.direction, int) else points @ axis.direction
+
+
+def axis_weights(axis: AxisKeys, points: Tensor) -> Array:
+    """Softmax weights of one axis, (S, M)."""
+    u = coordinate(axis, points).numpy()
+    return softmax(u[:, None] * axis.slopes.numpy() + axis.offsets.numpy())
+
+
+def basis(head: LookupHead, points: Tensor) -> Array:
+    """Weights of all tokens of a head, (S, M_1 ... M_r)."""
+    return _product([axis_weights(axis, points) for axis in head.axes], head.coefficient)
+
+
+def basis_slopes(head: LookupHead, points: Tensor) -> Array:
+    """Derivatives of the weights along the coordinates, (D, S, M_1 ... M_r): w_m' = w_m (a_m - sum_k w_k a_k)."""
+    parts = [axis_weights(axis, points) for axis in head.axes]
+    total: Array = np.zeros((points.shape[1], len(points), head.values[..., 0].numel()))
+    for at, (axis, weights) in enumerate(zip(head.axes, parts, strict=True)):
+        slopes = axis.slopes.numpy()
+        steep = weights * (slopes - (weights @ slopes)[:, None])
+        along = _product([*parts[:at], steep, *parts[at + 1 :]], head.coefficient)
+        for d, share in enumerate(_direction(axis, points.shape[1])):
+            if share:
+                total[d] += share * along
+    return total
+
+
+def _direction(axis: AxisKeys, dim: int) -> list[float]:
+    if isinstance(axis.direction, int):
+        return [float(d == axis.direction) for d in range(dim)]
+    found: list[float] = axis.direction.tolist()
+    return found
+
+
+def _product(parts: list[Array], factor: float) -> Array:
+    """Products of one weight per axis, row-major."""
+    dense: Array = np.full((len(parts[0]), 1), factor)
+    for own in parts:
+        dense = (dense[:, :, None] * own[:, None]).reshape(len(own), -1)
+    return dense
