@@ -27,9 +27,11 @@ test: lint
 slow: $(DEV)
 	$(THREADS) $(BIN)/python -m pytest -n $(WORKERS) -m slow $(ARGS)
 
-# What needs a GPU; skipped where there is none.
-gpu: $(DEV)
-	$(BIN)/python -m pytest -n 0 -m gpu $(ARGS)
+# What needs a GPU; skipped where there is none. `make gpu PYTHON=python3` takes that interpreter as it is, with the torch
+# of the machine, and installs nothing.
+GIVEN := $(filter command environment,$(firstword $(origin PYTHON)))
+gpu: $(if $(GIVEN),,$(DEV))
+	$(if $(GIVEN),PYTHONPATH="src:$$PYTHONPATH" $(PYTHON),$(BIN)/python) -m pytest -m gpu $(ARGS)
 
 lint: $(DEV)
 	$(BIN)/ruff check src tests examples benchmarks

@@ -64,7 +64,7 @@ def difference(model: OneLayerTransformer, other: Callable[[Tensor], Tensor], co
 def thresholds(n: int, full: bool, device: str) -> report.Row:
     """On an accelerator every sequence runs through the layer; on a CPU most are counted, which is compared with it."""
     begun = time.perf_counter()
-    a = sort(n, 0.0, 1.0, 1e-3)
+    a = sort(n, 0.0, 1.0, 1e-3, kind="thresholds")
     built = time.perf_counter() - begun
     model, cells, size = a.model, a.model.config.ramps, a.size()
     row = {"length": n, "hidden units": size["hidden_units"], "parameters": size["parameters"], "eps": 1e-3}
@@ -98,7 +98,7 @@ def subsets(n: int, full: bool, device: str) -> report.Row:
 def trained(seconds: float, device: str) -> list[report.Row]:
     """The trained alternative for 16 numbers: as many hidden units, 8 heads, on an accelerator the same width too."""
     begun = time.perf_counter()
-    made = sort(16, 0.0, 1.0, 1e-3)
+    made = sort(16, 0.0, 1.0, 1e-3, kind="thresholds")
     built = time.perf_counter() - begun
     width = made.model.config.d_model // 8 * 8 if device != "cpu" else 64
     options = {"hidden": made.size()["hidden_units"], "residual": True, "norm": "pre", "positions": "learned"}

@@ -17,7 +17,7 @@ def main() -> None:
     lens = to_lens(a)
     x = torch.tensor([[0.5], [3.0], [6.0]], dtype=torch.float64)
     values, cache = lens.run_with_cache(x)
-    pattern = lens.patterns(cache)[0]  # (points, tokens) out of cache["blocks.0.attn.hook_pattern"]
+    pattern = lens.patterns(cache)[0][:, 0]  # (points, tokens) out of cache["blocks.0.attn.hook_pattern"]
     tokens = explain(a).heads[0].axes[0].tokens
     for point, value, row in zip(x[:, 0].tolist(), values.tolist(), pattern, strict=True):
         bars = " ".join(f"{weight:.2f}" for weight in row.tolist())

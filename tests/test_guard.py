@@ -11,6 +11,7 @@ import torch
 
 from onelayer.box import Box
 from onelayer.errors import OnelayerError
+from onelayer.export import stock
 from onelayer.export.exporter import export
 from onelayer.export.onnx import to_onnx
 from onelayer.guard import Guarded, OutsideDomain, OutsideDomainWarning, inward
@@ -83,7 +84,7 @@ def test_unknown_guards_and_proofs_of_guarded_models_are_refused(made: Approxima
     with pytest.raises(OnelayerError, match=r"guarded\.model"):
         certify(made.guarded("clamp"), "x1", BOX, 9.0)
     with pytest.raises(OnelayerError, match=r"a\.guarded"):
-        export(made, to="torch", out="x", guard="warn")
+        export(made, to="hf", out="x", guard="warn")
 
 
 @pytest.mark.parametrize("guard", ["warn", "raise", "clamp"])
@@ -102,3 +103,19 @@ def test_onnx(made: Approximation, guard: str, tmp_path: Path) -> None:
     if guard == "warn":
         assert [item.name for item in session.get_outputs()] == ["y", "inside"]
         assert more[0].tolist() == [True, False, False, False]
+
+
+def test_the_folder_of_a_torch_layer_carries_its_guard(made: Approximation, tmp_path: Path) -> None:
+    """Loaded by its own stock.py, which knows nothing of this package."""
+    x = points(made)
+    for guard in ("warn", "raise", "clamp"):
+        made.export("torch", tmp_path / guard, guard=guard)
+    free = stock.load(made.export("torch", tmp_path / "free").path)
+    with pytest.raises(ValueError, match="3 of 4 points lie outside"):
+        stock.load(tmp_path / "raise")(x)
+    with pytest.warns(UserWarning, match="3 of 4"):
+        assert torch.equal(stock.load(tmp_path / "warn")(x)[:3], free(x)[:3])
+    inside = torch.minimum(torch.maximum(x, inward(BOX.lower, x.dtype, up=True)), inward(BOX.upper, x.dtype, up=False))
+    found = stock.load(tmp_path / "clamp")(x)
+    assert torch.equal(found[:3], free(inside)[:3])
+    assert bool(found[3].isnan().all())

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+import sys
 import threading
 import time
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
 from onelayer.errors import OnelayerError
-from onelayer.observer import Observer, Report, Stopped, TerminalObserver, observing
+from onelayer.observer import NotebookObserver, Observer, Report, Stopped, TerminalObserver, observing
 
 
 class Notes(Observer):
@@ -89,3 +91,27 @@ def test_a_given_observer_keeps_its_own_deadline_too() -> None:
     outer = Observer(0.0)
     assert observing(outer, 100.0).over
     assert observing(outer) is outer
+
+
+def test_a_notebook_shows_one_line_that_is_rewritten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a kernel the default observer is a line of HTML; what it is told is escaped."""
+    written: list[str] = []
+    handle = SimpleNamespace(update=written.append)
+
+    def display(shown: str, display_id: bool) -> SimpleNamespace:
+        written.append(shown)
+        return handle
+
+    ipython, displays = ModuleType("IPython"), ModuleType("IPython.display")
+    ipython.get_ipython = lambda: SimpleNamespace(kernel=object())  # type: ignore[attr-defined]
+    displays.HTML, displays.display = str, display  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    monkeypatch.setitem(sys.modules, "IPython.display", displays)
+    observer = observing(None)
+    assert isinstance(observer, NotebookObserver)
+    observer.report("fitting", 0.25)
+    observer.report("proving", 0.5, lower=1e-4, upper=2e-3, detail="<b>")
+    observer.report("proving", 0.6)
+    assert len(written) == 2
+    assert 'value="0.250"' in written[0]
+    assert "[0.0001, 0.002], &lt;b&gt;" in written[1]

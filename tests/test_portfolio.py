@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
 import pytest
 
 from onelayer import Box, approximate
@@ -28,6 +31,7 @@ def test_few_variables_are_looked_up() -> None:
     assert result.certificate.proved
     assert [attempt.way for attempt in result.history] == ["lookup"]
     assert "reached" in result.outcome()
+    assert result.advice() == {}
 
 
 def test_the_end_says_what_was_tried() -> None:
@@ -36,6 +40,8 @@ def test_the_end_says_what_was_tried() -> None:
     text = result.outcome()
     assert "not reached in this budget" in text
     assert "tried lookup" in text
+    assert "would probably do: max_seconds=" in text
+    assert result.advice()["max_seconds"] >= 8 * 0.9 * sum(attempt.seconds for attempt in result.history)
 
 
 def test_many_oscillations_take_a_plain_grid() -> None:
@@ -56,3 +62,13 @@ def test_explanations_name_inner_and_outer_functions() -> None:
     found = explain(result)
     assert any("inner function" in head.purpose and "log" in head.purpose for head in found.heads)
     assert all("outer function exp" in unit.purpose for unit in found.units)
+
+
+def test_an_executor_shares_the_proof_of_approximate() -> None:
+    """The same certificate, whoever explores the boxes; a black box is proved here."""
+    box = Box([0.0, 0.0, 0.0], [1.0, 1.0, 1.0])
+    alone = approximate("sin(3*x*y + z)", box, 1e-4, layout="packed", jobs=1)
+    with ThreadPoolExecutor(2) as pool:
+        shared = approximate("sin(3*x*y + z)", box, 1e-4, layout="packed", executor=pool)
+    assert shared.certificate.proved
+    assert replace(shared.certificate, seconds=0.0) == replace(alone.certificate, seconds=0.0)

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import torch
 
-import onelayer.result as result
 from onelayer import Box
 from onelayer.errors import FileError, OnelayerError
 from onelayer.layer.lookup import AxisKeys, LookupHead, lookup_model
 from onelayer.layer.transformer import OneLayerTransformer
+from onelayer.proof import saved
 from onelayer.proof.certify import certify
 from onelayer.recording.target import as_target
 from onelayer.result import Approximation, load
@@ -110,7 +110,7 @@ def test_an_interrupted_save_leaves_the_old_result(
     def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(result, "write_proof", interrupted)
+    monkeypatch.setattr(saved, "write_proof", interrupted)
     for name in ("a", "b"):
         with pytest.raises(KeyboardInterrupt):
             made.save(tmp_path / name)

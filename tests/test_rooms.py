@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import importlib.util
 import pkgutil
 import subprocess
 import sys
@@ -20,9 +21,9 @@ SOURCE = Path(__file__).parents[1] / "src" / "onelayer"
 FLOORS = [
     ["errors", "lazy", "card", "seeds"],
     ["formats"],
-    ["extras", "float64", "ground", "disk", "names", "observer"],
+    ["extras", "float64", "ground", "disk", "names", "narrow", "observer"],
     ["box"],
-    ["layer", "guard"],
+    ["layer", "guard", "network"],
     ["language", "equations"],
     ["recording", "taylor"],
     ["lemmas"],
@@ -33,7 +34,7 @@ FLOORS = [
     ["build"],
     ["portfolio"],
     ["conductor"],
-    ["training", "pictures", "export"],
+    ["training", "pictures", "export", "zoo"],
     ["study", "report"],
     ["paper"],
     ["app"],
@@ -44,6 +45,12 @@ RANK = {room: at for at, floor in enumerate(FLOORS) for room in floor}
 # Floors within a room, likewise from the ground up: a subfolder imports only those before it.
 SUBFOLDERS = {"build": ["tables", "ordering", "lookup", "sequences", "nested"], "training": ["", "estimators"]}
 MODULES = sorted(SOURCE.rglob("*.py"))
+# Written in the language of a compiler that comes with torch for GPUs alone.
+PROGRAMS = (
+    {"onelayer.layer.grid_triton", "onelayer.taylor.fused_triton"}
+    if importlib.util.find_spec("triton") is None
+    else set()
+)
 
 
 def room(name: str) -> str:
@@ -97,7 +104,7 @@ def test_subfolders_point_down_the_road(path: Path) -> None:
 
 def test_no_public_name_hides_a_module() -> None:
     for found in pkgutil.walk_packages(onelayer.__path__, "onelayer."):
-        if found.name.endswith("__main__"):
+        if found.name.endswith("__main__") or found.name in PROGRAMS:
             continue
         module = importlib.import_module(found.name)
         parent, _, leaf = found.name.rpartition(".")
@@ -114,8 +121,11 @@ def test_checker_shares_no_arithmetic() -> None:
         "ground",
         "observer",
         "language.formula",
+        "language.knots",
+        "language.requirement",
         "lemmas.argument",
         "lemmas.nested",
+        "lemmas.pieces",
         "formats",
         "language.words",
         "names",

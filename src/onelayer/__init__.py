@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from onelayer.pictures.explanation import explain
     from onelayer.proof.certificate import Certificate
     from onelayer.proof.certify import certify
-    from onelayer.proof.claims import bound, equivalent, gradient_error, lipschitz, monotone, prove
+    from onelayer.proof.claims import bound, convex, equivalent, gradient_error, lipschitz, monotone, prove
+    from onelayer.proof.saved import Claimed, load_claim
     from onelayer.recording.blackbox import BlackBox
     from onelayer.recording.table import Table
     from onelayer.result import Approximation, load
@@ -40,6 +41,7 @@ _HOMES = {
     "BlackBox": "recording.blackbox",
     "Box": "box",
     "Certificate": "proof.certificate",
+    "Claimed": "proof.saved",
     "OneLayerClassifier": "training.estimators.estimator",
     "OneLayerRegressor": "training.estimators.estimator",
     "OneLayerTransformer": "layer.transformer",
@@ -50,6 +52,7 @@ _HOMES = {
     "bound": "proof.claims",
     "certify": "proof.certify",
     "check": "checker.check",
+    "convex": "proof.claims",
     "distill": "training.distill",
     "equivalent": "proof.claims",
     "draw": "pictures.drawing",
@@ -58,6 +61,7 @@ _HOMES = {
     "gradient_error": "proof.claims",
     "lipschitz": "proof.claims",
     "load": "result",
+    "load_claim": "proof.saved",
     "memorize": "build.memorize",
     "monotone": "proof.claims",
     "prove": "proof.claims",
@@ -71,6 +75,7 @@ __all__ = [
     "BlackBox",
     "Box",
     "Certificate",
+    "Claimed",
     "OneLayerClassifier",
     "OneLayerRegressor",
     "OneLayerTransformer",
@@ -82,6 +87,7 @@ __all__ = [
     "bound",
     "certify",
     "check",
+    "convex",
     "distill",
     "draw",
     "equivalent",
@@ -90,6 +96,7 @@ __all__ = [
     "gradient_error",
     "lipschitz",
     "load",
+    "load_claim",
     "memorize",
     "monotone",
     "prove",
@@ -100,6 +107,6 @@ __all__ = [
 
 
 # Rooms that users reach as ol.export.to_onnx, ol.pictures.draw_attention and so on.
-_ROOMS = ("export", "pictures")
+_ROOMS = ("export", "pictures", "zoo")
 
 __getattr__, __dir__ = public(__name__, _HOMES, _ROOMS)

@@ -19,12 +19,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onelayer.errors import FileError
-from onelayer.formats import FORMATS
+from onelayer.formats import BFLOAT16, FORMATS
 
 MAX_HEADER_BYTES = 2**25  # 32 MiB: names and shapes of a million tensors
 MAX_AXES = 32  # as many as NumPy has allowed for long
 MAX_INTEGER = 2**63  # of JSON: beyond, other readers overflow
-DTYPES: dict[str, np.dtype[Any]] = {row.tag: np.dtype(row.name).newbyteorder("<") for row in FORMATS}
+INT8 = "I8"  # whole numbers of 8 bits, for weights with scales beside them
+BITS = np.dtype(np.uint16).newbyteorder("<")  # NumPy has no bfloat16: its numbers are read as their 16 bits
+DTYPES: dict[str, np.dtype[Any]] = {
+    **{row.tag: np.dtype(row.name).newbyteorder("<") for row in FORMATS if row is not BFLOAT16},
+    BFLOAT16.tag: BITS,
+    INT8: np.dtype(np.int8),
+}
 _OPEN = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 
 
@@ -105,9 +111,10 @@ def _integer(digits: str) -> int:
 
 
 def read_tensors(data: bytes, name: str) -> tuple[dict[str, str], dict[str, NDArray[Any]]]:
-    """Metadata and arrays of a safetensors file: F64 and F32 alone, finite, each byte of the payload in one tensor.
+    """Metadata and arrays of a safetensors file: floats of the table alone, finite, each byte of it in one tensor.
 
-    Eight bytes of little-endian length, a JSON header of that length, then the payload.
+    Eight bytes of little-endian length, a JSON header of that length, then the payload. Arrays of BF16 are the 16 bits
+    of each number; ``from_bits`` gives the numbers.
     """
     header, first = _header(data, name)
     metadata = header.pop("__metadata__", {})
@@ -122,9 +129,14 @@ def read_tensors(data: bytes, name: str) -> tuple[dict[str, str], dict[str, NDAr
         arrays[key] = np.frombuffer(data, dtype, math.prod(shape), first + start).reshape(shape)
     _need_cover(spans, len(data) - first, name)
     for key, array in arrays.items():
-        if not np.isfinite(array).all():
+        if not np.isfinite(from_bits(array) if array.dtype == BITS else array).all():
             raise FileError(f"{name} holds nan or inf in tensor {key}")
     return metadata, arrays
+
+
+def from_bits(array: NDArray[Any]) -> NDArray[np.float32]:
+    """The bfloat16 numbers with these 16 bits, as float32: their bits are the upper half of its own."""
+    return (array.astype(np.uint32) << 16).view(np.float32)
 
 
 def _header(data: bytes, name: str) -> tuple[dict[str, Any], int]:
@@ -156,7 +168,7 @@ def _entry(entry: Any, where: str) -> tuple[np.dtype[Any], tuple[int, ...], tupl
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
         raise FileError(f"{where} needs dtype, shape and data_offsets")
     if not isinstance(entry["dtype"], str) or entry["dtype"] not in DTYPES:
-        raise FileError(f"{where} must be F64 or F32, found {entry['dtype']}")
+        raise FileError(f"{where} must be {' or '.join(DTYPES)}, found {entry['dtype']}")
     dtype, shape, offsets = DTYPES[entry["dtype"]], entry["shape"], entry["data_offsets"]
     if not (_whole(shape, 1) and _whole(offsets, 0) and len(shape) <= MAX_AXES and len(offsets) == 2):
         raise FileError(f"{where} has a malformed shape or range")

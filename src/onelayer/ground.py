@@ -172,10 +172,15 @@ def _refuse_directed_rounding() -> None:
         raise OnelayerError("this thread does not round to nearest; set the rounding direction back first")
 
 
-def _refuse_foreign_modes() -> None:
+def foreign_modes() -> list[Any]:
+    """Function and dispatch modes that see every operation, and may compute in its place."""
     stack = _get_current_function_mode_stack()  # type: ignore[no-untyped-call]
     modes = [mode for mode in stack if not isinstance(mode, DeviceContext)]
-    for mode in [*modes, *_get_current_dispatch_mode_stack()]:
+    return [*modes, *_get_current_dispatch_mode_stack()]
+
+
+def _refuse_foreign_modes() -> None:
+    for mode in foreign_modes():
         raise OnelayerError(
             f"{type(mode).__name__} is active and would compute in our place; leave its 'with' block first"
         )

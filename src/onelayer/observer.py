@@ -12,6 +12,8 @@ import sys
 import threading
 import time
 from dataclasses import dataclass
+from html import escape
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self
 
 from onelayer.errors import OnelayerError
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 
+REWRITE = 0.1  # seconds between two pictures of the same stage in a notebook
 AT_LEAST = 1.5  # seconds that a door takes however few it is given: what can be had at once is worth them
 
 
@@ -200,8 +203,45 @@ class TerminalObserver(Observer):
             self._bar = None
 
 
+class NotebookObserver(Observer):
+    """A line of a notebook's output that is rewritten while the call works: stage, share, enclosure.
+
+    It uses IPython's display updates alone, so that it needs no widgets and leaves a readable line behind.
+    """
+
+    def __init__(self, max_seconds: float = math.inf) -> None:
+        super().__init__(max_seconds)
+        self._line: Any = None
+        self._shown, self._stage = -math.inf, ""
+
+    def show(self, report: Report) -> None:
+        """Rewrite the line, at most ten times a second; a new stage is always shown."""
+        now = time.monotonic()
+        if self._line is not None and now - self._shown < REWRITE and report.stage == self._stage:
+            return
+        self._shown, self._stage = now, report.stage
+        display = import_module("IPython.display")
+        share = "" if report.share is None else f' value="{report.share:.3f}" max="1"'
+        text = escape(f"{report.stage}  {report}")
+        shown = display.HTML(f'<progress{share} style="width:12em"></progress> <code>{text}</code>')
+        if self._line is None:
+            self._line = display.display(shown, display_id=True)
+        else:
+            self._line.update(shown)
+
+
+def _in_notebook() -> bool:
+    """Whether a notebook's kernel runs this; nothing is imported to find out."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    return shell is not None and hasattr(shell, "kernel")
+
+
 def observing(observer: Observer | None, max_seconds: float = math.inf) -> Observer:
-    """The observer of a call: the given one, with the call's own ``max_seconds``; by default a bar in a terminal."""
+    """The observer of a call: the given one, with the call's own ``max_seconds``; else a line in a notebook, a bar in a
+    terminal, silence elsewhere."""
     if observer is not None:
         return observer if math.isinf(max_seconds) else observer.within(max_seconds)
+    if _in_notebook():
+        return NotebookObserver(max_seconds)
     return TerminalObserver(max_seconds) if sys.stderr.isatty() else Observer(max_seconds)

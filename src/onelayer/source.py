@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -10,9 +11,19 @@ from torch import Tensor
 from onelayer.box import Box
 from onelayer.errors import OnelayerError
 from onelayer.layer.transformer import OneLayerTransformer
+from onelayer.narrow import ACCUMULATORS
 from onelayer.result import Approximation
 
-Exportable = Approximation | OneLayerTransformer
+
+@runtime_checkable
+class Fitted(Protocol):
+    """A fitted estimator: its layer, and the box around the rows it was fitted to."""
+
+    model_: OneLayerTransformer
+    box_: Box
+
+
+Exportable = Approximation | OneLayerTransformer | Fitted
 
 
 @dataclass(frozen=True)
@@ -31,14 +42,23 @@ class Source:
 
 
 def source_of(a: Exportable, box: Box | None = None) -> Source:
-    """Model and box of an approximation, or a bare model with a given box."""
+    """Model and box of an approximation or a fitted estimator, or a bare model with a given box."""
     if isinstance(a, Approximation):
         return Source(a.model, box or a.box)
-    if not isinstance(a, OneLayerTransformer):
-        raise OnelayerError(f"an Approximation or a OneLayerTransformer can be exported, not {type(a).__name__}")
-    if box is not None and tuple(box.shape) != a.config.input_shape:
-        raise OnelayerError(f"the model takes points of shape {a.config.input_shape}, the box {tuple(box.shape)}")
-    return Source(a, box)
+    if isinstance(a, OneLayerTransformer):
+        return Source(a, _fitting(a, box))
+    given: object = a
+    if isinstance(given, Fitted):
+        return Source(given.model_, _fitting(given.model_, box) or given.box_)
+    kinds = "an Approximation, a OneLayerTransformer or a fitted estimator"
+    raise OnelayerError(f"{kinds} can be exported, not {type(given).__name__}")
+
+
+def _fitting(model: OneLayerTransformer, box: Box | None) -> Box | None:
+    """The box, if its points are those of the model."""
+    if box is not None and tuple(box.shape) != model.config.input_shape:
+        raise OnelayerError(f"the model takes points of shape {model.config.input_shape}, the box {tuple(box.shape)}")
+    return box
 
 
 def plain_heads(model: OneLayerTransformer) -> list[tuple[Tensor, Tensor]]:
@@ -55,7 +75,10 @@ def plain_heads(model: OneLayerTransformer) -> list[tuple[Tensor, Tensor]]:
 
 
 def need_softmax(model: OneLayerTransformer, library: str) -> None:
-    """Foreign layers know softmax attention alone."""
+    """Foreign layers know softmax attention alone, and round numbers of narrow formats at places of their own."""
+    if model.dtype in ACCUMULATORS:
+        kind = str(model.dtype).removeprefix("torch.")
+        raise OnelayerError(f"{library} rounds {kind} at places of its own; export to onnx or c, or model.float()")
     if model.config.attention != "softmax":
         raise OnelayerError(
             f"{library} has softmax attention only; this model uses '{model.config.attention}', which ONNX can hold"

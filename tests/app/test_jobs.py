@@ -50,7 +50,7 @@ def test_a_bad_worker_is_one_line(name: str, tmp_path: Path, monkeypatch: pytest
         await jobs.close()
         await asyncio.gather(*jobs.tasks)
         if jobs.spare is not None:
-            await jobs.spare.wait()
+            await room.ended(jobs.spare)
         return job.snapshot
 
     found = asyncio.run(ordered())

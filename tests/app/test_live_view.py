@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import onelayer as ol
+from onelayer.layer.config import Config, HeadShape
 from onelayer.layer.memory import GridMemory, PlainMemory
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.pictures.live_page import LIMIT, layer_data, live_script
@@ -106,7 +107,8 @@ def kinds() -> dict[str, OneLayerTransformer]:
         )
         for readout in ("each", "mean", "first", "last")
     }  # fmt: skip
-    return packed | tokens
+    pieces = Config("pieces", (3,), (2,), 5, (HeadShape(2, 3), HeadShape(4, 2)), 4, residual=True, pieces=6)
+    return packed | tokens | {"pieces": OneLayerTransformer(pieces)}
 
 
 def test_every_kind_of_layer_runs_in_the_browser(watched: Any) -> None:

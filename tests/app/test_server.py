@@ -71,6 +71,8 @@ WRONG = {
     "too many to sort": ({"kind": "sort", "length": "9999", "eps": "0.1"}, "length"),
     "a table without the column": ({"kind": "table", "csv": "a,b\n1,2\n3,4\n", "target": "c"}, "csv"),
     "a table of nothing": ({"kind": "table", "csv": "x", "target": "x"}, "csv"),
+    "a map without the column": ({"kind": "map", "csv": "a,b\n1,2\n3,4\n", "target": "c", "eps": "1"}, "csv"),
+    "a map of words": ({"kind": "map", "csv": "a,b\n1,one\n3,two\n", "target": "b", "eps": "1"}, "csv"),
     "unknown kind": ({"kind": "shell"}, "formula"),
     "unknown field": ({**SINE, "path": "/etc/passwd"}, "formula"),
     "a number": ({**SINE, "eps": 0.1}, "eps"),
@@ -87,6 +89,14 @@ def test_what_is_wrong_belongs_to_its_field(name: str, tmp_path: Path, monkeypat
     assert raised.value.field == field
     assert str(raised.value)
     assert str(tmp_path) not in str(raised.value)
+
+
+def test_a_map_is_proved_between_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    example = next(example for example in GALLERY if example["kind"] == "map")
+    made = built(read_order({name: example[name] for name in ("kind", "csv", "target", "eps")}), tmp_path, Observer())
+    assert made.certificate.proved
+    assert made.box.variables == ("rpm", "load")
 
 
 @pytest.mark.parametrize("name", ["pole", "unknown field"])

@@ -87,7 +87,7 @@ BAD = {
     "eps negative": (["approximate", "x", "--domain", "0:1", "--eps=-1"], "eps"),
     "eps nan": (["approximate", "x", "--domain", "0:1", "--eps", "nan"], "eps"),
     "eps not a number": (["approximate", "x", "--domain", "0:1", "--eps", "small"], "--eps"),
-    "dtype": (["approximate", "x", *GOOD, "--dtype", "int8"], "float32"),
+    "dtype": (["approximate", "x", *GOOD, "--dtype", "int4"], "float32"),
     "missing option": (["approximate", "x", "--eps", "1"], "--domain"),
     "unknown command": (["aproximate"], "aproximate"),
     "unwritable folder": (["approximate", "x", *GOOD, "--out", "/proc/onelayer/out"], "/proc/onelayer"),
@@ -138,7 +138,28 @@ def test_draw_html_export_c_and_their_refusals(saved: Path, capsys: pytest.Captu
     status, out, _ = command(capsys, "export", str(saved), "--to", "c", "--out", str(tmp_path / "wave.c"), "--json")
     assert status == 0
     assert json.loads(out)["bytes"] == sum((tmp_path / f"wave.{kind}").stat().st_size for kind in "ch")
-    for wrong in (["--guard", "shout"], ["--to", "torch", "--guard", "warn"]):
+    for wrong in (["--guard", "shout"], ["--to", "hf", "--guard", "warn"]):
         status, _, err = command(capsys, "export", str(saved), "--to", "c", "--out", str(tmp_path / "w.c"), *wrong)
         assert status == 2
         assert len(err.strip().splitlines()) == 1
+
+
+def test_devices(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(capsys, "certify", str(saved), "--eps", "1e-3", "--device", "auto")[0] == 0
+    status, _, err = command(capsys, "certify", str(saved), "--eps", "1e-3", "--device", "abacus")
+    assert status == 2
+    assert len(err.strip().splitlines()) == 1
+    status, _, err = command(capsys, "approximate", "x", "--domain", "0:1", "--eps", "0.1", "--device", "abacus")
+    assert status == 2
+    assert "cpu" in err
+
+
+def test_few_bits_and_slopes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    wave = ["approximate", "sin(3*x)*exp(-x)", "--domain", "-1:1"]
+    status, out, _ = command(capsys, *wave, "--eps", "2e-2", "--dtype", "bfloat16", "--json")
+    assert (status, json.loads(out)["arithmetic"]) == (0, "bfloat16 execution")
+    status, out, _ = command(capsys, *wave, "--eps", "1e-2", "--gradient-eps", "5e-2", "--json")
+    assert (status, json.loads(out)["gradient"]["status"]) == (0, "proved")
+    status, _, err = command(capsys, *wave, "--eps", "1e-2", "--dtype", "int4")
+    assert status == 2
+    assert "dtype must be float64, float32, float16 or bfloat16" in err

@@ -57,7 +57,7 @@ def test_every_help_ends_in_examples_that_parse(command: str, capsys: pytest.Cap
         name, called, *arguments = shlex.split(line)
         assert (name, called) == ("onelayer", command)
         given = found.make_context(called, arguments).params  # an unknown option or a missing argument is an error
-        if "formula" in given and not given["formula"].endswith(".csv"):  # or a table
+        if given.get("formula") and not given["formula"].endswith(".csv"):  # or a table
             parse(given["formula"])
 
 
@@ -65,7 +65,7 @@ def test_completion_of_commands_and_values() -> None:
     done = started(_ONELAYER_COMPLETE="complete_bash", COMP_WORDS="onelayer appr", COMP_CWORD="1")
     assert done.stdout.split() == ["approximate"]
     done = started(_ONELAYER_COMPLETE="complete_bash", COMP_WORDS="onelayer approximate --dtype f", COMP_CWORD="3")
-    assert done.stdout.split() == ["float64", "float32"]
+    assert done.stdout.split() == ["float64", "float32", "float16"]
     assert done.stderr.splitlines()[-1] == "[]"
     # The shell is named, not guessed from the process that runs the tests.
     named = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "True"}

@@ -69,7 +69,7 @@ def formula(name: str, dtype: torch.dtype) -> Sample:
 
 
 def sorted_numbers(dtype: torch.dtype) -> Sample:
-    a = sort(4, 0.0, 1.0, 0.05, dtype=dtype)
+    a = sort(4, 0.0, 1.0, 0.05, kind="thresholds", dtype=dtype)
     return Sample("sort", a.model, a.box)
 
 

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 import torch
 
 from onelayer.box import Box
+from onelayer.build.memorize import memorize
+from onelayer.build.sequences.gather import gather
+from onelayer.build.sequences.superpose import superpose
+from onelayer.build.sort import sort
 from onelayer.errors import OnelayerError
 from onelayer.layer.lookup import Affine, AxisKeys, LookupHead, Ridges, lookup_model
 from onelayer.pictures.explanation import explain
+from onelayer.pictures.panels import draw_attention
+from onelayer.pictures.sequence_panels import inside
+from onelayer.result import Approximation
 
 
 @pytest.fixture
@@ -89,7 +97,46 @@ def test_every_model_is_explained(sample) -> None:
     assert len(data["hidden_units"]) == sample.model.config.hidden
     tokens = [torch.tensor(head["values"]).shape[:-1].numel() if head["values"] else 0 for head in data["heads"]]
     assert tokens == [head.token_count for head in sample.model.config.heads]
-    assert f"head {len(tokens) - 1}: " in str(told)
+    assert told.heads[-1].purpose in str(told)
+
+
+@pytest.mark.parametrize(
+    ("build", "head", "unit"),
+    [
+        (lambda: sort(3, 0.0, 1.0, 0.2, kind="thresholds"), "counts", "fires while fewer than i of the 3 numbers"),
+        (lambda: sort(3, 0.0, 1.0, 0.2, kind="subsets"), "x1 itself", "lets the number of rank 1 through"),
+        (
+            lambda: superpose("exp(x1 + x2)", Box([0, 0], [1, 1]), 0.05),
+            "adds up",
+            "exp(s), s = x1 + x2; bends at s = 0",
+        ),
+        (lambda: gather("x1*x2", Box([0, 0], [1, 1]), 0.05), "its own token", "s = x1 + x2; bends at s = 0"),
+        (lambda: memorize([[0.0], [1.0], [3.0]], [1.0, 2.0, 0.0], recipe="softmax"), "stored row", ""),
+        (lambda: memorize([[0.0], [1.0], [3.0]], [1.0, 2.0, 0.0], recipe="relu"), "silent", "projection s is"),
+    ],
+)
+def test_sequences_are_told_in_words(build: Callable[[], Approximation], head: str, unit: str, tmp_path) -> None:
+    """Every construction says what its heads and units do, and draws what they do at one input."""
+    a = build()
+    told = a.explain()
+    assert told.algorithm in " ".join(str(told).split())
+    assert head in told.heads[0].purpose
+    assert unit in (told.units[0].purpose if told.units else "")
+    assert json.loads(told.to_json())["algorithm"] == told.algorithm
+    assert draw_attention(a, tmp_path / "inside.png").stat().st_size > 10_000
+
+
+def test_the_words_about_thresholds_are_true() -> None:
+    """A unit fires at position i exactly while fewer than i numbers lie below its cell."""
+    a = sort(4, 0.0, 1.0, 0.2, kind="thresholds")
+    x = torch.tensor([0.05, 0.5, 0.55, 0.95], dtype=torch.float64)
+    seen = inside(a.model, x, 0)
+    cells = a.model.config.ramps
+    ends = a.model.own("ramp_start")[0]
+    for g in range(cells):
+        below = int((x < ends[g] - 1 / cells).sum())
+        if not bool(((x >= ends[g] - 1 / cells) & (x <= ends[g])).any()):
+            assert [unit > 1e-9 for unit in seen.units[:, g]] == [below < i for i in range(1, 5)]
 
 
 def test_bare_model_needs_a_box(plane) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-from onelayer.errors import OnelayerError
 from onelayer.export.lens import to_lens
 from onelayer.export.plan import plan
 from onelayer.source import source_of
@@ -13,18 +12,18 @@ from onelayer.source import source_of
 pytest.importorskip("transformer_lens", reason="the extra lens is not installed")
 
 
-def test_values_and_patterns_agree(packed_sample) -> None:
-    sample = packed_sample
+def test_values_and_patterns_agree(sample) -> None:
     lens = to_lens(sample.model, box=sample.box)
     values, cache = lens.run_with_cache(sample.points)
     assert sample.difference(values) <= sample.bar
+    assert torch.equal(values, lens(sample.points))
     ours = sample.model.attention_weights(sample.points)
     theirs = lens.patterns(cache)
     assert len(theirs) == len(ours)
     # Weights of sharp heads feel the rounding of their logits, which are as large as the reach.
     rounding = 4 * torch.finfo(sample.model.dtype).eps * plan(source_of(sample.model, sample.box)).reach
     for pattern, weights in zip(theirs, ours, strict=True):
-        assert (pattern - weights[:, 0]).abs().max() <= max(sample.bar, rounding)
+        assert (pattern - weights).abs().max() <= max(sample.bar, rounding)
 
 
 def test_cache_names(plane) -> None:
@@ -37,7 +36,16 @@ def test_cache_names(plane) -> None:
         assert f"blocks.0.{name}" in cache
 
 
-def test_tokens_are_refused(zoo) -> None:
-    sample = zoo("sort-float64")
-    with pytest.raises(OnelayerError, match="causally"):
-        to_lens(sample.model, box=sample.box)
+@pytest.mark.parametrize("label", ["sort-float64", "median-float64"])
+def test_hooks_reach_a_sequence_layer(zoo, label: str) -> None:
+    """Silencing a head changes what the layer says; a hook that changes nothing does not."""
+    sample = zoo(label)
+    lens = to_lens(sample.model, box=sample.box)
+
+    def silence(z: torch.Tensor, hook: object) -> torch.Tensor:
+        return torch.cat([torch.zeros_like(z[:, :, :1]), z[:, :, 1:]], dim=2)
+
+    plain = lens.run_with_hooks(sample.points, fwd_hooks=[("blocks.0.attn.hook_z", lambda z, hook: z)])
+    assert sample.difference(plain) <= sample.bar
+    muted = lens.run_with_hooks(sample.points, fwd_hooks=[("blocks.0.attn.hook_z", silence)])
+    assert sample.difference(muted) > 0.01

@@ -210,7 +210,7 @@ def test_everything_stored_is_in_the_text(built) -> None:
 REFUSED = [
     (lambda: approximate("erf(x1)", Box([0], [1]), 1e-2), "'erf'"),
     (lambda: approximate("x1*atan(x2)", Box([0, 0], [1, 1]), 1e-2), "interacting variables"),
-    (lambda: sort(3, 0.0, 1.0, 0.2), "proof by lemma"),
+    (lambda: sort(3, 0.0, 1.0, 0.2, kind="thresholds"), "proof by lemma"),
     (lambda: approximate(lambda x: np.square(x[..., 0]), Box([0], [1]), 0.5, lipschitz=2.0), "conditional"),
 ]
 

@@ -228,7 +228,8 @@ def torch_code(expression: Expr, rng: Random | None = None) -> Callable[[Any], A
                 case "pi" | "e":
                     values.append(CONSTANTS[node.op][0])
                 case "pow":
-                    values.append(args[0] ** (int(node.value) if float(node.value).is_integer() else node.value))
+                    base = args[0] if _varies(args[0]) else x[..., 0] * 0.0 + args[0]  # no power by Python alone
+                    values.append(base ** (int(node.value) if float(node.value).is_integer() else node.value))
                 case _:
                     values.append(_run(node.op, code, args, x))
         return values[-1] if _varies(values[-1]) else x[..., 0] * 0.0 + values[-1]

@@ -28,7 +28,18 @@ from onelayer.proof import search as branch
 from onelayer.proof import witness as lower
 from onelayer.recording import algebra as operations
 from onelayer.recording import dispatch
-from onelayer.taylor import arithmetic, attention, compose, core, kernels, normalize, piecewise, registry, rounding
+from onelayer.taylor import (
+    arithmetic,
+    attention,
+    compose,
+    core,
+    derived,
+    kernels,
+    normalize,
+    piecewise,
+    registry,
+    rounding,
+)
 
 Patch = pytest.MonkeyPatch
 Plant = Callable[[Patch], None]
@@ -79,12 +90,14 @@ def norm_overflows(patch: Patch) -> None:
 
 
 def mask_inverted(patch: Patch) -> None:
-    patch.setattr(attention, "_mask_of_heads", lambda mask, causal, need_weights: (mask, False))
+    for module in (attention, derived):
+        patch.setattr(module, "mask_of_heads", lambda mask, causal, need_weights: (mask, False))
 
 
 def hint_ignored(patch: Patch) -> None:
-    original = attention._mask_of_heads
-    patch.setattr(attention, "_mask_of_heads", lambda mask, causal, need: original(mask, False, need))
+    original = attention.mask_of_heads
+    for module in (attention, derived):
+        patch.setattr(module, "mask_of_heads", lambda mask, causal, need: original(mask, False, need))
 
 
 def constants_exact(patch: Patch) -> None:
@@ -178,9 +191,9 @@ def boxes_sampled(patch: Patch) -> None:
     """One box, drawn at random, stands for all of them."""
     original = check._Check._boxes
 
-    def planted(self: Any, layer: Any, formula: Any, low: Any, high: Any) -> None:
+    def planted(self: Any, layer: Any, real: Any, formula: Any, low: Any, high: Any) -> None:
         at = int(self.rng.integers(len(low)))
-        original(self, layer, formula, low[at : at + 1], high[at : at + 1])
+        original(self, layer, real, formula, low[at : at + 1], high[at : at + 1])
 
     patch.setattr(check._Check, "_boxes", planted)
     no_trial_points(patch)

@@ -15,13 +15,13 @@ import pytest
 
 from onelayer.cli.console import run
 from onelayer.cli.options import app
-from onelayer.paper.report import Report, write_report
+from onelayer.paper.report import PaperReport, write_report
 
 FAST = ("2", "9", "14")
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
+def report(tmp_path_factory: pytest.TempPathFactory) -> PaperReport:
     return write_report(tmp_path_factory.mktemp("paper") / "report", quick=True, only=FAST)
 
 
@@ -49,7 +49,7 @@ class Page(HTMLParser):
             assert given["alt"]
 
 
-def test_page_is_self_contained(report: Report) -> None:
+def test_page_is_self_contained(report: PaperReport) -> None:
     page = Page(report.page.read_text(encoding="utf-8"))
     assert len(page.sources) >= 3
     assert all(source.startswith("data:image/") for source in page.sources)
@@ -58,7 +58,7 @@ def test_page_is_self_contained(report: Report) -> None:
     assert all(link.startswith("#") and link[1:] in page.names for link in page.links)
 
 
-def test_page_shows_claims_verdicts_and_commands(report: Report) -> None:
+def test_page_shows_claims_verdicts_and_commands(report: PaperReport) -> None:
     text = report.page.read_text(encoding="utf-8")
     assert "Attention is permutation-invariant" in text
     assert "holds after repair" in text
@@ -66,7 +66,7 @@ def test_page_shows_claims_verdicts_and_commands(report: Report) -> None:
         assert f"onelayer paper --only {key}" in text
 
 
-def test_figures_and_numbers_lie_beside_the_page(report: Report) -> None:
+def test_figures_and_numbers_lie_beside_the_page(report: PaperReport) -> None:
     folder = report.page.parent
     assert {path.stem for path in (folder / "results").iterdir()} == set(FAST)
     assert {path.name for path in (folder / "figures").iterdir()} == {"2-weights.png", "14-figure-2.png"}
@@ -75,7 +75,7 @@ def test_figures_and_numbers_lie_beside_the_page(report: Report) -> None:
     assert not list(folder.rglob(".*"))
 
 
-def test_a_result_without_its_figure_is_not_taken(report: Report, tmp_path: Path) -> None:
+def test_a_result_without_its_figure_is_not_taken(report: PaperReport, tmp_path: Path) -> None:
     again = write_report(tmp_path / "r", quick=True, only=["2"])
     (again.page.parent / "figures" / "2-weights.png").unlink()
     assert "x-2" not in Page(write_report(tmp_path / "r", quick=True, only=["9"]).page.read_text()).names

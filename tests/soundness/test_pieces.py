@@ -13,7 +13,7 @@ from flint import arb, ctx
 import onelayer as ol
 from onelayer import Box
 from onelayer.checker.arithmetic import coordinate
-from onelayer.checker.formula import evaluate, finite
+from onelayer.checker.formula import evaluate
 from onelayer.checker.functions import Kinks
 from onelayer.checker.intervals import image
 from onelayer.errors import OnelayerError
@@ -60,7 +60,7 @@ def test_values_lie_inside(text: str) -> None:
                     continue
                 assert not value < arb(float(lower)), (point, low, high)
                 assert not value > arb(float(upper)), (point, low, high)
-                assert not finite(checked) or checked.range().overlaps(value)
+                assert not checked.is_finite() or checked.range().overlaps(value)
                 assert not below.is_finite() or (not value < below and not value > above)
 
 
@@ -131,3 +131,17 @@ def test_a_needle_between_two_pieces_is_seen() -> None:
     found = certify(lambda x: 0 * x[..., 0], text, Box([0.0], [1.0]), 1.0, max_boxes=3000)
     assert not found.proved
     assert found.upper >= 5
+
+
+@pytest.mark.parametrize("text", ["where(x > 0.3, sqrt(x - 0.3), 0)", "where(x < 1/3, sqrt(1/3 - x), x - 1/3)"])
+def test_a_piece_that_ends_at_its_border_is_enclosed_there(text):
+    formula = parse(text, 1)
+    assert parse(str(formula), 1) == formula
+    for radius in (0.2, 1e-3, 1e-12):
+        a, b = (torch.tensor([[end]], dtype=torch.float64) for end in (1 / 3 - radius, 1 / 3 + radius))
+        lower, upper = evaluate_hulled(formula, variables(a, b, 3), a, b).range()
+        x = torch.linspace(float(a), float(b), 101, dtype=torch.float64)[:, None]
+        y = formula(x)
+        assert bool(torch.isfinite(y).all())
+        assert bool(((y >= lower) & (y <= upper)).all())
+    assert ol.approximate(text, ol.Box([0], [1]), eps=0.06).certificate.proved

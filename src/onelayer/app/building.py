@@ -19,9 +19,11 @@ from onelayer.errors import OnelayerError
 from onelayer.language.endpoints import parse_domain
 from onelayer.language.formula import parse
 from onelayer.observer import Observer
+from onelayer.recording.table import Table
 from onelayer.result import Approximation
 
 FORMATS = {"float64": torch.float64, "float32": torch.float32}
+LEAST_CUBIC = 4  # rows along an axis that a cubic spline needs
 MOST_LENGTH = 12  # numbers to sort: the live view of more is no longer small
 
 
@@ -38,7 +40,12 @@ def _in(field: str) -> Iterator[None]:
 
 def built(order: Mapping[str, str], folder: Path, observer: Observer) -> Approximation:
     """The result that an order asks for."""
-    builders: dict[str, Callable[..., Approximation]] = {"formula": _formula, "sort": _sorted, "table": _table}
+    builders: dict[str, Callable[..., Approximation]] = {
+        "formula": _formula,
+        "sort": _sorted,
+        "table": _table,
+        "map": _map,
+    }
     return builders[order["kind"]](order, folder, observer)
 
 
@@ -71,9 +78,28 @@ def _sorted(order: Mapping[str, str], folder: Path, observer: Observer) -> Appro
         return sort(int(text), 0.0, 1.0, eps, dtype=FORMATS[order["format"]], observer=observer)
 
 
-def _table(order: Mapping[str, str], folder: Path, observer: Observer) -> Approximation:
+def _map(order: Mapping[str, str], folder: Path, observer: Observer) -> Approximation:
+    """The interpolant of a table: cubic on a full grid that is fine enough for it, else linear."""
+    path, target = _written(order), order["target"].strip()
+    header = [name.strip() for name in order["csv"].lstrip().partition("\n")[0].split(",")]
+    inputs = [name for name in header if name != target]
+    with _in("csv"):
+        table = Table.read(path, inputs=inputs, output=target)
+        if isinstance(table, Table) and min(table.values.shape) >= LEAST_CUBIC:
+            table = Table.read(path, inputs=inputs, output=target, interpolate="cubic")
+    eps = _eps(order["eps"])
+    with _in("csv"):
+        return approximate(table, table.box, eps, dtype=FORMATS[order["format"]], observer=observer)
+
+
+def _written(order: Mapping[str, str]) -> Path:
     path = Path("table.csv")  # in the worker's own folder, which no message has to name
     path.write_text(order["csv"])
+    return path
+
+
+def _table(order: Mapping[str, str], folder: Path, observer: Observer) -> Approximation:
+    path = _written(order)
     with _in("csv"):
         x, y = read_table(path, order["target"].strip())
         return memorize(x, y, dtype=FORMATS[order["format"]], observer=observer)

@@ -18,6 +18,24 @@ TABLE = """hour,load,price
 18,0.93,44.5
 21,0.62,25.0
 """
+ENGINE = """rpm,load,torque
+1000,0,2
+1000,0.33,27
+1000,0.67,52
+1000,1,76
+2500,0,5
+2500,0.33,46
+2500,0.67,88
+2500,1,128
+4000,0,8
+4000,0.33,50
+4000,0.67,93
+4000,1,135
+5500,0,11
+5500,0.33,35
+5500,0.67,60
+5500,1,84
+"""
 WORK = "q = 1:2, Ef = 1:2, B = 1:2, v = 1:2, theta = 0:1"
 WAVE = "cos(0.6*pi + x1 + 1.5*x2 + 2*x3 + 2.5*x4)"
 
@@ -45,6 +63,14 @@ GALLERY: list[dict[str, Any]] = [
         "kind": "sort",
         "length": "4",
         "eps": "0.05",
+    },
+    {
+        "title": "an engine map",
+        "about": "the spline through a table, proved between its rows too",
+        "kind": "map",
+        "csv": ENGINE,
+        "target": "torque",
+        "eps": "2",
     },
     {
         "title": "a table to remember",

@@ -132,7 +132,7 @@ class Jobs:
             return {"event": "failed", "error": "the worker ended in the middle of a word; please report it"}
         finally:
             end(process)
-            await process.wait()
+            await ended(process)
 
     async def _worker(self) -> asyncio.subprocess.Process:
         """A worker that waits for its task; the next one is started at once, so that it has loaded torch by then."""
@@ -173,6 +173,13 @@ async def _conversation(process: asyncio.subprocess.Process, task: dict[str, Any
         else:
             return {**said, "event": "refused" if "error" in said else "done"}
     return {"event": "failed", "error": "it ended without a result: out of memory, out of time, or killed"}
+
+
+async def ended(process: asyncio.subprocess.Process) -> None:
+    """Wait for the end of a process that was killed; a pipe that nobody empties would never close."""
+    while process.stdout is not None and await process.stdout.read(LONGEST_LINE):
+        pass
+    await process.wait()
 
 
 def _outcome(answer: dict[str, Any]) -> dict[str, Any]:

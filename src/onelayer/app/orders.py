@@ -14,6 +14,7 @@ FIELDS: dict[str, dict[str, int]] = {
     "formula": {"formula": MOST_TEXT, "domain": MOST_TEXT, "eps": 40, "format": 10},
     "sort": {"length": 6, "eps": 40, "format": 10},
     "table": {"csv": MOST_CSV, "target": 200, "format": 10},
+    "map": {"csv": MOST_CSV, "target": 200, "eps": 40, "format": 10},
 }
 OPTIONAL = {"format": "float64"}
 

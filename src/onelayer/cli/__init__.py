@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from onelayer.cli import build, claims, paper, proof, report, serve, train, use  # noqa: F401  (they register the commands)
+from onelayer.cli import build, claims, paper, proof, report, serve, train, use, zoo  # noqa: F401  (they register)
 from onelayer.cli.console import run
 from onelayer.cli.options import app
 

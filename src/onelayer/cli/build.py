@@ -4,13 +4,28 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 import onelayer as ol
 from onelayer.cli.attended import attended
-from onelayer.cli.options import Dtype, Jobs, Json, MaxSeconds, Out, Seed, app, examples, keep, one_of, report
+from onelayer.cli.options import (
+    Cluster,
+    Device,
+    Dtype,
+    Jobs,
+    Json,
+    MaxSeconds,
+    Out,
+    Seed,
+    Storage,
+    app,
+    examples,
+    keep,
+    one_of,
+    report,
+)
 from onelayer.formats import named
 
 MOST_DRAWN = 16  # numbers to sort; slices through more inputs take minutes and are drawn on demand
@@ -39,39 +54,47 @@ def approximate_command(
     layout: Annotated[
         str,
         typer.Option(
-            help="auto (ways race), packed (memory does the work) or tokens (sequences).",
-            autocompletion=one_of("auto", "packed", "tokens"),
+            help="auto (ways race), packed (memory does the work), tokens (sequences) or pieces (kinks).",
+            autocompletion=one_of("auto", "packed", "tokens", "pieces"),
         ),
     ] = "auto",
-    dtype: Dtype = "float64",
+    gradient_eps: Annotated[
+        float | None, typer.Option(help="Prove every slope of T within this of the slope of f as well.")
+    ] = None,
+    dtype: Storage = "float64",
     max_tokens: Annotated[int, typer.Option(min=1, help="Most memory tokens to use.")] = 20_000,
     max_seconds: MaxSeconds = math.inf,
     seed: Seed = 0,
-    jobs: Jobs = 1,
+    jobs: Jobs = -1,
+    cluster: Cluster = None,
+    device: Device = "cpu",
     as_json: Json = False,
 ) -> int:
     """Build a layer for FORMULA on a box, or for a table on a full grid, and prove its error."""
-    with attended() as observer:
+    from onelayer.proof.cluster import connected
+
+    with attended() as observer, connected(cluster) as executor:
         columns = [name.strip() for name in inputs.split(",") if name.strip()]
         f, box = _function(formula, domain, columns, target, interpolate)
         result = ol.approximate(
             f,
             box,
             eps,
+            gradient_eps=gradient_eps,
             layout=layout,
-            dtype=named(dtype).dtype,
+            dtype=dtype,
             max_tokens=max_tokens,
             max_seconds=max_seconds,
             seed=seed,
             jobs=jobs,
+            executor=executor,
+            device=device,
             observer=observer,
         )
     return report(result, as_json, observer, **keep(result, out, observer))
 
 
-def _function(
-    formula: str, domain: str | None, inputs: list[str], target: str, interpolate: str
-) -> tuple[str | ol.Table, ol.Box]:
+def _function(formula: str, domain: str | None, inputs: list[str], target: str, interpolate: str) -> tuple[Any, ol.Box]:
     """The function that was asked for and its box: text needs a domain, a table has one, which may be cut."""
     from onelayer.language.endpoints import parse_domain
     from onelayer.recording.columns import SUFFIXES
@@ -103,10 +126,10 @@ def sort_command(
     kind: Annotated[
         str,
         typer.Option(
-            help="thresholds (any length) or subsets (up to 10 numbers).",
-            autocompletion=one_of("thresholds", "subsets"),
+            help="auto (fewest parameters), thresholds (any length) or subsets (up to 12 numbers).",
+            autocompletion=one_of("auto", "thresholds", "subsets"),
         ),
-    ] = "thresholds",
+    ] = "auto",
     out: Out = None,
     dtype: Dtype = "float64",
     as_json: Json = False,

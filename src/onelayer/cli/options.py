@@ -12,7 +12,7 @@ import typer
 
 from onelayer.cli.attended import concluded
 from onelayer.cli.console import NOT_PROVED, SUCCESS, show
-from onelayer.formats import NAMES, either
+from onelayer.formats import NAMES, WIDE, either
 from onelayer.seeds import MAX_SEED
 
 if TYPE_CHECKING:
@@ -58,10 +58,23 @@ Folder = Annotated[Path, typer.Argument(help="Folder of a saved result.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Folder for the model, the proof and the picture.")]
 MaxSeconds = Annotated[float, typer.Option(help="Stop after this time with the best enclosure found.")]
 Jobs = Annotated[int, typer.Option(min=-1, help="Processes that share a long proof; -1: one per core.")]
+Device = Annotated[
+    str,
+    typer.Option(help="cpu, cuda, or auto: a GPU where there is one.", autocompletion=one_of("cpu", "cuda", "auto")),
+]
 Cluster = Annotated[str | None, typer.Option(help="Address of a Dask scheduler whose workers share the proof.")]
 Dtype = Annotated[
     str,
-    typer.Option(help=f"{either()}: weights and certified execution.", autocompletion=one_of(*NAMES)),
+    typer.Option(
+        help=f"{either('', WIDE)}: weights and certified execution.", autocompletion=one_of(*(row.name for row in WIDE))
+    ),
+]
+Storage = Annotated[
+    str,
+    typer.Option(
+        help=f"{either()}: weights and certified execution; or int8: weights of 8 bits, executed in float32.",
+        autocompletion=one_of(*NAMES, "int8"),
+    ),
 ]
 Seed = Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Seed of everything random.")]
 
@@ -122,6 +135,11 @@ def report(result: Approximation, as_json: bool, observer: Observer, **extra: An
     text += [] if certificate.proved or certificate.eps is None else [result.outcome()]
     text += [f"{key} {value}" for key, value in extra.items()]
     data = {**json.loads(certificate.to_json()), **size, "wanted_tokens": result.wanted_tokens, **extra}
+    reached = certificate.proved
+    if result.gradient is not None:
+        reached = reached and result.gradient.proved
+        text.insert(1, str(result.gradient))
+        data["gradient"] = json.loads(result.gradient.to_json())
     show("\n".join(text), data, as_json=as_json)
     kept = f"the best result so far is in {extra['saved']}" if "saved" in extra else "this is the best result so far"
-    return concluded(SUCCESS if certificate.proved else NOT_PROVED, observer, kept)
+    return concluded(SUCCESS if reached else NOT_PROVED, observer, kept)

@@ -12,7 +12,7 @@ from onelayer.cli.console import INTERRUPTED, NOT_PROVED, SUCCESS, show
 from onelayer.cli.options import Json, Seed, app, examples
 
 if TYPE_CHECKING:
-    from onelayer.paper.report import Report
+    from onelayer.paper.report import PaperReport
 
 
 @app.command(
@@ -47,11 +47,15 @@ def paper_command(
     return SUCCESS if found.confirmed else NOT_PROVED
 
 
-def _lines(found: Report, *, every: bool) -> list[str]:
+def _lines(found: PaperReport, *, every: bool) -> list[str]:
     """A line per experiment, with the checks that failed, or with ``every`` check below it."""
+    from onelayer.paper.registry import chosen
+
+    titles = {experiment.key: experiment.title for experiment in chosen(())}
     lines = []
     for record in found.records:
-        lines.append(f"{record['key']:>14}  {record['verdict']}")
+        title = titles.get(str(record["key"]), "")
+        lines.append(f"{record['key']:>14}  {record['verdict']:<12}  {title}")
         lines += [f"{'':16}{_sentence(check)}" for check in record["checks"] if every or not check["holds"]]
     kept = len(found.records) - len(found.computed)
     return [*lines, f"{found.page}  ({len(found.computed)} run, {kept} kept, {found.seconds:.0f} s)"]

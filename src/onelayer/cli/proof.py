@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
 from dataclasses import asdict
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
 import onelayer as ol
 from onelayer.cli.attended import attended, concluded
 from onelayer.cli.console import NOT_PROVED, SUCCESS, show
-from onelayer.cli.options import Cluster, Folder, Integers, Jobs, Json, MaxSeconds, app, examples, report
-from onelayer.errors import OnelayerError
+from onelayer.cli.models import ArchitectureOption, ClaimOut, DomainOption, Model, function_of, opened
+from onelayer.cli.options import Cluster, Device, Folder, Integers, Jobs, Json, MaxSeconds, app, examples, report
+from onelayer.observer import Observer
 from onelayer.proof.cluster import connected
 
 
@@ -21,29 +25,39 @@ from onelayer.proof.cluster import connected
     epilog=examples(
         "onelayer certify out/wave --eps 1e-3",
         "onelayer certify out/wave --real --max-seconds 60 --save",
+        "onelayer certify out/wave --eps 1e-5 --resume",
+        'onelayer certify net.onnx "sin(x)*y" --domain "0:1, -1:1" --out out/net',
     ),
 )
 def certify_command(
-    folder: Folder,
+    model: Model,
+    formula: Annotated[str | None, typer.Argument(help="The function; a folder has its own.")] = None,
     eps: Annotated[float | None, typer.Option(help="The error to prove; without it, the tightest enclosure.")] = None,
+    domain: DomainOption = None,
+    architecture: ArchitectureOption = None,
+    out: ClaimOut = None,
     order: Annotated[int | None, typer.Option(help="Order of the Taylor models, 1 to 8.")] = None,
     real: Annotated[bool, typer.Option("--real", help="Exact arithmetic instead of the executed rounding.")] = False,
     max_seconds: MaxSeconds = math.inf,
     save: Annotated[bool, typer.Option("--save", help="Replace the saved certificate by the new one.")] = False,
-    jobs: Jobs = 1,
+    jobs: Jobs = -1,
     cluster: Cluster = None,
+    device: Device = "cpu",
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="File for the state of a long proof; beside the model unless given.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint of an earlier run.")] = False,
     as_json: Json = False,
 ) -> int:
-    """Prove the error of a saved model anew, for another eps if given."""
+    """Prove the error of a model: of a saved one anew, or of a foreign file against FORMULA on a domain."""
     with attended() as observer, connected(cluster) as executor:
-        saved = ol.load(folder)
-        if saved.target is None:
-            raise OnelayerError(
-                f"{folder} holds no formula of its function; certify it from Python, where f is at hand"
-            )
+        saved = opened(model, domain, architecture)
+        target = function_of(formula, saved, model)
+        beside = Path(f"{os.path.normpath(model)}.checkpoint")
+        kept = _resumable(saved.model, target, device)
         certificate = ol.certify(
             saved.model,
-            saved.target,
+            target,
             saved.box,
             eps,
             order=order,
@@ -51,12 +65,29 @@ def certify_command(
             max_seconds=max_seconds,
             jobs=jobs,
             executor=executor,
+            device=device,
             observer=observer,
+            checkpoint=checkpoint or (beside if kept else None),
+            resume=(checkpoint or beside) if resume else None,
         )
-    result = ol.Approximation(saved.model, certificate, saved.target)
-    if save and not observer.cancelled:  # an interrupted proof does not replace a finished one
-        result.save(folder)
-    return report(result, as_json, observer)
+    place = out or (model if save else None)
+    extra = _saved_at(place, certificate, observer)
+    if isinstance(saved.model, ol.OneLayerTransformer):
+        return report(ol.Approximation(saved.model, certificate, target), as_json, observer, **extra)
+    show(str(certificate), json.loads(certificate.to_json()) | extra, as_json=as_json)
+    return concluded(SUCCESS if certificate.proved else NOT_PROVED, observer, "this is the best so far")
+
+
+def _resumable(model: object, target: Any, device: str) -> bool:
+    """Whether the proof writes checkpoints: of a layer against a formula, on the CPU."""
+    return isinstance(model, ol.OneLayerTransformer) and target.formula is not None and device == "cpu"
+
+
+def _saved_at(place: Path | None, certificate: ol.Certificate, observer: Observer) -> dict[str, str]:
+    """Where the certificate was saved, for the report; nothing where it was not to be, or the proof was cancelled."""
+    if place is None or observer.cancelled:
+        return {}
+    return {"saved": str(certificate.save(place))}
 
 
 @app.command(
@@ -69,6 +100,7 @@ def check_command(
     folder: Folder,
     every: Annotated[bool, typer.Option("--all", help="Check every box, however long it takes.")] = False,
     max_seconds: Annotated[float, typer.Option(help="Stop after this time: not contradicted, and how far.")] = 120.0,
+    jobs: Jobs = -1,
     formal: Annotated[bool, typer.Option("--formal", help="As a Coq theorem, by Coq's kernel.")] = False,
     integers: Integers = "plain",
     as_json: Json = False,
@@ -84,8 +116,13 @@ def check_command(
         judged = check_formally(folder, max_seconds=max_seconds, integers=integers)
         show(str(judged), asdict(judged), as_json=as_json)
         return SUCCESS if judged.accepted else NOT_PROVED
+    from onelayer.result import GRADIENT, load
+
     with attended() as observer:
-        found = ol.check(folder, all=every, max_seconds=max_seconds, observer=observer)
+        found = ol.check(folder, all=every, max_seconds=max_seconds, jobs=jobs, observer=observer)
+        if found.ok and (folder / GRADIENT).is_dir():  # slopes are claimed too: the report is that of the last claim
+            load(folder)  # refuses slopes of another layer
+            found = ol.check(folder / GRADIENT, all=every, max_seconds=max_seconds, jobs=jobs, observer=observer)
     data = {**asdict(found), "ok": found.ok, "fraction": found.fraction}
     show(str(found), data, as_json=as_json)
     return concluded(SUCCESS if found.ok else NOT_PROVED, observer, "nothing was contradicted so far")

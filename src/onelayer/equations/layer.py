@@ -52,9 +52,9 @@ def _feed_forward(config: Config, weights: Arrays, r: Array) -> tuple[Array, Arr
 def forward(config: Config, weights: Arrays, x: Array) -> ForwardTape:
     """E = embed(X); A = MHA(U) W_O + b_O; R = [E +] A; Y = [R +] FFN(R); out = readout(Y). See OneLayerTransformer."""
     batch, n = x.shape[0], config.length
-    x = x.reshape(batch, n, config.token_width)
+    x = x.reshape(batch, config.rows, config.token_width)
     f = _ramps(config, weights, x)
-    e = _affine(weights, "E", f)
+    e = _affine(weights, "E", f).reshape(batch, n, config.d_model)
     if config.positions != "none":
         e = e + weights["position"]
     u = _layer_norm(weights, "1", e) if config.norm == "pre" else e
@@ -91,6 +91,7 @@ def backward(config: Config, weights: Arrays, tape: ForwardTape, d: Array) -> Ar
     d_e = d_e + (_layer_norm_backward(weights, "1", tape.e, d_u, gradients) if config.norm == "pre" else d_u)
     if config.positions != "none":
         gradients["position"] = d_e.sum(axis=0)
+    d_e = d_e.reshape(*tape.f.shape[:2], -1)
     d_f = _affine_backward(weights, "E", tape.f, d_e, gradients)
     gradients["x"] = _ramps_backward(config, weights, tape.x, d_f).reshape(-1, *config.input_shape)
     return gradients

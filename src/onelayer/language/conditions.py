@@ -29,7 +29,28 @@ class Positive:
 
     def choose(self, tape: Tape, a: int, b: int) -> int:
         """A node of its own, unless both choices are one."""
-        return a if a == b and tape.total[self.node] else tape.add("where", self.node, a, b)
+        if a == b and tape.total[self.node]:
+            return a
+        negative = tape.add("neg", tape.add("relu", tape.add("neg", self.node)))
+        first = _knowing(tape, a, self.node, tape.add("relu", self.node))
+        return tape.add("where", self.node, first, _knowing(tape, b, self.node, negative))
+
+
+def _knowing(tape: Tape, at: int, node: int, same: int) -> int:
+    """A choice with ``same`` in the place of ``node``, which it equals wherever the choice is taken.
+
+    Lemma: where u > 0 is u = relu(u), elsewhere u = -relu(-u). So sqrt(u) beside its border is taken of numbers that
+    are not negative even on a box that the border crosses. What has a value everywhere stays as it is.
+    """
+    if tape.total[at] or node == at:
+        return at
+    places = {node: same, same: same}
+    for here in range(at + 1):
+        args = tape.nodes[here].args
+        if here not in places and any(places.get(arg, arg) != arg for arg in args):
+            old = tape.nodes[here]
+            places[here] = tape.add(old.op, *(places.get(arg, arg) for arg in args), value=old.value)
+    return places.get(at, at)
 
 
 @dataclass(frozen=True)

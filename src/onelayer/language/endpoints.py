@@ -11,7 +11,7 @@ from flint import ctx
 
 from onelayer.box import Box
 from onelayer.language.balls import ball, below
-from onelayer.language.parser import MAX_CHARACTERS, Parser, Token
+from onelayer.language.parser import MAX_CHARACTERS, Lexeme, Parser
 from onelayer.language.tree import Node
 
 _BITS = 256  # of an endpoint's ball: far more than the 53 it is rounded to
@@ -90,7 +90,7 @@ def _name(parser: Parser) -> str | None:
     return token.text
 
 
-def _constant(parser: Parser, token: Token) -> tuple[float, float]:
+def _constant(parser: Parser, token: Lexeme) -> tuple[float, float]:
     at = parser.number()
     if parser.tape.constant[at] is None:
         raise parser.error("this must be a constant, for example 2*pi", token)

@@ -88,6 +88,11 @@ def erfc(tape: Tape, args: Sequence[int]) -> int:
     return tape.add("sub", tape.number(1), tape.add("erf", args[0]))
 
 
+def sinc(tape: Tape, args: Sequence[int]) -> int:
+    """sin(pi x) / (pi x), 1 at 0: what NumPy and torch call sinc"""
+    return tape.add("sinrel", tape.add("mul", tape.add("pi"), args[0]))
+
+
 def asinh(tape: Tape, args: Sequence[int]) -> int:
     """log(x + sqrt(x**2 + 1)), which is positive inside"""
     root = tape.add("sqrt", tape.add("add", tape.add(POWER, args[0], value=2), tape.number(1)))
@@ -131,6 +136,16 @@ def atan2(tape: Tape, args: Sequence[int]) -> int:
 def clip(tape: Tape, args: Sequence[int]) -> int:
     """min(max(x, low), high)"""
     return tape.add("min", tape.add("max", args[0], args[1]), args[2])
+
+
+def median(tape: Tape, args: Sequence[int]) -> int:
+    """The middle value, the lower one of two, by exchanges (min, max) of neighbours"""
+    rows = list(args)
+    for end in range(len(rows) - 1, 0, -1):
+        for at in range(end):
+            pair = rows[at], rows[at + 1]
+            rows[at], rows[at + 1] = tape.add("min", *pair), tape.add("max", *pair)
+    return rows[(len(rows) - 1) // 2]
 
 
 def ceil(tape: Tape, args: Sequence[int]) -> int:
@@ -185,8 +200,10 @@ FUNCTIONS: dict[str, Function] = {
     "max": _fold("max"),
     "hypot": Function(hypot, 2, MANY),
     "clip": Function(clip, 3, 3),
+    "median": Function(median, 2, MANY),
     "atan2": Function(atan2, 2, 2),
     "erfc": Function(erfc),
+    "sinc": Function(sinc),
     "asinh": Function(asinh),
     "acosh": Function(acosh),
     "atanh": Function(atanh),

@@ -12,7 +12,7 @@ from math import pi
 import torch
 from torch import Tensor
 
-from onelayer.float64 import ELEMENTARY, TINY
+from onelayer.float64 import ELEMENTARY, TINY, UNIT
 
 Interval = tuple[Tensor, Tensor]
 Ends = Callable[[Tensor, Tensor], Interval]  # of the ends of one interval
@@ -63,10 +63,19 @@ def sub(a: Interval, b: Interval) -> Interval:
 
 
 def mul(a: Interval, b: Interval) -> Interval:
-    """The least and greatest of the four products; a product that underflowed to zero is not exact."""
+    """The least and greatest of the four products; a product that underflowed to zero is not exact.
+
+    A product with a power of two rounds nothing, so that 1 times 1 is 1: where asin and sqrt end, that matters.
+    """
     ends = torch.stack([_product(p, q) for p in a for q in b])
     tiny = TINY * torch.stack([(p != 0) & (q != 0) for p in a for q in b]).double()
-    return (ends - ends.abs() * _WIDEN - tiny).amin(0), (ends + ends.abs() * _WIDEN + tiny).amax(0)
+    exact = torch.stack([_is_power_of_two(p) | _is_power_of_two(q) for p in a for q in b])
+    slack = torch.where(exact, 0.0, ends.abs() * _WIDEN) + tiny
+    return (ends - slack).amin(0), (ends + slack).amax(0)
+
+
+def _is_power_of_two(x: Tensor) -> Tensor:
+    return torch.frexp(x).mantissa.abs() == 0.5
 
 
 def _product(p: Tensor, q: Tensor) -> Tensor:
@@ -78,7 +87,8 @@ def div(a: Interval, b: Interval) -> Interval:
     """a / b; NaN where b may vanish."""
     one = torch.ones_like(b[0])
     low, high = outward(one / b[1], one / b[0])
-    low, high = low - TINY, high + TINY
+    low = torch.where(_is_power_of_two(b[1]), one / b[1], low) - TINY
+    high = torch.where(_is_power_of_two(b[0]), one / b[0], high) + TINY
     low = torch.where(b[0] > 0, low.clamp(min=0), low)
     high = torch.where(b[1] < 0, high.clamp(max=0), high)
     return where_defined((b[0] > 0) | (b[1] < 0), mul(a, (low, high)))
@@ -157,10 +167,20 @@ def exp(low: Tensor, high: Tensor) -> Interval:
     return below.clamp(min=0), above
 
 
-def wave(low: Tensor, high: Tensor) -> Interval:
-    """Of sin and cos: all of [-1, 1] wherever the argument is finite."""
-    one = torch.where(high - low < torch.inf, torch.ones_like(low), torch.nan)
-    return -one, one
+def wave(g: Callable[[Tensor], Tensor]) -> Ends:
+    """Of sin and cos: the value in the middle give or take the radius, within [-1, 1]; NaN of no finite interval.
+
+    Both have slopes of at most 1; 64 roundings of numbers up to 1 cover those of the value and the middle's own.
+    """
+
+    def image(low: Tensor, high: Tensor) -> Interval:
+        middle = low / 2 + high / 2
+        radius = torch.maximum(high - middle, middle - low) * (1 + 64 * UNIT) + 64 * UNIT * (1 + middle.abs())
+        value = g(middle)
+        bounds = (value - radius).clamp(min=-1.0), (value + radius).clamp(max=1.0)
+        return where_defined(high - low < torch.inf, bounds)
+
+    return image
 
 
 def tan(low: Tensor, high: Tensor) -> Interval:
@@ -173,14 +193,3 @@ def between_poles(low: Tensor, high: Tensor) -> Tensor:
     middle = torch.round((low / 2 + high / 2) / pi) * pi
     away = torch.maximum(high - middle, middle - low)
     return away + middle.abs() * 2.0**-40 < 1.5707963
-
-
-def asin(low: Tensor, high: Tensor) -> Interval:
-    """The inverse sine; NaN beyond -1 and 1."""
-    return where_defined((low >= -1) & (high <= 1), increasing(torch.asin)(low, high))
-
-
-def acos(low: Tensor, high: Tensor) -> Interval:
-    """Not negative: zero at 1."""
-    below, above = decreasing(torch.acos)(low, high)
-    return where_defined((low >= -1) & (high <= 1), (below.clamp(min=0), above))

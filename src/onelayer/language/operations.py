@@ -19,10 +19,13 @@ import torch
 from flint import arb
 
 from onelayer.errors import FormulaError
-from onelayer.language import intervals
-from onelayer.language.intervals import Image, increasing, of_one
+from onelayer.language import analytic, facets, intervals
+from onelayer.language import spline as splines
+from onelayer.language.intervals import Image, Interval, decreasing, increasing, of_one, where_defined
+from onelayer.language.knots import Facets, Spline
 
-POWER = "pow"  # the one operation with a parameter: its exponent, an integer
+POWER = "pow"  # an operation with a parameter: its exponent, an integer
+SPLINE, FACETS = "spline", "facets"  # and two whose parameters are tables
 
 
 class Need(Enum):
@@ -121,13 +124,24 @@ def _arithmetic(name: str, sign: str, level: int, apply: Callable[..., Any], ima
     )
 
 
+def _asin_image(low: torch.Tensor, high: torch.Tensor) -> Interval:
+    """The inverse sine; NaN beyond -1 and 1."""
+    return where_defined((low >= -1) & (high <= 1), increasing(torch.asin)(low, high))
+
+
+def _acos_image(low: torch.Tensor, high: torch.Tensor) -> Interval:
+    """Not negative: zero at 1."""
+    below, above = decreasing(torch.acos)(low, high)
+    return where_defined((low >= -1) & (high <= 1), (below.clamp(min=0), above))
+
+
 def _function(name: str, image: intervals.Ends, *, number: Any = None, ball: Any = None, **more: Any) -> Operation:
     """A function of one variable that torch, math and Arb have under one name, unless told otherwise."""
     return Operation(
         name=name,
         arity=1,
         number=number or getattr(math, name),
-        torch=getattr(torch, name),
+        torch=getattr(analytic, name, None) or getattr(torch, name),
         ball=partial(_unless_nan, ball or getattr(arb, name)),
         image=of_one(image),
         taylor=name,
@@ -228,17 +242,27 @@ _ROWS = (
         guard=Guard("logarithm of a number that is not positive", Need.POSITIVE),
     ),
     _function("sqrt", intervals.sqrt, guard=Guard("square root of a negative number", Need.NONNEGATIVE), settled=True),
-    _function("sin", intervals.wave),
-    _function("cos", intervals.wave),
+    _function("sin", intervals.wave(torch.sin)),
+    _function("cos", intervals.wave(torch.cos)),
     _function(
         "tan", intervals.tan, guard=Guard("pole of tan", Need.NONZERO, margin=lambda x: torch.cos(x), rational=False)
     ),
     _function("atan", increasing(torch.atan), spellings=("arctan",)),
-    _function("asin", intervals.asin, guard=_ONE_AWAY, spellings=("arcsin",)),
-    _function("acos", intervals.acos, guard=_ONE_AWAY, spellings=("arccos",)),
+    _function("asin", _asin_image, guard=_ONE_AWAY, spellings=("arcsin",)),
+    _function("acos", _acos_image, guard=_ONE_AWAY, spellings=("arccos",)),
     _function("tanh", increasing(torch.tanh)),
     _function("sigmoid", increasing(torch.sigmoid), number=sigmoid, ball=lambda x: 1 / (1 + (-x).exp())),
     _function("erf", increasing(torch.erf)),
+    _function("cbrt", increasing(analytic.cbrt), ball=analytic.cbrt_ball),
+    _function("sinrel", analytic.sinrel_image, number=analytic.sinrel_number, ball=analytic.sinrel_ball),
+    _function("exprel", increasing(analytic.exprel), number=analytic.exprel_number, ball=analytic.exprel_ball),
+    _function(
+        "lgamma",
+        analytic.lgamma_image,
+        number=analytic.lgamma_number,
+        ball=analytic.lgamma_ball,
+        guard=Guard("log-gamma of a number that is not positive", Need.POSITIVE),
+    ),
 )
 
 OPERATIONS: dict[str, Operation] = {row.name: row for row in _ROWS}
@@ -260,10 +284,27 @@ def power(exponent: int) -> Operation:
     )
 
 
+@cache
+def table(data: Spline | Facets) -> Operation:
+    """The row of a table of as many arguments as it has inputs."""
+    name, room = (SPLINE, splines) if isinstance(data, Spline) else (FACETS, facets)
+    return Operation(
+        name=name,
+        arity=data.dim,
+        number=partial(room.number, data),
+        torch=partial(getattr(room, name), data),
+        ball=partial(room.ball, data),
+        image=partial(room.image, data),
+        taylor=name,
+    )
+
+
 def operation(op: str, value: float = 0) -> Operation:
-    """The row of an operation; ``value`` is the exponent of a power."""
+    """The row of an operation; ``value`` is the exponent of a power, or the table."""
     if op == POWER:
         return power(int(value))
+    if isinstance(value, Spline | Facets):
+        return table(value)
     row = OPERATIONS.get(op)
     if row is None:
         raise FormulaError(f"unknown operation '{op}'; the formula language has {', '.join(sorted(OPERATIONS))}")

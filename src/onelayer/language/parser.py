@@ -16,7 +16,8 @@ from onelayer.errors import FormulaError
 from onelayer.language.conditions import COMPARISONS, Both, Condition, Not, either
 from onelayer.language.constants import SPELLED
 from onelayer.language.functions import FUNCTIONS, REFUSED, interpolate
-from onelayer.language.operations import OPERATIONS
+from onelayer.language.knots import DEGREES, Facets, Spline
+from onelayer.language.operations import FACETS, OPERATIONS, SPLINE
 from onelayer.language.tree import Tape
 
 MAX_CHARACTERS = 200_000  # of a formula that a person or a program writes
@@ -32,19 +33,24 @@ _SAME = str.maketrans("−–·×⋅÷\u00a0\n\t\r", "--***/    ")
 _VARIABLE = re.compile(r"x([1-9][0-9]*)")
 _LETTERS = {"x": 0, "y": 1, "z": 2}
 _LOOSE = {row.infix.sign: (row.infix.level, row.name) for row in OPERATIONS.values() if row.infix is not None}
-SPECIAL = {"where": "where(x > 0, a, b)", "interp": "interp(x, [0, 1, 3], [5, 2, 4])"}
+SPECIAL = {
+    "where": "where(x > 0, a, b)",
+    "interp": "interp(x, [0, 1, 3], [5, 2, 4])",
+    SPLINE: "spline(x, [1], [-1, 0, 1, 2], [5, 4])",
+    FACETS: "facets(x, y, [0, 0, 1, 0, 0, 1], [5, 4, 3], [0, 1, 2])",
+}
 RESERVED = frozenset({*FUNCTIONS, *SPECIAL, *REFUSED, *SPELLED, "and", "or", "not"})
 Value = int | Condition  # a node, or a condition
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class Lexeme:
     kind: str  # number, name, op, end
     text: str
     column: int  # from 1
 
 
-def tokenize(text: str, limit: int = MAX_CHARACTERS) -> list[Token]:
+def tokenize(text: str, limit: int = MAX_CHARACTERS) -> list[Lexeme]:
     """The tokens of ``text``, an "end" token last; a character outside the language is an error naming its column."""
     if len(text) > limit:
         raise FormulaError(f"formula of {len(text):,} characters; at most {limit:,} are read")
@@ -57,9 +63,9 @@ def tokenize(text: str, limit: int = MAX_CHARACTERS) -> list[Token]:
         found = _TOKEN.match(text, at)
         if found is None:
             raise FormulaError(f"column {at + 1}: {_unknown(text[at])}")
-        tokens.append(Token(found.lastgroup or "", found.group(), at + 1))
+        tokens.append(Lexeme(found.lastgroup or "", found.group(), at + 1))
         at = found.end()
-    tokens.append(Token("end", "", len(text) + 1))
+    tokens.append(Lexeme("end", "", len(text) + 1))
     return tokens
 
 
@@ -92,16 +98,16 @@ class Parser:
                 raise FormulaError(f"a variable cannot be called '{name}', which has a meaning; call it {name}1")
         self.tape = Tape()
         self.bound: dict[str, int] = {}
-        self.used: dict[int, Token] = {}
-        self.letters: Token | None = None
-        self.numbered: Token | None = None
+        self.used: dict[int, Lexeme] = {}
+        self.letters: Lexeme | None = None
+        self.numbered: Lexeme | None = None
 
     @property
-    def next(self) -> Token:
+    def next(self) -> Lexeme:
         """The token that is looked at."""
         return self.tokens[self.at]
 
-    def take(self) -> Token:
+    def take(self) -> Lexeme:
         """The token that is looked at, and go on."""
         token = self.tokens[self.at]
         self.at = min(self.at + 1, len(self.tokens) - 1)
@@ -114,7 +120,7 @@ class Parser:
             return True
         return False
 
-    def error(self, message: str, token: Token | None = None) -> FormulaError:
+    def error(self, message: str, token: Lexeme | None = None) -> FormulaError:
         """An error at a token, by default at the next one."""
         return FormulaError(f"column {(token or self.next).column}: {message}")
 
@@ -150,12 +156,12 @@ class Parser:
         start = self.next
         return self._numeric(self.expression(), start)
 
-    def _numeric(self, value: Value, token: Token) -> int:
+    def _numeric(self, value: Value, token: Lexeme) -> int:
         if not isinstance(value, int):
             raise self.error("a comparison is no number; choose by it, as in where(x > 0, x, 0)", token)
         return value
 
-    def _logical(self, value: Value, token: Token) -> Condition:
+    def _logical(self, value: Value, token: Lexeme) -> Condition:
         if isinstance(value, int):
             raise self.error("a comparison such as x > 0 was expected here", token)
         return value
@@ -247,7 +253,7 @@ class Parser:
             return value
         raise self._misplaced(token)
 
-    def _name(self, token: Token) -> int:
+    def _name(self, token: Lexeme) -> int:
         name = token.text
         if name in self.bound:
             return self.bound[name]
@@ -264,12 +270,12 @@ class Parser:
             return self._call(token)
         raise self._unknown(token)
 
-    def _unknown(self, token: Token) -> FormulaError:
+    def _unknown(self, token: Lexeme) -> FormulaError:
         known = f"{', '.join(self.names) or 'x1..xD'}, pi, e or {', '.join(sorted([*FUNCTIONS, *SPECIAL]))}"
         hint = "" if self.names else "; variables of other names get them from the domain, as in v=1:2, c=3:10"
         return self.error(f"unknown name '{token.text[:40]}'; use {known}{hint}", token)
 
-    def _call(self, token: Token) -> int:
+    def _call(self, token: Lexeme) -> int:
         opening = self.next
         if not self.accept("("):
             raise self.error(f"{token.text} needs its argument in parentheses, as in {token.text}(x1)")
@@ -287,9 +293,11 @@ class Parser:
             raise self.error(f"{token.text} takes {wanted}, got {len(args)}", token)
         return self._guard(token, lambda: function.build(self.tape, args))
 
-    def _special(self, token: Token, opening: Token) -> int:
-        """where(condition, a, b) and interp(x, [places], [values]); the opening parenthesis is behind."""
+    def _special(self, token: Lexeme, opening: Lexeme) -> int:
+        """where(condition, a, b), interp(x, [places], [values]), spline(...); the opening parenthesis is behind."""
         first, what = self.next, SPECIAL[token.text]
+        if token.text in (SPLINE, FACETS):
+            return self._table(token, opening, what)
         if token.text == "where":
             condition = self._logical(self.expression(), first)
             a, b = self._after_comma(what), self._after_comma(what)
@@ -299,6 +307,36 @@ class Parser:
             build = partial(interpolate, self.tape, x, self._list(what), self._list(what))
         self._close(opening)
         return self._guard(token, build)
+
+    def _table(self, token: Lexeme, opening: Lexeme, what: str) -> int:
+        """spline(x, y, [degrees], [knots], [knots], [coefficients]), facets(x, y, [points], [values], [simplices])"""
+        args = [self.number()]
+        while self.tokens[min(self.at + 1, len(self.tokens) - 1)].text != "[" and self.accept(","):
+            args.append(self.number())
+        lists = [self._literals(what) for _ in range(len(args) + 2 if token.text == SPLINE else 3)]
+        self._close(opening)
+
+        def build() -> int:
+            if token.text == FACETS:
+                return self.tape.add(FACETS, *args, value=Facets(len(args), *lists))
+            return self.tape.add(SPLINE, *args, value=Spline(_whole(lists[0]), lists[1:-1], lists[-1]))
+
+        return self._guard(token, build)
+
+    def _literals(self, what: str) -> list[float]:
+        """, [number, number, ...]: plain numbers, with a sign or without."""
+        if not (self.accept(",") and self.accept("[")):
+            raise self.error(f"write {what}")
+        found: list[float] = []
+        while not found or self.accept(","):
+            negative = self.accept("-")
+            if self.next.kind != "number":
+                raise self.error(f"a plain number was expected; write {what}")
+            value = float(self.take().text)
+            found.append(-value if negative else value)
+        if not self.accept("]"):
+            raise self.error(f"write {what}")
+        return found
 
     def _after_comma(self, what: str) -> int:
         if not self.accept(","):
@@ -316,7 +354,7 @@ class Parser:
             raise self.error(f"write {what}")
         return found
 
-    def _index(self, token: Token) -> int:
+    def _index(self, token: Lexeme) -> int:
         """The number of a variable, and which of the two styles names it."""
         if token.text in _LETTERS:
             self.letters = token
@@ -325,7 +363,7 @@ class Parser:
         self.numbered = token
         return int(digits) - 1 if len(digits) <= 6 else MAX_VARIABLES
 
-    def _variable(self, token: Token) -> int:
+    def _variable(self, token: Lexeme) -> int:
         index = self._index(token)
         if index >= MAX_VARIABLES:
             raise self.error(f"variable {token.text[:12]} is beyond x{MAX_VARIABLES}", token)
@@ -338,19 +376,19 @@ class Parser:
         self.used.setdefault(index, token)
         return self.tape.variable(index)
 
-    def _enter(self, token: Token) -> None:
+    def _enter(self, token: Lexeme) -> None:
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise self.error(f"nesting deeper than {MAX_DEPTH}; name the inner part first, as in t1 = ...;", token)
 
-    def _close(self, opening: Token) -> None:
+    def _close(self, opening: Lexeme) -> None:
         self.depth -= 1
         if not self.accept(")"):
             if self.next.kind == "end":
                 raise self.error("this ( is never closed", opening)
             raise self._misplaced(self.next)
 
-    def _misplaced(self, token: Token) -> FormulaError:
+    def _misplaced(self, token: Lexeme) -> FormulaError:
         if token.kind == "end":
             return self.error("the formula ends where a value was expected", token)
         if token.text in ("[", "]"):
@@ -360,9 +398,14 @@ class Parser:
             hint = "; write * between factors and an operator between terms"
         return self.error(f"unexpected '{token.text[:40]}'{hint}", token)
 
-    def _guard(self, token: Token, build: Callable[[], int]) -> int:
+    def _guard(self, token: Lexeme, build: Callable[[], int]) -> int:
         """Name the column of what the tape refuses (overflow, huge exponents)."""
         try:
             return build()
         except FormulaError as error:
             raise self.error(str(error), token) from None
+
+
+def _whole(degrees: Sequence[float]) -> list[int]:
+    """The degrees of a spline; what is no whole number becomes one that is refused."""
+    return [int(degree) if degree in DEGREES else 0 for degree in degrees]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from onelayer.errors import FormulaError
 from onelayer.language.formula import Formula
 from onelayer.language.operations import POWER
-from onelayer.language.tree import Tape
+from onelayer.language.tree import Node, Tape
 
 MAX_NODES = 2000  # beyond, clearing denominators costs more than it brings
 Factors = Mapping[int, int]  # node -> exponent: the product of these powers
@@ -72,24 +72,24 @@ class _Builder:
     def values(self, formula: Formula) -> list[Factors]:
         found: list[Factors] = []
         for node in formula.nodes:
-            args = [found[at] for at in node.args]
-            match node.op:
-                case "mul":
-                    found.append(_product(args[0], args[1]))
-                case "div":
-                    found.append(_product(args[0], _power(args[1], -1)))
-                case "pow":
-                    found.append(_power(args[0], int(node.value)))
-                case "neg":
-                    found.append(_product({self.minus_one: 1}, args[0]))
-                case "add" | "sub":
-                    found.append(self._sum(node.op, args[0], args[1]))
-                case "num" if node.value == 1:
-                    found.append({})
-                case _:
-                    at = self.tape.add(node.op, *(self._node(arg) for arg in args), value=node.value)
-                    found.append({at: 1})
+            found.append(self._value(node, [found[at] for at in node.args]))
         return found
+
+    def _value(self, node: Node, args: list[Factors]) -> Factors:
+        match node.op:
+            case "mul":
+                return _product(args[0], args[1])
+            case "div":
+                return _product(args[0], _power(args[1], -1))
+            case "pow":
+                return _power(args[0], int(node.value))
+            case "neg":
+                return _product({self.minus_one: 1}, args[0])
+            case "add" | "sub":
+                return self._sum(node.op, args[0], args[1])
+            case "num" if node.value == 1:
+                return {}
+        return {self.tape.add(node.op, *(self._node(arg) for arg in args), value=node.value): 1}
 
     def split(self, value: Factors) -> tuple[int, Factors]:
         """Numerator as one node, and the denominators that depend on variables with their exponents."""

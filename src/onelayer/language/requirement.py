@@ -29,6 +29,9 @@ class Requirement:
 
 def parse_requirement(text: str, names: Sequence[str]) -> Requirement:
     """Read a condition such as ``y1 <= y2 + 0.1 and y1 >= 0`` about numbers of these names, and no others."""
+    twice = next((name for at, name in enumerate(names) if name in names[:at]), None)
+    if twice is not None:
+        raise FormulaError(f"'{twice}' is the name of an output and of an input; give the input another name")
     parser = Parser(text, len(names), names=names)
     start = parser.next
     condition = parser.expression()
@@ -53,9 +56,13 @@ def _margins(condition: Condition, tape: Tape) -> list[tuple[int, bool]]:
         return [(tape.number(1.0 if condition.holds else -1.0), False)]
     if isinstance(condition, Both):
         return [*_margins(condition.first, tape), *_margins(condition.second, tape)]
-    if not isinstance(condition, Not):
-        raise FormulaError(f"{type(condition).__name__} is no condition on numbers")
-    inner = condition.inner
+    if isinstance(condition, Not):
+        return _margins_of_not(condition.inner, tape)
+    raise FormulaError(f"{type(condition).__name__} is no condition on numbers")
+
+
+def _margins_of_not(inner: Condition, tape: Tape) -> list[tuple[int, bool]]:
+    """Margins of the opposite; not (a and b) asks of each pair of margins of not a and not b for the larger one."""
     if isinstance(inner, Positive):
         return [(tape.add("neg", inner.node), False)]
     if isinstance(inner, Not):

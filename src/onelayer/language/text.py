@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
 
+from onelayer.language.knots import Content
 from onelayer.language.operations import POWER, operation
 from onelayer.language.tree import Node
 
@@ -77,7 +78,10 @@ def _one(node: Node, args: Sequence[tuple[str, int, int]], names: Sequence[str])
         return f"-{_at(args[0], _POWER_LEVEL)}", _NEG_LEVEL, height
     if node.op == POWER:
         return f"{_at(args[0], _ATOM_LEVEL)}**{int(node.value)}", _POWER_LEVEL, height
-    return f"{node.op}({', '.join(arg[0] for arg in args)})", _ATOM_LEVEL, height
+    inside = ", ".join(arg[0] for arg in args)
+    if isinstance(node.value, Content):
+        inside = f"{inside}, {node.value.text()}"
+    return f"{node.op}({inside})", _ATOM_LEVEL, height
 
 
 def _at(part: tuple[str, int, int], level: int) -> str:

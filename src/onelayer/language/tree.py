@@ -14,6 +14,7 @@ from fractions import Fraction
 from onelayer.errors import FormulaError
 from onelayer.language.constants import CONSTANTS
 from onelayer.language.operations import POWER, operation
+from onelayer.language.removable import cancelled
 
 LEAVES = ("var", "num", *CONSTANTS)
 MAX_EXPONENT = 1024  # beyond, float64 numbers other than 1 overflow or vanish
@@ -56,6 +57,10 @@ class Tape:
         at = self._known.get(node)
         if at is not None:
             return at
+        if op in ("mul", "div"):
+            known = cancelled(self, op, *args)
+            if known is not None:
+                return known
         if len(self.nodes) >= self.limit:
             raise FormulaError(f"formula of more than {self.limit:,} operations; split the function into simpler parts")
         constant = self._constant(node)

@@ -2,6 +2,16 @@
 
 from onelayer.paper.finding import Check, Experiment, Finding, Setting
 from onelayer.paper.registry import SECTIONS, chosen, experiments
-from onelayer.paper.report import Report, write_report
+from onelayer.paper.report import PaperReport, write_report
 
-__all__ = ["SECTIONS", "Check", "Experiment", "Finding", "Report", "Setting", "chosen", "experiments", "write_report"]
+__all__ = [
+    "SECTIONS",
+    "Check",
+    "Experiment",
+    "Finding",
+    "PaperReport",
+    "Setting",
+    "chosen",
+    "experiments",
+    "write_report",
+]

@@ -20,7 +20,7 @@ PAGE, TEXT = "index.html", "report.md"
 
 
 @dataclass(frozen=True)
-class Report:
+class PaperReport:
     """Where the page is, and the records of this call: ``computed`` lists the keys that were run, not read back."""
 
     page: Path
@@ -42,7 +42,7 @@ def write_report(
     seed: int = 0,
     jobs: int = 1,
     observer: Observer | None = None,
-) -> Report:
+) -> PaperReport:
     """Run the experiments and write ``folder``/index.html and report.md, with results/*.json and figures/*.png beside.
 
     A result that is already in the folder, from the same code and settings, is kept, so a run that was stopped goes on.
@@ -68,7 +68,7 @@ def write_report(
                 computed.append(experiment.key)
             records.append(record)
     page = write_page(out)
-    return Report(page, tuple(records), tuple(computed), time.monotonic() - started)
+    return PaperReport(page, tuple(records), tuple(computed), time.monotonic() - started)
 
 
 def run_one(folder: Path, experiment: Experiment, setting: Setting) -> Record:

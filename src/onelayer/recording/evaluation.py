@@ -7,14 +7,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from onelayer.language.formula import Formula
 from onelayer.observer import Observer
 
 PROBED = 17  # points of the second probe: enough to tell a slow point from a slow call
 NOTICED = 0.02  # seconds of a probe below which f is fast: a busy machine must not change how a fast f is called
 PART = 0.25  # seconds between two looks at the clock
+CONTINUED = ("sinrel", "exprel")  # operations that stand for quotients with a removable singularity
 
 
 @dataclass(frozen=True)
@@ -55,3 +58,17 @@ def evaluate(function: Callable[[Any], Any], points: Tensor, pace: Pace, observe
             observer.check()
         parts.append(function(part.clone()))
     return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def continued(function: Callable[[Tensor], Tensor], formula: Formula) -> Callable[[Tensor], Tensor]:
+    """The function, with the value of its formula where the code has none: sin(x) / x is 1 at zero, not NaN."""
+    if not any(node.op in CONTINUED for node in formula.nodes):
+        return function
+
+    def value(x: Tensor) -> Tensor:
+        with np.errstate(divide="ignore", invalid="ignore"):  # 0/0 is what the formula answers
+            found = function(x)
+        holes = ~torch.isfinite(found)
+        return torch.where(holes, formula(x.to(found.device)).to(found), found) if bool(holes.any()) else found
+
+    return value

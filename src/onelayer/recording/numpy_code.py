@@ -30,6 +30,7 @@ _TORCH = {
     "max": "amax", "min": "amin", "concatenate": "cat", "dot": "matmul", "expand_dims": "unsqueeze",
     "repeat": "repeat_interleave", "copy": "clone", "invert": "logical_not", "bitwise_and": "logical_and",
     "bitwise_or": "logical_or", "vdot": "dot", "concat": "cat", "permute_dims": "permute",
+    "gammaln": "lgamma",
 }  # fmt: skip
 _KEYWORDS = {"axis": "dim", "axes": "dims", "keepdims": "keepdim", "a_min": "min", "a_max": "max"}
 _NOT_GIVEN = np._NoValue

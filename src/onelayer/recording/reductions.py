@@ -246,6 +246,19 @@ def cumsum(tape: Recording, input: Any, dim: int, *, dtype: Any = None) -> Symbo
     return Symbolic(tape, torch.stack([row.ids for row in rows], dim))
 
 
+@operation("median")
+def median(tape: Recording, input: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    """The middle value, the lower one of two, along a dimension or of all entries."""
+    x = lift(tape, input)
+    whole = Symbolic(tape, x.ids.reshape(-1)) if dim is None else x
+    along = -1 if dim is None else dim
+    ordered = sort(tape, whole, along).values
+    middle = ordered.ids.select(along, (ordered.ids.shape[along] - 1) // 2)
+    if dim is None:
+        return Symbolic(tape, middle)
+    return Ordered(Symbolic(tape, middle.unsqueeze(along) if keepdim else middle))
+
+
 @operation("sort")
 def sort(
     tape: Recording, input: Any, dim: int = -1, descending: bool = False, *, stable: bool | None = None

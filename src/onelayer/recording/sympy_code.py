@@ -13,7 +13,15 @@ from onelayer.language.formula import Formula
 from onelayer.language.functions import FUNCTIONS
 from onelayer.language.tree import Tape
 
-_NAMES = {"Abs": "abs", "Max": "max", "Min": "min", "ceiling": "ceil", "Mod": "mod"}
+_NAMES = {
+    "Abs": "abs",
+    "Max": "max",
+    "Min": "min",
+    "ceiling": "ceil",
+    "Mod": "mod",
+    "sinc": "sinrel",
+    "loggamma": "lgamma",
+}
 _LARGEST = 2**53  # integers beyond are not all floats
 
 

@@ -17,11 +17,13 @@ from onelayer.card import card
 from onelayer.errors import OnelayerError
 from onelayer.ground import pinned
 from onelayer.language.formula import Formula
+from onelayer.language.operations import SPLINE
+from onelayer.language.tree import Tape
 from onelayer.recording.columns import Array, listed, numbers, read_columns
-from onelayer.recording.splines import Axis, tensor_product
+from onelayer.recording.scattered import Scattered, scattered
+from onelayer.recording.splines import Axis, interpolant
 
 DEGREES = {"linear": 1, "cubic": 3}
-CHUNK = 4096  # rows evaluated at a time: the formula of a large table has tens of thousands of operations
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,8 +53,11 @@ class Table:
 
     @classmethod
     @pinned()
-    def read(cls, source: Any, *, inputs: Sequence[str], output: str, interpolate: str = "linear") -> Table:
-        """From a CSV or Parquet file, a pandas frame, or a mapping of names to columns; other columns are ignored."""
+    def read(cls, source: Any, *, inputs: Sequence[str], output: str, interpolate: str = "linear") -> Table | Scattered:
+        """From a CSV or Parquet file, a pandas frame, or a mapping of names to columns; other columns are ignored.
+
+        Rows that are far from filling a grid become the Delaunay-linear interpolant.
+        """
         columns, called = _columns(source)
         for name in (*inputs, output):
             if name not in columns:
@@ -61,6 +66,10 @@ class Table:
             raise OnelayerError("inputs must be different columns, and the output another one")
         points = np.stack([numbers(called, name, columns[name]) for name in inputs], axis=1)
         values = numbers(called, output, columns[output])
+        if interpolate not in DEGREES:
+            raise OnelayerError(f"interpolate must be {' or '.join(DEGREES)}, got {interpolate!r}")
+        if is_scattered(points):
+            return scattered(points, values, inputs, output, interpolate)
         return cls(*on_grid(points, values, inputs, called), tuple(inputs), output, interpolate)
 
     @property
@@ -84,15 +93,22 @@ class Table:
     def formula(self) -> Formula:
         """The interpolant in the formula language; it is valid on :attr:`box` only."""
         degree = DEGREES[self.interpolate]
-        tape, output = tensor_product([Axis.on(axis, degree) for axis in self.axes], self.values)
-        return Formula.build(tape.nodes, [output], (len(self.axes),))
+        tape = Tape()
+        arguments = [tape.variable(at) for at in range(len(self.axes))]
+        spline = interpolant([Axis.on(axis, degree) for axis in self.axes], self.values)
+        return Formula.build(tape.nodes, [tape.add(SPLINE, *arguments, value=spline)], (len(self.axes),))
 
     @cached_property
     def rows_within(self) -> float:
         """The largest distance, seen in float64, between the formula and a row of the table."""
         grid = np.stack(np.meshgrid(*self.axes, indexing="ij"), axis=-1).reshape(-1, len(self.axes))
-        found = [self.formula(part) for part in torch.split(torch.from_numpy(grid), CHUNK)]
-        return float(np.abs(torch.cat(found).numpy() - self.values.ravel()).max())
+        found = self.formula(torch.from_numpy(grid)).numpy()
+        return float(np.abs(found - self.values.ravel()).max())
+
+    def covers(self, box: Box) -> bool:
+        """Whether a box lies within the rows."""
+        low, high = self.box.lower, self.box.upper
+        return bool(((box.lower.flatten() >= low) & (box.upper.flatten() <= high)).all())
 
     def __len__(self) -> int:
         return int(self.values.size)
@@ -134,6 +150,12 @@ def on_grid(points: Array, values: Array, names: Sequence[str], called: str) -> 
     grid = np.empty(count)
     grid[flat] = values
     return tuple(np.asarray(axis) + 0.0 for axis in axes), grid.reshape(shape)
+
+
+def is_scattered(points: Array) -> bool:
+    """Whether the grid of all values would have more than twice as many points as there are rows."""
+    sizes = [len(np.unique(points[:, at])) for at in range(points.shape[1])]
+    return bool(int(np.prod(sizes, dtype=object)) > 2 * len(points))
 
 
 def _cells(shape: tuple[int, ...], rows: int, names: Sequence[str], called: str) -> int:

@@ -18,10 +18,11 @@ from onelayer.language.poles import find_pole
 from onelayer.observer import Observer, Stopped
 from onelayer.recording.blackbox import BlackBox, Witnessed
 from onelayer.recording.callables import in_float64, line, not_torch, of_one_array, on_arrays
-from onelayer.recording.evaluation import PROBED, Pace, evaluate, pace_of
+from onelayer.recording.evaluation import PROBED, Pace, continued, evaluate, pace_of
 from onelayer.recording.lipschitz import Lipschitz, as_lipschitz
 from onelayer.recording.numpy_code import recordable
 from onelayer.recording.recorder import FORMAT, TooLong, record
+from onelayer.recording.scattered import Scattered
 from onelayer.recording.sympy_code import from_sympy, is_sympy
 from onelayer.recording.table import Table
 
@@ -86,7 +87,7 @@ def as_target(f: Any, box: Box, *, lipschitz: Any = None, observer: Observer | N
         return f
     if isinstance(f, BlackBox):
         return _from_blackbox(_values_of(f, box), box, f.lipschitz, f.name, watch)
-    if isinstance(f, Table):
+    if isinstance(f, Table | Scattered):
         return _from_table(f, box)
     f = from_sympy(f, box.dim, box.variables) if is_sympy(f) else f
     if isinstance(f, (str, Formula)):
@@ -147,13 +148,13 @@ def _from_formula(f: str | Formula, box: Box) -> Target:
     return Target(formula, formula.input_shape, formula.output_shape, "formula", description, formula)
 
 
-def _from_table(table: Table, box: Box) -> Target:
+def _from_table(table: Table | Scattered, box: Box) -> Target:
     """The interpolant of a table, on a box inside it: beyond its rows a table says nothing."""
-    if box.dim == table.box.dim:
+    if box.dim == table.box.dim and not table.covers(box):
         out = (box.lower.flatten() < table.box.lower) | (box.upper.flatten() > table.box.upper)
-        for at in torch.nonzero(out).flatten().tolist()[:1]:
-            low, high = table.box.lower[at].item(), table.box.upper[at].item()
-            raise OnelayerError(f"the table ends at {table.names[at]} = {low:g} and {high:g}; choose a box inside it")
+        at = int(out.double().argmax())
+        low, high = table.box.lower[at].item(), table.box.upper[at].item()
+        raise OnelayerError(f"the table ends at {table.names[at]} = {low:g} and {high:g}; choose a box inside it")
     return _from_formula(table.formula, box)
 
 
@@ -173,6 +174,7 @@ def _from_torch(f: Callable[[Any], Any], box: Box, kind: str, name: str, declare
         unrecorded = str(error)
     if formula is not None:
         _refuse_poles(formula, box, name)
+        f = continued(f, formula)
     lipschitz = None if formula is not None or declared is None else as_lipschitz(declared, box, f)
     function = f if lipschitz is None else Witnessed(f, name, lipschitz, box.dim)
     outputs = _examine(function, box, name, pace, observer)
@@ -193,6 +195,7 @@ def _from_numpy(
     except UnsupportedOperation as error:
         raise UnsupportedOperation(error.operation, f"{error.hint}; or give lipschitz= for {name} as it is") from error
     _refuse_poles(formula, box, name)
+    function = continued(function, formula)
     pace = _pace(function, box, name)
     outputs = _examine(function, box, name, pace, observer)
     return Target(function, tuple(box.shape), outputs, "callable", name, formula, pace=pace)

@@ -33,6 +33,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "linear, order 8": {"attention": "linear", "feature": "taylor", "order": 8},
     "linear, elu": {"attention": "linear", "feature": "elu"},
 }
+BY_DISTANCE = {"softmax", "topk"}  # attention whose weights fall off like a Gaussian: its width is squared
 
 
 def built_heads(problem: StudyProblem, heads: int) -> OneLayerTransformer:
@@ -75,11 +76,14 @@ def built_memory(problem: StudyProblem, tokens: int, kind: str = "softmax") -> O
     Token m has logit kappa (c_m u - c_m^2 / 2) for the coordinate u scaled to [-1, 1]: up to a factor common to all
     tokens a Gaussian bump around c_m, so softmax weights are a smooth partition of unity and top-k keeps the nearest.
     """
+    if kind not in KINDS:
+        raise OnelayerError(f"attention must be one of {', '.join(KINDS)}; got {kind!r}")
     box = problem.box
     x = box.sample(FIT_POINTS, seed=3, arcsine=True)
+    by_distance = KINDS[kind]["attention"] in BY_DISTANCE
     fits = []
     for factor in WIDTHS:
-        model = _bare_layer(box, tokens, kind, (factor * tokens) ** 2 if kind[:3] in ("sof", "top") else factor)
+        model = _bare_layer(box, tokens, kind, (factor * tokens) ** 2 if by_distance else factor)
         with torch.no_grad():
             columns = torch.cat([rows.squeeze(-2) for rows in model.attention_weights(x)], -1)  # (B, D tokens)
         residual, values = least_squares(columns, problem.function(x))
@@ -95,8 +99,6 @@ def built_memory(problem: StudyProblem, tokens: int, kind: str = "softmax") -> O
 
 def _bare_layer(box: Box, tokens: int, kind: str, kappa: float) -> OneLayerTransformer:
     """Keys and queries of :func:`built_memory`, values still zero; the heads are summed into one number."""
-    if kind not in KINDS:
-        raise OnelayerError(f"attention must be one of {', '.join(KINDS)}; got {kind!r}")
     centres = torch.linspace(-1, 1, tokens, dtype=torch.float64)
     keys = torch.stack([kappa * centres, -kappa * centres.square() / 2], -1)  # (M, 2) against q = (u, 1)
     queries, shift = torch.zeros(box.dim, 2 * box.dim).double(), torch.zeros(2 * box.dim).double()

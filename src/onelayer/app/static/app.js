@@ -3,7 +3,7 @@
 
 /** @param {string} id @returns {any} */
 const at = (id) => document.getElementById(id);
-const FIELDS = { formula: ["formula", "domain", "eps", "format"], sort: ["length", "eps", "format"], table: ["csv", "target", "format"] };
+const FIELDS = { formula: ["formula", "domain", "eps", "format"], sort: ["length", "eps", "format"], table: ["csv", "target", "format"], map: ["csv", "target", "eps", "format"] };
 const DOWNLOADS = { zip: "folder (zip)", onnx: "ONNX", torch: "stock torch", c: "C99", report: "report", html: "live page" };
 /** @type {EventSource | null} */
 let stream = null;
