@@ -254,6 +254,19 @@ def test_an_eps_below_rounding_is_undecided(execution: str) -> None:
     assert found.resisted is not None
 
 
+def test_rounding_above_the_gap_widens_an_enclosure_by_rounding_alone() -> None:
+    """Near 3e7 numbers of float32 lie 2 apart, so T is known to about 0.02: twice its largest value would be no bound."""
+    found = certify(
+        lambda x: (torch.exp(-40 * (x[..., 0] - 0.3) ** 2) * 100 + 3e7 - 3e7) * 0.01 + 2,
+        "0*x",
+        Box([0.0], [1.0]),
+        execution="float32",
+        gap=0.001,
+    )
+    assert found.status == "undecided"
+    assert 2.9 < found.lower <= 3.0 <= found.upper < 3.1
+
+
 def test_a_lower_bound_holds_whatever_the_order_of_a_sum() -> None:
     """T sums 400 terms: batches, threads and libraries add them in other orders, and each error is at least lower."""
     terms = torch.linspace(0.1, 7.3, 400, dtype=torch.float32)

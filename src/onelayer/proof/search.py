@@ -110,7 +110,8 @@ class Search:
     def threshold(self) -> float:
         """Bound at which a box is closed: the goal, or what is spoiled anyway, by rounding or by a box given up."""
         wanted = self.goal.threshold(self.lower)
-        rounding = 2 * self.floor if self.floor > wanted else 0.0
+        # No cut gets below the floor; as far above it as it lies above a value that was seen, cuts still get.
+        rounding = 2 * self.floor - min(self.lower, self.floor) if self.floor > wanted else 0.0
         return max(wanted, self.spoiled, rounding)
 
     @property
