@@ -41,8 +41,14 @@ def hardware() -> dict[str, Any]:
 
 def write(name: str, rows: Sequence[Row], **summary: Any) -> Path:
     """Print ``rows`` as a table and store them with ``summary`` and the hardware in results/<name>.json."""
+    show(name, rows, **summary)
+    return store(name, rows, **summary)
+
+
+def show(name: str, rows: Sequence[Row], **summary: Any) -> None:
+    """A table on the screen; columns that hold lists are left to the file."""
     table = Table(title=name)
-    columns = list(dict.fromkeys(key for row in rows for key in row))
+    columns = list(dict.fromkeys(key for row in rows for key, value in row.items() if not isinstance(value, list)))
     for column in columns:
         table.add_column(column)
     for row in rows:
@@ -51,9 +57,15 @@ def write(name: str, rows: Sequence[Row], **summary: Any) -> Path:
     console.print(table)
     for key, value in summary.items():
         console.print(f"{key}: {shown(value)}")
+
+
+def store(name: str, rows: Sequence[Row], **summary: Any) -> Path:
+    """results/<name>.json, whole at any moment."""
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"
-    path.write_text(json.dumps({"hardware": hardware(), **summary, "rows": list(rows)}, indent=1) + "\n")
+    written = path.with_suffix(".part")
+    written.write_text(json.dumps({"hardware": hardware(), **summary, "rows": list(rows)}, indent=1) + "\n")
+    written.replace(path)
     return path
 
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-SHARED = {"run", "report", "suite", "trained", "sequences_sort", "sequences_memorize"}
+SHARED = {"run", "report", "suite", "door", "trained", "sequences_sort", "sequences_memorize"}
 NAMES = sorted(path.stem for path in HERE.glob("*.py") if path.stem not in SHARED)
 
 

@@ -1,23 +1,17 @@
 """The standard test functions of surrogate modelling through the default door: is eps proved, with what, in which time?
 
-python benchmarks/surrogates.py [--eps 0.001] [--seconds 120] [--jobs 1] [--only piston] [--out surrogates]
+python benchmarks/surrogates.py [--eps 0.001] [--seconds 120] [--jobs 1] [--only piston]
 
-``eps`` is a share of the range of f seen at random points. Formulas and boxes as in the virtual library of simulation
-experiments (Surjanovic & Bingham): Hartmann's 6-D function, piston, borehole, wing weight, OTL circuit, robot arm,
-the environmental model at one place and time, Friedman's three functions.
+Formulas and boxes as in the virtual library of simulation experiments (Surjanovic & Bingham): Hartmann's 6-D function,
+piston, borehole, wing weight, OTL circuit, robot arm, the environmental model at one place and time, Friedman's three
+functions. door.py explains the options.
 """
 
 from __future__ import annotations
 
-import argparse
-from concurrent.futures import ProcessPoolExecutor
-
-import feynman
+import door
 import numpy as np
-import report
 from suite import BOREHOLE_FORMULA, OTL_FORMULA, WING_FORMULA
-
-from onelayer import Box
 
 HARTMANN_WEIGHTS = (1.0, 1.2, 3.0, 3.2)
 HARTMANN_SLOPES = np.array(
@@ -76,23 +70,5 @@ FUNCTIONS: list[tuple[str, str, str]] = [
 ]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--eps", type=float, default=0.001)
-    parser.add_argument("--seconds", type=float, default=120.0)
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--only", nargs="*", default=[])
-    parser.add_argument("--out", default="surrogates")
-    options = parser.parse_args()
-    chosen = [item for item in FUNCTIONS if not options.only or any(word in item[0] for word in options.only)]
-    tasks: list[tuple[str, str, Box, float, float]] = []
-    for name, text, sides in chosen:
-        tasks.append((name, text, feynman.box_of(sides), options.eps, options.seconds))
-    with ProcessPoolExecutor(options.jobs, initializer=feynman.warm) as pool:
-        rows = list(pool.map(feynman.row, tasks))
-    proved = sum(item["status"] == "proved" for item in rows)
-    report.write(options.out, rows, eps=options.eps, seconds_each=options.seconds, proved=proved, of=len(rows))
-
-
 if __name__ == "__main__":
-    main()
+    door.main(FUNCTIONS, "surrogates", __doc__, eps=0.001, seconds=120.0)
