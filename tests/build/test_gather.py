@@ -112,13 +112,13 @@ def test_pursuit_finds_the_directions_of_a_radial_function() -> None:
         return np.exp(-((x[:, 0] - x[:, 1]) ** 2).sum(-1))
 
     box = Box([-0.5] * 4, [0.5] * 4)
-    pieces = pursue(values, box, 5e-3, max_units=1000).pieces
-    assert len(pieces) <= 5
+    terms = pursue(values, box, 5e-3, max_units=1000).terms
+    assert len(terms) <= 5
     points = box.sample(2000, seed=9)
     total = torch.zeros(2000, dtype=torch.float64)
-    for piece in pieces:
-        s = sum(float(weight) * points[:, variable] for variable, _, weight in piece.inner)
-        total = total + piece.outer(s[:, None])
+    for term in terms:
+        s = sum(float(weight) * points[:, variable] for variable, _, weight in term.inner)
+        total = total + term.outer(s[:, None])
     assert float((total - torch.from_numpy(values(points.numpy()))).abs().max()) <= 7e-3
 
 

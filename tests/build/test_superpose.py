@@ -179,12 +179,12 @@ def test_recognition_is_exact_algebra() -> None:
     x = torch.rand(50, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     for text in texts:
         formula = parse(text, 3)
-        pieces, rest = Recogniser(formula, Box([0.0] * 3, [1.0] * 3), affine=True).pieces(0)
+        terms, rest = Recogniser(formula, Box([0.0] * 3, [1.0] * 3), affine=True).terms(0)
         assert not rest, text
         total = torch.zeros(50, dtype=torch.float64)
-        for piece in pieces:
+        for term in terms:
             s = torch.zeros(50, dtype=torch.float64)
-            for variable, inner, weight in piece.inner:
+            for variable, inner, weight in term.inner:
                 s = s + float(weight) * inner(x[:, variable : variable + 1])
-            total = total + piece.outer(s[:, None])
+            total = total + term.outer(s[:, None])
         assert torch.allclose(total, formula(x), rtol=1e-13, atol=1e-13), text

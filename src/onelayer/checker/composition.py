@@ -21,7 +21,7 @@ from onelayer.checker.univariate import Line, distance, lines, range_of, steepes
 from onelayer.checker.weights import Array, Stored
 from onelayer.errors import OnelayerError
 from onelayer.language.formula import Formula, parse
-from onelayer.lemmas.argument import Atom, Composition, Term
+from onelayer.lemmas.argument import Atom, Composition, TokenTerm
 
 FEW, CURVED = 12, 2  # variables up to which normalisations are expanded beyond first order, and how far
 JOINED = 2.0**-10  # a ramp that misses the next one by this share of its height is taken to end there
@@ -128,7 +128,7 @@ class _Proof:
                 low, high = low + (a if weight >= 0 else b), high + (b if weight >= 0 else a)
         return low, high
 
-    def _range(self, term: Term) -> tuple[float, float]:
+    def _range(self, term: TokenTerm) -> tuple[float, float]:
         """Ends of the values of s at all positions of the term; a sum of numbers >= 0 stays >= 0."""
         composition = self.composition
         places = [term.position] if term.position is not None else range(composition.length if composition.each else 1)
@@ -137,14 +137,14 @@ class _Proof:
         top = max(_above(high) for _, high in ends)
         return bottom, top if top > bottom else bottom + 1e-9 * (1 + abs(bottom))
 
-    def _sum(self, term: Term, position: int) -> Taylor:
+    def _sum(self, term: TokenTerm, position: int) -> Taylor:
         """s^ of the term, in the embedded atoms."""
         parts = []
         for token, row in enumerate(self.composition.rows(term, position)):
             parts += [(arb(w), self.tokens[token].items[c]) for c, w in enumerate(row) if w]
         return combination(parts, ZERO, self.order)
 
-    def _drift(self, term: Term, position: int) -> arb:
+    def _drift(self, term: TokenTerm, position: int) -> arb:
         total = ZERO
         for row in self.composition.rows(term, position):
             for c, weight in enumerate(row):

@@ -22,10 +22,11 @@ from onelayer.checker.functions import Kinks
 from onelayer.checker.identity import one_function
 from onelayer.checker.outcome import Rejected
 from onelayer.checker.rounding import Execution
-from onelayer.checker.univariate import Average, distance, lines, range_of, steepest
+from onelayer.checker.terms import FormedSum, TermUnits, term_distance
+from onelayer.checker.univariate import Average, distance, range_of
 from onelayer.checker.weights import Array, Stored
 from onelayer.language.formula import Formula, parse
-from onelayer.lemmas.nested import Nested, Outer, Ridge
+from onelayer.lemmas.nested import Nested, Outer, RidgeTerm
 from onelayer.observer import Observer
 
 Domain = tuple[tuple[float, ...], tuple[float, ...]]
@@ -92,6 +93,7 @@ class _Bound:
         self.ridges = [(part, ridge) for part in nested.outer for ridge in part.ridges]
         self.units = np.array(nested.units, dtype=int)
         self.curved = [c for c, one in enumerate(nested.inner) if parse(one.text, 1) != parse("x", 1)]
+        self.biases = self.changes = np.zeros(0)  # of the units, where there are any
         self._form(stored)
         self.heads = [self._head(c) for c in range(len(nested.inner))]
 
@@ -164,7 +166,7 @@ class _Bound:
         into, out = np.zeros_like(t["W_1"]), np.zeros_like(t["W_2"])
         into[d + self.units, np.arange(count)] = 1.0
         column = np.array([part.output for part, _ in self.ridges])[self.units] + width - self.nested.outputs
-        self.changes: Array = t["W_2"][np.arange(count), column]
+        self.biases, self.changes = t["b_1"], t["W_2"][np.arange(count), column]
         out[np.arange(count), column] = self.changes
         _require(np.array_equal(t["W_1"], into), "W_1")
         _require(np.array_equal(t["W_2"], out) and not t["b_2"].any(), "W_2")
@@ -250,7 +252,7 @@ class _Bound:
         )
         return error, size, moved
 
-    def _ridge(self, k: int, part: Outer, ridge: Ridge) -> tuple[arb, arb]:
+    def _ridge(self, k: int, part: Outer, ridge: RidgeTerm) -> tuple[arb, arb]:
         """|G_k(s^) - p_k(s)|, and the size of what its units add to the output."""
         mine = np.flatnonzero(self.units == k)
         error, size, moved = self._feature(k)
@@ -259,21 +261,9 @@ class _Bound:
             left, right = (arb(w) * arb(end) for end in ((a, b) if w >= 0 else (b, a)))
             low, high = low + left, high + right
         bottom, top = _outward(low, high)
-        order = mine[np.argsort(-self.t["b_1"][mine], kind="stable")] if len(mine) else mine
-        knots = [-float(b) for b in self.t["b_1"][order]] if len(mine) else []
-        changes = [arb(float(c)) for c in self.changes[order]] if len(mine) else []
-        offset = arb(ridge.constant)
-        drift = (error + moved).upper()
-        far = float(drift) + 1e-9 * (1 + abs(bottom) + abs(top))
-        slope = steepest(lines(knots, changes, offset, bottom - far, top + far))
-        formula = parse(ridge.text, 1, limit=len(ridge.text))
-        apart = distance(formula, lines(knots, changes, offset, bottom, top))
-        rounding = total = ZERO
-        for knot, change in zip(knots, changes, strict=True):
-            reach = size + drift + abs(arb(knot))
-            rounding = rounding + abs(change) * (self.execution.gamma(2) * reach + 4 * self.execution.tiny)
-            total = total + abs(change) * reach
-        return apart + slope * drift + rounding, total
+        units = TermUnits.stored(self.biases, self.changes, mine, ridge.constant)
+        formed = FormedSum(bottom, top, error + moved, size)
+        return term_distance(parse(ridge.text, 1, limit=len(ridge.text)), units, formed, self.execution)
 
 
 def _outward(low: arb, high: arb) -> tuple[float, float]:

@@ -19,10 +19,10 @@ from onelayer.checker.identity import Algebra, has_values
 from onelayer.checker.kinks import Expansion, plus, rational, scale
 from onelayer.checker.outcome import Rejected
 from onelayer.checker.rounding import Execution
-from onelayer.checker.univariate import distance, lines, steepest
+from onelayer.checker.terms import FormedSum, TermUnits, term_distance
 from onelayer.checker.weights import Array, Stored
 from onelayer.language.formula import Formula
-from onelayer.lemmas.pieces import Curve, Pieces, PieceSum
+from onelayer.lemmas.pieces import CurveTerm, Pieces, PieceSum
 
 Domain = tuple[tuple[float, ...], tuple[float, ...]]
 
@@ -80,6 +80,7 @@ class _Bound:
         self.reach = [max(abs(a), abs(b)) for a, b in self.sides]
         self.units = np.array(pieces.units, dtype=int)
         self.first = np.cumsum([1, *(len(head.lines) for head in pieces.heads)])  # first token of every head, and N
+        self.biases = self.changes = np.zeros(0)  # of the units, where there are any
         self._form(stored)
         self.heads = [self._head(h) for h in range(len(pieces.heads))]
 
@@ -147,7 +148,7 @@ class _Bound:
         into, out = np.zeros_like(t["W_1"]), np.zeros_like(t["W_2"])
         into[heads + self.units, np.arange(count)] = 1.0
         column = np.array([curve.output for curve in self.pieces.curves])[self.units] + width - self.pieces.outputs
-        self.changes: Array = t["W_2"][np.arange(count), column]
+        self.biases, self.changes = t["b_1"], t["W_2"][np.arange(count), column]
         out[np.arange(count), column] = self.changes
         _require(np.array_equal(t["W_1"], into), "W_1")
         _require(np.array_equal(t["W_2"], out) and not t["b_2"].any(), "W_2")
@@ -206,24 +207,13 @@ class _Bound:
         terms = len(self.heads) + len(self.reach) + 3
         return error + self.e.gamma(terms) * (size + error) + 2 * terms * self.e.tiny * total, size, (low, high)
 
-    def _curve(self, k: int, curve: Curve) -> tuple[arb, arb]:
+    def _curve(self, k: int, curve: CurveTerm) -> tuple[arb, arb]:
         """|G(u^) - g(u)|, and the size of what its units add to the output."""
         drift, size, (low, high) = self._sum(k, curve.argument)
         bottom, top = _floats(low, high)
         mine = np.flatnonzero(self.units == k)
-        order = mine[np.argsort(-self.t["b_1"][mine], kind="stable")] if len(mine) else mine
-        knots = [-float(b) for b in self.t["b_1"][order]] if len(mine) else []
-        changes = [arb(float(c)) for c in self.changes[order]] if len(mine) else []
-        offset = arb(curve.constant)
-        far = float(drift.upper()) + 1e-9 * (1 + abs(bottom) + abs(top))
-        slope = steepest(lines(knots, changes, offset, bottom - far, top + far))
-        error = distance(curve.formula, lines(knots, changes, offset, bottom, top)) + slope * drift
-        total = ZERO
-        for knot, change in zip(knots, changes, strict=True):
-            reach = size + drift + abs(arb(knot))
-            error = error + abs(change) * (self.e.gamma(2) * reach + 4 * self.e.tiny)
-            total = total + abs(change) * reach
-        return error, total
+        units = TermUnits.stored(self.biases, self.changes, mine, curve.constant)
+        return term_distance(curve.formula, units, FormedSum(bottom, top, drift, size), self.e)
 
 
 def _gap(count: int) -> arb:

@@ -10,12 +10,13 @@ from dataclasses import asdict, dataclass
 from onelayer.disk import strict_json
 from onelayer.errors import FileError
 from onelayer.language.compose import inside, total, weighted
-from onelayer.language.formula import Formula, parse
+from onelayer.language.formula import Formula
 from onelayer.language.tree import Tape
 from onelayer.language.words import NOT_RECORDED, describe
 from onelayer.lemmas.fields import need, numbers, places, records
 from onelayer.lemmas.nested import Nested
 from onelayer.lemmas.pieces import Pieces
+from onelayer.lemmas.term import OfOneVariable
 
 FORMAT = "onelayer argument"
 FORMAT_VERSION = 1  # of argument.json
@@ -71,7 +72,7 @@ class Recall:
 
 
 @dataclass(frozen=True)
-class Atom:
+class Atom(OfOneVariable):
     """phi(x_q): a formula of one variable, applied to coordinate q of a token."""
 
     coordinate: int
@@ -79,7 +80,7 @@ class Atom:
 
 
 @dataclass(frozen=True)
-class Term:
+class TokenTerm(OfOneVariable):
     """g(s) with s = sum over tokens j and atoms c of weights[j][c] phi_c(x_j), added to one output.
 
     The hidden units of the term make the function ``constant`` + sum of c relu(mu (s - t)), which is close to g.
@@ -110,7 +111,7 @@ class Composition:
     exact: bool
     gap: float
     atoms: tuple[Atom, ...]
-    terms: tuple[Term, ...]
+    terms: tuple[TokenTerm, ...]
     units: tuple[int, ...]
 
     KIND = "composition"
@@ -120,7 +121,7 @@ class Composition:
         need(places(sizes, 2**20 + 1) and min(sizes) >= 1, "sizes must be whole numbers >= 1")
         need(type(self.each) is bool and type(self.exact) is bool, "'each' and 'exact' must be true or false")
         need(type(self.gap) in (int, float) and 0 <= self.gap < math.inf, "gap must be a number >= 0")
-        atoms, terms = records(Atom, self.atoms), records(Term, self.terms)
+        atoms, terms = records(Atom, self.atoms), records(TokenTerm, self.terms)
         need(places([atom.coordinate for atom in atoms], self.width), "an atom of no coordinate")
         need(all(type(atom.text) is str for atom in atoms), "an atom without text")
         terms = tuple(self._checked(term, len(atoms)) for term in terms)
@@ -129,7 +130,7 @@ class Composition:
         for name, value in (("atoms", atoms), ("terms", terms), ("units", units)):
             object.__setattr__(self, name, value)
 
-    def _checked(self, term: Term, atoms: int) -> Term:
+    def _checked(self, term: TokenTerm, atoms: int) -> TokenTerm:
         at = term.position
         need(at is None or (type(at) is int and self.each and 0 <= at < self.length), "a term of no position")
         need(type(term.output) is int and 0 <= term.output < self.outputs, "a term of no output")
@@ -137,9 +138,9 @@ class Composition:
         need(isinstance(term.weights, list | tuple) and len(term.weights) == self.length, "weights need n rows")
         rows = tuple(numbers(row) for row in term.weights)
         need(all(len(row) == atoms for row in rows), "weights need one number per atom")
-        return Term(at, term.output, rows, term.text, *numbers([term.constant]))
+        return TokenTerm(at, term.output, rows, term.text, *numbers([term.constant]))
 
-    def rows(self, term: Term, position: int) -> tuple[tuple[float, ...], ...]:
+    def rows(self, term: TokenTerm, position: int) -> tuple[tuple[float, ...], ...]:
         """Weights of the term at a position, by token."""
         if term.position is not None or not self.each:
             return term.weights
@@ -153,9 +154,8 @@ class Composition:
         """D on points of shape (n, d), flattened, with outputs in row-major order."""
         tape = Tape()
         n, d = self.length, self.width
-        atoms, outers = _parsed(self.atoms), _parsed(self.terms)
         values = {
-            (token, c): inside(tape, atoms[c], tape.variable(token * d + atom.coordinate))
+            (token, c): inside(tape, atom.formula, tape.variable(token * d + atom.coordinate))
             for c, atom in enumerate(self.atoms)
             for token in range(n)
         }
@@ -163,8 +163,9 @@ class Composition:
         for position in range(n if self.each else 1):
             sums: list[list[int]] = [[] for _ in range(self.outputs)]
             for k in self.active(position):
-                argument = _weighted_sum(tape, self.rows(self.terms[k], position), values)
-                sums[self.terms[k].output].append(inside(tape, outers[k], argument))
+                term = self.terms[k]
+                argument = _weighted_sum(tape, self.rows(term, position), values)
+                sums[term.output].append(inside(tape, term.formula, argument))
             outputs += [total(tape, part) for part in sums]
         return Formula.build(tape.nodes, outputs, (n * d,), () if len(outputs) == 1 else (len(outputs),))
 
@@ -194,10 +195,6 @@ def from_text(text: bytes) -> Argument:
         return kind(**data)
     except (TypeError, ValueError, OverflowError) as error:
         raise FileError(f"argument.json: {error}") from error
-
-
-def _parsed(parts: Sequence[Atom | Term]) -> list[Formula]:
-    return [parse(part.text, 1) for part in parts]
 
 
 def _weighted_sum(tape: Tape, rows: Sequence[Sequence[float]], values: Mapping[tuple[int, int], int]) -> int:

@@ -41,7 +41,7 @@ def embedded_atoms(model: OneLayerTransformer, composition: Composition, box: Bo
     low, high = (side.reshape(n, d).numpy() for side in (box.lower, box.upper))
     columns = [atom.coordinate for atom in composition.atoms]
     if model.config.embedding == "linear":
-        if columns != list(range(d)) or any(parse(atom.text, 1) != parse("x", 1) for atom in composition.atoms):
+        if columns != list(range(d)) or any(atom.formula != parse("x", 1) for atom in composition.atoms):
             raise OnelayerError("a linear embedding has the coordinates themselves as atoms")
         zero = np.zeros(d)
         return Atoms(True, low, high, low, high, zero, zero)
@@ -72,7 +72,7 @@ def _atom(model: OneLayerTransformer, composition: Composition, c: int, low: Flo
         raise OnelayerError("the ramps of the embedding must rise")
     ramps, blur = _as_relus(start, slope, rise, float(w["b_E"][c]))
     bottom, top = float(low[:, atom.coordinate].min()), float(high[:, atom.coordinate].max())
-    formula = parse(atom.text, 1)
+    formula = atom.formula
     error = piecewise_error(formula, ramps, bottom, top) + blur
     sides = list(zip(low[:, atom.coordinate].tolist(), high[:, atom.coordinate].tolist(), strict=True))
     known = {side: range_of(formula, *side) for side in set(sides)}

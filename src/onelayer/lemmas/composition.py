@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from onelayer.box import Box
 from onelayer.errors import OnelayerError
 from onelayer.float64 import UNIT
-from onelayer.language.formula import parse
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.lemmas.argument import Composition
 from onelayer.lemmas.atoms import Atoms, embedded_atoms
@@ -126,7 +125,7 @@ class _Proof:
         size = math.ldexp(0.5, math.frexp(float(np.abs(scaled).max(initial=0.0)))[1])  # squares of scaled / size exist
         square = float((scaled / size) @ (scaled / size))
         low, high = self.range(k)
-        formula = parse(term.text, 1)
+        formula = term.formula
         slopes = np.ones(int(mine.sum()))
         if square > 0:
             slopes = (scaled / size) @ self.forms.linear[:, position, mine] / square / size

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,7 +23,7 @@ def records(kind: type[Any], given: Any) -> tuple[Any, ...]:
 def made(kind: type[Any], data: Any) -> Any:
     """A record of that kind from its fields."""
     fields = set(kind.__dataclass_fields__)
-    need(isinstance(data, dict) and set(data) == fields, f"a malformed {kind.__name__.lower()}")
+    need(isinstance(data, dict) and set(data) == fields, f"a malformed {_spoken(kind.__name__)}")
     return kind(**data)
 
 
@@ -37,3 +38,8 @@ def numbers(values: Any) -> tuple[float, ...]:
     need(isinstance(values, list | tuple), "a list of numbers is needed")
     need(all(type(v) in (int, float) and math.isfinite(v) for v in values), "numbers must be finite")
     return tuple(float(v) for v in values)
+
+
+def _spoken(name: str) -> str:
+    """The words of a class name: TokenTerm is a token term."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()

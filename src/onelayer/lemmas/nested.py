@@ -11,12 +11,13 @@ from onelayer.language.compose import inside, substituted, total, weighted
 from onelayer.language.formula import Formula, parse
 from onelayer.language.tree import Tape
 from onelayer.lemmas.fields import need, numbers, places, records
+from onelayer.lemmas.term import OfOneVariable
 
 MOST_SUMS = 8  # inputs of an outer function; more cannot be bounded in time
 
 
 @dataclass(frozen=True)
-class Inner:
+class Inner(OfOneVariable):
     """phi(direction . x): a formula of one variable and the direction in which it looks, (D,)."""
 
     direction: tuple[float, ...]
@@ -30,11 +31,11 @@ class Inner:
     @property
     def plain(self) -> bool:
         """Whether it is direction . x itself, which needs no head."""
-        return parse(self.text, 1) == parse("x", 1)
+        return self.formula == parse("x", 1)
 
 
 @dataclass(frozen=True)
-class Ridge:
+class RidgeTerm(OfOneVariable):
     """p(a . u): a formula of one variable and the weights a of the sums u of its group.
 
     Its hidden units make ``constant`` + sum of c relu(a . u - t), which is close to p.
@@ -63,7 +64,7 @@ class Outer:
     low: tuple[float, ...]
     high: tuple[float, ...]
     gap: float
-    ridges: tuple[Ridge, ...]
+    ridges: tuple[RidgeTerm, ...]
 
     def __post_init__(self) -> None:
         need(isinstance(self.sums, list | tuple) and 1 <= len(self.sums) <= MOST_SUMS, "an outer function of no sums")
@@ -75,7 +76,7 @@ class Outer:
         need(all(a <= b for a, b in zip(self.low, self.high, strict=True)), "an empty interval")
         need(type(self.text) is str, "an outer function without text")
         need(type(self.gap) in (int, float) and 0 <= self.gap < math.inf, "gap must be a number >= 0")
-        ridges = records(Ridge, self.ridges)
+        ridges = records(RidgeTerm, self.ridges)
         need(all(len(ridge.weights) == len(self.sums) for ridge in ridges), "a ridge needs a weight for every sum")
         object.__setattr__(self, "ridges", ridges)
 
@@ -90,7 +91,7 @@ class Outer:
         parts = []
         for ridge in self.ridges:
             terms = [weighted(tape, w, tape.variable(i)) for i, w in enumerate(ridge.weights) if w]
-            parts.append(inside(tape, parse(ridge.text, 1, limit=len(ridge.text)), total(tape, terms)))
+            parts.append(inside(tape, ridge.formula, total(tape, terms)))
         return Formula.build(tape.nodes, [total(tape, parts)], (len(self.sums),))
 
 
@@ -126,7 +127,7 @@ class Nested:
         for name, value in (("inner", inner), ("outer", outer), ("direct", direct), ("units", units)):
             object.__setattr__(self, name, value)
 
-    def all_ridges(self) -> list[tuple[Outer, Ridge]]:
+    def all_ridges(self) -> list[tuple[Outer, RidgeTerm]]:
         """Every ridge with its outer function, in order."""
         return [(part, ridge) for part in self.outer for ridge in part.ridges]
 
@@ -135,7 +136,7 @@ class Nested:
         tape = Tape()
         values = []
         for one in self.inner:
-            values.append(inside(tape, parse(one.text, 1, limit=len(one.text)), _along(tape, one.direction)))
+            values.append(inside(tape, one.formula, _along(tape, one.direction)))
         outputs: list[list[int]] = [[values[c] for c in part] for part in self.direct]
         for part in self.outer:
             sums = [total(tape, [values[c] for c in one]) for one in part.sums]

@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 from onelayer.box import Box
 from onelayer.errors import OnelayerError
 from onelayer.float64 import UNIT
-from onelayer.language.formula import parse
 from onelayer.layer.lookup import AxisKeys, LookupHead, lookup_model
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.lemmas.forward import SLACK, UP, float64_weights, has_fields, has_form, rounding_of, upper_bound
-from onelayer.lemmas.nested import Nested, Outer, Ridge
+from onelayer.lemmas.nested import Nested, Outer, RidgeTerm
 from onelayer.lemmas.overflow import overflows
-from onelayer.lemmas.univariate import Ramps, lookup_error, piecewise_error, range_of
+from onelayer.lemmas.units import ExecutedSum, ramps_of, term_error
+from onelayer.lemmas.univariate import lookup_error, range_of
 
 Floats = NDArray[np.float64]
 KEY_WIDTH = 4  # of a head: its coordinate, a constant, and two zeros; sqrt(4) is a power of two
@@ -85,7 +85,7 @@ class Form:
         if not has_form(self._fixed(nested)):
             raise OnelayerError("the weights of this layer do not have the form of inner and outer functions")
 
-    def _of_inner(self, part: Outer, ridge: Ridge, count: int) -> Floats:
+    def _of_inner(self, part: Outer, ridge: RidgeTerm, count: int) -> Floats:
         """Weights of the inner functions in the sum of a ridge, (C,), which must be floats."""
         exact = [Fraction(0)] * count
         for weight, members in zip(ridge.weights, part.sums, strict=True):
@@ -203,7 +203,7 @@ class _Proof:
         moved += 4 * count * self.r.tiny * (1 + float(np.abs(weights).sum() + np.abs(linear).sum()))
         return error * UP, size, moved * UP
 
-    def _ridge(self, k: int, part: Outer, ridge: Ridge) -> tuple[float, float]:
+    def _ridge(self, k: int, part: Outer, ridge: RidgeTerm) -> tuple[float, float]:
         """|G_k(s^) - p_k(s)| with the rounding of sums and units; and the size of what the units add up."""
         mine = self.form.units == k
         drift, size, moved = self._sum(self.form.of_inner[k], self.form.linear[:, k])
@@ -213,16 +213,8 @@ class _Proof:
         slack = 0.0 if exact else 4 * (len(ends) + 2) * UNIT * sum(abs(a) + abs(b) for a, b in ends)
         low, high = sum(map(min, ends)) - slack, sum(map(max, ends)) + slack
         high = high if high > low else low + 1e-9 * (1 + abs(low))
-        knots, changes = self.form.knots[mine], self.form.changes[mine]
-        order = np.argsort(knots, kind="stable")
-        ramps = Ramps(knots[order], changes[order], ridge.constant)
-        margin = drift + 1e-9 * (abs(low) + abs(high))
-        slopes = ramps.on(low - margin, high + margin)[2]
-        steepest = float(np.abs(slopes).max()) * UP + 8 * len(knots) * UNIT * float(np.abs(changes).sum())
-        error = piecewise_error(parse(ridge.text, 1, limit=len(ridge.text)), ramps, low, high)
-        reach = size + 2 * drift + np.abs(knots)
-        units = float(np.abs(changes) @ (self.r.gamma(4) * reach + 8 * self.r.tiny * (1 + reach)))
-        return (error + steepest * drift + SLACK * units) * UP, float(np.abs(changes) @ reach)
+        ramps = ramps_of(self.form.knots[mine], self.form.changes[mine], ridge.constant)
+        return term_error(ridge.formula, ramps, ExecutedSum(low, high, drift, size), self.r)
 
     def _looked(self, c: int, head: int | None) -> Looked:
         one = self.nested.inner[c]
@@ -234,7 +226,7 @@ class _Proof:
         low, high = float(np.minimum(*ends).sum()) - slack, float(np.maximum(*ends).sum()) + slack
         if head is None:
             return Looked(low, high, 0.0, reach, 0.0)
-        formula = parse(one.text, 1, limit=len(one.text))
+        formula = one.formula
         bottom, top = range_of(formula, low, high)
         keys, values = self.form.w[f"memory.{head}.axes.0"], self.form.w[f"memory.{head}.values"]
         error = lookup_error(_alone(keys, values), formula, low, high)

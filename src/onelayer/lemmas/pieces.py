@@ -10,8 +10,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from onelayer.language.formula import Formula, parse
 from onelayer.lemmas.fields import need, numbers, places, records
+from onelayer.lemmas.term import OfOneVariable
 
 RATIONAL = re.compile(r"-?\d{1,1200}(/[1-9]\d{0,1199})?")  # products and quotients of float64 numbers are this short
 
@@ -40,8 +40,11 @@ class PieceSum:
 
 
 @dataclass(frozen=True)
-class Curve:
-    """g of a sum, added to one output. Its hidden units make ``constant`` + sum of c relu(u - t), close to g(u)."""
+class CurveTerm(OfOneVariable):
+    """g(u) with u a sum of sharp heads, added to one output.
+
+    Its hidden units make ``constant`` + sum of c relu(u - t), which is close to g.
+    """
 
     output: int
     text: str
@@ -53,11 +56,6 @@ class Curve:
         numbers([self.constant])
         object.__setattr__(self, "argument", records(PieceSum, [self.argument])[0])
 
-    @property
-    def formula(self) -> Formula:
-        """g."""
-        return parse(self.text, 1, limit=len(self.text))
-
 
 @dataclass(frozen=True)
 class Pieces:
@@ -67,7 +65,7 @@ class Pieces:
     outputs: int
     heads: tuple[SharpHead, ...]
     direct: tuple[PieceSum, ...]
-    curves: tuple[Curve, ...]
+    curves: tuple[CurveTerm, ...]
     units: tuple[int, ...]
 
     KIND = "pieces"
@@ -76,7 +74,7 @@ class Pieces:
         sizes = (self.inputs, self.outputs)
         need(places(sizes, 2**20 + 1) and min(sizes) >= 1, "sizes must be >= 1")
         heads, direct = records(SharpHead, self.heads), records(PieceSum, self.direct)
-        curves, units = records(Curve, self.curves), tuple(self.units)
+        curves, units = records(CurveTerm, self.curves), tuple(self.units)
         need(len(heads) >= 1 and len(direct) == self.outputs, "a head, and a sum for every output, are needed")
         need(places([one.output for one in curves], self.outputs), "no such output")
         need(places(units, len(curves)), "a unit of no curve")

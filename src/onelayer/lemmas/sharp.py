@@ -33,9 +33,9 @@ from onelayer.lemmas.forward import (
     upper_bound,
 )
 from onelayer.lemmas.overflow import overflows
-from onelayer.lemmas.pieces import Curve, Pieces, PieceSum, SharpHead
+from onelayer.lemmas.pieces import CurveTerm, Pieces, PieceSum, SharpHead
 from onelayer.lemmas.subsets import average_gap
-from onelayer.lemmas.univariate import Ramps, piecewise_error
+from onelayer.lemmas.units import ExecutedSum, ramps_of, term_error
 
 Floats = NDArray[np.float64]
 Ends = tuple[float, float]
@@ -198,20 +198,12 @@ class _Proof:
         moved += 4 * count * self.r.tiny * (1 + float(np.abs(stored).sum() + np.abs(line).sum()))
         return (error + SLACK * moved) * UP, size, _outward(low, high)
 
-    def _curve(self, k: int, curve: Curve) -> tuple[float, float]:
+    def _curve(self, k: int, curve: CurveTerm) -> tuple[float, float]:
         """|G(u^) - g(u)| with the rounding of sums and units, and the size of what the units add up."""
         drift, size, (low, high) = self._sum(k, curve.argument)
-        mine = np.flatnonzero(self.form.units == k)
-        order = mine[np.argsort(self.form.knots[mine], kind="stable")]
-        knots, changes = self.form.knots[order], self.form.changes[order]
-        ramps = Ramps(knots, changes, curve.constant)
-        margin = drift + 1e-9 * (abs(low) + abs(high))
-        slopes = ramps.on(low - margin, high + margin)[2]
-        steepest = float(np.abs(slopes).max()) * UP + 8 * len(knots) * UNIT * float(np.abs(changes).sum())
-        error = piecewise_error(curve.formula, ramps, low, high)
-        reach = size + 2 * drift + np.abs(knots)
-        units = float(np.abs(changes) @ (self.r.gamma(4) * reach + 8 * self.r.tiny * (1 + reach)))
-        return (error + steepest * drift + SLACK * units) * UP, float(np.abs(changes) @ reach)
+        mine = self.form.units == k
+        ramps = ramps_of(self.form.knots[mine], self.form.changes[mine], curve.constant)
+        return term_error(curve.formula, ramps, ExecutedSum(low, high, drift, size), self.r)
 
 
 def _outward(low: Fraction, high: Fraction) -> Ends:

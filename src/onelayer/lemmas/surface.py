@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from onelayer.errors import OnelayerError
 from onelayer.float64 import UNIT
-from onelayer.language.formula import Formula, parse
+from onelayer.language.formula import Formula
 from onelayer.language.tree import Node
 from onelayer.lemmas.nested import Outer
 from onelayer.observer import Observer
@@ -70,7 +70,7 @@ class RidgePolynomials:
         ends = self.weights[:, :, None] * np.stack([outer.low, outer.high], -1)  # (K, r, 2)
         low, high = ends.min(-1).sum(-1), ends.max(-1).sum(-1)
         self.middle, self.half = (low + high) / 2, np.maximum((high - low) / 2, 1e-300)
-        exact = [polynomial(parse(ridge.text, 1, limit=len(ridge.text))) for ridge in outer.ridges]
+        exact = [polynomial(ridge.formula) for ridge in outer.ridges]
         shifted = [_moved(p, m, h) for p, m, h in zip(exact, self.middle.tolist(), self.half.tolist(), strict=True)]
         self.degree = max(len(p) for p in shifted) - 1
         self.coefficients = np.array([p + [0.0] * (self.degree + 1 - len(p)) for p in shifted])  # (K, degree + 1)

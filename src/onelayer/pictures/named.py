@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from onelayer.box import Box
-from onelayer.language.formula import parse
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.lemmas.argument import Argument, Composition, OrderStatistics, Recall
 from onelayer.lemmas.nested import Nested
@@ -148,7 +147,7 @@ def _knots(argument: Composition, model: OneLayerTransformer, box: Box) -> dict[
         embedded = model.embed(points.reshape(PROBES, config.length, config.token_width))
         seen = model.preactivations(model.stream(embedded)).double()  # (S, N, hidden)
     flat = points.double().reshape(PROBES, config.length, config.token_width)
-    atoms = [parse(atom.text, 1)(flat[..., atom.coordinate, None]) for atom in argument.atoms]  # C x (S, N)
+    atoms = [atom.formula(flat[..., atom.coordinate, None]) for atom in argument.atoms]  # C x (S, N)
     values = torch.stack(atoms, -1)
     found = {}
     for unit, k in enumerate(argument.units):

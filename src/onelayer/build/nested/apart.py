@@ -88,7 +88,7 @@ class _Reader:
             parts: Parts = {}
             shift = Fraction(0)
             terms = []
-            for factor, at in self.affine.terms(root):
+            for factor, at in self.affine.summands(root):
                 own = self.sums[at]
                 if own is None:
                     terms.append((factor, at))
@@ -110,7 +110,7 @@ class _Reader:
             s = tape.variable(0)
             if found:
                 first = found.pop(0)
-                s = inside(tape, parse(first.inner.text, 1), s)
+                s = inside(tape, first.inner.formula, s)
                 direction = first.inner.direction
             else:
                 direction = (1.0, *[0.0] * (len(self.low) - 1))
@@ -215,7 +215,7 @@ class _Reader:
     def _values(self, at: int) -> tuple[float, float]:
         inner = self.inner("node", at, Fraction(1)).inner
         ends = [(w * a, w * b) for w, a, b in zip(inner.direction, self.low, self.high, strict=True)]
-        return range_of(parse(inner.text, 1), sum(map(min, ends)), sum(map(max, ends)))
+        return range_of(inner.formula, sum(map(min, ends)), sum(map(max, ends)))
 
     def _summands(self, parts: Parts) -> tuple[Summand, ...]:
         """Inner functions of a sum; its linear part becomes one of them."""

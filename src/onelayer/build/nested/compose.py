@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,6 +19,7 @@ from onelayer.build.lookup.axis import fit_axis
 from onelayer.build.lookup.families import Array
 from onelayer.build.nested.apart import Apart, OuterGroup, Summand, take_apart
 from onelayer.build.nested.layer import Lookup, nested_layer
+from onelayer.build.refine import refined
 from onelayer.build.sequences.composed import certified
 from onelayer.build.sequences.ffn import fit_shared
 from onelayer.build.sequences.piecewise import Piecewise
@@ -27,7 +28,7 @@ from onelayer.errors import OnelayerError
 from onelayer.language.formula import Formula, parse
 from onelayer.language.tree import Tape
 from onelayer.lemmas.algebra import same_function
-from onelayer.lemmas.nested import Inner, Nested, Outer, Ridge
+from onelayer.lemmas.nested import Inner, Nested, Outer, RidgeTerm
 from onelayer.lemmas.nesting import nested_error
 from onelayer.lemmas.surface import surface_error
 from onelayer.lemmas.univariate import at, range_of
@@ -35,7 +36,6 @@ from onelayer.observer import Observer
 from onelayer.recording.target import Target
 from onelayer.result import Approximation
 
-ATTEMPTS = 4  # each with a goal that the last bound corrects; two suffice as a rule
 PREDICTION_POINTS = 513  # of an axis, to predict its tokens without fitting it
 MOST_SUMS = 3  # of an outer function: beyond, its ridges are too many
 DEGREES = {2: 24, 3: 16}  # of ridges, by the number of sums: columns of their fit stay below a thousand
@@ -93,17 +93,7 @@ def compose(found: Composer, eps: float, observer: Observer) -> Approximation:
     """The layer and its proof; OnelayerError where an enclosure fails or the time is over before there is one."""
     started = time.monotonic()
     work = _Work(found, observer)
-
-    def attempts() -> Iterator[Approximation]:
-        goal = eps
-        for _ in range(ATTEMPTS):
-            made = work.attempt(goal, eps, started)
-            yield made
-            if made.certificate.proved or not made.certificate.upper < math.inf or observer.over:
-                return
-            goal *= max(0.3, 0.97 * eps / made.certificate.upper)
-
-    return min(attempts(), key=lambda attempt: attempt.certificate.upper)
+    return refined(lambda goal: work.attempt(goal, eps, started), eps, observer)
 
 
 class _Work:
@@ -118,8 +108,7 @@ class _Work:
         self.inner = list(self.summands)
         self.ends = [self._interval(one) for one in self.inner]
         self.values = [
-            ends if one.plain else range_of(parse(one.text, 1), *ends)
-            for one, ends in zip(self.inner, self.ends, strict=True)
+            ends if one.plain else range_of(one.formula, *ends) for one, ends in zip(self.inner, self.ends, strict=True)
         ]
         self.axes: dict[tuple[str, float, float, int], Lookup] = {}
 
@@ -160,7 +149,7 @@ class _Work:
         low, high = (tuple(side) for side in zip(*sides, strict=True))
         text = str(group.outer)
         if len(sums) == 1:
-            return Outer(group.output, sums, text, low, high, 0.0, (Ridge((1.0,), text, 0.0),))
+            return Outer(group.output, sums, text, low, high, 0.0, (RidgeTerm((1.0,), text, 0.0),))
         share = GAP_SHARE * goal / len(self.found.apart.groups)
         return self._pursued(Outer(group.output, sums, text, low, high, 0.0, ()), group.outer, share)
 
@@ -178,10 +167,10 @@ class _Work:
             observer=self.observer,
         )
         ridges = []
-        for piece in found.pieces:
-            weights = {variable: float(weight) for variable, _, weight in piece.inner}
-            text = str(piece.outer)
-            ridges.append(Ridge(tuple(weights.get(i, 0.0) for i in range(len(outer.sums))), text, 0.0))
+        for term in found.terms:
+            weights = {variable: float(weight) for variable, _, weight in term.inner}
+            along = tuple(weights.get(i, 0.0) for i in range(len(outer.sums)))
+            ridges.append(RidgeTerm(along, str(term.outer), 0.0))
         made = replace(outer, ridges=tuple(ridges))
         gap = surface_error(made, tolerance, self.observer)
         if not gap < math.inf:
@@ -273,7 +262,7 @@ def _finite(formula: Formula) -> Callable[[Array], Array]:
     return values
 
 
-def _range(outer: Outer, ridge: Ridge) -> tuple[float, float]:
+def _range(outer: Outer, ridge: RidgeTerm) -> tuple[float, float]:
     ends = [(a * low, a * high) for a, low, high in zip(ridge.weights, outer.low, outer.high, strict=True)]
     return sum(map(min, ends)), sum(map(max, ends))
 
@@ -303,4 +292,4 @@ def _with_constants(outers: list[Outer], fitted: list[Piecewise]) -> tuple[list[
 def _ridge_functions(outers: list[Outer]) -> list[tuple[Formula, float, float]]:
     """Every ridge of these outer functions with the interval on which it is needed."""
     ridges = [(outer, ridge) for outer in outers for ridge in outer.ridges]
-    return [(parse(ridge.text, 1, limit=len(ridge.text)), *_range(outer, ridge)) for outer, ridge in ridges]
+    return [(ridge.formula, *_range(outer, ridge)) for outer, ridge in ridges]

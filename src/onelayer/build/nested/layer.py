@@ -13,7 +13,7 @@ from onelayer.build.sequences.piecewise import Piecewise
 from onelayer.float64 import eye, zeros
 from onelayer.layer.memory import GridMemory
 from onelayer.layer.transformer import OneLayerTransformer
-from onelayer.lemmas.nested import Nested, Outer, Ridge
+from onelayer.lemmas.nested import Nested, Outer, RidgeTerm
 from onelayer.lemmas.nesting import KEY_WIDTH
 
 Array = NDArray[np.float64]
@@ -28,7 +28,7 @@ class Lookup:
     values: Array
 
 
-def _written(nested: Nested, ridges: Sequence[tuple[Outer, Ridge]], width: int) -> torch.Tensor:
+def _written(nested: Nested, ridges: Sequence[tuple[Outer, RidgeTerm]], width: int) -> torch.Tensor:
     """What every inner function adds to the stream: to the sums of its ridges, and to the outputs directly."""
     written, d = zeros(len(nested.inner), width), nested.inputs
     for k, (part, ridge) in enumerate(ridges):

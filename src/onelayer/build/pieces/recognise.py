@@ -19,7 +19,7 @@ from onelayer.language.formula import Formula
 from onelayer.language.operations import OPERATIONS
 from onelayer.lemmas.algebra import Normal
 from onelayer.lemmas.kinks import PEAK, Base, Monomial, Sum, added, affine, in_words, peak_of, terms_of
-from onelayer.lemmas.pieces import Curve, Pieces, PieceSum, SharpHead
+from onelayer.lemmas.pieces import CurveTerm, Pieces, PieceSum, SharpHead
 
 QUARTER = Fraction(1, 4)
 MOST_HEADS = 256  # a layer of more is slower than any other way
@@ -55,7 +55,7 @@ class _Reader:
         direct = [self._output(o, total) for o, total in enumerate(self.normal.outputs(formula))]
         if not 1 <= len(self.heads) <= MOST_HEADS:
             raise NoPieces("there are no kinks, or too many")
-        curves = tuple(Curve(o, text, 0.0, self._stated(argument)) for o, text, argument in self.curves)
+        curves = tuple(CurveTerm(o, text, 0.0, self._stated(argument)) for o, text, argument in self.curves)
         heads = tuple(SharpHead(tuple(self._line(line) for line in head.lines)) for head in self.heads.values())
         return Pieces(self.dim, len(direct), heads, tuple(self._stated(one) for one in direct), curves, ())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -14,6 +14,7 @@ import torch
 from onelayer.box import Box
 from onelayer.build.pieces.layer import pieces_layer
 from onelayer.build.pieces.recognise import RELU, take_pieces
+from onelayer.build.refine import refined
 from onelayer.build.sequences.composed import certified
 from onelayer.build.sequences.ffn import fit_shared
 from onelayer.build.sequences.piecewise import Piecewise
@@ -26,7 +27,6 @@ from onelayer.observer import Observer
 from onelayer.recording.target import Target
 from onelayer.result import Approximation
 
-ATTEMPTS = 3  # each with a goal that the last bound corrects; one suffices as a rule
 SHARP_SHARE = 0.1  # of eps, for the heads, where units have work of their own: sharpness costs nothing
 ALONE_SHARE = 0.9  # of eps, where heads are all there is; the rest is room for rounding
 MOST_SHARP = 2.0**500  # beyond, logits leave the range of the format
@@ -63,18 +63,8 @@ def sharpener(target: Target, box: Box, dtype: torch.dtype) -> Sharpener | None:
 def sharpen(found: Sharpener, eps: float, observer: Observer) -> Approximation:
     """The layer and its proof."""
     started = time.monotonic()
-
-    def attempts() -> Iterator[Approximation]:
-        goal = eps
-        for _ in range(ATTEMPTS):
-            observer.check()
-            made = _attempt(found, goal, eps, started)
-            yield made
-            if made.certificate.proved or not made.certificate.upper < math.inf:
-                return
-            goal *= max(0.3, 0.97 * eps / made.certificate.upper)
-
-    return min(attempts(), key=lambda attempt: attempt.certificate.upper)
+    observer.check()
+    return refined(lambda goal: _attempt(found, goal, eps, started), eps, observer)
 
 
 def is_hinge(text: str) -> bool:

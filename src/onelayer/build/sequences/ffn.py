@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from onelayer.build.sequences.piecewise import Piecewise, fit_piecewise
-from onelayer.language.formula import Formula, parse
-from onelayer.lemmas.argument import Atom, Composition, Term
+from onelayer.language.formula import Formula
+from onelayer.lemmas.argument import Atom, Composition, TokenTerm
 from onelayer.lemmas.univariate import at
 
 Array = NDArray[np.float64]
@@ -18,7 +18,7 @@ STRAIGHT = 1e-7  # share of the tolerance below which one piece counts as exact
 
 
 @dataclass(frozen=True)
-class RidgeTerm:
+class PlacedTerm:
     """g(s), s = sum_{j,c} weights[j, c] phi_c(x_j), for one output; s takes values in [low, high].
 
     ``position`` is None for a term of every position, with weights relative to it.
@@ -36,7 +36,7 @@ Place = tuple[int | None, int]  # position, or None for all of them, and output
 
 
 def _share(groups: Mapping[Place, list[int]], group: Place, tolerance: float) -> float:
-    """What the ridges of one group may err by: those of all positions add to those of each position."""
+    """What the terms of one group may err by: those of all positions add to those of each position."""
     position, output = group
     if position is None:
         shared = any(p is not None and o == output for p, o in groups)
@@ -45,21 +45,21 @@ def _share(groups: Mapping[Place, list[int]], group: Place, tolerance: float) ->
     return tolerance * own / (own + beside) if beside else tolerance
 
 
-def fit_ridges(ridges: Sequence[RidgeTerm], tolerance: float) -> list[Piecewise]:
+def fit_terms(terms: Sequence[PlacedTerm], tolerance: float) -> list[Piecewise]:
     """Piecewise-linear functions whose errors add up to at most ``tolerance`` for every output of every position.
 
     N pieces err like (A / N)^2 with A = integral of sqrt|g''| / 4, so the total of N_k under sum_k (A_k / N_k)^2 =
     tolerance is least for errors in proportion to A_k^(2/3).
     """
     groups: dict[tuple[int | None, int], list[int]] = {}
-    for k, ridge in enumerate(ridges):
-        groups.setdefault((ridge.position, ridge.output), []).append(k)
+    for k, term in enumerate(terms):
+        groups.setdefault((term.position, term.output), []).append(k)
     fitted: dict[int, Piecewise] = {}
     for group, members in groups.items():
-        functions = [(ridges[k].outer, ridges[k].low, ridges[k].high) for k in members]
+        functions = [(terms[k].outer, terms[k].low, terms[k].high) for k in members]
         fits = fit_shared(functions, _share(groups, group, tolerance))
         fitted |= dict(zip(members, fits, strict=True))
-    return [fitted[k] if ridge.position is None else from_zero(fitted[k]) for k, ridge in enumerate(ridges)]
+    return [fitted[k] if term.position is None else from_zero(fitted[k]) for k, term in enumerate(terms)]
 
 
 def from_zero(found: Piecewise) -> Piecewise:
@@ -116,24 +116,20 @@ def units_of(fitted: Sequence[Piecewise]) -> Units:
 
 
 def composition_of(
-    ridges: Sequence[RidgeTerm],
-    units: Units,
-    atoms: Sequence[Atom],
-    *,
-    width: int,
-    outputs: int,
-    each: bool,
-    exact: bool,
+    terms: Sequence[PlacedTerm], atoms: Sequence[Atom], *, width: int, outputs: int, each: bool, exact: bool
 ) -> Composition:
+    """D as the argument of a proof states it, before there are units."""
+    stored = tuple(
+        TokenTerm(term.position, term.output, tuple(map(tuple, term.weights.tolist())), str(term.outer), 0.0)
+        for term in terms
+    )
+    return Composition(len(terms[0].weights), width, outputs, each, exact, 0.0, tuple(atoms), stored, ())
+
+
+def with_units(composition: Composition, units: Units) -> Composition:
     """The argument of a proof for a layer with these units."""
     terms = tuple(
-        Term(ridge.position, ridge.output, tuple(map(tuple, ridge.weights.tolist())), str(ridge.outer), float(constant))
-        for ridge, constant in zip(ridges, units.constants, strict=True)
+        replace(term, constant=float(constant))
+        for term, constant in zip(composition.terms, units.constants, strict=True)
     )
-    length = len(ridges[0].weights)
-    return Composition(length, width, outputs, each, exact, 0.0, tuple(atoms), terms, tuple(units.term.tolist()))
-
-
-def identity() -> Formula:
-    """x."""
-    return parse("x", 1)
+    return replace(composition, terms=terms, units=tuple(units.term.tolist()))

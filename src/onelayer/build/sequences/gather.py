@@ -1,7 +1,7 @@
 """gather: functions of sequences by positional heads and a one-hidden-layer ReLU network, tokens staying tokens.
 
-f is first written as D = sum_k g_k(w_k . X), additive and ridge structure read off its formula, the rest by projection
-pursuit; then each g_k becomes a piecewise-linear function, one hidden unit per piece.
+f is first written as a sum of terms D = sum_k g_k(w_k . X), read off its formula as far as it has that structure, the
+rest by projection pursuit; then each g_k becomes a piecewise-linear function, one hidden unit per piece.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -27,11 +26,12 @@ from onelayer.build.arguments import (
     check_size,
 )
 from onelayer.build.lookup.blueprint import seen_size
+from onelayer.build.refine import refined
 from onelayer.build.sequences.composed import certified
-from onelayer.build.sequences.ffn import RidgeTerm, composition_of, fit_ridges, units_of
+from onelayer.build.sequences.ffn import PlacedTerm, composition_of, fit_terms, units_of, with_units
 from onelayer.build.sequences.gather_layer import gather_layer
-from onelayer.build.sequences.pursuit import Pursued, level, pursue
-from onelayer.build.sequences.recognise import Piece, Recogniser, rounded
+from onelayer.build.sequences.pursuit import Pursued, constant_term, pursue
+from onelayer.build.sequences.recognise import FormulaTerm, Recogniser, rounded
 from onelayer.errors import OnelayerError
 from onelayer.ground import pinned
 from onelayer.language.formula import Formula
@@ -46,9 +46,9 @@ from onelayer.recording.target import Target, place
 from onelayer.result import Approximation
 
 Array = NDArray[np.float64]
-ATTEMPTS = 4  # each with a tolerance that the last bound corrects; two suffice as a rule
 EXACT_SHARE = 0.02  # of eps, for |f - D| when D is f rewritten
 PURSUIT_SHARE = 0.3  # of eps, when part of D is fitted
+ROOM = 0.985  # of eps for units and |f - D| together: bounds are a little above what was fitted
 FIT_TIME = 0.5  # share of the time after which a fit has to do with what it found
 
 
@@ -104,47 +104,31 @@ def _gathered(
     jobs: int,
     observer: Observer,
 ) -> Approximation:
-    """The best of the attempts; at least one is made, however little time there is."""
     started = time.monotonic()
     observer.report("reading f")
     target = understood(f, box, observer=observer)
     check_size(seen_size(target, box, observer), dtype, "f")
     each = len(target.output_shape) > 0 and target.output_shape[0] == box.shape[0]
-    pieces, fitted = _decompose(target, box, each, PURSUIT_SHARE * eps, max_units, seed, observer.share(FIT_TIME))
+    found, fitted = _decompose(target, box, each, PURSUIT_SHARE * eps, max_units, seed, observer.share(FIT_TIME))
     share = EXACT_SHARE if fitted is None else PURSUIT_SHARE
     outputs = math.prod(target.output_shape) // (box.shape[0] if each else 1)
-    ridges = [_ridge(piece, output, position, box, each) for position, output, piece in pieces]
-
-    def attempts() -> Iterator[Approximation]:
-        goal = max(eps, fitted or 0.0)  # a pursuit out of time may have missed by far: closer units would not help
-        gap: Certificate | None = None
-        for _ in range(ATTEMPTS):
-            units = units_of(fit_ridges(ridges, (0.985 - share) * goal))
-            model = gather_layer(
-                box, target.output_shape, ridges, units, outputs=outputs, residual=residual, norm=norm, dtype=dtype
-            )
-            composition = _composition(ridges, units, box, outputs, each)
-            if gap is None:
-                gap = _gap(target, composition, box, share * eps, max_boxes, jobs, observer)
-            error = composition_error(model, composition, box)
-            made = certified(model, composition, target, box, eps, error, gap, started)
-            yield made
-            if _settled(made.certificate, gap, eps) or observer.over:
-                return
-            goal *= max(0.3, 0.97 * (eps - gap.upper) / (made.certificate.upper - gap.upper))
-
-    return min(attempts(), key=lambda attempt: attempt.certificate.upper)
-
-
-def _settled(certificate: Certificate, gap: Certificate, eps: float) -> bool:
-    """Whether closer units would change nothing: it is proved, without a bound, or |f - D| alone is too much."""
-    return certificate.proved or not certificate.upper < math.inf or gap.upper >= eps
-
-
-def _composition(ridges: list[RidgeTerm], units: Any, box: Box, outputs: int, each: bool) -> Composition:
+    terms = [_placed(term, output, position, box) for position, output, term in found]
     width = box.dim // box.shape[0]
     atoms = [Atom(q, "x1") for q in range(width)]
-    return composition_of(ridges, units, atoms, width=width, outputs=outputs, each=each, exact=False)
+    decomposed = composition_of(terms, atoms, width=width, outputs=outputs, each=each, exact=False)
+    gap = _gap(target, decomposed, box, share * eps, max_boxes, jobs, observer)
+
+    def attempt(goal: float) -> Approximation:
+        units = units_of(fit_terms(terms, (ROOM - share) * goal))
+        model = gather_layer(
+            box, target.output_shape, terms, units, outputs=outputs, residual=residual, norm=norm, dtype=dtype
+        )
+        composition = with_units(decomposed, units)
+        error = composition_error(model, composition, box)
+        return certified(model, composition, target, box, eps, error, gap, started)
+
+    # A pursuit out of time may have missed by far: closer units would not help.
+    return refined(attempt, eps, observer, goal=max(eps, fitted or 0.0), fixed=gap.upper)
 
 
 def _gap(
@@ -188,7 +172,7 @@ def _pursued(
     seed: int,
     observer: Observer,
 ) -> Pursued:
-    """Ridges fitted to what of one output is not recognised; without time for any, its value at the centre."""
+    """Terms fitted to what of one output is not recognised; without time for any, its value at the centre."""
     values = _values(target, part, flat, observer)
     try:
         return pursue(values, box, tolerance, max_units=max_units, seed=seed, observer=observer)
@@ -196,15 +180,15 @@ def _pursued(
         return Pursued([_middle_value(target, box, flat)], tolerance)
 
 
-def _middle_value(target: Target, box: Box, flat: int) -> Piece:
+def _middle_value(target: Target, box: Box, flat: int) -> FormulaTerm:
     """The value at the centre, for an output that there was no time to fit."""
-    return level(float(target.function(box.center[None]).reshape(-1)[flat]), box)
+    return constant_term(float(target.function(box.center[None]).reshape(-1)[flat]), box)
 
 
 def _decompose(
     target: Target, box: Box, each: bool, tolerance: float, max_units: int, seed: int, observer: Observer
-) -> tuple[list[tuple[int | None, int, Piece]], float | None]:
-    """(position, output, piece) for all terms of D, and the error seen of those that had to be fitted, if any.
+) -> tuple[list[tuple[int | None, int, FormulaTerm]], float | None]:
+    """(position, output, term) for all terms of D, and the error seen of those that had to be fitted, if any.
 
     With a read-out at each position and a function that commutes with cyclic shifts, the terms of the first position
     serve all.
@@ -212,24 +196,24 @@ def _decompose(
     positions, outputs = _places(target, box, each)
     formula = target.formula
     recogniser = Recogniser(formula, box, affine=True) if formula is not None else None
-    found: list[tuple[int | None, int, Piece]] = []
+    found: list[tuple[int | None, int, FormulaTerm]] = []
     error: float | None = None
     places = list(itertools.product(positions, range(outputs)))
     for done, (position, output) in enumerate(places):
         observer.report("fitting", done / len(places))
         flat = (position or 0) * outputs + output
-        made, rest = recogniser.pieces(flat) if recogniser is not None else ([], None)
+        made, rest = recogniser.terms(flat) if recogniser is not None else ([], None)
         if recogniser is None or rest:
             part = _rest(formula, rest) if formula is not None and rest else None
             more = _pursued(target, part, flat, box, tolerance, max_units, seed, observer)
-            made = [*made, *more.pieces]
+            made = [*made, *more.terms]
             error = max(error or 0.0, more.error)
-        found += [(position, output, piece) for piece in made]
+        found += [(position, output, term) for term in made]
     return found, error
 
 
 def _rest(formula: Formula, rest: Any) -> Formula:
-    """The sum of the terms that have no ridge structure."""
+    """The sum of the terms that have no such structure."""
     tape = Tape()
     places: list[int] = []
     for node in formula.nodes:
@@ -268,11 +252,12 @@ def _commutes(target: Target, box: Box) -> bool:
     return bool((moved - torch.roll(value, 1, dims=1)).abs().max() <= scale)
 
 
-def _ridge(piece: Piece, output: int, position: int | None, box: Box, each: bool) -> RidgeTerm:
+def _placed(term: FormulaTerm, output: int, position: int | None, box: Box) -> PlacedTerm:
+    """The term with its weights (n, d) by token, and the values that its sum takes."""
     n, width = box.shape[0], box.dim // box.shape[0]
     weights = np.zeros((n, width))
-    for variable, _, weight in piece.inner:
+    for variable, _, weight in term.inner:
         weights[variable // width, variable % width] += rounded(weight)
     low, high = (side.reshape(n, width).numpy() for side in (box.lower, box.upper))
     least, most = np.minimum(weights * low, weights * high).sum(), np.maximum(weights * low, weights * high).sum()
-    return RidgeTerm(piece.outer, weights, output, float(least), float(most), position)
+    return PlacedTerm(term.outer, weights, output, float(least), float(most), position)

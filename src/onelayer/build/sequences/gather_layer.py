@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from onelayer.box import Box
-from onelayer.build.sequences.ffn import RidgeTerm, Units
+from onelayer.build.sequences.ffn import PlacedTerm, Units
 from onelayer.float64 import eye, full, zeros
 from onelayer.layer.config import Config, HeadShape
 from onelayer.layer.transformer import OneLayerTransformer
@@ -75,7 +75,7 @@ class StreamShape:
 def gather_layer(
     box: Box,
     output_shape: tuple[int, ...],
-    ridges: list[RidgeTerm],
+    terms: list[PlacedTerm],
     units: Units,
     *,
     outputs: int,
@@ -93,7 +93,7 @@ def gather_layer(
     n = box.shape[0]
     width = box.dim // n
     shape = StreamShape(n, width, outputs, norm != "none")
-    named = _attention(shape, residual) | _feed_forward(shape, box, ridges, units, residual)
+    named = _attention(shape, residual) | _feed_forward(shape, box, terms, units, residual)
     if shape.norm:
         named |= _norms(shape, box, residual, norm)
     config = Config(
@@ -145,7 +145,7 @@ def _attention(shape: StreamShape, residual: bool) -> dict[str, Tensor]:
 
 
 def _feed_forward(
-    shape: StreamShape, box: Box, ridges: list[RidgeTerm], units: Units, residual: bool
+    shape: StreamShape, box: Box, terms: list[PlacedTerm], units: Units, residual: bool
 ) -> dict[str, Tensor]:
     """W_1 undoes the mixing of the heads and applies the gates; W_2 adds to the outputs."""
     n = shape.length
@@ -154,16 +154,16 @@ def _feed_forward(
     here, elsewhere = (1.0, 0.0) if residual else (near, far)  # the code of a position, at it and at the others
     first, second = np.zeros((shape.base, len(units.term))), np.zeros((len(units.term), shape.base))
     bias, offset = -units.knot.copy(), np.zeros(shape.outputs)
-    for k, ridge in enumerate(ridges):
+    for k, term in enumerate(terms):
         mine = np.flatnonzero(units.term == k)
-        relative = ridge.weights if ridge.position is None else np.roll(ridge.weights, -ridge.position, axis=0)
+        relative = term.weights if term.position is None else np.roll(term.weights, -term.position, axis=0)
         undone = (relative - far * relative.sum(0)) / (near - far)  # C^-1 w, C symmetric
         first[shape.gathered, mine] = undone.reshape(-1)[:, None]
-        second[mine, shape.read.start + ridge.output] = units.change[mine]
-        offset[ridge.output] += units.constants[k]
-        if ridge.position is not None:
-            gate = 2 * (_reach(ridge, box) + float(np.abs(units.knot[mine]).max())) / (here - elsewhere)
-            first[shape.place.start + ridge.position, mine] = gate
+        second[mine, shape.read.start + term.output] = units.change[mine]
+        offset[term.output] += units.constants[k]
+        if term.position is not None:
+            gate = 2 * (_reach(term, box) + float(np.abs(units.knot[mine]).max())) / (here - elsewhere)
+            first[shape.place.start + term.position, mine] = gate
             bias[mine] -= gate * here
     return {
         "W_1": shape.seen(torch.from_numpy(first)),
@@ -173,10 +173,10 @@ def _feed_forward(
     }
 
 
-def _reach(ridge: RidgeTerm, box: Box) -> float:
+def _reach(term: PlacedTerm, box: Box) -> float:
     """Bound of |w . x| whichever token of the box meets which weight."""
     largest = float(torch.maximum(box.lower.abs(), box.upper.abs()).max())
-    return float(np.abs(ridge.weights).sum()) * largest + 1
+    return float(np.abs(term.weights).sum()) * largest + 1
 
 
 def _norms(shape: StreamShape, box: Box, residual: bool, norm: str) -> dict[str, Tensor]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from onelayer.box import Box
 from onelayer.build.arguments import relative, scale_of
-from onelayer.build.sequences.recognise import Piece
+from onelayer.build.sequences.recognise import FormulaTerm
 from onelayer.errors import OnelayerError
 from onelayer.language.formula import Formula, parse
 from onelayer.language.tree import Tape
@@ -32,12 +32,12 @@ CANDIDATES = 160  # random directions tried for the next one
 STEPS = 12  # of a descent on one direction; most end earlier
 LAWSON = 12  # reweightings towards the maximum norm
 POINTS_PER_COLUMN = 6  # rows of the fit per unknown, so that it does not interpolate
-RIDGE = 3.0  # penalty in units of the tolerance relative to the values
+PENALTY = 3.0  # of the coefficients, in units of the tolerance relative to the values
 HARD = 60  # test points with the largest errors that join the fit of the next round
 
 
 @dataclass(frozen=True)
-class Fit:
+class RidgeSum:
     """sum_k P_k(w_k . t) on t in [-1, 1]^D: rows w_k with |w_k|_1 = 1, Chebyshev coefficients (K, degree + 1)."""
 
     directions: Array
@@ -52,9 +52,9 @@ class Fit:
 
 
 class Pursued(NamedTuple):
-    """Pieces of a function and the largest error of their sum at the points tried."""
+    """Terms of a function and the largest error of their sum at the points tried."""
 
-    pieces: list[Piece]
+    terms: list[FormulaTerm]
     error: float
 
 
@@ -69,7 +69,7 @@ def pursue(
     max_degree: int = MAX_DEGREE,
     observer: Observer | None = None,
 ) -> Pursued:
-    """Pieces whose sum is within ``tolerance`` of the function at all points tried, or the best there was time for.
+    """Terms whose sum is within ``tolerance`` of the function at all points tried, or the best there was time for.
 
     ``values`` maps points (S, D) of the box to (S,). OnelayerError when the directions, or the hidden units that
     their polynomials would need at this tolerance, are too many. ``single`` directions are numbers of float32, so that
@@ -108,13 +108,13 @@ def pursue(
                 f"{len(low)} variables this function is out of reach; use the packed layout or a larger eps"
             )
     parts = zip(fit.directions, fit.coefficients, strict=True)
-    return Pursued([_piece(w, c * scale, centre, radius, single) for w, c in parts], error * scale)
+    return Pursued([_term(w, c * scale, centre, radius, single) for w, c in parts], error * scale)
 
 
-def level(value: float, box: Box) -> Piece:
-    """The piece that is constant: what there is when the time ends before the pursuit begins."""
+def constant_term(value: float, box: Box) -> FormulaTerm:
+    """The term that is constant: what there is when the time ends before the pursuit begins."""
     centre, radius = (side.flatten().numpy() for side in (box.center, box.width / 2))
-    return _piece(np.eye(1, box.dim)[0], np.array([value, 0.0]), centre, radius)
+    return _term(np.eye(1, box.dim)[0], np.array([value, 0.0]), centre, radius)
 
 
 class _Search:
@@ -135,7 +135,7 @@ class _Search:
         self.directions = np.zeros((0, dim))
         self.points = np.concatenate([box_corners(dim), _points(generator, 1500, dim)])
         self.y = values(self.points)
-        self.fit = Fit(self.directions, np.zeros((0, self.degree + 1)))
+        self.fit = RidgeSum(self.directions, np.zeros((0, self.degree + 1)))
         self.sizes: list[float] = []
 
     def grow(self) -> None:
@@ -152,11 +152,11 @@ class _Search:
         self.directions = np.concatenate([self.directions, self._candidate(residual)[None]])
         self._refine()
         basis, _ = self._basis(self.directions)
-        self.fit = self._unpacked(_minimax(basis, self.y, self._ridge(), self.observer))
+        self.fit = self._unpacked(_minimax(basis, self.y, self._penalty(), self.observer))
 
-    def _ridge(self) -> float:
+    def _penalty(self) -> float:
         """Weight of the coefficients in the fit: polynomials that cancel each other cost pieces later."""
-        return RIDGE * self.tolerance / max(float(np.abs(self.y).max()), 1e-300)
+        return PENALTY * self.tolerance / max(float(np.abs(self.y).max()), 1e-300)
 
     def learn(self, points: Array, values: Array) -> None:
         """Points to fit from now on."""
@@ -226,18 +226,18 @@ class _Search:
     def _solve(self, directions: Array) -> tuple[Array, Array, Array, Array]:
         basis, s = self._basis(directions)
         columns = basis.shape[1]
-        basis = np.concatenate([basis, self._ridge() * np.sqrt(len(basis)) * np.eye(columns)])
+        basis = np.concatenate([basis, self._penalty() * np.sqrt(len(basis)) * np.eye(columns)])
         q, r = np.linalg.qr(basis)
         y = np.concatenate([self.y, np.zeros(columns)])
         c = np.linalg.lstsq(r, q.T @ y, rcond=1e-13)[0]
         return q, c, y - q @ (q.T @ y), s
 
-    def _unpacked(self, c: Array) -> Fit:
+    def _unpacked(self, c: Array) -> RidgeSum:
         """Coefficients by direction; the constant goes to the first."""
         table = np.zeros(((len(c) - 1) // self.degree, self.degree + 1))
         table[:, 1:] = c[1:].reshape(-1, self.degree)
         table[0, 0] = c[0]
-        return Fit(self.directions if len(self.directions) == len(table) else self.directions[: len(table)], table)
+        return RidgeSum(self.directions if len(self.directions) == len(table) else self.directions[: len(table)], table)
 
 
 def _minimax(basis: Array, y: Array, ridge: float, observer: Observer) -> Array:
@@ -290,7 +290,7 @@ def _pairs(dim: int) -> Array:
     return np.array(rows).reshape(-1, dim)
 
 
-def _piece(w: Array, c: Array, centre: Array, radius: Array, single: bool = False) -> Piece:
+def _term(w: Array, c: Array, centre: Array, radius: Array, single: bool = False) -> FormulaTerm:
     """P(sum_i v_i x_i - v . centre) with v = w / radius, written with Horner's rule."""
     v = np.where(radius > 0, w / np.where(radius > 0, radius, 1.0), 0.0)
     v = v.astype(np.float32).astype(np.float64) if single else v
@@ -301,4 +301,4 @@ def _piece(w: Array, c: Array, centre: Array, radius: Array, single: bool = Fals
     value = tape.number(float(power[-1]))
     for coefficient in power[-2::-1]:
         value = tape.add("add", tape.add("mul", value, s), tape.number(float(coefficient)))
-    return Piece(Formula.build(tape.nodes, [value], (1,)), inner)
+    return FormulaTerm(Formula.build(tape.nodes, [value], (1,)), inner)

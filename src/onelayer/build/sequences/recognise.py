@@ -34,11 +34,11 @@ class Separable:
 
 
 @dataclass(frozen=True)
-class Piece:
-    """outer(inner), with inner a linear combination of one-variable formulas of single variables, no constant."""
+class FormulaTerm:
+    """g(s) as it is read off a formula: s = sum of weight phi(x_i), formulas phi of one variable, exact weights."""
 
-    outer: Formula
-    inner: tuple[tuple[int, Formula, Fraction], ...]  # variable, one-variable formula, coefficient
+    outer: Formula  # g
+    inner: tuple[tuple[int, Formula, Fraction], ...]  # i, phi, weight
 
 
 class Recogniser:
@@ -57,12 +57,12 @@ class Recogniser:
             self.exact.append(self._rational(node))
             self.separable.append(self._separable(at, node))
 
-    def pieces(self, output: int) -> tuple[list[Piece], list[tuple[Fraction, int]]]:
-        """The pieces of one output, and the terms (coefficient, node) that are of no such form."""
+    def terms(self, output: int) -> tuple[list[FormulaTerm], list[tuple[Fraction, int]]]:
+        """The terms of one output, and the summands (coefficient, node) that are of no such form."""
         made, rest = [], []
         plain: Sum = {}
         constant = Fraction(0)
-        for coefficient, at in self.terms(self.formula.outputs[output]):
+        for coefficient, at in self.summands(self.formula.outputs[output]):
             found, value = self.separable[at], self.exact[at]
             if value is not None:
                 constant += coefficient * value
@@ -70,15 +70,15 @@ class Recogniser:
                 constant += coefficient * found.constant
                 plain = _added(plain, found.parts, coefficient)
             else:
-                found_pieces = self._piece(coefficient, at) or self._product(coefficient, at)
-                made += found_pieces
-                rest += [] if found_pieces else [(coefficient, at)]
+                own = self._gated(coefficient, at) or self._product(coefficient, at)
+                made += own
+                rest += [] if own else [(coefficient, at)]
         plain = _nonzero(plain)
         if plain or constant or not (made or rest):
-            made.append(self._linear_piece(plain, constant))
+            made.append(self._linear_term(plain, constant))
         return made, rest
 
-    def terms(self, at: int) -> list[tuple[Fraction, int]]:
+    def summands(self, at: int) -> list[tuple[Fraction, int]]:
         """The summands of a node with rational factors, nested sums opened."""
         found: list[tuple[Fraction, int]] = []
         pending = [(Fraction(1), at)]
@@ -141,11 +141,11 @@ class Recogniser:
         inner = None if scaled is None else self.separable[scaled[1]]
         return None if scaled is None or inner is None else _scale(inner, scaled[0])
 
-    def _piece(self, coefficient: Fraction, at: int) -> list[Piece]:
+    def _gated(self, coefficient: Fraction, at: int) -> list[FormulaTerm]:
         """g(s) when every path from the term to its variables passes one separable node s, up to scale and shift."""
         gates = [(gate, found) for gate in self.gates(at) if (found := self.separable[gate]) is not None]
         if not gates:
-            return [self._constant_piece(coefficient, at)]
+            return [self._constant_term(coefficient, at)]
         base = gates[0][1]
         unit = _common_scale(base.parts.values())
         tape = Tape()
@@ -159,13 +159,13 @@ class Recogniser:
         value = self.rewrite(tape, at, replaced)
         outer = affine_of(tape, coefficient, value, Fraction(0))
         formula = Formula.build(tape.nodes, [outer], (1,))
-        return [Piece(formula, self._inner(base.parts, unit))]
+        return [FormulaTerm(formula, self._inner(base.parts, unit))]
 
-    def _constant_piece(self, coefficient: Fraction, at: int) -> Piece:
+    def _constant_term(self, coefficient: Fraction, at: int) -> FormulaTerm:
         """A term without variables that is no rational number, such as pi: added to a sum of nothing."""
         tape = Tape()
         value = affine_of(tape, coefficient, self.rewrite(tape, at, {}), Fraction(0))
-        return Piece(Formula.build(tape.nodes, [tape.add("add", tape.variable(0), value)], (1,)), ())
+        return FormulaTerm(Formula.build(tape.nodes, [tape.add("add", tape.variable(0), value)], (1,)), ())
 
     def gates(self, at: int) -> list[int]:
         """The separable nodes through which the term reaches its variables."""
@@ -213,7 +213,7 @@ class Recogniser:
                 factors.append(here)
         return factors
 
-    def _product(self, coefficient: Fraction, at: int) -> list[Piece]:
+    def _product(self, coefficient: Fraction, at: int) -> list[FormulaTerm]:
         """a b as a difference of squares; a product of positive functions of one variable each as exp(sum of log)."""
         if self.nodes[at].op != "mul":
             return []
@@ -224,7 +224,7 @@ class Recogniser:
             return []
         tape = Tape()
         outer = affine_of(tape, coefficient, tape.add("exp", tape.variable(0)), Fraction(0))
-        return [Piece(Formula.build(tape.nodes, [outer], (1,)), tuple(map(self._logarithm, factors)))]
+        return [FormulaTerm(Formula.build(tape.nodes, [outer], (1,)), tuple(map(self._logarithm, factors)))]
 
     def _logarithm(self, at: int) -> tuple[int, Formula, Fraction]:
         """log of a positive function of one variable, and that variable."""
@@ -240,7 +240,7 @@ class Recogniser:
         formula = Formula.build(tape.nodes, [value], (1,))
         return range_of(formula, self.low[variable], self.high[variable])[0] > 0
 
-    def _squares(self, coefficient: Fraction, first: int, second: int) -> list[Piece]:
+    def _squares(self, coefficient: Fraction, first: int, second: int) -> list[FormulaTerm]:
         """a b = ((r a + b/r)^2 - (r a - b/r)^2) / 4, with r a power of two that makes both summands alike in size."""
         a, b = self.separable[first], self.separable[second]
         if a is None or b is None:
@@ -255,13 +255,13 @@ class Recogniser:
             total = {key: weight for key, weight in total.items() if weight}
             shift = left.constant + right.constant
             if not total:
-                made.append(self._linear_piece({}, sign * coefficient / 4 * shift * shift))
+                made.append(self._linear_term({}, sign * coefficient / 4 * shift * shift))
                 continue
             unit = _common_scale(total.values())
             tape = Tape()
             s = affine_of(tape, unit, tape.variable(0), shift)
             value = affine_of(tape, sign * coefficient / 4, tape.add("pow", s, value=2), Fraction(0))
-            made.append(Piece(Formula.build(tape.nodes, [value], (1,)), self._inner(total, unit)))
+            made.append(FormulaTerm(Formula.build(tape.nodes, [value], (1,)), self._inner(total, unit)))
         return made
 
     def _size(self, part: Separable) -> float:
@@ -273,11 +273,11 @@ class Recogniser:
             widths.append(abs(rounded(weight)) * width)
         return sum(widths)
 
-    def _linear_piece(self, parts: Sum, constant: Fraction) -> Piece:
+    def _linear_term(self, parts: Sum, constant: Fraction) -> FormulaTerm:
         unit = _common_scale(parts.values())
         tape = Tape()
         outer = affine_of(tape, unit, tape.variable(0), constant)
-        return Piece(Formula.build(tape.nodes, [outer], (1,)), self._inner(parts, unit))
+        return FormulaTerm(Formula.build(tape.nodes, [outer], (1,)), self._inner(parts, unit))
 
     def _inner(self, parts: Sum, unit: Fraction) -> tuple[tuple[int, Formula, Fraction], ...]:
         found = []

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,15 +17,16 @@ from numpy.typing import NDArray
 from onelayer.box import Box
 from onelayer.build.arguments import check_box, check_budget, check_dtype, check_eps, check_size
 from onelayer.build.lookup.blueprint import seen_size
+from onelayer.build.refine import refined
 from onelayer.build.sequences.composed import certified, target_of
-from onelayer.build.sequences.ffn import RidgeTerm, composition_of, fit_ridges, units_of
+from onelayer.build.sequences.ffn import PlacedTerm, composition_of, fit_terms, units_of, with_units
 from onelayer.build.sequences.piecewise import Piecewise, fit_piecewise
-from onelayer.build.sequences.recognise import Piece, Recogniser, as_float
+from onelayer.build.sequences.recognise import FormulaTerm, Recogniser, as_float
 from onelayer.build.sequences.superpose_layer import superposition_layer
 from onelayer.build.sort import maximum, minimum
 from onelayer.errors import OnelayerError
 from onelayer.ground import pinned
-from onelayer.language.formula import Formula, parse
+from onelayer.language.formula import Formula
 from onelayer.lemmas.argument import Atom
 from onelayer.lemmas.composition import composition_error
 from onelayer.lemmas.univariate import at, range_of
@@ -35,7 +36,6 @@ from onelayer.recording.target import Target, as_target
 from onelayer.result import Approximation
 
 Array = NDArray[np.float64]
-ATTEMPTS = 4  # each with a tolerance that the last bound corrects; two suffice as a rule
 OUTER_SHARE = 0.6  # of eps, for the outer functions when the inner ones are curved too
 
 
@@ -68,7 +68,6 @@ def superpose(
 
 
 def _superposed(f: Any, box: Box, eps: float, dtype: torch.dtype, max_ramps: int, observer: Observer) -> Approximation:
-    """The best of the attempts; at least one is made, however little time there is."""
     started = time.monotonic()
     observer.report("reading f")
     target = understood(f, box, observer=observer)
@@ -79,21 +78,15 @@ def _superposed(f: Any, box: Box, eps: float, dtype: torch.dtype, max_ramps: int
     if build is not None:
         low, high = float(box.lower.min()), float(box.upper.max())
         return build(box.dim, low, high, eps, dtype=dtype, observer=observer)
-    pieces = _pieces(target, box)
-    atoms, ridges = _ridges(pieces, box)
+    atoms, terms = _placed(_terms(target, box), box)
 
-    def attempts() -> Iterator[Approximation]:
-        goal = eps
-        for _ in range(ATTEMPTS):
-            observer.report("building")
-            made = _attempt(target, box, atoms, ridges, goal, eps, dtype, max_ramps, started)
-            yield made
-            observer.report("proving", lower=made.certificate.lower, upper=made.certificate.upper)
-            if made.certificate.proved or not made.certificate.upper < math.inf or observer.over:
-                return
-            goal *= max(0.3, 0.97 * eps / made.certificate.upper)
+    def attempt(goal: float) -> Approximation:
+        observer.report("building")
+        made = _attempt(target, box, atoms, terms, goal, eps, dtype, max_ramps, started)
+        observer.report("proving", lower=made.certificate.lower, upper=made.certificate.upper)
+        return made
 
-    return min(attempts(), key=lambda attempt: attempt.certificate.upper)
+    return refined(attempt, eps, observer)
 
 
 @pinned()
@@ -105,15 +98,15 @@ def needs_superposition(f: Any, box: Box, observer: Observer | None = None) -> b
     if extreme(target.formula, box) is not None:
         return True
     outputs = range(len(target.formula.outputs))
-    ridges, sums = (Recogniser(target.formula, box, affine=affine) for affine in (True, False))
-    return any(ridges.pieces(k)[1] for k in outputs) and not any(sums.pieces(k)[1] for k in outputs)
+    linear, sums = (Recogniser(target.formula, box, affine=affine) for affine in (True, False))
+    return any(linear.terms(k)[1] for k in outputs) and not any(sums.terms(k)[1] for k in outputs)
 
 
 def _attempt(
     target: Target,
     box: Box,
     atoms: list[Atom],
-    ridges: list[RidgeTerm],
+    terms: list[PlacedTerm],
     goal: float,
     eps: float,
     dtype: torch.dtype,
@@ -122,40 +115,41 @@ def _attempt(
 ) -> Approximation:
     """Outer functions first; their slopes say how exact the inner ones must be."""
     outputs = len(target.formula.outputs) if target.formula else 1
-    curved = [str(parse(atom.text, 1)) != "x1" for atom in atoms]
+    curved = [str(atom.formula) != "x1" for atom in atoms]
     share = OUTER_SHARE if any(curved) else 0.98
-    fitted = fit_ridges(ridges, share * goal)
+    fitted = fit_terms(terms, share * goal)
     straight = all(found.pieces == 1 for found in fitted)
     left = 0.98 * goal * (1.0 if straight else 1 - share)
-    tolerances = _inner_tolerances(ridges, fitted, len(atoms), outputs, left / max(1, sum(curved)))
+    tolerances = _inner_tolerances(terms, fitted, len(atoms), outputs, left / max(1, sum(curved)))
     embedded = [
         _fit_atom(atom, box, tolerance if bent else math.inf, max_ramps)
         for atom, tolerance, bent in zip(atoms, tolerances, curved, strict=True)
     ]
     units = units_of(fitted)
     shape = tuple(box.shape)
-    model = superposition_layer(shape, outputs, target.output_shape, atoms, embedded, ridges, units, dtype)
+    model = superposition_layer(shape, outputs, target.output_shape, atoms, embedded, terms, units, dtype)
     width = shape[1] if len(shape) == 2 else 1
-    composition = composition_of(ridges, units, atoms, width=width, outputs=outputs, each=False, exact=True)
-    normal = target_of(composition.formula(), box, target.output_shape, target.description)
+    decomposed = composition_of(terms, atoms, width=width, outputs=outputs, each=False, exact=True)
+    composition = with_units(decomposed, units)
+    normal = target_of(decomposed.formula(), box, target.output_shape, target.description)
     upper = composition_error(model, composition, box)
     return certified(model, composition, normal, box, eps, upper, None, started)
 
 
 def _inner_tolerances(
-    ridges: list[RidgeTerm], fitted: list[Piecewise], atoms: int, outputs: int, share: float
+    terms: list[PlacedTerm], fitted: list[Piecewise], atoms: int, outputs: int, share: float
 ) -> Array:
     """An error of the atom costs its weights times the slope of the outer function, added over the terms."""
     cost = np.zeros((outputs, atoms))
-    for ridge, found in zip(ridges, fitted, strict=True):
-        cost[ridge.output] += found.steepest * np.abs(ridge.weights).sum(0)
+    for term, found in zip(terms, fitted, strict=True):
+        cost[term.output] += found.steepest * np.abs(term.weights).sum(0)
     worst: Array = share / np.maximum(cost.max(0), 1e-300)
     return worst
 
 
 def _fit_atom(atom: Atom, box: Box, tolerance: float, max_ramps: int) -> Piecewise:
     low, high = _interval(box, atom.coordinate)
-    formula = parse(atom.text, 1)
+    formula = atom.formula
     if tolerance == math.inf:
         return Piecewise(np.array([low, high]), at(formula, np.array([low, high])))
     made = fit_piecewise(lambda s: at(formula, s), low, high, tolerance)
@@ -169,8 +163,8 @@ def _interval(box: Box, coordinate: int) -> tuple[float, float]:
     return float(low.min()), float(high.max())
 
 
-def _pieces(target: Target, box: Box) -> list[tuple[int, Piece]]:
-    """Pieces of all outputs; an error names the first term of another form."""
+def _terms(target: Target, box: Box) -> list[tuple[int, FormulaTerm]]:
+    """Terms of all outputs; an error names the first term of another form."""
     formula = target.formula
     if formula is None:
         return []
@@ -179,41 +173,41 @@ def _pieces(target: Target, box: Box) -> list[tuple[int, Piece]]:
     recogniser = Recogniser(formula, box, affine=False)
     found = []
     for output in range(len(formula.outputs)):
-        made, rest = recogniser.pieces(output)
+        made, rest = recogniser.terms(output)
         if rest:
             text = str(Formula.build(formula.nodes, [rest[0][1]], formula.input_shape))
             raise OnelayerError(
                 f"'{text[:80]}' is no function of one sum of one-variable functions; use layout='tokens'"
             )
-        found += [(output, piece) for piece in made]
+        found += [(output, term) for term in made]
     return found
 
 
-def _ridges(pieces: list[tuple[int, Piece]], box: Box) -> tuple[list[Atom], list[RidgeTerm]]:
-    """Atoms without repetition, and each piece with its weights (n, C) and the range of its sum."""
+def _placed(terms: list[tuple[int, FormulaTerm]], box: Box) -> tuple[list[Atom], list[PlacedTerm]]:
+    """Atoms without repetition, and each term with its weights (n, C) and the range of its sum."""
     n, width = box.shape[0], box.dim // box.shape[0]
     index: dict[tuple[int, str], int] = {}
-    for _, piece in pieces:
-        for variable, formula, _ in piece.inner:
+    for _, term in terms:
+        for variable, formula, _ in term.inner:
             index.setdefault((variable % width, str(formula)), len(index))
     if not index:
         index[0, "x1"] = 0
     atoms = [Atom(coordinate, text) for coordinate, text in index]
-    ridges = []
-    for output, piece in pieces:
+    placed = []
+    for output, term in terms:
         weights = np.zeros((n, len(atoms)))
-        for variable, formula, weight in piece.inner:
+        for variable, formula, weight in term.inner:
             exact = as_float(weight)
             if exact is None:
                 shown = str(weight) if len(str(weight)) < 60 else f"with {len(str(weight)):,} digits"
                 raise OnelayerError(f"the weight {shown} of a sum is no float; scale the sum so that its weights are")
             weights[variable // width, index[variable % width, str(formula)]] += exact
-        ridges.append(RidgeTerm(piece.outer, weights, output, *_range(weights, atoms, box)))
-    return atoms, ridges
+        placed.append(PlacedTerm(term.outer, weights, output, *_range(weights, atoms, box)))
+    return atoms, placed
 
 
 def _range(weights: Array, atoms: list[Atom], box: Box) -> tuple[float, float]:
-    ranges = [range_of(parse(atom.text, 1), *_interval(box, atom.coordinate)) for atom in atoms]
+    ranges = [range_of(atom.formula, *_interval(box, atom.coordinate)) for atom in atoms]
     low = sum(float(np.minimum(column * a, column * b).sum()) for column, (a, b) in zip(weights.T, ranges, strict=True))
     high = sum(
         float(np.maximum(column * a, column * b).sum()) for column, (a, b) in zip(weights.T, ranges, strict=True)

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from onelayer.build.sequences.ffn import RidgeTerm, Units
+from onelayer.build.sequences.ffn import PlacedTerm, Units
 from onelayer.build.sequences.piecewise import Piecewise
 from onelayer.float64 import eye, ones, zeros
 from onelayer.layer.config import Config, HeadShape
@@ -24,7 +24,7 @@ def superposition_layer(
     output_shape: tuple[int, ...],
     atoms: list[Atom],
     embedded: list[Piecewise],
-    ridges: list[RidgeTerm],
+    terms: list[PlacedTerm],
     units: Units,
     dtype: torch.dtype,
 ) -> OneLayerTransformer:
@@ -34,7 +34,7 @@ def superposition_layer(
     to class h, so its output times the size of the class is the sum over it, and W_1 applies the weights.
     """
     n, count = input_shape[0], len(atoms)
-    classes = _classes(ridges)
+    classes = _classes(terms)
     features = len(classes) * count
     places = n if len(classes) > 1 else 0
     d_model = max(count + places, features, outputs)
@@ -53,12 +53,12 @@ def superposition_layer(
     above = zeros(d_model, len(units.term))
     below = zeros(len(units.term), d_model)
     offset = np.zeros(outputs)
-    for k, ridge in enumerate(ridges):
+    for k, term in enumerate(terms):
         mine = torch.from_numpy(units.term == k)
-        column = np.concatenate([ridge.weights[members[0]] * len(members) for members in classes])
+        column = np.concatenate([term.weights[members[0]] * len(members) for members in classes])
         above[:features, mine] = torch.from_numpy(column)[:, None]
-        below[mine, ridge.output] = torch.from_numpy(units.change[units.term == k])
-        offset[ridge.output] += units.constants[k]
+        below[mine, term.output] = torch.from_numpy(units.change[units.term == k])
+        offset[term.output] += units.constants[k]
     weights |= {
         "W_Q": query,
         "b_Q": constant,
@@ -88,9 +88,9 @@ def superposition_layer(
     return model.requires_grad_(False)
 
 
-def _classes(ridges: list[RidgeTerm]) -> list[list[int]]:
+def _classes(terms: list[PlacedTerm]) -> list[list[int]]:
     """Tokens grouped by their weights in all terms."""
-    stacked = np.concatenate([ridge.weights for ridge in ridges], axis=1)  # (n, K C)
+    stacked = np.concatenate([term.weights for term in terms], axis=1)  # (n, K C)
     found: dict[bytes, list[int]] = {}
     for token, row in enumerate(stacked + 0.0):
         found.setdefault(row.tobytes(), []).append(token)
