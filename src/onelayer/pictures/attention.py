@@ -14,7 +14,7 @@ from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.pictures.scene import Array, Scene
 
 LINE = 401  # points of a drawn line
-RIDGE = 1e-9  # singular values below this share of the first are rounding
+ROUNDING = 1e-9  # singular values below this share of the first are rounding
 
 
 @dataclass(frozen=True)
@@ -113,9 +113,9 @@ def _query_map(model: OneLayerTransformer, h: int) -> tuple[Tensor, Tensor]:
 def _one_direction(logits: Tensor) -> Tensor | None:
     """The direction (D,) along which logit differences vary, largest entry 1; None when there is more than one."""
     left, singular, _ = torch.linalg.svd(logits - logits.mean(1, keepdim=True), full_matrices=False)
-    if singular[0] == 0 or (len(singular) > 1 and singular[1] > RIDGE * singular[0]):
+    if singular[0] == 0 or (len(singular) > 1 and singular[1] > ROUNDING * singular[0]):
         return None
-    direction = torch.where(left[:, 0].abs() > RIDGE, left[:, 0], 0.0)
+    direction = torch.where(left[:, 0].abs() > ROUNDING, left[:, 0], 0.0)
     scaled: Tensor = direction / direction[direction.abs().argmax()]
     return scaled
 

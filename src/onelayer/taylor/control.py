@@ -23,7 +23,7 @@ from onelayer.language.spline import tensors
 from onelayer.taylor.rounding import gamma, inflate
 
 MOST = 4096  # coefficients of the net of one box; a box that meets more cells is enclosed by all values of the spline
-RIDGE = 1e-13  # keeps the fit solvable on a box of no width; any fit is as true
+PENALTY = 1e-13  # keeps the fit solvable on a box of no width; any fit is as true
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ def _refinement(knots: Tensor, k: int, first: Tensor, refined: Tensor, inner: in
 def _least_squares(rows: Tensor) -> Tensor:
     """(G, p, w): from coefficients to the factors of the monomials that fit them best, nearly."""
     gram = rows.transpose(1, 2) @ rows
-    gram = gram + RIDGE * torch.eye(gram.shape[-1], dtype=torch.float64, device=rows.device)
+    gram = gram + PENALTY * torch.eye(gram.shape[-1], dtype=torch.float64, device=rows.device)
     found: Tensor = torch.linalg.solve(gram, rows.transpose(1, 2))
     return found
 

@@ -17,14 +17,16 @@ import numpy as np
 from scipy.linalg.lapack import dgeqrf, dorgqr, dtrtrs
 
 from onelayer.build.lookup.families import Array, Keys
+from onelayer.build.lookup.lawson import lawson
 
 PROBE = 0.1  # share of the step at which the curvature of the residual is measured
 LARGEST_STEP = 5.0  # in nats of logit
+FLOOR = 0.02  # share of the largest error that every node counts for at least: keys move, so peaks do
 
 
 @dataclass
 class Descent:
-    """One start on its way down: parameters (slopes, then biases), damping and loss (mean square + ridge)."""
+    """One start on its way down: parameters (slopes, then biases), damping and loss (mean square + penalty)."""
 
     parameters: Array
     damping: float = 1e-4
@@ -44,15 +46,15 @@ class _Point:
 class Projection:
     """The least-squares problem of fitting samples (P, K) at nodes (P,), values eliminated, keys free.
 
-    ridge: cost of one unit of |v| in the residual; emphasis: non-negative weights of the nodes, (P,); origin: where
+    penalty: cost of one unit of |v| in the residual; emphasis: non-negative weights of the nodes, (P,); origin: where
     biases are counted, best at the finest feature so that steep slopes pivot there.
     """
 
     def __init__(
-        self, nodes: Array, samples: Array, ridge: float, origin: float = 0.0, emphasis: Array | None = None
+        self, nodes: Array, samples: Array, penalty: float, origin: float = 0.0, emphasis: Array | None = None
     ) -> None:
         weight = np.ones(len(nodes)) if emphasis is None else emphasis
-        self.nodes, self.samples, self.ridge, self.origin = nodes - origin, samples, ridge, origin
+        self.nodes, self.samples, self.penalty, self.origin = nodes - origin, samples, penalty, origin
         self.scale = np.sqrt(weight / weight.sum())  # (P,)
         self.target = samples * self.scale[:, None]
 
@@ -75,7 +77,7 @@ class Projection:
         weights /= weights.sum(0)
         stacked = np.zeros((size, rows + size))
         np.multiply(weights, self.scale, out=stacked[:, :rows])
-        stacked[:, rows:].flat[:: size + 1] = self.ridge
+        stacked[:, rows:].flat[:: size + 1] = self.penalty
         q, r = _qr(stacked.T)
         part = q[:rows].T @ self.target
         residual = q @ -part
@@ -200,23 +202,17 @@ def _distinct(ranked: list[Descent]) -> list[Descent]:
 
 
 def equalise(problem: Projection, start: Descent, goal: float, sweeps: int = 12, steps: int = 5) -> tuple[Array, float]:
-    """Lawson's iteration with free keys: emphasise nodes by their error, descend, until it equioscillates.
+    """Lawson's iteration with free keys, which descend a little at every emphasis of the nodes.
 
     Returns the best parameters seen and their sup error at the nodes; stops early once that is within ``goal``.
     """
-    emphasis = np.ones(len(problem.nodes))
     runner = start
-    best, least = start.parameters, math.inf
-    for _ in range(sweeps):
-        current = Projection(problem.nodes + problem.origin, problem.samples, problem.ridge, problem.origin, emphasis)
-        runner = current.descend(Descent(runner.parameters), steps) if least < math.inf else runner
-        errors = np.abs(current.errors(runner.parameters)).max(axis=1)
-        error = float(errors.max())
-        if error < least:
-            best, least = runner.parameters, error
-        if least <= goal or error == 0.0:
-            break
-        # Never quite zero: a node without error today may carry the next peak.
-        emphasis = emphasis * (errors / error + 0.02)
-        emphasis /= emphasis.mean()
-    return best, least
+
+    def descended(emphasis: Array) -> tuple[Array, Array]:
+        nonlocal runner
+        current = Projection(problem.nodes + problem.origin, problem.samples, problem.penalty, problem.origin, emphasis)
+        if (emphasis != 1.0).any():  # equal emphasis is what the start comes from
+            runner = current.descend(Descent(runner.parameters), steps)
+        return runner.parameters, np.abs(current.errors(runner.parameters)).max(axis=1)
+
+    return lawson(descended, len(problem.nodes), sweeps=sweeps, floor=FLOOR, goal=goal)

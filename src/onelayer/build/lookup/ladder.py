@@ -16,7 +16,7 @@ Effort = Literal["fast", "thorough"]
 class KeyLadder:
     """For each size, the best keys found for a bundle of slices along one axis (in t of [-1, 1]), and their sup error.
 
-    nodes (P,), slices (P, C). ridge is the cost of one unit of |v| and bounds the values: about 1e-3 of the tolerance
+    nodes (P,), slices (P, C). penalty is the cost of one unit of |v| and bounds the values: about 1e-3 of the tolerance
     over the largest |slice| keeps them near 1e3 times f, which a proof likes. resolution: the error below which no
     effort is spent. Free slopes see the ``columns`` principal directions of the bundle. The families serve alone when
     slopes are not ``free``, there are too few nodes for them, or the ``observer`` says that it is over.
@@ -27,7 +27,7 @@ class KeyLadder:
         self,
         nodes: Array,
         slices: Array,
-        ridge: float,
+        penalty: float,
         resolution: float,
         effort: Effort = "fast",
         *,
@@ -41,7 +41,7 @@ class KeyLadder:
         self.rounds = FAST if effort == "fast" else THOROUGH
         u, s, _ = np.linalg.svd(slices, full_matrices=False)
         keep = max(1, min(columns, int((s > 1e-13 * s[0]).sum())))
-        self.problem = Projection(nodes, u[:, :keep] * s[:keep], ridge, focus[0] if focus else 0.0)
+        self.problem = Projection(nodes, u[:, :keep] * s[:keep], penalty, focus[0] if focus else 0.0)
         self.slices = slices
         self._steps: dict[int, tuple[Keys, float]] = {}
 

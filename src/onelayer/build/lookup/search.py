@@ -89,7 +89,7 @@ class AxisProblem:
             if found[-1].meets or found[-1].error < 1.1 * error:
                 break
             t, _, samples = self.sampler.points_of(found[-1].edges, 4)
-            problem = Projection(t, samples, problem.ridge, problem.origin)
+            problem = Projection(t, samples, problem.penalty, problem.origin)
             runner = problem.descend(Descent(parameters), 20)
         return reduce(_better, found)
 
@@ -119,17 +119,17 @@ class AxisProblem:
     def smaller(self, fit: Measured) -> Measured:
         """The same number of tokens with smaller values where the tolerance has room: |v| is what rounding feeds on."""
         scale = float(np.abs(self.sampler.points(40)[2]).max())
-        for ridge in (1e-7, 1e-5, 1e-4, 1e-3):
-            lighter = self.descended(fit, ridge * self.eps / scale) if scale > 0 else fit
+        for penalty in (1e-7, 1e-5, 1e-4, 1e-3):
+            lighter = self.descended(fit, penalty * self.eps / scale) if scale > 0 else fit
             if not (lighter.meets and lighter.vmax < fit.vmax):
                 break
             fit = lighter
         return fit
 
-    def descended(self, fit: Measured, ridge: float) -> Measured:
+    def descended(self, fit: Measured, penalty: float) -> Measured:
         """A few steps from a fit with another cost of |v|."""
         t, _, samples = self.sampler.points(6 * fit.size + 40)
-        problem = Projection(t, samples, ridge, self.focus[0] if self.focus else 0.0)
+        problem = Projection(t, samples, penalty, self.focus[0] if self.focus else 0.0)
         runner = problem.descend(Descent(problem.pack(fit.keys)), 30)
         return self.measure(problem.unpack(runner.parameters))
 

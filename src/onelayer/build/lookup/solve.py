@@ -15,8 +15,10 @@ import torch
 from scipy.linalg import solve_triangular
 
 from onelayer.build.lookup.families import Array
+from onelayer.build.lookup.lawson import lawson
 
 LARGE = 2**21  # numbers of a matrix from which on a GPU factors it faster, the way there and back included
+FLOOR = 1e-3  # share of the largest error that every point counts for at least
 _PLACE: ContextVar[str] = ContextVar("fits are solved on", default="cpu")
 
 
@@ -31,20 +33,20 @@ def axis_nodes(lower: float, upper: float, count: int) -> Array:
 
 
 def rounding_cost(weights: Array, unit: float) -> Array:
-    """Cost per unit of |v_m| of executing with unit roundoff ``unit``: the weight of each value in the ridge, (M,)."""
+    """Cost per unit of |v_m| of executing with unit roundoff ``unit``: its weight in the penalty, (M,)."""
     cost: Array = unit * (2.0 + (weights.shape[-1] + 16.0) * weights.max(axis=0))
     return cost
 
 
-def solve_axis(weights: Array, samples: Array, ridge: float | Array = 0.0, emphasis: Array | None = None) -> Array:
-    """Values v (M, K) minimising mean_i e_i |weights_i v - samples_i|^2 + |ridge * v|^2, by QR of the stacked matrix.
+def solve_axis(weights: Array, samples: Array, penalty: float | Array = 0.0, emphasis: Array | None = None) -> Array:
+    """Values v (M, K) minimising mean_i e_i |weights_i v - samples_i|^2 + |penalty * v|^2, by QR of the stacked matrix.
 
-    weights: softmax basis at the nodes, (P, M); samples: (P, K); ridge: per token, (M,) or one number: 0 gives plain
-    least squares, larger ridges bound |v| and with it the conditioning; emphasis: non-negative weights e_i, (P,).
+    weights: softmax basis at the nodes, (P, M); samples: (P, K); penalty: per token, (M,) or one number: 0 gives plain
+    least squares, larger penalties bound |v| and with it the conditioning; emphasis: non-negative weights e_i, (P,).
     """
     points, size = weights.shape
     scale = np.full(points, points**-0.5) if emphasis is None else np.sqrt(emphasis / emphasis.sum())
-    stacked = np.concatenate([weights * scale[:, None], np.diag(np.broadcast_to(np.asarray(ridge, float), (size,)))])
+    stacked = np.concatenate([weights * scale[:, None], np.diag(np.broadcast_to(np.asarray(penalty, float), (size,)))])
     target = np.concatenate([samples * scale[:, None], np.zeros((size, samples.shape[1]))])
     norms = np.linalg.norm(stacked, axis=0)
     norms[norms == 0] = 1.0
@@ -79,8 +81,8 @@ def solved_on(place: torch.device) -> Iterator[None]:
         _PLACE.reset(before)
 
 
-def minimax(weights: Array, samples: Array, ridge: float | Array, sweeps: int = 12) -> tuple[Array, float]:
-    """Lawson's iteration: emphasise points in proportion to their error until it equioscillates; best (values, error).
+def minimax(weights: Array, samples: Array, penalty: float | Array, sweeps: int = 12) -> tuple[Array, float]:
+    """The values of the smallest largest error, by Lawson's iteration; and that error.
 
     The sup is over points and columns. Each sweep is one regularised least-squares solve. A single token is the
     constant half way between the extremes.
@@ -88,19 +90,9 @@ def minimax(weights: Array, samples: Array, ridge: float | Array, sweeps: int = 
     if weights.shape[1] == 1:
         middle: Array = samples.max(axis=0, keepdims=True) / 2 + samples.min(axis=0, keepdims=True) / 2
         return middle, float(np.abs(middle - samples).max())
-    emphasis = np.ones(len(weights))
-    best: tuple[Array, float] | None = None
-    for _ in range(sweeps):
-        values = solve_axis(weights, samples, ridge, emphasis)
-        residual = np.abs(weights @ values - samples).max(axis=1)
-        error = float(residual.max())
-        if best is None or error < best[1]:
-            best = values, error
-        if error == 0.0:
-            break
-        # The power of the mean keeps points with no error alive; a fully dead point can hide a new peak.
-        emphasis = emphasis * (residual / error + 1e-3)
-        emphasis /= emphasis.mean()
-    if best is None:
-        raise ValueError("sweeps must be positive")
-    return best
+
+    def solved(emphasis: Array) -> tuple[Array, Array]:
+        values = solve_axis(weights, samples, penalty, emphasis)
+        return values, np.abs(weights @ values - samples).max(axis=1)
+
+    return lawson(solved, len(weights), sweeps=sweeps, floor=FLOOR)

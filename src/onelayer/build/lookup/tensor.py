@@ -80,7 +80,7 @@ class TensorFitter:
         self._grid: tuple[list[Array], Array] | None = None
 
     @cached_property
-    def ridge(self) -> float:
+    def penalty(self) -> float:
         """The cost of one unit of |v|: values much larger than f are hard on rounding and on the proof."""
         return max(ROUNDINGS * self.unit, CALM * self.tolerance / (float(np.abs(self.holdout[1]).max()) or 1.0))
 
@@ -112,7 +112,7 @@ class TensorFitter:
         place = None if focus is None else (focus.centre, focus.width)
         free = len(nodes) <= FREE_NODES and self.unit <= FREE_UNIT
         goal = self.tolerance / 10
-        return KeyLadder(nodes, slices, self.ridge, goal, free=free, focus=place, observer=self.observer)
+        return KeyLadder(nodes, slices, self.penalty, goal, free=free, focus=place, observer=self.observer)
 
     def fit(self, tolerance: float, max_tokens: int) -> TensorFit | None:
         """The smallest tensor head found with held-out error <= tolerance, or None when none fits in ``max_tokens``.
@@ -181,7 +181,7 @@ class TensorFitter:
         for axis in range(self.rank):
             weights = keys[axis].weights(nodes[axis])
             moved = np.moveaxis(values, axis, 0)
-            solved = solve_axis(weights, moved.reshape(len(moved), -1), self.ridge)
+            solved = solve_axis(weights, moved.reshape(len(moved), -1), self.penalty)
             values = np.moveaxis(solved.reshape(-1, *moved.shape[1:]), 0, axis)
         return self._measured(keys, values)
 
@@ -216,7 +216,7 @@ class TensorFitter:
         count = max(8 * fit.tokens, 512)
         points = np.concatenate([arcsine_points(self.rank, count, self.seed + 3), self.holdout[0][-(2**self.rank) :]])
         weights = self._dense(fit.keys, points)
-        values, _ = minimax(weights, self.f(points), self.ridge, sweeps=8)
+        values, _ = minimax(weights, self.f(points), self.penalty, sweeps=8)
         polished = self._measured(fit.keys, values.reshape(fit.values.shape))
         return polished if polished.error < fit.error else fit
 

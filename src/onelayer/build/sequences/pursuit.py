@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from onelayer.box import Box
 from onelayer.build.arguments import relative, scale_of
+from onelayer.build.lookup.lawson import lawson
 from onelayer.build.sequences.recognise import FormulaTerm
 from onelayer.errors import OnelayerError
 from onelayer.language.formula import Formula, parse
@@ -30,7 +31,8 @@ STIFF = 1.7  # times the largest degree: chords that need more are not made up f
 MAX_DIRECTIONS = 96
 CANDIDATES = 160  # random directions tried for the next one
 STEPS = 12  # of a descent on one direction; most end earlier
-LAWSON = 12  # reweightings towards the maximum norm
+LAWSON = 12  # sweeps towards the maximum norm
+FLOOR = 0.05  # share of the largest error that every point counts for at least: points are few and random
 POINTS_PER_COLUMN = 6  # rows of the fit per unknown, so that it does not interpolate
 PENALTY = 3.0  # of the coefficients, in units of the tolerance relative to the values
 HARD = 60  # test points with the largest errors that join the fit of the next round
@@ -240,21 +242,19 @@ class _Search:
         return RidgeSum(self.directions if len(self.directions) == len(table) else self.directions[: len(table)], table)
 
 
-def _minimax(basis: Array, y: Array, ridge: float, observer: Observer) -> Array:
-    """Least squares, reweighted towards the largest residuals (Lawson); the best of the sequence in the sup norm."""
-    weight, best, least = np.ones(len(y)), np.zeros(basis.shape[1]), np.inf
-    for sweep in range(LAWSON):
-        if sweep and observer.over:
-            break
-        root = np.sqrt(weight)[:, None]
-        damped = np.concatenate([root * basis, ridge * np.sqrt(len(y)) * np.eye(basis.shape[1])])
-        c = np.linalg.lstsq(damped, np.concatenate([root[:, 0] * y, np.zeros(basis.shape[1])]), rcond=1e-13)[0]
-        residual = np.abs(basis @ c - y)
-        if residual.max() < least:
-            best, least = c, float(residual.max())
-        weight = weight * (residual / (residual.max() + 1e-300) + 0.05)
-        weight /= weight.mean()
-    return best
+def _minimax(basis: Array, y: Array, penalty: float, observer: Observer) -> Array:
+    """Coefficients of the smallest largest error, those that are large at a cost."""
+    columns = basis.shape[1]
+    damping = penalty * np.sqrt(len(y)) * np.eye(columns)
+
+    def solved(emphasis: Array) -> tuple[Array, Array]:
+        root = np.sqrt(emphasis)
+        rows = np.concatenate([root[:, None] * basis, damping])
+        right = np.concatenate([root * y, np.zeros(columns)])
+        c = np.linalg.lstsq(rows, right, rcond=1e-13)[0]
+        return c, np.abs(basis @ c - y)
+
+    return lawson(solved, len(y), sweeps=LAWSON, floor=FLOOR, over=lambda: observer.over)[0]
 
 
 def _degree(values: Callable[[Array], Array], dim: int, tolerance: float, generator: np.random.Generator) -> int:
