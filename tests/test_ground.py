@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from flint import ctx
+from threadpoolctl import threadpool_info, threadpool_limits
 from torch.overrides import TorchFunctionMode
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -135,6 +136,20 @@ def test_what_is_changed_inside_is_given_back() -> None:
         with pinned():
             assert torch.get_default_dtype() == torch.float64
     assert state() == before
+
+
+def test_linear_algebra_has_one_thread_inside_and_its_own_after() -> None:
+    """NumPy and SciPy each bring a library; threads of either cost more than they gain on small matrices."""
+
+    def threads() -> list[int]:
+        return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+    with threadpool_limits(limits=2, user_api="blas"):
+        before = threads()
+        with pinned():
+            assert threads() == [1] * len(before)
+        assert threads() == before
+    assert len(before) >= 2
 
 
 def test_threads_that_overlap_share_the_settings_of_the_process() -> None:

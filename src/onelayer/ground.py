@@ -2,7 +2,8 @@
 
 What a torch program computes depends on the default dtype and device, on gradient and inference mode, on autocast, on
 reduced-precision products, on flushed denormals, on the number of threads and on function modes; what flint and NumPy
-do depends on their contexts. Everything that builds or proves runs inside ``pinned()``, users' functions included.
+do depends on their contexts and on the threads of their linear algebra. Everything that builds or proves runs inside
+``pinned()``, users' functions included.
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
+import scipy.linalg  # noqa: F401  (its linear algebra is a library of its own, and must be loaded to be pinned)
 import torch
 from flint import ctx
+from threadpoolctl import ThreadpoolController
 from torch.overrides import _get_current_function_mode_stack
 from torch.utils._device import DeviceContext
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
@@ -100,6 +104,7 @@ def _process_settings() -> list[_Setting]:
     parts = [getattr(owner, name) for owner, name in owners if hasattr(owner, name)]
     by_backend = [_attribute(part, "fp32_precision", "ieee") for part in parts if hasattr(part, "fp32_precision")]
     return [
+        *(_Setting(pool.get_num_threads, pool.set_num_threads, 1) for pool in _linear_algebra()),
         _Setting(torch.get_default_dtype, torch.set_default_dtype, torch.float64),
         _Setting(
             _deterministic,
@@ -112,6 +117,12 @@ def _process_settings() -> list[_Setting]:
         *(by_backend or [_attribute(backends.cudnn, "allow_tf32", False)]),
         _Setting(_matmul_precision, _set_matmul_precision, "highest"),
     ]
+
+
+@cache
+def _linear_algebra() -> list[Any]:
+    """The thread pools of NumPy's and SciPy's linear algebra: on matrices as small as ours threads only wait."""
+    return list(ThreadpoolController().select(user_api="blas").lib_controllers)
 
 
 def _deterministic() -> tuple[bool, bool]:

@@ -255,7 +255,7 @@ def test_an_eps_below_rounding_is_undecided(execution: str) -> None:
 
 
 def test_rounding_above_the_gap_widens_an_enclosure_by_rounding_alone() -> None:
-    """Near 3e7 numbers of float32 lie 2 apart, so T is known to about 0.02: twice its largest value would be no bound."""
+    """Near 3e7 numbers of float32 lie 2 apart: T is known to about 0.02, and twice its largest value is no bound."""
     found = certify(
         lambda x: (torch.exp(-40 * (x[..., 0] - 0.3) ** 2) * 100 + 3e7 - 3e7) * 0.01 + 2,
         "0*x",
