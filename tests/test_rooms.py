@@ -21,7 +21,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "onelayer"
 FLOORS = [
     ["errors", "lazy", "card", "seeds"],
     ["formats"],
-    ["extras", "float64", "ground", "disk", "names", "narrow", "observer"],
+    ["extras", "float64", "ground", "disk", "names", "narrow", "observer", "webpage"],
     ["box"],
     ["layer", "guard", "network"],
     ["language", "equations"],

@@ -14,6 +14,7 @@ from onelayer import __version__
 from onelayer.paper.finding import FAILS, HOLDS, REPAIRED, UNCONFIRMED, Experiment, number
 from onelayer.paper.record import AND, FIGURES, Record, machines
 from onelayer.paper.registry import PROVERS, ROWS, SECTIONS, Section, experiments
+from onelayer.webpage import webpage
 
 TITLE = "The paper, executed"
 PAPER = "Universal Approximation Theorem for a Single-Layer Transformer (Gumaan 2025, arXiv 2507.10581)"
@@ -25,39 +26,23 @@ MEANINGS = {
     FAILS: "a counterexample was run",
     UNCONFIRMED: "a check of the experiment did not hold in this run",
 }
-# The browser itself refuses anything that is not in the file.
-POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 
 def render(records: Mapping[str, Record], folder: Path) -> str:
     """The page for the experiments that have a record; ``folder`` holds their figures."""
     style = files("onelayer.paper").joinpath("page.css").read_text(encoding="utf-8")
     shown = [section for section in SECTIONS if any(item.key in records for item in section.experiments)]
-    body = "\n".join(_section(section, records, folder) for section in shown)
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{POLICY}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{TITLE}</title>
-<link rel="icon" href="data:image/gif;base64,R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7">
-<style>
-{style}</style>
-</head>
-<body>
-<nav aria-label="Contents">
+    told = "\n".join(_section(section, records, folder) for section in shown)
+    body = f"""<nav aria-label="Contents">
 {_contents(shown, records)}
 </nav>
 <main>
 {_opening(records)}
 <p>{escape(PROVERS)}</p>
-{body}
+{told}
 {_closing(records)}
-</main>
-</body>
-</html>
-"""
+</main>"""
+    return webpage(TITLE, style, body)
 
 
 def badge(verdict: str) -> str:

@@ -24,13 +24,13 @@ from onelayer.pictures.explanation import explain
 from onelayer.pictures.scene import Scene
 from onelayer.proof.files import ARGUMENT
 from onelayer.result import Approximation
+from onelayer.webpage import POLICY, webpage
 
 LIMIT = 2_000_000  # bytes of a page: it is sent by mail and opened on a phone
 MOST_LEAVES = 4000
 MOST_NODES = 2000  # of a formula that a browser evaluates at every move
 WORDS = 6000  # characters of the explanation
 SCRIPTS = ("layer.js", "formula.js", "figure.js", "view.js")
-ICON = "data:image/gif;base64,R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7"
 
 
 def to_html(a: Approximation, path: str | os.PathLike[str], *, title: str | None = None) -> Path:
@@ -57,36 +57,22 @@ def live_page(a: Approximation, title: str) -> str:
     mount = "mountLive(document.getElementById('live'), JSON.parse(document.getElementById('data').textContent));"
     script = f"{live_script()}\n{mount}\n"
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    policy = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    policy = f"{POLICY}; script-src 'sha256-{digest}'"
     data = json.dumps(live_data(a), separators=(",", ":")).replace("<", "\\u003c")
     proof = a.certificate
     claim = (
         f"{proof.status}: {proof.sentence} on {a.box!r}. Drag the point; the layer is computed here, from its weights."
     )
     words = str(explain(a))[:WORDS]
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{escape(title)}</title>
-<link rel="icon" href="{ICON}">
-<style>
-{resource("live.css")}{resource("page.css")}</style>
-</head>
-<body>
-<main>
+    body = f"""<main>
 <h1>{escape(title)}</h1>
 <p class="sub">{escape(claim)}</p>
 <div id="live"></div>
 <details><summary>What every head, token and hidden unit is for</summary><pre>{escape(words)}</pre></details>
 </main>
 <script type="application/json" id="data">{data}</script>
-<script>{script}</script>
-</body>
-</html>
-"""
+<script>{script}</script>"""
+    return webpage(title, resource("live.css") + resource("page.css"), body, policy)
 
 
 def live_script() -> str:

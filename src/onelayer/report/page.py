@@ -22,9 +22,8 @@ from onelayer.report import sections, words
 from onelayer.report.printing import print_page
 from onelayer.report.sections import Subject
 from onelayer.result import Approximation, load
+from onelayer.webpage import webpage
 
-POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
-ICON = "data:image/gif;base64,R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7"
 SIGNATURES = ("Prepared by, date", "Checked by, date", "Approved by, date", "Document number")
 
 
@@ -80,19 +79,7 @@ def _page(subject: Subject, title: str) -> str:
     style = files("onelayer.report").joinpath("page.css").read_text(encoding="utf-8")
     now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     look = {"proved": "good", "refuted": "bad"}.get(proof.status, "open")
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{POLICY}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{escape(title)}</title>
-<link rel="icon" href="{ICON}">
-<style>
-{style}</style>
-</head>
-<body>
-<main>
+    body = f"""<main>
 <h1>{escape(title)}</h1>
 <p class="sub">Written {now} by onelayer {escape(__version__)}</p>
 <div class="claim {look}"><b>{escape(proof.status)}</b><span>{escape(words.claim(proof))}</span></div>
@@ -108,7 +95,5 @@ def _page(subject: Subject, title: str) -> str:
 {sections.identity(subject)}
 {sections.again()}
 <div class="sign">{"".join(f"<div>{line}</div>" for line in SIGNATURES)}</div>
-</main>
-</body>
-</html>
-"""
+</main>"""
+    return webpage(title, style, body)

@@ -27,7 +27,7 @@ MAX_SAMPLES = 2_000_000  # 16 MB of float64 numbers
 AXIS_NODES = 96  # resolve the sharpest keys on offer; values solved on fewer nodes may swing between them
 EASY_SAMPLES = 300_000  # up to which a grid has that many nodes on every axis
 MOST_KEYS = 160
-CALM = 1e-4  # penalty on large values in units of the relative tolerance, so that it never decides the error
+PENALTY = 1e-4  # penalty on large values in units of the relative tolerance, so that it never decides the error
 ROUNDINGS = 20  # the least penalty in unit roundoffs, that of a sum of a few dozen terms
 FREE_NODES = 240  # up to which slopes are searched freely
 FREE_UNIT = 1e-12  # free slopes lean on large values, which float32 cannot carry
@@ -82,7 +82,7 @@ class TensorFitter:
     @cached_property
     def penalty(self) -> float:
         """The cost of one unit of |v|: values much larger than f are hard on rounding and on the proof."""
-        return max(ROUNDINGS * self.unit, CALM * self.tolerance / (float(np.abs(self.holdout[1]).max()) or 1.0))
+        return max(ROUNDINGS * self.unit, PENALTY * self.tolerance / (float(np.abs(self.holdout[1]).max()) or 1.0))
 
     @cached_property
     def holdout(self) -> tuple[Array, Array]:
