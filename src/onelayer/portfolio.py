@@ -20,6 +20,7 @@ from onelayer.box import Box
 from onelayer.build.lookup.blueprint import Blueprint, FitBudget, draw_up, flat, seen_size, straight
 from onelayer.build.lookup.kinks import only_hinges
 from onelayer.build.lookup.settle import settle
+from onelayer.build.lookup.sketch import sketch
 from onelayer.build.lookup.smooth import Closeness, smoothed
 from onelayer.build.lookup.storage import Integers, Storage
 from onelayer.build.nested.compose import Composer, compose, composer
@@ -33,13 +34,15 @@ from onelayer.observer import Observer, Stopped
 from onelayer.proof.certificate import Certificate
 from onelayer.proof.certify import certify
 from onelayer.proof.claims import gradient_error
-from onelayer.recording.target import Target
+from onelayer.recording.evaluation import Pace
+from onelayer.recording.target import Target, looked_at
 from onelayer.result import Approximation, Attempt
 
 # Share of eps given to the fit; the rest is room for the proof, which pays for tightness with boxes, more so in more
 # dimensions. No claim that the numbers are optimal.
 FIT_SHARE = {1: 0.97, 2: 0.9, 3: 0.8, 4: 0.7}
 HIGH_DIMENSION_SHARE = 0.5  # of eps for the fit where FIT_SHARE has no row; the proof needs the rest
+PAID_SHARE = 0.2  # of eps for the fit of a black box: the proof pays for the rest with values, (1 - share)^-D of them
 ATTEMPTS = 5  # each with an eps that the last bound corrects; two suffice as a rule
 SMOOTH_ATTEMPTS = 8  # of a fit for values and slopes; two suffice as a rule
 MOST_CLOSER = 8.0  # by which a fit is made closer at once: errors fall fast with every token
@@ -180,7 +183,8 @@ def lookups(task: Task, watch: Observer, closer: float = 1.0) -> Iterator[Approx
     """
     computing = format_of(task.dtype).computing.dtype
     budget = FitBudget(computing, task.max_tokens, task.seed, observer=watch, fitting=watch.share(FIT_TIME))
-    goal = FIT_SHARE.get(task.domain.dim, HIGH_DIMENSION_SHARE) * _left_to_fit(task, watch) * closer
+    share = PAID_SHARE if task.target.paid else FIT_SHARE.get(task.domain.dim, HIGH_DIMENSION_SHARE)
+    goal = share * _left_to_fit(task, watch) * closer
     tolerance = goal
     for attempt in range(ATTEMPTS):
         watch.report("fitting")
@@ -201,11 +205,28 @@ def lookups(task: Task, watch: Observer, closer: float = 1.0) -> Iterator[Approx
 
 def _drawn(task: Task, tolerance: float, budget: FitBudget) -> Blueprint:
     """A blueprint within the tolerance, on the numbers that the layer is stored in."""
-    drawn = draw_up(task.target, task.domain, tolerance, budget)
+    fitted = _sketched(task, tolerance, budget)
+    drawn = draw_up(fitted, task.domain, tolerance, budget)
     if task.storage is None:
         return drawn
-    f = flat(task.target, task.domain, budget.patience(task.target))
+    f = flat(fitted, task.domain, budget.patience(fitted))
     return settle(drawn, f, task.domain, task.storage, budget.fitting)
+
+
+def _sketched(task: Task, tolerance: float, budget: FitBudget) -> Target:
+    """A black box by a sketch of it where there is one: a fit asks for far more values than should be paid for."""
+    target, box = task.target, task.domain
+    if not target.paid:
+        return target
+    f = flat(target, box, budget.patience(target))
+    made = sketch(f, box, tolerance, looked_at(box).reshape(-1, box.dim))
+    if made is None:
+        return target
+
+    def function(x: Tensor) -> Tensor:
+        return made(x.reshape(-1, box.dim)).reshape(*x.shape[: x.ndim - len(box.shape)], *target.output_shape)
+
+    return replace(target, function=function, pace=Pace())
 
 
 def smooth(task: Task, gradient_eps: float, watch: Observer) -> Approximation:

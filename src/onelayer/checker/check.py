@@ -26,7 +26,7 @@ from onelayer.checker.outcome import NotConfirmed, Rejected
 from onelayer.checker.points import PointError, contradiction, trial_points, values_of
 from onelayer.checker.points import known_at as executed_at
 from onelayer.checker.precision import precise
-from onelayer.checker.reader import SUP, Record, SavedProof, read_proof
+from onelayer.checker.reader import BOXED, SUP, Record, SavedProof, read_proof
 from onelayer.checker.reproof import Reproof, proved_chunks
 from onelayer.checker.rounding import Execution
 from onelayer.checker.weights import MAX_BYTES, MODEL, Array, Stored, read_model
@@ -39,7 +39,7 @@ from onelayer.observer import Observer, Stopped, observing
 ACCEPTED, NOT_CONTRADICTED, REJECTED = "accepted", "not contradicted", "rejected"
 MAX_FORMULA = 2**24  # characters of a recorded function that are parsed
 UNEXPECTED = "the claim cannot be evaluated"
-METHODS = ("branch and bound", "conditional on Lipschitz constant", *ARGUED)
+METHODS = (*BOXED, *ARGUED)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from onelayer.errors import FileError, OnelayerError
 from onelayer.language.formula import parse
 from onelayer.language.words import NOT_RECORDED
 from onelayer.lazy import late
-from onelayer.proof.claim import CONDITIONAL, ESTIMATED, FIELDS, SUP, decide, from_json, to_json
+from onelayer.proof.claim import CONDITIONAL, CURVED, ESTIMATED, FIELDS, SUP, decide, from_json, to_json
 from onelayer.proof.rules import rules
 from onelayer.proof.tree import BoxTree
 
@@ -196,6 +196,8 @@ class Certificate:
         parts.append("exact real arithmetic" if self.arithmetic == "real" else self.arithmetic)
         if self.method == CONDITIONAL:
             parts.append("conditional on the declared Lipschitz constant")
+        if self.method == CURVED:
+            parts.append("conditional on the given gradient and its declared Lipschitz constant")
         if self.method == ESTIMATED:
             parts.append("by an estimated Lipschitz constant, which is no proof")
         return f"Certificate({', '.join(parts)})"

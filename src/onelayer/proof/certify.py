@@ -29,7 +29,7 @@ from onelayer.network.network import RecordedNetwork
 from onelayer.observer import AT_LEAST, Observer, Stopped, observing
 from onelayer.proof.certificate import BOXES, Certificate
 from onelayer.proof.checkpoint import Checkpoint, unpacked
-from onelayer.proof.claim import CONDITIONAL, ESTIMATED
+from onelayer.proof.claim import CONDITIONAL, CURVED, ESTIMATED
 from onelayer.proof.contract import POINTS, examine
 from onelayer.proof.crew import Crew
 from onelayer.proof.error import ErrorFunction, error_function
@@ -73,7 +73,9 @@ def _method(target: Target) -> str:
     """What a search over boxes rests on: nothing but arithmetic, a declared constant, or a guess at one."""
     if target.lipschitz is None:
         return BOXES
-    return ESTIMATED if target.lipschitz.estimated_from else CONDITIONAL
+    if target.lipschitz.estimated_from:
+        return ESTIMATED
+    return CONDITIONAL if target.gradient is None else CURVED
 
 
 @pinned()

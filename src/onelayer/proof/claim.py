@@ -19,8 +19,10 @@ FORMAT = "onelayer certificate"
 FORMAT_VERSION = 1  # of certificate.json
 SUP = "sup|T - f|"  # the claim of a file that names none
 STATUSES = ("proved", "refuted", "undecided", "estimated")
-CONDITIONAL, ESTIMATED = "conditional on Lipschitz constant", "estimated Lipschitz constant"
-METHODS = ("branch and bound", "lemma", "composition", "enumeration", CONDITIONAL, ESTIMATED)
+# What a proof about a black box is conditional on: how fast f changes, or how fast its gradient does.
+CONDITIONAL, CURVED = "conditional on Lipschitz constant", "conditional on Lipschitz constant of the gradient"
+ESTIMATED = "estimated Lipschitz constant"
+METHODS = ("branch and bound", "lemma", "composition", "enumeration", CONDITIONAL, CURVED, ESTIMATED)
 INLINE_FUNCTION = 4096  # characters of a function that certificate.json repeats
 SHA256 = re.compile(r"[0-9a-f]{64}")
 # Fields in the order in which they are written; those of the second line are left out where they say nothing new.

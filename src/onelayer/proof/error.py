@@ -22,6 +22,7 @@ from onelayer.observer import Observer
 from onelayer.proof.axes import balanced, by_length, gains, with_trials
 from onelayer.proof.forward import enclose, execute
 from onelayer.proof.replays import Replays
+from onelayer.proof.trusted import trusted
 from onelayer.recording.target import Target
 from onelayer.taylor import basis, difference, tables, variables
 from onelayer.taylor.cleared import numerator_and_denominator
@@ -64,8 +65,8 @@ class ErrorFunction:
 
     ``model`` runs on tensors of ``dtype`` and on Taylor models. ``execution`` tags the Taylor models of T: None
     encloses T in real arithmetic, a dtype encloses whatever a forward pass in that dtype returns. f is always the real
-    function, except with a Lipschitz constant L: |f(x) - f(c)| <= L max_i |x_i - c_i| for the centre c. Whatever is
-    asked of it raises Stopped once the ``observer`` says that it is over.
+    function, except for a black box, of which trusted.py says what is known. Whatever is asked of it raises Stopped
+    once the ``observer`` says that it is over.
     """
 
     model: Callable[[Any], Any]
@@ -228,9 +229,7 @@ class ErrorFunction:
         if self.target.lipschitz is None:
             f = self._target(lower, upper, order, watch)
         else:
-            center = (low / 2 + high / 2).clamp(low, high)
-            f = self.target.values(center.reshape(-1, *self.box.shape).cpu(), self.observer).to(self.device)
-            slack = inflate(self.target.lipschitz.over(torch.maximum(high - center, center - low)))
+            f, slack = trusted(self.target, self.box, low, high, order, self.observer)
         g = difference(*_taylor(t, f, lower, upper, order)).reshape(low.shape[0], -1)
         bound = g.split_bound().amax(1)
         bound = bound if self.target.lipschitz is None else inflate(bound + slack)

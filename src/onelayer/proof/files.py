@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from onelayer.disk import read_bounded, read_if_there, read_tensors, replace_file
 from onelayer.errors import FileError, OnelayerError
 from onelayer.proof.certificate import Certificate
-from onelayer.proof.claim import CONDITIONAL, ESTIMATED, from_json, to_json
+from onelayer.proof.claim import CONDITIONAL, CURVED, ESTIMATED, from_json, to_json
 from onelayer.proof.rules import ARGUMENT, ATTACHMENTS, OTHER, TABLE
 from onelayer.proof.tree import MAX_DIM, MAX_NODES, BoxTree
 
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 CERTIFICATE, BOXES, FUNCTION = "certificate.json", "boxes.bin", "function.txt"
-BOXED = ("branch and bound", CONDITIONAL, ESTIMATED)  # methods that need boxes
+BOXED = ("branch and bound", CONDITIONAL, CURVED, ESTIMATED)  # methods that need boxes
 MAGIC = b"OLBOXES\n"
 BOXES_VERSION = 1  # of boxes.bin
 _HEADER = struct.Struct("<8sIIQ")  # magic, version, D, nodes

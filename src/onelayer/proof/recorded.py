@@ -22,10 +22,10 @@ from onelayer.language.balls import in_balls
 from onelayer.language.formula import Formula
 from onelayer.observer import Observer, Stopped
 from onelayer.proof.points import hard_points
-from onelayer.recording.blackbox import Witnessed
 from onelayer.recording.lipschitz import as_lipschitz
 from onelayer.recording.recorder import ALONE
 from onelayer.recording.target import Target, as_target, place
+from onelayer.recording.witnessed import Witnessed
 from onelayer.taylor import variables
 from onelayer.taylor.core import TaylorModel
 

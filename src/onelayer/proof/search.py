@@ -371,7 +371,8 @@ class Search:
         centres = self.error.representable(low / 2 + high / 2)
         top = best(self.error, centres, 8)
         if len(top) and float(self.error.values(top[:1])) > self.lower:
-            self.observe(climb(self.error, top, (high - low).mean(0) / 2, steps=12))
+            paid = self.error.target.paid
+            self.observe(top if paid else climb(self.error, top, (high - low).mean(0) / 2, steps=12))
 
     def observe(self, points: Tensor) -> None:
         """Look at points that may be the worst so far."""

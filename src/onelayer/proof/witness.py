@@ -17,6 +17,7 @@ from onelayer.proof.forward import Forward, enclosed_at
 
 CLIMBERS = 48  # points from which the error is climbed
 STEPS = 28  # of a climb; each halves its reach when it fails
+PAID = {"points": 2**8, "climbers": 4, "steps": 8}  # where every value of f is paid for: a black box
 SEARCH_SHARE = 0.25  # of the time, if it is limited: a lower bound is no proof of the upper one
 BITS = 200  # working precision of the verification, 60 decimal digits
 
@@ -36,17 +37,19 @@ def search(error: ErrorFunction, *, seed: int = 0) -> Tensor:
     higher dimension the worst point is often a corner. They share a part of the time with the proof.
     """
     hurry = error.observer.share(SEARCH_SHARE)
-    count = 2**12 if error.dim <= 2 else 2**13
+    paid = error.target.paid
+    count = PAID["points"] if paid else 2**12 if error.dim <= 2 else 2**13
     box = error.box
     parts = [
         box.center[None],
-        box.corners(1024),
+        box.corners(64 if paid else 1024),
         box.sample(count, seed=seed),
         box.sample(count, seed=seed, arcsine=True),
     ]
     points = error.representable(torch.cat([part.reshape(-1, box.dim) for part in parts]))
     reach = box.width.flatten() * 0.5 * count ** (-1 / box.dim)
-    return climb(error, best(error, points, CLIMBERS, hurry), reach, hurry=hurry)
+    climbers, steps = (PAID["climbers"], PAID["steps"]) if paid else (CLIMBERS, STEPS)
+    return climb(error, best(error, points, climbers, hurry), reach, steps, hurry)
 
 
 def best(error: ErrorFunction, points: Tensor, count: int, hurry: Observer | None = None) -> Tensor:

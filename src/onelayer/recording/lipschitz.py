@@ -60,26 +60,32 @@ class Lipschitz:
 
 def estimate(values: Callable[[Tensor], Tensor], box: Box) -> Lipschitz:
     """A guess at the constants: twice the steepest change seen over a 64th of each side, at 64 scattered points."""
+    change, count = scattered(lambda x: values(x).reshape(len(x), -1, 1), box)
+    return Lipschitz(tuple(change[:, 0].tolist()), per_coordinate=True, estimated_from=count)
+
+
+def scattered(values: Callable[[Tensor], Tensor], box: Box) -> tuple[Tensor, int]:
+    """Twice the largest rates of change (D, E) of values (C, K, E) over K, along each axis, and how many were seen."""
     start = box.sample(SCATTERED).reshape(-1, box.dim)
     width = box.width.flatten()
     start = torch.minimum(start, box.upper.flatten() - width * STEP)
     moved = [start, *(start + width * STEP * _axis(at, box.dim) for at in range(box.dim))]
-    found = values(torch.cat(moved).reshape(-1, *box.shape)).double().reshape(box.dim + 1, SCATTERED, -1)
+    found = values(torch.cat(moved).reshape(-1, *box.shape)).double()
+    found = found.reshape(box.dim + 1, SCATTERED, *found.shape[1:])
     change = (found[1:] - found[0]).abs().amax(dim=(1, 2))
     steps = torch.where(width > 0, width * STEP, torch.inf)
-    constants = tuple((SAFETY * change / steps).tolist())
-    return Lipschitz(constants, per_coordinate=True, estimated_from=found.shape[0] * found.shape[1])
+    return SAFETY * change / steps[:, None], found.shape[0] * found.shape[1]
 
 
 def _axis(at: int, dim: int) -> Tensor:
     return (indices(dim) == at).double()
 
 
-def _in_order(given: Mapping[str, Any], box: Box) -> list[Any]:
+def by_name(given: Mapping[str, Any], box: Box, what: str) -> list[Any]:
     """Constants by name, in the order of the coordinates."""
     names = list(box.variables) or [f"x{at + 1}" for at in range(box.dim)]
     if set(given) != set(names):
-        raise OnelayerError(f"lipschitz by name needs {', '.join(names)}, got {', '.join(map(str, given))}")
+        raise OnelayerError(f"{what} by name needs {', '.join(names)}, got {', '.join(map(str, given))}")
     return [given[name] for name in names]
 
 
@@ -98,7 +104,7 @@ def as_lipschitz(given: Any, box: Box, values: Callable[[Tensor], Tensor]) -> Li
     if isinstance(given, str) and given == ESTIMATE:
         return estimate(values, box)
     if isinstance(given, Mapping):
-        given = _in_order(given, box)
+        given = by_name(given, box, "lipschitz")
     several = isinstance(given, Sequence) and not isinstance(given, str)
     constants = _numbers(given if several else [given])
     if several and len(constants) != box.dim:

@@ -16,15 +16,18 @@ from onelayer.ground import pinned
 from onelayer.language.formula import Formula, parse
 from onelayer.language.poles import find_pole
 from onelayer.observer import Observer, Stopped
-from onelayer.recording.blackbox import BlackBox, Witnessed
+from onelayer.recording.blackbox import BlackBox
 from onelayer.recording.callables import in_float64, line, not_torch, of_one_array, on_arrays
+from onelayer.recording.curvature import Curvature, as_curvature
 from onelayer.recording.evaluation import PROBED, Pace, continued, evaluate, pace_of
+from onelayer.recording.evaluations import Evaluations
 from onelayer.recording.lipschitz import Lipschitz, as_lipschitz
 from onelayer.recording.numpy_code import recordable
 from onelayer.recording.recorder import FORMAT, TooLong, record
 from onelayer.recording.scattered import Scattered
 from onelayer.recording.sympy_code import from_sympy, is_sympy
 from onelayer.recording.table import Table
+from onelayer.recording.witnessed import Touched, Witnessed
 
 SAMPLES = 256  # at which f is looked at before anything is built
 CORNERS = 64  # of the 2^D, where functions are most often undefined
@@ -35,10 +38,10 @@ class Target:
     """f on a box. ``function`` maps (..., *input_shape) to (..., *output_shape) in float64.
 
     ``formula`` is the recorded or given formula, None when f has too many operations for one or only a declared
-    constant; ``unrecorded`` then says why. ``lipschitz`` is what was declared of its changes; it is None whenever a
-    formula is known, because nothing needs to be taken on trust then. ``kind`` is "formula", "callable", "module" or
-    "blackbox". ``compared`` is the box on which the values of a callable were compared with its formula; a proof needs
-    that (proof/recorded.py). ``pace`` is how slow it is.
+    constant; ``unrecorded`` then says why. ``lipschitz`` is what was declared of its changes, or of those of its
+    ``gradient``; it is None whenever a formula is known, because nothing needs to be taken on trust then. ``kind`` is
+    "formula", "callable", "module" or "blackbox". ``compared`` is the box on which the values of a callable were
+    compared with its formula; a proof needs that (proof/recorded.py). ``pace`` is how slow it is.
     """
 
     function: Callable[[Any], Any]
@@ -47,10 +50,16 @@ class Target:
     kind: str
     description: str
     formula: Formula | None = None
-    lipschitz: Lipschitz | None = None
+    lipschitz: Lipschitz | Curvature | None = None
     unrecorded: str = ""
     compared: Box | None = field(default=None, compare=False)
     pace: Pace = field(default=Pace(), compare=False)
+    gradient: Callable[[Tensor], Tensor] | None = None
+
+    @property
+    def paid(self) -> bool:
+        """Whether f is known by its values alone, each of which may cost seconds."""
+        return self.lipschitz is not None
 
     def one_number(self, shape: tuple[int, ...]) -> Target:
         """The same function with its one number in an output of ``shape``, such as (1,) for ()."""
@@ -86,7 +95,7 @@ def as_target(f: Any, box: Box, *, lipschitz: Any = None, observer: Observer | N
             raise OnelayerError(f"the function takes points of shape {f.input_shape}, the box {tuple(box.shape)}")
         return f
     if isinstance(f, BlackBox):
-        return _from_blackbox(_values_of(f, box), box, f.lipschitz, f.name, watch)
+        return _from_values(f, box, watch) if f.gradient is None else _from_gradient(f, f.gradient, box, watch)
     if isinstance(f, Table | Scattered):
         return _from_table(f, box)
     f = from_sympy(f, box.dim, box.variables) if is_sympy(f) else f
@@ -105,7 +114,7 @@ def _from_callable(f: Any, box: Box, declared: Any, watch: Observer) -> Target:
         return _from_torch(module, box, "module", type(f).__name__, declared, watch)
     name = getattr(f, "__name__", type(f).__name__).replace("<lambda>", "f")
     f = of_one_array(f, box)
-    points = _points(box)[:PROBED]
+    points = looked_at(box)[:PROBED]
     f = in_float64(f, points) if declared is None else f
     failure = not_torch(f, points, declared is None)
     if failure is None:
@@ -127,8 +136,28 @@ def _from_blackbox(
     return Target(witnessed, tuple(box.shape), outputs, "blackbox", name, None, lipschitz, pace=pace)
 
 
-def _values_of(f: BlackBox, box: Box) -> Callable[[Tensor], Tensor]:
-    """A black box as a torch function."""
+def _from_values(f: BlackBox, box: Box, observer: Observer) -> Target:
+    """A black box with a declared constant."""
+    return _from_blackbox(_values_of(f, box), box, f.lipschitz, f.name, observer)
+
+
+def _from_gradient(f: BlackBox, gradient: Evaluations, box: Box, observer: Observer) -> Target:
+    """A black box with its gradient: both are held against the declared curvature."""
+    slopes = _values_of(gradient, box)
+    curvature = as_curvature(f.curvature, box, slopes)
+    touched = Touched(_values_of(f, box), slopes, f.name, curvature, box.dim)
+    pace = _pace(touched, box, f.name)
+    outputs = _examine(touched, box, f.name, pace, observer)
+    slow = _pace(touched.gradient, box, f"the gradient of {f.name}")
+    evaluate(touched.gradient, looked_at(box)[:CORNERS], slow, observer)
+    pace = Pace(max(pace.call, slow.call), max(pace.point, slow.point))
+    return Target(
+        touched, tuple(box.shape), outputs, "blackbox", f.name, None, curvature, pace=pace, gradient=touched.gradient
+    )
+
+
+def _values_of(f: Callable[[Any], Any], box: Box) -> Callable[[Tensor], Tensor]:
+    """A function of NumPy points as a torch function."""
 
     def function(x: Tensor) -> Tensor:
         values = torch.from_numpy(f(x.detach().cpu().double().reshape(-1, *box.shape).numpy()))
@@ -203,7 +232,7 @@ def _from_numpy(
 
 def _refuse_format(f: Callable[[Any], Any], box: Box, name: str, pace: Pace, observer: Observer) -> None:
     """What a recording cannot see: values in a narrower format, and an argument that is overwritten."""
-    every = _points(box)
+    every = looked_at(box)
     for at, points in enumerate(torch.split(every, pace.batch(len(every)))):
         if at:
             observer.check()
@@ -215,18 +244,18 @@ def _refuse_format(f: Callable[[Any], Any], box: Box, name: str, pace: Pace, obs
             raise OnelayerError(f"{name} returned {values.dtype} for float64 points; {FORMAT}")
 
 
-def _points(box: Box) -> Tensor:
+def looked_at(box: Box) -> Tensor:
     """Centre, corners and quasi-random points of the box, (C, *shape)."""
     return torch.cat([box.center[None], box.corners(CORNERS), box.sample(SAMPLES)])
 
 
 def _pace(function: Callable[[Any], Any], box: Box, name: str) -> Pace:
-    return pace_of(lambda x: _call(function, x, name), _points(box))
+    return pace_of(lambda x: _call(function, x, name), looked_at(box))
 
 
 def _examine(function: Callable[[Any], Any], box: Box, name: str, pace: Pace, observer: Observer) -> tuple[int, ...]:
     """The output shape of f, after checking finiteness and that each point of a batch is treated alone."""
-    points = _points(box)
+    points = looked_at(box)
     values = evaluate(lambda x: _call(function, x, name), points, pace, observer).double()
     if values.ndim == 0 or values.shape[0] != points.shape[0]:
         raise OnelayerError(
@@ -269,7 +298,7 @@ def _call(function: Callable[[Any], Any], points: Tensor, name: str) -> Tensor:
 
 
 def _refuse_poles(formula: Formula, box: Box, name: str) -> None:
-    found = find_pole(formula, _points(box).reshape(-1, box.dim))
+    found = find_pole(formula, looked_at(box).reshape(-1, box.dim))
     if found is not None:
         reason, point = found
         raise OnelayerError(

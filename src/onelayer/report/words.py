@@ -23,6 +23,9 @@ METHODS = {
     "conditional on Lipschitz constant": "The domain was divided into {boxes} boxes. On each of them model and "
     "reference were compared at the centre, and the rest was bounded by the declared rate of change of the reference "
     "(see assumptions).",
+    "conditional on Lipschitz constant of the gradient": "The domain was divided into {boxes} boxes. On each of them "
+    "the model was compared with the tangent of the reference at the centre, and the rest was bounded by the declared "
+    "rate of change of its gradient (see assumptions).",
     "estimated Lipschitz constant": "The domain was divided into {boxes} boxes. On each of them model and reference "
     "were compared at the centre; the rest follows from a rate of change that was estimated from samples. This is not "
     "a proof.",

@@ -1,0 +1,165 @@
+"""A sketch of f: an interpolant from few values, to which a fit turns hundreds of thousands of times.
+
+The points are those of a sparse grid of Chebyshev points that grows where f asks for it: a level is refined next to the
+one whose new values were predicted worst. The grid of several axes is begun at the corners of two of them, where the
+prediction misses exactly the mixed second differences of f; where these vanish, so for every sum of functions of one
+variable, no such grid grows further.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import torch
+from torch import Tensor
+
+from onelayer.box import Box
+from onelayer.build.lookup.structure import FlatFunction
+from onelayer.float64 import indices, zeros
+
+FINEST = 7  # level of 129 points on an axis; more are not smooth functions
+MOST = 8_192  # values that a sketch may ask for; no claim that it is optimal
+MOST_AXES = 8  # for which positions on the finest grid, counted together, are numbers of 63 bits
+NUMBERS = 2**22  # in one block of an evaluation
+CLOSE = 1 / 8  # of the tolerance of a fit: what a sketch may be off by
+
+Level = tuple[int, ...]  # per axis: 0 is the centre alone, l stands for 2^l + 1 Chebyshev points
+
+
+def sketch(f: FlatFunction, box: Box, tolerance: float, tested: Tensor) -> FlatFunction | None:
+    """An interpolant of f that is within a part of the tolerance at the points ``tested`` (P, D); None where none is.
+
+    It is a guide for fits alone: what is proved is proved of f.
+    """
+    if box.dim > MOST_AXES or not bool((box.width > 0).all()):
+        return None
+    made, truth, allowed = Sketch(f, box), f(tested), CLOSE * tolerance
+    while bool((made(tested) - truth).abs().max() > allowed):
+        if not made.refine(allowed):
+            return None
+    return made
+
+
+class Sketch:
+    """The interpolant on a set of levels: the combination of their full grids."""
+
+    def __init__(self, f: FlatFunction, box: Box) -> None:
+        self.f, self.centre, self.half = f, box.center.flatten(), box.width.flatten() / 2
+        self.dim = box.dim
+        self.places = torch.empty(0, dtype=torch.int64, device="cpu")  # of known values, sorted
+        self.values = zeros(0, 1)
+        self.surplus: dict[Level, float] = {}  # of levels that may be refined
+        self.levels: set[Level] = set()
+        self._include((0,) * box.dim)
+
+    def refine(self, allowed: float) -> bool:
+        """Refine around the level that was predicted worst, or the coarsest once all are predicted; False at the end.
+
+        A level that is predicted well may still miss f: sin(2 pi x) vanishes at 0, 1/2 and 1.
+        """
+        if not self.surplus or len(self.places) > MOST:
+            return False
+        missed = max(self.surplus.values()) > allowed
+        rank = (lambda k: (-self.surplus[k], sum(k), k)) if missed else (lambda k: (sum(k), -self.surplus[k], k))
+        chosen = min(self.surplus, key=rank)
+        del self.surplus[chosen]
+        for axis in range(self.dim):
+            higher = tuple(level + (at == axis) for at, level in enumerate(chosen))
+            if higher[axis] <= FINEST and higher not in self.levels and self._admissible(higher):
+                self._include(higher)
+        return True
+
+    def _admissible(self, level: Level) -> bool:
+        """Whether every level just below is there already."""
+        below = (tuple(n - (at == axis) for at, n in enumerate(level)) for axis in range(self.dim) if level[axis])
+        return all(k in self.levels for k in below)
+
+    def _include(self, level: Level) -> None:
+        places = _places(level)
+        new = places[~torch.isin(places, self.places)]
+        points = self.centre + self.half * _nodes(new, self.dim)
+        found = self.f(points)
+        predicted = self(points) if self.levels else torch.zeros_like(found)
+        self.surplus[level] = float((found - predicted).abs().max()) if len(new) else 0.0
+        order = torch.argsort(torch.cat([self.places, new]))
+        values = torch.cat([self.values.expand(-1, found.shape[1]), found])
+        self.places, self.values = torch.cat([self.places, new])[order], values[order]
+        self.levels.add(level)
+
+    def __call__(self, points: Tensor) -> Tensor:
+        """The interpolant at points (S, D): (S, K)."""
+        terms = [(c, k) for k in self.levels if (c := _coefficient(k, self.levels))]
+        grids = [(c, k, self.values[torch.searchsorted(self.places, _places(k))]) for c, k in terms]
+        largest = max(grid.numel() for _, _, grid in grids)
+        unit = ((points - self.centre) / self.half).clamp(-1, 1)
+        blocks = torch.split(unit, max(1, NUMBERS // largest))
+        return torch.cat([_combined(block, grids) for block in blocks])
+
+
+def _combined(x: Tensor, grids: list[tuple[int, Level, Tensor]]) -> Tensor:
+    total = zeros(len(x), grids[0][2].shape[1])
+    for coefficient, level, grid in grids:
+        total += coefficient * _interpolated(x, level, grid)
+    return total
+
+
+def _coefficient(level: Level, levels: set[Level]) -> int:
+    """Of the full grid of a level in the combination: sum over z in {0, 1}^D of (-1)^|z|, as far as level + z is in."""
+    up = [
+        (0, 1) if tuple(n + (at == axis) for at, n in enumerate(level)) in levels else (0,)
+        for axis in range(len(level))
+    ]
+    steps = itertools.product(*up)
+    return sum((-1) ** sum(z) for z in steps if tuple(map(sum, zip(level, z, strict=True))) in levels)
+
+
+def _axis_places(level: int) -> Tensor:
+    """Positions of a level among the 2^FINEST + 1 points of the finest one."""
+    half = 2 ** (FINEST - 1)
+    return indices(1) + half if level == 0 else indices(2**level + 1) * 2 ** (FINEST - level)
+
+
+def _places(level: Level) -> Tensor:
+    """The points of a full grid as numbers, last axis fastest."""
+    base = 2**FINEST + 1
+    total = torch.zeros(1, dtype=torch.int64, device="cpu")
+    for n in level:
+        total = (total[:, None] * base + _axis_places(n)).flatten()
+    return total
+
+
+def _nodes(places: Tensor, dim: int) -> Tensor:
+    """The points themselves in [-1, 1]^D, (N, D)."""
+    base = 2**FINEST + 1
+    powers = torch.tensor([base**at for at in reversed(range(dim))], dtype=torch.int64, device="cpu")
+    return _chebyshev((places[:, None] // powers) % base)
+
+
+def _chebyshev(position: Tensor) -> Tensor:
+    """-cos(pi j / 2^FINEST), zero in the middle."""
+    half = 2 ** (FINEST - 1)
+    return torch.sin(math.pi * (position - half).double() / (2 * half))
+
+
+def _interpolated(x: Tensor, level: Level, grid: Tensor) -> Tensor:
+    """The polynomial through values (N, K) on a full grid at x (S, D), one axis after another."""
+    rest = grid.expand(len(x), -1, -1)  # (S, N, K)
+    for axis, n in enumerate(level):
+        if n:
+            rest = rest.reshape(len(x), 2**n + 1, -1)
+            rest = (_lagrange(x[:, axis], n)[:, None] @ rest)[:, 0]
+    return rest.reshape(len(x), -1)
+
+
+def _lagrange(x: Tensor, level: int) -> Tensor:
+    """The Lagrange polynomials of a level at x (S,) in barycentric form, (S, 2^level + 1)."""
+    nodes = _chebyshev(_axis_places(level))
+    weights = torch.ones_like(nodes)
+    weights[1::2] = -1
+    weights[[0, -1]] /= 2
+    step = x[:, None] - nodes
+    hit = step == 0
+    share = weights / torch.where(hit, 1.0, step)
+    share = torch.where(hit.any(1, keepdim=True), hit.double(), share)
+    return share / share.sum(1, keepdim=True)

@@ -1,0 +1,140 @@
+"""Evaluations: values of a function that are paid for once, kept in memory and in a file, and computed in parallel."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from concurrent.futures import Executor
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from numpy.typing import NDArray
+
+from onelayer.errors import FileError, OnelayerError
+
+Array = NDArray[np.float64]
+VALUES, GRADIENTS = "evaluations", "gradients"  # the tables of a cache file
+
+
+@dataclass(frozen=True)
+class Means:
+    """How a function is called: how often at most, how many calls at a time, and where its values are kept."""
+
+    cache: Path | None = None
+    most: int | None = None
+    jobs: int = 1
+    executor: Executor | None = None
+
+
+@dataclass
+class Evaluations:
+    """A function of one point, each value computed once: a repeated point is looked up, in memory and in the file.
+
+    A point at which it raises, or returns what is not finite, is an error that names it; the values so far are kept.
+    """
+
+    function: Callable[[Any], Any]
+    name: str
+    means: Means
+    table: str = VALUES
+    calls: int = 0
+    _known: dict[bytes, Array] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.means.cache is not None:
+            self._known.update(_stored(self.means.cache, self.table))
+
+    def __len__(self) -> int:
+        """Points whose value is known."""
+        return len(self._known)
+
+    def __call__(self, points: Any) -> Array:
+        """Values at points (C, D), (C, *output_shape)."""
+        rows = np.ascontiguousarray(points, dtype=np.float64) + 0.0  # -0.0 and 0.0 are one point
+        keys = [row.tobytes() for row in rows]
+        wanted = {key: row for key, row in zip(keys, rows, strict=True) if key not in self._known}
+        if wanted:
+            self._evaluate(wanted)
+        return np.stack([self._known[key] for key in keys])
+
+    def _evaluate(self, wanted: dict[bytes, Array]) -> None:
+        most = self.means.most
+        if most is not None and self.calls + len(wanted) > most:
+            raise OnelayerError(
+                f"{self.name} was evaluated {self.calls:,} times and needs {len(wanted):,} more values; "
+                f"raise max_evaluations={most:,} or eps"
+            )
+        found: dict[bytes, Array] = {}
+        try:
+            for key, value in zip(wanted, self._outcomes(list(wanted.values())), strict=True):
+                self.calls += 1
+                found[key] = self._checked(value, wanted[key])
+        finally:
+            self._known.update(found)
+            if self.means.cache is not None and found:
+                _store(self.means.cache, self.table, found)
+
+    def _outcomes(self, points: list[Array]) -> Any:
+        """What the function returns at each point, or the exception it raised, one after another as they come."""
+        jobs, executor = self.means.jobs, self.means.executor
+        if executor is not None:
+            return executor.map(_attempted, [self.function] * len(points), points)
+        if jobs not in (0, 1) and len(points) > 1:
+            return Parallel(n_jobs=jobs, return_as="generator")(delayed(_attempted)(self.function, p) for p in points)
+        return (_attempted(self.function, point) for point in points)
+
+    def _checked(self, value: Any, point: Array) -> Array:
+        where = f"x = ({', '.join(f'{number:.17g}' for number in point.ravel().tolist()[:8])})"
+        kept = f"; {len(self._known):,} values are kept" + (f" in {self.means.cache}" if self.means.cache else "")
+        if isinstance(value, Exception):
+            line = next(iter(str(value).splitlines()), "")[:160]
+            raise OnelayerError(f"{self.name} failed at {where}: {type(value).__name__}: {line}{kept}") from value
+        try:
+            array = np.asarray(value, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            kind = type(value).__name__
+            raise OnelayerError(f"{self.name} returned {kind} at {where}; it must return numbers{kept}") from error
+        if not np.isfinite(array).all():
+            raise OnelayerError(f"{self.name} is not finite at {where}; choose a box on which it is{kept}")
+        return array
+
+
+def _attempted(f: Callable[[Any], Any], point: Array) -> Any:
+    """f at a point; an exception comes back as a value, so that what other points gave is not lost with it."""
+    try:
+        return f(point.copy())
+    except Exception as error:
+        return error
+
+
+def _stored(path: Path, table: str) -> dict[bytes, Array]:
+    """Every value in a table of a cache file, created when it is not there."""
+    columns = "point BLOB PRIMARY KEY, shape TEXT NOT NULL, value BLOB NOT NULL"
+    try:
+        with closing(sqlite3.connect(path)) as base, base:
+            base.execute(f"CREATE TABLE IF NOT EXISTS {table} ({columns})")
+            rows = base.execute(f"SELECT point, shape, value FROM {table}").fetchall()
+        return {point: _array(shape, value) for point, shape, value in rows}
+    except (sqlite3.Error, ValueError, TypeError) as error:
+        raise FileError(f"{path} is no cache of evaluations: {error}; choose another name") from error
+
+
+def _array(shape: str, value: bytes) -> Array:
+    sides = [int(side) for side in shape.split()]
+    array = np.frombuffer(value, dtype=np.float64).reshape(sides)
+    if not np.isfinite(array).all():
+        raise ValueError("it holds a value that is not finite")
+    return array
+
+
+def _store(path: Path, table: str, found: dict[bytes, Array]) -> None:
+    rows = [(point, " ".join(map(str, value.shape)), value.tobytes()) for point, value in found.items()]
+    try:
+        with closing(sqlite3.connect(path)) as base, base:
+            base.executemany(f"INSERT OR REPLACE INTO {table} VALUES (?, ?, ?)", rows)
+    except sqlite3.Error as error:
+        raise FileError(f"cannot write {path}: {error}") from error
