@@ -48,7 +48,8 @@ class Box:
             raise OnelayerError("box bounds must be finite numbers (no nan, no inf): the domain must be compact")
         if (self.lower > self.upper).any():
             at = int(torch.nonzero((self.lower > self.upper).flatten())[0, 0])
-            low, high = self.lower.flatten()[at].item(), self.upper.flatten()[at].item()
+            low = self.lower.flatten()[at].item()
+            high = self.upper.flatten()[at].item()
             raise OnelayerError(f"empty box: coordinate {at + 1} has lower {low:g} > upper {high:g}")
         self.names = check_names(names, tuple(self.lower.shape))
 
@@ -101,7 +102,9 @@ class Box:
         unit = _unit_points(count, self.dim, seed)
         if arcsine:
             unit = 0.5 - 0.5 * torch.cos(torch.pi * unit)
-        low, high, width = self.lower.flatten(), self.upper.flatten(), self.width.flatten()
+        low = self.lower.flatten()
+        high = self.upper.flatten()
+        width = self.width.flatten()
         points = low + unit * width
         if not bool(torch.isfinite(width).all()):  # the width alone overflows
             points = torch.where(torch.isfinite(width), points, low * (1 - unit) + high * unit)
@@ -149,7 +152,8 @@ def _written_out(
         return text.lower.tolist(), text.upper.tolist(), text.names
     if isinstance(given, Mapping) or given is None:
         given = intervals if given is None else given
-        names, given = list(given), list(given.values())
+        names = list(given)
+        given = list(given.values())
     try:
         lows, highs = _ends(given)
     except (TypeError, ValueError) as error:

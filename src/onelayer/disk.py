@@ -169,7 +169,9 @@ def _entry(entry: Any, where: str) -> tuple[np.dtype[Any], tuple[int, ...], tupl
         raise FileError(f"{where} needs dtype, shape and data_offsets")
     if not isinstance(entry["dtype"], str) or entry["dtype"] not in DTYPES:
         raise FileError(f"{where} must be {' or '.join(DTYPES)}, found {entry['dtype']}")
-    dtype, shape, offsets = DTYPES[entry["dtype"]], entry["shape"], entry["data_offsets"]
+    dtype = DTYPES[entry["dtype"]]
+    shape = entry["shape"]
+    offsets = entry["data_offsets"]
     if not (_whole(shape, 1) and _whole(offsets, 0) and len(shape) <= MAX_AXES and len(offsets) == 2):
         raise FileError(f"{where} has a malformed shape or range")
     if offsets[1] - offsets[0] != math.prod(shape) * dtype.itemsize:

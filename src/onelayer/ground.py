@@ -178,7 +178,8 @@ def _denormals_flushed() -> bool:
 
 
 def _refuse_directed_rounding() -> None:
-    one, small = float(len("1")), sys.float_info.epsilon / 8
+    one = float(len("1"))
+    small = sys.float_info.epsilon / 8
     if not (one + small == one and one - small / 2 == one and -one - small == -one):
         raise OnelayerError("this thread does not round to nearest; set the rounding direction back first")
 

@@ -35,7 +35,8 @@ class Guarded(nn.Module):
 
     def __init__(self, model: nn.Module, box: Box, guard: str | None = RAISE) -> None:
         super().__init__()
-        self.model, self.guard = model, check_guard(guard)
+        self.model = model
+        self.guard = check_guard(guard)
         self.register_buffer("lower", box.lower.clone(), persistent=False)
         self.register_buffer("upper", box.upper.clone(), persistent=False)
 
@@ -49,7 +50,8 @@ class Guarded(nn.Module):
         if not bool(outside.any()):
             return self.model(x)
         if self.guard == CLAMP:
-            low, high = inward(self.lower, x.dtype, up=True), inward(self.upper, x.dtype, up=False)
+            low = inward(self.lower, x.dtype, up=True)
+            high = inward(self.upper, x.dtype, up=False)
             return self.model(torch.minimum(torch.maximum(x, low), high))
         message = self._message(x, outside)
         if self.guard == RAISE:
@@ -62,7 +64,8 @@ class Guarded(nn.Module):
         row = int(rows.any(1).nonzero()[0])
         at = int(rows[row].nonzero()[0])
         value = float(x.reshape(-1, self.lower.numel())[row, at])
-        low, high = float(self.lower.flatten()[at]), float(self.upper.flatten()[at])
+        low = float(self.lower.flatten()[at])
+        high = float(self.upper.flatten()[at])
         count = int(rows.any(1).sum())
         return (
             f"{count:,} of {len(rows):,} points lie outside the certified domain; the first is point {row}: coordinate "

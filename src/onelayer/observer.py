@@ -212,14 +212,16 @@ class NotebookObserver(Observer):
     def __init__(self, max_seconds: float = math.inf) -> None:
         super().__init__(max_seconds)
         self._line: Any = None
-        self._shown, self._stage = -math.inf, ""
+        self._shown = -math.inf
+        self._stage = ""
 
     def show(self, report: Report) -> None:
         """Rewrite the line, at most ten times a second; a new stage is always shown."""
         now = time.monotonic()
         if self._line is not None and now - self._shown < REWRITE and report.stage == self._stage:
             return
-        self._shown, self._stage = now, report.stage
+        self._shown = now
+        self._stage = report.stage
         display = import_module("IPython.display")
         share = "" if report.share is None else f' value="{report.share:.3f}" max="1"'
         text = escape(f"{report.stage}  {report}")

@@ -237,7 +237,8 @@ def smooth(task: Task, gradient_eps: float, watch: Observer) -> Approximation:
     budget = FitBudget(task.dtype, task.max_tokens, task.seed, observer=watch, fitting=watch.share(FIT_TIME))
     wanted = Closeness(task.eps, gradient_eps, budget.unit)
     share = FIT_SHARE.get(task.domain.dim, HIGH_DIMENSION_SHARE)
-    tolerance, best = share * task.eps, None
+    tolerance = share * task.eps
+    best = None
     for attempt in range(SMOOTH_ATTEMPTS):
         watch.report("fitting")
         drawn, seen = _drawn_smooth(task, formula, tolerance, wanted, budget)

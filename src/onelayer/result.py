@@ -263,7 +263,8 @@ def _is_recording(network: Any, model: OneLayerTransformer, shape: tuple[int, ..
 
 def _fits(certificate: Certificate, model: OneLayerTransformer, target: Target | None) -> None:
     """Domain, function and table have the shapes of the model."""
-    inputs, outputs = model.config.input_shape, model.config.output_shape
+    inputs = model.config.input_shape
+    outputs = model.config.output_shape
     shapes = [certificate.shape] if target is None else [certificate.shape, tuple(target.input_shape)]
     if any(shape != inputs for shape in shapes):
         raise FileError(f"the model takes points of shape {inputs}, its certificate speaks of {shapes}")

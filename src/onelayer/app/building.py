@@ -64,7 +64,8 @@ def _formula(order: Mapping[str, str], folder: Path, observer: Observer) -> Appr
         box: Box = parse_domain(order["domain"])
     with _in("formula"):
         parse(order["formula"], box.dim, names=box.variables)
-    eps, dtype = _eps(order["eps"]), FORMATS[order["format"]]
+    eps = _eps(order["eps"])
+    dtype = FORMATS[order["format"]]
     with _in("formula"):
         return approximate(order["formula"], box, eps, dtype=dtype, observer=observer)
 
@@ -80,7 +81,8 @@ def _sorted(order: Mapping[str, str], folder: Path, observer: Observer) -> Appro
 
 def _map(order: Mapping[str, str], folder: Path, observer: Observer) -> Approximation:
     """The interpolant of a table: cubic on a full grid that is fine enough for it, else linear."""
-    path, target = _written(order), order["target"].strip()
+    path = _written(order)
+    target = order["target"].strip()
     header = [name.strip() for name in order["csv"].lstrip().partition("\n")[0].split(",")]
     inputs = [name for name in header if name != target]
     with _in("csv"):

@@ -30,7 +30,9 @@ class Job:
     """One order: its folder, and a snapshot of how far it is; ``version`` grows with every change."""
 
     def __init__(self, folder: Path, snapshot: dict[str, Any]) -> None:
-        self.folder, self.snapshot, self.version = folder, snapshot, 0
+        self.folder = folder
+        self.snapshot = snapshot
+        self.version = 0
         self.changed = asyncio.Condition()
         self.process: asyncio.subprocess.Process | None = None
         self.cancelled = False

@@ -65,7 +65,8 @@ def check_box(box: Any, dtype: torch.dtype) -> None:
     if not isinstance(box, Box):
         raise OnelayerError(f"the domain must be a Box, for example Box([0, 0], [1, 1]); got {type(box).__name__}")
     largest = float(torch.maximum(box.lower.abs(), box.upper.abs()).max())
-    name, limit = format_of(dtype).name, reach(dtype)
+    name = format_of(dtype).name
+    limit = reach(dtype)
     if largest > limit:
         raise OnelayerError(f"the box reaches {largest:.3g}; keep it within +-{limit:.1g} for {name}, in other units")
     empty = torch.nonzero((next_number(box.lower, dtype) > box.upper).flatten())

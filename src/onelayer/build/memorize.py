@@ -237,7 +237,8 @@ def _run(model: OneLayerTransformer, table: Rows, device: torch.device, observer
     """Every row through the layer itself; NaN in the rows for which there was no time."""
     there = model.to(device)
     size = max(1, len(table) // 200)
-    inputs, found = torch.from_numpy(table.inputs), _unknown(table)
+    inputs = torch.from_numpy(table.inputs)
+    found = _unknown(table)
     for start in range(0, len(table), size):
         if observer.over:
             break

@@ -299,7 +299,8 @@ def adversarial_sequences(n: int, lo: float, hi: float, count: int, *, cells: in
     """
     generator = torch.Generator("cpu").manual_seed(seed)
     unit = torch.rand(count, n, generator=generator, dtype=torch.float64, device="cpu")
-    step, kind = 1 / cells, indices(count) % 8
+    step = 1 / cells
+    kind = indices(count) % 8
     height = numbers([1 - 1 / n, 1 / n])[indices(count) // 8 % 2, None]
     tied = torch.floor(unit[:, :1] * cells) * step
     forms = [
@@ -324,7 +325,8 @@ def _witness(
     per_token = sum(tensor.numel() for tensor in model.state_dict().values())
     attention = config.length * sum(2 * head.d_k + 2 * head.d_v + 64 for head in config.heads)
     count = max(2, min(4096, WITNESS_WORK // (config.length * (per_token + attention))))
-    low, high = float(box.lower.min()), float(box.upper.max())
+    low = float(box.lower.min())
+    high = float(box.upper.max())
     points = adversarial_sequences(config.length, low, high, count, cells=max(1, config.ramps))
     points = representable(points, box, model.dtype)
     if not len(points):

@@ -22,7 +22,8 @@ def mean_series(signs: Sequence[int], h: Callable[[arb_series], arb_series]) -> 
     """
 
     def series(x: arb_series) -> arb_series:
-        c, length = x[0], x.prec
+        c = x[0]
+        length = x.prec
         if not c.abs_upper() <= CLOSE:
             return (h(x) - h(arb_series([0], length))[0]) / x
         return arb_series([_coefficient(signs, c, n) for n in range(length)], length)

@@ -75,7 +75,8 @@ class Taylor:
 
     def __add__(self, other: Taylor) -> Taylor:
         support = union(self.support, other.support)
-        a, b = self.over(support), other.over(support)
+        a = self.over(support)
+        b = other.over(support)
         if len(a) < len(b):
             a, b = b, a
         return Taylor(support, [x + y for x, y in zip(a, b, strict=False)] + a[len(b) :], self.order)
@@ -101,7 +102,9 @@ class Taylor:
         if not other.support:
             return self.scaled(other.c[0])
         support = union(self.support, other.support)
-        a, b, s = self.over(support), other.over(support), len(support)
+        a = self.over(support)
+        b = other.over(support)
+        s = len(support)
         da, db = self.degree, other.degree
         order = min(self.order, other.order)
         out = [ZERO] * count(s, min(da + db, order))
@@ -133,12 +136,14 @@ class Taylor:
         low = high = self.c[0]
         for value, even in zip(self.c[1:], even_monomials(len(self.support), self.degree), strict=True):
             down, up = (value.min(ZERO), value.max(ZERO)) if even else (-abs(value), abs(value))
-            low, high = low + down, high + up
+            low = low + down
+            high = high + up
         return low.lower(), high.upper()
 
     def restricted(self, variable: int, upper: bool) -> Taylor:
         """The same function on one half of the box: t -> (t + 1)/2 or (t - 1)/2 in one variable."""
-        s, at = len(self.support), self.support.index(variable)
+        s = len(self.support)
+        at = self.support.index(variable)
         out = [ZERO] * len(self.c)
         for value, row in zip(self.c, halves(s, at, self.degree, upper), strict=True):
             if not value.is_zero():
@@ -168,7 +173,8 @@ class Taylor:
 
     def slope(self, variable: int) -> arb:
         """A ball that holds the derivative by one variable on the whole box, coefficients being numbers."""
-        s, at = len(self.support), self.support.index(variable)
+        s = len(self.support)
+        at = self.support.index(variable)
         total = ZERO
         for value, exponents in zip(self.c, monomials(s, self.degree), strict=True):
             if exponents[at] and not value.is_zero():
@@ -194,7 +200,8 @@ def constant(value: arb, order: int) -> Taylor:
 
 def coordinate(variable: int, low: float, high: float, order: int) -> Taylor:
     """x = middle + radius t, exactly the interval [low, high] for t in [-1, 1]."""
-    a, b = arb(low), arb(high)
+    a = arb(low)
+    b = arb(high)
     if low == high:
         return constant(a, order)
     return Taylor((variable,), [(a + b) / 2, (b - a) / 2], order)

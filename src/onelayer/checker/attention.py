@@ -71,7 +71,8 @@ class Matrix:
     def _rounding(self, x: Vector, execution: Execution) -> list[arb]:
         """Products with an exact zero, and sums with them, are exact; so is one product with a power of two alone."""
         reach = [s + e for s, e in zip(x.sizes(), x.errors, strict=True)]
-        passed, totals = self.bounds(x.errors), self.bounds(reach)
+        passed = self.bounds(x.errors)
+        totals = self.bounds(reach)
         busy = [not r.is_zero() for r in reach]
         found = []
         for column, b, p, t in zip(self.columns, self.bias, passed, totals, strict=True):
@@ -206,7 +207,8 @@ def _grid_errors(axes: Sequence[SoftmaxQuotient], table: Matrix, execution: Exec
     """With B a bound of sum w |v| over the contracted axes and E the error so far, contracting one more axis gives
     B' = sum w B and E' = sum spoiled (B + E) + w E."""
     first = execution.underflow(len(axes[0].e))
-    sizes, errors = table.bounds(axes[0].upper), [e + first for e in table.bounds(axes[0].spoiled)]
+    sizes = table.bounds(axes[0].upper)
+    errors = [e + first for e in table.bounds(axes[0].spoiled)]
     for softmax in axes[1:]:
         step = len(sizes) // len(softmax.e)
         old = list(zip(sizes, errors, strict=True))
@@ -228,13 +230,17 @@ def _inner(a: Sequence[arb], b: Sequence[arb]) -> arb:
 
 def contract(weights: Sequence[Taylor], items: Sequence[Taylor], order: int) -> list[Taylor]:
     """sum_m weights_m items_mj for every j, ``items`` being row-major; one matrix product if no variable is shared."""
-    left, right, step = _union(weights), _union(items), len(items) // len(weights)
+    left = _union(weights)
+    right = _union(items)
+    step = len(items) // len(weights)
     if not left or not right or set(left) & set(right) or not _balls([*weights, *items]):
         return [dot(weights, items[j::step]).at_order(order) for j in range(step)]
     support = union(left, right)
-    rows, columns = _coefficients(weights, left), _coefficients(items, right)
+    rows = _coefficients(weights, left)
+    columns = _coefficients(items, right)
     width = columns.ncols()
-    da, db = degree_of(len(left), rows.ncols()), degree_of(len(right), width)
+    da = degree_of(len(left), rows.ncols())
+    db = degree_of(len(right), width)
     places = outer_places(tuple(support.index(v) for v in left), tuple(support.index(v) for v in right), da, db, order)
     product = (rows.transpose() * arb_mat(len(weights), step * width, columns.entries())).tolist()
     length = count(len(support), min(order, da + db))
@@ -247,7 +253,8 @@ def contract(weights: Sequence[Taylor], items: Sequence[Taylor], order: int) -> 
 
 def _placed(values: Sequence[arb], places: Sequence[int], length: int) -> list[arb]:
     """Coefficients in their places; those beyond the order (place < 0) become a ball around zero."""
-    out, cut = [ZERO] * length, ZERO
+    out = [ZERO] * length
+    cut = ZERO
     for value, place in zip(values, places, strict=True):
         if place < 0:
             cut = cut + value.abs_upper()

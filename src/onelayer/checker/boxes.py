@@ -54,7 +54,9 @@ class Prover:
         budget: int,
         observer: Observer | None = None,
     ) -> None:
-        self.layer, self.formula, self.limit = layer, formula, arb(limit)
+        self.layer = layer
+        self.formula = formula
+        self.limit = arb(limit)
         self.observer = observer or Observer()
         self.order, self.budget = order, budget
         self.divides = self.clears_first = divides(formula)
@@ -300,7 +302,8 @@ def cut(low: Corner, high: Corner, axis: int) -> list[tuple[Corner, Corner]] | N
     centre = low[axis] / 2 + high[axis] / 2
     if not low[axis] < centre < high[axis]:
         return None
-    below_, above = list(high), list(low)
+    below_ = list(high)
+    above = list(low)
     below_[axis] = above[axis] = centre
     return [(low, tuple(below_)), (tuple(above), high)]
 

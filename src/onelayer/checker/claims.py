@@ -73,7 +73,10 @@ class Objective:
         names: Sequence[str],
         execution: NetworkPass | None,
     ) -> None:
-        self.about, self.networks, self.formula, self.execution = about, networks, formula, execution
+        self.about = about
+        self.networks = networks
+        self.formula = formula
+        self.execution = execution
         self.requirement: Requirement | None = None
         if about.get("kind") == "condition":
             outputs = math.prod(networks[0].network.output_shape)
@@ -101,7 +104,8 @@ class Objective:
 
     def _difference(self, x: Sequence[Taylor], kinks: Kinks) -> Vector:
         """Also as executed: the difference of two numbers is rounded once more."""
-        a, b = self._values(x, kinks), self._values(x, kinks, 1)
+        a = self._values(x, kinks)
+        b = self._values(x, kinks, 1)
         items = [p - q for p, q in zip(a.items, b.items, strict=True)]
         errors = [p + q for p, q in zip(a.errors, b.errors, strict=True)]
         if self.execution is None:

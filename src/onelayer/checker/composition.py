@@ -59,7 +59,9 @@ def composition_bound(stored: Stored, composition: Composition, domain: Domain, 
 
 class _Proof:
     def __init__(self, stored: Stored, composition: Composition, domain: Domain, execution: Execution) -> None:
-        self.stored, self.composition, self.execution = stored, composition, execution
+        self.stored = stored
+        self.composition = composition
+        self.execution = execution
         self.layer = Layer(_without_ramps(stored), execution)
         variables = composition.length * len(composition.atoms) + composition.outputs
         self.order = CURVED if variables <= FEW else 1
@@ -125,7 +127,8 @@ class _Proof:
         for token, row in enumerate(rows):
             for c, weight in enumerate(row):
                 a, b = (arb(weight) * end for end in self.inner[c].ends[token])
-                low, high = low + (a if weight >= 0 else b), high + (b if weight >= 0 else a)
+                low = low + (a if weight >= 0 else b)
+                high = high + (b if weight >= 0 else a)
         return low, high
 
     def _range(self, term: TokenTerm) -> tuple[float, float]:
@@ -156,7 +159,8 @@ class _Proof:
         items, errors = [], []
         for c, atom in enumerate(self.inner):
             low, high = atom.ends[token]
-            bottom, top = _below(low - atom.error), _above(high + atom.error)
+            bottom = _below(low - atom.error)
+            top = _above(high + atom.error)
             items.append(coordinate(token * len(self.inner) + c, bottom, top, self.order))
             errors.append(atom.rounding)
         return Vector(items, errors)
@@ -172,7 +176,8 @@ class _Proof:
 
     def _unit_inputs(self, position: int) -> tuple[Vector, Vector]:
         """What the units of one position see, and its stream R."""
-        layer, config = self.layer, self.stored.config
+        layer = self.layer
+        config = self.stored.config
         e = [self._embedded(j) for j in range(self.composition.length)]
         u = [layer.normalised(row, "1") for row in e] if config["norm"] == "pre" else e
         keys, values = ([layer.maps[name](row, self.execution) for row in u] for name in ("K", "V"))
@@ -187,7 +192,9 @@ class _Proof:
 
     def _embedded(self, token: int) -> Vector:
         """The features of one token: W_E applied to its numbers, or its atoms in the first columns."""
-        config, t, layer = self.stored.config, self.stored.tensors, self.layer
+        config = self.stored.config
+        t = self.stored.tensors
+        layer = self.layer
         row = self.tokens[token]
         if config["embedding"] == "linear":
             e = layer.maps["E"](row, self.execution)
@@ -200,7 +207,8 @@ class _Proof:
 
     def _rounding(self, z: Vector, r: Vector) -> list[arb]:
         """Of the outputs, with the units anywhere between 0 and their largest value; the stream adds what it holds."""
-        layer, residual = self.layer, self.stored.config["residual"]
+        layer = self.layer
+        residual = self.stored.config["residual"]
         hidden = [constant(ZERO.union(item.range().upper().max(ZERO)), self.order) for item in z.items]
         y = layer.maps["2"](Vector(hidden, z.errors), self.execution)
         y = layer.added(r, y) if residual else y
@@ -252,7 +260,9 @@ class _Proof:
         ]
 
     def _atom(self, c: int, domain: Domain) -> EmbeddedAtom:
-        atom, n, d = self.composition.atoms[c], self.composition.length, self.composition.width
+        atom = self.composition.atoms[c]
+        n = self.composition.length
+        d = self.composition.width
         formula = parse(atom.text, 1)
         sides = [(domain[0][j * d + atom.coordinate], domain[1][j * d + atom.coordinate]) for j in range(n)]
         if self.stored.config["embedding"] == "linear":
@@ -278,7 +288,8 @@ class _Proof:
         Ramps follow one another: each ends where the next begins, or before. One that is cut off there, or goes on,
         differs from what is taken for it by ``short``, on its own piece or on later ones.
         """
-        t, g = self.stored.tensors, int(self.stored.config["ramps"])
+        t = self.stored.tensors
+        g = int(self.stored.config["ramps"])
         q = self.composition.atoms[c].coordinate
         column = t["W_E"][:, c]
         rows = np.arange(q * g, (q + 1) * g)
@@ -286,17 +297,21 @@ class _Proof:
         rise = column[rows]
         used = np.flatnonzero(rise)
         used = used[np.argsort(t["ramp_start"][q, used], kind="stable")]
-        starts, slopes = t["ramp_start"][q, used].tolist(), t["ramp_slope"][q, used].tolist()
-        value, total = arb(float(t["b_E"][c])), abs(arb(float(t["b_E"][c])))
+        starts = t["ramp_start"][q, used].tolist()
+        slopes = t["ramp_slope"][q, used].tolist()
+        value = arb(float(t["b_E"][c]))
+        total = abs(arb(float(t["b_E"][c])))
         blur, found, place = ZERO, [], low
         for k, (start, slope, step) in enumerate(zip(starts, slopes, rise[used].tolist(), strict=True)):
             _require(slope > 0, "a ramp that falls")
-            stop, following = start + 1 / slope, starts[k + 1] if k + 1 < len(starts) else math.inf
+            stop = start + 1 / slope
+            following = starts[k + 1] if k + 1 < len(starts) else math.inf
             if following < math.inf and abs(1 - arb(slope) * (arb(following) - arb(start))) < JOINED:
                 stop = following
             _require(start < stop <= following, "ramps that overlap")
             short = abs(arb(step)) * abs(1 - arb(slope) * (arb(stop) - arb(start))).upper()
-            a, b = max(start, low), min(stop, high)
+            a = max(start, low)
+            b = min(stop, high)
             if place < min(start, high):
                 found.append(Line(place, min(start, high), value, ZERO, blur))
             if a < b:
@@ -310,7 +325,9 @@ class _Proof:
                     )
                 )
                 place = b
-            value, blur, total = value + arb(step), blur + short, total + abs(arb(step))
+            value = value + arb(step)
+            blur = blur + short
+            total = total + abs(arb(step))
         if place < high:
             found.append(Line(place, high, value, ZERO, blur))
         return found, total

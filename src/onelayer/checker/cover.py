@@ -37,7 +37,9 @@ def leaves(proof: SavedProof) -> tuple[Array, Array]:
     for _ in range(MAX_DEPTH):
         ends = leaf[node]
         lows[rank[node[ends]]], highs[rank[node[ends]]] = low[ends], high[ends]
-        node, low, high = node[~ends], low[~ends], high[~ends]
+        node = node[~ends]
+        low = low[~ends]
+        high = high[~ends]
         if not node.size:
             break
         low, high = _halves(code[node], low, high)
@@ -61,11 +63,13 @@ def _halves(axis: NDArray[np.uint8], low: Array, high: Array) -> tuple[Array, Ar
     if bool((axis >= low.shape[1]).any()):
         raise Rejected("the box tree cuts a coordinate that does not exist")
     rows = np.arange(len(axis))
-    a, b = low[rows, axis], high[rows, axis]
+    a = low[rows, axis]
+    b = high[rows, axis]
     centre = a / 2 + b / 2
     if not bool(((a < centre) & (centre < b)).all()):
         raise Rejected("the box tree cuts an interval without a float inside")
-    below, above = high.copy(), low.copy()
+    below = high.copy()
+    above = low.copy()
     below[rows, axis] = above[rows, axis] = centre
     return np.concatenate([low, above]), np.concatenate([below, high])
 

@@ -28,7 +28,8 @@ class Jet:
     __slots__ = ("tangents", "value")
 
     def __init__(self, value: Element, tangents: Sequence[Element | None]) -> None:
-        self.value, self.tangents = value, list(tangents)
+        self.value = value
+        self.tangents = list(tangents)
 
     @property
     def order(self) -> int:

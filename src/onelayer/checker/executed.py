@@ -32,7 +32,9 @@ class Executed:
             raise UnsupportedOperation(f"attention {config['attention']}", "only softmax attention can be re-proved")
         if config["layout"] != "packed" and any(head["memory"] == "grid" for head in config["heads"]):
             raise UnsupportedOperation("grid memory beside tokens", "save model.materialize() instead")
-        self.stored, self.config, self.row = stored, config, BY_TAG[stored.dtype]
+        self.stored = stored
+        self.config = config
+        self.row = BY_TAG[stored.dtype]
         self.kind = self.row.kind
         self.t = {name: value.astype(self.kind) for name, value in stored.tensors.items()}
 
@@ -45,7 +47,8 @@ class Executed:
     @property
     def cost(self) -> int:
         """Numbers in the largest array for one point."""
-        c, n = self.config, self.stored.length
+        c = self.config
+        n = self.stored.length
         memory = max(math.prod(head["tokens"]) * head["d_v"] for head in c["heads"])
         widths = (n + memory, c["d_model"], c["hidden"], self.stored.token_width * max(1, c["ramps"]))
         return n * int(max(widths))
@@ -99,7 +102,8 @@ class Executed:
         k = v = 0
         parts = []
         for h, head in enumerate(self.config["heads"]):
-            columns, rows = slice(k, k + head["d_k"]), slice(v, v + head["d_v"])
+            columns = slice(k, k + head["d_k"])
+            rows = slice(v, v + head["d_v"])
             q = query[..., columns] * self.kind.type(1 / math.sqrt(head["d_k"]))
             own = None if keys is None or values is None else (keys[..., columns], values[..., rows])
             parts.append(self._held(self._head(h, head, q, own)))

@@ -90,7 +90,8 @@ def _averaged(rows: Rows, at: Places) -> Expansion:
 
 
 def _logarithm(at: Places) -> Expansion:
-    one, rows = 1 / at.centre, [values(arb.log, at.centre)]
+    one = 1 / at.centre
+    rows = [values(arb.log, at.centre)]
     power = -np.ones_like(one)
     for n in range(1, at.order + 2):
         power = -power * one
@@ -141,12 +142,14 @@ def by_balls(coefficients: Callable[[arb, int], list[arb]], rule: Any, at: Place
     """Any other function: its power series in balls, one centre after the other; the remainder on a ball around all."""
     n = at.order + 1
     shape = at.centre.shape
-    middle, radius = np.empty((n, at.centre.size)), np.empty((n, at.centre.size))
+    middle = np.empty((n, at.centre.size))
+    radius = np.empty((n, at.centre.size))
     rest = np.empty(at.centre.size)
     ends = (np.broadcast_to(side, shape).ravel().tolist() for side in (at.centre, at.low, at.high))
     for place, (c, low, high) in enumerate(zip(*ends, strict=True)):
         reached = arb(low).union(arb(high)).union(arb(c))
-        a, b = coefficients(arb(c), n + 1), coefficients(reached, n + 1)[n]
+        a = coefficients(arb(c), n + 1)
+        b = coefficients(reached, n + 1)[n]
         known = rule(reached, n, arb(c), a[n]) if rule is not None else None
         if known is not None:
             b = b.intersection(known) if b.is_finite() and b.overlaps(known) else known

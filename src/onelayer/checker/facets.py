@@ -36,9 +36,11 @@ def _forms(data: Facets, precision: int) -> list[tuple[list[Form], Form]]:
 
 def _ends(form: Form, box: Sequence[tuple[arb, arb]]) -> Ends:
     """The range of an affine form over middles and radii."""
-    centre, reach = form[-1], arb(0)
+    centre = form[-1]
+    reach = arb(0)
     for g, (middle, radius) in zip(form, box, strict=False):
-        centre, reach = centre + g * middle, reach + abs(g) * radius
+        centre = centre + g * middle
+        reach = reach + abs(g) * radius
     return (centre - reach).lower(), (centre + reach).upper()
 
 
@@ -49,7 +51,8 @@ def _counting(data: Facets, box: Sequence[tuple[arb, arb]], precision: int) -> l
         ends = [_ends(form, box) for form in coordinates]
         low, high = ends[0]
         for a, b in ends[1:]:
-            low, high = low.min(a), high.min(b)
+            low = low.min(a)
+            high = high.min(b)
         least.append((low.lower(), high.upper()))
     best = least[0][0]
     for low, _ in least[1:]:
@@ -71,7 +74,8 @@ def image(data: Facets, precision: int, *args: Ends) -> Ends:
     ends = [_ends(plane, box) for plane in _counting(data, box, precision)]
     low, high = ends[0]
     for a, b in ends[1:]:
-        low, high = low.min(a), high.max(b)
+        low = low.min(a)
+        high = high.max(b)
     return low, high
 
 

@@ -25,7 +25,8 @@ from onelayer.names import without_unit
 
 def prepared(proof: SavedProof, stored: StoredNetwork, formula: Formula) -> tuple[Objective, Formula]:
     """G and f of a claim |G - f| <= upper; Rejected where the claim does not say what its words say."""
-    record, about = proof.record, proof.record.about
+    record = proof.record
+    about = proof.record.about
     networks = [stored, *_second(proof)]
     for holds, complaint in [*_rules(record, networks), *_settings(record, networks)]:
         if not holds:
@@ -39,7 +40,9 @@ def prepared(proof: SavedProof, stored: StoredNetwork, formula: Formula) -> tupl
 
 def _compared(record: Record, objective: Objective, formula: Formula, outputs: int) -> Formula:
     """What G is compared with: f itself, zero, or the number that makes margins mean what they say."""
-    kind, dim, asked = record.about.get("kind", "error"), math.prod(record.shape), objective.requirement
+    kind = record.about.get("kind", "error")
+    dim = math.prod(record.shape)
+    asked = objective.requirement
     count = outputs_of(record.about, outputs, dim) if asked is None else len(asked.margins.outputs)
     if kind in ("error", "slopes"):
         if formula.dim != dim or len(formula.outputs) != outputs:
@@ -66,7 +69,8 @@ def _second(proof: SavedProof) -> list[StoredNetwork]:
 
 def _rules(record: Record, networks: Sequence[StoredNetwork]) -> list[tuple[bool, str]]:
     """The claim is about these networks in their own format, and its words are those of what it is about."""
-    stored, about = networks[0], record.about
+    stored = networks[0]
+    about = record.about
     kind = about.get("kind", "error")
     executed = [BY_TAG[one.dtype].arithmetic for one in networks]
     return [
@@ -86,7 +90,9 @@ def _rules(record: Record, networks: Sequence[StoredNetwork]) -> list[tuple[bool
 
 def _settings(record: Record, networks: Sequence[StoredNetwork]) -> list[tuple[bool, str]]:
     about: Mapping[str, Any] = record.about
-    kind, dim, outputs = about.get("kind"), math.prod(record.shape), math.prod(networks[0].output_shape)
+    kind = about.get("kind")
+    dim = math.prod(record.shape)
+    outputs = math.prod(networks[0].output_shape)
     if kind == "range":
         right = len(about["low"]) == outputs and record.eps == 1.0
         return [(right, "the range does not have the outputs of the model")]
@@ -118,7 +124,8 @@ def _need_level(record: Record, kind: str, level: float, strict: bool) -> None:
 def known_at(point: Sequence[float], objective: Objective, formula: Formula) -> PointError:
     """|G - f| at a point, for one of the executions and for each of them."""
     x = [constant(arb(v), 1) for v in point]
-    g, f = objective(x, Kinks()), evaluate(formula, x, Kinks())
+    g = objective(x, Kinks())
+    f = evaluate(formula, x, Kinks())
     confirmed, reached = arb(0), arb(0)
     for item, error, level in zip(g.items, g.errors, f, strict=True):
         gap = abs(item.c[0] - level.c[0])

@@ -46,7 +46,8 @@ def compose(series: Series, u: Taylor, inside: Ends | None = None, rule: Rule | 
         c = values.mid()
     reached = values.union(c)
     h = Taylor(u.support, [ZERO if c is u.c[0] else u.c[0] - c, *u.c[1:]], k)
-    a, b = _coefficients(series, c, k + 2), _coefficients(series, reached, k + 2)
+    a = _coefficients(series, c, k + 2)
+    b = _coefficients(series, reached, k + 2)
     reach = h.range() if inside is None else values - c
 
     def remainder(n: int) -> arb:
@@ -267,7 +268,8 @@ def apply(name: str, u: Taylor, inside: Ends | None = None) -> Taylor:
         return found
     low, high = u.ends()
     if inside is not None and inside[0].is_finite() and inside[1].is_finite():
-        low, high = low.max(inside[0]).lower(), high.min(inside[1]).upper()
+        low = low.max(inside[0]).lower()
+        high = high.min(inside[1]).upper()
     return function.edge(u, low, high, found)
 
 
@@ -277,7 +279,8 @@ def _root_above_chord(u: Taylor, low: arb, high: arb) -> Taylor:
     With a = sqrt(low), b = sqrt(high): sqrt is concave, so it lies above its chord (u + a b) / (a + b), by at most
     (b - a)^2 / (4 (a + b)), attained where the tangent is parallel.
     """
-    a, b = low.sqrt(), high.sqrt()
+    a = low.sqrt()
+    b = high.sqrt()
     if not b > 0:
         return constant(ZERO, u.order)
     slope = (1 / (a + b)).mid()

@@ -117,7 +117,8 @@ class Maxima:
                 ends = [c * end for end in self.corners[int(powers[0][0][1:])]]
             else:
                 return False
-            low, high = low + min(ends), high + max(ends)
+            low = low + min(ends)
+            high = high + max(ends)
         return low >= 0 and high > 0
 
     def chosen(self, values: int) -> Expansion:

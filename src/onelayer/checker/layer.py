@@ -39,13 +39,17 @@ class Layer:
             raise UnsupportedOperation(f"attention {config['attention']}", "only softmax attention can be re-proved")
         if config["layout"] != "packed" and any(head["memory"] == "grid" for head in config["heads"]):
             raise UnsupportedOperation("grid memory beside tokens", "save model.materialize() instead")
-        self.stored, self.config, self.execution = stored, config, execution
+        self.stored = stored
+        self.config = config
+        self.execution = execution
         self.maps = {name[2:]: Matrix(t[name], t[f"b_{name[2:]}"]) for name in t if name.startswith("W_")}
         self.heads = [self._head(h, head) for h, head in enumerate(config["heads"])]
 
     def _head(self, h: int, head: dict[str, Any]) -> Head:
-        t, before = self.stored.tensors, self.config["heads"][:h]
-        k, v = sum(other["d_k"] for other in before), sum(other["d_v"] for other in before)
+        t = self.stored.tensors
+        before = self.config["heads"][:h]
+        k = sum(other["d_k"] for other in before)
+        v = sum(other["d_v"] for other in before)
         names = {"none": [], "plain": [f"memory.{h}.keys"]}.get(
             head["memory"], [f"memory.{h}.axes.{a}" for a in range(len(head["tokens"]))]
         )
@@ -60,7 +64,8 @@ class Layer:
 
     def __call__(self, x: Sequence[Taylor], kinks: Kinks) -> Vector:
         """The outputs for D coordinates x (floating numbers, so without error), flattened in row-major order."""
-        config, width = self.config, self.stored.token_width
+        config = self.config
+        width = self.stored.token_width
         rows = [list(x[i * width : (i + 1) * width]) for i in range(self.stored.rows)]
         maps = [self.mapped("E", self._seen(Vector(row, [ZERO] * width), kinks)) for row in rows]
         e = [self._placed(token, i) for i, token in enumerate(self._tokens(maps))]
@@ -104,10 +109,13 @@ class Layer:
 
     def _ramps(self, row: Vector, kinks: Kinks) -> Vector:
         """clip((x - start) slope, 0, 1), and clip(u) = relu(u) - relu(u - 1)."""
-        t, items, errors = self.stored.tensors, [], []
+        t = self.stored.tensors
+        items = []
+        errors = []
         zero, one = (constant(arb(v), row.items[0].order) for v in (0, 1))
         for j, (item, error) in enumerate(row.entries()):
-            starts, slopes = t["ramp_start"][j], t["ramp_slope"][j]
+            starts = t["ramp_start"][j]
+            slopes = t["ramp_slope"][j]
             plain = error.is_zero() and type(item) is Taylor
             full = _filled(item, starts, slopes) if plain else [math.nan] * len(starts)
             for start, slope, known in zip(starts.tolist(), slopes.tolist(), full, strict=True):
@@ -140,7 +148,9 @@ class Layer:
 
     def head_average(self, head: Head, query: Vector, keys: list[Vector], values: list[Vector]) -> Vector:
         """What one head returns for one query, over its memory and the tokens of the sequence."""
-        scale, ex, order = arb(head.scale), self.execution, query.items[0].order
+        scale = arb(head.scale)
+        ex = self.execution
+        order = query.items[0].order
         q = Vector([item.scaled(scale) for item in query.items], query.errors)
         if ex is not None:
             q.errors = ex.scaled(head.scale, query.sizes(), query.errors)
@@ -154,8 +164,11 @@ class Layer:
 
     def normalised(self, row: Vector, which: str) -> Vector:
         """(x - mean) / sqrt(var + 1e-5) * gain + shift"""
-        t, order, share = self.stored.tensors, row.items[0].order, 1 / arb(len(row))
-        gain, shift = t[f"gain_{which}"].tolist(), t[f"shift_{which}"].tolist()
+        t = self.stored.tensors
+        order = row.items[0].order
+        share = 1 / arb(len(row))
+        gain = t[f"gain_{which}"].tolist()
+        shift = t[f"shift_{which}"].tolist()
         mean = combination([(share, item) for item in row.items], ZERO, order)
         centred = [item - mean for item in row.items]
         variance = combination([(share, item * item) for item in centred], arb(NORM_EPS), order)
@@ -190,7 +203,8 @@ class Layer:
 
     def _token_logits(self, q: Vector, keys: list[Vector]) -> Vector:
         """Logits of a query over the tokens of the sequence."""
-        found, ex = Vector([dot(q.items, key.items) for key in keys], [ZERO] * len(keys)), self.execution
+        found = Vector([dot(q.items, key.items) for key in keys], [ZERO] * len(keys))
+        ex = self.execution
         if ex is not None and keys:
             sizes = q.sizes()
             found.errors = [ex.dot(sizes, q.errors, key.sizes(), key.errors) for key in keys]
@@ -199,7 +213,8 @@ class Layer:
     def _mean(self, y: list[Vector]) -> Vector:
         """The mean of the rows, executed as a sum that is then scaled."""
         total = Vector([sum_of(column) for column in zip(*(row.items for row in y), strict=True)], y[0].errors)
-        share, ex = 1 / len(y), self.execution
+        share = 1 / len(y)
+        ex = self.execution
         if ex is not None:
             columns = zip(*(zip(row.sizes(), row.errors, strict=True) for row in y), strict=True)
             sums = [ex.summed([s for s, _ in column], [e for _, e in column]) for column in columns]
@@ -238,10 +253,12 @@ def _filled(x: Taylor, starts: Array, slopes: Array) -> list[float]:
     any of the formats.
     """
     low, high = (float(end) for end in x.ends())
-    low, high = math.nextafter(low, -math.inf), math.nextafter(high, math.inf)
+    low = math.nextafter(low, -math.inf)
+    high = math.nextafter(high, math.inf)
     if not x.support and x.c[0].is_exact() and float(x.c[0]) == x.c[0]:
         low = high = float(x.c[0])
     with np.errstate(all="ignore"):
-        empty, full = (high <= starts) & (slopes >= 0), ((low - starts) * slopes > 1.001) & (slopes >= 0)
+        empty = (high <= starts) & (slopes >= 0)
+        full = ((low - starts) * slopes > 1.001) & (slopes >= 0)
         found: list[float] = np.where(empty, 0.0, np.where(full, 1.0, np.nan)).tolist()
     return found

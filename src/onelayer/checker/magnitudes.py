@@ -35,7 +35,9 @@ class _Pass:
     """One forward pass on bounds of absolute values; whatever it makes is remembered by :meth:`_seen`."""
 
     def __init__(self, stored: Stored, unit: float, normal: float, held: float) -> None:
-        self.config, self.stored, self.unit = stored.config, stored, unit
+        self.config = stored.config
+        self.stored = stored
+        self.unit = unit
         self.t = {name: np.abs(value) for name, value in stored.tensors.items()}
         terms = 16 + stored.length + sum(max(value.shape, default=1) for value in self.t.values())
         self.slack = 1 + 4 * terms * unit + 2.0**-20 if 4 * terms * unit <= 1 else math.inf
@@ -77,12 +79,14 @@ class _Pass:
         keys, values = (self._affine(u, "K"), self._affine(u, "V")) if own else (None, None)
         parts, k, v = [], 0, 0
         for h, head in enumerate(self.config["heads"]):
-            mine, theirs = slice(k, k + head["d_k"]), slice(v, v + head["d_v"])
+            mine = slice(k, k + head["d_k"])
+            theirs = slice(v, v + head["d_v"])
             k, v = mine.stop, theirs.stop
             sources = [value for name, value in self.t.items() if name.startswith((f"memory.{h}.k", f"memory.{h}.a"))]
             tables = [self.t[f"memory.{h}.values"].reshape(-1, head["d_v"])] if head["memory"] != "none" else []
             if keys is not None and values is not None:
-                sources, tables = [*sources, keys[:, mine]], [*tables, values[:, theirs]]
+                sources = [*sources, keys[:, mine]]
+                tables = [*tables, values[:, theirs]]
             query = queries[:, mine].max(0)
             for source in sources:
                 self._seen(2 * source @ query)

@@ -37,7 +37,9 @@ class Many(Taylor):
         if len(p) > MOST_TERMS:
             raise Crowded(f"{len(p)} coefficients")
         self.support, self.order = support, order
-        self.p, self.rest, self.longer = p, rest, longer
+        self.p = p
+        self.rest = rest
+        self.longer = longer
 
     @property
     def degree(self) -> int:
@@ -79,7 +81,8 @@ class Many(Taylor):
     def __add__(self, other: Taylor) -> Taylor:
         if not isinstance(other, Many):
             return self.shifted(_number(other))
-        support, degree = union(self.support, other.support), max(self.degree, other.degree)
+        support = union(self.support, other.support)
+        degree = max(self.degree, other.degree)
         p = self.wide(support, degree) + other.wide(support, degree)
         found = Many(support, p, self.rest, self.order)
         found.rest = above(self.rest + other.rest + UNIT * found.norm())
@@ -122,8 +125,10 @@ class Many(Taylor):
 
     def times(self, other: Many) -> Many:
         """Product cut off at ``order``; what is cut off is bounded degree by degree."""
-        support, order = union(self.support, other.support), min(self.order, other.order)
-        a, b = self.wide(support, self.degree), other.wide(support, other.degree)
+        support = union(self.support, other.support)
+        order = min(self.order, other.order)
+        a = self.wide(support, self.degree)
+        b = other.wide(support, other.degree)
         if len(a) > len(b):
             a, b = b, a
         norms = _norms(a, len(support)), _norms(b, len(support))
@@ -140,12 +145,16 @@ class Many(Taylor):
 
     def span(self) -> Span:
         """Numbers below and above all values."""
-        odd, even = self.p[1:][self._odd], self.p[1:][~self._odd]
+        odd = self.p[1:][self._odd]
+        even = self.p[1:][~self._odd]
         both = np.abs(odd).sum(0) + self.rest
-        down, up = both + np.maximum(-even, 0.0).sum(0), both + np.maximum(even, 0.0).sum(0)
-        low, high = self.p[0] - above(down), self.p[0] + above(up)
+        down = both + np.maximum(-even, 0.0).sum(0)
+        up = both + np.maximum(even, 0.0).sum(0)
+        low = self.p[0] - above(down)
+        high = self.p[0] + above(up)
         exact = (down == 0) & (up == 0)
-        low, high = np.nextafter(low, -np.inf), np.nextafter(high, np.inf)
+        low = np.nextafter(low, -np.inf)
+        high = np.nextafter(high, np.inf)
         return Span(np.where(exact, self.p[0], low), np.where(exact, self.p[0], high))
 
     @property
@@ -177,11 +186,15 @@ class Many(Taylor):
         """offset + sum of factor * term; a factor is a ball, or an array of floats for the boxes."""
         if len(terms) > MOST_TERMS:
             raise Crowded(f"{len(terms)} terms")
-        width, degree = self.p.shape[1], 0
+        width = self.p.shape[1]
+        degree = 0
         support: tuple[int, ...] = ()
         for _, term in terms:
-            support, degree = union(support, term.support), max(degree, term.degree)
-        p, rest, norm = np.zeros((count(len(support), degree), width)), np.zeros(width), np.zeros(width)
+            support = union(support, term.support)
+            degree = max(degree, term.degree)
+        p = np.zeros((count(len(support), degree), width))
+        rest = np.zeros(width)
+        norm = np.zeros(width)
         for factor, term in [*terms, (arb(1), constant(offset, order))]:
             middle, radius = as_floats(factor) if isinstance(factor, arb) else (factor, 0.0)
             item = term if isinstance(term, Many) else lifted(term, width)
@@ -202,7 +215,8 @@ class Many(Taylor):
         span = self.span()
         low, high = span.low, span.high
         if inside is not None:
-            low, high = np.maximum(low, Span.of(inside[0]).low), np.minimum(high, Span.of(inside[1]).high)
+            low = np.maximum(low, Span.of(inside[0]).low)
+            high = np.minimum(high, Span.of(inside[1]).high)
         p = self.p.copy()
         p[0] = 0.0
         h = self._like(p, self.rest)
@@ -219,7 +233,8 @@ class Many(Taylor):
     def rectified(self) -> Taylor:
         """max(u, 0) between lines: for u in [l, h] it lies above a u by at most max(-a l, (1 - a) h), 0 <= a <= 1."""
         span = self.span()
-        low, high = np.minimum(span.low, 0.0), np.maximum(span.high, 0.0)
+        low = np.minimum(span.low, 0.0)
+        high = np.maximum(span.high, 0.0)
         slope = np.where(span.low >= 0, 1.0, np.where(span.high <= 0, 0.0, high / (high - low)))
         half = above(np.maximum(-slope * low, (1 - slope) * high)) / 2
         half = np.where((slope == 0) & (span.high <= 0) | (slope == 1) & (span.low >= 0), 0.0, half)
@@ -242,7 +257,8 @@ def coordinates(low: Floats, high: Floats, order: int) -> list[Taylor]:
     """The coordinates of boxes (N, D) as variables: middle + radius t, and the box is inside."""
     found: list[Taylor] = []
     for at in range(low.shape[1]):
-        a, b = low[:, at], high[:, at]
+        a = low[:, at]
+        b = high[:, at]
         middle = a / 2 + b / 2
         radius = np.maximum(_difference(b, middle), _difference(middle, a))
         found.append(Many((at,), np.stack([middle, radius]), np.zeros(len(a)), order))
@@ -286,7 +302,8 @@ def _rows(s: int, da: int, db: int, order: int) -> tuple[tuple[Any, ...], int]:
 
 def _product(a: Floats, b: Floats, s: int, order: int) -> tuple[Floats, int]:
     """The product of two polynomials up to a degree, and how many products one coefficient may be a sum of."""
-    da, db = degree_of(s, len(a)), degree_of(s, len(b))
+    da = degree_of(s, len(a))
+    db = degree_of(s, len(b))
     places, terms = _rows(s, da, db, order)
     out = np.zeros((count(s, min(da + db, order)), max(a.shape[1], b.shape[1])))
     for x, row in zip(a, places, strict=True):

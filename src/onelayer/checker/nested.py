@@ -51,7 +51,8 @@ def nested_bound(
 
 def _gap(part: Outer, observer: Observer) -> None:
     """|g - sum of the ridges| <= gap for all sums in their intervals."""
-    g, ridges = part.formula, part.decomposed()
+    g = part.formula
+    ridges = part.decomposed()
     if (g.nodes, g.outputs) == (ridges.nodes, ridges.outputs):
         return
 
@@ -87,7 +88,9 @@ class LookedUp:
 
 class _Bound:
     def __init__(self, stored: Stored, nested: Nested, domain: Domain, execution: Execution) -> None:
-        self.t, self.nested, self.execution = stored.tensors, nested, execution
+        self.t = stored.tensors
+        self.nested = nested
+        self.execution = execution
         self.low, self.high = domain
         self.reach = [arb(max(abs(a), abs(b))) for a, b in zip(*domain, strict=True)]
         self.ridges = [(part, ridge) for part in nested.outer for ridge in part.ridges]
@@ -101,7 +104,8 @@ class _Bound:
         """The bound of the worst output."""
         self._intervals()
         count = self.nested.outputs
-        totals, rest = [ZERO] * count, [arb(float(b)) for b in self.t["b_R"]]
+        totals = [ZERO] * count
+        rest = [arb(float(b)) for b in self.t["b_R"]]
         sizes = [abs(b) for b in rest]
         for part in self.nested.outer:
             totals[part.output] = totals[part.output] + arb(part.gap)
@@ -121,8 +125,11 @@ class _Bound:
 
     def _form(self, stored: Stored) -> None:
         """Every weight is what the argument says, or free and looked at elsewhere: keys, values, knots, changes."""
-        config, nested, t = stored.config, self.nested, self.t
-        d, width = nested.inputs, nested.inputs + len(self.ridges) + nested.outputs
+        config = stored.config
+        nested = self.nested
+        t = self.t
+        d = nested.inputs
+        width = nested.inputs + len(self.ridges) + nested.outputs
         wanted = {
             "layout": "packed",
             "norm": "none",
@@ -149,7 +156,9 @@ class _Bound:
     def _head_form(self, d: int) -> None:
         """Each head asks for the direction of its inner function and writes into the features that use it."""
         nested, t = self.nested, self.t
-        out, query, constant = np.zeros_like(t["W_O"]), np.zeros_like(t["W_Q"]), np.zeros_like(t["b_Q"])
+        out = np.zeros_like(t["W_O"])
+        query = np.zeros_like(t["W_Q"])
+        constant = np.zeros_like(t["b_Q"])
         for h, c in enumerate(self.curved):
             for k, weights in enumerate(self.into):
                 out[h, d + k] = float(weights.get(c, 0))
@@ -162,11 +171,14 @@ class _Bound:
             _require(np.array_equal(t["W_Q"], query) and np.array_equal(t["b_Q"], constant), "W_Q")
 
     def _unit_form(self, d: int, width: int) -> None:
-        t, count = self.t, len(self.units)
-        into, out = np.zeros_like(t["W_1"]), np.zeros_like(t["W_2"])
+        t = self.t
+        count = len(self.units)
+        into = np.zeros_like(t["W_1"])
+        out = np.zeros_like(t["W_2"])
         into[d + self.units, np.arange(count)] = 1.0
         column = np.array([part.output for part, _ in self.ridges])[self.units] + width - self.nested.outputs
-        self.biases, self.changes = t["b_1"], t["W_2"][np.arange(count), column]
+        self.biases = t["b_1"]
+        self.changes = t["W_2"][np.arange(count), column]
         out[np.arange(count), column] = self.changes
         _require(np.array_equal(t["W_1"], into), "W_1")
         _require(np.array_equal(t["W_2"], out) and not t["b_2"].any(), "W_2")
@@ -203,7 +215,9 @@ class _Bound:
         low = high = size = ZERO
         for w, a, b, reach in zip(one.direction, self.low, self.high, self.reach, strict=True):
             left, right = (arb(w) * arb(end) for end in ((a, b) if w >= 0 else (b, a)))
-            low, high, size = low + left, high + right, size + abs(arb(w)) * reach
+            low = low + left
+            high = high + right
+            size = size + abs(arb(w)) * reach
         if c not in self.curved:
             return LookedUp((low, high), ZERO, size, ZERO)
         bottom, top = _outward(low, high)
@@ -211,7 +225,8 @@ class _Bound:
         ends = range_of(formula, bottom, top)
         _require(ends[0].is_finite() and ends[1].is_finite(), f"{one.text[:60]} is not defined on its interval")
         h = self.curved.index(c)
-        keys, values = self.t[f"memory.{h}.axes.0"], Matrix(self.t[f"memory.{h}.values"])
+        keys = self.t[f"memory.{h}.axes.0"]
+        values = Matrix(self.t[f"memory.{h}.values"])
         columns = keys[:, 0].tolist(), keys[:, 1].tolist()
         pieces = [Average(a, b, *columns, values) for a, b in _cut(bottom, top, AVERAGES)]
         largest = pieces[0].size
@@ -219,7 +234,8 @@ class _Bound:
 
     def _executed(self, keys: Array, largest: arb, direction: Sequence[float], size: arb) -> arb:
         """Of one executed head: its query, its logits, softmax, and the average of its values."""
-        e, count = self.execution, len(keys)
+        e = self.execution
+        count = len(keys)
         terms = sum(1 for w in direction if w)
         query = e.gamma(terms) * 2 * size + (2 * terms + 2) * e.tiny  # of 2 d . x
         errors, spreads = [], []
@@ -237,16 +253,26 @@ class _Bound:
 
     def _feature(self, k: int) -> tuple[arb, arb, arb]:
         """A feature beside x: |real - true|, its size, and the rounding of the executed one."""
-        error, size, moved, total, terms = ZERO, ZERO, ZERO, ZERO, 3
+        error = ZERO
+        size = ZERO
+        moved = ZERO
+        total = ZERO
+        terms = 3
         for c, w in self.into[k].items():
-            weight, head = abs(arb(w.numerator) / arb(w.denominator)), self.heads[c]
+            weight = abs(arb(w.numerator) / arb(w.denominator))
+            head = self.heads[c]
             if c not in self.curved:
                 continue
-            error, size, moved = error + weight * head.error, size + weight * head.size, moved + weight * head.rounding
-            total, terms = total + weight, terms + 1
+            error = error + weight * head.error
+            size = size + weight * head.size
+            moved = moved + weight * head.rounding
+            total = total + weight
+            terms = terms + 1
         for j, reach in enumerate(self.reach):
             own = abs(arb(float(self.linear[j, k])))
-            size, total, terms = size + own * reach, total + own, terms + int(bool(own > 0))
+            size = size + own * reach
+            total = total + own
+            terms = terms + int(bool(own > 0))
         moved = (
             moved + self.execution.gamma(terms) * (size + moved) + (2 * terms + 2) * self.execution.tiny * (1 + total)
         )
@@ -259,7 +285,8 @@ class _Bound:
         low = high = ZERO
         for w, a, b in zip(ridge.weights, part.low, part.high, strict=True):
             left, right = (arb(w) * arb(end) for end in ((a, b) if w >= 0 else (b, a)))
-            low, high = low + left, high + right
+            low = low + left
+            high = high + right
         bottom, top = _outward(low, high)
         units = TermUnits.stored(self.biases, self.changes, mine, ridge.constant)
         formed = FormedSum(bottom, top, error + moved, size)
@@ -268,7 +295,8 @@ class _Bound:
 
 def _outward(low: arb, high: arb) -> tuple[float, float]:
     """Floats around two numbers, different ones; a float stays as it is."""
-    bottom, top = float(low.lower()), float(high.upper())
+    bottom = float(low.lower())
+    top = float(high.upper())
     while not arb(bottom) <= low:
         bottom = float(np.nextafter(bottom, -np.inf))
     while not high <= arb(top):

@@ -58,7 +58,8 @@ def read_network(data: bytes, name: str) -> StoredNetwork | None:
     metadata, raw = read_tensors(data, name)
     if KEY not in metadata:
         return None
-    text, dtype = metadata[KEY], _format(raw, name)
+    text = metadata[KEY]
+    dtype = _format(raw, name)
     tensors = {key: value.astype(np.float64) for key, value in raw.items()}
     first, steps = _document(text, name)
     _need_order(steps, first, {key: value.shape for key, value in tensors.items()}, name)
@@ -105,7 +106,9 @@ def _step(item: Any, name: str) -> StoredStep:
         *("op", "args", "shape", "number", "places"),
     }:
         raise FileError(f"{name}: a step of the network is malformed")
-    number, places, args = item.get("number", 0.0), item.get("places", []), item["args"]
+    number = item.get("number", 0.0)
+    places = item.get("places", [])
+    args = item["args"]
     rules = [
         isinstance(item["op"], str),
         bool(args) and _each(args, (int, str)),
@@ -154,7 +157,8 @@ def _follows(step: StoredStep, found: list[Shape]) -> bool:
 
 
 def _arranged(step: StoredStep, found: list[Shape]) -> bool:
-    held, wanted = sum(map(math.prod, found)), math.prod(step.shape)
+    held = sum(map(math.prod, found))
+    wanted = math.prod(step.shape)
     if step.number is not None:
         return False
     if step.places is None:
@@ -186,7 +190,8 @@ def _softmax(step: StoredStep, found: list[Shape]) -> bool:
         return False
     if step.places is None:
         return True
-    size, width = math.prod(step.shape), step.shape[-1]
+    size = math.prod(step.shape)
+    width = step.shape[-1]
     inside = all(0 <= at < size for at in step.places) and len(set(step.places)) == len(step.places)
     return inside and len({at // width for at in step.places}) == size // width
 

@@ -32,7 +32,8 @@ def order_statistics_bound(
 
     OnelayerError when the layer does not have the form of its lemma.
     """
-    low, high = min(domain[0]), max(domain[1])
+    low = min(domain[0])
+    high = max(domain[1])
     _require(
         len(domain[0]) == argument.length == stored.length, "the domain, the argument and the layer differ in length"
     )
@@ -61,7 +62,9 @@ def thresholds_bound(
     t_0 + sum_g (t_g - t_{g-1}) clip(k - N_g, 0, 1) and x_(k) lie in the same cell; their difference lies between
     -h (1 - 1/(n-k+1)) and h (1 - 1/k).
     """
-    t, n, sorts = stored.tensors, stored.length, weights is None
+    t = stored.tensors
+    n = stored.length
+    sorts = weights is None
     g = int(stored.config["ramps"])
     levels, factors = _units(weights, n)
     _thresholds_form(stored, sorts, levels)
@@ -96,8 +99,11 @@ def _largest(numbers: Sequence[arb]) -> arb:
 
 def _thresholds_form(stored: Stored, sorts: bool, levels: Array) -> None:
     """Every weight that the lemma does not leave free is what it says."""
-    t, config, n = stored.tensors, stored.config, stored.length
-    g, heads = int(config["ramps"]), config["heads"]
+    t = stored.tensors
+    config = stored.config
+    n = stored.length
+    g = int(config["ramps"])
+    heads = config["heads"]
     width = g + 2 if sorts else g
     _require(g > 0 and not config["residual"] and config["d_model"] == width, "not a layer of thresholds")
     _require(len(heads) == (2 if sorts else 1) and all(head["memory"] == "none" for head in heads), "other heads")
@@ -123,8 +129,10 @@ def _lemma(weights: Sequence[float] | None, n: int, h: arb, start: arb) -> tuple
     for k, weight in enumerate(weights, start=1):
         a = arb(weight)
         total = total + a
-        down, up = -(1 - arb(1) / (n - k + 1)), 1 - arb(1) / k
-        bottom, top = bottom + a * (down if weight > 0 else up), top + a * (up if weight > 0 else down)
+        down = -(1 - arb(1) / (n - k + 1))
+        up = 1 - arb(1) / k
+        bottom = bottom + a * (down if weight > 0 else up)
+        top = top + a * (up if weight > 0 else down)
     return (top - bottom) / 2 * h, start * total - (top + bottom) / 2 * h
 
 
@@ -156,9 +164,12 @@ def _uniform_head(t: dict[str, Array], g: int, d_k: int, width: int) -> None:
 
 def _position_error(stored: Stored, execution: Execution) -> arb:
     """How far the second head strays from copying the position i = 1..n, real and executed, for all inputs."""
-    t, n, g = stored.tensors, stored.length, int(stored.config["ramps"])
+    t = stored.tensors
+    n = stored.length
+    g = int(stored.config["ramps"])
     first = int(stored.config["heads"][0]["d_k"])
-    width, place = g + 2, t["position"]
+    width = g + 2
+    place = t["position"]
     _equal(place[:, :g], 0.0, "the positions of the ramps")
     for name in ("W_Q", "W_K"):
         _equal(t[name][:g, first:], 0.0, f"{name} of the position head")
@@ -204,7 +215,9 @@ def subsets_bound(
 
     A softmax average of m numbers at sharpness beta is below their maximum by at most c / beta if c e^c >= (m-1)/e.
     """
-    t, n, sorts = stored.tensors, stored.length, weights is None
+    t = stored.tensors
+    n = stored.length
+    sorts = weights is None
     heads = len(stored.config["heads"])
     _subsets_widths(stored, sorts)
     inside, beta, mask = _subsets_queries(t, n)
@@ -213,7 +226,8 @@ def subsets_bound(
     written = np.concatenate([np.zeros((heads, 1)), table, np.zeros((heads, len(eye) - 1 - table.shape[1]))], axis=1)
     _equal(t["W_O"], written, "W_O")
     lemma, amount = _gaps(np.abs(table), inside.sum(1), beta)
-    u, reach = execution.gamma, arb(max(abs(low), abs(high)))
+    u = execution.gamma
+    reach = arb(max(abs(low), abs(high)))
     logit = 2 * u(6) * (beta * reach + mask)
     # At most n - 1 numbers are masked in one head; one that looks at all of them leaks nothing, however sharp it is.
     leak = arb(0) if inside.all() else (n - 1) * (beta * (arb(high) - low) - mask + 2 * logit).exp() * 2
@@ -251,8 +265,10 @@ def _subsets_widths(stored: Stored, sorts: bool) -> None:
 
 def _subsets_queries(t: dict[str, Array], n: int) -> tuple[Mask, float, float]:
     """Which numbers each head looks at, (heads, n), at which sharpness, and how far the others are masked."""
-    eye, keys = np.eye(len(t["W_K"])), t["W_K"][-n:].T
-    beta, mask = float(t["W_K"][0, 0]), float(np.abs(keys).max())
+    eye = np.eye(len(t["W_K"]))
+    keys = t["W_K"][-n:].T
+    beta = float(t["W_K"][0, 0])
+    mask = float(np.abs(keys).max())
     inside = keys == 0
     _require(
         len({tuple(row) for row in inside.tolist()}) == len(keys) and bool(inside.any(1).all()),
@@ -272,8 +288,11 @@ def _subsets_queries(t: dict[str, Array], n: int) -> tuple[Mask, float, float]:
 
 def _gates(t: dict[str, Array], n: int, low: float, high: float, error: arb, execution: Execution) -> arb:
     """Unit k is s_k - base at position k and shut elsewhere, for statistics within ``error`` of [low, high]."""
-    width, out = 2 + 2 * n, 1 + n
-    gate, bias, base = float(t["W_1"][-n, 0]), float(t["b_1"][0]), float(t["b_R"][0])
+    width = 2 + 2 * n
+    out = 1 + n
+    gate = float(t["W_1"][-n, 0])
+    bias = float(t["b_1"][0])
+    base = float(t["b_R"][0])
     first = np.zeros((width, n))
     first[1 : 1 + n], first[-n:] = np.eye(n), gate * np.eye(n)
     _equal(t["W_1"], first, "W_1")
@@ -284,7 +303,8 @@ def _gates(t: dict[str, Array], n: int, low: float, high: float, error: arb, exe
     rounding = execution.gamma(8) * (
         abs(arb(low)) + abs(arb(high)) + error + 2 * abs(arb(gate)) + abs(arb(bias)) + abs(arb(base))
     )
-    open_, shut = arb(low) - error - rounding + gate + bias, arb(high) + error + rounding + bias
+    open_ = arb(low) - error - rounding + gate + bias
+    shut = arb(high) + error + rounding + bias
     _require(bool(open_ > 0) and bool(shut < 0), "gates that do not fit the domain")
     return abs(arb(gate) + bias + base) + 4 * rounding
 
@@ -300,7 +320,8 @@ def _gap(m: int) -> arb:
 
 def _inclusion_exclusion(inside: Mask, weights: Sequence[float] | None) -> Array:
     """What each head's maximum adds to the outputs; a subset that has no head must add nothing."""
-    n, sizes = inside.shape[1], inside.sum(1).tolist()
+    n = inside.shape[1]
+    sizes = inside.sum(1).tolist()
     rows: dict[int, list[float]] = {}
     for m in range(1, n + 1):
         row = _of_size(m, n, weights)

@@ -75,7 +75,9 @@ class Sharp:
 
 class _Bound:
     def __init__(self, stored: Stored, pieces: Pieces, domain: Domain, execution: Execution) -> None:
-        self.t, self.pieces, self.e = stored.tensors, pieces, execution
+        self.t = stored.tensors
+        self.pieces = pieces
+        self.e = execution
         self.sides = [(Fraction(a), Fraction(b)) for a, b in zip(*domain, strict=True)]
         self.reach = [max(abs(a), abs(b)) for a, b in self.sides]
         self.units = np.array(pieces.units, dtype=int)
@@ -86,9 +88,11 @@ class _Bound:
 
     def worst(self) -> arb:
         """The bound of the worst output."""
-        pieces, terms = self.pieces, len(self.units) + 4
+        pieces = self.pieces
+        terms = len(self.units) + 4
         rest = [arb(float(b)) for b in self.t["b_R"]]
-        totals, sizes = [ZERO] * pieces.outputs, [abs(b) for b in rest]
+        totals = [ZERO] * pieces.outputs
+        sizes = [abs(b) for b in rest]
         for k, curve in enumerate(pieces.curves):
             o, (error, size) = curve.output, self._curve(k, curve)
             totals[o], sizes[o], rest[o] = totals[o] + error, sizes[o] + size, rest[o] - arb(curve.constant)
@@ -101,8 +105,12 @@ class _Bound:
 
     def _form(self, stored: Stored) -> None:
         """Every weight is looked at elsewhere, or has the one value that the lemma needs."""
-        config, t, heads = stored.config, self.t, len(self.pieces.heads)
-        width, outputs, tokens = heads + len(self.pieces.sums), self.pieces.outputs, int(self.first[-1])
+        config = stored.config
+        t = self.t
+        heads = len(self.pieces.heads)
+        width = heads + len(self.pieces.sums)
+        outputs = self.pieces.outputs
+        tokens = int(self.first[-1])
         wanted = {
             "layout": "pieces",
             "pieces": tokens,
@@ -134,7 +142,8 @@ class _Bound:
 
     def _embedding_form(self, heads: int) -> None:
         """A token has its line in the feature of its head, the floor in the others, and sums in the first one."""
-        slopes, offsets = self.slopes.copy(), self.offsets.copy()
+        slopes = self.slopes.copy()
+        offsets = self.offsets.copy()
         self.floors: Array = self.offsets[0, :heads].copy()
         for h in range(heads):
             mine = slice(self.first[h], self.first[h + 1])
@@ -144,11 +153,14 @@ class _Bound:
         _require(bool((offsets[:, :heads] == self.floors).all()) and not offsets[:, heads:].any(), "b_E")
 
     def _unit_form(self, heads: int, width: int) -> None:
-        t, count = self.t, len(self.units)
-        into, out = np.zeros_like(t["W_1"]), np.zeros_like(t["W_2"])
+        t = self.t
+        count = len(self.units)
+        into = np.zeros_like(t["W_1"])
+        out = np.zeros_like(t["W_2"])
         into[heads + self.units, np.arange(count)] = 1.0
         column = np.array([curve.output for curve in self.pieces.curves])[self.units] + width - self.pieces.outputs
-        self.biases, self.changes = t["b_1"], t["W_2"][np.arange(count), column]
+        self.biases = t["b_1"]
+        self.changes = t["W_2"][np.arange(count), column]
         out[np.arange(count), column] = self.changes
         _require(np.array_equal(t["W_1"], into), "W_1")
         _require(np.array_equal(t["W_2"], out) and not t["b_2"].any(), "W_2")
@@ -164,20 +176,28 @@ class _Bound:
         low = high = rational(line[-1])
         for a, ends in zip(line[:-1], self.sides, strict=True):
             products = [rational(a) * end for end in ends]
-            low, high = low + min(products), high + max(products)
+            low = low + min(products)
+            high = high + max(products)
         return low, high
 
     def _head(self, h: int) -> Sharp:
-        e, beta, floor = self.e, arb(float(self.sharpness[h])), arb(float(self.floors[h]))
+        e = self.e
+        beta = arb(float(self.sharpness[h]))
+        floor = arb(float(self.floors[h]))
         stated = self.pieces.heads[h].lines
-        tokens, inputs = int(self.first[-1]), len(self.reach)
-        apart, size, steep = ZERO, abs(floor), ZERO
+        tokens = int(self.first[-1])
+        inputs = len(self.reach)
+        apart = ZERO
+        size = abs(floor)
+        steep = ZERO
         for m, line in enumerate(stated):
-            slopes, offset = self.slopes[:, self.first[h] + m, h], float(self.offsets[self.first[h] + m, h])
+            slopes = self.slopes[:, self.first[h] + m, h]
+            offset = float(self.offsets[self.first[h] + m, h])
             apart = apart.max(self._apart(line, slopes, offset))
             own = abs(arb(offset))
             for s, reach in zip(slopes.tolist(), self.reach, strict=True):
-                own, steep = own + abs(arb(s)) * _ball(reach), steep.max(abs(arb(s)))
+                own = own + abs(arb(s)) * _ball(reach)
+                steep = steep.max(abs(arb(s)))
             size = size.max(own)
         images = [self._image(line) for line in stated]
         ends = max(a for a, _ in images), max(b for _, b in images)
@@ -193,17 +213,24 @@ class _Bound:
     def _sum(self, k: int, one: PieceSum) -> tuple[arb, arb, tuple[Fraction, Fraction]]:
         """A sum as executed: its error, its size, and the ends of what it truly is."""
         at = len(self.heads) + k
-        line, offset = self.slopes[:, 0, at], float(self.offsets[0, at])
-        error, size, total = self._apart(one.line, line, offset), abs(arb(offset)), arb(1)
+        line = self.slopes[:, 0, at]
+        offset = float(self.offsets[0, at])
+        error = self._apart(one.line, line, offset)
+        size = abs(arb(offset))
+        total = arb(1)
         low, high = self._image(one.line)
         for s, reach in zip(line.tolist(), self.reach, strict=True):
-            size, total = size + abs(arb(s)) * _ball(reach), total + abs(arb(s))
+            size = size + abs(arb(s)) * _ball(reach)
+            total = total + abs(arb(s))
         for weight, kept, head in zip(one.weights, self.t["W_O"][:, at].tolist(), self.heads, strict=True):
-            exact, own = rational(weight), abs(arb(kept))
+            exact = rational(weight)
+            own = abs(arb(kept))
             error = error + own * head.error + _ball(abs(exact - Fraction(kept))) * head.size
-            size, total = size + own * head.size, total + own
+            size = size + own * head.size
+            total = total + own
             ends = [exact * end for end in head.ends]
-            low, high = low + min(ends), high + max(ends)
+            low = low + min(ends)
+            high = high + max(ends)
         terms = len(self.heads) + len(self.reach) + 3
         return error + self.e.gamma(terms) * (size + error) + 2 * terms * self.e.tiny * total, size, (low, high)
 
@@ -231,7 +258,8 @@ def _ball(value: Fraction) -> arb:
 
 def _floats(low: Fraction, high: Fraction) -> tuple[float, float]:
     """Floats around two numbers, different ones."""
-    bottom, top = math.nextafter(float(low), -math.inf), math.nextafter(float(high), math.inf)
+    bottom = math.nextafter(float(low), -math.inf)
+    top = math.nextafter(float(high), math.inf)
     return bottom, max(top, bottom + 1e-9 * (1 + abs(bottom)))
 
 

@@ -92,7 +92,8 @@ def known_at(point: Sequence[float], record: Record, stored: Stored, values: Val
     f = values(point)
     if not f:
         raise Rejected("the witness is no row of the table")
-    confirmed, reached = arb(0), arb.pos_inf()
+    confirmed = arb(0)
+    reached = arb.pos_inf()
     if record.arithmetic == REAL or affordable(stored):
         confirmed, reached = _enclosed(point, record, stored, f)
     if record.arithmetic != REAL:
@@ -137,7 +138,8 @@ def trial_points(
     proof: SavedProof, stored: Stored, argument: Argument | None, formula: Formula | None, rng: np.random.Generator
 ) -> Array:
     """Random points of the domain and some of its corners, as numbers of the executed format; rows of a table."""
-    record, kind = proof.record, Executed(stored)
+    record = proof.record
+    kind = Executed(stored)
     low, high = (np.array(side) for side in record.domain)
     if isinstance(argument, Recall):
         rows, _ = read_rows(proof, argument, stored)

@@ -24,7 +24,8 @@ def read_rows(proof: SavedProof, argument: Recall, stored: Stored) -> tuple[Arra
     _require(len(x) == argument.rows, "the table has other rows")
     config = stored.config
     _require(list(x.shape[1:]) == config["input_shape"] and list(y.shape[1:]) == config["output_shape"], "other shapes")
-    x, y = x.reshape(len(x), -1), y.reshape(len(y), -1)
+    x = x.reshape(len(x), -1)
+    y = y.reshape(len(y), -1)
     low, high = (np.array(side) for side in proof.record.domain)
     _require(bool(((x >= low) & (x <= high)).all()), "a row lies outside the domain")
     return x, y
@@ -44,7 +45,8 @@ def recall_bound(stored: Stored, argument: Recall, x: Array, y: Array, execution
 def _softmax(stored: Stored, x: Array, y: Array, execution: Execution) -> arb:
     """If a row's own executed logit exceeds the others by G, T is within 24 u |y| + 8 (N-1) e^-G max|y| of y."""
     t, config = stored.tensors, stored.config
-    keys, values = t["memory.0.keys"], t["memory.0.values"]
+    keys = t["memory.0.keys"]
+    values = t["memory.0.values"]
     count = len(x)
     d_model = config["d_model"]
     eye = np.eye(d_model)
@@ -64,7 +66,8 @@ def _softmax(stored: Stored, x: Array, y: Array, execution: Execution) -> arb:
     restored = abs(arb(root) * arb(1 / math.sqrt(width + 1)) - 1) + execution.gamma(4)
     gap = _smallest_gap(z, keys, restored + execution.gamma(width + 4), drift)
     _require(bool(gap > 1), "a row whose own token does not stand out")
-    unit, largest = execution.unit, arb(float(np.abs(y).max()))
+    unit = execution.unit
+    largest = arb(float(np.abs(y).max()))
     if largest.is_zero():  # an average of zeros is exact
         return largest
     others = (count - 1) * (-gap).exp() * (1 + 2 * unit * gap) * 2
@@ -78,7 +81,8 @@ def _query(stored: Stored, x: Array, execution: Execution) -> tuple[Array, arb]:
     Linear: z = scale x + shift with scales that are powers of two, one rounding, which is repeated here. Piecewise, one
     column: ramps that rise from 0 to 1 between neighbouring rows, whose sum is the rank of the row.
     """
-    t, width = stored.tensors, x.shape[1]
+    t = stored.tensors
+    width = x.shape[1]
     if stored.config["embedding"] == "linear":
         scale = np.diag(t["W_E"][:, :width])
         _equal(t["W_E"], scale[:, None] * np.eye(width, stored.config["d_model"]), "W_E")
@@ -136,7 +140,8 @@ def _longest(rows: Array) -> arb:
 def _relu(stored: Stored, x: Array, y: Array, execution: Execution) -> arb:
     """F(s) = b + sum_u c_u relu(s - t_u) at s_r = p . x_r, summed from the left over sorted rows in ball arithmetic."""
     t, config = stored.tensors, stored.config
-    outputs, units = y.shape[1], int(config["hidden"])
+    outputs = y.shape[1]
+    units = int(config["hidden"])
     _require(config["embedding"] == "linear", "another embedding")
     eye = np.eye(1 + outputs)
     _require(config["d_model"] == 1 + outputs and config["residual"] and units >= 1, "other widths")
@@ -152,7 +157,8 @@ def _relu(stored: Stored, x: Array, y: Array, execution: Execution) -> arb:
     live = np.flatnonzero(t["W_1"][0])
     _equal(t["b_1"][t["W_1"][0] == 0], 0.0, "b_1 of an unused unit")
     knots = sorted((-float(t["b_1"][u]), int(u)) for u in live)
-    p, shift = [arb(v) for v in t["W_E"][:, 0].tolist()], arb(float(t["b_E"][0]))
+    p = [arb(v) for v in t["W_E"][:, 0].tolist()]
+    shift = arb(float(t["b_E"][0]))
     s = [sum((a * b for a, b in zip(p, row, strict=True)), shift) for row in x.tolist()]
     size = float((np.abs(x) @ np.abs(t["W_E"][:, 0])).max()) * (1 + 1e-9) + abs(float(t["b_E"][0]))
     drift = execution.gamma(x.shape[1] + 3) * arb(size) + (2 * x.shape[1] + 2) * execution.tiny
@@ -181,12 +187,17 @@ def _path(
     something in [0, 2 drift].
     """
     slope = constant = mass = moment = arb(0)
-    worst, at, units = arb(0), 0, len(coefficients)
+    worst = arb(0)
+    at = 0
+    units = len(coefficients)
     for r in order:
         while at < len(knots) and arb(knots[at][0]) <= s[r] - drift:
-            t, c = arb(knots[at][0]), arb(float(coefficients[knots[at][1]]))
-            slope, constant = slope + c, constant + c * t
-            mass, moment = mass + abs(c), moment + abs(c) * t
+            t = arb(knots[at][0])
+            c = arb(float(coefficients[knots[at][1]]))
+            slope = slope + c
+            constant = constant + c * t
+            mass = mass + abs(c)
+            moment = moment + abs(c) * t
             at += 1
         near, ahead = arb(0), at
         while ahead < len(knots) and not arb(knots[ahead][0]) >= s[r] + drift:

@@ -53,7 +53,10 @@ class Reproof:
         observer: Observer,
     ) -> None:
         """``executed`` is what the claim is about, ``real`` the same in real arithmetic where floats can take it."""
-        self.record, self.executed, self.formula, self.observer = record, executed, formula, observer
+        self.record = record
+        self.executed = executed
+        self.formula = formula
+        self.observer = observer
         self.low, self.high = boxes
         self.order = max(2, min(record.order or 4, 8))
         self.sweep: Sweep | None = None
@@ -70,7 +73,8 @@ class Reproof:
 
     def __call__(self, chunk: slice) -> None:
         """Returns when every box of the chunk is proved; Rejected when one cannot be, Stopped when time is over."""
-        low, high = self.low[chunk], self.high[chunk]
+        low = self.low[chunk]
+        high = self.high[chunk]
         proved = np.zeros(len(low), dtype=bool)
         if self.sweep is not None:
             try:
@@ -118,7 +122,8 @@ def _complaint(record: Record, verdict: BoxOutcome) -> str:
 
 def proved_chunks(reproof: Reproof, chunks: Sequence[slice], jobs: int) -> Iterator[slice]:
     """The chunks as they are proved: here at first, by ``jobs`` processes (-1: one per core) if it takes long."""
-    started, jobs = time.process_time(), _cores() if jobs == -1 else jobs
+    started = time.process_time()
+    jobs = _cores() if jobs == -1 else jobs
     for done, chunk in enumerate(chunks):
         if jobs > 1 and FORKS and len(chunks) - done > 1 and time.process_time() - started > START:
             yield from _shared(reproof, chunks[done:], jobs)

@@ -39,8 +39,10 @@ class Execution:
         peak = largest_number(stored, domain, row.unit, row.normal, row.held[0] if row.held else 0.0)
         if not peak <= row.most:
             raise Rejected(f"a number of the forward pass may overflow: only |number| <= {peak:.3g} follows")
-        self.unit, self.tiny = arb(row.unit), arb(4 * row.normal)
-        self.kind, self.held = row.kind, row.held
+        self.unit = arb(row.unit)
+        self.tiny = arb(4 * row.normal)
+        self.kind = row.kind
+        self.held = row.held
 
     @classmethod
     def of(cls, arithmetic: str, stored: Stored, domain: Domain) -> Execution | None:
@@ -93,7 +95,8 @@ class Execution:
 
     def summed(self, sizes: Sequence[arb], errors: Sequence[arb]) -> arb:
         """One sum of computed numbers, in any order."""
-        passed, size = sum(errors, ZERO), sum(sizes, ZERO)
+        passed = sum(errors, ZERO)
+        size = sum(sizes, ZERO)
         n = len(sizes) - 1
         return (passed + self.gamma(n) * (size + passed) + n * self.tiny).upper()
 
@@ -115,7 +118,8 @@ class Execution:
         theta_m: the smaller bound counts. ``spreads`` are ranges of the logits less a common function, ``errors`` of
         the logits, ``weights`` upper bounds of the w_m.
         """
-        top, worst_error = _largest([spread.upper() for spread in spreads]), _largest(errors)
+        top = _largest([spread.upper() for spread in spreads])
+        worst_error = _largest(errors)
         theta = [
             error + self.unit * (top - spread.lower() + error + worst_error)
             for spread, error in zip(spreads, errors, strict=True)
@@ -175,9 +179,13 @@ class Execution:
         Covers moments taken in one pass (error gamma of the mean square) and x r - mean r instead of (x - mean) r.
         One number less its mean is 0 whatever the number: its error does not pass.
         """
-        n, tiny = len(sizes), self.tiny
+        n = len(sizes)
+        tiny = self.tiny
         if n == 1:
-            sizes, errors, centred, low = [sizes[0] + errors[0]], [ZERO], [ZERO], arb(eps)
+            sizes = [sizes[0] + errors[0]]
+            errors = [ZERO]
+            centred = [ZERO]
+            low = arb(eps)
         total = sum((s + e for s, e in zip(sizes, errors, strict=True)), ZERO) / n
         mean_error = sum(errors, ZERO) / n + self.gamma(n + 2) * total + tiny
         square = sum(((s + e) * (s + e) for s, e in zip(sizes, errors, strict=True)), ZERO) / n

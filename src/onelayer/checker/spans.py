@@ -49,7 +49,8 @@ class Span:
     __slots__ = ("high", "low")
 
     def __init__(self, low: Any, high: Any) -> None:
-        self.low, self.high = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
+        self.low = np.asarray(low, dtype=np.float64)
+        self.high = np.asarray(high, dtype=np.float64)
 
     @classmethod
     def of(cls, value: Any) -> Span:
@@ -118,7 +119,8 @@ class Span:
 
     def __add__(self, other: Any) -> Span:
         other = Span.of(other)
-        low, high = self.low + other.low, self.high + other.high
+        low = self.low + other.low
+        high = self.high + other.high
         return Span(np.nextafter(low, -np.inf), np.nextafter(high, np.inf))
 
     __radd__ = __add__

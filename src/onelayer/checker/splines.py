@@ -62,7 +62,8 @@ class Side:
         rows: list[Balls] = [np.array([arb(int(i == j)) for j in range(k + 1)], dtype=object) for i in range(k + 1)]
         for level, x in enumerate(arguments, start=1):
             for at in range(k, level - 1, -1):
-                low, high = arb(self.knots[cell - k + at]), arb(self.knots[cell + at + 1 - level])
+                low = arb(self.knots[cell - k + at])
+                high = arb(self.knots[cell + at + 1 - level])
                 share = (x - low) / (high - low)
                 rows[at] = rows[at - 1] * (1 - share) + rows[at] * share
         return list(rows[k])

@@ -29,7 +29,9 @@ class NetworkPass(Execution):
 
     def __init__(self, arithmetic: str) -> None:
         row = BY_ARITHMETIC[arithmetic]
-        self.unit, self.tiny, self.kind = arb(row.unit), arb(4 * row.normal), row.kind
+        self.unit = arb(row.unit)
+        self.tiny = arb(4 * row.normal)
+        self.kind = row.kind
         self.most = arb(row.largest / HEADROOM)
 
     def rounded(self, size: arb, error: arb, roundings: int, level: arb = ZERO) -> arb:
@@ -117,7 +119,9 @@ class Evaluation:
         """(G, a, b) times (G, b, c)."""
         groups, rows, columns = step.shape
         inner = len(args[0].items) // (groups * rows)
-        items, errors, ex = [], [], self.execution
+        items = []
+        errors = []
+        ex = self.execution
         sizes = [part.sizes() if ex is not None else [] for part in args]
         for g in range(groups):
             for i in range(rows):
@@ -156,8 +160,10 @@ def _arranged(step: StoredStep, args: list[Entries]) -> Entries:
 
 
 def _dot(ex: NetworkPass, args: list[Entries], sizes: list[list[arb]], left: list[int], right: list[int]) -> arb:
-    a, ea = [sizes[0][at] for at in left], [args[0].errors[at] for at in left]
-    b, eb = [sizes[1][at] for at in right], [args[1].errors[at] for at in right]
+    a = [sizes[0][at] for at in left]
+    ea = [args[0].errors[at] for at in left]
+    b = [sizes[1][at] for at in right]
+    eb = [args[1].errors[at] for at in right]
     reach = sum(((p + ep) * (q + eq) for p, ep, q, eq in zip(a, ea, b, eb, strict=True)), ZERO)
     return ex.safe(ex.dot(a, ea, b, eb), reach)
 
@@ -170,7 +176,8 @@ def _size(item: Element) -> arb:
 
 
 def _sum(run: Evaluation, a: Entry, b: Entry, kinks: Kinks) -> Entry:
-    item, ex = plus(a[0], b[0]), run.execution
+    item = plus(a[0], b[0])
+    ex = run.execution
     return item, ZERO if ex is None else ex.rounded(_size(item), a[1] + b[1], 1)
 
 
@@ -179,7 +186,8 @@ def _difference(run: Evaluation, a: Entry, b: Entry, kinks: Kinks) -> Entry:
 
 
 def _product(run: Evaluation, a: Entry, b: Entry, kinks: Kinks) -> Entry:
-    item, ex = times(a[0], b[0]), run.execution
+    item = times(a[0], b[0])
+    ex = run.execution
     if ex is None:
         return item, ZERO
     passed = _size(a[0]) * b[1] + _size(b[0]) * a[1] + a[1] * b[1]
@@ -187,7 +195,8 @@ def _product(run: Evaluation, a: Entry, b: Entry, kinks: Kinks) -> Entry:
 
 
 def _quotient(run: Evaluation, a: Entry, b: Entry, kinks: Kinks) -> Entry:
-    item, ex = times(a[0], smooth("inv", b[0])), run.execution
+    item = times(a[0], smooth("inv", b[0]))
+    ex = run.execution
     if ex is None:
         return item, ZERO
     near = underlying(b[0]).range().abs_lower() - b[1]
@@ -215,7 +224,8 @@ def _number(step: StoredStep) -> float:
 
 
 def _scaled(run: Evaluation, step: StoredStep, x: Entries, kinks: Kinks) -> Entries:
-    factor, ex = arb(_number(step)), run.execution
+    factor = arb(_number(step))
+    ex = run.execution
     items = [item.scaled(factor) for item in x.items]
     if ex is None:
         return Entries(items, x.errors)
@@ -225,7 +235,8 @@ def _scaled(run: Evaluation, step: StoredStep, x: Entries, kinks: Kinks) -> Entr
 
 def _shifted(run: Evaluation, step: StoredStep, x: Entries, kinks: Kinks) -> Entries:
     """The number is rounded to the format before it is added."""
-    offset, ex = arb(_number(step)), run.execution
+    offset = arb(_number(step))
+    ex = run.execution
     items = [item.shifted(offset) for item in x.items]
     if ex is None:
         return Entries(items, x.errors)
@@ -255,12 +266,14 @@ NUMBERED: dict[str, Callable[[Evaluation, StoredStep, Entries, Kinks], Entries]]
 
 
 def _affine(run: Evaluation, step: StoredStep, row: Entries, start: int, args: list[Entries]) -> Entries:
-    matrix, ex = run.matrices[step.args], run.execution
+    matrix = run.matrices[step.args]
+    ex = run.execution
     items = affine_items(matrix, row.items)
     if ex is None:
         return Entries(items, [ZERO] * len(items))
     reach = [s + e for s, e in zip(row.sizes(), row.errors, strict=True)]
-    passed, totals = matrix.bounds(row.errors), matrix.bounds(reach)
+    passed = matrix.bounds(row.errors)
+    totals = matrix.bounds(reach)
     errors = []
     for column, b, p, t in zip(matrix.columns, matrix.bias, passed, totals, strict=True):
         errors.append(ex.safe(ex.affine(len(column), b, p, t), t + abs(b)))
@@ -327,7 +340,9 @@ def _largest(sizes: Sequence[arb]) -> arb:
 
 def _norm(run: Evaluation, step: StoredStep, row: Entries, start: int, args: list[Entries]) -> Entries:
     """(x - mean) / sqrt(var + eps) * gain + shift"""
-    eps, count, ex = _number(step), len(row.items), run.execution
+    eps = _number(step)
+    count = len(row.items)
+    ex = run.execution
     gain, shift = ([underlying(item).c[0] for item in part.items] for part in args[1:])
     mean = _total(row.items).scaled(1 / arb(count))
     centred = [plus(item, -mean) for item in row.items]
@@ -352,7 +367,8 @@ def _unless_wider(item: Element, known: arb) -> Element:
 
 def _added(run: Evaluation, step: StoredStep, row: Entries, start: int, args: list[Entries]) -> Entries:
     """The sum of a row, or its mean."""
-    ex, count = run.execution, len(row.items)
+    ex = run.execution
+    count = len(row.items)
     item = _total(row.items)
     error = ZERO if ex is None else ex.safe(ex.summed(row.sizes(), row.errors), sum(row.sizes(), ZERO))
     if step.op == "mean":

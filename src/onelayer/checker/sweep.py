@@ -60,7 +60,10 @@ class Sweep:
     def __init__(
         self, real: Layer, executed: Evaluated, formula: Formula, limit: float, order: int, observer: Observer
     ) -> None:
-        self.real, self.executed, self.formula, self.limit = real, executed, formula, limit
+        self.real = real
+        self.executed = executed
+        self.formula = formula
+        self.limit = limit
         self.order, self.observer = order, observer
         self.ways: list[Callable[[Sequence[Taylor], Vector], Bounded | None]] = [self._plain]
         if divides(formula):
@@ -70,7 +73,8 @@ class Sweep:
     def __call__(self, low: Floats, high: Floats) -> Any:
         """On which of the boxes (N, D) the bound is proved; each is cut into parts as long as that may help."""
         limits = self._limits(low, high)
-        spent, proved = np.zeros(len(low), dtype=np.int64), np.ones(len(low), dtype=bool)
+        spent = np.zeros(len(low), dtype=np.int64)
+        proved = np.ones(len(low), dtype=bool)
         owner = np.arange(len(low))
         while len(owner):
             parts = []
@@ -87,7 +91,9 @@ class Sweep:
             low, high = (np.concatenate([part[side] for part in parts]) for side in (0, 1))
             owner = np.concatenate([np.tile(part[2], 2) for part in parts])
             kept = proved[owner]
-            low, high, owner = low[kept], high[kept], owner[kept]
+            low = low[kept]
+            high = high[kept]
+            owner = owner[kept]
         return proved
 
     def _limits(self, low: Floats, high: Floats) -> list[float]:
@@ -107,7 +113,8 @@ class Sweep:
             bounded = way(x, t)
             if bounded is None:
                 continue
-            found, proved = bounded, _within(bounded, limits, len(low))
+            found = bounded
+            proved = _within(bounded, limits, len(low))
             if proved.any():  # the next boxes are likely to need the same way
                 self.ways = [way, *(other for other in self.ways if other != way)]
                 break
@@ -199,7 +206,8 @@ def _axes(bounded: Bounded | None, dim: int, low: Floats, high: Floats) -> Any:
 def _centres(low: Floats, high: Floats, axis: Any) -> tuple[Floats, Any]:
     """The middle of one side of each box, and where a float lies between its ends."""
     rows = np.arange(len(low))
-    a, b = low[rows, axis], high[rows, axis]
+    a = low[rows, axis]
+    b = high[rows, axis]
     centre = a / 2 + b / 2
     return centre, (a < centre) & (centre < b)
 
@@ -207,6 +215,7 @@ def _centres(low: Floats, high: Floats, axis: Any) -> tuple[Floats, Any]:
 def _halves(low: Floats, high: Floats, axis: Any, centre: Floats) -> Boxes:
     """The lower halves of all boxes, then the upper ones."""
     rows = np.arange(len(low))
-    below, above = high.copy(), low.copy()
+    below = high.copy()
+    above = low.copy()
     below[rows, axis] = above[rows, axis] = centre
     return np.concatenate([low, above]), np.concatenate([below, high])

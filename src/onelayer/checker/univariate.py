@@ -81,7 +81,8 @@ def lines(knots: Sequence[float], changes: Sequence[arb], offset: arb, low: floa
     inner = []
     for knot, change in zip(knots, changes, strict=True):
         if knot <= low:
-            value, slope = value + change * (arb(low) - arb(knot)), slope + change
+            value = value + change * (arb(low) - arb(knot))
+            slope = slope + change
         elif knot < high:
             inner.append((knot, change))
     found = []
@@ -187,5 +188,6 @@ def range_of(formula: Formula, low: float, high: float) -> Ends:
     cells = [image(formula, [(arb(a), arb(b))])[0] for a, b in pairwise(edges)]
     bottom, top = cells[0]
     for a, b in cells[1:]:
-        bottom, top = bottom.min(a), top.max(b)
+        bottom = bottom.min(a)
+        top = top.max(b)
     return bottom.lower() if not bottom.is_zero() else bottom, top.upper()

@@ -156,7 +156,8 @@ def _typed(config: dict[str, Any]) -> bool:
 
 def _consistent(config: dict[str, Any]) -> bool:
     """The fields fit together."""
-    packed, each = config["layout"] != "tokens", config["readout"] == "each"
+    packed = config["layout"] != "tokens"
+    each = config["readout"] == "each"
     pieces = config.get("pieces")
     rules = [
         pieces is None or (type(pieces) is int and pieces > 0 and not config["ramps"]),
@@ -209,7 +210,9 @@ def _sizes(values: Any) -> bool:
 
 def expected_shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
     """Name and shape of every tensor, as the table in docs/file-format.md has it."""
-    heads, width, hidden = config["heads"], config["d_model"], config["hidden"]
+    heads = config["heads"]
+    width = config["d_model"]
+    hidden = config["hidden"]
     length = _length(config)
     token = math.prod(config["input_shape"]) // _rows(config)
     shapes: dict[str, tuple[int, ...]] = {}
@@ -229,8 +232,11 @@ def expected_shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
 
 def _affine_maps(config: dict[str, Any], token: int, length: int) -> dict[str, tuple[int, int]]:
     """Rows and columns of every matrix that has a bias beside it."""
-    heads, width, hidden = config["heads"], config["d_model"], config["hidden"]
-    keys, values = sum(head["d_k"] for head in heads), sum(head["d_v"] for head in heads)
+    heads = config["heads"]
+    width = config["d_model"]
+    hidden = config["hidden"]
+    keys = sum(head["d_k"] for head in heads)
+    values = sum(head["d_v"] for head in heads)
     read = math.prod(config["output_shape"]) // (length if config["readout"] == "each" else 1)
     pairs = {
         "E": (token * max(1, config["ramps"]), width * max(1, config.get("pieces", 0))),

@@ -109,7 +109,8 @@ def with_settings(settings: Mapping[str, OptionOfRecord]) -> Callable[[Callable[
         def run(**given: Any) -> int:
             return command(**given)
 
-        run.__doc__, run.__name__ = command.__doc__, command.__name__
+        run.__doc__ = command.__doc__
+        run.__name__ = command.__name__
         run.__signature__ = Signature([*own, *more], return_annotation=int)  # type: ignore[attr-defined]
         run.__annotations__ = {item.name: item.annotation for item in (*own, *more)} | {"return": int}
         return run
@@ -129,7 +130,8 @@ def keep(result: Approximation, out: Path | None, observer: Observer, *, picture
 
 def report(result: Approximation, as_json: bool, observer: Observer, **extra: Any) -> int:
     """Print the certificate and the size of a result; the exit status says whether it is proved, or was interrupted."""
-    certificate, size = result.certificate, result.size()
+    certificate = result.certificate
+    size = result.size()
     counts = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in size.items())
     text = [str(certificate), f"{counts}; {certificate.seconds:.2f} s of proof"]
     text += [] if certificate.proved or certificate.eps is None else [result.outcome()]

@@ -44,7 +44,8 @@ def diagnose(model: OneLayerTransformer) -> list[Spectrum]:
     weights = {name: value.detach().cpu().double().numpy() for name, value in model.state_dict().items()}
     found, k, v = [], 0, 0
     for h, shape in enumerate(model.config.heads):
-        query, output = weights["W_Q"][:, k : k + shape.d_k], weights["W_O"][v : v + shape.d_v]
+        query = weights["W_Q"][:, k : k + shape.d_k]
+        output = weights["W_O"][v : v + shape.d_v]
         if model.config.token_attention:
             found.append(spectrum(f"head {h}: W_Q W_K^T", query @ weights["W_K"][:, k : k + shape.d_k].T))
             found.append(spectrum(f"head {h}: W_V W_O", weights["W_V"][:, v : v + shape.d_v] @ output))
@@ -53,7 +54,8 @@ def diagnose(model: OneLayerTransformer) -> list[Spectrum]:
             keys, values = (tensor.detach().cpu().double().numpy() for tensor in memory.plain_tokens())
             found.append(spectrum(f"head {h}: W_Q keys^T", query @ keys.T))
             found.append(spectrum(f"head {h}: values W_O", values @ output))
-        k, v = k + shape.d_k, v + shape.d_v
+        k = k + shape.d_k
+        v = v + shape.d_v
     if model.config.hidden:
         found.append(spectrum("FFN: W_1", weights["W_1"]))
         found.append(spectrum("FFN: W_2", weights["W_2"]))

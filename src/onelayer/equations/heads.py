@@ -36,7 +36,8 @@ def head_forward(config: Config, weights: Arrays, h: int, u: Array) -> HeadTape:
         memory_keys, memory_values = memory_tokens(config, weights, h)
         keys.append(np.broadcast_to(memory_keys, (len(u), *memory_keys.shape)))
         values.append(np.broadcast_to(memory_values, (len(u), *memory_values.shape)))
-    all_keys, all_values = np.concatenate(keys, axis=1), np.concatenate(values, axis=1)
+    all_keys = np.concatenate(keys, axis=1)
+    all_values = np.concatenate(values, axis=1)
     alpha = _weights(config, query / math.sqrt(query.shape[-1]), all_keys)
     return HeadTape(query, all_keys, all_values, alpha, np.asarray(alpha @ all_values))
 
@@ -149,5 +150,6 @@ def _elu_slope(u: Array) -> Array:
 
 
 def _columns(config: Config, h: int) -> tuple[slice, slice]:
-    k, v = sum(head.d_k for head in config.heads[:h]), sum(head.d_v for head in config.heads[:h])
+    k = sum(head.d_k for head in config.heads[:h])
+    v = sum(head.d_v for head in config.heads[:h])
     return slice(k, k + config.heads[h].d_k), slice(v, v + config.heads[h].d_v)

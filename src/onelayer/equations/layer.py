@@ -51,7 +51,8 @@ def _feed_forward(config: Config, weights: Arrays, r: Array) -> tuple[Array, Arr
 
 def forward(config: Config, weights: Arrays, x: Array) -> ForwardTape:
     """E = embed(X); A = MHA(U) W_O + b_O; R = [E +] A; Y = [R +] FFN(R); out = readout(Y). See OneLayerTransformer."""
-    batch, n = x.shape[0], config.length
+    batch = x.shape[0]
+    n = config.length
     x = x.reshape(batch, config.rows, config.token_width)
     f = _ramps(config, weights, x)
     e = _affine(weights, "E", f).reshape(batch, n, config.d_model)
@@ -115,7 +116,8 @@ def _affine(weights: Arrays, which: str, x: Array) -> Array:
 
 def _affine_backward(weights: Arrays, which: str, x: Array, d: Array, gradients: Arrays) -> Array:
     """Y = X W + b: dL/dW = X^T d and dL/db = sum of d over all rows, dL/dX = d W^T. Eq (10) for rows."""
-    rows, slopes = x.reshape(-1, x.shape[-1]), d.reshape(-1, d.shape[-1])
+    rows = x.reshape(-1, x.shape[-1])
+    slopes = d.reshape(-1, d.shape[-1])
     gradients[f"W_{which}"] = rows.T @ slopes
     gradients[f"b_{which}"] = slopes.sum(axis=0)
     return np.asarray(d @ weights[f"W_{which}"].T)

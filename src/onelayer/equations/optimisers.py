@@ -42,7 +42,10 @@ class Adam:
     """
 
     def __init__(self, eta: float = 1e-3, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> None:
-        self.eta, self.b1, self.b2, self.eps = eta, b1, b2, eps
+        self.eta = eta
+        self.b1 = b1
+        self.b2 = b2
+        self.eps = eps
         self.first: Array | float = 0.0
         self.second: Array | float = 0.0
         self.count = 0

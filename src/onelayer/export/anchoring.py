@@ -56,10 +56,12 @@ class Anchoring:
         """The anchoring of width H w for a plan; ``anchor`` is the size of the anchors beside the largest token."""
         if not 1 < anchor < math.inf:
             raise OnelayerError(f"anchor must be a number > 1, got {anchor!r}")
-        count, width = plan.features, plan.heads * plan.width
+        count = plan.features
+        width = plan.heads * plan.width
         # Powers of two, so that scaling rounds nothing.
         scale = torch.exp2(torch.ceil(torch.log2(torch.where(plan.bound > 0, plan.bound, 1.0))))
-        up, down = torch.zeros(width, count).double(), torch.zeros(count, width).double()
+        up = torch.zeros(width, count).double()
+        down = torch.zeros(count, width).double()
         up[:count], up[count : 2 * count] = torch.diag(1 / scale), torch.diag(-1 / scale)
         down[:, :count], down[:, count : 2 * count] = torch.diag(scale / 2), torch.diag(-scale / 2)
         return cls(up, down, anchor * math.sqrt(count))

@@ -65,7 +65,8 @@ def _identifier(stem: str) -> str:
 
 def _header(name: str, a: Exportable, source: Source, guard: str | None) -> str:
     inputs, outputs = counts(source)
-    kind, upper = TYPES[source.model.dtype], name.upper()
+    kind = TYPES[source.model.dtype]
+    upper = name.upper()
     claim = f"#define {upper}_BOUND {literal(a.certificate.upper, torch.float64)}\n" if bounded(a) else ""
     said = {
         None: "Returns 0. Outside the domain of the certificate nothing is promised and nothing is said.",
@@ -88,11 +89,13 @@ int {name}(const {kind} x[{upper}_INPUTS], {kind} y[{upper}_OUTPUTS]);
 
 
 def _program(name: str, a: Exportable, source: Source, program: Program, guard: str | None) -> str:
-    upper, kind = name.upper(), TYPES[source.model.dtype]
+    upper = name.upper()
+    kind = TYPES[source.model.dtype]
     suffix = "" if source.model.dtype == torch.float64 else "f"
     before = _guard(source, program, guard)
     helpers = "\n".join(HELPERS[key] for key in HELPERS if key in program.used)
-    body, tables = "\n".join(program.body), "\n".join(program.tables)
+    body = "\n".join(program.body)
+    tables = "\n".join(program.tables)
     return f"""{comment(facts(a, source))}\
 #include "{name}.h"
 #include <math.h>
@@ -121,7 +124,8 @@ def _guard(source: Source, program: Program, guard: str | None) -> str:
     if guard is None:
         return ""
     inputs, outputs = counts(source)
-    box, dtype = source.domain, source.model.dtype
+    box = source.domain
+    dtype = source.model.dtype
     sides = [inward(box.lower, dtype, up=True), inward(box.upper, dtype, up=False)]
     low, high = (program.table(word, side) for word, side in zip(("lower", "upper"), sides, strict=True))
     x = "given" if guard == CLAMP else "x"

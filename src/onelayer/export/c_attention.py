@@ -28,13 +28,15 @@ class TokenLoop:
 
 def emit_attention(program: Program, model: OneLayerTransformer, own: dict[str, Tensor], attended: str) -> None:
     """r = MHA(attended) W_O + b_O: one sum over all heads where torch takes them together, else head by head."""
-    config, n = model.config, model.config.length
+    config = model.config
+    n = model.config.length
     loop = TokenLoop(program, n)
     if config.token_attention:
         for what, letter in (("key", "K"), ("value", "V")):
             program.line(f"real {what}[{n}][{own[f'W_{letter}'].shape[1]}];")
             with loop:
-                source, target = f"{attended}[{loop.at}]", f"{what}[{loop.at}]"
+                source = f"{attended}[{loop.at}]"
+                target = f"{what}[{loop.at}]"
                 program.affine(what, source, target, own[f"W_{letter}"], own[f"b_{letter}"])
                 program.held(target, own[f"W_{letter}"].shape[1])
     together = model._alike() or program.narrow is not None
@@ -68,7 +70,8 @@ def _add_bias(program: Program, target: str, bias: list[float]) -> None:
 
 def _head(program: Program, model: OneLayerTransformer, own: dict[str, Tensor], h: int, e: str, target: str) -> None:
     """target = Z_h of eq (8) for one token."""
-    config, shape = model.config, model.config.heads[h]
+    config = model.config
+    shape = model.config.heads[h]
     k = sum(head.d_k for head in config.heads[:h])
     columns = slice(k, k + shape.d_k)
     scale = float(torch.tensor(1 / math.sqrt(shape.d_k), dtype=program.dtype))
@@ -96,7 +99,8 @@ def _grid(program: Program, h: int, memory: GridMemory, target: str) -> None:
     program.used.add("softmax")
     for a, count in enumerate(counts):
         program.line(f"softmax(a{a}, {count});")
-    depth, width = len(counts), memory.values.shape[-1]
+    depth = len(counts)
+    width = memory.values.shape[-1]
     order = [depth, *reversed(range(depth))]  # output, last axis, ..., first axis
     kind, values, times = program.values(f"values{h}", memory.values.detach(), order)
     program.line("{")
@@ -118,7 +122,8 @@ def _grid(program: Program, h: int, memory: GridMemory, target: str) -> None:
 
 def _plain(program: Program, model: OneLayerTransformer, h: int, target: str) -> None:
     """One softmax over the tokens of the sequence, if they are attended to, and the memory tokens after them."""
-    config, shape = model.config, model.config.heads[h]
+    config = model.config
+    shape = model.config.heads[h]
     own = config.length if config.token_attention else 0
     memory = model.memory_of(h)
     k, v = (sum(getattr(head, width) for head in config.heads[:h]) for width in ("d_k", "d_v"))

@@ -19,7 +19,8 @@ from onelayer.layer.transformer import NORM_EPS, OneLayerTransformer
 def emit_layer(program: Program, model: OneLayerTransformer) -> None:
     """Append the body of y = T(x) to ``program``; refuse what has no rounding model in C."""
     _refuse(model)
-    config, own = model.config, dict(model.state_dict())
+    config = model.config
+    own = dict(model.state_dict())
     n, width = config.length, config.d_model
     program.line(f"real e[{n}][{width}], r[{n}][{width}];")
     if n > 1:
@@ -53,10 +54,12 @@ def _refuse(model: OneLayerTransformer) -> None:
 
 
 def _embed(program: Program, config: Config, own: dict[str, Tensor]) -> None:
-    at, width = ("n" if config.length > 1 else "0"), config.token_width
+    at = "n" if config.length > 1 else "0"
+    width = config.token_width
     source = "x" if config.length == 1 else f"(x + n * {width})"
     if config.embedding == "piecewise":
-        start, slope = program.table("ramp_start", own["ramp_start"]), program.table("ramp_slope", own["ramp_slope"])
+        start = program.table("ramp_start", own["ramp_start"])
+        slope = program.table("ramp_slope", own["ramp_slope"])
         program.line(f"real ramp[{config.features}];")
         program.line("int i;")
         program.line(f"for (i = 0; i < {config.features}; ++i) {{")

@@ -73,8 +73,10 @@ int main(void)
 
 
 def _points(source: Source, a: Exportable) -> Tensor:
-    box, dtype = source.domain, source.model.dtype
-    low, high = inward(box.lower, dtype, up=True), inward(box.upper, dtype, up=False)
+    box = source.domain
+    dtype = source.model.dtype
+    low = inward(box.lower, dtype, up=True)
+    high = inward(box.upper, dtype, up=False)
     parts = [box.corners(CORNERS), box.sample(SCATTERED)]
     if isinstance(a, Approximation) and a.certificate.witness is not None:
         parts.append(torch.tensor(a.certificate.witness, dtype=torch.float64).reshape(1, *box.shape))

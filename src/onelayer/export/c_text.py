@@ -188,7 +188,8 @@ class Program:
         self.used.add("dense8")
         whole, scales = integers(keys)
         table = self.integers(f"{name}_w", whole.flatten().numpy().astype(np.int64), "signed char")
-        scale, bias = self.table(f"{name}_scale", scales), self.table(f"{name}_b", zero)
+        scale = self.table(f"{name}_scale", scales)
+        bias = self.table(f"{name}_b", zero)
         self.line(f"dense8({source}, {table}, {scale}, {bias}, {target}, {keys.shape[1]}, {len(keys)});")
 
     def affine(self, name: str, source: str, target: str, weight: Tensor, bias: Tensor) -> None:
@@ -201,7 +202,8 @@ class Program:
             for j in range(weight.shape[1]):
                 self.line(f"{target}[{j}] = {self._sum(source, weight[:, j], float(bias[j]))};")
             return
-        biases, rows = self.table(f"{name}_b", bias), weight.shape[1]
+        biases = self.table(f"{name}_b", bias)
+        rows = weight.shape[1]
         if found >= SPARSE * weight.numel():
             self.used.add("dense")
             weights = self.table(f"{name}_w", weight.T)
@@ -210,7 +212,8 @@ class Program:
         self.used.add("sparse")
         row, column = weight.T.nonzero(as_tuple=True)
         starts = np.searchsorted(row.numpy(), np.arange(rows + 1))
-        at, start = self.integers(f"{name}_at", column.numpy()), self.integers(f"{name}_start", starts)
+        at = self.integers(f"{name}_at", column.numpy())
+        start = self.integers(f"{name}_start", starts)
         weights = self.table(f"{name}_w", weight.T[row, column])
         self.line(f"sparse({source}, {start}, {at}, {weights}, {biases}, {target}, {rows});")
 

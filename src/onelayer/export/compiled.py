@@ -34,7 +34,8 @@ def compiled(path: Path, model: OneLayerTransformer, *, flags: tuple[str, ...] =
             raise OnelayerError(f"{compiler} refuses {path}: {done.stderr.strip().splitlines()[0][:200]}")
         function = getattr(ctypes.CDLL(str(library)), path.stem)
     number = ctypes.c_double if model.dtype == torch.float64 else ctypes.c_float
-    inputs, outputs = math.prod(model.config.input_shape), math.prod(shape)
+    inputs = math.prod(model.config.input_shape)
+    outputs = math.prod(shape)
 
     def run(x: Tensor) -> Tensor:
         rows = []

@@ -158,7 +158,8 @@ class Writer:
 
     def _group(self, group: DirectionGroup, i: int, g: int) -> list[str]:
         """The part of T - f that depends on one variable, its pieces, and their union."""
-        claim, places = f"claim{i}_{g}", cuts(self.problem, group)
+        claim = f"claim{i}_{g}"
+        places = cuts(self.problem, group)
         texts = [
             f"Definition part{i}_{g} (u : R) : R :=\n  {self._part(group, i)}.\n"
             f"Definition {claim} (u : R) : Prop := Rabs (part{i}_{g} u) <= {number(group.bound)}.\n"
@@ -211,7 +212,9 @@ class Writer:
 
     def _piece(self, group: DirectionGroup, a: Fraction, b: Fraction) -> str:
         """On a piece every unit and every absolute value of an affine form has one sign."""
-        f, middle, steps = self.problem.f, (a + b) / 2, []
+        f = self.problem.f
+        middle = (a + b) / 2
+        steps = []
         for j in group.units:
             unit = self.problem.layer.units[j]
             active = group.multiple(unit.slopes) * middle + unit.offset >= 0
@@ -229,7 +232,9 @@ class Writer:
 
     def _output(self, i: int) -> str:
         """The groups together: the bounds add up, everything else cancels."""
-        f, layer, groups = self.problem.f, self.problem.layer, self.groups[i]
+        f = self.problem.f
+        layer = self.problem.layer
+        groups = self.groups[i]
         name = f"certificate{i}" if len(self.outputs) > 1 else "certificate"
         steps = [
             f"intros {' '.join(self.names)} {' '.join(f'H{n}' for n in self.names)}.",
@@ -250,7 +255,10 @@ class Writer:
 
     def _same(self, group: DirectionGroup, g: int) -> list[str]:
         """Units of the layer and arguments of f are written alike in the goal and in what is known of the group."""
-        f, layer, u, steps = self.problem.f, self.problem.layer, self._argument(group), []
+        f = self.problem.f
+        layer = self.problem.layer
+        u = self._argument(group)
+        steps = []
         for j in group.units:
             own = f"dot {_list(layer.units[j].slopes)} {self.point} + {number(layer.units[j].offset)}"
             steps.append(f"replace ({own}) with ({self._unit(group, j, u)}) by (cbn [dot]; lra).")
@@ -301,6 +309,7 @@ def _joined(claim: str, names: Sequence[str], pieces: Sequence[tuple[Fraction, F
     if len(names) == 1:
         return names[0]
     half = len(names) // 2
-    left, right = _joined(claim, names[:half], pieces[:half]), _joined(claim, names[half:], pieces[half:])
+    left = _joined(claim, names[:half], pieces[:half])
+    right = _joined(claim, names[half:], pieces[half:])
     a, b, c = (number(place) for place in (pieces[0][0], pieces[half][0], pieces[-1][1]))
     return f"(join_pieces {claim} {a} {b} {c} {left} {right})"

@@ -134,7 +134,9 @@ class Expression:
 
     def arguments(self, at: int) -> list[int]:
         """The largest affine parts below a node that depend on x: what the node is a function of."""
-        found, stack, seen = [], [at], set()
+        found = []
+        stack = [at]
+        seen = set()
         while stack:
             here = stack.pop()
             if here in seen:

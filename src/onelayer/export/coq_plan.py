@@ -255,7 +255,8 @@ def average_logit(
     problem: Problem, group: DirectionGroup, h: int, low: Fraction, high: Fraction
 ) -> tuple[Fraction, Fraction]:
     """p u + q near the average logit of a head in the middle of a piece, rounded to 1/64."""
-    tokens, u = problem.layer.heads[h], float(low + high) / 2
+    tokens = problem.layer.heads[h]
+    u = float(low + high) / 2
     slopes = torch.tensor([float(group.multiple(t.slopes)) for t in tokens], dtype=torch.float64, device="cpu")
     biases = torch.tensor([float(t.bias) for t in tokens], dtype=torch.float64, device="cpu")
     weights = torch.softmax(slopes * u + biases, 0)

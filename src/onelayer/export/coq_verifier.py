@@ -81,7 +81,8 @@ def _output(problem: Problem, formula: Formula, names: Sequence[str], i: int, in
     """One output: f in Coq's words and as data, that the two are one, and the computation."""
     at = formula.outputs[i]
     text = formula_text(formula.nodes, at, lambda _: None, _real)
-    spaced, point = " ".join(names), f"[{'; '.join(names)}]"
+    spaced = " ".join(names)
+    point = f"[{'; '.join(names)}]"
     degree = DEGREES.get(formula.dim, LOWEST_DEGREE)
     bits, rough = _bits(problem) if integers == "plain" else (53, 53)
     return (
@@ -95,10 +96,12 @@ def _output(problem: Problem, formula: Formula, names: Sequence[str], i: int, in
 
 def _theorem(problem: Problem, formula: Formula, names: Sequence[str]) -> str:
     """The claim about all outputs, read off the computations."""
-    spaced, point = " ".join(names), f"[{'; '.join(names)}]"
+    spaced = " ".join(names)
+    point = f"[{'; '.join(names)}]"
     sides = zip(names, problem.low, problem.high, strict=True)
     inside = " -> ".join(f"{_real(a)} <= {name} <= {_real(b)}" for name, a, b in sides)
-    eps, outputs = _real(problem.eps), range(len(formula.outputs))
+    eps = _real(problem.eps)
+    outputs = range(len(formula.outputs))
     claims = " /\\\n  ".join(f"Rabs (T {point} {i} - f{i} {spaced}) <= {eps}" for i in outputs)
     proofs = "".join(
         f"  - rewrite <- meaning{i}; eapply Rle_trans; "
@@ -146,7 +149,8 @@ def _plan(places: Sequence[Place]) -> str:
     own = [place for place in places if place[0] == axis]
     rest = list(places[len(own) :])
     half = len(own) // 2
-    below, above = _plan([*own[:half], *rest]), _plan([*own[half + 1 :], *rest])
+    below = _plan([*own[:half], *rest])
+    above = _plan([*own[half + 1 :], *rest])
     return f"Cut {axis} {_q(own[half][1])} ({below}) ({above})"
 
 

@@ -110,9 +110,12 @@ def exact_layer(model: OneLayerTransformer) -> ExactLayer:
     config = model.config
     _refuse(config)
     own = _outside_memory(model)
-    inputs, outputs = math.prod(config.input_shape), math.prod(config.output_shape)
+    inputs = math.prod(config.input_shape)
+    outputs = math.prod(config.output_shape)
     # What of the stream R reaches the read-out past the network, and what of x is in it.
-    read, embedded, start = own["W_R"], own["W_E"], own["b_O"]
+    read = own["W_R"]
+    embedded = own["W_E"]
+    start = own["b_O"]
     if config.residual:
         start = _sum(own["b_O"], own["b_E"])
     else:
@@ -137,8 +140,10 @@ def exact_layer(model: OneLayerTransformer) -> ExactLayer:
 
 def _streams(model: OneLayerTransformer, h: int, own: dict[str, Any]) -> tuple[list[list[Token]], Matrix]:
     """Slopes and bias of q . k along every axis of head h, and what each of its tokens adds to the stream."""
-    before, shape = model.config.heads[:h], model.config.heads[h]
-    columns, rows = sum(head.d_k for head in before), sum(head.d_v for head in before)
+    before = model.config.heads[:h]
+    shape = model.config.heads[h]
+    columns = sum(head.d_k for head in before)
+    rows = sum(head.d_v for head in before)
     query = [_part(line, columns, shape.d_k) for line in own["W_Q"]]
     slopes = _product(own["W_E"], query)
     bias = _sum(_row(own["b_E"], query), _part(own["b_Q"], columns, shape.d_k))

@@ -126,7 +126,8 @@ class Options:
 def _write_torch(a: Exportable, out: Path, options: Options) -> tuple[Path, Run]:
     layer = to_torch(a)
     assert isinstance(layer, StockLayer)
-    box, dtype = source_of(a).domain, source_of(a).model.dtype
+    box = source_of(a).domain
+    dtype = source_of(a).model.dtype
     if check_guard(options.guard) is not None:
         ends = (inward(box.lower, dtype, up=True), inward(box.upper, dtype, up=False))
         layer.arguments |= {"guard": options.guard, "domain": [end.double().flatten().tolist() for end in ends]}

@@ -52,7 +52,8 @@ class OneLayerGPT2(PreTrainedModel):  # type: ignore[misc]
         super().__init__(config)
         self.layer = Config.from_dict(config.layer)
         block = GPT2Config(**config.block)
-        features, length = self.layer.features, self.layer.length
+        features = self.layer.features
+        length = self.layer.length
         if self.layer.embedding == "piecewise":
             self.ramps: nn.Module = nn.Sequential(nn.Linear(self.layer.token_width, 2 * features), nn.ReLU())
             features *= 2

@@ -28,7 +28,8 @@ class Graph:
         self.onnx = require("onnx", "onnx")
         require("onnx.helper", "onnx")
         self.dtype = ACCUMULATORS.get(dtype, dtype)
-        self.narrow, self.int8 = dtype if dtype in ACCUMULATORS else None, int8
+        self.narrow = dtype if dtype in ACCUMULATORS else None
+        self.int8 = int8
         self.nodes: list[Any] = []
         self.constants: dict[str, Any] = {}
 

@@ -34,7 +34,8 @@ def to_huggingface(a: Exportable, *, anchor: float | None = None, box: Box | Non
     config = OneLayerGPT2Config(layer=drawn.config.to_dict(), block=gpt2_arguments(drawn, anchored), dtype=dtype)
     model = OneLayerGPT2(config)
     model.double()
-    ramps, embed = ramp_layers(source.model), anchored.up @ drawn.embed
+    ramps = ramp_layers(source.model)
+    embed = anchored.up @ drawn.embed
     weights = {f"gpt2.{name}": tensor for name, tensor in gpt2_weights(drawn, anchored).items()}
     if ramps is not None:
         weights |= {"ramps.0.weight": ramps[0], "ramps.0.bias": ramps[1]}

@@ -84,7 +84,9 @@ def check_formally(
             reason = _reason(done, axioms, integers)
             status = "rejected" if reason else "accepted"
         except subprocess.TimeoutExpired:
-            axioms, reason, status = (), f"no answer within {max_seconds:g} s", "undecided"
+            axioms = ()
+            reason = f"no answer within {max_seconds:g} s"
+            status = "undecided"
     claimed = own.certificate.eps if own.certificate.eps is not None else own.certificate.upper
     stated = claimed if eps is None else float(eps)
     return Judgement(status, stated, reason, pieces, integers, axioms, time.monotonic() - began)

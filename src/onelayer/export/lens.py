@@ -92,7 +92,8 @@ def _sequence_lens(model: OneLayerTransformer, drawn: Plan) -> Lens:
     from transformer_lens.config import TransformerBridgeConfig
     from transformer_lens.model_bridge.sources import native
 
-    dtype, memory = model.dtype, drawn.memory.to(model.dtype)
+    dtype = model.dtype
+    memory = drawn.memory.to(model.dtype)
     shape = TransformerBridgeConfig(
         n_layers=1,
         d_model=drawn.features,
@@ -111,7 +112,8 @@ def _sequence_lens(model: OneLayerTransformer, drawn: Plan) -> Lens:
     bridge = native.boot(shape, dtype=dtype, model_name="onelayer")
     bridge.load_state_dict({name: tensor.to(dtype) for name, tensor in _native_weights(drawn).items()}, strict=False)
     bridge.requires_grad_(False)
-    embed, start = drawn.embed.to(dtype), drawn.start.to(dtype)
+    embed = drawn.embed.to(dtype)
+    start = drawn.start.to(dtype)
 
     def embedded(x: Tensor) -> Tensor:
         numbers = x.to(dtype).reshape(len(x), drawn.config.length, drawn.config.token_width)
@@ -122,7 +124,8 @@ def _sequence_lens(model: OneLayerTransformer, drawn: Plan) -> Lens:
 
 def _native_weights(drawn: Plan) -> dict[str, Tensor]:
     """The state of a NativeModel that computes a plan; its head has no bias, so the flag feature carries it."""
-    read, zero = drawn.read.clone(), torch.zeros_like(drawn.query_bias)
+    read = drawn.read.clone()
+    zero = torch.zeros_like(drawn.query_bias)
     read[:, 0] += drawn.read_bias
     length = len(drawn.memory) + drawn.config.length
     layer = {

@@ -54,7 +54,8 @@ def onnx_model(a: Exportable, *, guard: str | None = None) -> Any:
 
 def _layer(source: Source, guard: str | None) -> Graph:
     """Node by node what OneLayerTransformer.forward does."""
-    model, config = source.model, source.model.config
+    model = source.model
+    config = source.model.config
     graph = Graph(model.dtype, int8=model.int8)
     own = dict(model.state_dict())
     x = graph.held(onnx_guard(graph, source, guard))
@@ -129,7 +130,9 @@ def _mean(graph: Graph, name: str, x: str) -> str:
 
 def _head(graph: Graph, model: OneLayerTransformer, h: int, u: str) -> str:
     """Z_h of eq (8), (batch, N, d_v)."""
-    config, shape, name = model.config, model.config.heads[h], f"head{h}"
+    config = model.config
+    shape = model.config.heads[h]
+    name = f"head{h}"
     k, v = (sum(getattr(head, width) for head in config.heads[:h]) for width in ("d_k", "d_v"))
     own = dict(model.state_dict())
     scale = 1 / math.sqrt(shape.d_k)
@@ -188,7 +191,8 @@ def _grid(graph: Graph, config: Config, name: str, query: str, memory: GridMemor
 def _scores(graph: Graph, config: Config, name: str, query: str, key: str) -> str:
     """q . k per token (batch, N, S), or phi(q) . phi(k) with phi = elu + 1."""
     if config.attention == "linear" and config.feature == "elu":
-        query, key = _elu(graph, f"{name}.query", query), _elu(graph, f"{name}.key", key)
+        query = _elu(graph, f"{name}.query", query)
+        key = _elu(graph, f"{name}.key", key)
     turned = graph.apply("Transpose", f"{name}.keys.T", key, perm=[0, 2, 1])
     return graph.apply("MatMul", f"{name}.scores", query, turned)
 

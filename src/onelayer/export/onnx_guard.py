@@ -11,7 +11,9 @@ def onnx_guard(graph: Graph, source: Source, guard: str | None) -> str:
     """The name of the guarded input: clamped, or ``x`` itself beside a node ``inside`` (batch,), false for nan."""
     if guard is None:
         return "x"
-    box, dtype, dim = source.domain, source.model.dtype, source.domain.dim
+    box = source.domain
+    dtype = source.model.dtype
+    dim = source.domain.dim
     low = graph.constant("lower", inward(box.lower, dtype, up=True))
     high = graph.constant("upper", inward(box.upper, dtype, up=False))
     if guard == CLAMP:

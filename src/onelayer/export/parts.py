@@ -53,7 +53,8 @@ class LayerOfParts(nn.Module):
         if "key" in self.parts:
             sources.append((self.parts["key"](u), self.parts["value"](u)))
         if "memory_keys" in self.parts:
-            keys, values = self._rows("memory_keys"), self._rows("memory_values")
+            keys = self._rows("memory_keys")
+            values = self._rows("memory_values")
             sources.append((keys.expand(count, *keys.shape), values.expand(count, *values.shape)))
         if len(sources) == 1:
             return sources[0]
@@ -89,7 +90,8 @@ def _attention_parts(model: OneLayerTransformer, own: dict[str, Tensor], width: 
     """Projections, memory and the attention itself, heads padded to one ``width``."""
     config = model.config
     parts: dict[str, nn.Module] = {}
-    d_k, d_v = [head.d_k for head in config.heads], [head.d_v for head in config.heads]
+    d_k = [head.d_k for head in config.heads]
+    d_v = [head.d_v for head in config.heads]
     scale = torch.cat([torch.full((size,), math.sqrt(width / size), dtype=torch.float64) for size in d_k])
     query, query_bias = _spread(own["W_Q"] * scale, own["b_Q"] * scale, d_k, width)
     for h, size in enumerate(d_k):
@@ -129,7 +131,8 @@ def _memory_tables(model: OneLayerTransformer, width: int) -> tuple[Tensor, Tens
     count = max(len(keys) for keys, _ in heads)
     keys, values = (torch.zeros(count, len(heads) * width).double() for _ in range(2))
     for h, (own_keys, own_values) in enumerate(heads):
-        d_k, at = own_keys.shape[1], h * width
+        d_k = own_keys.shape[1]
+        at = h * width
         if not len(own_keys):
             keys[:, at + d_k] = OFF
             continue

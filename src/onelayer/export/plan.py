@@ -81,7 +81,8 @@ class Plan:
 
 def plan(source: Source) -> Plan:
     """The plan of a softmax layer without LayerNorm of its own."""
-    model, config = source.model, source.model.config
+    model = source.model
+    config = source.model.config
     if config.norm != "none":
         raise OnelayerError(f"a layer with its own {config.norm}-LayerNorm is exported by to_torch(a, norm='none')")
     if config.pieces:
@@ -102,8 +103,10 @@ def plan(source: Source) -> Plan:
     reach = _largest_logit(config, heads, own, bound[names.stream])
     attention = _attention(config, heads, own, names, width, OFF + 2 * reach)
     hidden = max(1, config.hidden)
-    first, second = torch.zeros(hidden, names.count).double(), torch.zeros(names.count, hidden).double()
-    first_bias, second_bias = torch.zeros(hidden).double(), torch.zeros(names.count).double()
+    first = torch.zeros(hidden, names.count).double()
+    second = torch.zeros(names.count, hidden).double()
+    first_bias = torch.zeros(hidden).double()
+    second_bias = torch.zeros(names.count).double()
     if config.hidden:
         first[:, names.after], first_bias = own["W_1"].T, own["b_1"]
         second[names.last], second_bias[names.last] = own["W_2"].T, own["b_2"]
@@ -176,7 +179,8 @@ def _attention(
     config: Config, heads: list[tuple[Tensor, Tensor]], own: dict[str, Tensor], names: Names, width: int, off: float
 ) -> dict[str, Tensor]:
     """Projections whose head h has logit q . k / sqrt(d_k) on its own tokens and less than -OFF below on all others."""
-    rows, features = len(config.heads) * width, names.count
+    rows = len(config.heads) * width
+    features = names.count
     query, key, value = (torch.zeros(rows, features).double() for _ in range(3))
     query_bias, output, output_bias = (torch.zeros(*size).double() for size in ((rows,), (features, rows), (features,)))
     k = v = 0
@@ -197,7 +201,8 @@ def _attention(
         else:
             key[at + head.d_k, 0] = -off
         output[names.after, at : at + head.d_v] = own["W_O"][v : v + head.d_v].T
-        k, v = k + head.d_k, v + head.d_v
+        k = k + head.d_k
+        v = v + head.d_v
     output_bias[names.after] = own["b_O"]
     return {
         "query": query,
@@ -213,14 +218,16 @@ def _bounds(source: Source, heads: list[tuple[Tensor, Tensor]], own: dict[str, T
     """Largest absolute value of every feature over the box, by the triangle inequality."""
     config = source.model.config
     stream = _embedded(source, own)
-    spread, v = own["b_O"].abs(), 0
+    spread = own["b_O"].abs()
+    v = 0
     for h, (_, values) in enumerate(heads):
         w_o = own["W_O"][v : v + config.heads[h].d_v]
         largest = (values @ w_o).abs().amax(0) if len(values) else torch.zeros_like(spread)
         if config.token_attention:
             w_v, b_v = (own[name][..., v : v + config.heads[h].d_v] for name in ("W_V", "b_V"))
             largest = torch.maximum(largest, stream @ (w_v @ w_o).abs() + (b_v @ w_o).abs())
-        spread, v = spread + largest, v + config.heads[h].d_v
+        spread = spread + largest
+        v = v + config.heads[h].d_v
     after = stream + spread if config.residual else spread
     bound = torch.zeros(names.count).double()
     bound[0] = 1
@@ -239,7 +246,8 @@ def _bounds(source: Source, heads: list[tuple[Tensor, Tensor]], own: dict[str, T
 
 def _embedded(source: Source, own: dict[str, Tensor]) -> Tensor:
     """Bound of |E| per feature, over all tokens of the sequence."""
-    config, box = source.model.config, source.domain
+    config = source.model.config
+    box = source.domain
     size = torch.maximum(box.lower.abs(), box.upper.abs()).reshape(config.length, config.token_width)
     if config.embedding == "piecewise":
         size = torch.ones(config.length, config.features).double()
@@ -255,7 +263,8 @@ def _largest_logit(config: Config, heads: list[tuple[Tensor, Tensor]], own: dict
     for head, (keys, _) in zip(config.heads, heads, strict=True):
         columns = slice(k, k + head.d_k)
         largest = torch.cat([keys.abs(), own_keys[columns][None]]) @ query[columns]
-        reach, k = max(reach, float(largest.max()) / math.sqrt(head.d_k)), k + head.d_k
+        reach = max(reach, float(largest.max()) / math.sqrt(head.d_k))
+        k = k + head.d_k
     return reach
 
 
@@ -271,6 +280,7 @@ def ramp_layers(model: OneLayerTransformer) -> tuple[Tensor, Tensor, Tensor] | N
     weight = torch.zeros(config.token_width, config.ramps, config.token_width).double()
     each = torch.arange(config.token_width)
     weight[each, :, each] = slope
-    flat, bias = weight.reshape(config.features, config.token_width), -(slope * start).reshape(-1)
+    flat = weight.reshape(config.features, config.token_width)
+    bias = -(slope * start).reshape(-1)
     eye = torch.eye(config.features).double()
     return torch.cat([flat, flat]), torch.cat([bias, bias - 1]), torch.cat([eye, -eye], dim=1)

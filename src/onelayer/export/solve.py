@@ -42,7 +42,8 @@ def solve_values(source: Source, drawn: Plan, build: Callable[[Plan], StockLayer
             columns = torch.cat([weights[:, h, :count] for h, count in enumerate(counts)], dim=1)
             rest = wanted - layer(points).reshape(len(points), -1)
             found = torch.linalg.lstsq(columns, rest, driver="gelsd", rcond=RCOND).solution  # (sum M_h, K)
-            memory, bound = drawn.memory.clone(), drawn.bound.clone()
+            memory = drawn.memory.clone()
+            bound = drawn.bound.clone()
             for h, part in enumerate(found.split(counts)):
                 place = drawn.names.values[h]
                 memory[: counts[h], place] += torch.linalg.solve(maps[h].T, part.T).T

@@ -43,7 +43,8 @@ class StockLayer(nn.Module):
     ) -> None:
         super().__init__()
         self.arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
-        self.input_shape, self.output_shape = tuple(input_shape), tuple(output_shape)
+        self.input_shape = tuple(input_shape)
+        self.output_shape = tuple(output_shape)
         self.length, self.readout = length, readout
         self.guard, self.domain = guard, domain
         self.numbers = math.prod(self.input_shape) // length

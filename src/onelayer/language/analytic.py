@@ -133,7 +133,8 @@ def sinrel_image(low: Tensor, high: Tensor) -> Interval:
     near = torch.maximum(low, -high).clamp(min=0).abs()  # zero may come with a sign
     far = torch.maximum(-low, high)
     size = (1 / near) * (1 + 4 * UNIT)  # infinite at zero
-    top, bottom = sinrel(near), sinrel(far)
+    top = sinrel(near)
+    bottom = sinrel(far)
     falling = far < FIRST_MINIMUM
     above = torch.where(falling, top + ELEMENTARY * 2 * top.abs() + TINY, size.clamp(max=1.0)).clamp(max=1.0)
     below = torch.where(falling, bottom - ELEMENTARY * 2 * bottom.abs() - TINY, -size.clamp(max=LOWEST))
@@ -160,7 +161,8 @@ def log_gamma(x: Tensor) -> tuple[Tensor, Tensor]:
     product = torch.ones_like(x)
     for step in range(SHIFT):
         product = product * torch.where(small, x + step, torch.ones_like(x))
-    log_z, log_product = torch.log(z), torch.log(product)
+    log_z = torch.log(z)
+    log_product = torch.log(product)
     tail = torch.zeros_like(x)
     for coefficient in reversed(STIRLING[:-1]):
         tail = tail / (z * z) + coefficient

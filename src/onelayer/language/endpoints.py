@@ -82,7 +82,8 @@ def _units(text: str) -> tuple[str, dict[int, str]]:
 
 def _name(parser: Parser) -> str | None:
     """The name in ``name = ...``, taken; None where there is none."""
-    token, following = parser.next, parser.tokens[min(parser.at + 1, len(parser.tokens) - 1)]
+    token = parser.next
+    following = parser.tokens[min(parser.at + 1, len(parser.tokens) - 1)]
     if token.kind != "name" or (following.kind, following.text) != ("op", "="):
         return None
     parser.take()

@@ -80,7 +80,8 @@ def number(data: Facets, *args: float) -> float:
 
 def ranges(form: Tensor, low: Tensor, high: Tensor) -> Interval:
     """Of affine forms (..., D + 1) on boxes (E, D): (E, ...), with the rounding of form and evaluation."""
-    middle, radius = low / 2 + high / 2, high / 2 - low / 2
+    middle = low / 2 + high / 2
+    radius = high / 2 - low / 2
     flat = form.reshape(-1, form.shape[-1])
     centre = middle @ flat[:, :-1].T + flat[:, -1]
     reach = radius @ flat[:, :-1].abs().T

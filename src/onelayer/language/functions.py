@@ -56,13 +56,15 @@ def expm1(tape: Tape, args: Sequence[int]) -> int:
 
 def sinh(tape: Tape, args: Sequence[int]) -> int:
     """(exp(x) - exp(-x)) / 2"""
-    plus, minus = tape.add("exp", args[0]), tape.add("exp", tape.add("neg", args[0]))
+    plus = tape.add("exp", args[0])
+    minus = tape.add("exp", tape.add("neg", args[0]))
     return tape.add("div", tape.add("sub", plus, minus), tape.number(2))
 
 
 def cosh(tape: Tape, args: Sequence[int]) -> int:
     """(exp(x) + exp(-x)) / 2"""
-    plus, minus = tape.add("exp", args[0]), tape.add("exp", tape.add("neg", args[0]))
+    plus = tape.add("exp", args[0])
+    minus = tape.add("exp", tape.add("neg", args[0]))
     return tape.add("div", tape.add("add", plus, minus), tape.number(2))
 
 
@@ -121,9 +123,11 @@ def atan2(tape: Tape, args: Sequence[int]) -> int:
     the negative x axis, it jumps by 2 pi.
     """
     y, x = args
-    pi, minus_y = tape.add("pi"), tape.add("neg", y)
+    pi = tape.add("pi")
+    minus_y = tape.add("neg", y)
     half = tape.add("div", pi, tape.number(2))
-    slope, other = tape.add("atan", tape.add("div", y, x)), tape.add("atan", tape.add("div", x, y))
+    slope = tape.add("atan", tape.add("div", y, x))
+    other = tape.add("atan", tape.add("div", x, y))
     left = Not(Positive(minus_y)).choose(tape, tape.add("add", slope, pi), tape.add("sub", slope, pi))
     size = tape.add("abs", x)
     below = Positive(tape.add("sub", minus_y, size))
@@ -161,7 +165,8 @@ def modulo(tape: Tape, args: Sequence[int]) -> int:
 
 def sign(tape: Tape, args: Sequence[int]) -> int:
     """1, 0 or -1"""
-    zero, one = tape.number(0), tape.number(1)
+    zero = tape.number(0)
+    one = tape.number(1)
     below = tape.add("where", tape.add("neg", args[0]), tape.number(-1), zero)
     return tape.add("where", args[0], one, below)
 

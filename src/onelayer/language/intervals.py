@@ -35,7 +35,8 @@ def increasing(g: Callable[[Tensor], Tensor]) -> Ends:
     """Image of an interval under an increasing function that torch computes within 4 ulp."""
 
     def image(low: Tensor, high: Tensor) -> Interval:
-        below, above = g(low), g(high)
+        below = g(low)
+        above = g(high)
         return below - below.abs() * (2 * ELEMENTARY) - TINY, above + above.abs() * (2 * ELEMENTARY) + TINY
 
     return image
@@ -121,7 +122,8 @@ def relu(low: Tensor, high: Tensor) -> Interval:
 
 def choice(u: Interval, a: Interval, b: Interval) -> Interval:
     """a where u > 0 and b elsewhere: one of them where u decides, both where it does not."""
-    positive, negative = u[0] > 0, u[1] <= 0
+    positive = u[0] > 0
+    negative = u[1] <= 0
     low = torch.where(positive, a[0], torch.where(negative, b[0], torch.minimum(a[0], b[0])))
     high = torch.where(positive, a[1], torch.where(negative, b[1], torch.maximum(a[1], b[1])))
     return where_defined(~(torch.isnan(u[0]) | torch.isnan(u[1])), (low, high))

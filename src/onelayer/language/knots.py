@@ -133,14 +133,16 @@ class Facets(Content):
         """Of flat lists; refused where they do not belong together."""
         self = super().__new__(cls, 0.0)
         numbers = [np.array(part, dtype=np.float64).ravel() for part in (points, values, simplices)]
-        count, corners = len(numbers[1]), numbers[2]
+        count = len(numbers[1])
+        corners = numbers[2]
         if not (dim >= 1 and count > dim and len(numbers[0]) == dim * count):
             raise FormulaError("facets need one value for each point, and more points than coordinates")
         if not _are_corners(corners, dim, count):
             raise FormulaError(f"the simplices of facets need {dim + 1} corners each, points counted from 0")
         if not all(np.isfinite(part).all() for part in numbers):
             raise FormulaError("the numbers of facets must be finite")
-        self.points, self.values = numbers[0].reshape(count, dim), numbers[1]
+        self.points = numbers[0].reshape(count, dim)
+        self.values = numbers[1]
         self.simplices = corners.astype(np.int64).reshape(-1, dim + 1)
         for part in (self.points, self.values, self.simplices):
             part.flags.writeable = False

@@ -137,7 +137,8 @@ class Parser:
         return outputs
 
     def _binding(self) -> bool:
-        name, following = self.next, self.tokens[min(self.at + 1, len(self.tokens) - 1)]
+        name = self.next
+        following = self.tokens[min(self.at + 1, len(self.tokens) - 1)]
         if name.kind != "name" or (following.kind, following.text) != ("op", "="):
             return False
         if self._reserved(name.text) or name.text in self.bound:
@@ -194,8 +195,10 @@ class Parser:
         left: Value = self._sum()
         found: Condition | None = None
         while self.next.kind == "op" and self.next.text in COMPARISONS:
-            sign, here = self.take(), self.next
-            a, right = self._numeric(left, token), self._sum()
+            sign = self.take()
+            here = self.next
+            a = self._numeric(left, token)
+            right = self._sum()
             b = self._numeric(right, here)
             new = COMPARISONS[sign.text](self.tape, a, b)
             found = new if found is None else Both(found, new)
@@ -216,7 +219,8 @@ class Parser:
             strength, op = _LOOSE[self.next.text]
             if strength < level:
                 break
-            token, here = self.take(), self.next
+            token = self.take()
+            here = self.next
             right = self._numeric(self._sum(strength + 1) if strength < 2 else self._signed(), here)
             left = self._guard(token, partial(self.tape.add, op, self._numeric(left, first), right))
         return left
@@ -295,12 +299,14 @@ class Parser:
 
     def _special(self, token: Lexeme, opening: Lexeme) -> int:
         """where(condition, a, b), interp(x, [places], [values]), spline(...); the opening parenthesis is behind."""
-        first, what = self.next, SPECIAL[token.text]
+        first = self.next
+        what = SPECIAL[token.text]
         if token.text in (SPLINE, FACETS):
             return self._table(token, opening, what)
         if token.text == "where":
             condition = self._logical(self.expression(), first)
-            a, b = self._after_comma(what), self._after_comma(what)
+            a = self._after_comma(what)
+            b = self._after_comma(what)
             build = partial(condition.choose, self.tape, a, b)
         else:
             x = self.number()

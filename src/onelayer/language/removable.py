@@ -154,7 +154,8 @@ def _logarithm(tape: Tape, at: int) -> Iterator[Vanishing]:
     """log(w), which vanishes with w - 1, however that is written."""
     w = tape.nodes[at].args[0]
     inside = tape.nodes[w]
-    one, rest = tape.number(1), ((tape.add("exprel", at), -1),)
+    one = tape.number(1)
+    rest = ((tape.add("exprel", at), -1),)
     if inside.op == "add" and tape.exact[inside.args[0]] == 1:
         yield Vanishing(inside.args[1], rest)
     elif inside.op == "add" and tape.exact[inside.args[1]] == 1:
@@ -180,7 +181,8 @@ def _difference(tape: Tape, at: int) -> Iterator[Vanishing]:
 
 def _subtracted(tape: Tape, first: int, second: int, sign: int) -> Iterator[Vanishing]:
     """The ways in which sign (first - second) vanishes, read in this order."""
-    left, right = tape.nodes[first], tape.nodes[second]
+    left = tape.nodes[first]
+    right = tape.nodes[second]
     turned = ((tape.number(sign), 1),) if sign < 0 else ()
     if left.op == "exp" and tape.exact[second] == 1:
         yield Vanishing(left.args[0], ((tape.add("exprel", left.args[0]), 1), *turned))

@@ -71,7 +71,8 @@ def _margins_of_not(inner: Condition, tape: Tape) -> list[tuple[int, bool]]:
         return _margins(Known(not inner.holds), tape)
     if not isinstance(inner, Both):
         raise FormulaError(f"{type(inner).__name__} is no condition on numbers")
-    left, right = _margins(Not(inner.first), tape), _margins(Not(inner.second), tape)
+    left = _margins(Not(inner.first), tape)
+    right = _margins(Not(inner.second), tape)
     if len(left) * len(right) > MOST:
         raise FormulaError(f"the condition has more than {MOST} parts; ask for them one by one")
     return [(tape.add("max", a, b), s or t) for a, s in left for b, t in right]

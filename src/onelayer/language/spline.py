@@ -72,7 +72,8 @@ def _basis(knots: Tensor, k: int, cell: Tensor, x: Tensor) -> Tensor:
     for level in range(1, k + 1):
         after = [torch.zeros_like(x) for _ in range(level + 1)]
         for at, value in enumerate(found):
-            low, high = knots[cell + at - level + 1], knots[cell + at + 1]
+            low = knots[cell + at - level + 1]
+            high = knots[cell + at + 1]
             share = value / (high - low)
             after[at] = after[at] + (high - x) * share
             after[at + 1] = after[at + 1] + (x - low) * share
@@ -92,7 +93,8 @@ def image(data: Spline, *args: Interval) -> Interval:
     for (low, high), axis, k in zip(args, data.knots, data.degrees, strict=True):
         inside = inside & (low >= axis[k]) & (high <= axis[-k - 1])
         known = known & ~(torch.isnan(low) | torch.isnan(high))
-    least, most = float(data.coefficients.min()), float(data.coefficients.max())
+    least = float(data.coefficients.min())
+    most = float(data.coefficients.max())
     below = torch.where(inside, torch.full_like(inside, least, dtype=torch.float64), -torch.inf)
     above = torch.where(inside, torch.full_like(inside, most, dtype=torch.float64), torch.inf)
     return torch.where(known, below, torch.nan), torch.where(known, above, torch.nan)
@@ -122,11 +124,15 @@ def piece(data: Spline, cells: Sequence[int], args: Sequence[arb]) -> arb:
     window = tuple(slice(c - k, c + 1) for c, k in zip(cells, data.degrees, strict=True))
     values: Any = np.vectorize(arb, otypes=[object])(data.coefficients[window])
     for axis in range(data.dim - 1, -1, -1):
-        knots, k, cell, x = data.knots[axis], data.degrees[axis], cells[axis], args[axis]
+        knots = data.knots[axis]
+        k = data.degrees[axis]
+        cell = cells[axis]
+        x = args[axis]
         rows = [values[..., at] for at in range(k + 1)]
         for level in range(1, k + 1):
             for at in range(k, level - 1, -1):
-                low, high = arb(knots[cell - k + at]), arb(knots[cell + at + 1 - level])
+                low = arb(knots[cell - k + at])
+                high = arb(knots[cell + at + 1 - level])
                 rows[at] = (rows[at - 1] * (high - x) + rows[at] * (x - low)) / (high - low)
         values = rows[k]
     return arb(values)

@@ -66,7 +66,8 @@ class Tape:
         constant = self._constant(node)
         if constant is not None and not math.isfinite(constant):
             raise FormulaError(f"constant part '{op}' has no finite value; keep every constant below 1.8e308")
-        exact, total = self._exact(node), self._total(node)
+        exact = self._exact(node)
+        total = self._total(node)
         self.nodes.append(node)
         self.constant.append(constant)
         self.exact.append(exact)

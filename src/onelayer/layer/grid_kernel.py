@@ -61,7 +61,8 @@ def _readable(x: Any) -> bool:
 
 
 def _fits(query: Tensor, axes: Sequence[Tensor], values: Tensor) -> bool:
-    width, most = query.shape[-1], max(map(len, axes))
+    width = query.shape[-1]
+    most = max(map(len, axes))
     if len(axes) > 2 or width > MOST_WIDTH or most > MOST_KEYS:
         return False
     outputs = query.numel() // width * values.shape[-1]
@@ -83,7 +84,8 @@ def _launched(query: Tensor, axes: Sequence[Tensor], values: Tensor) -> Tensor:
     side = program.SIDE.value
     flat = query.detach().reshape(-1, query.shape[-1]).contiguous()
     if len(axes) == 1:  # one axis is two of which the first has one key, zero
-        axes, values = [torch.zeros_like(axes[0][:1]), axes[0]], values[None]
+        axes = [torch.zeros_like(axes[0][:1]), axes[0]]
+        values = values[None]
     first, second = (axis.detach().contiguous() for axis in axes)
     table = values.detach().movedim(-1, 0).contiguous()  # (d_v, M_1, M_2)
     out = torch.empty((len(flat), len(table)), dtype=flat.dtype, device=flat.device)

@@ -80,7 +80,8 @@ def _head_weights(
     queries = [_query(head, dim, d_model) for head in heads]
     outputs = zeros(len(heads) * width, d_model)
     for h, head in enumerate(heads):
-        rows, columns = slice(h * width, (h + 1) * width), slice(first, first + width)
+        rows = slice(h * width, (h + 1) * width)
+        columns = slice(first, first + width)
         outputs[rows, columns] = full((width,), head.coefficient).diag()
     return {"W_Q": [w for w, _ in queries], "b_Q": [b for _, b in queries], "W_O": outputs}
 
@@ -104,7 +105,8 @@ def lookup_model(
     no FFN; without ridges and matrix there is no residual either.
     """
     shape = _sides(input_shape)
-    dim, width = math.prod(shape), math.prod(output_shape)
+    dim = math.prod(shape)
+    width = math.prod(output_shape)
     heads = list(heads) or [_silent_head(width)]
     linear = _is_linear(affine)
     stream = linear or ridges is not None
@@ -136,7 +138,8 @@ def lookup_model(
 def _feed_forward(ridges: Ridges, dim: int, d_model: int) -> dict[str, Tensor]:
     """FFN that reads x from the first ``dim`` features of the stream and writes to the others."""
     count = ridges.weight.shape[0]
-    into, out_of = zeros(d_model, count), zeros(count, d_model)
+    into = zeros(d_model, count)
+    out_of = zeros(count, d_model)
     into[:dim], out_of[:, dim:] = ridges.weight.T, ridges.coefficient
     return {"W_1": into, "b_1": ridges.bias, "W_2": out_of}
 
@@ -161,8 +164,10 @@ def _is_fine(head: LookupHead) -> bool:
 
 def _query(head: LookupHead, dim: int, d_model: int) -> tuple[Tensor, Tensor]:
     """W_Q (d_model, d_k) and b_Q (d_k,) of q = sqrt(d_k) (u_1, ..., u_r, 1, 0, ...), with 1, 1 for a fine part."""
-    d_k, r = _key_width(head), len(head.axes)
-    weight, bias = zeros(d_model, d_k), zeros(d_k)
+    d_k = _key_width(head)
+    r = len(head.axes)
+    weight = zeros(d_model, d_k)
+    bias = zeros(d_k)
     for a, axis in enumerate(head.axes):
         weight[:dim, a] = math.sqrt(d_k) * _direction(axis, dim)
     bias[r : r + 1 + _is_fine(head)] = math.sqrt(d_k)
@@ -179,7 +184,8 @@ def _direction(axis: AxisKeys, dim: int) -> Tensor:
 
 def _memory(head: LookupHead, dim: int, width: int) -> GridMemory:
     """Axis a holds its slopes in key feature a, its biases in key feature r and their fine part in the next."""
-    r, axes = len(head.axes), []
+    r = len(head.axes)
+    axes = []
     if head.values.ndim != r + 1 or head.values.shape[-1] != width:
         raise OnelayerError(f"values of a head with {r} axes and {width} outputs have shape {tuple(head.values.shape)}")
     for a, axis in enumerate(head.axes):

@@ -81,7 +81,8 @@ class GridMemory(nn.Module):
 
         Column by column: most columns belong to one axis, and the others repeat what they have.
         """
-        count, found = math.prod(self.values.shape[:-1]), int(torch.count_nonzero(self.values))
+        count = math.prod(self.values.shape[:-1])
+        found = int(torch.count_nonzero(self.values))
         for column in range(self.axes[0].shape[1]):
             parts = [axis.detach()[:, column : column + 1] for axis in self.axes]
             parts = [part for part in parts if bool(part.any())]

@@ -129,7 +129,8 @@ class OneLayerTransformer(Weights):
         if not isinstance(x, Tensor) or torch.compiler.is_compiling():
             return self._evaluate(x, batch)
         budget = CHUNK if x.device.type == "cpu" else ACCELERATOR_CHUNK
-        count, step = math.prod(batch), max(1, budget // self._cost())
+        count = math.prod(batch)
+        step = max(1, budget // self._cost())
         if count <= step:
             return self._evaluate(x, batch)
         flat = x.reshape(count, *config.input_shape)
@@ -208,7 +209,8 @@ class OneLayerTransformer(Weights):
         return len(others) > 0 and first.memory != "grid" and all(shape == first for shape in others)
 
     def _attend_alike(self, e: Tensor) -> Tensor:
-        shape, count = self.config.heads[0], len(self.config.heads)
+        shape = self.config.heads[0]
+        count = len(self.config.heads)
 
         def split(u: Tensor, width: int) -> Tensor:
             return u.reshape(*u.shape[:-1], count, width).transpose(-3, -2)  # (..., H, N, width)
@@ -225,14 +227,16 @@ class OneLayerTransformer(Weights):
 
     def _attend_each(self, e: Tensor) -> Tensor:
         """One head at a time: each keeps to the inputs that its query reads, which keeps Taylor models small."""
-        w_o, b_o = self.cast("W_O", e), self.cast("b_O", e)
+        w_o = self.cast("W_O", e)
+        b_o = self.cast("b_O", e)
         rows = torch.split(w_o, [shape.d_v for shape in self.config.heads])
         parts = (F.linear(self._head(h, e), own.transpose(0, 1)) for h, own in enumerate(rows))
         return reduce(operator.add, parts) + b_o
 
     def _head(self, h: int, e: Tensor) -> Tensor:
         """Z_h of eq (8), (..., N, d_v): logits, weights and average in one piece, rounded once in a narrow format."""
-        query, sources = self._query(h, e), self._token_sources(h, e)
+        query = self._query(h, e)
+        sources = self._token_sources(h, e)
         memory = self.memory_of(h)
         kind = attention_kind(self.config)
         if isinstance(memory, GridMemory) and isinstance(kind, Softmax):
@@ -243,7 +247,8 @@ class OneLayerTransformer(Weights):
         return held(kind.average(query, sources), e)
 
     def _query(self, h: int, e: Tensor) -> Tensor:
-        shape, start = self.config.heads[h], sum(head.d_k for head in self.config.heads[:h])
+        shape = self.config.heads[h]
+        start = sum(head.d_k for head in self.config.heads[:h])
         query = self.affine(self._asking(e), "Q", slice(start, start + shape.d_k))
         return widened(query) * (1 / math.sqrt(shape.d_k))
 
@@ -251,7 +256,8 @@ class OneLayerTransformer(Weights):
         if not self.config.token_attention:
             return []
         heads = self.config.heads
-        k, v = sum(head.d_k for head in heads[:h]), sum(head.d_v for head in heads[:h])
+        k = sum(head.d_k for head in heads[:h])
+        v = sum(head.d_v for head in heads[:h])
         keys = self.affine(e, "K", slice(k, k + heads[h].d_k))
         return [(widened(keys), widened(self.affine(e, "V", slice(v, v + heads[h].d_v))))]
 
@@ -270,7 +276,8 @@ class OneLayerTransformer(Weights):
         return self._norm(y, "2") if self.config.norm == "post" else y
 
     def _norm(self, x: Tensor, which: str) -> Tensor:
-        gain, shift = widened(self.cast(f"gain_{which}", x)), widened(self.cast(f"shift_{which}", x))
+        gain = widened(self.cast(f"gain_{which}", x))
+        shift = widened(self.cast(f"shift_{which}", x))
         return held(F.layer_norm(widened(x), (self.config.d_model,), gain, shift, NORM_EPS), x)
 
     def _cost(self) -> int:
@@ -329,7 +336,8 @@ class OneLayerTransformer(Weights):
         return card("OneLayerTransformer", rows)
 
     def __repr__(self) -> str:
-        size, config = self.size(), self.config
+        size = self.size()
+        config = self.config
         parts = [
             f"{config.layout} {config.input_shape} -> {config.output_shape}",
             f"{size['heads']} {config.attention} head{'s' * (size['heads'] != 1)}",

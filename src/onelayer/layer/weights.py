@@ -78,9 +78,11 @@ class Weights(nn.Module):
 
     def affine(self, x: Tensor, which: str, columns: slice | None = None) -> Tensor:
         """x W + b for the pair of that name, or some columns of it."""
-        w, b = self.cast(f"W_{which}", x), self.cast(f"b_{which}", x)
+        w = self.cast(f"W_{which}", x)
+        b = self.cast(f"b_{which}", x)
         if columns is not None:
-            w, b = w[:, columns], b[columns]
+            w = w[:, columns]
+            b = b[columns]
         found: Tensor = linear(x, w, b)
         return found
 

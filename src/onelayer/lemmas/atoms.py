@@ -61,17 +61,21 @@ class _Atom:
 
 
 def _atom(model: OneLayerTransformer, composition: Composition, c: int, low: Floats, high: Floats) -> _Atom:
-    atom, g = composition.atoms[c], model.config.ramps
+    atom = composition.atoms[c]
+    g = model.config.ramps
     w = {name: model.own(name).detach().double().cpu().numpy() for name in ("ramp_start", "ramp_slope", "W_E", "b_E")}
     rows = slice(atom.coordinate * g, (atom.coordinate + 1) * g)
     column = w["W_E"][:, c]
     if np.delete(column, np.r_[rows]).any() or w["W_E"][:, len(composition.atoms) :].any():
         raise OnelayerError(f"column {c + 1} of the embedding is not a function of one number")
-    start, slope, rise = w["ramp_start"][atom.coordinate], w["ramp_slope"][atom.coordinate], column[rows]
+    start = w["ramp_start"][atom.coordinate]
+    slope = w["ramp_slope"][atom.coordinate]
+    rise = column[rows]
     if not bool((slope > 0).all()):
         raise OnelayerError("the ramps of the embedding must rise")
     ramps, blur = _as_relus(start, slope, rise, float(w["b_E"][c]))
-    bottom, top = float(low[:, atom.coordinate].min()), float(high[:, atom.coordinate].max())
+    bottom = float(low[:, atom.coordinate].min())
+    top = float(high[:, atom.coordinate].max())
     formula = atom.formula
     error = piecewise_error(formula, ramps, bottom, top) + blur
     sides = list(zip(low[:, atom.coordinate].tolist(), high[:, atom.coordinate].tolist(), strict=True))
@@ -91,7 +95,8 @@ def _as_relus(start: Floats, slope: Floats, rise: Floats, constant: float) -> tu
     clip(v, 0, 1) = relu(v) - relu(v - 1). A ramp mostly ends where another begins: that knot is then counted once, with
     the change of slope, and the distance moved, times the slope, goes into the second number.
     """
-    end, tilt = start + 1 / slope, rise * slope
+    end = start + 1 / slope
+    tilt = rise * slope
     order = np.argsort(start, kind="stable")
     following = np.append(start[order], np.inf)[np.searchsorted(start[order], end - 1e-9 / slope)]
     moved = np.abs(following - end)
@@ -100,7 +105,8 @@ def _as_relus(start: Floats, slope: Floats, rise: Floats, constant: float) -> tu
     reach = np.abs(start) + 2 / slope
     blur = np.abs(tilt) * (np.where(meets, moved, 0.0) + 8 * UNIT * reach) + 8 * UNIT * np.abs(rise)
     knots, place = np.unique(np.concatenate([start, end]), return_inverse=True)
-    changes, sizes = np.zeros(len(knots)), np.zeros(len(knots))
+    changes = np.zeros(len(knots))
+    sizes = np.zeros(len(knots))
     np.add.at(changes, place, np.concatenate([tilt, -tilt]))
     np.add.at(sizes, place, np.abs(np.concatenate([tilt, -tilt])))
     summing = 8 * UNIT * float(sizes @ (knots[-1] - knots))

@@ -58,7 +58,9 @@ class _Proof:
     """The pieces of one proof. V = n C variables, the embedded atoms of all tokens; U hidden units."""
 
     def __init__(self, composition: Composition, atoms: Atoms, forms: Forms, outer: Floats, offset: Floats) -> None:
-        self.composition, self.atoms, self.forms = composition, atoms, forms
+        self.composition = composition
+        self.atoms = atoms
+        self.forms = forms
         self.outer, self.offset = outer, offset  # (U, outputs), (outputs,)
         self.units = np.array(composition.units, dtype=int)
         if len(self.units) != len(outer):
@@ -75,7 +77,8 @@ class _Proof:
         total = np.zeros(self.composition.outputs)
         rest = self.offset.copy()
         for k in active:
-            term, outer = self.composition.terms[k], self.terms[k]
+            term = self.composition.terms[k]
+            outer = self.terms[k]
             rest[term.output] -= term.constant
             drift = self.drift(self.weights(k, position))
             total[term.output] += outer.error + outer.steepest * drift + self._mismatch(k, position)
@@ -110,7 +113,8 @@ class _Proof:
             w = self.weights(k, place)
             ends = w * self.atoms.true_low.reshape(-1), w * self.atoms.true_high.reshape(-1)
             slack = 4 * (len(w) + 2) * UNIT * (np.abs(ends[0]) + np.abs(ends[1])).sum()
-            low, high = np.minimum(*ends), np.maximum(*ends)
+            low = np.minimum(*ends)
+            high = np.maximum(*ends)
             # Signs survive rounding: a sum of numbers >= 0 is >= 0.
             lows.append(max(low.sum() - slack, 0.0) if (low >= 0).all() else low.sum() - slack)
             highs.append(high.sum() + slack)
@@ -119,7 +123,8 @@ class _Proof:
     def _outer(self, k: int) -> OuterRamps:
         """Knots and slopes read off the forms at one position, then compared with g_k."""
         term = self.composition.terms[k]
-        position, mine = term.position or 0, self.units == k
+        position = term.position or 0
+        mine = self.units == k
         w = self.weights(k, position)
         scaled = w * self.forms.radius
         size = math.ldexp(0.5, math.frexp(float(np.abs(scaled).max(initial=0.0)))[1])  # squares of scaled / size exist
@@ -143,9 +148,11 @@ class _Proof:
 
     def _mismatch(self, k: int, position: int) -> float:
         """sum_u |c_u| sup |z_u - mu_u (s^ - t_u)| over the units of the term."""
-        term, mine = self.composition.terms[k], self.units == k
+        term = self.composition.terms[k]
+        mine = self.units == k
         w = self.weights(k, position)
-        slopes, order = self.terms[k].slopes, np.argsort(self._knots(k), kind="stable")
+        slopes = self.terms[k].slopes
+        order = np.argsort(self._knots(k), kind="stable")
         knots = np.empty(len(order))
         knots[order] = self.terms[k].ramps.knots
         f = self.forms
@@ -159,7 +166,8 @@ class _Proof:
 
     def _knots(self, k: int) -> Floats:
         """Knots of the units of term k in the order of the units."""
-        term, mine = self.composition.terms[k], self.units == k
+        term = self.composition.terms[k]
+        mine = self.units == k
         position = term.position or 0
         w = self.weights(k, position)
         knots: Floats = float(w @ self.forms.center) - self.forms.const[position, mine] / self.terms[k].slopes

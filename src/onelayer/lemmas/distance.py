@@ -28,7 +28,8 @@ def smallest_squared_distance(z: Tensor, report: Callable[[float], None] = lambd
         return _trusted(least * (1 - (width + 16) * 2 * UNIT))
     norms = (z * z).sum(1)
     error = (width + 8) * 4 * UNIT * float(norms.max()) * 2
-    left, right = torch.cat([-2 * z, torch.ones_like(z[:, :1])], 1), torch.cat([z, norms[:, None]], 1).T.contiguous()
+    left = torch.cat([-2 * z, torch.ones_like(z[:, :1])], 1)
+    right = torch.cat([z, norms[:, None]], 1).T.contiguous()
     nearest = torch.full((count,), torch.inf, dtype=torch.float64, device=z.device)
     step = max(1, _block(z) // count)
     for start in range(0, count, step):

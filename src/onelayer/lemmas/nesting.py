@@ -64,7 +64,8 @@ class Form:
         self.w = float64_weights(model)
         self.ridges = nested.all_ridges()
         self.curved = [c for c, one in enumerate(nested.inner) if not one.plain]
-        self.inputs, self.outputs = nested.inputs, nested.outputs
+        self.inputs = nested.inputs
+        self.outputs = nested.outputs
         wanted = {
             "layout": "packed",
             "norm": "none",
@@ -126,7 +127,8 @@ class Form:
         self.written = written
         width = d + written.shape[1]
         out = np.zeros((max(1, len(self.curved)), width))
-        query, constant = np.zeros((width, KEY_WIDTH * len(out))), np.zeros(KEY_WIDTH * len(out))
+        query = np.zeros((width, KEY_WIDTH * len(out)))
+        constant = np.zeros(KEY_WIDTH * len(out))
         for h, c in enumerate(self.curved):
             out[h, d:] = written[c]
             query[:d, KEY_WIDTH * h] = 2 * np.array(nested.inner[c].direction)
@@ -156,7 +158,8 @@ class _Proof:
     def __init__(self, model: OneLayerTransformer, nested: Nested, form: Form, box: Box) -> None:
         self.nested, self.form = nested, form
         self.dtype, self.r = model.dtype, rounding_of(model.dtype)
-        self.low, self.high = box.lower.flatten().numpy(), box.upper.flatten().numpy()
+        self.low = box.lower.flatten().numpy()
+        self.high = box.upper.flatten().numpy()
         self.reach = np.maximum(np.abs(self.low), np.abs(self.high))
         heads = {c: h for h, c in enumerate(form.curved)}
         self.looked = [self._looked(c, heads.get(c)) for c in range(len(nested.inner))]
@@ -211,7 +214,8 @@ class _Proof:
         ends = [(a * low, a * high) for a, low, high in zip(ridge.weights, part.low, part.high, strict=True)]
         exact = len(ends) == 1 and abs(ridge.weights[0]) == 1
         slack = 0.0 if exact else 4 * (len(ends) + 2) * UNIT * sum(abs(a) + abs(b) for a, b in ends)
-        low, high = sum(map(min, ends)) - slack, sum(map(max, ends)) + slack
+        low = sum(map(min, ends)) - slack
+        high = sum(map(max, ends)) + slack
         high = high if high > low else low + 1e-9 * (1 + abs(low))
         ramps = ramps_of(self.form.knots[mine], self.form.changes[mine], ridge.constant)
         return term_error(ridge.formula, ramps, ExecutedSum(low, high, drift, size), self.r)
@@ -223,12 +227,14 @@ class _Proof:
         reach = float(np.abs(direction) @ self.reach) * UP
         exact = bool(np.isin(direction, (-1.0, 0.0, 1.0)).all()) and np.count_nonzero(direction) == 1
         slack = 0.0 if exact else 4 * (len(direction) + 2) * UNIT * reach
-        low, high = float(np.minimum(*ends).sum()) - slack, float(np.maximum(*ends).sum()) + slack
+        low = float(np.minimum(*ends).sum()) - slack
+        high = float(np.maximum(*ends).sum()) + slack
         if head is None:
             return Looked(low, high, 0.0, reach, 0.0)
         formula = one.formula
         bottom, top = range_of(formula, low, high)
-        keys, values = self.form.w[f"memory.{head}.axes.0"], self.form.w[f"memory.{head}.values"]
+        keys = self.form.w[f"memory.{head}.axes.0"]
+        values = self.form.w[f"memory.{head}.values"]
         error = lookup_error(_alone(keys, values), formula, low, high)
         size = float(np.abs(values).max())
         return Looked(bottom, top, error * UP, size, self._executed(keys, size, reach, int((direction != 0).sum())))
@@ -239,7 +245,8 @@ class _Proof:
         Logits err by gamma of their sizes, once in the query and once in the product with the keys, and what softmax
         subtracts of them once more; weights then by e^(2 error), by exp, sum and division; their average by a sum.
         """
-        r, count = self.r, len(keys)
+        r = self.r
+        count = len(keys)
         largest = float((np.abs(keys[:, 0]) * reach + np.abs(keys[:, 1])).max())
         logit = r.gamma(terms + 16) * largest + 4 * (terms + 4) * r.tiny * (1 + float(np.abs(keys).max()))
         relative = math.expm1(4 * logit) * (1 + r.softmax(count)) + r.softmax(count) if logit < 1 else math.inf
@@ -256,7 +263,8 @@ def _alone(keys: Floats, values: Floats) -> OneLayerTransformer:
 def _sum_range(ends: Sequence[tuple[float, float]]) -> tuple[float, float]:
     """Bounds of a sum of numbers between these ends, whatever its rounding."""
     slack = 4 * (len(ends) + 2) * UNIT * sum(max(abs(a), abs(b)) for a, b in ends)
-    bottom, top = sum(a for a, _ in ends) - slack, sum(b for _, b in ends) + slack
+    bottom = sum(a for a, _ in ends) - slack
+    top = sum(b for _, b in ends) + slack
     # Signs survive rounding: a sum of numbers >= 0 is >= 0.
     bottom = max(bottom, 0.0) if all(a >= 0 for a, _ in ends) else bottom
     top = min(top, 0.0) if all(b <= 0 for _, b in ends) else top

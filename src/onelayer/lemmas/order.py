@@ -41,11 +41,15 @@ def thresholds_error(model: OneLayerTransformer, weights: Sequence[float] | None
     shape = Thresholds(model)
     if overflows(model, box):
         return math.inf
-    n, edges, width = shape.length, shape.edges(box), np.diff(shape.edges(box))
+    n = shape.length
+    edges = shape.edges(box)
+    width = np.diff(shape.edges(box))
     h = float(width.max()) * UP
     if weights is None:
         lemma = h * (1 - 1 / n)
-        levels, factors, total = np.array([0.0, -1.0]), np.array([1.0, -1.0]), 1.0
+        levels = np.array([0.0, -1.0])
+        factors = np.array([1.0, -1.0])
+        total = 1.0
     else:
         lemma, shift = statistic_error(weights, h)
         levels, factors = relu_form(weights)
@@ -72,7 +76,8 @@ def statistic_error(weights: Sequence[float], h: float) -> tuple[float, float]:
     low, high = 0.0, 0.0
     for k, a in enumerate(weights, start=1):
         ends = [a * end for end in threshold_range(len(weights), k)]
-        low, high = low + min(ends), high + max(ends)
+        low = low + min(ends)
+        high = high + max(ends)
     return (high - low) / 2 * h * UP, -(high + low) / 2 * h
 
 
@@ -92,7 +97,8 @@ class Thresholds:
     def __init__(self, model: OneLayerTransformer) -> None:
         config = model.config
         self.rounding: Rounding = rounding_of(model.dtype)
-        self.length, self.cells = config.length, config.ramps
+        self.length = config.length
+        self.cells = config.ramps
         self.sorts = config.readout == "each"
         self.w = float64_weights(model)
         form = [
@@ -104,12 +110,15 @@ class Thresholds:
         ]
         if not all(form) or config.hidden % self.cells:
             raise OnelayerError("this layer is not a construction of thresholds")
-        self.keys, self.values = config.heads[0].d_k, config.heads[0].d_v
+        self.keys = config.heads[0].d_k
+        self.values = config.heads[0].d_v
         self._require_form()
 
     def _require_form(self) -> None:
         """Every fixed entry of every matrix, compared exactly."""
-        w, g, dk = self.w, self.cells, self.keys
+        w = self.w
+        g = self.cells
+        dk = self.keys
         width = w["W_E"].shape[1]
         units = w["b_1"].size // g
         counts = np.concatenate([-float(self.length) * np.eye(g)] * units, axis=1)
@@ -147,7 +156,8 @@ class Thresholds:
 
     def edges(self, box: Box) -> Floats:
         """t_0, ..., t_G, covering the box."""
-        low, high = float(box.lower.min()), float(box.upper.max())
+        low = float(box.lower.min())
+        high = float(box.upper.max())
         edges = np.concatenate([[low], self.w["ramp_start"][0]])
         if not (bool((np.diff(edges) > 0).all()) and edges[-1] >= high):
             raise OnelayerError("the thresholds of this layer do not cover the box in ascending order")
@@ -179,7 +189,9 @@ class Thresholds:
         """
         if not self.sorts:
             return 0.0
-        n, g, dk = self.length, self.cells, self.keys
+        n = self.length
+        g = self.cells
+        dk = self.keys
         place = self.w["position"]
         q = place @ self.w["W_Q"][:, dk:] + self.w["b_Q"][dk:]
         k = place @ self.w["W_K"][:, dk:] + self.w["b_K"][dk:]

@@ -32,7 +32,8 @@ class _Sizes:
     """Bounds of |.| through one layer, a row for all tokens together."""
 
     def __init__(self, model: OneLayerTransformer) -> None:
-        self.model, self.config = model, model.config
+        self.model = model
+        self.config = model.config
         self.seen: list[float] = []
 
     def largest(self, box: Box) -> float:
@@ -92,7 +93,8 @@ class _Sizes:
                 values.append(_columns(memory.values.flatten(0, -2)))
             self._noted(4 * np.max(keys, axis=0, keepdims=True) @ query[k : k + head.d_k] + 100)
             parts.append(self._noted(2 * np.max(values, axis=0)))
-            k, v = k + head.d_k, v + head.d_v
+            k = k + head.d_k
+            v = v + head.d_v
         return self._affine(np.concatenate(parts), "O")
 
     def _fed(self, r: Floats) -> Floats:

@@ -73,8 +73,10 @@ class Pieces:
     def __post_init__(self) -> None:
         sizes = (self.inputs, self.outputs)
         need(places(sizes, 2**20 + 1) and min(sizes) >= 1, "sizes must be >= 1")
-        heads, direct = records(SharpHead, self.heads), records(PieceSum, self.direct)
-        curves, units = records(CurveTerm, self.curves), tuple(self.units)
+        heads = records(SharpHead, self.heads)
+        direct = records(PieceSum, self.direct)
+        curves = records(CurveTerm, self.curves)
+        units = tuple(self.units)
         need(len(heads) >= 1 and len(direct) == self.outputs, "a head, and a sum for every output, are needed")
         need(places([one.output for one in curves], self.outputs), "no such output")
         need(places(units, len(curves)), "a unit of no curve")

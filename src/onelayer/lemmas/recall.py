@@ -90,7 +90,8 @@ class ReluRecall:
         return worst
 
     def _output(self, k: int, gaps: Floats) -> float:
-        c, size = self.coefficients[:, k], np.abs(self.coefficients[:, k])
+        c = self.coefficients[:, k]
+        size = np.abs(self.coefficients[:, k])
         exact, slopes = exact_path(self.knots, float(self.offset[k]), c, self.outputs[:, k])
         beside = np.abs(np.concatenate([[0.0], slopes])), np.abs(np.concatenate([slopes, [0.0]]))
         drift = np.maximum(*beside) * (2 * self.projection_error)
@@ -106,8 +107,10 @@ def exact_path(knots: Floats, offset: float, coefficients: Floats, outputs: Floa
     """|F(t_r) - y_r| rounded up, and the slopes of F on the pieces, from exact integer arithmetic."""
     shift = 1074  # every float64 is a whole multiple of 2^-1074
     t, c, y = ([_whole(v, shift) for v in array.tolist()] for array in (knots, coefficients, outputs))
-    value, slope = _whole(offset, shift) << shift, 0
-    errors, slopes = [abs(value - (y[0] << shift))], []
+    value = _whole(offset, shift) << shift
+    slope = 0
+    errors = [abs(value - (y[0] << shift))]
+    slopes = []
     for r, step in enumerate(c):
         slope += step
         value += slope * (t[r + 1] - t[r])

@@ -63,8 +63,10 @@ class SharpForm:
     """The stored numbers of a layer of pieces; those that no argument names are compared exactly."""
 
     def __init__(self, model: OneLayerTransformer, pieces: Pieces) -> None:
-        config, w = model.config, float64_weights(model)
-        heads, sums = len(pieces.heads), len(pieces.curves) + pieces.outputs
+        config = model.config
+        w = float64_weights(model)
+        heads = len(pieces.heads)
+        sums = len(pieces.curves) + pieces.outputs
         tokens = 1 + sum(len(head.lines) for head in pieces.heads)
         self.width = heads + sums
         wanted = {
@@ -83,7 +85,8 @@ class SharpForm:
             raise OnelayerError("this layer does not have the form of sharp heads over pieces")
         if (config.token_width, config.readout_width) != (pieces.inputs, pieces.outputs):
             raise OnelayerError("this layer has other inputs or outputs than its argument")
-        self.w, self.units = w, np.array(pieces.units, dtype=int)
+        self.w = w
+        self.units = np.array(pieces.units, dtype=int)
         self.beta = np.diag(w["W_K"][:heads])
         self.slopes = w["W_E"].reshape(pieces.inputs, tokens, self.width)
         self.offsets = w["b_E"].reshape(tokens, self.width)
@@ -92,7 +95,9 @@ class SharpForm:
             raise OnelayerError("the weights of this layer do not have the form of sharp heads over pieces")
 
     def _fixed(self, pieces: Pieces, heads: int) -> list[tuple[Floats, Floats | float]]:
-        w, eye, width = self.w, np.eye(self.width), self.width
+        w = self.w
+        eye = np.eye(self.width)
+        width = self.width
         others = self.owner[:, None] != np.arange(heads)  # (N, H)
         self.floors = self.offsets[0, :heads]
         fixed: list[tuple[Floats, Floats | float]] = [
@@ -115,24 +120,31 @@ class SharpForm:
             rows = np.arange(len(self.units))
             rest = w["W_2"].copy()
             rest[rows, target] = 0.0
-            self.changes, self.knots = w["W_2"][rows, target], -w["b_1"]
+            self.changes = w["W_2"][rows, target]
+            self.knots = -w["b_1"]
             fixed += [(w["W_1"], eye[:, heads + self.units]), (rest, 0.0), (w["b_2"], 0.0)]
         return fixed
 
 
 class _Proof:
     def __init__(self, model: OneLayerTransformer, pieces: Pieces, form: SharpForm, box: Box) -> None:
-        self.pieces, self.form, self.r = pieces, form, rounding_of(model.dtype)
-        low, high = box.lower.flatten().tolist(), box.upper.flatten().tolist()
+        self.pieces = pieces
+        self.form = form
+        self.r = rounding_of(model.dtype)
+        low = box.lower.flatten().tolist()
+        high = box.upper.flatten().tolist()
         self.sides = [(Fraction(a), Fraction(b)) for a, b in zip(low, high, strict=True)]
         self.reach = np.array([max(abs(a), abs(b)) for a, b in zip(low, high, strict=True)])
         self.heads = [self._head(h, head) for h, head in enumerate(pieces.heads)]
 
     def error(self) -> float:
         """The worst output."""
-        pieces, w, count = self.pieces, self.form.w, len(self.form.units) + 16
+        pieces = self.pieces
+        w = self.form.w
+        count = len(self.form.units) + 16
         rest = w["b_R"].copy()
-        totals, sizes = np.zeros(pieces.outputs), np.abs(rest)
+        totals = np.zeros(pieces.outputs)
+        sizes = np.abs(rest)
         for k, curve in enumerate(pieces.curves):
             error, size = self._curve(k, curve)
             totals[curve.output] += error
@@ -160,18 +172,23 @@ class _Proof:
 
     def _head(self, h: int, head: SharpHead) -> Peak:
         """Executed values and logits / beta differ from the stated lines by ``moved``; other tokens hardly count."""
-        form, r, beta = self.form, self.r, float(self.form.beta[h])
+        form = self.form
+        r = self.r
+        beta = float(self.form.beta[h])
         mine = np.flatnonzero(form.owner == h)
-        slopes, offsets = form.slopes[:, mine, h], form.offsets[mine, h]
+        slopes = form.slopes[:, mine, h]
+        offsets = form.offsets[mine, h]
         lines = range(len(head.lines))
         stray = max(self._strayed(head.lines[m], slopes[:, m], offsets[m]) for m in lines)
         largest = float((self.reach @ np.abs(slopes) + np.abs(offsets)).max())
         size = max(largest, abs(float(form.floors[h]))) * UP
-        inputs, tokens = len(self.reach), len(form.owner)
+        inputs = len(self.reach)
+        tokens = len(form.owner)
         tiny = 8 * (inputs + 4) * r.tiny * (1 + float(np.abs(slopes).max()) + 1 / beta)
         moved = (r.gamma(inputs + 2) + 2 * r.gamma(8)) * 2 * size + tiny
         ends = [self._range(line) for line in head.lines]
-        low, high = max(a for a, _ in ends), max(b for _, b in ends)
+        low = max(a for a, _ in ends)
+        high = max(b for _, b in ends)
         bottom, top = _outward(low, high)
         margin = beta * (bottom - float(form.floors[h])) * (1 - 2.0**-40) - 2 * beta * (moved + stray)
         leak = (tokens - len(mine)) * exp_up(-margin)
@@ -181,9 +198,11 @@ class _Proof:
 
     def _sum(self, k: int, one: PieceSum) -> tuple[float, float, Ends]:
         """A feature of the stream: its error as executed, its size, and the ends of its true values."""
-        form, heads = self.form, len(self.heads)
+        form = self.form
+        heads = len(self.heads)
         stored = form.w["W_O"][:, heads + k]
-        line, offset = form.slopes[:, 0, heads + k], float(form.offsets[0, heads + k])
+        line = form.slopes[:, 0, heads + k]
+        offset = float(form.offsets[0, heads + k])
         error = self._strayed(one.line, line, offset)
         size = float(np.abs(line) @ self.reach) + abs(offset)
         low, high = self._range(one.line)
@@ -192,7 +211,8 @@ class _Proof:
             error += abs(float(kept)) * head.error + float(abs(exact - Fraction(kept))) * head.size * UP
             size += abs(float(kept)) * head.size
             ends = [exact * Fraction(end) for end in head.ends]
-            low, high = low + min(ends), high + max(ends)
+            low = low + min(ends)
+            high = high + max(ends)
         count = heads + len(self.reach) + 8
         moved = self.r.gamma(count) * 2 * size
         moved += 4 * count * self.r.tiny * (1 + float(np.abs(stored).sum() + np.abs(line).sum()))
@@ -208,7 +228,8 @@ class _Proof:
 
 def _outward(low: Fraction, high: Fraction) -> Ends:
     """Floats around two rational numbers, different ones."""
-    bottom, top = float(low), float(high)
+    bottom = float(low)
+    top = float(high)
     bottom = bottom if Fraction(bottom) <= low else math.nextafter(bottom, -math.inf)
     top = top if Fraction(top) >= high else math.nextafter(top, math.inf)
     return bottom, top if top > bottom else bottom + 1e-9 * (1 + abs(bottom))

@@ -18,7 +18,8 @@ def states(pieces: Pieces, formula: Formula, box: Box) -> bool:
     """Whether algebra shows the formula to be what ``pieces`` says, on the whole box; False shows nothing."""
     if formula.dim != pieces.inputs or len(formula.outputs) != pieces.outputs:
         return False
-    low, high = box.lower.reshape(1, -1), box.upper.reshape(1, -1)
+    low = box.lower.reshape(1, -1)
+    high = box.upper.reshape(1, -1)
     if not bool(surely_defined(formula, low, high).all()):
         return False
     normal = Normal(box)

@@ -43,7 +43,8 @@ def unit_forms(model: OneLayerTransformer, atoms: Atoms) -> Forms:
     low, high = (torch.from_numpy(side.copy())[None] for side in (atoms.low, atoms.high))  # (1, n, C)
     x: Any = variables(low, high, 2 if model.config.norm != "none" else 1, execution=model.dtype)
     wide = model if model.dtype == torch.float64 else copy.deepcopy(model).double()
-    center, radius = (x.coef[0] + 0).reshape(-1), torch.maximum(high - x.coef[0], x.coef[0] - low).reshape(-1)
+    center = (x.coef[0] + 0).reshape(-1)
+    radius = torch.maximum(high - x.coef[0], x.coef[0] - low).reshape(-1)
     with torch.no_grad():
         e: Any = wide.embed(x) if atoms.linear else _embedded(wide, x, atoms)
         r: Any = wide.stream(e)

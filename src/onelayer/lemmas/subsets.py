@@ -85,7 +85,8 @@ def subsets_error(model: OneLayerTransformer, weights: Sequence[float] | None, b
     (n-1) e^-margin. The stored weights must have exactly the form of
     build/ordering/subsets.py, with every subset that adds something once.
     """
-    n, rounding = model.config.length, rounding_of(model.dtype)
+    n = model.config.length
+    rounding = rounding_of(model.dtype)
     form = _Form(model, weights, box)
     if overflows(model, box):
         return math.inf
@@ -112,7 +113,9 @@ class _Form:
     """The stored numbers of a layer of subset maxima, every fixed entry compared exactly."""
 
     def __init__(self, model: OneLayerTransformer, weights: Sequence[float] | None, box: Box) -> None:
-        config, n, sorts = model.config, model.config.length, weights is None
+        config = model.config
+        n = model.config.length
+        sorts = weights is None
         w = float64_weights(model)
         outputs = n if sorts else 1
         width = 1 + outputs + int(sorts) + n
@@ -127,11 +130,13 @@ class _Form:
         ]
         if not all(form):
             raise OnelayerError("this layer is not a construction of subset maxima")
-        self.beta, self.mask = float(w["W_K"][0, 0]), float(np.abs(w["W_K"][-n:]).max())
+        self.beta = float(w["W_K"][0, 0])
+        self.mask = float(np.abs(w["W_K"][-n:]).max())
         self.sets = (w["W_K"][-n:].T == 0).astype(np.float64)
         _require_subsets(self.sets, weights)
         self.coefficients = combination(self.sets, weights)
-        eye, out = np.eye(width), 1 + n if sorts else 1
+        eye = np.eye(width)
+        out = 1 + n if sorts else 1
         fixed: list[tuple[Floats, Floats | float]] = [
             (w["W_E"], eye[:1]),
             (w["b_E"], 0.0),
@@ -149,7 +154,9 @@ class _Form:
             (w["b_O"], 0.0),
             (w["W_R"], eye[:, out : out + 1]),
         ]
-        self.gate, self.gates, self.base_error = 0.0, 0.0, 0.0
+        self.gate = 0.0
+        self.gates = 0.0
+        self.base_error = 0.0
         if sorts:
             self.gate = float(w["W_1"][-n, 0])
             fixed += [
@@ -170,7 +177,8 @@ class _Form:
         """Unit k returns s_k - base at position k if s_k > base, and 0 elsewhere if s_k < base + gate."""
         self.gates = 2 * self.gate + abs(bias) + abs(base)
         self.base_error = abs(bias + self.gate + base) + 4 * 2.0**-53 * (abs(bias) + self.gate + abs(base))
-        low, high = float(box.lower.min()), float(box.upper.max())
+        low = float(box.lower.min())
+        high = float(box.upper.max())
         if not (base + self.gate / 8 < low and high < base + self.gate * 5 / 8):
             raise OnelayerError("the gates of this layer do not fit the box")
 

@@ -40,7 +40,9 @@ def surface_error(outer: Outer, goal: float, observer: Observer) -> float:
     ridges = RidgePolynomials(outer)
     low, high = _grid(np.array(outer.low), np.array(outer.high), FIRST.get(rank, 2))
     whole = np.array(outer.high) - np.array(outer.low)
-    formula, order, worst = outer.formula, ORDERS.get(rank, ORDER), 0.0
+    formula = outer.formula
+    order = ORDERS.get(rank, ORDER)
+    worst = 0.0
     for _ in range(ROUNDS):
         observer.check()
         bound = _bounds(formula, ridges, low, high, order)
@@ -68,8 +70,10 @@ class RidgePolynomials:
     def __init__(self, outer: Outer) -> None:
         self.weights = np.array([ridge.weights for ridge in outer.ridges])  # (K, r)
         ends = self.weights[:, :, None] * np.stack([outer.low, outer.high], -1)  # (K, r, 2)
-        low, high = ends.min(-1).sum(-1), ends.max(-1).sum(-1)
-        self.middle, self.half = (low + high) / 2, np.maximum((high - low) / 2, 1e-300)
+        low = ends.min(-1).sum(-1)
+        high = ends.max(-1).sum(-1)
+        self.middle = (low + high) / 2
+        self.half = np.maximum((high - low) / 2, 1e-300)
         exact = [polynomial(ridge.formula) for ridge in outer.ridges]
         shifted = [_moved(p, m, h) for p, m, h in zip(exact, self.middle.tolist(), self.half.tolist(), strict=True)]
         self.degree = max(len(p) for p in shifted) - 1
@@ -117,7 +121,8 @@ class RidgePolynomials:
     def _derivatives(self, place: Floats) -> tuple[Floats, Floats]:
         """p_k^(q) / q! at the places, q = 0 ... degree, and the sums of absolute values behind them."""
         n = self.degree + 1
-        table, sizes = np.zeros((*place.shape, n)), np.zeros((*place.shape, n))
+        table = np.zeros((*place.shape, n))
+        sizes = np.zeros((*place.shape, n))
         for q in range(n):
             for j in range(q, n):
                 term = self.coefficients[:, j] * math.comb(j, q) * place ** (j - q)
@@ -193,6 +198,7 @@ def _halved(low: Floats, high: Floats, whole: Floats) -> tuple[Floats, Floats]:
     side = ((high - low) / np.where(whole > 0, whole, np.inf)).argmax(1)
     at = np.arange(len(low))
     middle = low[at, side] / 2 + high[at, side] / 2
-    left, right = high.copy(), low.copy()
+    left = high.copy()
+    right = low.copy()
     left[at, side] = right[at, side] = middle
     return np.concatenate([low, right]), np.concatenate([left, high])

@@ -48,7 +48,8 @@ class Ramps:
 
         Accumulated from the left; with N knots each rounded sum errs by at most N u times the sum of sizes.
         """
-        begun, ended = np.searchsorted(self.knots, low, "right"), np.searchsorted(self.knots, high, "left")
+        begun = np.searchsorted(self.knots, low, "right")
+        ended = np.searchsorted(self.knots, high, "left")
         points = np.concatenate([[low], self.knots[begun:ended], [high]])
         slopes = np.cumsum(np.concatenate([[self.changes[:begun].sum()], self.changes[begun:ended]]))
         first = self.constant + float((self.changes[:begun] * (low - self.knots[:begun])).sum())
@@ -106,7 +107,9 @@ def halved(bounds: Callable[[Tensor, Tensor, Tensor], Tensor], left: Tensor, rig
         before = now
         if len(left) * 2 > MAX_BOXES or bool(((middle <= left) | (middle >= right)).any()):
             break
-        left, right, piece = torch.cat([left, middle]), torch.cat([middle, right]), torch.cat([piece, piece])
+        left = torch.cat([left, middle])
+        right = torch.cat([middle, right])
+        piece = torch.cat([piece, piece])
     return max(worst, before) if before < np.inf else np.inf
 
 
@@ -161,7 +164,8 @@ def range_of(formula: Formula, low: float, high: float) -> tuple[float, float]:
         return low, high
     edges = linspace(low, high, RANGE_BOXES + 1)
     edges[0], edges[-1] = low, high
-    left, right = edges[:-1, None], edges[1:, None]
+    left = edges[:-1, None]
+    right = edges[1:, None]
     x = variables(left, right, ORDER)
     value = evaluate_hulled(formula, x, left, right)
     if not isinstance(value, TaylorModel):

@@ -98,12 +98,14 @@ def read_program(text: str, tensors: Mapping[str, tuple[int, ...]]) -> NetworkPr
 
 
 def _step(data: Any) -> Step:
-    needed, known = {"op", "args", "shape"}, {"op", "args", "shape", "number", "places"}
+    needed = {"op", "args", "shape"}
+    known = {"op", "args", "shape", "number", "places"}
     if not isinstance(data, dict) or not needed <= set(data) <= known:
         raise FileError("a step of the network has missing or unknown fields")
     if not isinstance(data["op"], str) or data["op"] not in OPERATIONS:
         raise FileError(f"the network has a step that is not known: {str(data['op'])[:40]}")
-    number, places = data.get("number", 0.0), data.get("places", [])
+    number = data.get("number", 0.0)
+    places = data.get("places", [])
     rules = [
         _items(data["args"], (int, str)),
         _sizes(data["shape"]),
@@ -153,7 +155,8 @@ def _kind(op: str) -> str:
 
 
 def _arranged(step: Step, found: list[tuple[int, ...]]) -> bool:
-    held, wanted = sum(map(math.prod, found)), math.prod(step.shape)
+    held = sum(map(math.prod, found))
+    wanted = math.prod(step.shape)
     if step.places is None:
         return held == wanted
     return len(step.places) == wanted and all(0 <= at < held for at in step.places)
@@ -190,7 +193,8 @@ def _weighed(step: Step, found: list[tuple[int, ...]]) -> bool:
         return False
     if step.places is None:
         return True
-    size, width = math.prod(step.shape), step.shape[-1]
+    size = math.prod(step.shape)
+    width = step.shape[-1]
     inside = all(0 <= at < size for at in step.places) and len(set(step.places)) == len(step.places)
     return inside and len({at // width for at in step.places}) == size // width
 

@@ -27,11 +27,13 @@ def four_blocks(setting: Setting) -> Finding:
     teacher = train(TAUGHT, box, model=start, steps=300, batch=64, lr=3e-3, seed=setting.seed).model
     eps = EPS[setting.quick]
     built = distill(teacher, box, eps, max_seconds=MOST_SECONDS, seed=setting.seed)
-    data, steps = box.sample(2000, seed=setting.seed), setting.pick(600, 3000)
+    data = box.sample(2000, seed=setting.seed)
+    steps = setting.pick(600, 3000)
     student = distill(teacher, data=data, heads=2, d_model=16, hidden=64, steps=steps, batch=128, seed=setting.seed)
     assert built.approximation is not None
     assert student.fidelity is not None
-    upper, explained = built.approximation.certificate.upper, student.fidelity.explained
+    upper = built.approximation.certificate.upper
+    explained = student.fidelity.explained
     checks = [
         Check("certified: proved distance from the teacher on the whole square", upper, "<=", eps),
         Check("statistical: share of its variance explained on held-out inputs, lower end", explained.low, ">=", 0.99),

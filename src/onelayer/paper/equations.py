@@ -26,9 +26,12 @@ Descent = GradientDescent | Momentum | Adam
 def foundations(setting: Setting) -> Finding:
     """Equations (1) to (4) and the named optimisers, each beside torch's own."""
     generator = np.random.default_rng(setting.seed)
-    w, b, x = generator.normal(size=(4, 3)), generator.normal(size=4), generator.normal(size=3)
+    w = generator.normal(size=(4, 3))
+    b = generator.normal(size=4)
+    x = generator.normal(size=3)
     dense = reference.dense_layer(x, w, b, reference.relu)
-    logits, label = generator.normal(size=(5, 4)), generator.integers(0, 4, size=5)
+    logits = generator.normal(size=(5, 4))
+    label = generator.integers(0, 4, size=5)
     one_hot = np.eye(4)[label]
     rows = list(zip(logits, one_hot, strict=True))
     loss = reference.expected_loss(lambda p, y: reference.cross_entropy(y, p), reference.softmax, rows)
@@ -65,7 +68,8 @@ def _descend(
     theta = np.array([1.0, -1.0, 1.0])
     parameter = torch.nn.Parameter(torch.tensor(theta))
     optimiser = theirs([parameter])
-    gap, losses = 0.0, [float(curvature @ theta**2) / 2]
+    gap = 0.0
+    losses = [float(curvature @ theta**2) / 2]
     for _ in range(100):
         theta = ours.step(theta, curvature * theta)
         parameter.grad = torch.tensor(curvature) * parameter.detach()
@@ -81,7 +85,9 @@ def attention(setting: Setting) -> Finding:
     x = generator.normal(size=(5, 6))
     heads = [reference.HeadMatrices(*generator.normal(size=(3, 6, 6))) for _ in range(3)]
     output = generator.normal(size=(18, 6))
-    q, k, v = x @ heads[0].query, x @ heads[0].key, x @ heads[0].value
+    q = x @ heads[0].query
+    k = x @ heads[0].key
+    v = x @ heads[0].value
     weights = reference.attention_weights(q, k)
     z = reference.attention_output(weights, v)
     matrix = reference.self_attention(q, k, v)
@@ -156,7 +162,8 @@ def _against_autograd(seed: int, printed: bool) -> float:
     """Largest relative gap between the formulas' gradients and torch's; ReLU after every layer, L = |h - y|²/2."""
     network = Network.random((4, 8, 8, 3), seed=seed)
     generator = np.random.default_rng(seed + 1)
-    x, y = generator.normal(size=4), generator.normal(size=3)
+    x = generator.normal(size=4)
+    y = generator.normal(size=3)
     gradients = network.gradients(x, network.forward(x)[1][-1] - y, printed=printed)
     weights = [_t(w).requires_grad_() for w in network.weights]
     biases = [_t(b).requires_grad_() for b in network.biases]

@@ -28,8 +28,10 @@ def memorisation(setting: Setting) -> Finding:
     solved; or a projection keeps the points apart and N - 1 ReLU units interpolate.
     """
     generator = np.random.default_rng(setting.seed)
-    rows, found = setting.pick(300, 1000), []
-    x, y = generator.random((rows, 3)), generator.normal(size=rows)
+    rows = setting.pick(300, 1000)
+    found = []
+    x = generator.random((rows, 3))
+    y = generator.normal(size=rows)
     for recipe in ("softmax", "relu"):
         result = memorize(x, y, recipe=recipe, seed=setting.seed)
         assert result.recall_report is not None
@@ -93,7 +95,8 @@ def sorting(setting: Setting) -> Finding:
     built = [(kind, n, eps, sort(n, 0.0, 1.0, eps, kind=kind)) for kind, n, eps in asked]
     rows = []
     for kind, n, eps, result in built:
-        size, certificate = result.size(), result.certificate
+        size = result.size()
+        certificate = result.certificate
         rows.append((kind, n, eps, size["heads"], size["hidden_units"], certificate.lower, certificate.upper))
     orderings = sum(_medians(scores) for scores in itertools.permutations(range(4)))
     checks = [

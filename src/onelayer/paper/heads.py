@@ -45,7 +45,8 @@ def two_tokens_per_logit(setting: Setting) -> Finding:
 def _logits(model: OneLayerTransformer, x: torch.Tensor) -> torch.Tensor:
     """q_i . k_j / sqrt(d_k) of every head, (H, N, N), before any softmax."""
     e = model.embed(x)
-    count, d_k = len(model.config.heads), model.config.heads[0].d_k
+    count = len(model.config.heads)
+    d_k = model.config.heads[0].d_k
     query, key = (model.affine(e, name).reshape(-1, count, d_k).transpose(0, 1) for name in ("Q", "K"))
     scaled: torch.Tensor = (query * key.new_tensor(d_k**-0.5)) @ key.transpose(-1, -2)
     return scaled
@@ -140,7 +141,8 @@ def equivariance(setting: Setting) -> Finding:
         x = torch.randn(5, 2, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
         order = torch.randperm(5, generator=torch.Generator().manual_seed(seed + 1))
         model = random_layer(5, 2, hidden=8, seed=seed)
-        out, exchanged = model(x), model(x[order])
+        out = model(x)
+        exchanged = model(x[order])
         scale = float(out.abs().max())
         equivariant.append(float((exchanged - out[order]).abs().max()) / scale)
         invariant.append(float((exchanged - out).abs().max()) / scale)
@@ -166,7 +168,8 @@ def keys_and_heads(setting: Setting) -> Finding:
     w_q = louder.own("W_Q").clone()
     w_q[:, 2:] *= 1000
     louder.set_weights({"W_Q": w_q})
-    before, after = model.attention_weights(x), louder.attention_weights(x)
+    before = model.attention_weights(x)
+    after = louder.attention_weights(x)
     memory = PlainMemory(
         torch.randn(7, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(3)), torch.ones(7, 2)
     )

@@ -47,7 +47,8 @@ def relu_identity(setting: Setting) -> Finding:
     The first has width 2d and holds everywhere; the second width d and holds on the bounded range only. Without biases
     width d is not enough: a sum of d = 1 terms a relu(w z) vanishes on a half line.
     """
-    box, z = Box([-1], [1]), "x + 0"
+    box = Box([-1], [1])
+    z = "x + 0"
     plain = certify(_relu_layer([1.0], [0.0], [1.0], 0.0), z, box)
     pair = certify(_relu_layer([1.0, -1.0], [0.0, 0.0], [1.0, -1.0], 0.0), z, box)
     shifted = certify(_relu_layer([1.0], [1.0], [1.0], -1.0), z, box)

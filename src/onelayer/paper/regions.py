@@ -77,7 +77,8 @@ def named_cells(cells: int, dim: int, seed: int) -> float:
     head = lookup_head([centres] * dim, 1.0, torch.zeros((*[cells] * dim, 1), dtype=torch.float64))
     model = lookup_model(dim, (), [head])
     corners = torch.from_numpy(cell_corners(cells, dim))
-    low, high = corners[:, 0], corners[:, -1]
+    low = corners[:, 0]
+    high = corners[:, -1]
     unit = torch.rand((40, *low.shape), generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     inside = (low + unit * (high - low)).reshape(-1, dim)
     strongest = model.attention_weights(inside)[0][:, 0].argmax(-1)
@@ -87,7 +88,9 @@ def named_cells(cells: int, dim: int, seed: int) -> float:
 def margin(setting: Setting) -> Finding:
     """Row 2. Two regions that share the point 0: its weight is one half at every scale, so there is no margin."""
     betas = (10.0, 1e2, 1e4, 1e6)
-    edge, rows, x = torch.zeros(1, 1, dtype=torch.float64), [], torch.linspace(-1, 1, 801, dtype=torch.float64)
+    edge = torch.zeros(1, 1, dtype=torch.float64)
+    rows = []
+    x = torch.linspace(-1, 1, 801, dtype=torch.float64)
     curves = []
     for beta in betas:
         head = lookup_head([torch.tensor([-0.5, 0.5], dtype=torch.float64)], beta, torch.eye(2, dtype=torch.float64))
@@ -133,7 +136,9 @@ def one_head_per_region(setting: Setting) -> Finding:
     T = sigmoid(-beta (x + delta)) + sigmoid(beta (x - delta)), each head with a sink of value 0. The supremum is
     enclosed by the certifier, the integral of |T - f| taken on a fine grid.
     """
-    rows, delta, box = [], 0.05, Box([-1], [1])
+    rows = []
+    delta = 0.05
+    box = Box([-1], [1])
     x = torch.linspace(-1, 1, 20_001, dtype=torch.float64)[:, None]
     curves = []
     for beta in (20.0, 100.0, 400.0):

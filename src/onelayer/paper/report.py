@@ -50,7 +50,9 @@ def write_report(
     One whose optional module is missing is left out unless it is named. ``jobs`` is the number of processes of the
     experiments that consist of many trainings. A cancelled run keeps what is finished and raises Stopped.
     """
-    started, setting, out = time.monotonic(), Setting(quick, seed, jobs=jobs), Path(folder)
+    started = time.monotonic()
+    setting = Setting(quick, seed, jobs=jobs)
+    out = Path(folder)
     wanted = tuple(item for item in chosen(only) if only or item.possible)
     prepare(out)
     records, computed = [], []

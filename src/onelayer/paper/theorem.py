@@ -27,7 +27,8 @@ def repaired(setting: Setting) -> Finding:
         result = approximate(SINES, PLANE, eps, seed=setting.seed)
         with tempfile.TemporaryDirectory() as folder:
             again = check(result.save(Path(folder) / "sines"))
-        size, certificate = result.size(), result.certificate
+        size = result.size()
+        certificate = result.certificate
         rows.append(
             (eps, size["heads"], size["tokens"], size["parameters"], certificate.lower, certificate.upper, again.ok)
         )

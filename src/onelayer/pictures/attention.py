@@ -93,8 +93,10 @@ def _axis_view(scene: Scene, model: OneLayerTransformer, h: int, keys: Tensor, x
     direction = _one_direction(logits)
     if direction is None or model.config.embedding != "linear" or model.config.norm == "pre":
         return AxisView(at)
-    low, high = scene.box.lower.flatten(), scene.box.upper.flatten()
-    start, end = torch.where(direction >= 0, low, high), torch.where(direction >= 0, high, low)
+    low = scene.box.lower.flatten()
+    high = scene.box.upper.flatten()
+    start = torch.where(direction >= 0, low, high)
+    end = torch.where(direction >= 0, high, low)
     steps = torch.linspace(0, 1, LINE, dtype=torch.float64)[:, None]
     points = torch.where(direction != 0, start + steps * (end - start), x)
     line = (points @ direction).numpy()

@@ -55,7 +55,8 @@ def _order_statistics(argument: OrderStatistics, parts: Parts, model: OneLayerTr
 
 def _thresholds(argument: OrderStatistics, parts: Parts, model: OneLayerTransformer, box: Box) -> Parts:
     """Unit u of level l and cell g is relu(l - N_g), relative to the position i when sorting."""
-    n, sorts = argument.length, argument.weights is None
+    n = argument.length
+    sorts = argument.weights is None
     ends = model.own("ramp_start")[0].double().tolist()
     cells = list(zip([float(box.lower.min()), *ends[:-1]], ends, strict=True))
     levels = model.own("b_1").double().tolist()
@@ -78,7 +79,8 @@ def _thresholds(argument: OrderStatistics, parts: Parts, model: OneLayerTransfor
 
 def _subsets(argument: OrderStatistics, parts: Parts, model: OneLayerTransformer, box: Box) -> Parts:
     """Head h looks at the positions whose mask is zero; unit k lets statistic k through at position k."""
-    n, sorts = argument.length, argument.weights is None
+    n = argument.length
+    sorts = argument.weights is None
     masks = model.own("W_K")[-n:].T
     heads = []
     for row in masks.tolist():
@@ -142,7 +144,8 @@ def _sum(argument: Composition, k: int, names: Any) -> str:
 
 def _knots(argument: Composition, model: OneLayerTransformer, box: Box) -> dict[int, float]:
     """Where the sum of a unit's term makes it start: read off two points, since the unit sees a line in that sum."""
-    config, points = model.config, box.sample(PROBES).to(model.dtype)
+    config = model.config
+    points = box.sample(PROBES).to(model.dtype)
     with torch.no_grad():
         embedded = model.embed(points.reshape(PROBES, config.length, config.token_width))
         seen = model.preactivations(model.stream(embedded)).double()  # (S, N, hidden)
@@ -154,7 +157,8 @@ def _knots(argument: Composition, model: OneLayerTransformer, box: Box) -> dict[
         at = argument.terms[k].position or 0
         weights = torch.tensor(argument.rows(argument.terms[k], at), dtype=torch.float64)
         s = (values * weights).sum((-1, -2))
-        low, high = int(s.argmin()), int(s.argmax())
+        low = int(s.argmin())
+        high = int(s.argmax())
         rise = float(seen[high, at, unit] - seen[low, at, unit])
         if rise > 0:
             found[unit] = float(s[low]) - float(seen[low, at, unit]) * float(s[high] - s[low]) / rise

@@ -79,7 +79,8 @@ def attention_figure(scene: Scene, x: Tensor) -> Figure:
         _draw_units(figure.add_subplot(grid[-1, :]), inside(model, x, scene.output).adds[0])
     for row, view in enumerate(shown):
         _draw_schematic(figure.add_subplot(grid[row, 0]), view)
-        middle, right = figure.add_subplot(grid[row, 1]), figure.add_subplot(grid[row, 2])
+        middle = figure.add_subplot(grid[row, 1])
+        right = figure.add_subplot(grid[row, 2])
         if view.weights.ndim == 1:
             _draw_bars(middle, view)
             _draw_responses(right, view.axes[0])
@@ -103,7 +104,8 @@ def _input(scene: Scene, x: Bounds) -> Tensor:
 
 def _draw_schematic(axes: Axes, view: HeadView) -> None:
     """Query on the left, the most attended tokens between, their weighted sum on the right; width is weight."""
-    weights, values = view.weights.flatten(), view.values.flatten()
+    weights = view.weights.flatten()
+    values = view.values.flatten()
     chosen = np.sort(np.argsort(-weights, kind="stable")[:SHOWN_TOKENS])
     rest = len(weights) - len(chosen)
     heights = np.linspace(0.92, 0.12, len(chosen)) if len(chosen) > 1 else np.array([0.5])

@@ -76,7 +76,8 @@ def rate_figure(series: Mapping[str, Rows], *, title: str = "", axes: int = 1, x
     rates = {name: fit_rate(rows, axes=axes) for name, rows in series.items()}
     algebraic = all(rate.root == 0 for rate in rates.values())
     for k, (name, rows) in enumerate(series.items()):
-        colour, rate = SERIES[k % len(SERIES)], rates[name]
+        colour = SERIES[k % len(SERIES)]
+        rate = rates[name]
         counts, errors = np.array(sorted(rows), dtype=float).T
         line = np.geomspace(counts[0], counts[-1], 100)
         plot.plot(line, [rate(value) for value in line], color=colour, linewidth=1.0, linestyle=(0, (5, 3)))

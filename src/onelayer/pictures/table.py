@@ -57,7 +57,8 @@ def table_figure(result: Approximation) -> Figure:
     left, right = figure.subplots(1, 2)
     _recalled(left, stored, recalled)
     _errors(right, np.abs(recalled - stored).max(1), result.certificate.upper)
-    size, certificate = result.size(), result.certificate
+    size = result.size()
+    certificate = result.certificate
     rows = f"{len(chosen):,} of {len(x):,} rows drawn" if len(chosen) < len(x) else "every row drawn"
     headline = str(certificate).removeprefix("Certificate(").removesuffix(")")
     counts = f"{size['tokens']:,} memory tokens, {size['hidden_units']:,} hidden units"
@@ -66,7 +67,8 @@ def table_figure(result: Approximation) -> Figure:
 
 
 def _recalled(axes: Axes, stored: NDArray[np.float64], recalled: NDArray[np.float64]) -> None:
-    low, high = float(stored.min()), float(stored.max())
+    low = float(stored.min())
+    high = float(stored.max())
     axes.plot([low, high], [low, high], color=QUIET, linewidth=0.8, zorder=1)
     axes.scatter(stored, recalled, s=9, color=BLUE, alpha=0.5, linewidths=0, zorder=2)
     tidy(axes, title="recalled against stored", x="y", y="T(x)", grid=True)

@@ -68,7 +68,8 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
 
 def _matching(about: Mapping[str, Any]) -> bool:
     if about["kind"] == "range":
-        low, high = about["low"], about["high"]
+        low = about["low"]
+        high = about["high"]
         return len(low) == len(high) and all(a < b for a, b in zip(low, high, strict=True))
     return about["kind"] != "monotone" or len(about["inputs"]) == len(about["signs"])
 

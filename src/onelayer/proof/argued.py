@@ -85,5 +85,6 @@ def distance_at(model: OneLayerTransformer, point: torch.Tensor, truth: Callable
     T is enclosed with its rounding, so that the bound holds in every batch and on every machine.
     """
     with ctx.workprec(BITS):
-        x, outputs = point[None].to(model.device), tuple(model.config.output_shape)
+        x = point[None].to(model.device)
+        outputs = tuple(model.config.output_shape)
         return distance_down(balls_at(model, x, outputs, model.dtype)[0], truth())

@@ -156,7 +156,8 @@ def cut(boxes: Boxes, levels: Tensor, order: int, span: Tensor, tree: TreeBuilde
     for level in range(1, int(levels.max()) + 1):
         movable = boxes.splittable.any(1) & (levels >= level)
         done.append(boxes[~movable])
-        boxes, levels = boxes[movable], levels[movable]
+        boxes = boxes[movable]
+        levels = levels[movable]
         if not len(boxes):
             break
         boxes = _halves(boxes, axis_to_cut(boxes, span), order, tree)
@@ -168,10 +169,13 @@ def _halves(boxes: Boxes, axis: Tensor, order: int, tree: TreeBuilder) -> Boxes:
     left = tree.cut(boxes.node, axis)
     row = torch.arange(len(boxes), dtype=torch.int64, device=axis.device)
     middle = boxes.low[row, axis] / 2 + boxes.high[row, axis] / 2
-    low, high, sensitivity = boxes.low.clone(), boxes.high.clone(), boxes.sensitivity.clone()
+    low = boxes.low.clone()
+    high = boxes.high.clone()
+    sensitivity = boxes.sensitivity.clone()
     high[row, axis], low[row, axis] = middle, middle
     sensitivity[row, axis] *= 2.0**-order
-    depth, stall = boxes.depth + 1, boxes.stall + 1
+    depth = boxes.depth + 1
+    stall = boxes.stall + 1
     first = Boxes(left, boxes.low, high, boxes.bound, sensitivity, depth, stall)
     return first.with_(Boxes(left + 1, low, boxes.high, boxes.bound, sensitivity, depth, stall))
 

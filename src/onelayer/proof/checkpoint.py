@@ -75,7 +75,8 @@ def packed(problem: str, arrays: Arrays) -> bytes:
 def unpacked(path: Path, problem: str) -> Arrays:
     """The arrays of a checkpoint of this problem; one line of error for anything else."""
     data = read_bounded(path, MAX_BYTES)
-    first, second = data[: len(MAGIC)], data.find(b"\n", len(MAGIC))
+    first = data[: len(MAGIC)]
+    second = data.find(b"\n", len(MAGIC))
     if first != MAGIC or second < 0:
         raise FileError(f"{path} is no checkpoint of a proof")
     header = strict_json(data[len(MAGIC) : second], str(path))

@@ -70,7 +70,8 @@ def bound(
         low, high, proofs = [], [], []
         for at in range(values.shape[1]):
             one = model if single_output(model) else Output(model, at)
-            first, last = float(values[:, at].min()), float(values[:, at].max())
+            first = float(values[:, at].min())
+            last = float(values[:, at].max())
             share = watch.share(1 / (values.shape[1] - at))
             settings = {"gap": gap, "execution": execution, **options}
             step = ASIDE * (last - first)

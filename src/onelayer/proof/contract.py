@@ -75,7 +75,8 @@ def examine(error: ErrorFunction) -> int:
     probe = points[: FEW // 4]
     cost = metered(lambda: _ends(error, probe, probe), len(probe), error.device)
     points = points[:: max(1, min(len(points) // FEW, round(len(points) * cost.seconds / SECONDS)))]
-    usual, ends = _values(error, points), _ends(error, points, points, batch=cost.chunk)
+    usual = _values(error, points)
+    ends = _ends(error, points, points, batch=cost.chunk)
     _compare(error, points, usual, _values(error, points), ends, EVERY_TIME)
     _other_batches(error, points, usual, ends)
     _other_settings(error, points[:FEW], usual[:FEW], ends[:FEW])
@@ -211,7 +212,8 @@ def _other_settings(error: ErrorFunction, points: Tensor, usual: Tensor, ends: E
 def _boxes(error: ErrorFunction, points: Tensor, batches: tuple[int, ...] = (BOXES, 1)) -> None:
     """A few boxes of some width, enclosed together and alone: values at points inside stay inside either way."""
     generator = torch.Generator().manual_seed(3)
-    low, high = error.box.lower.flatten(), error.box.upper.flatten()
+    low = error.box.lower.flatten()
+    high = error.box.upper.flatten()
     centre = points[torch.randint(len(points), (BOXES,), generator=generator, dtype=torch.int64, device="cpu")]
     half = torch.exp2(-4 - torch.arange(BOXES, dtype=torch.float64, device="cpu"))[:, None] * (high / 2 - low / 2)
     lower, upper = (torch.minimum(torch.maximum(centre + sign * half, low), high) for sign in (-1, 1))

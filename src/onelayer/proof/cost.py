@@ -64,7 +64,8 @@ class Cost:
 def cost_of_box(error: ErrorFunction, order: int) -> Cost:
     """The cost of enclosing g on the whole domain."""
     low, high = (side.flatten().expand(PROBED_BOXES, -1) for side in (error.box.lower, error.box.upper))
-    low, high = low.to(error.device), high.to(error.device)
+    low = low.to(error.device)
+    high = high.to(error.device)
     return metered(lambda: error.bounded(low, high, order), PROBED_BOXES, error.device)
 
 
@@ -87,7 +88,8 @@ def metered(run: Callable[[], Any], boxes: int, device: torch.device, calls: int
 
 
 def _cost(meter: Meter, boxes: int, device: torch.device, calls: int) -> Cost:
-    largest, work = max(meter.largest, 1) * calls / boxes, meter.work / boxes
+    largest = max(meter.largest, 1) * calls / boxes
+    work = meter.work / boxes
     room, most = _room(device)
     fitting = int(room / (8 * LIVE * largest))
     chunk = max(1, min(most, 1 << max(0, fitting.bit_length() - 1)))

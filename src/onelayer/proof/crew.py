@@ -152,12 +152,14 @@ def _cores() -> int:
 
 def as_problem(error: ErrorFunction) -> Assignment | None:
     """What travels of g, or None where something of it is code of this process."""
-    formula, model = error.target.formula, error.model
+    formula = error.target.formula
+    model = error.model
     if formula is None or error.target.lipschitz is not None or len(formula.nodes) > MAX_NODES:
         return None
     if not isinstance(model, OneLayerTransformer | Formula) or error.device.type != "cpu":
         return None
-    lower, upper = error.box.lower.numpy(), error.box.upper.numpy()
+    lower = error.box.lower.numpy()
+    upper = error.box.upper.numpy()
     weights = weights_sha256(model) if isinstance(model, OneLayerTransformer) else str(model)
     text = f"{weights} {formula} {lower.tolist()} {upper.tolist()} {error.execution}"
     return Assignment(hashlib.sha256(text.encode()).hexdigest(), model, formula, lower, upper, error.execution)

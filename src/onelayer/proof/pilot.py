@@ -40,7 +40,9 @@ def choose_order(
     tried; the first is taken where none was.
     """
     first = cost_of_box(error, orders[0])
-    best, cost, least = orders[0], first, math.inf
+    best = orders[0]
+    cost = first
+    least = math.inf
     path = followed(error, threshold, orders[0], observer)
     for order in orders:
         if observer.over:
@@ -58,7 +60,8 @@ def followed(error: ErrorFunction, threshold: float, order: int, observer: Obser
     ``node`` is the number of the point. Lower orders need smaller boxes: the ones below are for them.
     """
     points = error.box.sample(POINTS, seed=1).reshape(POINTS, -1)
-    low, high = error.box.lower.flatten(), error.box.upper.flatten()
+    low = error.box.lower.flatten()
+    high = error.box.upper.flatten()
     who = torch.arange(POINTS, dtype=torch.int64, device="cpu")
     boxes = replace(root(low, high)[torch.zeros_like(who)], node=who)
     path = [boxes[:0]]

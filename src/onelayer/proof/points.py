@@ -34,7 +34,8 @@ def hard_points(box: Box, count: int, dtype: torch.dtype) -> Tensor:
 
 def _coordinates(box: Box, count: int, dtype: torch.dtype, generator: torch.Generator) -> list[Tensor]:
     """Coordinates of each kind, (C, D) each."""
-    low, high = box.lower.flatten(), box.upper.flatten()
+    low = box.lower.flatten()
+    high = box.upper.flatten()
 
     def unit() -> Tensor:
         return torch.rand(count, box.dim, generator=generator, dtype=torch.float64, device="cpu")
@@ -45,7 +46,8 @@ def _coordinates(box: Box, count: int, dtype: torch.dtype, generator: torch.Gene
 
     def beside(x: Tensor) -> Tensor:
         """x in the executing format, or one of its two neighbours."""
-        x, share = x.to(dtype), unit()
+        x = x.to(dtype)
+        share = unit()
         up, down = (torch.nextafter(x, torch.full_like(x, sign * torch.inf)) for sign in (1, -1))
         return torch.where(share < 1 / 3, down, torch.where(share < 2 / 3, up, x)).double()
 

@@ -150,9 +150,11 @@ class Replays:
         return self(low, high, order)
 
     def _one(self, low: Tensor, high: Tensor, order: int) -> tuple[Tensor, ...]:
-        count, size = len(low), padded(len(low))
+        count = len(low)
+        size = padded(len(low))
         ways = self.ways.setdefault((size, order), _Ways())
-        full_low, full_high = _filled(low, size), _filled(high, size)
+        full_low = _filled(low, size)
+        full_high = _filled(high, size)
         for at, graph in enumerate(ways.graphs):
             found = graph.run(full_low, full_high)
             if found is not None:

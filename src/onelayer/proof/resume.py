@@ -28,7 +28,8 @@ NUMBERS = ("closed_bound", "closed_share", "spoiled", "floor")
 
 def frozen(search: Search, found: list[Explored]) -> Arrays:
     """A search between two rounds, with what has come back of the units of a wave so far."""
-    size, goal = search.tree.size, search.goal
+    size = search.tree.size
+    goal = search.goal
     arrays: Arrays = {
         "axis": search.tree.axis[:size],
         "left": search.tree.left[:size],
@@ -64,10 +65,13 @@ def thawed(search: Search, arrays: Arrays) -> list[Explored]:
         eps, gap, seconds = (float(n) for n in arrays["goal"])
         for name, value in zip(NUMBERS, arrays["numbers"].tolist(), strict=True):
             setattr(search, name, value)
-        search.order, search.cost, search.evaluated = order, Cost(chunk, seconds), evaluated
+        search.order = order
+        search.cost = Cost(chunk, seconds)
+        search.evaluated = evaluated
         goal = Goal(None if np.isnan(eps) else eps, gap)
         if goal != search.goal:  # refuted: a few boxes more were allowed
-            search.goal, search.budget = goal, type(search.budget)(budget)
+            search.goal = goal
+            search.budget = type(search.budget)(budget)
         search.witness = _read_witness(arrays["witness"])
         search.tree = _tree(arrays, search.error.dim)
         search.open = as_boxes(tuple(arrays[f"open.{item.name}"] for item in fields(Boxes)))
@@ -101,7 +105,9 @@ def _found(arrays: Arrays, at: int) -> Explored:
 
 def _tree(arrays: Arrays, dim: int) -> TreeBuilder:
     """One binary tree: every node but the first is a child of one node before it."""
-    axis, left, bound = arrays["axis"], arrays["left"], arrays["bound"]
+    axis = arrays["axis"]
+    left = arrays["left"]
+    bound = arrays["bound"]
     size = axis.size
     cuts = np.flatnonzero(axis >= 0)
     children = np.sort(np.concatenate([left[cuts], left[cuts] + 1]))
@@ -115,7 +121,8 @@ def _tree(arrays: Arrays, dim: int) -> TreeBuilder:
 
 def match(search: Search) -> None:
     """Every open box is the leaf of the tree that it says it is. A leaf that is not open counts with its bound."""
-    box, nodes = search.error.box, search.open.node.numpy()
+    box = search.error.box
+    nodes = search.open.node.numpy()
     axis = search.tree.axis[: search.tree.size]
     if not bool(((nodes >= 0) & (nodes < axis.size)).all()) or len(set(nodes.tolist())) < nodes.size:
         raise FileError("the checkpoint has open boxes that are none of its tree; start anew")

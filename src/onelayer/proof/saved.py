@@ -133,7 +133,8 @@ def recorded(model: Callable[[Any], Any], certificate: Certificate) -> RecordedN
     points = _points(box)
     x = points.to(network.dtype)
     with torch.no_grad():
-        values, again = execute(model, x), execute(network, x)
+        values = execute(model, x)
+        again = execute(network, x)
         for at, (one, two) in enumerate(zip(values, again, strict=True)):
             if not torch.equal(one, two) and not _within(network, x[at : at + 1], one):
                 raise ModelAssumptionError(f"the model is not what was recorded of it at x = {place(points[at])}")

@@ -75,7 +75,10 @@ class Search:
     """State of one branch and bound. Boxes are open until their bound is <= the threshold; NaN and inf never are."""
 
     def __init__(self, error: ErrorFunction, goal: Goal, budget: Budget, crew: Crew | None = None) -> None:
-        self.error, self.goal, self.budget, self.crew = error, goal, budget, crew or Crew(error)
+        self.error = error
+        self.goal = goal
+        self.budget = budget
+        self.crew = crew or Crew(error)
         self.observer = error.observer
         self.span = error.box.width.flatten().to(error.device)
         self.tree = TreeBuilder()
@@ -87,13 +90,15 @@ class Search:
         self.evaluated = 0
         self.pilot_time = self.observer.share(PILOT_SHARE)
         self.witness: Witness | None = None
-        self.order, self.cost = 0, Cost(SPRINT, 0.0)
+        self.order = 0
+        self.cost = Cost(SPRINT, 0.0)
         self.checkpoint = Checkpoint(None, "")
         self.stored: list[Explored] | None = None  # what had come back of a wave where a search goes on
 
     def domain(self) -> Boxes:
         """The whole domain as the first box, where enclosures are computed: open boxes stay there."""
-        box, device = self.error.box, self.error.device
+        box = self.error.box
+        device = self.error.device
         return root(box.lower.flatten().to(device), box.upper.flatten().to(device))
 
     @property
@@ -173,12 +178,15 @@ class Search:
             self.order = order
             self.tree = TreeBuilder()
             self.open = self.domain()
-            self.closed_bound, self.closed_share, self.spoiled = 0.0, 0.0, 0.0
+            self.closed_bound = 0.0
+            self.closed_share = 0.0
+            self.spoiled = 0.0
             self.whole()
 
     def whole(self) -> None:
         """Enclose the whole domain."""
-        whole, self.open = self.open, self.open[:0]
+        whole = self.open
+        self.open = self.open[:0]
         self.absorb(whole)
         self.close()
 
@@ -217,7 +225,8 @@ class Search:
         groups = dealt(self.open, self.pieces // size_of_unit(self.cost.seconds))
         units = [self.unit(group, self.room // len(groups)) for group in groups]
         found: list[Explored | None] = [*(self.stored or [])]
-        stored, self.stored = len(found), []
+        stored = len(found)
+        self.stored = []
         for one in self.crew.explored(explore, units[stored:]):
             found.append(one)
             self.checkpoint.leave(partial(frozen, self, _until_none(found)))
@@ -367,7 +376,8 @@ class Search:
     def probe(self, pieces: Boxes) -> None:
         """Try the centres of the pieces with the largest bounds as witnesses."""
         index = torch.argsort(pieces.bound, descending=True, stable=True)[:CENTRES]
-        low, high = pieces.low[index].cpu(), pieces.high[index].cpu()
+        low = pieces.low[index].cpu()
+        high = pieces.high[index].cpu()
         centres = self.error.representable(low / 2 + high / 2)
         top = best(self.error, centres, 8)
         if len(top) and float(self.error.values(top[:1])) > self.lower:
@@ -403,8 +413,11 @@ class Exploration(Search):
         self.tree = TreeBuilder(len(self.open))
         self.open = replace(self.open, node=torch.arange(len(self.open), dtype=torch.int64, device="cpu"))
         self.tree.state(self.open.node, self.open.bound)
-        self.witness, self.floor, self.spoiled = unit.known.witness, unit.known.floor, unit.known.spoiled
-        self.order, self.cost = unit.order, Cost(unit.chunk, 0.0)
+        self.witness = unit.known.witness
+        self.floor = unit.known.floor
+        self.spoiled = unit.known.spoiled
+        self.order = unit.order
+        self.cost = Cost(unit.chunk, 0.0)
         self.shown = [self.open[:0]]
 
     def proved(self, boxes: Boxes) -> None:
@@ -414,7 +427,8 @@ class Exploration(Search):
         """Go on until ``most`` boxes are evaluated or nothing is left to do here."""
         while len(self.open) and not self.exhausted() and not self.refuted and self.evaluated < most:
             self.round(math.inf)
-        shown, size = together(self.shown), self.tree.size
+        shown = together(self.shown)
+        size = self.tree.size
         return Explored(
             axis=self.tree.axis[:size],
             left=self.tree.left[:size],

@@ -72,7 +72,8 @@ class Together(Wrapped):
         ours, theirs = ([net.tensor(name).double() for name in names] for net in (self.first, self.second))
         gap = theirs[0] - ours[0]
         found: TaylorModel = call("linear", d, theirs[0]) + call("linear", a.untag(), gap)
-        size, other = a.magnitude(), inflate(a.magnitude() + d.magnitude())
+        size = a.magnitude()
+        other = inflate(a.magnitude() + d.magnitude())
         slack = size @ gap.abs().T * UNIT
         reach = [size @ ours[0].abs().T, other @ theirs[0].abs().T]
         if len(names) > 1:
@@ -111,7 +112,8 @@ def together(a: Forward, b: Forward, shape: tuple[int, ...]) -> Together | None:
     if not isinstance(a, nn.Module) or not isinstance(b, nn.Module) or _formats(a) != _formats(b):
         return None
     try:
-        first, second = record(a, shape), record(b, shape)
+        first = record(a, shape)
+        second = record(b, shape)
     except OnelayerError:
         return None
     same = first.program.steps == second.program.steps

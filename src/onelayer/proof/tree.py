@@ -68,7 +68,9 @@ class BoxTree:
             depth += 1
             if depth > MAX_DEPTH:
                 raise OnelayerError(f"a box tree has at most {MAX_DEPTH} cuts one inside another")
-            axis, left, right = self.tree[level].astype(np.int64), level + 1, self._right[level]
+            axis = self.tree[level].astype(np.int64)
+            left = level + 1
+            right = self._right[level]
             middle = midpoint(low[level, axis], high[level, axis])
             if not bool(((low[level, axis] < middle) & (middle < high[level, axis])).all()):
                 raise OnelayerError("a box tree cuts an interval that has no float between its ends")

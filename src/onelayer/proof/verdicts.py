@@ -48,7 +48,8 @@ class Range:
         """
         if self.status != "proved":
             raise OnelayerError("a range is saved when both ends of every output are proved; raise max_seconds or gap")
-        low, high = self.low.flatten().tolist(), self.high.flatten().tolist()
+        low = self.low.flatten().tolist()
+        high = self.high.flatten().tolist()
         about = {"kind": "range", "low": low, "high": high}
         longest = max(self.certificates, key=lambda proof: proof.boxes)
         return replace(

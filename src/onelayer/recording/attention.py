@@ -72,7 +72,8 @@ def attention(
 
 
 def _weights(tape: Recording, query: Any, key: Any, mask: Any, is_causal: bool, scale: float | None) -> Symbolic:
-    q, k = lift(tape, query), lift(tape, key)
+    q = lift(tape, query)
+    k = lift(tape, key)
     factor = 1 / math.sqrt(q.shape[-1]) if scale is None else float(scale)
     logits = mul(tape, matmul(tape, q, Symbolic(tape, k.ids.mT)), factor)
     if is_causal:

@@ -29,7 +29,8 @@ _NAMES = {
 
 def _compared(sign: str) -> Callable[..., Truth]:
     def compare(tape: Recording, input: Any, other: Any) -> Truth:
-        a, b = lift(tape, input).ids, lift(tape, other).ids
+        a = lift(tape, input).ids
+        b = lift(tape, other).ids
         shape = np.broadcast_shapes(tuple(a.shape), tuple(b.shape))
         pairs = zip(a.expand(shape).flatten().tolist(), b.expand(shape).flatten().tolist(), strict=True)
         return Truth.of(tape, [COMPARISONS[sign](tape, p, q) for p, q in pairs], shape)
@@ -55,7 +56,8 @@ def truth(tape: Recording, value: Any, name: str) -> Truth:
 def _joined(
     tape: Recording, name: str, join: Callable[[Condition, Condition], Condition], input: Any, other: Any
 ) -> Truth:
-    a, b = truth(tape, input, name), truth(tape, other, name)
+    a = truth(tape, input, name)
+    b = truth(tape, other, name)
     shape = np.broadcast_shapes(tuple(a.shape), tuple(b.shape))
     first, second = (Truth(tape, side.ids.expand(shape)).conditions for side in (a, b))
     return Truth.of(tape, [join(p, q) for p, q in zip(first, second, strict=True)], shape)
@@ -83,7 +85,8 @@ def logical_not(tape: Recording, input: Any) -> Truth:
 @operation("where")
 def where(tape: Recording, condition: Any, input: Any, other: Any) -> Symbolic:
     """A choice between entries; what is chosen nowhere is not in the formula."""
-    a, b = lift(tape, input).ids, lift(tape, other).ids
+    a = lift(tape, input).ids
+    b = lift(tape, other).ids
     if isinstance(condition, Tensor) and condition.dtype == torch.bool:
         return Symbolic(tape, torch.where(condition, a, b))
     known = truth(tape, condition, "where")

@@ -128,7 +128,8 @@ def group_norm(
 
 def _channels(tape: Recording, x: Any, values: Any) -> Symbolic:
     """One constant, or one per entry of the second dimension of x."""
-    ids, ndim = lift(tape, values).ids, lift(tape, x).ndim
+    ids = lift(tape, values).ids
+    ndim = lift(tape, x).ndim
     if ids.numel() == 1:
         return Symbolic(tape, ids.reshape(()))
     return Symbolic(tape, ids.reshape(-1, *[1] * (ndim - 2)) if ndim > 1 else ids)
@@ -158,6 +159,7 @@ def gru_cell(
     """h' = (1 - z) n + z h with n = tanh(a_n + r b_n), r and z sigmoids"""
     xr, xz, xn = _halves(tape, linear(tape, input, w_ih, b_ih), 3)
     hr, hz, hn = _halves(tape, linear(tape, hx, w_hh, b_hh), 3)
-    r, z = unary(tape, "sigmoid", add(tape, xr, hr)), unary(tape, "sigmoid", add(tape, xz, hz))
+    r = unary(tape, "sigmoid", add(tape, xr, hr))
+    z = unary(tape, "sigmoid", add(tape, xz, hz))
     n = unary(tape, "tanh", add(tape, xn, mul(tape, r, hn)))
     return add(tape, n, mul(tape, z, sub(tape, hx, n)))

@@ -21,7 +21,8 @@ MAX_TERMS = 10**6  # of one einsum; beyond, its formula is endless
 @operation("matmul", "mm", "bmm", "mv", "dot")
 def matmul(tape: Recording, input: Any, other: Any) -> Symbolic:
     """The matrix product, batched as torch does it."""
-    a, b = lift(tape, input), lift(tape, other)
+    a = lift(tape, input)
+    b = lift(tape, other)
     left = a.ids if a.ndim > 1 else a.ids[None]
     right = b.ids if b.ndim > 1 else b.ids[:, None]
     if left.shape[-1] != right.shape[-2]:
@@ -64,7 +65,8 @@ def _einsum_letters(equation: str, ndims: Sequence[int]) -> tuple[list[str], str
     widths = [n - len(part.replace("...", "")) for n, part in zip(ndims, parts, strict=True) if "..." in part]
     spare = [c for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZ" if c not in equation][: max(widths, default=0)]
     names = [_letters(part, n, spare) for part, n in zip(parts, ndims, strict=True)]
-    front, used = "".join(spare), "".join(names)
+    front = "".join(spare)
+    used = "".join(names)
     if arrow:
         return names, right.replace("...", front)
     return names, front + "".join(sorted(c for c in set(used) if used.count(c) == 1 and c not in front))

@@ -219,7 +219,8 @@ def _interp(tape: Recording, x: Any, xp: Any, fp: Any, left: Any = None, right: 
     """np.interp: the broken line through (xp, fp), constant beyond."""
     if left is not None or right is not None or period is not None:
         raise UnsupportedOperation("np.interp(left, right, period)", "leave them out")
-    places, values = lift(tape, xp).ids.tolist(), lift(tape, fp).ids.tolist()
+    places = lift(tape, xp).ids.tolist()
+    values = lift(tape, fp).ids.tolist()
     ids = lift(tape, x).ids
     return Symbolic(
         tape, positions([interpolate(tape, at, places, values) for at in ids.flatten().tolist()], ids.shape)

@@ -16,7 +16,8 @@ def range_over(tape: Recording, at: int) -> tuple[float, float]:
     """Bounds of a node over the box of the recording, by interval arithmetic; infinite where nothing is known."""
     if tape.box is None:
         return -math.inf, math.inf
-    low, high = tape.box.lower.flatten().tolist(), tape.box.upper.flatten().tolist()
+    low = tape.box.lower.flatten().tolist()
+    high = tape.box.upper.flatten().tolist()
     if tape.nodes[at].op == "var":
         coordinate = int(tape.nodes[at].value) % len(low)
         return low[coordinate], high[coordinate]

@@ -267,6 +267,7 @@ def sort(
     rows = [Symbolic(tape, part) for part in lift(tape, input).ids.unbind(dim)]
     for end in range(len(rows) - 1, 0, -1):
         for at in range(end):
-            low, high = minimum(tape, rows[at], rows[at + 1]), maximum(tape, rows[at], rows[at + 1])
+            low = minimum(tape, rows[at], rows[at + 1])
+            high = maximum(tape, rows[at], rows[at + 1])
             rows[at], rows[at + 1] = (high, low) if descending else (low, high)
     return Ordered(Symbolic(tape, torch.stack([row.ids for row in rows], dim)))

@@ -39,7 +39,8 @@ class Scattered:
     @cached_property
     def triangulation(self) -> Any:
         """Of the points with each coordinate scaled to [0, 1]: units must not decide what is near."""
-        low, high = self.points.min(0), self.points.max(0)
+        low = self.points.min(0)
+        high = self.points.max(0)
         if not (high > low).all():
             raise OnelayerError(f"input '{self.names[int((high <= low).argmax())]}' needs two different numbers")
         try:
@@ -61,10 +62,12 @@ class Scattered:
     @cached_property
     def box(self) -> Box:
         """A box inside the hull: from the middle of the rows as far as all corners stay inside, then side by side."""
-        low, high = self.points.min(0), self.points.max(0)
+        low = self.points.min(0)
+        high = self.points.max(0)
         middle = self.points.mean(0)
         share = _largest(lambda s: self._inside(middle + s * (low - middle), middle + s * (high - middle)))
-        a, b = middle + share * (low - middle), middle + share * (high - middle)
+        a = middle + share * (low - middle)
+        b = middle + share * (high - middle)
         for at in range(len(low)):
             a = self._pushed(a, b, at, low, side=0)
             b = self._pushed(b, a, at, high, side=1)
@@ -89,7 +92,8 @@ class Scattered:
 
     def _inside(self, low: Array, high: Array) -> bool:
         corners = np.array(list(product(*zip(low.tolist(), high.tolist(), strict=True))))
-        first, last = self.points.min(0), self.points.max(0)
+        first = self.points.min(0)
+        last = self.points.max(0)
         return bool((self.triangulation.find_simplex((corners - first) / (last - first), tol=1e-12) >= 0).all())
 
     @cached_property

@@ -36,7 +36,8 @@ class Axis:
         k = min(degree, len(nodes) - 1)
         skipped = (k - 1) // 2  # nodes beside each end that are no knots: one for cubics, none for lines
         inner = nodes[1 + skipped : len(nodes) - 1 - skipped][: len(nodes) - k - 1]
-        first, last = nodes[1] - nodes[0], nodes[-1] - nodes[-2]
+        first = nodes[1] - nodes[0]
+        last = nodes[-1] - nodes[-2]
         before = nodes[0] - first * np.arange(k, -1, -1)
         after = nodes[-1] + last * np.arange(k + 1)
         return cls(nodes, np.concatenate([before, inner, after]), k)

@@ -54,7 +54,8 @@ class _Reader:
 
     def number(self, item: Any) -> int:
         """The node of a number."""
-        kind, args = type(item).__name__, item.args
+        kind = type(item).__name__
+        args = item.args
         if item.is_Symbol:
             return self.tape.variable(self.places[str(item)])
         if item.is_Number or kind in ("Pi", "Exp1"):

@@ -107,7 +107,8 @@ class Table:
 
     def covers(self, box: Box) -> bool:
         """Whether a box lies within the rows."""
-        low, high = self.box.lower, self.box.upper
+        low = self.box.lower
+        high = self.box.upper
         return bool(((box.lower.flatten() >= low) & (box.upper.flatten() <= high)).all())
 
     def __len__(self) -> int:

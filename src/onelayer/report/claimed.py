@@ -56,7 +56,8 @@ _HOLDS: dict[str, Callable[[Certificate], str]] = {
 def claim(proof: Certificate) -> str:
     """What is established, in one sentence."""
     text = _HOLDS[proof.about["kind"]](proof)
-    high, low = outward(proof.upper, up=True), outward(proof.lower, up=False)
+    high = outward(proof.upper, up=True)
+    low = outward(proof.lower, up=False)
     if proof.status == "proved":
         required = (
             "" if proof.about["kind"] in (*MARGINS, "range") or proof.eps is None else f" (required: {proof.eps!r})"

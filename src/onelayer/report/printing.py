@@ -24,7 +24,8 @@ def print_page(page: str, target: Path) -> Path:
     if browser is None:
         raise OnelayerError("printing to PDF needs Chromium, which was not found; write .html and print it by hand")
     with tempfile.TemporaryDirectory(prefix="onelayer-") as folder:
-        source, printed = Path(folder) / "page.html", Path(folder) / "page.pdf"
+        source = Path(folder) / "page.html"
+        printed = Path(folder) / "page.pdf"
         source.write_text(page, encoding="utf-8")
         command = [browser, *OPTIONS, f"--user-data-dir={folder}/profile", f"--print-to-pdf={printed}", source.as_uri()]
         try:

@@ -44,7 +44,8 @@ def _facts(rows: Sequence[tuple[str, str]]) -> str:
 
 def reference(subject: Subject) -> str:
     """What is claimed of which model and function."""
-    proof, model = subject.result.certificate, subject.result.model
+    proof = subject.result.certificate
+    model = subject.result.model
     if isinstance(model, RecordedNetwork):
         return _network(proof, model)
     text = proof.function if len(proof.function) <= LONGEST else f"{proof.function[:LONGEST]} ..."
@@ -75,7 +76,8 @@ def _network(proof: Certificate, model: RecordedNetwork) -> str:
 def domain(subject: Subject) -> str:
     """The table of the sides."""
     box = subject.result.box
-    low, high = box.lower.flatten().tolist(), box.upper.flatten().tolist()
+    low = box.lower.flatten().tolist()
+    high = box.upper.flatten().tolist()
     rows = "".join(
         f"<tr><td>{escape(name)}</td><td class='num'>{a!r}</td><td class='num'>{b!r}</td>"
         f"<td>{escape(subject.units.get(name, '-'))}</td></tr>"

@@ -41,9 +41,11 @@ def built_heads(problem: StudyProblem, heads: int) -> OneLayerTransformer:
 
     Every coordinate gets an equal share of sigmoids, centres at equal distances; an affine part is read off the input.
     """
-    box, x = problem.box, problem.box.sample(FIT_POINTS, seed=3, arcsine=True)
+    box = problem.box
+    x = problem.box.sample(FIT_POINTS, seed=3, arcsine=True)
     axis, place, count = _shares(heads, box.dim)
-    low, width = box.lower.flatten()[axis], box.width.flatten()[axis]
+    low = box.lower.flatten()[axis]
+    width = box.width.flatten()[axis]
     centre = low + width * (place + 0.5) / count
     fits = []
     for factor in WIDTHS:
@@ -60,7 +62,8 @@ def built_heads(problem: StudyProblem, heads: int) -> OneLayerTransformer:
 
 def built_ridges(problem: StudyProblem, hidden: int) -> OneLayerTransformer:
     """``hidden`` ReLU units, an equal share of kinks on each coordinate at equal distances: linear splines."""
-    box, x = problem.box, problem.box.sample(FIT_POINTS, seed=3, arcsine=True)
+    box = problem.box
+    x = problem.box.sample(FIT_POINTS, seed=3, arcsine=True)
     axis, place, count = _shares(hidden, box.dim)
     weight = torch.eye(box.dim).double()[axis]
     bias = -(box.lower.flatten()[axis] + box.width.flatten()[axis] * (place + 1) / (count + 1))
@@ -101,7 +104,8 @@ def _bare_layer(box: Box, tokens: int, kind: str, kappa: float) -> OneLayerTrans
     """Keys and queries of :func:`built_memory`, values still zero; the heads are summed into one number."""
     centres = torch.linspace(-1, 1, tokens, dtype=torch.float64)
     keys = torch.stack([kappa * centres, -kappa * centres.square() / 2], -1)  # (M, 2) against q = (u, 1)
-    queries, shift = torch.zeros(box.dim, 2 * box.dim).double(), torch.zeros(2 * box.dim).double()
+    queries = torch.zeros(box.dim, 2 * box.dim).double()
+    shift = torch.zeros(2 * box.dim).double()
     for h, (centre, width) in enumerate(zip(box.center.flatten(), box.width.flatten(), strict=True)):
         queries[h, 2 * h] = 2 / width
         shift[2 * h : 2 * h + 2] = torch.stack([-2 * centre / width, torch.ones(()).double()])
@@ -125,7 +129,8 @@ def _bare_layer(box: Box, tokens: int, kind: str, kappa: float) -> OneLayerTrans
 
 def least_squares(columns: Tensor, values: Tensor) -> tuple[float, Tensor]:
     """Root mean square residual, and the weights of the columns that reproduce ``values`` best."""
-    matrix, wanted = columns.detach().numpy(), values.detach().numpy()
+    matrix = columns.detach().numpy()
+    wanted = values.detach().numpy()
     found = np.linalg.lstsq(matrix, wanted, rcond=CUTOFF)[0]
     return float(np.sqrt(np.mean((matrix @ found - wanted) ** 2))), torch.from_numpy(found)
 
@@ -135,5 +140,6 @@ def _shares(parts: int, dim: int) -> tuple[Tensor, Tensor, Tensor]:
     if parts < 1:
         raise OnelayerError(f"a built layer needs at least one head or unit, got {parts}")
     index = torch.arange(parts)
-    axis, place = index % dim, index // dim
+    axis = index % dim
+    place = index // dim
     return axis, place, torch.bincount(axis, minlength=dim)[axis]

@@ -57,7 +57,8 @@ def shape_for(dim: int, cell: Cell) -> dict[str, Any]:
     width = HEADS
     while parameters(width + HEADS) <= cell["budget"]:
         width += HEADS
-    over, under = parameters(width + HEADS) - cell["budget"], cell["budget"] - parameters(width)
+    over = parameters(width + HEADS) - cell["budget"]
+    under = cell["budget"] - parameters(width)
     return shape(width + HEADS if over < under else width)
 
 

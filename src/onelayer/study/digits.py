@@ -128,7 +128,8 @@ def _numpy_losses(start: OneLayerTransformer, data: Digits, cell: Cell) -> Itera
     for _ in range(cell["steps"]):
         rows = next(batches)
         tape = forward(start.config, weights, data.x[rows])
-        probability, label = softmax(tape.out), np.eye(10)[data.y[rows]]
+        probability = softmax(tape.out)
+        label = np.eye(10)[data.y[rows]]
         yield float(-np.mean(np.log(probability[label > 0])))  # eq (3), averaged
         gradients = backward(start.config, weights, tape, (probability - label) / len(rows))
         for name in weights:
@@ -184,7 +185,9 @@ def findings(rows: Rows) -> list[str]:
         f"loss at the end of {both[0]['steps']} steps, best first: {order}",
     ]
     for row in select(rows, method="classifier"):
-        share, rows_seen, size = row["accuracy"], row["test_rows"], row["parameters"]
+        share = row["accuracy"]
+        rows_seen = row["test_rows"]
+        size = row["parameters"]
         sentences.append(f"one-layer classifier: {share:.2%} of {rows_seen} test digits with {size:,} parameters")
     return sentences
 

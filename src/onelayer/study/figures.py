@@ -23,7 +23,8 @@ def curves(axes: Axes, series: Mapping[str, Points], *, x: str, y: str, title: s
         for size, error in points:
             by_size[size].append(error)
         sizes = sorted(by_size)
-        colour, mark = SERIES[k % len(SERIES)], MARKS[k % len(MARKS)]
+        colour = SERIES[k % len(SERIES)]
+        mark = MARKS[k % len(MARKS)]
         axes.plot(*zip(*points, strict=True), mark, color=colour, markersize=4, alpha=0.45)
         medians = [float(np.median(by_size[size])) for size in sizes]
         axes.plot(sizes, medians, "-" + mark, color=colour, markersize=6, linewidth=1.2, label=name)

@@ -79,7 +79,8 @@ def measure_memory(cell: Cell) -> Mapping[str, Any]:
         return {**seen_error(model, WAVES), "tokens": size["tokens"], "parameters": size["parameters"]}
     if cell["method"] == "proved":
         built = approximate(WAVES.formula, WAVES.box, cell["eps"])
-        seen, size = seen_error(built.model, WAVES), built.size()
+        seen = seen_error(built.model, WAVES)
+        size = built.size()
         return {**seen, "proved": built.certificate.upper, "tokens": size["tokens"], "parameters": size["parameters"]}
     shape = {"heads": cell["heads"], "d_model": cell["d_model"], "memory": cell["memory"]}
     found = _trained(cell, hidden=0, layer={"layout": "packed"}, lbfgs_steps=cell["lbfgs_steps"], **shape)

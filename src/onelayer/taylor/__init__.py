@@ -49,7 +49,8 @@ def variables(
         raise OnelayerError(f"order must be between 1 and 16, got {order}")
     if execution is not None and not are_formats([execution]):
         raise OnelayerError(f"only {either()} is executed, got {execution}")
-    lower, upper = lower.detach().double(), upper.detach().double()
+    lower = lower.detach().double()
+    upper = upper.detach().double()
     dim = prod(lower.shape[1:])
     center = lower / 2 + upper / 2
     radius = torch.maximum(upper - center, center - lower)

@@ -87,18 +87,21 @@ def combine(a: Any, b: Any, sign: int) -> TaylorModel:
     same = len(a.den) == len(b.den) and all(p is q for p, q in zip(a.den, b.den, strict=True))
     den = a.den if same else ()
     if not den:
-        a, b = a.plain(), b.plain()
+        a = a.plain()
+        b = b.plain()
     space = joint_space(a, b)
     support = tuple(sorted({*a.support, *b.support}))
     a, b = (truncate(x, space.cap(len(support))) for x in (a, b))
-    shape, degree = joint_shape(a.shape, b.shape), max(a.degree, b.degree)
+    shape = joint_shape(a.shape, b.shape)
+    degree = max(a.degree, b.degree)
     if kernels.ready(a.coef, b.coef, a.rem, b.rem):
         step = execution_step(None if den else space.execution, 1)
         result = known(kernels.add(a, b, support, degree, sign, 1.01 * UNIT, shape, step), space, support, degree, den)
         if not den:
             return result
     else:
-        a, b = lift(a, support, degree), lift(b, support, degree)
+        a = lift(a, support, degree)
+        b = lift(b, support, degree)
         coef = _add_rows(spread(a.coef, len(shape)), spread(b.coef, len(shape)), shape, sign)
         result = TaylorModel(coef, a.rem, space, support, degree, den)
         result.rem = inflate(a.rem + b.rem + (1.01 * UNIT) * result.total())
@@ -112,7 +115,8 @@ def known(
 ) -> TaylorModel:
     """A model whose sums are known with it."""
     model = TaylorModel(found.coef, found.rem, space, support, degree, den)
-    model._norms, model._total = found.norms, found.total
+    model._norms = found.norms
+    model._total = found.total
     return model
 
 
@@ -170,12 +174,14 @@ def multiply(a: TaylorModel, b: TaylorModel, cap: int | None = None, roundings: 
     shape = joint_shape(a.shape, b.shape)
     if len(a.coef) > len(b.coef):
         a, b = b, a
-    where, terms = places(a, b, support), basis.count(len(support), degree)
+    where = places(a, b, support)
+    terms = basis.count(len(support), degree)
     dtype = None if roundings is None else space.execution
     if kernels.ready(a.coef, b.coef, a.rem, b.rem):
         step = execution_step(dtype, roundings or 0)
         return known(kernels.product(a, b, where, degree, gamma(terms), shape, step), space, support, degree)
-    left, right = spread(a.coef, len(shape)), spread(b.coef, len(shape))
+    left = spread(a.coef, len(shape))
+    right = spread(b.coef, len(shape))
     coef = left.new_zeros(terms, *shape)
     for i, runs in basis.product_runs(*where, a.degree, b.degree, degree):
         for source, target, length in runs:
@@ -200,7 +206,8 @@ def places(a: TaylorModel, b: TaylorModel, support: tuple[int, ...]) -> Places:
 
 def product_remainder(a: TaylorModel, b: TaylorModel, degree: int, terms: int) -> Tensor:
     """Remainder of a truncated product: dropped degrees, cross terms, rounding of at most ``terms`` fused sums."""
-    left, right = a.total(), b.total()
+    left = a.total()
+    right = b.total()
     rem = left * b.rem + a.rem * (right + b.rem) + gamma(terms) * (left * right)
     return rem + dropped(a.norms(), b.norms(), degree)
 
@@ -260,7 +267,8 @@ def divide(a: TaylorModel, b: TaylorModel) -> TaylorModel:
     cap = space.cap(len(support))
     shape = joint_shape(a.shape, b.shape)
     degree = cap if b.support else min(a.degree, cap)
-    a, b = lift(a, support, cap), truncate(b, cap)
+    a = lift(a, support, cap)
+    b = truncate(b, cap)
     where = places(a, b, support)
     if kernels.ready(a.coef, b.coef, a.rem, b.rem):
         rounding = gamma(basis.count(len(support), degree) + 3)
@@ -287,7 +295,8 @@ def _series_quotient(a: Tensor, b: TaylorModel, where: Places, degree: int, shap
 
 
 def _quotient_remainder(a: TaylorModel, b: TaylorModel, result: TaylorModel) -> Tensor:
-    norm, size = result.total(), b.total()
+    norm = result.total()
+    size = b.total()
     rounding = gamma(len(result.coef) + 3) * (a.total() + norm * size) + UNDERFLOW * size
     defect = inflate(a.rem + norm * b.rem + dropped(result.norms(), b.norms(), result.degree) + rounding)
     lower, upper = b.range()

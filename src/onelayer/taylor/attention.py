@@ -88,7 +88,8 @@ def _or_intervals(
     low, high = _interval_softmax(*shifted.range(), masked, dim)
     middle = low / 2 + high / 2
     radius = inflate(torch.maximum(high - middle, middle - low) + UNIT)
-    coef, base = torch.where(poor, 0.0, powers.coef), torch.where(poor, 0.0, total.coef)
+    coef = torch.where(poor, 0.0, powers.coef)
+    base = torch.where(poor, 0.0, total.coef)
     coef[0], base[0] = torch.where(poor, middle, coef[0]), torch.where(poor, 1.0, base[0])
     powers = powers.with_(coef, torch.where(poor, radius, powers.rem))
     return powers, total.with_(base, torch.where(poor, 0.0, total.rem))
@@ -97,12 +98,15 @@ def _or_intervals(
 def _interval_softmax(lower: Tensor, upper: Tensor, masked: Tensor | None, dim: int) -> tuple[Tensor, Tensor]:
     """Each weight is largest when its own logit is at the top of its range and all others at the bottom."""
     if masked is not None:
-        lower, upper = torch.where(masked, -torch.inf, lower), torch.where(masked, -torch.inf, upper)
+        lower = torch.where(masked, -torch.inf, lower)
+        upper = torch.where(masked, -torch.inf, upper)
     top = upper.amax(dim, keepdim=True)
-    small, large = torch.exp(lower - top), torch.exp(upper - top).clamp(min=2.0**-900)
+    small = torch.exp(lower - top)
+    large = torch.exp(upper - top).clamp(min=2.0**-900)
     slack = 1 + 2.0**-30
     # The sum of the others is a difference: its rounding error is relative to the whole sum.
-    least, most = small.sum(dim, keepdim=True), large.sum(dim, keepdim=True)
+    least = small.sum(dim, keepdim=True)
+    most = large.sum(dim, keepdim=True)
     noise = gamma(small.shape[dim] + 2)
     high = (large / (large + (least - small - noise * least).clamp(min=0)) * slack).clamp(max=1)
     low = small / (small + (most - large + noise * most).clamp(min=0)) / slack
@@ -190,7 +194,9 @@ def _scaled(query: Any, key: Any, factor: float) -> TaylorModel:
     logits = mul(product, operand(factor, product).with_radius(abs(factor) * 4 * UNIT))
     if logits.execution is None:
         return logits
-    a, b, most = size_of(query), size_of(key), max(1.0, abs(factor))
+    a = size_of(query)
+    b = size_of(key)
+    most = max(1.0, abs(factor))
     reach = inflate(einsum_of(equation, a, b) * abs(factor))
     ends = inflate(most * (a.sum(-1)[..., :, None] + b.sum(-1)[..., None, :]))
     logits.rem = executed(logits.rem, ends, 0, logits.execution)

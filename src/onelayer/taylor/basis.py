@@ -66,7 +66,8 @@ def product_runs(
     ``left`` and ``right`` are the positions of the operands' variables among the ``variables`` of the product.
     """
     table = ranks(variables, cap)
-    first, second = _placed(left, variables, left_degree), _placed(right, variables, right_degree)
+    first = _placed(left, variables, left_degree)
+    second = _placed(right, variables, right_degree)
     result = []
     for i, row in enumerate(first):
         room = cap - int(row.sum())
@@ -119,7 +120,8 @@ def outer_rows(
     left: tuple[int, ...], right: tuple[int, ...], variables: int, left_degree: int, right_degree: int, cap: int
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     """For disjoint variables: flat indices i * P_right + j kept below cap, the rows they land in, and those above."""
-    first, second = _placed(left, variables, left_degree), _placed(right, variables, right_degree)
+    first = _placed(left, variables, left_degree)
+    second = _placed(right, variables, right_degree)
     table = (first[:, None] + second).reshape(len(first) * len(second), variables)  # also without any variable
     size = table.sum(1)
     kept = [int(i) for i in np.flatnonzero(size <= cap)]

@@ -30,10 +30,12 @@ def numerator_and_denominator(
     is not certain.
     """
     values = hulled_outputs(f.formula, x, low, high)
-    one, count = x[:, 0] * 0.0 + 1.0, len(f.denominators)
+    one = x[:, 0] * 0.0 + 1.0
+    count = len(f.denominators)
     products, gaps = [], []
     for factors in f.denominators:
-        product, gap = one, torch.ones_like(low[:, 0])
+        product = one
+        gap = torch.ones_like(low[:, 0])
         for at, exponent in factors:
             product = product * values[at] ** exponent
             gap = _normal(gap * _normal(smallest_size(*values[at].range()) ** exponent) * _DOWN)

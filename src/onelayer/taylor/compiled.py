@@ -154,13 +154,18 @@ def product(
         for p in range(out.shape[0]):
             out[p, first:last] = 0.0
         for r in range(runs.shape[0]):
-            x, source, target = a[runs[r, 0], first:last], runs[r, 1], runs[r, 2]
+            x = a[runs[r, 0], first:last]
+            source = runs[r, 1]
+            target = runs[r, 2]
             for q in range(runs[r, 3]):
                 add_product(out[target + q, first:last], x, b[source + q, first:last])
         rem[first:last] = 0.0
         dropped(norms_a[:, first:last], norms_b[:, first:last], degree, rem[first:last])
         for n in range(first, last):
-            p, q, r, s = total_a[n], total_b[n], rem_a[n], rem_b[n]
+            p = total_a[n]
+            q = total_b[n]
+            r = rem_a[n]
+            s = rem_b[n]
             rem[n] = (p * s + r * (q + s) + rounding * (p * q) + rem[n] + TINY) * GROWTH
     sums(blocks, out, norms, total)
     if step.size:
@@ -178,7 +183,8 @@ def series_quotient(runs: Any, starts: Any, divisor: Any, rest: Any) -> None:
             for n in range(row.size):
                 row[n] /= lead[n]
             for r in range(starts[j], starts[j + 1]):
-                source, target = runs[r, 1], runs[r, 2]
+                source = runs[r, 1]
+                target = runs[r, 2]
                 for q in range(1 if source == 0 else 0, runs[r, 3]):
                     subtract_product(rest[target + q, first:last], row, divisor[source + q, first:last])
 
@@ -209,7 +215,8 @@ def quotient(
     rem[:] = 0.0
     dropped(norms, norms_b, degree, rem)
     for n in range(rem.size):
-        norm, size = total[n], total_b[n]
+        norm = total[n]
+        size = total_b[n]
         lost = rounding * (total_a[n] + norm * size) + UNDERFLOW * size
         defect = (rem_a[n] + norm * rem_b[n] + rem[n] + lost + TINY) * GROWTH
         rem[n] = np.inf
@@ -244,7 +251,8 @@ def replaced(coef: Any, middle: Any, poor: Any, out: Any) -> None:
     """Polynomials, with the constant ``middle`` in the place of the poor ones."""
     out[:] = np.nan
     for p in range(coef.shape[0]):
-        row, target = coef[p], out[p]
+        row = coef[p]
+        target = out[p]
         for n in range(row.size):
             target[n] = 0.0 if poor[n] else row[n]
     lead = out[0]
@@ -300,7 +308,8 @@ def add(
     for p in range(rows_a.size):
         out[rows_a[p]] = a[p]
     for p in range(rows_b.size):
-        row, more = out[rows_b[p]], b[p]
+        row = out[rows_b[p]]
+        more = b[p]
         for n in range(row.size):
             row[n] += sign * more[n]
     sums(blocks, out, norms, total)

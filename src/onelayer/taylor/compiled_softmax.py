@@ -35,7 +35,8 @@ def shifted(
             if lead[n] > lead[best]:
                 best = n
         for p in range(coef.shape[0]):
-            row, target = coef[p], out[p]
+            row = coef[p]
+            target = out[p]
             reference = row[best]
             for n in range(first, first + width):
                 target[n] = row[n] - reference
@@ -76,15 +77,19 @@ def exponentials(
             return 0
         lead[n] = SMALLEST if base[n] < SMALLEST else base[n]
     for p in range(1, out.shape[0]):
-        row, before, slope = out[p], out[parents[p, 0]], affine[1 + parents[p, 1]]
+        row = out[p]
+        before = out[parents[p, 0]]
+        slope = affine[1 + parents[p, 1]]
         for n in range(rem.size):
             row[n] = slope[n] * before[n]
     for p in range(1, out.shape[0]):
-        row, weight = out[p], weights[p]
+        row = out[p]
+        weight = weights[p]
         for n in range(rem.size):
             row[n] *= weight
     sums(blocks, out, norms, total)
-    degree, state = norms.shape[0] - 1, 2
+    degree = norms.shape[0] - 1
+    state = 2
     for n in range(rem.size):
         tail, spread = 0.0, 0.0
         if degree > 0:
@@ -113,7 +118,8 @@ def row_sums(coef: Any, total: Any, rem: Any, width: int, rounding: float, out: 
     out[:] = np.nan
     radius[:] = np.nan
     for p in range(coef.shape[0]):
-        row, target = coef[p], out[p]
+        row = coef[p]
+        target = out[p]
         for r in range(target.size):
             value = 0.0
             for n in range(r * width, (r + 1) * width):
@@ -138,7 +144,8 @@ def executed_weights(
     out[:] = np.nan
     for r in range(unit.size):
         first = r * width
-        top, least = high[first], low[first]
+        top = high[first]
+        least = low[first]
         for n in range(first, first + width):
             if top == top and not high[n] <= top:
                 top = high[n]

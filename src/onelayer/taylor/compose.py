@@ -64,7 +64,8 @@ def monomials(slopes: Tensor, first: Tensor, degree: int) -> Tensor:
     out = first.new_empty(basis.count(s, degree), *first.shape)
     out[0] = first
     for n in range(1, degree + 1):
-        before, row = basis.block(s, n - 1), basis.block(s, n).start
+        before = basis.block(s, n - 1)
+        row = basis.block(s, n).start
         for i in range(s):
             # Those of degree n that avoid the first i variables: t_i times the end of the block before.
             length = basis.block(s - i, n - 1).stop - basis.block(s - i, n - 1).start

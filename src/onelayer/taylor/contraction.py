@@ -114,7 +114,8 @@ def einsum_of(equation: str, *sizes: Tensor) -> Tensor:
 @implements("matmul", lazy=True)
 def matmul(x: Any, other: Any) -> TaylorModel:
     """The matrix product, batched as torch does it."""
-    left, right = len(x.shape), len(other.shape)
+    left = len(x.shape)
+    right = len(other.shape)
     rows = "i" if left > 1 else ""
     columns = "j" if right > 1 else ""
     front_a = "..." if left > 2 else ""
@@ -180,7 +181,8 @@ def _with_constant(la: str, lb: str, out: str, a: TaylorModel, b: Any) -> Taylor
     matrix = _as_matrix(la, lb, out, a, b)
     if matrix is not None and all(factor.shape[-1] == 1 for factor in den if len(lb) == 2):
         return _times_matrix(a, matrix, len(lb) == 1, den, terms)
-    equation, size = f"{la},{lb}->{out}", fixed.abs()
+    equation = f"{la},{lb}->{out}"
+    size = fixed.abs()
     result = a.with_(torch.einsum(f"P{la},{lb}->P{out}", a.coef, fixed), a.rem, den)
     source = a.rem + gamma(terms) * a.total()
     if not b.is_floating_point():  # an integer beyond 2^53 is known up to two units
@@ -200,7 +202,8 @@ def _with_constant(la: str, lb: str, out: str, a: TaylorModel, b: Any) -> Taylor
 
 def _as_matrix(la: str, lb: str, out: str, a: TaylorModel, b: Tensor) -> Tensor | None:
     """The constant as a matrix (n, m) whose n meets the last dimension of the model, where it is nothing more."""
-    lead, last = la[:-1], la[-1:]
+    lead = la[:-1]
+    last = la[-1:]
     if b.dtype != torch.float64 or a.execution not in (None, torch.float64) or not kernels.ready(a.coef, a.rem):
         return None
     if not _meets_last(la, lb, a, b):
@@ -255,12 +258,15 @@ def _relabel(factor: TaylorModel, labels: str, out: str) -> TaylorModel:
 
 def _between_models(la: str, lb: str, out: str, a: TaylorModel, b: TaylorModel) -> TaylorModel:
     """Sum of products of models, truncated like a product."""
-    a, b = prune(a), prune(b)
+    a = prune(a)
+    b = prune(b)
     if not set(a.support) & set(b.support):
         # Divided first, the operands are smooth: what lies above the cap is then nothing but the product's own tail.
-        a, b = prune(a.plain()), prune(b.plain())
+        a = prune(a.plain())
+        b = prune(b.plain())
     if len(a.den) + len(b.den) > _MOST_DENOMINATORS:
-        a, b = prune(a.plain()), prune(b.plain())
+        a = prune(a.plain())
+        b = prune(b.plain())
     disjoint = not set(a.support) & set(b.support)
     (a, den_a), (b, den_b) = _denominators(la, out, a), _denominators(lb, out, b)
     if len(a.coef) > len(b.coef):
@@ -269,7 +275,8 @@ def _between_models(la: str, lb: str, out: str, a: TaylorModel, b: TaylorModel) 
     support = tuple(sorted({*a.support, *b.support}))
     degree = min(a.degree + b.degree, space.cap(len(support)))
     equation = f"{la},{lb}->{out}"
-    left, right = a.total(), b.total()
+    left = a.total()
+    right = b.total()
     reach = torch.einsum(equation, left, right)
     rem = torch.einsum(equation, left, b.rem) + torch.einsum(equation, a.rem, right + b.rem)
     coef, above = (_disjoint_rows if disjoint else _product_rows)(la, lb, out, a, b, support, degree)
@@ -295,7 +302,8 @@ def _product_rows(
     la: str, lb: str, out: str, a: TaylorModel, b: TaylorModel, support: tuple[int, ...], degree: int
 ) -> tuple[Tensor, Tensor]:
     """Common variables: one contraction per row of the smaller operand."""
-    left, right = a.norms(), b.norms()
+    left = a.norms()
+    right = b.norms()
     above = torch.einsum(f"{la},{lb}->{out}", torch.zeros_like(left[0]), right[0])
     for d in range(max(0, degree + 1 - b.degree), a.degree + 1):
         above = above + torch.einsum(f"{la},{lb}->{out}", left[d], right[max(degree + 1 - d, 0) :].sum(0))

@@ -105,7 +105,8 @@ def fit(spline: Spline, stretches: Sequence[Stretch], degree: int) -> ControlFit
     for axis, rows in enumerate(monomials):
         curve = _along(rows, curve, axis)
     rest = (net - curve).flatten(1)
-    low, high = rest.amin(1), rest.amax(1)
+    low = rest.amin(1)
+    high = rest.amax(1)
     middle = low / 2 + high / 2
     factors = _raised(factors, middle)
     sizes = factors.abs().flatten(1).sum(1)
@@ -152,12 +153,15 @@ def _refinement(knots: Tensor, k: int, first: Tensor, refined: Tensor, inner: in
     piece = _count(width, refined).clamp(max=inner)  # the cell, counted from the first, that row j is taken from
     cell = first[:, None] + piece
     rows = torch.eye(k + 1, dtype=torch.float64, device=refined.device).expand(*cell.shape, k + 1, k + 1)
-    weights, sizes = list(rows.unbind(2)), list(rows.unbind(2))
+    weights = list(rows.unbind(2))
+    sizes = list(rows.unbind(2))
     for level in range(1, k + 1):
         x = refined[:, level : level + width]
         for at in range(k, level - 1, -1):
-            low, high = knots[cell - k + at], knots[cell + at + 1 - level]
-            left, right = (high - x) / (high - low), (x - low) / (high - low)
+            low = knots[cell - k + at]
+            high = knots[cell + at + 1 - level]
+            left = (high - x) / (high - low)
+            right = (x - low) / (high - low)
             weights[at] = left[..., None] * weights[at - 1] + right[..., None] * weights[at]
             sizes[at] = left.abs()[..., None] * sizes[at - 1] + right.abs()[..., None] * sizes[at]
     dense = torch.zeros(*cell.shape, width, dtype=torch.float64, device=refined.device)

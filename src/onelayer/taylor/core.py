@@ -139,7 +139,8 @@ class TaylorModel:
     def _knowing(self, model: TaylorModel) -> TaylorModel:
         """Another model with what is known of these coefficients, if they are the same; they are never changed."""
         if model.coef is self.coef:
-            model._norms, model._total = self._norms, self._total
+            model._norms = self._norms
+            model._total = self._total
         return model
 
     def with_hull(self, low: Tensor, high: Tensor) -> TaylorModel:
@@ -176,7 +177,8 @@ class TaylorModel:
         if self._norms is None and fused.ready(self.coef) and len(self.support) > 1:
             self._norms, self._total = fused.sums(self.coef, len(self.support), self.degree)
         if self._norms is None:
-            sizes, s = self.coef.abs(), len(self.support)
+            sizes = self.coef.abs()
+            s = len(self.support)
             if s > 1:
                 sums = sizes.new_empty(self.degree + 1, *sizes.shape[1:])
                 for d in range(self.degree + 1):
@@ -210,7 +212,8 @@ class TaylorModel:
         lower, upper = self._natural_range()
         if self.hull is not None:
             slack = inflate(self.rem)
-            low, high = self.hull[0] - slack, self.hull[1] + slack
+            low = self.hull[0] - slack
+            high = self.hull[1] + slack
             infinity = torch.full_like(lower, torch.inf)
             # What is not a number stays so: a hull does not define a value.
             lower = torch.maximum(lower, torch.nextafter(low, -infinity))
@@ -218,11 +221,13 @@ class TaylorModel:
         return lower, upper
 
     def _natural_range(self) -> tuple[Tensor, Tensor]:
-        s, rounding = len(self.support), gamma(2 * len(self.coef))
+        s = len(self.support)
+        rounding = gamma(2 * len(self.coef))
         if kernels.ready(self.coef, self.rem):
             return kernels.interval(self.coef, self.norms(), self.total(), self.rem, s, self.degree, rounding)
         even = basis.even_rows(s, self.degree)
-        center, radius = self.coef[0], self.norms()[1:].sum(0)
+        center = self.coef[0]
+        radius = self.norms()[1:].sum(0)
         if even:
             part = self.coef[tables.rows(even, self.device)]
             center = center + part.sum(0) / 2

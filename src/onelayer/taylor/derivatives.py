@@ -73,7 +73,8 @@ def _sum_rule(sign: int) -> Callable[..., Dual]:
         value = function(value_of(a), value_of(b), alpha=alpha) if alpha != 1.0 else function(value_of(a), value_of(b))
 
         def along(at: int) -> Any:
-            left, right = tangent(a, at), tangent(b, at)
+            left = tangent(a, at)
+            right = tangent(b, at)
             right = None if right is None else right * (sign * alpha)
             found = total(left, right)
             return None if found is None else _shaped(found, value)
@@ -94,14 +95,16 @@ def _shaped(found: Any, value: Any) -> Any:
 @derivative("mul", "matmul", "einsum")
 def bilinear(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Dual:
     """d(a b) = da b + a db, for every product of two."""
-    words, pair = args[:-2], args[-2:]
+    words = args[:-2]
+    pair = args[-2:]
     if len(words) == 1 and isinstance(pair[-1], list | tuple):
         raise UnsupportedOperation("the derivative of einsum of a list", "give the operands one by one")
     a, b = pair
     value = function(*words, value_of(a), value_of(b), **kwargs)
 
     def along(at: int) -> Any:
-        left, right = tangent(a, at), tangent(b, at)
+        left = tangent(a, at)
+        right = tangent(b, at)
         left = None if left is None else function(*words, left, value_of(b), **kwargs)
         right = None if right is None else function(*words, value_of(a), right, **kwargs)
         return total(left, right)
@@ -130,7 +133,8 @@ def quotient(function: Callable[..., Any], a: Any, b: Any) -> Dual:
     value = function(value_of(a), value_of(b))
 
     def along(at: int) -> Any:
-        left, right = tangent(a, at), tangent(b, at)
+        left = tangent(a, at)
+        right = tangent(b, at)
         found = total(left, None if right is None else -(value * right))
         return None if found is None else _shaped(found / value_of(b), value)
 
@@ -167,7 +171,8 @@ def softmax(function: Callable[..., Any], x: Dual, dim: int, dtype: Any = None, 
     if not (isinstance(s, TaylorModel) and len(s.den) == 1):
         s = s.plain() if isinstance(s, TaylorModel) else s
         return Dual(s, [None if t is None else s * (t - (s * t).sum(dim, keepdim=True)) for t in x.tangents])
-    top, bottom = TaylorModel(s.coef, s.rem, s.space, s.support, s.degree), s.den[0]
+    top = TaylorModel(s.coef, s.rem, s.space, s.support, s.degree)
+    bottom = s.den[0]
 
     def along(t: Any) -> Any:
         inner = top * (t * bottom - (top * t).sum(dim, keepdim=True))
@@ -217,7 +222,8 @@ def where(function: Callable[..., Any], condition: Any, a: Any, b: Any) -> Dual:
     value = function(condition, value_of(a), value_of(b))
 
     def along(at: int) -> Any:
-        left, right = tangent(a, at), tangent(b, at)
+        left = tangent(a, at)
+        right = tangent(b, at)
         if left is None and right is None:
             return None
         left = zeros_like(right) if left is None else left
@@ -235,7 +241,8 @@ def _step(x: Any) -> Any:
 
 
 def _clamp(function: Callable[..., Any], x: Dual, low: Any = None, high: Any = None, **ends: Any) -> Dual:
-    low, high = ends.get("min", low), ends.get("max", high)
+    low = ends.get("min", low)
+    high = ends.get("max", high)
 
     def slope(v: Any) -> Any:
         inside = zeros_like(v) + 1.0

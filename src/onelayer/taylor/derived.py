@@ -75,7 +75,8 @@ def heads(function: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any,
         raise UnsupportedOperation("the derivative of such attention heads", "use plain self-attention")
     if asked["training"] and asked["dropout_p"] > 0:
         raise UnsupportedOperation("dropout in training mode", "call .eval() on the model first")
-    weights, bias = asked["in_proj_weight"].chunk(3), asked["in_proj_bias"]
+    weights = asked["in_proj_weight"].chunk(3)
+    bias = asked["in_proj_bias"]
     biases = (None, None, None) if bias is None else bias.chunk(3)
     tokens = (asked["query"], asked["key"], asked["value"])
     parts = zip(tokens, weights, biases, strict=True)

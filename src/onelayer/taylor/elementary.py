@@ -84,7 +84,8 @@ def _exp_bound(lo: Tensor, hi: Tensor, n: int) -> Tensor:
 
 def _wave_series(shift: int) -> Series:
     def series(c: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        s, o = torch.sin(c), torch.cos(c)
+        s = torch.sin(c)
+        o = torch.cos(c)
         cycle = [s, o, -s, -o]
         return with_relative_error([cycle[(n + shift) % 4] / float(factorial(n)) for n in range(k + 1)], 2)
 

@@ -137,7 +137,8 @@ def pow_(base: Any, exponent: Any) -> TaylorModel:
 def _log_of_constant(base: Any, like: TaylorModel) -> TaylorModel:
     """log a for a constant a > 0 as the executing type holds it, as an exact model."""
     known = operand(base, like)
-    number, error = known.coef[0], known.rem
+    number = known.coef[0]
+    error = known.rem
     relative = torch.where(error > 0, inflate(error / number), error)
     relative = torch.where(relative < 0.01, 1.01 * relative, torch.inf)
     return constant(number.log(), like, inflate(number.log().abs() * 2.0**-50 + relative)).untag()

@@ -42,13 +42,15 @@ def _upwards(device: torch.device) -> Tensor:
 
 def sums(coef: Tensor, variables: int, degree: int) -> tuple[Tensor, Tensor]:
     """Absolute sums per degree (degree + 1, *shape), and their sum, rounded upwards."""
-    shape, columns = coef.shape[1:], math.prod(coef.shape[1:])
+    shape = coef.shape[1:]
+    columns = math.prod(coef.shape[1:])
     ends = tuple(basis.count(variables, d - 1) for d in range(degree + 2))
     if ends[-1] != len(coef):
         raise IndexError(f"{len(coef)} rows where {ends[-1]} were due")
     norms = torch.full((degree + 1, *shape), torch.nan, dtype=torch.float64, device=coef.device)
     total = torch.full(shape, torch.nan, dtype=torch.float64, device=coef.device)
-    blocks, upwards = tables.rows(ends, coef.device), _upwards(coef.device)
+    blocks = tables.rows(ends, coef.device)
+    upwards = _upwards(coef.device)
     grid = (-(-columns // BLOCK),)
     _program().sums[grid](coef, blocks, upwards, norms, total, columns, degree, BLOCK=BLOCK)
     return norms, total
@@ -66,7 +68,8 @@ def weighted_sizes(coef: Tensor, table: Tensor) -> Tensor:
 
 def shares(coef: Tensor, table: Tensor) -> Tensor:
     """``weighted_sizes`` by a kernel."""
-    shape, columns = coef.shape[1:], math.prod(coef.shape[1:])
+    shape = coef.shape[1:]
+    columns = math.prod(coef.shape[1:])
     if len(table) != len(coef) or not table.is_contiguous():
         raise IndexError(f"a table of {len(table)} rows for {len(coef)}")
     variables = table.shape[1]

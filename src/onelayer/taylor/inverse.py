@@ -15,10 +15,12 @@ from onelayer.taylor.rounding import ELEMENTARY, UNIT, inflate
 def _atan_series(c: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """1 / (1 + x^2) is the imaginary part of 1 / (x - i), so g_n = Im((-1)^(n-1) w^n) / n with w = 1 / (c - i)."""
     square = 1 + c * c
-    real, imaginary = c / square, 1 / square
+    real = c / square
+    imaginary = 1 / square
     x, y = real, imaginary
     value = torch.atan(c)
-    rows, errors = [value], [value.abs() * ELEMENTARY]
+    rows = [value]
+    errors = [value.abs() * ELEMENTARY]
     size = torch.where(square < 2.0**900, torch.rsqrt(square), torch.nan)
     for n in range(1, k + 1):
         rows.append((y if n % 2 else -y) / n)

@@ -137,9 +137,11 @@ def expect(x: Floats, rows: int, columns: int) -> None:
 
 def sums(coef: Tensor, variables: int, degree: int) -> tuple[Tensor, Tensor]:
     """Absolute sums per degree (degree + 1, *shape), and their sum, rounded upwards."""
-    rows, blocks = rows_of(coef, coef.shape[1:]), blocks_of(variables, degree)
+    rows = rows_of(coef, coef.shape[1:])
+    blocks = blocks_of(variables, degree)
     expect(rows, int(blocks[-1]), rows.shape[1])
-    norms, total = np.empty((degree + 1, rows.shape[1])), np.empty(rows.shape[1])
+    norms = np.empty((degree + 1, rows.shape[1]))
+    total = np.empty(rows.shape[1])
     _kernels().sums(blocks, rows, norms, total)
     report(rows.size, rows.size)
     return tensor_of(norms, degree + 1, *coef.shape[1:]), tensor_of(total, *coef.shape[1:])
@@ -150,9 +152,11 @@ def interval(
 ) -> tuple[Tensor, Tensor]:
     """Lower and upper end of polynomial and remainder over each box."""
     shape = coef.shape[1:]
-    rows, columns = rows_of(coef, shape), rem.numel()
+    rows = rows_of(coef, shape)
+    columns = rem.numel()
     expect(rows, basis.count(variables, degree), columns)
-    low, high = np.empty(columns), np.empty(columns)
+    low = np.empty(columns)
+    high = np.empty(columns)
     degrees = rows_of(norms, shape)
     expect(degrees, degree + 1, columns)
     _kernels().interval(
@@ -173,9 +177,12 @@ class Result(NamedTuple):
 
 def filled(variables: int, degree: int, shape: torch.Size, run: Callable[..., None]) -> Result:
     """Arrays for a polynomial of this degree, filled by ``run(blocks, coef, norms, total, rem)``."""
-    blocks, columns = blocks_of(variables, degree), math.prod(shape)
-    coef, norms = np.empty((int(blocks[-1]), columns)), np.empty((degree + 1, columns))
-    total, rem = np.empty(columns), np.empty(columns)
+    blocks = blocks_of(variables, degree)
+    columns = math.prod(shape)
+    coef = np.empty((int(blocks[-1]), columns))
+    norms = np.empty((degree + 1, columns))
+    total = np.empty(columns)
+    rem = np.empty(columns)
     run(blocks, coef, norms, total, rem)
     return Result(
         tensor_of(coef, coef.shape[0], *shape),
@@ -208,7 +215,9 @@ def quotient(a: Any, b: Any, places: Any, degree: int, rounding: float, shape: t
     whole = tuple(range(places[2]))
     runs, starts = _runs(whole, places[1], places[2], degree, b.degree, degree)
     columns = math.prod(shape)
-    numerator, divisor, norms = rows_of(a.coef, shape), rows_of(b.coef, shape), rows_of(b.norms(), shape)
+    numerator = rows_of(a.coef, shape)
+    divisor = rows_of(b.coef, shape)
+    norms = rows_of(b.norms(), shape)
     expect(divisor, basis.count(len(places[1]), b.degree), columns)
     expect(norms, b.degree + 1, columns)
     singles = [row_of(x, shape) for x in (a.total(), b.total(), a.rem, b.rem, *b.range())]
@@ -226,7 +235,9 @@ def within(coef: Tensor, rem: Tensor, low: Tensor, high: Tensor, defined: Tensor
     """Coefficients and remainder with the interval [low, high] where that is narrower, undecided where not defined."""
     shape = rem.shape
     given = row_of(rem, shape)
-    middle, out, poor = np.empty(given.size), np.empty(given.size), np.zeros(given.size, dtype=np.bool_)
+    middle = np.empty(given.size)
+    out = np.empty(given.size)
+    poor = np.zeros(given.size, dtype=np.bool_)
     sure = defined.expand(shape).contiguous().numpy().reshape(-1)  # an array to write in: numba tells the two apart
     if _kernels().within(row_of(low, shape), row_of(high, shape), sure, given, middle, out, poor):
         rows = rows_of(coef, shape)
@@ -257,7 +268,8 @@ def add(
     """a + sign b over ``support``, neither of a higher degree than ``degree``."""
     where = {v: i for i, v in enumerate(support)}
     rows_a, rows_b = (_lift(tuple(where[v] for v in x.support), len(support), x.degree) for x in (a, b))
-    left, right = rows_of(a.coef, shape), rows_of(b.coef, shape)
+    left = rows_of(a.coef, shape)
+    right = rows_of(b.coef, shape)
     expect(left, rows_a.size, math.prod(shape))
     expect(right, rows_b.size, math.prod(shape))
     rest = row_of(a.rem, shape), row_of(b.rem, shape)

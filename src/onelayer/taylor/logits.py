@@ -40,7 +40,8 @@ def _parents(variables: int, degree: int) -> Ints:
     """Of every monomial one of a degree less and the variable that it lacks, as ``compose.monomials`` builds them."""
     rows = np.zeros((basis.count(variables, degree), 2), dtype=np.int64)
     for n in range(1, degree + 1):
-        end, row = basis.block(variables, n - 1).stop, basis.block(variables, n).start
+        end = basis.block(variables, n - 1).stop
+        row = basis.block(variables, n).start
         for i in range(variables):
             length = basis.block(variables - i, n - 1).stop - basis.block(variables - i, n - 1).start
             rows[row : row + length, 0] = np.arange(end - length, end)
@@ -67,13 +68,16 @@ def powers_of(x: TaylorModel, dim: int) -> Powers | None:
 
 def _model(found: Result, like: TaylorModel, degree: int) -> TaylorModel:
     model = TaylorModel(found.coef, found.rem, like.space, like.support, degree)
-    model._norms, model._total = found.norms, found.total
+    model._norms = found.norms
+    model._total = found.total
     return model
 
 
 def _shifted(x: TaylorModel) -> tuple[TaylorModel, Floats] | None:
-    variables, shape = len(x.support), x.shape
-    coef, rem = rows_of(x.coef, shape), row_of(x.rem, shape)
+    variables = len(x.support)
+    shape = x.shape
+    coef = rows_of(x.coef, shape)
+    rem = row_of(x.rem, shape)
     expect(coef, basis.count(variables, x.degree), rem.size)
     size = np.empty(rem.size)
     plain: list[bool] = []
@@ -87,10 +91,12 @@ def _shifted(x: TaylorModel) -> tuple[TaylorModel, Floats] | None:
 
 def _exponentials(x: TaylorModel, size: Floats) -> TaylorModel | None:
     """As ``compose`` has it for an affine argument."""
-    variables, shape = len(x.support), x.shape
+    variables = len(x.support)
+    shape = x.shape
     degree = x.space.cap(variables) if x.degree else 0
     lower, upper = x.range()
-    coef, rem = rows_of(x.coef, shape), row_of(x.rem, shape)
+    coef = rows_of(x.coef, shape)
+    rem = row_of(x.rem, shape)
     base, above = (row_of(torch.exp(side), shape) for side in (x.coef[0], upper))
     relative = ELEMENTARY + gamma(2 * degree + 4)
     tables = _parents(variables, degree), _weights(variables, degree)
@@ -114,8 +120,11 @@ def summed(x: TaylorModel, dim: int) -> TaylorModel | None:
     width = x.shape[-1]
     if x.den or x.execution is not None or dim != x.ndim - 1 or not width or not kernels.ready(x.coef, x.rem):
         return None
-    coef, rem, total = rows_of(x.coef, x.shape), row_of(x.rem, x.shape), row_of(x.total(), x.shape)
-    out, radius = np.empty((coef.shape[0], rem.size // width)), np.empty(rem.size // width)
+    coef = rows_of(x.coef, x.shape)
+    rem = row_of(x.rem, x.shape)
+    total = row_of(x.total(), x.shape)
+    out = np.empty((coef.shape[0], rem.size // width))
+    radius = np.empty(rem.size // width)
     _compiled().row_sums(coef, total, rem, width, gamma(width), out, radius)
     shape = (*x.shape[:-1], 1)
     return x.with_(tensor_of(out, out.shape[0], *shape), tensor_of(radius, *shape))
@@ -125,7 +134,8 @@ def executed_weights(weights: TaylorModel, unit: Tensor, shifted: TaylorModel, d
     """Remainder of the weights along the last dimension as a pass in ``dtype`` computes them."""
     if not kernels.ready(weights.coef, weights.rem, unit):
         return None
-    shape, width = weights.shape, weights.shape[-1]
+    shape = weights.shape
+    width = weights.shape[-1]
     ends = [row_of(side, shape) for side in shifted.range()]
     sizes = row_of(weights.total(), shape), row_of(weights.rem, shape), row_of(unit, torch.Size((*shape[:-1], 1)))
     steps = execution_step(dtype, 1.01), execution_step(dtype, 2 * width + FUSED)

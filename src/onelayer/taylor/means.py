@@ -23,7 +23,8 @@ TERMS = 40  # of it: 4^40 / 40! < 2e-24
 
 def _close(signs: Sequence[int], c: Tensor, n: int) -> tuple[Tensor, Tensor]:
     """g_n = sum_{m >= n} s_m binomial(m, n) c^(m - n) / (m + 1)! by Horner; terms left out halve at least."""
-    value, size = torch.zeros_like(c), torch.zeros_like(c)
+    value = torch.zeros_like(c)
+    size = torch.zeros_like(c)
     for m in range(n + TERMS - 1, n - 1, -1):
         coefficient = comb(m, n) / factorial(m + 1)
         value = value * c + signs[m % 4] * coefficient
@@ -57,7 +58,8 @@ def _mean(value: Callable[[Tensor], Tensor], rows: Callable[[Tensor], list[Tenso
 
 
 def _sine_rows(c: Tensor) -> list[Tensor]:
-    sine, cosine = torch.sin(c), torch.cos(c)
+    sine = torch.sin(c)
+    cosine = torch.cos(c)
     return [sine, cosine, -sine, -cosine]
 
 

@@ -155,7 +155,8 @@ def batch_norm(
     size = (x.magnitude() + mean.magnitude()) * gain.magnitude()
     if bias is not None:
         offset = operand(bias.reshape(shape), x).untag()
-        result, size = combine(result, offset, 1), size + offset.magnitude()
+        result = combine(result, offset, 1)
+        size = size + offset.magnitude()
     return _kernel(result, x, size)
 
 
@@ -179,7 +180,8 @@ def group_norm(
     bound = 2 * largest * gain.abs().reshape(shape) / eps**0.5
     y = mul(y, gain.reshape(shape))
     if bias is not None:
-        y, bound = combine(y, bias.double().reshape(shape), 1), bound + bias.double().abs().reshape(shape)
+        y = combine(y, bias.double().reshape(shape), 1)
+        bound = bound + bias.double().abs().reshape(shape)
     return _kernel(y, x, bound.expand(x.shape))
 
 
@@ -209,7 +211,8 @@ def gru_cell(x: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any 
     """h' = (1 - z) n + z h with n = tanh(a_n + r b_n), r and z sigmoids."""
     of_x, of_h = _gates(x, hx, w_ih, w_hh, b_ih, b_hh)
     (xr, xz, xn), (hr, hz, hn) = call("chunk", of_x, 3, -1), call("chunk", of_h, 3, -1)
-    r, z = call("sigmoid", combine(xr, hr, 1)), call("sigmoid", combine(xz, hz, 1))
+    r = call("sigmoid", combine(xr, hr, 1))
+    z = call("sigmoid", combine(xz, hz, 1))
     n = call("tanh", combine(xn, mul(r, hn), 1))
     mixed = combine(n, mul(z, combine(hx, n, -1)), 1)
     return _kernel(mixed, of_x, mixed.magnitude() + 2)

@@ -113,7 +113,8 @@ def _executed_norm(
     Nothing on the way may overflow: neither a sum of squares, nor the reciprocal root, nor its products with x.
     """
     dtype = x.dtype
-    step, size = relative_error(dtype, 1.0), x.magnitude()
+    step = relative_error(dtype, 1.0)
+    size = x.magnitude()
     # eps itself may be rounded to the executing type.
     relative = inflate((square_error + underflow_error(dtype, 4)) / floor + 4 * step)
     relative = torch.where(relative < 0.125, relative + 16 * step, torch.inf)

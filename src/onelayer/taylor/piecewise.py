@@ -43,7 +43,8 @@ def entries(x: TaylorModel, mask: Tensor) -> TaylorModel:
 def insert(x: TaylorModel, mask: Tensor, entries: TaylorModel) -> TaylorModel:
     """The model with the entries under the mask replaced."""
     whole, part = common([x, entries.tagged(x.execution)])
-    coef, rem = whole.coef.clone(), whole.rem.clone()
+    coef = whole.coef.clone()
+    rem = whole.rem.clone()
     coef[:, mask], rem[mask] = part.coef, part.rem
     return whole.with_(coef, rem)
 
@@ -122,7 +123,8 @@ def minimum(x: Any, other: Any) -> TaylorModel:
 def _extreme(a: Any, b: Any, sign: int) -> TaylorModel:
     """max (sign 1) or min (-1): the operand itself where the box decides, else (a + b + sign |a - b|) / 2."""
     like = a if isinstance(a, TaylorModel) else b
-    a, b = operand(a, like).plain(), operand(b, like).plain()
+    a = operand(a, like).plain()
+    b = operand(b, like).plain()
     shape = joint_shape(a.shape, b.shape)
     a, b = (expanded(m, shape) for m in (a, b))
     gap = prune(combine(a.untag(), b.untag(), -1))
@@ -243,7 +245,8 @@ def _reduce(x: TaylorModel, dim: Any, keepdim: bool, better: Any) -> TaylorModel
     for d in dims:
         while x.shape[d] > 1:
             half = x.shape[d] // 2
-            first, second = call("narrow", x, d, 0, half), call("narrow", x, d, half, half)
+            first = call("narrow", x, d, 0, half)
+            second = call("narrow", x, d, half, half)
             rest = call("narrow", x, d, 2 * half, x.shape[d] - 2 * half)
             x = better(first, second)
             x = call("cat", [x, rest], d) if rest.shape[d] else x
@@ -259,7 +262,8 @@ def sort(x: TaylorModel, dim: int = -1, descending: bool = False, *, stable: boo
     rows = list(call("unbind", x, dim))
     for turn in range(len(rows)):
         for i in range(turn % 2, len(rows) - 1, 2):
-            low, high = minimum(rows[i], rows[i + 1]), maximum(rows[i], rows[i + 1])
+            low = minimum(rows[i], rows[i + 1])
+            high = maximum(rows[i], rows[i + 1])
             rows[i], rows[i + 1] = (high, low) if descending else (low, high)
     return Extremes(call("stack", rows, dim), Indices())
 

@@ -134,7 +134,8 @@ def moment_errors(x: TaylorModel, dims: list[int], keepdim: bool = True) -> tupl
     dtype = x.execution or torch.float64
     count = prod(x.shape[d] for d in dims)
     size = x.magnitude().amax(dims, keepdim=keepdim)
-    step, tiny = relative_error(dtype, count + 8), underflow_error(dtype, 4 * count + 8)
+    step = relative_error(dtype, count + 8)
+    tiny = underflow_error(dtype, 4 * count + 8)
     return inflate(step * size + tiny), inflate(8 * step * size * size + tiny * (1 + 8 * size))
 
 

@@ -145,7 +145,8 @@ def unsqueeze(x: TaylorModel, dim: int) -> TaylorModel:
 @implements("transpose", lazy=True)
 def transpose(x: TaylorModel, dim0: int, dim1: int) -> TaylorModel:
     """Two dimensions exchanged."""
-    first, second = axis(x, dim0), axis(x, dim1)
+    first = axis(x, dim0)
+    second = axis(x, dim1)
     return _map(x, lambda t, offset: t.transpose(first + offset, second + offset))
 
 

@@ -59,11 +59,14 @@ def _tanh_series(c: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 def _with_slope_factor(first: Tensor, t: Tensor, s: Tensor, k: int, step: float) -> tuple[Tensor, Tensor]:
     """Rows first, then s P_n(t) step^n: s = 1 - t^2 comes without cancellation from cosh."""
-    rows, errors = [first], [first.abs() * ELEMENTARY]
+    rows = [first]
+    errors = [first.abs() * ELEMENTARY]
     for n in range(1, k + 1):
-        value, size = torch.zeros_like(t), torch.zeros_like(t)
+        value = torch.zeros_like(t)
+        size = torch.zeros_like(t)
         for coefficient in reversed(_tanh_polynomial(n)):
-            value, size = value * t + coefficient, size * t.abs() + abs(coefficient)
+            value = value * t + coefficient
+            size = size * t.abs() + abs(coefficient)
         rows.append(s * value * step**n)
         # Coefficients of P_n carry at most 3 n roundings, t and s 12 and 20 units, Horner 2 n.
         errors.append(s * size * step**n * ((20 * n + 40) * UNIT))
@@ -119,12 +122,16 @@ def _softplus_bound(lo: Tensor, hi: Tensor, n: int) -> Tensor:
 
 def _erf_series(c: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """g_n = (-1)^(n-1) (2 / sqrt(pi)) H_{n-1}(c) e^(-c^2) / n!, Hermite by H_{m+1} = 2 c H_m - 2 m H_{m-1}."""
-    value, size = torch.erf(c), c.abs()
+    value = torch.erf(c)
+    size = c.abs()
     bell = torch.exp(-c * c) * (2 / sqrt(pi))
     relative = c * c + 16
-    rows, errors = [value], [value.abs() * ELEMENTARY]
-    before, now = torch.zeros_like(c), torch.ones_like(c)
-    before_size, now_size = torch.zeros_like(c), torch.ones_like(c)
+    rows = [value]
+    errors = [value.abs() * ELEMENTARY]
+    before = torch.zeros_like(c)
+    now = torch.ones_like(c)
+    before_size = torch.zeros_like(c)
+    now_size = torch.ones_like(c)
     for n in range(1, k + 1):
         rows.append((now if n % 2 else -now) * bell / float(factorial(n)))
         errors.append(now_size * bell * ((relative + 5 * n) * (2 * UNIT / float(factorial(n)))))

@@ -186,7 +186,8 @@ def start_linear(layer: OneLayerTransformer, table: Tensor, ids: Tensor, outputs
         for part, keep in zip(torch.split(ids, CHUNK), torch.split(present, CHUNK), strict=True)
     ]
     found = torch.linalg.lstsq(torch.cat(means), outputs.double().cpu()).solution  # (width, d)
-    width, d_model = found.shape[0], layer.config.d_model
+    width = found.shape[0]
+    d_model = layer.config.d_model
     read = torch.zeros(d_model, found.shape[1]).double()
     read[:width] = found
     zeros = {name: torch.zeros_like(layer.own(name)) for name in ("b_E", "position", "W_O", "W_2")}

@@ -106,7 +106,8 @@ class TableSource(Examples):
         """The next rows of a random order."""
         size = min(size, len(self.inputs))
         if self.at + size > len(self.order):
-            self.order, self.at = torch.randperm(len(self.inputs), generator=self.generator), 0
+            self.order = torch.randperm(len(self.inputs), generator=self.generator)
+            self.at = 0
         chosen = self.order[self.at : self.at + size]
         self.at += size
         return self.inputs[chosen], self.outputs[chosen]
@@ -126,4 +127,5 @@ class TableSource(Examples):
     def load_state(self, state: dict[str, Tensor]) -> None:
         """Go on where a checkpoint was."""
         self.generator.set_state(state["generator"])
-        self.order, self.at = state["order"], int(state["at"])
+        self.order = state["order"]
+        self.at = int(state["at"])

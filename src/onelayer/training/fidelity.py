@@ -53,7 +53,8 @@ class Fidelity:
 def fidelity(teacher: Tensor, student: Tensor, *, seed: int = 0, level: float = 0.95) -> Fidelity:
     """Compare outputs (B, ...) of teacher and student on held-out inputs, which must be independent of each other."""
     t, s = (out.detach().double().cpu().numpy().reshape(len(out), -1) for out in (teacher, student))
-    residual, spread = ((t - s) ** 2).sum(1), ((t - t.mean(0)) ** 2).sum(1)
+    residual = ((t - s) ** 2).sum(1)
+    spread = ((t - t.mean(0)) ** 2).sum(1)
 
     def explained(rows: NDArray[np.int64]) -> float:
         return float(1 - residual[rows].sum() / max(spread[rows].sum(), 1e-300))

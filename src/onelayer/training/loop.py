@@ -31,7 +31,9 @@ class Loop:
     def __init__(
         self, model: nn.Module, source: Examples, task: TrainingTask, checkpoint: Path | None, fingerprint: str
     ) -> None:
-        self.model, self.source, self.task = model, source, task
+        self.model = model
+        self.source = source
+        self.task = task
         self.recipe: Recipe = task.recipe
         self.checkpoint, self.fingerprint = checkpoint, fingerprint
         self.step = self.rounds = 0
@@ -52,8 +54,12 @@ class Loop:
             raise OnelayerError(
                 f"{self.checkpoint} holds a checkpoint of other settings or data; choose another folder or resume=False"
             )
-        self.step, self.rounds, self.scale = state["step"], state["rounds"], state["scale"]
-        self.stopped, self.history, self.best = state["stopped"], state["history"], state["best"]
+        self.step = state["step"]
+        self.rounds = state["rounds"]
+        self.scale = state["scale"]
+        self.stopped = state["stopped"]
+        self.history = state["history"]
+        self.best = state["best"]
         self.model.load_state_dict(state["weights"])
         if self.scale:
             self.optimiser = self._lbfgs()
@@ -157,8 +163,10 @@ class Loop:
         return loss
 
     def _first_order(self) -> torch.optim.Optimizer:
-        recipe, parameters = self.recipe, list(self.model.parameters())
-        decay, rate = recipe.weight_decay, recipe.rate(0)
+        recipe = self.recipe
+        parameters = list(self.model.parameters())
+        decay = recipe.weight_decay
+        rate = recipe.rate(0)
         if recipe.optimiser == "adam":
             return torch.optim.Adam(parameters, lr=rate, weight_decay=decay, foreach=True)
         if recipe.optimiser == "adamw":

@@ -96,7 +96,8 @@ def _split(x: Tensor, y: Tensor, test: Any, seed: int, classes: tuple[Any, ...] 
         raise OnelayerError(f"test must be a pair (X, Y) or a share between 0 and 1, got {test!r}")
     order = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))
     count = max(1, round(float(test) * len(x)))
-    rest, drawn = order[count:], order[:count]
+    rest = order[count:]
+    drawn = order[:count]
     return (x[rest], y[rest]), (x[drawn], y[drawn])
 
 

@@ -50,7 +50,8 @@ class Scaling:
             return
         b_e = b_e - (self.shift_in / self.scale_in) @ w_e
         w_e = w_e / self.scale_in[:, None]
-        w_r, b_r = w_r * self.scale_out, b_r * self.scale_out + self.shift_out
+        w_r = w_r * self.scale_out
+        b_r = b_r * self.scale_out + self.shift_out
         with torch.no_grad():
             if isinstance(model, OneLayerTransformer):
                 model.set_weights({"W_E": w_e, "b_E": b_e, "W_R": w_r, "b_R": b_r})
@@ -62,7 +63,8 @@ class Scaling:
 
 def no_scaling(token_width: int, readout_width: int) -> Scaling:
     """The identity, for models that come with weights of their own."""
-    zero, one = torch.zeros(token_width).double(), torch.ones(token_width).double()
+    zero = torch.zeros(token_width).double()
+    one = torch.ones(token_width).double()
     return Scaling(zero, one, torch.zeros(readout_width).double(), torch.ones(readout_width).double())
 
 
@@ -74,10 +76,13 @@ def fitted_scaling(x: Tensor, y: Tensor | None, token_width: int, readout_width:
     """
     tokens = x.reshape(-1, token_width)
     if ends:
-        low, high = tokens.amin(0), tokens.amax(0)
-        shift, scale = (low + high) / 2, (high - low) / 2
+        low = tokens.amin(0)
+        high = tokens.amax(0)
+        shift = (low + high) / 2
+        scale = (high - low) / 2
     else:
-        shift, scale = tokens.mean(0), tokens.std(0, correction=0)
+        shift = tokens.mean(0)
+        scale = tokens.std(0, correction=0)
     plain = no_scaling(token_width, readout_width)
     out: Sequence[Tensor] = (plain.shift_out, plain.scale_out)
     if y is not None:

@@ -38,7 +38,8 @@ class Stack(nn.Module):
                 f"a stack needs depth >= 1, hidden >= 1 and d_model divisible by heads, got {depth}, {hidden}, "
                 f"{d_model} and {heads}"
             )
-        self.input_shape, self.output_shape = tuple(input_shape), tuple(output_shape)
+        self.input_shape = tuple(input_shape)
+        self.output_shape = tuple(output_shape)
         self.length = self.input_shape[0]
         self.each = self.output_shape[:1] == self.input_shape[:1]
         width = math.prod(self.input_shape) // self.length

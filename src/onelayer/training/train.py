@@ -105,7 +105,8 @@ def run_training(
     resume: bool = True,
 ) -> Trained:
     """Train ``model`` on a problem that is already understood; it comes back frozen, on the CPU, in raw coordinates."""
-    place, folder = usable_device(device), None if checkpoint is None else Path(checkpoint)
+    place = usable_device(device)
+    folder = None if checkpoint is None else Path(checkpoint)
     started = time.monotonic()
     if problem.recipe.dtype == "bfloat16" and not isinstance(model, OneLayerTransformer):
         raise OnelayerError("bfloat16 training is for the one-layer model; use dtype float32 for a stack or a module")

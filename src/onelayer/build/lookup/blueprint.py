@@ -114,7 +114,8 @@ def straight(target: Target, box: Box) -> Blueprint:
 
     It takes 2 D + 1 values of f and no head.
     """
-    centre, half = box.center.flatten(), box.width.flatten() / 2
+    centre = box.center.flatten()
+    half = box.width.flatten() / 2
     points = centre + torch.cat([zeros(1, box.dim), torch.diag(half), -torch.diag(half)])  # (1 + 2D, D)
     values = flat(target, box, Observer())(points)
     base, right, left = values[0], values[1 : box.dim + 1], values[box.dim + 1 :]  # (K,), (D, K), (D, K)
@@ -139,7 +140,8 @@ def _drawn(target: Target, box: Box, scale: float, tolerance: float, budget: Fit
 
     structure = find_structure(smooth, box, NEGLIGIBLE * tolerance, seed=budget.seed, narrowest=narrowest(budget.dtype))
     base = smooth(structure.anchor[None])[0]  # (K,)
-    matrix, offset = zeros(len(base), box.dim), base.clone()
+    matrix = zeros(len(base), box.dim)
+    offset = base.clone()
     curved = []
     for group in structure.groups:
         slope = _affine_group(smooth, group, base, NEGLIGIBLE * tolerance, budget.seed)
@@ -159,7 +161,8 @@ def _drawn(target: Target, box: Box, scale: float, tolerance: float, budget: Fit
         else:
             more, part_error, part_wanted = _fit_grid(part, group, share, budget)
         heads += more
-        error, wanted = error + part_error, wanted + part_wanted
+        error = error + part_error
+        wanted = wanted + part_wanted
     if heads:
         offset -= base
     return Blueprint(tuple(box.shape), target.output_shape, heads, kinks, Affine(matrix, offset), error, wanted)
@@ -191,7 +194,8 @@ def _offset_function(f: FlatFunction, group: Group, base: Tensor) -> FlatFunctio
 def _affine_group(f: FlatFunction, group: Group, base: Tensor, tolerance: float, seed: int) -> Tensor | None:
     """Slopes (K, r) when f is affine in the group's coordinates to ``tolerance``, else None."""
     u = Box(group.lower, group.upper).sample(64 * group.rank, seed=seed, arcsine=True)
-    centre, radius = (group.lower + group.upper) / 2, (group.upper - group.lower) / 2
+    centre = (group.lower + group.upper) / 2
+    radius = (group.upper - group.lower) / 2
     columns = torch.cat([(u - centre) / radius, ones(len(u), 1)], -1)
     values = f(group.lift(u)) - base
     solution = torch.linalg.lstsq(columns, values).solution  # (r + 1, K)
@@ -338,7 +342,8 @@ def _one_head_first(fitter: TensorFitter, tolerance: float, budget: FitBudget) -
 
 def _to_coordinate(keys: Keys, lower: float, upper: float) -> tuple[Tensor, Tensor]:
     """Keys in t of [-1, 1] rewritten for u of [lower, upper]."""
-    centre, radius = lower / 2 + upper / 2, upper / 2 - lower / 2
+    centre = lower / 2 + upper / 2
+    radius = upper / 2 - lower / 2
     slopes = torch.from_numpy(np.asarray(keys.slopes / radius))
     return slopes, torch.from_numpy(np.asarray(keys.biases)) - slopes * centre
 

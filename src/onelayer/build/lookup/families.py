@@ -95,7 +95,8 @@ def hinged(size: int, steep: float, centre: float, share: int) -> Keys:
 
     share: tokens of the left piece.
     """
-    left, right = bernstein(share, 1.0), bernstein(size - share, 1.0)
+    left = bernstein(share, 1.0)
+    right = bernstein(size - share, 1.0)
     tilt = np.concatenate([np.full(len(left), -steep), np.full(len(right), steep)])
     biases = np.concatenate([left.biases, right.biases]) - tilt * centre
     return Keys(np.concatenate([left.slopes, right.slopes]) + tilt, biases, "hinged")

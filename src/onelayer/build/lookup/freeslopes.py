@@ -54,7 +54,10 @@ class Projection:
         self, nodes: Array, samples: Array, penalty: float, origin: float = 0.0, emphasis: Array | None = None
     ) -> None:
         weight = np.ones(len(nodes)) if emphasis is None else emphasis
-        self.nodes, self.samples, self.penalty, self.origin = nodes - origin, samples, penalty, origin
+        self.nodes = nodes - origin
+        self.samples = samples
+        self.penalty = penalty
+        self.origin = origin
         self.scale = np.sqrt(weight / weight.sum())  # (P,)
         self.target = samples * self.scale[:, None]
 
@@ -70,7 +73,8 @@ class Projection:
 
     def at(self, parameters: Array) -> _Point:
         """Solve for the values and return what a step needs."""
-        size, rows = len(parameters) // 2, len(self.nodes)
+        size = len(parameters) // 2
+        rows = len(self.nodes)
         weights = parameters[:size, None] * self.nodes + parameters[size:, None]
         weights -= weights.max(0)
         np.exp(weights, out=weights)
@@ -106,7 +110,9 @@ class Projection:
             step, new, damping = self._step(parameters, units, point, damping)
             if new is None:
                 return Descent(parameters, damping, point.loss, stalled=True)
-            parameters, point, damping = parameters + step, new, max(damping / 3, 1e-18)
+            parameters = parameters + step
+            point = new
+            damping = max(damping / 3, 1e-18)
             losses.append(point.loss)
             if len(losses) > 22 and losses[-1] > 0.96 * losses[-21]:
                 return Descent(parameters, damping, point.loss, stalled=True)

@@ -80,7 +80,8 @@ def _hyperplanes(formula: Formula, box: Box) -> list[tuple[Tensor, Tensor]]:
         planes = _bend(known) if len(known) == len(forms) else _axis_zeros(formula, args, box)
         for plane in planes:
             plane = plane / plane[plane[:-1].abs().argmax()]
-            normal, offset = plane[:-1], plane[-1]
+            normal = plane[:-1]
+            offset = plane[-1]
             reach = (normal.abs() * box.width.flatten()).sum() / 2
             if (normal @ box.center.flatten() + offset).abs() < reach * (1 - 1e-12):
                 found.setdefault(tuple(np.round(plane.numpy(), 12).tolist()), (normal, offset))
@@ -153,7 +154,8 @@ def _axis_zeros(formula: Formula, args: tuple[int, ...], box: Box) -> list[Tenso
     if len(used) != 1:
         return []
     (axis,) = used
-    lower, upper = float(box.lower.flatten()[axis]), float(box.upper.flatten()[axis])
+    lower = float(box.lower.flatten()[axis])
+    upper = float(box.upper.flatten()[axis])
 
     def gap(position: float | Array) -> Array:
         points = box.center.flatten().repeat(np.size(position), 1)

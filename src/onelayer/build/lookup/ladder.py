@@ -36,7 +36,10 @@ class KeyLadder:
         focus: tuple[float, float] | None = None,
         observer: Observer | None = None,
     ) -> None:
-        self.nodes, self.resolution, self.free, self.focus = nodes, resolution, free, focus
+        self.nodes = nodes
+        self.resolution = resolution
+        self.free = free
+        self.focus = focus
         self.observer = observer or Observer()
         self.rounds = FAST if effort == "fast" else THOROUGH
         u, s, _ = np.linalg.svd(slices, full_matrices=False)
@@ -59,7 +62,8 @@ class KeyLadder:
         """The least size found with error at most ``tolerance`` (or ``limit``): climbing by thirds, then bisection."""
         low, high = 0, 1
         while high < limit and not self.step(high)[1] <= tolerance:
-            low, high = high, min(max(high + 1, high * 4 // 3), limit)
+            low = high
+            high = min(max(high + 1, high * 4 // 3), limit)
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (low, middle) if self.step(middle)[1] <= tolerance else (middle, high)

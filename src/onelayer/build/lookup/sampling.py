@@ -39,7 +39,10 @@ class Sampler:
     """
 
     def __init__(self, g: Callable[[Any], Any], lower: float, upper: float, tolerance: float) -> None:
-        self.g, self.lower, self.upper, self.tolerance = g, lower, upper, tolerance
+        self.g = g
+        self.lower = lower
+        self.upper = upper
+        self.tolerance = tolerance
         self.edges = self._with_needles(resolve(lambda t: self.at(t)[2], FIRST_EDGES, tolerance, MOST_PANELS))
         self._cache: dict[int, tuple[Array, Array, Array]] = {}
 
@@ -58,7 +61,8 @@ class Sampler:
     def at(self, t: Array) -> tuple[Array, Array, Array]:
         """The floats x nearest to t's points inside the interval, their exact t, and g there."""
         x = np.clip(self.lower + (t + 1) / 2 * (self.upper - self.lower), self.lower, self.upper)
-        centre, radius = self.lower / 2 + self.upper / 2, self.upper / 2 - self.lower / 2
+        centre = self.lower / 2 + self.upper / 2
+        radius = self.upper / 2 - self.lower / 2
         exact = (x - centre) / radius if radius > 0 else np.zeros_like(x)
         return exact, x, self._evaluate(x)
 

@@ -56,7 +56,9 @@ class AxisProblem:
     """g on one interval with a tolerance and an executing dtype: what is tried, and when it is accepted."""
 
     def __init__(self, sampler: Sampler, eps: float, dtype: torch.dtype) -> None:
-        self.sampler, self.eps, self.dtype = sampler, eps, dtype
+        self.sampler = sampler
+        self.eps = eps
+        self.dtype = dtype
         self.unit = format_of(dtype).unit
         focus = sampler.focus()
         self.focus = None if focus is None else (focus.centre, focus.width)
@@ -194,7 +196,10 @@ def _climb(problem: AxisProblem, least: int, limit: int, observer: Observer) -> 
     only a more thorough search at the best size may.
     """
     best = problem.measure(Keys(np.zeros(1), np.zeros(1), "constant"))
-    low, far, size, history = 0, 0, least, [(1, best.error)]
+    low = 0
+    far = 0
+    size = least
+    history = [(1, best.error)]
     step = 2 + least // 16
     while not best.meets and (not observer.over or len(history) == 1):
         fit = problem.attempt(size, None, FAST)
@@ -203,8 +208,10 @@ def _climb(problem: AxisProblem, least: int, limit: int, observer: Observer) -> 
         history.append((size, best.error))
         if fit.meets or size == limit or fit.error <= fit.rounding or _too_slow(history, problem.eps, limit):
             break
-        low, far = size, size if fit.error > FAR * problem.eps else far
-        size, step = min(size + step, limit), step * 4 // 3 + 1
+        low = size
+        far = size if fit.error > FAR * problem.eps else far
+        size = min(size + step, limit)
+        step = step * 4 // 3 + 1
     return _at_last(problem, best, observer), low, far
 
 
@@ -245,7 +252,8 @@ def deflated(problem: Projection, keys: Keys, size: int, count: int = 4) -> list
 
 def to_interval(keys: Keys, lower: float, upper: float) -> tuple[Array, Array]:
     """Keys in t of [-1, 1] rewritten for x of [lower, upper], slopes centred at 0 and the largest bias at 0."""
-    centre, radius = lower / 2 + upper / 2, upper / 2 - lower / 2
+    centre = lower / 2 + upper / 2
+    radius = upper / 2 - lower / 2
     shift = (keys.slopes.max() + keys.slopes.min()) / 2
     slopes = (keys.slopes - shift) / (radius or 1.0)
     return slopes, keys.biases - keys.biases.max() - slopes * centre

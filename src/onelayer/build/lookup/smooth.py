@@ -58,7 +58,8 @@ def _system(
     blueprint: Blueprint, points: Tensor, values: Tensor, slopes: Tensor, wanted: Closeness
 ) -> tuple[Array, Array]:
     """Rows and right sides in units of the tolerances; what the affine part does is taken off the right sides."""
-    matrix, offset = blueprint.affine.matrix, blueprint.affine.offset
+    matrix = blueprint.affine.matrix
+    offset = blueprint.affine.offset
     weights = np.concatenate([basis(head, points) for head in blueprint.heads], axis=1)
     steep = np.concatenate([basis_slopes(head, points) for head in blueprint.heads], axis=2)  # (D, S, M)
     goal = (values - points @ matrix.T - offset).numpy()  # (S, K)

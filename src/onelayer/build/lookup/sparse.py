@@ -35,7 +35,8 @@ class SparseFitter:
     """Grows a combination of tensor heads for the function of ``fitter`` on [-1, 1]^r."""
 
     def __init__(self, fitter: TensorFitter) -> None:
-        self.fitter, self.rank = fitter, fitter.rank
+        self.fitter = fitter
+        self.rank = fitter.rank
         self._components: dict[Level, TensorFit] = {}
         self._at_holdout: dict[Level, Array] = {}
 

@@ -89,7 +89,8 @@ def _interacting(
         first, second = (torch.tensor(column, dtype=torch.int64, device="cpu") for column in zip(*pairs, strict=True))
         row = indices(len(pairs))
         only_i = base.expand(len(pairs), -1, -1).clone()  # (pairs, S, D)
-        only_j, both = only_i.clone(), only_i.clone()
+        only_j = only_i.clone()
+        both = only_i.clone()
         for moved, index in ((only_i, first), (only_j, second), (both, first), (both, second)):
             moved[row, :, index] = other.T[index]
         values = f(torch.cat([only_i, only_j, both]).reshape(-1, box.dim)).reshape(3, len(pairs), points, -1)
@@ -120,7 +121,8 @@ def _merged(
     length = gradients.norm(dim=0)
     cosine = (gradients.T @ gradients) / (length[:, None] * length)
     width = box.width.flatten()[members]
-    directions, left = [], list(range(len(members)))
+    directions = []
+    left = list(range(len(members)))
     while left:
         lead = max(left, key=lambda i: float(length[i]))
         cluster = [i for i in left if i == lead or cosine[lead, i].abs() > 1 - 1e-8]
@@ -156,10 +158,12 @@ def simplest(numbers: Tensor) -> Tensor:
 
 def _group(box: Box, anchor: Tensor, directions: list[Tensor]) -> Group:
     """The diagonal of a face from its least to its greatest u stays in the box and meets every value of u."""
-    lower, upper = box.lower.flatten(), box.upper.flatten()
+    lower = box.lower.flatten()
+    upper = box.upper.flatten()
     stacked = torch.stack(directions)  # (r, D)
     start, end = (torch.where(stacked >= 0, one, other) for one, other in ((lower, upper), (upper, lower)))
-    low, high = (stacked * start).sum(-1), (stacked * end).sum(-1)
+    low = (stacked * start).sum(-1)
+    high = (stacked * end).sum(-1)
     touched = stacked != 0
 
     def lift(u: Tensor) -> Tensor:

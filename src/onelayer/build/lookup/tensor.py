@@ -75,8 +75,13 @@ class TensorFitter:
         slices: int = 48,
         observer: Observer | None = None,
     ) -> None:
-        self.f, self.rank, self.tolerance, self.unit, self.seed = f, rank, tolerance, unit, seed
-        self.slices, self.observer = slices, observer or Observer()
+        self.f = f
+        self.rank = rank
+        self.tolerance = tolerance
+        self.unit = unit
+        self.seed = seed
+        self.slices = slices
+        self.observer = observer or Observer()
         self._grid: tuple[list[Array], Array] | None = None
 
     @cached_property
@@ -197,7 +202,8 @@ class TensorFitter:
         resolved = [np.zeros(1) if m == 1 else ladder.nodes for m, ladder in zip(sizes, self.ladders, strict=True)]
         if math.prod(len(axis) for axis in resolved) <= EASY_SAMPLES:
             return resolved
-        room, plenty = int(MAX_SAMPLES ** (1 / self.rank)), min(AXIS_NODES, int(EASY_SAMPLES ** (1 / self.rank)))
+        room = int(MAX_SAMPLES ** (1 / self.rank))
+        plenty = min(AXIS_NODES, int(EASY_SAMPLES ** (1 / self.rank)))
         counts = [1 if m == 1 else max(m, plenty, min(2 * m + 2, room)) for m in sizes]
         return [np.zeros(1) if count == 1 else axis_nodes(-1.0, 1.0, count) for count in counts]
 

@@ -270,7 +270,8 @@ def _range(outer: Outer, ridge: RidgeTerm) -> tuple[float, float]:
 def _widened(low: float, high: float) -> tuple[float, float]:
     """A little more on both sides, and no sign changed: logarithms and roots of a sum keep their values."""
     more = WIDER * (high - low) + 1e-12 * max(abs(low), abs(high))
-    bottom, top = low - more, high + more
+    bottom = low - more
+    top = high + more
     if low >= 0 > bottom:
         bottom = low / 2
     if high <= 0 < top:
@@ -283,7 +284,8 @@ def _with_constants(outers: list[Outer], fitted: list[Piecewise]) -> tuple[list[
     rest = list(fitted)
     found = []
     for outer in outers:
-        mine, rest = rest[: len(outer.ridges)], rest[len(outer.ridges) :]
+        mine = rest[: len(outer.ridges)]
+        rest = rest[len(outer.ridges) :]
         ridges = [replace(ridge, constant=float(fit.values[0])) for ridge, fit in zip(outer.ridges, mine, strict=True)]
         found.append(replace(outer, ridges=tuple(ridges)))
     return found, tuple(k for k, fit in enumerate(fitted) for _ in range(fit.pieces))

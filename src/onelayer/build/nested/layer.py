@@ -30,7 +30,8 @@ class Lookup:
 
 def _written(nested: Nested, ridges: Sequence[tuple[Outer, RidgeTerm]], width: int) -> torch.Tensor:
     """What every inner function adds to the stream: to the sums of its ridges, and to the outputs directly."""
-    written, d = zeros(len(nested.inner), width), nested.inputs
+    written = zeros(len(nested.inner), width)
+    d = nested.inputs
     for k, (part, ridge) in enumerate(ridges):
         for weight, members in zip(ridge.weights, part.sums, strict=True):
             written[list(members), d + k] += weight
@@ -52,9 +53,14 @@ def nested_layer(
     ``lookups`` has a head for every inner function that is not plain, ``fitted`` the function G_k of every ridge.
     """
     ridges = [(part, ridge) for part in nested.outer for ridge in part.ridges]
-    d, width = nested.inputs, nested.inputs + len(ridges) + nested.outputs
+    d = nested.inputs
+    width = nested.inputs + len(ridges) + nested.outputs
     written = _written(nested, ridges, width)
-    embedding, heads, out, queries, offsets = eye(d, width), [], [], [], []
+    embedding = eye(d, width)
+    heads = []
+    out = []
+    queries = []
+    offsets = []
     for c, (one, lookup) in enumerate(zip(nested.inner, lookups, strict=True)):
         direction = torch.tensor(one.direction, dtype=torch.float64, device="cpu")
         if lookup is None:
@@ -63,14 +69,17 @@ def nested_layer(
         keys = zeros(len(lookup.slopes), KEY_WIDTH)
         keys[:, 0], keys[:, 1] = torch.from_numpy(lookup.slopes), torch.from_numpy(lookup.biases)
         heads.append(GridMemory([keys], torch.from_numpy(lookup.values.reshape(-1, 1))))
-        query, offset = zeros(width, KEY_WIDTH), zeros(KEY_WIDTH)
+        query = zeros(width, KEY_WIDTH)
+        offset = zeros(KEY_WIDTH)
         query[:d, 0], offset[1] = 2 * direction, 2.0
         queries.append(query)
         offsets.append(offset)
         out.append(written[c])
     if not heads:  # a layer has a head, even where none is needed
-        heads, out = [GridMemory([zeros(1, KEY_WIDTH)], zeros(1, 1))], [zeros(width)]
-        queries, offsets = [zeros(width, KEY_WIDTH)], [zeros(KEY_WIDTH)]
+        heads = [GridMemory([zeros(1, KEY_WIDTH)], zeros(1, 1))]
+        out = [zeros(width)]
+        queries = [zeros(width, KEY_WIDTH)]
+        offsets = [zeros(KEY_WIDTH)]
     weights: dict[str, torch.Tensor | Sequence[torch.Tensor]] = {
         "W_E": embedding,
         "W_Q": queries,

@@ -28,9 +28,11 @@ def subset_layer(
     one-hot position. When sorting, unit k of the FFN passes the k-th statistic on at position k and is shut elsewhere:
     relu(s_k - base - gate (1 - [i = k])), with s_k - base > 0 and gate large enough.
     """
-    sets, sorts = used_subsets(n, weights), weights is None
+    sets = used_subsets(n, weights)
+    sorts = weights is None
     coefficients = torch.from_numpy(combination(sets, weights))  # (S, outputs)
-    outputs, reach = coefficients.shape[1], (hi - lo) or 1.0
+    outputs = coefficients.shape[1]
+    reach = (hi - lo) or 1.0
     # Steeper than this the rounding of logits is all there is, and products would overflow.
     steepest = format_of(dtype).largest * ROOM / (1 + abs(lo) + abs(hi))
     beta = min(max(1.0, sharpness(coefficients.numpy(), sets) / tolerance), steepest)

@@ -30,13 +30,16 @@ def threshold_layer(n: int, edges: Tensor, weights: Sequence[float] | None, dtyp
         head 2      logits -64 (i - j)^2 up to a constant of i: copies the position (sorting only)
         FFN         relu(k - N_g) - relu(k - 1 - N_g), times the width of the cell
     """
-    cells, sorts = len(edges) - 1, weights is None
+    cells = len(edges) - 1
+    sorts = weights is None
     width = torch.diff(edges)
     d_model = cells + (2 if sorts else 0)
     basis = eye(d_model)
     counts = -float(n) * eye(cells)
     if weights is None:
-        levels, factors, offset = np.array([0.0, -1.0]), np.array([1.0, -1.0]), float(edges[0])
+        levels = np.array([0.0, -1.0])
+        factors = np.array([1.0, -1.0])
+        offset = float(edges[0])
     else:
         levels, factors = relu_form(weights)
         offset = float(edges[0]) * math.fsum(weights) + statistic_error(weights, float(width.max()))[1]
@@ -75,7 +78,8 @@ def _heads(n: int, cells: int, d_model: int, sorts: bool, dtype: torch.dtype) ->
     """The uniform head, and the head that copies the position by exact logits 2 s i j - s j^2, positions centred."""
     d_k, d_v = (8, cells + 1) if sorts else (4, cells)
     query, key = (zeros(d_model, d_k) for _ in range(2))
-    value, output = eye(d_model, d_v), eye(d_v, d_model)
+    value = eye(d_model, d_v)
+    output = eye(d_v, d_model)
     named = {"b_Q": zeros(d_k), "b_K": zeros(d_k), "b_V": zeros(d_v)}
     if sorts:
         sharpness = 64.0 if dtype == torch.float64 else 16.0

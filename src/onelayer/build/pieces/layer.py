@@ -32,7 +32,8 @@ def pieces_layer(
     Features of a token: one per head, its line where the token is its own and a floor elsewhere; the sums of the
     curves; the outputs. Head h has keys beta_h l and values l of feature h.
     """
-    heads, curves = len(pieces.heads), len(pieces.curves)
+    heads = len(pieces.heads)
+    curves = len(pieces.curves)
     width = heads + curves + pieces.outputs
     tokens = 1 + sum(len(head.lines) for head in pieces.heads)
     slopes, offsets = _embedding(pieces, sharpness, box, tokens, width)
@@ -75,7 +76,8 @@ def _embedding(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Every feature of every token as an affine function of the input: slopes and offsets."""
     heads = len(pieces.heads)
-    slopes, offsets = zeros(pieces.inputs, tokens, width), zeros(tokens, width)
+    slopes = zeros(pieces.inputs, tokens, width)
+    offsets = zeros(tokens, width)
     floors = [_floor(*one, box) for one in zip(pieces.heads, sharpness, strict=True)]
     offsets[:, :heads] = numbers(floors)
     for k, one in enumerate(pieces.sums):
@@ -90,7 +92,8 @@ def _embedding(
 
 def _units(pieces: Pieces, fits: Sequence[Piecewise], heads: int, width: int) -> dict[str, torch.Tensor]:
     """Unit u of curve k: relu(u_k - knot), times the change of slope there, into its output."""
-    into, out_of = zeros(width, len(pieces.units)), zeros(len(pieces.units), width)
+    into = zeros(width, len(pieces.units))
+    out_of = zeros(len(pieces.units), width)
     knots = np.concatenate([fit.knots[:-1] for fit in fits])
     changes = np.concatenate([fit.changes() for fit in fits])
     for u, k in enumerate(pieces.units):

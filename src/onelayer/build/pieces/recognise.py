@@ -100,7 +100,8 @@ class _Reader:
             self.curves.append((o, f"{float(c)!r}*x**2", p))
             return True
         balance = self._balance(p, q, abs(c))
-        left, right = added({}, p, abs(c) * balance), added({}, q, 1 / balance)
+        left = added({}, p, abs(c) * balance)
+        right = added({}, q, 1 / balance)
         sign = "" if c > 0 else "-"
         other = "-" if c > 0 else ""
         self.curves.append((o, f"{sign}x**2/4", added(left, right, 1)))

@@ -74,7 +74,8 @@ def is_hinge(text: str) -> bool:
 
 @np.errstate(all="ignore")  # numbers that are not finite are refused by name
 def _attempt(found: Sharpener, goal: float, eps: float, started: float) -> Approximation:
-    pieces, share = found.pieces, SHARP_SHARE if found.curved else ALONE_SHARE
+    pieces = found.pieces
+    share = SHARP_SHARE if found.curved else ALONE_SHARE
     fits = _fits(found, ROOM * goal * (1 - share))
     constants = [float(fit.values[0]) for fit in fits]
     curves = tuple(replace(curve, constant=c) for curve, c in zip(pieces.curves, constants, strict=True))
@@ -116,7 +117,8 @@ def _ends(one: PieceSum, pieces: Pieces, box: Box) -> tuple[float, float]:
     for weight, head in zip(one.weights, pieces.heads, strict=True):
         lines = [range_of_line(line, box) for line in head.lines]
         ends = [float(Fraction(weight)) * max(end) for end in zip(*lines, strict=True)]
-        low, high = low + min(ends), high + max(ends)
+        low = low + min(ends)
+        high = high + max(ends)
     slack = 1e-12 * (abs(low) + abs(high))
     return low - slack, high + slack
 

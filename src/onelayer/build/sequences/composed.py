@@ -71,7 +71,8 @@ def _witness(model: OneLayerTransformer, target: Target, box: Box) -> tuple[tupl
     points = representable(points, box, model.dtype)
     if not len(points):
         return None
-    point, formula = worst(model, target, points), target.formula
+    point = worst(model, target, points)
+    formula = target.formula
     if formula is None:
         return None
     place = tuple(point.flatten().tolist())

@@ -41,7 +41,8 @@ def _share(groups: Mapping[Place, list[int]], group: Place, tolerance: float) ->
     if position is None:
         shared = any(p is not None and o == output for p, o in groups)
         return tolerance / 2 if shared else tolerance
-    own, beside = len(groups[group]), len(groups.get((None, output), []))
+    own = len(groups[group])
+    beside = len(groups.get((None, output), []))
     return tolerance * own / (own + beside) if beside else tolerance
 
 

@@ -247,17 +247,20 @@ def _commutes(target: Target, box: Box) -> bool:
         return same
     x = box.sample(64, seed=7)
     with torch.no_grad():
-        value, moved = target.function(x), target.function(torch.roll(x, 1, dims=1))
+        value = target.function(x)
+        moved = target.function(torch.roll(x, 1, dims=1))
     scale = 1e-9 * (1 + value.abs().max())
     return bool((moved - torch.roll(value, 1, dims=1)).abs().max() <= scale)
 
 
 def _placed(term: FormulaTerm, output: int, position: int | None, box: Box) -> PlacedTerm:
     """The term with its weights (n, d) by token, and the values that its sum takes."""
-    n, width = box.shape[0], box.dim // box.shape[0]
+    n = box.shape[0]
+    width = box.dim // box.shape[0]
     weights = np.zeros((n, width))
     for variable, _, weight in term.inner:
         weights[variable // width, variable % width] += rounded(weight)
     low, high = (side.reshape(n, width).numpy() for side in (box.lower, box.upper))
-    least, most = np.minimum(weights * low, weights * high).sum(), np.maximum(weights * low, weights * high).sum()
+    least = np.minimum(weights * low, weights * high).sum()
+    most = np.maximum(weights * low, weights * high).sum()
     return PlacedTerm(term.outer, weights, output, float(least), float(most), position)

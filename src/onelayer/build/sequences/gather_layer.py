@@ -115,11 +115,14 @@ def gather_layer(
 
 def _attention(shape: StreamShape, residual: bool) -> dict[str, Tensor]:
     """Embedding, positions and the n heads. Without a residual stream, head 0 carries the position along."""
-    n, d, base = shape.length, shape.width, shape.base
+    n = shape.length
+    d = shape.width
+    base = shape.base
     basis = eye(base)
     d_v = d if residual else d + n
     query, key = (zeros(base, n * n) for _ in range(2))
-    value, output = zeros(base, n * d_v), zeros(n * d_v, base)
+    value = zeros(base, n * d_v)
+    output = zeros(n * d_v, base)
     for r in range(n):
         columns = slice(r * n, (r + 1) * n)
         target = torch.roll(eye(n), r, dims=1)  # row i has its one at i + r
@@ -150,10 +153,13 @@ def _feed_forward(
     """W_1 undoes the mixing of the heads and applies the gates; W_2 adds to the outputs."""
     n = shape.length
     falls = math.exp(TEMPERATURE) + n - 1
-    near, far = math.exp(TEMPERATURE) / falls, 1 / falls
+    near = math.exp(TEMPERATURE) / falls
+    far = 1 / falls
     here, elsewhere = (1.0, 0.0) if residual else (near, far)  # the code of a position, at it and at the others
-    first, second = np.zeros((shape.base, len(units.term))), np.zeros((len(units.term), shape.base))
-    bias, offset = -units.knot.copy(), np.zeros(shape.outputs)
+    first = np.zeros((shape.base, len(units.term)))
+    second = np.zeros((len(units.term), shape.base))
+    bias = -units.knot.copy()
+    offset = np.zeros(shape.outputs)
     for k, term in enumerate(terms):
         mine = np.flatnonzero(units.term == k)
         relative = term.weights if term.position is None else np.roll(term.weights, -term.position, axis=0)

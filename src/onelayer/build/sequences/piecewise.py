@@ -62,7 +62,8 @@ def fit_piecewise(g: Univariate, low: float, high: float, tolerance: float) -> P
 
 
 def _greedy(x: Array, y: Array, tolerance: float, start: float) -> Piecewise:
-    knots, values = [x[0]], [y[0] + start]
+    knots = [x[0]]
+    values = [y[0] + start]
     at, window = 0, 64
     while at < len(x) - 1:
         value = values[-1]
@@ -106,7 +107,8 @@ def _mesh(g: Univariate, low: float, high: float, tolerance: float) -> tuple[Arr
         if not np.isfinite(value).all():
             raise OnelayerError(f"the function has no finite value near {middle[~np.isfinite(value)][0]:g}")
         # Both halves of a flat interval are settled; the midpoint joins the mesh in any case.
-        x, y = np.insert(x, open_ + 1, middle), np.insert(y, open_ + 1, value)
+        x = np.insert(x, open_ + 1, middle)
+        y = np.insert(y, open_ + 1, value)
         settled = np.repeat(settled, np.where(settled, 1, 2))
         places = open_ + np.arange(len(open_))
         settled[places] = settled[places + 1] = flat

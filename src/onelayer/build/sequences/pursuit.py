@@ -78,8 +78,10 @@ def pursue(
     sums of two of them are floats.
     """
     low, high = (side.flatten().numpy() for side in (box.lower, box.upper))
-    centre, radius = (low + high) / 2, (high - low) / 2
-    generator, watch = np.random.default_rng(seed), observer or Observer()
+    centre = (low + high) / 2
+    radius = (high - low) / 2
+    generator = np.random.default_rng(seed)
+    watch = observer or Observer()
     test = np.concatenate([_points(generator, 4000, len(low)), box_corners(len(low))])
     raw = values(centre + radius * test)
     scale = scale_of(float(np.abs(raw).max()))  # very large and very small values are fitted in units of it
@@ -131,7 +133,9 @@ class _Search:
         generator: np.random.Generator,
         observer: Observer,
     ) -> None:
-        self.values, self.dim, self.generator = values, dim, generator
+        self.values = values
+        self.dim = dim
+        self.generator = generator
         self.degree, self.max_degree = degrees
         self.tolerance, self.observer = tolerance, observer
         self.directions = np.zeros((0, dim))
@@ -162,7 +166,8 @@ class _Search:
 
     def learn(self, points: Array, values: Array) -> None:
         """Points to fit from now on."""
-        self.points, self.y = np.concatenate([self.points, points]), np.concatenate([self.y, values])
+        self.points = np.concatenate([self.points, points])
+        self.y = np.concatenate([self.y, values])
 
     def hopeless(self, tolerance: float, max_units: int) -> bool:
         """Whether the polynomials would take more pieces than allowed: sum of integral sqrt|P''| / (4 sqrt(tol/K))."""
@@ -211,7 +216,8 @@ class _Search:
             jacobian = np.concatenate([slope[:, None] * self.points for slope in slopes], axis=1)  # (S, K D)
             jacobian = np.concatenate([jacobian, np.zeros((len(residual) - len(jacobian), jacobian.shape[1]))])
             jacobian -= q @ (q.T @ jacobian)
-            normal, gradient = jacobian.T @ jacobian, jacobian.T @ residual
+            normal = jacobian.T @ jacobian
+            gradient = jacobian.T @ residual
             normal += damping * (np.trace(normal) / len(normal) + 1e-300) * np.eye(len(normal))
             moved = directions + np.linalg.solve(normal, gradient).reshape(directions.shape)
             moved /= np.maximum(np.abs(moved).sum(1, keepdims=True), 1e-300)

@@ -46,7 +46,8 @@ class Recogniser:
 
     def __init__(self, formula: Formula, box: Box, *, affine: bool) -> None:
         self.formula, self.affine = formula, affine
-        self.low, self.high = box.lower.flatten().tolist(), box.upper.flatten().tolist()
+        self.low = box.lower.flatten().tolist()
+        self.high = box.upper.flatten().tolist()
         self.nodes = formula.nodes
         self.used: list[frozenset[int]] = []
         self.exact: list[Fraction | None] = []
@@ -63,7 +64,8 @@ class Recogniser:
         plain: Sum = {}
         constant = Fraction(0)
         for coefficient, at in self.summands(self.formula.outputs[output]):
-            found, value = self.separable[at], self.exact[at]
+            found = self.separable[at]
+            value = self.exact[at]
             if value is not None:
                 constant += coefficient * value
             elif found is not None:
@@ -242,13 +244,15 @@ class Recogniser:
 
     def _squares(self, coefficient: Fraction, first: int, second: int) -> list[FormulaTerm]:
         """a b = ((r a + b/r)^2 - (r a - b/r)^2) / 4, with r a power of two that makes both summands alike in size."""
-        a, b = self.separable[first], self.separable[second]
+        a = self.separable[first]
+        b = self.separable[second]
         if a is None or b is None:
             return []
         r = Fraction(2) ** round(math.log2(max(self._size(b), 1e-300) / max(self._size(a), 1e-300)) / 2)
         made = []
         for sign in (1, -1):
-            left, right = _scale(a, r), _scale(b, sign / r)
+            left = _scale(a, r)
+            right = _scale(b, sign / r)
             total = dict(left.parts)
             for key, weight in right.parts.items():
                 total[key] = total.get(key, Fraction(0)) + weight

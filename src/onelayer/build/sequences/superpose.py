@@ -76,7 +76,8 @@ def _superposed(f: Any, box: Box, eps: float, dtype: torch.dtype, max_ramps: int
     check_size(seen_size(target, box, observer), dtype, "f")
     build = extreme(target.formula, box)
     if build is not None:
-        low, high = float(box.lower.min()), float(box.upper.max())
+        low = float(box.lower.min())
+        high = float(box.upper.max())
         return build(box.dim, low, high, eps, dtype=dtype, observer=observer)
     atoms, terms = _placed(_terms(target, box), box)
 
@@ -185,7 +186,8 @@ def _terms(target: Target, box: Box) -> list[tuple[int, FormulaTerm]]:
 
 def _placed(terms: list[tuple[int, FormulaTerm]], box: Box) -> tuple[list[Atom], list[PlacedTerm]]:
     """Atoms without repetition, and each term with its weights (n, C) and the range of its sum."""
-    n, width = box.shape[0], box.dim // box.shape[0]
+    n = box.shape[0]
+    width = box.dim // box.shape[0]
     index: dict[tuple[int, str], int] = {}
     for _, term in terms:
         for variable, formula, _ in term.inner:
@@ -217,7 +219,9 @@ def _range(weights: Array, atoms: list[Atom], box: Box) -> tuple[float, float]:
 
 def extreme(formula: Formula, box: Box) -> Callable[..., Approximation] | None:
     """The construction of max(x1, ..., xn) and min(x1, ..., xn) over one interval, if f is one of them."""
-    n, low, high = box.dim, float(box.lower.min()), float(box.upper.max())
+    n = box.dim
+    low = float(box.lower.min())
+    high = float(box.upper.max())
     same = bool((box.lower == low).all() and (box.upper == high).all())
     if len(formula.outputs) != 1 or len(box.shape) != 1 or not same or n < 2:
         return None

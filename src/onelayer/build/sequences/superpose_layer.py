@@ -33,7 +33,8 @@ def superposition_layer(
     Column c of the embedding is phi^_c. Tokens with equal weights in all terms form a class; head h attends uniformly
     to class h, so its output times the size of the class is the sum over it, and W_1 applies the weights.
     """
-    n, count = input_shape[0], len(atoms)
+    n = input_shape[0]
+    count = len(atoms)
     classes = _classes(terms)
     features = len(classes) * count
     places = n if len(classes) > 1 else 0
@@ -41,7 +42,8 @@ def superposition_layer(
     start, slope, first, bias = _ramps(input_shape, atoms, embedded, d_model)
     weights: dict[str, Tensor] = {"ramp_start": start, "ramp_slope": slope, "W_E": first, "b_E": bias}
     heads = len(classes)
-    query, key = zeros(d_model, heads), zeros(d_model, heads)
+    query = zeros(d_model, heads)
+    key = zeros(d_model, heads)
     constant = zeros(heads)
     if places:
         constant = ones(heads)
@@ -104,11 +106,14 @@ def _ramps(
     width = input_shape[1] if len(input_shape) == 2 else 1
     lengths = [sum(p.pieces for a, p in zip(atoms, embedded, strict=True) if a.coordinate == q) for q in range(width)]
     count = max(1, *lengths)
-    start, slope = zeros(width, count), ones(width, count)
-    first, bias = zeros(width * count, d_model), zeros(d_model)
+    start = zeros(width, count)
+    slope = ones(width, count)
+    first = zeros(width * count, d_model)
+    bias = zeros(d_model)
     used = [0] * width
     for c, (atom, piece) in enumerate(zip(atoms, embedded, strict=True)):
-        q, at = atom.coordinate, used[atom.coordinate]
+        q = atom.coordinate
+        at = used[atom.coordinate]
         rows = slice(at, at + piece.pieces)
         start[q, rows] = torch.from_numpy(piece.knots[:-1])
         slope[q, rows] = torch.from_numpy(1 / np.diff(piece.knots))

@@ -71,7 +71,9 @@ def softmax_recall(table: Rows, dtype: torch.dtype, device: torch.device, report
 def _softmax_layer(
     table: Rows, query: Query, dtype: torch.dtype, device: torch.device, report: Callable[[float], None]
 ) -> Recaller:
-    y, z, rounding = torch.from_numpy(table.outputs.reshape(len(table), -1)), query.z, rounding_of(dtype)
+    y = torch.from_numpy(table.outputs.reshape(len(table), -1))
+    z = query.z
+    rounding = rounding_of(dtype)
     (count, width), outputs = z.shape, y.shape[1]
     radius = float((z * z).sum(1).max()) * (1 + 2.0**-40)
     try:
@@ -81,7 +83,8 @@ def _softmax_layer(
     free = SoftmaxRecall(count, width, 1.0, distance, radius, rounding, query.error)
     beta = 1.0 if count == 1 else wanted_gap(count, rounding) / max(free.gap(), 2.0**-900)
     beta = beta if math.isfinite(beta) and beta * (1 + radius) < format_of(dtype).largest / 8 else 1.0
-    d_model, root = max(width, outputs), math.sqrt(width + 1)
+    d_model = max(width, outputs)
+    root = math.sqrt(width + 1)
     basis = eye(d_model)
     extended = eye(d_model, width + 1) * (indices(width + 1) < width)
     first = zeros(query.weights["W_E"].shape[0], d_model)
@@ -132,7 +135,8 @@ def _ranked(table: Rows, dtype: torch.dtype) -> Query:
     """
     x = torch.from_numpy(table.inputs.reshape(-1))
     ordered, rank = torch.sort(x)
-    count, unit = len(x), rounding_of(dtype).unit
+    count = len(x)
+    unit = rounding_of(dtype).unit
     slope = (1 / torch.diff(ordered)).clamp(max=format_of(dtype).largest * ROOM)
     steepest = float(slope.max())
     z = zeros(count, 1)
@@ -155,9 +159,11 @@ def relu_recall(table: Rows, dtype: torch.dtype, seed: int) -> Recaller:
     F(s) = y_1 + sum_r c_r relu(s - s_r), c_r the change of slope at s_r. The coefficients alternate in sign and grow
     like the inverse gaps, about N^2, which is where digits are lost to cancellation.
     """
-    x, y = table.inputs.reshape(len(table), -1), table.outputs.reshape(len(table), -1)
+    x = table.inputs.reshape(len(table), -1)
+    y = table.outputs.reshape(len(table), -1)
     projection, shift = _projection(x, seed)
-    projection, shift = projection.astype(_numpy(dtype)).astype(np.float64), float(_numpy(dtype).type(shift))
+    projection = projection.astype(_numpy(dtype)).astype(np.float64)
+    shift = float(_numpy(dtype).type(shift))
     s = x @ projection + shift
     order = np.argsort(s)
     knots = s[order].astype(_numpy(dtype)).astype(np.float64)
@@ -190,10 +196,12 @@ def _relu_layer(
     table: Rows, projection: Array, shift: float, knots: Array, coefficients: Array, offset: Array, dtype: torch.dtype
 ) -> OneLayerTransformer:
     """The stream carries s and the outputs; the only head looks at one token of value zero and is silent."""
-    outputs, units = coefficients.shape[1], max(1, len(coefficients))
+    outputs = coefficients.shape[1]
+    units = max(1, len(coefficients))
     d_model = 1 + outputs
     first = zeros(d_model, units)
-    bias, second = zeros(units), zeros(units, d_model)
+    bias = zeros(units)
+    second = zeros(units, d_model)
     first[0, : len(coefficients)] = 1.0
     bias[: len(coefficients)] = torch.from_numpy(-knots[:-1])
     second[: len(coefficients), 1:] = torch.from_numpy(coefficients)

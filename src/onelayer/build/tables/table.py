@@ -64,7 +64,8 @@ def as_table(inputs: Any, outputs: Any) -> Rows:
         if y.ndim != 1:
             raise OnelayerError(f"labels must be one per row, got shape {y.shape}")
         names, codes = np.unique(y, return_inverse=True)
-        classes, y = tuple(names.tolist()), codes.astype(np.float64)
+        classes = tuple(names.tolist())
+        y = codes.astype(np.float64)
     for name, array in (("X", x), ("Y", y)):
         bad = np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(1))
         if len(bad):

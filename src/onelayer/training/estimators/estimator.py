@@ -120,8 +120,10 @@ class _OneLayer(BaseEstimator):  # type: ignore[misc]
             x, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2, **options)
             self.columns_ = columns or Columns.of(x, None)
         else:
-            _, y = validate_data(self, X, y, skip_check_array=True), column_or_1d_or_2d(y, **options)
-            x, self.columns_ = columns.encoded(X), columns
+            _ = validate_data(self, X, y, skip_check_array=True)
+            y = column_or_1d_or_2d(y, **options)
+            x = columns.encoded(X)
+            self.columns_ = columns
             check_consistent_length(x, y)
         self.box_ = self.columns_.box(x)
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, x, dtype=np.float64)
@@ -154,7 +156,8 @@ class _OneLayer(BaseEstimator):  # type: ignore[misc]
             raise OnelayerError("train_steps does not know sample_weight; leave one of them out")
         if self.train_steps and len(x) >= FEW_ROWS:
             order = np.random.default_rng(seed).permutation(len(x))
-            held, rest = order[: len(x) // 10], order[len(x) // 10 :]
+            held = order[: len(x) // 10]
+            rest = order[len(x) // 10 :]
             trial = make(x[rest], y[rest], None).model()
             options = {"classes": classes, "verbose": bool(self.verbose)}
             self.train_steps_ = polish(trial, x[rest], y[rest], self.train_steps, held=(x[held], y[held]), **options)
@@ -207,7 +210,8 @@ class OneLayerRegressor(MultiOutputMixin, RegressorMixin, _OneLayer):  # type: i
         table = np.asarray(y, dtype=np.float64).reshape(len(x), -1)
         self._single = np.ndim(y) == 1
         seed = self._seed()
-        mean, scale = table.mean(0), np.where(table.std(0) > 0, table.std(0), 1.0)
+        mean = table.mean(0)
+        scale = np.where(table.std(0) > 0, table.std(0), 1.0)
         scaled = (table - mean) / scale
         rows = self._compared(len(x), seed)
         folds = list(KFold(min(self.cv, len(rows)), shuffle=True, random_state=seed).split(rows))
@@ -274,7 +278,8 @@ class OneLayerClassifier(ClassifierMixin, _OneLayer):  # type: ignore[misc]
             basis = builder.basis(design)
             losses[design] = held_out_losses(basis.features(x), indicator, basis.root(SLOPES), alphas, folds)
         ordered = sorted(losses, key=lambda design: float(losses[design].min()))
-        simplest, usual = next(iter(losses)), len(alphas) // 2
+        simplest = next(iter(losses))
+        usual = len(alphas) // 2
         share = EARNED if len(x) >= MANY_ROWS else EARNED_ON_FEW
         earned = losses[ordered[0]].min() < share * losses[simplest][usual]
         self.design_ = ordered[0] if earned else simplest

@@ -51,7 +51,8 @@ def _solve(free: Array, indicator: Array, alpha: float, weights: Array | None = 
         solver.fit(free, labels, sample_weight=weights)
     coefficients, intercept = solver.coef_, solver.intercept_
     if len(solver.classes_) == 2:  # one logit, shared by the two classes
-        coefficients, intercept = np.concatenate([-coefficients, coefficients]) / 2, np.array([-1, 1]) * intercept / 2
+        coefficients = np.concatenate([-coefficients, coefficients]) / 2
+        intercept = np.array([-1, 1]) * intercept / 2
     found = np.zeros((free.shape[1] + 1, indicator.shape[1]))
     found[-1] = ABSENT
     found[:-1, solver.classes_] = coefficients.T

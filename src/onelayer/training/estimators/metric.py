@@ -30,7 +30,8 @@ def learn_points(u: Array, y: Array, relevance: Array, count: int, seed: int) ->
     typical = float(np.median(distances[distances > 0])) if (distances > 0).any() else 1.0
     start = metric / np.sqrt(typical)
     taught = rng.permutation(len(u))[:MOST_ROWS]
-    u, y = u[taught], y[taught]
+    u = u[taught]
+    y = y[taught]
     order = torch.arange(len(u))
     halves = order[: len(u) // 2], order[len(u) // 2 :]
     inputs, points, outputs = (torch.tensor(array) for array in (u, centres, y - y.mean(0)))
@@ -41,7 +42,8 @@ def learn_points(u: Array, y: Array, relevance: Array, count: int, seed: int) ->
     for _ in range(STEPS):
         loss = _loss(inputs, points, outputs, scale.exp(), alpha.exp(), halves)
         if loss.item() < least:
-            best, least = scale.detach().exp().numpy().copy(), loss.item()
+            best = scale.detach().exp().numpy().copy()
+            least = loss.item()
         optimiser.zero_grad()
         torch.autograd.backward(loss)
         optimiser.step()
@@ -57,7 +59,8 @@ def _loss(
     size[weights.shape[1] :] = AFFINE_PENALTY
     total = torch.zeros((), dtype=torch.float64)
     for fitted, measured in (halves, halves[::-1]):
-        centre, target = phi[fitted].mean(0), outputs[fitted].mean(0)
+        centre = phi[fitted].mean(0)
+        target = outputs[fitted].mean(0)
         rows = phi[fitted] - centre
         gram = rows.T @ rows / len(rows) + alpha * torch.diag(size)
         values = torch.linalg.solve(gram, rows.T @ (outputs[fitted] - target) / len(rows))

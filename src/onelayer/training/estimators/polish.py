@@ -30,7 +30,8 @@ def polish(
 
     y   outputs of size about one (N, K), or indicators of classes
     """
-    inputs, targets = torch.tensor(x), torch.tensor(y)
+    inputs = torch.tensor(x)
+    targets = torch.tensor(y)
 
     def loss(inputs: Tensor, targets: Tensor) -> Tensor:
         outputs: Tensor = model(inputs)

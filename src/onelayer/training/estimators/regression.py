@@ -52,14 +52,16 @@ class RidgeFactors:
         ``weights`` (n,) say how much each row counts.
         """
         share = np.ones(len(y)) if weights is None else weights * (len(y) / weights.sum())
-        centre, target = (share @ phi) / len(y), (share @ y) / len(y)
+        centre = (share @ phi) / len(y)
+        target = (share @ y) / len(y)
         each = np.sqrt(share)[:, None]
         free = each * (phi - centre) @ root
         rest = each * (y - target) / len(y)
         if len(phi) < free.shape[1]:
             squares, left = np.linalg.eigh(free @ free.T / len(y))
             keep = squares > 1e-14 * max(squares[-1], 1e-300)
-            squares, left = squares[keep], left[:, keep]
+            squares = squares[keep]
+            left = left[:, keep]
             vectors = free.T @ left / np.sqrt(squares * len(y))
         else:
             squares, vectors = np.linalg.eigh(free.T @ free / len(y))
@@ -92,8 +94,12 @@ class Builder:
     """Bases for one table of inputs x (n, D) and outputs y (n, K); what several designs share is computed once."""
 
     def __init__(self, x: Array, y: Array, seed: int, weights: Array | None = None) -> None:
-        self.x, self.y, self.seed, self.weights = x, y, seed, weights
-        self.mean, deviation = x.mean(0), x.std(0)
+        self.x = x
+        self.y = y
+        self.seed = seed
+        self.weights = weights
+        self.mean = x.mean(0)
+        deviation = x.std(0)
         self.scale = np.where(deviation > 1e-12 * np.maximum(np.abs(self.mean), 1e-300), deviation, 1.0)
         self.u = (x - self.mean) / self.scale
         self.fits: dict[int, TableFit] = {}
@@ -125,7 +131,9 @@ class Builder:
 
     def _relevance(self) -> Array:
         """Spread of every feature's own part in an additive fit, relative to the largest, (D,)."""
-        fit, dim, at = self._additive(SCREENING_TOKENS), self.x.shape[1], 0
+        fit = self._additive(SCREENING_TOKENS)
+        dim = self.x.shape[1]
+        at = 0
         parts = [self.u[:, [i]] * fit.values[len(fit.values) - dim + i] for i in range(dim)]
         for head in fit.basis.heads:
             assert isinstance(head, GridHead)

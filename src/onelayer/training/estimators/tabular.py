@@ -52,7 +52,8 @@ class GridHead:
     def query(self, width: int) -> tuple[Tensor, Tensor]:
         """W_Q (width, r + 1) and b_Q of q = sqrt(r + 1) (u_1, ..., u_r, 1)."""
         count = len(self.features)
-        weight, bias = torch.zeros(width, count + 1).double(), torch.zeros(count + 1).double()
+        weight = torch.zeros(width, count + 1).double()
+        bias = torch.zeros(count + 1).double()
         for a, feature in enumerate(self.features):
             weight[feature, a] = math.sqrt(count + 1)
         bias[count] = math.sqrt(count + 1)
@@ -60,7 +61,8 @@ class GridHead:
 
     def memory(self, values: Array) -> GridMemory:
         """Axis a keeps its slopes in key feature a and its biases in key feature r."""
-        count, axes = len(self.features), []
+        count = len(self.features)
+        axes = []
         for a, (slopes, biases) in enumerate(zip(self.slopes, self.biases, strict=True)):
             keys = torch.zeros(len(slopes), count + 1).double()
             keys[:, a], keys[:, count] = torch.from_numpy(slopes), torch.from_numpy(biases)
@@ -88,7 +90,8 @@ class PointHead:
     def query(self, width: int) -> tuple[Tensor, Tensor]:
         """W_Q and b_Q that read the coordinates."""
         dim = len(self.scale)
-        weight, bias = torch.zeros(width, dim + 1).double(), torch.zeros(dim + 1).double()
+        weight = torch.zeros(width, dim + 1).double()
+        bias = torch.zeros(dim + 1).double()
         weight[:dim, :dim] = math.sqrt(dim + 1) * torch.eye(dim).double()
         bias[dim] = math.sqrt(dim + 1)
         return weight, bias
@@ -121,7 +124,8 @@ class Basis:
     def root(self, affine: float = AFFINE_PENALTY) -> Array:
         """R with R R' the inverse of the penalty, (P, P): values R w have penalty |w|^2; ``affine`` that of slopes."""
         blocks = [head.penalty() for head in self.heads] + [affine * np.eye(len(self.mean))]
-        root, at = np.zeros((sum(map(len, blocks)),) * 2), 0
+        root = np.zeros((sum(map(len, blocks)),) * 2)
+        at = 0
         for block in blocks:
             root[at : at + len(block), at : at + len(block)] = np.linalg.inv(np.linalg.cholesky(block)).T
             at += len(block)
@@ -129,7 +133,8 @@ class Basis:
 
     def model(self, values: Array, intercept: Array) -> OneLayerTransformer:
         """The packed layer for raw inputs: standardise in the embedding, look up, add, read out, (D,) -> (K,)."""
-        outputs, dim = values.shape[1], len(self.mean)
+        outputs = values.shape[1]
+        dim = len(self.mean)
         memory, queries, at = [], [], 0
         for head in self.heads:
             tokens = len(head.penalty())
@@ -140,8 +145,10 @@ class Basis:
             silent = PointHead(np.zeros((1, dim)), np.ones(dim))
             memory.append(silent.memory(np.zeros((1, outputs))))
             queries.append(silent.query(dim + outputs))
-        eye, nothing = torch.eye(outputs).double(), torch.zeros(dim, outputs).double()
-        mean, scale = torch.from_numpy(self.mean), torch.from_numpy(self.scale)
+        eye = torch.eye(outputs).double()
+        nothing = torch.zeros(dim, outputs).double()
+        mean = torch.from_numpy(self.mean)
+        scale = torch.from_numpy(self.scale)
         weights: dict[str, Tensor | Sequence[Tensor]] = {
             "W_E": torch.cat([torch.diag(1 / scale), nothing], dim=1),
             "b_E": torch.cat([-mean / scale, torch.zeros(outputs).double()]),
@@ -162,7 +169,8 @@ def curvature(sizes: tuple[int, ...]) -> Array:
     total = SIZE_PENALTY * np.eye(math.prod(sizes))
     for a, size in enumerate(sizes):
         bend = np.diff(np.eye(size), n=min(2, size - 1), axis=0)
-        before, behind = np.eye(math.prod(sizes[:a])), np.eye(math.prod(sizes[a + 1 :]))
+        before = np.eye(math.prod(sizes[:a]))
+        behind = np.eye(math.prod(sizes[a + 1 :]))
         total += np.kron(before, np.kron(bend.T @ bend, behind))
     total.setflags(write=False)  # shared by all heads of these sizes
     return total
