@@ -116,10 +116,13 @@ def straight(target: Target, box: Box) -> Blueprint:
     """
     centre = box.center.flatten()
     half = box.width.flatten() / 2
-    points = centre + torch.cat([zeros(1, box.dim), torch.diag(half), -torch.diag(half)])  # (1 + 2D, D)
+    steps = torch.diag(half)
+    points = centre + torch.cat([zeros(1, box.dim), steps, -steps])  # (1 + 2D, D)
     values = flat(target, box, Observer())(points)
-    base, right, left = values[0], values[1 : box.dim + 1], values[box.dim + 1 :]  # (K,), (D, K), (D, K)
-    slopes = ((right - left) / torch.where(half > 0, 2 * half, torch.inf)[:, None]).T  # (K, D)
+    base = values[0]  # (K,)
+    right, left = values[1:].chunk(2)  # (D, K) each
+    width = torch.where(half > 0, 2 * half, torch.inf)  # no slope along a side of no width
+    slopes = ((right - left) / width[:, None]).T  # (K, D)
     none = HingeSum(zeros(0, box.dim), zeros(0), zeros(0, len(base)))
     affine = Affine(slopes, base - slopes @ centre)
     return Blueprint(tuple(box.shape), target.output_shape, [], none, affine, math.inf, 0)
@@ -224,7 +227,8 @@ def _fit_axis_once(
         heads, error, wanted = axis.fitted
         shift = samples - axis.samples
         same_ends = torch.equal(axis.group.lower, group.lower) and torch.equal(axis.group.upper, group.upper)
-        if same_ends and error <= tolerance and (shift.amax(0) - shift.amin(0)).max() <= 1e-3 * NEGLIGIBLE * tolerance:
+        varies = (shift.amax(0) - shift.amin(0)).max()
+        if same_ends and error <= tolerance and varies <= 1e-3 * NEGLIGIBLE * tolerance:
             keys = replace(heads[0].axes[0], direction=group.directions[0])
             return [LookupHead([keys], heads[0].values + shift.mean(0))], error, wanted
     fitted = _fit_axis(g, group, tolerance, budget)
@@ -243,7 +247,8 @@ def _fit_axis(g: FlatFunction, group: Group, tolerance: float, budget: FitBudget
         effort=budget.effort,
         observer=budget.fitting,
     )
-    head = LookupHead([AxisKeys(group.directions[0], fit.slopes.double(), fit.biases.double())], fit.values.double())
+    keys = AxisKeys(group.directions[0], fit.slopes.double(), fit.biases.double())
+    head = LookupHead([keys], fit.values.double())
     wanted = fit.size if fit.meets else _extrapolated(fit.size, fit.error, tolerance)
     return [head], fit.error + fit.rounding, wanted
 
@@ -255,7 +260,8 @@ def _fit_grid(g: FlatFunction, group: Group, tolerance: float, budget: FitBudget
     """
 
     def unit(points: Array) -> Array:
-        u = group.lower + (torch.from_numpy(points) + 1) / 2 * (group.upper - group.lower)
+        share = (torch.from_numpy(points) + 1) / 2
+        u = group.lower + share * (group.upper - group.lower)
         values: Array = g(u).numpy()
         return values
 
@@ -271,10 +277,10 @@ def _fit_grid(g: FlatFunction, group: Group, tolerance: float, budget: FitBudget
 
 def _lookup_head(fit: TensorFit, group: Group) -> LookupHead:
     """A head over the axes that have more than one token: a single token has weight one everywhere."""
-    axes = [
-        AxisKeys(direction, *_to_coordinate(keys, float(low), float(high)))
-        for direction, keys, low, high in zip(group.directions, fit.keys, group.lower, group.upper, strict=True)
-    ]
+    axes = []
+    for direction, keys, low, high in zip(group.directions, fit.keys, group.lower, group.upper, strict=True):
+        slopes, biases = _to_coordinate(keys, float(low), float(high))
+        axes.append(AxisKeys(direction, slopes, biases))
     used = [axis for axis in axes if len(axis.slopes) > 1] or axes[:1]
     values = torch.from_numpy(fit.values)
     return LookupHead(used, values.reshape(*[len(axis.slopes) for axis in used], -1))
@@ -350,4 +356,6 @@ def _to_coordinate(keys: Keys, lower: float, upper: float) -> tuple[Tensor, Tens
 
 def _extrapolated(size: int, error: float, tolerance: float) -> int:
     """Tokens for ``tolerance`` if the error keeps falling as size^-2, the rate of a C^2 function."""
-    return math.ceil(size * math.sqrt(max(error / tolerance, 1.0))) if math.isfinite(error) else 2 * size
+    if not math.isfinite(error):
+        return 2 * size
+    return math.ceil(size * math.sqrt(max(error / tolerance, 1.0)))

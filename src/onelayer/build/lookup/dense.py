@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
+import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from onelayer.build.lookup.families import Array, softmax
@@ -31,15 +36,31 @@ def basis(head: LookupHead, points: Tensor) -> Array:
 def basis_slopes(head: LookupHead, points: Tensor) -> Array:
     """Derivatives of the weights along the coordinates, (D, S, M_1 ... M_r): w_m' = w_m (a_m - sum_k w_k a_k)."""
     parts = [axis_weights(axis, points) for axis in head.axes]
-    total: Array = np.zeros((points.shape[1], len(points), head.values[..., 0].numel()))
+    tokens = head.values[..., 0].numel()
+    total: Array = np.zeros((points.shape[1], len(points), tokens))
     for at, (axis, weights) in enumerate(zip(head.axes, parts, strict=True)):
         slopes = axis.slopes.numpy()
-        steep = weights * (slopes - (weights @ slopes)[:, None])
+        average = weights @ slopes
+        steep = weights * (slopes - average[:, None])
         along = _product([*parts[:at], steep, *parts[at + 1 :]], head.coefficient)
         for d, share in enumerate(_direction(axis, points.shape[1])):
             if share:
                 total[d] += share * along
     return total
+
+
+def ends_of(heads: Sequence[LookupHead]) -> NDArray[np.int64]:
+    """Where the columns of all heads side by side are cut into those of each."""
+    return np.cumsum([head.values[..., 0].numel() for head in heads])[:-1]
+
+
+def with_values(heads: Sequence[LookupHead], columns: Array) -> list[LookupHead]:
+    """The heads with the values (M_1 ... M_r, K) of all of them, one below the other."""
+    made = []
+    for head, part in zip(heads, np.split(columns, ends_of(heads)), strict=True):
+        values = torch.from_numpy(part.copy()).reshape(head.values.shape)
+        made.append(replace(head, values=values))
+    return made
 
 
 def _direction(axis: AxisKeys, dim: int) -> list[float]:

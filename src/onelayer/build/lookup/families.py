@@ -97,9 +97,10 @@ def hinged(size: int, steep: float, centre: float, share: int) -> Keys:
     """
     left = bernstein(share, 1.0)
     right = bernstein(size - share, 1.0)
-    tilt = np.concatenate([np.full(len(left), -steep), np.full(len(right), steep)])
+    tilt = np.repeat([-steep, steep], [len(left), len(right)])
+    slopes = np.concatenate([left.slopes, right.slopes]) + tilt
     biases = np.concatenate([left.biases, right.biases]) - tilt * centre
-    return Keys(np.concatenate([left.slopes, right.slopes]) + tilt, biases, "hinged")
+    return Keys(slopes, biases, "hinged")
 
 
 def geometric(size: int, first: float, last: float) -> Array:
@@ -145,5 +146,6 @@ def _focused(size: int, centre: float, width: float) -> list[Keys]:
         keys += [pivoted(size, first, last, centre) for first in (0.5, last / 8)]
         keys += [exponential(size, 0.5, last, side) for side in (-1, 1)]
         keys += [bernstein(size, 2 * last / size, centre)]
-        keys += [hinged(size, last / 8, centre, share) for share in sorted({1, size // 2, size - 1})]
+        shares = sorted({1, size // 2, size - 1})
+        keys += [hinged(size, last / 8, centre, share) for share in shares]
     return keys

@@ -24,6 +24,7 @@ from onelayer.language.formula import Formula, Node
 from onelayer.language.operations import operation
 from onelayer.language.tree import LEAVES, float_value
 
+MOST_ZEROS = 64  # hyperplanes of one argument: an oscillation has no use for so many units
 ZERO_GRID = 2049  # points of an axis between which a sign change of a kink's argument is looked for
 
 
@@ -83,8 +84,10 @@ def _hyperplanes(formula: Formula, box: Box) -> list[tuple[Tensor, Tensor]]:
             normal = plane[:-1]
             offset = plane[-1]
             reach = (normal.abs() * box.width.flatten()).sum() / 2
-            if (normal @ box.center.flatten() + offset).abs() < reach * (1 - 1e-12):
-                found.setdefault(tuple(np.round(plane.numpy(), 12).tolist()), (normal, offset))
+            away = (normal @ box.center.flatten() + offset).abs()
+            if away < reach * (1 - 1e-12):  # it meets the interior: one along a face bends nothing
+                same = tuple(np.round(plane.numpy(), 12).tolist())
+                found.setdefault(same, (normal, offset))
     return list(found.values())
 
 
@@ -99,7 +102,9 @@ def _bending(node: Node) -> tuple[int, ...]:
     if node.op in LEAVES:
         return ()
     row = operation(node.op, node.value)
-    return node.args[:1] if row.chooses else node.args if row.kink else ()
+    if row.chooses:
+        return node.args[:1]
+    return node.args if row.kink else ()
 
 
 def _affine_forms(formula: Formula, dim: int) -> list[Tensor | None]:
@@ -113,8 +118,10 @@ def _affine_forms(formula: Formula, dim: int) -> list[Tensor | None]:
 def _affine(node: Node, args: list[Tensor | None], dim: int) -> Tensor | None:
     if node.op in LEAVES:
         form = zeros(dim + 1)
-        variable = node.op == "var"
-        form[int(node.value) if variable else dim] = 1.0 if variable else float_value(node, [])
+        if node.op == "var":
+            form[int(node.value)] = 1.0
+        else:
+            form[dim] = float_value(node, [])
         return form
     forms = [arg for arg in args if arg is not None]
     rule = _AFFINE.get(node.op)
@@ -166,14 +173,23 @@ def _axis_zeros(formula: Formula, args: tuple[int, ...], box: Box) -> list[Tenso
     grid = np.linspace(lower, upper, ZERO_GRID)
     values = gap(grid)
     planes = []
-    for k in np.flatnonzero(np.isfinite(values[:-1] * values[1:]) & (values[:-1] * values[1:] <= 0))[:64]:
-        zero = grid[k] if values[k] == 0 else grid[k + 1] if values[k + 1] == 0 else None
-        if zero is None:
-            zero = brentq(lambda p: float(gap(p)[0]), grid[k], grid[k + 1], xtol=1e-15 * max(1.0, abs(grid[k])))
+    signs = values[:-1] * values[1:]
+    changes = np.flatnonzero(np.isfinite(signs) & (signs <= 0))
+    for k in changes[:MOST_ZEROS]:
         plane = zeros(box.dim + 1)
-        plane[axis], plane[-1] = 1.0, -float(zero)
+        plane[axis] = 1.0
+        plane[-1] = -_zero_between(gap, (grid[k], grid[k + 1]), (values[k], values[k + 1]))
         planes.append(plane)
     return planes
+
+
+def _zero_between(gap: Callable[[float], Array], ends: tuple[float, float], values: tuple[float, float]) -> float:
+    """A zero of ``gap``, whose values at the ends have different signs or vanish."""
+    for end, value in zip(ends, values, strict=True):
+        if value == 0:
+            return float(end)
+    digits = 1e-15 * max(1.0, abs(ends[0]))
+    return float(brentq(lambda p: float(gap(p)[0]), *ends, xtol=digits))
 
 
 def _constant_jump(f: FlatFunction, box: Box, normal: Tensor, offset: Tensor, seed: int) -> Tensor | None:
@@ -182,7 +198,8 @@ def _constant_jump(f: FlatFunction, box: Box, normal: Tensor, offset: Tensor, se
     The derivative along the unit normal jumps by c |normal|.
     """
     points = box.sample(64, seed=seed).reshape(64, -1)
-    on_plane = points - ((points @ normal + offset) / normal.dot(normal))[:, None] * normal
+    beside = (points @ normal + offset) / normal.dot(normal)
+    on_plane = points - beside[:, None] * normal
     step = 1e-5 * box.width.flatten().min() * normal / normal.norm()
     inside = box.contains((on_plane + 4 * step).reshape(-1, *box.shape))
     inside &= box.contains((on_plane - 4 * step).reshape(-1, *box.shape))
@@ -192,14 +209,17 @@ def _constant_jump(f: FlatFunction, box: Box, normal: Tensor, offset: Tensor, se
     here = f(base)
 
     def second_difference(scale: float) -> Tensor:
-        difference = f(base + scale * step) - 2 * here + f(base - scale * step)
-        rate: Tensor = difference / (scale * step.norm())
+        ahead = f(base + scale * step)
+        behind = f(base - scale * step)
+        rate: Tensor = (ahead - 2 * here + behind) / (scale * step.norm())
         return rate
 
-    jumps = (8 * second_difference(1) - 6 * second_difference(2) + second_difference(4)) / 3  # O(step^3) bias
+    # Three steps cancel what the smooth part adds, up to O(step^3).
+    jumps = (8 * second_difference(1) - 6 * second_difference(2) + second_difference(4)) / 3
     jumps = jumps / normal.norm()
     middle = jumps.median(0).values
+    size = middle.abs().max()
     spread = (jumps - middle).abs().max()
-    if not spread <= 1e-4 * middle.abs().max() or middle.abs().max() <= 1e-7 * here.abs().max():
-        return None
-    return simplest(middle)
+    same = spread <= 1e-4 * size  # false for nan
+    noise = 1e-7 * here.abs().max()
+    return simplest(middle) if same and size > noise else None

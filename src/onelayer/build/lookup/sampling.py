@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,8 @@ FIRST_EDGES: Array = -np.cos(np.linspace(0.0, np.pi, 9))
 PROBES = 1025  # points at which the panels are compared with the function
 MOST_PANELS = 160  # beyond, the function is not smooth enough for tokens anyway
 DEEPEST = 40  # bisections of one panel
+NEEDLE = 16  # tolerances by which a probe must miss its panel's polynomial: less is the usual error between nodes
+LEVELS = np.linspace(0.02, 0.98, 25)  # quantiles of the values at which changes of sign are counted
 
 
 @dataclass(frozen=True)
@@ -43,28 +46,35 @@ class Sampler:
         self.lower = lower
         self.upper = upper
         self.tolerance = tolerance
-        self.edges = self._with_needles(resolve(lambda t: self.at(t)[2], FIRST_EDGES, tolerance, MOST_PANELS))
+        smooth = resolve(self._values, FIRST_EDGES, tolerance, MOST_PANELS)
+        self.edges = self._with_needles(smooth)
         self._cache: dict[int, tuple[Array, Array, Array]] = {}
 
     def points(self, minimum: int) -> tuple[Array, Array, Array]:
         """t (P,), x (P,) and g (P, K) at Chebyshev nodes of every panel and both ends."""
-        count = max(4, -(-minimum // (len(self.edges) - 1)))
+        panels = len(self.edges) - 1
+        count = max(4, math.ceil(minimum / panels))
         if count not in self._cache:
             self._cache[count] = self.points_of(self.edges, count)
         return self._cache[count]
 
     def points_of(self, edges: Array, count: int) -> tuple[Array, Array, Array]:
         """The same with ``count`` nodes in each panel between the given edges."""
-        t = _panel_nodes(np.stack([edges[:-1], edges[1:]], 1), count).ravel()
-        return self.at(np.concatenate([[-1.0], t, [1.0]]))
+        inner = _panel_nodes(_panels(edges), count).ravel()
+        return self.at(np.concatenate([[-1.0], inner, [1.0]]))
 
     def at(self, t: Array) -> tuple[Array, Array, Array]:
         """The floats x nearest to t's points inside the interval, their exact t, and g there."""
-        x = np.clip(self.lower + (t + 1) / 2 * (self.upper - self.lower), self.lower, self.upper)
+        share = (t + 1) / 2
+        x = np.clip(self.lower + share * (self.upper - self.lower), self.lower, self.upper)
+        # Halved before they are added: the sum of two ends may overflow.
         centre = self.lower / 2 + self.upper / 2
         radius = self.upper / 2 - self.lower / 2
         exact = (x - centre) / radius if radius > 0 else np.zeros_like(x)
         return exact, x, self._evaluate(x)
+
+    def _values(self, t: Array) -> Array:
+        return self.at(t)[2]
 
     def focus(self) -> Focus | None:
         """The finest panel, when bisection made it much finer than the panels started."""
@@ -73,9 +83,11 @@ class Sampler:
         if widths[at] > np.diff(FIRST_EDGES).min() / 4:
             return None
         around = self.edges[max(at - 1, 0) : at + 3]
-        closer = resolve(lambda t: self.at(t)[2], around, self.tolerance / 1000, 40)
+        # A far smaller tolerance goes on cutting where the feature is, until its centre is known.
+        closer = resolve(self._values, around, self.tolerance / 1000, 40)
         spot = int(np.diff(closer).argmin())
-        return Focus(float(closer[spot] + closer[spot + 1]) / 2, float(widths[at]))
+        centre = float(closer[spot] + closer[spot + 1]) / 2
+        return Focus(centre, float(widths[at]))
 
     def least_tokens(self, eps: float) -> int:
         """No softmax lookup with fewer tokens comes within eps: an exponential sum of M terms has at most M - 1 zeros.
@@ -86,33 +98,41 @@ class Sampler:
         samples = self.points(4 * DEGREE)[2]
         least = 1
         for column in samples.T:
-            for level in np.unique(np.quantile(column, np.linspace(0.02, 0.98, 25))):
-                signs = np.sign(column - level)[np.abs(column - level) > eps]
-                least = max(least, 1 + int((np.diff(signs) != 0).sum()))
+            for level in np.unique(np.quantile(column, LEVELS)):
+                above = column - level
+                signs = np.sign(above[np.abs(above) > eps])
+                changes = int((np.diff(signs) != 0).sum())
+                least = max(least, 1 + changes)
         return least
 
     def _with_needles(self, edges: Array) -> Array:
         """The panels, bisected further around features that fell between the nodes but were hit by probes."""
         probes, _, values = self.at(np.linspace(-1.0, 1.0, PROBES))
-        panels = np.stack([edges[:-1], edges[1:]], 1)
-        samples = self.at(_panel_nodes(panels, DEGREE).ravel())[2].reshape(len(panels), DEGREE, -1)
+        panels = _panels(edges)
+        samples = self._values(_panel_nodes(panels, DEGREE).ravel()).reshape(len(panels), DEGREE, -1)
         coefficients = np.einsum("kn,pnc->pkc", _TRANSFORM, samples)
-        coefficients[:, 0] /= 2
+        coefficients[:, 0] /= 2  # the usual half of the constant in a Chebyshev sum
         home = np.clip(np.searchsorted(edges, probes, side="right") - 1, 0, len(panels) - 1)
+        centre = panels[home].mean(axis=1)
+        radius = np.diff(panels[home], axis=1)[:, 0] / 2
         # Chebyshev points ascend here, so the argument of T_k(cos angle) is minus the place within the panel.
-        place = np.clip((panels[home].mean(axis=1) - probes) / (np.diff(panels[home], axis=1)[:, 0] / 2), -1.0, 1.0)
+        place = np.clip((centre - probes) / radius, -1.0, 1.0)
         basis = np.cos(np.arccos(place)[:, None] * np.arange(DEGREE))  # (probes, DEGREE)
-        missed = np.abs(np.einsum("ik,ikc->ic", basis, coefficients[home]) - values).max(axis=1) > 16 * self.tolerance
+        fitted = np.einsum("ik,ikc->ic", basis, coefficients[home])
+        missed = np.abs(fitted - values).max(axis=1) > NEEDLE * self.tolerance
         if not missed.any() or len(panels) > MOST_PANELS // 2:
             return edges
-        around = np.concatenate([probes[missed] - 1.0 / PROBES, probes[missed] + 1.0 / PROBES])
+        needles = probes[missed]
+        around = np.concatenate([needles - 1.0 / PROBES, needles + 1.0 / PROBES])
         closer = np.unique(np.clip(np.concatenate([edges, around]), -1.0, 1.0))
-        return resolve(lambda t: self.at(t)[2], closer, self.tolerance, MOST_PANELS)
+        return resolve(self._values, closer, self.tolerance, MOST_PANELS)
 
     def _evaluate(self, x: Array) -> Array:
-        values = np.asarray(self.g(torch.from_numpy(x)), dtype=np.float64).reshape(len(x), -1)
-        if not np.isfinite(values).all():
-            bad = x[~np.isfinite(values).all(axis=1)][0]
+        found = self.g(torch.from_numpy(x))
+        values = np.asarray(found, dtype=np.float64).reshape(len(x), -1)
+        finite = np.isfinite(values).all(axis=1)
+        if not finite.all():
+            bad = x[~finite][0]
             raise OnelayerError(f"the function is not finite at {bad:.6g}; choose a domain that avoids that point")
         return values
 
@@ -123,17 +143,22 @@ def resolve(function: Callable[[Array], Array], edges: Array, tolerance: float, 
     function: points (P,) -> (P, K). Stops when there are ``limit`` panels.
     """
     done: list[Array] = []
-    pending = np.stack([edges[:-1], edges[1:]], 1)  # (panels, 2)
+    pending = _panels(edges)
     for _ in range(DEEPEST):
         values = function(_panel_nodes(pending, DEGREE).ravel()).reshape(len(pending), DEGREE, -1)
-        tails = np.abs(np.einsum("kn,pnc->pkc", _TRANSFORM[-4:], values)).max(axis=(1, 2))
-        rough = tails > np.maximum(tolerance, 1e-15 * np.abs(values).max(axis=(1, 2)))
+        # Four, since every second coefficient of an even or odd function is zero.
+        last = np.einsum("kn,pnc->pkc", _TRANSFORM[-4:], values)
+        tails = np.abs(last).max(axis=(1, 2))
+        rounding = 1e-15 * np.abs(values).max(axis=(1, 2))
+        rough = tails > np.maximum(tolerance, rounding)
         done.append(pending[~rough])
         pending = pending[rough]
         if not len(pending) or sum(map(len, done)) + 2 * len(pending) > limit:
             break
         middle = pending.mean(axis=1)
-        pending = np.concatenate([np.stack([pending[:, 0], middle], 1), np.stack([middle, pending[:, 1]], 1)])
+        left = np.stack([pending[:, 0], middle], 1)
+        right = np.stack([middle, pending[:, 1]], 1)
+        pending = np.concatenate([left, right])
     starts = np.concatenate([part[:, 0] for part in [*done, pending]])
     finer: Array = np.append(np.sort(starts), edges[-1])
     return finer
@@ -141,15 +166,23 @@ def resolve(function: Callable[[Array], Array], edges: Array, tolerance: float, 
 
 def peak(function: Callable[[Array], Array], edges: Array) -> float:
     """Largest |function| seen: at nodes of all panels, then densely in the panels that come near the largest."""
-    panels = np.stack([edges[:-1], edges[1:]], 1)
-    sizes = np.abs(function(_panel_nodes(panels, DEGREE).ravel())).reshape(len(panels), -1).max(axis=1)
+    panels = _panels(edges)
+    values = function(_panel_nodes(panels, DEGREE).ravel())
+    sizes = np.abs(values).reshape(len(panels), -1).max(axis=1)
     close = panels[sizes >= 0.8 * sizes.max()]
     dense = np.concatenate([edges[[0, -1]], _panel_nodes(close, 6 * DEGREE).ravel()])
     return max(float(sizes.max()), float(np.abs(function(dense)).max()))
 
 
+def _panels(edges: Array) -> Array:
+    """Panels [start, end] between neighbouring edges, (panels, 2)."""
+    return np.stack([edges[:-1], edges[1:]], 1)
+
+
 def _panel_nodes(panels: Array, count: int) -> Array:
     """``count`` Chebyshev nodes in each panel [start, end], (panels, count)."""
     unit = -np.cos(np.pi * (np.arange(count) + 0.5) / count)
-    nodes: Array = panels.mean(axis=1)[:, None] + np.diff(panels, axis=1) / 2 * unit
+    centre = panels.mean(axis=1)[:, None]
+    radius = np.diff(panels, axis=1) / 2
+    nodes: Array = centre + radius * unit
     return nodes

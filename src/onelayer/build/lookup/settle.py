@@ -16,7 +16,15 @@ from torch import Tensor
 
 from onelayer.box import Box
 from onelayer.build.lookup.blueprint import Blueprint
-from onelayer.build.lookup.dense import DENSE_TOKENS, LEAST_POINTS, POINTS_PER_TOKEN, basis, coordinate
+from onelayer.build.lookup.dense import (
+    DENSE_TOKENS,
+    LEAST_POINTS,
+    POINTS_PER_TOKEN,
+    basis,
+    coordinate,
+    ends_of,
+    with_values,
+)
 from onelayer.build.lookup.families import Array
 from onelayer.build.lookup.solve import minimax
 from onelayer.build.lookup.storage import Storage
@@ -53,6 +61,7 @@ def settle(blueprint: Blueprint, f: FlatFunction, box: Box, storage: Storage, ob
     heads = [_settled_keys(head, box, storage) for head in blueprint.heads]
     plain = replace(blueprint, heads=heads, kinks=kinks, affine=affine)
     if plain.tokens > DENSE_TOKENS:
+        # Weights of a head sum to one, so that its values can carry the constant.
         offset = blueprint.affine.offset
         first = replace(heads[0], values=heads[0].values + offset / heads[0].coefficient)
         rounded = [replace(head, values=_rounded(head.values, storage)) for head in (first, *heads[1:])]
@@ -65,14 +74,17 @@ def settle(blueprint: Blueprint, f: FlatFunction, box: Box, storage: Storage, ob
 def _samples(plain: Blueprint, f: FlatFunction, box: Box) -> _Samples:
     """What is left for the heads at points that crowd towards the faces."""
     count = max(LEAST_POINTS, POINTS_PER_TOKEN * plain.tokens)
-    flat = torch.cat([box.corners(256), box.sample(count, seed=5, arcsine=True)]).reshape(-1, box.dim)
+    points = torch.cat([box.corners(256), box.sample(count, seed=5, arcsine=True)])
+    flat = points.reshape(-1, box.dim)
     rest = f(flat) - flat @ plain.affine.matrix.T
     return _Samples(flat, (rest - plain.kinks(flat)).numpy())
 
 
 def _rounded(values: Tensor, storage: Storage) -> Tensor:
-    columns = values.reshape(-1, values.shape[-1]).numpy() if values.numel() else np.zeros((0, 1))
-    return torch.from_numpy(storage.nearest(columns)).reshape(values.shape) if len(columns) else values
+    if not values.numel():
+        return values
+    columns = values.reshape(-1, values.shape[-1]).numpy()
+    return torch.from_numpy(storage.nearest(columns)).reshape(values.shape)
 
 
 def _settled_keys(head: LookupHead, box: Box, storage: Storage) -> LookupHead:
@@ -84,7 +96,8 @@ def _settled_axis(axis: AxisKeys, box: Box, storage: Storage) -> AxisKeys:
     if isinstance(axis.direction, Tensor):
         axis = replace(axis, direction=_column(axis.direction, storage))
     slopes = _column(axis.slopes, storage)
-    biases = axis.biases + (axis.slopes - slopes) * float(coordinate(axis, box.center.reshape(1, -1)))
+    centre = float(coordinate(axis, box.center.reshape(1, -1)))
+    biases = axis.biases + (axis.slopes - slopes) * centre
     biases = biases - biases.max()  # the same for all tokens: it changes no weight
     coarse = _column(biases, storage)
     return replace(axis, slopes=slopes, biases=coarse, fine=_column(biases - coarse, storage))
@@ -99,7 +112,7 @@ def _values(
 ) -> tuple[list[LookupHead], float]:
     """Values of all heads solved together, rounded, and improved one by one; and the largest error seen."""
     weights = np.concatenate([basis(head, samples.points) for head in heads], axis=1)
-    counts = np.cumsum([head.values[..., 0].numel() for head in heads])[:-1]
+    counts = ends_of(heads)
     tried = []
     for cost in COSTS:
         solved, _ = minimax(weights, samples.values, cost * storage.step, sweeps=8)
@@ -107,9 +120,7 @@ def _values(
     columns = min(tried, key=lambda one: float(np.abs(weights @ one - samples.values).max()))
     columns = _descend(weights, samples.values, columns, counts.tolist(), storage, observer)
     error = float(np.abs(weights @ columns - samples.values).max())
-    parts = np.split(columns, counts)
-    shaped = [torch.from_numpy(part).reshape(head.values.shape) for head, part in zip(heads, parts, strict=True)]
-    return [replace(head, values=own) for head, own in zip(heads, shaped, strict=True)], error
+    return with_values(heads, columns), error
 
 
 def _descend(

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from onelayer.box import Box
 from onelayer.build.lookup.blueprint import Blueprint
-from onelayer.build.lookup.dense import DENSE_TOKENS, LEAST_POINTS, POINTS_PER_TOKEN, basis, basis_slopes
+from onelayer.build.lookup.dense import DENSE_TOKENS, LEAST_POINTS, POINTS_PER_TOKEN, basis, basis_slopes, with_values
 from onelayer.build.lookup.families import Array
 from onelayer.build.lookup.solve import minimax
 from onelayer.build.lookup.structure import FlatFunction
@@ -40,18 +40,15 @@ def smoothed(
 ) -> tuple[Blueprint, float]:
     """The layer with values solved for both, and the largest of error over tolerance seen, of values and of slopes."""
     count = max(LEAST_POINTS, POINTS_PER_TOKEN * min(blueprint.tokens, DENSE_TOKENS))
-    points = torch.cat([box.corners(256), box.sample(count, seed=9, arcsine=True)]).reshape(-1, box.dim)
+    places = torch.cat([box.corners(256), box.sample(count, seed=9, arcsine=True)])
+    points = places.reshape(-1, box.dim)
     rows, goals = _system(blueprint, points, f(points), slopes(points), wanted)
-    values = np.concatenate([head.values.reshape(-1, head.values.shape[-1]).numpy() for head in blueprint.heads])
+    columns = [head.values.reshape(-1, head.values.shape[-1]).numpy() for head in blueprint.heads]
+    values = np.concatenate(columns)
     if blueprint.tokens <= DENSE_TOKENS:
         values, _ = minimax(rows, goals, ROUNDINGS * wanted.unit / wanted.eps, sweeps=SWEEPS)
     seen = float(np.abs(rows @ values - goals).max())
-    ends = np.cumsum([head.values[..., 0].numel() for head in blueprint.heads])[:-1]
-    heads = [
-        replace(head, values=torch.from_numpy(part.copy()).reshape(head.values.shape))
-        for head, part in zip(blueprint.heads, np.split(values, ends), strict=True)
-    ]
-    return replace(blueprint, heads=heads), seen
+    return replace(blueprint, heads=with_values(blueprint.heads, values)), seen
 
 
 def _system(

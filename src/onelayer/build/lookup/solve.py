@@ -27,8 +27,9 @@ def axis_nodes(lower: float, upper: float, count: int) -> Array:
 
     Chebyshev placement weighs the edges as the sup norm needs; the endpoints are where smooth fits err most.
     """
-    inner = -np.cos(np.pi * (np.arange(count - 2) + 0.5) / max(count - 2, 1))
-    unit = np.concatenate([[-1.0], inner, [1.0]])
+    inside = count - 2
+    angles = np.pi * (np.arange(inside) + 0.5) / max(inside, 1)
+    unit = np.concatenate([[-1.0], -np.cos(angles), [1.0]])
     return np.clip(lower + (unit + 1) / 2 * (upper - lower), lower, upper)
 
 
@@ -46,8 +47,10 @@ def solve_axis(weights: Array, samples: Array, penalty: float | Array = 0.0, emp
     """
     points, size = weights.shape
     scale = np.full(points, points**-0.5) if emphasis is None else np.sqrt(emphasis / emphasis.sum())
-    stacked = np.concatenate([weights * scale[:, None], np.diag(np.broadcast_to(np.asarray(penalty, float), (size,)))])
+    costs = np.broadcast_to(np.asarray(penalty, float), (size,))
+    stacked = np.concatenate([weights * scale[:, None], np.diag(costs)])
     target = np.concatenate([samples * scale[:, None], np.zeros((size, samples.shape[1]))])
+    # Columns of equal length: the factors stay well conditioned where the weight of a token is tiny everywhere.
     norms = np.linalg.norm(stacked, axis=0)
     norms[norms == 0] = 1.0
     seen, r = _factored(stacked / norms, target)

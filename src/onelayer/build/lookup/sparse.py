@@ -18,7 +18,7 @@ import numpy as np
 
 from onelayer.build.lookup.families import Array, Keys, bernstein
 from onelayer.build.lookup.solve import axis_nodes, rounding_cost, solve_axis
-from onelayer.build.lookup.tensor import MAX_SAMPLES, TensorFit, TensorFitter
+from onelayer.build.lookup.tensor import MAX_SAMPLES, TensorFit, TensorFitter, solve_along
 
 # Tokens per level: about a quarter more each, so that few are wasted.
 SIZES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 18, 22, 26, 32)
@@ -49,13 +49,13 @@ class SparseFitter:
         chosen: list[tuple[float, float] | None] = []
         for ladder in self.fitter.ladders:
             scores = {
-                (kappa, centre): sum(_digits(ladder.trial(bernstein(m, kappa, centre))[1]) for m in PROBES)
-                for kappa in KAPPAS
-                for centre in CENTRES
+                pair: sum(_digits(ladder.trial(bernstein(m, *pair))[1]) for m in PROBES)
+                for pair in itertools.product(KAPPAS, CENTRES)
             }
             best = min(scores, key=lambda pair: scores[pair])
             free = sum(_digits(ladder.step(m)[1]) for m in PROBES)
-            chosen.append(None if free < scores[best] - len(PROBES) * math.log(4) else best)
+            better = scores[best] - free > len(PROBES) * math.log(4)  # by a factor of four at every size
+            chosen.append(None if better else best)
         return chosen
 
     def fit(self, tolerance: float, max_tokens: int) -> list[TensorFit] | None:
@@ -128,19 +128,19 @@ class SparseFitter:
 
     def _component(self, level: Level) -> TensorFit:
         if level not in self._components:
-            grids = [np.full(1, ANCHOR) if m == 1 else axis_nodes(-1.0, 1.0, _samples(m)) for m in self._sizes(level)]
-            grid = np.stack(np.meshgrid(*grids, indexing="ij"), -1).reshape(-1, self.rank)
-            self._components[level] = self._solve(level, grids, self.fitter.f(grid))
+            self._components[level] = self._solved(level)
         return self._components[level]
 
-    def _solve(self, level: Level, grids: list[Array], samples: Array) -> TensorFit:
-        keys = tuple(self._keys(axis, size) for axis, size in enumerate(self._sizes(level)))
-        values = samples.reshape(*[len(nodes) for nodes in grids], -1)
+    def _solved(self, level: Level) -> TensorFit:
+        sizes = self._sizes(level)
+        keys = tuple(self._keys(axis, size) for axis, size in enumerate(sizes))
+        nodes = [np.full(1, ANCHOR) if m == 1 else axis_nodes(-1.0, 1.0, _samples(m)) for m in sizes]
+        grid = np.stack(np.meshgrid(*nodes, indexing="ij"), -1)  # (P_1, ..., P_r, r)
+        samples = self.fitter.f(grid.reshape(-1, self.rank))
+        values = samples.reshape(*grid.shape[:-1], -1)
         for axis in range(self.rank):
-            weights = keys[axis].weights(grids[axis])
-            moved = np.moveaxis(values, axis, 0)
-            solved = solve_axis(weights, moved.reshape(len(moved), -1), rounding_cost(weights, self.fitter.unit))
-            values = np.moveaxis(solved.reshape(-1, *moved.shape[1:]), 0, axis)
+            weights = keys[axis].weights(nodes[axis])
+            values = solve_along(values, axis, weights, rounding_cost(weights, self.fitter.unit))
         return TensorFit(keys, values, math.inf)
 
     def _tops(self, chosen: set[Level]) -> list[Level]:
@@ -155,7 +155,8 @@ class SparseFitter:
         for level in sorted(chosen):
             coefficient = _coefficient(level, chosen)
             if coefficient:
-                above = min(filter(lambda top: self._below(level, top), tops), key=lambda top: math.prod(top))
+                reachable = [top for top in tops if self._below(level, top)]
+                above = min(reachable, key=math.prod)
                 heads[above] = heads.get(above, 0.0) + coefficient * self._lifted(level, above)
         return [TensorFit(self._component(level).keys, values, math.inf) for level, values in heads.items()]
 

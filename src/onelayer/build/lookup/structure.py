@@ -16,6 +16,8 @@ from onelayer.box import Box
 from onelayer.float64 import counted, eye, indices, zeros
 
 FlatFunction = Callable[[Tensor], Tensor]
+STEP = 1e-4  # of the box, for central differences, which then err like its square
+PARALLEL = 1 - 1e-8  # cosine of gradients that are proportional up to the error of such differences
 
 
 @dataclass(frozen=True)
@@ -68,8 +70,9 @@ def _active_coordinates(f: FlatFunction, box: Box, tolerance: float, seed: int, 
     moved = base.expand(box.dim, -1, -1).clone()  # (D, S, D): copy i has coordinate i resampled
     index = indices(box.dim)
     moved[index, :, index] = other.T
-    change = (f(moved.reshape(-1, box.dim)).reshape(box.dim, points, -1) - reference).abs().amax((1, 2))
-    return [i for i in range(box.dim) if not change[i] <= tolerance]
+    values = f(moved.reshape(-1, box.dim)).reshape(box.dim, points, -1)
+    change = (values - reference).abs().amax((1, 2))
+    return [i for i in range(box.dim) if not change[i] <= tolerance]  # also where a value is no number
 
 
 def _interacting(
@@ -93,8 +96,9 @@ def _interacting(
         both = only_i.clone()
         for moved, index in ((only_i, first), (only_j, second), (both, first), (both, second)):
             moved[row, :, index] = other.T[index]
-        values = f(torch.cat([only_i, only_j, both]).reshape(-1, box.dim)).reshape(3, len(pairs), points, -1)
-        mixed = (values[2] - values[0] - values[1] + f(base)).abs().amax((1, 2))
+        resampled = torch.cat([only_i, only_j, both]).reshape(-1, box.dim)
+        of_i, of_j, of_both = f(resampled).reshape(3, len(pairs), points, -1)
+        mixed = (of_both - of_i - of_j + f(base)).abs().amax((1, 2))
         for k in torch.nonzero(~(mixed <= tolerance)).flatten().tolist():
             parent[root(pairs[k][0])] = root(pairs[k][1])
     components: dict[int, list[int]] = {}
@@ -115,7 +119,8 @@ def _merged(
     base, _ = _pairs(box, seed + 1, points)
     scattered = anchor.repeat(points, 1)
     scattered[:, members] = base[:, members]
-    gradients = _scaled_gradients(f, box, anchor + (1 - 2e-4) * (scattered - anchor), members)  # (S K, r)
+    inside = anchor + (1 - 2 * STEP) * (scattered - anchor)  # a step to either side stays in the box
+    gradients = _scaled_gradients(f, box, inside, members)  # (S K, r)
     if not torch.isfinite(gradients).all():
         return alone
     length = gradients.norm(dim=0)
@@ -125,24 +130,28 @@ def _merged(
     left = list(range(len(members)))
     while left:
         lead = max(left, key=lambda i: float(length[i]))
-        cluster = [i for i in left if i == lead or cosine[lead, i].abs() > 1 - 1e-8]
+        cluster = [i for i in left if i == lead or cosine[lead, i].abs() > PARALLEL]
         left = [i for i in left if i not in cluster]
         direction = zeros(box.dim)
         for i in cluster:
-            direction[members[i]] = cosine[lead, i] * length[i] / length[lead] * width[lead] / width[i]
+            ratio = cosine[lead, i] * length[i] / length[lead]  # of gradients in units of the box
+            direction[members[i]] = ratio * width[lead] / width[i]
         directions.append(simplest(direction / direction.abs().max()))
     directions.sort(key=lambda d: int(d.abs().gt(0).int().argmax()))
     group = _group(box, anchor, directions)
-    gap = (f(group.lift(scattered @ group.directions.T)) - f(scattered)).abs().max()
+    lifted = group.lift(scattered @ group.directions.T)
+    gap = (f(lifted) - f(scattered)).abs().max()
     return directions if gap <= tolerance else alone
 
 
 def _scaled_gradients(f: FlatFunction, box: Box, inside: Tensor, members: list[int]) -> Tensor:
     """Central differences of f in units of the box width, (points * K, len(members))."""
-    step = 1e-4 * eye(box.dim)[members] * box.width.flatten()  # (r, D)
-    shifted = torch.cat([inside[None] + step[:, None], inside[None] - step[:, None]]).reshape(-1, box.dim)
+    step = STEP * eye(box.dim)[members] * box.width.flatten()  # (r, D)
+    ahead = inside[None] + step[:, None]
+    behind = inside[None] - step[:, None]
+    shifted = torch.cat([ahead, behind]).reshape(-1, box.dim)
     plus, minus = f(shifted).reshape(2, len(members), inside.shape[0], -1)
-    gradients: Tensor = (plus - minus) / 2e-4
+    gradients: Tensor = (plus - minus) / (2 * STEP)
     return gradients.movedim(0, -1).reshape(-1, len(members))
 
 
@@ -161,7 +170,9 @@ def _group(box: Box, anchor: Tensor, directions: list[Tensor]) -> Group:
     lower = box.lower.flatten()
     upper = box.upper.flatten()
     stacked = torch.stack(directions)  # (r, D)
-    start, end = (torch.where(stacked >= 0, one, other) for one, other in ((lower, upper), (upper, lower)))
+    rising = stacked >= 0
+    start = torch.where(rising, lower, upper)
+    end = torch.where(rising, upper, lower)
     low = (stacked * start).sum(-1)
     high = (stacked * end).sum(-1)
     touched = stacked != 0

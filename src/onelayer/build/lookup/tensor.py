@@ -53,7 +53,8 @@ class TensorFit:
         out = self.values
         for axis in reversed(range(len(self.keys))):  # out: (M_1, ..., M_axis, K) or (S, M_1, ..., M_axis, K)
             weights = self.keys[axis].weights(points[:, axis])  # (S, M)
-            out = np.einsum("sm,...mk->s...k" if axis == len(self.keys) - 1 else "sm,s...mk->s...k", weights, out)
+            first = axis == len(self.keys) - 1  # the points are not yet an axis of ``out``
+            out = np.einsum("sm,...mk->s...k" if first else "sm,s...mk->s...k", weights, out)
         return out
 
 
@@ -87,13 +88,15 @@ class TensorFitter:
     @cached_property
     def penalty(self) -> float:
         """The cost of one unit of |v|: values much larger than f are hard on rounding and on the proof."""
-        return max(ROUNDINGS * self.unit, PENALTY * self.tolerance / (float(np.abs(self.holdout[1]).max()) or 1.0))
+        largest = float(np.abs(self.holdout[1]).max()) or 1.0
+        return max(ROUNDINGS * self.unit, PENALTY * self.tolerance / largest)
 
     @cached_property
     def holdout(self) -> tuple[Array, Array]:
         """Arcsine-distributed points, corners included, and f there: never used to solve for values."""
         points = arcsine_points(self.rank, 4096, self.seed + 7)
-        corners = np.array(np.meshgrid(*[[-1.0, 1.0]] * self.rank)).reshape(self.rank, -1).T[:1024]
+        grid = np.meshgrid(*[[-1.0, 1.0]] * self.rank)
+        corners = np.array(grid).reshape(self.rank, -1).T[:1024]
         points = np.concatenate([points, corners])
         return points, self.f(points)
 
@@ -142,7 +145,8 @@ class TensorFitter:
     def hasty(self, max_tokens: int) -> TensorFit | None:
         """The best of a few heads of equal sizes: what can be had when there is no time left to search."""
         most = min(MOST_KEYS, int(max_tokens ** (1 / self.rank)))
-        fits = [self.solve([size] * self.rank) for size in sorted({most, max(most // 2, 1), min(most, 8)})]
+        sizes = sorted({most, max(most // 2, 1), min(most, 8)})
+        fits = [self.solve([size] * self.rank) for size in sizes]
         return min((fit for fit in fits if fit is not None), key=lambda fit: fit.error, default=None)
 
     def oscillates(self, tolerance: float) -> bool:
@@ -154,7 +158,8 @@ class TensorFitter:
 
         For functions with many oscillations, whose slices have more of them than the search of keys looks at.
         """
-        size, found = 1 + max(len(ladder.nodes) for ladder in self.ladders) // 3, None  # smaller ones were searched
+        size = 1 + max(len(ladder.nodes) for ladder in self.ladders) // 3  # smaller ones were searched
+        found: TensorFit | None = None
         while found is None and size**self.rank <= max_tokens and size <= MOST_KEYS and not self.observer.over:
             fit = self.solve([size] * self.rank)
             found = fit if fit is not None and fit.error <= tolerance else None
@@ -169,7 +174,8 @@ class TensorFitter:
         while not self.observer.over:
             sizes = [len(keys) for keys in fit.keys]
             sizes[axis] = sizes[axis] * 15 // 16
-            shorter = self.solve(sizes) if 3 * sizes[axis] > len(self.ladders[axis].nodes) else None
+            searched = 3 * sizes[axis] <= len(self.ladders[axis].nodes)  # sizes for which keys were found one by one
+            shorter = None if searched else self.solve(sizes)
             if shorter is None or shorter.error > tolerance:
                 break
             fit = shorter
@@ -185,16 +191,15 @@ class TensorFitter:
         keys = tuple(ladder.step(size)[0] for ladder, size in zip(self.ladders, sizes, strict=True))
         for axis in range(self.rank):
             weights = keys[axis].weights(nodes[axis])
-            moved = np.moveaxis(values, axis, 0)
-            solved = solve_axis(weights, moved.reshape(len(moved), -1), self.penalty)
-            values = np.moveaxis(solved.reshape(-1, *moved.shape[1:]), 0, axis)
+            values = solve_along(values, axis, weights, self.penalty)
         return self._measured(keys, values)
 
     def _on_grid(self, nodes: Sequence[Array]) -> Array:
         """f on the grid of the nodes; the last grid is kept, since most solves ask for the same one."""
         if self._grid is None or not all(map(np.array_equal, self._grid[0], nodes)):
-            grid = np.stack(np.meshgrid(*nodes, indexing="ij"), -1).reshape(-1, self.rank)
-            self._grid = list(nodes), self.f(grid).reshape(*(len(axis) for axis in nodes), -1)
+            grid = np.stack(np.meshgrid(*nodes, indexing="ij"), -1)  # (P_1, ..., P_r, r)
+            values = self.f(grid.reshape(-1, self.rank))
+            self._grid = list(nodes), values.reshape(*grid.shape[:-1], -1)
         return self._grid[1]
 
     def _grid_nodes(self, sizes: Sequence[int]) -> list[Array]:
@@ -220,7 +225,8 @@ class TensorFitter:
         if fit.tokens > POLISH_TOKENS or self.rank > 3:
             return fit
         count = max(8 * fit.tokens, 512)
-        points = np.concatenate([arcsine_points(self.rank, count, self.seed + 3), self.holdout[0][-(2**self.rank) :]])
+        corners = self.holdout[0][-(2**self.rank) :]
+        points = np.concatenate([arcsine_points(self.rank, count, self.seed + 3), corners])
         weights = self._dense(fit.keys, points)
         values, _ = minimax(weights, self.f(points), self.penalty, sweeps=8)
         polished = self._measured(fit.keys, values.reshape(fit.values.shape))
@@ -255,8 +261,16 @@ class TensorFitter:
     def _dense(self, keys: tuple[Keys, ...], points: Array) -> Array:
         dense = np.ones((len(points), 1))
         for axis, axis_keys in enumerate(keys):
-            dense = (dense[:, :, None] * axis_keys.weights(points[:, axis])[:, None]).reshape(len(points), -1)
+            weights = axis_keys.weights(points[:, axis])  # (S, M)
+            dense = (dense[:, :, None] * weights[:, None]).reshape(len(points), -1)
         return dense
+
+
+def solve_along(samples: Array, axis: int, weights: Array, penalty: float | Array) -> Array:
+    """Samples (P_1, ..., P_r, K) with those of one axis replaced by the values of its tokens, weights (P_axis, M)."""
+    moved = np.moveaxis(samples, axis, 0)
+    solved = solve_axis(weights, moved.reshape(len(moved), -1), penalty)
+    return np.moveaxis(solved.reshape(-1, *moved.shape[1:]), 0, axis)
 
 
 def arcsine_points(rank: int, count: int, seed: int) -> Array:
