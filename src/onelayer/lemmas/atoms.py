@@ -17,6 +17,7 @@ from onelayer.lemmas.forward import SLACK, UP, rounding_of
 from onelayer.lemmas.univariate import Ramps, piecewise_error, range_of
 
 Floats = NDArray[np.float64]
+JOINED = 1e-9  # share of a ramp within which its end and the start of the next are one knot
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,8 @@ class _Atom:
 def _atom(model: OneLayerTransformer, composition: Composition, c: int, low: Floats, high: Floats) -> _Atom:
     atom = composition.atoms[c]
     g = model.config.ramps
-    w = {name: model.own(name).detach().double().cpu().numpy() for name in ("ramp_start", "ramp_slope", "W_E", "b_E")}
+    names = ("ramp_start", "ramp_slope", "W_E", "b_E")
+    w = {name: model.own(name).detach().double().cpu().numpy() for name in names}
     rows = slice(atom.coordinate * g, (atom.coordinate + 1) * g)
     column = w["W_E"][:, c]
     if np.delete(column, np.r_[rows]).any() or w["W_E"][:, len(composition.atoms) :].any():
@@ -74,17 +76,19 @@ def _atom(model: OneLayerTransformer, composition: Composition, c: int, low: Flo
     if not bool((slope > 0).all()):
         raise OnelayerError("the ramps of the embedding must rise")
     ramps, blur = _as_relus(start, slope, rise, float(w["b_E"][c]))
-    bottom = float(low[:, atom.coordinate].min())
-    top = float(high[:, atom.coordinate].max())
+    lows = low[:, atom.coordinate]
+    highs = high[:, atom.coordinate]
     formula = atom.formula
-    error = piecewise_error(formula, ramps, bottom, top) + blur
-    sides = list(zip(low[:, atom.coordinate].tolist(), high[:, atom.coordinate].tolist(), strict=True))
-    known = {side: range_of(formula, *side) for side in set(sides)}
-    least, most = (np.array(side) for side in zip(*(known[side] for side in sides), strict=True))
+    error = piecewise_error(formula, ramps, float(lows.min()), float(highs.max())) + blur
+    sides = list(zip(lows.tolist(), highs.tolist(), strict=True))
+    known = {side: range_of(formula, *side) for side in set(sides)}  # tokens mostly share their interval
+    ranges = np.array([known[side] for side in sides])  # (n, 2)
+    least, most = ranges.T.copy()
     executed = rounding_of(model.dtype)
     size = float(np.abs(rise).sum()) + abs(float(w["b_E"][c]))
     # An input or a difference below the normal range may be lost, times the slope.
-    lost = executed.tiny * (2 * len(rise) + 4 * float((slope * np.abs(rise)).sum()))
+    steep = float((slope * np.abs(rise)).sum())
+    lost = executed.tiny * (2 * len(rise) + 4 * steep)
     rounding = SLACK * (executed.gamma(len(rise) + 6) * size + lost)
     return _Atom(least - error, most + error, least, most, error * UP, rounding * UP)
 
@@ -98,12 +102,15 @@ def _as_relus(start: Floats, slope: Floats, rise: Floats, constant: float) -> tu
     end = start + 1 / slope
     tilt = rise * slope
     order = np.argsort(start, kind="stable")
-    following = np.append(start[order], np.inf)[np.searchsorted(start[order], end - 1e-9 / slope)]
+    near = JOINED / slope
+    after = np.searchsorted(start[order], end - near)
+    following = np.append(start[order], np.inf)[after]
     moved = np.abs(following - end)
-    meets = moved <= 1e-9 / slope
+    meets = moved <= near
     end = np.where(meets, following, end)
     reach = np.abs(start) + 2 / slope
-    blur = np.abs(tilt) * (np.where(meets, moved, 0.0) + 8 * UNIT * reach) + 8 * UNIT * np.abs(rise)
+    shifted = np.where(meets, moved, 0.0) + 8 * UNIT * reach
+    blur = np.abs(tilt) * shifted + 8 * UNIT * np.abs(rise)
     knots, place = np.unique(np.concatenate([start, end]), return_inverse=True)
     changes = np.zeros(len(knots))
     sizes = np.zeros(len(knots))

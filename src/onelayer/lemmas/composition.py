@@ -20,9 +20,10 @@ from onelayer.float64 import UNIT
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.lemmas.argument import Composition
 from onelayer.lemmas.atoms import Atoms, embedded_atoms
-from onelayer.lemmas.forward import SLACK, UP, rounding_of, upper_bound
+from onelayer.lemmas.forward import SLACK, UP, rounding_of, sum_slack, upper_bound
 from onelayer.lemmas.overflow import overflows
 from onelayer.lemmas.streams import Forms, last_norm_error, outer_coefficients, unit_forms
+from onelayer.lemmas.units import MARGIN
 from onelayer.lemmas.univariate import Ramps, piecewise_error
 
 Floats = NDArray[np.float64]
@@ -85,7 +86,8 @@ class _Proof:
         shut = ~np.isin(self.units, active)
         if not bool((self._top(position)[shut] <= 0).all()):
             raise OnelayerError(f"a unit of another position is not shut at position {position + 1}")
-        sizes = np.abs(self.offset) + sum(abs(self.composition.terms[k].constant) for k in active)
+        constants = sum(abs(self.composition.terms[k].constant) for k in active)
+        sizes = np.abs(self.offset) + constants
         return total + np.abs(rest) + 4 * (len(active) + 2) * UNIT * sizes
 
     def rounding(self, model: OneLayerTransformer) -> float:
@@ -97,12 +99,14 @@ class _Proof:
         last = last_norm_error(model, self.atoms, np.max(sizes, axis=0)) if model.config.norm == "post" else 0.0
         leak = self.forms.leak if model.config.norm != "post" else 0.0
         reach = max(float(np.maximum(self._top(position), 0).sum()) for position in positions)
-        lost = r.tiny * (8 * len(self.units) + reach + float(np.abs(self.outer).sum()))
-        return r.gamma(len(self.units) + 8) * largest + lost + leak + SLACK * last
+        count = len(self.units)
+        lost = r.tiny * (8 * count + reach + float(np.abs(self.outer).sum()))
+        return r.gamma(count + 8) * largest + lost + leak + SLACK * last
 
     def drift(self, weights: Floats) -> float:
         """|s^ - s|: the sum formed from embedded atoms against that of the atoms themselves."""
-        return float(np.abs(weights) @ np.tile(self.atoms.error, self.composition.length)) * UP
+        errors = np.tile(self.atoms.error, self.composition.length)  # (V,)
+        return float(np.abs(weights) @ errors) * UP
 
     def range(self, k: int) -> tuple[float, float]:
         """Values that s_k takes over the box, at all positions where the term exists."""
@@ -111,13 +115,14 @@ class _Proof:
         lows, highs = [], []
         for place in places if self.composition.each else [0]:
             w = self.weights(k, place)
-            ends = w * self.atoms.true_low.reshape(-1), w * self.atoms.true_high.reshape(-1)
-            slack = 4 * (len(w) + 2) * UNIT * (np.abs(ends[0]) + np.abs(ends[1])).sum()
-            low = np.minimum(*ends)
-            high = np.maximum(*ends)
+            one = w * self.atoms.true_low.reshape(-1)
+            other = w * self.atoms.true_high.reshape(-1)
+            slack = sum_slack(len(w), (np.abs(one) + np.abs(other)).sum())
+            low = np.minimum(one, other)
+            least = low.sum() - slack
             # Signs survive rounding: a sum of numbers >= 0 is >= 0.
-            lows.append(max(low.sum() - slack, 0.0) if (low >= 0).all() else low.sum() - slack)
-            highs.append(high.sum() + slack)
+            lows.append(max(least, 0.0) if (low >= 0).all() else least)
+            highs.append(np.maximum(one, other).sum() + slack)
         return float(min(lows)), float(max(highs))
 
     def _outer(self, k: int) -> OuterRamps:
@@ -127,13 +132,15 @@ class _Proof:
         mine = self.units == k
         w = self.weights(k, position)
         scaled = w * self.forms.radius
-        size = math.ldexp(0.5, math.frexp(float(np.abs(scaled).max(initial=0.0)))[1])  # squares of scaled / size exist
-        square = float((scaled / size) @ (scaled / size))
+        largest = float(np.abs(scaled).max(initial=0.0))
+        size = math.ldexp(0.5, math.frexp(largest)[1])  # a power of two near it: squares of scaled / size exist
+        unit = scaled / size
+        square = float(unit @ unit)
         low, high = self.range(k)
         formula = term.formula
         slopes = np.ones(int(mine.sum()))
-        if square > 0:
-            slopes = (scaled / size) @ self.forms.linear[:, position, mine] / square / size
+        if square > 0:  # least squares of z in s
+            slopes = unit @ self.forms.linear[:, position, mine] / square / size
         others = np.delete(self.outer[mine], term.output, axis=1)
         if not (bool((slopes > 0).all()) and not others.any()):
             raise OnelayerError(f"the units of term {k + 1} do not make a function of its sum")
@@ -141,8 +148,9 @@ class _Proof:
         changes = self.outer[mine, term.output] * slopes
         order = np.argsort(knots, kind="stable")
         ramps = Ramps(knots[order], changes[order], term.constant)
-        error = piecewise_error(formula, ramps, low, high if high > low else low + 1e-9 * (1 + abs(low)))
-        margin = self.drift(w) + 1e-9 * (abs(low) + abs(high))
+        top = high if high > low else low + 1e-9 * (1 + abs(low))  # an interval of some width
+        error = piecewise_error(formula, ramps, low, top)
+        margin = self.drift(w) + MARGIN * (abs(low) + abs(high))
         reached = ramps.on(low - margin, high + margin)[2]
         return OuterRamps(ramps, slopes, error, float(np.abs(reached).max()) * UP)
 
@@ -161,8 +169,9 @@ class _Proof:
         center = float(w @ f.center)
         const = np.abs(f.const[position, mine] - slopes * (center - knots))
         size = np.abs(w) @ (np.abs(f.center) + f.radius) + np.abs(knots)
-        own = 16 * (len(w) + 4) * UNIT * slopes * size
-        return float(np.abs(self.outer[mine, term.output]) @ (linear + const + own + f.rem[position, mine])) * UP
+        own = 16 * (len(w) + 4) * UNIT * slopes * size  # the rounding of this comparison itself
+        each = linear + const + own + f.rem[position, mine]
+        return float(np.abs(self.outer[mine, term.output]) @ each) * UP
 
     def _knots(self, k: int) -> Floats:
         """Knots of the units of term k in the order of the units."""
@@ -174,7 +183,9 @@ class _Proof:
         return knots
 
     def _top(self, position: int) -> Floats:
+        """The largest value that every unit can see, (U,)."""
         f = self.forms
-        top: Floats = f.const[position] + (np.abs(f.linear[:, position]).sum(0) + f.rem[position]) * UP
+        reach = np.abs(f.linear[:, position]).sum(0) + f.rem[position]
+        top: Floats = f.const[position] + reach * UP
         top += 8 * UNIT * np.abs(f.const[position])
         return top

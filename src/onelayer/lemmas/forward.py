@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from onelayer.float64 import UNIT
 from onelayer.formats import format_of
 
 Floats = NDArray[np.float64]
@@ -45,6 +46,11 @@ class Rounding:
         return self.gamma(count + 24)
 
 
+def sum_slack(count: int, size: float) -> float:
+    """What a float64 sum of ``count`` products, of sizes that add up to ``size``, may differ from the true one by."""
+    return 4 * (count + 2) * UNIT * size
+
+
 def upper_bound(value: float) -> float:
     """A bound as it may be stated: what is no number bounds nothing."""
     return float("inf") if value != value else float(value)
@@ -57,10 +63,11 @@ def exp_up(value: float) -> float:
 
 def has_form(fixed: Sequence[tuple[Floats, Floats | float]]) -> bool:
     """Whether every array has the shape and the entries of the one beside it, or equals the number beside it."""
-    return all(
-        np.array_equal(found, wanted) if isinstance(wanted, np.ndarray) else bool((found == wanted).all())
-        for found, wanted in fixed
-    )
+
+    def same(found: Floats, wanted: Floats | float) -> bool:
+        return np.array_equal(found, wanted) if isinstance(wanted, np.ndarray) else bool((found == wanted).all())
+
+    return all(same(found, wanted) for found, wanted in fixed)
 
 
 def rounding_of(dtype: torch.dtype) -> Rounding:

@@ -23,7 +23,16 @@ from onelayer.errors import OnelayerError
 from onelayer.float64 import UNIT
 from onelayer.layer.lookup import AxisKeys, LookupHead, lookup_model
 from onelayer.layer.transformer import OneLayerTransformer
-from onelayer.lemmas.forward import SLACK, UP, float64_weights, has_fields, has_form, rounding_of, upper_bound
+from onelayer.lemmas.forward import (
+    SLACK,
+    UP,
+    float64_weights,
+    has_fields,
+    has_form,
+    rounding_of,
+    sum_slack,
+    upper_bound,
+)
 from onelayer.lemmas.nested import Nested, Outer, RidgeTerm
 from onelayer.lemmas.overflow import overflows
 from onelayer.lemmas.units import ExecutedSum, ramps_of, term_error
@@ -156,8 +165,9 @@ class Form:
 
 class _Proof:
     def __init__(self, model: OneLayerTransformer, nested: Nested, form: Form, box: Box) -> None:
-        self.nested, self.form = nested, form
-        self.dtype, self.r = model.dtype, rounding_of(model.dtype)
+        self.nested = nested
+        self.form = form
+        self.r = rounding_of(model.dtype)
         self.low = box.lower.flatten().numpy()
         self.high = box.upper.flatten().numpy()
         self.reach = np.maximum(np.abs(self.low), np.abs(self.high))
@@ -178,32 +188,35 @@ class _Proof:
             sizes[part.output] += size + abs(ridge.constant)
             rest[part.output] -= ridge.constant
         rounding = np.zeros(self.nested.outputs)
+        ridges = len(self.form.ridges)
         for o in range(self.nested.outputs):
-            column = self.form.written[:, len(self.form.ridges) + o]
-            error, size, moved = self._sum(column, self.form.linear[:, len(self.form.ridges) + o])
+            feature = ridges + o  # features of the stream: sums of the ridges, then the outputs
+            error, size, moved = self._sum(self.form.written[:, feature], self.form.linear[:, feature])
             totals[o] += error
             sizes[o] += size
             rounding[o] = moved
-        count = len(self.form.units) + len(self.form.ridges) + 16
+        count = len(self.form.units) + ridges + 16
         rounding += self.r.gamma(count) * sizes + 4 * count * self.r.tiny
-        totals += np.abs(rest) + 8 * (len(self.form.ridges) + 2) * UNIT * sizes
+        totals += np.abs(rest) + 8 * (ridges + 2) * UNIT * sizes
         return float(np.max(totals + SLACK * rounding))
 
     def _within(self, part: Outer) -> None:
         """The intervals of the sums hold all their values."""
         for members, low, high in zip(part.sums, part.low, part.high, strict=True):
-            bottom, top = _sum_range([(self.looked[c].low, self.looked[c].high) for c in members])
+            ends = [(self.looked[c].low, self.looked[c].high) for c in members]
+            bottom, top = _sum_range(ends)
             if not (low <= bottom and top <= high):
                 raise OnelayerError("a sum of inner functions leaves the interval of its outer function")
 
     def _sum(self, weights: Floats, linear: Floats) -> tuple[float, float, float]:
         """A feature of the stream: sup |real - true|, its size, and the rounding of an executed one."""
-        error = float(sum(abs(w) * one.error for w, one in zip(weights, self.looked, strict=True) if w))
-        terms = [(abs(w), one) for c, (w, one) in enumerate(zip(weights, self.looked, strict=True)) if w]
+        terms = [(abs(w), one) for w, one in zip(weights, self.looked, strict=True) if w]
+        error = float(sum(w * one.error for w, one in terms))
         size = float(sum(w * one.size for w, one in terms)) + float(np.abs(linear) @ self.reach)
         count = len(terms) + int((linear != 0).sum()) + 6
         moved = sum(w * one.rounding for w, one in terms) + self.r.gamma(count) * 2 * size
-        moved += 4 * count * self.r.tiny * (1 + float(np.abs(weights).sum() + np.abs(linear).sum()))
+        total = float(np.abs(weights).sum() + np.abs(linear).sum())
+        moved += 4 * count * self.r.tiny * (1 + total)  # of products that are flushed to zero
         return error * UP, size, moved * UP
 
     def _ridge(self, k: int, part: Outer, ridge: RidgeTerm) -> tuple[float, float]:
@@ -213,7 +226,7 @@ class _Proof:
         drift += SLACK * moved
         ends = [(a * low, a * high) for a, low, high in zip(ridge.weights, part.low, part.high, strict=True)]
         exact = len(ends) == 1 and abs(ridge.weights[0]) == 1
-        slack = 0.0 if exact else 4 * (len(ends) + 2) * UNIT * sum(abs(a) + abs(b) for a, b in ends)
+        slack = 0.0 if exact else sum_slack(len(ends), sum(abs(a) + abs(b) for a, b in ends))
         low = sum(map(min, ends)) - slack
         high = sum(map(max, ends)) + slack
         high = high if high > low else low + 1e-9 * (1 + abs(low))
@@ -225,8 +238,9 @@ class _Proof:
         direction = np.array(one.direction)
         ends = direction * self.low, direction * self.high
         reach = float(np.abs(direction) @ self.reach) * UP
-        exact = bool(np.isin(direction, (-1.0, 0.0, 1.0)).all()) and np.count_nonzero(direction) == 1
-        slack = 0.0 if exact else 4 * (len(direction) + 2) * UNIT * reach
+        used = np.count_nonzero(direction)
+        exact = used == 1 and bool(np.isin(direction, (-1.0, 0.0, 1.0)).all())
+        slack = 0.0 if exact else sum_slack(len(direction), reach)
         low = float(np.minimum(*ends).sum()) - slack
         high = float(np.maximum(*ends).sum()) + slack
         if head is None:
@@ -237,7 +251,8 @@ class _Proof:
         values = self.form.w[f"memory.{head}.values"]
         error = lookup_error(_alone(keys, values), formula, low, high)
         size = float(np.abs(values).max())
-        return Looked(bottom, top, error * UP, size, self._executed(keys, size, reach, int((direction != 0).sum())))
+        rounding = self._executed(keys, size, reach, int(used))
+        return Looked(bottom, top, error * UP, size, rounding)
 
     def _executed(self, keys: Floats, size: float, reach: float, terms: int) -> float:
         """|executed A - A| for a head of M tokens with |values| <= size, that sees numbers |d . x| <= reach.
@@ -247,22 +262,26 @@ class _Proof:
         """
         r = self.r
         count = len(keys)
-        largest = float((np.abs(keys[:, 0]) * reach + np.abs(keys[:, 1])).max())
-        logit = r.gamma(terms + 16) * largest + 4 * (terms + 4) * r.tiny * (1 + float(np.abs(keys).max()))
-        relative = math.expm1(4 * logit) * (1 + r.softmax(count)) + r.softmax(count) if logit < 1 else math.inf
+        sizes = np.abs(keys[:, 0]) * reach + np.abs(keys[:, 1])
+        flushed = 4 * (terms + 4) * r.tiny * (1 + float(np.abs(keys).max()))
+        logit = r.gamma(terms + 16) * float(sizes.max()) + flushed
+        if not logit < 1:
+            return math.inf
+        relative = math.expm1(4 * logit) * (1 + r.softmax(count)) + r.softmax(count)
         average = relative + r.gamma(count + 2) * (1 + relative) + 8 * (count + 2) * r.tiny
         return (size * average + 4 * (count + 2) * r.tiny) * UP
 
 
 def _alone(keys: Floats, values: Floats) -> OneLayerTransformer:
     """The head by itself, as a layer of one number."""
-    axis = AxisKeys(0, torch.from_numpy(keys[:, 0].copy()), torch.from_numpy(keys[:, 1].copy()))
+    slopes, biases = torch.from_numpy(keys[:, :2].T.copy())
+    axis = AxisKeys(0, slopes, biases)
     return lookup_model(1, (), [LookupHead([axis], torch.from_numpy(values.copy()))])
 
 
 def _sum_range(ends: Sequence[tuple[float, float]]) -> tuple[float, float]:
     """Bounds of a sum of numbers between these ends, whatever its rounding."""
-    slack = 4 * (len(ends) + 2) * UNIT * sum(max(abs(a), abs(b)) for a, b in ends)
+    slack = sum_slack(len(ends), sum(max(abs(a), abs(b)) for a, b in ends))
     bottom = sum(a for a, _ in ends) - slack
     top = sum(b for _, b in ends) + slack
     # Signs survive rounding: a sum of numbers >= 0 is >= 0.

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from onelayer.box import Box
 from onelayer.errors import OnelayerError
+from onelayer.float64 import UNIT
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.lemmas.forward import SLACK, UP, Rounding, float64_weights, has_form, rounding_of, upper_bound
 from onelayer.lemmas.overflow import overflows
@@ -59,14 +60,16 @@ def thresholds_error(model: OneLayerTransformer, weights: Sequence[float] | None
     stored = shape.outer()
     if not np.array_equal(shape.levels(), np.repeat(levels, len(width))):
         raise OnelayerError("the thresholds of this layer do not belong to this order statistic")
-    slope_error = float(np.abs(shape.slopes() * width + 1).max()) + 8 * 2.0**-53
+    slope_error = float(np.abs(shape.slopes() * width + 1).max()) + 8 * UNIT
     each = n * slope_error + shape.position_error() + shape.execution_error()
-    reach = n + float(np.abs(levels).max()) + 1
+    reach = n + float(np.abs(levels).max()) + 1  # the largest count that a unit sees
     size = float(np.abs(stored).sum())
-    rest = size * each + shape.rounding.gamma(len(stored) + 2) * (size * (reach + each) + abs(offset))
-    rest += reach * (float(np.abs(stored - ideal).sum()) + 4 * 2.0**-53 * float(np.abs(ideal).sum()))
+    summing = shape.rounding.gamma(len(stored) + 2)
+    rest = size * each + summing * (size * (reach + each) + abs(offset))
+    strayed = float(np.abs(stored - ideal).sum()) + 4 * UNIT * float(np.abs(ideal).sum())
+    rest += reach * strayed
     mass = 0.0 if weights is None else float(np.abs(weights).sum())
-    rest += abs(shape.offset() - offset) + 8 * 2.0**-53 * (abs(edges[0]) + h) * (1 + mass)
+    rest += abs(shape.offset() - offset) + 8 * UNIT * (abs(edges[0]) + h) * (1 + mass)
     rest += (4 * len(stored) * reach + size) * shape.rounding.tiny
     return upper_bound((lemma + SLACK * rest) * UP)
 
@@ -142,10 +145,8 @@ class Thresholds:
         if self.sorts:
             fixed += [
                 (w["position"][:, :g], 0.0),
-                *(
-                    (w[name][:g, columns], 0.0)
-                    for name, columns in (("W_Q", slice(dk, None)), ("W_K", slice(dk, None)))
-                ),
+                (w["W_Q"][:g, dk:], 0.0),
+                (w["W_K"][:g, dk:], 0.0),
                 (w["W_V"][:, g:], np.eye(width)[:, g : g + 1]),
                 (w["W_O"][g:], np.eye(width)[g : g + 1]),
                 (w["W_1"][g], 1.0),

@@ -39,7 +39,8 @@ class SoftmaxRecall:
         drift = 2 * self.query_error * math.sqrt(self.width * self.radius)
         # Products below the normal range may be lost, each times a key or a coordinate.
         lost = 8 * (self.width + 2) * self.rounding.tiny * (1 + self.beta) * (1 + self.radius)
-        return (2 * self.rounding.gamma(self.width + 8) * (3 * self.radius + drift) + drift) * self.beta + lost
+        relative = 2 * self.rounding.gamma(self.width + 8) * (3 * self.radius + drift)
+        return (relative + drift) * self.beta + lost
 
     def gap(self) -> float:
         """Lower bound of G: l_r - l_m = beta |z_r - z_m|^2 in real arithmetic."""
@@ -52,8 +53,10 @@ class SoftmaxRecall:
         gap = self.gap()
         if not gap > 1:
             return math.inf
-        others = (self.rows - 1) * math.exp(-gap) * (1 + gap * 2 * self.rounding.unit) * 2
-        total = (24 * self.rounding.unit + 8 * others) * largest + 16 * self.rounding.tiny * self.rows * (1 + largest)
+        unit = self.rounding.unit
+        others = (self.rows - 1) * math.exp(-gap) * (1 + gap * 2 * unit) * 2  # weights of all other rows together
+        flushed = 16 * self.rounding.tiny * self.rows * (1 + largest)
+        total = (24 * unit + 8 * others) * largest + flushed
         return upper_bound(SLACK * total * UP)
 
 
@@ -93,12 +96,14 @@ class ReluRecall:
         c = self.coefficients[:, k]
         size = np.abs(self.coefficients[:, k])
         exact, slopes = exact_path(self.knots, float(self.offset[k]), c, self.outputs[:, k])
-        beside = np.abs(np.concatenate([[0.0], slopes])), np.abs(np.concatenate([slopes, [0.0]]))
-        drift = np.maximum(*beside) * (2 * self.projection_error)
+        left = np.abs(np.concatenate([[0.0], slopes]))
+        right = np.abs(np.concatenate([slopes, [0.0]]))
+        drift = np.maximum(left, right) * (2 * self.projection_error)
         # Sums of sizes up to row r: sum_{u < r} |c_u| (t_r + e - t_u), built up piece by piece; all terms are >= 0.
         mass = np.concatenate([[0.0], np.cumsum(size)])
         reach = np.concatenate([[0.0], np.cumsum(mass[1:] * gaps)]) + mass * 2 * self.projection_error
-        bound = self.rounding.gamma(len(c) + 6) * (reach * UP + np.abs(self.offset[k]) + np.abs(self.outputs[:, k]))
+        summed = reach * UP + np.abs(self.offset[k]) + np.abs(self.outputs[:, k])
+        bound = self.rounding.gamma(len(c) + 6) * summed
         tiny = len(c) * self.rounding.tiny * (1 + float(size.max(initial=0.0)))
         return upper_bound(float((exact + SLACK * (drift * UP + bound) + tiny).max()) * UP)
 
@@ -117,10 +122,9 @@ def exact_path(knots: Floats, offset: float, coefficients: Floats, outputs: Floa
         errors.append(abs(value - (y[r + 1] << shift)))
         slopes.append(slope)
     up = 1 + 2.0**-50
-    unit = (1 << 2 * shift, 1 << shift)
-    return np.array([_ratio(e, unit[0]) for e in errors]) * up + 2.0**-1070, np.array(
-        [_ratio(s, unit[1]) for s in slopes]
-    )
+    # Errors are sums of products of two such numbers, slopes sums of single ones.
+    distances = np.array([_ratio(e, 1 << 2 * shift) for e in errors]) * up + 2.0**-1070
+    return distances, np.array([_ratio(s, 1 << shift) for s in slopes])
 
 
 def _whole(value: float, shift: int) -> int:

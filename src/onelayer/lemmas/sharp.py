@@ -90,7 +90,8 @@ class SharpForm:
         self.beta = np.diag(w["W_K"][:heads])
         self.slopes = w["W_E"].reshape(pieces.inputs, tokens, self.width)
         self.offsets = w["b_E"].reshape(tokens, self.width)
-        self.owner = np.repeat(np.arange(-1, heads), [1, *(len(head.lines) for head in pieces.heads)])
+        lines = [len(head.lines) for head in pieces.heads]
+        self.owner = np.repeat(np.arange(-1, heads), [1, *lines])  # head of every token, -1 for the query
         if not has_form(self._fixed(pieces, heads)) or not (self.beta > 0).all():
             raise OnelayerError("the weights of this layer do not have the form of sharp heads over pieces")
 
@@ -184,17 +185,20 @@ class _Proof:
         size = max(largest, abs(float(form.floors[h]))) * UP
         inputs = len(self.reach)
         tokens = len(form.owner)
-        tiny = 8 * (inputs + 4) * r.tiny * (1 + float(np.abs(slopes).max()) + 1 / beta)
+        steepest = float(np.abs(slopes).max())
+        tiny = 8 * (inputs + 4) * r.tiny * (1 + steepest + 1 / beta)
         moved = (r.gamma(inputs + 2) + 2 * r.gamma(8)) * 2 * size + tiny
         ends = [self._range(line) for line in head.lines]
         low = max(a for a, _ in ends)
         high = max(b for _, b in ends)
         bottom, top = _outward(low, high)
-        margin = beta * (bottom - float(form.floors[h])) * (1 - 2.0**-40) - 2 * beta * (moved + stray)
+        above = bottom - float(form.floors[h])  # of the largest line over what tokens of other heads show
+        margin = beta * above * (1 - 2.0**-40) - 2 * beta * (moved + stray)
         leak = (tokens - len(mine)) * exp_up(-margin)
         weights = leak + r.softmax(tokens) + r.gamma(tokens + 2) + 8 * (tokens + 2) * r.tiny
         real = average_gap(len(mine)) / beta
-        return Peak((bottom, top), (real + stray + SLACK * (4 * moved + 2 * size * weights)) * UP, 2 * size)
+        executed = 4 * moved + 2 * size * weights
+        return Peak((bottom, top), (real + stray + SLACK * executed) * UP, 2 * size)
 
     def _sum(self, k: int, one: PieceSum) -> tuple[float, float, Ends]:
         """A feature of the stream: its error as executed, its size, and the ends of its true values."""
@@ -208,14 +212,16 @@ class _Proof:
         low, high = self._range(one.line)
         for weight, kept, head in zip(one.weights, stored, self.heads, strict=True):
             exact = Fraction(weight)
-            error += abs(float(kept)) * head.error + float(abs(exact - Fraction(kept))) * head.size * UP
+            rounded = float(abs(exact - Fraction(kept)))  # of the weight, when it was stored
+            error += abs(float(kept)) * head.error + rounded * head.size * UP
             size += abs(float(kept)) * head.size
             ends = [exact * Fraction(end) for end in head.ends]
             low = low + min(ends)
             high = high + max(ends)
         count = heads + len(self.reach) + 8
         moved = self.r.gamma(count) * 2 * size
-        moved += 4 * count * self.r.tiny * (1 + float(np.abs(stored).sum() + np.abs(line).sum()))
+        total = float(np.abs(stored).sum() + np.abs(line).sum())
+        moved += 4 * count * self.r.tiny * (1 + total)  # of products that are flushed to zero
         return (error + SLACK * moved) * UP, size, _outward(low, high)
 
     def _curve(self, k: int, curve: CurveTerm) -> tuple[float, float]:
