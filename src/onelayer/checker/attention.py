@@ -233,7 +233,8 @@ def contract(weights: Sequence[Taylor], items: Sequence[Taylor], order: int) -> 
     left = _union(weights)
     right = _union(items)
     step = len(items) // len(weights)
-    if not left or not right or set(left) & set(right) or not _balls([*weights, *items]):
+    apart = left and right and not set(left) & set(right)
+    if not apart or not _balls([*weights, *items]):
         return [dot(weights, items[j::step]).at_order(order) for j in range(step)]
     support = union(left, right)
     rows = _coefficients(weights, left)
@@ -241,7 +242,9 @@ def contract(weights: Sequence[Taylor], items: Sequence[Taylor], order: int) -> 
     width = columns.ncols()
     da = degree_of(len(left), rows.ncols())
     db = degree_of(len(right), width)
-    places = outer_places(tuple(support.index(v) for v in left), tuple(support.index(v) for v in right), da, db, order)
+    where = [tuple(map(support.index, part)) for part in (left, right)]
+    places = outer_places(*where, da, db, order)
+    # One row per coefficient of a weight, all items side by side.
     product = (rows.transpose() * arb_mat(len(weights), step * width, columns.entries())).tolist()
     length = count(len(support), min(order, da + db))
     found = []

@@ -165,15 +165,6 @@ class _Proof:
             errors.append(atom.rounding)
         return Vector(items, errors)
 
-    def _averages(self, query: Vector, keys: list[Vector], values: list[Vector]) -> Vector:
-        """What the heads return for one query, side by side."""
-        z = Vector([], [])
-        for head in self.layer.heads:
-            own = [row[head.values] for row in values]
-            part = self.layer.head_average(head, query[head.keys], [row[head.keys] for row in keys], own)
-            z = Vector(z.items + part.items, z.errors + part.errors)
-        return z
-
     def _unit_inputs(self, position: int) -> tuple[Vector, Vector]:
         """What the units of one position see, and its stream R."""
         layer = self.layer
@@ -182,7 +173,7 @@ class _Proof:
         u = [layer.normalised(row, "1") for row in e] if config["norm"] == "pre" else e
         keys, values = ([layer.maps[name](row, self.execution) for row in u] for name in ("K", "V"))
         query = layer.maps["Q"](u[position], self.execution)
-        r = layer.maps["O"](self._averages(query, keys, values), self.execution)
+        r = layer.maps["O"](layer.averages(query, keys, values), self.execution)
         if config["residual"]:
             r = layer.added(e[position], r)
         if config["norm"] == "post":

@@ -138,15 +138,20 @@ class Layer:
         values = [self.mapped("V", row) for row in u] if tokens else []
         result = []
         for query in queries:
-            z = Vector([], [])
-            for head in self.heads:
-                own = [row[head.values] for row in values]
-                part = self.head_average(head, query[head.keys], [row[head.keys] for row in keys], own)
-                z = Vector(z.items + part.items, z.errors + part.errors)
-            result.append(self.mapped("O", z))
+            result.append(self.mapped("O", self.averages(query, keys, values)))
         return result
 
-    def head_average(self, head: Head, query: Vector, keys: list[Vector], values: list[Vector]) -> Vector:
+    def averages(self, query: Vector, keys: list[Vector], values: list[Vector]) -> Vector:
+        """What the heads return for one query, side by side."""
+        z = Vector([], [])
+        for head in self.heads:
+            own_keys = [row[head.keys] for row in keys]
+            own_values = [row[head.values] for row in values]
+            part = self._head_average(head, query[head.keys], own_keys, own_values)
+            z = Vector(z.items + part.items, z.errors + part.errors)
+        return z
+
+    def _head_average(self, head: Head, query: Vector, keys: list[Vector], values: list[Vector]) -> Vector:
         """What one head returns for one query, over its memory and the tokens of the sequence."""
         scale = arb(head.scale)
         ex = self.execution

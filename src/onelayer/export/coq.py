@@ -55,10 +55,8 @@ def certificate_text(
 ) -> str:
     """The text of the file, by the "verifier" or the "tactic"; without a method, by the one that suits T and f."""
     formula = _formula(a)
-    layer = exact_layer(a.model)
-    low, high = ([Fraction(side) for side in sides.flatten().tolist()] for sides in (a.box.lower, a.box.upper))
     bound = _claim(a) if eps is None else Fraction(eps)
-    problem = Problem(layer, Expression(formula), low, high, bound, a.certificate.proof)
+    problem = _problem(a, formula, bound)
     digest = a.certificate.weights_sha256
     known = understands(formula)
     if method == "verifier" or (method is None and known and not bent(problem, formula)):
@@ -80,6 +78,13 @@ def _formula(a: Approximation) -> Formula:
     if a.target is None or a.target.formula is None:
         raise OnelayerError("a Coq certificate states f by its formula, which this folder does not have")
     return a.target.formula
+
+
+def _problem(a: Approximation, formula: Formula, bound: Fraction) -> Problem:
+    """T, f and the box in exact numbers."""
+    low = [Fraction(end) for end in a.box.lower.flatten().tolist()]
+    high = [Fraction(end) for end in a.box.upper.flatten().tolist()]
+    return Problem(exact_layer(a.model), Expression(formula), low, high, bound, a.certificate.proof)
 
 
 def _claim(a: Approximation) -> Fraction:

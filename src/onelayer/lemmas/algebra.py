@@ -194,8 +194,8 @@ class Normal:
                 return self.sides[base[1]]
             case "num":
                 return arb(base[1].numerator) / arb(base[1].denominator)
-            case "pi" | "e":
-                return arb.pi() if base[0] == "pi" else arb.const_e()
+            case "pi" | "e" as name:
+                return _NUMBERS[name]()
             case "exp":
                 return self._sum({base[1]: Fraction(1)}).exp()
             case "log":
@@ -219,6 +219,7 @@ class Normal:
         return total
 
 
+_NUMBERS = {"pi": arb.pi, "e": arb.const_e}
 _BALLS: dict[str, Callable[[arb], arb]] = {op: getattr(arb, op) for op in ("sin", "cos", "tanh", "atan", "erf")}
 
 

@@ -107,16 +107,20 @@ def _mlp(sizes: list[int], words: list[str], state: Mapping[str, Tensor]) -> nn.
     for first, second in pairwise(sizes):
         parts += [nn.Linear(first, second), ACTIVATIONS[words[0]]()]
     model = nn.Sequential(*parts[:-1])
+    given = _in_order(state)
+    model.load_state_dict({own: state[name] for own, name in zip(model.state_dict(), given, strict=True)})
+    return model
+
+
+def _in_order(state: Mapping[str, Tensor]) -> list[str]:
+    """Names of weight and bias, layer by layer."""
     weights = sorted((name for name in state if state[name].ndim == 2), key=_natural)
     biases = sorted((name for name in state if state[name].ndim == 1), key=_natural)
-    given = [name for pair in zip(weights, biases, strict=True) for name in pair]
-    wanted = list(model.state_dict())
-    if len(given) != len(state):
+    if len(weights) + len(biases) != len(state):
         raise ValueError("it has tensors that are neither a weight (out, in) nor a bias (out)")
-    if len(weights) > 1 and not (_numbered(weights) and _numbered(biases)):
+    if len(weights) > 1 and not all(map(_numbered, (weights, biases))):
         raise ValueError("the names of its layers must differ by numbers, which say their order, as 0.weight, 2.weight")
-    model.load_state_dict({own: state[name] for own, name in zip(wanted, given, strict=True)})
-    return model
+    return [name for pair in zip(weights, biases, strict=True) for name in pair]
 
 
 def _encoder(sizes: list[int], words: list[str], state: Mapping[str, Tensor]) -> nn.Module:

@@ -97,16 +97,22 @@ def _of_points(graph: Any, to_array: Callable[[Any], Any], points: int | None) -
     shape, kind = _signature(inputs[0])
     write = NetworkWriter(shape if points is None else (points, *shape), kind)
     known[inputs[0].name] = write.point if points is None else moved(write.point, lambda v: v[0])
+    _run_all(write, graph, known, to_array)
+    written = graph.output[0].name
+    if written not in known:
+        raise FileError(f"no node writes the output {written[:40]!r}")
+    result = known[written]
+    return write.network(result if points is None else moved(result, lambda v: v[None]))
+
+
+def _run_all(write: NetworkWriter, graph: Any, known: dict[str, Any], to_array: Callable[[Any], Any]) -> None:
+    """Every node in the order of the file; what each writes becomes known, once."""
     for node in graph.node:
         results = _run(write, node, known, to_array)
         for name, value in zip(node.output, results, strict=False):
             if name in known:
                 raise FileError(f"two nodes write {name[:40]!r}")
             known[name] = value
-    if graph.output[0].name not in known:
-        raise FileError(f"no node writes the output {graph.output[0].name[:40]!r}")
-    result = known[graph.output[0].name]
-    return write.network(result if points is None else moved(result, lambda v: v[None]))
 
 
 def _array(item: Any, to_array: Callable[[Any], Any]) -> Any:
@@ -141,10 +147,8 @@ def _attributes(node: Any, to_array: Callable[[Any], Any]) -> dict[str, Any]:
 
 
 def _run(write: NetworkWriter, node: Any, known: dict[str, Any], to_array: Callable[[Any], Any]) -> Sequence[Known]:
-    missing = next((name for name in node.input if name not in known), None)
-    if missing is not None:
-        raise FileError(f"node {node.op_type[:40]} reads {missing[:40]!r}, which no node before it writes")
-    args, settings = [known[name] for name in node.input], _attributes(node, to_array)
+    args = [_read(node, name, known) for name in node.input]
+    settings = _attributes(node, to_array)
     _need_known(node, settings)
     if node.op_type == "Split":  # older versions say by their outputs alone how many parts there are
         settings.setdefault("num_outputs", len(node.output))
@@ -154,6 +158,12 @@ def _run(write: NetworkWriter, node: Any, known: dict[str, Any], to_array: Calla
         raise UnsupportedOperation(node.op_type[:40], "a network has no such operation")
     found = RULES[node.op_type](write, args, settings)
     return found if isinstance(found, list) else [found]
+
+
+def _read(node: Any, name: str, known: dict[str, Any]) -> Any:
+    if name not in known:
+        raise FileError(f"node {node.op_type[:40]} reads {name[:40]!r}, which no node before it writes")
+    return known[name]
 
 
 def _need_known(node: Any, settings: dict[str, Any]) -> None:

@@ -136,17 +136,21 @@ def _numbers(nodes: Sequence[Node]) -> dict[int, float]:
 
 def _summed(formula: Formula, numbers: dict[int, float]) -> dict[int, Node]:
     """The nodes by position, partial sums that only one sum reads taken into it; the numbers among terms come last."""
-    uses = Counter(arg for node in formula.nodes for arg in node.args) + Counter(formula.outputs)
-    found: dict[int, Node] = {}
+    uses = Counter(formula.outputs)
+    for node in formula.nodes:
+        uses.update(node.args)
+    found: dict[int, Node] = dict(enumerate(formula.nodes))
     terms: dict[int, list[int]] = {}
     for at, node in enumerate(formula.nodes):
-        found[at] = node
         if node.op != "add":
             continue
-        inside = {arg for arg in node.args if arg in terms and uses[arg] == 1}
-        for arg in inside:
-            del found[arg]
-        terms[at] = _joined([terms.pop(arg) if arg in inside else [arg] for arg in node.args])
+        parts = []
+        for arg in node.args:
+            alone = arg in terms and uses[arg] == 1
+            parts.append(terms.pop(arg) if alone else [arg])
+            if alone:
+                del found[arg]
+        terms[at] = _joined(parts)
     for at, args in terms.items():
         if len(args) > 2:
             found[at] = Node(SUM, tuple(sorted(args, key=lambda arg: arg in numbers)))

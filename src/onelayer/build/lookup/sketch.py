@@ -116,8 +116,8 @@ def _coefficient(level: Level, levels: set[Level]) -> int:
 
 def _axis_places(level: int) -> Tensor:
     """Positions of a level among the 2^FINEST + 1 points of the finest one."""
-    half = 2 ** (FINEST - 1)
-    return indices(1) + half if level == 0 else indices(2**level + 1) * 2 ** (FINEST - level)
+    places: Tensor = indices(2**level + 1) * 2 ** (FINEST - level)
+    return places if level else places[:1] + 2 ** (FINEST - 1)  # level 0 is the middle alone
 
 
 def _places(level: Level) -> Tensor:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -194,22 +195,36 @@ def _decompose(
     serve all.
     """
     positions, outputs = _places(target, box, each)
-    formula = target.formula
-    recogniser = Recogniser(formula, box, affine=True) if formula is not None else None
+    read = _reading(target.formula, box)
     found: list[tuple[int | None, int, FormulaTerm]] = []
     error: float | None = None
     places = list(itertools.product(positions, range(outputs)))
     for done, (position, output) in enumerate(places):
         observer.report("fitting", done / len(places))
         flat = (position or 0) * outputs + output
-        made, rest = recogniser.terms(flat) if recogniser is not None else ([], None)
-        if recogniser is None or rest:
-            part = _rest(formula, rest) if formula is not None and rest else None
+        made, complete, part = read(flat)
+        if not complete:
             more = _pursued(target, part, flat, box, tolerance, max_units, seed, observer)
             made = [*made, *more.terms]
             error = max(error or 0.0, more.error)
         found += [(position, output, term) for term in made]
     return found, error
+
+
+Read = tuple[list[FormulaTerm], bool, Formula | None]  # terms of an output, whether they are all, the rest if known
+
+
+def _reading(formula: Formula | None, box: Box) -> Callable[[int], Read]:
+    """What the formula, if there is one, says of an output."""
+    if formula is None:
+        return lambda flat: ([], False, None)
+    recogniser = Recogniser(formula, box, affine=True)
+
+    def read(flat: int) -> Read:
+        terms, rest = recogniser.terms(flat)
+        return (terms, False, _rest(formula, rest)) if rest else (terms, True, None)
+
+    return read
 
 
 def _rest(formula: Formula, rest: Any) -> Formula:

@@ -89,13 +89,14 @@ def pursue(
     def scaled(t: Array) -> Array:
         return values(centre + radius * t) / scale
 
-    truth, wanted = raw / scale, tolerance
+    truth = raw / scale
+    wanted = tolerance
     tolerance = relative(tolerance, scale)
     needed = _degree(scaled, len(low), tolerance / 3, generator)
     if single and needed > STIFF * max_degree:
         raise OnelayerError(f"the function turns too often for polynomials of degree {max_degree}")
-    degree = min(needed, max_degree)
-    search = _Search(scaled, len(low), (degree, max_degree), tolerance, generator, watch)
+    degrees = min(needed, max_degree), max_degree
+    search = _Search(scaled, len(low), degrees, tolerance, generator, watch)
     while True:
         search.grow()
         fit = search.fit
@@ -106,7 +107,7 @@ def pursue(
             break
         worst = np.argsort(errors)[-HARD:]
         search.learn(test[worst], truth[worst])
-        if len(fit.directions) >= MAX_DIRECTIONS or search.hopeless(tolerance, max_units):
+        if search.hopeless(tolerance, max_units):
             raise OnelayerError(
                 f"{len(fit.directions)} directions reach {error * scale:.2g}, the tolerance is {wanted:.2g}: in "
                 f"{len(low)} variables this function is out of reach; use the packed layout or a larger eps"
@@ -170,17 +171,23 @@ class _Search:
         self.y = np.concatenate([self.y, values])
 
     def hopeless(self, tolerance: float, max_units: int) -> bool:
-        """Whether the polynomials would take more pieces than allowed: sum of integral sqrt|P''| / (4 sqrt(tol/K))."""
-        s = np.linspace(-1, 1, 257)
+        """Whether directions are too many, or their polynomials would take more pieces than allowed.
+
+        Together they take the sum of integral sqrt|P''| / (4 sqrt(tolerance / K)) pieces.
+        """
         count = max(1, len(self.directions))
-        bent = [
-            np.sqrt(np.abs(chebyshev.chebval(s, chebyshev.chebder(c, 2)))).mean() * 2 for c in self.fit.coefficients
-        ]
-        return bool(sum(bent) / 4 * np.sqrt(count / tolerance) > 4 * max_units)
+        if count >= MAX_DIRECTIONS:
+            return True
+        s = np.linspace(-1, 1, 257)
+        second = [chebyshev.chebval(s, chebyshev.chebder(c, 2)) for c in self.fit.coefficients]
+        bent = [np.sqrt(np.abs(values)).mean() * 2 for values in second]
+        pieces = sum(bent) / 4 * np.sqrt(count / tolerance)
+        return bool(pieces > 4 * max_units)
 
     def _candidate(self, residual: Array) -> Array:
         """The direction whose polynomial alone explains most of the residual."""
         sample = slice(0, 1200)
+        # Many functions mix only a few of their variables: half of the random directions are sparse.
         tries = self.generator.standard_normal((CANDIDATES, self.dim))
         sparse = self.generator.random((CANDIDATES // 2, self.dim)) < 2.0 / self.dim
         tries[: CANDIDATES // 2] *= sparse
@@ -209,13 +216,12 @@ class _Search:
         for _ in range(STEPS):
             if self.observer.over:
                 break
-            slopes = [
-                chebyshev.chebval(s[:, k], chebyshev.chebder(row))
-                for k, row in enumerate(self._unpacked(c).coefficients)
-            ]
+            rows = self._unpacked(c).coefficients
+            slopes = [chebyshev.chebval(s[:, k], chebyshev.chebder(row)) for k, row in enumerate(rows)]
             jacobian = np.concatenate([slope[:, None] * self.points for slope in slopes], axis=1)  # (S, K D)
-            jacobian = np.concatenate([jacobian, np.zeros((len(residual) - len(jacobian), jacobian.shape[1]))])
-            jacobian -= q @ (q.T @ jacobian)
+            penalised = len(residual) - len(jacobian)  # rows of the penalty do not see the directions
+            jacobian = np.concatenate([jacobian, np.zeros((penalised, jacobian.shape[1]))])
+            jacobian -= q @ (q.T @ jacobian)  # Kaufman: what the polynomials make up for is no change
             normal = jacobian.T @ jacobian
             gradient = jacobian.T @ residual
             normal += damping * (np.trace(normal) / len(normal) + 1e-300) * np.eye(len(normal))

@@ -58,16 +58,25 @@ class Columns:
 
 
 def _chosen(X: Any, wanted: Any, labels: Sequence[str]) -> list[int]:
+    """Places of the columns whose entries are names, not numbers."""
     if wanted is None:
         return []
     if isinstance(wanted, str) and wanted == AUTO:
-        kinds = list(getattr(X, "dtypes", []))
-        return [i for i, kind in enumerate(kinds) if getattr(kind, "kind", "O") in "ObSU" or str(kind) == "category"]
-    found = [labels.index(item) if item in labels else item for item in wanted]
-    bad = [item for item in found if not (isinstance(item, int | np.integer) and 0 <= item < len(labels))]
-    if bad:
-        raise OnelayerError(f"categorical_features must be 'auto', None, or names or places of columns; got {bad[0]!r}")
-    return sorted(int(item) for item in found)
+        return [at for at, kind in enumerate(getattr(X, "dtypes", [])) if _of_names(kind)]
+    return sorted(_place(item, labels) for item in wanted)
+
+
+def _of_names(kind: Any) -> bool:
+    """Whether a column of this dtype holds objects, truth values, text or categories."""
+    return getattr(kind, "kind", "O") in "ObSU" or str(kind) == "category"
+
+
+def _place(item: Any, labels: Sequence[str]) -> int:
+    if item in labels:
+        return labels.index(item)
+    if isinstance(item, int | np.integer) and 0 <= item < len(labels):
+        return int(item)
+    raise OnelayerError(f"categorical_features must be 'auto', None, or names or places of columns; got {item!r}")
 
 
 def _part(X: Any, columns: Sequence[int]) -> Any:

@@ -126,10 +126,7 @@ class _OneLayer(BaseEstimator):  # type: ignore[misc]
             self.columns_ = columns
             check_consistent_length(x, y)
         self.box_ = self.columns_.box(x)
-        weights = None if sample_weight is None else _check_sample_weight(sample_weight, x, dtype=np.float64)
-        if weights is not None and not ((weights >= 0).all() and weights.sum() > 0):
-            raise OnelayerError("sample_weight must be numbers >= 0, not all of them 0")
-        return x, y, weights
+        return x, y, _weights(sample_weight, x)
 
     def _compared(self, count: int, seed: int) -> Any:
         """The rows on which designs are compared: all, or as many as tell them apart."""
@@ -314,3 +311,13 @@ class OneLayerClassifier(ClassifierMixin, _OneLayer):  # type: ignore[misc]
         """The most probable class."""
         best = self._outputs(X).argmax(1)
         return self.classes_[best]
+
+
+def _weights(sample_weight: Any, x: Array) -> Array | None:
+    """Weights of the rows, checked."""
+    if sample_weight is None:
+        return None
+    weights: Array = _check_sample_weight(sample_weight, x, dtype=np.float64)
+    if not ((weights >= 0).all() and weights.sum() > 0):
+        raise OnelayerError("sample_weight must be numbers >= 0, not all of them 0")
+    return weights
