@@ -129,12 +129,12 @@ def read_tensors(data: bytes, name: str) -> tuple[dict[str, str], dict[str, NDAr
         arrays[key] = np.frombuffer(data, dtype, math.prod(shape), first + start).reshape(shape)
     _need_cover(spans, len(data) - first, name)
     for key, array in arrays.items():
-        if not np.isfinite(from_bits(array) if array.dtype == BITS else array).all():
+        if not np.isfinite(_from_bits(array) if array.dtype == BITS else array).all():
             raise FileError(f"{name} holds nan or inf in tensor {key}")
     return metadata, arrays
 
 
-def from_bits(array: NDArray[Any]) -> NDArray[np.float32]:
+def _from_bits(array: NDArray[Any]) -> NDArray[np.float32]:
     """The bfloat16 numbers with these 16 bits, as float32: their bits are the upper half of its own."""
     return (array.astype(np.uint32) << 16).view(np.float32)
 

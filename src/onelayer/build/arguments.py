@@ -69,7 +69,7 @@ def check_box(box: Any, dtype: torch.dtype) -> None:
     limit = reach(dtype)
     if largest > limit:
         raise OnelayerError(f"the box reaches {largest:.3g}; keep it within +-{limit:.1g} for {name}, in other units")
-    empty = torch.nonzero((next_number(box.lower, dtype) > box.upper).flatten())
+    empty = torch.nonzero((_next_number(box.lower, dtype) > box.upper).flatten())
     if len(empty):
         at = int(empty[0, 0])
         low, high = (float(side.flatten()[at]) for side in (box.lower, box.upper))
@@ -98,7 +98,7 @@ def narrowest(dtype: torch.dtype) -> float:
     return KEYS / row.largest if dtype in ACCUMULATORS else row.normal / ROOM
 
 
-def next_number(values: Tensor, dtype: torch.dtype) -> Tensor:
+def _next_number(values: Tensor, dtype: torch.dtype) -> Tensor:
     """The least numbers of ``dtype`` that are not below these float64 values, as float64."""
     near = values.to(dtype)
     above = torch.nextafter(near, torch.full_like(near, torch.inf))

@@ -148,7 +148,7 @@ class Prover:
             bound = _largest(h)
             g, worst = (g, min(worst, bound)) if worst < math.inf else (h, bound)
         centre = max(abs(float(item.c[0].mid())) for item in g)
-        return Found(OPEN, split_axis(g, kinks.open, low, high), worst, centre)
+        return Found(OPEN, _split_axis(g, kinks.open, low, high), worst, centre)
 
     def _by_cases(self, low: Corner, high: Corner, kink: Taylor, cases: list[tuple[Taylor, int]]) -> bool:
         """Whether the bound holds on the whole box under either sign of ``kink``, given the signs in ``cases``."""
@@ -265,7 +265,7 @@ def _weight(item: Taylor, variable: int, degree: int = 1) -> float:
     return sum(float(c.abs_upper()) for c, e in zip(item.c, exponents, strict=True) if e[at] and sum(e) >= degree)
 
 
-def split_axis(g: Sequence[Taylor], kinks: Sequence[Taylor], low: Corner, high: Corner) -> int:
+def _split_axis(g: Sequence[Taylor], kinks: Sequence[Taylor], low: Corner, high: Corner) -> int:
     """The coordinate along which an undecided kink varies most, or the error bends most: remainders come from that."""
     widths = [b - a for a, b in zip(low, high, strict=True)]
     usable = [i for i, width in enumerate(widths) if width > 0] or [0]

@@ -97,46 +97,46 @@ def _coefficients(series: Series, at: arb, length: int) -> list[arb]:
     return [*found, *[ZERO] * (length - len(found))]
 
 
-def sigmoid_series(x: arb_series) -> arb_series:
+def _sigmoid_series(x: arb_series) -> arb_series:
     """The power series of 1 / (1 + exp(-x))."""
     return 1 / (1 + (-x).exp())
 
 
-def tanh_series(x: arb_series) -> arb_series:
+def _tanh_series(x: arb_series) -> arb_series:
     """The power series of 1 - 2 / (1 + exp(2x))."""
     return 1 - 2 / (1 + (2 * x).exp())
 
 
-def atan_rule(x: arb, n: int, c: arb, a: arb) -> arb:
+def _atan_rule(x: arb, n: int, c: arb, a: arb) -> arb:
     """|a_n(x)| = |sin(n arccot x)| / (n (1 + x^2)^(n/2)) for the arctangent."""
     low = x.abs_lower()
     return UNIT_BALL / (n * (1 + low * low) ** (arb(n) / 2))
 
 
-def tanh_rule(x: arb, n: int, c: arb, a: arb) -> arb:
+def _tanh_rule(x: arb, n: int, c: arb, a: arb) -> arb:
     """Cauchy: |tanh| <= max(1, tan rho) within distance rho < pi/2 of the real line, so |a_n| <= tan(rho) / rho^n."""
     rho = arb(1.25)
     return UNIT_BALL * rho.tan() / rho**n
 
 
-def sigmoid_rule(x: arb, n: int, c: arb, a: arb) -> arb:
+def _sigmoid_rule(x: arb, n: int, c: arb, a: arb) -> arb:
     """sigmoid(x) = (1 + tanh(x/2)) / 2."""
-    return tanh_rule(x, n, c, a) / arb(2) ** (n + 1)
+    return _tanh_rule(x, n, c, a) / arb(2) ** (n + 1)
 
 
-def erf_rule(x: arb, n: int, c: arb, a: arb) -> arb:
+def _erf_rule(x: arb, n: int, c: arb, a: arb) -> arb:
     """a_n = 2/sqrt(pi) exp(-x^2) H_{n-1}(x) (-1)^(n-1) / n!, and |H_m| exp(-x^2/2) <= 1.0865 sqrt(2^m m!) (Cramer)."""
     low = x.abs_lower()
     size = (arb(2) ** (n - 1) * math.factorial(n - 1)).sqrt() * (-low * low / 2).exp()
     return UNIT_BALL * size * arb("1.0865") * 2 / (arb.pi().sqrt() * math.factorial(n))
 
 
-def sine_rule(x: arb, n: int, c: arb, a: arb) -> arb:
+def _sine_rule(x: arb, n: int, c: arb, a: arb) -> arb:
     """Derivatives of sine and cosine are between -1 and 1."""
     return UNIT_BALL / math.factorial(n)
 
 
-def stieltjes_rule(x: arb, n: int, c: arb, a: arb) -> arb:
+def _stieltjes_rule(x: arb, n: int, c: arb, a: arb) -> arb:
     """1/x, log x, sqrt x and 1/sqrt x are averages of 1/(x + s) over s >= 0 (up to a polynomial of degree one).
 
     The factor of h^n is the divided difference at n times c and u; for 1/(x + s) it is, up to sign,
@@ -150,7 +150,7 @@ def stieltjes_rule(x: arb, n: int, c: arb, a: arb) -> arb:
 
 
 @cache
-def power_series(n: int) -> Series:
+def _power_series(n: int) -> Series:
     """x**n by multiplication, so that n <= order gives a remainder of exactly zero; 1/x first for negative n."""
 
     def series(x: arb_series) -> arb_series:
@@ -211,7 +211,7 @@ def _square_root(x: arb) -> arb:
     return ZERO if x.is_zero() else x.sqrt()
 
 
-def arc_rule(x: arb, n: int, c: arb, a: arb) -> arb:
+def _arc_rule(x: arb, n: int, c: arb, a: arb) -> arb:
     """asin and acos: (1 - x^2)^(-1/2) has nonnegative coefficients at every x >= 0, so |a_n| is largest at max|x|."""
     reach = x.abs_upper()
     if n < 1 or not reach < 1:
@@ -233,25 +233,25 @@ def _arc_at_one(ball: Callable[[arb], arb]) -> Edge:
 
 FUNCTIONS: dict[str, Analytic] = {
     "exp": Analytic(arb_series.exp, arb.exp, trend=Trend.RISING),
-    "log": Analytic(arb_series.log, arb.log, stieltjes_rule, Trend.RISING),
-    "sqrt": Analytic(arb_series.sqrt, _square_root, stieltjes_rule, Trend.RISING, _root_at_zero),
-    "sin": Analytic(arb_series.sin, arb.sin, sine_rule),
-    "cos": Analytic(arb_series.cos, arb.cos, sine_rule),
+    "log": Analytic(arb_series.log, arb.log, _stieltjes_rule, Trend.RISING),
+    "sqrt": Analytic(arb_series.sqrt, _square_root, _stieltjes_rule, Trend.RISING, _root_at_zero),
+    "sin": Analytic(arb_series.sin, arb.sin, _sine_rule),
+    "cos": Analytic(arb_series.cos, arb.cos, _sine_rule),
     "tan": Analytic(arb_series.tan, arb.tan),
-    "atan": Analytic(arb_series.atan, arb.atan, atan_rule, Trend.RISING),
-    "asin": Analytic(arb_series.asin, arb.asin, arc_rule, Trend.RISING, _arc_at_one(arb.asin)),
-    "acos": Analytic(arb_series.acos, arb.acos, arc_rule, Trend.FALLING, _arc_at_one(arb.acos)),
-    "erf": Analytic(arb_series.erf, arb.erf, erf_rule, Trend.RISING),
-    "tanh": Analytic(tanh_series, arb.tanh, tanh_rule, Trend.RISING),
-    "sigmoid": Analytic(sigmoid_series, lambda x: 1 / (1 + (-x).exp()), sigmoid_rule),
+    "atan": Analytic(arb_series.atan, arb.atan, _atan_rule, Trend.RISING),
+    "asin": Analytic(arb_series.asin, arb.asin, _arc_rule, Trend.RISING, _arc_at_one(arb.asin)),
+    "acos": Analytic(arb_series.acos, arb.acos, _arc_rule, Trend.FALLING, _arc_at_one(arb.acos)),
+    "erf": Analytic(arb_series.erf, arb.erf, _erf_rule, Trend.RISING),
+    "tanh": Analytic(_tanh_series, arb.tanh, _tanh_rule, Trend.RISING),
+    "sigmoid": Analytic(_sigmoid_series, lambda x: 1 / (1 + (-x).exp()), _sigmoid_rule),
     "sinrel": Analytic(analytic.mean_series((1, 0, -1, 0), arb_series.sin), analytic.sinrel_ball, analytic.sinrel_rule),
     "exprel": Analytic(
         analytic.mean_series((1, 1, 1, 1), arb_series.exp), analytic.exprel_end, analytic.exprel_rule, Trend.RISING
     ),
-    "cbrt": Analytic(analytic.cbrt_series, analytic.cbrt_end, stieltjes_rule, Trend.RISING, analytic.cbrt_at_zero),
+    "cbrt": Analytic(analytic.cbrt_series, analytic.cbrt_end, _stieltjes_rule, Trend.RISING, analytic.cbrt_at_zero),
     "lgamma": Analytic(analytic.lgamma_series, analytic.lgamma_ball, analytic.lgamma_rule),
-    "inv": Analytic(arb_series.inv, lambda x: 1 / x, stieltjes_rule),
-    "rsqrt": Analytic(arb_series.rsqrt, arb.rsqrt, stieltjes_rule),
+    "inv": Analytic(arb_series.inv, lambda x: 1 / x, _stieltjes_rule),
+    "rsqrt": Analytic(arb_series.rsqrt, arb.rsqrt, _stieltjes_rule),
 }
 
 
@@ -294,7 +294,7 @@ def power(u: Taylor, n: int) -> Taylor:
     if isinstance(u, Many):
         positive = u.raised(abs(n)) if n else constant(arb(1), u.order)
         return positive if n >= 0 else apply("inv", positive)
-    return compose(power_series(n), u)
+    return compose(_power_series(n), u)
 
 
 class Kinks:

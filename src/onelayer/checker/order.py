@@ -42,7 +42,7 @@ def order_statistics_bound(
     sorts = argument.weights is None
     _require(stored.config["readout"] == ("each" if sorts else "first"), "another read-out than the lemma's")
     _require(stored.config["output_shape"] == ([argument.length] if sorts else []), "other outputs than the lemma's")
-    bound = thresholds_bound if argument.construction == "thresholds" else subsets_bound
+    bound = _thresholds_bound if argument.construction == "thresholds" else _subsets_bound
     return bound(stored, argument.weights, low, high, execution)
 
 
@@ -54,7 +54,7 @@ def order_statistics_values(argument: OrderStatistics, point: Sequence[float]) -
     return [arb(fmpq(f.numerator, f.denominator)) for f in ordered]
 
 
-def thresholds_bound(
+def _thresholds_bound(
     stored: Stored, weights: Sequence[float] | None, low: float, high: float, execution: Execution
 ) -> tuple[arb, arb]:
     """Cells [t_{g-1}, t_g] of width at most h, counts N_g = sum_j clip((t_g - x_j)/(t_g - t_{g-1}), 0, 1).
@@ -208,7 +208,7 @@ def _quarters(values: Array) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
     return scaled.astype(np.int64)
 
 
-def subsets_bound(
+def _subsets_bound(
     stored: Stored, weights: Sequence[float] | None, low: float, high: float, execution: Execution
 ) -> tuple[arb, arb]:
     """x_(k) = sum over |S| >= k of (-1)^(|S|-k) C(|S|-1, k-1) max_S.

@@ -94,7 +94,7 @@ def known_at(point: Sequence[float], record: Record, stored: Stored, values: Val
         raise Rejected("the witness is no row of the table")
     confirmed = arb(0)
     reached = arb.pos_inf()
-    if record.arithmetic == REAL or affordable(stored):
+    if record.arithmetic == REAL or _affordable(stored):
         confirmed, reached = _enclosed(point, record, stored, f)
     if record.arithmetic != REAL:
         returned = Executed(stored)(np.array([point]))[0].tolist()
@@ -104,7 +104,7 @@ def known_at(point: Sequence[float], record: Record, stored: Stored, values: Val
     return PointError(confirmed, reached)
 
 
-def affordable(stored: Stored) -> bool:
+def _affordable(stored: Stored) -> bool:
     """Whether a forward pass in balls takes no more than seconds."""
     return sum(tensor.size for tensor in stored.tensors.values()) * stored.length <= BALLS
 

@@ -268,7 +268,7 @@ NUMBERED: dict[str, Callable[[Evaluation, StoredStep, Entries, Kinks], Entries]]
 def _affine(run: Evaluation, step: StoredStep, row: Entries, start: int, args: list[Entries]) -> Entries:
     matrix = run.matrices[step.args]
     ex = run.execution
-    items = affine_items(matrix, row.items)
+    items = _affine_items(matrix, row.items)
     if ex is None:
         return Entries(items, [ZERO] * len(items))
     reach = [s + e for s, e in zip(row.sizes(), row.errors, strict=True)]
@@ -280,12 +280,12 @@ def _affine(run: Evaluation, step: StoredStep, row: Entries, start: int, args: l
     return Entries(items, errors)
 
 
-def affine_items(matrix: Matrix, items: Sequence[Element]) -> list[Element]:
+def _affine_items(matrix: Matrix, items: Sequence[Element]) -> list[Element]:
     """x W + b on elements: derivatives pass through without the bias."""
     jets = lifted(items)
     if not jets:
         return list(matrix.real([underlying(item) for item in items]))
-    values = affine_items(matrix, [item.value for item in jets])
+    values = _affine_items(matrix, [item.value for item in jets])
     columns = zip(*(item.tangents for item in jets), strict=True)
     slopes = [_linear(matrix, column, values[0]) for column in columns]
     return [Jet(value, row) for value, row in zip(values, zip(*slopes, strict=True), strict=True)]
@@ -304,7 +304,7 @@ def _linear(matrix: Matrix, slopes: Sequence[Element | None], like: Element) -> 
     if all(slope is None for slope in slopes):
         return [None] * len(matrix.columns)
     zero = constant(ZERO, like.order)
-    filled = affine_items(matrix, [zero if slope is None else slope for slope in slopes])
+    filled = _affine_items(matrix, [zero if slope is None else slope for slope in slopes])
     return [item.shifted(-b) for item, b in zip(filled, matrix.bias, strict=True)]
 
 

@@ -241,10 +241,10 @@ def literal(value: float, dtype: torch.dtype) -> str:
 
 def array(head: str, entries: Iterable[str], count: int) -> str:
     """A definition with its entries wrapped into lines."""
-    return f"{head}[{count}] = {{\n{wrapped(entries)}\n}};\n"
+    return f"{head}[{count}] = {{\n{_wrapped(entries)}\n}};\n"
 
 
-def wrapped(entries: Iterable[str], indent: str = "    ") -> str:
+def _wrapped(entries: Iterable[str], indent: str = "    ") -> str:
     """Entries with commas between them, in lines of bounded width."""
     lines, length = [""], 0
     for entry in entries:

@@ -31,12 +31,12 @@ def to_huggingface(a: Exportable, *, anchor: float | None = None, box: Box | Non
     drawn = plan(source)
     anchored = Anchoring.of(drawn, ANCHORS[source.model.dtype] if anchor is None else anchor)
     dtype = str(source.model.dtype).removeprefix("torch.")
-    config = OneLayerGPT2Config(layer=drawn.config.to_dict(), block=gpt2_arguments(drawn, anchored), dtype=dtype)
+    config = OneLayerGPT2Config(layer=drawn.config.to_dict(), block=_gpt2_arguments(drawn, anchored), dtype=dtype)
     model = OneLayerGPT2(config)
     model.double()
     ramps = ramp_layers(source.model)
     embed = anchored.up @ drawn.embed
-    weights = {f"gpt2.{name}": tensor for name, tensor in gpt2_weights(drawn, anchored).items()}
+    weights = {f"gpt2.{name}": tensor for name, tensor in _gpt2_weights(drawn, anchored).items()}
     if ramps is not None:
         weights |= {"ramps.0.weight": ramps[0], "ramps.0.bias": ramps[1]}
         embed = embed @ ramps[2]
@@ -45,7 +45,7 @@ def to_huggingface(a: Exportable, *, anchor: float | None = None, box: Box | Non
     return model
 
 
-def gpt2_arguments(drawn: Plan, anchored: Anchoring) -> dict[str, Any]:
+def _gpt2_arguments(drawn: Plan, anchored: Anchoring) -> dict[str, Any]:
     """Arguments of GPT2Config: one block, ReLU, no dropout, a vocabulary of memory tokens, an untied head."""
     return {
         "vocab_size": max(1, len(drawn.memory), len(drawn.read)),
@@ -65,9 +65,9 @@ def gpt2_arguments(drawn: Plan, anchored: Anchoring) -> dict[str, Any]:
     }
 
 
-def gpt2_weights(drawn: Plan, anchored: Anchoring) -> dict[str, Tensor]:
+def _gpt2_weights(drawn: Plan, anchored: Anchoring) -> dict[str, Tensor]:
     """The state of a GPT2LMHeadModel that computes a plan on anchored tokens; its Conv1D weights are (in, out)."""
-    arguments = gpt2_arguments(drawn, anchored)
+    arguments = _gpt2_arguments(drawn, anchored)
     rows = arguments["vocab_size"]
     memory, head = (torch.zeros(rows, anchored.width).double() for _ in range(2))
     memory[: len(drawn.memory)] = anchored.tokens(drawn.memory, exact=True)

@@ -80,7 +80,7 @@ def check_formally(
         try:
             library = compile_library(Path(folder) / "library", began + max_seconds)
             done = _run([coqc, *_options(library), CERTIFICATE], path.parent, began + max_seconds)
-            axioms = axioms_of(done.stdout)
+            axioms = _axioms_of(done.stdout)
             reason = _reason(done, axioms, integers)
             status = "rejected" if reason else "accepted"
         except subprocess.TimeoutExpired:
@@ -120,7 +120,7 @@ def compile_library(into: Path, deadline: float) -> Path:
     return into
 
 
-def axioms_of(printed: str) -> tuple[str, ...]:
+def _axioms_of(printed: str) -> tuple[str, ...]:
     """The names that Print Assumptions lists; empty where it was not reached."""
     _, found, listed = printed.partition("Axioms:\n")
     return tuple(sorted(line.split()[0] for line in listed.splitlines() if line[:1].strip())) if found else ()

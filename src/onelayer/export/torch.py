@@ -41,7 +41,7 @@ def to_torch(
 
     def build(drawn: Plan) -> StockLayer:
         anchored = Anchoring.of(drawn, size)
-        layer = StockLayer(**stock_arguments(drawn, anchored, norm_first=norm == "pre")).double()
+        layer = StockLayer(**_stock_arguments(drawn, anchored, norm_first=norm == "pre")).double()
         layer.load_state_dict(_embedding(drawn, anchored, ramp_layers(source.model)) | _layer(drawn, anchored))
         return layer.requires_grad_(False).eval()
 
@@ -49,7 +49,7 @@ def to_torch(
     return build(solve_values(source, drawn, build) if solve else drawn).to(source.model.dtype)
 
 
-def stock_arguments(drawn: Plan, anchored: Anchoring, *, norm_first: bool) -> dict[str, Any]:
+def _stock_arguments(drawn: Plan, anchored: Anchoring, *, norm_first: bool) -> dict[str, Any]:
     """Arguments of StockLayer, JSON-able."""
     config = drawn.config
     return {

@@ -24,7 +24,7 @@ CHUNK = 2**22  # numbers of one evaluation
 
 
 @cache
-def forms_in_balls(data: Facets) -> list[tuple[list[list[arb]], list[arb]]]:
+def _forms_in_balls(data: Facets) -> list[tuple[list[list[arb]], list[arb]]]:
     """Per simplex its D + 1 coordinates and its function as lists g_1, ..., g_D, h."""
     found = []
     with ctx.workprec(BITS):
@@ -47,7 +47,7 @@ def forms_in_balls(data: Facets) -> list[tuple[list[list[arb]], list[arb]]]:
 @cache
 def forms(data: Facets) -> tuple[Tensor, Tensor]:
     """The same rounded to float64: (S, D + 1, D + 1) and (S, D + 1), each number within one rounding."""
-    both = forms_in_balls(data)
+    both = _forms_in_balls(data)
     coordinates = [[[float(g.mid()) for g in form] for form in forms] for forms, _ in both]
     planes = [[float(g.mid()) for g in plane] for _, plane in both]
     first, second = (torch.tensor(part, dtype=torch.float64, device="cpu") for part in (coordinates, planes))
@@ -132,10 +132,10 @@ def ball(data: Facets, *args: arb) -> arb:
     """The hull of the planes that may count at the arguments."""
     if not all(arg.is_finite() for arg in args):
         return arb("nan")
-    least = [_least(coordinates, args) for coordinates, _ in forms_in_balls(data)]
+    least = [_least(coordinates, args) for coordinates, _ in _forms_in_balls(data)]
     best = max((item.lower() for item in least), key=float)
     total: arb | None = None
-    for item, (_, plane) in zip(least, forms_in_balls(data), strict=True):
+    for item, (_, plane) in zip(least, _forms_in_balls(data), strict=True):
         if not item < best:
             value = at(plane, args)
             total = value if total is None else total.union(value)

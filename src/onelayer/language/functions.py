@@ -157,7 +157,7 @@ def ceil(tape: Tape, args: Sequence[int]) -> int:
     return tape.add("neg", tape.add("floor", tape.add("neg", args[0])))
 
 
-def modulo(tape: Tape, args: Sequence[int]) -> int:
+def _modulo(tape: Tape, args: Sequence[int]) -> int:
     """a - b floor(a / b), which has the sign of b"""
     a, b = args
     return tape.add("sub", a, tape.add("mul", b, tape.add("floor", tape.add("div", a, b))))
@@ -213,7 +213,7 @@ FUNCTIONS: dict[str, Function] = {
     "acosh": Function(acosh),
     "atanh": Function(atanh),
     "ceil": Function(ceil),
-    "mod": Function(modulo, 2, 2),
+    "mod": Function(_modulo, 2, 2),
     "sign": Function(sign),
     "ln": _primitive("log"),
     "log2": Function(logarithm(2.0)),

@@ -17,7 +17,7 @@ _PARTS = ("t", "u", "v", "w", "part_")  # first letters of such names: the first
 _NEG_LEVEL, _POWER_LEVEL, _ATOM_LEVEL = 2, 4, 5
 
 
-def number_text(value: float) -> str:
+def _number_text(value: float) -> str:
     """The shortest decimal that reads back as the same float64."""
     return str(int(value)) if value < 1e15 and value == int(value) else repr(value)
 
@@ -59,7 +59,7 @@ def _leaf(node: Node, names: Sequence[str]) -> str:
     if node.op == "var":
         at = int(node.value)
         return names[at] if names else f"x{at + 1}"
-    return number_text(node.value) if node.op == "num" else node.op
+    return _number_text(node.value) if node.op == "num" else node.op
 
 
 def _one(node: Node, args: Sequence[tuple[str, int, int]], names: Sequence[str]) -> tuple[str, int, int]:

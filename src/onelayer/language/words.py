@@ -13,7 +13,7 @@ def describe(length: int, weights: Sequence[float] | None) -> str:
         return f"sort of {length} numbers"
     used = [(k + 1, weight) for k, weight in enumerate(weights) if weight]
     if len(used) == 1 and used[0][1] == 1:
-        return f"{ordinal(used[0][0])} smallest of {length} numbers"
+        return f"{_ordinal(used[0][0])} smallest of {length} numbers"
     largest = [(k, 1) for k in range(length - len(used) + 1, length + 1)]
     if used and used == largest:
         return f"sum of the {len(used)} largest of {length} numbers"
@@ -21,7 +21,7 @@ def describe(length: int, weights: Sequence[float] | None) -> str:
     return f"weighted order statistics of {length} numbers: {shown}"
 
 
-def ordinal(k: int) -> str:
+def _ordinal(k: int) -> str:
     """1st, 2nd, 3rd, 4th, ..., 11th, ..."""
     suffix = "th" if k % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(k % 10, "th")
     return f"{k}{suffix}"

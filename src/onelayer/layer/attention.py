@@ -120,7 +120,7 @@ def grid_average(query: Tensor, axes: Sequence[Tensor], values: Tensor, sources:
         average = fused(query, axes, values, _grid_average)
         return _grid_average(query, axes, values) if average is None else average
     logits = [torch.matmul(query, axis.transpose(-2, -1)) for axis in axes]  # r x (..., N, M_a)
-    average = contract_grid([torch.softmax(logit, dim=-1) for logit in logits], values)
+    average = _contract_grid([torch.softmax(logit, dim=-1) for logit in logits], values)
     masses = [torch.logsumexp(logit, dim=-1, keepdim=True) for logit in logits]
     mass = torch.cat(masses, dim=-1).sum(-1, keepdim=True)  # (..., N, 1)
     tokens = [torch.matmul(query, keys.transpose(-2, -1)) for keys, _ in sources]
@@ -131,10 +131,10 @@ def grid_average(query: Tensor, axes: Sequence[Tensor], values: Tensor, sources:
 def _grid_average(query: Tensor, axes: Sequence[Tensor], values: Tensor) -> Tensor:
     """Softmax per axis, then the contraction, of anything that speaks torch functions."""
     logits = [torch.matmul(query, axis.transpose(-2, -1)) for axis in axes]  # r x (..., N, M_a)
-    return contract_grid([torch.softmax(logit, dim=-1) for logit in logits], values)
+    return _contract_grid([torch.softmax(logit, dim=-1) for logit in logits], values)
 
 
-def contract_grid(weights: Sequence[Tensor], values: Tensor) -> Tensor:
+def _contract_grid(weights: Sequence[Tensor], values: Tensor) -> Tensor:
     """sum_m prod_a weights[a][..., m_a] values[m], one axis at a time: about M operations per query, not M r.
 
     ``weights[a]`` is (..., N, M_a), ``values`` (M_1, ..., M_r, d_v); the result is (..., N, d_v). The first contraction

@@ -74,7 +74,7 @@ class GridMemory(nn.Module):
         if count > MAX_TOKENS:
             raise OnelayerError(f"a grid of {count:,} tokens is too large to write out (limit {MAX_TOKENS:,})")
         dtype = dtype or self.values.dtype
-        return grid_keys([axis.to(dtype) for axis in self.axes]), self.values.to(dtype).reshape(count, -1)
+        return _grid_keys([axis.to(dtype) for axis in self.axes]), self.values.to(dtype).reshape(count, -1)
 
     def nonzeros(self) -> int:
         """Numbers of keys and values, written out, that are not zero.
@@ -87,7 +87,7 @@ class GridMemory(nn.Module):
             parts = [axis.detach()[:, column : column + 1] for axis in self.axes]
             parts = [part for part in parts if bool(part.any())]
             if parts:
-                keys = grid_keys(parts)
+                keys = _grid_keys(parts)
                 found += int(torch.count_nonzero(keys)) * (count // len(keys))
         return found
 
@@ -95,7 +95,7 @@ class GridMemory(nn.Module):
 Memory = PlainMemory | GridMemory
 
 
-def grid_keys(axes: Sequence[Tensor]) -> Tensor:
+def _grid_keys(axes: Sequence[Tensor]) -> Tensor:
     """Keys of all tokens of a grid, (M_1 ... M_r, d_k): the sum of one key per axis, row-major."""
     keys = axes[0]
     for axis in axes[1:]:

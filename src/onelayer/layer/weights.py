@@ -34,7 +34,7 @@ class Weights(nn.Module):
         self.config = config
         self.integers = False  # whether a float32 layer is stored in int8: see layer/int8.py
         generator = torch.Generator("cpu").manual_seed(seed)
-        for name, value in initial_weights(config, generator, dtype).items():
+        for name, value in _initial_weights(config, generator, dtype).items():
             if name.startswith("ramp") or (name == "position" and config.positions != "learned"):
                 self.register_buffer(name, value)
             else:
@@ -45,7 +45,7 @@ class Weights(nn.Module):
         own = {str(h): deepcopy(item).to(dtype) for h, item in enumerate(memory) if item is not None}
         self.memory = nn.ModuleDict(own)
         for name, value in self.memory.named_parameters():
-            require_finite(f"memory.{name}", value)
+            _require_finite(f"memory.{name}", value)
 
     def set_weights(self, weights: NamedWeights) -> None:
         """Overwrite weights outside the memories by name; a list is joined over the heads."""
@@ -58,7 +58,7 @@ class Weights(nn.Module):
                 raise OnelayerError(f"{name} must have shape {tuple(own[name].shape)}, got {tuple(new.shape)}")
             with torch.no_grad():
                 own[name].copy_(new)
-            require_finite(name, own[name])
+            _require_finite(name, own[name])
 
     def own(self, name: str) -> Tensor:
         """The stored tensor of that name."""
@@ -175,7 +175,7 @@ def memory_shapes(config: Config) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def initial_weights(config: Config, generator: torch.Generator, dtype: torch.dtype) -> dict[str, Tensor]:
+def _initial_weights(config: Config, generator: torch.Generator, dtype: torch.dtype) -> dict[str, Tensor]:
     """Matrices uniform in +-1/sqrt(rows), zero biases, unit gains, ramps of equal length over [0, 1]."""
     weights: dict[str, Tensor] = {}
     for name, shape in weight_shapes(config).items():
@@ -209,7 +209,7 @@ def positional_encoding(kind: str, length: int, width: int, *, generator: torch.
     return 0.02 * torch.randn(length, width, generator=generator, dtype=torch.float64, device="cpu")
 
 
-def require_finite(name: str, tensor: Tensor) -> None:
+def _require_finite(name: str, tensor: Tensor) -> None:
     """A stored number is a number of the format: an infinite one would make every output inf or nan."""
     if not bool(torch.isfinite(tensor).all()):
         kind = str(tensor.dtype).removeprefix("torch.")

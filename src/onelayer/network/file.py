@@ -19,7 +19,7 @@ from onelayer.formats import WIDE, either, format_of, named
 from onelayer.network.network import RecordedNetwork
 from onelayer.network.program import read_program
 
-FILE_NAME, OTHER_NAME = "model.safetensors", "other.safetensors"
+FILE_NAME = "model.safetensors"
 METADATA_KEY = "network"
 MAX_BYTES = 2**32  # 4 GiB of weights
 

@@ -35,14 +35,14 @@ def random_layer(
     return model.requires_grad_(False)
 
 
-def centred_axis(coordinate: int, centres: Tensor, beta: float) -> AxisKeys:
+def _centred_axis(coordinate: int, centres: Tensor, beta: float) -> AxisKeys:
     """Keys whose weights are proportional to exp(-beta (x - c_m)^2): logit 2 beta c_m x - beta c_m^2."""
     return AxisKeys(coordinate, 2 * beta * centres, -beta * centres**2)
 
 
 def lookup_head(centres: Sequence[Tensor], beta: float, values: Tensor) -> LookupHead:
     """One softmax over the cells of a grid of centres; ``values`` (M_1, ..., M_r, K)."""
-    return LookupHead([centred_axis(a, points, beta) for a, points in enumerate(centres)], values)
+    return LookupHead([_centred_axis(a, points, beta) for a, points in enumerate(centres)], values)
 
 
 def step_head(threshold: float, beta: float) -> LookupHead:

@@ -29,7 +29,7 @@ def separation(setting: Setting) -> Finding:
     excuse. The repair scores all cells at once: the largest of the affine scores 2 c_m . x - |c_m|^2 names the cell.
     """
     grids = ((10, 1), (5, 2), (3, 3))
-    found = [(cells, dim, separable_cells(cells, dim), named_cells(cells, dim, setting.seed)) for cells, dim in grids]
+    found = [(cells, dim, separable_cells(cells, dim), _named_cells(cells, dim, setting.seed)) for cells, dim in grids]
     rows = tuple((dim, cells**dim, count, named) for cells, dim, count, named in found)
     checks = [
         Check(f"separable cells of {cells**dim}, dimension {dim}", count, "=", 2 if dim == 1 else 0)
@@ -51,7 +51,7 @@ def separation(setting: Setting) -> Finding:
     return Finding(FAILS, said, checks, [ResultTable(header, rows)])
 
 
-def cell_corners(cells: int, dim: int) -> Array:
+def _cell_corners(cells: int, dim: int) -> Array:
     """Corners (cells^dim, 2^dim, dim) of the shrunk cells of the unit cube."""
     index = np.array(list(itertools.product(range(cells), repeat=dim)), dtype=np.float64)
     offset = np.array(list(itertools.product((SHRINK / 2, 1 - SHRINK / 2), repeat=dim)))
@@ -60,7 +60,7 @@ def cell_corners(cells: int, dim: int) -> Array:
 
 def separable_cells(cells: int, dim: int) -> int:
     """How many cells of the grid a hyperplane w . x + b = 0 separates from all the others, by linear programs."""
-    corners = cell_corners(cells, dim)
+    corners = _cell_corners(cells, dim)
     count = 0
     for own in range(len(corners)):
         side = np.where(np.arange(len(corners)) == own, -1.0, 1.0)
@@ -71,12 +71,12 @@ def separable_cells(cells: int, dim: int) -> int:
     return count
 
 
-def named_cells(cells: int, dim: int, seed: int) -> float:
+def _named_cells(cells: int, dim: int, seed: int) -> float:
     """Share of random points of the shrunk cells whose strongest memory token is that of their cell."""
     centres = (torch.arange(cells, dtype=torch.float64) + 0.5) / cells
     head = lookup_head([centres] * dim, 1.0, torch.zeros((*[cells] * dim, 1), dtype=torch.float64))
     model = lookup_model(dim, (), [head])
-    corners = torch.from_numpy(cell_corners(cells, dim))
+    corners = torch.from_numpy(_cell_corners(cells, dim))
     low = corners[:, 0]
     high = corners[:, -1]
     unit = torch.rand((40, *low.shape), generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
@@ -148,7 +148,7 @@ def one_head_per_region(setting: Setting) -> Finding:
         rows.append((beta, certificate.lower, certificate.upper, mean))
         curves.append((beta, model(x).numpy()))
     narrow = (region_heads(delta / 10, 4000.0)(x) - 1).abs()
-    shared = certify(region_softmax(400.0), "1 + 0*x", box)
+    shared = certify(_region_softmax(400.0), "1 + 0*x", box)
     checks = [
         Check("proved lower bound of the sup error at the sharpest scale", rows[-1][1], ">=", 0.99),
         Check("integral of the error there, beside 2 delta = 0.1", abs(rows[-1][3] - 2 * delta), "<=", 0.005),
@@ -173,7 +173,7 @@ def region_heads(delta: float, beta: float) -> OneLayerTransformer:
     return lookup_model(1, (), [step_head(-delta, -beta), step_head(delta, beta)])
 
 
-def region_softmax(beta: float) -> OneLayerTransformer:
+def _region_softmax(beta: float) -> OneLayerTransformer:
     """One softmax over the two regions, both of value 1."""
     centres = torch.tensor([-0.5, 0.5], dtype=torch.float64)
     return lookup_model(1, (), [lookup_head([centres], beta, torch.ones(2, 1, dtype=torch.float64))])

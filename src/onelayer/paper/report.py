@@ -69,7 +69,7 @@ def write_report(
                 record = run_one(out, experiment, setting)
                 computed.append(experiment.key)
             records.append(record)
-    page = write_page(out)
+    page = _write_page(out)
     return PaperReport(page, tuple(records), tuple(computed), time.monotonic() - started)
 
 
@@ -80,7 +80,7 @@ def run_one(folder: Path, experiment: Experiment, setting: Setting) -> Record:
     return write_record(folder, experiment, setting, finding, time.monotonic() - started)
 
 
-def write_page(folder: Path) -> Path:
+def _write_page(folder: Path) -> Path:
     """The page from the results in the folder, and the same as text; each whole or not at all."""
     found = {item.key: record for item in experiments() if (record := read_record(folder, item)) is not None}
     replace_file(folder / TEXT, markdown(found).encode())

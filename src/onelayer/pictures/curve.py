@@ -39,7 +39,7 @@ def curve_figure(scene: Scene) -> Figure:
     (coordinate,) = scene.free
     grid = line_grid(scene, coordinate)
     points = scene.through([coordinate], [grid])
-    weights = token_weights(scene, points)
+    weights = _token_weights(scene, points)
     heights = [2.4, 2.0] if weights is None else [2.4, 1.3, 2.0]
     figure = new_figure(9, 5.6 if weights is None else 7.4)
     write_title(figure, scene.headline, scene.subline)
@@ -47,7 +47,7 @@ def curve_figure(scene: Scene) -> Figure:
     f, t = scene.values(points)
     draw_values(scene, rows[0], grid, f, t)
     if weights is not None:
-        draw_weights(rows[1], grid, weights)
+        _draw_weights(rows[1], grid, weights)
     draw_error(scene, rows[-1], coordinate, grid, t - f)
     rows[-1].set_xlabel(scene.names[coordinate], fontsize=10)
     rows[-1].set_xlim(grid[0], grid[-1])
@@ -70,7 +70,7 @@ def draw_values(scene: Scene, axes: Axes, grid: Array, f: Array, t: Array) -> No
     legend(axes, loc="best", ncols=2)
 
 
-def token_weights(scene: Scene, points: Tensor) -> Array | None:
+def _token_weights(scene: Scene, points: Tensor) -> Array | None:
     """Softmax weights of all memory tokens of all heads, (S, M); None for a model without memory tokens."""
     if not isinstance(scene.model, OneLayerTransformer) or scene.model.config.layout != "packed":
         return None
@@ -81,7 +81,7 @@ def token_weights(scene: Scene, points: Tensor) -> Array | None:
     return stacked
 
 
-def draw_weights(axes: Axes, grid: Array, weights: Array) -> None:
+def _draw_weights(axes: Axes, grid: Array, weights: Array) -> None:
     """alpha_m(x) of every token, and below them a tick where each token's weight peaks."""
     count = weights.shape[1]
     colours = colormaps[VALUES](np.linspace(0.0, 0.92, count))

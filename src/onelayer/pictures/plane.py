@@ -86,7 +86,7 @@ def draw_error_map(scene: Scene, axes: Axes, plane: Map, *, boxes: bool = True, 
     shown = outward(limit, up=True)
     bar.ax.set_yticklabels([f"-{shown}", "", "0", "", f"+{shown}"])
     word = "scale ±upper" if limit == upper else f"scale: largest seen; upper = {outward(upper, up=True)}"
-    count = draw_leaves(scene, axes, plane) if boxes else 0
+    count = _draw_leaves(scene, axes, plane) if boxes else 0
     parts = [title or "signed error T - f", word if scene.certificate else "scale: largest seen"]
     _label(scene, axes, plane, ", ".join(parts + [f"{count:,} boxes"] * (count > 0)))
     if scene.certificate is not None and scene.certificate.witness is not None:
@@ -100,7 +100,7 @@ def _ring(axes: Axes, x: float, y: float) -> None:
         axes.plot([x], [y], "o", markersize=9, clip_on=False, zorder=4, **ring)
 
 
-def draw_leaves(scene: Scene, axes: Axes, plane: Map) -> int:
+def _draw_leaves(scene: Scene, axes: Axes, plane: Map) -> int:
     """The boxes of the proof that this plane meets, as outlines; returns how many."""
     leaves = scene.leaves([plane.first, plane.second])
     if leaves is None or len(leaves[0]) < 2:
@@ -115,7 +115,7 @@ def draw_leaves(scene: Scene, axes: Axes, plane: Map) -> int:
     return len(corners)
 
 
-def side_ratio(extent: Sequence[float]) -> float:
+def _side_ratio(extent: Sequence[float]) -> float:
     """Height over width of a map, kept within readable limits."""
     ratio = (extent[3] - extent[2]) / (extent[1] - extent[0])
     return float(np.clip(ratio, 0.5, 1.6))
@@ -125,7 +125,7 @@ def _image(axes: Axes, plane: Map, values: Array, colours: str, low: float, high
     # Whole cells instead of smoothed ones: the file is half as large and shows what was sampled.
     options: dict[str, Any] = {"cmap": colours, "vmin": low, "vmax": high, "interpolation": "nearest"}
     image = axes.imshow(values.T, origin="lower", extent=plane.extent, aspect="auto", **options)
-    axes.set_box_aspect(side_ratio(plane.extent))
+    axes.set_box_aspect(_side_ratio(plane.extent))
     return image
 
 

@@ -48,7 +48,7 @@ def choose_order(
         if observer.over:
             break
         found, each = measured(error, path, order, first.chunk)
-        total = each.seconds * expected_leaves(path, found, threshold)
+        total = each.seconds * _expected_leaves(path, found, threshold)
         if total < least / FEWER_BOXES:
             best, cost, least = order, each, total
     return best, cost
@@ -93,7 +93,7 @@ def measured(error: ErrorFunction, path: Boxes, order: int, chunk: int) -> tuple
     return torch.cat(bounds), cost
 
 
-def expected_leaves(path: Boxes, bound: Tensor, threshold: float) -> float:
+def _expected_leaves(path: Boxes, bound: Tensor, threshold: float) -> float:
     """Estimated number of leaves of a proof of |g| <= threshold at the order that has these bounds on the path.
 
     Lemma: if x is uniform in the domain and its leaf has depth d(x), then E 2^d(x) is the number of leaves, because a
@@ -105,11 +105,11 @@ def expected_leaves(path: Boxes, bound: Tensor, threshold: float) -> float:
     for point in range(POINTS):
         mine = path.node == point
         stall = int(path.stall[mine].max()) if bool(path[mine].stuck().any()) else 0
-        total += 2.0 ** (depth_of_leaf(path.depth[mine].tolist(), excess[mine].tolist(), stall))
+        total += 2.0 ** (_depth_of_leaf(path.depth[mine].tolist(), excess[mine].tolist(), stall))
     return total / POINTS
 
 
-def depth_of_leaf(depth: list[int], excess: list[float], stall: int) -> float:
+def _depth_of_leaf(depth: list[int], excess: list[float], stall: int) -> float:
     """Depth at which log2(bound / threshold), known on boxes one inside another, falls to zero.
 
     Between boxes and below the last one it is taken as linear. A search gives up where it stalls: a path that ended

@@ -54,13 +54,13 @@ def rules(claim: Certificate) -> list[tuple[bool, str]]:
         (sound(claim.about), "it is about nothing that is known"),
         (not claim.about or claim.claim == words(claim.about), "the claim is not what it is about"),
         (
-            not set(claim.attachments) - belonging(claim.method, claim.about),
+            not set(claim.attachments) - _belonging(claim.method, claim.about),
             f"a proof by {claim.method} has no use for {', '.join(sorted(claim.attachments))}",
         ),
     ]
 
 
-def belonging(method: str, about: Mapping[str, Any]) -> set[str]:
+def _belonging(method: str, about: Mapping[str, Any]) -> set[str]:
     """The files that a proof by this method about this may have beside its boxes."""
     second = {OTHER} if about.get("kind") == "difference" else set()
     return {*BELONG.get(method, ()), *second}

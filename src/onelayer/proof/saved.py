@@ -174,7 +174,7 @@ def written(path: Path, model: OneLayerTransformer | RecordedNetwork, certificat
         else:
             save_model(model, beside)
         write_proof(beside, certificate)
-        move_folder(beside, path)
+        _move_folder(beside, path)
     except OSError as error:
         raise FileError(f"cannot write {path}: {error.strerror}") from error
     finally:
@@ -182,7 +182,7 @@ def written(path: Path, model: OneLayerTransformer | RecordedNetwork, certificat
     return path
 
 
-def move_folder(beside: Path, path: Path) -> None:
+def _move_folder(beside: Path, path: Path) -> None:
     """Files of a finished folder to where they belong; those that it does not have are removed there."""
     if not path.exists():
         os.rename(beside, path)

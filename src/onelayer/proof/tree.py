@@ -49,7 +49,7 @@ class BoxTree:
             raise OnelayerError(f"a box tree over {low.size} coordinates cuts an axis that does not exist")
         for array in (low, high, tree):
             array.setflags(write=False)
-        for name, value in (("lower", low), ("upper", high), ("tree", tree), ("_right", right_children(tree))):
+        for name, value in (("lower", low), ("upper", high), ("tree", tree), ("_right", _right_children(tree))):
             object.__setattr__(self, name, value)
 
     @property
@@ -88,7 +88,7 @@ class BoxTree:
         return all(np.array_equal(mine, theirs) for mine, theirs in pairs)
 
 
-def right_children(tree: NDArray[np.uint8]) -> Ints:
+def _right_children(tree: NDArray[np.uint8]) -> Ints:
     """Index of the right child of every cut of a preorder tree (0 at leaves), or an error if it is no binary tree.
 
     A preorder of cuts (+1) and leaves (-1) is one binary tree iff its running sum stays >= 0 before the last node and

@@ -175,7 +175,7 @@ def _cast(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     for value in (*rest, *kwargs.values()):
         _same_as(value, by_class=name == "type")
     if not isinstance(x, Symbolic):
-        return lift_like(x, (args, kwargs))
+        return _lift_like(x, (args, kwargs))
     return Symbolic(x.tape, x.ids.clone()) if _asks_for_copy(rest, kwargs) else x
 
 
@@ -183,7 +183,7 @@ def _asks_for_copy(rest: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     return bool(kwargs.get("copy", False)) or any(value is True for value in rest)
 
 
-def lift_like(value: Any, near: Any) -> Symbolic:
+def _lift_like(value: Any, near: Any) -> Symbolic:
     """A plain tensor as a symbolic one on the tape of the symbolic tensors among ``near``."""
     tape = find_tape(near)
     if tape is None:

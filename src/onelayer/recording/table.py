@@ -68,7 +68,7 @@ class Table:
         values = numbers(called, output, columns[output])
         if interpolate not in DEGREES:
             raise OnelayerError(f"interpolate must be {' or '.join(DEGREES)}, got {interpolate!r}")
-        if is_scattered(points):
+        if _is_scattered(points):
             return scattered(points, values, inputs, output, interpolate)
         return cls(*on_grid(points, values, inputs, called), tuple(inputs), output, interpolate)
 
@@ -153,7 +153,7 @@ def on_grid(points: Array, values: Array, names: Sequence[str], called: str) -> 
     return tuple(np.asarray(axis) + 0.0 for axis in axes), grid.reshape(shape)
 
 
-def is_scattered(points: Array) -> bool:
+def _is_scattered(points: Array) -> bool:
     """Whether the grid of all values would have more than twice as many points as there are rows."""
     sizes = [len(np.unique(points[:, at])) for at in range(points.shape[1])]
     return bool(int(np.prod(sizes, dtype=object)) > 2 * len(points))

@@ -50,13 +50,13 @@ def seen_error(
     model: Callable[[Any], Any], problem: StudyProblem, dtype: torch.dtype = torch.float64
 ) -> dict[str, float]:
     """``sup`` and ``rmse`` of a model that computes in ``dtype``, against f in float64, on points of the box."""
-    x = test_points(problem.box)
+    x = _test_points(problem.box)
     with torch.no_grad():
         out = torch.cat([model(part.to(dtype)).double() for part in torch.split(x, 4096)])
     error = (out - problem.function(x)).abs()
     return {"sup": float(error.max()), "rmse": float(error.square().mean().sqrt())}
 
 
-def test_points(box: Box) -> Tensor:
+def _test_points(box: Box) -> Tensor:
     """Uniform and arcsine-distributed Sobol points and the corners."""
     return torch.cat([box.sample(POINTS, seed=11), box.sample(POINTS, seed=12, arcsine=True), box.corners(4096)])

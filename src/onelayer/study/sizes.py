@@ -21,7 +21,7 @@ RECIPE = {True: {"steps": 300, "batch": 128}, False: {"steps": 6000, "batch": 25
 SEEDS = {True: (0, 1, 2), False: (0, 1, 2, 3, 4)}
 
 
-def trained_cells(quick: bool, name: str, sizes: Sequence[int], **fixed: Any) -> list[Cell]:
+def _trained_cells(quick: bool, name: str, sizes: Sequence[int], **fixed: Any) -> list[Cell]:
     """One cell per size and seed."""
     return [
         {"method": "trained", name: size, "seed": seed, **fixed, **RECIPE[quick]}
@@ -30,32 +30,32 @@ def trained_cells(quick: bool, name: str, sizes: Sequence[int], **fixed: Any) ->
     ]
 
 
-def heads_cells(quick: bool) -> list[Cell]:
+def _heads_cells(quick: bool) -> list[Cell]:
     """The runs that vary the heads."""
     sizes = (1, 2, 4, 8) if quick else (1, 2, 4, 8, 16)
     width = 16 if quick else 32
     built: list[Cell] = [{"method": "built", "heads": size} for size in (*sizes, 16 if quick else 32)]
-    return trained_cells(quick, "heads", sizes, d_model=width, hidden=2 * width) + built
+    return _trained_cells(quick, "heads", sizes, d_model=width, hidden=2 * width) + built
 
 
-def width_cells(quick: bool) -> list[Cell]:
+def _width_cells(quick: bool) -> list[Cell]:
     """The runs that vary the width."""
     sizes = (4, 8, 16, 32) if quick else (4, 8, 16, 32, 64)
     built: list[Cell] = [{"method": "built", "d_model": size} for size in sizes]
-    return trained_cells(quick, "d_model", sizes, heads=2) + built
+    return _trained_cells(quick, "d_model", sizes, heads=2) + built
 
 
-def memory_cells(quick: bool) -> list[Cell]:
+def _memory_cells(quick: bool) -> list[Cell]:
     """The runs that vary the memory tokens."""
     sizes = (2, 4, 8, 16) if quick else (2, 4, 8, 16, 32)
     eps = (1e-2, 1e-6) if quick else (1e-1, 1e-2, 1e-3, 1e-4, 1e-6, 1e-8, 1e-10)
     built: list[Cell] = [{"method": "built", "memory": size} for size in sizes]
     built += [{"method": "proved", "eps": value} for value in eps]
     finish = 60 if quick else 400
-    return trained_cells(quick, "memory", sizes, heads=2, d_model=8, lbfgs_steps=finish) + built
+    return _trained_cells(quick, "memory", sizes, heads=2, d_model=8, lbfgs_steps=finish) + built
 
 
-def measure_heads(cell: Cell) -> Mapping[str, Any]:
+def _measure_heads(cell: Cell) -> Mapping[str, Any]:
     """d_model and hidden units stay the same while the heads share the width; built heads have two tokens each."""
     if cell["method"] == "built":
         model = built_heads(WAVES, cell["heads"])
@@ -63,7 +63,7 @@ def measure_heads(cell: Cell) -> Mapping[str, Any]:
     return _trained(cell, heads=cell["heads"], d_model=cell["d_model"], hidden=cell["hidden"])
 
 
-def measure_width(cell: Cell) -> Mapping[str, Any]:
+def _measure_width(cell: Cell) -> Mapping[str, Any]:
     """Four hidden units per feature, trained or built as linear splines."""
     if cell["method"] == "built":
         model = built_ridges(WAVES, 4 * cell["d_model"])
@@ -71,7 +71,7 @@ def measure_width(cell: Cell) -> Mapping[str, Any]:
     return _trained(cell, heads=cell["heads"], d_model=cell["d_model"], hidden=4 * cell["d_model"])
 
 
-def measure_memory(cell: Cell) -> Mapping[str, Any]:
+def _measure_memory(cell: Cell) -> Mapping[str, Any]:
     """No feed-forward network: memory does the work. Proved layers are given eps and choose their tokens."""
     if cell["method"] == "built":
         model = built_memory(WAVES, cell["memory"])
@@ -114,24 +114,24 @@ def _findings(size: str) -> Callable[[Rows], list[str]]:
 HEADS = Study(
     "heads",
     "Does the error of sin x1 + sin x2 decrease with the number of heads?",
-    heads_cells,
-    measure_heads,
+    _heads_cells,
+    _measure_heads,
     _figure("heads", "heads", "trained, width and hidden units fixed", "built, two tokens a head"),
     _findings("heads"),
 )
 WIDTH = Study(
     "width",
     "Does the error of sin x1 + sin x2 decrease with the width d_model?",
-    width_cells,
-    measure_width,
+    _width_cells,
+    _measure_width,
     _figure("d_model", "d_model", "trained, 4 d_model hidden units", "built from 4 d_model ReLU units"),
     _findings("d_model"),
 )
 MEMORY = Study(
     "memory",
     "Does the error of sin x1 + sin x2 decrease with the number of memory tokens?",
-    memory_cells,
-    measure_memory,
+    _memory_cells,
+    _measure_memory,
     _figure("tokens", "memory tokens", "trained, two heads, no hidden units", "built, keys on a grid"),
     _findings("tokens"),
 )

@@ -45,7 +45,7 @@ def sweep(
     with observing(observer) as watch:
         _tell(watch, len(done), len(wanted), file)
         for key, row in _measured(missing, measure, jobs):
-            append_row(file, row)
+            _append_row(file, row)
             done[key] = row
             _tell(watch, len(done), len(wanted), file)
     return [done[key] for key in wanted]
@@ -84,7 +84,7 @@ def read_rows(path: str | os.PathLike[str]) -> dict[str, Row]:
     return rows
 
 
-def append_row(path: Path, row: Row) -> None:
+def _append_row(path: Path, row: Row) -> None:
     """Add one line and see it on the disk; half a line that a killed process left is cut off first."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

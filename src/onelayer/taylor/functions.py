@@ -64,46 +64,46 @@ def softplus(x: TaylorModel, beta: float = 1, threshold: float = 20) -> TaylorMo
 @implements("exp2")
 def exp2(x: TaylorModel) -> TaylorModel:
     """2^x by exp; log(2) is enclosed."""
-    return executed_as(compose(EXP, mul(x.untag(), x.constant(math.log(2), 2.0**-52))), x, 8)
+    return _executed_as(compose(EXP, mul(x.untag(), x.constant(math.log(2), 2.0**-52))), x, 8)
 
 
 @implements("log2")
 def log2(x: TaylorModel) -> TaylorModel:
     """log(x) / log(2), with the constant enclosed."""
-    return executed_as(mul(compose(LOG, x.untag()), x.constant(1 / math.log(2), 2.0**-51).untag()), x, 8)
+    return _executed_as(mul(compose(LOG, x.untag()), x.constant(1 / math.log(2), 2.0**-51).untag()), x, 8)
 
 
 @implements("log10")
 def log10(x: TaylorModel) -> TaylorModel:
     """log(x) / log(10), with the constant enclosed."""
-    return executed_as(mul(compose(LOG, x.untag()), x.constant(1 / math.log(10), 2.0**-52).untag()), x, 8)
+    return _executed_as(mul(compose(LOG, x.untag()), x.constant(1 / math.log(10), 2.0**-52).untag()), x, 8)
 
 
 @implements("expm1")
 def expm1(x: TaylorModel) -> TaylorModel:
     """exp(x) - 1 as one executed function."""
-    return executed_as(combine(compose(EXP, x.untag()), 1.0, -1), x, 8)
+    return _executed_as(combine(compose(EXP, x.untag()), 1.0, -1), x, 8)
 
 
 @implements("log1p")
 def log1p(x: TaylorModel) -> TaylorModel:
     """log(1 + x) as one executed function."""
-    return executed_as(compose(LOG, combine(x.untag(), 1.0, 1)), x, 8)
+    return _executed_as(compose(LOG, combine(x.untag(), 1.0, 1)), x, 8)
 
 
 @implements("sinh")
 def sinh(x: TaylorModel) -> TaylorModel:
     """(exp(x) - exp(-x)) / 2."""
-    return executed_as(mul(combine(compose(EXP, x.untag()), compose(EXP, -x.untag()), -1), 0.5), x, 8)
+    return _executed_as(mul(combine(compose(EXP, x.untag()), compose(EXP, -x.untag()), -1), 0.5), x, 8)
 
 
 @implements("cosh")
 def cosh(x: TaylorModel) -> TaylorModel:
     """(exp(x) + exp(-x)) / 2."""
-    return executed_as(mul(combine(compose(EXP, x.untag()), compose(EXP, -x.untag()), 1), 0.5), x, 8)
+    return _executed_as(mul(combine(compose(EXP, x.untag()), compose(EXP, -x.untag()), 1), 0.5), x, 8)
 
 
-def executed_as(exact: TaylorModel, x: TaylorModel, roundings: float) -> TaylorModel:
+def _executed_as(exact: TaylorModel, x: TaylorModel, roundings: float) -> TaylorModel:
     """A function evaluated exactly on the executed argument, with the error of executing it once."""
     result = exact.tagged(x.execution)
     result.rem = executed(result.rem, result.magnitude(), roundings, x.execution)
@@ -118,10 +118,10 @@ def pow_(base: Any, exponent: Any) -> TaylorModel:
     e^(x (log a +- 1.01 r)), and x^a with a +- r for a is x^a e^(+- r log x).
     """
     if not isinstance(base, TaylorModel):
-        return executed_as(compose(EXP, mul(exponent.untag(), _log_of_constant(base, exponent))), exponent, 8)
+        return _executed_as(compose(EXP, mul(exponent.untag(), _log_of_constant(base, exponent))), exponent, 8)
     if isinstance(exponent, TaylorModel):
         exact = compose(EXP, mul(exponent.untag(), compose(LOG, base.untag())))
-        return executed_as(exact, base if base.execution else exponent, 8)
+        return _executed_as(exact, base if base.execution else exponent, 8)
     number = _single(exponent, base)
     if number == int(number):
         return _integer_power(base, int(number))
@@ -157,7 +157,7 @@ def _single(exponent: Any, base: TaylorModel) -> float:
 
 def _integer_power(base: TaylorModel, exponent: int) -> TaylorModel:
     if exponent < 0:
-        return executed_as(div(1.0, _integer_power(base.untag(), -exponent)), base, 8)
+        return _executed_as(div(1.0, _integer_power(base.untag(), -exponent)), base, 8)
     if exponent == 0:
         one = constant(torch.ones_like(base.rem), base)
         return one.with_(one.coef, torch.where(base.decided(), one.rem, torch.inf))
@@ -169,7 +169,7 @@ def _integer_power(base: TaylorModel, exponent: int) -> TaylorModel:
         return compose(integer_power(exponent), base)
     half = _integer_power(base.untag(), exponent // 2)
     whole = square(half) if exponent % 2 == 0 else mul(square(half), base.untag())
-    return executed_as(whole, base, 8)
+    return _executed_as(whole, base, 8)
 
 
 @implements("gelu")
@@ -193,4 +193,4 @@ def gelu(x: TaylorModel, approximate: str = "none") -> TaylorModel:
 @implements("silu")
 def silu(x: TaylorModel, inplace: bool = False) -> TaylorModel:
     """x sigmoid(x)."""
-    return executed_as(mul(x.untag(), compose(SIGMOID, x.untag())), x, 32)
+    return _executed_as(mul(x.untag(), compose(SIGMOID, x.untag())), x, 32)

@@ -21,16 +21,16 @@ class MissingOperation(UnsupportedOperation, AttributeError):
     """An attribute that a tensor may have and a Taylor model has not; ``hasattr`` answers no."""
 
 
-def dunders(names: str) -> list[str]:
+def _dunders(names: str) -> list[str]:
     """Special method names from their bare spellings."""
     return [f"__{name}__" for name in names.split()]
 
 
-IN_PLACE = dunders("iadd isub imul itruediv ifloordiv imod ipow imatmul iand ior ixor ilshift irshift setitem delitem")
-INTEGERS = dunders("int index complex round trunc floor ceil divmod rdivmod mod rmod floordiv rfloordiv")
-ARITHMETIC = dunders("add radd sub rsub mul rmul truediv rtruediv pow rpow matmul rmatmul neg pos abs")
-CONTAINER = dunders("float bool len iter getitem")
-COMPARED = dunders("lt le gt ge and rand or ror xor rxor invert")
+IN_PLACE = _dunders("iadd isub imul itruediv ifloordiv imod ipow imatmul iand ior ixor ilshift irshift setitem delitem")
+INTEGERS = _dunders("int index complex round trunc floor ceil divmod rdivmod mod rmod floordiv rfloordiv")
+ARITHMETIC = _dunders("add radd sub rsub mul rmul truediv rtruediv pow rpow matmul rmatmul neg pos abs")
+CONTAINER = _dunders("float bool len iter getitem")
+COMPARED = _dunders("lt le gt ge and rand or ror xor rxor invert")
 
 
 def refusing(names: list[str]) -> Callable[[Owner], Owner]:

@@ -257,7 +257,7 @@ def _space_of_all(models: Sequence[TaylorModel], like: TaylorModel) -> Space:
     return space
 
 
-def joint_support(models: Sequence[TaylorModel]) -> tuple[int, ...]:
+def _joint_support(models: Sequence[TaylorModel]) -> tuple[int, ...]:
     """The variables of several models, in order."""
     return tuple(sorted({v for m in models for v in m.support}))
 
@@ -268,7 +268,7 @@ def common(models: Sequence[Any]) -> list[TaylorModel]:
     like = next(m for m in models if isinstance(m, TaylorModel))
     converted = [operand(m, like) for m in models]
     space = _space_of_all(converted, like)
-    support = joint_support(converted)
+    support = _joint_support(converted)
     degree = min(max(m.degree for m in converted), space.cap(len(support)))
     lifted = [lift(m, support, degree) for m in converted]
     rows = max(len(m.coef) for m in lifted)

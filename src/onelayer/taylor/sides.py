@@ -38,7 +38,7 @@ class Sides:
 
     def absolute(self, y: TaylorModel, enclosed: TaylorModel, box: Tensor) -> TaylorModel:
         """|y| for entries y (E,) of boxes ``box`` (E,): the better of ``enclosed`` and what the assumptions give."""
-        affine = affine_part(y)  # (1 + D, E)
+        affine = _affine_part(y)  # (1 + D, E)
         curved = y.coef[1 + len(y.support) :].abs().sum(0) if y.degree > 1 else torch.zeros_like(y.rem)
         coef, rem = enclosed.coef, enclosed.rem
         settled = torch.zeros_like(box, dtype=torch.bool)
@@ -49,7 +49,7 @@ class Sides:
             d = inflate(rest + curved + y.rem)
             sign = torch.sign(c)
             better = (sign != 0) & (inflate(y.rem + d) < rem)  # false for NaN
-            mine = sign * basis_rows(y, enclosed)
+            mine = sign * _basis_rows(y, enclosed)
             mine[0] = mine[0] + d
             slack = inflate(y.rem + d + gamma(2) * mine[0].abs())
             coef = torch.where(better, mine, coef)
@@ -73,7 +73,7 @@ class Sides:
         self.open = self.open | mark
 
 
-def affine_part(y: TaylorModel) -> Tensor:
+def _affine_part(y: TaylorModel) -> Tensor:
     """Constant and linear coefficients over all D variables, (1 + D, *shape)."""
     full = torch.zeros(1 + y.space.dim, *y.shape, dtype=torch.float64, device=y.device)
     full[0] = y.coef[0]
@@ -82,7 +82,7 @@ def affine_part(y: TaylorModel) -> Tensor:
     return full
 
 
-def basis_rows(y: TaylorModel, like: TaylorModel) -> Tensor:
+def _basis_rows(y: TaylorModel, like: TaylorModel) -> Tensor:
     """The coefficients of y in the basis of ``like``, whose support is the same and whose degree is no smaller."""
     rows = torch.zeros_like(like.coef)
     rows[: basis.count(len(y.support), y.degree)] = y.coef

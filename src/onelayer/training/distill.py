@@ -157,7 +157,7 @@ def distill_tokens(
         dtype=torch.float32, seed=seed,
     )  # fmt: skip
     if d_model >= width:
-        start_linear(layer, teacher.table.cpu(), ids[seen], outputs[seen])
+        _start_linear(layer, teacher.table.cpu(), ids[seen], outputs[seen])
     student = SentenceStudent(teacher.table.cpu(), layer)
     source = TableSource(ids[seen], outputs[seen].double(), (ids[held], outputs[held].double()), seed)
     identity = f"{len(seen)} texts, sha256 {digest(ids, outputs)}"
@@ -174,7 +174,7 @@ def distill_tokens(
     return Distilled("statistical", trained.model.cpu(), size, blocks, speed_up, fidelity=found, trained=trained)
 
 
-def start_linear(layer: OneLayerTransformer, table: Tensor, ids: Tensor, outputs: Tensor) -> None:
+def _start_linear(layer: OneLayerTransformer, table: Tensor, ids: Tensor, outputs: Tensor) -> None:
     """Start from what is built without training: the least-squares linear map of the mean word embedding.
 
     The residual stream carries the tokens to the read-out, attention and feed-forward network add nothing at first, and

@@ -105,7 +105,7 @@ def run_training(
     resume: bool = True,
 ) -> Trained:
     """Train ``model`` on a problem that is already understood; it comes back frozen, on the CPU, in raw coordinates."""
-    place = usable_device(device)
+    place = _usable_device(device)
     folder = None if checkpoint is None else Path(checkpoint)
     started = time.monotonic()
     if problem.recipe.dtype == "bfloat16" and not isinstance(model, OneLayerTransformer):
@@ -127,7 +127,7 @@ def run_training(
     return Trained(model.cpu(), loop.history, final, settings, seconds, problem.target, problem.box, problem.classes)
 
 
-def usable_device(device: str | torch.device) -> torch.device:
+def _usable_device(device: str | torch.device) -> torch.device:
     """The device of that name, if this machine has it."""
     try:
         place = torch.device(device)

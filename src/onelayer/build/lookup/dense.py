@@ -22,7 +22,7 @@ def coordinate(axis: AxisKeys, points: Tensor) -> Tensor:
     return points[:, axis.direction] if isinstance(axis.direction, int) else points @ axis.direction
 
 
-def axis_weights(axis: AxisKeys, points: Tensor) -> Array:
+def _axis_weights(axis: AxisKeys, points: Tensor) -> Array:
     """Softmax weights of one axis, (S, M)."""
     u = coordinate(axis, points).numpy()
     return softmax(u[:, None] * axis.slopes.numpy() + axis.offsets.numpy())
@@ -30,12 +30,12 @@ def axis_weights(axis: AxisKeys, points: Tensor) -> Array:
 
 def basis(head: LookupHead, points: Tensor) -> Array:
     """Weights of all tokens of a head, (S, M_1 ... M_r)."""
-    return _product([axis_weights(axis, points) for axis in head.axes], head.coefficient)
+    return _product([_axis_weights(axis, points) for axis in head.axes], head.coefficient)
 
 
 def basis_slopes(head: LookupHead, points: Tensor) -> Array:
     """Derivatives of the weights along the coordinates, (D, S, M_1 ... M_r): w_m' = w_m (a_m - sum_k w_k a_k)."""
-    parts = [axis_weights(axis, points) for axis in head.axes]
+    parts = [_axis_weights(axis, points) for axis in head.axes]
     tokens = head.values[..., 0].numel()
     total: Array = np.zeros((points.shape[1], len(points), tokens))
     for at, (axis, weights) in enumerate(zip(head.axes, parts, strict=True)):

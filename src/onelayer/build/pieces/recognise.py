@@ -21,7 +21,6 @@ from onelayer.lemmas.algebra import Normal
 from onelayer.lemmas.kinks import PEAK, Base, Monomial, Sum, added, affine, in_words, peak_of, terms_of
 from onelayer.lemmas.pieces import CurveTerm, Pieces, PieceSum, SharpHead
 
-QUARTER = Fraction(1, 4)
 MOST_HEADS = 256  # a layer of more is slower than any other way
 RELU = "relu(x)"
 

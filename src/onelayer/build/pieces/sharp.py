@@ -45,7 +45,7 @@ class Sharpener:
     @property
     def curved(self) -> bool:
         """Whether units approximate: not where they are the kinks of a second layer."""
-        return any(not is_hinge(curve.text) for curve in self.pieces.curves)
+        return any(not _is_hinge(curve.text) for curve in self.pieces.curves)
 
 
 def sharpener(target: Target, box: Box, dtype: torch.dtype) -> Sharpener | None:
@@ -67,7 +67,7 @@ def sharpen(found: Sharpener, eps: float, observer: Observer) -> Approximation:
     return refined(lambda goal: _attempt(found, goal, eps, started), eps, observer)
 
 
-def is_hinge(text: str) -> bool:
+def _is_hinge(text: str) -> bool:
     """Whether a curve is a ReLU itself, which one unit is exactly."""
     return text.removeprefix("-") == RELU
 
@@ -94,7 +94,7 @@ def _fits(found: Sharpener, tolerance: float) -> list[Piecewise]:
     ends = [_ends(curve.argument, pieces, found.box) for curve in pieces.curves]
     fits = _hinges(pieces)
     for o in range(pieces.outputs):
-        mine = [k for k, curve in enumerate(pieces.curves) if curve.output == o and not is_hinge(curve.text)]
+        mine = [k for k, curve in enumerate(pieces.curves) if curve.output == o and not _is_hinge(curve.text)]
         if mine:
             functions = [(pieces.curves[k].formula, *ends[k]) for k in mine]
             fits |= dict(zip(mine, fit_shared(functions, tolerance), strict=True))
@@ -105,7 +105,7 @@ def _hinges(pieces: Pieces) -> dict[int, Piecewise]:
     """The curves that are a ReLU themselves, by their index."""
     fits: dict[int, Piecewise] = {}
     for k, curve in enumerate(pieces.curves):
-        if is_hinge(curve.text):
+        if _is_hinge(curve.text):
             slope = -1.0 if curve.text.startswith("-") else 1.0
             fits[k] = Piecewise(np.array([0.0, 1.0]), np.array([0.0, slope]))
     return fits
@@ -113,9 +113,9 @@ def _hinges(pieces: Pieces) -> dict[int, Piecewise]:
 
 def _ends(one: PieceSum, pieces: Pieces, box: Box) -> tuple[float, float]:
     """Ends of the values of a sum over the box; the proof finds its own."""
-    low, high = range_of_line(one.line, box)
+    low, high = _range_of_line(one.line, box)
     for weight, head in zip(one.weights, pieces.heads, strict=True):
-        lines = [range_of_line(line, box) for line in head.lines]
+        lines = [_range_of_line(line, box) for line in head.lines]
         ends = [float(Fraction(weight)) * max(end) for end in zip(*lines, strict=True)]
         low = low + min(ends)
         high = high + max(ends)
@@ -123,7 +123,7 @@ def _ends(one: PieceSum, pieces: Pieces, box: Box) -> tuple[float, float]:
     return low - slack, high + slack
 
 
-def range_of_line(line: Sequence[str], box: Box) -> tuple[float, float]:
+def _range_of_line(line: Sequence[str], box: Box) -> tuple[float, float]:
     """Smallest and largest value of an affine function."""
     numbers = np.array([float(Fraction(a)) for a in line])
     ends = [numbers[:-1] * side.flatten().numpy() for side in (box.lower, box.upper)]

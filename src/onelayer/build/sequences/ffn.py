@@ -60,10 +60,10 @@ def fit_terms(terms: Sequence[PlacedTerm], tolerance: float) -> list[Piecewise]:
         functions = [(terms[k].outer, terms[k].low, terms[k].high) for k in members]
         fits = fit_shared(functions, _share(groups, group, tolerance))
         fitted |= dict(zip(members, fits, strict=True))
-    return [fitted[k] if term.position is None else from_zero(fitted[k]) for k, term in enumerate(terms)]
+    return [fitted[k] if term.position is None else _from_zero(fitted[k]) for k, term in enumerate(terms)]
 
 
-def from_zero(found: Piecewise) -> Piecewise:
+def _from_zero(found: Piecewise) -> Piecewise:
     """The same function with a piece in front that starts at zero: its units need no constant, and can be shut."""
     start = 2 * found.knots[0] - found.knots[-1]
     return Piecewise(np.append(start, found.knots), np.append(0.0, found.values))

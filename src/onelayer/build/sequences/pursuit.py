@@ -82,7 +82,7 @@ def pursue(
     radius = (high - low) / 2
     generator = np.random.default_rng(seed)
     watch = observer or Observer()
-    test = np.concatenate([_points(generator, 4000, len(low)), box_corners(len(low))])
+    test = np.concatenate([_points(generator, 4000, len(low)), _box_corners(len(low))])
     raw = values(centre + radius * test)
     scale = scale_of(float(np.abs(raw).max()))  # very large and very small values are fitted in units of it
 
@@ -140,7 +140,7 @@ class _Search:
         self.degree, self.max_degree = degrees
         self.tolerance, self.observer = tolerance, observer
         self.directions = np.zeros((0, dim))
-        self.points = np.concatenate([box_corners(dim), _points(generator, 1500, dim)])
+        self.points = np.concatenate([_box_corners(dim), _points(generator, 1500, dim)])
         self.y = values(self.points)
         self.fit = RidgeSum(self.directions, np.zeros((0, self.degree + 1)))
         self.sizes: list[float] = []
@@ -291,7 +291,7 @@ def _points(generator: np.random.Generator, count: int, dim: int) -> Array:
     return u
 
 
-def box_corners(dim: int) -> Array:
+def _box_corners(dim: int) -> Array:
     """Corners of [-1, 1]^D, at most 4,096."""
     index = np.arange(min(2**dim, 4096))[:, None]
     return np.where((index >> np.arange(dim)) & 1, 1.0, -1.0)

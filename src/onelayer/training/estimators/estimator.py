@@ -121,7 +121,7 @@ class _OneLayer(BaseEstimator):  # type: ignore[misc]
             self.columns_ = columns or Columns.of(x, None)
         else:
             _ = validate_data(self, X, y, skip_check_array=True)
-            y = column_or_1d_or_2d(y, **options)
+            y = _column_or_1d_or_2d(y, **options)
             x = columns.encoded(X)
             self.columns_ = columns
             check_consistent_length(x, y)
@@ -174,7 +174,7 @@ class _OneLayer(BaseEstimator):  # type: ignore[misc]
         return outputs
 
 
-def column_or_1d_or_2d(y: Any, **options: Any) -> Any:
+def _column_or_1d_or_2d(y: Any, **options: Any) -> Any:
     """Outputs as an array; numbers where the estimator asks for numbers."""
     return np.asarray(y, dtype=np.float64 if options.get("y_numeric") else None)
 

@@ -110,7 +110,7 @@ class Builder:
         heads: list[Head] = list(self._additive(design.axis_tokens).basis.heads)
         if design.pairs:
             residual = self.y - self._additive(design.axis_tokens).predict(self.x)
-            heads += best_pairs(self.u, residual, self._relevance(), design.pairs)
+            heads += _best_pairs(self.u, residual, self._relevance(), design.pairs)
         if design.memory_tokens:
             count = design.memory_tokens
             if count not in self.points:
@@ -144,7 +144,7 @@ class Builder:
         return np.asarray(spread / max(spread.max(), 1e-300))
 
 
-def best_pairs(u: Array, residual: Array, relevance: Array, count: int) -> list[Head]:
+def _best_pairs(u: Array, residual: Array, relevance: Array, count: int) -> list[Head]:
     """The pairs of features whose grid explains most of what is left, by the squared length of its ridge fit."""
     screened = sorted(np.argsort(-relevance, kind="stable")[:SCREENED].tolist())
     singles = {i: grid_head(u, [i], PAIR_TOKENS) for i in screened}
