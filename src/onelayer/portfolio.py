@@ -53,7 +53,8 @@ CLOSE = 2.0  # times eps: a bound that far needs time, not another fit
 FEW = 3  # coordinates up to which one grid of tokens is cheap to fit and to prove
 MANY_UNITS = 800  # predicted hidden units beyond which a composition waits for the lookup
 PURSUIT_SHARE = 0.25  # of the time, for outer functions of several sums: their ridges come soon or hardly at all
-FIRST_SHARE, SLICE_BOXES = 0.2, 10_000  # of a lookup that is not the only way: easy functions need less
+# Of a lookup that is not the only way, a part of the time but at most these seconds: easy functions need less.
+FIRST_SHARE, SLICE_BOXES, SLICE_SECONDS = 0.2, 10_000, 40.0
 LEAST, MOST = 5.0, 15.0  # seconds for a smaller one after a proof: as many as the proof took, within these
 SMALL = 5  # coordinates up to which a grid of tokens has a chance to be smaller than a composition
 KINKED = ("max", "min", "abs", "relu")
@@ -89,15 +90,25 @@ def race(task: Task, watch: Observer) -> Approximation:
 
 
 def _raced(found: _Found, task: Task, composed: Composer | None, watch: Observer) -> None:
-    """All ways but sharp heads: a composition first in many coordinates, after the lookup in few."""
-    if composed is not None and task.domain.dim > FEW and _composed_first(found, task, composed, watch):
+    """All ways but sharp heads: a composition first in many coordinates, after the lookup in few.
+
+    A composition of products takes grids of tokens as a lookup does, so the lookup comes before it there too.
+    """
+    if composed is not None and _comes_first(composed, task) and _composed_first(found, task, composed, watch):
         return
     others = composed is not None or _kinked(task)
-    _first_lookup(found, task, others, watch)
-    if composed is not None and task.domain.dim <= FEW and not found.proved:
+    slot = watch.share(FIRST_SHARE).within(SLICE_SECONDS) if others else watch.share(0.5)
+    _first_lookup(found, task, others, slot)
+    cut = found.cut
+    if composed is not None and not _comes_first(composed, task) and not found.proved:
         found.run("composition", _composition(composed, task), watch.share(0.4))
+    _cut_lookup(found, task, cut, watch)
     _kept_tokens(found, task, watch)
     _last_lookup(found, task, others, watch)
+
+
+def _comes_first(composed: Composer, task: Task) -> bool:
+    return task.domain.dim > FEW and not composed.multiplies
 
 
 def _composed_first(found: _Found, task: Task, composed: Composer, watch: Observer) -> bool:
@@ -114,12 +125,16 @@ def _smaller_lookup(found: _Found, task: Task, watch: Observer) -> None:
     found.run("lookup", _lookup(task, 1.0), watch.within(min(max(LEAST, found.seconds), MOST)))
 
 
-def _first_lookup(found: _Found, task: Task, others: bool, watch: Observer) -> None:
-    """A lookup in a slice of the budget where there are other ways; its proof goes on where time cut it off."""
+def _first_lookup(found: _Found, task: Task, others: bool, slot: Observer) -> None:
+    """A lookup, with few boxes where there are other ways."""
     first = replace(task, max_boxes=min(SLICE_BOXES, task.max_boxes)) if others else task
-    found.run("lookup", _lookup(first, 1.0), watch.share(FIRST_SHARE if others else 0.5))
-    if found.cut is not None and not watch.over:
-        found.run("lookup, proof", _again(found.cut, task), watch.share(0.5))
+    found.run("lookup", _lookup(first, 1.0), slot)
+
+
+def _cut_lookup(found: _Found, task: Task, cut: Approximation | None, watch: Observer) -> None:
+    """The proof of a lookup goes on where time cut it off, unless another way was faster."""
+    if cut is not None and not found.proved and not watch.over:
+        found.run("lookup, proof", _again(cut, task), watch.share(0.5))
 
 
 def _kept_tokens(found: _Found, task: Task, watch: Observer) -> None:
@@ -352,7 +367,7 @@ def _tightened(tolerance: float, goal: float, certificate: Certificate) -> float
 
 def _composer(task: Task) -> Composer | None:
     """f as inner and outer functions, unless sums of inner functions are all there is: then lookup does the same."""
-    found = composer(task.target, task.domain, task.dtype, task.seed)
+    found = composer(task.target, task.domain, task.dtype, task.seed, max_tokens=task.max_tokens)
     if found is None or found.rank == 0 or found.predicted_units(task.eps) > MANY_UNITS:
         return None
     return found

@@ -76,6 +76,13 @@ def test_taken_apart_is_the_same_function(text: str, rank: int) -> None:
         ("sin(x1 + x2)", "sin(x2 + x1)", -1.0, True),
         ("abs(x1*x2)", "abs(x1)*abs(x2)", -1.0, False),
         ("0.1*x1", "x1/10", 1.0, False),
+        ("1/(1 + x1/x2)", "x2/(x2 + x1)", 1.0, True),
+        ("1/(1 + x1/x2)", "x2/(x2 - x1)", 1.0, False),
+        ("sqrt(1 + x1/x2**2)", "sqrt(x2**2 + x1)/x2", 1.0, True),
+        ("sqrt(x1**2*x2 + 8*x1**2)", "x1*sqrt(x2 + 8)", -1.0, False),
+        ("(x1 + x2)*x3/((x1 + x2)*x4 + x1 + x2)", "x3/(x4 + 1)", 1.0, True),
+        ("(x1 + x2)*x3/((x1 + x2)*x4 + x1 + x2)", "x3/(x4 + 1) + 1e-200", 1.0, False),
+        ("1/(1 + x2/(sqrt(x1**2 + x2) - x1)**2)", "t = x1/sqrt(x2); 1/(1 + 1/(sqrt(t**2 + 1) - t)**2)", 1.0, True),
     ],
 )
 def test_algebra_agrees_with_the_checker(first: str, second: str, low: float, same: bool) -> None:

@@ -2,8 +2,8 @@
 
 A formula is expanded into a sum of terms, each a rational number times rational powers of *symbols*. A symbol is a
 text: a variable, a constant, a function of an expanded sum, a maximum, or a sum that is kept whole. Used are the laws
-of powers, of exp, log and roots for symbols that intervals show to be positive, and of maxima (kinks.py). Where both
-formulas have a value on the whole box, equal expansions mean equal functions.
+of powers, of exp, log and roots for symbols that intervals show to be positive, of common factors of a sum, and of
+maxima (kinks.py). Where both formulas have a value on the whole box, equal expansions mean equal functions.
 """
 
 from __future__ import annotations
@@ -23,17 +23,22 @@ from onelayer.language.formula import Formula, Node
 
 MOST_TERMS = 5000  # beyond, multiplying out costs more than the proof
 MOST_FACTORS = 16  # whole powers of a sum up to this are multiplied out
+MOST_DIVISORS = 12  # sums that a difference of two expansions is multiplied by
 NOWHERE = arb("nan")
 UNITY: Expansion = {(): Fraction(1)}
 
 
 def one_function(first: Formula, second: Formula, low: Sequence[float], high: Sequence[float]) -> bool:
-    """Whether both have values all over the box and the same expansion; False shows nothing."""
-    if not (has_values(first, low, high) and has_values(second, low, high)):
+    """Whether both have the same values wherever both have one, and the first has one all over the box.
+
+    Shown is that their expansions agree, or do once multiplied by all that they are divided by; False shows nothing.
+    """
+    if not has_values(first, low, high):
         return False
     algebra = Algebra(low, high)
     try:
-        return algebra.expand(first) == algebra.expand(second)
+        pairs = zip(algebra.expand(first), algebra.expand(second), strict=True)
+        return all(a == b or algebra.cleared(minus(a, b)) == {} for a, b in pairs)
     except (Rejected, OverflowError, ZeroDivisionError):
         return False
 
@@ -67,6 +72,17 @@ class Algebra:
             else:
                 done.append(self._expanded(node, [done[at] for at in _arguments(formula, node)]))
         return [done[at] for at in formula.outputs]
+
+    def cleared(self, a: Expansion) -> Expansion:
+        """The expansion times the sums kept whole that it is divided by: where it has a value, none of them is zero."""
+        for _ in range(MOST_DIVISORS):
+            exponents = [(name, e) for powers in a for name, e in powers if name in self.whole and e < 0]
+            if not exponents:
+                break
+            name = exponents[0][0]
+            least = min(e for other, e in exponents if other == name)
+            a = self.product(a, {((name, -least),): Fraction(1)})
+        return a
 
     def maximum(self, parts: Sequence[Expansion]) -> Expansion:
         """The maximum of expansions."""
@@ -157,8 +173,28 @@ class Algebra:
             ((powers, c),) = a.items()
             if e.denominator == 1 or (c > 0 and self._all_positive(powers)):
                 return self.product(self._number(c, e), self._joined(tuple((n, x * e) for n, x in powers), ()))
+        return self._raised_sum(a, e)
+
+    def _raised_sum(self, a: Expansion, e: Fraction) -> Expansion:
+        """A power of a sum: what its terms share outside, the rest kept whole."""
+        shared = self._shared(a, e)
+        if shared:
+            outside = self._joined(tuple((name, least * e) for name, least in shared), ())
+            inside = self.product(a, {tuple((name, -least) for name, least in shared): Fraction(1)})
+            return self.product(outside, self.raised(inside, e))
         factor, name = self._kept(a)
         return self.product(self._number(factor, e), self._joined(((name, e),), ()))
+
+    def _shared(self, a: Expansion, e: Fraction) -> Powers:
+        """Symbols with the least exponent that any term has of them, zero where one is missing: (m b)^e = m^e b^e.
+
+        For a power that is no whole number only of symbols that are positive.
+        """
+        terms = [dict(powers) for powers in a]
+        names = sorted({name for term in terms for name in term})
+        least = [(name, min(term.get(name, Fraction(0)) for term in terms)) for name in names]
+        whole = e.denominator == 1
+        return tuple((name, m) for name, m in least if m and (whole or bool(self.values[name] > 0)))
 
     def _kept(self, a: Expansion) -> tuple[Fraction, str]:
         """A sum as a positive number times one symbol."""

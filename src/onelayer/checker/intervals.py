@@ -17,7 +17,7 @@ def image(formula: Formula, x: Sequence[Ends]) -> list[Ends]:
     defined: list[bool] = []
     for node in formula.nodes:
         args = [values[at] for at in node.args]
-        values.append(node_interval(node, args, x))
+        values.append(_narrower(node_interval(node, args, x), _less_its_square(formula, node, values)))
         defined.append(bounded(values[-1]) and needed(node, args, [defined[at] for at in node.args]))
     return [values[at] if defined[at] else NOWHERE for at in formula.outputs]
 
@@ -36,3 +36,65 @@ def node_interval(node: Node, args: Sequence[Ends], x: Sequence[Ends]) -> Ends:
     if node.op in CONSTANTS:
         return CONSTANTS[node.op](), CONSTANTS[node.op]()
     return operation(node).interval(*args)
+
+
+def _narrower(ends: Ends, other: Ends | None) -> Ends:
+    """What two enclosures have in common."""
+    return ends if other is None or not bounded(ends) else (ends[0].max(other[0]), ends[1].min(other[1]))
+
+
+def _less_its_square(formula: Formula, node: Node, values: Sequence[Ends]) -> Ends | None:
+    """Ends of r - a and a - r for r = sqrt(a^2 + b), of r + a and the like; None of any other node.
+
+    d/da (r - a) = a/r - 1 <= 0 and d/db (r - a) = 1/(2r) > 0 where b > 0: the least value is that of the largest a and
+    the least b. Without cancellation it is b / (r + a) for a > 0.
+    """
+    if node.op not in ("add", "sub"):
+        return None
+    left, right = (_signed(formula, at) for at in node.args)
+    right = right if node.op == "add" else (-right[0], right[1])
+    for (s, root), (t, other) in ((left, right), (right, left)):
+        rest = _beside_square(formula, root, other)
+        if rest is None:
+            continue
+        b, a = _turned(rest[0], values[rest[1]]), _turned(-s * t, values[other])
+        if b[0] > 0:
+            return _turned(s, (_gap(a[1], b[0]).lower(), _gap(a[0], b[1]).upper()))
+    return None
+
+
+def _beside_square(formula: Formula, root: int, other: int) -> tuple[int, int] | None:
+    """The sign and the node b of a node that is sqrt(other^2 + b)."""
+    if formula.nodes[root].op != "sqrt":
+        return None
+    under = formula.nodes[formula.nodes[root].args[0]]
+    if under.op not in ("add", "sub"):
+        return None
+    first, second = under.args
+    if _squares(formula, first, other):
+        return (1 if under.op == "add" else -1), second
+    return (1, first) if under.op == "add" and _squares(formula, second, other) else None
+
+
+def _squares(formula: Formula, at: int, other: int) -> bool:
+    node = formula.nodes[at]
+    twice = (node.op == "pow" and node.value == 2) or (node.op == "mul" and node.args[0] == node.args[1])
+    return twice and _signed(formula, node.args[0])[1] == other
+
+
+def _signed(formula: Formula, at: int) -> tuple[int, int]:
+    """A node as a sign times a node that is no negation."""
+    sign = 1
+    while formula.nodes[at].op == "neg":
+        sign, at = -sign, formula.nodes[at].args[0]
+    return sign, at
+
+
+def _gap(a: arb, b: arb) -> arb:
+    """sqrt(a^2 + b) - a at a number a."""
+    root = (a * a + b).sqrt()
+    return b / (root + a) if a > 0 else root - a
+
+
+def _turned(sign: int, ends: Ends) -> Ends:
+    return ends if sign > 0 else (-ends[1], -ends[0])

@@ -8,23 +8,22 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 from flint import arb
 
 from onelayer.checker.arithmetic import ZERO, Taylor
-from onelayer.checker.attention import Matrix, Vector
+from onelayer.checker.attention import Vector
 from onelayer.checker.boxes import PROVED, Prover
 from onelayer.checker.formula import evaluate
 from onelayer.checker.functions import Kinks
 from onelayer.checker.identity import one_function
+from onelayer.checker.looked import LookedUp, Seen, cut_into, features, looked_up, outward
 from onelayer.checker.outcome import Rejected
 from onelayer.checker.rounding import Execution
 from onelayer.checker.terms import FormedSum, TermUnits, term_distance
-from onelayer.checker.univariate import Average, distance, range_of
-from onelayer.checker.weights import Array, Stored
+from onelayer.checker.weights import Stored
 from onelayer.language.formula import Formula, parse
 from onelayer.lemmas.nested import Nested, Outer, RidgeTerm
 from onelayer.observer import Observer
@@ -32,7 +31,6 @@ from onelayer.observer import Observer
 Domain = tuple[tuple[float, ...], tuple[float, ...]]
 ORDER, BUDGET = 6, 4000  # of the Taylor arithmetic for gaps, and bisections per box
 PARTS = {1: 8, 2: 4, 3: 2}  # of every side of the box of an outer function
-AVERAGES = 6  # parts of an interval on which a looked-up function is compared to begin with
 
 
 def nested_bound(
@@ -42,6 +40,7 @@ def nested_bound(
     if formula is None:
         raise Rejected("a composition needs the text of its function")
     flat = formula.shaped((formula.dim,), formula.output_shape)
+    # That the stated functions have values everywhere is part of their bounds, which are infinite where they have none.
     if not one_function(flat, nested.formula(), *domain):
         raise Rejected("the function is not shown to be the inner and outer functions that the argument states")
     for part in nested.outer:
@@ -61,29 +60,12 @@ def _gap(part: Outer, observer: Observer) -> None:
 
     prover = Prover(second, g, part.gap, ORDER, BUDGET, observer)
     count = PARTS.get(len(part.sums), 1)
-    sides = [_cut(low, high, count) for low, high in zip(part.low, part.high, strict=True)]
+    sides = [cut_into(low, high, count) for low, high in zip(part.low, part.high, strict=True)]
     for box in itertools.product(*sides):
         observer.check()
         verdict = prover([low for low, _ in box], [high for _, high in box])
         if verdict.outcome != PROVED:
             raise Rejected(f"the gap {part.gap:.3g} of an outer function does not follow near {verdict.place}")
-
-
-def _cut(low: float, high: float, count: int) -> list[tuple[float, float]]:
-    if not low < high:
-        return [(low, high)]
-    edges = [low, *(low + (high - low) * k / count for k in range(1, count)), high]
-    return list(itertools.pairwise(edges))
-
-
-@dataclass(frozen=True)
-class LookedUp:
-    """A looked-up inner function: ends of phi, sup |A - phi|, sup |A|, and the rounding of an executed A."""
-
-    ends: tuple[arb, arb]
-    error: arb
-    size: arb
-    rounding: arb
 
 
 class _Bound:
@@ -95,7 +77,8 @@ class _Bound:
         self.reach = [arb(max(abs(a), abs(b))) for a, b in zip(*domain, strict=True)]
         self.ridges = [(part, ridge) for part in nested.outer for ridge in part.ridges]
         self.units = np.array(nested.units, dtype=int)
-        self.curved = [c for c, one in enumerate(nested.inner) if parse(one.text, 1) != parse("x", 1)]
+        plain = parse("x", 1)
+        self.curved = [c for c, one in enumerate(nested.inner) if one.more or parse(one.text, 1) != plain]
         self.biases = self.changes = np.zeros(0)  # of the units, where there are any
         self._form(stored)
         self.heads = [self._head(c) for c in range(len(nested.inner))]
@@ -144,7 +127,8 @@ class _Bound:
         _require(all(config[name] == value for name, value in wanted.items()), "another kind of layer")
         _require(stored.token_width == d and t["W_R"].shape[1] == nested.outputs, "other inputs or outputs")
         shapes = [(head["d_k"], head["d_v"], head["memory"], len(head["tokens"])) for head in config["heads"]]
-        _require(shapes == [(4, 1, "grid", 1)] * max(1, len(self.curved)), "other heads")
+        axes = [len(nested.inner[c].factors) for c in self.curved] or [1]
+        _require(shapes == [(features(count), 1, "grid", count) for count in axes], "other heads")
         self.into = [self._weights(k, width - d) for k in range(width - d)]  # feature -> inner function -> weight
         self.linear = t["W_E"][:, d:]
         self._embedding(d)
@@ -154,18 +138,24 @@ class _Bound:
             self._unit_form(d, width)
 
     def _head_form(self, d: int) -> None:
-        """Each head asks for the direction of its inner function and writes into the features that use it."""
+        """Each head asks for the directions of its inner function and writes into the features that use it."""
         nested, t = self.nested, self.t
         out = np.zeros_like(t["W_O"])
         query = np.zeros_like(t["W_Q"])
         constant = np.zeros_like(t["b_Q"])
+        first = 0
         for h, c in enumerate(self.curved):
             for k, weights in enumerate(self.into):
                 out[h, d + k] = float(weights.get(c, 0))
                 _require(Fraction(out[h, d + k]) == weights.get(c, 0), "a weight that is no float")
-            query[:d, 4 * h] = 2 * np.array(nested.inner[c].direction)
-            constant[4 * h + 1] = 2.0
-            _require(not t[f"memory.{h}.axes.0"][:, 2:].any(), "keys of other features")
+            factors = nested.inner[c].factors
+            root = 2.0 if features(len(factors)) == 4 else 4.0
+            for a, factor in enumerate(factors):
+                query[:d, first + a] = root * np.array(factor.direction)
+                rest = np.delete(t[f"memory.{h}.axes.{a}"], [a, len(factors)], axis=1)
+                _require(not rest.any(), "keys of other features")
+            constant[first + len(factors)] = root
+            first += features(len(factors))
         _require(np.array_equal(t["W_O"], out) and not t["b_O"].any(), "W_O")
         if self.curved:
             _require(np.array_equal(t["W_Q"], query) and np.array_equal(t["b_Q"], constant), "W_Q")
@@ -211,45 +201,26 @@ class _Bound:
                 _require(bool(arb(low) <= bottom) and bool(top <= arb(high)), "sums beyond their interval")
 
     def _head(self, c: int) -> LookedUp:
-        one = self.nested.inner[c]
+        seen = [self._seen(factor.direction) for factor in self.nested.inner[c].factors]
+        if c not in self.curved:
+            return LookedUp((seen[0].low, seen[0].high), ZERO, seen[0].size, ZERO)
+        h, factors = self.curved.index(c), self.nested.inner[c].factors
+        keys = [self.t[f"memory.{h}.axes.{a}"] for a in range(len(factors))]
+        texts = [factor.text for factor in factors]
+        columns = self.nested.along(c) if len(factors) > 1 else None
+        found = looked_up(texts, seen, keys, self.t[f"memory.{h}.values"][..., 0], columns, self.execution)
+        _require(found is not None, f"{texts[0][:60]} is not defined on its interval, or has other columns")
+        return found if found is not None else LookedUp((ZERO, ZERO), arb.pos_inf(), ZERO, ZERO)
+
+    def _seen(self, direction: Sequence[float]) -> Seen:
+        """The values of a linear form on the box."""
         low = high = size = ZERO
-        for w, a, b, reach in zip(one.direction, self.low, self.high, self.reach, strict=True):
+        for w, a, b, reach in zip(direction, self.low, self.high, self.reach, strict=True):
             left, right = (arb(w) * arb(end) for end in ((a, b) if w >= 0 else (b, a)))
             low = low + left
             high = high + right
             size = size + abs(arb(w)) * reach
-        if c not in self.curved:
-            return LookedUp((low, high), ZERO, size, ZERO)
-        bottom, top = _outward(low, high)
-        formula = parse(one.text, 1, limit=len(one.text))
-        ends = range_of(formula, bottom, top)
-        _require(ends[0].is_finite() and ends[1].is_finite(), f"{one.text[:60]} is not defined on its interval")
-        h = self.curved.index(c)
-        keys = self.t[f"memory.{h}.axes.0"]
-        values = Matrix(self.t[f"memory.{h}.values"])
-        columns = keys[:, 0].tolist(), keys[:, 1].tolist()
-        pieces = [Average(a, b, *columns, values) for a, b in _cut(bottom, top, AVERAGES)]
-        largest = pieces[0].size
-        return LookedUp(ends, distance(formula, pieces), largest, self._executed(keys, largest, one.direction, size))
-
-    def _executed(self, keys: Array, largest: arb, direction: Sequence[float], size: arb) -> arb:
-        """Of one executed head: its query, its logits, softmax, and the average of its values."""
-        e = self.execution
-        count = len(keys)
-        terms = sum(1 for w in direction if w)
-        query = e.gamma(terms) * 2 * size + (2 * terms + 2) * e.tiny  # of 2 d . x
-        errors, spreads = [], []
-        for a, b in zip(keys[:, 0].tolist(), keys[:, 1].tolist(), strict=True):
-            logit = abs(arb(a)) * size + abs(arb(b))
-            errors.append(abs(arb(a)) * query / 2 + e.gamma(3) * (logit + abs(arb(a)) * query) + 8 * e.tiny)
-            spreads.append((-logit).union(logit))
-        relative, absolute = e.softmax(spreads, errors, [arb(1)] * count)
-        worst = relative[0]
-        for one in relative[1:]:
-            worst = worst.max(one)
-        # The weights add up to one, so a relative error of all of them is at most that of the average.
-        average = worst + e.gamma(count + 1) * (1 + worst)
-        return largest * (average + count * absolute * 2) + e.underflow(count)
+        return Seen(low, high, size, sum(1 for w in direction if w))
 
     def _feature(self, k: int) -> tuple[arb, arb, arb]:
         """A feature beside x: |real - true|, its size, and the rounding of the executed one."""
@@ -287,21 +258,10 @@ class _Bound:
             left, right = (arb(w) * arb(end) for end in ((a, b) if w >= 0 else (b, a)))
             low = low + left
             high = high + right
-        bottom, top = _outward(low, high)
+        bottom, top = outward(low, high)
         units = TermUnits.stored(self.biases, self.changes, mine, ridge.constant)
         formed = FormedSum(bottom, top, error + moved, size)
         return term_distance(parse(ridge.text, 1, limit=len(ridge.text)), units, formed, self.execution)
-
-
-def _outward(low: arb, high: arb) -> tuple[float, float]:
-    """Floats around two numbers, different ones; a float stays as it is."""
-    bottom = float(low.lower())
-    top = float(high.upper())
-    while not arb(bottom) <= low:
-        bottom = float(np.nextafter(bottom, -np.inf))
-    while not high <= arb(top):
-        top = float(np.nextafter(top, np.inf))
-    return bottom, top if top > bottom else bottom + 1e-9 * (1 + abs(bottom))
 
 
 def _require(holds: bool, complaint: str) -> None:

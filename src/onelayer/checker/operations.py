@@ -65,8 +65,8 @@ def _facets(data: Facets, precision: int) -> CheckedOperation:
 def _power_ends(x: Ends, n: int) -> Ends:
     low, high = x
     if n < 0:
-        image = 1 / low.union(high) ** -n
-        return image.lower(), image.upper()
+        below, above = _power_ends(x, -n)
+        return (1 / above, 1 / below) if below > 0 or above < 0 else NOWHERE
     if n % 2:
         return low**n, high**n
     most = (abs(low).max(abs(high))) ** n

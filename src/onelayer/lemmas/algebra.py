@@ -3,9 +3,10 @@
 Every node becomes a sum of monomials c b_1^e_1 ... b_k^e_k with rational c and e and *bases* b: variables, constants,
 powers of sums, and functions such as sin of a normal form. Products are expanded, and
     exp(c log b + rest) = b^c exp(rest),   log(c b^e) = log c + e log b,   sqrt(c b^e) = sqrt(c) b^(e/2)
-are used where b > 0 is known from intervals; kinks become maxima of sums (kinks.py). Each step is an identity wherever
-the formula has a value, so two formulas with values all over the box and one normal form are equal there. Different
-normal forms prove nothing.
+are used where b > 0 is known from intervals, and powers of a sum take out what its monomials share; kinks become maxima
+of sums (kinks.py). Each step is an identity wherever the formula has a value, so two formulas with values all over the
+box and one normal form are equal there; so are two whose difference vanishes once it is multiplied by what it is
+divided by. Different normal forms prove nothing.
 """
 
 from __future__ import annotations
@@ -26,18 +27,24 @@ from onelayer.taylor.hull import surely_defined
 
 MOST_MONOMIALS = 4000  # beyond, expanding costs more than it may show
 HIGHEST_POWER = 12  # of a sum that is multiplied out
+MOST_CLEARED = 8  # denominators that two formulas are multiplied by
 
 
-def same_function(first: Formula, second: Formula, box: Box) -> bool:
-    """Whether both are defined on the whole box and algebra shows them equal there; False proves nothing."""
+def same_function(first: Formula, second: Formula, box: Box, *, second_defined: bool = False) -> bool:
+    """Whether both are defined on the whole box and algebra shows them equal there; False proves nothing.
+
+    ``second_defined`` leaves it to the caller to show that the second one is defined.
+    """
     if first.dim != second.dim or len(first.outputs) != len(second.outputs):
         return False
     low, high = box.lower.reshape(1, -1), box.upper.reshape(1, -1)
-    if not all(bool(surely_defined(formula, low, high).all()) for formula in (first, second)):
+    shown = (first,) if second_defined else (first, second)
+    if not all(bool(surely_defined(formula, low, high).all()) for formula in shown):
         return False
     normal = Normal(box)
     try:
-        return normal.outputs(first) == normal.outputs(second)
+        pairs = zip(normal.outputs(first), normal.outputs(second), strict=True)
+        return all(a == b or normal.vanishes(added(a, b, -1)) for a, b in pairs)
     except (OnelayerError, OverflowError, ZeroDivisionError):
         return False
 
@@ -81,6 +88,17 @@ class Normal:
             else:
                 values.append(self._node(node, [values[at] for at in within_domain(formula, node)]))
         return [values[at] for at in formula.outputs]
+
+    def vanishes(self, a: Sum) -> bool:
+        """Whether a sum is zero once it is multiplied by the sums that it is divided by, which are not zero."""
+        for _ in range(MOST_CLEARED):
+            divisors = {base for monomial in a for base, e in monomial if base[0] == "sum" and e < 0}
+            if not a or not divisors:
+                return not a
+            base = min(divisors, key=repr)
+            least = min(dict(monomial).get(base, Fraction(0)) for monomial in a)
+            a = self._times(a, {frozenset({(base, -least)}): Fraction(1)})
+        return not a
 
     def largest(self, sums: Sequence[Sum]) -> Sum:
         """The maximum of sums."""
@@ -137,10 +155,28 @@ class Normal:
             if e.denominator == 1 or (c > 0 and all(self._positive(base) for base, _ in monomial)):
                 powers: Monomial = frozenset((base, own * e) for base, own in monomial)
                 return self._times(_root(c, e), self._monomial(powers, ONE))
+        return self._power_of_sum(a, e)
+
+    def _power_of_sum(self, a: Sum, e: Fraction) -> Sum:
+        """What the monomials share to that power, times the rest as one base."""
         if not a:
             raise OnelayerError("a power of zero")
+        content = self._content(a, e)
+        if content:
+            inverse: Monomial = frozenset((base, -own) for base, own in content)
+            rest = self._times(a, {inverse: Fraction(1)})
+            return self._times(self._power({content: Fraction(1)}, e), self._power(rest, e))
         lead, base = _as_base(a)
         return self._times(_root(lead, e), self._monomial(frozenset({(base, e)}), ONE))
+
+    def _content(self, a: Sum, e: Fraction) -> Monomial:
+        """What all monomials share: of each base the smallest exponent, where a power of it may be taken out of a^e.
+
+        With it, multiples of a sum by a monomial have the same base: 1 + x/y and y + x are (y + x) / y and y + x.
+        """
+        bases = {base for monomial in a for base, _ in monomial}
+        least = {base: min(dict(monomial).get(base, Fraction(0)) for monomial in a) for base in bases}
+        return frozenset((b, m) for b, m in least.items() if m and (e.denominator == 1 or self._positive(b)))
 
     def _exp(self, a: Sum) -> Sum:
         found = _number(Fraction(1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import MISSING
 from typing import Any
 
 from onelayer.errors import FileError
@@ -21,9 +22,12 @@ def records(kind: type[Any], given: Any) -> tuple[Any, ...]:
 
 
 def made(kind: type[Any], data: Any) -> Any:
-    """A record of that kind from its fields."""
-    fields = set(kind.__dataclass_fields__)
-    need(isinstance(data, dict) and set(data) == fields, f"a malformed {_spoken(kind.__name__)}")
+    """A record of that kind from its fields; those that have a default may be missing."""
+    complaint = f"a malformed {_spoken(kind.__name__)}"
+    need(isinstance(data, dict), complaint)
+    fields = kind.__dataclass_fields__
+    needed = {name for name, field in fields.items() if field.default is MISSING}
+    need(needed <= set(data) <= set(fields), complaint)
     return kind(**data)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import chain
 
 from onelayer.language.compose import inside, substituted, total, weighted
@@ -13,25 +14,37 @@ from onelayer.language.tree import Tape
 from onelayer.lemmas.fields import need, numbers, places, records
 from onelayer.lemmas.term import OfOneVariable
 
+MOST_FACTORS = 15  # of an inner function: a head has one feature of its keys for each, and one for their biases
 MOST_SUMS = 8  # inputs of an outer function; more cannot be bounded in time
+Columns = tuple[tuple[tuple[float, ...], ...], ...]  # numbers by product and axis
 
 
 @dataclass(frozen=True)
 class Inner(OfOneVariable):
-    """phi(direction . x): a formula of one variable and the direction in which it looks, (D,)."""
+    """phi(direction . x), times further such factors: a formula of one variable and the direction it looks in, (D,)."""
 
     direction: tuple[float, ...]
     text: str
+    more: tuple[Inner, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "direction", numbers(self.direction))
         need(any(self.direction), "an inner function of no direction")
         need(type(self.text) is str, "an inner function without text")
+        need(isinstance(self.more, list | tuple) and len(self.more) < MOST_FACTORS, "too many factors")
+        more = records(Inner, self.more)
+        need(all(not one.more and len(one.direction) == len(self.direction) for one in more), "a malformed factor")
+        object.__setattr__(self, "more", more)
+
+    @property
+    def factors(self) -> tuple[Inner, ...]:
+        """The functions of one direction each whose product it is."""
+        return (replace(self, more=()), *self.more)
 
     @property
     def plain(self) -> bool:
         """Whether it is direction . x itself, which needs no head."""
-        return self.formula == parse("x", 1)
+        return not self.more and self.formula == parse("x", 1)
 
 
 @dataclass(frozen=True)
@@ -99,7 +112,8 @@ class Outer:
 class Nested:
     """f_o(x) = sum of inner functions of ``direct[o]`` + sum of outer functions of sums of inner functions.
 
-    ``units`` names the ridge of every hidden unit, counted through all outer functions.
+    ``units`` names the ridge of every hidden unit, counted through all outer functions. ``columns`` has, for every
+    inner function of several factors, the values along each axis of its head, whose values are about their products.
     """
 
     inputs: int
@@ -108,6 +122,7 @@ class Nested:
     direct: tuple[tuple[int, ...], ...]
     outer: tuple[Outer, ...]
     units: tuple[int, ...]
+    columns: Columns = ()
 
     KIND = "inner and outer functions"
 
@@ -124,8 +139,14 @@ class Nested:
         need(places([one.output for one in outer], self.outputs), "no such output")
         units = tuple(self.units)
         need(places(units, sum(len(one.ridges) for one in outer)), "a unit of no ridge")
-        for name, value in (("inner", inner), ("outer", outer), ("direct", direct), ("units", units)):
+        columns = _columns(self.columns, inner)
+        fields = {"inner": inner, "outer": outer, "direct": direct, "units": units, "columns": columns}
+        for name, value in fields.items():
             object.__setattr__(self, name, value)
+
+    def along(self, c: int) -> tuple[tuple[float, ...], ...]:
+        """The values along each axis of the head of an inner function of several factors."""
+        return self.columns[sum(1 for one in self.inner[:c] if one.more)]
 
     def all_ridges(self) -> list[tuple[Outer, RidgeTerm]]:
         """Every ridge with its outer function, in order."""
@@ -136,13 +157,22 @@ class Nested:
         tape = Tape()
         values = []
         for one in self.inner:
-            values.append(inside(tape, one.formula, _along(tape, one.direction)))
+            factors = [inside(tape, factor.formula, _along(tape, factor.direction)) for factor in one.factors]
+            values.append(reduce(lambda a, b: tape.add("mul", a, b), factors))
         outputs: list[list[int]] = [[values[c] for c in part] for part in self.direct]
         for part in self.outer:
             sums = [total(tape, [values[c] for c in one]) for one in part.sums]
             outputs[part.output].append(substituted(tape, part.formula, sums))
         found = [total(tape, part) for part in outputs]
         return Formula.build(tape.nodes, found, (self.inputs,), () if self.outputs == 1 else (self.outputs,))
+
+
+def _columns(given: Sequence[Sequence[Sequence[float]]], inner: Sequence[Inner]) -> Columns:
+    """Lists of numbers, one for every factor of every product."""
+    columns = tuple(tuple(map(numbers, one)) for one in given)
+    counts = [len(one.factors) for one in inner if one.more]
+    need([len(one) for one in columns] == counts, "a product needs the values along each of its axes")
+    return columns
 
 
 def _along(tape: Tape, direction: Sequence[float]) -> int:

@@ -1,6 +1,7 @@
 """Proof for a packed layer whose heads are inner functions and whose ReLU units are outer functions.
 
-f = sum_g g(u), u_i = sum_c phi_c(d_c . x). Head c looks up A_c close to phi_c, W_O writes the sums s_k = a_k . u of the
+f = sum_g g(u), u_i = sum_c phi_c(x), phi_c a function of one direction or a product of several (looked.py). Head c
+looks up A_c close to phi_c, W_O writes the sums s_k = a_k . u of the
 ridges into the residual stream, the units of ridge k make a piecewise-linear function G_k of s_k close to p_k, and
 sum_k p_k(a_k . u) is within ``gap`` of g(u). With delta_k = sum_c |a_kc| sup |A_c - phi_c| and J_k the values of s_k,
     |T - f| <= sum_g [ gap_g + sum_k (sup over J_k of |G_k - p_k| + Lip(G_k) delta_k) ] + rounding:
@@ -11,17 +12,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from onelayer.box import Box
 from onelayer.errors import OnelayerError
 from onelayer.float64 import UNIT
-from onelayer.layer.lookup import AxisKeys, LookupHead, lookup_model
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.lemmas.forward import (
     SLACK,
@@ -33,24 +31,12 @@ from onelayer.lemmas.forward import (
     sum_slack,
     upper_bound,
 )
-from onelayer.lemmas.nested import Nested, Outer, RidgeTerm
+from onelayer.lemmas.looked import Looked, Reached, key_width, looked_up
+from onelayer.lemmas.nested import Inner, Nested, Outer, RidgeTerm
 from onelayer.lemmas.overflow import overflows
 from onelayer.lemmas.units import ExecutedSum, ramps_of, term_error
-from onelayer.lemmas.univariate import lookup_error, range_of
 
 Floats = NDArray[np.float64]
-KEY_WIDTH = 4  # of a head: its coordinate, a constant, and two zeros; sqrt(4) is a power of two
-
-
-@dataclass(frozen=True)
-class Looked:
-    """A_c against phi_c: the values of phi_c, sup |A_c - phi_c|, |A_c| at most, rounding of an executed A_c."""
-
-    low: float
-    high: float
-    error: float
-    size: float
-    rounding: float
 
 
 @np.errstate(all="ignore")  # what is not finite ends as inf
@@ -86,7 +72,7 @@ class Form:
             "hidden": len(nested.units),
         }
         heads = [(h.d_k, h.d_v, h.memory, len(h.tokens)) for h in config.heads]
-        if not has_fields(config, wanted) or heads != [(KEY_WIDTH, 1, "grid", 1)] * max(1, len(self.curved)):
+        if not has_fields(config, wanted) or heads != self._shapes(nested):
             raise OnelayerError("this layer does not have the form of inner and outer functions")
         if (config.token_width, config.readout_width) != (self.inputs, self.outputs):
             raise OnelayerError("this layer has other inputs or outputs than its argument")
@@ -94,6 +80,11 @@ class Form:
         self.of_inner = [self._of_inner(part, ridge, len(nested.inner)) for part, ridge in self.ridges]
         if not has_form(self._fixed(nested)):
             raise OnelayerError("the weights of this layer do not have the form of inner and outer functions")
+
+    def _shapes(self, nested: Nested) -> list[tuple[int, int, str, int]]:
+        """What the heads must be: a grid with an axis for every factor of an inner function."""
+        axes = [len(nested.inner[c].factors) for c in self.curved] or [1]
+        return [(key_width(count), 1, "grid", count) for count in axes]
 
     def _of_inner(self, part: Outer, ridge: RidgeTerm, count: int) -> Floats:
         """Weights of the inner functions in the sum of a ridge, (C,), which must be floats."""
@@ -136,12 +127,8 @@ class Form:
         self.written = written
         width = d + written.shape[1]
         out = np.zeros((max(1, len(self.curved)), width))
-        query = np.zeros((width, KEY_WIDTH * len(out)))
-        constant = np.zeros(KEY_WIDTH * len(out))
         for h, c in enumerate(self.curved):
             out[h, d:] = written[c]
-            query[:d, KEY_WIDTH * h] = 2 * np.array(nested.inner[c].direction)
-            constant[KEY_WIDTH * h + 1] = 2.0
         read = np.eye(width)[:, width - self.outputs :]
         fixed: list[tuple[Floats, Floats | float]] = [
             (w["W_E"], np.concatenate([np.eye(d), self.linear], axis=1)),
@@ -151,16 +138,32 @@ class Form:
             (w["W_R"], read),
         ]
         if self.curved:
-            fixed += [(w["W_Q"], query), (w["b_Q"], constant)]
-            fixed += [(w[f"memory.{h}.axes.0"][:, 2:], 0.0) for h in range(len(self.curved))]
+            fixed += self._queries(nested)
         if len(self.units):
             target = np.array([part.output for part, _ in self.ridges])[self.units]
-            others = w["W_2"].copy()
-            others[np.arange(len(self.units)), width - self.outputs + target] = 0.0
-            fixed += [(w["W_1"], np.eye(width)[:, d + self.units]), (others, 0.0), (w["b_2"], 0.0)]
+            rest = w["W_2"].copy()
+            rest[np.arange(len(self.units)), width - self.outputs + target] = 0.0
+            fixed += [(w["W_1"], np.eye(width)[:, d + self.units]), (rest, 0.0), (w["b_2"], 0.0)]
             self.changes = w["W_2"][np.arange(len(self.units)), width - self.outputs + target]
             self.knots = -w["b_1"]
         return fixed
+
+    def _queries(self, nested: Nested) -> list[tuple[Floats, Floats | float]]:
+        """Each head sees the directions of its factors and a constant, and its keys have nothing else."""
+        w, first = self.w, 0
+        query, constant = np.zeros_like(w["W_Q"]), np.zeros_like(w["b_Q"])
+        others: list[tuple[Floats, Floats | float]] = []
+        for h, c in enumerate(self.curved):
+            factors = nested.inner[c].factors
+            scale = math.sqrt(key_width(len(factors)))
+            for a, factor in enumerate(factors):
+                query[: self.inputs, first + a] = scale * np.array(factor.direction)
+                keys = w[f"memory.{h}.axes.{a}"].copy()
+                keys[:, [a, len(factors)]] = 0.0
+                others.append((keys, 0.0))
+            constant[first + len(factors)] = scale
+            first += key_width(len(factors))
+        return [(w["W_Q"], query), (w["b_Q"], constant), *others]
 
 
 class _Proof:
@@ -234,7 +237,16 @@ class _Proof:
         return term_error(ridge.formula, ramps, ExecutedSum(low, high, drift, size), self.r)
 
     def _looked(self, c: int, head: int | None) -> Looked:
-        one = self.nested.inner[c]
+        factors = self.nested.inner[c].factors
+        spans = [self._span(factor) for factor in factors]
+        if head is None:
+            return Looked(spans[0].low, spans[0].high, 0.0, spans[0].reach, 0.0)
+        keys = [self.form.w[f"memory.{head}.axes.{a}"] for a in range(len(factors))]
+        values = self.form.w[f"memory.{head}.values"][..., 0]
+        columns = self.nested.along(c) if len(factors) > 1 else None
+        return looked_up(factors, spans, keys, values, columns, self.r)
+
+    def _span(self, one: Inner) -> Reached:
         direction = np.array(one.direction)
         ends = direction * self.low, direction * self.high
         reach = float(np.abs(direction) @ self.reach) * UP
@@ -243,40 +255,7 @@ class _Proof:
         slack = 0.0 if exact else sum_slack(len(direction), reach)
         low = float(np.minimum(*ends).sum()) - slack
         high = float(np.maximum(*ends).sum()) + slack
-        if head is None:
-            return Looked(low, high, 0.0, reach, 0.0)
-        formula = one.formula
-        bottom, top = range_of(formula, low, high)
-        keys = self.form.w[f"memory.{head}.axes.0"]
-        values = self.form.w[f"memory.{head}.values"]
-        error = lookup_error(_alone(keys, values), formula, low, high)
-        size = float(np.abs(values).max())
-        rounding = self._executed(keys, size, reach, int(used))
-        return Looked(bottom, top, error * UP, size, rounding)
-
-    def _executed(self, keys: Floats, size: float, reach: float, terms: int) -> float:
-        """|executed A - A| for a head of M tokens with |values| <= size, that sees numbers |d . x| <= reach.
-
-        Logits err by gamma of their sizes, once in the query and once in the product with the keys, and what softmax
-        subtracts of them once more; weights then by e^(2 error), by exp, sum and division; their average by a sum.
-        """
-        r = self.r
-        count = len(keys)
-        sizes = np.abs(keys[:, 0]) * reach + np.abs(keys[:, 1])
-        flushed = 4 * (terms + 4) * r.tiny * (1 + float(np.abs(keys).max()))
-        logit = r.gamma(terms + 16) * float(sizes.max()) + flushed
-        if not logit < 1:
-            return math.inf
-        relative = math.expm1(4 * logit) * (1 + r.softmax(count)) + r.softmax(count)
-        average = relative + r.gamma(count + 2) * (1 + relative) + 8 * (count + 2) * r.tiny
-        return (size * average + 4 * (count + 2) * r.tiny) * UP
-
-
-def _alone(keys: Floats, values: Floats) -> OneLayerTransformer:
-    """The head by itself, as a layer of one number."""
-    slopes, biases = torch.from_numpy(keys[:, :2].T.copy())
-    axis = AxisKeys(0, slopes, biases)
-    return lookup_model(1, (), [LookupHead([axis], torch.from_numpy(values.copy()))])
+        return Reached(low, high, reach, int(used))
 
 
 def _sum_range(ends: Sequence[tuple[float, float]]) -> tuple[float, float]:

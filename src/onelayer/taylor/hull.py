@@ -3,7 +3,7 @@
 A Taylor model of log(x2 / x1) on a wide box may reach below zero although x2 / x1 does not, and then has no logarithm.
 Plain interval arithmetic, node by node, keeps such signs: each node's interval [a, b] replaces a poorer model, and
 afterwards narrows the range in which compositions and quotients look for singularities. On small boxes the models win
-and the intervals cost little.
+and the intervals cost little. Differences sqrt(a^2 + b) - a have intervals of their own (language/conjugates.py).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from onelayer.language.conjugates import conjugates, cut
 from onelayer.language.evaluate import evaluate
 from onelayer.language.formula import Formula, Node
 from onelayer.language.intervals import Interval, outward
@@ -36,11 +37,13 @@ def hulled_outputs(formula: Formula, x: TaylorModel, low: Tensor, high: Tensor) 
     """Each output of the formula, (B,), together with its interval; unbounded where it may be undefined."""
     everywhere = torch.ones_like(low[:, 0], dtype=torch.bool)
     defined: list[Tensor] = []  # (B,) per node: whether it surely has a value on the box
+    special, found = conjugates(formula), list[Interval]()
 
     def narrowed(node: Node, args: list[Any], value: Any) -> Any:
         before = [defined[at] for at in node.args]
         if not isinstance(value, TaylorModel):
             defined.append(everywhere)
+            found.append(_ends(value, low.device))
             return value
         if node.op == "var":
             ends, sure = (low[:, int(node.value)], high[:, int(node.value)]), everywhere
@@ -49,7 +52,10 @@ def hulled_outputs(formula: Formula, x: TaylorModel, low: Tensor, high: Tensor) 
             known = [ends_of(arg, value.device) for arg in args]
             ends, sure = interval(node, known, value)
             sure = (sure | value.decided()) & needed(node, known, before)
+            if len(defined) in special:
+                ends = cut(ends, special[len(defined)].interval(found))
         defined.append(sure.expand(len(everywhere)))
+        found.append(ends)
         # Whether the node is defined is kept apart: an output needs all nodes that it is made of.
         return within_image(value, *ends, torch.ones_like(value.rem, dtype=torch.bool)).with_hull(*ends)
 
@@ -73,9 +79,9 @@ def surely_defined(formula: Formula, low: Tensor, high: Tensor) -> Tensor:
     """(B,): whether interval arithmetic alone shows every output of the formula to be defined on the box."""
     found: list[Interval] = []
     defined: list[Tensor] = []
-    everywhere = torch.ones_like(low[:, 0], dtype=torch.bool)
-    for node in formula.nodes:
-        args = [found[at] for at in node.args]
+    everywhere, special = torch.ones_like(low[:, 0], dtype=torch.bool), conjugates(formula)
+    for at, node in enumerate(formula.nodes):
+        args = [found[arg] for arg in node.args]
         match node.op:
             case "var":
                 found.append((low[:, int(node.value)], high[:, int(node.value)]))
@@ -86,8 +92,8 @@ def surely_defined(formula: Formula, low: Tensor, high: Tensor) -> Tensor:
                 defined.append(everywhere)
             case _:
                 ends, sure = _ruled(node, args)
-                found.append(ends)
-                defined.append((sure & needed(node, args, [defined[at] for at in node.args])).expand(len(low)))
+                found.append(cut(ends, special[at].interval(found)) if at in special else ends)
+                defined.append((sure & needed(node, args, [defined[arg] for arg in node.args])).expand(len(low)))
     return torch.stack([defined[at] for at in formula.outputs]).all(0)
 
 
@@ -112,8 +118,7 @@ def _both_ends(arg: Any, device: torch.device) -> Interval:
     low, high = _ends(arg, device)
     if not isinstance(arg, TaylorModel) or arg.hull is None:
         return low, high
-    below, above = arg.range()
-    return torch.where(below > low, below, low), torch.where(above < high, above, high)  # NaN compares as no bound
+    return cut((low, high), arg.range())
 
 
 def _ends(arg: Any, device: torch.device) -> Interval:

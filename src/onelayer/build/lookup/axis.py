@@ -52,14 +52,16 @@ def fit_axis(
     max_tokens: int = 512,
     effort: Effort = "thorough",
     observer: Observer | None = None,
+    unit: float = 0.0,
 ) -> AxisFit:
     """Smallest fit found with error + rounding <= eps, or the best one within ``max_tokens`` with ``meets`` False.
 
     g maps a float64 tensor (P,) to (P,) or (P, K). The search is deterministic unless the
-    ``observer`` cuts it short.
+    ``observer`` cuts it short. A ``unit`` above the roundoff of the dtype makes large values dearer.
     """
     sampler = Sampler(g, float(lower), float(upper), eps / 8)
-    found = smallest(AxisProblem(sampler, float(eps), dtype), max_tokens, effort == "thorough", observer or Observer())
+    problem = AxisProblem(sampler, float(eps), dtype, unit)
+    found = smallest(problem, max_tokens, effort == "thorough", observer or Observer())
     slopes, biases, values = (torch.from_numpy(a).to(dtype) for a in (found.slopes, found.biases, found.values))
     family = found.keys.family
     return AxisFit(slopes, biases, family, values, found.error, found.rounding, found.vmax, found.meets)

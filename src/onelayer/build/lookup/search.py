@@ -53,13 +53,16 @@ class Measured:
 
 
 class AxisProblem:
-    """g on one interval with a tolerance and an executing dtype: what is tried, and when it is accepted."""
+    """g on one interval with a tolerance and an executing dtype: what is tried, and when it is accepted.
 
-    def __init__(self, sampler: Sampler, eps: float, dtype: torch.dtype) -> None:
+    ``unit`` is what rounding takes of large values, the unit roundoff of the dtype or more.
+    """
+
+    def __init__(self, sampler: Sampler, eps: float, dtype: torch.dtype, unit: float = 0.0) -> None:
         self.sampler = sampler
         self.eps = eps
         self.dtype = dtype
-        self.unit = format_of(dtype).unit
+        self.unit = max(unit, format_of(dtype).unit)
         focus = sampler.focus()
         self.focus = None if focus is None else (focus.centre, focus.width)
 

@@ -59,13 +59,21 @@ class Apart:
         """The most sums that an outer function has."""
         return max((len(group.sums) for group in self.groups), default=0)
 
+    @property
+    def multiplies(self) -> bool:
+        """Whether an inner function is a product of several."""
+        sums = (*self.direct, *(one for group in self.groups for one in group.sums))
+        return any(summand.inner.more for one in sums for summand in one)
+
 
 def take_apart(formula: Formula, box: Box) -> Apart:
     """The structure of f on a box; OnelayerError where a weight is no float or a group is its own best form."""
-    return _Reader(formula, box).apart()
+    return Reader(formula, box).apart()
 
 
-class _Reader:
+class Reader:
+    """What is known of every node of a formula: linear forms, directions, sums of inner functions."""
+
     def __init__(self, formula: Formula, box: Box) -> None:
         self.formula, self.nodes = formula, formula.nodes
         self.affine = Recogniser(formula, box, affine=True)
@@ -83,6 +91,7 @@ class _Reader:
             self.constants.append(constant)
 
     def apart(self) -> Apart:
+        """The whole structure."""
         direct, groups = [], []
         for o, root in enumerate(self.formula.outputs):
             parts: Parts = {}
@@ -99,10 +108,10 @@ class _Reader:
             if any(not gates for _, gates in made):
                 raise OnelayerError("a constant that is no rational number stands alone")
             groups += [OuterGroup(o, outer, tuple(self._summands(gate) for gate in gates)) for outer, gates in made]
-            direct.append(self._shifted(_nonzero(parts), shift))
+            direct.append(self.shifted(_nonzero(parts), shift))
         return Apart(tuple(direct), tuple(groups))
 
-    def _shifted(self, parts: Parts, shift: Fraction) -> tuple[Summand, ...]:
+    def shifted(self, parts: Parts, shift: Fraction) -> tuple[Summand, ...]:
         """The direct part of an output; its constant joins the first inner function, or is one of its own."""
         found = list(self._summands(parts))
         if shift:
@@ -225,13 +234,14 @@ class _Reader:
             direction = _normalised(linear.items(), scale=False)
             if direction is None:
                 raise OnelayerError("the weights of a linear form are no floats")
-            found.append(Summand(Inner(self._vector(direction), "x1"), "x1", 1.0))
+            found.append(Summand(Inner(self.vector(direction), "x1"), "x1", 1.0))
         return tuple(found)
 
     def _is_variable(self, kind: str, at: int) -> bool:
         return kind == "node" and self.nodes[at].op == "var"
 
-    def _vector(self, direction: Direction) -> tuple[float, ...]:
+    def vector(self, direction: Direction) -> tuple[float, ...]:
+        """A direction as one number per input."""
         weights = dict(direction)
         return tuple(float(weights.get(j, 0)) for j in range(len(self.low)))
 
@@ -239,7 +249,7 @@ class _Reader:
         """The node of a variable."""
         return next(at for at, node in enumerate(self.nodes) if node.op == "var" and node.value == index)
 
-    def _along(self, tape: Tape, at: int, direction: Direction) -> int:
+    def along(self, tape: Tape, at: int, direction: Direction) -> int:
         """A node of one direction as a function of s = direction . x."""
         s, replaced = tape.variable(0), {}
         for k in range(at + 1):
@@ -263,18 +273,18 @@ class _Reader:
         if direction is None:
             raise OnelayerError("a node of several directions is no inner function")
         tape = Tape()
-        value = self._along(tape, at, direction)
+        value = self.along(tape, at, direction)
         if kind == "log":
             value = tape.add("log", tape.add("neg", value) if self.sign(at) < 0 else value)
         base = str(Formula.build(tape.nodes, [value], (1,)))
         text = str(Formula.build(tape.nodes, [affine_of(tape, factor, value, Fraction(0))], (1,)))
-        return Summand(Inner(self._vector(direction), text), base, float(factor))
+        return Summand(Inner(self.vector(direction), text), base, float(factor))
 
 
 class _Writer:
     """One term written in its gates: sums of inner functions, up to a factor and a constant."""
 
-    def __init__(self, reader: _Reader, linear: frozenset[Direction]) -> None:
+    def __init__(self, reader: Reader, linear: frozenset[Direction]) -> None:
         self.reader, self.tape = reader, Tape()
         self.linear = linear  # directions that are gates themselves
         self.gates: list[Parts] = []
@@ -333,7 +343,7 @@ class _Product:
     Only halves of whole exponents are followed, and roots are opened where what is under them is one inner function.
     """
 
-    def __init__(self, reader: _Reader, at: int) -> None:
+    def __init__(self, reader: Reader, at: int) -> None:
         self.reader = reader
         self.factor = Fraction(1)
         self.logs: Parts = {}

@@ -17,7 +17,9 @@ import torch
 from onelayer.box import Box
 from onelayer.build.lookup.axis import fit_axis
 from onelayer.build.lookup.families import Array
+from onelayer.build.lookup.search import ROUNDING_SHARE
 from onelayer.build.nested.apart import Apart, OuterGroup, Summand, take_apart
+from onelayer.build.nested.gates import take_apart_widely
 from onelayer.build.nested.layer import Lookup, nested_layer
 from onelayer.build.refine import refined
 from onelayer.build.sequences.composed import certified
@@ -42,6 +44,8 @@ DEGREES = {2: 24, 3: 16}  # of ridges, by the number of sums: columns of their f
 GAP_SHARE = 0.25  # of eps, for outer functions of several sums that ridges approximate
 INNER_SHARE = 0.12  # of eps, for inner functions: another digit costs them one token, outer ones three times the units
 ROOM = 0.98  # of eps for all together: bounds are a little above what was fitted
+ROUNDING, EXECUTED = 0.1, 1e-12  # share of a tolerance for rounding, and what executed heads round off their values
+LEAST_LARGER = 2.0  # times a function, for the values of a head: fewer tokens do not carry it
 WIDER = 1e-3  # of its width, by which an interval of sums is widened: another proof may find it less tightly
 
 
@@ -55,11 +59,17 @@ class Composer:
     dtype: torch.dtype
     seed: int = 0
     max_units: int = 20_000
+    max_tokens: int = 20_000
 
     @property
     def rank(self) -> int:
         """The largest number of sums in one outer function."""
         return self.apart.rank
+
+    @property
+    def multiplies(self) -> bool:
+        """Whether an inner function is a product, which takes a grid of tokens."""
+        return self.apart.multiplies
 
     def predicted_units(self, eps: float) -> float:
         """About how many hidden units outer functions of one sum take; others are not predicted.
@@ -77,16 +87,28 @@ class Composer:
         return total
 
 
-def composer(target: Target, box: Box, dtype: torch.dtype, seed: int = 0) -> Composer | None:
-    """The target as inner and outer functions; None when it is not of that form."""
+def composer(
+    target: Target, box: Box, dtype: torch.dtype, seed: int = 0, *, max_tokens: int = 20_000
+) -> Composer | None:
+    """The target as inner and outer functions; None when it is not of that form.
+
+    Inner functions of one direction each are preferred, unless products of them leave outer functions of fewer sums.
+    """
     if target.formula is None or target.lipschitz is not None:
         return None
-    try:
-        apart = take_apart(target.formula.shaped((box.dim,), target.formula.output_shape), box)
-    except OnelayerError:
+    formula = target.formula.shaped((box.dim,), target.formula.output_shape)
+    found: list[Apart] = []
+    for read in (take_apart, take_apart_widely):
+        try:
+            found.append(read(formula, box))
+        except OnelayerError:
+            continue
+    found = [apart for apart in found if apart.rank <= MOST_SUMS]
+    if not found:
         return None
+    apart = min(found, key=lambda one: max(1, one.rank))
     groups = tuple(replace(group, outer=_continued(group.outer)) for group in apart.groups)
-    return Composer(target, box, replace(apart, groups=groups), dtype, seed) if apart.rank <= MOST_SUMS else None
+    return Composer(target, box, replace(apart, groups=groups), dtype, seed, max_tokens=max_tokens)
 
 
 def compose(found: Composer, eps: float, observer: Observer) -> Approximation:
@@ -106,11 +128,13 @@ class _Work:
             for one in part:
                 self.summands.setdefault(one.inner, one)
         self.inner = list(self.summands)
-        self.ends = [self._interval(one) for one in self.inner]
-        self.values = [
-            ends if one.plain else range_of(one.formula, *ends) for one, ends in zip(self.inner, self.ends, strict=True)
-        ]
-        self.axes: dict[tuple[str, float, float, int], Lookup] = {}
+        self.factors = [[self._factor(one) for one in inner.factors] for inner in self.inner]
+        self.values = [_product_range(factors) for factors in self.factors]
+        self.axes: dict[tuple[str, float, float, int, float], Lookup] = {}
+
+    def _factor(self, one: Inner) -> _Factor:
+        ends = self._interval(one)
+        return _Factor(one.text, ends, ends if one.plain else range_of(one.formula, *ends))
 
     def _interval(self, one: Inner) -> tuple[float, float]:
         """Values of direction . x, a little wider than rounding needs."""
@@ -128,11 +152,13 @@ class _Work:
         index = {one: c for c, one in enumerate(self.inner)}
         direct = tuple(tuple(index[one.inner] for one in part) for part in found.apart.direct)
         outputs = len(found.apart.direct)
-        nested = Nested(found.box.dim, outputs, tuple(self.inner), direct, tuple(outers), units)
+        columns = tuple(_columns(axes) for axes in lookups if axes is not None and len(axes) > 1)
+        nested = Nested(found.box.dim, outputs, tuple(self.inner), direct, tuple(outers), units, columns)
         if found.target.formula is None or not same_function(
             found.target.formula.shaped((found.box.dim,), found.target.formula.output_shape),
             nested.formula(),
             found.box,
+            second_defined=True,  # where it is not, its bounds below are infinite
         ):
             raise OnelayerError("algebra does not show the function to be its inner and outer functions")
         model = nested_layer(
@@ -203,7 +229,7 @@ class _Work:
                 cost[outer.output, list(members)] += abs(weight) * slope
         return cost
 
-    def _inner_functions(self, outers: list[Outer], slopes: list[float], goal: float) -> list[Lookup | None]:
+    def _inner_functions(self, outers: list[Outer], slopes: list[float], goal: float) -> list[list[Lookup] | None]:
         """Every curved inner function by one axis of tokens: its error costs its weights times the slopes."""
         cost = self._cost(outers, slopes)
         curved = [c for c, one in enumerate(self.inner) if not one.plain]
@@ -213,15 +239,31 @@ class _Work:
             for c, one in enumerate(self.inner)
         ]
 
-    def _lookup(self, c: int, tolerance: float) -> Lookup:
-        """Tokens for an inner function; multiples of one function on one interval share their keys."""
-        one = self.summands[self.inner[c]]
-        low, high = self.ends[c]
-        level = math.floor(math.log2(tolerance / abs(one.factor)))
-        key = (one.base, low, high, level)
+    def _lookup(self, c: int, tolerance: float) -> list[Lookup]:
+        """An axis of tokens for every factor; the error of one counts as often as the others are large."""
+        factors, one = self.factors[c], self.summands[self.inner[c]]
+        whole = max(math.prod(factor.size for factor in factors), 1e-300)
+        # Values are larger than what they average, on each axis; their product is what rounding takes its share of.
+        larger = max(LEAST_LARGER, (ROUNDING * tolerance / (EXECUTED * whole)) ** (1 / len(factors)))
+        axes = []
+        for a, factor in enumerate(factors):
+            share = tolerance / len(factors) / whole * max(factor.size, 1e-300)
+            unit = share * ROUNDING_SHARE / (2 * larger * max(factor.size, 1e-300)) if len(factors) > 1 else 0.0
+            # The first factor has the weight of the product, which is taken out: multiples share their keys.
+            text, scale = (one.base, one.factor) if a == 0 else (factor.text, 1.0)
+            axis = self._axis(text, *factor.ends, share / abs(scale), unit)
+            axes.append(replace(axis, values=axis.values * scale))
+        if math.prod(len(axis.slopes) for axis in axes) > self.found.max_tokens:
+            raise OnelayerError("a product of inner functions takes too many tokens")
+        return axes
+
+    def _axis(self, text: str, low: float, high: float, tolerance: float, unit: float) -> Lookup:
+        """Tokens for a function of one variable."""
+        level = math.floor(math.log2(tolerance))
+        key = (text, low, high, level, unit)
         if key not in self.axes:
             self.observer.check()
-            formula = parse(one.base, 1)
+            formula = parse(text, 1)
             fit = fit_axis(
                 lambda u: formula(u[:, None]),
                 low,
@@ -230,10 +272,36 @@ class _Work:
                 dtype=self.found.dtype,
                 effort="fast",
                 observer=self.observer,
+                unit=unit,
             )
             self.axes[key] = Lookup(*(array.double().numpy() for array in (fit.slopes, fit.biases, fit.values)))
-        axis = self.axes[key]
-        return replace(axis, values=axis.values * one.factor)
+        return self.axes[key]
+
+
+@dataclass(frozen=True)
+class _Factor:
+    """A factor of an inner function: its text, the ends of its argument, the ends of its values."""
+
+    text: str
+    ends: tuple[float, float]
+    values: tuple[float, float]
+
+    @property
+    def size(self) -> float:
+        return max(map(abs, self.values))
+
+
+def _columns(axes: list[Lookup]) -> tuple[tuple[float, ...], ...]:
+    """The values along each axis."""
+    return tuple(tuple(axis.values.reshape(-1).tolist()) for axis in axes)
+
+
+def _product_range(factors: list[_Factor]) -> tuple[float, float]:
+    low, high = factors[0].values
+    for factor in factors[1:]:
+        ends = [x * y for x in (low, high) for y in factor.values]
+        low, high = min(ends), max(ends)
+    return low, high
 
 
 def _continued(formula: Formula) -> Formula:

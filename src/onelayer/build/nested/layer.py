@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 import torch
@@ -13,8 +15,8 @@ from onelayer.build.sequences.piecewise import Piecewise
 from onelayer.float64 import eye, zeros
 from onelayer.layer.memory import GridMemory
 from onelayer.layer.transformer import OneLayerTransformer
-from onelayer.lemmas.nested import Nested, Outer, RidgeTerm
-from onelayer.lemmas.nesting import KEY_WIDTH
+from onelayer.lemmas.looked import key_width
+from onelayer.lemmas.nested import Inner, Nested, Outer, RidgeTerm
 
 Array = NDArray[np.float64]
 
@@ -44,13 +46,14 @@ def nested_layer(
     input_shape: tuple[int, ...],
     output_shape: tuple[int, ...],
     nested: Nested,
-    lookups: Sequence[Lookup | None],
+    lookups: Sequence[Sequence[Lookup] | None],
     fitted: Sequence[Piecewise],
     dtype: torch.dtype,
 ) -> OneLayerTransformer:
     """T = sum_k G_k(s_k) + direct part; the stream holds x, the sums s_k of the ridges, and the outputs.
 
-    ``lookups`` has a head for every inner function that is not plain, ``fitted`` the function G_k of every ridge.
+    ``lookups`` has the axes of a head for every inner function that is not plain, ``fitted`` the function G_k of every
+    ridge.
     """
     ridges = [(part, ridge) for part in nested.outer for ridge in part.ridges]
     d = nested.inputs
@@ -61,25 +64,20 @@ def nested_layer(
     out = []
     queries = []
     offsets = []
-    for c, (one, lookup) in enumerate(zip(nested.inner, lookups, strict=True)):
-        direction = torch.tensor(one.direction, dtype=torch.float64, device="cpu")
-        if lookup is None:
-            embedding += direction[:, None] * written[c]
+    for c, (one, axes) in enumerate(zip(nested.inner, lookups, strict=True)):
+        if axes is None:
+            embedding += torch.tensor(one.direction, dtype=torch.float64, device="cpu")[:, None] * written[c]
             continue
-        keys = zeros(len(lookup.slopes), KEY_WIDTH)
-        keys[:, 0], keys[:, 1] = torch.from_numpy(lookup.slopes), torch.from_numpy(lookup.biases)
-        heads.append(GridMemory([keys], torch.from_numpy(lookup.values.reshape(-1, 1))))
-        query = zeros(width, KEY_WIDTH)
-        offset = zeros(KEY_WIDTH)
-        query[:d, 0], offset[1] = 2 * direction, 2.0
+        heads.append(_memory(axes))
+        query, offset = _query(one, width)
         queries.append(query)
         offsets.append(offset)
         out.append(written[c])
     if not heads:  # a layer has a head, even where none is needed
-        heads = [GridMemory([zeros(1, KEY_WIDTH)], zeros(1, 1))]
+        heads = [GridMemory([zeros(1, key_width(1))], zeros(1, 1))]
         out = [zeros(width)]
-        queries = [zeros(width, KEY_WIDTH)]
-        offsets = [zeros(KEY_WIDTH)]
+        queries = [zeros(width, key_width(1))]
+        offsets = [zeros(key_width(1))]
     weights: dict[str, torch.Tensor | Sequence[torch.Tensor]] = {
         "W_E": embedding,
         "W_Q": queries,
@@ -104,6 +102,28 @@ def nested_layer(
         dtype=dtype,
     )
     return model.requires_grad_(False)
+
+
+def _memory(axes: Sequence[Lookup]) -> GridMemory:
+    """A grid of tokens whose values are the products of the values along its axes."""
+    parts = []
+    for a, axis in enumerate(axes):
+        keys = zeros(len(axis.slopes), key_width(len(axes)))
+        keys[:, a], keys[:, len(axes)] = torch.from_numpy(axis.slopes), torch.from_numpy(axis.biases)
+        parts.append(keys)
+    values: Array = reduce(np.multiply.outer, [axis.values.reshape(-1) for axis in axes])
+    return GridMemory(parts, torch.from_numpy(np.ascontiguousarray(values[..., None])))
+
+
+def _query(one: Inner, width: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """W_Q and b_Q of q = sqrt(d_k) (d_1 . x, ..., d_r . x, 1, 0, ...)."""
+    size = key_width(len(one.factors))
+    query, offset = zeros(width, size), zeros(size)
+    for a, factor in enumerate(one.factors):
+        direction = torch.tensor(factor.direction, dtype=torch.float64, device="cpu")
+        query[: len(direction), a] = math.sqrt(size) * direction
+    offset[len(one.factors)] = math.sqrt(size)
+    return query, offset
 
 
 def _units(nested: Nested, outputs: Sequence[int], fitted: Sequence[Piecewise], width: int) -> dict[str, torch.Tensor]:

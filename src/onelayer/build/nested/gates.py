@@ -1,0 +1,219 @@
+"""A formula as outer functions of a few gates, each a sum of products of inner functions or the log of a product.
+
+Terms are written in their gates first, as many as it takes; scalings then take gates away (scaling.py). Tried are the
+formula as it is written and as a quotient, sums multiplied out or kept: the way with the fewest gates is taken.
+Nothing here is trusted: algebra.py compares the result with the formula.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from onelayer.box import Box
+from onelayer.build.nested.apart import Apart, OuterGroup, Summand
+from onelayer.build.nested.products import ONE, Form, Monomial, Products, raised, times
+from onelayer.build.nested.scaling import eliminations, scalings
+from onelayer.build.sequences.recognise import affine_of
+from onelayer.errors import OnelayerError
+from onelayer.language.compose import substituted
+from onelayer.language.formula import Formula
+from onelayer.language.quotient import as_quotient
+from onelayer.language.tree import Tape
+
+TOKENS = 3  # of an axis, as a rule: to compare the sizes of products
+
+
+@dataclass(frozen=True)
+class Gate:
+    """A form as an argument of an outer function; ``positive`` if it is one monomial of positive factors."""
+
+    form: tuple[tuple[Monomial, Fraction], ...]
+    positive: bool
+
+    def times(self, monomial: Monomial) -> Gate:
+        """The gate times a positive monomial."""
+        return replace(self, form=tuple((times(own, monomial), c) for own, c in self.form))
+
+
+def take_apart_widely(formula: Formula, box: Box) -> Apart:
+    """The structure with the fewest gates; OnelayerError where none is found."""
+    found: list[tuple[tuple[int, int], Apart]] = []
+    for written in _spellings(formula):
+        for expand in (False, True):
+            try:
+                found.append(_Wide(Products(written, box, expand=expand), written).apart())
+            except OnelayerError:
+                continue
+    if not found:
+        raise OnelayerError("no outer functions of sums of products were found")
+    return min(found, key=lambda one: one[0])[1]
+
+
+def _spellings(formula: Formula) -> list[Formula]:
+    """The formula, and the same as one quotient."""
+    quotient = as_quotient(formula)
+    if quotient is None:
+        return [formula]
+    tape, count = Tape(), len(formula.outputs)
+    nodes = quotient.formula.nodes
+    places: list[int] = []
+    for node in nodes:
+        places.append(tape.add(node.op, *(places[at] for at in node.args), value=node.value))
+    outputs = []
+    for o in range(count):
+        value = places[quotient.formula.outputs[o]]
+        for factor, n in quotient.denominators[o]:
+            value = tape.add("div", value, raised(tape, places[quotient.formula.outputs[factor]], Fraction(n)))
+        outputs.append(value)
+    return [formula, Formula.build(tape.nodes, outputs, formula.input_shape, formula.output_shape)]
+
+
+class _Wide:
+    """One formula in gates."""
+
+    def __init__(self, products: Products, formula: Formula) -> None:
+        self.products, self.formula = products, formula
+
+    def apart(self) -> tuple[tuple[int, int], Apart]:
+        """The structure, and what it is judged by: the gates of the worst group, and tokens."""
+        direct: list[tuple[Summand, ...]] = []
+        groups: list[OuterGroup] = []
+        rank = tokens = 0
+        for o, root in enumerate(self.formula.outputs):
+            own: Form = {}
+            for factor, at in self.products.reader.affine.summands(root):
+                form = self.products.forms[at]
+                if form is not None:
+                    for monomial, c in form.items():
+                        own[monomial] = own.get(monomial, Fraction(0)) + factor * c
+                    continue
+                outer, gates, cost = self._term(factor, at)
+                groups.append(OuterGroup(o, outer, tuple(self._sums(gate) for gate in gates)))
+                rank, tokens = max(rank, len(gates)), tokens + cost
+            direct.append(self._direct(own))
+        return (rank, tokens), Apart(tuple(direct), tuple(groups))
+
+    def _direct(self, form: Form) -> tuple[Summand, ...]:
+        """The part of an output that is a sum of products; its constant is an inner function that is constant."""
+        found = [self.products.summand(monomial, c) for monomial, c in form.items() if monomial and c]
+        return (*found, *self.products.reader.shifted({}, form.get(ONE, Fraction(0))))
+
+    def _term(self, factor: Fraction, at: int) -> tuple[Formula, list[Gate], int]:
+        """A term as an outer function of the fewest gates, and about how many tokens they take."""
+        writer = _Writer(self.products)
+        value = affine_of(writer.tape, factor, writer.write(at), Fraction(0))
+        outer = Formula.build(writer.tape.nodes, [value], (max(1, len(writer.gates)),))
+        allowed = [i for i, gate in enumerate(writer.gates) if gate.positive]
+        ways = [self._without(outer, writer.gates, taken) for taken in eliminations(scalings(outer), allowed)]
+        ways.append((outer, writer.gates))
+        judged = [(len(gates), sum(map(self._tokens, gates)), i) for i, (_, gates) in enumerate(ways)]
+        _, tokens, best = min(judged)
+        return self._in_logarithms(*ways[best]), ways[best][1], tokens
+
+    def _tokens(self, gate: Gate) -> int:
+        if gate.positive:
+            return TOKENS * len(gate.form[0][0])
+        return sum(TOKENS ** self.products.spread(monomial) for monomial, _ in gate.form)
+
+    def _without(
+        self, outer: Formula, gates: list[Gate], taken: dict[int, list[Fraction]]
+    ) -> tuple[Formula, list[Gate]]:
+        """The outer function without the gates that scalings take away; a gate that becomes constant goes too."""
+        tape = Tape()
+        kept: list[Gate] = []
+        arguments = []
+        for i, gate in enumerate(gates):
+            scale: Monomial = ONE
+            for p, weights in taken.items():
+                scale = times(scale, gates[p].form[0][0], -weights[i])
+            moved = gate.times(scale)
+            if i in taken:
+                arguments.append(tape.number(1.0))
+            elif moved.form == ((ONE, moved.form[0][1]),):
+                arguments.append(affine_of(tape, moved.form[0][1], tape.number(1.0), Fraction(0)))
+            else:
+                arguments.append(tape.variable(len(kept)))
+                kept.append(moved)
+        value = substituted(tape, outer, arguments)
+        return Formula.build(tape.nodes, [value], (max(1, len(kept)),)), kept
+
+    def _in_logarithms(self, outer: Formula, gates: list[Gate]) -> Formula:
+        """The outer function of gates of which a positive product of several directions is given by its logarithm."""
+        tape = Tape()
+        arguments = []
+        for i, gate in enumerate(gates):
+            variable = tape.variable(i)
+            arguments.append(tape.add("exp", variable) if self._logarithmic(gate) else variable)
+        return Formula.build(tape.nodes, [substituted(tape, outer, arguments)], (max(1, len(gates)),))
+
+    def _logarithmic(self, gate: Gate) -> bool:
+        return gate.positive and self.products.spread(gate.form[0][0]) > 1
+
+    def _sums(self, gate: Gate) -> tuple[Summand, ...]:
+        if self._logarithmic(gate):
+            return self.products.logarithms(gate.form[0][0])
+        return tuple(self.products.summand(monomial, c) for monomial, c in gate.form)
+
+
+class _Writer:
+    """A node written in gates."""
+
+    def __init__(self, products: Products) -> None:
+        self.products, self.tape = products, Tape()
+        self.gates: list[Gate] = []
+        self.known: dict[int, int] = {}
+
+    def write(self, at: int) -> int:
+        """The place of a node on the tape."""
+        if at not in self.known:
+            form, node = self.products.forms[at], self.products.nodes[at]
+            if form is not None:
+                self.known[at] = self._gated(form)
+            else:
+                self.known[at] = self.tape.add(node.op, *(self.write(arg) for arg in node.args), value=node.value)
+        return self.known[at]
+
+    def _gated(self, form: Form) -> int:
+        """A form as a number times a positive monomial times what is left."""
+        constant = form.get(ONE, Fraction(0))
+        rest = {monomial: c for monomial, c in form.items() if monomial}
+        if not rest:
+            return affine_of(self.tape, constant, self.tape.number(1.0), Fraction(0))
+        if constant:
+            return affine_of(self.tape, Fraction(1), self._gated(rest), constant)
+        content = self._content(rest)
+        lead = rest[min(rest, key=sorted)]
+        left = tuple(sorted(((times(m, content, Fraction(-1)), c / lead) for m, c in rest.items()), key=_order))
+        value = self._powers(content)
+        if left != ((ONE, Fraction(1)),):
+            gate = self._gate(Gate(left, positive=False))
+            value = gate if value is None else self.tape.add("mul", value, gate)
+        if value is None:
+            raise OnelayerError("a form without factors")
+        return affine_of(self.tape, lead, value, Fraction(0))
+
+    def _content(self, form: Form) -> Monomial:
+        """What all monomials share of positive factors: of each the smallest exponent."""
+        factors = {factor for monomial in form for factor, _ in monomial if self.products.sign(factor) > 0}
+        found = {f: min(dict(monomial).get(f, Fraction(0)) for monomial in form) for f in factors}
+        return frozenset((factor, e) for factor, e in found.items() if e)
+
+    def _powers(self, monomial: Monomial) -> int | None:
+        """A positive monomial: numbers as they are, the rest as one gate."""
+        numbers = [(f, e) for f, e in sorted(monomial) if self.products.direction(f) is None]
+        varying = frozenset((f, e) for f, e in monomial if self.products.direction(f) is not None)
+        value = self._gate(Gate(((varying, Fraction(1)),), positive=True)) if varying else None
+        for (_, at), e in numbers:
+            number = raised(self.tape, self.products.constant(self.tape, at), e)
+            value = number if value is None else self.tape.add("mul", number, value)
+        return value
+
+    def _gate(self, gate: Gate) -> int:
+        if gate not in self.gates:
+            self.gates.append(gate)
+        return self.tape.variable(self.gates.index(gate))
+
+
+def _order(item: tuple[Monomial, Fraction]) -> list[object]:
+    return [sorted(item[0]), item[1]]

@@ -1,0 +1,210 @@
+"""Formulas as sums of products of inner functions of one direction each: what a head with several axes can look up.
+
+A *form* is a sum of rational multiples of monomials; a *monomial* is a product of rational powers of factors; a
+*factor* is a node of the formula that depends on one linear form of x, its logarithm, or a constant such as pi. Sums
+stay short: where multiplying out would make more than MOST_TERMS of them, or a node is no such sum, it has no form.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+
+from onelayer.box import Box
+from onelayer.build.nested.apart import Direction, Reader, Summand
+from onelayer.build.sequences.recognise import affine_of
+from onelayer.errors import OnelayerError
+from onelayer.language.formula import Formula
+from onelayer.language.tree import Tape
+from onelayer.lemmas.nested import MOST_FACTORS, Inner
+
+Factor = tuple[str, int]  # "node" or "log", and a node of one direction, or of none
+Monomial = frozenset[tuple[Factor, Fraction]]
+Form = dict[Monomial, Fraction]
+ONE: Monomial = frozenset()
+MOST_TERMS = 8  # of a form: each is a head
+HALF = Fraction(1, 2)
+
+
+def times(one: Monomial, other: Monomial, e: Fraction = Fraction(1)) -> Monomial:
+    """one * other^e."""
+    exponents = dict(one)
+    for factor, own in other:
+        exponents[factor] = exponents.get(factor, Fraction(0)) + own * e
+    return frozenset((factor, own) for factor, own in exponents.items() if own)
+
+
+def multiplied(a: Form, b: Form) -> Form:
+    """The product of two forms, multiplied out."""
+    found: Form = {}
+    for one, c in a.items():
+        for other, d in b.items():
+            key = times(one, other)
+            found[key] = found.get(key, Fraction(0)) + c * d
+    return {key: c for key, c in found.items() if c}
+
+
+def plus(a: Form, b: Form, sign: int) -> Form:
+    """a + sign * b."""
+    found = dict(a)
+    for key, c in b.items():
+        found[key] = found.get(key, Fraction(0)) + sign * c
+    return {key: c for key, c in found.items() if c}
+
+
+class Products:
+    """The forms of all nodes of a formula on a box; ``expand`` multiplies sums with each other."""
+
+    def __init__(self, formula: Formula, box: Box, *, expand: bool) -> None:
+        self.reader, self.expand = Reader(formula, box), expand
+        self.nodes = formula.nodes
+        self.rules: dict[str, Callable[..., Form | None]] = {
+            "add": lambda a, b: plus(a, b, 1),
+            "sub": lambda a, b: plus(a, b, -1),
+            "neg": lambda a: plus({}, a, -1),
+            "mul": self._times,
+            "div": lambda a, b: None if len(b) != 1 else self._times(a, self._power(b, Fraction(-1)) or {}),
+            "sqrt": lambda a: self._power(a, HALF),
+            "log": self._log,
+        }
+        self.forms: list[Form | None] = []
+        for at in range(len(self.nodes)):
+            self.forms.append(self._form(at))
+
+    def _form(self, at: int) -> Form | None:
+        exact = self.reader.affine.exact[at]
+        if exact is not None:
+            return {ONE: exact} if exact else {}
+        single = self.reader.directions[at] is not None or not self.reader.affine.used[at]
+        found = self._ruled(at)
+        if found is not None and len(found) <= (1 if single else MOST_TERMS):
+            return found
+        return {frozenset({(("node", at), Fraction(1))}): Fraction(1)} if single else None
+
+    def _ruled(self, at: int) -> Form | None:
+        """The form that follows from those of the arguments."""
+        node = self.nodes[at]
+        args = [self.forms[arg] for arg in node.args]
+        known = [arg for arg in args if arg is not None]
+        if not args or len(known) < len(args):
+            return None
+        if node.op == "pow":
+            return self._power(known[0], Fraction(int(node.value)))
+        return self.rules[node.op](*known) if node.op in self.rules else None
+
+    def _times(self, a: Form, b: Form) -> Form | None:
+        if min(len(a), len(b)) > 1 and not self.expand:
+            return None
+        return multiplied(a, b) if len(a) * len(b) <= MOST_TERMS else None
+
+    def _power(self, a: Form, e: Fraction) -> Form | None:
+        if len(a) != 1:
+            square = self.expand and e == 2
+            return self._times(a, a) if square else None
+        ((monomial, c),) = a.items()
+        if e.denominator > 1 and not (self.positive(monomial) and c > 0):
+            return None
+        scale = self._rational_power(c, e)
+        return None if scale is None else {times(ONE, monomial, e): scale}
+
+    def _rational_power(self, c: Fraction, e: Fraction) -> Fraction | None:
+        """c^e where that is rational, e a whole number or the half of one; None of other roots."""
+        if e.denominator == 1:
+            return c ** int(e)
+        up, down = math.isqrt(c.numerator), math.isqrt(c.denominator)
+        return Fraction(up, down) ** int(2 * e) if (up * up, down * down) == (c.numerator, c.denominator) else None
+
+    def _log(self, a: Form) -> Form | None:
+        if len(a) != 1:
+            return None
+        ((monomial, c),) = a.items()
+        if c != 1 or not self.positive(monomial) or any(kind == "log" for (kind, _), _ in monomial):
+            return None
+        return {frozenset({(("log", at), Fraction(1))}): e for (_, at), e in monomial}
+
+    def sign(self, factor: Factor) -> int:
+        """+1 or -1 where a factor keeps its sign, else 0."""
+        kind, at = factor
+        if kind == "log":
+            return 0
+        if self.reader.directions[at] is not None:
+            return self.reader.sign(at)
+        value = _number(self.reader, at)
+        return 1 if value > 0 else -1
+
+    def positive(self, monomial: Monomial) -> bool:
+        """Whether all factors are positive on the box."""
+        return all(self.sign(factor) > 0 for factor, _ in monomial)
+
+    def direction(self, factor: Factor) -> Direction | None:
+        """The linear form that a factor depends on; None of a constant."""
+        return self.reader.directions[factor[1]]
+
+    def spread(self, monomial: Monomial) -> int:
+        """How many linear forms a monomial depends on."""
+        return len({self.direction(factor) for factor, _ in monomial} - {None})
+
+    def logarithms(self, monomial: Monomial) -> tuple[Summand, ...]:
+        """The logarithm of a positive monomial as a sum of inner functions."""
+        return tuple(self.reader.inner("log", at, e) for (_, at), e in _ordered(monomial) if self._varies(at))
+
+    def _varies(self, at: int) -> bool:
+        return self.reader.directions[at] is not None
+
+    def summand(self, monomial: Monomial, c: Fraction) -> Summand:
+        """c times a monomial as one inner function: a factor for every linear form, numbers with the first."""
+        groups: dict[Direction | None, list[tuple[Factor, Fraction]]] = {}
+        for factor, e in _ordered(monomial):
+            groups.setdefault(self.direction(factor), []).append((factor, e))
+        numbers = groups.pop(None, [])
+        parts = [(direction, own) for direction, own in groups.items() if direction is not None]
+        if not parts or len(parts) > MOST_FACTORS:
+            raise OnelayerError("a product of too many inner functions, or of none")
+        (first, own), *others = parts
+        base, text = self._written([*numbers, *own], first, c)
+        more = tuple(Inner(self.reader.vector(d), self._written(own, d, Fraction(1))[1]) for d, own in others)
+        return Summand(Inner(self.reader.vector(first), text, more), base, float(c))
+
+    def _written(self, factors: list[tuple[Factor, Fraction]], direction: Direction, c: Fraction) -> tuple[str, str]:
+        """A product of factors of one linear form as text, without and with a number before it."""
+        tape = Tape()
+        value = self._product(tape, factors, direction)
+        scaled = affine_of(tape, c, value, Fraction(0))
+        base, text = (str(Formula.build(tape.nodes, [at], (1,))) for at in (value, scaled))
+        return base, text
+
+    def _product(self, tape: Tape, factors: list[tuple[Factor, Fraction]], direction: Direction) -> int:
+        """Powers of factors of one linear form, as a function of it."""
+        value: int | None = None
+        for (kind, at), e in factors:
+            node = self.reader.along(tape, at, direction) if self._varies(at) else self.constant(tape, at)
+            node = tape.add("log", node) if kind == "log" else node
+            power = raised(tape, node, e)
+            value = power if value is None else tape.add("mul", value, power)
+        return tape.number(1.0) if value is None else value
+
+    def constant(self, tape: Tape, at: int) -> int:
+        """A node without variables on another tape."""
+        return self.reader.affine.rewrite(tape, at, {})
+
+
+def raised(tape: Tape, at: int, e: Fraction) -> int:
+    """A node to a rational power."""
+    if e.denominator == 2:
+        at, e = tape.add("sqrt", at), 2 * e
+    if e.denominator == 1:
+        return at if e == 1 else tape.add("pow", at, value=int(e))
+    return tape.add("exp", affine_of(tape, e, tape.add("log", at), Fraction(0)))
+
+
+def _ordered(monomial: Monomial) -> list[tuple[Factor, Fraction]]:
+    return sorted(monomial)
+
+
+def _number(reader: Reader, at: int) -> float:
+    """The value of a node without variables."""
+    tape = Tape()
+    place = reader.affine.rewrite(tape, at, {})
+    value = tape.constant[place]
+    return 0.0 if value is None else value

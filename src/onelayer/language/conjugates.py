@@ -1,0 +1,97 @@
+"""Differences sqrt(a^2 + b) - a with b >= 0, which intervals of their terms do not know to be positive.
+
+Lemma: p(a, b) = sqrt(a^2 + b) - a = b / (sqrt(a^2 + b) + a) decreases in a and increases in b >= 0. So over intervals
+[a0, a1] and [b0, b1] it lies between p(a1, b0) and p(a0, b1), and both are computed without cancellation: by the
+quotient for a > 0, by the sum of two positive numbers otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from onelayer.float64 import TINY, UNIT
+from onelayer.language.formula import Formula
+from onelayer.language.intervals import Interval
+from onelayer.language.tree import Node
+
+ROUNDINGS = 32 * UNIT  # of six operations, a root of 4 ulp among them
+
+
+@dataclass(frozen=True)
+class Conjugate:
+    """A node that is ``sign`` (sqrt(a^2 + b) - a), a = ``turn`` times one node, b = ``lift`` times another."""
+
+    sign: int
+    a: int
+    turn: int
+    b: int
+    lift: int
+
+    def interval(self, found: Sequence[Interval]) -> Interval:
+        """Bounds of the node from those of the nodes before it; everything where b may be negative."""
+        a, b = _times(found[self.a], self.turn), _times(found[self.b], self.lift)
+        low, high = _difference(a[1], b[0]), _difference(a[0], b[1])
+        low, high = low - low * ROUNDINGS - TINY, high + high * ROUNDINGS + TINY
+        known = (b[0] >= 0) & torch.isfinite(low) & torch.isfinite(high)
+        return _times((torch.where(known, low, -torch.inf), torch.where(known, high, torch.inf)), self.sign)
+
+
+def conjugates(formula: Formula) -> dict[int, Conjugate]:
+    """The nodes that are such differences."""
+    found = {}
+    for at, node in enumerate(formula.nodes):
+        if node.op in ("add", "sub"):
+            signs = (1, 1 if node.op == "add" else -1)
+            for root, other in ((0, 1), (1, 0)):
+                match = _matched(formula.nodes, node.args[root], signs[root], node.args[other], signs[other])
+                if match is not None:
+                    found[at] = match
+    return found
+
+
+def cut(ends: Interval, other: Interval) -> Interval:
+    """What two enclosures leave of each other; NaN compares as no bound."""
+    return torch.where(other[0] > ends[0], other[0], ends[0]), torch.where(other[1] < ends[1], other[1], ends[1])
+
+
+def _matched(nodes: Sequence[Node], root: int, sign: int, other: int, turn: int) -> Conjugate | None:
+    """sign * sqrt(a^2 + b) + turn * other, where other is a or -a."""
+    root, sign = _stripped(nodes, root, sign)
+    other, turn = _stripped(nodes, other, turn)
+    if nodes[root].op != "sqrt":
+        return None
+    inside = nodes[nodes[root].args[0]]
+    if inside.op not in ("add", "sub"):
+        return None
+    first, second = inside.args
+    for square, rest, lift in ((first, second, 1 if inside.op == "add" else -1), (second, first, 1)):
+        if _is_square(nodes, square, other) and not (inside.op == "sub" and square == second):
+            return Conjugate(sign, other, -sign * turn, rest, lift)
+    return None
+
+
+def _stripped(nodes: Sequence[Node], at: int, sign: int) -> tuple[int, int]:
+    """A node without the negations around it, and the sign."""
+    while nodes[at].op == "neg":
+        at, sign = nodes[at].args[0], -sign
+    return at, sign
+
+
+def _is_square(nodes: Sequence[Node], at: int, of: int) -> bool:
+    node = nodes[at]
+    if node.op == "pow" and node.value == 2:
+        return _stripped(nodes, node.args[0], 1)[0] == of
+    return node.op == "mul" and all(_stripped(nodes, arg, 1)[0] == of for arg in node.args) and len(set(node.args)) == 1
+
+
+def _difference(a: Tensor, b: Tensor) -> Tensor:
+    root = torch.sqrt(a * a + b)
+    return torch.where(a > 0, b / (root + a), root - a)
+
+
+def _times(ends: Interval, sign: int) -> Interval:
+    return ends if sign > 0 else (-ends[1], -ends[0])
