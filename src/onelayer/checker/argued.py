@@ -16,8 +16,9 @@ from onelayer.checker.nested import nested_bound
 from onelayer.checker.order import order_statistics_bound
 from onelayer.checker.outcome import Rejected
 from onelayer.checker.pieces import pieces_bound
-from onelayer.checker.reader import ARGUMENT, Record, SavedProof
+from onelayer.checker.reader import ARGUMENT, SavedProof
 from onelayer.checker.recall import read_rows, recall_bound
+from onelayer.checker.record import Record
 from onelayer.checker.rounding import Execution
 from onelayer.checker.weights import Array, Stored
 from onelayer.errors import FileError

@@ -26,7 +26,8 @@ from onelayer.checker.outcome import NotConfirmed, Rejected
 from onelayer.checker.points import PointError, contradiction, trial_points, values_of
 from onelayer.checker.points import known_at as executed_at
 from onelayer.checker.precision import precise
-from onelayer.checker.reader import BOXED, SUP, Record, SavedProof, read_proof
+from onelayer.checker.reader import SavedProof, read_proof
+from onelayer.checker.record import BOXED, SUP, Record
 from onelayer.checker.reproof import Reproof, proved_chunks
 from onelayer.checker.rounding import Execution
 from onelayer.checker.weights import MAX_BYTES, MODEL, Array, Stored, read_model

@@ -16,7 +16,8 @@ from onelayer.checker.functions import Kinks
 from onelayer.checker.network import StoredNetwork, read_network
 from onelayer.checker.outcome import Rejected
 from onelayer.checker.points import PointError
-from onelayer.checker.reader import OTHER, SUP, Record, SavedProof
+from onelayer.checker.reader import OTHER, SavedProof
+from onelayer.checker.record import SUP, Record
 from onelayer.checker.steps import Evaluation, NetworkPass
 from onelayer.errors import FileError
 from onelayer.language.formula import Formula, parse

@@ -21,8 +21,9 @@ from onelayer.checker.functions import Kinks
 from onelayer.checker.layer import Layer
 from onelayer.checker.order import order_statistics_values
 from onelayer.checker.outcome import Rejected
-from onelayer.checker.reader import Record, SavedProof
+from onelayer.checker.reader import SavedProof
 from onelayer.checker.recall import read_rows
+from onelayer.checker.record import Record
 from onelayer.checker.rounding import Execution
 from onelayer.checker.weights import Array, Stored
 from onelayer.language.formula import Formula

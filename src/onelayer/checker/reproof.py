@@ -23,7 +23,7 @@ from onelayer.checker.layer import Layer
 from onelayer.checker.many import Crowded
 from onelayer.checker.outcome import Rejected
 from onelayer.checker.precision import precise
-from onelayer.checker.reader import Record
+from onelayer.checker.record import Record
 from onelayer.checker.sweep import Sweep, knows
 from onelayer.checker.weights import Array
 from onelayer.language.formula import Formula

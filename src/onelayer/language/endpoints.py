@@ -11,7 +11,8 @@ from flint import ctx
 
 from onelayer.box import Box
 from onelayer.language.balls import ball, below
-from onelayer.language.parser import MAX_CHARACTERS, Lexeme, Parser
+from onelayer.language.lexemes import MAX_CHARACTERS, Lexeme
+from onelayer.language.parser import Parser
 from onelayer.language.tree import Node
 
 _BITS = 256  # of an endpoint's ball: far more than the 53 it is rounded to

@@ -11,8 +11,9 @@ import torch
 
 from onelayer.errors import FormulaError, OnelayerError
 from onelayer.language.evaluate import evaluate
+from onelayer.language.lexemes import MAX_CHARACTERS
 from onelayer.language.operations import operation
-from onelayer.language.parser import MAX_CHARACTERS, Parser
+from onelayer.language.parser import Parser
 from onelayer.language.text import write
 from onelayer.language.tree import LEAVES, Node, prune
 

@@ -1,4 +1,4 @@
-"""From text to syntax tree: a tokenizer and a precedence-climbing parser over a whitelist. Nothing is ever evaluated.
+"""From text to syntax tree: a precedence-climbing parser over a whitelist. Nothing is ever evaluated.
 
 Grammar, loosest first: statements separated by ``;`` (``name = expression`` or an output), ``or``, ``and``, ``not``,
 comparisons, ``+ -``, ``* /``, unary minus, ``**`` (to the right), and names, numbers, calls and parentheses. A
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from onelayer.errors import FormulaError
@@ -17,19 +16,13 @@ from onelayer.language.conditions import COMPARISONS, Both, Condition, Not, eith
 from onelayer.language.constants import SPELLED
 from onelayer.language.functions import FUNCTIONS, REFUSED, interpolate
 from onelayer.language.knots import DEGREES, Facets, Spline
+from onelayer.language.lexemes import MAX_CHARACTERS, Cursor, Lexeme, tokenize
 from onelayer.language.operations import FACETS, OPERATIONS, SPLINE
 from onelayer.language.tree import Tape
 
-MAX_CHARACTERS = 200_000  # of a formula that a person or a program writes
 MAX_DEPTH = 64  # of brackets, well below Python's own recursion limit
 MAX_VARIABLES = 4096  # x1 to x4096
 
-_TOKEN = re.compile(
-    r"(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"
-    r"|(?P<name>[A-Za-z_][A-Za-z_0-9]*|π)"
-    r"|(?P<op>\*\*|<=|>=|==|!=|[-+*/(),;=:<>\[\]])"
-)
-_SAME = str.maketrans("−–·×⋅÷\u00a0\n\t\r", "--***/    ")
 _VARIABLE = re.compile(r"x([1-9][0-9]*)")
 _LETTERS = {"x": 0, "y": 1, "z": 2}
 _LOOSE = {row.infix.sign: (row.infix.level, row.name) for row in OPERATIONS.values() if row.infix is not None}
@@ -43,43 +36,7 @@ RESERVED = frozenset({*FUNCTIONS, *SPECIAL, *REFUSED, *SPELLED, "and", "or", "no
 Value = int | Condition  # a node, or a condition
 
 
-@dataclass(frozen=True, slots=True)
-class Lexeme:
-    kind: str  # number, name, op, end
-    text: str
-    column: int  # from 1
-
-
-def tokenize(text: str, limit: int = MAX_CHARACTERS) -> list[Lexeme]:
-    """The tokens of ``text``, an "end" token last; a character outside the language is an error naming its column."""
-    if len(text) > limit:
-        raise FormulaError(f"formula of {len(text):,} characters; at most {limit:,} are read")
-    text = text.translate(_SAME)
-    tokens, at = [], 0
-    while at < len(text):
-        if text[at] == " ":
-            at += 1
-            continue
-        found = _TOKEN.match(text, at)
-        if found is None:
-            raise FormulaError(f"column {at + 1}: {_unknown(text[at])}")
-        tokens.append(Lexeme(found.lastgroup or "", found.group(), at + 1))
-        at = found.end()
-    tokens.append(Lexeme("end", "", len(text) + 1))
-    return tokens
-
-
-def _unknown(character: str) -> str:
-    if character == "^":
-        return "'^' is not a power here; write ** as in x**2"
-    if character in "{}":
-        return f"bracket {character!r} is not used; group with ( ) and write x1, x2 for coordinates"
-    if character in "&|!~":
-        return f"{character!r} is not used; join comparisons with and, or, not"
-    return f"character {character!a} is not part of the formula language"
-
-
-class Parser:
+class Parser(Cursor):
     """Reads one text onto a tape. ``dim`` is the number of variables, None to take it from the text.
 
     ``names`` are names of the variables, in their order; x1 ... xD are always understood too.
@@ -88,8 +45,7 @@ class Parser:
     def __init__(
         self, text: str, dim: int | None = None, limit: int = MAX_CHARACTERS, names: Sequence[str] = ()
     ) -> None:
-        self.tokens = tokenize(text, limit)
-        self.at = 0
+        super().__init__(tokenize(text, limit))
         self.depth = 0
         self.dim = dim
         self.names = {name: at for at, name in enumerate(names)}
@@ -101,28 +57,6 @@ class Parser:
         self.used: dict[int, Lexeme] = {}
         self.letters: Lexeme | None = None
         self.numbered: Lexeme | None = None
-
-    @property
-    def next(self) -> Lexeme:
-        """The token that is looked at."""
-        return self.tokens[self.at]
-
-    def take(self) -> Lexeme:
-        """The token that is looked at, and go on."""
-        token = self.tokens[self.at]
-        self.at = min(self.at + 1, len(self.tokens) - 1)
-        return token
-
-    def accept(self, text: str) -> bool:
-        """Go on if the next token is this sign."""
-        if self.next.kind == "op" and self.next.text == text:
-            self.take()
-            return True
-        return False
-
-    def error(self, message: str, token: Lexeme | None = None) -> FormulaError:
-        """An error at a token, by default at the next one."""
-        return FormulaError(f"column {(token or self.next).column}: {message}")
 
     def statements(self) -> list[int]:
         """All statements to the end of the text; returns the outputs' nodes."""
@@ -138,7 +72,7 @@ class Parser:
 
     def _binding(self) -> bool:
         name = self.next
-        following = self.tokens[min(self.at + 1, len(self.tokens) - 1)]
+        following = self.following
         if name.kind != "name" or (following.kind, following.text) != ("op", "="):
             return False
         if self._reserved(name.text) or name.text in self.bound:
@@ -171,7 +105,7 @@ class Parser:
         """A number or a condition: comparisons joined by ``and`` and ``or``."""
         start = self.next
         value = self._conjunction()
-        while self._accept_word("or"):
+        while self.accept_word("or"):
             other = self.next
             value = either(self._logical(value, start), self._logical(self._conjunction(), other))
         return value
@@ -179,14 +113,14 @@ class Parser:
     def _conjunction(self) -> Value:
         start = self.next
         value = self._comparison()
-        while self._accept_word("and"):
+        while self.accept_word("and"):
             other = self.next
             value = Both(self._logical(value, start), self._logical(self._comparison(), other))
         return value
 
     def _comparison(self) -> Value:
         token = self.next
-        if self._accept_word("not"):
+        if self.accept_word("not"):
             self._enter(token)
             following = self.next
             inner = self._logical(self._comparison(), following)
@@ -204,12 +138,6 @@ class Parser:
             found = new if found is None else Both(found, new)
             left = right
         return left if found is None else found
-
-    def _accept_word(self, word: str) -> bool:
-        if (self.next.kind, self.next.text) == ("name", word):
-            self.take()
-            return True
-        return False
 
     def _sum(self, level: int = 1) -> Value:
         """Precedence climbing: operators of at least ``level`` bind here."""
@@ -317,7 +245,7 @@ class Parser:
     def _table(self, token: Lexeme, opening: Lexeme, what: str) -> int:
         """spline(x, y, [degrees], [knots], [knots], [coefficients]), facets(x, y, [points], [values], [simplices])"""
         args = [self.number()]
-        while self.tokens[min(self.at + 1, len(self.tokens) - 1)].text != "[" and self.accept(","):
+        while self.following.text != "[" and self.accept(","):
             args.append(self.number())
         lists = [self._literals(what) for _ in range(len(args) + 2 if token.text == SPLINE else 3)]
         self._close(opening)

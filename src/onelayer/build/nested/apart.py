@@ -13,7 +13,8 @@ from fractions import Fraction
 from typing import TypeVar
 
 from onelayer.box import Box
-from onelayer.build.sequences.recognise import Recogniser, affine_of, as_float
+from onelayer.build.sequences.rational import affine_of, as_float
+from onelayer.build.sequences.recognise import Recogniser
 from onelayer.errors import OnelayerError
 from onelayer.language.compose import inside, substituted, total
 from onelayer.language.formula import Formula, parse

@@ -32,7 +32,8 @@ from onelayer.build.sequences.composed import certified
 from onelayer.build.sequences.ffn import PlacedTerm, composition_of, fit_terms, units_of, with_units
 from onelayer.build.sequences.gather_layer import gather_layer
 from onelayer.build.sequences.pursuit import Pursued, constant_term, pursue
-from onelayer.build.sequences.recognise import FormulaTerm, Recogniser, rounded
+from onelayer.build.sequences.rational import rounded
+from onelayer.build.sequences.recognise import FormulaTerm, Recogniser
 from onelayer.errors import OnelayerError
 from onelayer.ground import pinned
 from onelayer.language.formula import Formula

@@ -21,7 +21,8 @@ from onelayer.build.refine import refined
 from onelayer.build.sequences.composed import certified, target_of
 from onelayer.build.sequences.ffn import PlacedTerm, composition_of, fit_terms, units_of, with_units
 from onelayer.build.sequences.piecewise import Piecewise, fit_piecewise
-from onelayer.build.sequences.recognise import FormulaTerm, Recogniser, as_float
+from onelayer.build.sequences.rational import as_float
+from onelayer.build.sequences.recognise import FormulaTerm, Recogniser
 from onelayer.build.sequences.superpose_layer import superposition_layer
 from onelayer.build.sort import maximum, minimum
 from onelayer.errors import OnelayerError

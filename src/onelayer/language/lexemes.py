@@ -1,0 +1,96 @@
+"""The words of a formula, and a place among them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from onelayer.errors import FormulaError
+
+MAX_CHARACTERS = 200_000  # of a formula that a person or a program writes
+
+_TOKEN = re.compile(
+    r"(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"
+    r"|(?P<name>[A-Za-z_][A-Za-z_0-9]*|π)"
+    r"|(?P<op>\*\*|<=|>=|==|!=|[-+*/(),;=:<>\[\]])"
+)
+_SAME = str.maketrans("−–·×⋅÷\u00a0\n\t\r", "--***/    ")
+
+
+@dataclass(frozen=True, slots=True)
+class Lexeme:
+    kind: str  # number, name, op, end
+    text: str
+    column: int  # from 1
+
+
+def tokenize(text: str, limit: int = MAX_CHARACTERS) -> list[Lexeme]:
+    """The tokens of ``text``, an "end" token last; a character outside the language is an error naming its column."""
+    if len(text) > limit:
+        raise FormulaError(f"formula of {len(text):,} characters; at most {limit:,} are read")
+    text = text.translate(_SAME)
+    tokens, at = [], 0
+    while at < len(text):
+        if text[at] == " ":
+            at += 1
+            continue
+        found = _TOKEN.match(text, at)
+        if found is None:
+            raise FormulaError(f"column {at + 1}: {_unknown(text[at])}")
+        tokens.append(Lexeme(found.lastgroup or "", found.group(), at + 1))
+        at = found.end()
+    tokens.append(Lexeme("end", "", len(text) + 1))
+    return tokens
+
+
+def _unknown(character: str) -> str:
+    if character == "^":
+        return "'^' is not a power here; write ** as in x**2"
+    if character in "{}":
+        return f"bracket {character!r} is not used; group with ( ) and write x1, x2 for coordinates"
+    if character in "&|!~":
+        return f"{character!r} is not used; join comparisons with and, or, not"
+    return f"character {character!a} is not part of the formula language"
+
+
+class Cursor:
+    """A place in a row of tokens."""
+
+    def __init__(self, tokens: Sequence[Lexeme]) -> None:
+        self.tokens = tokens
+        self.at = 0
+
+    @property
+    def next(self) -> Lexeme:
+        """The token that is looked at."""
+        return self.tokens[self.at]
+
+    @property
+    def following(self) -> Lexeme:
+        """The token after it; the end is followed by itself."""
+        return self.tokens[min(self.at + 1, len(self.tokens) - 1)]
+
+    def take(self) -> Lexeme:
+        """The token that is looked at, and go on."""
+        token = self.next
+        self.at = min(self.at + 1, len(self.tokens) - 1)
+        return token
+
+    def accept(self, text: str) -> bool:
+        """Go on if the next token is this sign."""
+        if self.next.kind == "op" and self.next.text == text:
+            self.take()
+            return True
+        return False
+
+    def error(self, message: str, token: Lexeme | None = None) -> FormulaError:
+        """An error at a token, by default at the next one."""
+        return FormulaError(f"column {(token or self.next).column}: {message}")
+
+    def accept_word(self, word: str) -> bool:
+        """Go on if the next token is this word."""
+        if (self.next.kind, self.next.text) == ("name", word):
+            self.take()
+            return True
+        return False
