@@ -78,15 +78,18 @@ def _thresholds_bound(
     u, tiny = execution.gamma, execution.tiny
     # ramp: two roundings; weights 1/n: two exponentials, a sum, a quotient; average: a sum; k - N: three terms
     flushed = tiny * (8 + arb(float(np.abs(t["ramp_slope"]).max())))
-    count = n * (u(4) + u(n + 26) + 2 * u(n + 3) + flushed) + u(7) * (2 * n + 1)
+    averaged = u(4) + u(n + 26) + 2 * u(n + 3) + flushed
+    count = n * averaged + u(7) * (2 * n + 1)
     each = n * slope + position + count
     size, mismatch = arb(0), arb(0)
     for at, value in enumerate(t["W_2"][:, 0].tolist()):
+        wanted = arb(float(factors[at // g])) * cells[at % g]
         size = size + abs(arb(value))
-        mismatch = mismatch + abs(arb(value) - arb(float(factors[at // g])) * cells[at % g])
-    reach = arb(n + 2) if sorts else arb(2 * n + 1)
+        mismatch = mismatch + abs(arb(value) - wanted)
+    reach = arb(n + 2) if sorts else arb(2 * n + 1)  # |level - N|, the position included when sorting
     b = arb(float(t["b_R"][0]))
-    summing = u(len(t["b_1"]) + 4) * (size * (reach + each) + abs(b)) + len(t["b_1"]) * reach * tiny
+    units = len(t["b_1"])
+    summing = u(units + 4) * (size * (reach + each) + abs(b)) + units * reach * tiny
     return lemma, abs(b - offset) + size * each + mismatch * reach + summing
 
 
@@ -140,11 +143,10 @@ def _units(weights: Sequence[float] | None, n: int) -> tuple[Array, Array]:
     """sum_k a_k clip(k - N, 0, 1) as sum of factor * relu(level - N); relative to the position when sorting."""
     if weights is None:
         return np.array([0.0, -1.0]), np.array([1.0, -1.0])
-    steps = [a - b for a, b in zip(weights, [*weights[1:], 0.0], strict=True)]
-    exact = all(
-        Fraction(a) - Fraction(b) == Fraction(s) for a, b, s in zip(weights, [*weights[1:], 0.0], steps, strict=True)
-    )
-    _require(exact, "weights whose differences are no floats")
+    pairs = list(pairwise([*weights, 0.0]))
+    steps = [a - b for a, b in pairs]
+    exact = [Fraction(a) - Fraction(b) for a, b in pairs]
+    _require(exact == list(map(Fraction, steps)), "weights whose differences are no floats")
     used = [k for k in range(n) if steps[k]]
     return np.array([k + 1.0 for k in used]), np.array([steps[k] for k in used])
 
@@ -184,13 +186,14 @@ def _position_error(stored: Stored, execution: Execution) -> arb:
     scale = math.isqrt(q.shape[1])
     _require(scale * scale == q.shape[1], "a key width of the position head that is no square")
     _quarters(place)
-    # 16 scale times the logits, in whole numbers; the executed ones are exact if they fit the significand
+    # 16 scale times the logits, in whole numbers; the executed ones are exact if they fit the significand.
     size = np.abs(q).astype(object) @ np.abs(k).T.astype(object)
     _require(
         bool((q % scale == 0).all()) and 4 * execution.unit * int(size.max()) < 1, "positions without exact logits"
     )
     logits = q @ k.T
-    gaps = np.diag(logits)[:, None] - logits + np.where(np.eye(n) > 0, np.iinfo(np.int64).max // 4, 0)
+    gaps = np.diag(logits)[:, None] - logits
+    np.fill_diagonal(gaps, np.iinfo(np.int64).max)  # a position is not compared with itself
     gap = arb(int(gaps.min())) / (16 * scale) if n > 1 else arb(1000)
     _equal(place[:, g] + t["b_V"][g], np.arange(1.0, n + 1), "the positions")
     _require(gap > 1, "a position head that does not tell positions apart")
@@ -201,10 +204,9 @@ def _position_error(stored: Stored, execution: Execution) -> arb:
 def _quarters(values: Array) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
     """Four times the values as whole numbers, exactly."""
     scaled = 4 * values
-    _require(
-        bool((np.rint(scaled) == scaled).all()) and float(np.abs(scaled).max()) < 2**40,
-        "positions that are no quarters",
-    )
+    whole = bool((np.rint(scaled) == scaled).all())
+    small = float(np.abs(scaled).max()) < 2**40
+    _require(whole and small, "positions that are no quarters")
     return scaled.astype(np.int64)
 
 
@@ -223,16 +225,20 @@ def _subsets_bound(
     inside, beta, mask = _subsets_queries(t, n)
     table = _inclusion_exclusion(inside, weights)
     eye = np.eye(len(t["W_O"].T))
-    written = np.concatenate([np.zeros((heads, 1)), table, np.zeros((heads, len(eye) - 1 - table.shape[1]))], axis=1)
+    written = np.zeros((heads, len(eye)))
+    written[:, 1 : 1 + table.shape[1]] = table
     _equal(t["W_O"], written, "W_O")
     lemma, amount = _gaps(np.abs(table), inside.sum(1), beta)
     u = execution.gamma
     reach = arb(max(abs(low), abs(high)))
     logit = 2 * u(6) * (beta * reach + mask)
     # At most n - 1 numbers are masked in one head; one that looks at all of them leaks nothing, however sharp it is.
-    leak = arb(0) if inside.all() else (n - 1) * (beta * (arb(high) - low) - mask + 2 * logit).exp() * 2
-    average = (leak + u(n + 26) + n * u(4) + u(n + 4)) * 2 * reach + 2 * logit / beta
-    rest = amount * (average + 2 * u(heads + 4) * reach + 16 * n * execution.tiny * (1 + reach))
+    above = beta * (arb(high) - low) - mask + 2 * logit  # the most by which a masked logit may lie over one that is not
+    leak = arb(0) if inside.all() else (n - 1) * above.exp() * 2
+    weights_error = leak + u(n + 26) + n * u(4) + u(n + 4)
+    average = weights_error * 2 * reach + 2 * logit / beta
+    flushed = 16 * n * execution.tiny * (1 + reach)
+    rest = amount * (average + 2 * u(heads + 4) * reach + flushed)
     if not sorts:
         _equal(t["b_R"], 0.0, "b_R")
         _equal(t["W_R"], eye[:, 1:2], "the read-out")
@@ -244,9 +250,11 @@ def _gaps(table: Array, sizes: Array, beta: float) -> tuple[arb, arb]:
     """The lemma's bound for the worst output, and the largest sum of weights of one."""
     gap = {int(m): _gap(int(m)) for m in set(sizes.tolist())}
     lemma, amount = arb(0), arb(0)
-    for column in table.T:
-        lemma = lemma.max(sum((arb(float(c)) * gap[int(m)] for c, m in zip(column, sizes, strict=True)), arb(0)) / beta)
-        amount = amount.max(sum((arb(float(c)) for c in column), arb(0)))
+    below = [gap[int(m)] for m in sizes]  # of each head, times beta
+    for column in table.T.tolist():
+        together = sum((arb(c) * one for c, one in zip(column, below, strict=True)), arb(0))
+        lemma = lemma.max(together / beta)
+        amount = amount.max(sum(map(arb, column), arb(0)))
     return lemma, amount
 
 
@@ -270,10 +278,8 @@ def _subsets_queries(t: dict[str, Array], n: int) -> tuple[Mask, float, float]:
     beta = float(t["W_K"][0, 0])
     mask = float(np.abs(keys).max())
     inside = keys == 0
-    _require(
-        len({tuple(row) for row in inside.tolist()}) == len(keys) and bool(inside.any(1).all()),
-        "a subset twice or empty",
-    )
+    distinct = {tuple(row) for row in inside.tolist()}
+    _require(len(distinct) == len(keys) and bool(inside.any(1).all()), "a subset twice or empty")
     for name, value in (("W_E", eye[:1]), ("position", eye[-n:]), ("W_Q", 0.0), ("b_Q", 1.0), ("b_V", 0.0)):
         _equal(t[name], value, name)
     for name in ("b_E", "b_K", "b_O"):
@@ -294,15 +300,16 @@ def _gates(t: dict[str, Array], n: int, low: float, high: float, error: arb, exe
     bias = float(t["b_1"][0])
     base = float(t["b_R"][0])
     first = np.zeros((width, n))
-    first[1 : 1 + n], first[-n:] = np.eye(n), gate * np.eye(n)
+    first[1 : 1 + n] = np.eye(n)
+    first[-n:] = gate * np.eye(n)
     _equal(t["W_1"], first, "W_1")
     _equal(t["b_1"], bias, "b_1")
     _equal(t["W_2"], np.repeat(np.eye(width)[out : out + 1], n, axis=0), "W_2")
     _equal(t["b_2"], 0.0, "b_2")
     _equal(t["W_R"], np.eye(width)[:, out : out + 1], "the read-out")
-    rounding = execution.gamma(8) * (
-        abs(arb(low)) + abs(arb(high)) + error + 2 * abs(arb(gate)) + abs(arb(bias)) + abs(arb(base))
-    )
+    statistic = abs(arb(low)) + abs(arb(high)) + error
+    added = 2 * abs(arb(gate)) + abs(arb(bias)) + abs(arb(base))
+    rounding = execution.gamma(8) * (statistic + added)
     open_ = arb(low) - error - rounding + gate + bias
     shut = arb(high) + error + rounding + bias
     _require(bool(open_ > 0) and bool(shut < 0), "gates that do not fit the domain")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numpy as np
 from flint import arb
@@ -71,7 +72,8 @@ def _softmax(stored: Stored, x: Array, y: Array, execution: Execution) -> arb:
     if largest.is_zero():  # an average of zeros is exact
         return largest
     others = (count - 1) * (-gap).exp() * (1 + 2 * unit * gap) * 2
-    bound: arb = (24 * unit + 8 * others) * largest + 16 * execution.tiny * count * (1 + largest)
+    flushed = 16 * execution.tiny * count * (1 + largest)
+    bound: arb = (24 * unit + 8 * others) * largest + flushed
     return bound
 
 
@@ -99,13 +101,14 @@ def _query(stored: Stored, x: Array, execution: Execution) -> tuple[Array, arb]:
     _equal(t["W_E"], np.eye(1, stored.config["d_model"]).repeat(count - 1, 0), "W_E")
     _equal(t["b_E"], t["b_E"][0] * np.eye(1, stored.config["d_model"])[0], "b_E")
     short = arb(0)
-    for slope, low, high in zip(t["ramp_slope"][0].tolist(), ordered[:-1].tolist(), ordered[1:].tolist(), strict=True):
-        short = short.max(1 - arb(slope) * (arb(high) - arb(low)))
+    for slope, (low, high) in zip(t["ramp_slope"][0].tolist(), pairwise(ordered.tolist()), strict=True):
+        short = short.max(1 - arb(slope) * (arb(high) - arb(low)))  # what a ramp lacks of 1 at the next row
     z = np.empty((count, 1))
     z[order, 0] = np.arange(count) + float(t["b_E"][0])
     _require(bool((4 * z == np.rint(4 * z)).all()), "ranks that are not exact")
     flushed = execution.tiny * (2 + arb(float(np.abs(t["ramp_slope"]).max())))
-    return z, count * (short + flushed + execution.gamma(3) + execution.gamma(count + 1) * 2)
+    each = short + flushed + execution.gamma(3) + execution.gamma(count + 1) * 2
+    return z, count * each
 
 
 def _smallest_gap(z: Array, keys: Array, relative: arb, drift: arb) -> arb:
@@ -114,9 +117,11 @@ def _smallest_gap(z: Array, keys: Array, relative: arb, drift: arb) -> arb:
     Each logit errs by ``relative`` times its size and by ``drift`` in each coordinate of z.
     """
     count, width = z.shape
-    size = _longest(z) * _longest(keys[:, :-1]) + arb(float(np.abs(keys[:, -1]).max()))
-    largest = sum((arb(v) for v in np.abs(keys[:, :-1]).max(0).tolist()), arb(0)) * (1 + 2 * relative)
-    error = size * (relative + arb(width + 8) * arb(2) ** -52) + largest * drift
+    slopes = keys[:, :-1]
+    size = _longest(z) * _longest(slopes) + arb(float(np.abs(keys[:, -1]).max()))
+    steepest = sum(map(arb, np.abs(slopes).max(0).tolist()), arb(0))
+    here = arb(width + 8) * arb(2) ** -52  # of the logits below, which are formed in float64
+    error = size * (relative + here) + steepest * (1 + 2 * relative) * drift
     least = math.inf
     step = max(1, BLOCK // count)
     for start in range(0, count, step):
@@ -124,7 +129,8 @@ def _smallest_gap(z: Array, keys: Array, relative: arb, drift: arb) -> arb:
         logits = z[rows] @ keys[:, :-1].T + keys[:, -1]
         own = logits[np.arange(len(rows)), rows]
         logits[np.arange(len(rows)), rows] = -np.inf
-        least = float(np.minimum(least, (own - logits.max(1)).min())) if count > 1 else 1000.0  # nan stays
+        gaps = own - logits.max(1)
+        least = float(np.minimum(least, gaps.min())) if count > 1 else 1000.0  # nan stays
     return arb(least) * (1 - arb(2) ** -50) - 2 * error
 
 
@@ -133,8 +139,10 @@ def _longest(rows: Array) -> arb:
     most = float(np.abs(rows).max())
     if not most:
         return arb(0)
-    part = np.ldexp(rows, -math.frexp(most)[1])
-    return arb(float(np.sqrt((part * part).sum(1)).max()) * 1.001) * arb(2) ** math.frexp(most)[1]
+    exponent = math.frexp(most)[1]
+    part = np.ldexp(rows, -exponent)
+    length = float(np.sqrt((part * part).sum(1)).max())
+    return arb(length * 1.001) * arb(2) ** exponent
 
 
 def _relu(stored: Stored, x: Array, y: Array, execution: Execution) -> arb:
@@ -160,8 +168,10 @@ def _relu(stored: Stored, x: Array, y: Array, execution: Execution) -> arb:
     p = [arb(v) for v in t["W_E"][:, 0].tolist()]
     shift = arb(float(t["b_E"][0]))
     s = [sum((a * b for a, b in zip(p, row, strict=True)), shift) for row in x.tolist()]
-    size = float((np.abs(x) @ np.abs(t["W_E"][:, 0])).max()) * (1 + 1e-9) + abs(float(t["b_E"][0]))
-    drift = execution.gamma(x.shape[1] + 3) * arb(size) + (2 * x.shape[1] + 2) * execution.tiny
+    summed = float((np.abs(x) @ np.abs(t["W_E"][:, 0])).max()) * (1 + 1e-9)
+    size = summed + abs(float(t["b_E"][0]))
+    width = x.shape[1]
+    drift = execution.gamma(width + 3) * arb(size) + (2 * width + 2) * execution.tiny
     order = sorted(range(len(s)), key=lambda r: float(s[r].mid()))
     worst = arb(0)
     for k in range(outputs):
@@ -204,8 +214,10 @@ def _path(
             near = near + abs(arb(float(coefficients[knots[ahead][1]])))
             ahead += 1
         reach = mass * (s[r] + drift) - moment + 2 * near * drift
-        error = abs(offset + slope * s[r] - constant - float(y[r])) + abs(slope) * drift + 2 * near * drift
-        rounding = execution.gamma(units + 6) * (reach + abs(offset) + abs(arb(float(y[r]))))
+        wanted = float(y[r])
+        missed = abs(offset + slope * s[r] - constant - wanted)
+        error = missed + abs(slope) * drift + 2 * near * drift
+        rounding = execution.gamma(units + 6) * (reach + abs(offset) + abs(arb(wanted)))
         worst = worst.max(error + rounding)
     steepest = arb(float(np.abs(coefficients).max()))
     return worst if steepest.is_zero() else worst + units * execution.tiny * (1 + steepest)
