@@ -65,7 +65,8 @@ class Box:
             return [name.replace("[", " [") for name in self.names]
         if self.lower.ndim == 1:
             return [f"x{i + 1}" for i in range(self.dim)]
-        return [f"x[{','.join(str(k + 1) for k in index)}]" for index in np.ndindex(*self.shape)]
+        places = [",".join(str(k + 1) for k in index) for index in np.ndindex(*self.shape)]
+        return [f"x[{place}]" for place in places]
 
     def named(self, names: Sequence[str]) -> Box:
         """The same set with other names."""
@@ -118,7 +119,9 @@ class Box:
         return torch.where(bits, self.upper.flatten(), self.lower.flatten()).reshape(-1, *self.shape)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Box) and torch.equal(self.lower, other.lower) and torch.equal(self.upper, other.upper)
+        if not isinstance(other, Box):
+            return False
+        return torch.equal(self.lower, other.lower) and torch.equal(self.upper, other.upper)
 
     def __hash__(self) -> int:
         return hash((tuple(self.lower.flatten().tolist()), tuple(self.upper.flatten().tolist())))
@@ -128,7 +131,8 @@ class Box:
             ends = zip(self.lower.tolist(), self.upper.tolist(), strict=True)
             sides = [f"[{a:.6g}, {b:.6g}]" for a, b in ends]
             if self.names:
-                return f"Box({', '.join(f'{name} in {side}' for name, side in zip(self.names, sides, strict=True))})"
+                named = [f"{name} in {side}" for name, side in zip(self.names, sides, strict=True)]
+                return f"Box({', '.join(named)})"
             return f"Box({' x '.join(sides)})"
         return f"Box(shape={tuple(self.shape)}, in [{self.lower.min():.6g}, {self.upper.max():.6g}])"
 

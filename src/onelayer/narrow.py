@@ -37,11 +37,15 @@ def linear(x: Any, w: Tensor, b: Tensor) -> Any:
     exact = x.dtype not in ACCUMULATORS or (not isinstance(x, Tensor) and selects(w, b))
     if exact:
         return F.linear(x, w.transpose(0, 1), b)
-    return held(F.linear(widened(x), widened(w).transpose(0, 1), widened(b)), x)
+    wide = F.linear(widened(x), widened(w).transpose(0, 1), widened(b))
+    return held(wide, x)
 
 
 def selects(w: Tensor, b: Tensor | None) -> bool:
     """Whether every entry of x W + b is a constant, or one entry of x times a power of two."""
-    counts = (w != 0).sum(0) if b is None else (w != 0).sum(0) + (b != 0)
-    mantissas = torch.frexp(w.double())[0].abs()
-    return bool((counts <= 1).all()) and bool(((w == 0) | (mantissas == 0.5)).all())
+    counts = (w != 0).sum(0)
+    if b is not None:
+        counts = counts + (b != 0)
+    mantissas = torch.frexp(w.double())[0].abs()  # of a power of two it is a half
+    shifts = (w == 0) | (mantissas == 0.5)
+    return bool((counts <= 1).all()) and bool(shifts.all())

@@ -7,6 +7,7 @@ point of its arguments' intervals; nothing else may be.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from math import pi
 
 import torch
@@ -68,9 +69,10 @@ def mul(a: Interval, b: Interval) -> Interval:
 
     A product with a power of two rounds nothing, so that 1 times 1 is 1: where asin and sqrt end, that matters.
     """
-    ends = torch.stack([_product(p, q) for p in a for q in b])
-    tiny = TINY * torch.stack([(p != 0) & (q != 0) for p in a for q in b]).double()
-    exact = torch.stack([_is_power_of_two(p) | _is_power_of_two(q) for p in a for q in b])
+    pairs = list(product(a, b))
+    ends = torch.stack([_product(p, q) for p, q in pairs])
+    tiny = TINY * torch.stack([(p != 0) & (q != 0) for p, q in pairs]).double()
+    exact = torch.stack([_is_power_of_two(p) | _is_power_of_two(q) for p, q in pairs])
     slack = torch.where(exact, 0.0, ends.abs() * _WIDEN) + tiny
     return (ends - slack).amin(0), (ends + slack).amax(0)
 
@@ -194,4 +196,4 @@ def between_poles(low: Tensor, high: Tensor) -> Tensor:
     """Whether [low, high] surely stays between two poles of tan."""
     middle = torch.round((low / 2 + high / 2) / pi) * pi
     away = torch.maximum(high - middle, middle - low)
-    return away + middle.abs() * 2.0**-40 < 1.5707963
+    return away + middle.abs() * 2.0**-40 < 1.5707963  # below pi/2, by more than all rounding here

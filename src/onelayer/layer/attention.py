@@ -34,7 +34,9 @@ class Attention(ABC):
 
     def average(self, query: Tensor, sources: Sources) -> Tensor:
         """Eq (6): sum_j alpha_ij v_j over all tokens of all sources, (..., N, d_v)."""
-        return _weighted(self.weights(query, [keys for keys, _ in sources]), [values for _, values in sources])
+        keys = [key for key, _ in sources]
+        values = [value for _, value in sources]
+        return _weighted(self.weights(query, keys), values)
 
 
 @dataclass(frozen=True)
@@ -58,8 +60,10 @@ class TopK(Attention):
     def weights(self, query: Tensor, keys: Sequence[Tensor]) -> Tensor:
         """Softmax of the k largest logits."""
         logits = _numbers(_logits(query, keys), "topk")
-        threshold = torch.topk(logits, min(self.k, logits.shape[-1]), dim=-1).values[..., -1:]
-        return torch.softmax(logits.masked_fill(logits < threshold, -torch.inf), dim=-1)
+        kept = min(self.k, logits.shape[-1])
+        threshold = torch.topk(logits, kept, dim=-1).values[..., -1:]
+        largest = logits.masked_fill(logits < threshold, -torch.inf)
+        return torch.softmax(largest, dim=-1)
 
 
 @dataclass(frozen=True)
@@ -93,7 +97,8 @@ class Linear(Attention):
         """The same average through sums over the keys that no query enters."""
         features = self._phi(query)
         phis = [self._phi(keys) for keys, _ in sources]  # (..., S, F)
-        moments = (torch.matmul(phi.transpose(-2, -1), values) for phi, (_, values) in zip(phis, sources, strict=True))
+        pairs = zip(phis, sources, strict=True)
+        moments = (torch.matmul(phi.transpose(-2, -1), values) for phi, (_, values) in pairs)
         top = reduce(operator.add, moments)  # (..., F, d_v)
         bottom = reduce(operator.add, (phi.sum(-2).unsqueeze(-1) for phi in phis))  # (..., F, 1)
         return torch.matmul(features, top) / torch.matmul(features, bottom)
@@ -177,5 +182,6 @@ def _numbers(logits: Tensor, kind: str) -> Tensor:
 def _weighted(weights: Tensor, values: Sequence[Tensor]) -> Tensor:
     """Eq (6): weights (..., N, S) times values (..., S_i, d_v) stacked in the order of the weights' columns."""
     ends = list(accumulate(value.shape[-2] for value in values))
-    parts = (torch.matmul(weights[..., end - v.shape[-2] : end], v) for v, end in zip(values, ends, strict=True))
+    starts = [0, *ends]
+    parts = (torch.matmul(weights[..., a:b], v) for a, b, v in zip(starts, ends, values, strict=False))
     return reduce(operator.add, parts)

@@ -63,7 +63,8 @@ class GridMemory(nn.Module):
     @property
     def shape(self) -> HeadShape:
         """The shape that a configuration states of it."""
-        return HeadShape(self.axes[0].shape[1], self.values.shape[-1], "grid", tuple(self.values.shape[:-1]))
+        *tokens, d_v = self.values.shape
+        return HeadShape(self.axes[0].shape[1], d_v, "grid", tuple(tokens))
 
     def plain_tokens(self, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:
         """The same tokens one by one in row-major order: keys (M, d_k), values (M, d_v) with M = M_1 ... M_r.
@@ -74,7 +75,8 @@ class GridMemory(nn.Module):
         if count > MAX_TOKENS:
             raise OnelayerError(f"a grid of {count:,} tokens is too large to write out (limit {MAX_TOKENS:,})")
         dtype = dtype or self.values.dtype
-        return _grid_keys([axis.to(dtype) for axis in self.axes]), self.values.to(dtype).reshape(count, -1)
+        keys = _grid_keys([axis.to(dtype) for axis in self.axes])
+        return keys, self.values.to(dtype).reshape(count, -1)
 
     def nonzeros(self) -> int:
         """Numbers of keys and values, written out, that are not zero.

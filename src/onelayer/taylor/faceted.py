@@ -21,7 +21,8 @@ def facets(data: Facets, *args: TaylorModel) -> TaylorModel:
     like, models = aligned(args)
     shape = models[0].shape
     sides = [model.range() for model in models]
-    low, high = (torch.stack([side[at].flatten() for side in sides], dim=1) for at in (0, 1))
+    low = torch.stack([side[0].flatten() for side in sides], dim=1)  # (E, D)
+    high = torch.stack([side[1].flatten() for side in sides], dim=1)
     known = (torch.isfinite(low) & torch.isfinite(high)).all(1)
     low, high = (torch.where(known[:, None], end, 0.0) for end in (low, high))
     plane, ends = _in_chunks(data, low, high)
@@ -32,14 +33,16 @@ def facets(data: Facets, *args: TaylorModel) -> TaylorModel:
     middle = below / 2 + above / 2
     # The numbers of the plane are rounded once each; so is the middle.
     reach = torch.maximum(-low, high).clamp(min=0) + torch.maximum(low, -high).clamp(min=0)
-    slack = ((plane[:, :-1].abs() * reach).sum(1) + plane[:, -1].abs()).reshape(shape) * (4 * UNIT)
+    size = (plane[:, :-1].abs() * reach).sum(1) + plane[:, -1].abs()
+    slack = size.reshape(shape) * (4 * UNIT)
     slack = slack + underflow(low, high).reshape(shape)
     result = combine(result, middle, 1).with_radius(torch.maximum(above - middle, middle - below) + slack)
     defined = torch.stack([model.decided() for model in models]).all(0) & known.reshape(shape)
     result.rem = torch.where(defined, result.rem, torch.inf)
     if like.execution is None:
         return result
-    grown = inflate(result.magnitude() + (plane.abs().sum(1) * (1 + reach.amax(1))).reshape(shape))
+    summed = plane.abs().sum(1) * (1 + reach.amax(1))
+    grown = inflate(result.magnitude() + summed.reshape(shape))
     result.rem = executed(result.rem, grown, 16 + 4 * data.dim, like.execution)
     return result.tagged(like.execution)
 
@@ -47,7 +50,8 @@ def facets(data: Facets, *args: TaylorModel) -> TaylorModel:
 def _in_chunks(data: Facets, low: Tensor, high: Tensor) -> tuple[Tensor, Interval]:
     """What ``_around`` finds, for as many boxes at a time as memory allows."""
     size = max(1, CHUNK // data.simplices.size)
-    parts = [_around(data, a, b) for a, b in zip(torch.split(low, size), torch.split(high, size), strict=True)]
+    boxes = zip(torch.split(low, size), torch.split(high, size), strict=True)
+    parts = [_around(data, a, b) for a, b in boxes]
     below = torch.cat([ends[0] for _, ends in parts])
     above = torch.cat([ends[1] for _, ends in parts])
     return torch.cat([plane for plane, _ in parts]), (below, above)
@@ -58,14 +62,16 @@ def _around(data: Facets, low: Tensor, high: Tensor) -> tuple[Tensor, Interval]:
     coordinates, planes = (form.to(low.device) for form in forms(data))
     middle = low / 2 + high / 2
     ones = torch.cat([middle, torch.ones_like(middle[:, :1])], dim=1)
-    chosen = planes[torch.einsum("sij,nj->nsi", coordinates, ones).amin(-1).argmax(1)]
+    inside = torch.einsum("sij,nj->nsi", coordinates, ones).amin(-1)  # (E, S), least barycentric coordinate
+    chosen = planes[inside.argmax(1)]
     # Differences of planes on each box: value in the middle, slopes times radii, and the rounding of both.
     change = planes[None] - chosen[:, None]
     centre = (change * ones[:, None]).sum(-1)
     radius = ((high - low) / 2)[:, None]
     size = torch.maximum(low.abs(), high.abs())[:, None]
     both = planes[None].abs() + chosen[:, None].abs()
-    rounding = ((both[..., :-1] * size).sum(-1) + both[..., -1]) * ((data.dim + 10) * 4 * UNIT) + underflow(low, high)
+    summed = (both[..., :-1] * size).sum(-1) + both[..., -1]
+    rounding = summed * ((data.dim + 10) * 4 * UNIT) + underflow(low, high)
     reach = inflate((change[..., :-1].abs() * radius).sum(-1) + rounding)
     may = candidates(data, low, high)
     below = torch.where(may, centre - reach, torch.inf).amin(1)

@@ -39,7 +39,8 @@ def _cbrt_ratio(c: Tensor, n: int) -> Tensor:
 def _shifted(c: Tensor) -> tuple[Tensor, list[Tensor]]:
     """z >= 10 at which the asymptotic series are taken, and the points between c and z, infinite where unused."""
     small = c < SHIFT
-    return torch.where(small, c + SHIFT, c), [torch.where(small, c + step, torch.inf) for step in range(SHIFT)]
+    between = [torch.where(small, c + step, torch.inf) for step in range(SHIFT)]
+    return torch.where(small, c + SHIFT, c), between
 
 
 def _digamma(c: Tensor) -> tuple[Tensor, Tensor]:
@@ -50,7 +51,8 @@ def _digamma(c: Tensor) -> tuple[Tensor, Tensor]:
         tail = (tail + BERNOULLI[k - 1] / (2 * k)) / (z * z)
     poles = sum((1 / point for point in between), torch.zeros_like(z))
     value = torch.log(z) - 0.5 / z - tail - poles
-    beyond = abs(BERNOULLI[-1]) / (2 * len(BERNOULLI)) / z ** (2 * len(BERNOULLI))
+    last = 2 * len(BERNOULLI)
+    beyond = abs(BERNOULLI[-1]) / last / z**last
     return value, (torch.log(z) + 1 + poles) * (40 * UNIT) + beyond
 
 
@@ -61,7 +63,8 @@ def _hurwitz(c: Tensor, n: int) -> tuple[Tensor, Tensor]:
     is below the first term left out.
     """
     z, between = _shifted(c)
-    total = sum((point**-n for point in between), z ** (1 - n) / (n - 1) + z**-n / 2)
+    leading = z ** (1 - n) / (n - 1) + z**-n / 2
+    total = sum((point**-n for point in between), leading)
     rising = float(n)
     for k, bernoulli in enumerate(BERNOULLI, start=1):
         term = z ** (1 - n - 2 * k) * (bernoulli * rising / factorial(2 * k))
@@ -89,7 +92,9 @@ def _lgamma_series(c: Tensor, k: int) -> tuple[Tensor, Tensor]:
 def _lgamma_bound(lo: Tensor, hi: Tensor, n: int) -> Tensor:
     """digamma rises and lies between log x - 1/x and log x; zeta(n, x) <= x^-n + x^(1-n) / (n - 1) falls."""
     if n == 1:
-        ends = [torch.log(lo) - 1 / lo, torch.log(lo), torch.log(hi) - 1 / hi, torch.log(hi)]
+        below = torch.log(lo)
+        above = torch.log(hi)
+        ends = [below - 1 / lo, below, above - 1 / hi, above]
         most = torch.stack([end.abs() for end in ends]).amax(0) * (1 + 32 * UNIT)
     else:
         most = (lo**-n + lo ** (1 - n) / (n - 1)) * ((1 + 32 * UNIT) / n)
@@ -98,7 +103,8 @@ def _lgamma_bound(lo: Tensor, hi: Tensor, n: int) -> Tensor:
 
 def _lgamma_ratio(c: Tensor, n: int) -> Tensor:
     """zeta(m + 1, c) <= zeta(m, c) / c, from m = 2 on."""
-    return torch.where(c > 0, (1 + 4 * UNIT) / c, torch.nan) if n > 1 else torch.full_like(c, torch.nan)
+    known = (c > 0) & (n > 1)
+    return torch.where(known, (1 + 4 * UNIT) / c, torch.nan)
 
 
 CBRT = Elementary(

@@ -56,8 +56,11 @@ def subset_layer(
     if sorts:
         gate = 4 * reach
         first = zeros(d_model, n)
-        first[1 : 1 + n], first[-n:] = eye(n), gate * eye(n)
-        named |= {"W_1": first, "b_1": full((n,), -gate - (lo - reach)), "W_2": basis[1 + n : 2 + n].repeat(n, 1)}
+        first[1 : 1 + n] = eye(n)
+        first[-n:] = gate * eye(n)
+        named["W_1"] = first
+        named["b_1"] = full((n,), -gate - (lo - reach))
+        named["W_2"] = basis[1 + n : 2 + n].repeat(n, 1)
     config = Config(
         layout="tokens",
         input_shape=(n,),

@@ -46,7 +46,9 @@ def threshold_layer(n: int, edges: Tensor, weights: Sequence[float] | None, dtyp
     hidden = cells * len(levels)
     outer = zeros(hidden, d_model)
     outer[:, 0] = (torch.from_numpy(factors)[:, None] * width).reshape(-1)
-    rows = [counts.repeat(1, len(levels)), *([ones(1, hidden), zeros(1, hidden)] if sorts else [])]
+    rows = [counts.repeat(1, len(levels))]
+    if sorts:  # the position is added to -N_g, its square is not looked at
+        rows += [ones(1, hidden), zeros(1, hidden)]
     named: dict[str, Tensor] = {
         "ramp_start": edges[None, 1:],
         "ramp_slope": -1 / width[None],
@@ -85,8 +87,13 @@ def _heads(n: int, cells: int, d_model: int, sorts: bool, dtype: torch.dtype) ->
         sharpness = 64.0 if dtype == torch.float64 else 16.0
         place = counted(n) - (n - 1) / 2
         table = zeros(n, d_model)
-        table[:, cells], table[:, cells + 1] = place, place**2
-        query[cells, 4], key[cells, 4], key[cells + 1, 5] = 2.0, 2 * sharpness, -sharpness
-        named["b_Q"][5], named["b_V"][cells] = 2.0, (n + 1) / 2
+        table[:, cells] = place
+        table[:, cells + 1] = place**2
+        # Both queries are 2 = sqrt(d_k), which the scale of the logits divides out again.
+        query[cells, 4] = 2.0
+        key[cells, 4] = 2 * sharpness
+        named["b_Q"][5] = 2.0
+        key[cells + 1, 5] = -sharpness
+        named["b_V"][cells] = (n + 1) / 2  # positions 1 ... n from centred ones
         named["position"] = table
     return named | {"W_Q": query, "W_K": key, "W_V": value, "W_O": output, "b_O": zeros(d_model)}
