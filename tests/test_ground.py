@@ -195,3 +195,12 @@ def test_every_door_that_builds_or_proves_is_pinned(door: Callable[..., Any]) ->
 def test_dispatch_modes_are_refused() -> None:
     with FlopCounterMode(display=False), pytest.raises(OnelayerError, match="FlopCounterMode is active"):
         ol.Box([0.0], [1.0]).sample(4)
+
+
+def test_the_flag_of_cudnn_can_be_read_on_pinned_ground_and_is_given_back() -> None:
+    """torch.export reads it, and torch refuses where the flag and the backends disagree."""
+    cudnn = torch.backends.cudnn
+    before = cudnn.allow_tf32
+    with pinned():
+        assert cudnn.allow_tf32 is False
+    assert cudnn.allow_tf32 is before

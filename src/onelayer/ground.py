@@ -92,8 +92,9 @@ def _autocast(kind: str) -> Callable[[bool], None]:
 def _process_settings() -> list[_Setting]:
     """What the whole process shares, in the order in which it is pinned; given back in the opposite order.
 
-    Torch keeps the precision of float32 products twice, by one word and by backend. The word comes last: it overwrites
-    the others, which are then given back after it.
+    Torch keeps the precision of float32 products thrice: by one word, by backend, and for cuDNN by a flag, which it
+    refuses to read where the backends say otherwise. The word comes last: it overwrites the others, which are then
+    given back after it.
     """
     backends = torch.backends
     owners = [
@@ -114,7 +115,8 @@ def _process_settings() -> list[_Setting]:
         _attribute(backends.cudnn, "benchmark", False),
         _attribute(backends.cudnn, "deterministic", True),
         _Setting(backends.mha.get_fastpath_enabled, backends.mha.set_fastpath_enabled, True),
-        *(by_backend or [_attribute(backends.cudnn, "allow_tf32", False)]),
+        _Setting(_cudnn_tf32, _set_cudnn_tf32, False),
+        *by_backend,
         _Setting(_matmul_precision, _set_matmul_precision, "highest"),
     ]
 
@@ -127,6 +129,19 @@ def _linear_algebra() -> list[Any]:
 
 def _deterministic() -> tuple[bool, bool]:
     return torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+
+
+def _cudnn_tf32() -> bool | None:
+    """The flag, or None where it contradicts what the backends say and torch has none."""
+    try:
+        return bool(torch.backends.cudnn.allow_tf32)
+    except RuntimeError:
+        return None
+
+
+def _set_cudnn_tf32(allowed: bool | None) -> None:
+    if allowed is not None:
+        torch.backends.cudnn.allow_tf32 = allowed
 
 
 def _matmul_precision() -> str | None:
