@@ -14,7 +14,7 @@ from onelayer.box import Box
 from onelayer.build.nested.apart import Apart, OuterGroup, Summand
 from onelayer.build.nested.products import ONE, Form, Monomial, Products, raised, times
 from onelayer.build.nested.scaling import eliminations, scalings
-from onelayer.build.sequences.recognise import affine_of
+from onelayer.build.sequences.rational import affine_of
 from onelayer.errors import OnelayerError
 from onelayer.language.compose import substituted
 from onelayer.language.formula import Formula

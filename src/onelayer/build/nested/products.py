@@ -13,7 +13,7 @@ from fractions import Fraction
 
 from onelayer.box import Box
 from onelayer.build.nested.apart import Direction, Reader, Summand
-from onelayer.build.sequences.recognise import affine_of
+from onelayer.build.sequences.rational import affine_of
 from onelayer.errors import OnelayerError
 from onelayer.language.formula import Formula
 from onelayer.language.tree import Tape
