@@ -7,25 +7,21 @@ a few sums is an outer function of these. Nothing here is trusted: algebra.py co
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TypeVar
 
 from onelayer.box import Box
-from onelayer.build.sequences.rational import affine_of, as_float
+from onelayer.build.nested.directions import Direction, Parts, normalised
+from onelayer.build.nested.terms import TermWriter, merged
+from onelayer.build.sequences.rational import add_to, affine_of, nonzero, times
 from onelayer.build.sequences.recognise import Recogniser
 from onelayer.errors import OnelayerError
-from onelayer.language.compose import inside, substituted, total
-from onelayer.language.formula import Formula, parse
+from onelayer.language.compose import inside
+from onelayer.language.formula import Formula
 from onelayer.language.tree import Node, Tape
 from onelayer.lemmas.nested import Inner
 from onelayer.lemmas.univariate import range_of
 
-Direction = tuple[tuple[int, Fraction], ...]  # variables and their coefficients, the first of them 1
-Part = tuple[str, int]  # "node" or "log", and a node that is an inner function
-Parts = dict[Part, Fraction]
-Key = TypeVar("Key")
 _SIGNS = {"add": (1, 1), "sub": (1, -1), "neg": (-1,)}
 ZERO = Fraction(0)
 
@@ -104,12 +100,12 @@ class Reader:
                     terms.append((factor, at))
                     continue
                 shift += factor * self.constants[at]
-                _add(parts, own, factor)
-            made = _merged([self._term(factor, at) for factor, at in terms])
+                add_to(parts, own, factor)
+            made = merged([self._term(factor, at) for factor, at in terms])
             if any(not gates for _, gates in made):
                 raise OnelayerError("a constant that is no rational number stands alone")
             groups += [OuterGroup(o, outer, tuple(self._summands(gate) for gate in gates)) for outer, gates in made]
-            direct.append(self.shifted(_nonzero(parts), shift))
+            direct.append(self.shifted(nonzero(parts), shift))
         return Apart(tuple(direct), tuple(groups))
 
     def shifted(self, parts: Parts, shift: Fraction) -> tuple[Summand, ...]:
@@ -139,7 +135,7 @@ class Reader:
         scaled = self.affine.scaled(node) if node.op in ("mul", "div") else None
         if scaled is not None:
             inner = self.linear[scaled[1]]
-            return None if inner is None else _times(inner, scaled[0])
+            return None if inner is None else times(inner, scaled[0])
         if node.op not in _SIGNS:
             return None
         total: dict[int, Fraction] = {}
@@ -147,13 +143,13 @@ class Reader:
             part = self.linear[arg]
             if part is None:
                 return None
-            _add(total, part, Fraction(sign))
-        return _nonzero(total)
+            add_to(total, part, Fraction(sign))
+        return nonzero(total)
 
     def _direction(self, at: int) -> Direction | None:
         own = self.linear[at]
         if own is not None:
-            return _normalised(own.items())
+            return normalised(own.items())
         found = {self.directions[arg] for arg in self.nodes[at].args if self.affine.used[arg]}
         return found.pop() if len(found) == 1 else None
 
@@ -177,8 +173,8 @@ class Reader:
             if parts is None:
                 return None, Fraction(0)
             constant += sign * self.constants[arg]
-            _add(total, parts, Fraction(sign))
-        return _nonzero(total), constant
+            add_to(total, parts, Fraction(sign))
+        return nonzero(total), constant
 
     def _logarithms(self, at: int) -> Parts | None:
         """The logarithm of a product of positive inner functions and their powers; None of anything else."""
@@ -195,7 +191,7 @@ class Reader:
                 pending.append((node.args[0], e * int(node.value)))
             elif self.affine.exact[at] != 1:
                 return None
-        return _nonzero(found) or None
+        return nonzero(found) or None
 
     def _multiple(self, node: Node) -> tuple[Parts | None, Fraction]:
         """A rational multiple of a sum of inner functions."""
@@ -203,15 +199,15 @@ class Reader:
         parts = None if scaled is None else self.sums[scaled[1]]
         if scaled is None or parts is None:
             return None, Fraction(0)
-        return _times(parts, scaled[0]), scaled[0] * self.constants[scaled[1]]
+        return times(parts, scaled[0]), scaled[0] * self.constants[scaled[1]]
 
     def _term(self, factor: Fraction, at: int) -> tuple[Formula, list[Parts]]:
         """A term as a formula of its gates; inner functions of one direction that stand alone share its linear form."""
-        writer = _Writer(self, frozenset())
+        writer = TermWriter(self, frozenset())
         writer.write(at)
         alone = [self.directions[part[1]] for gate in writer.gates if len(gate) == 1 for part in gate]
         twice = frozenset(direction for direction in alone if direction and alone.count(direction) > 1)
-        writer = _Writer(self, twice)
+        writer = TermWriter(self, twice)
         value = affine_of(writer.tape, factor, writer.write(at), Fraction(0))
         return Formula.build(writer.tape.nodes, [value], (max(1, len(writer.gates)),)), writer.gates
 
@@ -232,7 +228,7 @@ class Reader:
         linear = {int(self.nodes[at].value): w for (kind, at), w in parts.items() if self._is_variable(kind, at)}
         found = [self.inner(*part, w) for part, w in parts.items() if not self._is_variable(*part)]
         if linear:
-            direction = _normalised(linear.items(), scale=False)
+            direction = normalised(linear.items(), scale=False)
             if direction is None:
                 raise OnelayerError("the weights of a linear form are no floats")
             found.append(Summand(Inner(self.vector(direction), "x1"), "x1", 1.0))
@@ -280,195 +276,3 @@ class Reader:
         base = str(Formula.build(tape.nodes, [value], (1,)))
         text = str(Formula.build(tape.nodes, [affine_of(tape, factor, value, Fraction(0))], (1,)))
         return Summand(Inner(self.vector(direction), text), base, float(factor))
-
-
-class _Writer:
-    """One term written in its gates: sums of inner functions, up to a factor and a constant."""
-
-    def __init__(self, reader: Reader, linear: frozenset[Direction]) -> None:
-        self.reader, self.tape = reader, Tape()
-        self.linear = linear  # directions that are gates themselves
-        self.gates: list[Parts] = []
-        self.known: dict[int, int] = {}
-
-    def write(self, at: int) -> int:
-        if at not in self.known:
-            self.known[at] = self._written(at)
-        return self.known[at]
-
-    def _written(self, at: int) -> int:
-        reader, node = self.reader, self.reader.nodes[at]
-        parts = reader.sums[at]
-        direction = reader.directions[at]
-        if direction in self.linear and direction is not None:
-            form = {("node", reader.variable(j)): w for j, w in direction}
-            return inside(self.tape, parse(reader.inner("node", at, Fraction(1)).inner.text, 1), self.gate(form, ZERO))
-        if parts is not None and parts:
-            return self.gate(parts, reader.constants[at])
-        if node.op in ("mul", "div", "pow", "sqrt", "neg"):
-            product = _Product(reader, at)
-            if len(product.logs) > 1:
-                return self._product(product)
-        if node.op == "var":
-            return self.gate({("node", at): Fraction(1)}, Fraction(0))
-        return self.tape.add(node.op, *(self.write(arg) for arg in node.args), value=node.value)
-
-    def gate(self, parts: Parts, constant: Fraction) -> int:
-        """The node of a sum: a multiple of a known gate, or of a new one."""
-        for i, known in enumerate(self.gates):
-            ratios = {parts[p] / w for p, w in known.items() if p in parts}
-            if parts.keys() == known.keys() and len(ratios) == 1:
-                return affine_of(self.tape, ratios.pop(), self.tape.variable(i), constant)
-        lead = abs(next(iter(parts.values())))
-        unit = lead if all(as_float(w / lead) is not None for w in parts.values()) else Fraction(1)
-        self.gates.append({p: w / unit for p, w in parts.items()})
-        return affine_of(self.tape, unit, self.tape.variable(len(self.gates) - 1), constant)
-
-    def _product(self, product: _Product) -> int:
-        """exp of the sum of logarithms, times what has none."""
-        value = self.tape.add("exp", self.gate(product.logs, Fraction(0)))
-        for at, exponent in product.others:
-            factor = self.write(at)
-            value = self.tape.add("mul", value, self._power(factor, exponent))
-        return affine_of(self.tape, product.factor, value, Fraction(0))
-
-    def _power(self, at: int, exponent: Fraction) -> int:
-        if exponent.denominator == 2:
-            at, exponent = self.tape.add("sqrt", at), 2 * exponent
-        return at if exponent == 1 else self.tape.add("pow", at, value=int(exponent))
-
-
-class _Product:
-    """A node as factor * exp(sum of logarithms) * powers of other nodes.
-
-    Only halves of whole exponents are followed, and roots are opened where what is under them is one inner function.
-    """
-
-    def __init__(self, reader: Reader, at: int) -> None:
-        self.reader = reader
-        self.factor = Fraction(1)
-        self.logs: Parts = {}
-        self.others: list[tuple[int, Fraction]] = []
-        pending = [(at, Fraction(1))]
-        while pending:
-            pending += self._opened(*pending.pop())
-        self.logs = {part: w for part, w in self.logs.items() if w}
-
-    def _opened(self, at: int, e: Fraction) -> Iterable[tuple[int, Fraction]]:
-        """The factors of a node, or nothing once it has been taken in."""
-        node, exact = self.reader.nodes[at], self.reader.affine.exact[at]
-        whole = e.denominator == 1
-        if exact and whole:
-            self.factor *= exact ** int(e)
-            return []
-        if node.op in ("neg", "pow") and whole:
-            return [self._base(node, e)]
-        if self.reader.directions[at] is not None and self._taken(at, e):
-            return []
-        factors = self._factors(node, e)
-        if not factors and not self._exponent(node, e):
-            self.others.append((at, e))
-        return factors
-
-    def _base(self, node: Node, e: Fraction) -> tuple[int, Fraction]:
-        """What a power or a negation is of, with its exponent; the sign joins the factor."""
-        if node.op == "pow":
-            return node.args[0], e * int(node.value)
-        self.factor *= Fraction(-1) ** int(e)
-        return node.args[0], e
-
-    def _factors(self, node: Node, e: Fraction) -> list[tuple[int, Fraction]]:
-        """The factors of a product, quotient or root; none where it is not to be opened."""
-        whole = e.denominator == 1
-        if node.op in ("mul", "div") and (whole or self._signed(node.args)):
-            return [(node.args[0], e), (node.args[1], e if node.op == "mul" else -e)]
-        if node.op == "sqrt" and whole:
-            return [(node.args[0], e / 2)]
-        return []
-
-    def _exponent(self, node: Node, e: Fraction) -> bool:
-        """Whether the node is exp of a sum of inner functions, which then joined the logarithms."""
-        if node.op != "exp":
-            return False
-        parts = self.reader.sums[node.args[0]]
-        if parts is None or self.reader.constants[node.args[0]] != 0:
-            return False
-        _add(self.logs, parts, e)
-        return True
-
-    def _taken(self, at: int, e: Fraction) -> bool:
-        """Whether an inner function of one sign joined the logarithms; rational factors of it are taken apart first."""
-        reader, node, factor = self.reader, self.reader.nodes[at], Fraction(1)
-        while node.op in ("mul", "div") and (scaled := reader.affine.scaled(node)) is not None and scaled[0]:
-            factor, at = factor * scaled[0], scaled[1]
-            node = reader.nodes[at]
-        sign = reader.sign(at)
-        if not sign or (e.denominator > 1 and not (sign > 0 and factor == 1)):
-            return False
-        self.factor *= (factor * sign) ** int(e) if e.denominator == 1 else 1
-        self.logs[("log", at)] = self.logs.get(("log", at), Fraction(0)) + e
-        return True
-
-    def _signed(self, nodes: Sequence[int]) -> bool:
-        """Whether all factors below are positive inner functions: then a root of the product is one of the factors."""
-        pending = list(nodes)
-        while pending:
-            at = pending.pop()
-            node, exact = self.reader.nodes[at], self.reader.affine.exact[at]
-            if exact is not None and exact > 0:
-                continue
-            if self.reader.directions[at] is not None and self.reader.sign(at) > 0:
-                continue
-            if node.op not in ("mul", "div", "pow"):
-                return False
-            pending += node.args
-        return True
-
-
-def _merged(terms: Sequence[tuple[Formula, list[Parts]]]) -> list[tuple[Formula, list[Parts]]]:
-    """Terms whose gates are all among those of another term join it."""
-    found: list[tuple[list[Formula], list[list[int]], list[Parts]]] = []
-    for formula, gates in sorted(terms, key=lambda term: -len(term[1])):
-        for formulas, places, known in found:
-            if all(gate in known for gate in gates):
-                formulas.append(formula)
-                places.append([known.index(gate) for gate in gates])
-                break
-        else:
-            found.append(([formula], [list(range(len(gates)))], gates))
-    return [(_added(formulas, places, max(1, len(known))), known) for formulas, places, known in found]
-
-
-def _added(formulas: Sequence[Formula], places: Sequence[Sequence[int]], count: int) -> Formula:
-    tape = Tape()
-    variables = [tape.variable(i) for i in range(count)]
-    parts = [
-        substituted(tape, formula, [variables[i] for i in place] or variables)
-        for formula, place in zip(formulas, places, strict=True)
-    ]
-    return Formula.build(tape.nodes, [total(tape, parts)], (count,))
-
-
-def _normalised(weights: Iterable[tuple[int, Fraction]], *, scale: bool = True) -> Direction | None:
-    """Coefficients as floats, the first of them 1 if that leaves floats; None for nothing, or no floats."""
-    items = sorted((i, w) for i, w in weights if w)
-    if not items:
-        return None
-    for unit in (items[0][1], Fraction(1)) if scale else (Fraction(1),):
-        if all(as_float(w / unit) is not None for _, w in items):
-            return tuple((i, w / unit) for i, w in items)
-    return None
-
-
-def _add(total: dict[Key, Fraction], parts: Mapping[Key, Fraction], factor: Fraction) -> None:
-    """total += factor * parts, term by term."""
-    for key, weight in parts.items():
-        total[key] = total.get(key, Fraction(0)) + factor * weight
-
-
-def _times(parts: Mapping[Key, Fraction], factor: Fraction) -> dict[Key, Fraction]:
-    return {key: factor * weight for key, weight in parts.items()}
-
-
-def _nonzero(parts: Mapping[Key, Fraction]) -> dict[Key, Fraction]:
-    return {key: weight for key, weight in parts.items() if weight}

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from onelayer.box import Box
-from onelayer.build.nested.apart import Direction, Reader, Summand
+from onelayer.build.nested.apart import Reader, Summand
+from onelayer.build.nested.directions import Direction
 from onelayer.build.sequences.rational import affine_of
 from onelayer.errors import OnelayerError
 from onelayer.language.formula import Formula

@@ -1,11 +1,18 @@
-"""Exact rational numbers in formulas: what is no float is written as a quotient of floats, or of sums of floats."""
+"""Exact rational numbers: linear combinations of things by key, and how formulas hold such numbers.
+
+What is no float is written as a quotient of floats, or of sums of floats.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
+from typing import TypeVar
 
 from onelayer.errors import OnelayerError
 from onelayer.language.tree import Tape
+
+Key = TypeVar("Key")
 
 
 def affine_of(tape: Tape, scale: Fraction, node: int, shift: Fraction) -> int:
@@ -66,3 +73,19 @@ def rounded(value: Fraction) -> float:
         return float(value)
     except OverflowError as error:
         raise OnelayerError("a factor of this sum is beyond 1.8e308; scale the function") from error
+
+
+def add_to(total: dict[Key, Fraction], parts: Mapping[Key, Fraction], factor: Fraction) -> None:
+    """total += factor * parts, term by term."""
+    for key, weight in parts.items():
+        total[key] = total.get(key, Fraction(0)) + factor * weight
+
+
+def times(parts: Mapping[Key, Fraction], factor: Fraction) -> dict[Key, Fraction]:
+    """factor * parts."""
+    return {key: factor * weight for key, weight in parts.items()}
+
+
+def nonzero(parts: Mapping[Key, Fraction]) -> dict[Key, Fraction]:
+    """The parts that count."""
+    return {key: weight for key, weight in parts.items() if weight}

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from onelayer.box import Box
-from onelayer.build.sequences.rational import affine_of, as_float, rounded
+from onelayer.build.sequences.rational import add_to, affine_of, as_float, nonzero, rounded
 from onelayer.language.compose import inside
 from onelayer.language.formula import Formula
 from onelayer.language.operations import operation
@@ -75,7 +75,7 @@ class Recogniser:
                 own = self._gated(coefficient, at) or self._product(coefficient, at)
                 made += own
                 rest += [] if own else [(coefficient, at)]
-        plain = _nonzero(plain)
+        plain = nonzero(plain)
         if plain or constant or not (made or rest):
             made.append(self._linear_term(plain, constant))
         return made, rest
@@ -253,10 +253,7 @@ class Recogniser:
         for sign in (1, -1):
             left = _scale(a, r)
             right = _scale(b, sign / r)
-            total = dict(left.parts)
-            for key, weight in right.parts.items():
-                total[key] = total.get(key, Fraction(0)) + weight
-            total = {key: weight for key, weight in total.items() if weight}
+            total = nonzero(_added(left.parts, right.parts, Fraction(1)))
             shift = left.constant + right.constant
             if not total:
                 made.append(self._linear_term({}, sign * coefficient / 4 * shift * shift))
@@ -324,15 +321,10 @@ def _proportion(part: Separable | None, base: Separable) -> Fraction | None:
 def _added(total: Sum, parts: Sum, factor: Fraction) -> Sum:
     """total + factor * parts, term by term."""
     found = dict(total)
-    for key, weight in parts.items():
-        found[key] = found.get(key, Fraction(0)) + factor * weight
+    add_to(found, parts, factor)
     return found
 
 
 def _add(a: Separable, b: Separable) -> Separable:
     parts = _added(a.parts, b.parts, Fraction(1))
-    return Separable(_nonzero(parts), a.constant + b.constant)
-
-
-def _nonzero(parts: Sum) -> Sum:
-    return {key: weight for key, weight in parts.items() if weight}
+    return Separable(nonzero(parts), a.constant + b.constant)

@@ -1,0 +1,23 @@
+"""Directions, and sums of inner functions along them, by their nodes in a formula."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+
+from onelayer.build.sequences.rational import as_float
+
+Direction = tuple[tuple[int, Fraction], ...]  # variables and their coefficients, the first of them 1
+Part = tuple[str, int]  # "node" or "log", and a node that is an inner function
+Parts = dict[Part, Fraction]
+
+
+def normalised(weights: Iterable[tuple[int, Fraction]], *, scale: bool = True) -> Direction | None:
+    """Coefficients as floats, the first of them 1 if that leaves floats; None for nothing, or no floats."""
+    items = sorted((i, w) for i, w in weights if w)
+    if not items:
+        return None
+    for unit in (items[0][1], Fraction(1)) if scale else (Fraction(1),):
+        if all(as_float(w / unit) is not None for _, w in items):
+            return tuple((i, w / unit) for i, w in items)
+    return None
