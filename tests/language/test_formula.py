@@ -152,6 +152,15 @@ def random_text(rng: random.Random, depth: int) -> str:
         ("sin(x, y)", "takes one argument, got 2"),
         ("min(x)", "takes at least 2 arguments, got 1"),
         ("foo(x)", "column 1: unknown name 'foo'"),
+        ("sen(x)", "did you mean sin"),
+        ("Sin(x)", "did you mean sin"),
+        ("inf*x", "every number and every box is finite"),
+        ("|x|", "write abs(x)"),
+        ("x²", "column 2: '²' is not a power here; write **2"),
+        ("√x", "write sqrt(x)"),
+        ("x % 1", "write mod(x, 1)"),
+        ("x!", "write factorial(x)"),
+        ("x if x > 0 else 0", "a choice is written where(x > 0, a, b)"),
         ("x + ", "the formula ends where a value was expected"),
         ("(x", "column 1: this ( is never closed"),
         ("x)", "column 2: unexpected ')'"),
@@ -216,3 +225,29 @@ def test_dtype_and_gradients_follow_the_input() -> None:
     value.backward()
     assert x.grad is not None
     assert x.grad[1].item() == pytest.approx(math.sin(math.pi * 0.3) / 3, rel=1e-5)
+
+
+def test_more_functions_by_the_names_people_use() -> None:
+    x = torch.linspace(0.2, 0.9, 20, dtype=torch.float64)[:, None]
+    known = {
+        "gamma(x)": torch.exp(torch.lgamma(x)),
+        "factorial(3 + 0*x)": torch.full_like(x, 6.0),
+        "beta(x, 2)": 1 / (x * (x + 1)),
+        "sec(x)*csc(x)*cot(x)": 1 / torch.sin(x) ** 2,
+        "sech(x)**2 + 1/coth(x)**2": torch.ones_like(x),
+        "csch(x)": 1 / torch.sinh(x),
+        "arctan(x) + arcsin(x) + arccos(x)": torch.atan(x) + math.pi / 2,
+        "arctan2(x, 1) + arctanh(x) - arcsinh(x)": torch.atan(x) + torch.atanh(x) - torch.asinh(x),
+        "degrees(radians(x)) - rad2deg(deg2rad(x)) + pow(x, 2)": x**2,
+        "sgn(x - 0.5)": torch.sign(x - 0.5),
+    }
+    for text, values in known.items():
+        torch.testing.assert_close(parse(text, 1)(x), values[:, 0], rtol=1e-12, atol=1e-12)
+
+
+def test_variables_and_parts_may_have_the_soft_names() -> None:
+    """Physicists have a gamma and a beta of their own."""
+    assert parse("gamma*beta", 2, names=("gamma", "beta")) == parse("x1*x2", 2)
+    assert parse("gamma = x**2; gamma + beta(x, 2)", 1) == parse("t = x**2; t + beta(x, 2)", 1)
+    with pytest.raises(FormulaError, match="has a meaning"):
+        parse("sin*2", 1, names=("sin",))

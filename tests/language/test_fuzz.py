@@ -21,12 +21,15 @@ SEEDS = [
     "where(0 < x <= 1 and not (y == 2 or x > y), floor(x), mod(y, 3))",
     "interp(x, [0, 1, 3], [5, y, 4]) + clip(asin(x), -1, 1)",
     "sin(2*x*y)/(x*y) + (exp(x) - 1)/x - (1 - cos(y))/y**2 + log(1 + x)/x*lgamma(y)/sinc(z)",
+    "gamma(x)*beta(x, y) + factorial(z) - pow(x, 2)/(x*y - x*z) + coth(x)*arctan2(y, x) + (x - y)/log(x/y)",
+    "tanh(x)/x + x/(exp(x) - 1) + (sqrt(1 + x) - 1)/x + (x**2 - y**2)/(y - x) + sin(3*x)/sin(x)",
     "spline(x, y, [1, 1], [-1, 0, 1, 2], [-1, 0, 1, 2], [1, -2, 3, 4])",
     "facets(x, y, [0, 0, 1, 0, 0, 1, 1, 1], [5, 4, 3, -2], [0, 1, 2, 1, 2, 3])",
 ]
 WORDS = r"""
     x y z x1 x2 x9 pi e sin cos exp log sqrt min max relu erf foo t a _ __class__ ( ) ( ) , ; = : + - * / ** ^
-    floor where interp clip sinc lgamma cbrt exprel spline and or not < <= > >= == !=
+    floor gamma beta pow sec arctan2 degrees if else ² √
+    where interp clip sinc lgamma cbrt exprel spline and or not < <= > >= == !=
     0 1 2 3 9 0.5 .5 5. 1e5 1e999 1e-999 00 % ! @ # $ & | ~ [ ] { } ' " \\ − · × π ² é 中 lambda eval( 99999999999999
 """
 TOKENS = [*WORDS.split(), " ", "\n", "\t", "\0", "\u202e", "\ud800", "import os"]

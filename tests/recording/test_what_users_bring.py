@@ -178,7 +178,15 @@ def test_sympy_expressions_are_formulas() -> None:
     assert target.formula is not None
     torch.testing.assert_close(target.formula(y), known + math.pi * (y[:, 0] - 1).abs() + math.e)
     assert ol.approximate(sympy.sin(x1) * x2, SQUARE, 0.1).certificate.proved
-    for bad in (sympy.gamma(x1) + x2, sympy.Piecewise((x1, x1 < x2)), sympy.Symbol("a") + x1 + x2):
+    both = [x1 * x2, sympy.gamma(x1) * sympy.coth(x2)]
+    for several in (both, sympy.Matrix(both), sympy.Lambda((x1, x2), sympy.Tuple(*both))):
+        values = parse("x1*x2; gamma(x1)*coth(x2)", 2)(y)
+        torch.testing.assert_close(as_target(several, SQUARE).function(y), values, rtol=1e-14, atol=1e-14)
+    a, b = sympy.symbols("b a")
+    torch.testing.assert_close(as_target(sympy.Lambda((a, b), a / b), SQUARE).function(y), y[:, 0] / y[:, 1])
+    step = as_target(sympy.Heaviside(x1 - x2), SQUARE).function
+    assert step(torch.tensor([[1.0, 0.5], [0.5, 1.0], [0.75, 0.75]]).double()).tolist() == [1.0, 0.0, 0.5]
+    for bad in (sympy.besselj(0, x1) + x2, sympy.Piecewise((x1, x1 < x2)), sympy.Symbol("a") + x1 + x2):
         with pytest.raises(OnelayerError) as caught:
             as_target(bad, SQUARE)
         assert "\n" not in str(caught.value)

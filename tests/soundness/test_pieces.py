@@ -114,6 +114,20 @@ def test_the_angle_of_a_point_on_every_side_of_its_cut() -> None:
     assert not certify(lambda x: 0 * x[..., 0], formula, Box([-0.1, 0.0], [0.1, 1.0]), 3.2, max_boxes=500).proved
 
 
+def test_the_angle_on_diagonals_and_axes() -> None:
+    """On the borders between its sectors too, and a proof goes across all four."""
+    formula = parse("atan2(y, x)", 2)
+    side = torch.tensor([-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0], dtype=torch.float64)
+    x = torch.cartesian_prod(side, side)
+    x = x[(x != 0).any(1)]
+    torch.testing.assert_close(formula(x), torch.atan2(x[:, 1], x[:, 0]), rtol=1e-15, atol=1e-15)
+    for low, high in (([1.0, -1.0], [2.0, 1.0]), ([-1.0, 0.5], [1.0, 1.0]), ([-1.0, -1.0], [1.0, -0.5])):
+        box = Box(low, high)
+        found = certify(lambda x: 0 * x[..., 0], formula, box, gap=0.05, max_boxes=500)
+        assert found.proved
+        assert found.upper >= float(torch.atan2(box.corners(4)[:, 1], box.corners(4)[:, 0]).abs().max())
+
+
 def test_what_is_not_chosen_need_not_exist() -> None:
     box = Box([-1.0], [1.0])
     assert certify(lambda x: 0 * x[..., 0], "where(x > 0.5, log(x), 0)", box, 0.7, max_boxes=500).proved

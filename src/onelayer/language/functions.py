@@ -13,7 +13,7 @@ from onelayer.language.operations import OPERATIONS, POWER
 from onelayer.language.tree import Tape
 
 MANY = 1000  # arguments of a function such as max
-REFUSED = frozenset({"round", "trunc", "frac", "sgn", "step", "heaviside", "fmod"})
+REFUSED = frozenset({"round", "trunc", "frac", "step", "heaviside", "fmod"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,22 +119,59 @@ def atan2(tape: Tape, args: Sequence[int]) -> int:
     """The angle of the point (x, y), in (-pi, pi], from arguments y and x; undefined at the origin.
 
     Lemma: in each of the four sectors between the diagonals it is a constant plus the arctangent of a quotient whose
-    denominator vanishes at the origin alone. Beside a diagonal both quotients have values and agree; across the cut,
-    the negative x axis, it jumps by 2 pi.
+    denominator vanishes at the origin alone. On a diagonal, which belongs to the sector of the x axis, both quotients
+    have values and agree; a box across it leaves that one choice open. Across the cut, the negative x axis, it jumps by
+    2 pi.
     """
     y, x = args
     pi = tape.add("pi")
     minus_y = tape.add("neg", y)
+    size = tape.add("abs", x)
     half = tape.add("div", pi, tape.number(2))
     slope = tape.add("atan", tape.add("div", y, x))
     other = tape.add("atan", tape.add("div", x, y))
     left = Not(Positive(minus_y)).choose(tape, tape.add("add", slope, pi), tape.add("sub", slope, pi))
-    size = tape.add("abs", x)
+    beside = Positive(x).choose(tape, slope, left)
     below = Positive(tape.add("sub", minus_y, size))
     above = Positive(tape.add("sub", y, size))
-    upright = below.choose(tape, tape.add("neg", tape.add("add", half, other)), left)
-    upright = above.choose(tape, tape.add("sub", half, other), upright)
-    return Positive(tape.add("sub", x, tape.add("abs", y))).choose(tape, slope, upright)
+    upright = below.choose(tape, tape.add("neg", tape.add("add", half, other)), beside)
+    return above.choose(tape, tape.add("sub", half, other), upright)
+
+
+def _gamma(tape: Tape, args: Sequence[int]) -> int:
+    """exp(lgamma(x)), for x > 0"""
+    return tape.add("exp", tape.add("lgamma", args[0]))
+
+
+def _factorial(tape: Tape, args: Sequence[int]) -> int:
+    """x! = gamma(x + 1), for x > -1"""
+    return _gamma(tape, [tape.add("add", args[0], tape.number(1))])
+
+
+def _beta(tape: Tape, args: Sequence[int]) -> int:
+    """gamma(a) gamma(b) / gamma(a + b), for a, b > 0"""
+    a, b, both = (tape.add("lgamma", at) for at in (*args, tape.add("add", *args)))
+    return tape.add("exp", tape.add("sub", tape.add("add", a, b), both))
+
+
+def _inverse(build: Callable[[Tape, Sequence[int]], int]) -> Function:
+    """1 / f"""
+    return Function(lambda tape, args: tape.add("div", tape.number(1), build(tape, args)))
+
+
+def _cotangent(tape: Tape, args: Sequence[int]) -> int:
+    """cos(x) / sin(x)"""
+    return tape.add("div", tape.add("cos", args[0]), tape.add("sin", args[0]))
+
+
+def _radians(tape: Tape, args: Sequence[int]) -> int:
+    """x pi / 180"""
+    return tape.add("div", tape.add("mul", args[0], tape.add("pi")), tape.number(180))
+
+
+def _degrees(tape: Tape, args: Sequence[int]) -> int:
+    """x 180 / pi"""
+    return tape.add("div", tape.add("mul", args[0], tape.number(180)), tape.add("pi"))
 
 
 def clip(tape: Tape, args: Sequence[int]) -> int:
@@ -227,3 +264,21 @@ FUNCTIONS: dict[str, Function] = {
     "silu": Function(silu),
     "gelu": Function(gelu),
 }
+# Names that a variable or a part may have instead: gamma is a function only where nothing else is called so.
+SOFT: dict[str, Function] = {
+    "gamma": Function(_gamma),
+    "factorial": Function(_factorial),
+    "beta": Function(_beta, 2, 2),
+    "sec": _inverse(_primitive("cos").build),
+    "csc": _inverse(_primitive("sin").build),
+    "cot": Function(_cotangent),
+    "sech": _inverse(cosh),
+    "csch": _inverse(sinh),
+    "coth": _inverse(_primitive("tanh").build),
+    "pow": Function(lambda tape, args: tape.power(*args), 2, 2),
+    "sgn": Function(sign),
+    **dict.fromkeys(("radians", "deg2rad"), Function(_radians)),
+    **dict.fromkeys(("degrees", "rad2deg"), Function(_degrees)),
+    **{f"arc{name[1:]}": FUNCTIONS[name] for name in ("asin", "acos", "atan", "atan2", "asinh", "acosh", "atanh")},
+}
+FUNCTIONS |= SOFT

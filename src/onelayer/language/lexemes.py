@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from onelayer.errors import FormulaError
+from onelayer.language.hints import of_character
 
 MAX_CHARACTERS = 200_000  # of a formula that a person or a program writes
 
@@ -37,21 +38,11 @@ def tokenize(text: str, limit: int = MAX_CHARACTERS) -> list[Lexeme]:
             continue
         found = _TOKEN.match(text, at)
         if found is None:
-            raise FormulaError(f"column {at + 1}: {_unknown(text[at])}")
+            raise FormulaError(f"column {at + 1}: {of_character(text[at])}")
         tokens.append(Lexeme(found.lastgroup or "", found.group(), at + 1))
         at = found.end()
     tokens.append(Lexeme("end", "", len(text) + 1))
     return tokens
-
-
-def _unknown(character: str) -> str:
-    if character == "^":
-        return "'^' is not a power here; write ** as in x**2"
-    if character in "{}":
-        return f"bracket {character!r} is not used; group with ( ) and write x1, x2 for coordinates"
-    if character in "&|!~":
-        return f"{character!r} is not used; join comparisons with and, or, not"
-    return f"character {character!a} is not part of the formula language"
 
 
 class Cursor:

@@ -14,7 +14,8 @@ from functools import partial
 from onelayer.errors import FormulaError
 from onelayer.language.conditions import COMPARISONS, Both, Condition, Not, either
 from onelayer.language.constants import SPELLED
-from onelayer.language.functions import FUNCTIONS, REFUSED, interpolate
+from onelayer.language.functions import FUNCTIONS, REFUSED, SOFT, interpolate
+from onelayer.language.hints import of_name
 from onelayer.language.knots import DEGREES, Facets, Spline
 from onelayer.language.lexemes import MAX_CHARACTERS, Cursor, Lexeme, tokenize
 from onelayer.language.operations import FACETS, OPERATIONS, SPLINE
@@ -32,7 +33,7 @@ SPECIAL = {
     SPLINE: "spline(x, [1], [-1, 0, 1, 2], [5, 4])",
     FACETS: "facets(x, y, [0, 0, 1, 0, 0, 1], [5, 4, 3], [0, 1, 2])",
 }
-RESERVED = frozenset({*FUNCTIONS, *SPECIAL, *REFUSED, *SPELLED, "and", "or", "not"})
+RESERVED = frozenset({*FUNCTIONS, *SPECIAL, *REFUSED, *SPELLED, "and", "or", "not"} - {*SOFT})
 Value = int | Condition  # a node, or a condition
 
 
@@ -203,9 +204,7 @@ class Parser(Cursor):
         raise self._unknown(token)
 
     def _unknown(self, token: Lexeme) -> FormulaError:
-        known = f"{', '.join(self.names) or 'x1..xD'}, pi, e or {', '.join(sorted([*FUNCTIONS, *SPECIAL]))}"
-        hint = "" if self.names else "; variables of other names get them from the domain, as in v=1:2, c=3:10"
-        return self.error(f"unknown name '{token.text[:40]}'; use {known}{hint}", token)
+        return self.error(of_name(token.text, list(self.names), [*FUNCTIONS, *SPECIAL]), token)
 
     def _call(self, token: Lexeme) -> int:
         opening = self.next
@@ -328,6 +327,8 @@ class Parser(Cursor):
         if token.text in ("[", "]"):
             return self.error("brackets are for the lists of interp; write x1, x2 for coordinates", token)
         hint = ""
+        if token.text in ("if", "else"):
+            return self.error("a choice is written where(x > 0, a, b)", token)
         if token.kind in ("name", "number") or token.text == "(":
             hint = "; write * between factors and an operator between terms"
         return self.error(f"unexpected '{token.text[:40]}'{hint}", token)

@@ -4,16 +4,23 @@ Lemma. A factor that vanishes with u is u times a function that is known too, at
 
     sin u = u sinrel(u)             exp(u) - 1 = u exprel(u)            1 - cos u = u sinrel(u/2) sin(u/2)
     tan u = u sinrel(u) / cos u     log(1 + u) = u / exprel(log(1 + u))     exp(u) - exp(-u) = 2 u exp(-u) exprel(2u)
+    tanh u = 2 u exprel(2u) sigmoid(-2u)            log a - log b = log(a / b) = (a - b) / (b exprel(log(a / b)))
+    exp(u) - exp(v) = (u - v) exp(v) exprel(u - v)  sqrt(a) - sqrt(b) = (a - b) / (sqrt(a) + sqrt(b))
+    u^2 - v^2 = (u - v) (u + v)
 
-A quotient in which such a factor meets u, or a factor of u, in the denominator is read as the one in which the two are
-cancelled: they are equal wherever both have values, and where u vanishes it is the limit. Nothing else is cancelled.
+A quotient in which such a factor meets u, or a factor of u, on the other side, as it is or in another such factor, is
+read as the one in which the two are cancelled: they are equal wherever both have values, and where u vanishes it is the
+limit. Nothing else is cancelled.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from onelayer.language.constants import CONSTANTS
 
 if TYPE_CHECKING:
     from onelayer.language.tree import Tape
@@ -52,6 +59,8 @@ class Cancelling:
                 pending.append((node.args[0], power * int(node.value)))
             elif node.op == "neg" and self.tape.constant[here] is None:
                 pending += [(node.args[0], power), (self.tape.number(-1), power)]
+            elif node.op in ("add", "sub") and (parts := _taken_apart(self.tape, here)):
+                pending += [(part, power * times) for part, times in parts]
             else:
                 self.put(here, power)
         return False
@@ -60,27 +69,31 @@ class Cancelling:
         """Multiply by node(at)**exponent as it is; only a number that is not zero meets its like below."""
         side, other = (self.above, self.below) if exponent > 0 else (self.below, self.above)
         times = abs(exponent)
-        if self.tape.exact[at]:
+        if self.tape.exact[at] or self.tape.nodes[at].op in CONSTANTS:
             shared = min(times, other.get(at, 0))
             _take(other, at, shared)
             times -= shared
         if times:
             side[at] = side.get(at, 0) + times
 
-    def replace(self, node: int, times: int, by: Vanishing) -> None:
-        """Take ``times`` copies of a factor as its zero and the rest, and cancel the zero against what is below."""
-        _take(self.above, node, times)
+    def replace(self, node: int, times: int, by: Vanishing, sign: int) -> None:
+        """Take ``times`` copies of a factor, above or below by its ``sign``, as its zero and the rest.
+
+        The zero is cancelled against what is on the other side.
+        """
+        own, other = (self.above, self.below) if sign > 0 else (self.below, self.above)
+        _take(own, node, times)
         zero = Cancelling(self.tape)
         zero.multiply(by.zero, times)
         for at, n in zero.above.items():
-            shared = min(n, self.below.get(at, 0))
-            _take(self.below, at, shared)
+            shared = min(n, other.get(at, 0))
+            _take(other, at, shared)
             if n > shared:
-                self.put(at, n - shared)
+                self.put(at, sign * (n - shared))
         for at, n in zero.below.items():
-            self.put(at, -n)
+            self.put(at, -sign * n)
         for at, n in by.rest:
-            self.put(at, n * times)
+            self.put(at, sign * n * times)
 
     def node(self) -> int:
         """The quotient as one node."""
@@ -98,10 +111,12 @@ def cancelled(tape: Tape, op: str, a: int, b: int) -> int | None:
     found = _removable(whole)
     if found is None:
         return None
-    while found is not None:
+    for _ in range(MOST):
         whole.replace(*found)
         found = _removable(whole)
-    return whole.node()
+        if found is None:
+            return whole.node()
+    return None
 
 
 def _take(side: Factors, at: int, times: int) -> None:
@@ -115,25 +130,63 @@ def _divides(tape: Tape, at: int) -> bool:
     return node.op == "div" or (node.op == "pow" and node.value < 0)
 
 
-def _removable(whole: Cancelling) -> tuple[int, int, Vanishing] | None:
-    """A factor whose zero meets a denominator, how many copies of it do, and how it vanishes."""
+def _removable(whole: Cancelling) -> tuple[int, int, Vanishing, int] | None:
+    """A factor whose zero meets the other side, how many copies of it do, how it vanishes, and on which side it is."""
     if all(whole.tape.constant[at] is not None for at in whole.below):
         return None
-    for node, copies in list(whole.above.items()):
-        for found in _vanishing(whole.tape, node):
-            times = min(copies, _needed(whole, found.zero))
-            if times > 0:
-                return node, times, found
+    for side, other, sign in ((whole.above, whole.below, 1), (whole.below, whole.above, -1)):
+        for node, copies in list(side.items()):
+            for found in _vanishing(whole.tape, node):
+                times = min(copies, _needed(whole.tape, other, found.zero))
+                if times > 0:
+                    return node, times, found, sign
+    return _both_vanish(whole)
+
+
+def _both_vanish(whole: Cancelling) -> tuple[int, int, Vanishing, int] | None:
+    """A factor below whose zero is that of one above, as in sin(x) / sin(2 x); the one above is met afterwards."""
+    tape = whole.tape
+    zeros = {at for node in list(whole.above) for found in _vanishing(tape, node) for at in _shared(tape, found.zero)}
+    for node, copies in list(whole.below.items()) if zeros else []:
+        for found in _vanishing(tape, node):
+            if zeros & _shared(tape, found.zero).keys():
+                return node, copies, found, -1
     return None
 
 
-def _needed(whole: Cancelling, zero: int) -> int:
-    """How often the zero has to be multiplied in to cancel what it can of the denominators."""
-    parts = Cancelling(whole.tape)
-    if whole.tape.constant[zero] is not None or not parts.multiply(zero, 1):
-        return 0
-    shared = [at for at in parts.above if whole.tape.constant[at] is None]
-    return max((-(-whole.below.get(at, 0) // parts.above[at]) for at in shared), default=0)
+def _shared(tape: Tape, zero: int) -> Factors:
+    """The factors of a zero that depend on variables."""
+    parts = Cancelling(tape)
+    if tape.constant[zero] is not None or not parts.multiply(zero, 1):
+        return {}
+    return {at: n for at, n in parts.above.items() if tape.constant[at] is None}
+
+
+def _needed(tape: Tape, other: Factors, zero: int) -> int:
+    """How often the zero has to be multiplied in to cancel what it can of the other side."""
+    return max((-(-other.get(at, 0) // n) for at, n in _shared(tape, zero).items()), default=0)
+
+
+def _taken_apart(tape: Tape, at: int) -> list[tuple[int, int]]:
+    """b - a as -(a - b) where that is known, and a c + b c as c (a + b); nothing where it is neither."""
+    node = tape.nodes[at]
+    a, b = node.args
+    turned = tape.found("sub", b, a) if node.op == "sub" else None
+    if turned is not None and turned < at:
+        return [(turned, 1), (tape.number(-1), 1)]
+    if not any(tape.nodes[arg].op in ("mul", "div") for arg in (a, b)):
+        return []
+    sides = [Cancelling(tape), Cancelling(tape)]
+    if not all(side.multiply(arg, 1) for side, arg in zip(sides, (a, b), strict=True)):
+        return []
+    one, two = (side.above for side in sides)
+    common = {
+        c: min(n, two.get(c, 0)) for c, n in one.items() if c in two and (tape.constant[c] is None or tape.exact[c])
+    }
+    for side in sides:
+        for factor, n in common.items():
+            _take(side.above, factor, n)
+    return [*common.items(), (tape.add(node.op, *(side.node() for side in sides)), 1)] if common else []
 
 
 def _vanishing(tape: Tape, at: int) -> Iterator[Vanishing]:
@@ -144,6 +197,10 @@ def _vanishing(tape: Tape, at: int) -> Iterator[Vanishing]:
     elif node.op == "tan":
         u = node.args[0]
         yield Vanishing(u, ((tape.add("sinrel", u), 1), (tape.add("cos", u), -1)))
+    elif node.op == "tanh":
+        double = tape.add("mul", tape.number(2), node.args[0])
+        rest = (tape.number(2), tape.add("exprel", double), tape.add("sigmoid", tape.add("neg", double)))
+        yield Vanishing(node.args[0], tuple((factor, 1) for factor in rest))
     elif node.op == "log":
         yield from _logarithm(tape, at)
     elif node.op in ("sub", "add"):
@@ -155,7 +212,9 @@ def _logarithm(tape: Tape, at: int) -> Iterator[Vanishing]:
     w = tape.nodes[at].args[0]
     inside = tape.nodes[w]
     one = tape.number(1)
-    rest = ((tape.add("exprel", at), -1),)
+    rest: tuple[tuple[int, int], ...] = ((tape.add("exprel", at), -1),)
+    if inside.op == "div":
+        yield Vanishing(tape.add("sub", *inside.args), (*rest, (inside.args[1], -1)))
     if inside.op == "add" and tape.exact[inside.args[0]] == 1:
         yield Vanishing(inside.args[1], rest)
     elif inside.op == "add" and tape.exact[inside.args[1]] == 1:
@@ -167,7 +226,7 @@ def _logarithm(tape: Tape, at: int) -> Iterator[Vanishing]:
 
 
 def _difference(tape: Tape, at: int) -> Iterator[Vanishing]:
-    """exp(u) - 1, 1 - cos(u) and exp(u) - exp(-u), in either order."""
+    """exp(u) - 1, 1 - cos(u), exp(u) - exp(v), log(a) - log(b), differences of roots and squares, in either order."""
     node = tape.nodes[at]
     a, b = node.args
     if node.op == "add":  # exp(u) + (-1)
@@ -193,6 +252,48 @@ def _subtracted(tape: Tape, first: int, second: int, sign: int) -> Iterator[Vani
         u = left.args[0]
         double = tape.add("mul", tape.number(2), u)
         yield Vanishing(u, ((tape.number(2), 1), (second, 1), (tape.add("exprel", double), 1)))
+    elif sign > 0:
+        yield from _alike(tape, first, second)
+
+
+def _alike(tape: Tape, first: int, second: int) -> Iterator[Vanishing]:
+    """The same function of two arguments, subtracted: it vanishes where they are equal."""
+    left, right = tape.nodes[first], tape.nodes[second]
+    if left.op == right.op == "exp":
+        apart = tape.add("sub", left.args[0], right.args[0])
+        yield Vanishing(apart, ((second, 1), (tape.add("exprel", apart), 1)))
+    elif left.op == right.op == "log":
+        apart = tape.add("sub", left.args[0], right.args[0])
+        yield Vanishing(apart, ((right.args[0], -1), (tape.add("exprel", tape.add("sub", first, second)), -1)))
+    elif left.op == "sqrt" and (right.op == "sqrt" or tape.exact[second] == 1):
+        total = ((tape.add("add", first, second), -1),)
+        yield from _apart(tape, left.args[0], right.args[0] if right.op == "sqrt" else second, total)
+    elif (left.op, left.value) == ("pow", 2):
+        yield from _squares(tape, first, second)
+
+
+def _apart(tape: Tape, a: int, b: int, rest: tuple[tuple[int, int], ...]) -> Iterator[Vanishing]:
+    """(a - b) times the rest, and u times it where a is b + u."""
+    node = tape.nodes[a]
+    if node.op == "add" and b in node.args:
+        yield Vanishing(node.args[1] if node.args[0] == b else node.args[0], rest)
+    elif node.op == "sub" and node.args[0] == b:
+        yield Vanishing(node.args[1], (*rest, (tape.number(-1), 1)))
+    yield Vanishing(tape.add("sub", a, b), rest)
+
+
+def _squares(tape: Tape, first: int, second: int) -> Iterator[Vanishing]:
+    """u^2 - v^2, v a power too or a number whose root is known exactly."""
+    u, right, exact = tape.nodes[first].args[0], tape.nodes[second], tape.exact[second]
+    root = None
+    if (right.op, right.value) == ("pow", 2):
+        root = right.args[0]
+    elif exact is not None and exact > 0 and math.isqrt(exact.numerator) ** 2 == exact.numerator:
+        root = tape.number(math.isqrt(exact.numerator)) if exact.denominator == 1 else None
+    if root is not None:
+        less, more = tape.add("sub", u, root), tape.add("add", u, root)
+        yield Vanishing(less, ((more, 1),))
+        yield Vanishing(more, ((less, 1),))
 
 
 def _opposite(tape: Tape, a: int, b: int) -> bool:
@@ -203,8 +304,9 @@ def _opposite(tape: Tape, a: int, b: int) -> bool:
 def _multiplied(tape: Tape, factors: Factors) -> int:
     result: int | None = None
     for at, n in factors.items():
-        if tape.exact[at] == 1:
+        if tape.exact[at] == 1 or (tape.exact[at] == -1 and n % 2 == 0):
             continue
+        n = 1 if tape.exact[at] == -1 else n
         power = at if n == 1 else tape.add("pow", at, value=n)
         result = power if result is None else tape.add("mul", result, power)
     return tape.number(1) if result is None else result

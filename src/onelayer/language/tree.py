@@ -75,6 +75,10 @@ class Tape:
         self._known[node] = len(self.nodes) - 1
         return len(self.nodes) - 1
 
+    def found(self, op: str, *args: int) -> int | None:
+        """The place of a node that is there already, or None."""
+        return self._known.get(Node(op, args))
+
     def variable(self, index: int) -> int:
         """The place of a variable."""
         return self.add("var", value=index)

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from onelayer.errors import UnsupportedOperation
-from onelayer.language.functions import FUNCTIONS
+from onelayer.language.functions import FUNCTIONS, SOFT
 from onelayer.language.operations import OPERATIONS
 from onelayer.recording.dispatch import operation, same_type
 from onelayer.recording.symbolic import CPU, INFINITE, MINUS_INFINITY, ONE, ZERO, Recording, Symbolic, lift, positions
@@ -77,7 +77,7 @@ def _register_functions() -> None:
     """Every one-argument function of the language is recorded under its own name."""
     in_place = ("relu", "silu")
     for name, function in FUNCTIONS.items():
-        if function.most == 1 and name not in ("gelu", "softplus", "ln"):
+        if name not in SOFT and function.most == 1 and name not in ("gelu", "softplus", "ln"):
             spellings = OPERATIONS[name].spellings if name in OPERATIONS else _SPELLINGS.get(name, ())
             operation(name, *spellings)(_written(name, name in in_place))
 

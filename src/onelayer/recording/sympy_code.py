@@ -26,25 +26,42 @@ _LARGEST = 2**53  # integers beyond are not all floats
 
 
 def is_sympy(f: Any) -> bool:
-    """Whether f is an expression of SymPy, which is not imported for the question."""
+    """Whether f is an expression of SymPy, a matrix or a list of them; SymPy is not imported for the question."""
     sympy = sys.modules.get("sympy")
-    return sympy is not None and isinstance(f, sympy.Basic)
+    if sympy is None:
+        return False
+    if isinstance(f, list | tuple):
+        return bool(f) and any(isinstance(item, sympy.Basic) for item in f)
+    return isinstance(f, sympy.Basic | sympy.MatrixBase)
 
 
 def from_sympy(expression: Any, dim: int, names: Sequence[str] = ()) -> Formula:
-    """The formula of an expression. Symbols are the names of the box, x1 ... xD, or D symbols in alphabetical order."""
-    symbols = sorted(str(symbol) for symbol in expression.free_symbols)
+    """The formula of an expression, or of several as its outputs.
+
+    Symbols are the names of the box, x1 ... xD, the arguments of a Lambda in their order, or D symbols in alphabetical
+    order.
+    """
+    sympy = sys.modules["sympy"]
+    arguments: list[str] = []
+    if isinstance(expression, sympy.Lambda):
+        arguments, expression = [str(symbol) for symbol in expression.variables], expression.expr
+    several = isinstance(expression, list | tuple | sympy.MatrixBase | sympy.Tuple)
+    outputs = [sympy.sympify(item) for item in expression] if several else [expression]
+    symbols = sorted({str(symbol) for item in outputs for symbol in item.free_symbols})
     numbered = {f"x{at + 1}": at for at in range(dim)}
     if set(symbols) <= set(names):
         places = {name: at for at, name in enumerate(names)}
     elif set(symbols) <= set(numbered):
         places = numbered
+    elif len(arguments) == dim:
+        places = {name: at for at, name in enumerate(arguments)}
     elif len(symbols) == dim:
         places = {name: at for at, name in enumerate(symbols)}
     else:
         raise FormulaError(f"the expression has the symbols {', '.join(symbols)}; name the coordinates of the box so")
     reader = _Reader(places)
-    return Formula.build(reader.tape.nodes, [reader.number(expression)], (dim,))
+    nodes = [reader.number(item) for item in outputs]
+    return Formula.build(reader.tape.nodes, nodes, (dim,), (len(nodes),) if several else ())
 
 
 class _Reader:
@@ -66,12 +83,17 @@ class _Reader:
             return self.tape.power(self.number(args[0]), self.number(args[1]))
         if kind == "Piecewise":
             return self._pieces(args)
+        if kind == "Heaviside":
+            return self._step(*args)
         return self._function(_NAMES.get(kind, kind), args)
 
     def _function(self, name: str, args: Sequence[Any]) -> int:
         function = FUNCTIONS.get(name)
         if function is None or not function.least <= len(args) <= function.most:
-            raise UnsupportedOperation(f"SymPy's {name}", f"use {', '.join(sorted(FUNCTIONS))} or Piecewise")
+            raise UnsupportedOperation(
+                f"SymPy's {name}",
+                "evaluate it, as in expression.doit(), or write it with functions of the formula language",
+            )
         return function.build(self.tape, [self.number(arg) for arg in args])
 
     def _constant(self, item: Any, kind: str) -> int:
@@ -93,6 +115,12 @@ class _Reader:
         for piece in reversed(earlier):
             chosen = self.condition(piece.args[1]).choose(self.tape, self.number(piece.args[0]), chosen)
         return chosen
+
+    def _step(self, item: Any, at_zero: Any) -> int:
+        """0 below zero, 1 above, and at zero what the second argument says, 1/2 unless told otherwise."""
+        u, zero = self.number(item), self.tape.number(0)
+        below = self.tape.add("where", self.tape.add("neg", u), zero, self.number(at_zero))
+        return self.tape.add("where", u, self.tape.number(1), below)
 
     def condition(self, item: Any) -> Condition:
         """A comparison, or several joined."""

@@ -121,9 +121,9 @@ def _merged(
     scattered[:, members] = base[:, members]
     inside = anchor + (1 - 2 * STEP) * (scattered - anchor)  # a step to either side stays in the box
     gradients = _scaled_gradients(f, box, inside, members)  # (S K, r)
-    if not torch.isfinite(gradients).all():
-        return alone
     length = gradients.norm(dim=0)
+    if not (torch.isfinite(gradients).all() and (length > 0).all()):  # steps are flat wherever they are looked at
+        return alone
     cosine = (gradients.T @ gradients) / (length[:, None] * length)
     width = box.width.flatten()[members]
     directions = []
