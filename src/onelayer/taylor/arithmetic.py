@@ -9,7 +9,8 @@ from torch import Tensor
 
 from onelayer.errors import UnsupportedOperation
 from onelayer.taylor import basis, kernels
-from onelayer.taylor.core import Space, TaylorModel, constant, joint_shape, joint_space, lift, prune, spread, truncate
+from onelayer.taylor.core import Space, TaylorModel, constant, joint_space, lift, prune, spread, truncate
+from onelayer.taylor.dimensions import joint_shape
 from onelayer.taylor.elementary import smallest_size
 from onelayer.taylor.registry import implements
 from onelayer.taylor.rounding import UNDERFLOW, UNIT, conversion_error, executed, execution_step, gamma, inflate

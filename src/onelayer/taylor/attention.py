@@ -14,7 +14,8 @@ from onelayer.taylor.arithmetic import combine, mul, operand, size_of
 from onelayer.taylor.compose import compose
 from onelayer.taylor.conditions import masked_fill
 from onelayer.taylor.contraction import einsum, einsum_of, linear, sum_
-from onelayer.taylor.core import TaylorModel, axis, prune
+from onelayer.taylor.core import TaylorModel, prune
+from onelayer.taylor.dimensions import axis
 from onelayer.taylor.elementary import EXP, LOG
 from onelayer.taylor.fused import any_of
 from onelayer.taylor.opaque import AttentionWeights

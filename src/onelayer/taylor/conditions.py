@@ -9,7 +9,8 @@ from torch import Tensor
 
 from onelayer.errors import UnsupportedOperation
 from onelayer.taylor.arithmetic import combine, mul, operand
-from onelayer.taylor.core import TaylorModel, joint_shape
+from onelayer.taylor.core import TaylorModel
+from onelayer.taylor.dimensions import joint_shape
 from onelayer.taylor.opaque import ARITHMETIC, CONTAINER, IN_PLACE, INTEGERS, Opaque, refusing
 from onelayer.taylor.piecewise import entries, expanded, insert
 from onelayer.taylor.registry import call, canonical_keywords, canonical_name, implements

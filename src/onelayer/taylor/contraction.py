@@ -19,7 +19,8 @@ from onelayer.formats import format_of
 from onelayer.narrow import ACCUMULATORS, selects
 from onelayer.taylor import basis, kernels, tables
 from onelayer.taylor.arithmetic import combine, places, size_of, unit_of
-from onelayer.taylor.core import TaylorModel, axes, constant, joint_space, prune
+from onelayer.taylor.core import TaylorModel, constant, joint_space, prune
+from onelayer.taylor.dimensions import axes
 from onelayer.taylor.registry import implements, unhandled
 from onelayer.taylor.rounding import (
     UNIT,

@@ -11,7 +11,6 @@ numerator over their product. Sums over tokens then happen before the one divisi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, cast
@@ -25,6 +24,7 @@ from onelayer.formats import coarsest
 from onelayer.narrow import ACCUMULATORS
 from onelayer.taylor import basis, fused, kernels, tables
 from onelayer.taylor.opaque import IN_PLACE, INTEGERS, refusing
+from onelayer.taylor.operators import Operators
 from onelayer.taylor.registry import call, canonical_keywords, canonical_name, method
 from onelayer.taylor.rounding import UNIT, gamma, inflate
 from onelayer.taylor.subdivide import cell_bounds, default_cells
@@ -50,7 +50,7 @@ class Space:
 
 
 @refusing(IN_PLACE + INTEGERS)
-class TaylorModel:
+class TaylorModel(Operators):
     """Rigorous Taylor models with a tensor's manners: shape (B, *event), float64, torch functions apply.
 
     coef: (P, *shape) in graded order over ``support``; rem: (*shape), nonnegative, inf or nan where undecided; den:
@@ -301,73 +301,12 @@ class TaylorModel:
     def __bool__(self) -> bool:
         raise UnsupportedOperation("bool", "a branch on the value of a Taylor model is not a function of the box")
 
-    __hash__ = None  # type: ignore[assignment]
+    def operated(self, name: str, *args: Any) -> Any:
+        """The operation of this name."""
+        return call(name, *args)
 
     def __getitem__(self, index: Any) -> TaylorModel:
         return _operation("getitem", self, index)
-
-    def __neg__(self) -> TaylorModel:
-        return _operation("neg", self)
-
-    def __pos__(self) -> TaylorModel:
-        return self
-
-    def __abs__(self) -> TaylorModel:
-        return _operation("abs", self)
-
-    def __add__(self, other: Any) -> TaylorModel:
-        return _operation("add", self, other)
-
-    def __radd__(self, other: Any) -> TaylorModel:
-        return _operation("add", other, self)
-
-    def __sub__(self, other: Any) -> TaylorModel:
-        return _operation("sub", self, other)
-
-    def __rsub__(self, other: Any) -> TaylorModel:
-        return _operation("sub", other, self)
-
-    def __mul__(self, other: Any) -> TaylorModel:
-        return _operation("mul", self, other)
-
-    def __rmul__(self, other: Any) -> TaylorModel:
-        return _operation("mul", other, self)
-
-    def __truediv__(self, other: Any) -> TaylorModel:
-        return _operation("div", self, other)
-
-    def __rtruediv__(self, other: Any) -> TaylorModel:
-        return _operation("div", other, self)
-
-    def __pow__(self, other: Any) -> TaylorModel:
-        return _operation("pow", self, other)
-
-    def __rpow__(self, other: Any) -> TaylorModel:
-        return _operation("pow", other, self)
-
-    def __matmul__(self, other: Any) -> TaylorModel:
-        return _operation("matmul", self, other)
-
-    def __rmatmul__(self, other: Any) -> TaylorModel:
-        return _operation("matmul", other, self)
-
-    def __gt__(self, other: Any) -> Any:
-        return call("gt", self, other)
-
-    def __ge__(self, other: Any) -> Any:
-        return call("ge", self, other)
-
-    def __lt__(self, other: Any) -> Any:
-        return call("lt", self, other)
-
-    def __le__(self, other: Any) -> Any:
-        return call("le", self, other)
-
-    def __eq__(self, other: object) -> Any:
-        return call("eq", self, other)
-
-    def __ne__(self, other: object) -> Any:
-        return call("ne", self, other)
 
 
 def _operation(name: str, *args: Any) -> TaylorModel:
@@ -459,25 +398,3 @@ def joint_space(a: TaylorModel, b: TaylorModel) -> Space:
             "float16 together with bfloat16", "neither has the range and the digits of the other"
         )
     return replace(a.space, execution=coarsest(executions) if executions else None)
-
-
-def joint_shape(a: torch.Size, b: torch.Size) -> torch.Size:
-    """Broadcast shape of two shapes."""
-    if a == b:
-        return a
-    return torch.Size(np.broadcast_shapes(tuple(a), tuple(b)))  # torch's own imports a symbolic algebra system
-
-
-def axes(x: TaylorModel, dim: Any) -> list[int]:
-    """The dimensions that torch would reduce: one, several, or all for None and for an empty list."""
-    if dim is None or (isinstance(dim, Sequence) and not dim):
-        return list(range(x.ndim))
-    return [axis(x, d) for d in (dim if isinstance(dim, Sequence) else [dim])]
-
-
-def axis(x: TaylorModel, dim: Any, extra: int = 0) -> int:
-    """One dimension counted from the front, of ``extra`` more than the model has."""
-    ndim = x.ndim + extra
-    if isinstance(dim, bool) or not isinstance(dim, int) or not -ndim <= dim < ndim:
-        raise IndexError(f"no dimension {dim!r} in {ndim}")
-    return dim % ndim

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from onelayer.errors import UnsupportedOperation
 from onelayer.taylor.core import TaylorModel, constant
+from onelayer.taylor.operators import Operators
 from onelayer.taylor.registry import canonical_keywords, canonical_name
 
 Rule = Callable[..., Any]
@@ -36,7 +37,7 @@ def derivative(*names: str) -> Callable[[Rule], Rule]:
     return register
 
 
-class Dual:
+class Dual(Operators):
     """A value and one tangent per direction, with a tensor's manners."""
 
     def __init__(self, value: Any, tangents: Sequence[Any]) -> None:
@@ -114,44 +115,9 @@ class Dual:
     def __getitem__(self, index: Any) -> Any:
         return apply("getitem", lambda x: x[index], self)
 
-    def __neg__(self) -> Any:
-        return apply("neg", torch.neg, self)
-
-    def __add__(self, other: Any) -> Any:
-        return apply("add", torch.add, self, other)
-
-    def __radd__(self, other: Any) -> Any:
-        return apply("add", torch.add, other, self)
-
-    def __sub__(self, other: Any) -> Any:
-        return apply("sub", torch.sub, self, other)
-
-    def __rsub__(self, other: Any) -> Any:
-        return apply("sub", torch.sub, other, self)
-
-    def __mul__(self, other: Any) -> Any:
-        return apply("mul", torch.mul, self, other)
-
-    def __rmul__(self, other: Any) -> Any:
-        return apply("mul", torch.mul, other, self)
-
-    def __truediv__(self, other: Any) -> Any:
-        return apply("div", torch.div, self, other)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return apply("div", torch.div, other, self)
-
-    def __pow__(self, other: Any) -> Any:
-        return apply("pow", torch.pow, self, other)
-
-    def __matmul__(self, other: Any) -> Any:
-        return apply("matmul", torch.matmul, self, other)
-
-    def __rmatmul__(self, other: Any) -> Any:
-        return apply("matmul", torch.matmul, other, self)
-
-    def __abs__(self) -> Any:
-        return apply("abs", torch.abs, self)
+    def operated(self, name: str, *args: Any) -> Any:
+        """The operation of this name, by its rule."""
+        return apply(name, getattr(torch, name), *args)
 
     def __eq__(self, other: object) -> Any:
         raise UnsupportedOperation("a comparison for equality", "it has no derivative; use torch.where with < or >")
@@ -159,16 +125,11 @@ class Dual:
     def __ne__(self, other: object) -> Any:
         return self == other
 
-    __hash__ = None  # type: ignore[assignment]
-
     def __mod__(self, other: Any) -> Any:
         return apply("remainder", torch.remainder, self, other)
 
     def __floordiv__(self, other: Any) -> Any:
         return apply("floor_divide", torch.floor_divide, self, other)
-
-    def __rpow__(self, other: Any) -> Any:
-        return apply("pow", torch.pow, other, self)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         raise UnsupportedOperation("assignment in place", "build the result with torch.stack or torch.cat")

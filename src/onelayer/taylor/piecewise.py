@@ -15,7 +15,8 @@ from torch import Tensor
 
 from onelayer.errors import UnsupportedOperation
 from onelayer.taylor.arithmetic import combine, mul, multiply, operand, scale
-from onelayer.taylor.core import TaylorModel, axes, constant, joint_shape, prune, spread
+from onelayer.taylor.core import TaylorModel, constant, prune, spread
+from onelayer.taylor.dimensions import axes, joint_shape
 from onelayer.taylor.opaque import Indices
 from onelayer.taylor.registry import call, implements
 from onelayer.taylor.rounding import UNIT, inflate

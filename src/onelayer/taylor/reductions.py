@@ -12,7 +12,8 @@ from onelayer.errors import UnsupportedOperation
 from onelayer.taylor.arithmetic import combine, mul, operand, square
 from onelayer.taylor.compose import compose, within_image
 from onelayer.taylor.contraction import matmul, mean, sum_
-from onelayer.taylor.core import TaylorModel, axes, axis
+from onelayer.taylor.core import TaylorModel
+from onelayer.taylor.dimensions import axes, axis
 from onelayer.taylor.elementary import SQRT
 from onelayer.taylor.piecewise import abs_, amax
 from onelayer.taylor.registry import call, implements

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from onelayer.errors import UnsupportedOperation
 from onelayer.taylor.arithmetic import operand
-from onelayer.taylor.core import Space, TaylorModel, axes, axis, joint_space, lift, spread
+from onelayer.taylor.core import Space, TaylorModel, joint_space, lift, spread
+from onelayer.taylor.dimensions import axes, axis
 from onelayer.taylor.registry import implements
 
 
