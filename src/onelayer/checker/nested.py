@@ -13,11 +13,11 @@ from fractions import Fraction
 import numpy as np
 from flint import arb
 
-from onelayer.checker.arithmetic import ZERO, Taylor
+from onelayer.checker.arithmetic import ZERO
 from onelayer.checker.attention import Vector
-from onelayer.checker.boxes import PROVED, Prover
+from onelayer.checker.boxes import PROVED, Evaluated, Prover
+from onelayer.checker.cones import edges, rises_in_proportion
 from onelayer.checker.formula import evaluate
-from onelayer.checker.functions import Kinks
 from onelayer.checker.identity import one_function
 from onelayer.checker.looked import LookedUp, Seen, cut_into, features, looked_up, outward
 from onelayer.checker.outcome import Rejected
@@ -31,6 +31,7 @@ from onelayer.observer import Observer
 Domain = tuple[tuple[float, ...], tuple[float, ...]]
 ORDER, BUDGET = 6, 4000  # of the Taylor arithmetic for gaps, and bisections per box
 PARTS = {1: 8, 2: 4, 3: 2}  # of every side of the box of an outer function
+EDGE_PARTS = 64  # of an edge of the box of a cone
 
 
 def nested_bound(
@@ -55,17 +56,33 @@ def _gap(part: Outer, observer: Observer) -> None:
     if (g.nodes, g.outputs) == (ridges.nodes, ridges.outputs):
         return
 
-    def second(x: Sequence[Taylor], kinks: Kinks) -> Vector:
-        return Vector(evaluate(ridges, x, kinks), [ZERO])
-
-    prover = Prover(second, g, part.gap, ORDER, BUDGET, observer)
+    if rises_in_proportion(part):
+        _rim(part, g, ridges, observer)
+        return
+    prover = Prover(_vector(ridges), g, part.gap, ORDER, BUDGET, observer)
     count = PARTS.get(len(part.sums), 1)
     sides = [cut_into(low, high, count) for low, high in zip(part.low, part.high, strict=True)]
     for box in itertools.product(*sides):
-        observer.check()
-        verdict = prover([low for low, _ in box], [high for _, high in box])
-        if verdict.outcome != PROVED:
-            raise Rejected(f"the gap {part.gap:.3g} of an outer function does not follow near {verdict.place}")
+        _proved(prover, box, part, observer)
+
+
+def _rim(part: Outer, g: Formula, ridges: Formula, observer: Observer) -> None:
+    """The gap on the rim of the box: |h(t u)| = t |h(u)| for h = g - ridges, so it is largest there (cones.py)."""
+    for formula, other, low, high in edges(part, g, ridges):
+        prover = Prover(_vector(other), formula, part.gap, ORDER, BUDGET, observer)
+        for ends in cut_into(low, high, EDGE_PARTS):
+            _proved(prover, (ends,), part, observer)
+
+
+def _vector(formula: Formula) -> Evaluated:
+    return lambda x, kinks: Vector(evaluate(formula, x, kinks), [ZERO])
+
+
+def _proved(prover: Prover, box: Sequence[tuple[float, float]], part: Outer, observer: Observer) -> None:
+    observer.check()
+    verdict = prover([low for low, _ in box], [high for _, high in box])
+    if verdict.outcome != PROVED:
+        raise Rejected(f"the gap {part.gap:.3g} of an outer function does not follow near {verdict.place}")
 
 
 class _Bound:

@@ -19,6 +19,7 @@ from onelayer.build.lookup.axis import fit_axis
 from onelayer.build.lookup.families import Array
 from onelayer.build.lookup.search import ROUNDING_SHARE
 from onelayer.build.nested.apart import Apart, OuterGroup, Summand, take_apart
+from onelayer.build.nested.cones import cone_ridges, exactly, is_cone
 from onelayer.build.nested.gates import take_apart_widely
 from onelayer.build.nested.layer import Lookup, nested_layer
 from onelayer.build.refine import refined
@@ -30,6 +31,7 @@ from onelayer.errors import OnelayerError
 from onelayer.language.formula import Formula, parse
 from onelayer.language.tree import Tape
 from onelayer.lemmas.algebra import same_function
+from onelayer.lemmas.cone import cone_error
 from onelayer.lemmas.nested import Inner, Nested, Outer, RidgeTerm
 from onelayer.lemmas.nesting import nested_error
 from onelayer.lemmas.surface import surface_error
@@ -44,6 +46,7 @@ DEGREES = {2: 24, 3: 16}  # of ridges, by the number of sums: columns of their f
 GAP_SHARE = 0.25  # of eps, for outer functions of several sums that ridges approximate
 INNER_SHARE = 0.12  # of eps, for inner functions: another digit costs them one token, outer ones three times the units
 ROOM = 0.98  # of eps for all together: bounds are a little above what was fitted
+CONE_SHARE, CONE_ROOM = 0.75, 0.95  # of eps for absolute values, which units make exactly; of that for their fit
 ROUNDING, EXECUTED = 0.1, 1e-12  # share of a tolerance for rounding, and what executed heads round off their values
 LEAST_LARGER = 2.0  # times a function, for the values of a head: fewer tokens do not carry it
 WIDER = 1e-3  # of its width, by which an interval of sums is widened: another proof may find it less tightly
@@ -176,8 +179,10 @@ class _Work:
         text = str(group.outer)
         if len(sums) == 1:
             return Outer(group.output, sums, text, low, high, 0.0, (RidgeTerm((1.0,), text, 0.0),))
-        share = GAP_SHARE * goal / len(self.found.apart.groups)
-        return self._pursued(Outer(group.output, sums, text, low, high, 0.0, ()), group.outer, share)
+        share = goal / len(self.found.apart.groups)
+        open_ = Outer(group.output, sums, text, low, high, 0.0, ())
+        cone = _coned(open_, CONE_SHARE * share) if is_cone(open_) else None
+        return cone or self._pursued(open_, group.outer, GAP_SHARE * share)
 
     def _pursued(self, outer: Outer, formula: Formula, tolerance: float) -> Outer:
         """Ridges by projection pursuit, and the gap that boxes in the sums prove."""
@@ -210,12 +215,13 @@ class _Work:
         for o in range(len(self.found.apart.direct)):
             own = [outer for outer in outers if outer.output == o]
             tolerance = ROOM * goal - sum(outer.gap for outer in own) - INNER_SHARE * goal * curved
-            functions = _ridge_functions(own)
-            if not functions:
-                continue
-            if not tolerance > 0:
+            functions = _ridge_functions([outer for outer in own if not is_cone(outer)])
+            if own and not tolerance > 0:
                 raise OnelayerError("the ridges of the outer functions are not close enough")
-            fits += fit_shared(functions, tolerance)
+            smooth = iter(fit_shared(functions, tolerance) if functions else [])
+            for outer in own:
+                exact = is_cone(outer)
+                fits += [exactly(one, *_range(outer, one)) if exact else next(smooth) for one in outer.ridges]
         return fits, [fit.steepest for fit in fits]
 
     def _cost(self, outers: list[Outer], slopes: list[float]) -> Array:
@@ -289,6 +295,16 @@ class _Factor:
     @property
     def size(self) -> float:
         return max(map(abs, self.values))
+
+
+def _coned(outer: Outer, tolerance: float) -> Outer | None:
+    """A cone with absolute values for ridges, and the gap that the rim of its box proves; None where they are many."""
+    ridges = cone_ridges(outer, CONE_ROOM * tolerance)
+    if ridges is None:
+        return None
+    made = replace(outer, ridges=ridges)
+    gap = cone_error(made, tolerance)
+    return replace(made, gap=gap * (1 + WIDER)) if gap < math.inf else None
 
 
 def _columns(axes: list[Lookup]) -> tuple[tuple[float, ...], ...]:

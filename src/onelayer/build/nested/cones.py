@@ -1,0 +1,87 @@
+"""Outer functions of two sums that grow in proportion to them, such as hypot(u, v): a sum of absolute values.
+
+In the plane |cos t u + sin t v| averaged over all t is hypot(u, v) times a constant, so K directions leave a relative
+error of about (pi / 4K)^2; other norms are fitted in the same directions. Absolute values take two hidden units each
+and are made exactly; smooth ridges would need many for the tip of the cone.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+
+from onelayer.build.lookup.families import Array
+from onelayer.build.lookup.solve import minimax
+from onelayer.build.sequences.piecewise import Piecewise
+from onelayer.language.formula import Formula
+from onelayer.language.tree import Tape
+from onelayer.lemmas.cone import around_zero, homogeneous
+from onelayer.lemmas.nested import Outer, RidgeTerm
+
+FEWEST, MOST_DIRECTIONS = 4, 400  # beyond, smooth ridges and boxes are the better way
+POINTS = 64  # of the rim of the box per direction, so that many lie between two kinks
+CALM = 1e-9  # cost of large coefficients: directions between others are nearly redundant
+
+
+def is_cone(outer: Outer) -> bool:
+    """Whether g(t u) = t g(u) for all t >= 0, and the box of the sums holds zero inside."""
+    return around_zero(outer) and homogeneous(outer.formula)
+
+
+def cone_ridges(outer: Outer, tolerance: float) -> tuple[RidgeTerm, ...] | None:
+    """Ridges c |a . u| whose sum is within the tolerance of g at points of the rim; None where no number of them is."""
+    reach = np.maximum(np.abs(outer.low), np.abs(outer.high))
+    along = np.array([_values(outer.formula, np.eye(2)[i : i + 1])[0] for i in range(2)])  # in these units g is round
+    if not (along > 0).all():
+        return None
+    count = FEWEST
+    while count <= MOST_DIRECTIONS:
+        angles = (np.arange(count) + 0.5) * np.pi / count
+        weights = np.stack([np.cos(angles), np.sin(angles)], -1) * along / float((along * reach).max())
+        weights = weights.astype(np.float32).astype(np.float64)  # so that sums of two are floats
+        rim = _rim(outer, POINTS * count)
+        basis = np.abs(rim @ weights.T)
+        truth = _values(outer.formula, rim)
+        coefficients = minimax(basis, truth[:, None], CALM)[0][:, 0]
+        error = float(np.abs(basis @ coefficients - truth).max())
+        if error <= tolerance:
+            return tuple(
+                RidgeTerm(tuple(row), _text(c), 0.0)
+                for row, c in zip(weights.tolist(), coefficients.tolist(), strict=True)
+            )
+        count = max(count + 1, math.ceil(count * min(2.0, math.sqrt(error / tolerance) if error < math.inf else 2.0)))
+    return None
+
+
+def exactly(ridge: RidgeTerm, low: float, high: float) -> Piecewise:
+    """c |s| on [low, high] around zero, in two pieces."""
+    knots = np.array([low, 0.0, high])
+    values: Array = ridge.formula(torch.from_numpy(knots)[:, None]).numpy()
+    return Piecewise(knots, values)
+
+
+def _text(c: float) -> str:
+    """c |x1|."""
+    tape = Tape()
+    value = tape.add("mul", tape.number(c), tape.add("abs", tape.variable(0)))
+    return str(Formula.build(tape.nodes, [value], (1,)))
+
+
+def _values(formula: Formula, u: Array) -> Array:
+    found: Array = formula(torch.from_numpy(u)).numpy()
+    return found
+
+
+def _rim(outer: Outer, count: int) -> Array:
+    """Points on the four edges of the box."""
+    share = np.linspace(0, 1, max(2, count // 4))
+    (a, c), (b, d) = outer.low, outer.high
+    edges = [
+        np.stack([np.full_like(share, a), c + (d - c) * share], -1),
+        np.stack([np.full_like(share, b), c + (d - c) * share], -1),
+        np.stack([a + (b - a) * share, np.full_like(share, c)], -1),
+        np.stack([a + (b - a) * share, np.full_like(share, d)], -1),
+    ]
+    return np.concatenate(edges)

@@ -1,0 +1,98 @@
+"""Cones: functions with h(t u) = t h(u) for all t >= 0 take their largest absolute value on the rim of a box.
+
+Lemma: let h be such a function on a box around zero. Every u of the box is t b with b on the rim and 0 <= t <= 1, so
+|h(u)| = t |h(b)| <= |h(b)|. So a bound of |g - sum of c |a . u|| over the rim is one over the box: functions of one
+variable on four edges, in place of boxes that close in on the tip.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from onelayer.language.compose import substituted
+from onelayer.language.formula import Formula
+from onelayer.language.tree import LEAVES, Tape
+from onelayer.lemmas.nested import Outer
+from onelayer.lemmas.univariate import halved
+from onelayer.taylor import difference, variables
+from onelayer.taylor.hull import evaluate_hulled
+
+Floats = NDArray[np.float64]
+ORDER = 6  # of the Taylor models on an edge
+GUARD = 1e-9  # of an edge, around a kink: the enclosure of an absolute value is as wide as what holds its kink
+# Operations that have a value of degree >= 0 at zero; division and logarithms do not.
+KNOWN = ("add", "sub", "neg", "mul", "pow", "sqrt", "abs", "relu", "max", "min")
+
+
+def homogeneous(formula: Formula) -> bool:
+    """Whether the formula shows that g(t u) = t g(u) for all t >= 0."""
+    degrees: list[Fraction] = []
+    for node in formula.nodes:
+        args = [degrees[at] for at in node.args]
+        match node.op:
+            case "var":
+                degree = Fraction(1)
+            case op if op in LEAVES:
+                degree = Fraction(0)
+            case "mul":
+                degree = args[0] + args[1]
+            case "pow" if node.value > 0:
+                degree = args[0] * int(node.value)
+            case "sqrt":
+                degree = args[0] / 2
+            case op if op in KNOWN and len(set(args)) == 1:
+                degree = args[0]
+            case _:
+                return False
+        degrees.append(degree)
+    return degrees[formula.outputs[0]] == 1
+
+
+def around_zero(outer: Outer) -> bool:
+    """Whether the box of two sums holds zero inside."""
+    return len(outer.sums) == 2 and all(low < 0 < high for low, high in zip(outer.low, outer.high, strict=True))
+
+
+def cone_error(outer: Outer, goal: float) -> float:
+    """Upper bound of |g - sum of the ridges| over the box of a cone, below ``goal`` if intervals show it; else inf."""
+    if not (around_zero(outer) and homogeneous(outer.formula) and homogeneous(outer.decomposed())):
+        return math.inf
+    worst = 0.0
+    for fixed in range(2):
+        for end in (outer.low[fixed], outer.high[fixed]):
+            worst = max(worst, _edge_error(outer, fixed, end, goal))
+    return worst
+
+
+def _edge_error(outer: Outer, fixed: int, end: float, goal: float) -> float:
+    """The bound on the edge on which one sum is ``end``."""
+    low, high = outer.low[1 - fixed], outer.high[1 - fixed]
+    g, ridges = (on_edge(formula, fixed, end) for formula in (outer.formula, outer.decomposed()))
+    kinks = [
+        -ridge.weights[fixed] * end / ridge.weights[1 - fixed] for ridge in outer.ridges if ridge.weights[1 - fixed]
+    ]
+    around = GUARD * (high - low)
+    cuts = sorted({low, high, *(k + s * around for k in kinks for s in (-1, 1) if low < k + s * around < high)})
+
+    def bounds(left: Tensor, right: Tensor, piece: Tensor) -> Tensor:
+        x = variables(left[:, None], right[:, None], ORDER)
+        sides = [evaluate_hulled(formula, x, left[:, None], right[:, None]) for formula in (g, ridges)]
+        bound: Tensor = difference(*sides).split_bound()
+        return torch.where(torch.isnan(bound), torch.inf, bound)
+
+    edges = torch.tensor(cuts, dtype=torch.float64, device="cpu")
+    found = halved(bounds, edges[:-1], edges[1:], goal)
+    return found if found <= goal else math.inf
+
+
+def on_edge(formula: Formula, fixed: int, end: float) -> Formula:
+    """A formula of two variables as one of the variable that is not fixed."""
+    tape = Tape()
+    arguments = [tape.number(end), tape.variable(0)] if fixed == 0 else [tape.variable(0), tape.number(end)]
+    return Formula.build(tape.nodes, [substituted(tape, formula, arguments)], (1,))
