@@ -91,6 +91,10 @@ def test_a_quotient_is_proved_and_checked(quotient: Approximation, tmp_path: Pat
     assert load(tmp_path / "r").certificate.upper == quotient.certificate.upper
 
 
+def test_the_factors_of_a_head_are_named(quotient: Approximation) -> None:
+    assert "inner function (x1) * (x3)" in str(quotient.explain())
+
+
 def test_a_product_in_float32(tmp_path: Path) -> None:
     result = built("sqrt(1 + x1*x2 + x3*x4)", SIDES, 0.05, torch.float32)
     assert result.certificate.proved

@@ -181,8 +181,9 @@ def _nested(argument: Nested, parts: Parts, model: OneLayerTransformer, box: Box
     """Heads are the curved inner functions, units the pieces of the outer ones."""
     heads = []
     for one in (one for one in argument.inner if not one.plain):
-        reads = linear_text(_direction(one.direction), 0.0, box.variables)
-        heads.append(f"inner function {_inside(one.text, reads)}")
+        reads = [linear_text(_direction(factor.direction), 0.0, box.variables) for factor in one.factors]
+        texts = [_inside(factor.text, seen) for factor, seen in zip(one.factors, reads, strict=True)]
+        heads.append("inner function " + (texts[0] if len(texts) == 1 else " * ".join(f"({text})" for text in texts)))
     ridges = [(part, ridge) for part in argument.outer for ridge in part.ridges]
     units = []
     for k in argument.units:
