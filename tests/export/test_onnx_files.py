@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from onelayer.errors import FileError
+from onelayer.box import Box
+from onelayer.conductor import approximate
+from onelayer.errors import FileError, OnelayerError
+from onelayer.export.exporter import export
 from onelayer.export.onnx import to_onnx
 from onelayer.layer.memory import PlainMemory
 from onelayer.layer.transformer import OneLayerTransformer
@@ -90,3 +93,31 @@ def test_names_are_readable(plane, tmp_path) -> None:
     assert {"embedding", "head0.axis0.weights", "head1.axis0.weights", "attention", "y"} <= names
     stored = {item.name: onnx.numpy_helper.to_array(item) for item in graph.initializer}
     assert np.array_equal(stored["head0.values"], plane.model.memory_of(0).values.numpy())
+
+
+@pytest.mark.parametrize("guard", [None, "clamp", "raise", "warn"])
+def test_one_named_input_per_variable(guard: str | None, tmp_path: Path) -> None:
+    """Variables called like tensors of the layer, x and y among them, keep their names."""
+    a = approximate("y*sin(x)/heads", Box({"y[m]": (1, 2), "x": (0, 1), "heads": (1, 3)}), 0.05)
+    path = to_onnx(a, tmp_path / "named.onnx", guard=guard, named=True)
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    assert [given.name for given in session.get_inputs()] == ["y", "x", "heads"]
+    assert session.get_outputs()[0].name == "layer.y"
+    described = onnx.load(path).graph.input[0].doc_string
+    assert described == "y [m], from 1.0 to 2.0"
+    x = a.box.sample(64)
+    given = {name: x[:, at].numpy() for at, name in enumerate(("y", "x", "heads"))}
+    values = session.run(None, given)[0]
+    np.testing.assert_allclose(values, a.model(x).detach().numpy(), rtol=0, atol=1e-12)
+
+
+def test_named_inputs_need_names(tmp_path: Path) -> None:
+    a = approximate("x1*x2", Box([0, 0], [1, 1]), 0.1)
+    with pytest.raises(OnelayerError, match="domain with names"):
+        to_onnx(a, tmp_path / "f.onnx", named=True)
+    with pytest.raises(OnelayerError, match="named inputs are for onnx"):
+        export(a, to="c", out=tmp_path / "f.c", named=True)
+    b = approximate("m*v", Box(m=(0, 1), v=(0, 1)), 0.1)
+    assert export(b, to="onnx", out=tmp_path / "b.onnx", named=True).difference < 1e-12
+    plain = onnx.load(to_onnx(b, tmp_path / "plain.onnx")).graph.input[0]
+    assert (plain.name, plain.doc_string) == ("x", "columns: m, v")

@@ -118,12 +118,13 @@ def export_command(
     guard: Annotated[
         str | None, typer.Option(help="Outside the domain, for c and onnx: warn, raise or clamp; default: nothing.")
     ] = None,
+    named: Annotated[bool, typer.Option("--named", help="For onnx: one input per variable, by its name.")] = False,
     as_json: Json = False,
 ) -> int:
     """Write a saved model for another library, run that library, and compare; or its certificate as a Coq theorem."""
     from onelayer.export.exporter import export
 
-    exported = export(folder, to=to, out=out, integers=integers, guard=guard)
+    exported = export(folder, to=to, out=out, integers=integers, guard=guard, named=named)
     show(str(exported), exported.as_dict(), as_json=as_json)
     return SUCCESS
 

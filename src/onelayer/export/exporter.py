@@ -73,6 +73,7 @@ def export(
     out: str | os.PathLike[str],
     integers: str = "plain",
     guard: str | None = None,
+    named: bool = False,
 ) -> Exported:
     """Write ``a``, an approximation or the folder of one, for another library; then run that library and compare.
 
@@ -84,15 +85,18 @@ def export(
                  ``integers``; compared are the weights multiplied out, evaluated in float64
     to="c"       a file, or model.c in a folder, and its header; compiled and compared where there is a C compiler
 
+    ``named`` is for "onnx": one input per variable, by its name in the domain.
     ``guard`` ("warn", "raise" or "clamp") is for "onnx", "c" and "torch": what they do outside the certified domain.
     """
     if to not in WRITERS:
         raise OnelayerError(f"cannot export to {to!r}; choose one of {', '.join(WRITERS)}")
     if guard is not None and to not in GUARDED:
         raise OnelayerError(f"guard is for {' and '.join(GUARDED)}; a.guarded({guard!r}) guards a torch module")
+    if named and to != "onnx":
+        raise OnelayerError("named inputs are for onnx")
     source = load(a) if isinstance(a, str | os.PathLike) else a
     try:
-        path, run = WRITERS[to](source, Path(out), Options(integers, guard))
+        path, run = WRITERS[to](source, Path(out), Options(integers, guard, named))
     except OSError as error:
         raise FileError(f"cannot write {out}: {error.strerror or error}") from error
     own = source_of(source)
@@ -121,6 +125,7 @@ class Options:
 
     integers: str = "plain"
     guard: str | None = None
+    named: bool = False
 
 
 def _write_torch(a: Exportable, out: Path, options: Options) -> tuple[Path, Run]:
@@ -141,9 +146,17 @@ def _write_torch(a: Exportable, out: Path, options: Options) -> tuple[Path, Run]
 
 
 def _write_onnx(a: Exportable, out: Path, options: Options) -> tuple[Path, Run]:
-    path = to_onnx(a, out if out.suffix == ".onnx" else out / "model.onnx", guard=options.guard)
+    path = to_onnx(a, out if out.suffix == ".onnx" else out / "model.onnx", guard=options.guard, named=options.named)
     session = require("onnxruntime", "onnx").InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    return path, lambda x: torch.from_numpy(session.run(None, {"x": widened(x).numpy()})[0])
+
+    def run(x: Tensor) -> Tensor:
+        points = widened(x).numpy()
+        given = {"x": points}
+        if options.named:
+            given = {name: points[:, at] for at, name in enumerate(source_of(a).domain.variables)}
+        return torch.from_numpy(session.run(None, given)[0])
+
+    return path, run
 
 
 def _write_huggingface(a: Exportable, out: Path, options: Options) -> tuple[Path, Run]:

@@ -12,6 +12,7 @@ from torch import Tensor
 from onelayer.disk import replace_file
 from onelayer.export.graph import Graph
 from onelayer.export.onnx_guard import onnx_guard
+from onelayer.export.onnx_inputs import with_named_inputs
 from onelayer.guard import RAISE, WARN, check_guard
 from onelayer.layer.config import Config
 from onelayer.layer.file import weights_sha256
@@ -21,7 +22,7 @@ from onelayer.result import Approximation
 from onelayer.source import Exportable, Source, source_of
 
 
-def to_onnx(a: Exportable, path: str | os.PathLike[str], *, guard: str | None = None) -> Path:
+def to_onnx(a: Exportable, path: str | os.PathLike[str], *, guard: str | None = None, named: bool = False) -> Path:
     """Write ``a`` as an ONNX file in its own dtype; returns the path. Of a narrow format x and y are float32 numbers.
 
     Input ``x`` is (batch, *input_shape), output ``y`` (batch, *output_shape). The file passes the ONNX checker and
@@ -29,14 +30,16 @@ def to_onnx(a: Exportable, path: str | os.PathLike[str], *, guard: str | None = 
 
     ``guard`` decides about points outside the domain: "clamp" moves them to the nearest point inside, "raise" makes
     their values nan (ONNX has no errors), "warn" adds a second output ``inside``, one boolean per point.
+
+    ``named`` makes one input (batch,) per variable of a domain with names in the place of ``x``.
     """
-    model = onnx_model(a, guard=guard)
+    model = onnx_model(a, guard=guard, named=named)
     target = Path(path)
     replace_file(target, model.SerializeToString())
     return target
 
 
-def onnx_model(a: Exportable, *, guard: str | None = None) -> Any:
+def onnx_model(a: Exportable, *, guard: str | None = None, named: bool = False) -> Any:
     """The checked onnx.ModelProto of ``a``."""
     source = source_of(a)
     check_guard(guard)
@@ -49,7 +52,10 @@ def onnx_model(a: Exportable, *, guard: str | None = None) -> Any:
         facts["guard"] = guard
     graph = _layer(source, guard)
     more = [("inside", "bool")] if guard == WARN else []
-    return graph.model(config.input_shape, config.output_shape, facts, more)
+    model = graph.model(config.input_shape, config.output_shape, facts, more)
+    if source.box is not None and source.box.names:
+        model.graph.input[0].doc_string = f"columns: {', '.join(source.box.names)}"
+    return with_named_inputs(model, source.domain) if named else model
 
 
 def _layer(source: Source, guard: str | None) -> Graph:
