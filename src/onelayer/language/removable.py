@@ -179,14 +179,20 @@ def _taken_apart(tape: Tape, at: int) -> list[tuple[int, int]]:
     sides = [Cancelling(tape), Cancelling(tape)]
     if not all(side.multiply(arg, 1) for side, arg in zip(sides, (a, b), strict=True)):
         return []
-    one, two = (side.above for side in sides)
-    common = {
-        c: min(n, two.get(c, 0)) for c, n in one.items() if c in two and (tape.constant[c] is None or tape.exact[c])
-    }
+    common = _common(tape, sides[0].above, sides[1].above)
+    if not common:
+        return []
     for side in sides:
         for factor, n in common.items():
             _take(side.above, factor, n)
-    return [*common.items(), (tape.add(node.op, *(side.node() for side in sides)), 1)] if common else []
+    rest = tape.add(node.op, *(side.node() for side in sides))
+    return [*common.items(), (rest, 1)]
+
+
+def _common(tape: Tape, one: Factors, two: Factors) -> Factors:
+    """Factors of both that may be taken out; of constants only exact ones that are not zero."""
+    shared = [c for c in one if c in two and (tape.constant[c] is None or tape.exact[c])]
+    return {c: min(one[c], two[c]) for c in shared}
 
 
 def _vanishing(tape: Tape, at: int) -> Iterator[Vanishing]:

@@ -48,20 +48,20 @@ def from_sympy(expression: Any, dim: int, names: Sequence[str] = ()) -> Formula:
     several = isinstance(expression, list | tuple | sympy.MatrixBase | sympy.Tuple)
     outputs = [sympy.sympify(item) for item in expression] if several else [expression]
     symbols = sorted({str(symbol) for item in outputs for symbol in item.free_symbols})
-    numbered = {f"x{at + 1}": at for at in range(dim)}
-    if set(symbols) <= set(names):
-        places = {name: at for at, name in enumerate(names)}
-    elif set(symbols) <= set(numbered):
-        places = numbered
-    elif len(arguments) == dim:
-        places = {name: at for at, name in enumerate(arguments)}
-    elif len(symbols) == dim:
-        places = {name: at for at, name in enumerate(symbols)}
-    else:
-        raise FormulaError(f"the expression has the symbols {', '.join(symbols)}; name the coordinates of the box so")
-    reader = _Reader(places)
+    reader = _Reader(_places(symbols, arguments, dim, names))
     nodes = [reader.number(item) for item in outputs]
     return Formula.build(reader.tape.nodes, nodes, (dim,), (len(nodes),) if several else ())
+
+
+def _places(symbols: Sequence[str], arguments: Sequence[str], dim: int, names: Sequence[str]) -> dict[str, int]:
+    """The coordinate of every symbol, by the first list that knows all of them."""
+    for known in (names, [f"x{at + 1}" for at in range(dim)]):
+        if set(symbols) <= set(known):
+            return {name: at for at, name in enumerate(known)}
+    for ordered in (arguments, symbols):
+        if len(ordered) == dim:
+            return {name: at for at, name in enumerate(ordered)}
+    raise FormulaError(f"the expression has the symbols {', '.join(symbols)}; name the coordinates of the box so")
 
 
 class _Reader:

@@ -124,6 +124,15 @@ def _merged(
     length = gradients.norm(dim=0)
     if not (torch.isfinite(gradients).all() and (length > 0).all()):  # steps are flat wherever they are looked at
         return alone
+    directions = _clusters(box, members, gradients, length)
+    group = _group(box, anchor, directions)
+    lifted = group.lift(scattered @ group.directions.T)
+    gap = (f(lifted) - f(scattered)).abs().max()
+    return directions if gap <= tolerance else alone
+
+
+def _clusters(box: Box, members: list[int], gradients: Tensor, length: Tensor) -> list[Tensor]:
+    """A direction for each set of coordinates whose gradients (S K, r) are parallel, the steepest one leading."""
     cosine = (gradients.T @ gradients) / (length[:, None] * length)
     width = box.width.flatten()[members]
     directions = []
@@ -138,10 +147,7 @@ def _merged(
             direction[members[i]] = ratio * width[lead] / width[i]
         directions.append(simplest(direction / direction.abs().max()))
     directions.sort(key=lambda d: int(d.abs().gt(0).int().argmax()))
-    group = _group(box, anchor, directions)
-    lifted = group.lift(scattered @ group.directions.T)
-    gap = (f(lifted) - f(scattered)).abs().max()
-    return directions if gap <= tolerance else alone
+    return directions
 
 
 def _scaled_gradients(f: FlatFunction, box: Box, inside: Tensor, members: list[int]) -> Tensor:

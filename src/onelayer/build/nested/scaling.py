@@ -55,15 +55,21 @@ def eliminations(basis: Sequence[Weights], allowed: Sequence[int]) -> list[dict[
     if not basis or not allowed:
         return []
     table = _matrix(basis)
-    count = _matrix([[row[p] for p in allowed] for row in basis]).rank()
+    count = _matrix(_columns(basis, allowed)).rank()
     found: list[dict[int, Weights]] = []
     for chosen in list(combinations(allowed, count))[:MOST_CHOICES]:
         others = [p for p in range(table.ncols()) if p not in chosen]
-        reduced, rank = _matrix([[row[p] for p in (*chosen, *others)] for row in basis]).rref()
+        order = (*chosen, *others)
+        reduced, rank = _matrix(_columns(basis, order)).rref()
         rows = reduced.tolist()[:count]
         if rank >= count and all(rows[i][i] == 1 for i in range(count)):
-            found.append({p: _restored(row, (*chosen, *others)) for p, row in zip(chosen, rows, strict=True)})
+            found.append({p: _restored(row, order) for p, row in zip(chosen, rows, strict=True)})
     return found
+
+
+def _columns(rows: Sequence[Weights], order: Sequence[int]) -> list[Weights]:
+    """The rows with these columns alone, in this order."""
+    return [[row[p] for p in order] for row in rows]
 
 
 def _restored(row: Sequence[fmpq], order: Sequence[int]) -> Weights:
