@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from onelayer import Box
+from onelayer.box import as_box
 from onelayer.errors import OnelayerError
 
 
@@ -43,3 +44,10 @@ def test_bad_boxes_say_what_is_wrong(lower: object, upper: object, says: str) ->
     with pytest.raises(OnelayerError, match=says) as caught:
         Box(lower, upper)  # type: ignore[arg-type]
     assert "\n" not in str(caught.value)
+
+
+def test_one_pair_of_numbers_is_one_interval() -> None:
+    for pair in ((0, 1), [0.0, 1.0]):
+        assert as_box(pair) == Box([0.0], [1.0])
+    with pytest.raises(OnelayerError, match="empty box"):
+        as_box((1, 0))

@@ -141,7 +141,9 @@ Domain = Box | str | Mapping[str, Any] | Sequence[Any]  # whatever a user calls 
 
 
 def as_box(domain: Domain) -> Box:
-    """A Box from a Box, text, a dict of intervals, or a list of pairs."""
+    """A Box from a Box, text, a dict of intervals, a list of pairs, or one pair of numbers for one variable."""
+    if isinstance(domain, tuple | list) and len(domain) == 2 and all(isinstance(end, int | float) for end in domain):
+        return Box([domain])
     return domain if isinstance(domain, Box) else Box(domain)
 
 

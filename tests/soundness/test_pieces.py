@@ -159,3 +159,9 @@ def test_a_piece_that_ends_at_its_border_is_enclosed_there(text):
         assert bool(torch.isfinite(y).all())
         assert bool(((y >= lower) & (y <= upper)).all())
     assert ol.approximate(text, ol.Box([0], [1]), eps=0.06).certificate.proved
+
+
+def test_steps_that_are_flat_between_are_looked_at_too() -> None:
+    """floor(3 x) has no slope anywhere it is looked at; it ends refuted at a jump, not in an error."""
+    made = ol.approximate("floor(3*x)", Box([0.0], [1.0]), 0.1, max_seconds=5)
+    assert made.certificate.status == "refuted"
