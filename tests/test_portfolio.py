@@ -72,3 +72,12 @@ def test_an_executor_shares_the_proof_of_approximate() -> None:
         shared = approximate("sin(3*x*y + z)", box, 1e-4, layout="packed", executor=pool)
     assert shared.certificate.proved
     assert replace(shared.certificate, seconds=0.0) == replace(alone.certificate, seconds=0.0)
+
+
+def test_a_hurried_fit_gets_the_time_that_is_left() -> None:
+    """Five interacting variables, no other way: a fit that had used up its share is not the end while time is left."""
+    box = Box([1.0, 0.1, 0.1, 0.0, 0.5], [10.0, 10.0, 2.0, 5.0, 5.0])
+    result = approximate("x1*x2/(x3*(1 + x4/x5) + x2)", box, 1e-6, max_seconds=3)
+    assert not result.certificate.proved
+    assert result.history[0].way == "lookup"
+    assert result.history[-1].way.startswith("lookup, ")

@@ -144,8 +144,8 @@ def _kept_tokens(found: _Found, task: Task, watch: Observer) -> None:
 
 
 def _last_lookup(found: _Found, task: Task, others: bool, watch: Observer) -> None:
-    """A lookup with all the time left: fitted more closely where the first one's proof stalled far from eps."""
-    if watch.over or not (found.stalled or (others and not found.proved)):
+    """A lookup with all the time left, where more may help; more closely where the first proof stalled far from eps."""
+    if watch.over or found.proved or not (others or found.stalled or found.hurried):
         return
     closer = TIGHTER if found.stalled and found.upper >= CLOSE * task.eps else 1.0
     found.run("lookup, closer" if closer < 1 else "lookup, longer", _lookup(task, closer), watch)
@@ -388,11 +388,13 @@ class _Found:
         self.history: list[Attempt] = []
         self.error: OnelayerError | None = None
         self.cut: Approximation | None = None  # the last one, where its time was over before its proof was
+        self.hurried = False  # whether the last way had used up the time of a fit
         self.started = time.monotonic()
 
     def run(self, way: str, build: Build, watch: Observer) -> None:
         """One way, in its slice of the time: the best is kept, a failure noted."""
-        begun = time.monotonic()
+        begun = started = time.monotonic()
+        enough = FIT_TIME * watch.seconds_left
         try:
             for made in build(watch):
                 self.history.append(_attempt(way, made, time.monotonic() - begun))
@@ -403,6 +405,7 @@ class _Found:
             self.error = self.error or error
             self.history.append(Attempt(way, "failed", 0.0, math.inf, 0, time.monotonic() - begun, str(error)))
         self.cut = self.cut if watch.over else None
+        self.hurried = time.monotonic() - started >= enough
 
     @property
     def proved(self) -> bool:

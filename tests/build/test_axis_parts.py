@@ -9,7 +9,18 @@ import pytest
 import torch
 from scipy.special import comb, expit
 
-from onelayer.build.lookup.families import Keys, bernstein, candidates, exponential, gaussian, hinged, softmax, starts
+from onelayer.build.lookup.axis import fit_axis
+from onelayer.build.lookup.families import (
+    Keys,
+    bernstein,
+    candidates,
+    exponential,
+    gaussian,
+    graded,
+    hinged,
+    softmax,
+    starts,
+)
 from onelayer.build.lookup.freeslopes import Descent, Projection, Round, equalise, tournament
 from onelayer.build.lookup.ladder import KeyLadder
 from onelayer.build.lookup.sampling import Sampler, peak, resolve
@@ -35,9 +46,39 @@ def test_gaussian_weights_are_normalised_bumps() -> None:
     assert np.abs(gaussian(size, overlap, ghosts).weights(T) - bumps / bumps.sum(1, keepdims=True)).max() < 1e-14
 
 
+def test_graded_keys_are_gaussian_where_edges_are_equal_and_halve_between_places() -> None:
+    size, overlap, ghosts = 11, 1.5, 2
+    equal = graded(size, np.linspace(-1, 1, 5), overlap, ghosts)
+    assert np.abs(equal.weights(T) - gaussian(size, overlap, ghosts).weights(T)).max() < 1e-12
+    places = np.append(-np.geomspace(1, 1e-8, 9), np.geomspace(1e-8, 1, 9))
+    crowded = graded(len(places), places, 1.0, 0)
+    middle = (places[1:] + places[:-1]) / 2
+    weights = crowded.weights(middle)
+    left, right = weights[np.arange(17), np.arange(17)], weights[np.arange(17), np.arange(1, 18)]
+    assert np.allclose(left, right, rtol=1e-6)
+    assert (left > 0.3).all()
+
+
+@pytest.mark.parametrize(("text", "most"), [("sqrt", 14), ("sine of a root", 24)])
+def test_a_cusp_inside_takes_few_tokens_of_moderate_values(text: str, most: int) -> None:
+    """Exponential sums that do not crowd at the cusp need forty tokens of size 1e8, or do not get there."""
+
+    def cusp(x: torch.Tensor) -> torch.Tensor:
+        root = torch.sqrt(torch.abs(x))
+        return root if text == "sqrt" else torch.sin(10 * root)
+
+    fit = fit_axis(cusp, -1.0, 1.0, 1e-2, effort="fast")
+    near = torch.cat([torch.linspace(-1, 1, 2001), torch.logspace(-12, 0, 500), -torch.logspace(-12, 0, 500)]).double()
+    assert fit.meets
+    assert fit.size <= most
+    assert fit.vmax < 1e3
+    assert float((fit.basis(near) @ fit.values.flatten() - cusp(near)).abs().max()) <= 1e-2
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 7, 20, 60])
 def test_every_start_has_its_size_and_is_a_partition_of_unity(size: int) -> None:
-    for keys in [*candidates(size), *starts(size), *starts(size, (0.2, 1e-4))]:
+    edges = np.append(-np.geomspace(1, 1e-6, 21), np.geomspace(1e-6, 1, 21))
+    for keys in [*candidates(size, edges), *starts(size), *starts(size, (0.2, 1e-4), edges)]:
         assert len(keys) == len(keys.biases) == size
         assert np.abs(keys.weights(T).sum(1) - 1).max() < 1e-13
 

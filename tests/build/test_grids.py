@@ -53,3 +53,16 @@ def test_sparse_combination_beats_one_tensor_head_when_coupling_is_weak() -> Non
 def test_no_fit_within_too_few_tokens() -> None:
     assert TensorFitter(plane, 2, 1e-9, unit=UNIT).fit(1e-9, 4) is None
     assert SparseFitter(TensorFitter(coupled, 6, 1e-2, unit=UNIT)).fit(1e-9, 10) is None
+
+
+def test_large_heads_do_not_swing_between_their_nodes() -> None:
+    """Kinks along lines of the grid: many keys are solved on more nodes than few keys are searched on."""
+
+    def waves(points: Array) -> Array:
+        return np.abs(np.sin(3 * points[:, :1]) * np.cos(3 * points[:, 1:]))
+
+    fitter = TensorFitter(waves, 2, 0.02, unit=1e-16)
+    for size in (40, 64):
+        fit = fitter.solve((size, size))
+        assert fit is not None
+        assert fit.error < 0.02

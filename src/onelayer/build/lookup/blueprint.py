@@ -312,11 +312,11 @@ def _cheapest(fitter: TensorFitter, tolerance: float, budget: FitBudget) -> list
 
 
 def _one_head(fitter: TensorFitter, tolerance: float, bound: int, *, plainly: bool) -> TensorFit | None:
-    """One head of at most ``bound`` tokens; ``plainly`` lets a function that oscillates have its plain grid first."""
-    plain = fitter.plain(tolerance, bound) if plainly and fitter.oscillates(tolerance) else None
-    if plain is not None:
-        return plain
-    single = fitter.fit(tolerance, bound)
+    """One head of at most ``bound`` tokens: with ``plainly`` a plain grid first for what oscillates, else at last."""
+    turns = plainly and fitter.oscillates(tolerance)
+    single = fitter.plain(tolerance, bound) if turns else fitter.fit(tolerance, bound)
+    if plainly and single is None:
+        single = fitter.fit(tolerance, bound) if turns else fitter.plain(tolerance, bound)
     return single if single and single.tokens <= bound else None
 
 

@@ -103,13 +103,34 @@ def hinged(size: int, steep: float, centre: float, share: int) -> Keys:
     return Keys(slopes, biases, "hinged")
 
 
+def graded(size: int, edges: Array, overlap: float, ghosts: int) -> Keys:
+    """Gaussian bumps whose width follows their distance: as many tokens between two edges as between any other two.
+
+    Tokens m and m + 1 at distance h_m weigh the same half-way, and their slopes differ by 2 / (overlap h_m), as those
+    of equally spaced bumps do. Around a cusp, where edges crowd geometrically, the weights are bumps in the logarithm
+    of the distance to it. ``ghosts`` tokens lie beyond each end.
+    """
+    places = np.interp(np.linspace(0, len(edges) - 1, size - 2 * ghosts), np.arange(len(edges)), edges)
+    beyond = np.arange(1, ghosts + 1)
+    left = places[0] - (places[1] - places[0]) * beyond[::-1]
+    right = places[-1] + (places[-1] - places[-2]) * beyond
+    places = np.concatenate([left, places, right])
+    rise = 2 / (overlap * np.diff(places))
+    slopes = np.append(0.0, np.cumsum(rise))
+    biases = np.append(0.0, -np.cumsum(rise * (places[1:] + places[:-1]) / 2))
+    return Keys(slopes - slopes.mean(), biases, "graded")
+
+
 def geometric(size: int, first: float, last: float) -> Array:
     """``size`` numbers in geometric progression from ``first`` to ``last``."""
     return np.geomspace(first, last, size) if size > 1 else np.full(size, first)
 
 
-def candidates(size: int) -> Iterator[Keys]:
-    """The members of every family that are worth trying with ``size`` tokens, a coarse scan."""
+def candidates(size: int, edges: Array | None = None) -> Iterator[Keys]:
+    """The members of every family that are worth trying with ``size`` tokens, a coarse scan.
+
+    edges: ends of panels that follow the features of a function, where these differ in size.
+    """
     if size == 1:
         yield Keys(np.zeros(1), np.zeros(1), "constant")
         return
@@ -123,12 +144,14 @@ def candidates(size: int) -> Iterator[Keys]:
         for last in (4.0, 16.0, 64.0, 256.0, 1024.0):
             for side in (-1, 1, 0):
                 yield exponential(size, 0.5, last, side)
+    if edges is not None:
+        yield from _graded(size, edges)
 
 
-def starts(size: int, focus: tuple[float, float] | None = None) -> list[Keys]:
+def starts(size: int, focus: tuple[float, float] | None = None, edges: Array | None = None) -> list[Keys]:
     """Keys from which free slopes descend: a few members of every family, scaled to the finest feature if there is one.
 
-    focus: centre and width of that feature.
+    focus: centre and width of that feature; edges: as for the candidates.
     """
     if size == 1:
         return [Keys(np.zeros(1), np.zeros(1), "constant")]
@@ -136,7 +159,14 @@ def starts(size: int, focus: tuple[float, float] | None = None) -> list[Keys]:
     for overlap in (0.7, 1.4, 2.8):
         keys += [gaussian(size, overlap, ghosts) for ghosts in (0.25, 1.0, 2.0, 3.0) if size > 2 * ghosts + 1]
     keys += [exponential(size, 0.5, last, side) for last in (8.0, 64.0, 256.0, 1024.0) for side in (-1, 1, 0)]
-    return keys if focus is None else keys + _focused(size, *focus)
+    keys += [] if focus is None else _focused(size, *focus)
+    return keys if edges is None else [*_graded(size, edges), *keys]
+
+
+def _graded(size: int, edges: Array) -> list[Keys]:
+    """Graded keys with little and much overlap."""
+    members = ((1.4, 0), (4.0, 0), (4.0, 1), (4.0, 2))
+    return [graded(size, edges, overlap, ghosts) for overlap, ghosts in members if size > 2 * ghosts + 2]
 
 
 def _focused(size: int, centre: float, width: float) -> list[Keys]:

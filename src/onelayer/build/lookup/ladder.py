@@ -20,7 +20,7 @@ class KeyLadder:
     over the largest |slice| keeps them near 1e3 times f, which a proof likes. resolution: the error below which no
     effort is spent. Free slopes see the ``columns`` principal directions of the bundle. The families serve alone when
     slopes are not ``free``, there are too few nodes for them, or the ``observer`` says that it is over.
-    focus: centre and width of the finest feature along the axis.
+    focus: centre and width of the finest feature along the axis; edges: ends of panels where they are uneven.
     """
 
     def __init__(
@@ -34,12 +34,14 @@ class KeyLadder:
         columns: int = 12,
         free: bool = True,
         focus: tuple[float, float] | None = None,
+        edges: Array | None = None,
         observer: Observer | None = None,
     ) -> None:
         self.nodes = nodes
         self.resolution = resolution
         self.free = free
         self.focus = focus
+        self.edges = edges
         self.observer = observer or Observer()
         self.rounds = FAST if effort == "fast" else THOROUGH
         u, s, _ = np.linalg.svd(slices, full_matrices=False)
@@ -56,7 +58,7 @@ class KeyLadder:
 
     def by_family(self, size: int) -> float:
         """The sup error of the best keys of ``size`` tokens among the families, without a search."""
-        return min(self.trial(keys)[1] for keys in candidates(size))
+        return min(self.trial(keys)[1] for keys in candidates(size, self.edges))
 
     def smallest(self, tolerance: float, limit: int) -> int:
         """The least size found with error at most ``tolerance`` (or ``limit``): climbing by thirds, then bisection."""
@@ -79,9 +81,9 @@ class KeyLadder:
         rows, columns = self.problem.samples.shape
         few = 2 * size > (rows + size) * columns or 3 * size > rows
         if few or not self.free or self.observer.over:
-            found = list(candidates(size))
+            found = list(candidates(size, self.edges))
         else:
-            entrants = [*self._extended(size), *starts(size, self.focus)[:: 1 + size // 24]]
+            entrants = [*self._extended(size), *starts(size, self.focus, self.edges)[:: 1 + size // 24]]
             field = tournament(self.problem, entrants, self.resolution, self.rounds)
             found = [self.problem.unpack(runner.parameters) for runner in field]
         return min((self.trial(keys) for keys in found), key=lambda pair: pair[1])

@@ -24,6 +24,8 @@ MOST_PANELS = 160  # beyond, the function is not smooth enough for tokens anyway
 DEEPEST = 40  # bisections of one panel
 NEEDLE = 16  # tolerances by which a probe must miss its panel's polynomial: less is the usual error between nodes
 LEVELS = np.linspace(0.02, 0.98, 25)  # quantiles of the values at which changes of sign are counted
+UNEVEN = 1.5  # bisections that some panels have more than others: they follow a cusp, a kink or a needle
+CLOSER = 1 / 8  # of the tolerance, there: polynomials carry a cusp to their tolerance long before tokens do
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Sampler:
     """g on [lower, upper] seen from t in [-1, 1]: nodes that resolve it, and denser ones for holding out.
 
     Panels start as Chebyshev intervals, shorter towards the edges as the sup norm needs, and are bisected where g is
-    rough. ``edges`` are their ends.
+    rough. ``edges`` are their ends, and ``uneven`` says whether they crowd somewhere.
     """
 
     def __init__(self, g: Callable[[Any], Any], lower: float, upper: float, tolerance: float) -> None:
@@ -48,6 +50,9 @@ class Sampler:
         self.tolerance = tolerance
         smooth = resolve(self._values, FIRST_EDGES, tolerance, MOST_PANELS)
         self.edges = self._with_needles(smooth)
+        self.uneven = float(np.ptp(_bisections(self.edges))) > UNEVEN
+        if self.uneven:
+            self.edges = resolve(self._values, self.edges, CLOSER * tolerance, MOST_PANELS)
         self._cache: dict[int, tuple[Array, Array, Array]] = {}
 
     def points(self, minimum: int) -> tuple[Array, Array, Array]:
@@ -75,6 +80,11 @@ class Sampler:
 
     def _values(self, t: Array) -> Array:
         return self.at(t)[2]
+
+    @property
+    def crowded(self) -> Array | None:
+        """The ends of the panels where they are uneven: tokens may be placed as they are."""
+        return self.edges if self.uneven else None
 
     def focus(self) -> Focus | None:
         """The finest panel, when bisection made it much finer than the panels started."""
@@ -162,6 +172,13 @@ def resolve(function: Callable[[Array], Array], edges: Array, tolerance: float, 
     starts = np.concatenate([part[:, 0] for part in [*done, pending]])
     finer: Array = np.append(np.sort(starts), edges[-1])
     return finer
+
+
+def _bisections(edges: Array) -> Array:
+    """How often each panel was halved, (panels,)."""
+    home = np.searchsorted(FIRST_EDGES[1:-1], (edges[1:] + edges[:-1]) / 2)
+    depth: Array = np.log2(np.diff(FIRST_EDGES)[home] / np.diff(edges))
+    return depth
 
 
 def peak(function: Callable[[Array], Array], edges: Array) -> float:

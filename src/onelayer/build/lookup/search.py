@@ -71,7 +71,7 @@ class AxisProblem:
         t, _, samples = self.sampler.points(6 * size + 40)
         problem = Projection(t, samples, 4 * self.unit, self.focus[0] if self.focus else 0.0)
         goal = (1 - 1.5 * ROUNDING_SHARE) * self.eps
-        scan = starts(size, self.focus)[:: 1 + size // 24]
+        scan = starts(size, self.focus, self.sampler.crowded)[:: 1 + size // 24]
         field = tournament(problem, scan, goal, rounds)
         if larger is not None and field[0].loss > goal**2:
             # In a field of their own: what is left of a good fit leads early and would crowd the others out.
@@ -106,7 +106,7 @@ class AxisProblem:
         """The best members of the fixed families."""
         t, _, samples = self.sampler.points(4 * size + 40)
         problem = Projection(t, samples, 4 * self.unit)
-        scan = list(candidates(size))[:: 1 + size // FREE_LIMIT]
+        scan = list(candidates(size, self.sampler.crowded))[:: -1 - size // FREE_LIMIT]
         ranked = sorted(scan, key=lambda keys: problem.at(problem.pack(keys)).loss)
         best = self.measure(ranked[0])
         for keys in ranked[1:3]:

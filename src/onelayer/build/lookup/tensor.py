@@ -28,6 +28,7 @@ AXIS_NODES = 96  # resolve the sharpest keys on offer; values solved on fewer no
 EASY_SAMPLES = 300_000  # up to which a grid has that many nodes on every axis
 MOST_KEYS = 160
 PENALTY = 1e-4  # penalty on large values in units of the relative tolerance, so that it never decides the error
+NODES_PER_KEY = 3  # at least: keys solved on fewer swing between them
 ROUNDINGS = 20  # the least penalty in unit roundoffs, that of a sum of a few dozen terms
 FREE_NODES = 240  # up to which slopes are searched freely
 FREE_UNIT = 1e-12  # free slopes lean on large values, which float32 cannot carry
@@ -103,9 +104,14 @@ class TensorFitter:
     @cached_property
     def ladders(self) -> list[KeyLadder]:
         """For every axis, its keys by number of tokens."""
-        return [self._ladder(axis) for axis in range(self.rank)]
+        return [self._ladder(axis, AXIS_NODES) for axis in range(self.rank)]
 
-    def _ladder(self, axis: int) -> KeyLadder:
+    @cached_property
+    def fine(self) -> list[KeyLadder]:
+        """The same at so many nodes that the largest sizes are held by them; families alone."""
+        return [self._ladder(axis, NODES_PER_KEY * MOST_KEYS) for axis in range(self.rank)]
+
+    def _ladder(self, axis: int, minimum: int) -> KeyLadder:
         """Keys for slices of f along the axis through scattered points, at nodes that resolve them."""
         anchors = arcsine_points(self.rank, self.slices, self.seed)
 
@@ -115,12 +121,25 @@ class TensorFitter:
             return self.f(points.reshape(-1, self.rank)).reshape(len(x), -1)
 
         sampler = Sampler(along, -1.0, 1.0, self.tolerance / 8)
-        nodes, _, slices = sampler.points(AXIS_NODES)
+        nodes, _, slices = sampler.points(minimum)
         focus = sampler.focus()
-        place = None if focus is None else (focus.centre, focus.width)
-        free = len(nodes) <= FREE_NODES and self.unit <= FREE_UNIT
-        goal = self.tolerance / 10
-        return KeyLadder(nodes, slices, self.penalty, goal, free=free, focus=place, observer=self.observer)
+        return KeyLadder(
+            nodes,
+            slices,
+            self.penalty,
+            self.tolerance / 10,
+            free=len(nodes) <= FREE_NODES and self.unit <= FREE_UNIT,
+            focus=None if focus is None else (focus.centre, focus.width),
+            edges=sampler.crowded,
+            observer=self.observer,
+        )
+
+    def _holding(self, sizes: Sequence[int]) -> list[KeyLadder]:
+        """For every axis the ladder whose nodes hold that many keys."""
+        return [
+            self.ladders[axis] if NODES_PER_KEY * size <= len(self.ladders[axis].nodes) else self.fine[axis]
+            for axis, size in enumerate(sizes)
+        ]
 
     def fit(self, tolerance: float, max_tokens: int) -> TensorFit | None:
         """The smallest tensor head found with held-out error <= tolerance, or None when none fits in ``max_tokens``.
@@ -188,7 +207,7 @@ class TensorFitter:
         if math.prod(counts) > MAX_SAMPLES:
             return None
         values = self._on_grid(nodes)
-        keys = tuple(ladder.step(size)[0] for ladder, size in zip(self.ladders, sizes, strict=True))
+        keys = tuple(ladder.step(size)[0] for ladder, size in zip(self._holding(sizes), sizes, strict=True))
         for axis in range(self.rank):
             weights = keys[axis].weights(nodes[axis])
             values = solve_along(values, axis, weights, self.penalty)
@@ -204,7 +223,9 @@ class TensorFitter:
 
     def _grid_nodes(self, sizes: Sequence[int]) -> list[Array]:
         """Per axis the nodes that resolve its slices while the grid stays easy, else Chebyshev nodes, two per token."""
-        resolved = [np.zeros(1) if m == 1 else ladder.nodes for m, ladder in zip(sizes, self.ladders, strict=True)]
+        resolved = [
+            np.zeros(1) if m == 1 else ladder.nodes for m, ladder in zip(sizes, self._holding(sizes), strict=True)
+        ]
         if math.prod(len(axis) for axis in resolved) <= EASY_SAMPLES:
             return resolved
         room = int(MAX_SAMPLES ** (1 / self.rank))
