@@ -43,6 +43,6 @@ def folded(summary: str, text: str) -> str:
 
 
 def counted(size: dict[str, int], names: Sequence[str] = ()) -> str:
-    """A size in words: "2 heads, 12 tokens, 99 parameters"."""
-    shown = names or tuple(size)
-    return ", ".join(f"{size[name]:,} {name.replace('_', ' ')}" for name in shown if size[name])
+    """A size in words, without what is not there: "1 head, 12 tokens, 99 parameters"."""
+    shown = [(size[name], name.replace("_", " ")) for name in names or tuple(size) if size[name]]
+    return ", ".join(f"{count:,} {word if count != 1 else word.removesuffix('s')}" for count, word in shown)

@@ -202,7 +202,7 @@ class Approximation:
 
     def __repr__(self) -> str:
         size = self.size()
-        return f"Approximation({size['heads']} heads, {size['tokens']} tokens, {self.certificate})"
+        return f"Approximation({counted(size, ('heads', 'tokens'))}, {self.certificate})"
 
 
 @pinned()

@@ -33,7 +33,7 @@ def results() -> dict[str, ol.Approximation]:
 
 def agrees(page: Any, a: ol.Approximation) -> bool:
     """Whether the shown outputs are those of torch at the shown point, relative to the largest output on the box."""
-    shown = page.locator("#live-value")
+    shown = page.locator(".live-value")
     x = torch.tensor(json.loads(shown.get_attribute("data-x")), dtype=torch.float64)
     found = torch.tensor(json.loads(shown.get_attribute("data-all")), dtype=torch.float64)
     with torch.no_grad():
@@ -51,8 +51,8 @@ def test_drag_and_read(name: str, results: dict[str, ol.Approximation], watched:
     page.goto(path.as_uri())
     page.wait_for_selector("#live[data-ready=yes]")
     assert agrees(page, a)
-    box = page.locator(".live-figure").bounding_box()
-    before = page.locator("#live-value").get_attribute("data-x")
+    box = page.locator(".live-figure").first.bounding_box()
+    before = page.locator(".live-value").get_attribute("data-x")
     page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + box["height"] * 0.5)
     page.mouse.down()
     for step in (0.3, 0.6, 0.8):
@@ -60,18 +60,19 @@ def test_drag_and_read(name: str, results: dict[str, ol.Approximation], watched:
         page.wait_for_timeout(60)
         assert agrees(page, a)
     page.mouse.up()
-    assert page.locator("#live-value").get_attribute("data-x") != before
-    page.locator(".live-figure").focus()
+    assert page.locator(".live-value").get_attribute("data-x") != before
+    page.locator(".live-figure").first.focus()
     for key in ("ArrowLeft", "ArrowUp", "+", "+", "0"):
         page.keyboard.press(key)
     page.wait_for_timeout(60)
     assert agrees(page, a)
-    x = torch.tensor(json.loads(page.locator("#live-value").get_attribute("data-x")), dtype=torch.float64)
-    f = float(a.target.function(x.reshape(1, *a.box.shape)).flatten()[0])
-    said = page.locator("#live-reference").text_content()
-    assert float(said.split("f(x) = ")[1].split(",")[0]) == pytest.approx(f, rel=1e-3, abs=1e-3)
-    for choice in page.locator("input[name=live-quantity]").all():
-        choice.check()
+    x = torch.tensor(json.loads(page.locator(".live-value").get_attribute("data-x")), dtype=torch.float64)
+    output = int(page.locator("select").last.input_value()) if name in ("four", "sort") else 0
+    f = float(a.target.function(x.reshape(1, *a.box.shape)).flatten()[output])
+    said = float(page.locator(".live-reference").get_attribute("data-value"))
+    assert said == pytest.approx(f, rel=1e-12, abs=1e-12)
+    for choice in page.locator(".live-choice input").all():
+        choice.check(force=True)
         page.wait_for_timeout(60)
     assert agrees(page, a)
     assert watched.quiet(path.as_uri())
@@ -82,6 +83,17 @@ def test_a_narrow_screen_does_not_scroll_sideways(results: Any, watched: Any, tm
     watched.page.goto(results["four"].to_html(tmp_path / "live.html").as_uri())
     watched.page.wait_for_selector("#live[data-ready=yes]")
     assert watched.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+def test_a_bound_is_never_written_smaller_than_it_is(watched: Any) -> None:
+    page = watched.page
+    page.set_content(f"<script>{live_script()}</script>")
+    values = [7.4454e-4, 1.0, 0.99999, 9.9999e-7, 123456.7, 5e-324, 0.1, 0.100000001, 8.18e-4]
+    for value in values:
+        written = page.evaluate("(value) => shortUp(value)", value)
+        plain = written.replace("·10", "e").replace("−", "-").translate(str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789"))
+        plain = f"1e{plain[2:]}" if written.startswith("10") and not written.isdigit() else plain
+        assert value <= float(plain) <= 1.02 * value or value == 5e-324, written
 
 
 def kinds() -> dict[str, OneLayerTransformer]:

@@ -13,7 +13,7 @@ from onelayer.box import Box
 from onelayer.build.arguments import check_eps
 from onelayer.build.memorize import memorize
 from onelayer.build.sort import sort
-from onelayer.build.tables.table import read_table
+from onelayer.build.tables.table import read_named
 from onelayer.conductor import approximate
 from onelayer.errors import OnelayerError
 from onelayer.language.endpoints import parse_domain
@@ -103,5 +103,5 @@ def _written(order: Mapping[str, str]) -> Path:
 def _table(order: Mapping[str, str], folder: Path, observer: Observer) -> Approximation:
     path = _written(order)
     with _in("csv"):
-        x, y = read_table(path, order["target"].strip())
-        return memorize(x, y, dtype=FORMATS[order["format"]], observer=observer)
+        x, y, names = read_named(path, order["target"].strip())
+        return memorize(x, y, dtype=FORMATS[order["format"]], names=names, observer=observer)

@@ -21,16 +21,13 @@ from onelayer.app.jobs import CHECK_SECONDS, EXPORT_SECONDS, Job, Jobs
 from onelayer.app.orders import MOST_CSV, Refused, read_order
 from onelayer.app.outside import Outside
 
-# The scripts of the live view, named here because their room loads torch, which the server does without.
-SCRIPTS = ("layer.js", "formula.js", "figure.js", "view.js")
+# The files of the live view, named here because their room loads torch, which the server does without.
+LIVE = ("base.css", "live.css", "layer.js", "formula.js", "figure.js", "heads.js", "view.js")
 MOST_BODY = 2 * MOST_CSV
 PATIENCE = 15.0  # seconds after which a stream says that it is still there
 STATIC = {
-    **{name: ("onelayer.app", f"static/{name}") for name in ("app.css", "app.js")},
-    **{
-        name: ("onelayer.pictures", f"live/{name}")
-        for name in ("live.css", "layer.js", "formula.js", "figure.js", "view.js")
-    },
+    **{name: ("onelayer.app", f"static/{name}") for name in ("app.css", "app.js", "result.js", "welcome.json")},
+    **{name: ("onelayer.pictures", f"live/{name}") for name in LIVE},
 }
 DOWNLOADS = ("zip", "onnx", "torch", "c", "report", "html")
 

@@ -25,7 +25,6 @@ from onelayer.observer import Observer, Report
 MEMORY = 6 * 2**30  # bytes of private memory: torch itself takes half a gigabyte
 FILE_BYTES = 2**28
 PAUSE = 0.08  # seconds between two reports: more than the eye can follow
-WORDS = 20_000
 MOST_BOXES = 500  # of one round that are shown
 
 
@@ -116,6 +115,7 @@ def build(task: dict[str, Any], folder: Path, speaker: Speaker) -> dict[str, Any
     speaker.report("reading the order")
     from onelayer.app.building import built
     from onelayer.pictures.explanation import explain
+    from onelayer.pictures.explanation_table import blocks
     from onelayer.pictures.live_page import live_data
 
     result = built(task["order"], folder, speaker)
@@ -131,7 +131,7 @@ def build(task: dict[str, Any], folder: Path, speaker: Speaker) -> dict[str, Any
         "certificate": json.loads(proof.to_json()),
         "size": result.size(),
         "wanted_tokens": result.wanted_tokens,
-        "explain": str(explain(result))[:WORDS],
+        "explain": blocks(explain(result)),
         "cancelled": speaker.cancelled,
     }
 

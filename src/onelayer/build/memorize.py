@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -116,6 +117,7 @@ def memorize(
     dtype: torch.dtype = torch.float64,
     device: str | torch.device = "cpu",
     seed: int = 0,
+    names: Sequence[str] = (),
     max_seconds: float = math.inf,
     observer: Observer | None = None,
 ) -> Memorization:
@@ -125,6 +127,7 @@ def memorize(
     Y           outputs (N,) or (N, K); whole numbers, text and truth values are labels, recalled by rounding
     recipe      "softmax" (one memory token per row), "relu" (one hidden unit per row), or None for the one that stores
                 fewer numbers and is proved
+    names       of the inputs, as columns have them; those that cannot name a coordinate are left out
     eps         None means 0.25 for labels and 1e-9 (float32: 1e-5) times the largest output otherwise
 
     When ``max_seconds`` or the ``observer`` end it, the layer is there with what is proved of it by then, if anything.
@@ -139,7 +142,8 @@ def memorize(
         check_eps(eps)
     table = _in_format(as_table(X, Y), dtype)
     if eps is None:
-        eps = LABEL_EPS if table.classes else _real_eps(dtype) * max(float(np.abs(table.outputs).max()), 1e-300)
+        size = max(float(np.abs(table.outputs).max()), 1e-300)
+        eps = LABEL_EPS if table.classes else float(f"{_real_eps(dtype) * size:.2g}")
     with observing(observer, max_seconds) as watch:
         watch.report("memorising", detail=f"{len(table):,} rows")
         made = _build(table, recipe, eps, dtype, torch.device(device), seed, watch)
@@ -150,7 +154,7 @@ def memorize(
     argument = Recall(made.recipe, len(table), table.classes)
     certificate = argued_certificate(
         made.model,
-        _hull(table),
+        _hull(table, names),
         eps,
         argument,
         made.error,
@@ -253,8 +257,12 @@ def _unknown(table: Rows) -> Tensor:
     return torch.full(table.outputs.shape, torch.nan, dtype=torch.float64, device="cpu")
 
 
-def _hull(table: Rows) -> Box:
-    return Box(table.inputs.min(0), table.inputs.max(0))
+def _hull(table: Rows, names: Sequence[str]) -> Box:
+    box = Box(table.inputs.min(0), table.inputs.max(0))
+    try:
+        return box.named(names) if names else box
+    except OnelayerError:  # a column may be called "petal length", a coordinate may not
+        return box
 
 
 def _witness(model: OneLayerTransformer, table: Rows, row: int) -> tuple[tuple[float, ...], float]:

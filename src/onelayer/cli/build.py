@@ -161,9 +161,9 @@ def memorize_command(
 ) -> int:
     """Build a layer that recalls every row of a table, with its proof."""
     with attended() as observer:
-        from onelayer.build.tables.table import read_table
+        from onelayer.build.tables.table import read_named
 
-        rows = read_table(table, target)
-        result = ol.memorize(*rows, recipe=recipe, dtype=named(dtype).dtype, seed=seed, observer=observer)
+        x, y, columns = read_named(table, target)
+        result = ol.memorize(x, y, recipe=recipe, dtype=named(dtype).dtype, seed=seed, names=columns, observer=observer)
     recalled = str(result.recall_report)
     return report(result, as_json, observer, recall=recalled, **keep(result, out, observer))

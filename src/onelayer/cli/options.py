@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
 
 import typer
 
+from onelayer.card import counted
 from onelayer.cli.attended import concluded
 from onelayer.cli.console import NOT_PROVED, SUCCESS, show
 from onelayer.formats import NAMES, WIDE, either
@@ -132,7 +133,7 @@ def report(result: Approximation, as_json: bool, observer: Observer, **extra: An
     """Print the certificate and the size of a result; the exit status says whether it is proved, or was interrupted."""
     certificate = result.certificate
     size = result.size()
-    counts = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in size.items())
+    counts = counted(size)
     text = [str(certificate), f"{counts}; {certificate.seconds:.2f} s of proof"]
     text += [] if certificate.proved or certificate.eps is None else [result.outcome()]
     text += [f"{key} {value}" for key, value in extra.items()]

@@ -16,6 +16,7 @@ from onelayer.card import card, folded
 from onelayer.layer.memory import GridMemory
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.lemmas.argument import Argument, from_text
+from onelayer.pictures.written import written_box
 from onelayer.proof.files import ARGUMENT
 from onelayer.result import Approximation
 from onelayer.source import Exportable, source_of
@@ -123,7 +124,7 @@ def explain(a: Exportable, *, box: Box | None = None, samples: int = 4096) -> Ex
     from onelayer.pictures.named import Parts, named_parts
 
     source = source_of(a, box)
-    model, domain = source.model, source.domain
+    model, domain = source.model, written_box(source.domain, a.target if isinstance(a, Approximation) else None)
     own = {name: tensor.detach().double() for name, tensor in model.state_dict().items()}
     packed = model.config.layout == "packed" and model.config.norm == "none" and model.config.embedding == "linear"
     heads = [_head(model, own, h, domain, packed, samples) for h in range(len(model.config.heads))]

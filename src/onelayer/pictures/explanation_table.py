@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -11,71 +12,94 @@ import torch
 from onelayer.pictures.explanation import ROWS, ExplainedAxis, ExplainedHead, ExplainedUnit, Explanation, linear_text
 
 WIDE = 110  # letters of a line of prose above the tables
+AXIS = ("token", "largest on", "peak", "weight")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A title and a table of texts below it, which may be empty; ``left`` rows are not shown."""
+
+    title: str
+    header: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+    left: int = 0
+
+    def __str__(self) -> str:
+        if not self.rows:
+            return textwrap.fill(self.title, WIDE) if not self.header else self.title
+        lines = [self.header, *self.rows]
+        widths = [max(len(line[i]) for line in lines) for i in range(len(self.header))]
+        text = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
+        more = [f"  ... and {self.left:,} more"] if self.left else []
+        return "\n".join([self.title, *(f"  {line}".rstrip() for line in text), *more])
 
 
 def table(explanation: Explanation) -> str:
     """Plain text, at most ROWS rows per block; the JSON form has all of them."""
-    blocks = [
-        textwrap.fill(explanation.algorithm, WIDE),
-        *_heads(explanation.heads),
-        _units(explanation.units),
-        _affine(explanation),
-    ]
-    return "\n\n".join(block for block in blocks if block)
+    return "\n\n".join("\n".join(map(str, group)) for group in _groups(explanation))
 
 
-def _heads(heads: Sequence[ExplainedHead]) -> list[str]:
+def blocks(explanation: Explanation) -> list[dict[str, Any]]:
+    """The same as plain data, for a page that makes its own tables."""
+    return [asdict(block) for group in _groups(explanation) for block in group]
+
+
+def _groups(explanation: Explanation) -> list[list[Block]]:
+    """Blocks that belong together: the algorithm, every head, the units, the affine part."""
+    groups = [[Block(explanation.algorithm)] if explanation.algorithm else []]
+    groups += _heads(explanation.heads)
+    groups += [_units(explanation.units), _affine(explanation)]
+    return [group for group in groups if group]
+
+
+def _heads(heads: Sequence[ExplainedHead]) -> list[list[Block]]:
     """A block per head with memory tokens, and one list of those that look at the sequence alone."""
     alone = [(str(head.head), head.purpose) for head in heads if not head.values]
-    blocks = [_head(head) for head in heads if head.values]
+    groups = [_head(head) for head in heads if head.values]
     if alone:
-        blocks.append(_block("heads over the tokens", ("head", "purpose"), alone[:ROWS], len(alone) - ROWS))
-    return blocks
+        groups.append([_block("heads over the tokens", ("head", "purpose"), alone)])
+    return groups
 
 
-def _units(units: Sequence[ExplainedUnit]) -> str:
-    rows = [(str(unit.unit), unit.purpose, _numbers(unit.coefficient)) for unit in units[:ROWS]]
-    return _block("hidden units", ("unit", "purpose", "adds"), rows, len(units) - ROWS) if rows else ""
+def _units(units: Sequence[ExplainedUnit]) -> list[Block]:
+    rows = [(str(unit.unit), unit.purpose, _numbers(unit.coefficient)) for unit in units]
+    return [_block("hidden units", ("unit", "purpose", "adds"), rows)] if rows else []
 
 
-def _affine(explanation: Explanation) -> str:
+def _affine(explanation: Explanation) -> list[Block]:
     matrix = torch.tensor(explanation.matrix)
     if not (matrix.any() or any(explanation.offset)):
-        return ""
+        return []
     names = explanation.box.variables
     lines = [linear_text(row, offset, names) for row, offset in zip(matrix, explanation.offset, strict=True)]
-    return "affine part: " + "; ".join(lines)
+    return [Block("affine part: " + "; ".join(lines))]
 
 
-def _head(head: ExplainedHead) -> str:
-    tokens = torch.tensor(head.values).shape[:-1] if head.values else ()
-    title = f"head {head.head}: {head.purpose}" + (f", {' x '.join(map(str, tokens))} tokens" if tokens else "")
+def _head(head: ExplainedHead) -> list[Block]:
+    tokens = torch.tensor(head.values).shape[:-1]
+    many = "token" if tuple(tokens) == (1,) else "tokens"
+    title = f"head {head.head}: {head.purpose}, {' x '.join(map(str, tokens))} {many}"
+    flat = torch.tensor(head.values).flatten(0, -2)
     if len(head.axes) == 1:
         rows = [(*row, _numbers(value)) for row, value in zip(_axis_rows(head.axes[0]), head.values, strict=True)]
-        return _block(title, ("token", "largest on", "peak", "weight", "value"), rows[:ROWS], len(rows) - ROWS)
+        return [_block(title, (*AXIS, "value"), rows)]
     if head.axes:
-        parts = [title]
-        for axis in head.axes:
-            rows = _axis_rows(axis)
-            shown = _block(
-                f"axis {axis.reads}", ("token", "largest on", "peak", "weight"), rows[:ROWS], len(rows) - ROWS
-            )
-            parts.append(shown)
-        flat = torch.tensor(head.values).flatten(0, -2)
-        parts.append(f"values from {float(flat.min()):.4g} to {float(flat.max()):.4g}")
-        return "\n".join(parts)
-    flat_values = torch.tensor(head.values).flatten(0, -2).tolist() if head.values else []
+        along = [_block(f"axis {axis.reads}", AXIS, _axis_rows(axis)) for axis in head.axes]
+        return [Block(title), *along, Block(f"values from {float(flat.min()):.4g} to {float(flat.max()):.4g}")]
     scattered = [
         (str(m), f"({_numbers(point)})", f"{weight:.3f}", _numbers(value))
-        for m, ((point, weight), value) in enumerate(zip(head.peaks, flat_values, strict=True))
+        for m, ((point, weight), value) in enumerate(zip(head.peaks, flat.tolist(), strict=True))
     ]
-    return _block(title, ("token", "peak (sampled)", "weight", "value"), scattered[:ROWS], len(scattered) - ROWS)
+    return [_block(title, ("token", "peak (sampled)", "weight", "value"), scattered)]
 
 
 def _axis_rows(axis: ExplainedAxis) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
+    scale = axis.range[1] - axis.range[0] or 1.0
     for m, token in enumerate(axis.tokens):
-        region = "nowhere" if token.region is None else f"[{token.region[0]:.4g}, {token.region[1]:.4g}]"
+        ends = () if token.region is None else token.region
+        shown = [f"{round(end / scale, 9) * scale + 0.0:.4g}" for end in ends]  # 6e-13 on [-1, 1] is written as 0
+        region = f"[{', '.join(shown)}]" if shown else "nowhere"
         rows.append((str(m), region, f"{token.peak:.4g}", f"{token.weight:.3f}"))
     return rows
 
@@ -84,11 +108,5 @@ def _numbers(values: Sequence[float]) -> str:
     return ", ".join(f"{value:.4g}" for value in values)
 
 
-def _block(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]], left: int) -> str:
-    widths = [max(len(str(row[i])) for row in [header, *rows]) for i in range(len(header))]
-    lines = [title]
-    for row in [header, *rows]:
-        lines.append("  " + "  ".join(str(cell).ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-    if left > 0:
-        lines.append(f"  ... and {left:,} more")
-    return "\n".join(lines) if rows else title
+def _block(title: str, header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Block:
+    return Block(title, header, tuple(rows[:ROWS]), max(len(rows) - ROWS, 0))

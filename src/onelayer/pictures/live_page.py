@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import os
+import re
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -20,17 +21,22 @@ from onelayer.language.formula import Formula
 from onelayer.language.words import NOT_RECORDED
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.lemmas.argument import OrderStatistics, from_text
-from onelayer.pictures.explanation import explain
+from onelayer.pictures.explanation import ExplainedHead, explain
 from onelayer.pictures.scene import Scene
-from onelayer.proof.files import ARGUMENT
+from onelayer.pictures.written import written_box, written_domain, written_names
+from onelayer.proof.files import ARGUMENT, TABLE, read_table
 from onelayer.result import Approximation
 from onelayer.webpage import POLICY, webpage
 
 LIMIT = 2_000_000  # bytes of a page: it is sent by mail and opened on a phone
 MOST_LEAVES = 4000
 MOST_NODES = 2000  # of a formula that a browser evaluates at every move
+MOST_TITLE = 80  # characters of a function in the title
 WORDS = 6000  # characters of the explanation
-SCRIPTS = ("layer.js", "formula.js", "figure.js", "view.js")
+SCRIPTS = ("layer.js", "formula.js", "figure.js", "heads.js", "view.js")
+STYLES = ("base.css", "live.css", "page.css")
+MOST_ROWS = 500  # of a table that are drawn as dots
+RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def to_html(a: Approximation, path: str | os.PathLike[str], *, title: str | None = None) -> Path:
@@ -42,7 +48,7 @@ def to_html(a: Approximation, path: str | os.PathLike[str], *, title: str | None
     target = Path(path)
     if target.suffix.lower() not in (".html", ".htm"):
         raise OnelayerError(f"cannot write a page to '{target}': the name must end in .html")
-    page = live_page(a, title or f"T for {a.certificate.short_function.removeprefix(NOT_RECORDED)}").encode()
+    page = live_page(a, title or f"T for {_shortened(a.certificate.short_function)}").encode()
     if len(page) > LIMIT:
         raise OnelayerError(
             f"the live view would have {len(page):,} bytes, more than {LIMIT:,}: this layer has "
@@ -60,19 +66,31 @@ def live_page(a: Approximation, title: str) -> str:
     policy = f"{POLICY}; script-src 'sha256-{digest}'"
     data = json.dumps(live_data(a), separators=(",", ":")).replace("<", "\\u003c")
     proof = a.certificate
-    claim = (
-        f"{proof.status}: {proof.sentence} on {a.box!r}. Drag the point; the layer is computed here, from its weights."
-    )
+    mark = f'<span class="badge {escape(proof.status)}">{escape(proof.status)}</span>'
+    where = written_domain(written_box(a.box, a.target))
+    claim = f"{typeset(f'{proof.sentence} on {where}')}. Drag the point: the layer is computed here, from its weights."
     words = str(explain(a))[:WORDS]
     body = f"""<main>
 <h1>{escape(title)}</h1>
-<p class="sub">{escape(claim)}</p>
+<p class="sub">{mark}{escape(claim)}</p>
 <div id="live"></div>
 <details><summary>What every head, token and hidden unit is for</summary><pre>{escape(words)}</pre></details>
 </main>
 <script type="application/json" id="data">{data}</script>
 <script>{script}</script>"""
-    return webpage(title, resource("live.css") + resource("page.css"), body, policy)
+    return webpage(title, "".join(resource(name) for name in STYLES), body, policy)
+
+
+def _shortened(function: str) -> str:
+    text = function.removeprefix(NOT_RECORDED)
+    return text if len(text) <= MOST_TITLE else f"{text[: MOST_TITLE - 3]}..."
+
+
+def typeset(sentence: str) -> str:
+    """A sentence of a certificate with the signs of mathematics; its digits stay as they are."""
+    text = re.sub(r"(?<=\d)e([+-]?\d+)", lambda found: f"·10{str(int(found[1])).translate(RAISED)}", sentence)
+    text = re.sub(r"\^(\d+)", lambda found: found[1].translate(RAISED), text)
+    return text.replace("<=", "≤").replace(">=", "≥").replace("T - f", "T − f")
 
 
 def live_script() -> str:
@@ -92,16 +110,20 @@ def live_data(a: Approximation) -> dict[str, Any]:
     start = list(proof.witness) if proof.witness is not None else box.center.flatten().tolist()
     scene = None if a.target is None else Scene.of(a)
     formula = None if a.target is None else a.target.formula
+    names = written_names(a.box, a.target)
     return {
         **layer_data(a.model),
         "box": {"lower": low, "upper": high},
         "start": start,
-        "names": [f"x{i + 1}" for i in range(box.dim)] if scene is None else scene.names,
+        "names": names,
+        "output": 0 if scene is None else scene.output,  # the one of the largest error known
         "formula": None if formula is None else _nodes(formula),
         "order": _order(a),
         "boxes": _leaves(a),
         "upper": proof.upper if np.isfinite(proof.upper) else None,
-        "purposes": [head.purpose for head in explain(a, samples=64).heads],
+        "heads": [_told(head) for head in explain(a, samples=64).heads],
+        "tokens": _tokens(a, names),
+        "rows": _rows(a),
     }
 
 
@@ -109,6 +131,39 @@ def layer_data(model: OneLayerTransformer) -> dict[str, Any]:
     """Shape and numbers of a layer, enough to run it; float32 weights are exact float64 numbers too."""
     tensors = {name: _packed(tensor.double().cpu().numpy()) for name, tensor in model.state_dict().items()}
     return {"config": model.config.to_dict(), "tensors": tensors}
+
+
+def _told(head: ExplainedHead) -> dict[str, Any]:
+    """A head in words, with the lines slope u + bias whose softmax is its attention along each axis."""
+    axes = [
+        {
+            "reads": axis.reads,
+            "direction": axis.direction,
+            "range": axis.range,
+            "slope": [token.slope for token in axis.tokens],
+            "bias": [token.bias for token in axis.tokens],
+            "peak": [token.peak for token in axis.tokens],
+        }
+        for axis in head.axes
+    ]
+    return {"purpose": head.purpose, "axes": axes or None}
+
+
+def _tokens(a: Approximation, names: list[str]) -> list[str]:
+    """Names of the tokens of a sequence, where each holds one number; nothing where they have no names."""
+    config = a.model.config
+    return names if config.layout == "tokens" and config.length == len(names) else []
+
+
+def _rows(a: Approximation) -> dict[str, Any] | None:
+    """The rows of a table that the layer recalls, where a figure can show them."""
+    text = a.certificate.attachments.get(TABLE)
+    if text is None or a.box.dim > 2:
+        return None
+    x, y = read_table(text)
+    if len(x) > MOST_ROWS:
+        return None
+    return {"x": _packed(x.reshape(len(x), -1)), "y": _packed(y.reshape(len(y), -1))}
 
 
 def _nodes(formula: Formula) -> dict[str, Any] | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,6 +17,7 @@ from onelayer.box import Box
 from onelayer.errors import OnelayerError
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.pictures.style import drawable
+from onelayer.pictures.written import written_domain, written_names
 from onelayer.proof.certificate import Certificate, outward
 from onelayer.recording.target import Target, as_target
 from onelayer.result import Approximation
@@ -57,14 +57,8 @@ class Scene:
 
     @cached_property
     def names(self) -> list[str]:
-        """The names of the box; else x1 ... xD for a vector, or x, y, z as in the formula; x[i,j] for a sequence."""
-        shape = tuple(self.box.shape)
-        if self.box.names:
-            return self.box.labels
-        letters = re.search(r"\b[xyz]\b", self.target.description) and self.target.kind == "formula"
-        if shape == (1,) or (letters and shape in ((2,), (3,))):
-            return list("xyz"[: shape[0]])
-        return self.box.labels
+        """The names of the coordinates, as in the formula."""
+        return written_names(self.box, self.target)
 
     @cached_property
     def free(self) -> list[int]:
@@ -154,7 +148,7 @@ class Scene:
     @property
     def subline(self) -> str:
         """f, the domain and the size of the layer, each abridged."""
-        parts = [f"f = {_shortened(self.target.description, 70)}", f"on {_shortened(_domain(self), 60)}"]
+        parts = [f"f = {_shortened(self.target.description, 70)}", f"on {_shortened(written_domain(self.box), 60)}"]
         if isinstance(self.model, OneLayerTransformer):
             size = self.model.size()
             parts.append(", ".join(_counted(size[key], word) for key, word in SIZE_WORDS if size[key]))
@@ -188,12 +182,3 @@ def _counted(count: int, word: str) -> str:
 def _shortened(text: str, limit: int) -> str:
     text = " ".join(text.split())
     return text if len(text) <= limit else text[: limit - 3] + "..."
-
-
-def _domain(scene: Scene) -> str:
-    sides = [scene.bounds(i) for i in range(scene.box.dim)]
-    if len(set(sides)) == 1:
-        low, high = sides[0]
-        power = f"^{len(sides)}" if len(sides) > 1 else ""
-        return f"[{low:.4g}, {high:.4g}]{power}"
-    return " x ".join(f"[{low:.4g}, {high:.4g}]" for low, high in sides)

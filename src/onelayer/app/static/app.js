@@ -4,11 +4,18 @@
 /** @param {string} id @returns {any} */
 const at = (id) => document.getElementById(id);
 const FIELDS = { formula: ["formula", "domain", "eps", "format"], sort: ["length", "eps", "format"], table: ["csv", "target", "format"], map: ["csv", "target", "eps", "format"] };
-const DOWNLOADS = { zip: "folder (zip)", onnx: "ONNX", torch: "stock torch", c: "C99", report: "report", html: "live page" };
+const ABOUT = {
+  formula: "",
+  sort: "Numbers in, the same numbers in order out: tokens that attend to tokens.",
+  map: "A surface through the rows, proved between them too.",
+  table: "Every row comes back as it was; nothing is said between rows.",
+};
 /** @type {EventSource | null} */
 let stream = null;
 let current = "";
 let loaded = "";
+let sampled = false;
+let began = 0;
 
 function kind() {
   return document.querySelector("input[name=kind]:checked").value;
@@ -16,11 +23,21 @@ function kind() {
 
 function showKind() {
   for (const field of document.querySelectorAll(".field[data-kinds]")) field.hidden = !field.dataset.kinds.split(" ").includes(kind());
+  at("kind-about").textContent = ABOUT[kind()];
 }
 
 /** @param {string} name */
 function show(name) {
   for (const section of ["welcome", "working", "failed", "result"]) at(section).hidden = section !== name;
+  document.title = name === "result" ? `${at("claim").textContent.split(" ")[0]} · onelayer` : "onelayer";
+  if (name === "welcome" && !sampled) sample();
+}
+
+/* The layer of the first page; without it the page says nothing less. */
+async function sample() {
+  sampled = true;
+  const data = await asks("/static/welcome.json");
+  if (!data.error) mountLive(at("sample"), data);
 }
 
 function clearWrong() {
@@ -33,27 +50,28 @@ function wrong(field, error) {
   const line = at(`wrong-${field}`) && !at(`wrong-${field}`).parentElement.hidden ? field : FIELDS[kind()][0];
   at(`wrong-${line}`).textContent = error;
   at(line).setAttribute("aria-invalid", "true");
+  at(line).focus();
 }
 
 /** @param {string} path @param {any} [body] */
-async function asked(path, body) {
+async function asks(path, body) {
   const options = body === undefined ? {} : { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) };
   const answer = await fetch(path, options).catch(() => null);
   if (!answer) return { error: "the server does not answer; is it still running?" };
-  const data = await answer.json().catch(() => ({ error: `the server said ${answer.status}` }));
-  return data;
+  return answer.json().catch(() => ({ error: `the server said ${answer.status}` }));
 }
 
 async function order(event) {
-  event.preventDefault();
+  if (event) event.preventDefault();
   clearWrong();
   at("go").disabled = true;
   const wanted = { kind: kind() };
   for (const name of FIELDS[kind()]) wanted[name] = at(name).value;
-  const answer = await asked("/api/jobs", wanted);
+  const answer = await asks("/api/jobs", wanted);
   at("go").disabled = false;
   if (answer.error) { wrong(answer.field || "formula", answer.error); return; }
   history.pushState(null, "", `/r/${answer.id}`);
+  at("asked").textContent = asked(wanted);
   follow(answer.id);
 }
 
@@ -61,6 +79,7 @@ async function order(event) {
 function follow(id) {
   if (stream) stream.close();
   current = id;
+  began = performance.now();
   show("working");
   at("stage").textContent = "waiting";
   at("enclosure").textContent = "";
@@ -68,6 +87,7 @@ function follow(id) {
   at("cancel").disabled = false;
   draw([]);
   drawBoxes([]);
+  at("working").scrollIntoView({ block: "nearest" });
   stream = new EventSource(`/api/jobs/${id}/events`);
   stream.onmessage = (message) => { if (id === current) snapshot(JSON.parse(message.data)); };
 }
@@ -80,11 +100,13 @@ function snapshot(state) {
     return;
   }
   show("working");
-  at("stage").textContent = state.stage;
+  if (state.seconds) began = performance.now() - 1000 * state.seconds;
+  at("asked").textContent = asked(state.order);
+  if (!at("cancel").disabled) at("stage").textContent = state.stage;
   if (typeof state.share === "number") at("share").value = state.share;
   else at("share").removeAttribute("value");
   const last = state.history.at(-1);
-  at("enclosure").textContent = last ? `${short(last[1] || 0)} ≤ sup|T − f| ≤ ${short(last[2])}` : "";
+  at("enclosure").textContent = last ? `${short(last[1] || 0)} ≤ sup|T − f| ≤ ${shortUp(last[2])}` : "";
   draw(state.history, Number(state.order.eps));
   drawBoxes(state.boxes || []);
 }
@@ -92,12 +114,11 @@ function snapshot(state) {
 /* Boxes of the domain, in its first two coordinates, as their bounds become good enough. */
 function drawBoxes(boxes) {
   const { pen, width, height } = prepared(at("boxes"));
-  if (!boxes.length) return;
+  at("boxes-title").textContent = boxes.length ? `${boxes.length.toLocaleString("en")} boxes proved so far` : "boxes proved so far";
+  if (!boxes.length) { empty(pen, width, height, "none yet"); return; }
   const side = (i, pick) => boxes.reduce((m, box) => pick(m, box[i]), boxes[0][i]);
   const [left, right, bottom, top] = [side(0, Math.min), side(1, Math.max), side(2, Math.min), side(3, Math.max)];
-  const x = (v) => 4 + ((v - left) / (right - left || 1)) * (width - 8), y = (v) => 18 + ((top - v) / (top - bottom || 1)) * (height - 22);
-  pen.fillStyle = ink("quiet");
-  pen.fillText(`${boxes.length.toLocaleString("en")} boxes proved`, 4, 11);
+  const x = (v) => 1 + ((v - left) / (right - left || 1)) * (width - 2), y = (v) => 1 + ((top - v) / (top - bottom || 1)) * (height - 2);
   pen.strokeStyle = ink("paper");
   for (const [a, b, c, d] of boxes) {
     pen.fillStyle = ink("good");
@@ -106,18 +127,31 @@ function drawBoxes(boxes) {
   }
 }
 
+function empty(pen, width, height, text) {
+  pen.fillStyle = ink("quiet");
+  pen.textAlign = "center";
+  pen.fillText(text, width / 2, height / 2);
+  pen.textAlign = "left";
+}
+
 /* Upper and lower bounds over time, on a logarithmic scale, with the eps that is wanted. */
 function draw(history, eps) {
   const { pen, width, height } = prepared(at("closing"));
-  if (!history.length) return;
-  const values = history.flatMap(([, low, high]) => [low, high]).concat(eps).filter((v) => v > 0);
+  if (!history.length) { empty(pen, width, height, "fitting comes first"); return; }
+  const values = history.flatMap(([, low, high]) => [low, high]).concat(eps).filter((v) => v > 0), edge = 46;
   const low = Math.log10(Math.min(...values)) - 0.2, high = Math.log10(Math.max(...values)) + 0.2, end = Math.max(history.at(-1)[0], 0.1);
-  const x = (t) => 52 + (t / end) * (width - 62), y = (v) => 6 + ((high - Math.log10(v)) / (high - low)) * (height - 26);
-  pen.fillStyle = ink("quiet");
-  for (let p = Math.ceil(low); p <= high; p += Math.max(1, Math.ceil((high - low) / 6))) pen.fillText(`1e${p}`, 4, y(10 ** p) + 4);
-  pen.fillText("0 s", 52, height - 4);
-  pen.fillText(`${end.toFixed(1)} s`, width - 40, height - 4);
-  if (eps > 0) { pen.fillStyle = ink("mark"); pen.fillRect(52, y(eps), width - 62, 1); pen.fillText("ε", 40, y(eps) + 4); }
+  const x = (t) => edge + (t / end) * (width - edge - 8), y = (v) => 6 + ((high - Math.log10(v)) / (high - low)) * (height - 26);
+  for (let p = Math.ceil(low); p <= high; p += Math.max(1, Math.ceil((high - low) / 6))) {
+    pen.fillStyle = ink("rule");
+    pen.fillRect(edge, y(10 ** p), width - edge - 8, 1);
+    pen.fillStyle = ink("quiet");
+    pen.fillText(short(10 ** p, 1), 4, y(10 ** p) + 4);
+  }
+  pen.fillText("0 s", edge, height - 4);
+  pen.textAlign = "right";
+  pen.fillText(`${end.toFixed(1)} s`, width - 8, height - 4);
+  pen.textAlign = "left";
+  if (eps > 0) { pen.fillStyle = ink("mark"); pen.fillRect(edge, y(eps), width - edge - 8, 1.4); pen.fillText("ε", width - 18, y(eps) - 4); }
   for (const [index, color] of [[2, "accent"], [1, "second"]]) {
     pen.beginPath();
     for (const step of history) if (step[index] > 0) pen.lineTo(x(step[0]), y(step[index]));
@@ -130,6 +164,7 @@ function refused(state) {
   restore(state.order);
   show("failed");
   at("reason").textContent = state.error;
+  at("advice").textContent = state.state === "refused" ? "Change the marked field and build again." : "The order is still in the form: loosen ε or make the domain smaller, and build again.";
   if (state.state === "refused") wrong(state.field, state.error);
 }
 
@@ -142,18 +177,17 @@ function restore(given) {
 
 async function finished(state) {
   restore(state.order);
-  const proof = state.certificate, size = Object.entries(state.size).map(([name, count]) => `${count.toLocaleString("en")} ${name.replace("_", " ")}`).join(", ");
-  at("claim").textContent = `${state.status}: ${state.claim}`;
-  at("claim").className = `claim ${state.status}`;
-  at("facts").textContent = `${size}. ${proof.boxes ? `${proof.boxes.toLocaleString("en")} boxes, ` : `${proof.method}, `}${proof.arithmetic}, ${state.seconds} s.`;
+  at("claim").replaceChildren(...claimed(state));
+  at("asked-for").textContent = asked(state.order);
+  at("facts").replaceChildren(...facts(state));
   at("again-line").textContent = state.wanted_tokens ? `ε would need about ${state.wanted_tokens.toLocaleString("en")} tokens.` : state.cancelled ? "Cancelled: this is the best found by then." : "";
-  at("explain").textContent = state.explain;
-  at("certificate").textContent = JSON.stringify(proof, null, 1);
+  at("explain").replaceChildren(...explained(state.explain));
+  at("certificate").replaceChildren(...certified(state.certificate));
   verdict(state.checked);
   show("result");
   if (loaded === state.id) return;
   loaded = state.id;
-  const data = await asked(`/api/jobs/${state.id}/live`);
+  const data = await asks(`/api/jobs/${state.id}/live`);
   if (state.id !== current) return;
   if (data.error) at("live").textContent = data.error;
   else mountLive(at("live"), data);
@@ -161,7 +195,7 @@ async function finished(state) {
 
 function verdict(found) {
   const line = at("verdict");
-  line.textContent = found ? `${found.verdict}: ${found.reason} (${found.seconds.toFixed(1)} s)` : "";
+  line.textContent = found ? `${found.verdict}: ${typeset(found.reason)} (${found.seconds.toFixed(1)} s)` : "";
   line.className = found ? (found.verdict === "accepted" ? "good" : "bad") : "";
 }
 
@@ -169,7 +203,7 @@ async function recheck() {
   at("check").disabled = true;
   verdict(null);
   at("verdict").textContent = "checking …";
-  const id = current, answer = await asked(`/api/jobs/${id}/check`, {});
+  const id = current, answer = await asks(`/api/jobs/${id}/check`, {});
   at("check").disabled = false;
   if (id !== current) return;
   if (answer.error) { at("verdict").textContent = answer.error; at("verdict").className = "bad"; } else verdict(answer);
@@ -192,21 +226,17 @@ async function download(what, button) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
 }
 
-function fill(example) {
-  clearWrong();
+/* An example is built at once; its order stays in the form to be changed. */
+function take(example) {
   restore({ format: "float64", ...example });
-  if (stream) stream.close();
-  current = "";
-  history.pushState(null, "", "/");
-  show("welcome");
-  at("go").focus();
+  order(null);
 }
 
 async function begin() {
   at("order").addEventListener("submit", order);
   for (const radio of document.querySelectorAll("input[name=kind]")) radio.addEventListener("change", showKind);
   at("upload").addEventListener("change", async (event) => { const [file] = event.target.files; if (file) at("csv").value = await file.text(); });
-  at("cancel").addEventListener("click", () => { at("cancel").disabled = true; at("stage").textContent = "cancelling"; asked(`/api/jobs/${current}/cancel`, {}); });
+  at("cancel").addEventListener("click", () => { at("cancel").disabled = true; at("stage").textContent = "cancelling"; asks(`/api/jobs/${current}/cancel`, {}); });
   at("check").addEventListener("click", recheck);
   for (const [what, text] of Object.entries(DOWNLOADS)) {
     const button = made("button", { type: "button", text, "data-what": what });
@@ -214,19 +244,21 @@ async function begin() {
     at("downloads").append(button);
   }
   addEventListener("popstate", arrive);
+  setInterval(() => { if (!at("working").hidden) at("clock").textContent = `${((performance.now() - began) / 1000).toFixed(0)} s`; }, 250);
   showKind();
-  const gallery = await asked("/api/gallery");
+  const gallery = await asks("/api/gallery");
   if (!gallery.error)
-    at("gallery").replaceChildren(...gallery.map((example) => made("li", {}, made("button", { type: "button", onclick: () => fill(example) }, example.title, made("small", { text: example.about })))));
+    at("gallery").replaceChildren(...gallery.map((example) => made("li", {}, made("button", { type: "button", onclick: () => take(example) }, example.title, made("small", { text: example.about })))));
   await arrive();
 }
 
 /* What the address says: a result, or the beginning. */
 async function arrive() {
   const found = /^\/r\/([0-9a-f]{16})$/.exec(location.pathname);
+  if (stream) stream.close();
   if (!found) { current = ""; show("welcome"); return; }
-  const state = await asked(`/api/jobs/${found[1]}`);
-  if (state.error) { show("failed"); at("reason").textContent = state.error; return; }
+  const state = await asks(`/api/jobs/${found[1]}`);
+  if (state.error) { show("failed"); at("reason").textContent = state.error; at("advice").textContent = "A result has its address as long as its folder is there."; return; }
   restore(state.order);
   follow(found[1]);
 }

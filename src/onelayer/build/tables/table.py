@@ -42,6 +42,13 @@ def read_table(path: str | Path, target: str) -> tuple[Array, NDArray[Any]]:
     Inputs must be numbers; the target may be numbers or labels. Whole numbers in a target column stay whole, so that
     they are memorised as labels.
     """
+    inputs, outputs, _ = read_named(path, target)
+    return inputs, outputs
+
+
+@pinned()
+def read_named(path: str | Path, target: str) -> tuple[Array, NDArray[Any], tuple[str, ...]]:
+    """The same, with the names of the input columns."""
     columns = read_columns(path)
     if target not in columns:
         raise OnelayerError(f"{path} has no column '{target}'; it has {listed(columns)}")
@@ -49,7 +56,7 @@ def read_table(path: str | Path, target: str) -> tuple[Array, NDArray[Any]]:
     if not names:
         raise OnelayerError(f"{path} has only the column '{target}'; a table needs input columns too")
     inputs = np.stack([numbers(path, name, columns[name]) for name in names], axis=1)
-    return inputs, _target(path, target, columns[target])
+    return inputs, _target(path, target, columns[target]), tuple(names)
 
 
 def as_table(inputs: Any, outputs: Any) -> Rows:

@@ -1,10 +1,12 @@
-/* Canvases: a figure with axes, zoom and a point that can be dragged; bars; maps. Colours come from the page. */
+/* Canvases: frames with axes, zoom and a point that can be dragged; bars, maps and curves. Colours come from the page. */
 "use strict";
 
 const VIRIDIS = ["#440154", "#482878", "#3e4989", "#31688e", "#26828e", "#1f9e89", "#35b779", "#6ece58", "#b5de2b", "#fde725"];
 const SIGNED = ["#2166ac", "#4393c3", "#92c5de", "#d1e5f0", "#f7f7f7", "#fddbc7", "#f4a582", "#d6604d", "#b2182b"];
 const parsed = (list) => list.map((c) => [1, 3, 5].map((i) => parseInt(c.slice(i, i + 2), 16)));
 const SCALES = { values: parsed(VIRIDIS), signed: parsed(SIGNED) };
+const WIDEST = 56; // pixels of a bar
+const RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹";
 
 function shade(scale, t) {
   const stops = SCALES[scale], at = Math.min(Math.max(t, 0), 1) * (stops.length - 1);
@@ -13,7 +15,29 @@ function shade(scale, t) {
 }
 
 const ink = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
-const short = (value) => (value === 0 ? "0" : Math.abs(value) < 1e-3 || Math.abs(value) >= 1e5 ? value.toExponential(2) : Number(value.toPrecision(4)).toString());
+
+const raised = (power) => String(Number(power)).replace("-", "⁻").replace(/\d/g, (d) => RAISED[d]);
+
+/* A number as a reader writes it, with so many digits: 0.1318, −5.82·10⁻³. */
+function short(value, digits = 4) {
+  if (value === 0 || !Number.isFinite(value)) return String(value);
+  const size = Math.abs(value);
+  if (size >= 1e-3 && size < 1e5) return Number(value.toPrecision(digits)).toString().replace("-", "−");
+  const [mantissa, power] = value.toExponential(digits - 1).split("e"), trimmed = String(Number(mantissa));
+  return `${{ 1: "", "-1": "−" }[trimmed] ?? `${trimmed}·`}10${raised(power)}`.replace("-", "−");
+}
+
+/* An upper bound with three digits, rounded up: what is written is proved too. */
+function shortUp(value) {
+  const near = Number(value.toPrecision(3));
+  return short(near >= value ? near : near + 10 ** (Math.floor(Math.log10(near)) - 2), 3);
+}
+
+/* A sentence of a certificate with the signs of mathematics; its digits stay as they are. */
+function typeset(text) {
+  return text.replace(/(^|[^\d.])1e([+-]?\d+)/g, (_, before, power) => `${before}10${raised(power)}`)
+    .replace(/(\d)e([+-]?\d+)/g, (_, digit, power) => `${digit}·10${raised(power)}`).replaceAll("<=", "≤").replaceAll(">=", "≥").replaceAll("T - f", "T − f");
+}
 
 /* A canvas as large as its place, in device pixels; returns its context and size in CSS pixels. */
 function prepared(canvas) {
@@ -25,70 +49,100 @@ function prepared(canvas) {
   const pen = canvas.getContext("2d");
   pen.setTransform(ratio, 0, 0, ratio, 0, 0);
   pen.clearRect(0, 0, width, height);
-  pen.font = "11px system-ui, sans-serif";
+  pen.font = "11.5px system-ui, sans-serif";
   return { pen, width, height };
 }
 
-/* About five round numbers between low and high. */
-function ticks(low, high) {
+/* About ``most`` round numbers between low and high, as [place, text]; the texts tell neighbours apart at any zoom. */
+function ticks(low, high, most = 6) {
   const span = high - low;
-  if (!(span > 0) || !Number.isFinite(span)) return [low];
-  const step = 10 ** Math.floor(Math.log10(span / 4));
-  const size = [1, 2, 5, 10].map((k) => k * step).find((s) => span / s <= 6);
-  const found = [];
-  for (let t = Math.ceil(low / size) * size; t <= high + size * 1e-9; t += size) found.push(Math.abs(t) < size * 1e-9 ? 0 : t);
+  if (!(span > 0) || !Number.isFinite(span)) return [[low, short(low)]];
+  const step = 10 ** Math.floor(Math.log10(span / 4)), size = [1, 2, 5, 10].map((k) => k * step).find((s) => span / s <= most) || 10 * step;
+  const places = Math.max(0, -Math.floor(Math.log10(size) + 1e-9)), found = [];
+  const plain = Math.max(Math.abs(low), Math.abs(high)) < 1e5 && (places <= 3 || Math.max(Math.abs(low), Math.abs(high)) >= 1e-2);
+  for (let k = Math.ceil(low / size - 1e-9); k * size <= high + size * 1e-9; k++) {
+    const t = k * size;
+    found.push([t, plain ? t.toFixed(places).replace("-", "−").replace(/^−(0(\.0*)?)$/, "$1") : short(t, 3)]);
+  }
   return found;
 }
 
-/* Bars over 0, 1, ...; values may be signed. */
-function bars(canvas, values, { color = "accent", title = "", mark = -1 } = {}) {
-  const { pen, width, height } = prepared(canvas);
+/* Bars over 0, 1, ...; values may be signed, ``mark`` is drawn in another colour. Returns which bar lies below a pixel. */
+function bars(canvas, values, { color = "accent", mark = -1, ends = null, level = null } = {}) {
+  const { pen, width, height } = prepared(canvas), foot = ends ? 15 : 2;
   const low = Math.min(0, ...values), high = Math.max(0, ...values), span = high - low || 1;
-  const top = 16, bottom = 4, room = height - top - bottom, step = width / values.length;
-  const y = (value) => top + (1 - (value - low) / span) * room;
+  const room = height - foot - 2, step = Math.min(width / values.length, WIDEST);
+  const y = (value) => 2 + (1 - (value - low) / span) * room;
+  pen.fillStyle = ink("rule");
+  pen.fillRect(0, Math.round(y(0)), width, 1);
   values.forEach((value, m) => {
     pen.fillStyle = value < 0 ? ink("negative") : ink(m === mark ? "mark" : color);
-    pen.fillRect(m * step + step * 0.08, Math.min(y(value), y(0)), Math.max(step * 0.84, 0.6), Math.abs(y(value) - y(0)));
+    pen.fillRect(m * step + Math.min(step * 0.1, 3), Math.min(y(value), y(0)), Math.max(step - Math.min(step * 0.2, 6), 0.6), Math.abs(y(value) - y(0)));
   });
-  pen.fillStyle = ink("rule");
-  pen.fillRect(0, y(0), width, 1);
+  pen.fillStyle = ink("ink");
+  if (level) level.forEach((value, m) => pen.fillRect(m * step + 1, y(value) - 1, Math.max(step - 2, 1), 2));
+  if (ends) edges(pen, ends, step * values.length, height);
+  return (px) => Math.min(Math.max(Math.floor(px / step), 0), values.length - 1);
+}
+
+/* A text that stays readable on lines. */
+function labelled(pen, text, x, y) {
+  pen.fillStyle = ink("paper");
+  pen.fillRect(x - 3, y - 10, pen.measureText(text).width + 6, 13);
+  pen.fillStyle = ink("mark");
+  pen.fillText(text, x, y);
+}
+
+/* Two texts below the left and the right end. */
+function edges(pen, [left, right], width, height) {
   pen.fillStyle = ink("quiet");
-  pen.fillText(title, 2, 11);
+  pen.fillText(left, 0, height - 3);
   pen.textAlign = "right";
-  pen.fillText(`${short(low)} .. ${short(high)}`, width - 2, 11);
+  pen.fillText(right, width, height - 3);
   pen.textAlign = "left";
 }
 
-/* A map of rows x columns; signed values get a scale symmetric about zero. */
-function heatmap(canvas, values, rows, columns, { scale = "values", title = "", range = null } = {}) {
-  const { pen, width, height } = prepared(canvas);
-  const most = values.reduce((m, v) => Math.max(m, Math.abs(v)), 0) || 1, top = 16;
-  const [least, high] = range || (scale === "signed" ? [-most, most] : [0, most]);
+/* A map of rows x columns, the first row on top; signed values get a scale symmetric about zero. */
+function heatmap(canvas, values, rows, columns, { scale = "values", range = null } = {}) {
+  const { pen, width, height } = prepared(canvas), most = values.reduce((m, v) => Math.max(m, Math.abs(v)), 0) || 1;
+  const [least, high] = range || (scale === "signed" ? [-most, most] : [0, most]), gap = width / columns > 9 && height / rows > 9 ? 1 : 0;
   for (let i = 0; i < rows; i++)
     for (let j = 0; j < columns; j++) {
+      const left = Math.round((j * width) / columns), top = Math.round((i * height) / rows);
       pen.fillStyle = `rgb(${shade(scale, (values[i * columns + j] - least) / (high - least || 1))})`;
-      pen.fillRect((j * width) / columns, top + (i * (height - top)) / rows, width / columns + 0.5, (height - top) / rows + 0.5);
+      pen.fillRect(left, top, Math.round(((j + 1) * width) / columns) - left - gap, Math.round(((i + 1) * height) / rows) - top - gap);
     }
-  pen.fillStyle = ink("quiet");
-  pen.fillText(title, 2, 11);
-  pen.textAlign = "right";
-  pen.fillText(`${short(least)} .. ${short(high)}`, width - 2, 11);
-  pen.textAlign = "left";
+  const cell = (p, size, count) => Math.min(Math.max(Math.floor((p / size) * count), 0), count - 1);
+  return (px, py) => [cell(py, height, rows), cell(px, width, columns)];
 }
 
-/* A frame with axes. View: {x: [low, high], y: [low, high]}; wheel zooms, double click and 0 give the whole back. */
+/* A scale of colours beside a map. */
+function colourbar(pen, scale, low, high, { left, top, height }) {
+  const width = 11;
+  for (let k = 0; k < height; k++) {
+    pen.fillStyle = `rgb(${shade(scale, 1 - k / height)})`;
+    pen.fillRect(left, top + k, width, 1.5);
+  }
+  pen.fillStyle = ink("quiet");
+  for (const [t, text] of ticks(low, high, 5)) pen.fillText(text, left + width + 4, Math.min(Math.max(top + (1 - (t - low) / (high - low || 1)) * height + 4, top + 8), top + height));
+}
+
+/* A frame with axes. View: {x: [low, high], y: [low, high]}. Dragging moves the point, with shift the view; once the
+   frame was clicked the wheel zooms; a double click gives the whole back. */
 class Frame {
-  constructor(canvas, whole, { onPoint, onHover, onView }) {
-    Object.assign(this, { canvas, whole, onPoint, onHover, onView });
+  constructor(canvas, whole, handlers) {
+    Object.assign(this, { canvas, whole, ...handlers });
     this.view = structuredClone(whole);
-    this.margin = { left: 58, right: 12, top: 8, bottom: 30 };
+    this.margin = { left: 52, right: 12, top: 10, bottom: 34 };
     this.locked = { x: false, y: false };
-    canvas.addEventListener("pointerdown", (event) => { canvas.setPointerCapture(event.pointerId); this.drag = true; this.moved(event); });
+    this.beside = () => [this];
+    canvas.addEventListener("pointerdown", (event) => this.pressed(event));
     canvas.addEventListener("pointermove", (event) => this.moved(event));
-    canvas.addEventListener("pointerup", () => { this.drag = false; });
+    canvas.addEventListener("pointerup", () => { this.drag = null; });
+    canvas.addEventListener("pointercancel", () => { this.drag = null; });
     canvas.addEventListener("pointerleave", () => this.onHover(null));
     canvas.addEventListener("dblclick", () => this.reset());
-    canvas.addEventListener("wheel", (event) => this.zoom(event), { passive: false });
+    canvas.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
   }
 
   reset() {
@@ -106,52 +160,102 @@ class Frame {
   atX(x) { const p = this.inner(), [a, b] = this.view.x; return p.left + ((x - a) / (b - a)) * p.width; }
   atY(y) { const p = this.inner(), [a, b] = this.view.y; return p.top + ((b - y) / (b - a)) * p.height; }
 
+  place(event) {
+    const box = this.canvas.getBoundingClientRect();
+    return [this.toX(event.clientX - box.left), this.toY(event.clientY - box.top)];
+  }
+
+  pressed(event) {
+    this.canvas.setPointerCapture(event.pointerId);
+    this.drag = event.shiftKey ? "view" : "point";
+    this.grip = this.place(event);
+    this.moved(event);
+  }
+
   moved(event) {
-    const box = this.canvas.getBoundingClientRect(), x = this.toX(event.clientX - box.left), y = this.toY(event.clientY - box.top);
-    if (this.drag) this.onPoint(x, y);
+    const [x, y] = this.place(event);
+    if (this.drag === "point") this.onPoint(x, y);
+    if (this.drag === "view") this.pan(this.grip[0] - x, this.grip[1] - y);
     this.onHover([x, y]);
   }
 
-  zoom(event) {
-    event.preventDefault();
-    const box = this.canvas.getBoundingClientRect(), factor = event.deltaY > 0 ? 1.25 : 0.8;
-    const around = { x: this.toX(event.clientX - box.left), y: this.toY(event.clientY - box.top) };
-    for (const axis of ["x", "y"]) {
+  pan(dx, dy) {
+    for (const [axis, by] of [["x", dx], ["y", dy]]) {
       if (this.locked[axis]) continue;
-      const [a, b] = this.view[axis], c = around[axis], [low, high] = this.whole[axis];
+      const [a, b] = this.view[axis], [low, high] = this.whole[axis], move = Math.min(Math.max(by, low - a), high - b);
+      this.view[axis] = [a + move, b + move];
+    }
+    this.onView();
+  }
+
+  /* The wheel belongs to the page until the frame is chosen, so that scrolling past it does not zoom. */
+  wheel(event) {
+    if (document.activeElement !== this.canvas && !event.ctrlKey && !event.metaKey) return;
+    event.preventDefault();
+    this.zoom(this.place(event), event.deltaY > 0 ? 1.25 : 0.8);
+  }
+
+  zoom([x, y], factor) {
+    for (const [axis, c] of [["x", x], ["y", y]]) {
+      if (this.locked[axis]) continue;
+      const [a, b] = this.view[axis], [low, high] = this.whole[axis];
       const next = [Math.max(low, c + (a - c) * factor), Math.min(high, c + (b - c) * factor)];
       if (next[1] - next[0] > 1e-9 * (high - low)) this.view[axis] = next;
     }
     this.onView();
   }
 
-  begin(labels) {
-    const { pen, width, height } = prepared(this.canvas), p = this.inner();
-    pen.strokeStyle = ink("rule");
-    pen.fillStyle = ink("quiet");
+  get zoomed() {
+    return ["x", "y"].some((axis) => !this.locked[axis] && (this.view[axis][0] > this.whole[axis][0] || this.view[axis][1] < this.whole[axis][1]));
+  }
+
+  /* Clear, write the axes, and clip to the inside. */
+  begin([below, beside], grid = false) {
+    const { pen, width, height } = prepared(this.canvas), across = ticks(...this.view.x), up = ticks(...this.view.y, this.canvas.clientHeight < 220 ? 3 : 6);
+    this.need = Math.ceil(Math.max(...up.map(([, text]) => pen.measureText(text).width))) + (beside ? 26 : 10);
+    this.margin.left = Math.max(...this.beside().map((frame) => frame.need || 0)); // frames above each other stay aligned
+    this.margin.bottom = below ? 34 : 18;
+    const p = this.inner();
     pen.lineWidth = 1;
+    pen.strokeStyle = ink("rule");
+    for (const [t] of grid ? across : []) pen.strokeRect(Math.round(this.atX(t)) + 0.5, p.top, 0, p.height);
+    for (const [t] of grid ? up : []) pen.strokeRect(p.left, Math.round(this.atY(t)) + 0.5, p.width, 0);
     pen.strokeRect(p.left, p.top, p.width, p.height);
+    pen.fillStyle = ink("quiet");
     pen.textAlign = "center";
-    for (const t of ticks(...this.view.x)) pen.fillText(short(t), this.atX(t), p.top + p.height + 13);
-    pen.fillText(labels[0], p.left + p.width / 2, height - 3);
+    for (const [t, text] of across) pen.fillText(text, Math.min(this.atX(t), width - pen.measureText(text).width / 2), p.top + p.height + 14);
     pen.textAlign = "right";
-    for (const t of ticks(...this.view.y)) pen.fillText(short(t), p.left - 4, this.atY(t) + 4);
+    for (const [t, text] of up) pen.fillText(text, p.left - 5, this.atY(t) + 4);
+    pen.textAlign = "center";
+    pen.fillStyle = ink("ink");
+    pen.fillText(below, p.left + p.width / 2, height - 4);
+    pen.save();
+    pen.translate(11, p.top + p.height / 2);
+    pen.rotate(-Math.PI / 2);
+    pen.fillText(beside, 0, 0);
+    pen.restore();
     pen.textAlign = "left";
-    pen.fillText(labels[1], 2, p.top + 10);
     pen.save();
     pen.beginPath();
     pen.rect(p.left, p.top, p.width, p.height);
     pen.clip();
-    return { pen, p, width, height };
+    return { pen, p };
+  }
+
+  /* Thin lines through a place, where the pointer is. */
+  cross(pen, p, x, y) {
+    pen.fillStyle = ink("quiet");
+    pen.fillRect(Math.round(this.atX(x)), p.top, 0.7, p.height);
+    if (y !== null) pen.fillRect(p.left, Math.round(this.atY(y)), p.width, 0.7);
   }
 
   dot(pen, x, y) {
     pen.beginPath();
-    pen.arc(x, y, 6, 0, 7);
+    pen.arc(x, y, 6.5, 0, 7);
     pen.fillStyle = ink("mark");
     pen.fill();
     pen.lineWidth = 2;
-    pen.strokeStyle = ink("paper");
+    pen.strokeStyle = "#fff";
     pen.stroke();
   }
 }
