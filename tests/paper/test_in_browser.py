@@ -116,11 +116,18 @@ def test_page_opens_without_network(tmp_path: Path) -> None:
         ]
         logged = [e for e in pipe.events if e.get("method") in ("Runtime.consoleAPICalled", "Log.entryAdded")]
         wide = evaluated(pipe, session, "document.documentElement.scrollWidth <= window.innerWidth")
+        evaluated(pipe, session, "document.querySelector('.live-host').scrollIntoView()")
+        until = time.monotonic() + 20
+        ready = "document.querySelector('.live-host').dataset.ready === 'yes'"
+        while not evaluated(pipe, session, ready) and time.monotonic() < until:
+            time.sleep(0.1)
+        value = evaluated(pipe, session, "document.querySelector('.live-value').dataset.all")
         shot = base64.b64decode(pipe.call("Page.captureScreenshot", session)["data"])
     assert len(images) == 3
     assert all(complete and width > 300 for complete, width in images)
     assert [url for url in fetched if not url.startswith(("file:", "data:"))] == []
     assert logged == []
+    assert len(json.loads(value)) == 4
     assert wide
     assert shot.startswith(b"\x89PNG")
 

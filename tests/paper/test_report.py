@@ -58,6 +58,14 @@ def test_page_is_self_contained(report: PaperReport) -> None:
     assert all(link.startswith("#") and link[1:] in page.names for link in page.links)
 
 
+def test_a_figure_of_a_layer_comes_with_the_layer(tmp_path: Path) -> None:
+    page = write_report(tmp_path / "live", quick=True, only=["equations-5-8"]).page.read_text(encoding="utf-8")
+    assert page.count('class="live-host"') == 1
+    assert page.count("<script>") == 1
+    assert "script-src 'sha256-" in page
+    assert len(page) < 1_000_000
+
+
 def test_page_shows_claims_verdicts_and_commands(report: PaperReport) -> None:
     text = report.page.read_text(encoding="utf-8")
     assert "Attention is permutation-invariant" in text

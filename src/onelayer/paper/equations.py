@@ -118,7 +118,7 @@ def attention(setting: Setting) -> Finding:
         "the weights (width and colour) average the values; heads work in parallel and W^O adds them."
     )
     said = "Equations (5) to (8) are the usual definitions and agree with PyTorch's own attention to rounding."
-    return Finding(HOLDS, said, checks, pictures=[Picture("figure-1", caption, figure)])
+    return Finding(HOLDS, said, checks, pictures=[Picture("figure-1", caption, figure, result)])
 
 
 def _stock(query: Array, key: Array, value: Array) -> torch.Tensor:

@@ -11,6 +11,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from onelayer.result import Approximation
+
 HOLDS = "holds"
 FAILS = "fails as stated"
 REPAIRED = "holds after repair"
@@ -56,11 +58,15 @@ class ResultTable:
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure made from the numbers of the run, with the sentence that stands below it."""
+    """A figure made from the numbers of the run, with the sentence that stands below it.
+
+    ``live`` is the layer it shows, if it shows one: the page then lets the reader drag its input.
+    """
 
     name: str
     caption: str
     figure: Figure
+    live: Approximation | None = None
 
 
 @dataclass(frozen=True)

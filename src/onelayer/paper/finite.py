@@ -113,8 +113,11 @@ def sorting(setting: Setting) -> Finding:
         "lie below each threshold."
     )
     header = ("construction", "numbers", "ε asked", "heads", "hidden units", "error at least", "error proved at most")
-    caption = "The first layer at work on a random sequence: what goes in, what comes out, and the sorted truth."
-    picture = Picture("sorted", caption, _figure(built[0][3], setting.seed))
+    caption = (
+        "The first layer at work on a random sequence: what goes in, what comes out, and the sorted truth. "
+        "Live: the layer of sharp heads for four numbers."
+    )
+    picture = Picture("sorted", caption, _figure(built[0][3], setting.seed), built[1][3])
     return Finding(HOLDS, said, checks, [ResultTable(header, tuple(rows))], [picture])
 
 

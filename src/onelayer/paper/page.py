@@ -1,8 +1,9 @@
-"""One self-contained HTML page from saved results: figures inside, no script, nothing fetched."""
+"""One self-contained HTML page from saved results: figures and live layers inside, one script, nothing fetched."""
 
 from __future__ import annotations
 
 import base64
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from html import escape
@@ -14,7 +15,8 @@ from onelayer import __version__
 from onelayer.paper.finding import FAILS, HOLDS, REPAIRED, UNCONFIRMED, Experiment, number
 from onelayer.paper.record import AND, FIGURES, Record, machines
 from onelayer.paper.registry import PROVERS, ROWS, SECTIONS, Section, experiments
-from onelayer.webpage import webpage
+from onelayer.pictures.live_page import live_script, resource
+from onelayer.webpage import POLICY, allowing, webpage
 
 TITLE = "The paper, executed"
 PAPER = "Universal Approximation Theorem for a Single-Layer Transformer (Gumaan 2025, arXiv 2507.10581)"
@@ -26,6 +28,16 @@ MEANINGS = {
     FAILS: "a counterexample was run",
     UNCONFIRMED: "a check of the experiment did not hold in this run",
 }
+# A layer is computed when it comes into sight; without scripts, and on paper, its picture stands alone.
+MOUNT = """
+for (const host of document.querySelectorAll(".live-host")) {
+  new IntersectionObserver((seen, watch) => {
+    if (!seen.some((entry) => entry.isIntersecting)) return;
+    watch.disconnect();
+    mountLive(host, JSON.parse(host.nextElementSibling.textContent));
+  }, { rootMargin: "200px" }).observe(host);
+}
+"""
 
 
 def render(records: Mapping[str, Record], folder: Path) -> str:
@@ -33,6 +45,7 @@ def render(records: Mapping[str, Record], folder: Path) -> str:
     style = files("onelayer.paper").joinpath("page.css").read_text(encoding="utf-8")
     shown = [section for section in SECTIONS if any(item.key in records for item in section.experiments)]
     told = "\n".join(_section(section, records, folder) for section in shown)
+    script = f"{live_script()}{MOUNT}" if 'class="live-host"' in told else ""
     body = f"""<nav aria-label="Contents">
 {_contents(shown, records)}
 </nav>
@@ -42,7 +55,9 @@ def render(records: Mapping[str, Record], folder: Path) -> str:
 {told}
 {_closing(records)}
 </main>"""
-    return webpage(TITLE, style, body)
+    if not script:
+        return webpage(TITLE, style, body, POLICY)
+    return webpage(TITLE, style + resource("live.css"), f"{body}\n<script>{script}</script>", allowing(script))
 
 
 def badge(verdict: str) -> str:
@@ -152,11 +167,23 @@ def _cell(value: Any) -> str:
     return f"<td{' class=num' if numeric else ''}>{escape(number(value))}</td>"
 
 
-def _figure(figure: Mapping[str, str], folder: Path) -> str:
+def _figure(figure: Mapping[str, Any], folder: Path) -> str:
     data = base64.b64encode((folder / FIGURES / Path(figure["file"]).name).read_bytes()).decode()
     caption = escape(figure["caption"])
     image = f'<img src="data:image/png;base64,{data}" alt="{escape(figure["caption"], quote=True)}">'
-    return f"<figure>{image}<figcaption>{caption}</figcaption></figure>"
+    return f"<figure>{image}<figcaption>{caption}</figcaption></figure>{_live(figure['live'], folder)}"
+
+
+def _live(file: str | None, folder: Path) -> str:
+    """The layer of a figure, computed in the browser; its data cannot end the element that holds it."""
+    if file is None:
+        return ""
+    data = json.dumps(json.loads((folder / FIGURES / Path(file).name).read_text()), separators=(",", ":"))
+    safe = data.replace("<", "\\u003c")
+    return (
+        '<section class="live-frame"><p class="place">The same layer, live: drag the point, watch the attention.</p>'
+        f'<div class="live-host"></div><script type="application/json">{safe}</script></section>'
+    )
 
 
 def _closing(records: Mapping[str, Record]) -> str:

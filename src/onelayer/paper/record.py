@@ -22,11 +22,13 @@ from matplotlib.figure import Figure
 from onelayer import __version__
 from onelayer.disk import replace_file
 from onelayer.errors import FileError
-from onelayer.paper.finding import VERDICTS, Experiment, Finding, Setting
+from onelayer.paper.finding import VERDICTS, Experiment, Finding, Picture, Setting
+from onelayer.pictures.live_page import live_data
 
-FORMAT = 2  # of the results on disk; a new number runs all experiments again
+FORMAT = 3  # of the results on disk; a new number runs all experiments again
 RESULTS, FIGURES, PARTS = "results", "figures", "parts"
 FIGURE_DPI = 150  # sharp on a page of 16 cm
+MOST_LIVE = 300_000  # bytes of one layer: the page with all of them stays below a few megabytes
 AND = "; "
 FIELDS = {
     "format",
@@ -60,7 +62,7 @@ def write_record(folder: Path, experiment: Experiment, setting: Setting, finding
     for picture in finding.pictures:
         name = f"{experiment.key}-{picture.name}.png" if picture.name != experiment.key else f"{picture.name}.png"
         replace_file(folder / FIGURES / name, _png(picture.figure))
-        figures.append({"file": name, "caption": picture.caption})
+        figures.append({"file": name, "caption": picture.caption, "live": _live(folder, name, picture)})
     record: Record = {
         "format": FORMAT,
         "key": experiment.key,
@@ -81,6 +83,18 @@ def write_record(folder: Path, experiment: Experiment, setting: Setting, finding
     found = read_record(folder, experiment)
     assert found is not None
     return found
+
+
+def _live(folder: Path, name: str, picture: Picture) -> str | None:
+    """The file with what the live view of a picture's layer computes from; None where it shows no layer."""
+    if picture.live is None:
+        return None
+    data = json.dumps(live_data(picture.live), separators=(",", ":")).encode()
+    if len(data) > MOST_LIVE:
+        return None
+    target = Path(name).with_suffix(".json").name
+    replace_file(folder / FIGURES / target, data)
+    return target
 
 
 def machines(named: Iterable[str], *records: Record | None) -> list[str]:
@@ -112,7 +126,8 @@ def read_record(folder: Path, experiment: Experiment) -> Record | None:
         return None
     if record["key"] != experiment.key or record["verdict"] not in VERDICTS:
         return None
-    whole = all((folder / FIGURES / Path(figure["file"]).name).is_file() for figure in record["figures"])
+    files = [figure[kind] for figure in record["figures"] for kind in ("file", "live") if figure[kind] is not None]
+    whole = all((folder / FIGURES / Path(file).name).is_file() for file in files)
     return record if whole else None
 
 

@@ -56,7 +56,7 @@ def repaired(setting: Setting) -> Finding:
         said,
         checks,
         [ResultTable(header, tuple(rows))],
-        [Picture("built", caption, picture(Scene.of(results[-1])))],
+        [Picture("built", caption, picture(Scene.of(results[-1])), results[-1])],
     )
 
 
