@@ -84,6 +84,17 @@ def check_guard(guard: str | None) -> str | None:
     return guard
 
 
+def carried(guard: str | None, box: Box, dtype: torch.dtype) -> dict[str, Any]:
+    """A guard and its domain as plain data that an export can keep: both ends as numbers of the format, none outside.
+
+    Nothing for no guard.
+    """
+    if check_guard(guard) is None:
+        return {}
+    ends = (inward(box.lower, dtype, up=True), inward(box.upper, dtype, up=False))
+    return {"guard": guard, "domain": [end.double().flatten().tolist() for end in ends]}
+
+
 def inward(bound: Tensor, dtype: torch.dtype, *, up: bool) -> Tensor:
     """The number of the format nearest to a float64 bound that is not outside it: >= a lower one, <= an upper one."""
     near = bound.to(dtype)

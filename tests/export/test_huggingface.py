@@ -62,3 +62,18 @@ def test_attention_of_the_point_over_the_cache(plane) -> None:
     for h, weights in enumerate(plane.model.attention_weights(plane.points)):
         assert (seen[:, h, 0, : weights.shape[-1]] - weights[:, 0]).abs().max() < 1e-9
         assert seen[:, h, 0, -1].max() < 1e-20  # the point does not hear itself
+
+
+def test_a_guard_travels_with_the_folder(plane, tmp_path) -> None:
+    from onelayer.export.gpt2 import OneLayerGPT2
+
+    far, near = plane.box.upper[None].to(plane.model.dtype) + 1, plane.box.upper[None].to(plane.model.dtype)
+    for guard in ("raise", "warn", "clamp"):
+        to_huggingface(plane.model, box=plane.box, guard=guard).save_pretrained(tmp_path / guard)
+    with pytest.raises(ValueError, match="1 of 1 points lie outside"):
+        OneLayerGPT2.from_pretrained(tmp_path / "raise")(far)
+    with pytest.warns(UserWarning, match="outside the certified domain"):
+        OneLayerGPT2.from_pretrained(tmp_path / "warn")(far)
+    clamping = OneLayerGPT2.from_pretrained(tmp_path / "clamp")
+    assert torch.equal(clamping(far).logits, clamping(near).logits)
+    assert plane.difference(clamping(plane.points).logits.detach()) <= plane.bar

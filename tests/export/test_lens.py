@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from onelayer.build.sort import sort
 from onelayer.export.lens import to_lens
 from onelayer.export.plan import plan
 from onelayer.source import source_of
@@ -49,3 +50,17 @@ def test_hooks_reach_a_sequence_layer(zoo, label: str) -> None:
     assert sample.difference(plain) <= sample.bar
     muted = lens.run_with_hooks(sample.points, fwd_hooks=[("blocks.0.attn.hook_z", silence)])
     assert sample.difference(muted) > 0.01
+
+
+def guards_outside(model, box) -> bool:
+    far, near = (box.upper[None].to(model.dtype) + shift for shift in (1.0, 0.0))
+    with pytest.raises(ValueError, match="1 of 1 points lie outside"):
+        to_lens(model, box=box, guard="raise")(far)
+    clamping = to_lens(model, box=box, guard="clamp")
+    return torch.equal(*(clamping.run_with_cache(x)[0] for x in (far, near)))
+
+
+def test_a_guard_decides_outside(plane) -> None:
+    sorting = sort(3, 0.0, 1.0, 0.1)
+    assert guards_outside(plane.model, plane.box)
+    assert guards_outside(sorting.model, sorting.box)

@@ -116,7 +116,7 @@ def export_command(
     out: Annotated[Path, typer.Option(help="File or folder to write.")],
     integers: Integers = "plain",
     guard: Annotated[
-        str | None, typer.Option(help="Outside the domain, for c and onnx: warn, raise or clamp; default: nothing.")
+        str | None, typer.Option(help="Outside the domain, for all but coq: warn, raise or clamp; default: nothing.")
     ] = None,
     named: Annotated[bool, typer.Option("--named", help="For onnx: one input per variable, by its name.")] = False,
     as_json: Json = False,

@@ -26,7 +26,7 @@ from onelayer.export.onnx import to_onnx
 from onelayer.export.stock import StockLayer
 from onelayer.export.torch import to_torch
 from onelayer.extras import require
-from onelayer.guard import check_guard, inward
+from onelayer.guard import carried
 from onelayer.narrow import widened
 from onelayer.result import Approximation, load
 from onelayer.source import Exportable, source_of
@@ -86,12 +86,12 @@ def export(
     to="c"       a file, or model.c in a folder, and its header; compiled and compared where there is a C compiler
 
     ``named`` is for "onnx": one input per variable, by its name in the domain.
-    ``guard`` ("warn", "raise" or "clamp") is for "onnx", "c" and "torch": what they do outside the certified domain.
+    ``guard`` ("warn", "raise" or "clamp") is for all but "coq": what they do outside the certified domain.
     """
     if to not in WRITERS:
         raise OnelayerError(f"cannot export to {to!r}; choose one of {', '.join(WRITERS)}")
     if guard is not None and to not in GUARDED:
-        raise OnelayerError(f"guard is for {' and '.join(GUARDED)}; a.guarded({guard!r}) guards a torch module")
+        raise OnelayerError(f"guard is for {', '.join(GUARDED)}; a.guarded({guard!r}) guards a torch module")
     if named and to != "onnx":
         raise OnelayerError("named inputs are for onnx")
     source = load(a) if isinstance(a, str | os.PathLike) else a
@@ -116,7 +116,7 @@ def _bytes(path: Path) -> int:
 
 
 Run = Callable[[Tensor], Tensor]
-GUARDED = ("onnx", "c", "torch")
+GUARDED = ("torch", "onnx", "hf", "lens", "c")
 
 
 @dataclass(frozen=True)
@@ -131,11 +131,7 @@ class Options:
 def _write_torch(a: Exportable, out: Path, options: Options) -> tuple[Path, Run]:
     layer = to_torch(a)
     assert isinstance(layer, StockLayer)
-    box = source_of(a).domain
-    dtype = source_of(a).model.dtype
-    if check_guard(options.guard) is not None:
-        ends = (inward(box.lower, dtype, up=True), inward(box.upper, dtype, up=False))
-        layer.arguments |= {"guard": options.guard, "domain": [end.double().flatten().tolist() for end in ends]}
+    layer.arguments |= carried(options.guard, source_of(a).domain, source_of(a).model.dtype)
     out.mkdir(parents=True, exist_ok=True)
     state = {name: tensor.contiguous() for name, tensor in layer.state_dict().items()}
     safetensors.torch.save_file(state, out / "model.safetensors")
@@ -160,7 +156,7 @@ def _write_onnx(a: Exportable, out: Path, options: Options) -> tuple[Path, Run]:
 
 
 def _write_huggingface(a: Exportable, out: Path, options: Options) -> tuple[Path, Run]:
-    model = to_huggingface(a)
+    model = to_huggingface(a, guard=options.guard)
     logging = require("transformers.utils.logging", "hf")
     shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
@@ -173,7 +169,7 @@ def _write_huggingface(a: Exportable, out: Path, options: Options) -> tuple[Path
 
 
 def _write_lens(a: Exportable, out: Path, options: Options) -> tuple[Path, Run]:
-    lens = to_lens(a)
+    lens = to_lens(a, guard=options.guard)
     path, _ = _write_huggingface(a, out, options)
     return path, lambda x: lens.run_with_cache(x)[0]
 

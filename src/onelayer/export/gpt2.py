@@ -22,18 +22,30 @@ from transformers import (
 )
 from transformers.modeling_outputs import SequenceClassifierOutput
 
-from onelayer.export.stock import pooled
+from onelayer.export.stock import guarded, pooled
+from onelayer.guard import check_guard
 from onelayer.layer.config import Config
 
 
 class OneLayerGPT2Config(PreTrainedConfig):  # type: ignore[misc]
-    """``layer`` is the Config of our layer as a dict, ``block`` the arguments of GPT2Config."""
+    """``layer`` is the Config of our layer as a dict, ``block`` the arguments of GPT2Config.
+
+    ``guard`` says what happens outside ``domain``, [lower, upper]; None lets every point through.
+    """
 
     model_type = "onelayer-gpt2"
 
-    def __init__(self, layer: dict[str, Any] | None = None, block: dict[str, Any] | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        layer: dict[str, Any] | None = None,
+        block: dict[str, Any] | None = None,
+        guard: str | None = None,
+        domain: list[list[float]] | None = None,
+        **kwargs: Any,
+    ) -> None:
         self.layer = layer or {}
         self.block = block or {}
+        self.guard, self.domain = check_guard(guard), domain
         super().__init__(**kwargs)
 
 
@@ -87,11 +99,17 @@ class OneLayerGPT2(PreTrainedModel):  # type: ignore[misc]
         embedded: Tensor = self.embed(self.ramps(numbers)) + self.start.weight
         return embedded
 
+    def guarded(self, x: Tensor) -> Tensor:
+        """Points (B, *input_shape) after what the guard of the configuration does with those outside its domain."""
+        if self.config.guard is None or self.config.domain is None:
+            return x
+        return guarded(x, self.config.guard, *self.config.domain)
+
     def forward(self, x: Tensor, past_key_values: Any = None, **kwargs: Any) -> SequenceClassifierOutput:
         """``past_key_values`` defaults to ``cache(batch)``; the call writes to it, as always in transformers."""
         layer = self.layer
         batch = x.shape[: x.ndim - len(layer.input_shape)]
-        flat = x.reshape(math.prod(batch), *layer.input_shape).to(self.dtype)
+        flat = self.guarded(x.reshape(math.prod(batch), *layer.input_shape)).to(self.dtype)
         past = self.cache(len(flat)) if past_key_values is None else past_key_values
         seen = 0 if past is None else past.get_seq_length()
         # All tokens of the sequence hear each other and the memory: a mask of zeros in place of the causal one.

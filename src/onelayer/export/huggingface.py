@@ -11,17 +11,21 @@ from onelayer.box import Box
 from onelayer.export.anchoring import ANCHORS, NORM_EPS, Anchoring
 from onelayer.export.plan import Plan, plan, ramp_layers
 from onelayer.extras import require
+from onelayer.guard import carried
 from onelayer.source import Exportable, need_softmax, source_of
 
 if TYPE_CHECKING:
     from onelayer.export.gpt2 import OneLayerGPT2
 
 
-def to_huggingface(a: Exportable, *, anchor: float | None = None, box: Box | None = None) -> OneLayerGPT2:
+def to_huggingface(
+    a: Exportable, *, anchor: float | None = None, box: Box | None = None, guard: str | None = None
+) -> OneLayerGPT2:
     """``a`` as a PreTrainedModel around a stock GPT2LMHeadModel with one block; frozen, in the dtype of ``a``.
 
     ``save_pretrained`` and ``OneLayerGPT2.from_pretrained`` round-trip it through safetensors. ``anchor`` and ``box``
-    are those of ``to_torch``.
+    are those of ``to_torch``. ``guard`` and the domain travel in its configuration: outside, "warn" computes and warns,
+    "raise" raises ValueError, "clamp" moves each coordinate to the nearest one inside.
     """
     require("transformers", "hf")
     from onelayer.export.gpt2 import OneLayerGPT2, OneLayerGPT2Config
@@ -31,7 +35,10 @@ def to_huggingface(a: Exportable, *, anchor: float | None = None, box: Box | Non
     drawn = plan(source)
     anchored = Anchoring.of(drawn, ANCHORS[source.model.dtype] if anchor is None else anchor)
     dtype = str(source.model.dtype).removeprefix("torch.")
-    config = OneLayerGPT2Config(layer=drawn.config.to_dict(), block=_gpt2_arguments(drawn, anchored), dtype=dtype)
+    kept = carried(guard, source.domain, source.model.dtype)
+    config = OneLayerGPT2Config(
+        layer=drawn.config.to_dict(), block=_gpt2_arguments(drawn, anchored), dtype=dtype, **kept
+    )
     model = OneLayerGPT2(config)
     model.double()
     ramps = ramp_layers(source.model)

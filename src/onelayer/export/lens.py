@@ -6,8 +6,8 @@ is TransformerLens' own block with bidirectional attention and no normalisation,
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -16,8 +16,9 @@ from torch import Tensor
 from onelayer.box import Box
 from onelayer.export.huggingface import to_huggingface
 from onelayer.export.plan import Plan, plan
-from onelayer.export.stock import pooled
+from onelayer.export.stock import guarded, pooled
 from onelayer.extras import require
+from onelayer.guard import carried
 from onelayer.layer.config import Config
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.source import Exportable, need_softmax, source_of
@@ -30,16 +31,20 @@ class Lens:
     """A layer in TransformerLens: memory tokens first, then the tokens of the sequence (one, if packed).
 
     ``bridge`` is a transformer_lens TransformerBridge, ``embedded`` takes points to their tokens (B, N, d_model).
+    ``guard`` with its ``domain`` decides about points outside, as in ``to_huggingface``.
     """
 
     bridge: Any
     embedded: Callable[[Tensor], Tensor]
     memory: Tensor
     config: Config
+    guard: str | None = None
+    domain: Sequence[list[float]] = ()
 
     def stream(self, x: Tensor) -> Tensor:
         """Points (B, *input_shape) as the residual stream that enters the block, (B, M + N, d_model)."""
-        return torch.cat([self.memory.expand(len(x), *self.memory.shape), self.embedded(x)], dim=1)
+        inside = x if self.guard is None else guarded(x, self.guard, *self.domain)
+        return torch.cat([self.memory.expand(len(x), *self.memory.shape), self.embedded(inside)], dim=1)
 
     def __call__(self, x: Tensor) -> Tensor:
         """Values (B, *output_shape) at the points."""
@@ -71,20 +76,24 @@ class Lens:
         return values
 
 
-def to_lens(a: Exportable, *, anchor: float | None = None, box: Box | None = None) -> Lens:
-    """``a`` as an object with ``run_with_hooks`` and ``run_with_cache``; ``anchor`` and ``box`` as in ``to_torch``."""
+def to_lens(a: Exportable, *, anchor: float | None = None, box: Box | None = None, guard: str | None = None) -> Lens:
+    """``a`` as an object with ``run_with_hooks`` and ``run_with_cache``; ``anchor`` and ``box`` as in ``to_torch``.
+
+    ``guard`` as in ``to_huggingface``.
+    """
     require("transformer_lens", "lens")
     source = source_of(a, box)
+    kept = carried(guard, source.domain, source.model.dtype)
     need_softmax(source.model, "TransformerLens")
     if source.model.config.layout == "tokens":
-        return _sequence_lens(source.model, plan(source))
+        return replace(_sequence_lens(source.model, plan(source)), **kept)
     from transformer_lens.model_bridge.sources import build_bridge_from_module
 
     model = to_huggingface(a, anchor=anchor, box=box)
     memory = model.gpt2.transformer.wte.weight[: model.memory_ids.numel()].detach().clone()
     bridge = build_bridge_from_module(model.gpt2, "GPT2LMHeadModel", hf_config=model.gpt2.config, model_name="onelayer")
     bridge.requires_grad_(False)
-    return Lens(bridge, model.inputs_embeds, memory, source.model.config)
+    return Lens(bridge, model.inputs_embeds, memory, source.model.config, **kept)
 
 
 def _sequence_lens(model: OneLayerTransformer, drawn: Plan) -> Lens:
