@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 pytest.importorskip("starlette", reason="the extra app is not installed")
 
 from onelayer.app import jobs as room
+from onelayer.app.orders import Refused
 
 WORKERS = {
     "dies": ("import sys; sys.exit(3)", "without a result"),
@@ -56,3 +58,66 @@ def test_a_bad_worker_is_one_line(name: str, tmp_path: Path, monkeypatch: pytest
     found = asyncio.run(ordered())
     assert found["state"] == "failed"
     assert word in found["error"]
+
+
+SLEEPER = "import time; time.sleep(60)"
+ORDER = {"kind": "formula", "formula": "x", "domain": "0:1", "eps": "1", "format": "float64"}
+
+
+def test_only_so_many_orders_run_and_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[asyncio.subprocess.Process] = []
+
+    async def worker(root: Path) -> asyncio.subprocess.Process:
+        pipe = asyncio.subprocess.PIPE
+        made = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", SLEEPER, stdin=pipe, stdout=pipe, start_new_session=True
+        )
+        started.append(made)
+        return made
+
+    monkeypatch.setattr(room, "start_worker", worker)
+
+    async def crowded() -> int:
+        jobs = room.Jobs(tmp_path)
+        for _ in range(room.AT_ONCE + room.WAITING):
+            jobs.start(ORDER)
+        with pytest.raises(Refused, match="too many orders wait"):
+            jobs.start(ORDER)
+        await asyncio.sleep(0.5)
+        running = sum(job.process is not None for job in jobs.jobs.values())
+        for task in jobs.tasks:
+            task.cancel()
+        await asyncio.gather(*jobs.tasks, return_exceptions=True)
+        await jobs.close()
+        for one in started:
+            room.end(one)
+            await room.ended(one)
+        return running
+
+    assert asyncio.run(crowded()) == room.AT_ONCE
+
+
+LIMITED = """
+import resource, sys
+from pathlib import Path
+from onelayer.app import worker
+worker.MEMORY, worker.FILE_BYTES = 2**28, 2**16
+worker.limit(5.0)
+assert resource.getrlimit(resource.RLIMIT_CPU) == (65, 95)
+try:
+    bytearray(2**29)
+except MemoryError:
+    print("memory")
+try:
+    Path(sys.argv[1]).write_bytes(bytes(2**20))
+except OSError:
+    print("disk")
+"""
+
+
+def test_the_system_ends_what_takes_too_much(tmp_path: Path) -> None:
+    said = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(tmp_path / "large")], capture_output=True, text=True, check=True
+    )
+    assert said.stdout.split() == ["memory", "disk"]
+    assert (tmp_path / "large").stat().st_size <= 2**16

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import json
 import os
 import random
 import signal
@@ -15,10 +17,12 @@ from typing import Any
 import pytest
 
 import onelayer as ol
+from onelayer.app import worker
 from onelayer.app.building import built
 from onelayer.app.gallery import GALLERY
 from onelayer.app.orders import MOST_TEXT, Refused, read_order
 from onelayer.observer import Observer
+from onelayer.pictures.live_page import live_data
 
 SINE = {"kind": "formula", "formula": "sin(3*x)", "domain": "x = -1:1", "eps": "1e-3"}
 
@@ -153,6 +157,44 @@ def test_bodies_are_bounded_and_json(server: Any) -> None:
     assert server.ask("POST", "/api/jobs", b"[" * 100_000)[0] in (400, 422)
     assert server.ask("POST", "/api/jobs", b"a=1", Content_Type="application/x-www-form-urlencoded")[0] == 415
     assert server.ask("POST", "/api/jobs", b"x", Content_Length="99999999999")[0] == 413
+
+
+def test_a_body_that_does_not_say_its_length_is_bounded_too(server: Any) -> None:
+    import http.client
+
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    try:
+        pieces = (b"x" * 2**16 for _ in range(100))
+        connection.request(
+            "POST", "/api/jobs", pieces, {"Content-Type": "application/json", "Host": server.host}, encode_chunked=True
+        )
+        status = connection.getresponse().status
+    except (BrokenPipeError, ConnectionResetError):
+        status = 413  # answered and closed while we still sent
+    finally:
+        connection.close()
+    assert status == 413
+    assert server.ask("GET", "/")[0] == 200
+
+
+def test_a_table_cannot_reach_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "own"
+    place.mkdir()
+    monkeypatch.chdir(place)
+    for csv, target in (("../../etc/passwd", "x"), ("a,=cmd()\n1,2\n3,4\n", "=cmd()"), ("a,../b\n1,2\n3,4\n", "../b")):
+        order = read_order({"kind": "table", "csv": csv, "target": target})
+        with contextlib.suppress(Refused):
+            built(order, place, Observer())
+    assert [path.name for path in tmp_path.iterdir()] == ["own"]
+    assert {path.name for path in place.iterdir()} <= {"table.csv"}
+
+
+def test_the_layer_of_the_first_page_is_what_the_code_makes() -> None:
+    shown = json.loads((Path(worker.__file__).parent / "static" / "welcome.json").read_text(encoding="utf-8"))
+    made = live_data(ol.approximate("sin(x)*y", ol.Box([0, 0], [1, 1]), 0.1))
+    assert set(shown) == set(made)
+    assert set(shown["heads"][0]) == set(made["heads"][0])
+    assert shown["upper"] <= 1e-2
 
 
 @pytest.mark.parametrize(

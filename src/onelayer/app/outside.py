@@ -16,10 +16,6 @@ HEADERS = {
 }
 
 
-class TooLarge(Exception):
-    """A body beyond the limit."""
-
-
 class Outside:
     """ASGI middleware. A request must name this server (a page elsewhere that rebinds its name to 127.0.0.1 does not),
     come from its own pages, and have a body below the limit."""
@@ -37,28 +33,32 @@ class Outside:
         if reason is not None:
             await _answer(send, *reason)
             return
-        size, begun = 0, False
+        body = await self._body(receive)
+        if body is None:
+            await _answer(send, 413, f"a request has at most {self.most_body:,} bytes")
+            return
+        whole = [{"type": "http.request", "body": body, "more_body": False}]
 
-        async def counted() -> Any:
-            nonlocal size
-            message = await receive()
-            size += len(message.get("body", b""))
-            if size > self.most_body:
-                raise TooLarge
-            return message
+        async def received() -> Any:
+            return whole.pop() if whole else await receive()
 
         async def headed(message: Any) -> None:
-            nonlocal begun
             if message["type"] == "http.response.start":
-                begun = True
                 message["headers"] = [*message["headers"], *_encoded(HEADERS)]
             await send(message)
 
-        try:
-            await self.app(scope, counted, headed)
-        except TooLarge:
-            if not begun:
-                await _answer(send, 413, f"a request has at most {self.most_body:,} bytes")
+        await self.app(scope, received, headed)
+
+    async def _body(self, receive: Any) -> bytes | None:
+        """The whole body, or None for one beyond the limit, whatever length it said it has."""
+        body = bytearray()
+        while True:
+            message = await receive()
+            body += message.get("body", b"")
+            if len(body) > self.most_body:
+                return None
+            if not message.get("more_body", False):
+                return bytes(body)
 
     def _refusal(self, scope: Any) -> tuple[int, str] | None:
         headers: dict[str, list[str]] = {}
