@@ -138,7 +138,7 @@ def test_draw_html_export_c_and_their_refusals(saved: Path, capsys: pytest.Captu
     status, out, _ = command(capsys, "export", str(saved), "--to", "c", "--out", str(tmp_path / "wave.c"), "--json")
     assert status == 0
     assert json.loads(out)["bytes"] == sum((tmp_path / f"wave.{kind}").stat().st_size for kind in "ch")
-    for wrong in (["--guard", "shout"], ["--to", "hf", "--guard", "warn"]):
+    for wrong in (["--guard", "shout"], ["--to", "coq", "--guard", "warn"]):
         status, _, err = command(capsys, "export", str(saved), "--to", "c", "--out", str(tmp_path / "w.c"), *wrong)
         assert status == 2
         assert len(err.strip().splitlines()) == 1
