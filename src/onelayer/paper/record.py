@@ -126,9 +126,12 @@ def read_record(folder: Path, experiment: Experiment) -> Record | None:
         return None
     if record["key"] != experiment.key or record["verdict"] not in VERDICTS:
         return None
+    return record if _figures_are_there(folder, record) else None
+
+
+def _figures_are_there(folder: Path, record: Record) -> bool:
     files = [figure[kind] for figure in record["figures"] for kind in ("file", "live") if figure[kind] is not None]
-    whole = all((folder / FIGURES / Path(file).name).is_file() for file in files)
-    return record if whole else None
+    return all((folder / FIGURES / Path(file).name).is_file() for file in files)
 
 
 def forget(folder: Path, key: str) -> None:

@@ -124,7 +124,8 @@ def explain(a: Exportable, *, box: Box | None = None, samples: int = 4096) -> Ex
     from onelayer.pictures.named import Parts, named_parts
 
     source = source_of(a, box)
-    model, domain = source.model, written_box(source.domain, a.target if isinstance(a, Approximation) else None)
+    model = source.model
+    domain = written_box(source.domain, getattr(a, "target", None))
     own = {name: tensor.detach().double() for name, tensor in model.state_dict().items()}
     packed = model.config.layout == "packed" and model.config.norm == "none" and model.config.embedding == "linear"
     heads = [_head(model, own, h, domain, packed, samples) for h in range(len(model.config.heads))]
