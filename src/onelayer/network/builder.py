@@ -56,6 +56,7 @@ class NetworkWriter:
         self.steps: list[Step] = []
         self.shapes: list[tuple[int, ...]] = [input_shape]
         self.tensors: dict[str, Tensor] = {}
+        self.spent: set[int] = set()  # steps whose entries a program has changed in place since
         self._known: dict[tuple[tuple[int, ...], bytes], str] = {}
 
     @property
@@ -87,6 +88,11 @@ class NetworkWriter:
         self.steps.append(Step(op, args, shape, number, places))
         self.shapes.append(shape)
         return Value(len(self.steps), np.arange(int(np.prod(shape, dtype=np.int64)), dtype=np.int64).reshape(shape))
+
+    def need_unchanged(self, x: Value) -> None:
+        """Refuse a value that was changed by way of another one that shares its entries."""
+        if x.step in self.spent:
+            raise UnsupportedOperation("a value that is changed in place and read again", "write it without in-place")
 
     def _whole(self, x: Known) -> int | str:
         """The value as one step has it, in its shape; a constant as a tensor."""
@@ -191,9 +197,9 @@ class NetworkWriter:
         return moved(found, lambda v: np.moveaxis(v, -1, axis)) if op == "softmax" else found
 
     def reduced(self, op: str, x: Value, axes: Sequence[int] | None, keepdim: bool) -> Known:
-        """A sum or mean over some axes, all by default."""
+        """A sum or mean over some axes; over all where none are named, as ONNX and torch have it."""
         count = len(x.shape)
-        chosen = sorted(axis % count for axis in (range(count) if axes is None else axes))
+        chosen = sorted(axis % count for axis in (axes or range(count)))
         rest = [axis for axis in range(count) if axis not in chosen]
         sizes = [x.shape[axis] for axis in rest]
         flat = moved(x, lambda v: np.transpose(v, [*rest, *chosen]).reshape(*sizes, -1))
@@ -212,10 +218,13 @@ class NetworkWriter:
         """The network whose value at a point is the only row of ``result``."""
         if not isinstance(result, Value):
             raise UnsupportedOperation("a network without an input", "its result does not depend on the point")
+        self.need_unchanged(result)
         if not result.shape or result.shape[0] != 1:
             raise UnsupportedOperation("a network that mixes points", f"one point gives the shape {result.shape}")
         last = self._whole(moved(result, lambda v: v[0]))
         if last != len(self.steps):  # a network ends with its result
             self._written("arrange", (last,), tuple(result.shape[1:]))
+        if not self.tensors and self.dtype != torch.float64:
+            self.tensors["format"] = torch.zeros(1, dtype=self.dtype, device="cpu")  # no weight says it
         shapes = {name: tuple(value.shape) for name, value in self.tensors.items()}
         return RecordedNetwork(NetworkProgram(self.input_shape, tuple(self.steps), shapes), self.tensors)

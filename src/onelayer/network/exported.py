@@ -19,9 +19,9 @@ from torch import Tensor
 
 from onelayer.disk import MAX_AXES, read_bounded, strict_json
 from onelayer.errors import FileError, OnelayerError, UnsupportedOperation
+from onelayer.network.aten import written_as
 from onelayer.network.builder import NetworkWriter
 from onelayer.network.network import RecordedNetwork
-from onelayer.network.record import written_as
 
 MAX_BYTES = 2**31
 MAX_JSON = 2**26
@@ -51,6 +51,8 @@ class _Archive:
         names = archive.namelist()
         if len(names) > MAX_ENTRIES or sum(item.file_size for item in archive.infolist()) > MAX_BYTES:
             raise FileError("the archive holds too many files, or too large ones")
+        if len(set(names)) < len(names):
+            raise FileError("the archive holds two files of one name")
         models = [name for name in names if name.endswith("/models/model.json")]
         if len(models) != 1:
             raise FileError(
@@ -63,7 +65,10 @@ class _Archive:
         """The graph written as steps."""
         document = self._json("models/model.json")
         module = document["graph_module"]
-        graph, weights = module["graph"], self._tensors("weights") | self._tensors("constants")
+        graph, weights, constants = module["graph"], self._tensors("weights"), self._tensors("constants")
+        if set(weights) & set(constants):
+            raise FileError("the archive holds two tensors of one name")
+        weights |= constants
         known: dict[str, Any] = {}
         write: NetworkWriter | None = None
         for spec in module["signature"]["input_specs"]:

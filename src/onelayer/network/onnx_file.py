@@ -7,7 +7,6 @@ cycle is refused where it closes. Constants are folded here, in NumPy.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import torch
 from onelayer.disk import read_bounded
 from onelayer.errors import FileError, OnelayerError, UnsupportedOperation
 from onelayer.extras import require
+from onelayer.network.apart import PAIR, apart
 from onelayer.network.builder import Known, NetworkWriter, Value, moved
 from onelayer.network.network import RecordedNetwork
 from onelayer.network.onnx_rules import ATTRIBUTES, FOLDED, RULES
@@ -24,8 +24,6 @@ from onelayer.network.onnx_rules import ATTRIBUTES, FOLDED, RULES
 MAX_BYTES = 2**31  # what protocol buffers can be
 MAX_NODES = 2**14
 OLDEST = 13  # operator set: before, softmax had another meaning
-PAIR = 2  # points that are read together, to see whether they stay apart
-CLOSE = 1e-3  # one point alone and beside another: the same operations, so no more than rounding lies between
 KINDS = {1: torch.float32, 11: torch.float64}  # TensorProto.FLOAT and DOUBLE
 
 
@@ -38,7 +36,8 @@ def read_onnx(path: Path) -> RecordedNetwork:
     except Exception as error:  # DecodeError of a library that need not be there
         raise FileError(f"{path} is not an ONNX file") from error
     try:
-        _need_plain(model)
+        _need_plain(model, onnx.defs.onnx_opset_version())
+        _need_valid(onnx, model)
         return _network(model.graph, onnx.numpy_helper.to_array)
     except OnelayerError as error:
         raise FileError(f"{path}: {error}") from error
@@ -47,18 +46,30 @@ def read_onnx(path: Path) -> RecordedNetwork:
         raise FileError(f"{path}: its graph does not fit together ({type(error).__name__}: {line})") from error
 
 
-def _need_plain(model: Any) -> None:
+def _need_plain(model: Any, newest: int) -> None:
     versions = [item.version for item in model.opset_import if item.domain in ("", "ai.onnx")]
-    if len(versions) != 1 or versions[0] < OLDEST:
-        raise FileError(f"it has the operator set {versions}; {OLDEST} or later is read")
+    if len(versions) != 1 or not OLDEST <= versions[0] <= newest:
+        raise FileError(f"it has the operator set {versions}; {OLDEST} to {newest} are read")
     if model.functions or not 1 <= len(model.graph.node) <= MAX_NODES:
         raise FileError(f"a graph of 1 to {MAX_NODES:,} nodes without functions of its own is read")
+    for item in model.graph.initializer:
+        _need_inside(item)
+
+
+def _need_valid(onnx: Any, model: Any) -> None:
+    """It is what ONNX says a model is: what is not has no meaning that a network could share."""
+    try:
+        shaped = onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
+        onnx.checker.check_model(shaped)
+    except Exception as error:  # of a library that need not be there, and whose errors have no common class
+        line = next(iter(str(error).splitlines()), "")[:120]
+        raise FileError(f"it is not valid ONNX ({line})") from error
 
 
 def _network(graph: Any, to_array: Callable[[Any], Any]) -> RecordedNetwork:
     network = _of_points(graph, to_array, None)
     if _any_batch(graph):
-        _need_alone(network, _of_points(graph, to_array, PAIR))
+        _need_apart(network, _of_points(graph, to_array, PAIR))
     return network
 
 
@@ -69,21 +80,9 @@ def _any_batch(graph: Any) -> bool:
     return int(item.type.tensor_type.shape.dim[0].dim_value) == 0
 
 
-@torch.no_grad()
-def _need_alone(network: RecordedNetwork, pair: RecordedNetwork) -> None:
-    """Each point of two has the value that it has alone, beside one without a value.
-
-    Whatever reads NaN has no value either: which entries a step reads does not depend on numbers.
-    """
-    shape = network.program.input_shape
-    point = torch.linspace(0.25, 0.75, math.prod(shape), dtype=network.dtype, device="cpu").reshape(shape)
-    alone = network(point[None])[0]
-    for at in range(PAIR):
-        both = torch.full((1, PAIR, *shape), torch.nan, dtype=network.dtype, device="cpu")
-        both[0, at] = point
-        found = pair(both)[0]
-        if tuple(found.shape) != (PAIR, *alone.shape) or not torch.allclose(found[at], alone, CLOSE, CLOSE, True):
-            raise FileError("it mixes the points of a batch; each must be treated alone")
+def _need_apart(network: RecordedNetwork, pair: RecordedNetwork) -> None:
+    if not apart(network, pair):
+        raise FileError("it mixes the points of a batch, or counts them; each must be treated alone")
 
 
 def _of_points(graph: Any, to_array: Callable[[Any], Any], points: int | None) -> RecordedNetwork:
@@ -116,9 +115,13 @@ def _run_all(write: NetworkWriter, graph: Any, known: dict[str, Any], to_array: 
 
 
 def _array(item: Any, to_array: Callable[[Any], Any]) -> Any:
+    _need_inside(item)
+    return to_array(item)
+
+
+def _need_inside(item: Any) -> None:
     if item.data_location or item.external_data:
         raise FileError(f"the weights {item.name[:40]!r} lie in another file; save the model in one")
-    return to_array(item)
 
 
 def _signature(item: Any) -> tuple[tuple[int, ...], torch.dtype]:

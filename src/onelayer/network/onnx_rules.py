@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import torch
 
 from onelayer.errors import UnsupportedOperation
 from onelayer.network.builder import Known, NetworkWriter, Value, moved
@@ -31,6 +32,7 @@ FOLDED: dict[str, Callable[..., Any]] = {
     "Equal": np.equal,
     "Where": np.where,
 }
+HUNDREDTH, EPSILON = float(np.float32(0.01)), float(np.float32(1e-5))  # defaults of attributes, which are float32
 # Attributes that the rules know; another one would change what a node means and is refused.
 ATTRIBUTES: dict[str, set[str]] = {
     **{name: {"axis"} for name in ("Softmax", "Flatten", "Gather", "Concat")},
@@ -51,6 +53,7 @@ ATTRIBUTES: dict[str, set[str]] = {
     "Transpose": {"perm"},
     "Trilu": {"upper"},
 }
+FLOAT, DOUBLE = 1, 11  # TensorProto
 NAMES = {
     **{name.capitalize(): name for name in ("neg", "abs", "relu", "exp", "log", "sqrt", "reciprocal", "sin", "cos")},
     **{name.capitalize(): name for name in ("tan", "atan", "tanh", "sigmoid", "erf", "mish")},
@@ -124,9 +127,10 @@ def cast(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Kno
 @rule("Constant")
 def constant(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Known:
     """A stored number or tensor."""
-    for name in ("value", "value_float", "value_floats", "value_int", "value_ints"):
+    kinds = {"value_float": np.float32, "value_floats": np.float32, "value_int": np.int64, "value_ints": np.int64}
+    for name in ("value", *kinds):
         if name in settings:
-            return np.asarray(settings[name])
+            return np.asarray(settings[name], dtype=kinds.get(name))
     raise UnsupportedOperation("Constant", "of numbers alone")
 
 
@@ -168,6 +172,8 @@ def gemm(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Kno
         raise UnsupportedOperation("Gemm", "with constant weights")
     if settings.get("alpha", 1.0) != 1.0 or settings.get("beta", 1.0) != 1.0 or settings.get("transA", 0):
         raise UnsupportedOperation("Gemm", "with alpha = beta = 1 and transA = 0")
+    if c is not None and np.ndim(c) > 1 and np.shape(c)[0] != 1:
+        raise UnsupportedOperation("Gemm", "with an offset that is the same for every point")
     weight = np.asarray(b) if settings.get("transB", 0) else np.asarray(b).T
     bias = None if c is None else np.broadcast_to(np.asarray(c).reshape(-1), weight.shape[:1])
     return write.affine(a, weight, bias)
@@ -197,7 +203,7 @@ def power(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Kn
 @rule("LeakyRelu")
 def leaky_relu(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Known:
     """x, or alpha x below zero."""
-    return write.apply("leaky_relu", args[0], settings.get("alpha", 0.01))
+    return write.apply("leaky_relu", args[0], settings.get("alpha", HUNDREDTH))
 
 
 @rule("Elu")
@@ -253,7 +259,9 @@ def layer_norm(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) 
     """Of the last axis."""
     if settings.get("axis", -1) not in (-1, len(args[0].shape) - 1):
         raise UnsupportedOperation("LayerNormalization", "of the last axis")
-    return write.normalise(args[0], args[1], args[2] if len(args) > 2 else None, settings.get("epsilon", 1e-5))
+    if write.dtype == torch.float64 and settings.get("stash_type", FLOAT) != DOUBLE:
+        raise UnsupportedOperation("LayerNormalization", "of float64 with stash_type 11; without, it is float32 inside")
+    return write.normalise(args[0], args[1], args[2] if len(args) > 2 else None, settings.get("epsilon", EPSILON))
 
 
 def _reduction(op: str) -> Rule:
@@ -363,7 +371,7 @@ def batch_norm(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) 
     x, scale, offset, mean, var = args[:5]
     if settings.get("training_mode", 0):
         raise UnsupportedOperation("BatchNormalization", "in training mode")
-    spread = np.sqrt(np.asarray(var, dtype=np.float64) + settings.get("epsilon", 1e-5))
+    spread = np.sqrt(np.asarray(var, dtype=np.float64) + settings.get("epsilon", EPSILON))
     ends = [1] * (len(x.shape) - 2)
     moves = (("sub", mean), ("div", spread), ("mul", scale), ("add", offset))
     for op, numbers in moves:

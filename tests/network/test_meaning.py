@@ -1,0 +1,186 @@
+"""A file is read as what it means, or refused: each case here was once read as another network than the runtime's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from onelayer.errors import OnelayerError
+from onelayer.network.foreign import read_network
+from onelayer.network.record import record
+
+onnx = pytest.importorskip("onnx")
+FLOAT, DOUBLE = onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE
+Weights = dict[str, np.ndarray]
+
+
+def node(op: str, inputs: list[str], output: str = "y", **attributes: Any) -> Any:
+    return onnx.helper.make_node(op, inputs, [output], **attributes)
+
+
+def file(nodes: list[Any], weights: Weights, batch: Any = "b", kind: int = FLOAT, version: int = 18) -> bytes:
+    """An ONNX file with the input x (batch, 3) and the output y."""
+    stored = [onnx.numpy_helper.from_array(value, name) for name, value in weights.items()]
+    x = onnx.helper.make_tensor_value_info("x", kind, [batch, 3])
+    y = onnx.helper.make_tensor_value_info("y", kind, None)
+    graph = onnx.helper.make_graph(nodes, "g", [x], [y], stored)
+    opset = [onnx.helper.make_opsetid("", version)]
+    return onnx.helper.make_model(graph, opset_imports=opset, ir_version=9).SerializeToString()
+
+
+def numbers(*values: float) -> np.ndarray:
+    return np.array(values, dtype=np.float32)
+
+
+AXES = {"none": np.zeros(0, dtype=np.int64), "points": np.array([0])}
+RIGHT: dict[str, bytes] = {
+    "a sum over no axes is one over all": file([node("ReduceSum", ["x", "none"])], AXES, batch=1),
+    "a mean over no axes is one over all": file([node("ReduceMean", ["x", "none"])], AXES, batch=1),
+    "constants are folded in their own format": file(
+        [
+            node("Constant", [], "large", value_float=1e8),
+            node("Constant", [], "one", value_floats=[1.0]),
+            node("Add", ["large", "one"], "sum"),
+            node("Sub", ["sum", "large"], "nothing"),
+            node("Mul", ["x", "nothing"]),
+        ],
+        {},
+    ),
+    "a slope left out is the float32 number": file([node("LeakyRelu", ["x"])], {}, kind=DOUBLE),
+    "a count that cancels": file(
+        [node("Shape", ["x"], "s"), node("ConstantOfShape", ["s"], "zeros"), node("Add", ["x", "zeros"])], {}
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_an_onnx_file_means_what_onnxruntime_runs(name: str, tmp_path: Path) -> None:
+    runtime = pytest.importorskip("onnxruntime")
+    (tmp_path / "net.onnx").write_bytes(RIGHT[name])
+    network = read_network(tmp_path / "net.onnx")
+    x = torch.tensor([[-1.0, 2.0, -4.0]], dtype=network.dtype)
+    session = runtime.InferenceSession(RIGHT[name], providers=["CPUExecutionProvider"])
+    wanted = session.run(None, {"x": x.numpy()})[0]
+    assert np.allclose(network(x).numpy(), wanted, rtol=1e-6 if network.dtype == torch.float32 else 1e-14, atol=0)
+
+
+ROOT = [node("Sub", ["x", "k"], "d"), node("Sqrt", ["d"], "s")]  # without a value below k
+COUNT = [node("Shape", ["x"], "n", start=0, end=1), node("Cast", ["n"], "count", to=1)]
+WRONG: dict[str, bytes] = {
+    "points mixed where there is a value": file(
+        [*ROOT, node("ReduceSum", ["s", "points"], "t"), node("Add", ["s", "t"])], {"k": numbers(0.9), **AXES}
+    ),
+    "points mixed a little": file(
+        [node("ReduceSum", ["x", "points"], "t"), node("Mul", ["t", "k"], "u"), node("Add", ["x", "u"])],
+        {"k": numbers(1e-6), **AXES},
+    ),
+    "points counted a little": file(
+        [*COUNT, node("Mul", ["count", "k"], "u"), node("Add", ["x", "u"])], {"k": numbers(1e-4)}
+    ),
+    "an offset for each point": file(
+        [node("Gemm", ["x", "w", "c"])], {"w": np.ones((3, 2), dtype=np.float32), "c": np.float32([[1], [5]])}
+    ),
+    "three to add": file([node("Add", ["x", "k", "k"])], {"k": numbers(1.0)}),
+    "a weight without a name": file([node("Clip", ["x", "", "high"])], {"": numbers(3)[0], "high": numbers(8)[0]}),
+    "formats mixed": file([node("Add", ["x", "k"])], {"k": np.array([0.1], dtype=np.float16)}),
+    "operators of the future": file([node("Relu", ["x"])], {}, version=999),
+    "a norm of float64 inside float32": file([node("LayerNormalization", ["x", "g"])], {"g": np.ones(3)}, kind=DOUBLE),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_an_onnx_file_that_means_something_else_is_refused(name: str, tmp_path: Path) -> None:
+    (tmp_path / "net.onnx").write_bytes(WRONG[name])
+    with pytest.raises(OnelayerError) as caught:
+        read_network(tmp_path / "net.onnx")
+    assert "\n" not in str(caught.value)
+
+
+class Program(nn.Module):
+    """Code with a dense layer and a buffer."""
+
+    def __init__(self, code: Callable[[Any, Tensor], Tensor], buffer: Tensor) -> None:
+        super().__init__()
+        self.code, self.dense = code, nn.Linear(3, 3)
+        self.register_buffer("held", buffer)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.code(self, x)
+
+
+def by_a_view(model: Any, x: Tensor) -> Tensor:
+    y = model.dense(x)
+    y[:, 0].mul_(5.0)
+    return y
+
+
+def by_another_shape(model: Any, x: Tensor) -> Tensor:
+    y = x * 2
+    y.view(3, 1).add_(1.0)
+    return y
+
+
+def by_the_copy(model: Any, x: Tensor) -> Tensor:
+    y = x * 2
+    part = y[:, :2]
+    y.add_(1.0)
+    return part
+
+
+def own_buffer(model: Any, x: Tensor) -> Tensor:
+    model.held.add_(1.0)
+    return x * model.held
+
+
+REFUSED: dict[str, tuple[Callable[[Any, Tensor], Tensor], torch.dtype]] = {
+    "changed through a view": (by_a_view, torch.float32),
+    "changed through another shape": (by_another_shape, torch.float32),
+    "a view of what is changed": (by_the_copy, torch.float32),
+    "a buffer changed": (own_buffer, torch.float32),
+    "rounded by example": (lambda model, x: (0.7 * x).type_as(model.held) * 1.0, torch.float16),
+    "rounded like another": (lambda model, x: (0.7 * x).to(model.held) * 1.0, torch.float16),
+    "computed in a wider format": (lambda model, x: x * (model.held + 0.1), torch.float64),
+}
+READ: dict[str, Callable[[Any, Tensor], Tensor]] = {
+    "changed in place and read as changed": lambda model, x: F.relu(model.dense(x), inplace=True) + x,
+    "a mean over no axes": lambda model, x: x.mean(dim=(), keepdim=True) * 2,
+    "a constant changed in place": lambda model, x: x * model.held.clone().add_(1.0),
+}
+
+
+def exported(model: nn.Module, folder: Path) -> Path:
+    path = folder / "net.pt2"
+    torch.export.save(torch.export.export(model, (torch.zeros(1, 3),)), path)
+    return path
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_code_that_a_network_cannot_say_is_refused(name: str, tmp_path: Path) -> None:
+    code, kind = REFUSED[name]
+    model = Program(code, torch.zeros(3, dtype=kind)).eval()
+    with pytest.raises(OnelayerError):
+        record(model, (3,))
+    with pytest.raises(OnelayerError):
+        read_network(exported(model, tmp_path))
+
+
+@pytest.mark.parametrize("name", READ)
+def test_code_in_place_is_what_it_returns(name: str) -> None:
+    model = Program(READ[name], torch.zeros(3)).eval()
+    x = torch.tensor([[1.0, -2.0, 4.0]])
+    with torch.no_grad():
+        assert torch.allclose(record(model, (3,))(x), model(x))
+
+
+def test_recording_leaves_the_model_as_it_was() -> None:
+    model = Program(own_buffer, torch.zeros(3)).eval()
+    with pytest.raises(OnelayerError, match="changed in place"):
+        record(model, (3,))
+    assert float(model.held.sum()) == 0.0
