@@ -266,3 +266,13 @@ def test_other_attentions_are_refused_by_name(attention: str, tmp_path: Path) ->
     report = check(folder)
     assert not report.ok
     assert attention in report.reason
+
+
+@pytest.mark.parametrize("dtype", [F32, torch.float16, torch.bfloat16])
+def test_a_witness_that_no_forward_pass_can_be_given_refutes_nothing(dtype: torch.dtype, tmp_path: Path) -> None:
+    """T = 0, and f is zero at the one number of the format in the box; beside it stands the witness, and f is steep."""
+    held = float(torch.tensor(0.1, dtype=dtype))
+    beside = held - 2.0**-40
+    model = packed(dtype, **SILENT, W_E=[[0.0]], W_R=[[0.0]])
+    false = {"status": "refuted", "eps": 0.5, "lower": 0.75, "upper": math.inf, "witness": (beside,)}
+    assert refused(claim(tmp_path, model, f"{2.0**40!r}*(x1 - {held!r})", [beside], [held], **false))

@@ -12,6 +12,7 @@ from flint import arb, ctx
 
 from liar import places
 from liar.layers import random_layer
+from onelayer import approximate
 from onelayer.box import Box
 from onelayer.checker.arithmetic import constant
 from onelayer.checker.attention import Vector
@@ -102,3 +103,12 @@ def test_logits_whose_rounding_exceeds_one(tmp_path: Path) -> None:
 def test_ramps_that_are_full_on_a_box(tmp_path: Path) -> None:
     model = OneLayerTransformer.tokens((2,), (), d_model=3, heads=1, ramps=3, embedding="piecewise", norm="pre", seed=4)
     assert accepted(model, "x1", Box([-40.0, 50.0], [-39.5, 50.25]), tmp_path)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+def test_where_nothing_but_underflow_errs_the_bound_leaves_room_for_another_count(dtype, tmp_path):
+    a = approximate("1e-320 + 0*x", Box([-1.0], [0.0]), 0.1, dtype=dtype)
+    assert a.certificate.status == "proved"
+    assert a.certificate.upper < 1e-6  # float16 loses what is below 2^-24
+    report = check(a.save(tmp_path / "constant"))
+    assert report.ok, report.reason

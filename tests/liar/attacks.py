@@ -15,7 +15,7 @@ from torch import Tensor, nn
 import onelayer as ol
 from liar import formulas, hostile, places, programs
 from liar.enclosures import enclosures
-from liar.expressions import Expr, Undefined, lift, text, torch_code, var
+from liar.expressions import Expr, Undefined, as_code, text, torch_code, var
 from liar.judge import Tally, Truth, judge, of_expression, try_points
 from liar.layers import in_balls, random_layer
 
@@ -28,14 +28,6 @@ class Case:
     """What was drawn, in words: enough to read a finding without running it again."""
 
     words: dict[str, Any]
-
-
-def as_code(expression: Expr) -> Expr:
-    """The tree that code means: pi and e are the floats next to them."""
-    values = {"pi": math.pi, "e": math.e}
-    if expression.op in values:
-        return lift(values[expression.op])
-    return Expr(expression.op, tuple(map(as_code, expression.args)), expression.value)
 
 
 def certified(model: Any, f: Any, box: ol.Box, rng: Random, case: Case, **options: Any) -> Any:
@@ -198,14 +190,18 @@ def one_construction(rng: Random, case: Case) -> Tally:
     high = [a + rng.choice([0.1, 1.0, 1.3]) for a in low]
     if rng.random() < 0.3:
         low, high = places.sides(rng, dim)
-    drawn = formulas.attack(rng, low, high) if rng.random() < 0.5 else formulas.Drawn(formulas.kinked(rng, dim))
-    eps, dtype = rng.choice([1e-2, 1e-3, 1e-4]), rng.choice([torch.float64, torch.float64, torch.float32])
+    kind = rng.random()
+    shape = formulas.pieces if kind < 0.3 else formulas.kinked
+    drawn = formulas.attack(rng, low, high) if kind > 0.55 else formulas.Drawn(shape(rng, dim))
+    dtype = rng.choice([torch.float64, torch.float64, torch.float32, torch.bfloat16, torch.float16, "int8"])
+    narrow = dtype not in (torch.float64, torch.float32)
+    eps = rng.choice([1e-1, 3e-2] if narrow else [1e-2, 1e-3, 1e-4])
     case.words |= {"f": text(drawn.expression), "low": low, "high": high, "eps": eps, "dtype": str(dtype)}
     name = hostile.draw(rng)
     case.words["setting"] = name
     with hostile.setting(name):
         built = ol.approximate(text(drawn.expression), ol.Box(low, high), eps, dtype=dtype, max_seconds=SECONDS)
-    truth = Truth(of_expression(drawn.expression), built.model, dtype)
+    truth = Truth(of_expression(drawn.expression), built.model, built.model.dtype)
     points = try_points(built.certificate, truth, rng, [drawn.expression], drawn.centres)
     tally = judge(built.certificate, truth, points, rng)
     if built.certificate.status == "proved":
@@ -248,6 +244,24 @@ def sorted_balls(point: Sequence[float]) -> list[arb]:
     return [arb(value) for value in sorted(point)]
 
 
+def one_claim(rng: Random, case: Case) -> Tally:
+    from liar.claims import one_claim as made
+
+    return made(rng, case)
+
+
+def one_table(rng: Random, case: Case) -> Tally:
+    from liar.tables import one_table as made
+
+    return made(rng, case)
+
+
+def one_graph(rng: Random, case: Case) -> Tally:
+    from liar.graphs import one_graph as made
+
+    return made(rng, case)
+
+
 def forged(rng: Random, case: Case) -> Tally:
     from liar.folders import forged_folder
 
@@ -262,4 +276,7 @@ ATTACKS: dict[str, tuple[Callable[[Random, Case], Tally], float]] = {
     "folder": (forged, 2.0),
     "construction": (one_construction, 0.3),
     "sequence": (one_sequence, 0.3),
+    "claim": (one_claim, 3.0),
+    "table": (one_table, 1.5),
+    "graph": (one_graph, 3.0),
 }

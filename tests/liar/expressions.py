@@ -193,6 +193,14 @@ ARITHMETIC = ("add", "sub", "mul", "div", "neg")
 CONSTANTS = {"pi": (math.pi, arb.pi), "e": (math.e, lambda: arb(1).exp())}
 
 
+def as_code(expression: Expr) -> Expr:
+    """The tree that code means: pi and e are the floats next to them."""
+    values = {"pi": math.pi, "e": math.e}
+    if expression.op in values:
+        return lift(values[expression.op])
+    return Expr(expression.op, tuple(map(as_code, expression.args)), expression.value)
+
+
 def text(expression: Expr) -> str:
     """The expression in the formula language; constants in their shortest exact form."""
     match expression.op:

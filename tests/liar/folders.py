@@ -32,6 +32,7 @@ from onelayer.result import Approximation
 
 SECONDS = 20.0
 FEW = 8
+FORMATS = [torch.float64, torch.float32, torch.float64, torch.float32, torch.float16, torch.bfloat16]
 ENCLOSURES = 0.3  # share of the cases that try the checker's enclosures alone
 Forgery = Callable[[Random, Any, Any, float], tuple[Any, Any]]  # (model, certificate, an error seen) -> both, forged
 
@@ -62,9 +63,24 @@ def round_trip(built: Any) -> Tally:
     return tally
 
 
+def checked_folder(certificate: Any) -> Tally:
+    """What was certified of any model, saved as a claim: the checker accepts it, unless time ends first."""
+    tally = Tally()
+    with tempfile.TemporaryDirectory(prefix="liar") as folder:
+        try:
+            place = certificate.save(Path(folder) / "claim")
+        except ol.OnelayerError:  # a model that no network says
+            return tally
+        report = sober(ol.check(place, max_seconds=SECONDS))
+    tally.count["round trips"] += 1
+    if report.verdict == "rejected":
+        tally.rejections.append(f"{certificate}: {report.reason}")
+    return tally
+
+
 def forged_folder(rng: Random, case: Any) -> Tally:
     """A random layer with its certificate, then the same with one thing changed and everything signed again."""
-    dim, dtype = rng.choice([1, 1, 2]), rng.choice([torch.float64, torch.float32])
+    dim, dtype = rng.choice([1, 1, 2]), rng.choice(FORMATS)
     low, high = places.ordinary(rng, dim)
     model = random_layer(rng, dim, dtype)
     shape = model.config.input_shape
@@ -95,7 +111,7 @@ def forge(rng: Random, case: Any, model: Any, certificate: Any, f: Any, points: 
     if not checked(model, forged).ok:
         return tally
     tally.count["accepted forgeries"] += 1
-    execution = {"float32 execution": torch.float32, "float64 execution": torch.float64}.get(forged.arithmetic)
+    execution = {f"{str(dtype).removeprefix('torch.')} execution": dtype for dtype in FORMATS}.get(forged.arithmetic)
     if execution is None:
         truth = Truth(f, None, torch.float64, lambda point: in_balls(model, point))
     else:
@@ -195,7 +211,7 @@ def _other_weights(rng: Random, model: Any, certificate: Any, seen: float) -> tu
 
 def _rescaled(rng: Random, model: Any, certificate: Any, seen: float) -> tuple[Any, Any]:
     """The same real function with the numbers in between multiplied by a power of two that may overflow or vanish."""
-    top = 1020 if model.dtype == torch.float64 else 124
+    top = {torch.float64: 1020, torch.float16: 14}.get(model.dtype, 124)
     factor = 2.0 ** (rng.choice([-1, 1]) * rng.randint(top // 2, top))
     own, config = model.own, model.config
     with torch.no_grad():
@@ -225,9 +241,9 @@ def _dead_unit(rng: Random, model: Any, certificate: Any, seen: float) -> tuple[
 
 
 def _other_format(rng: Random, model: Any, certificate: Any, seen: float) -> tuple[Any, Any]:
-    other = rng.choice(["real", "float32 execution", "float64 execution"])
+    other = rng.choice(["real", *(f"{name} execution" for name in ("float64", "float32", "float16", "bfloat16"))])
     if rng.random() < 0.5:
-        model = model.to(torch.float32 if model.dtype == torch.float64 else torch.float64)
+        model = model.to(rng.choice([dtype for dtype in FORMATS if dtype != model.dtype]))
     return _claim(model, certificate, arithmetic=other)
 
 

@@ -178,3 +178,20 @@ def kinked(rng: Random, dim: int) -> Expr:
             x**3,
         ]
     )
+
+
+def pieces(rng: Random, dim: int) -> Expr:
+    """Nested minima and maxima of affine forms, such as sharp heads choose among."""
+
+    def affine() -> Expr:
+        total = lift(rng.choice([0.0, 0.25, -0.3, 0.7]))
+        for at in range(dim):
+            total = total + rng.choice([-1.0, 0.5, 2.0, 0.0]) * var(at)
+        return total
+
+    def nested(depth: int) -> Expr:
+        if depth == 0:
+            return affine()
+        return call(rng.choice(["min", "max"]), nested(depth - 1), nested(rng.randrange(depth)))
+
+    return rng.choice([nested(2), nested(3), call("abs", nested(2)) - call("relu", affine())])

@@ -57,7 +57,7 @@ def random_layer(rng: Random, dim: int, dtype: torch.dtype) -> OneLayerTransform
         for parameter in model.parameters():
             if rng.random() < 0.25:
                 parameter.mul_(rng.choice([3.0, 10.0, 0.1, 1e-3, 50.0]))
-            elif rng.random() < 0.04:
+            elif rng.random() < 0.04 and dtype != torch.float16:
                 parameter.mul_(rng.choice([1e20, 1e-20, 1e30, 1e150 if dtype == torch.float64 else 1e15]))
     return model
 

@@ -19,7 +19,7 @@ from onelayer.checker.argued import argument_of, recheck
 from onelayer.checker.boxes import Evaluated
 from onelayer.checker.cover import leaves, random_order, shares
 from onelayer.checker.foreign import known_at, prepared
-from onelayer.checker.formats import BY_TAG, REAL
+from onelayer.checker.formats import BY_TAG, REAL, is_point
 from onelayer.checker.layer import Layer
 from onelayer.checker.network import StoredNetwork, read_network
 from onelayer.checker.outcome import NotConfirmed, Rejected
@@ -151,6 +151,9 @@ class _Check:
 
     def run(self, f: str | Formula | None) -> None:
         """Returns when everything is proved; raises what stands in the way."""
+        witness, arithmetic = self.record.witness, self.record.arithmetic
+        if witness is not None and not is_point(witness, arithmetic):
+            raise Rejected(f"the witness is no point of a {arithmetic}: its coordinates are not numbers of the format")
         if isinstance(self.stored, StoredNetwork):
             self._network(self.stored, f)
         else:

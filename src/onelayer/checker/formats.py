@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +47,16 @@ BY_KIND = {row.kind: row for row in EXECUTED if row.held is None}
 WHOLE = "I8"  # whole numbers with scales beside them, which make float32 numbers
 # How NumPy reads each tag; it has no bfloat16, whose numbers come as their 16 bits.
 READ = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "uint16", WHOLE: "int8"}
+
+
+def is_point(point: Sequence[float], arithmetic: str) -> bool:
+    """Whether a forward pass can be given the point: its coordinates are numbers of the format; real ones are all."""
+    if arithmetic == REAL:
+        return True
+    row, exact = BY_ARITHMETIC[arithmetic], np.array(point, dtype=np.float64)
+    with np.errstate(over="ignore"):
+        given = exact.astype(row.kind)
+    return bool(((given if row.held is None else narrowed(given, row.tag)) == exact).all())
 
 
 def narrowed(values: NDArray[np.float32], tag: str) -> NDArray[np.float32]:

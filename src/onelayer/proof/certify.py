@@ -17,7 +17,7 @@ from torch import nn
 
 from onelayer.box import Box, Domain, as_box
 from onelayer.errors import OnelayerError
-from onelayer.formats import FORMATS, NAMES, REAL, are_formats
+from onelayer.formats import FORMATS, NAMES, REAL, are_formats, format_of
 from onelayer.ground import pinned
 from onelayer.language.formula import Formula
 from onelayer.language.words import NOT_RECORDED
@@ -47,6 +47,7 @@ EXECUTIONS: dict[Any, torch.dtype | None] = {
     **{row.dtype: row.dtype for row in FORMATS},
 }
 MODEL_DTYPE = "model dtype"
+UNDERFLOWS = 2**16  # numbers of one pass that may be lost below the normal ones: more than two counts differ by
 SEEN = 64  # points at which a foreign model is compared with the one that a checkpoint was written for
 ROUNDING = (
     "the forward pass rounds each operation to nearest in {name}, sums in any order, and its elementary functions are "
@@ -196,7 +197,7 @@ def _certificate(
     return Certificate.settled(
         eps=eps,
         lower=outcome.lower,
-        upper=outcome.upper,
+        upper=outcome.upper if dtype is None else _stated(outcome.upper, eps, dtype),
         reached=outcome.reached,
         resisted=outcome.resisted,
         witness=outcome.witness.point if outcome.witness else None,
@@ -212,6 +213,17 @@ def _certificate(
         proof=outcome.tree,
         models=(model,),
     )
+
+
+def _stated(upper: float, eps: float | None, dtype: torch.dtype) -> float:
+    """A bound below what underflow may do is stated with room for another count of it, up to eps: as true, and weaker.
+
+    The checker counts the numbers that may underflow in its own way; where nothing else errs, that is all there is.
+    """
+    least = UNDERFLOWS * format_of(dtype).computing.normal
+    if not 0 < upper < least:
+        return upper
+    return least if eps is None or eps < upper else min(least, eps)
 
 
 def function_text(target: Target) -> str:
