@@ -90,6 +90,7 @@ def standard(low: Tensor, high: Tensor, rng: Random, count: int) -> Tensor:
 
 def marked(centres: Mapping[int, Sequence[float]], low: Tensor, high: Tensor, rng: Random) -> Tensor:
     """Points whose marked coordinates are exactly the centres, and their neighbours by ulps."""
+    centres = {axis: values for axis, values in centres.items() if values}
     if not centres:
         return torch.zeros(0, len(low), dtype=torch.float64)
     rows = []
