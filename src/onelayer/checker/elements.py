@@ -12,10 +12,12 @@ from typing import Union
 
 from flint import arb
 
+from onelayer.checker import chords
 from onelayer.checker.arithmetic import ZERO, Taylor, constant
 from onelayer.checker.attention import centre, sum_of
 from onelayer.checker.functions import Ends, Kinks, apply
 from onelayer.checker.functions import power as power_of
+from onelayer.checker.many import Many
 from onelayer.checker.outcome import Rejected
 
 Element = Union[Taylor, "Jet"]
@@ -135,6 +137,12 @@ def _arc(u: Element, sign: int) -> Element:
     return smooth("rsqrt", inner.shifted(arb(1))).scaled(arb(sign))
 
 
+def _bell(shape: chords.Sigmoidal, u: Element, found: Element) -> Element:
+    """The slope of an S-shaped function by its image on wide boxes."""
+    plain = isinstance(u, Taylor) and isinstance(found, Taylor)
+    return chords.within_bell(shape, u, found) if plain and not isinstance(u, Many) else found  # type: ignore[arg-type]
+
+
 # phi'(u), given u, phi(u) and what bounds u.
 SLOPES: dict[str, Callable[[Element, Element, Ends | None], Element]] = {
     "exp": lambda u, y, inside: y,
@@ -148,8 +156,8 @@ SLOPES: dict[str, Callable[[Element, Element, Ends | None], Element]] = {
     "atan": lambda u, y, inside: smooth("inv", times(u, u).shifted(arb(1))),
     "asin": lambda u, y, inside: _arc(u, 1),
     "acos": lambda u, y, inside: _arc(u, -1),
-    "tanh": lambda u, y, inside: (-times(y, y)).shifted(arb(1)),
-    "sigmoid": lambda u, y, inside: y - times(y, y),  # type: ignore[operator]
+    "tanh": lambda u, y, inside: _bell(chords.TANH, u, (-times(y, y)).shifted(arb(1))),
+    "sigmoid": lambda u, y, inside: _bell(chords.SIGMOID, u, y - times(y, y)),  # type: ignore[operator]
     "erf": lambda u, y, inside: smooth("exp", -times(u, u)).scaled(2 / arb.pi().sqrt()),
 }
 

@@ -10,7 +10,7 @@ from functools import cache, partial
 
 from flint import arb, arb_series
 
-from onelayer.checker import analytic
+from onelayer.checker import analytic, chords
 from onelayer.checker.arithmetic import UNIT_BALL, ZERO, Taylor, constant, whole_power
 from onelayer.checker.expansions import EXPANSIONS, by_balls
 from onelayer.checker.many import Many
@@ -238,12 +238,12 @@ FUNCTIONS: dict[str, Analytic] = {
     "sin": Analytic(arb_series.sin, arb.sin, _sine_rule),
     "cos": Analytic(arb_series.cos, arb.cos, _sine_rule),
     "tan": Analytic(arb_series.tan, arb.tan),
-    "atan": Analytic(arb_series.atan, arb.atan, _atan_rule, Trend.RISING),
+    "atan": Analytic(arb_series.atan, arb.atan, _atan_rule, Trend.RISING, chords.ATAN),
     "asin": Analytic(arb_series.asin, arb.asin, _arc_rule, Trend.RISING, _arc_at_one(arb.asin)),
     "acos": Analytic(arb_series.acos, arb.acos, _arc_rule, Trend.FALLING, _arc_at_one(arb.acos)),
-    "erf": Analytic(arb_series.erf, arb.erf, _erf_rule, Trend.RISING),
-    "tanh": Analytic(_tanh_series, arb.tanh, _tanh_rule, Trend.RISING),
-    "sigmoid": Analytic(_sigmoid_series, lambda x: 1 / (1 + (-x).exp()), _sigmoid_rule),
+    "erf": Analytic(arb_series.erf, arb.erf, _erf_rule, Trend.RISING, chords.ERF),
+    "tanh": Analytic(_tanh_series, arb.tanh, _tanh_rule, Trend.RISING, chords.TANH),
+    "sigmoid": Analytic(_sigmoid_series, lambda x: 1 / (1 + (-x).exp()), _sigmoid_rule, edge=chords.SIGMOID),
     "sinrel": Analytic(analytic.mean_series((1, 0, -1, 0), arb_series.sin), analytic.sinrel_ball, analytic.sinrel_rule),
     "exprel": Analytic(
         analytic.mean_series((1, 1, 1, 1), arb_series.exp), analytic.exprel_end, analytic.exprel_rule, Trend.RISING
@@ -321,17 +321,26 @@ class Kinks:
             return constant(ZERO, u.order)
         if not (low.is_finite() and high.is_finite()):
             return constant(arb("nan"), u.order)
-        for v, sign in self.cases:
-            ratio, rest = proportion(u, v)
-            if rest.abs_upper() < high.max(-low) / 1024:
-                positive = (ratio > 0) == (sign > 0)
-                slack = rest.abs_upper() * arb(0.5, 0.5)
-                return u.shifted(slack) if positive else constant(slack, u.order)
-        self.open.append(u)
+        side = self._side(u, low, high)
+        if side is not None:
+            positive, slack = side
+            return u.shifted(slack) if positive else constant(slack, u.order)
         slope = (high / (high - low)).mid()
         # relu(u) - slope u is convex in u: largest at the ends, smallest at 0.
         top = (-slope * low).max((1 - slope) * high)
         return u.scaled(slope).shifted(top * arb(0.5, 0.5))
+
+    def _side(self, u: Taylor, low: arb, high: arb) -> tuple[bool, arb] | None:
+        """Whether u is positive in a case that is assumed, and by how much relu(u) may then leave u or 0.
+
+        None where no case tells; the kink is noted.
+        """
+        for v, sign in self.cases:
+            ratio, rest = proportion(u, v)
+            if rest.abs_upper() < high.max(-low) / 1024:
+                return (ratio > 0) == (sign > 0), rest.abs_upper() * arb(0.5, 0.5)
+        self.open.append(u)
+        return None
 
     def maximum(self, a: Taylor, b: Taylor) -> Taylor:
         """max(a, b) = b + relu(a - b); the larger one itself where that is known."""
@@ -350,7 +359,16 @@ class Kinks:
             return u
         if high <= 0:
             return -u
-        return self.relu(u).scaled(arb(2)) - u
+        if isinstance(u, Many) or not (low.is_finite() and high.is_finite()):
+            return self.relu(u).scaled(arb(2)) - u
+        side = self._side(u, low, high)
+        if side is not None:
+            positive, slack = side
+            return (u if positive else -u).shifted(2 * slack)
+        slope = ((high + low) / (high - low)).mid()
+        # |u| - slope u is convex in u too.
+        top = (-(1 + slope) * low).max((1 - slope) * high)
+        return u.scaled(slope).shifted(top * arb(0.5, 0.5))
 
 
 def _larger(a: Taylor, b: Taylor) -> bool | None:

@@ -6,6 +6,7 @@ chunks nor who proves them matters.
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import os
 import signal
@@ -31,6 +32,7 @@ from onelayer.observer import Observer
 
 BUDGET = 200  # bisections per box, in balls
 TRIAL_BUDGET = 12
+LOWEST = 2  # order of the cheapest trial: on wide boxes of a network more coefficients only cost
 TRIALS = 3  # boxes on which orders are compared
 WORTH_TRIALS = 40  # boxes left to balls from which that pays
 CHUNKS = 8  # at least so many of a proof with enough boxes, so that where time ends they are a fair sample
@@ -89,9 +91,10 @@ class Reproof:
         if self.prover is None:
             self.prover = self._chosen(low, high)
         verdict = self.prover(low, high)
-        for more in (2, 4):
+        above = max(self.order, self.prover.order + 2)
+        for order in (above, above + 2):
             if verdict.outcome == OPEN:
-                verdict = self._prover(self.prover.order + more, BUDGET // 4)(low, high)
+                verdict = self._prover(order, BUDGET // 4)(low, high)
         if verdict.outcome != PROVED:
             raise Rejected(_complaint(record, verdict))
 
@@ -102,14 +105,24 @@ class Reproof:
         """With the order of the Taylor arithmetic that is fastest on a few of the boxes."""
         if len(self.low) < WORTH_TRIALS:
             return self._prover(self.order, BUDGET)
-        trials = []
         picked = [(low, high), *((self.low[at].tolist(), self.high[at].tolist()) for at in range(TRIALS - 1))]
-        for order in sorted({self.order, self.order + 2, max(2, self.order - 2)}):
-            prover = self._prover(order, TRIAL_BUDGET)
-            started = time.monotonic()
-            outcomes = [prover(a, b).outcome for a, b in picked]
-            trials.append((OPEN in outcomes, time.monotonic() - started, order))
-        return self._prover(min(trials)[2], BUDGET)
+        fastest, best = math.inf, self.order
+        for order in sorted({LOWEST, max(LOWEST, self.order - 2), self.order, self.order + 2}):
+            spent = self._trial(order, picked, fastest)
+            if spent < fastest:
+                fastest, best = spent, order
+            elif fastest < math.inf:  # every higher one costs more
+                break
+        return self._prover(best, BUDGET)
+
+    def _trial(self, order: int, boxes: Sequence[tuple[list[float], list[float]]], patience: float) -> float:
+        """Seconds in which boxes are proved at an order, infinite where one resists; given up when it takes longer."""
+        prover, started = self._prover(order, TRIAL_BUDGET), time.monotonic()
+        for low, high in boxes:
+            resists = prover(low, high).outcome == OPEN
+            if resists or time.monotonic() - started > patience:
+                return math.inf
+        return time.monotonic() - started
 
 
 def _complaint(record: Record, verdict: BoxOutcome) -> str:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numba
 import numpy as np
 
-from onelayer.taylor.rounding import GROWTH, TINY, UNDERFLOW, UNIT
+from onelayer.taylor.rounding import GROWTH, TINY, UNDERFLOW, UNIT, WORTHLESS
 
 _Kernel = TypeVar("_Kernel", bound=Callable[..., Any])
 _OPTIONS: dict[str, Any] = {
@@ -228,7 +228,7 @@ def quotient(
 
 @jitted
 def within(low: Any, high: Any, defined: Any, rem: Any, middle: Any, out: Any, poor: Any) -> bool:
-    """Where the interval [low, high] is narrower than a remainder: its middle and radius; whether it is anywhere."""
+    """Where a remainder is as wide as the interval [low, high]: its middle and radius; whether it is anywhere."""
     out[:] = np.nan
     found = False
     for n in range(rem.size):
@@ -237,7 +237,7 @@ def within(low: Any, high: Any, defined: Any, rem: Any, middle: Any, out: Any, p
         if reach == reach and not centre - low[n] <= reach:
             reach = centre - low[n]
         reach = (reach + (2 * UNIT) * abs(centre) + TINY) * GROWTH
-        poor[n] = not rem[n] <= reach and reach < np.inf and defined[n]
+        poor[n] = not rem[n] <= WORTHLESS * reach and reach < np.inf and defined[n]
         middle[n] = centre
         out[n] = np.inf
         if defined[n]:

@@ -1,8 +1,8 @@
 """g(Taylor model) for an elementary g.
 
 With x = c + p(t) + rho, |rho| <= R, and I the range of x: g(x) = sum_{n<=k} g_n(c) p^n + E, where
-|E| <= tail of the Taylor series at |p| + sup_I |g'| R. Where that remainder is wider than the image g(I) itself, the
-image is used instead.
+|E| <= tail of the Taylor series at |p| + sup_I |g'| R. Where that remainder is wide, a line beside g takes its place
+(taylor/chords.py), and where even that is as wide as the image g(I), the image does.
 """
 
 from __future__ import annotations
@@ -12,10 +12,21 @@ from torch import Tensor
 
 from onelayer.taylor import basis, kernels, tables
 from onelayer.taylor.arithmetic import multiply
+from onelayer.taylor.chords import Chord
 from onelayer.taylor.core import TaylorModel, prune
 from onelayer.taylor.elementary import EXP, Elementary
 from onelayer.taylor.fused import any_of
-from onelayer.taylor.rounding import ELEMENTARY, SMALLEST, UNDERFLOW, UNIT, executed, gamma, inflate, upward_power
+from onelayer.taylor.rounding import (
+    ELEMENTARY,
+    SMALLEST,
+    UNDERFLOW,
+    UNIT,
+    WORTHLESS,
+    executed,
+    gamma,
+    inflate,
+    upward_power,
+)
 
 
 def compose(g: Elementary, x: TaylorModel, roundings: float = 8, floor: float | None = None) -> TaylorModel:
@@ -33,14 +44,35 @@ def compose(g: Elementary, x: TaylorModel, roundings: float = 8, floor: float | 
     else:
         result = _exp_of_affine(x, upper) if g is EXP else _of_affine(g, x, lower, upper)
     if any_of(~(result.rem <= 0.25 * result.norms()[1:].sum(0))):
+        if g.chord is not None:
+            result = beside_chord(result, x, g.chord(lower, upper))
         result = within_image(result, *g.image((lower, upper)), x.decided())
     if x.execution is not None:
         result.rem = executed(result.rem, result.magnitude(), roundings, x.execution)
     return result
 
 
+def beside_chord(result: TaylorModel, x: TaylorModel, chord: Chord) -> TaylorModel:
+    """slope x + [low, high] in the place of the enclosure of g(x), wherever that has the smaller remainder."""
+    rows = len(x.coef)
+    if rows > len(result.coef) or x.support != result.support:
+        return result
+    middle = chord.low / 2 + chord.high / 2
+    radius = torch.maximum(chord.high - middle, middle - chord.low) + 2 * UNIT * middle.abs()
+    line = chord.slope * x.coef
+    line[0] += middle
+    rounding = (4 * UNIT) * (chord.slope * x.total() + middle.abs())
+    rem = inflate(chord.slope * x.rem + radius + rounding + UNDERFLOW)
+    better = rem < result.rem  # false for NaN
+    if not any_of(better):
+        return result
+    coef = torch.where(better, 0.0, result.coef)
+    coef[:rows] = torch.where(better, line, coef[:rows])
+    return result.with_(coef, torch.where(better, rem, result.rem))
+
+
 def within_image(x: TaylorModel, low: Tensor, high: Tensor, defined: Tensor) -> TaylorModel:
-    """Replace the enclosure by the constant interval [low, high] wherever that is narrower than the remainder.
+    """Replace the enclosure by the constant interval [low, high] wherever its remainder is nearly as wide.
 
     ``defined`` says where the value exists at every point of the box and lies in the interval. Elsewhere the result is
     undecided: however bounded a function is, it has no value where its argument has none.
@@ -49,7 +81,7 @@ def within_image(x: TaylorModel, low: Tensor, high: Tensor, defined: Tensor) -> 
         return x.with_(*kernels.within(x.coef, x.rem, low, high, defined))
     middle = low / 2 + high / 2
     radius = inflate(torch.maximum(high - middle, middle - low) + 2 * UNIT * middle.abs())
-    poor = ~(x.rem <= radius) & (radius < torch.inf) & defined
+    poor = ~(x.rem <= WORTHLESS * radius) & (radius < torch.inf) & defined
     coef, rem = x.coef, x.rem
     if any_of(poor):
         coef = torch.where(poor, 0.0, coef)

@@ -19,6 +19,7 @@ from torch import Tensor
 from onelayer.language.intervals import Image, Interval, decreasing, increasing, where_defined
 from onelayer.language.intervals import power as power_image
 from onelayer.language.operations import OPERATIONS
+from onelayer.taylor.chords import Chord
 from onelayer.taylor.rounding import ELEMENTARY, UNIT, inflate, upward_power
 
 Series = Callable[[Tensor, int], tuple[Tensor, Tensor]]
@@ -32,7 +33,7 @@ class Elementary:
 
     ``ratio(c, n)``, where given, bounds |g_{m+1} / g_m| at the point c for every m >= n, so that the tail of the Taylor
     series is below a geometric one. ``degree`` is set for polynomials, whose series ends there. ``slope`` is g' in
-    operations of torch, which tangents run on.
+    operations of torch, which tangents run on. ``chord(lo, hi)`` encloses g beside a line, on intervals of any width.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Elementary:
     ratio: Ratio | None = None
     degree: int | None = None
     slope: Callable[[Any], Any] | None = None
+    chord: Callable[[Tensor, Tensor], Chord] | None = None
 
     def tail(self, last: Tensor, c: Tensor, size: Tensor, lo: Tensor, hi: Tensor, k: int) -> Tensor:
         """Bound of |g(c + p) - sum_{n<=k} g_n p^n| for |p| <= size, c + p in [lo, hi]; ``last`` is |g_k|, rounded up.

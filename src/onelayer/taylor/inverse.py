@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from onelayer.language.operations import OPERATIONS
+from onelayer.taylor import chords
 from onelayer.taylor.elementary import Elementary, Series, largest_size, smallest_size, with_relative_error
 from onelayer.taylor.rounding import ELEMENTARY, UNIT, inflate
 
@@ -67,7 +68,14 @@ def _arc_bound(lo: Tensor, hi: Tensor, n: int) -> Tensor:
     return torch.where(reach < 1, inflate(_root_rows(reach, n - 1)[n - 1] / n), torch.inf)
 
 
-ATAN = Elementary("atan", _atan_series, _atan_bound, OPERATIONS["atan"].image, slope=lambda x: 1.0 / (1.0 + x * x))
+ATAN = Elementary(
+    "atan",
+    _atan_series,
+    _atan_bound,
+    OPERATIONS["atan"].image,
+    slope=lambda x: 1.0 / (1.0 + x * x),
+    chord=chords.ATAN.chord,
+)
 ASIN = Elementary(
     "asin",
     _arc_series(1, torch.asin),

@@ -26,6 +26,7 @@ SMALLEST = 2.0**-900  # of an exponential; below, powers of a radius times it wo
 UNDERFLOW = 2.0**-1060  # absolute error of a few operations that underflow, where the same operation multiplies it on
 FUSED = 64  # roundings allowed to a fused softmax kernel beside its sum: exp within 20 ulp, scaling, division
 SMALL = 2.0**-8  # n u below which n roundings err by less than 1.01 n u, with room to spare
+WORTHLESS = 0.5  # of the radius of an image: beside a larger remainder a polynomial only adds to the width
 GROWTH = 1.0 + 2.0**-30  # covers the rounding of the remainder's own arithmetic, up to 2^20 nonnegative terms
 
 

@@ -9,8 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from onelayer.language.intervals import between_poles, increasing, of_one
+from onelayer.float64 import TINY
+from onelayer.language.intervals import Image, Interval, between_poles, increasing, of_one
 from onelayer.language.operations import OPERATIONS
+from onelayer.taylor import chords
+from onelayer.taylor.compose import compose
+from onelayer.taylor.core import TaylorModel
 from onelayer.taylor.elementary import Elementary, largest_size, smallest_size
 from onelayer.taylor.rounding import ELEMENTARY, UNIT, inflate
 
@@ -154,20 +158,61 @@ def _tan_slope(x: Any) -> Any:
     return 1.0 + y * y
 
 
+def _bell(x: Interval) -> Interval:
+    """Image of 1 / cosh^2, which falls on either side of 0; it is computed within twenty units."""
+    high, low = (1 / torch.cosh(size(*x)) ** 2 for size in (smallest_size, largest_size))
+    return low * (1 - 32 * UNIT) - TINY, high * (1 + 32 * UNIT) + TINY
+
+
+def _half(x: Interval) -> Interval:
+    """Image of sigmoid' = bell(x / 2) / 4; halving is exact but for the smallest numbers, where the bell is flat."""
+    low, high = _bell((x[0] / 2, x[1] / 2))
+    return low / 4 - TINY, high / 4 + TINY
+
+
+def _derivative(rule: Elementary, image: Image) -> Elementary:
+    """g' as a rule of its own, (g')_n = (n + 1) g_{n+1}: its own image would be lost in products."""
+
+    def series(c: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        values, errors = rule.series(c, k + 1)
+        order = torch.arange(1, k + 2, dtype=c.dtype, device=c.device).view(-1, *[1] * c.ndim)
+        values = values[1:] * order
+        return values, inflate(errors[1:] * order + values.abs() * UNIT)
+
+    def bound(lo: Tensor, hi: Tensor, n: int) -> Tensor:
+        return inflate((n + 1) * rule.bound(lo, hi, n + 1))
+
+    return Elementary(f"slope of {rule.name}", series, bound, image)
+
+
 def _tanh_slope(x: Any) -> Any:
+    if isinstance(x, TaylorModel):
+        return compose(_TANH_SLOPE, x)
     y = torch.tanh(x)
     return 1.0 - y * y
 
 
 def _sigmoid_slope(x: Any) -> Any:
+    if isinstance(x, TaylorModel):
+        return compose(_SIGMOID_SLOPE, x)
     y = torch.sigmoid(x)
     return y * (1.0 - y)
 
 
 TAN = Elementary("tan", _tan_series, _tan_bound, OPERATIONS["tan"].image, slope=_tan_slope)
-TANH = Elementary("tanh", _tanh_series, _tanh_bound, OPERATIONS["tanh"].image, slope=_tanh_slope)
-SIGMOID = Elementary("sigmoid", _sigmoid_series, _sigmoid_bound, OPERATIONS["sigmoid"].image, slope=_sigmoid_slope)
+TANH = Elementary(
+    "tanh", _tanh_series, _tanh_bound, OPERATIONS["tanh"].image, slope=_tanh_slope, chord=chords.TANH.chord
+)
+SIGMOID = Elementary(
+    "sigmoid",
+    _sigmoid_series,
+    _sigmoid_bound,
+    OPERATIONS["sigmoid"].image,
+    slope=_sigmoid_slope,
+    chord=lambda lo, hi: chords.TANH.chord(lo / 2, hi / 2).scaled(0.5, 0.5, 0.5),
+)
 SOFTPLUS = Elementary("softplus", _softplus_series, _softplus_bound, of_one(increasing(_softplus_value)))
-ERF = Elementary("erf", _erf_series, _erf_bound, OPERATIONS["erf"].image)
+_TANH_SLOPE, _SIGMOID_SLOPE = _derivative(TANH, _bell), _derivative(SIGMOID, _half)
+ERF = Elementary("erf", _erf_series, _erf_bound, OPERATIONS["erf"].image, chord=chords.ERF.chord)
 
 RULES = (TAN, TANH, ERF)  # SIGMOID and SOFTPLUS are executed in more than one step, and registered with that

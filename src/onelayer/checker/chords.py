@@ -1,0 +1,88 @@
+"""S-shaped functions on wide boxes, in the checker's own arithmetic: a line and two numbers, or the image alone.
+
+Let g be odd, convex below 0 and concave above, and h(x) = g(x) - s x for any number s. On the convex side h is largest
+at an end; on the concave side it stays below h(t) + (g'(t) - s)(x - t) for every t there. So is -h(-x).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from flint import arb
+
+from onelayer.checker.arithmetic import ZERO, Taylor, constant
+
+NARROW = 16  # times narrower than the image: an expansion that good is kept
+WIDER = arb(1.5)  # times the image: what an expansion may range over for the sake of its polynomial
+HALF = arb(0.5)
+
+Map = Callable[[arb], arb]
+
+
+@dataclass(frozen=True)
+class Sigmoidal:
+    """g + level: g rises, is odd, bends as above; ``slope`` is g', ``point`` an x >= 0 at which g has about a slope."""
+
+    value: Map
+    slope: Map
+    point: Map
+    level: arb = ZERO
+
+    def __call__(self, u: Taylor, low: arb, high: arb, found: Taylor) -> Taylor:
+        """The better of the expansion ``found``, the line between the ends, and the image, for u in [low, high]."""
+        low, high = low.lower(), high.upper()
+        if not (low.is_finite() and high.is_finite() and low < high):
+            return found
+        image = self.value(low).union(self.value(high))
+        if found.c[0].rad() < image.rad() / NARROW:
+            return found
+        s = ((self.value(high) - self.value(low)) / (high - low)).mid()
+        gap = (-self._above(s, -high, -low)).union(self._above(s, low, high))
+        line = u.scaled(s).shifted(gap + self.level)
+        best = line if not found.c[0].rad() <= line.c[0].rad() else found
+        return constant(image + self.level, u.order) if not best.c[0].rad() <= image.rad() * HALF else best
+
+    def _above(self, s: arb, low: arb, high: arb) -> arb:
+        """A number above h on [low, high]."""
+        tops = [self._over(s, low), self._over(s, high)] if low < 0 else [self._over(s, high)]
+        if low < 0 < high:
+            tops.append(ZERO)  # h(0), where the two sides meet
+        if high > 0:
+            left = low.max(ZERO).mid()
+            t = self.point(s).mid()
+            t = left if not t > left else high if not t < high else t
+            excess = self.slope(t) - s
+            tops.append(self._over(s, t) + (excess * (high - t)).max(excess * (left - t)))
+        largest = tops[0]
+        for top in tops[1:]:
+            largest = largest.max(top)
+        return largest.upper()
+
+    def _over(self, s: arb, x: arb) -> arb:
+        return self.value(x) - s * x
+
+
+def _bell(x: arb) -> arb:
+    return 1 / x.cosh() ** 2
+
+
+TANH = Sigmoidal(arb.tanh, _bell, lambda s: (1 - s).sqrt().atanh())
+SIGMOID = Sigmoidal(
+    lambda x: (x / 2).tanh() / 2, lambda x: _bell(x / 2) / 4, lambda s: 2 * (1 - 4 * s).sqrt().atanh(), HALF
+)
+ERF = Sigmoidal(
+    arb.erf, lambda x: 2 / arb.pi().sqrt() * (-x * x).exp(), lambda s: (-(s * arb.pi().sqrt() / 2).log()).sqrt()
+)
+ATAN = Sigmoidal(arb.atan, lambda x: 1 / (1 + x * x), lambda s: (1 / s - 1).sqrt())
+
+
+def within_bell(shape: Sigmoidal, u: Taylor, found: Taylor) -> Taylor:
+    """g'(u) by its image where ``found`` is hardly narrower, or ranges wider: g' falls on either side of 0."""
+    low, high = u.ends()[0].lower(), u.ends()[1].upper()
+    if not (low.is_finite() and high.is_finite()):
+        return found
+    near = low.max(-high).max(ZERO)
+    image = shape.slope(near).union(shape.slope((-low).max(high)))
+    sharp = found.c[0].rad() <= image.rad() * HALF and found.range().rad() <= image.rad() * WIDER
+    return found if sharp else constant(image, u.order)

@@ -1,0 +1,80 @@
+"""Lines beside S-shaped functions: g(x) = slope x + [low, high] on an interval of any width.
+
+On a wide interval the Taylor series of tanh is useless and its image [-1, 1] forgets x; the chord between the ends
+keeps most of the correlation. Let g be odd, convex on x <= 0, concave on x >= 0, and h(x) = g(x) - slope x on [a, b].
+Lemma. On the convex side h is largest at an end. On the concave side h lies below its tangent at any point t of it:
+    h(x) <= h(t) + (g'(t) - slope)(x - t),
+whose maximum is at an end, and is h(t) itself where g'(t) = slope. The minimum follows from -h(-x).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from onelayer.float64 import TINY, UNIT
+
+ROUNDINGS = 256 * UNIT  # relative: values within 8 units, slopes within 40, and a handful of operations on them
+
+Function = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Chord:
+    """g(x) - slope x lies in [low, high] on the interval that it was made for."""
+
+    slope: Tensor
+    low: Tensor
+    high: Tensor
+
+    def scaled(self, outer: float, inner: float, shift: float) -> Chord:
+        """The chord of shift + outer g(inner x), for powers of two and outer, inner > 0."""
+        return Chord(self.slope * (outer * inner), shift + outer * self.low - TINY, shift + outer * self.high + TINY)
+
+
+@dataclass(frozen=True)
+class SShape:
+    """An odd function that rises, convex below 0 and concave above: its value, its slope, and where it has a slope."""
+
+    value: Function
+    slope: Function
+    point: Function  # of a slope in (0, g'(0)]: the x >= 0 at which g has it
+
+    def chord(self, low: Tensor, high: Tensor) -> Chord:
+        """The chord of the interval, and how far g leaves it on either side."""
+        width = high - low
+        slope = (self.value(high) - self.value(low)) / torch.where(width > 0, width, 1.0)
+        slope = torch.minimum(slope.clamp(min=0.0), self.slope(torch.zeros_like(slope)))
+        above, below = self._above(slope, low, high), self._above(slope, -high, -low)
+        return Chord(slope, -below, above)
+
+    def _above(self, slope: Tensor, low: Tensor, high: Tensor) -> Tensor:
+        """An upper bound of h on [low, high]."""
+        largest = torch.maximum(low.abs(), high.abs())
+        convex = torch.maximum(self._over(slope, low), self._over(slope, high.clamp(max=0.0)))
+        left = low.clamp(min=0.0)  # of the concave side
+        t = torch.minimum(torch.maximum(self.point(slope.clamp(min=TINY)), left), high.clamp(min=0.0))
+        excess = self.slope(t) - slope
+        tangent = self._over(slope, t) + torch.maximum(excess * (high - t), excess * (left - t))
+        reach = torch.where(low < 0, convex, -torch.inf)
+        reach = torch.maximum(reach, torch.where(high > 0, tangent, self._over(slope, high)))
+        return reach + (1.0 + largest) * ROUNDINGS
+
+    def _over(self, slope: Tensor, x: Tensor) -> Tensor:
+        return self.value(x) - slope * x
+
+
+def _bell(x: Tensor) -> Tensor:
+    return 1 / torch.cosh(x) ** 2
+
+
+TANH = SShape(torch.tanh, _bell, lambda slope: torch.atanh(torch.sqrt((1 - slope).clamp(0.0, 1.0 - UNIT))))
+ERF = SShape(
+    torch.erf,
+    lambda x: torch.exp(-x * x) * 1.1283791670955126,
+    lambda slope: torch.sqrt((-torch.log(slope / 1.1283791670955126)).clamp(min=0.0)),
+)
+ATAN = SShape(torch.atan, lambda x: 1 / (1 + x * x), lambda slope: torch.sqrt((1 / slope - 1).clamp(min=0.0)))
