@@ -69,7 +69,15 @@ def quotient() -> Approximation:
     ],
 )
 def test_scalings_leave_few_sums(text: str, box: Box, rank: int) -> None:
-    assert take_apart_widely(parse(text, box.dim), box).rank == rank
+    assert take_apart_widely(parse(text, box.dim), box)[0].rank == rank
+
+
+def test_a_reading_without_values_gives_way_to_the_next() -> None:
+    box = Box([-1.0] * 4, [1.0] * 4)
+    formula = parse("sqrt((x1*x2 - x3)**2 + (x2 + x4)**2)", 4)  # multiplied out, its sum reaches below zero
+    found = composer(understood(formula, box), box, torch.float64)
+    assert found is not None
+    assert found.rank == 2
 
 
 def test_scalings_of_a_formula() -> None:

@@ -41,6 +41,7 @@ from onelayer.recording.target import Target
 from onelayer.result import Approximation
 
 PREDICTION_POINTS = 513  # of an axis, to predict its tokens without fitting it
+SIGHTED = 256  # points at which outer functions are looked at before anything is built
 MOST_SUMS = 3  # of an outer function: beyond, its ridges are too many
 DEGREES = {2: 24, 3: 16}  # of ridges, by the number of sums: columns of their fit stay below a thousand
 GAP_SHARE = 0.25  # of eps, for outer functions of several sums that ridges approximate
@@ -101,17 +102,35 @@ def composer(
         return None
     formula = target.formula.shaped((box.dim,), target.formula.output_shape)
     found: list[Apart] = []
-    for read in (take_apart, take_apart_widely):
+    for read in (_taken_apart, take_apart_widely):
         try:
-            found.append(read(formula, box))
+            found += read(formula, box)
         except OnelayerError:
             continue
-    found = [apart for apart in found if apart.rank <= MOST_SUMS]
-    if not found:
-        return None
-    apart = min(found, key=lambda one: max(1, one.rank))
-    groups = tuple(replace(group, outer=_continued(group.outer)) for group in apart.groups)
-    return Composer(target, box, replace(apart, groups=groups), dtype, seed, max_tokens=max_tokens)
+    for apart in sorted(found, key=lambda one: max(1, one.rank)):
+        groups = tuple(replace(group, outer=_continued(group.outer)) for group in apart.groups)
+        made = Composer(target, box, replace(apart, groups=groups), dtype, seed, max_tokens=max_tokens)
+        if apart.rank <= MOST_SUMS and _has_values(made):
+            return made
+    return None
+
+
+def _taken_apart(formula: Formula, box: Box) -> list[Apart]:
+    return [take_apart(formula, box)]
+
+
+def _has_values(made: Composer) -> bool:
+    """Whether outer functions have values where their sums may be, which is more than where they are together."""
+    try:
+        work = _Work(made, Observer())
+        for group in made.apart.groups:
+            sides = Box(*zip(*(work.interval_of(part) for part in group.sums), strict=True))
+            points = torch.cat([sides.corners(64), sides.sample(SIGHTED)])
+            if not bool(torch.isfinite(group.outer(points)).all()):
+                return False
+    except OnelayerError:
+        return False
+    return True
 
 
 def compose(found: Composer, eps: float, observer: Observer) -> Approximation:
@@ -170,11 +189,16 @@ class _Work:
         upper = nested_error(model, nested, found.box)
         return certified(model, nested, found.target, found.box, eps, upper, None, started)
 
+    def interval_of(self, part: tuple[Summand, ...]) -> tuple[float, float]:
+        """Where a sum of inner functions has its values."""
+        values = [self.values[self.inner.index(one.inner)] for one in part]
+        return _widened(sum(low for low, _ in values), sum(high for _, high in values))
+
     def outer(self, group: OuterGroup, goal: float) -> Outer:
         """An outer function with its ridges, their constants still open."""
         index = {one: c for c, one in enumerate(self.inner)}
         sums = tuple(tuple(index[one.inner] for one in part) for part in group.sums)
-        sides = [_widened(*(sum(self.values[c][end] for c in part) for end in (0, 1))) for part in sums]
+        sides = [self.interval_of(part) for part in group.sums]
         low, high = (tuple(side) for side in zip(*sides, strict=True))
         text = str(group.outer)
         if len(sums) == 1:

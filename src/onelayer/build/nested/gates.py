@@ -36,8 +36,8 @@ class Gate:
         return replace(self, form=tuple((times(own, monomial), c) for own, c in self.form))
 
 
-def take_apart_widely(formula: Formula, box: Box) -> Apart:
-    """The structure with the fewest gates; OnelayerError where none is found."""
+def take_apart_widely(formula: Formula, box: Box) -> list[Apart]:
+    """Structures, those with the fewest gates first; OnelayerError where none is found."""
     found: list[tuple[tuple[int, int], Apart]] = []
     for written in _spellings(formula):
         for expand in (False, True):
@@ -47,7 +47,7 @@ def take_apart_widely(formula: Formula, box: Box) -> Apart:
                 continue
     if not found:
         raise OnelayerError("no outer functions of sums of products were found")
-    return min(found, key=lambda one: one[0])[1]
+    return [apart for _, apart in sorted(found, key=lambda one: one[0])]
 
 
 def _spellings(formula: Formula) -> list[Formula]:
