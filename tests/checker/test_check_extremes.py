@@ -108,5 +108,5 @@ def test_the_smaller_of_two_is_taken_as_it_is(tmp_path: Path) -> None:
     box = ol.Box([0.999999], [1.000001])
     f = "min(1e8/x1, x1 - x1) * sqrt(x1) * (hypot(x1 + x1, log(1 + x1)) - sinh(x1))"
     made = ol.approximate(f, box, 1e-4, dtype=torch.float32)
-    assert made.certificate.upper < 1e-35
+    assert made.certificate.upper < 1e-30  # underflows, with room for another count of them
     assert ol.check(made.save(tmp_path / "zero")).ok

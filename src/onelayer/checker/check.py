@@ -175,6 +175,8 @@ class _Check:
         record = self.record
         _claim(record, stored)
         argument = argument_of(self.proof) if record.method in ARGUED else None
+        if argument is not None and stored.config["attention"] != "softmax":
+            raise Rejected(f"a proof by {record.method} is about softmax attention")
         formula = _formula(self.proof, f, stored, argument is None)
         values = values_of(self.proof, stored, argument, formula)
         if record.witness is not None:

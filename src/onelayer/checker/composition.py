@@ -15,6 +15,7 @@ from flint import arb
 
 from onelayer.checker.arithmetic import ZERO, Taylor, combination, constant, coordinate
 from onelayer.checker.attention import Vector
+from onelayer.checker.functions import Kinks
 from onelayer.checker.layer import Layer
 from onelayer.checker.rounding import Execution
 from onelayer.checker.univariate import Line, distance, lines, range_of, steepest
@@ -173,7 +174,7 @@ class _Proof:
         u = [layer.normalised(row, "1") for row in e] if config["norm"] == "pre" else e
         keys, values = ([layer.maps[name](row, self.execution) for row in u] for name in ("K", "V"))
         query = layer.maps["Q"](u[position], self.execution)
-        r = layer.maps["O"](layer.averages(query, keys, values), self.execution)
+        r = layer.maps["O"](layer.averages(query, keys, values, Kinks()), self.execution)
         if config["residual"]:
             r = layer.added(e[position], r)
         if config["norm"] == "post":

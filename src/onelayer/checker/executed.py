@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onelayer.checker.formats import BY_TAG, narrowed
+from onelayer.checker.magnitudes import factor, need_known
 from onelayer.checker.weights import Array, Stored
-from onelayer.errors import UnsupportedOperation
 
 NORM_EPS = 1e-5  # torch's own, as docs/file-format.md states it
 AT_ONCE = 2**22  # numbers in the largest array of a chunk of points
@@ -28,10 +28,7 @@ class Executed:
 
     def __init__(self, stored: Stored) -> None:
         config = stored.config
-        if config["attention"] != "softmax":
-            raise UnsupportedOperation(f"attention {config['attention']}", "only softmax attention can be re-proved")
-        if config["layout"] != "packed" and any(head["memory"] == "grid" for head in config["heads"]):
-            raise UnsupportedOperation("grid memory beside tokens", "save model.materialize() instead")
+        need_known(config)
         self.stored = stored
         self.config = config
         self.row = BY_TAG[stored.dtype]
@@ -123,12 +120,31 @@ class Executed:
         sources = [] if own is None else [own]
         if head["memory"] == "plain":
             sources.append((t[f"memory.{h}.keys"][None], t[f"memory.{h}.values"][None]))
+        if self.config["attention"] == "linear":
+            return self._linear(q, sources)
         weights = softmax(np.concatenate([q @ np.swapaxes(keys, -1, -2) for keys, _ in sources], -1))
         ends = np.cumsum([keys.shape[-2] for keys, _ in sources]).tolist()
         z = weights[..., : ends[0]] @ sources[0][1]
         if len(sources) > 1:
             z = z + weights[..., ends[0] :] @ sources[1][1]
         return np.asarray(z)
+
+    def _linear(self, q: Numbers, sources: list[tuple[Numbers, Numbers]]) -> Numbers:
+        """Features of the query times moments of the tokens, and a quotient."""
+        asked, seen = self._features(q), [self._features(keys) for keys, _ in sources]
+        top = sum(np.swapaxes(phi, -1, -2) @ values for phi, (_, values) in zip(seen, sources, strict=True))
+        bottom = sum(phi.sum(-2)[..., None] for phi in seen)
+        return np.asarray((asked @ top) / (asked @ bottom))
+
+    def _features(self, u: Numbers) -> Numbers:
+        if self.config["feature"] == "elu":
+            return np.asarray(np.maximum(u, 0) + np.exp(-np.maximum(-u, 0)))
+        power = np.ones_like(u[..., :1])
+        terms = [power]
+        for p in range(1, self.config["order"] + 1):
+            power = (power[..., None] * u[..., None, :]).reshape(*u.shape[:-1], -1)
+            terms.append(power * self.kind.type(factor(p)))
+        return np.concatenate(terms, -1)
 
 
 def softmax(logits: Numbers) -> Numbers:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,10 @@ from flint import arb
 from onelayer.checker.arithmetic import UNIT_BALL, ZERO, Taylor, combination, constant
 from onelayer.checker.attention import Matrix, SoftmaxQuotient, Vector, attend, attend_grid, dot, sum_of
 from onelayer.checker.functions import Kinks, apply
-from onelayer.checker.magnitudes import NORM_EPS
+from onelayer.checker.linear import LinearHead
+from onelayer.checker.magnitudes import NORM_EPS, need_known
 from onelayer.checker.rounding import Execution
 from onelayer.checker.weights import Array, Stored
-from onelayer.errors import UnsupportedOperation
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class Head:
     scale: float
     axes: tuple[Matrix, ...]
     table: Matrix | None
+    tokens: tuple[Array, Array] | None = None  # of plain memory, keys and values as they are stored
 
 
 class Layer:
@@ -35,10 +37,7 @@ class Layer:
 
     def __init__(self, stored: Stored, execution: Execution | None) -> None:
         config, t = stored.config, stored.tensors
-        if config["attention"] != "softmax":
-            raise UnsupportedOperation(f"attention {config['attention']}", "only softmax attention can be re-proved")
-        if config["layout"] != "packed" and any(head["memory"] == "grid" for head in config["heads"]):
-            raise UnsupportedOperation("grid memory beside tokens", "save model.materialize() instead")
+        need_known(config)
         self.stored = stored
         self.config = config
         self.execution = execution
@@ -60,6 +59,7 @@ class Layer:
             1 / math.sqrt(head["d_k"]),
             tuple(Matrix(t[name].T) for name in names),
             None if values is None else Matrix(values.reshape(values.shape[0], -1)),
+            (t[names[0]], values) if head["memory"] == "plain" and values is not None else None,
         )
 
     def __call__(self, x: Sequence[Taylor], kinks: Kinks) -> Vector:
@@ -69,7 +69,7 @@ class Layer:
         rows = [list(x[i * width : (i + 1) * width]) for i in range(self.stored.rows)]
         maps = [self.mapped("E", self._seen(Vector(row, [ZERO] * width), kinks)) for row in rows]
         e = [self._placed(token, i) for i, token in enumerate(self._tokens(maps))]
-        a = self._attend(self._normed(e, "pre"))
+        a = self._attend(self._normed(e, "pre"), kinks)
         r = [self.added(s, t) for s, t in zip(e[: len(a)], a, strict=True)] if config["residual"] else a
         r = self._normed(r, "post")
         y = [self._feed_forward(row, kinks) for row in r] if config["hidden"] else r
@@ -130,7 +130,7 @@ class Layer:
                 errors += self.held(Vector([items[-1]], scaled)).errors
         return Vector(items, errors)
 
-    def _attend(self, u: list[Vector]) -> list[Vector]:
+    def _attend(self, u: list[Vector], kinks: Kinks) -> list[Vector]:
         tokens = self.config["layout"] != "packed"
         asking = u[:1] if self.config["layout"] == "pieces" else u  # one position alone is read
         queries = [self.mapped("Q", row) for row in asking]
@@ -138,27 +138,42 @@ class Layer:
         values = [self.mapped("V", row) for row in u] if tokens else []
         result = []
         for query in queries:
-            result.append(self.mapped("O", self.averages(query, keys, values)))
+            result.append(self.mapped("O", self.averages(query, keys, values, kinks)))
         return result
 
-    def averages(self, query: Vector, keys: list[Vector], values: list[Vector]) -> Vector:
+    def averages(self, query: Vector, keys: list[Vector], values: list[Vector], kinks: Kinks) -> Vector:
         """What the heads return for one query, side by side."""
+        linear = self.config["attention"] == "linear"
+        average = partial(self._linear_average, kinks) if linear else self._head_average
         z = Vector([], [])
         for head in self.heads:
             own_keys = [row[head.keys] for row in keys]
             own_values = [row[head.values] for row in values]
-            part = self._head_average(head, query[head.keys], own_keys, own_values)
+            part = average(head, query[head.keys], own_keys, own_values)
             z = Vector(z.items + part.items, z.errors + part.errors)
         return z
 
+    def _scaled(self, head: Head, query: Vector) -> Vector:
+        """q / sqrt(d_k)"""
+        q = Vector([item.scaled(arb(head.scale)) for item in query.items], query.errors)
+        if self.execution is not None:
+            q.errors = self.execution.scaled(head.scale, query.sizes(), query.errors)
+        return q
+
+    def _linear_average(
+        self, kinks: Kinks, head: Head, query: Vector, keys: list[Vector], values: list[Vector]
+    ) -> Vector:
+        """What one head of linear attention returns, over its memory and the tokens of the sequence."""
+        order = query.items[0].order
+        known, held = ([], []) if head.tokens is None else ([_numbers(r, order) for r in part] for part in head.tokens)
+        attend_to = LinearHead(self.config["feature"], self.config["order"], self.execution)
+        return self.held(attend_to(self._scaled(head, query), [*keys, *known], [*values, *held], kinks))
+
     def _head_average(self, head: Head, query: Vector, keys: list[Vector], values: list[Vector]) -> Vector:
         """What one head returns for one query, over its memory and the tokens of the sequence."""
-        scale = arb(head.scale)
         ex = self.execution
         order = query.items[0].order
-        q = Vector([item.scaled(scale) for item in query.items], query.errors)
-        if ex is not None:
-            q.errors = ex.scaled(head.scale, query.sizes(), query.errors)
+        q = self._scaled(head, query)
         memory = [axis(q, ex) for axis in head.axes]
         if len(memory) > 1 and head.table is not None:
             return self.held(attend_grid([SoftmaxQuotient(logits, ex) for logits in memory], head.table, ex, order))
@@ -267,3 +282,8 @@ def _filled(x: Taylor, starts: Array, slopes: Array) -> list[float]:
         full = ((low - starts) * slopes > 1.001) & (slopes >= 0)
         found: list[float] = np.where(empty, 0.0, np.where(full, 1.0, np.nan)).tolist()
     return found
+
+
+def _numbers(row: Array, order: int) -> Vector:
+    """Stored numbers, which are exact."""
+    return Vector([constant(arb(v), order) for v in row.tolist()], [ZERO] * len(row))

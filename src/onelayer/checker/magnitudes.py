@@ -3,14 +3,37 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
 from onelayer.checker.weights import Array, Stored
+from onelayer.errors import UnsupportedOperation
 
 NORM_EPS = 1e-5  # torch's own, as docs/file-format.md states it
 
 Domain = tuple[tuple[float, ...], tuple[float, ...]]
+
+
+def need_known(config: dict[str, Any]) -> None:
+    """Refuse a layer whose attention has no enclosure here."""
+    if config["attention"] not in ("softmax", "linear"):
+        raise UnsupportedOperation(
+            f"attention {config['attention']}", "only softmax and linear attention are re-proved"
+        )
+    grids = any(head["memory"] == "grid" for head in config["heads"])
+    if grids and (config["layout"] != "packed" or config["attention"] == "linear"):
+        raise UnsupportedOperation("grid memory beside tokens or features", "save model.materialize() instead")
+
+
+def factor(power: int) -> float:
+    """1 / sqrt(p!), the float64 number that the layer multiplies with."""
+    return 1 / math.sqrt(math.factorial(power))
+
+
+def feature_count(width: int, feature: str, order: int) -> int:
+    """Numbers in phi(u) for ``width`` numbers u."""
+    return width if feature == "elu" else sum(width**p for p in range(order + 1))
 
 
 def largest_number(stored: Stored, domain: Domain, unit: float, normal: float, held: float = 0.0) -> float:
@@ -37,9 +60,13 @@ class _Pass:
     def __init__(self, stored: Stored, unit: float, normal: float, held: float) -> None:
         self.config = stored.config
         self.stored = stored
+        need_known(self.config)
         self.unit = unit
         self.t = {name: np.abs(value) for name, value in stored.tensors.items()}
         terms = 16 + stored.length + sum(max(value.shape, default=1) for value in self.t.values())
+        if self.config["attention"] == "linear":
+            widths = [head["d_k"] for head in self.config["heads"]]
+            terms += max(feature_count(width, self.config["feature"], self.config["order"]) for width in widths)
         self.slack = 1 + 4 * terms * unit + 2.0**-20 if 4 * terms * unit <= 1 else math.inf
         self.slack *= 1 + 2 * held
         self.least = 4 * terms * normal
@@ -90,9 +117,32 @@ class _Pass:
             query = queries[:, mine].max(0)
             for source in sources:
                 self._seen(2 * source @ query)
-            parts.append(self._seen(np.max([table.max(0) for table in tables], axis=0)))
+            largest = np.max([table.max(0) for table in tables], axis=0)
+            if self.config["attention"] == "linear":
+                self._quotient(query, np.concatenate(sources), np.concatenate(tables))
+                largest = 2 * largest + 1  # what linear.py lets through
+            parts.append(self._seen(largest))
         average = np.concatenate(parts)[None]
         return np.broadcast_to(self._affine(average, "O"), (len(u), self.config["d_model"]))
+
+    def _quotient(self, query: Array, keys: Array, values: Array) -> None:
+        """Features, moments, and both parts of the quotient of linear attention; the quotient itself is bounded there.
+
+        A feature is at most 1 + |u| with elu, a product of entries otherwise; its factor is at most 1.
+        """
+        asked, seen = self._features(query), self._features(keys)
+        moments = self._seen(seen.T @ values), self._seen(seen.sum(0))
+        for moment in moments:
+            self._seen(asked @ moment)
+
+    def _features(self, u: Array) -> Array:
+        if self.config["feature"] == "elu":
+            return self._seen(1 + u)
+        power, terms = np.ones_like(u[..., :1]), [np.ones_like(u[..., :1])]
+        for _ in range(self.config["order"]):
+            power = self._seen(power[..., None] * u[..., None, :]).reshape(*u.shape[:-1], -1)
+            terms.append(power)
+        return np.concatenate(terms, -1)
 
     def _norm(self, x: Array, which: str) -> Array:
         most = x.max(1, keepdims=True)

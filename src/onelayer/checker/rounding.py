@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
 from flint import arb
 
 from onelayer.checker.arithmetic import ZERO, Taylor
@@ -66,9 +67,20 @@ class Execution:
 
     def scaled(self, factor: float, sizes: Sequence[arb], errors: Sequence[arb]) -> list[arb]:
         """Times a float64 number, which is rounded to the executing format first if it is not one of its numbers."""
-        c = abs(arb(factor))
-        g = ZERO if power_of_two(factor) else self.gamma(1 if float(self.kind.type(factor)) == factor else 2)
-        return [(e * c + g * c * (s + e) + 2 * self.tiny).upper() for s, e in zip(sizes, errors, strict=True)]
+        c, cast = abs(arb(factor)), self.cast(factor)
+        g = cast + (ZERO if power_of_two(factor) and cast.is_zero() else self.gamma(1) * (c + cast))
+        return [(e * c + g * (s + e) + 2 * self.tiny).upper() for s, e in zip(sizes, errors, strict=True)]
+
+    def cast(self, number: float) -> arb:
+        """How far the format's number for a float64 number lies from it: nothing for its own, infinitely beyond all."""
+        with np.errstate(all="ignore"):
+            given = float(self.kind.type(number))
+        if given == number:
+            return ZERO
+        if not math.isfinite(given):
+            return INFINITE
+        lost = self.tiny if abs(arb(number)) < self.tiny else ZERO  # it may be flushed to zero
+        return (abs(arb(given) - arb(number)) + lost).upper()
 
     def added(self, sizes: Sequence[arb], errors: Sequence[arb]) -> list[arb]:
         """One addition each: sizes of the results, errors of the summands together."""

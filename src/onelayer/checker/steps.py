@@ -240,7 +240,7 @@ def _shifted(run: Evaluation, step: StoredStep, x: Entries, kinks: Kinks) -> Ent
     items = [item.shifted(offset) for item in x.items]
     if ex is None:
         return Entries(items, x.errors)
-    cast = ex.unit * abs(offset) + ex.tiny
+    cast = ex.cast(_number(step)) + ex.tiny
     errors = [ex.rounded(_size(y), e + cast, 1, abs(offset)) for e, y in zip(x.errors, items, strict=True)]
     return Entries(items, errors)
 
@@ -252,7 +252,11 @@ def _numbered(
         number = _number(step)
         most = max(1.0, abs(number))
         row = Activation(lambda u, k: real(u, number, k), lambda low, high: arb(most), roundings, most)
-        return run._activated(x, row, kinks)
+        found, ex = run._activated(x, row, kinks), run.execution
+        if ex is None or ex.cast(number).is_zero():
+            return found
+        moved = [ex.cast(number) * (size + e) for size, e in zip(x.sizes(), x.errors, strict=True)]
+        return Entries(found.items, [(e + more).upper() for e, more in zip(found.errors, moved, strict=True)])
 
     return run_one
 

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from onelayer.card import card, counted
-from onelayer.errors import OnelayerError
+from onelayer.errors import OnelayerError, UnsupportedOperation
 from onelayer.layer.attention import Softmax, attention_kind, grid_average
 from onelayer.layer.config import Config, HeadShape
 from onelayer.layer.memory import GridMemory, Memory, PlainMemory
@@ -22,6 +22,7 @@ from onelayer.layer.weights import NamedWeights, Weights, weight_shapes
 from onelayer.narrow import ACCUMULATORS, held, widened
 
 NORM_EPS = 1e-5  # torch's own default
+WRITTEN_OUT = "its keys are sums, rounded when they are written out; certify model.materialize(), which holds them"
 # Elements of the largest intermediate array of one evaluation chunk: 32 MiB in float64, about a processor cache.
 CHUNK = 2**22
 # An accelerator needs more work per launch: 2 GiB in float64.
@@ -242,6 +243,8 @@ class OneLayerTransformer(Weights):
         if isinstance(memory, GridMemory) and isinstance(kind, Softmax):
             axes = [_as(axis, e) for axis in memory.axes]
             return held(grid_average(query, axes, _as(memory.values, e), sources), e)
+        if isinstance(memory, GridMemory) and not isinstance(e, Tensor):
+            raise UnsupportedOperation("a grid without softmax, of enclosures", WRITTEN_OUT)
         if memory is not None:
             sources.append(self._plain(h, e))
         return held(kind.average(query, sources), e)

@@ -13,6 +13,7 @@ from torch.overrides import TorchFunctionMode
 from onelayer.errors import ModelAssumptionError, OnelayerError, UnsupportedOperation
 from onelayer.formats import are_formats, coarsest, either
 from onelayer.language.operations import OPERATIONS
+from onelayer.narrow import ACCUMULATORS
 from onelayer.taylor.core import Space, TaylorModel, constant
 from onelayer.taylor.dual import Dual, seeded
 from onelayer.taylor.registry import call, canonical_keywords, canonical_name, inside
@@ -102,16 +103,25 @@ class Constants(TorchFunctionMode):
         first = _first_tensor(args)
         if name not in UNSETTLED or first is None or not args[first].is_floating_point():
             return func(*args, **kwargs)
-        lifted = constant(args[first], self.like).tagged(self._format(name, args))
+        executed, computed = self._formats(name, args)
+        lifted = constant(args[first], self.like).tagged(computed)
         y = call(name, *args[:first], lifted, *args[first + 1 :], **canonical_keywords(kwargs))
-        return y.tagged(self.like.execution)
+        return y.tagged(executed)
 
-    def _format(self, name: str, args: tuple[Any, ...]) -> torch.dtype | None:
+    def _formats(self, name: str, args: tuple[Any, ...]) -> tuple[torch.dtype | None, torch.dtype | None]:
+        """The format of the pass around the operation, and the one in which it rounds.
+
+        Inside a layer of a narrow format, what is widened is computed on in the accumulator.
+        """
         formats = {arg.dtype for arg in args if isinstance(arg, Tensor) and arg.is_floating_point()}
         if not are_formats(formats):
             raise UnsupportedOperation(f"{name} of constants in {formats}", f"use {either()}")
         executed = self.like.execution
-        return None if executed is None else coarsest([executed, *formats])
+        if executed is None:
+            return None, None
+        wide = ACCUMULATORS.get(executed)
+        executed = wide if wide is not None and formats == {wide} else executed
+        return executed, coarsest([executed, *formats])
 
 
 def _positional(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
