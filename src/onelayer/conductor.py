@@ -27,7 +27,7 @@ from onelayer.ground import pinned
 from onelayer.observer import AT_LEAST, Observer, Stopped, observing
 from onelayer.portfolio import Task, lookups, pieces, proved, race, smooth, tokens
 from onelayer.proof.certificate import stated
-from onelayer.proof.certify import chosen_device
+from onelayer.proof.certify import AUTO, chosen_device
 from onelayer.proof.recorded import understood
 from onelayer.recording.jumps import warn_of_jump
 from onelayer.recording.target import as_target
@@ -54,7 +54,7 @@ def approximate(
     seed: int = 0,
     jobs: int = -1,
     executor: Executor | None = None,
-    device: str | torch.device = "cpu",
+    device: str | torch.device = AUTO,
     observer: Observer | None = None,
 ) -> Approximation:
     """Build a one-layer Transformer T and prove sup over ``domain`` of |T - f| <= ``eps``.
@@ -78,7 +78,7 @@ def approximate(
                 values are chosen on the grid of the format, in lookup layers alone
     jobs        processes that share a long proof, -1 for one per core; the result does not depend on it
     executor    any concurrent.futures.Executor that shares long proofs instead, of a cluster for example
-    device      "cpu", "cuda", or "auto" for a GPU where there is one: large fits and proofs are computed there
+    device      "cpu", "cuda", or "auto": large fits and long proofs are computed on a GPU where there is one
     observer    follows the call and may cancel it; by default a bar in a terminal, nothing elsewhere
     """
     check_eps(eps)
@@ -98,7 +98,7 @@ def approximate(
         watch.report("reading f")
         target = as_target(f, domain, lipschitz=lipschitz, observer=watch)
         warn_of_jump(target.formula, domain, eps)
-        task = Task(target, domain, eps, dtype, max_tokens, max_boxes, seed, jobs, place, executor, storage)
+        task = Task(target, domain, eps, dtype, max_tokens, max_boxes, seed, jobs, device, executor, storage)
         if layout == "tokens":
             return tokens(task, watch)
         check_dimension(domain)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import subprocess
@@ -24,6 +25,8 @@ from onelayer.proof import crew, search, units
 from onelayer.proof.boxes import root, together
 from onelayer.proof.certificate import Certificate
 from onelayer.proof.certify import certify
+from onelayer.proof.error import error_function
+from onelayer.recording.target import as_target
 
 BOX = ol.Box([0.0, 0.0], [1.0, 1.0])
 LARGE = 0.02  # an eps that takes a few hundred boxes at order 1
@@ -211,3 +214,57 @@ def test_a_layer_without_a_formula_stays_here() -> None:
     small = lookup_model(1, (), [LookupHead(keys, torch.ones(2, 1, dtype=torch.float64))])
     found = certify(small, lambda x: np.ones(len(x)), ol.Box([0.0], [1.0]), 0.5, lipschitz=0.0, jobs=3)
     assert found.proved
+
+
+class Late(crew.Crew):
+    """Finds out after two units that sharing pays."""
+
+    asked = 0
+
+    def _executor(self, units: int) -> Executor | None:
+        self.asked += 1
+        return None if self.asked <= 2 else super()._executor(units)
+
+
+def doubled(error: Any, unit: int) -> int:
+    return 2 * unit
+
+
+def test_a_wave_is_shared_from_where_it_pays(layer: OneLayerTransformer) -> None:
+    error = error_function(layer, as_target(f, BOX), BOX, torch.float64, torch.device("cpu"))
+    with ThreadPoolExecutor(2) as executor, Late(error, executor=executor) as late:
+        assert list(late.explored(doubled, range(6))) == [0, 2, 4, 6, 8, 10]
+        assert late.asked == 3
+    assert list(Late(error).explored(doubled, range(3))) == [0, 2, 4]
+
+
+def test_a_long_proof_moves_to_a_gpu_and_ends_in_the_same_certificate(
+    layer: OneLayerTransformer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[torch.device] = []
+
+    def stand_in() -> torch.device:
+        asked.append(torch.device("cpu"))
+        return asked[-1]
+
+    here = proved(layer, device="cpu", jobs=1)
+    monkeypatch.setattr(importlib.import_module("onelayer.proof.certify"), "graphics", stand_in)
+    assert same(proved(layer, jobs=1), here)
+    assert not asked  # short: nobody asks for a GPU
+    monkeypatch.setattr(search, "WORTH_A_GPU", 0.0)
+    assert same(proved(layer, jobs=1), here)
+    assert len(asked) == 1
+    assert same(proved(layer, jobs=1, device="cpu"), here)
+    assert len(asked) == 1
+
+
+def test_what_cannot_move_stays(layer: OneLayerTransformer, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    def none_to_be_had() -> torch.device:
+        raise AssertionError("asked for a GPU")
+
+    monkeypatch.setattr(search, "WORTH_A_GPU", 0.0)
+    monkeypatch.setattr(importlib.import_module("onelayer.proof.certify"), "graphics", none_to_be_had)
+    assert proved(layer, jobs=1, checkpoint=tmp_path / "state").proved
+    assert proved(lambda x: layer(x), jobs=1).proved
+    with ThreadPoolExecutor(2) as executor:
+        assert proved(layer, executor=executor).proved

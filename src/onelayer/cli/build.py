@@ -67,7 +67,7 @@ def approximate_command(
     seed: Seed = 0,
     jobs: Jobs = -1,
     cluster: Cluster = None,
-    device: Device = "cpu",
+    device: Device = "auto",
     as_json: Json = False,
 ) -> int:
     """Build a layer for FORMULA on a box, or for a table on a full grid, and prove its error."""

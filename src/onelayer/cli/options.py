@@ -61,7 +61,9 @@ MaxSeconds = Annotated[float, typer.Option(help="Stop after this time with the b
 Jobs = Annotated[int, typer.Option(min=-1, help="Processes that share a long proof; -1: one per core.")]
 Device = Annotated[
     str,
-    typer.Option(help="cpu, cuda, or auto: a GPU where there is one.", autocompletion=one_of("cpu", "cuda", "auto")),
+    typer.Option(
+        help="cpu, cuda, or auto: a GPU where there is one and it pays.", autocompletion=one_of("cpu", "cuda", "auto")
+    ),
 ]
 Cluster = Annotated[str | None, typer.Option(help="Address of a Dask scheduler whose workers share the proof.")]
 Dtype = Annotated[

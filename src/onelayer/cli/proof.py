@@ -17,6 +17,7 @@ from onelayer.cli.console import NOT_PROVED, SUCCESS, show
 from onelayer.cli.models import ArchitectureOption, ClaimOut, DomainOption, Model, function_of, opened
 from onelayer.cli.options import Cluster, Device, Folder, Integers, Jobs, Json, MaxSeconds, app, examples, report
 from onelayer.observer import Observer
+from onelayer.proof.certify import AUTO, graphics
 from onelayer.proof.cluster import connected
 
 
@@ -42,7 +43,7 @@ def certify_command(
     save: Annotated[bool, typer.Option("--save", help="Replace the saved certificate by the new one.")] = False,
     jobs: Jobs = -1,
     cluster: Cluster = None,
-    device: Device = "cpu",
+    device: Device = "auto",
     checkpoint: Annotated[
         Path | None, typer.Option(help="File for the state of a long proof; beside the model unless given.")
     ] = None,
@@ -80,7 +81,8 @@ def certify_command(
 
 def _resumable(model: object, target: Any, device: str) -> bool:
     """Whether the proof writes checkpoints: of a layer against a formula, on the CPU."""
-    return isinstance(model, ol.OneLayerTransformer) and target.formula is not None and device == "cpu"
+    here = device == "cpu" or (device == AUTO and graphics() is None)
+    return isinstance(model, ol.OneLayerTransformer) and target.formula is not None and here
 
 
 def _saved_at(place: Path | None, certificate: ol.Certificate, observer: Observer) -> dict[str, str]:

@@ -34,7 +34,7 @@ from onelayer.proof.contract import POINTS, examine
 from onelayer.proof.crew import Crew
 from onelayer.proof.error import ErrorFunction, error_function
 from onelayer.proof.recorded import understood
-from onelayer.proof.search import Budget, Outcome, Search, nothing_known
+from onelayer.proof.search import Budget, Outcome, Outgrown, Search, nothing_known
 from onelayer.proof.tree import MAX_DIM
 from onelayer.proof.units import Goal
 from onelayer.recording.target import Target, as_target
@@ -48,6 +48,7 @@ EXECUTIONS: dict[Any, torch.dtype | None] = {
 }
 MODEL_DTYPE = "model dtype"
 UNDERFLOWS = 2**16  # numbers of one pass that may be lost below the normal ones: more than two counts differ by
+AUTO = "auto"
 SEEN = 64  # points at which a foreign model is compared with the one that a checkpoint was written for
 ROUNDING = (
     "the forward pass rounds each operation to nearest in {name}, sums in any order, and its elementary functions are "
@@ -94,7 +95,7 @@ def certify(
     max_seconds: float = math.inf,
     jobs: int = -1,
     executor: Executor | None = None,
-    device: str | torch.device = "cpu",
+    device: str | torch.device = AUTO,
     observer: Observer | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     resume: str | os.PathLike[str] | None = None,
@@ -111,7 +112,8 @@ def certify(
     execution   "model dtype", "float64" or "float32" cover the rounding of the forward pass; None or "real" is exact
                 arithmetic on the stored weights
     jobs        processes that share a long proof, -1 for one per core; the result does not depend on it
-    device      where enclosures are computed: "cpu", "cuda", or "auto" for the GPU where there is one
+    device      where enclosures are computed: "cpu", "cuda", or "auto" for the CPU, and a GPU where there is one once
+                a proof turns out to be long
     executor    any concurrent.futures.Executor to share it with instead, of a cluster for example
     observer    follows the call and may cancel it; by default a bar in a terminal, nothing elsewhere
     checkpoint  file in which a long proof leaves its state every half minute; it goes when the proof has ended
@@ -126,7 +128,8 @@ def certify(
         if not isinstance(f, Target):
             watch.report("reading f")
         target = as_target(f, box, lipschitz=lipschitz, observer=watch)
-        dtype, place = _execution(model, execution), chosen_device(device)
+        dtype, automatic = _execution(model, execution), isinstance(device, str) and device == AUTO
+        place = torch.device("cpu") if automatic else chosen_device(device)
         try:
             target = understood(target, box, lipschitz=lipschitz, observer=watch)
             error = error_function(model, target, box, dtype, place, watch)
@@ -134,10 +137,22 @@ def certify(
             with Crew(error, jobs, executor) as crew:
                 search = Search(error, Goal(eps, gap), Budget(max_boxes), crew)
                 _keep(search, model, checkpoint or resume, resume, order)
-                outcome = search.run(order)
+                if automatic and error.replayable and executor is None and not search.checkpoint.path:
+                    search.gpu = graphics
+                outcome = _searched(search, order)
         except Stopped:
             pass  # before the search began: nothing is claimed
     return _certificate(outcome, model, target, box, eps, dtype, tested, time.monotonic() - started)
+
+
+def _searched(search: Search, order: int | None) -> Outcome:
+    """The outcome of a search, on a GPU from its beginning again where it has outgrown the CPU."""
+    error, goal, budget = search.error, search.goal, search.budget
+    try:
+        return search.run(order)
+    except Outgrown as found:
+        there = error_function(error.model, error.target, error.box, error.execution, found.place, error.observer)
+        return Search(there, goal, budget).run(found.order)
 
 
 def _keep(search: Search, model: Any, checkpoint: Any, resume: Any, order: int | None) -> None:
@@ -287,10 +302,15 @@ def _named_execution(model: Any, execution: str | torch.dtype | None) -> torch.d
     return EXECUTIONS[execution]
 
 
+def graphics() -> torch.device | None:
+    """A GPU that computes in float64, if there is one."""
+    return torch.device("cuda") if torch.cuda.is_available() else None
+
+
 def chosen_device(name: str | torch.device) -> torch.device:
     """The device of that name, if it computes here; "auto": a GPU where there is one."""
-    if isinstance(name, str) and name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if isinstance(name, str) and name == AUTO:
+        name = graphics() or "cpu"
     try:
         device = torch.device(name)
         torch.zeros(1, dtype=torch.float64, device=device).tolist()

@@ -64,14 +64,11 @@ def examine(error: ErrorFunction) -> int:
     Fewer points are taken of a model whose enclosures are slow. Raises ModelAssumptionError with the point at which an
     assumption fails. A box without numbers of the executing format leaves nothing to test.
     """
+    if _by_construction(error.model):
+        return _examine_machine(error)
     points = error.representable(hard_points(error.box, POINTS, error.dtype))
     if not len(points):
         return 0
-    if _by_construction(error.model):
-        points = points[: FEW // 4]
-        _complain(error, points, _ends(error, points, points).exclude(_values(error, points)), AS_WRITTEN)
-        _boxes(error, points, (BOXES,))
-        return len(points)
     probe = points[: FEW // 4]
     cost = metered(lambda: _ends(error, probe, probe), len(probe), error.device)
     points = points[:: max(1, min(len(points) // FEW, round(len(points) * cost.seconds / SECONDS)))]
@@ -82,6 +79,18 @@ def examine(error: ErrorFunction) -> int:
     _other_settings(error, points[:FEW], usual[:FEW], ends[:FEW])
     _complain(error, points, ends.exclude(usual), AS_WRITTEN)
     _boxes(error, points)
+    return len(points)
+
+
+def _examine_machine(error: ErrorFunction) -> int:
+    """A layer of this package is what it seems; whether this machine is, some points and boxes tell in one call."""
+    points = error.representable(hard_points(error.box, FEW, error.dtype))
+    if len(points):
+        lower, upper, inside = _some_boxes(error, points)
+        ends = _ends(error, torch.cat([points, lower]), torch.cat([points, upper]), order=2)
+        values, count = _values(error, torch.cat([points, inside])), len(points)
+        _complain(error, points, ends[:count].exclude(values[:count]), AS_WRITTEN)
+        _keep_inside(error, lower, upper, ends[count:], inside, values[count:], AS_WRITTEN)
     return len(points)
 
 
@@ -209,8 +218,16 @@ def _other_settings(error: ErrorFunction, points: Tensor, usual: Tensor, ends: E
         _compare(error, points, usual, values, ends, EVERYWHERE.replace("{what}", what))
 
 
-def _boxes(error: ErrorFunction, points: Tensor, batches: tuple[int, ...] = (BOXES, 1)) -> None:
+def _boxes(error: ErrorFunction, points: Tensor) -> None:
     """A few boxes of some width, enclosed together and alone: values at points inside stay inside either way."""
+    lower, upper, inside = _some_boxes(error, points)
+    values = _values(error, inside)
+    for batch, complaint in ((BOXES, AS_WRITTEN), (1, EVERY_POINT)):
+        _keep_inside(error, lower, upper, _ends(error, lower, upper, batch, order=2), inside, values, complaint)
+
+
+def _some_boxes(error: ErrorFunction, points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Corners of a few boxes around points, (BOXES, D), and points inside of each, (INSIDE * BOXES, D)."""
     generator = torch.Generator().manual_seed(3)
     low = error.box.lower.flatten()
     high = error.box.upper.flatten()
@@ -218,14 +235,16 @@ def _boxes(error: ErrorFunction, points: Tensor, batches: tuple[int, ...] = (BOX
     half = torch.exp2(-4 - torch.arange(BOXES, dtype=torch.float64, device="cpu"))[:, None] * (high / 2 - low / 2)
     lower, upper = (torch.minimum(torch.maximum(centre + sign * half, low), high) for sign in (-1, 1))
     share = torch.rand(INSIDE, 1, error.dim, generator=generator, dtype=torch.float64, device="cpu")
-    inside = error.rounded((lower * (1 - share) + upper * share).reshape(-1, error.dim))  # (INSIDE * BOXES, D)
-    values = _values(error, inside)
-    for batch in batches:
-        ends = _ends(error, lower, upper, batch, order=2)
-        low, high, below, above = (side.repeat(INSIDE, 1) for side in (lower, upper, ends.low, ends.high))
-        kept = ((inside >= low) & (inside <= high)).all(1)
-        complaint = EVERY_POINT if batch == 1 else AS_WRITTEN
-        _complain(error, inside, kept & Ends(below, above).exclude(values), complaint)
+    return lower, upper, error.rounded((lower * (1 - share) + upper * share).reshape(-1, error.dim))
+
+
+def _keep_inside(
+    error: ErrorFunction, lower: Tensor, upper: Tensor, ends: Ends, inside: Tensor, values: Tensor, complaint: str
+) -> None:
+    """Values at the points inside of boxes lie in the enclosures of those boxes."""
+    low, high, below, above = (side.repeat(INSIDE, 1) for side in (lower, upper, ends.low, ends.high))
+    kept = ((inside >= low) & (inside <= high)).all(1)  # rounding to the executing format may leave a box
+    _complain(error, inside, kept & Ends(below, above).exclude(values), complaint)
 
 
 def _compare(error: ErrorFunction, points: Tensor, usual: Tensor, other: Tensor, ends: Ends, complaint: str) -> None:

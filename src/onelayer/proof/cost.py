@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 from onelayer.proof.error import ErrorFunction
 from onelayer.taylor.kernels import active, tallied
 
-CPU_BYTES, CPU_CHUNK = 2**26, 4096  # beyond them the tensors of a chunk leave the caches
+CPU_BYTES, CPU_CHUNK = 2**28, 4096  # measured: from 512 boxes on a call costs little beside them, in 4 to 8 dimensions
 CUDA_SHARE, CUDA_CHUNK = 0.25, 2**18  # of the free memory; where kernels of an operation are no longer mostly launch
 LIVE = 4  # large tensors alive at the same time
 SECONDS_PER_ELEMENT, SECONDS_PER_OPERATION = 6e-10, 4e-6  # fitted to proofs in 2, 4, 6 and 8 dimensions, orders 2 to 8

@@ -83,21 +83,27 @@ class Crew:
             self.pool.shutdown(wait=False, cancel_futures=True)
 
     def explored(self, task: Task, units: Sequence[Any]) -> Iterator[Any]:
-        """What the task finds for each unit, in their order; None for those that the observer left no time for."""
-        executor = self._executor(len(units))
+        """What the task finds for each unit, in their order; None for those that the observer left no time for.
+
+        The first units of a young proof are done here, the rest is shared as soon as that is worth it.
+        """
+        done = 0
+        while (executor := self._executor(len(units) - done)) is None and done < len(units):
+            yield self._alone(task, units[done])
+            done += 1
         if executor is None or self.problem is None:
-            yield from (self._alone(task, unit) for unit in units)
             return
-        futures = [self._submitted(executor, self.problem, task, unit) for unit in units]
+        rest = units[done:]
+        futures = [self._submitted(executor, self.problem, task, unit) for unit in rest]
         try:
-            yield from (self._result(future, task, unit) for future, unit in zip(futures, units, strict=True))
+            yield from (self._result(future, task, unit) for future, unit in zip(futures, rest, strict=True))
         finally:
             for future in futures:
                 future.cancel()
 
     def _executor(self, units: int) -> Executor | None:
         """Who shares the work, if anybody does: processes only where there is some for them."""
-        if units == 1 or self.problem is None:
+        if units < 2 or self.problem is None:
             return None
         if self.given is not None:
             return self.given

@@ -29,6 +29,7 @@ from onelayer.taylor.cleared import numerator_and_denominator
 from onelayer.taylor.core import TaylorModel
 from onelayer.taylor.fused import weighted_sizes
 from onelayer.taylor.hull import evaluate_hulled
+from onelayer.taylor.kernels import untallied
 from onelayer.taylor.levels import Levels
 from onelayer.taylor.rounding import inflate
 from onelayer.taylor.sides import Sides
@@ -38,7 +39,8 @@ MAX_SIDES = 2  # kinks of f taken side by side at once on one box
 TRIAL_ORDER = 3
 TRIAL_BOXES = 16  # on which two forms of an enclosure are compared
 FEW_AXES = 2  # up to which every axis is tried for a cut
-TRIED_ALONG = 512  # boxes and trials up to which one call costs little more than the call for the boxes alone
+# Boxes and trials up to which one call costs little more than the call for the boxes alone, at a low and a high order.
+TRIED_ALONG, TRIED_ALONG_HIGH = 512, 128
 MAX_NODES = 5000  # a formula is evaluated node by node with intervals beside it, longer ones level by level without
 UP = 1 + 2.0**-40  # covers the rounding of the few float operations on bounds below
 
@@ -97,7 +99,7 @@ class ErrorFunction:
         """
         origin, low, high = low.device, low.to(self.device), high.to(self.device)
         gain = None
-        if self._tried_along(len(low), order):
+        if self.in_one_call(len(low), order) > len(low):
             every = self.bounded(*with_trials(low, high), order)
             found, gain = Bounded(*(part[-len(low) :] for part in every)), gains(every.bound, self.dim)
         else:
@@ -117,10 +119,11 @@ class ErrorFunction:
     def _bounded(self, low: Tensor, high: Tensor, order: int) -> Bounded:
         return self._sides(low, high, order, []) if self.kinked else self.bounded(low, high, order)
 
-    def _tried_along(self, boxes: int, order: int) -> bool:
-        """Whether axes are tried in the call that bounds the boxes: where it is likely to pay at no call more."""
-        cheap = boxes * (self.dim + 1) <= TRIED_ALONG and order <= TRIAL_ORDER
-        return cheap and self.dim > FEW_AXES and not self.kinked
+    def in_one_call(self, boxes: int, order: int) -> int:
+        """Boxes that are bounded in the first call for so many: with trials of axes where they come at no call more."""
+        most = TRIED_ALONG if order <= TRIAL_ORDER else TRIED_ALONG_HIGH
+        along = boxes * (self.dim + 1) <= most and self.dim > FEW_AXES and not self.kinked
+        return boxes * (self.dim + 1) if along else boxes
 
     def _try_axes(
         self,
@@ -154,7 +157,8 @@ class ErrorFunction:
         found.sensitivity[lost] = by_length(low[lost], high[lost], whole)
 
     def _gains(self, low: Tensor, high: Tensor, order: int) -> Tensor:
-        return gains(self.bounded(*with_trials(low, high), order).bound, self.dim)
+        with untallied():  # what a box costs is asked of the boxes alone
+            return gains(self.bounded(*with_trials(low, high), order).bound, self.dim)
 
     @cached_property
     def kinked(self) -> bool:
@@ -276,6 +280,10 @@ class ErrorFunction:
         cleared = self._cleared(quotient, t, low, high, TRIAL_ORDER).bound
         return quotient if cleared.median() < self._divided(t, low, high, TRIAL_ORDER).bound.median() else None
 
+    def decide(self) -> None:
+        """Take the decisions that are taken once, so that no later call is charged with them."""
+        _ = self.kinked, self.quotient, self.levels
+
     @cached_property
     def levels(self) -> Levels | None:
         """A long formula, made ready for evaluation level by level."""
@@ -329,6 +337,8 @@ class ErrorFunction:
         """The points (C, D) moved to numbers of the executing format, into the box where its sides hold any."""
         low, high = self.box.lower.flatten(), self.box.upper.flatten()
         rounded = points.clamp(low, high).to(self.dtype)
+        if self.dtype == torch.float64:
+            return rounded
         over, under = torch.full_like(rounded, torch.inf), torch.full_like(rounded, -torch.inf)
         rounded = torch.where(rounded.double() < low, torch.nextafter(rounded, over), rounded)
         return torch.where(rounded.double() > high, torch.nextafter(rounded, under), rounded).double()

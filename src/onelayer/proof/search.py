@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -38,11 +39,24 @@ from onelayer.proof.witness import Witness, best, climb, search, verified
 
 CHUNKS_AT_ONCE = 64  # in one round
 CENTRES = 64
-SPRINT = 512  # boxes at the highest order before the order is chosen: a pilot costs about as much
+# Boxes at the highest order before the order is chosen, as many as cost what a pilot costs, by the model of cost:
+# pilots in 2, 4, 6 and 8 dimensions take two to five tenths of a second, three times what that model says of a box.
+SPRINT, SPRINT_SECONDS, LONGEST_SPRINT = 512, 0.1, 2048
 LEVEL = 1.25  # a stalled bound this much above the value at a point will fall again
 SCOUTS = 32
 PILOT_SHARE = 0.25  # of the time, if it is limited
 REFUTED_GAP, REFUTED_BOXES = 1.0, 512
+# Work left, by the model of cost, about half as long on one core: a search on an H200 began in ten seconds at most, and
+# a machine that has one has many cores (benchmarks/results/gpu_proofs.json).
+WORTH_A_GPU = 60.0
+
+
+class Outgrown(Exception):
+    """A search has found out that it is long, at this order, and there is a GPU on which it is short."""
+
+    def __init__(self, order: int, place: torch.device) -> None:
+        super().__init__(f"order {order} on {place}")
+        self.order, self.place = order, place
 
 
 @dataclass(frozen=True)
@@ -94,6 +108,7 @@ class Search:
         self.cost = Cost(SPRINT, 0.0)
         self.checkpoint = Checkpoint(None, "")
         self.stored: list[Explored] | None = None  # what had come back of a wave where a search goes on
+        self.gpu: Callable[[], torch.device | None] = lambda: None  # asked once it would pay
 
     def domain(self) -> Boxes:
         """The whole domain as the first box, where enclosures are computed: open boxes stay there."""
@@ -147,13 +162,19 @@ class Search:
         self.report()
         points = search(self.error)
         self.observe(points)
-        self.floor = self.rounding_floor(points)
         orders = self.orders(order)
+        if len(orders) == 1 or self.goal.eps is None:
+            self.floor = self.rounding_floor(points)
         self.begin(orders)
-        self.rounds(SPRINT if len(orders) > 1 else math.inf)
+        self.rounds(self.sprint() if len(orders) > 1 else math.inf)
         if len(orders) > 1 and len(self.open) and not self.exhausted():
+            self.floor = self.rounding_floor(points)  # an eps below it is rare, and found out here soon enough
             self.settle(orders)
             self.rounds(math.inf)
+
+    def sprint(self) -> float:
+        """Boxes to evaluate before a pilot is sent."""
+        return max(SPRINT, min(LONGEST_SPRINT, SPRINT_SECONDS / self.cost.seconds))
 
     def orders(self, order: int | None) -> tuple[int, ...]:
         """The orders to choose from; the cheapest one where there is no room for a choice."""
@@ -165,8 +186,9 @@ class Search:
     def begin(self, orders: tuple[int, ...]) -> None:
         """Enclose the whole domain, at the highest order: many a proof ends before a choice would have paid."""
         self.order = orders[0]
+        self.error.decide()
         if len(orders) > 1:
-            self.cost = sized(self.whole, 1, self.error.device)
+            self.cost = sized(self.whole, self.error.in_one_call(1, self.order), self.error.device)
         else:
             self.cost = cost_of_box(self.error, self.order)
             self.whole()
@@ -222,6 +244,8 @@ class Search:
 
     def wave(self) -> None:
         """Hand out the open boxes, and put what comes back in their place."""
+        if self.pieces * self.cost.seconds > WORTH_A_GPU and (place := self.gpu()) is not None:
+            raise Outgrown(self.order, place)
         groups = dealt(self.open, self.pieces // size_of_unit(self.cost.seconds))
         units = [self.unit(group, self.room // len(groups)) for group in groups]
         found: list[Explored | None] = [*(self.stored or [])]

@@ -18,6 +18,7 @@ from onelayer.proof.forward import Forward, enclosed_at
 CLIMBERS = 48  # points from which the error is climbed
 STEPS = 28  # of a climb; each halves its reach when it fails
 PAID = {"points": 2**8, "climbers": 4, "steps": 8}  # where every value of f is paid for: a black box
+SIFTED, FINALISTS = 3, 8  # after a third of a climb a third of the climbers goes on, or eight: the others rarely win
 SEARCH_SHARE = 0.25  # of the time, if it is limited: a lower bound is no proof of the upper one
 BITS = 200  # working precision of the verification, 60 decimal digits
 
@@ -65,19 +66,22 @@ def climb(
     """Pattern search for max |g| from each of K points at once; kinks and rounding noise do not disturb it.
 
     Each step tries +-r along every axis and along a few oblique directions, moves to the best improvement, or halves
-    r. The result is sorted, best first. Once ``hurry`` says that it is over, no further step is tried.
+    r; soon the best points alone go on. The result is sorted, best first. Once ``hurry`` says that it is over, no
+    further step is tried.
     """
     if not points.shape[0]:
         return points
     generator = torch.Generator().manual_seed(0)
     axes = torch.eye(error.dim, dtype=torch.float64, device="cpu")
     axes = torch.cat([axes, -axes])  # (2D, D)
-    row = torch.arange(points.shape[0], dtype=torch.int64, device="cpu")
     radius = torch.ones(points.shape[0], 1, dtype=torch.float64, device="cpu")
     value = error.values(points)
-    for _ in range(steps):
+    for step in range(steps):
         if hurry is not None and hurry.over:
             break
+        if step == steps // SIFTED:
+            index = torch.argsort(value, descending=True, stable=True)[: max(FINALISTS, len(points) // SIFTED)]
+            points, radius, value = points[index], radius[index], value[index]
         oblique = torch.randn(2 + error.dim, error.dim, generator=generator, dtype=torch.float64, device="cpu")
         moves = torch.cat([axes, oblique]) * reach  # (C, D)
         tried = points[:, None] + radius[:, None] * moves
@@ -86,7 +90,7 @@ def climb(
             break
         found, at = error.values(flat).reshape(tried.shape[0], -1).max(1)
         better = found > value
-        chosen = flat.reshape(tried.shape)[row, at]
+        chosen = flat.reshape(tried.shape)[torch.arange(len(at), dtype=torch.int64, device="cpu"), at]
         points = torch.where(better[:, None], chosen, points)
         value = torch.where(better, found, value)
         radius = torch.where(better[:, None], radius, radius / 2)

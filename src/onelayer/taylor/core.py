@@ -155,7 +155,7 @@ class TaylorModel(Operators):
 
     def tagged(self, execution: torch.dtype | None) -> TaylorModel:
         """The same enclosure, whose further operations are executed in this type (None: exact real ones)."""
-        space = replace(self.space, execution=execution)
+        space = self.space if self.space.execution == execution else replace(self.space, execution=execution)
         return self._knowing(TaylorModel(self.coef, self.rem, space, self.support, self.degree, self.den))
 
     def untag(self) -> TaylorModel:

@@ -52,6 +52,17 @@ def tallied(tally: Tally) -> Iterator[None]:
         _TALLIES.remove(tally)
 
 
+@contextmanager
+def untallied() -> Iterator[None]:
+    """Report nothing of what is computed inside the block."""
+    held = _TALLIES[:]
+    _TALLIES.clear()
+    try:
+        yield
+    finally:
+        _TALLIES[:] = held
+
+
 def active() -> bool:
     """Whether the kernels are on."""
     return _SWITCH["compiled"]
@@ -59,7 +70,7 @@ def active() -> bool:
 
 def ready(*tensors: Tensor) -> bool:
     """Whether the kernels are on and every operand is where they can read it."""
-    return _SWITCH["compiled"] and not any(x.is_cuda or x.is_mps or x.requires_grad for x in tensors)
+    return _SWITCH["compiled"] and all(x.is_cpu and not x.requires_grad for x in tensors)
 
 
 @cache
@@ -76,7 +87,7 @@ def report(work: int, size: int) -> None:
 def rows_of(x: Tensor, shape: torch.Size) -> Floats:
     """(P, *smaller) as an array (P, N) of the full shape, without a copy where it is one already."""
     rows: Floats = x.numpy()
-    if x.shape[1:] != shape:
+    if rows.shape[1:] != shape:
         missing = len(shape) + 1 - rows.ndim
         rows = np.broadcast_to(rows.reshape(rows.shape[0], *[1] * missing, *rows.shape[1:]), (rows.shape[0], *shape))
     return np.ascontiguousarray(rows).reshape(rows.shape[0], -1)
@@ -84,7 +95,7 @@ def rows_of(x: Tensor, shape: torch.Size) -> Floats:
 
 def row_of(x: Tensor, shape: torch.Size) -> Floats:
     row: Floats = x.numpy()
-    return np.ascontiguousarray(row if x.shape == shape else np.broadcast_to(row, shape)).reshape(-1)
+    return np.ascontiguousarray(row if row.shape == shape else np.broadcast_to(row, shape)).reshape(-1)
 
 
 def tensor_of(x: Floats, *shape: int) -> Tensor:
