@@ -17,7 +17,6 @@ from onelayer.cli.console import NOT_PROVED, SUCCESS, show
 from onelayer.cli.models import ArchitectureOption, ClaimOut, DomainOption, Model, function_of, opened
 from onelayer.cli.options import Cluster, Device, Folder, Integers, Jobs, Json, MaxSeconds, app, examples, report
 from onelayer.observer import Observer
-from onelayer.proof.certify import AUTO, graphics
 from onelayer.proof.cluster import connected
 
 
@@ -81,6 +80,8 @@ def certify_command(
 
 def _resumable(model: object, target: Any, device: str) -> bool:
     """Whether the proof writes checkpoints: of a layer against a formula, on the CPU."""
+    from onelayer.proof.certify import AUTO, graphics
+
     here = device == "cpu" or (device == AUTO and graphics() is None)
     return isinstance(model, ol.OneLayerTransformer) and target.formula is not None and here
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.spatial import Delaunay, QhullError
 
 from onelayer.box import Box
 from onelayer.errors import OnelayerError
@@ -39,6 +38,8 @@ class Scattered:
     @cached_property
     def triangulation(self) -> Any:
         """Of the points with each coordinate scaled to [0, 1]: units must not decide what is near."""
+        from scipy.spatial import Delaunay, QhullError  # slow to load, and few functions are tables
+
         low = self.points.min(0)
         high = self.points.max(0)
         if not (high > low).all():

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.interpolate import BSpline
 
 from onelayer.language.knots import Spline
 
@@ -44,6 +43,8 @@ class Axis:
 
     def collocation(self) -> Array:
         """B_i(t_j) as (n nodes, n functions)."""
+        from scipy.interpolate import BSpline  # slow to load, and few functions are tables
+
         design = BSpline.design_matrix(self.nodes, self.knots, self.degree)
         return np.asarray(design.toarray(), dtype=np.float64)
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from scipy.optimize import brentq
 from torch import Tensor
 
 from onelayer.box import Box
@@ -185,6 +184,8 @@ def _axis_zeros(formula: Formula, args: tuple[int, ...], box: Box) -> list[Tenso
 
 def _zero_between(gap: Callable[[float], Array], ends: tuple[float, float], values: tuple[float, float]) -> float:
     """A zero of ``gap``, whose values at the ends have different signs or vanish."""
+    from scipy.optimize import brentq  # slow to load, and few functions have kinks
+
     for end, value in zip(ends, values, strict=True):
         if value == 0:
             return float(end)
