@@ -84,7 +84,7 @@ def test_unknown_guards_and_proofs_of_guarded_models_are_refused(made: Approxima
     with pytest.raises(OnelayerError, match=r"guarded\.model"):
         certify(made.guarded("clamp"), "x1", BOX, 9.0)
     with pytest.raises(OnelayerError, match=r"a\.guarded"):
-        export(made, to="hf", out="x", guard="warn")
+        export(made, to="coq", out="x", guard="warn")
 
 
 @pytest.mark.parametrize("guard", ["warn", "raise", "clamp"])

@@ -241,7 +241,7 @@ def test_whatever_is_asked_the_error_is_ours(arguments: dict[str, Any]) -> None:
 
 def test_a_domain_that_is_no_box_is_refused() -> None:
     with pytest.raises(OnelayerError, match="Box"):
-        certify(lambda x: x[..., 0], "x", [0.0, 1.0])  # type: ignore[arg-type]
+        certify(lambda x: x[..., 0], "x", [0.0, 1.0, 2.0])  # type: ignore[arg-type]
 
 
 def test_the_number_of_points_is_stated() -> None:
