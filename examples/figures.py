@@ -19,6 +19,7 @@ from scipy.special import comb
 from onelayer.box import Box
 from onelayer.build.lookup.families import bernstein
 from onelayer.build.lookup.solve import axis_nodes, minimax, rounding_cost
+from onelayer.card import counted
 from onelayer.conductor import approximate
 from onelayer.layer.lookup import AxisKeys, LookupHead, lookup_model
 from onelayer.layer.transformer import OneLayerTransformer
@@ -85,7 +86,7 @@ def bernstein_solved(count: int) -> float:
 
 def report(name: str, result: Approximation) -> None:
     size = result.size()
-    counts = f"{size['heads']} heads, {size['tokens']} tokens, {size['hidden_units']} hidden units"
+    counts = counted(size, ("heads", "tokens", "hidden_units"))
     print(f"{name}: {counts}: {result.certificate}, error {result.certificate.lower:.3g} attained", flush=True)
 
 

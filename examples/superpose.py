@@ -11,6 +11,7 @@ import torch
 
 import onelayer as ol
 from onelayer.build.sequences.superpose import superpose
+from onelayer.card import number_of
 
 
 def main() -> None:
@@ -24,8 +25,8 @@ def main() -> None:
     }
     for name, f in functions.items():
         a = superpose(f, box, 1e-2)
-        size = a.size()
-        print(f"{name} of {n}: {size['hidden_units']} hidden units, {a.model.config.ramps} ramps, ", end="")
+        units = number_of(a.size()["hidden_units"], "hidden units")
+        print(f"{name} of {n}: {units}, {number_of(a.model.config.ramps, 'ramps')}, ", end="")
         print(f"{a.certificate.status} by {a.certificate.method}")
         with tempfile.TemporaryDirectory() as folder:
             a.save(f"{folder}/made")

@@ -6,6 +6,7 @@ import math
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -119,3 +120,19 @@ def test_the_folder_of_a_torch_layer_carries_its_guard(made: Approximation, tmp_
     found = stock.load(tmp_path / "clamp")(x)
     assert torch.equal(found[:3], free(inside)[:3])
     assert bool(found[3].isnan().all())
+
+
+def test_a_result_warns_once_and_raises_when_asked(made: Approximation) -> None:
+    a = Approximation(made.model, made.certificate, made.target)
+    with pytest.warns(OutsideDomainWarning, match="1 of 1 points"):
+        a([3.0, 0.05])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        a([4.0, 0.05])
+        assert np.array_equal(a([1.0, 0.05]), a.model([1.0, 0.05]))
+    for raising in (lambda x: a(x, guard=True), a.guarded(True)):
+        with pytest.raises(OutsideDomain, match=r"coordinate 1 is 3\.0"):
+            raising(np.array([3.0, 0.05]))
+    assert np.array_equal(a([3.0, 0.05], guard="clamp"), a.model([2.0, 0.05]))
+    with pytest.raises(OnelayerError, match="numbers of one regular shape"):
+        a(["a", "b"])

@@ -55,6 +55,21 @@ def test_looser_is_not_harder(eps: float) -> None:
     assert result.certificate.proved
 
 
+def test_after_a_proof_comes_a_smaller_layer() -> None:
+    result = approximate("x1**2/(x2*x3)", Box([1.0] * 3, [5.0] * 3), 0.025)
+    sizes = [attempt.parameters for attempt in result.history if attempt.status == "proved"]
+    assert len(sizes) == 2
+    assert result.size()["parameters"] == sizes[1] < sizes[0]
+
+
+def test_a_product_with_kinks_in_its_factors_is_composed() -> None:
+    result = approximate("abs(x)*abs(y)*z", Box([-1.0] * 3, [1.0] * 3), 0.02, max_seconds=30)
+    assert result.certificate.method == "composition"
+    assert result.certificate.proved
+    assert result.check().ok
+    assert not any(attempt.way == "tokens" for attempt in result.history)
+
+
 def test_explanations_name_inner_and_outer_functions() -> None:
     result = approximate("x1*x2/(x3*x4)", Box([1.0] * 4, [5.0] * 4), 0.5, max_seconds=20)
     if result.certificate.method != "composition":

@@ -9,6 +9,7 @@ import pkgutil
 import subprocess
 import sys
 from fnmatch import fnmatch
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "onelayer"
 FLOORS = [
     ["errors", "lazy", "card", "seeds"],
     ["formats"],
-    ["extras", "float64", "ground", "disk", "names", "narrow", "observer", "webpage"],
+    ["extras", "float64", "ground", "disk", "names", "narrow", "observer", "recurrence", "webpage", "windows"],
     ["box"],
     ["layer", "guard", "network"],
     ["language", "equations"],
@@ -43,7 +44,10 @@ FLOORS = [
 ]
 RANK = {room: at for at, floor in enumerate(FLOORS) for room in floor}
 # Floors within a room, likewise from the ground up: a subfolder imports only those before it.
-SUBFOLDERS = {"build": ["tables", "ordering", "lookup", "sequences", "nested"], "training": ["", "estimators"]}
+SUBFOLDERS = {
+    "build": ["tables", "ordering", "lookup", "sequences", "pieces", "nested"],
+    "training": ["", "estimators"],
+}
 MODULES = sorted(SOURCE.rglob("*.py"))
 # Written in the language of a compiler that comes with torch for GPUs alone.
 PROGRAMS = (
@@ -100,6 +104,23 @@ def test_subfolders_point_down_the_road(path: Path) -> None:
     for other in (name.split(".") for name in imports(path)):
         if other[0] == here[0] and len(other) > 2 and other[1] in order:
             assert order.index(other[1]) <= order.index(here[1]), f"{'.'.join(here)} must not import {'.'.join(other)}"
+
+
+def test_every_subfolder_has_its_floor() -> None:
+    folders = {(path.parent.parent.name, path.parent.name) for path in MODULES if path.parent.parent.parent == SOURCE}
+    assert folders == {(room, name) for room, names in SUBFOLDERS.items() for name in names if name}
+
+
+def test_no_module_imports_itself_by_a_detour() -> None:
+    """Imports at the top of modules, inside a room too, have an order from the ground up."""
+    known = {f"onelayer.{name_of(path)}".removesuffix(".__init__") for path in MODULES}
+    graph = {}
+    for path in MODULES:
+        top = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.ImportFrom)]
+        pairs = [(f"{node.module}.{alias.name}", node.module) for node in top for alias in node.names]
+        found = {module if module in known else package for module, package in pairs}
+        graph[f"onelayer.{name_of(path)}".removesuffix(".__init__")] = found & known
+    TopologicalSorter(graph).prepare()  # raises CycleError, with the detour
 
 
 def test_no_public_name_hides_a_module() -> None:

@@ -144,7 +144,9 @@ def as_box(domain: Domain) -> Box:
     """A Box from a Box, text, a dict of intervals, a list of pairs, or one pair of numbers for one variable."""
     if isinstance(domain, tuple | list) and len(domain) == 2 and all(isinstance(end, int | float) for end in domain):
         return Box([domain])
-    return domain if isinstance(domain, Box) else Box(domain)
+    if isinstance(domain, Box):
+        return domain
+    return Box(domain)
 
 
 def _written_out(

@@ -42,7 +42,13 @@ def folded(summary: str, text: str) -> str:
     return f"<details><summary>{escape(summary)}</summary>{block}</details>"
 
 
+def number_of(count: int, things: str) -> str:
+    """A number with its noun, which is given in the plural: "1 box", "1,803 boxes"."""
+    one = things.removesuffix("es") if things.endswith("xes") else things.removesuffix("s")
+    return f"{count:,} {one if count == 1 else things}"
+
+
 def counted(size: dict[str, int], names: Sequence[str] = ()) -> str:
     """A size in words, without what is not there: "1 head, 12 tokens, 99 parameters"."""
     shown = [(size[name], name.replace("_", " ")) for name in names or tuple(size) if size[name]]
-    return ", ".join(f"{count:,} {word if count != 1 else word.removesuffix('s')}" for count, word in shown)
+    return ", ".join(number_of(count, things) for count, things in shown)

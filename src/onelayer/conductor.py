@@ -22,14 +22,20 @@ from onelayer.build.lookup.blueprint import seen_size, straight
 from onelayer.build.lookup.solve import solved_on
 from onelayer.build.lookup.storage import Storage, computing, storage_of
 from onelayer.errors import OnelayerError
+from onelayer.float64 import one_number
 from onelayer.formats import WIDE, either
 from onelayer.ground import pinned
 from onelayer.observer import AT_LEAST, Observer, Stopped, observing
-from onelayer.portfolio import Task, lookups, pieces, proved, race, smooth, tokens
+from onelayer.portfolio.lookup import lookups
+from onelayer.portfolio.slopes import smooth
+from onelayer.portfolio.standing import preference
+from onelayer.portfolio.task import Task, proved
+from onelayer.portfolio.ways import pieces, race, tokens
 from onelayer.proof.certificate import stated
 from onelayer.proof.certify import AUTO, chosen_device
 from onelayer.proof.recorded import understood
-from onelayer.recording.jumps import warn_of_jump
+from onelayer.proof.supposed import supposed
+from onelayer.recording.jumps import jump_beyond
 from onelayer.recording.target import as_target
 from onelayer.result import Approximation
 from onelayer.taylor.preparation import prepare
@@ -81,6 +87,7 @@ def approximate(
     device      "cpu", "cuda", or "auto": large fits and long proofs are computed on a GPU where there is one
     observer    follows the call and may cancel it; by default a bar in a terminal, nothing elsewhere
     """
+    eps, gradient_eps = one_number(eps), one_number(gradient_eps)
     check_eps(eps)
     eps = stated(eps)
     if gradient_eps is not None:
@@ -96,25 +103,36 @@ def approximate(
     prepare()
     with observing(observer, max(max_seconds, AT_LEAST)) as watch, solved_on(place):
         watch.report("reading f")
-        target = as_target(f, domain, lipschitz=lipschitz, observer=watch)
-        warn_of_jump(target.formula, domain, eps)
-        task = Task(target, domain, eps, dtype, max_tokens, max_boxes, seed, jobs, device, executor, storage)
-        if layout == "tokens":
-            return tokens(task, watch)
-        check_dimension(domain)
-        try:
-            target = understood(target, domain, lipschitz=lipschitz, observer=watch)
-            check_size(seen_size(target, domain, watch), dtype, "f")
-        except Stopped:
-            return proved(straight(target, domain), task, watch)
-        task = replace(task, target=target)
-        if gradient_eps is not None:
-            return smooth(task, gradient_eps, watch)
-        if layout == "pieces":
-            return pieces(task, watch)
-        if layout == "packed":
-            return min(lookups(task, watch), key=lambda attempt: attempt.certificate.upper)
-        return race(task, watch)
+        given = supposed(f, domain, eps, watch)
+        if gradient_eps is not None and given.known is not None:
+            raise OnelayerError("gradient_eps needs the slopes of f: give f as a formula or torch function")
+        target = as_target(given.f, domain, lipschitz=lipschitz, observer=watch)
+        goal = given.eps or eps
+        jump = jump_beyond(target.formula, domain, goal)
+        task = Task(target, domain, goal, dtype, max_tokens, max_boxes, seed, jobs, device, executor, storage, jump)
+        layout = "packed" if given.estimated and layout == "auto" else layout  # an estimate keeps boxes, no argument
+        made = _built(task, layout, gradient_eps, lipschitz, watch)
+        return replace(made, certificate=given.concluded(made.certificate))
+
+
+def _built(task: Task, layout: str, gradient_eps: float | None, lipschitz: Any, watch: Observer) -> Approximation:
+    """The layer by the ways that the layout allows."""
+    if layout == "tokens":
+        return tokens(task, watch)
+    check_dimension(task.domain)
+    try:
+        target = understood(task.target, task.domain, lipschitz=lipschitz, observer=watch)
+        check_size(seen_size(target, task.domain, watch), task.dtype, "f")
+    except Stopped:
+        return proved(straight(task.target, task.domain), task, watch)
+    task = replace(task, target=target)
+    if gradient_eps is not None:
+        return smooth(task, gradient_eps, watch)
+    if layout == "pieces":
+        return pieces(task, watch)
+    if layout == "packed" and task.jump is None:
+        return min(lookups(task, watch), key=preference)
+    return race(task, watch)
 
 
 def _check_layout(layout: str, gradient_eps: float | None, storage: Storage | None) -> None:

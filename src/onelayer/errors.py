@@ -40,4 +40,6 @@ def one_line(message: object) -> str:
     """``message`` in one line of printable characters, abridged when long: nothing in it can steer a terminal."""
     text = " ".join(str(message).split())
     text = "".join(letter if letter.isprintable() else "?" for letter in text[: 2 * LONGEST_LINE])
-    return text if len(text) <= LONGEST_LINE else text[: LONGEST_LINE - 3] + "..."
+    if len(text) <= LONGEST_LINE:
+        return text
+    return text[: LONGEST_LINE - 3] + "..."

@@ -6,9 +6,11 @@ mpmath); results below the normal range may be flushed to zero.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -58,3 +60,8 @@ def indices(count: int) -> Tensor:
 def linspace(low: float, high: float, count: int) -> Tensor:
     """``count`` numbers at equal distances, both ends included."""
     return torch.linspace(low, high, count, dtype=torch.float64, device="cpu")
+
+
+def one_number(value: Any) -> Any:
+    """The number in a tensor or an array that holds one; anything else as it is."""
+    return value.item() if isinstance(value, Tensor | np.ndarray) and math.prod(value.shape) == 1 else value

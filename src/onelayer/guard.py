@@ -5,11 +5,13 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from onelayer.box import Box
 from onelayer.errors import OnelayerError
+from onelayer.names import without_unit
 
 WARN, RAISE, CLAMP = "warn", "raise", "clamp"
 GUARDS = (None, WARN, RAISE, CLAMP)
@@ -26,17 +28,19 @@ class OutsideDomainWarning(UserWarning):
 class Guarded(nn.Module):
     """``model`` on ``box``: inside the box it is the model; outside ``guard`` decides.
 
-    "warn" computes and warns, "raise" raises OutsideDomain with the first such point, "clamp" moves each coordinate to
-    the nearest one of the box. nan is outside, and clamping leaves it nan.
+    "warn" computes and warns the first time, "raise" (also: True) raises OutsideDomain with the first such point,
+    "clamp" moves each coordinate to the nearest one of the box. nan is outside, and clamping leaves it nan.
     """
 
     lower: Tensor
     upper: Tensor
 
-    def __init__(self, model: nn.Module, box: Box, guard: str | None = RAISE) -> None:
+    def __init__(self, model: nn.Module, box: Box, guard: str | bool | None = RAISE) -> None:
         super().__init__()
         self.model = model
-        self.guard = check_guard(guard)
+        self.guard = RAISE if guard is True else check_guard(guard or None)
+        self.warned = False
+        self.names = tuple(map(without_unit, box.names or ()))
         self.register_buffer("lower", box.lower.clone(), persistent=False)
         self.register_buffer("upper", box.upper.clone(), persistent=False)
 
@@ -44,20 +48,35 @@ class Guarded(nn.Module):
         """The model, after what the guard does with points outside the domain."""
         if self.guard is None:
             return self.model(x)
-        if not isinstance(x, Tensor):
-            raise OnelayerError("a guarded model is for use, not for proofs; certify the model inside: guarded.model")
-        outside = ~((x >= self.lower) & (x <= self.upper))  # nan compares false, so it is outside
+        points = self._points(x)
+        outside = ~((points >= self.lower) & (points <= self.upper))  # nan compares false, so it is outside
         if not bool(outside.any()):
             return self.model(x)
         if self.guard == CLAMP:
-            low = inward(self.lower, x.dtype, up=True)
-            high = inward(self.upper, x.dtype, up=False)
-            return self.model(torch.minimum(torch.maximum(x, low), high))
-        message = self._message(x, outside)
+            moved = self._moved(points, points.dtype if points is x else next(self.model.parameters()).dtype)
+            return self.model(moved if points is x else moved.numpy())
         if self.guard == RAISE:
-            raise OutsideDomain(message)
-        warnings.warn(message, OutsideDomainWarning, stacklevel=2)
+            raise OutsideDomain(self._message(points, outside))
+        if not self.warned:
+            self.warned = True
+            warnings.warn(self._message(points, outside), OutsideDomainWarning, stacklevel=4)
         return self.model(x)
+
+    def _points(self, x: Any) -> Tensor:
+        """Points as a tensor: the tensor itself, or the numbers of a NumPy array or a list."""
+        if isinstance(x, Tensor):
+            return x
+        if not isinstance(x, np.ndarray | list | tuple):
+            raise OnelayerError("a guarded model is for use, not for proofs; certify the model inside: guarded.model")
+        try:
+            return torch.as_tensor(np.asarray(x, dtype=np.float64), device=self.lower.device)
+        except (TypeError, ValueError) as error:
+            raise OnelayerError(f"points must be numbers of one regular shape, got {repr(x)[:60]}") from error
+
+    def _moved(self, points: Tensor, dtype: torch.dtype) -> Tensor:
+        """Each coordinate at the nearest number of the format in the box."""
+        low, high = inward(self.lower, dtype, up=True), inward(self.upper, dtype, up=False)
+        return torch.minimum(torch.maximum(points, low.to(points)), high.to(points))
 
     def _message(self, x: Tensor, outside: Tensor) -> str:
         rows = outside.reshape(-1, self.lower.numel())
@@ -67,9 +86,10 @@ class Guarded(nn.Module):
         low = float(self.lower.flatten()[at])
         high = float(self.upper.flatten()[at])
         count = int(rows.any(1).sum())
+        name = self.names[at] if self.names else f"coordinate {at + 1}"
         return (
-            f"{count:,} of {len(rows):,} points lie outside the certified domain; the first is point {row}: coordinate "
-            f"{at + 1} is {value!r}, not in [{low!r}, {high!r}]"
+            f"{count:,} of {len(rows):,} points lie outside the certified domain; the first is point {row}: "
+            f"{name} is {value!r}, not in [{low!r}, {high!r}]"
         )
 
     def extra_repr(self) -> str:

@@ -21,12 +21,16 @@ ACCUMULATORS = {row.dtype: row.computing.dtype for row in FORMATS if row.accumul
 def widened(x: Tensor) -> Tensor:
     """The same numbers in the format that a layer computes in."""
     wide = ACCUMULATORS.get(x.dtype)
-    return x if wide is None else x.to(wide)
+    if wide is None:
+        return x
+    return x.to(wide)
 
 
 def held(y: Tensor, like: Tensor) -> Tensor:
     """What an operation returns to the layer: rounded once where ``like`` is of a narrow format."""
-    return y.to(like.dtype) if like.dtype in ACCUMULATORS else y
+    if like.dtype in ACCUMULATORS:
+        return y.to(like.dtype)
+    return y
 
 
 def linear(x: Any, w: Tensor, b: Tensor) -> Any:

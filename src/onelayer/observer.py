@@ -100,7 +100,9 @@ class Observer:
     @property
     def seconds_left(self) -> float:
         """Seconds to the deadline, never negative; 0 once cancelled."""
-        return 0.0 if self.cancelled else max(0.0, self._deadline - time.monotonic())
+        if self.cancelled:
+            return 0.0
+        return max(0.0, self._deadline - time.monotonic())
 
     def check(self) -> None:
         """Raise Stopped when it is over: for stages that have nothing to return on their way."""
@@ -243,7 +245,11 @@ def observing(observer: Observer | None, max_seconds: float = math.inf) -> Obser
     """The observer of a call: the given one, with the call's own ``max_seconds``; else a line in a notebook, a bar in a
     terminal, silence elsewhere."""
     if observer is not None:
-        return observer if math.isinf(max_seconds) else observer.within(max_seconds)
+        if math.isinf(max_seconds):
+            return observer
+        return observer.within(max_seconds)
     if _in_notebook():
         return NotebookObserver(max_seconds)
-    return TerminalObserver(max_seconds) if sys.stderr.isatty() else Observer(max_seconds)
+    if sys.stderr.isatty():
+        return TerminalObserver(max_seconds)
+    return Observer(max_seconds)

@@ -7,14 +7,15 @@ import os
 import shutil
 import tempfile
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from onelayer.box import Box
-from onelayer.card import card, counted, folded
+from onelayer.card import card, counted, folded, number_of
 from onelayer.errors import FileError, OnelayerError
 from onelayer.ground import pinned
-from onelayer.guard import RAISE, Guarded
+from onelayer.guard import RAISE, WARN, Guarded
 from onelayer.language.formula import parse
 from onelayer.layer.file import load_model, weights_sha256
 from onelayer.layer.transformer import OneLayerTransformer
@@ -51,7 +52,7 @@ class Attempt:
         if self.status == "failed":
             return f"{self.way}: {self.note} ({self.seconds:.1f} s)"
         bound = f"sup|T - f| in [{self.lower:.3g}, {self.upper:.3g}]"
-        return f"{self.way}: {self.status}, {bound}, {self.parameters:,} parameters ({self.seconds:.1f} s)"
+        return f"{self.way}: {self.status}, {bound}, {number_of(self.parameters, 'parameters')} ({self.seconds:.1f} s)"
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,8 @@ class Approximation:
     ``target`` is None after loading a proof whose function was not recorded. The certificate speaks of exactly these
     weights, executed in the format they are stored in, or of real arithmetic: both are checked here.
     ``wanted_tokens`` is set when a budget ended the construction before eps was reached: the predicted number of memory
-    tokens that would do. ``history`` lists what was tried, in order.
+    tokens that would do. ``history`` lists what was tried, in order. ``unreachable`` says why no layer reaches eps,
+    where that is known.
     """
 
     model: OneLayerTransformer
@@ -69,6 +71,7 @@ class Approximation:
     target: Target | None = None
     wanted_tokens: int | None = None
     history: tuple[Attempt, ...] = ()
+    unreachable: str = ""
     gradient: Certificate | None = None  # of sup|dT/dx_i - df/dx_i|, where it was asked for
 
     def __post_init__(self) -> None:
@@ -90,8 +93,13 @@ class Approximation:
         """The domain on which the error is claimed."""
         return self.certificate.domain
 
-    def __call__(self, x: Any) -> Any:
-        return self.model(x)
+    def __call__(self, x: Any, *, guard: str | bool | None = WARN) -> Any:
+        """T at points of any kind of array; a point outside the certified domain warns once, or as ``guard`` says."""
+        return self._warning(x) if guard == WARN else self.guarded(guard)(x)
+
+    @cached_property
+    def _warning(self) -> Guarded:
+        return self.guarded(WARN)
 
     def outcome(self) -> str:
         """Whether eps was reached, in words; where not, what is known, what was tried and what would probably do."""
@@ -100,6 +108,8 @@ class Approximation:
             return f"reached: sup|T - f| <= {certificate.upper:.3g}"
         known = f"best proved bound {certificate.upper:.3g}, an error of {certificate.lower:.3g} was seen"
         lines = [f"not reached in this budget: {known}", *(f"tried {attempt}" for attempt in self.history)]
+        if self.unreachable:
+            return "\n".join([*lines, f"{self.unreachable}: no layer, which is continuous, comes within eps"])
         reason = (
             "the proof ran out of time or boxes" if certificate.status == "undecided" else "the fit ran out of time"
         )
@@ -109,11 +119,11 @@ class Approximation:
         return "\n".join([*lines, f"{reason}; would probably do: {options}"])
 
     def advice(self) -> dict[str, int]:
-        """Arguments of ``approximate`` with which eps would probably be reached; none where it is.
+        """Arguments of ``approximate`` with which eps would probably be reached; none where it is or cannot be.
 
         benchmarks/advice.py counts how often that is so.
         """
-        if self.certificate.proved or self.certificate.eps is None:
+        if self.certificate.proved or self.unreachable or self.certificate.eps is None:
             return {}
         spent = sum(attempt.seconds for attempt in self.history) or self.certificate.seconds
         found = {"max_seconds": max(LEAST_ADVICE, math.ceil(LONGER * spent))}
@@ -166,10 +176,15 @@ class Approximation:
         with tempfile.TemporaryDirectory(prefix="onelayer-") as folder:
             saved = self.save(Path(folder) / "result")
             report = check(saved, **options)
-            return report if self.gradient is None or not report.ok else check(saved / GRADIENT, **options)
+            if self.gradient is None or not report.ok:
+                return report
+            return check(saved / GRADIENT, **options)
 
-    def guarded(self, guard: str | None = RAISE) -> Guarded:
-        """The model as a module that warns, raises or clamps outside the certified domain; the model itself stays."""
+    def guarded(self, guard: str | bool | None = RAISE) -> Guarded:
+        """The model as a module that warns, raises (also: True) or clamps outside the certified domain.
+
+        The model itself stays as it is: a layer knows no domain.
+        """
         return Guarded(self.model, self.box, guard)
 
     def export(self, to: str, path: str | os.PathLike[str], **options: Any) -> Any:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import permutations, product
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from onelayer.errors import OnelayerError
 from onelayer.result import Approximation
 
 SIZES = ("small", "large")
+SINES = "sin(x1) + sin(x2)"
 FRANKE = (
     "3/4*exp(-((9*x1-2)**2+(9*x2-2)**2)/4) + 3/4*exp(-(9*x1+1)**2/49-(9*x2+1)/10)"
     " + 1/2*exp(-((9*x1-7)**2+(9*x2-3)**2)/4) - 1/5*exp(-(9*x1-4)**2-(9*x2-7)**2)"
@@ -45,8 +47,18 @@ class Animal:
     name: str
     computes: str
     algorithm: str
-    sizes: Mapping[str, str]
-    build: Callable[[str], Approximation] = field(repr=False)
+    make: Callable[..., Approximation] = field(repr=False)
+    variants: Mapping[str, tuple[str, tuple[Any, ...]]] = field(repr=False)  # by size: in words, arguments of ``make``
+
+    @property
+    def sizes(self) -> dict[str, str]:
+        """Each size in words."""
+        return {size: about for size, (about, _) in self.variants.items()}
+
+    def build(self, size: str) -> Approximation:
+        """The layer in that size."""
+        _, arguments = self.variants[size]
+        return self.make(*arguments)
 
     def __str__(self) -> str:
         sizes = [f"  {size:<6} {about}" for size, about in self.sizes.items()]
@@ -86,6 +98,18 @@ def _each(count: int, tokens: Callable[[int], str]) -> Approximation:
     return gather("; ".join(tokens(i) for i in range(count)), _unit(count), 1e-6)
 
 
+def _reverse(count: int) -> Approximation:
+    return _each(count, lambda i: f"x{count - i}")
+
+
+def _cumulative_sum(count: int) -> Approximation:
+    return _each(count, lambda i: "+".join(f"x{j + 1}" for j in range(i + 1)))
+
+
+def _previous(count: int) -> Approximation:
+    return _each(count, lambda i: f"x{max(1, i)}")
+
+
 def _histogram(count: int, bins: int) -> Approximation:
     """Tents one bin wide: a number half way between two centres counts half in each."""
     centres = [k / (bins - 1) for k in range(bins)]
@@ -103,102 +127,119 @@ def _recall(keys: int, values: int) -> Approximation:
     return memorize(np.array(rows, dtype=np.float64), np.array(answers, dtype=np.float64), recipe="softmax")
 
 
-def _animal(
-    name: str,
-    computes: str,
-    algorithm: str,
-    small: tuple[str, Callable[[], Approximation]],
-    large: tuple[str, Callable[[], Approximation]],
-) -> Animal:
-    made = dict(zip(SIZES, (small, large), strict=True))
-    return Animal(name, computes, algorithm, {size: about for size, (about, _) in made.items()}, lambda s: made[s][1]())
+def _sorted(count: int, eps: float, kind: str) -> Approximation:
+    return sort(count, 0.0, 1.0, eps, kind=kind)
 
 
-def _all() -> list[Animal]:
-    return [
-        _animal(
-            "sort",
-            "the numbers in ascending order",
-            "Small: one uniform head counts how many numbers lie below each threshold, units add the cells below the "
-            "i-th. Large: one sharp head per subset takes its largest number, W_O adds them with alternating signs.",
-            ("4 numbers to 0.05, thresholds", lambda: sort(4, 0.0, 1.0, 0.05, kind="thresholds")),
-            ("8 numbers to 1e-3, subsets", lambda: sort(8, 0.0, 1.0, 1e-3, kind="subsets")),
-        ),
-        _animal(
-            "reverse",
-            "the numbers from the last to the first",
-            "Head r fetches the token r places further; position i opens the units of the token it wants alone.",
-            ("3 numbers to 1e-6", lambda: _each(3, lambda i: f"x{3 - i}")),
-            ("6 numbers to 1e-6", lambda: _each(6, lambda i: f"x{6 - i}")),
-        ),
-        _animal(
-            "cumulative sum",
-            "at position i the sum of the first i numbers",
-            "Head r fetches the token r places further; the units of position i add those that stand before it.",
-            ("3 numbers to 1e-6", lambda: _each(3, lambda i: "+".join(f"x{j + 1}" for j in range(i + 1)))),
-            ("6 numbers to 1e-6", lambda: _each(6, lambda i: "+".join(f"x{j + 1}" for j in range(i + 1)))),
-        ),
-        _animal(
-            "histogram",
-            "how many numbers lie in each bin, a number between two centres shared by both",
-            "Ramps in the embedding are the bins; one uniform head adds them over the tokens.",
-            ("4 numbers, 3 bins, to 1e-3", lambda: _histogram(4, 3)),
-            ("8 numbers, 5 bins, to 1e-3", lambda: _histogram(8, 5)),
-        ),
-        _animal(
-            "median",
-            "the number in the middle",
-            "Sharp heads take the largest of every large enough subset; W_O adds them with alternating signs.",
-            ("3 numbers to 1e-3", lambda: median(3, 0.0, 1.0, 1e-3, kind="subsets")),
-            ("7 numbers to 1e-3", lambda: median(7, 0.0, 1.0, 1e-3, kind="subsets")),
-        ),
-        _animal(
-            "argmax copy",
-            "the largest number, copied from where it stands",
-            "One head whose logits are a large multiple of the numbers: all weight on the largest, which it copies.",
-            ("4 numbers to 1e-3", lambda: maximum(4, 0.0, 1.0, 1e-3, kind="subsets")),
-            ("16 numbers to 1e-6", lambda: maximum(16, 0.0, 1.0, 1e-6, kind="subsets")),
-        ),
-        _animal(
-            "previous token",
-            "at position i the number of position i - 1; at the first its own",
-            "Head r fetches the token r places further; position i opens the units of its predecessor alone.",
-            ("3 numbers to 1e-6", lambda: _each(3, lambda i: f"x{max(1, i)}")),
-            ("6 numbers to 1e-6", lambda: _each(6, lambda i: f"x{max(1, i)}")),
-        ),
-        _animal(
-            "induction",
-            "key, value, key, value, query: the value that stood behind the queried key",
-            "One memory token per prompt; at a prompt its own token takes all weight. Proved for every prompt.",
-            ("2 keys, 3 values: 36 prompts", lambda: _recall(2, 3)),
-            ("3 keys, 4 values: 192 prompts", lambda: _recall(3, 4)),
-        ),
-        _animal(
-            "sine sum",
-            "sin x1 + sin x2",
-            "One head per coordinate looks up a table of tokens along it.",
-            ("to 1e-3", lambda: _sines(1e-3)),
-            ("to 1e-6", lambda: _sines(1e-6)),
-        ),
-        _animal(
-            "Franke",
-            "Franke's surface on the unit square",
-            "Heads over grids of tokens: a softmax per axis, a value per pair.",
-            ("to 0.1", lambda: approximate(FRANKE, _unit(2), 0.1, layout="packed", jobs=1)),
-            ("to 0.01", lambda: approximate(FRANKE, _unit(2), 0.01, layout="packed", jobs=1)),
-        ),
-        _animal(
-            "ReLU network",
-            "a network with one hidden layer of ReLU units and a skip connection",
-            "Its hidden units are the network's, one by one; the head is silent or affine.",
-            ("2 inputs, 3 units, to 1e-6", lambda: approximate(NARROW, _unit(2), 1e-6, layout="packed", jobs=1)),
-            ("3 inputs, 6 units, to 1e-3", lambda: approximate(WIDE, _unit(3), 1e-3, layout="packed", jobs=1)),
-        ),
-    ]
+def _median(count: int) -> Approximation:
+    return median(count, 0.0, 1.0, 1e-3, kind="subsets")
 
 
-def _sines(eps: float) -> Approximation:
-    return approximate("sin(x1) + sin(x2)", Box([0.0, 0.0], [6.25, 6.25]), eps, layout="packed", jobs=1)
+def _maximum(count: int, eps: float) -> Approximation:
+    return maximum(count, 0.0, 1.0, eps, kind="subsets")
 
 
-ANIMALS = {animal.name: animal for animal in _all()}
+def _packed(text: str, box: Box, eps: float) -> Approximation:
+    return approximate(text, box, eps, layout="packed", jobs=1)
+
+
+# Name, what it computes, the algorithm; who makes it; each of SIZES in words with the arguments of the maker.
+ROWS: list[tuple[str, str, str, Callable[..., Approximation], tuple[Any, ...], tuple[Any, ...]]] = [
+    (
+        "sort",
+        "the numbers in ascending order",
+        "Small: one uniform head counts how many numbers lie below each threshold, units add the cells below the "
+        "i-th. Large: one sharp head per subset takes its largest number, W_O adds them with alternating signs.",
+        _sorted,
+        ("4 numbers to 0.05, thresholds", 4, 0.05, "thresholds"),
+        ("8 numbers to 1e-3, subsets", 8, 1e-3, "subsets"),
+    ),
+    (
+        "reverse",
+        "the numbers from the last to the first",
+        "Head r fetches the token r places further; position i opens the units of the token it wants alone.",
+        _reverse,
+        ("3 numbers to 1e-6", 3),
+        ("6 numbers to 1e-6", 6),
+    ),
+    (
+        "cumulative sum",
+        "at position i the sum of the first i numbers",
+        "Head r fetches the token r places further; the units of position i add those that stand before it.",
+        _cumulative_sum,
+        ("3 numbers to 1e-6", 3),
+        ("6 numbers to 1e-6", 6),
+    ),
+    (
+        "histogram",
+        "how many numbers lie in each bin, a number between two centres shared by both",
+        "Ramps in the embedding are the bins; one uniform head adds them over the tokens.",
+        _histogram,
+        ("4 numbers, 3 bins, to 1e-3", 4, 3),
+        ("8 numbers, 5 bins, to 1e-3", 8, 5),
+    ),
+    (
+        "median",
+        "the number in the middle",
+        "Sharp heads take the largest of every large enough subset; W_O adds them with alternating signs.",
+        _median,
+        ("3 numbers to 1e-3", 3),
+        ("7 numbers to 1e-3", 7),
+    ),
+    (
+        "argmax copy",
+        "the largest number, copied from where it stands",
+        "One head whose logits are a large multiple of the numbers: all weight on the largest, which it copies.",
+        _maximum,
+        ("4 numbers to 1e-3", 4, 1e-3),
+        ("16 numbers to 1e-6", 16, 1e-6),
+    ),
+    (
+        "previous token",
+        "at position i the number of position i - 1; at the first its own",
+        "Head r fetches the token r places further; position i opens the units of its predecessor alone.",
+        _previous,
+        ("3 numbers to 1e-6", 3),
+        ("6 numbers to 1e-6", 6),
+    ),
+    (
+        "induction",
+        "key, value, key, value, query: the value that stood behind the queried key",
+        "One memory token per prompt; at a prompt its own token takes all weight. Proved for every prompt.",
+        _recall,
+        ("2 keys, 3 values: 36 prompts", 2, 3),
+        ("3 keys, 4 values: 192 prompts", 3, 4),
+    ),
+    (
+        "sine sum",
+        "sin x1 + sin x2",
+        "One head per coordinate looks up a table of tokens along it.",
+        _packed,
+        ("to 1e-3", SINES, Box([0.0, 0.0], [6.25, 6.25]), 1e-3),
+        ("to 1e-6", SINES, Box([0.0, 0.0], [6.25, 6.25]), 1e-6),
+    ),
+    (
+        "Franke",
+        "Franke's surface on the unit square",
+        "Heads over grids of tokens: a softmax per axis, a value per pair.",
+        _packed,
+        ("to 0.1", FRANKE, _unit(2), 0.1),
+        ("to 0.01", FRANKE, _unit(2), 0.01),
+    ),
+    (
+        "ReLU network",
+        "a network with one hidden layer of ReLU units and a skip connection",
+        "Its hidden units are the network's, one by one; the head is silent or affine.",
+        _packed,
+        ("2 inputs, 3 units, to 1e-6", NARROW, _unit(2), 1e-6),
+        ("3 inputs, 6 units, to 1e-3", WIDE, _unit(3), 1e-3),
+    ),
+]
+
+
+def _animal(name: str, computes: str, algorithm: str, make: Callable[..., Approximation], *sizes: Any) -> Animal:
+    variants = {size: (about, tuple(rest)) for size, (about, *rest) in zip(SIZES, sizes, strict=True)}
+    return Animal(name, computes, algorithm, make, variants)
+
+
+ANIMALS = {row[0]: _animal(*row) for row in ROWS}

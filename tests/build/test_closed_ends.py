@@ -7,7 +7,8 @@ from pathlib import Path
 import torch
 
 from onelayer import Box, approximate, check
-from onelayer.build.nested.compose import compose, composer
+from onelayer.build.nested.compose import compose
+from onelayer.build.nested.composer import composer
 from onelayer.language.formula import parse
 from onelayer.language.intervals import div, mul
 from onelayer.lemmas.algebra import same_function

@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from onelayer import Box, check
-from onelayer.build.nested.compose import compose, composer
+from onelayer.build.nested.compose import compose
+from onelayer.build.nested.composer import composer
 from onelayer.build.nested.cones import cone_ridges, is_cone
 from onelayer.checker.cones import rises_in_proportion
 from onelayer.language.formula import parse

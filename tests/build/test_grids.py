@@ -66,3 +66,22 @@ def test_large_heads_do_not_swing_between_their_nodes() -> None:
         fit = fitter.solve((size, size))
         assert fit is not None
         assert fit.error < 0.02
+
+
+def test_levelled_keys_save_a_token() -> None:
+    """1/p on [1, 5] with three tokens: least squares misses 0.09 % of the largest value, level errors do not."""
+
+    def ratio(p: Array) -> Array:
+        return (3 + 2 * p[:, :1]) * (3 + 2 * p[:, 1:2]) / (3 + 2 * p[:, 2:])
+
+    tolerance = 0.0009 * 25
+    fitter = TensorFitter(ratio, 3, tolerance, unit=UNIT)
+    plain = fitter.solve((2, 2, 3))
+    assert plain is not None
+    assert plain.error > tolerance
+    start = fitter.solve((2, 2, 4))
+    assert start is not None
+    short = fitter.shortened(start, tolerance)
+    assert [len(keys) for keys in short.keys] == [2, 2, 3]
+    fresh = arcsine_points(3, 3000, seed=99)
+    assert np.abs(short(fresh) - ratio(fresh)).max() <= tolerance

@@ -16,7 +16,8 @@ import torch
 
 from onelayer import Box, check, load
 from onelayer.build.nested.apart import take_apart
-from onelayer.build.nested.compose import compose, composer
+from onelayer.build.nested.compose import compose
+from onelayer.build.nested.composer import composer
 from onelayer.checker.check import CheckReport
 from onelayer.errors import OnelayerError
 from onelayer.language.formula import parse

@@ -16,7 +16,8 @@ import pytest
 import torch
 
 from onelayer import Box, check, load
-from onelayer.build.nested.compose import compose, composer
+from onelayer.build.nested.compose import compose
+from onelayer.build.nested.composer import composer
 from onelayer.build.nested.gates import take_apart_widely
 from onelayer.build.nested.scaling import eliminations, scalings
 from onelayer.errors import FileError

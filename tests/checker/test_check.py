@@ -8,24 +8,21 @@ import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import safetensors.numpy
 import torch
+from stated_folders import Patience, claimed, identity
 
 from onelayer.box import Box
 from onelayer.checker import reproof
 from onelayer.checker.check import check
 from onelayer.checker.weights import read_model
 from onelayer.errors import FileError, OnelayerError
-from onelayer.layer.file import save_model, weights_sha256
+from onelayer.layer.file import save_model
 from onelayer.layer.lookup import Affine, AxisKeys, LookupHead, Ridges, lookup_model
-from onelayer.layer.memory import PlainMemory
 from onelayer.layer.transformer import OneLayerTransformer
-from onelayer.observer import Observer, Report
-from onelayer.proof.certificate import Certificate
 from onelayer.proof.certify import certify
 from onelayer.proof.claim import _digest
 from onelayer.proof.files import read_proof, write_proof
@@ -280,26 +277,6 @@ def test_reports_name_what_is_wrong(proofs: dict[str, Path], tmp_path: Path) -> 
     assert "above the stated upper bound" in check(folder).reason
 
 
-class Patience(Observer):
-    """Cancels after a number of reports: one per chunk of boxes that was proved again."""
-
-    def __init__(self, reports: int) -> None:
-        super().__init__()
-        self.left = reports
-
-    def show(self, report: Report) -> None:
-        self.left -= 1
-        if not self.left:
-            self.cancel()
-
-
-@pytest.fixture
-def box_by_box(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every chunk holds one box."""
-    monkeypatch.setattr(reproof, "SMALLEST", 1)
-    monkeypatch.setattr(reproof, "CHUNKS", 10**6)
-
-
 @pytest.mark.usefixtures("box_by_box")
 def test_an_unfinished_check_accepts_nothing(proofs: dict[str, Path]) -> None:
     total = read_proof(proofs["real"]).boxes
@@ -332,107 +309,6 @@ def test_without_time_nothing_is_accepted(proofs: dict[str, Path], name: str) ->
     report = check(proofs[name], max_seconds=0.0)
     assert report.verdict == "not contradicted"
     assert (report.fraction, report.volume, report.ok) == (0.0, 0.0, False)
-
-
-def identity(factor: float = 1.0) -> OneLayerTransformer:
-    """T(x) = (x factor) (1 / factor) on one number, in float64."""
-    zero, one = torch.zeros(1, 1, dtype=torch.float64), torch.ones(1, 1, dtype=torch.float64)
-    weights = {"W_E": factor * one, "W_Q": zero, "W_O": zero, "W_R": one / factor}
-    weights |= {f"b_{k}": zero[0] for k in "EQOR"}
-    return OneLayerTransformer.packed(
-        (1,), (), [PlainMemory(zero, zero)], d_model=1, residual=True, hidden=0, weights=weights
-    )
-
-
-def claimed(folder: Path, model: OneLayerTransformer, function: str, box: Box, tree: list[int], **claim: Any) -> Path:
-    """A folder that states anything about a model; its digests are right."""
-    low, high = box.lower.flatten().numpy(), box.upper.flatten().numpy()
-    boxes = BoxTree(low, high, np.array(tree, dtype=np.uint8))
-    dtype = str(model.dtype).removeprefix("torch.")
-    stated: dict[str, Any] = {"status": "proved", "eps": None, "lower": 0.0, "witness": None, "resisted": None}
-    certificate = Certificate(
-        **{**stated, **claim},
-        boxes=boxes.leaves,
-        order=4,
-        arithmetic=f"{dtype} execution",
-        domain=box,
-        function=function,
-        weights_sha256=weights_sha256(model),
-        seconds=0.0,
-        version="",
-        method="branch and bound",
-        proof=boxes,
-    )
-    save_model(model, folder)
-    write_proof(folder, certificate)
-    return folder
-
-
-def even(depth: int) -> list[int]:
-    return [255] if depth == 0 else [0, *even(depth - 1), *even(depth - 1)]
-
-
-def test_a_wrong_half_of_the_domain_cannot_hide_among_small_boxes(tmp_path: Path) -> None:
-    """T = f on [0, 1/2], cut into 2,048 boxes; on [1/2, 1], a single box, they differ by up to 1e-6."""
-    unit, tree = Box([0.0], [1.0]), [0, *even(11), 255]
-    claimed(tmp_path, identity(), "x1 + 2e-6*relu(x1 - 0.5)", unit, tree, eps=1e-9, upper=1e-9)
-    late = 0
-    for seed in range(20):
-        report = check(tmp_path, seed=seed, observer=Patience(40))
-        assert report.verdict != "accepted"
-        late += report.verdict == "not contradicted"
-    assert late <= 1
-    assert check(tmp_path).verdict == "rejected"
-
-
-@pytest.mark.usefixtures("box_by_box")
-def test_the_order_of_the_boxes_is_fresh_each_time(tmp_path: Path) -> None:
-    """Boxes of volumes 1/2, 1/4, ...: the volume after three of them says which they were."""
-    claimed(tmp_path, identity(), "x1", Box([0.0], [1.0]), [0] * 15 + [255] * 16, upper=1e-9)
-    assert len({check(tmp_path, observer=Patience(3)).volume for _ in range(20)}) > 1
-    assert len({check(tmp_path, seed=3, observer=Patience(3)).volume for _ in range(3)}) == 1
-
-
-def test_a_refutation_needs_more_than_a_wide_rounding_bound(tmp_path: Path) -> None:
-    """T is exactly 1, but logits of 3e8 in float32 say nothing about the weights of two equal tokens."""
-    ones = torch.ones(2, 1)
-    weights = {"W_E": torch.full((1, 1), 3e8), "W_Q": torch.full((1, 1), 1.1), "W_O": ones[:1], "W_R": ones[:1]}
-    weights |= {f"b_{k}": torch.zeros(1) for k in "EQOR"}
-    model = OneLayerTransformer.packed(
-        (1,), (), [PlainMemory(ones, ones)], d_model=1, hidden=0, dtype=torch.float32, weights=weights
-    )
-    claim = {"status": "refuted", "eps": 1.0, "lower": 1e300, "upper": math.inf, "witness": (1.0,)}
-    claimed(tmp_path, model, "1", Box([0.0], [1.0]), [255], **claim)
-    assert check(tmp_path).verdict == "rejected"
-
-
-def test_a_true_refutation_is_confirmed_where_the_rounding_bound_is_wide(tmp_path: Path) -> None:
-    """The numbers that a forward pass returns are a fact, whatever the analysis says of other passes."""
-    wide = {"status": "refuted", "eps": 0.25, "lower": 0.5, "upper": math.inf, "witness": (1.0,)}
-    claimed(tmp_path, identity(), "x1 + 0.5", Box([0.0], [1.0]), [255], **wide)
-    report = check(tmp_path)
-    assert report.verdict == "accepted"
-    assert report.lower == 0.5
-
-
-def test_a_lower_bound_of_pure_rounding_is_confirmed_as_far_as_it_goes(tmp_path: Path) -> None:
-    """T = (3 x) (1/3): a forward pass may err by an ulp, one made here does not; a larger number is contradicted."""
-    unit, tiny = Box([0.0], [1.0]), 2.0**-54
-    at = next(x for x in (k / 100 for k in range(50, 100)) if (x * 3.0) * (1 / 3.0) == x)
-    claimed(tmp_path / "a", identity(3.0), "x1", unit, [255], lower=tiny, upper=1e-14, witness=(at,))
-    report = check(tmp_path / "a")
-    assert report.verdict == "accepted"
-    assert report.lower == 0.0
-    assert f">= 0.0 confirmed at the witness of the stated {tiny!r}" in report.reason
-    claimed(tmp_path / "b", identity(3.0), "x1", unit, [255], lower=1e-12, upper=1e-11, witness=(at,))
-    assert check(tmp_path / "b").verdict == "rejected"
-
-
-def test_points_contradict_before_any_box_is_proved(tmp_path: Path) -> None:
-    claimed(tmp_path, identity(), "x1 + 1e-3", Box([0.0], [1.0]), [255], eps=1e-4, upper=1e-4)
-    report = check(tmp_path, max_seconds=0.0)
-    assert report.verdict == "rejected"
-    assert "as executed" in report.reason
 
 
 def test_a_function_given_beside_a_recorded_one_must_be_that_one(proofs: dict[str, Path]) -> None:

@@ -9,6 +9,7 @@ import mpmath
 import pytest
 from flint import arb, ctx
 
+from formula_values import formula_values
 from onelayer.checker.arithmetic import Taylor, combination, constant, coordinate, monomials, whole_power
 from onelayer.checker.boxes import below
 from onelayer.checker.formula import evaluate
@@ -43,33 +44,8 @@ def normalised(point: Sequence[float], low: Sequence[float], high: Sequence[floa
 
 def reference(formula: Formula, point: Sequence[float]) -> list[arb]:
     """The outputs in 60 digits by mpmath."""
-    special = {
-        "add": lambda a, b: a + b,
-        "sub": lambda a, b: a - b,
-        "mul": lambda a, b: a * b,
-        "div": lambda a, b: a / b,
-        "neg": lambda a: -a,
-        "abs": abs,
-        "min": min,
-        "max": max,
-        "relu": lambda a: max(a, mpmath.mpf(0)),
-        "sigmoid": lambda a: 1 / (1 + mpmath.exp(-a)),
-    }
     with mpmath.workdps(60):
-        values: list[mpmath.mpf] = []
-        for node in formula.nodes:
-            args = [values[at] for at in node.args]
-            if node.op == "var":
-                values.append(mpmath.mpf(point[int(node.value)]))
-            elif node.op == "num":
-                values.append(mpmath.mpf(node.value))
-            elif node.op in ("pi", "e"):
-                values.append(+getattr(mpmath, node.op))
-            elif node.op == "pow":
-                values.append(args[0] ** int(node.value))
-            else:
-                values.append((special.get(node.op) or getattr(mpmath, node.op))(*args))
-        return [arb(mpmath.nstr(values[at], 55)) + arb(0, 1e-40) for at in formula.outputs]
+        return [arb(mpmath.nstr(value, 55)) + arb(0, 1e-40) for value in formula_values(formula, point)]
 
 
 FORMULAS = [

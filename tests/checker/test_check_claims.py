@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import mpmath
+import numpy as np
 import pytest
 import torch
 from flint import arb
@@ -23,6 +24,7 @@ from onelayer.checker.functions import Kinks
 from onelayer.errors import FileError
 from onelayer.network import program
 from onelayer.proof.files import read_proof, write_proof
+from onelayer.proof.tree import BoxTree
 
 BOX = ol.Box([-1.0, -0.5], [1.0, 0.5])
 
@@ -242,3 +244,82 @@ def test_activations_and_their_slopes_hold_mpmath_values(name: str) -> None:
                     ball.contains(arb(str(wanted), 1e-12))
                     or abs(float(wanted) - float(ball.mid())) <= float(ball.rad()) + 1e-9
                 ), (name, place)
+
+
+class Logarithm(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return -torch.log(x[..., 0])
+
+
+SLOPES_OF_LOG: dict[str, Any] = {
+    "lipschitz": lambda model, box: ol.lipschitz(model, box),
+    "slopes": lambda model, box: ol.gradient_error(model, "0*x", box),
+    "convex": lambda model, box: ol.convex(model, box).certificate,
+}
+
+
+@pytest.mark.parametrize("kind", SLOPES_OF_LOG)
+def test_slopes_where_there_is_no_value_are_rejected(kind: str, tmp_path: Path) -> None:
+    """The slopes of log x are numbers on [-2, -1] too, of the same sizes as on [1, 2]; the model is nan there."""
+    folder = SLOPES_OF_LOG[kind](Logarithm(), ol.Box([1.0], [2.0])).save(tmp_path / "claim")
+    assert ol.check(folder).verdict == "accepted"
+    proof = read_proof(folder)
+    tree = BoxTree(np.array([-2.0]), np.array([-1.0]), np.array([255], dtype=np.uint8))
+    forged = {"domain": ol.Box([-2.0], [-1.0]), "proof": tree, "boxes": 1, "lower": 0.0, "witness": None}
+    write_proof(folder, replace(proof, **forged, upper=proof.eps or 9.0))
+    assert ol.check(folder).verdict == "rejected"
+
+
+def test_slopes_of_a_formula_without_values_are_rejected(tmp_path: Path) -> None:
+    folder = ol.gradient_error(Logarithm(), "-x", ol.Box([1.0], [2.0])).save(tmp_path / "claim")
+    proof = read_proof(folder)
+    write_proof(folder, replace(proof, function="log(x - 3)**0 - x"))
+    assert ol.check(folder).verdict == "rejected"
+
+
+class BelowLarge(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.minimum(1e150 + 0 * x[..., 0], x[..., 0] * 0.001)
+
+
+class Steep(nn.Module):
+    def __init__(self, function: Any, offset: float) -> None:
+        super().__init__()
+        self.function, self.offset = function, offset
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.function(x[..., 0] + x[..., 0]) + self.offset
+
+
+def test_a_range_far_below_a_number_on_the_way(tmp_path: Path) -> None:
+    """The smaller of two is itself, whatever the larger one errs by; and a tiny range is saved as tiny."""
+    found = ol.bound(BelowLarge(), ol.Box([1e-200], [2e-200])).certificate
+    folder = found.save(tmp_path / "claim")
+    assert ol.check(folder).verdict == "accepted"
+    saved = read_proof(folder)
+    assert 0 < saved.about["low"][0] < saved.about["high"][0] < 2.1e-203
+    write_proof(folder, replace(saved, about={**saved.about, "low": [1.05e-203]}))
+    assert ol.check(folder).verdict == "rejected"
+
+
+@pytest.mark.parametrize("function", [torch.erf, torch.tanh, torch.sigmoid, torch.atan])
+def test_flat_ends_pass_no_error_on(function: Any, tmp_path: Path) -> None:
+    """A number near 1e150 errs by 1e134, and its image by nothing."""
+    found = ol.equivalent(Steep(function, 0.0), Steep(function, 1e-9), ol.Box([1e150], [2e150]))
+    assert found.upper < 1.1e-9
+    assert ol.check(found.save(tmp_path / "claim")).verdict == "accepted"
+
+
+def logistic(x: Any) -> Any:
+    return 1 / (1 + mpmath.exp(-x))
+
+
+@pytest.mark.parametrize("name", ["erf", "tanh", "sigmoid", "atan"])
+def test_slopes_between_two_numbers_are_bounded(name: str) -> None:
+    steep = ACTIVATIONS[name].steep
+    for low, high in [(-0.5, 0.25), (0.3, 0.4), (-3.0, -2.5), (5.0, 1e3), (-700.0, -20.0), (0.0, 0.0)]:
+        for at in range(9):
+            point = low + (high - low) * at / 8
+            with mpmath.workdps(400):
+                slope = mpmath.diff(logistic if name == "sigmoid" else getattr(mpmath, name), point)
+            assert steep(arb(low), arb(high)).abs_upper() >= arb(float(abs(slope)) * (1 - 1e-12))

@@ -62,8 +62,7 @@ def test_rounding_is_bounded_more_tightly_than_by_the_package(part: int, tmp_pat
         for (_, radius), item, error, value in zip(package, found.items, found.errors, values, strict=True):
             assert arb(value) >= (item.c[0] - error).lower(), seed
             assert arb(value) <= (item.c[0] + error).upper(), seed
-            # Of linear attention the package counts the roundings of features together, the checker one by one.
-            if radius < math.inf and model.config.attention != "linear":
+            if radius < math.inf:
                 assert error <= radius + UNDERFLOW[dtype], seed
                 compared += 1
     assert compared > 10
@@ -113,3 +112,39 @@ def test_where_nothing_but_underflow_errs_the_bound_leaves_room_for_another_coun
     assert a.certificate.upper < 1e-6  # float16 loses what is below 2^-24
     report = check(a.save(tmp_path / "constant"))
     assert report.ok, report.reason
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_features_may_be_larger_than_what_a_narrow_layer_holds(dtype: torch.dtype, tmp_path: Path) -> None:
+    """Squares of keys near 300 are no float16 numbers; a layer computes them in float32."""
+    memory = [PlainMemory(torch.tensor([[300.0], [-200.0]]), torch.tensor([[1.0], [-1.0]]))]
+    options = {"attention": "linear", "feature": "taylor", "order": 2, "residual": False}
+    model = OneLayerTransformer.packed((1,), (), memory, d_model=1, dtype=dtype, seed=6, **options)
+    with torch.no_grad():
+        model.own("W_Q").fill_(1.0)
+    assert accepted(model, "0*x1", Box([0.5], [1.0]), tmp_path)
+
+
+def test_features_of_elu_far_below_zero(tmp_path: Path) -> None:
+    """exp(-60) errs by units of itself, not of 1: the quotient of two such sums is known well."""
+    memory = [PlainMemory(torch.tensor([[-60.0], [-61.0]]), torch.tensor([[1.0], [-1.0]]))]
+    options = {"attention": "linear", "feature": "elu", "residual": False}
+    model = OneLayerTransformer.packed((1,), (), memory, d_model=1, dtype=torch.float64, seed=7, **options)
+    assert accepted(model, "0*x1", Box([0.5], [1.0]), tmp_path)
+
+
+def test_errors_of_a_narrow_format_are_passed_on_as_numbers_are(tmp_path: Path) -> None:
+    """Values near 2000 of both signs average to 30: what a float16 query errs by is seen in the third digit."""
+    axes = [[[7.5234375, -0.80126953125], [-19.734375, -5.56640625]]]
+    axes.append([[-2.3984375, -8.890625], [7.484375, -26.5625], [-0.53466796875, -0.29345703125]])
+    values = [[[-646.0], [1723.0], [-1239.0]], [[474.75], [-2262.0], [1770.0]]]
+    memory = [GridMemory([torch.tensor(axis) for axis in axes], torch.tensor(values))]
+    weights = {"W_E": [[-0.13525390625], [-0.6591796875]], "W_Q": [[-0.0004165172576904297, 0.00012362003326416016]]}
+    weights |= {"W_O": [[-0.78515625]], "W_R": [[0.0919189453125]]}
+    model = OneLayerTransformer.packed((2,), (), memory, d_model=1, dtype=torch.float16, seed=8, residual=False)
+    with torch.no_grad():
+        for name, numbers in weights.items():
+            model.own(name).copy_(torch.tensor(numbers))
+        for name in ("b_E", "b_Q", "b_O", "b_R"):
+            model.own(name).zero_()
+    assert accepted(model, "0*x1", Box([0.95, 1.46], [0.96, 1.47]), tmp_path, order=3)

@@ -70,3 +70,41 @@ def test_completion_of_commands_and_values() -> None:
     # The shell is named, not guessed from the process that runs the tests.
     named = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "True"}
     assert "complete -o" in started("--show-completion", "bash", **named).stdout
+
+
+LONG = (
+    ["approximate", "sin(x)", "--domain", "0:1", "--eps", "0.1"],
+    ["sort", "--length", "4", "--eps", "0.1"],
+    ["memorize", "no.csv", "--target", "y"],
+    ["certify", "nowhere", "--eps", "0.1"],
+    ["check", "nowhere"],
+    ["check", "nowhere", "--formal"],
+    ["bound", "nowhere"],
+    ["train", "sin(x)", "--domain", "0:1"],
+    ["study", "width"],
+    ["paper", "--quick"],
+    ["zoo", "sort"],
+)
+MOVES = f"""
+import sys
+from onelayer.cli import attended
+from onelayer.cli import console, options, main
+
+def first(observer):
+    print(sorted(set({HEAVY!r}) & set(sys.modules)))
+    raise SystemExit
+
+attended.observing = first
+for arguments in {LONG!r}:
+    try:
+        console.run(options.app, arguments)
+    except SystemExit:
+        continue
+    print(arguments, "showed nothing")
+"""
+
+
+def test_something_moves_before_any_library_is_loaded() -> None:
+    """Loading takes seconds; a command that is silent meanwhile looks hung."""
+    done = subprocess.run([sys.executable, "-c", MOVES], capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == ["[]"] * len(LONG), done.stderr

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from onelayer.box import Box
-from onelayer.build.lookup.blueprint import FitBudget, draw_up
+from onelayer.build.lookup.blueprint import draw_up
+from onelayer.build.lookup.groups import FitBudget
 from onelayer.build.memorize import memorize
 from onelayer.build.sort import median, sort
 from onelayer.layer.memory import PlainMemory

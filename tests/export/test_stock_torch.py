@@ -56,7 +56,8 @@ def test_wrong_stock_layer_is_refuted(plane) -> None:
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_values_solved_through_a_small_anchor(norm: str) -> None:
     """A grid head bends back what LayerNorm bends, even where LayerNorm changes the query by a few percent."""
-    from onelayer.build.lookup.blueprint import FitBudget, draw_up
+    from onelayer.build.lookup.blueprint import draw_up
+    from onelayer.build.lookup.groups import FitBudget
     from onelayer.recording.target import as_target
 
     box = Box([-1, -1], [1, 1])

@@ -145,6 +145,8 @@ def _false_at(upper: float, truth: Truth, point: list[float], runs: list[list[fl
                 return f"undefined ({error})"
             except Unclear:
                 continue
+            if told := _miscounted(t, f):
+                return told
             gaps = [abs(a - b) for run in t for a, b in zip(run, f, strict=True)]
             if all(gap <= arb(upper) for gap in gaps):
                 return ""
@@ -152,6 +154,12 @@ def _false_at(upper: float, truth: Truth, point: list[float], runs: list[list[fl
             if worst is not None:
                 return f"|T - f| = {worst.str(8)}"
     return "unclear"
+
+
+def _miscounted(runs: Sequence[Sequence[arb]], f: Sequence[arb]) -> str:
+    """What is wrong where T has not as many outputs as f, else nothing."""
+    counts = {len(run) for run in runs} - {len(f)}
+    return f"{counts} outputs of T, {len(f)} of f" if counts else ""
 
 
 def _lower(certificate: Any, truth: Truth) -> Tally:
@@ -176,6 +184,9 @@ def _lower(certificate: Any, truth: Truth) -> Tally:
                 return tally
             except Unclear:
                 continue
+            if told := _miscounted(t, f):
+                tally.lies.append(told)
+                return tally
             gaps = [abs(a - b) for run in t for a, b in zip(run, f, strict=True)]
             if any(gap >= arb(certificate.lower) for gap in gaps):
                 return tally

@@ -18,6 +18,10 @@ from liar.expressions import Undefined, text, torch_code, var
 from liar.judge import Balls, Tally, Truth, judge, try_points
 
 SIZES = [1.0, 1.0, 1.0, 1e-3, 1e6, 1e-150, 1e150, 1e-310]
+HELD = 12  # rows of a table that its interpolant is held against
+SOLVED = 1e-6  # of the largest value: what the float64 coefficients of a cubic spline may miss a row by
+
+Rows = list[tuple[list[float], float]]  # points, and the values there
 
 
 def ball_of(value: Fraction) -> arb:
@@ -103,8 +107,8 @@ def barycentric(simplex: list[list[Fraction]], x: list[Fraction]) -> list[Fracti
     return [row[-1] for row in rows]
 
 
-def random_table(rng: Random, case: Any) -> tuple[Any, Balls]:
-    """A grid, linear or cubic, or rows in no order."""
+def random_table(rng: Random, case: Any) -> tuple[Any, Balls, Rows]:
+    """A grid, linear or cubic, or rows in no order; its interpolant, and the rows that were drawn."""
     dim = rng.choice([1, 1, 2])
     seed, width, size = rng.randrange(2**31), rng.choice(SIZES), rng.choice(SIZES)
     draw = np.random.default_rng(seed)
@@ -121,7 +125,19 @@ def random_table(rng: Random, case: Any) -> tuple[Any, Balls]:
         columns["y"] = draw.normal(size=grid[0].size) * size
     table = ol.Table.read(columns, inputs=names, output="y", interpolate="cubic" if kind == "cubic" else "linear")
     data = table.formula.nodes[table.formula.outputs[0]].value
-    return table, facets_truth(data) if hasattr(data, "simplices") else spline_truth(data)
+    truth = facets_truth(data) if hasattr(data, "simplices") else spline_truth(data)
+    places = np.stack([columns[name] for name in names], -1).tolist()
+    return table, truth, list(zip(places, columns["y"].tolist(), strict=True))
+
+
+def missed_row(rows: Rows, truth: Balls, cubic: bool, rng: Random) -> str:
+    """A row that the interpolant does not pass through, in words; linear ones meet every row exactly."""
+    room = arb(SOLVED * max(abs(value) for _, value in rows)) if cubic else arb(0)
+    for point, value in rng.sample(rows, min(HELD, len(rows))):
+        (found,) = truth(point)
+        if not abs(found - arb(value)) <= room:
+            return f"the interpolant is {found.str(8)} in the row {point}, {value!r}"
+    return ""
 
 
 def one_table(rng: Random, case: Any) -> Tally:
@@ -129,7 +145,9 @@ def one_table(rng: Random, case: Any) -> Tally:
     from liar.attacks import certified
     from liar.folders import round_trip
 
-    table, truth = random_table(rng, case)
+    table, truth, rows = random_table(rng, case)
+    if missed := missed_row(rows, truth, case.words["table"] == "cubic", rng):
+        return Tally(lies=[missed])
     low, high = (side.flatten().tolist() for side in (table.box.lower, table.box.upper))
     box = ol.Box(low, high)
     if rng.random() < 0.15:
@@ -142,8 +160,8 @@ def one_table(rng: Random, case: Any) -> Tally:
         built, model, dtype = None, torch_code(expression), torch.float64
         certificate = certified(model, table, box, rng, case, execution="float64")
     judged = Truth(truth, model, dtype)
-    rows = {at: [v for v in axis if low[at] <= v <= high[at]] for at, axis in enumerate(_knots(table))}
-    points = try_points(certificate, judged, rng, [], rows)
+    knots = {at: [v for v in axis if low[at] <= v <= high[at]] for at, axis in enumerate(_knots(table))}
+    points = try_points(certificate, judged, rng, [], knots)
     chosen = points[torch.tensor(rng.sample(range(len(points)), min(60, len(points))), dtype=torch.int64)]
     tally = judge(certificate, judged, chosen, rng)
     if built is not None and certificate.status == "proved":

@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from onelayer.box import Box
-from onelayer.build.lookup.blueprint import FitBudget, draw_up
+from onelayer.build.lookup.blueprint import draw_up
+from onelayer.build.lookup.groups import FitBudget
 from onelayer.conductor import approximate
 from onelayer.pictures.scene import Scene
 from onelayer.recording.target import as_target

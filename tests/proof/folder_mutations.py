@@ -6,7 +6,6 @@ nothing here; one mutation in twenty stays unsigned.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import struct
@@ -15,13 +14,22 @@ from random import Random
 from typing import Any
 
 import numpy as np
+from folder_parts import (
+    ARGUMENT,
+    BOXES,
+    CERTIFICATE,
+    FUNCTION,
+    MODEL,
+    TABLE,
+    Folder,
+    arrays_of,
+    closed,
+    opened,
+    signed,
+    stored,
+)
 
 from onelayer.checker.weights import expected_shapes
-from onelayer.proof.claim import _digest
-
-Folder = dict[str, bytes]
-CERTIFICATE, BOXES, FUNCTION = "certificate.json", "boxes.bin", "function.txt"
-MODEL, ARGUMENT, TABLE = "model.safetensors", "argument.json", "table.safetensors"
 
 NUMBERS = (0, 1, -1, 2, 3, 5, 255, 10**6, 2**31, 2**53 + 1, 2**63, 2**64, 10**30, 0.5, -0.0, 1e-3, 1e300)
 FLOATS = (0.0, -0.0, 1.0, -1.0, 1e308, -1e308, 1.7e308, 1e-300, 1e-310, 5e-324, 1e39, 1.01e-44, math.nan, math.inf)
@@ -81,70 +89,6 @@ def forgetful(folder: Folder) -> Folder:
         return {**folder, CERTIFICATE: json.dumps(claim).encode()}
     except (ValueError, KeyError, TypeError, RecursionError):
         return folder
-
-
-def signed(folder: Folder) -> Folder:
-    """Every digest computed anew, as far as the files can be read at all."""
-    try:
-        claim = json.loads(folder[CERTIFICATE])
-        claim["files"] = {
-            n: hashlib.sha256(folder[n]).hexdigest() for n in (BOXES, FUNCTION, ARGUMENT, TABLE) if n in folder
-        }
-        claim.pop("sha256", None)
-        if MODEL in folder and isinstance(claim.get("weights_sha256"), str):
-            claim["weights_sha256"] = weights_digest(folder[MODEL]) or claim["weights_sha256"]
-        claim["sha256"] = _digest(claim)
-        return {**folder, CERTIFICATE: json.dumps(claim).encode()}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return folder
-
-
-def opened(data: bytes) -> tuple[dict[str, Any], bytes]:
-    """Header and payload of a safetensors file."""
-    length = int.from_bytes(data[:8], "little")
-    return json.loads(data[8 : 8 + length]), data[8 + length :]
-
-
-def closed(header: Any, payload: bytes) -> bytes:
-    text = json.dumps(header).encode()
-    return struct.pack("<Q", len(text)) + text + payload
-
-
-def arrays_of(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
-    """Metadata and tensors."""
-    header, payload = opened(data)
-    metadata = header.pop("__metadata__", {})
-    kinds = {"F64": "<f8", "F32": "<f4"}
-    found = {}
-    for name, entry in header.items():
-        low, high = entry["data_offsets"]
-        found[name] = np.frombuffer(payload[low:high], kinds[entry["dtype"]]).reshape(entry["shape"]).copy()
-    return metadata, found
-
-
-def stored(metadata: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]) -> bytes:
-    header: dict[str, Any] = {"__metadata__": metadata} if metadata else {}
-    at, parts = 0, []
-    for name, array in arrays.items():
-        data = array.tobytes()
-        kind = "F32" if array.dtype.itemsize == 4 else "F64"
-        header[name] = {"dtype": kind, "shape": list(array.shape), "data_offsets": [at, at + len(data)]}
-        at += len(data)
-        parts.append(data)
-    return closed(header, b"".join(parts))
-
-
-def weights_digest(data: bytes) -> str | None:
-    try:
-        metadata, arrays = arrays_of(data)
-        digest = hashlib.sha256(f"{metadata['onelayer']}\n".encode())
-        for name, array in sorted(arrays.items()):
-            kind = "F32" if array.dtype.itemsize == 4 else "F64"
-            digest.update(f"{name} {kind} {','.join(map(str, array.shape))}\n".encode())
-            digest.update(array.tobytes())
-        return digest.hexdigest()
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None
 
 
 def changed(value: Any, rng: Random) -> Any:

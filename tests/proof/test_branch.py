@@ -18,8 +18,9 @@ from onelayer.observer import Observer
 from onelayer.proof.certificate import Certificate
 from onelayer.proof.certify import certify
 from onelayer.proof.error import error_function
+from onelayer.proof.frontier import Budget
 from onelayer.proof.pilot import choose_order
-from onelayer.proof.search import Budget, Search
+from onelayer.proof.search import Search
 from onelayer.proof.units import Goal
 from onelayer.recording.target import as_target
 

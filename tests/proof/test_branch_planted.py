@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from onelayer import Box, OnelayerError
-from onelayer.proof import search as branch
+from onelayer.proof import frontier as branch
+from onelayer.proof.bounded import Enclosure
 from onelayer.proof.boxes import Boxes, cut
 from onelayer.proof.certify import certify
-from onelayer.proof.error import Enclosure, ErrorFunction
+from onelayer.proof.error import ErrorFunction
 
 BOX = Box([0.0, 0.0], [3.0, 3.0])
 
@@ -49,13 +50,13 @@ def test_a_box_lost_in_splitting_is_no_proof(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_box_lost_when_chosen_is_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
-    pick = branch.Search.pick
+    pick = branch.Frontier.pick
 
-    def losing(self: branch.Search) -> tuple[Boxes, Boxes]:
+    def losing(self: branch.Frontier) -> tuple[Boxes, Boxes]:
         group, rest = pick(self)
         return (group[:-1] if len(group) > 1 else group), rest
 
-    monkeypatch.setattr(branch.Search, "pick", losing)
+    monkeypatch.setattr(branch.Frontier, "pick", losing)
     found = run()
     assert not found.proved
     assert found.upper > 1.05
@@ -82,26 +83,26 @@ def test_nan_is_never_proved(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nan_taken_for_small_is_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
     """The search closes NaN boxes as if proved; the certificate reads the leaves again and is not deceived."""
 
-    def careless(self: branch.Search) -> None:
+    def careless(self: branch.Frontier) -> None:
         self.open = self.open[self.open.bound > self.threshold]
 
     monkeypatch.setattr(ErrorFunction, "enclose", nan_at(torch.tensor([1.0, 2.0])))
-    monkeypatch.setattr(branch.Search, "close", careless)
+    monkeypatch.setattr(branch.Frontier, "close", careless)
     found = certify(model, f, BOX, 5.0, order=2, max_boxes=500)
     assert not found.proved
     assert math.isinf(found.upper)
 
 
 def test_a_reversed_comparison_is_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
-    def reversed_(self: branch.Search) -> None:
+    def reversed_(self: branch.Frontier) -> None:
         self.open = self.open[self.open.bound <= self.threshold]
 
-    monkeypatch.setattr(branch.Search, "close", reversed_)
+    monkeypatch.setattr(branch.Frontier, "close", reversed_)
     assert not run().proved
 
 
 def test_a_lax_threshold_is_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(branch.Search, "threshold", property(lambda self: 10.0))
+    monkeypatch.setattr(branch.Frontier, "threshold", property(lambda self: 10.0))
     found = run()
     assert not found.proved
     assert found.upper > 1.05

@@ -132,6 +132,17 @@ def test_a_checkpoint_of_another_problem_is_refused(layer: OneLayerTransformer, 
             certify(model, f, box, eps, order=order, resume=path)
 
 
+def test_a_checkpoint_of_another_version_is_refused(
+    layer: OneLayerTransformer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bounds are taken over, and another version may have found them wrongly."""
+    path = tmp_path / "state"
+    left_at(layer, path, 2)
+    monkeypatch.setattr(ol, "__version__", "0.0.1")
+    with pytest.raises(FileError, match="another problem"):
+        certify(layer, F, BOX, EPS, order=1, resume=path)
+
+
 def test_a_checkpoint_of_another_claim_about_the_same_weights_is_refused(tmp_path: Path) -> None:
     """Another norm, function, condition or activation: the weights are the same, the problem is not."""
     torch.manual_seed(0)

@@ -153,3 +153,15 @@ def test_an_estimate_is_never_called_proved(tmp_path):
     text = (tmp_path / "wave" / "certificate.json").read_text()
     with pytest.raises(FileError):
         Certificate.from_json(text.replace('"estimated"', '"proved"'))
+
+
+def test_a_simulator_of_several_arguments_gets_them_by_name():
+    seen = []
+
+    def simulator(load, rpm):
+        seen.append((float(load), float(rpm)))
+        return 20 * load + rpm / 1000
+
+    a = approximate(BlackBox(simulator, {"rpm": 0.001, "load": 20}), Box(rpm=(800, 6000), load=(0, 1)), 9.0)
+    assert a.certificate.proved
+    assert all(0 <= load <= 1 and 800 <= rpm <= 6000 for load, rpm in seen)

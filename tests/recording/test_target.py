@@ -80,7 +80,7 @@ def test_what_cannot_be_recorded_is_refused_or_conditional() -> None:
         ("sqrt(x)", LINE, "(square root of a negative number)"),
         ("tan(x)", LINE, "undefined at x = (1.5708) (pole of tan)"),
         ("exp(1000*x)", LINE, "not finite at x = (2)"),
-        ("x + y", LINE, "column 5: variable y but the function has 1"),
+        ("x + y", LINE, "column 5: variable y, but the domain has 1 interval: it takes one per variable"),
         (lambda x: 1 / x[..., 0], LINE, "undefined at x = (0)"),
         (lambda x: torch.log(x[..., 0]), SQUARE, "undefined at x = (0, 0)"),
         (lambda x: torch.round(x[..., 0]), LINE, "'round' is not supported: it is discontinuous"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -190,3 +191,28 @@ def test_sympy_expressions_are_formulas() -> None:
         with pytest.raises(OnelayerError) as caught:
             as_target(bad, SQUARE)
         assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("eps", [torch.tensor(0.01), np.array(0.01), np.float32(0.01), torch.tensor([0.01]).double()])
+def test_eps_may_be_a_number_of_any_library(eps: Any) -> None:
+    result = ol.approximate("x*y", SQUARE, eps)
+    assert result.certificate.proved
+    assert ol.certify(result.model, "x*y", SQUARE, eps).eps == pytest.approx(0.01)
+    with pytest.raises(OnelayerError, match="eps must be"):
+        ol.approximate("x*y", SQUARE, torch.tensor([0.1, 0.2]))
+
+
+def test_letters_of_other_alphabets_are_names(tmp_path: Path) -> None:
+    a = ol.approximate("sin(\u03b1)*\u03b2_2", "\u03b1[rad]=0:1, \u03b2_2=0:1", 0.05)
+    a.save(tmp_path / "greek")
+    assert ol.check(tmp_path / "greek").ok
+    assert ol.load(tmp_path / "greek").box.names == ("\u03b1[rad]", "\u03b2_2")
+    assert a.certificate.domain.names == ("\u03b1[rad]", "\u03b2_2")
+    for wrong in ("x\u00b2", "\u03c0x"):
+        with pytest.raises(OnelayerError, match="column"):
+            ol.approximate(wrong, Box([0.0], [1.0]), 0.1)
+
+
+@pytest.mark.filterwarnings("error")
+def test_numpy_code_is_tried_without_warnings() -> None:
+    assert as_target(lambda x: np.sin(x[..., 0]), LINE).formula == parse("sin(x)", 1)

@@ -96,6 +96,38 @@ def test_a_jump_is_told_with_its_two_points() -> None:
     assert result.certificate.status == "refuted"
 
 
+@pytest.mark.parametrize(
+    ("text", "low", "high", "size"),
+    [
+        ("floor(3*x)", 0.0, 1.0, 1.0),
+        ("mod(x, 1)", 0.0, 2.5, 1.0),
+        ("sign(x)", -1.0, 1.0, 1.0),
+        ("ceil(x)/4", 0, 2, 0.25),
+    ],
+)
+def test_steps_jump_as_choices_do(text: str, low: float, high: float, size: float) -> None:
+    found = find_jump(parse(text, 1), Box([low], [high]))
+    assert found is not None
+    assert found.size == pytest.approx(size)
+
+
+def test_a_steep_function_is_no_jump() -> None:
+    """Between neighbouring floats it changes by 111; so it does between the next ones."""
+    for text in ("where(x > 0.5, 1e18*(x - 0.5), 0)", "abs(mod(x, 2) - 1)", "where(x > 0, sqrt(x), 0)"):
+        found = find_jump(parse(text, 1), Box([0.0], [3.0]))
+        assert found is None or found.size < 1e-12, text
+
+
+def test_what_no_layer_reaches_ends_soon_and_says_so() -> None:
+    """Without a budget it used to look for a closer layer for ever."""
+    with pytest.warns(JumpWarning):
+        a = ol.approximate("atan2(y, x)", Box([-2.0, -1.0], [-0.5, 1.0]), 0.1)
+    assert a.certificate.status == "refuted"
+    assert a.certificate.upper < 6.5
+    assert "no layer, which is continuous" in a.outcome()
+    assert a.advice() == {}
+
+
 def test_the_angle_of_a_point_on_every_side_of_its_cut() -> None:
     """atan2 jumps by 2 pi on the negative x axis, which belongs to the upper side, and has no value at the origin."""
     formula = parse("atan2(x, y)", 2)
@@ -163,5 +195,6 @@ def test_a_piece_that_ends_at_its_border_is_enclosed_there(text):
 
 def test_steps_that_are_flat_between_are_looked_at_too() -> None:
     """floor(3 x) has no slope anywhere it is looked at; it ends refuted at a jump, not in an error."""
-    made = ol.approximate("floor(3*x)", Box([0.0], [1.0]), 0.1, max_seconds=5)
+    with pytest.warns(JumpWarning, match="jumps by 1 between"):
+        made = ol.approximate("floor(3*x)", Box([0.0], [1.0]), 0.1, max_seconds=5)
     assert made.certificate.status == "refuted"

@@ -25,6 +25,40 @@ amin: x.amin(1); torch.amin(x, dim=-1, keepdim=True)
 acos: torch.acos(x / 2); torch.arccos(input=0.3 - x)
 asin: torch.asin(x / 2); torch.arcsin(input=x - 0.7)
 atan: torch.atan(x); torch.arctan(3 * x)
+avg_pool1d: F.avg_pool1d(x, kernel_size=2, stride=1, padding=1, ceil_mode=False, count_include_pad=True);
+    F.avg_pool1d(x, 3)
+avg_pool2d: F.avg_pool2d(x[:, None], kernel_size=2, stride=1, padding=1, ceil_mode=False, count_include_pad=True,
+    divisor_override=None)[:, 0]; F.avg_pool2d(x[:, None], (2, 3))[:, 0]
+conv1d: F.conv1d(x, Q[None]); F.conv1d(x, weight=Q[None, :, :2], bias=V[:1], stride=2, padding=1, dilation=1, groups=1);
+    F.conv1d(x, Q[:, None], padding='same', groups=2)
+conv2d: F.conv2d(x[:, None], Q[None, None])[:, 0];
+    F.conv2d(x[:, None], weight=Q[None, None, :, :2], bias=V[:1], stride=(1, 2), padding=1, dilation=1, groups=1)[:, 0]
+conv3d: F.conv3d(x[:, None, None], weight=Q[None, None, None, :, :2], bias=V[:1], stride=1, padding=1, dilation=1,
+    groups=1)[:, 0, 0]
+hardshrink: F.hardshrink(x - 0.7, lambd=0.2); F.hardshrink(x)
+instance_norm: F.instance_norm(x, running_mean=None, running_var=None, weight=V[:2], bias=V[1:], use_input_stats=True,
+    momentum=0.1, eps=0.01);
+    torch.instance_norm(x, weight=None, bias=None, running_mean=V[:2], running_var=V[:2].abs() + 0.5,
+    use_input_stats=False, momentum=0.1, eps=0.1, cudnn_enabled=False)
+max_pool1d: F.max_pool1d(x, kernel_size=2, stride=1, padding=1, dilation=1, ceil_mode=False,
+    return_indices=False); F.max_pool1d(x, 3)
+max_pool2d: F.max_pool2d(x[:, None], kernel_size=2, stride=1, padding=1, dilation=1, ceil_mode=False,
+    return_indices=False)[:, 0]; F.max_pool2d(x[:, None], (2, 3))[:, 0]
+rnn_relu_cell: torch.rnn_relu_cell(x[:, 0], hx=x[:, 1, :2], w_ih=Q, w_hh=Q[:, :2], b_ih=V[:2], b_hh=V[1:])
+rnn_tanh_cell: torch.rnn_tanh_cell(x[:, 0], hx=x[:, 1, :2], w_ih=Q, w_hh=Q[:, :2], b_ih=V[:2], b_hh=V[1:])
+softmin: F.softmin(x, dim=-1, _stacklevel=3, dtype=None); F.softmin(3 * x, 1)
+gru: torch.gru(x, hx=x[:, 1, :2][None], params=[Q.repeat(3, 1), Q[:, :2].repeat(3, 1), Q.reshape(6), Q.reshape(6)],
+    has_biases=True, num_layers=1, dropout=0.0,
+    train=False, bidirectional=False, batch_first=True)[0]
+lstm: torch.lstm(x, hx=[x[:, 1, :1][None], x[:, 1, 1:2][None]], params=[W.T, W.T[:, :1], W[0], W[1]],
+    has_biases=True, num_layers=1, dropout=0.0,
+    train=False, bidirectional=False, batch_first=True)[0]
+rnn_relu: torch.rnn_relu(x, hx=x[:, 1, :2][None], params=[Q, Q[:, :2], V[:2], V[1:]],
+    has_biases=True, num_layers=1, dropout=0.0,
+    train=False, bidirectional=False, batch_first=True)[0]
+rnn_tanh: torch.rnn_tanh(x, hx=x[:, 1, :2][None], params=[Q, Q[:, :2], V[:2], V[1:]],
+    has_biases=True, num_layers=1, dropout=0.0,
+    train=False, bidirectional=False, batch_first=True)[0]
 batch_norm: F.batch_norm(x, V[:2], V[:2].abs() + 0.1);
     F.batch_norm(x, V[:2], V[:2].abs(), weight=V[1:], bias=V[:2], training=False, momentum=0.1, eps=0.01);
     F.batch_norm(x, running_mean=V[:2], running_var=V[:2].abs() + 0.5);

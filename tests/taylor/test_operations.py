@@ -163,6 +163,7 @@ def test_every_argument_of_torch_is_declared(name: str) -> None:
 OTHER_SPELLINGS = {  # names that no call in Python can use
     "einsum": {"tensors", "path", "a"},
     "elu": {"scale", "input_scale"},
+    **dict.fromkeys(("gru", "lstm", "rnn_relu", "rnn_tanh"), frozenset({"data", "batch_sizes"})),  # packed
     "split": {"split_sizes"},
     "to": {"other"},
 }

@@ -21,7 +21,7 @@ BUILD_SECONDS, CHECK_SECONDS, EXPORT_SECONDS = 300.0, 120.0, 120.0  # what a vis
 GRACE = 20.0  # seconds that a cancelled or late worker has to come back with its best
 MOST_STEPS = 300  # points of the enclosure's history that are kept
 MOST_BOXES = 1500  # boxes of a proof that are shown while it runs
-LONGEST_LINE = 2**22
+LONGEST_LINE = 2**22  # bytes of one report of a worker: the boxes of a proof with their corners
 FINISHED = ("done", "refused", "failed")
 STATE = "state.json"
 
@@ -138,7 +138,8 @@ class Jobs:
 
     async def _worker(self) -> asyncio.subprocess.Process:
         """A worker that waits for its task; the next one is started at once, so that it has loaded torch by then."""
-        spare, self.spare = self.spare, None
+        spare = self.spare
+        self.spare = None
         process = await start_worker(self.root) if spare is None or spare.returncode is not None else spare
         self.spare = await start_worker(self.root)
         return process

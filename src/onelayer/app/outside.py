@@ -21,7 +21,8 @@ class Outside:
     come from its own pages, and have a body below the limit."""
 
     def __init__(self, app: Any, hosts: tuple[str, ...], most_body: int) -> None:
-        self.app, self.most_body = app, most_body
+        self.app = app
+        self.most_body = most_body
         self.hosts = set(hosts)
         self.origins = {f"http://{host}" for host in hosts}
 

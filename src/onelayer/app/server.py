@@ -153,7 +153,8 @@ async def _check(request: Request, jobs: Jobs) -> Response:
 
 
 async def _download(request: Request, jobs: Jobs) -> Response:
-    job, what = _found(request, jobs, done=True), request.path_params["what"]
+    job = _found(request, jobs, done=True)
+    what = request.path_params["what"]
     if what not in DOWNLOADS:
         raise HTTPException(404, f"there is no such download; there are {', '.join(DOWNLOADS)}")
     async with job.busy:

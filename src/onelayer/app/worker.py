@@ -23,7 +23,7 @@ from onelayer.errors import OnelayerError
 from onelayer.observer import Observer, Report
 
 MEMORY = 6 * 2**30  # bytes of private memory: torch itself takes half a gigabyte
-FILE_BYTES = 2**28
+FILE_BYTES = 2**28  # of the largest file that a job may write: far above a layer of this page, far below a disk
 PAUSE = 0.08  # seconds between two reports: more than the eye can follow
 MOST_BOXES = 500  # of one round that are shown
 
@@ -33,7 +33,9 @@ class Speaker(Observer):
 
     def __init__(self, out: TextIO, max_seconds: float) -> None:
         super().__init__(max_seconds)
-        self.out, self.last, self.stage = out, -math.inf, ""
+        self.out = out
+        self.last = -math.inf
+        self.stage = ""
         self.boxes: list[list[float]] = []
 
     def show(self, report: Report) -> None:
@@ -41,10 +43,13 @@ class Speaker(Observer):
         now = time.monotonic()
         if now - self.last < PAUSE and report.stage == self.stage:
             return
-        self.last, self.stage = now, report.stage
+        self.last = now
+        self.stage = report.stage
         upper = report.upper if report.upper is not None and math.isfinite(report.upper) else None
-        news, self.boxes = self.boxes, []
-        say(self.out, "progress", stage=report.stage, share=report.share, lower=report.lower, upper=upper, boxes=news)
+        news = self.boxes
+        self.boxes = []
+        heard = {"stage": report.stage, "share": report.share, "detail": report.detail}
+        say(self.out, "progress", **heard, lower=report.lower, upper=upper, boxes=news)
 
     def proved(self, low: Any, high: Any) -> None:
         """Remember sides of boxes in the first two coordinates, [left, right, bottom, top], until the next report."""
@@ -148,7 +153,8 @@ def write(task: dict[str, Any], folder: Path, speaker: Speaker) -> dict[str, Any
     """A file to download, named in the answer: the folder as zip, or an export."""
     from onelayer.result import load
 
-    to, place = task["to"], folder / "exports"
+    to = task["to"]
+    place = folder / "exports"
     place.mkdir(exist_ok=True)
     if to == "zip":
         return {"file": Path(shutil.make_archive(str(place / "result"), "zip", folder / "result")).name}

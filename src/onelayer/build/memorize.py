@@ -205,7 +205,9 @@ def _build(
     if made is not None and made.error <= eps:
         return made
     other = softmax_recall(table, dtype, device, distances)
-    return other if made is None or other.error <= made.error else made
+    if made is None or other.error <= made.error:
+        return other
+    return made
 
 
 def _real_eps(dtype: torch.dtype) -> float:
@@ -221,7 +223,8 @@ def _in_format(table: Rows, dtype: torch.dtype) -> Rows:
     if dtype == torch.float64:
         return table
     name = format_of(dtype).name
-    inputs, outputs = (array.astype(name).astype(np.float64) for array in (table.inputs, table.outputs))
+    inputs = table.inputs.astype(name).astype(np.float64)
+    outputs = table.outputs.astype(name).astype(np.float64)
     try:
         kept = as_table(inputs, outputs)
     except OnelayerError as error:

@@ -31,9 +31,9 @@ from onelayer.result import Approximation
 KINDS = ("auto", "thresholds", "subsets")
 MAX_SUBSETS = 2**12  # heads: all subsets of twelve numbers; twice as many for each number more
 MAX_LENGTH = 2**14  # the attention of longer sequences does not fit an ordinary memory
-MAX_CELLS = 2**16
+MAX_CELLS = 2**16  # thresholds: an eps of a sixty-five thousandth of the range
 MAX_NUMBERS = 2**28  # in the largest matrix of a layer of thresholds
-ATTEMPTS = 4
+ATTEMPTS = 4  # each with more thresholds, by as much as the last bound was above eps
 WITNESS_WORK = 2**28  # multiplications spent on the search for a lower bound
 
 

@@ -21,13 +21,15 @@ SWITCH = arb(20)  # above, torch's softplus returns its argument
 class Activation:
     """``real`` on elements; ``steep`` bounds the slope between two numbers; ``roundings`` of one executed call.
 
-    ``level`` is added to the sizes of argument and result: it bounds the other numbers on the way.
+    ``level`` is added to the sizes of argument and result: it bounds the other numbers on the way. The size of an
+    argument that is ``bent`` at once, by one exponential, does not count.
     """
 
     real: Callable[[Element, Kinks], Element]
     steep: Callable[[arb, arb], arb]
     roundings: int = SINGLE
     level: float = 0.0
+    bent: bool = False
 
 
 def _once(name: str) -> Callable[[Element, Kinks], Element]:
@@ -36,6 +38,11 @@ def _once(name: str) -> Callable[[Element, Kinks], Element]:
 
 def _at_most(number: float) -> Callable[[arb, arb], arb]:
     return lambda low, high: arb(number)
+
+
+def _falling(steep: Callable[[arb], arb]) -> Callable[[arb, arb], arb]:
+    """Steepest nearest to zero, and the less steep the farther."""
+    return lambda low, high: steep(low.max(-high).max(ZERO))
 
 
 def _above_zero(steep: Callable[[arb], arb]) -> Callable[[arb, arb], arb]:
@@ -68,7 +75,9 @@ def _softplus(u: Element, kinks: Kinks) -> Element:
 
 def _reciprocal(low: arb, high: arb) -> arb:
     near = low if low > 0 else -high if high < 0 else ZERO
-    return 1 / (near * near) if near > 0 else INFINITE
+    if near > 0:
+        return 1 / (near * near)
+    return INFINITE
 
 
 def _larger(low: arb, high: arb) -> arb:
@@ -88,10 +97,10 @@ ACTIVATIONS: dict[str, Activation] = {
     "sin": Activation(_once("sin"), _at_most(1)),
     "cos": Activation(_once("cos"), _at_most(1)),
     "tan": Activation(_once("tan"), lambda low, high: 1 + low.union(high).tan() ** 2),
-    "atan": Activation(_once("atan"), _at_most(1)),
-    "tanh": Activation(_once("tanh"), _at_most(1)),
-    "sigmoid": Activation(_once("sigmoid"), _at_most(0.25), KERNEL, 1.0),
-    "erf": Activation(_once("erf"), _at_most(1.1284)),
+    "atan": Activation(_once("atan"), _falling(lambda r: 1 / (1 + r * r))),
+    "tanh": Activation(_once("tanh"), _falling(lambda r: (4 * (-2 * r).exp()).min(arb(1)))),
+    "sigmoid": Activation(_once("sigmoid"), _falling(lambda r: (-r).exp().min(arb(0.25))), KERNEL, 1.0, bent=True),
+    "erf": Activation(_once("erf"), _falling(lambda r: arb("1.1284") * (-r * r).exp())),
     "gelu": Activation(_gelu, _at_most(1.13), KERNEL, 1.0),
     "gelu_tanh": Activation(_gelu_tanh, _at_most(1.14), KERNEL, 4.0),
     "silu": Activation(lambda u, kinks: times(u, smooth("sigmoid", u)), _at_most(1.1), KERNEL, 1.0),

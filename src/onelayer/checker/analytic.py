@@ -68,7 +68,11 @@ def exprel_end(x: arb) -> arb:
 
 
 def _sign(x: arb) -> int:
-    return 1 if x > 0 else -1 if x < 0 else 0
+    if x > 0:
+        return 1
+    if x < 0:
+        return -1
+    return 0
 
 
 def cbrt_series(x: arb_series) -> arb_series:
@@ -87,7 +91,11 @@ def cbrt_end(x: arb) -> arb:
 
 def _root(x: arb) -> arb:
     sign = _sign(x)
-    return (sign * x).root(3) * sign if sign else ZERO if x.is_zero() else arb("nan")
+    if sign:
+        return (sign * x).root(3) * sign
+    if x.is_zero():
+        return ZERO
+    return arb("nan")
 
 
 def cbrt_at_zero(u: Taylor, low: arb, high: arb, found: Taylor) -> Taylor:
@@ -95,7 +103,9 @@ def cbrt_at_zero(u: Taylor, low: arb, high: arb, found: Taylor) -> Taylor:
     if not (low.is_finite() and high.is_finite()):
         return found
     image = cbrt_end(low).union(cbrt_end(high))
-    return found if found.c[0].rad() < image.rad() else constant(image, u.order)
+    if found.c[0].rad() < image.rad():
+        return found
+    return constant(image, u.order)
 
 
 def lgamma_series(x: arb_series) -> arb_series:
@@ -112,7 +122,9 @@ def lgamma_ball(x: arb) -> arb:
     whole = x.lgamma()
     ends = x.lower().lgamma().union(x.upper().lgamma())
     hull = ends if x.lower() > 1.4617 or x.upper() < 1.4616 else ends.union(arb("-0.1214862905358497"))
-    return whole.intersection(hull) if whole.is_finite() and whole.overlaps(hull) else hull
+    if whole.is_finite() and whole.overlaps(hull):
+        return whole.intersection(hull)
+    return hull
 
 
 def lgamma_rule(x: arb, n: int, c: arb, a: arb) -> arb:

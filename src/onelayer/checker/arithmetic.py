@@ -105,7 +105,8 @@ class Taylor:
         a = self.over(support)
         b = other.over(support)
         s = len(support)
-        da, db = self.degree, other.degree
+        da = self.degree
+        db = other.degree
         order = min(self.order, other.order)
         out = [ZERO] * count(s, min(da + db, order))
         for x, row in zip(a, products(s, da, db, order), strict=True):
@@ -169,7 +170,9 @@ class Taylor:
                 out += [ZERO] * (len(c) - len(out))
             for at, value in enumerate(c):
                 out[at] = out[at] + factor * value
-        return Taylor(support, out, order) if len(out) > 1 else constant(out[0], order)
+        if len(out) > 1:
+            return Taylor(support, out, order)
+        return constant(out[0], order)
 
     def slope(self, variable: int) -> arb:
         """A ball that holds the derivative by one variable on the whole box, coefficients being numbers."""
@@ -190,7 +193,9 @@ class Taylor:
         for value, (place, odd) in zip(self.c, places, strict=True):
             if not value.is_zero():
                 out[place] = out[place] + (-value if odd and not upper else value)
-        return Taylor(support, out, self.order) if support else constant(out[0], self.order)
+        if support:
+            return Taylor(support, out, self.order)
+        return constant(out[0], self.order)
 
 
 def constant(value: arb, order: int) -> Taylor:
@@ -215,14 +220,17 @@ def combination(terms: Sequence[tuple[Any, Taylor]], offset: arb, order: int) ->
 
 def norms(c: Sequence[arb], s: int) -> list[arb]:
     """Per degree, an upper bound of the sum of absolute coefficients."""
-    sums, at, degree = [], 0, 0
+    sums = []
+    at = 0
+    degree = 0
     while at < len(c):
         end = count(s, degree)
         total = ZERO
         for value in c[at:end]:
             total = total + value.abs_upper()
         sums.append(total)
-        at, degree = end, degree + 1
+        at = end
+        degree += 1
     return sums
 
 
@@ -237,7 +245,9 @@ def _cut_off(a: Sequence[arb], b: Sequence[arb], order: int) -> arb:
 @cache
 def union(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
     """The variables of either, in order."""
-    return a if a == b else tuple(sorted({*a, *b}))
+    if a == b:
+        return a
+    return tuple(sorted({*a, *b}))
 
 
 @cache
@@ -264,7 +274,9 @@ def count(s: int, degree: int) -> int:
 @cache
 def degree_of(s: int, length: int) -> int:
     """The degree up to which s variables have this many monomials."""
-    return 0 if not s else next(d for d in range(length) if count(s, d) == length)
+    if not s:
+        return 0
+    return next(d for d in range(length) if count(s, d) == length)
 
 
 @cache
@@ -328,7 +340,8 @@ def halves(s: int, at: int, degree: int, upper: bool) -> tuple[tuple[tuple[int, 
     places = _places(s, degree)
     rows = []
     for exponents in monomials(s, degree):
-        n, row = exponents[at], []
+        n = exponents[at]
+        row = []
         for j in range(n + 1):
             sign = 1 if upper or (n - j) % 2 == 0 else -1
             row.append((places[(*exponents[:at], j, *exponents[at + 1 :])], arb(sign * comb(n, j)) / 2**n))

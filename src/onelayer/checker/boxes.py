@@ -58,7 +58,8 @@ class Prover:
         self.formula = formula
         self.limit = arb(limit)
         self.observer = observer or Observer()
-        self.order, self.budget = order, budget
+        self.order = order
+        self.budget = budget
         self.divides = self.clears_first = divides(formula)
 
     def __call__(self, low: Corner, high: Corner) -> BoxOutcome:
@@ -106,7 +107,9 @@ class Prover:
         found = [
             (a * q.below(self.order) - q.above(self.order), q.size_below()) for a, q in zip(t.items, f[0], strict=True)
         ]
-        return found if all(gap > 0 for _, gap in found) else None
+        if all(gap > 0 for _, gap in found):
+            return found
+        return None
 
     def _box(self, low: Corner, high: Corner) -> Found:
         kinks = Kinks()
@@ -294,7 +297,9 @@ def turned(found: Found, parent: Found | None, low: Corner, high: Corner) -> Fou
     """Another coordinate, the widest, where a cut along one has not helped: what resists need not show its support."""
     widths = [b - a if i != found.axis else 0.0 for i, (a, b) in enumerate(zip(low, high, strict=True))]
     stuck = parent is not None and parent.axis == found.axis and not found.bound < HELPED * parent.bound
-    return replace(found, axis=max(range(len(widths)), key=widths.__getitem__)) if stuck and any(widths) else found
+    if stuck and any(widths):
+        return replace(found, axis=max(range(len(widths)), key=widths.__getitem__))
+    return found
 
 
 def cut(low: Corner, high: Corner, axis: int) -> list[tuple[Corner, Corner]] | None:

@@ -35,6 +35,7 @@ from onelayer.disk import read_bounded
 from onelayer.errors import FileError, FormulaError, OnelayerError, one_line
 from onelayer.ground import pinned
 from onelayer.language.formula import Formula, parse
+from onelayer.lemmas.argument import Argument
 from onelayer.observer import Observer, Stopped, observing
 
 ACCEPTED, NOT_CONTRADICTED, REJECTED = "accepted", "not contradicted", "rejected"
@@ -71,7 +72,9 @@ class CheckReport:
     @property
     def fraction(self) -> float:
         """Share of the proof's boxes that were proved again, by count; of a proof without boxes all or nothing."""
-        return self.boxes_checked / self.boxes_total if self.boxes_total else float(self.ok)
+        if self.boxes_total:
+            return self.boxes_checked / self.boxes_total
+        return float(self.ok)
 
     def __str__(self) -> str:
         return f"{self.verdict}: {self.reason} ({self.seconds:.1f} s)"
@@ -111,7 +114,8 @@ def check(
         raise OnelayerError(f"jobs must be a number of processes >= 1, or -1 for one per core, got {jobs!r}")
     limit = math.inf if all else max_seconds
     folder = Path(folder)
-    proof, stored = read_proof(folder), read_any(folder)
+    proof = read_proof(folder)
+    stored = read_any(folder)
     verdict = ACCEPTED
     with observing(observer, limit) as watching, precise():
         checking = _Check(proof, stored, np.random.default_rng(seed), watching, jobs)
@@ -121,13 +125,17 @@ def check(
         except (FileError, Asked):
             raise
         except (Stopped, NotConfirmed) as error:
-            verdict, reason = NOT_CONTRADICTED, f"{error}; {checking.summary()}"
+            verdict = NOT_CONTRADICTED
+            reason = f"{error}; {checking.summary()}"
         except OnelayerError as error:
-            verdict, reason = REJECTED, str(error)
+            verdict = REJECTED
+            reason = str(error)
         except (ArithmeticError, ValueError, LookupError, TypeError, RecursionError, MemoryError) as error:
             # Whatever the numbers of a hostile folder did to the arithmetic, they did not prove the claim.
-            verdict, reason = REJECTED, f"{UNEXPECTED}: {type(error).__name__} {error}"
-    done, seconds = checking.done, time.monotonic() - started
+            verdict = REJECTED
+            reason = f"{UNEXPECTED}: {type(error).__name__} {error}"
+    done = checking.done
+    seconds = time.monotonic() - started
     return CheckReport(verdict, one_line(reason), done.boxes, proof.record.boxes, done.volume, done.lower, seconds)
 
 
@@ -146,12 +154,19 @@ class _Check:
         observer: Observer,
         jobs: int,
     ) -> None:
-        self.proof, self.record, self.stored, self.rng, self.observer = proof, proof.record, stored, rng, observer
-        self.jobs, self.done = jobs, Progress()
+        self.claimed = proof.record
+        self.record = proof.record.stated()
+        self.proof = replace(proof, record=self.record)
+        self.stored = stored
+        self.rng = rng
+        self.observer = observer
+        self.jobs = jobs
+        self.done = Progress()
 
     def run(self, f: str | Formula | None) -> None:
         """Returns when everything is proved; raises what stands in the way."""
-        witness, arithmetic = self.record.witness, self.record.arithmetic
+        witness = self.record.witness
+        arithmetic = self.record.arithmetic
         if witness is not None and not is_point(witness, arithmetic):
             raise Rejected(f"the witness is no point of a {arithmetic}: its coordinates are not numbers of the format")
         if isinstance(self.stored, StoredNetwork):
@@ -187,6 +202,13 @@ class _Check:
         if record.arithmetic != "real":
             points = trial_points(self.proof, stored, argument, formula, self.rng)
             contradiction(record, stored, values, points)
+        self._upper(stored, formula, argument, boxes)
+
+    def _upper(
+        self, stored: Stored, formula: Formula | None, argument: Argument | None, boxes: tuple[Array, Array] | None
+    ) -> None:
+        """Re-prove the upper bound: by the argument that the proof states, or box by box."""
+        record = self.record
         if argument is not None:
             self.observer.report("checking", detail=f"a proof by {record.method}")
             recheck(self.proof, argument, stored, formula, boxes, self.observer)
@@ -195,7 +217,8 @@ class _Check:
             raise Rejected("the proof has no boxes")
         else:
             execution = Execution.of(record.arithmetic, stored, record.domain)
-            executed, real = Layer(stored, execution), Layer(stored, None)
+            executed = Layer(stored, execution)
+            real = Layer(stored, None)
             self._boxes(executed, real, formula, *boxes)
 
     def _lower(self, known: PointError) -> float:
@@ -220,7 +243,9 @@ class _Check:
         if not bounded and not known.confirmed >= record.lower:
             raise Rejected(f"at the witness only |T - f| >= {known.lower:.6g} is confirmed, and it has no upper bound")
         self._refutation(known)
-        return known.lower if known.confirmed < record.lower else record.lower
+        if known.confirmed < record.lower:
+            return known.lower
+        return record.lower
 
     def _refutation(self, known: PointError) -> None:
         """A refutation is confirmed above eps, or refused."""
@@ -236,7 +261,8 @@ class _Check:
     def _boxes(self, layer: Evaluated, real: Layer | None, formula: Formula, low: Array, high: Array) -> None:
         """Re-prove the boxes chunk by chunk, those that hold the witness first."""
         reproof = Reproof(self.record, layer, real, formula, (low, high), self.observer)
-        volumes, chunks = shares(low, high), reproof.chunks()
+        volumes = shares(low, high)
+        chunks = reproof.chunks()
         held = np.zeros(0, dtype=np.int64)
         if self.record.witness is not None:
             point = np.array(self.record.witness)
@@ -252,17 +278,30 @@ class _Check:
 
     def summary(self) -> str:
         """What is proved so far, in words."""
-        record, done = self.record, self.done
+        record = self.record
         if not math.isfinite(record.upper):
             return f"{record.status}, no upper bound is claimed{self._confirmed()}"
-        share = f"on {done.boxes:,} of {record.boxes:,} boxes ({done.boxes / max(1, record.boxes):.2%})"
-        if done.volume == 1:
-            share = f"on all {record.boxes:,} boxes" if record.boxes else f"by {record.method}"
-        elif record.boxes:
-            share += f", {done.volume:.2%} of the volume"
-        else:
-            share = "in no part"
-        return f"{record.status}, {record.claim} <= {record.upper!r} re-proved {share}{self._confirmed()}"
+        proved = f"{record.claim} <= {record.upper!r} re-proved {self._share()}"
+        return f"{record.status}, {proved}{self._confirmed()}{self._assumed()}"
+
+    def _share(self) -> str:
+        """Where the bound is re-proved so far."""
+        boxes = self.record.boxes
+        if self.done.volume < 1:
+            volume = f"({self.done.boxes / max(1, boxes):.2%}), {self.done.volume:.2%} of the volume"
+            return f"on {self.done.boxes:,} of {boxes:,} boxes {volume}" if boxes else "in no part"
+        if not boxes:
+            return f"by {self.record.method}"
+        return "on the one box" if boxes == 1 else f"on all {boxes:,} boxes"
+
+    def _assumed(self) -> str:
+        """What the claim takes for granted of an f that has no formula."""
+        if self.claimed.within == 0:
+            return ""
+        return (
+            f" for the function stated; that f is within {self.claimed.within!r} of it, and so {self.claimed.claim} <= "
+            f"{self.claimed.upper!r}, is assumed, not proved"
+        )
 
     def _confirmed(self) -> str:
         """What is known of the lower bound; the stated one where it is larger by the rounding of another pass."""

@@ -31,7 +31,8 @@ class Sigmoidal:
 
     def __call__(self, u: Taylor, low: arb, high: arb, found: Taylor) -> Taylor:
         """The better of the expansion ``found``, the line between the ends, and the image, for u in [low, high]."""
-        low, high = low.lower(), high.upper()
+        low = low.lower()
+        high = high.upper()
         if not (low.is_finite() and high.is_finite() and low < high):
             return found
         image = self.value(low).union(self.value(high))
@@ -41,7 +42,9 @@ class Sigmoidal:
         gap = (-self._above(s, -high, -low)).union(self._above(s, low, high))
         line = u.scaled(s).shifted(gap + self.level)
         best = line if not found.c[0].rad() <= line.c[0].rad() else found
-        return constant(image + self.level, u.order) if not best.c[0].rad() <= image.rad() * HALF else best
+        if not best.c[0].rad() <= image.rad() * HALF:
+            return constant(image + self.level, u.order)
+        return best
 
     def _above(self, s: arb, low: arb, high: arb) -> arb:
         """A number above h on [low, high]."""
@@ -79,7 +82,8 @@ ATAN = Sigmoidal(arb.atan, lambda x: 1 / (1 + x * x), lambda s: (1 / s - 1).sqrt
 
 def within_bell(shape: Sigmoidal, u: Taylor, found: Taylor) -> Taylor:
     """g'(u) by its image where ``found`` is hardly narrower, or ranges wider: g' falls on either side of 0."""
-    low, high = u.ends()[0].lower(), u.ends()[1].upper()
+    low = u.ends()[0].lower()
+    high = u.ends()[1].upper()
     if not (low.is_finite() and high.is_finite()):
         return found
     near = low.max(-high).max(ZERO)

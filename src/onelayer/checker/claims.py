@@ -32,7 +32,8 @@ from onelayer.checker.formula import evaluate
 from onelayer.checker.functions import Kinks
 from onelayer.checker.operations import CONSTANTS
 from onelayer.checker.outcome import Rejected
-from onelayer.checker.steps import Evaluation, NetworkPass
+from onelayer.checker.passes import NetworkPass
+from onelayer.checker.steps import Evaluation
 from onelayer.language.formula import Formula, Node
 from onelayer.language.requirement import Requirement, parse_requirement
 
@@ -142,7 +143,11 @@ class Objective:
 
     def _gradient(self, x: Sequence[Taylor], kinks: Kinks) -> list[Taylor]:
         slopes = self._jacobian(x, kinks)
-        others = [_tangents(item, len(x)) for item in followed(self.formula, seeded(x), kinks)]
+        values = evaluate(self.formula, x, Kinks(kinks.cases))
+        others = [
+            _fenced(_tangents(item, len(x)), value)
+            for item, value in zip(followed(self.formula, seeded(x), kinks), values, strict=True)
+        ]
         return [a - b for one, two in zip(slopes, others, strict=True) for a, b in zip(one, two, strict=True)]
 
     def _directed(self, x: Sequence[Taylor], kinks: Kinks) -> list[Taylor]:
@@ -193,7 +198,9 @@ def outputs_of(about: Mapping[str, Any], outputs: int, dim: int) -> int:
 
 
 def _sums(terms: int) -> int:
-    return 1 if terms > SIGNED else 1 << (terms - 1)
+    if terms > SIGNED:
+        return 1
+    return 1 << (terms - 1)
 
 
 def _plain(u: Element) -> Taylor:
@@ -203,16 +210,24 @@ def _plain(u: Element) -> Taylor:
 
 
 def _tangents(y: Element, count: int) -> list[Taylor]:
+    """Derivatives along the coordinates, undefined where the value is: log x has none at -1, whatever 1 / x says."""
     zero = constant(ZERO, y.order)
-    if not isinstance(y, Jet):
-        return [zero] * count
-    return [zero if t is None else underlying(t) for t in y.tangents]
+    tangents = y.tangents if isinstance(y, Jet) else [None] * count
+    return _fenced([zero if t is None else underlying(t) for t in tangents], underlying(y))
+
+
+def _fenced(slopes: Sequence[Taylor], value: Taylor) -> list[Taylor]:
+    """The same slopes, and no numbers where the value is none: infinity times zero."""
+    return list(slopes) if value.is_finite() else [slope + value.scaled(ZERO) for slope in slopes]
 
 
 def _second(y: Element, i: int, count: int, order: int) -> list[Taylor]:
     """d2y/dx_i dx_j for all j."""
     first = y.tangents[i] if isinstance(y, Jet) else None
-    return [constant(ZERO, order)] * count if first is None else _tangents(first, count)
+    value = underlying(y)
+    if first is None:
+        return _fenced([constant(ZERO, order)] * count, value)
+    return _fenced(_tangents(first, count), value)
 
 
 def _sum(items: Sequence[Element]) -> Element:
@@ -246,7 +261,9 @@ def _determinant(block: list[list[Taylor]]) -> Taylor:
         term = entry * _determinant([[*row[:at], *row[at + 1 :]] for row in block[1:]])
         term = term if at % 2 == 0 else -term
         total = term if total is None else total + term
-    return block[0][0] if total is None else total
+    if total is None:
+        return block[0][0]
+    return total
 
 
 def followed(formula: Formula, x: Sequence[Jet], kinks: Kinks) -> list[Element]:

@@ -42,7 +42,8 @@ class EmbeddedAtom:
 def composition_bound(stored: Stored, composition: Composition, domain: Domain, execution: Execution) -> arb:
     """Upper bound of sup |T - D| for T as executed."""
     config = stored.config
-    n, d = composition.length, composition.width
+    n = composition.length
+    d = composition.width
     each = config["readout"] == "each"
     _require(config["layout"] == "tokens" and stored.length == n and stored.token_width == d, "other tokens")
     _require(each == composition.each and config["readout"] in ("each", "first"), "another read-out")
@@ -293,7 +294,9 @@ class _Proof:
         slopes = t["ramp_slope"][q, used].tolist()
         value = arb(float(t["b_E"][c]))
         total = abs(arb(float(t["b_E"][c])))
-        blur, found, place = ZERO, [], low
+        blur = ZERO
+        found = []
+        place = low
         for k, (start, slope, step) in enumerate(zip(starts, slopes, rise[used].tolist(), strict=True)):
             _require(slope > 0, "a ramp that falls")
             stop = start + 1 / slope

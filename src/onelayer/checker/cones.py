@@ -50,10 +50,16 @@ def _of(node: Node, args: list[int]) -> int | None:
     if node.op == "mul":
         return args[0] + args[1]
     if node.op == "pow":
-        return args[0] * int(node.value) if node.value > 0 else None
+        if node.value > 0:
+            return args[0] * int(node.value)
+        return None
     if node.op == "sqrt":
-        return args[0] // 2 if args[0] % 2 == 0 else None
-    return args[0] if node.op in ANY and len(set(args)) == 1 else None
+        if args[0] % 2 == 0:
+            return args[0] // 2
+        return None
+    if node.op in ANY and len(set(args)) == 1:
+        return args[0]
+    return None
 
 
 def _held(formula: Formula, fixed: int, end: float) -> Formula:

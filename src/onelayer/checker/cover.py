@@ -36,7 +36,8 @@ def leaves(proof: SavedProof) -> tuple[Array, Array]:
     lows, highs = (np.full((proof.record.boxes, low.shape[1]), np.nan) for _ in range(2))  # no leaf is left out
     for _ in range(MAX_DEPTH):
         ends = leaf[node]
-        lows[rank[node[ends]]], highs[rank[node[ends]]] = low[ends], high[ends]
+        lows[rank[node[ends]]] = low[ends]
+        highs[rank[node[ends]]] = high[ends]
         node = node[~ends]
         low = low[~ends]
         high = high[~ends]
@@ -54,7 +55,8 @@ def _following(sums: NDArray[np.int32]) -> NDArray[np.int32]:
     before = np.concatenate([[0], sums[:-1]]).astype(np.int32)
     order = np.argsort(before, kind="stable").astype(np.int32)
     following = np.empty_like(order)
-    following[order[:-1]], following[order[-1]] = order[1:], -1
+    following[order[:-1]] = order[1:]
+    following[order[-1]] = -1
     return following
 
 

@@ -56,10 +56,13 @@ class Executed:
 
     def _held(self, values: Numbers) -> Numbers:
         """What an operation returns: rounded once where the format is narrower than what it computes in."""
-        return values if self.row.held is None else narrowed(values, self.row.tag)
+        if self.row.held is None:
+            return values
+        return narrowed(values, self.row.tag)
 
     def _forward(self, points: Array) -> Numbers:
-        c, t = self.config, self.t
+        c = self.config
+        t = self.t
         x = points.astype(self.kind).reshape(len(points), self.stored.rows, self.stored.token_width)
         if c["embedding"] == "piecewise":
             ramps = np.clip((x[..., None] - t["ramp_start"]) * t["ramp_slope"], 0, 1)
@@ -89,13 +92,16 @@ class Executed:
         inner = self._norm(r, "2") if self.config["norm"] == "pre" else r
         y = self._affine(np.maximum(self._affine(inner, "1"), 0), "2")
         y = self._held(r + y) if self.config["residual"] else y
-        return self._norm(y, "2") if self.config["norm"] == "post" else y
+        if self.config["norm"] == "post":
+            return self._norm(y, "2")
+        return y
 
     def _attend(self, u: Numbers) -> Numbers:
         tokens = self.config["layout"] != "packed"
         asking = u[:, :1] if self.config["layout"] == "pieces" else u  # one position alone is read
         query = self._affine(asking, "Q")
-        keys, values = (self._affine(u, name) if tokens else None for name in ("K", "V"))
+        keys = self._affine(u, "K") if tokens else None
+        values = self._affine(u, "V") if tokens else None
         k = v = 0
         parts = []
         for h, head in enumerate(self.config["heads"]):
@@ -104,7 +110,8 @@ class Executed:
             q = query[..., columns] * self.kind.type(1 / math.sqrt(head["d_k"]))
             own = None if keys is None or values is None else (keys[..., columns], values[..., rows])
             parts.append(self._held(self._head(h, head, q, own)))
-            k, v = columns.stop, rows.stop
+            k = columns.stop
+            v = rows.stop
         return self._affine(np.concatenate(parts, -1), "O")
 
     def _head(self, h: int, head: dict[str, Any], q: Numbers, own: tuple[Numbers, Numbers] | None) -> Numbers:
@@ -131,7 +138,8 @@ class Executed:
 
     def _linear(self, q: Numbers, sources: list[tuple[Numbers, Numbers]]) -> Numbers:
         """Features of the query times moments of the tokens, and a quotient."""
-        asked, seen = self._features(q), [self._features(keys) for keys, _ in sources]
+        asked = self._features(q)
+        seen = [self._features(keys) for keys, _ in sources]
         top = sum(np.swapaxes(phi, -1, -2) @ values for phi, (_, values) in zip(seen, sources, strict=True))
         bottom = sum(phi.sum(-2)[..., None] for phi in seen)
         return np.asarray((asked @ top) / (asked @ bottom))

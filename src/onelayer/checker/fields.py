@@ -27,7 +27,9 @@ def _count(name: str, value: Any) -> Any:
 
 def _bound(name: str, value: Any) -> float:
     """JSON has no infinity: it is written as a word."""
-    return math.inf if value == "inf" else _real(name, value)
+    if value == "inf":
+        return math.inf
+    return _real(name, value)
 
 
 def _each(kind: Callable[[str, Any], Any], name: str, value: Any) -> tuple[Any, ...]:
@@ -63,7 +65,7 @@ _MAY_BE_MISSING = ("eps", "witness", "resisted")
 _KINDS: dict[str, Callable[[str, Any], Any]] = {
     **dict.fromkeys(("status", "arithmetic", "function", "weights_sha256", "version", "method", "claim"), _text),
     **dict.fromkeys(("boxes", "order"), _count),
-    **dict.fromkeys(("eps", "lower", "seconds"), _real),
+    **dict.fromkeys(("eps", "lower", "seconds", "within"), _real),
     **dict.fromkeys(("assumptions", "names"), partial(_each, _text)),
     **dict.fromkeys(("domain", "resisted"), _corners),
     "about": _object,

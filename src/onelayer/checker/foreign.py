@@ -15,10 +15,11 @@ from onelayer.checker.formula import evaluate
 from onelayer.checker.functions import Kinks
 from onelayer.checker.network import StoredNetwork, read_network
 from onelayer.checker.outcome import Rejected
+from onelayer.checker.passes import NetworkPass
 from onelayer.checker.points import PointError
 from onelayer.checker.reader import OTHER, SavedProof
 from onelayer.checker.record import SUP, Record
-from onelayer.checker.steps import Evaluation, NetworkPass
+from onelayer.checker.steps import Evaluation
 from onelayer.errors import FileError
 from onelayer.language.formula import Formula, parse
 from onelayer.names import without_unit
@@ -48,7 +49,9 @@ def _compared(record: Record, objective: Objective, formula: Formula, outputs: i
     if kind in ("error", "slopes"):
         if formula.dim != dim or len(formula.outputs) != outputs:
             raise Rejected(f"the function has {len(formula.outputs)} outputs, the model {outputs}")
-        return formula if kind == "error" else _constants(0.0, count, dim)
+        if kind == "error":
+            return formula
+        return _constants(0.0, count, dim)
     level = _level(formula)
     _need_level(record, kind, level, asked is not None and asked.strict)
     return _constants(level, count, dim)
@@ -127,7 +130,8 @@ def known_at(point: Sequence[float], objective: Objective, formula: Formula) -> 
     x = [constant(arb(v), 1) for v in point]
     g = objective(x, Kinks())
     f = evaluate(formula, x, Kinks())
-    confirmed, reached = arb(0), arb(0)
+    confirmed = arb(0)
+    reached = arb(0)
     for item, error, level in zip(g.items, g.errors, f, strict=True):
         gap = abs(item.c[0] - level.c[0])
         if not (gap.is_finite() and error.is_finite()):

@@ -30,7 +30,9 @@ class FloatFormat:
     @property
     def most(self) -> float:
         """The largest number that a layer may hold."""
-        return self.largest if self.held is None else self.held[2]
+        if self.held is None:
+            return self.largest
+        return self.held[2]
 
 
 REAL = "real"
@@ -38,7 +40,7 @@ _SINGLE = (np.dtype(np.float32), 2.0**-24, 2.0**-126, (2 - 2.0**-23) * 2.0**127)
 EXECUTED = (
     FloatFormat("F64", "float64 execution", np.dtype(np.float64), 2.0**-53, 2.0**-1022, (2 - 2.0**-52) * 2.0**1023),
     FloatFormat("F32", "float32 execution", np.dtype(np.float32), 2.0**-24, 2.0**-126, (2 - 2.0**-23) * 2.0**127),
-    FloatFormat("F16", "float16 execution", *_SINGLE, held=(2.0**-11, 2.0**-24, 65504.0)),
+    FloatFormat("F16", "float16 execution", *_SINGLE, held=(2.0**-11, 2.0**-25, 65504.0)),
     FloatFormat("BF16", "bfloat16 execution", *_SINGLE, held=(2.0**-8, 2.0**-126, (2 - 2.0**-7) * 2.0**127)),
 )
 BY_TAG = {row.tag: row for row in EXECUTED}
@@ -53,7 +55,8 @@ def is_point(point: Sequence[float], arithmetic: str) -> bool:
     """Whether a forward pass can be given the point: its coordinates are numbers of the format; real ones are all."""
     if arithmetic == REAL:
         return True
-    row, exact = BY_ARITHMETIC[arithmetic], np.array(point, dtype=np.float64)
+    row = BY_ARITHMETIC[arithmetic]
+    exact = np.array(point, dtype=np.float64)
     with np.errstate(over="ignore"):
         given = exact.astype(row.kind)
     return bool(((given if row.held is None else narrowed(given, row.tag)) == exact).all())

@@ -49,7 +49,9 @@ def _narrowed(value: Taylor, ends: Ends, surely: bool) -> Taylor:
     low, high = ends
     remainder = sum((c.rad() for c in value.c), ZERO)
     narrower = not value.is_finite() or (high - low) / 2 < remainder
-    return constant(low.union(high), value.order) if narrower else value
+    if narrower:
+        return constant(low.union(high), value.order)
+    return value
 
 
 def node_value(

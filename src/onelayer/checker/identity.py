@@ -117,10 +117,14 @@ class Algebra:
             "abs": lambda: self.maximum([args[0], minus({}, args[0])]),
             "relu": lambda: self.maximum([args[0], {}]),
         }
-        return rules[node.op]() if node.op in rules else self._function(node, args)
+        if node.op in rules:
+            return rules[node.op]()
+        return self._function(node, args)
 
     def _symbol(self, name: str, exponent: Fraction = Fraction(1)) -> Expansion:
-        return {((name, exponent),): Fraction(1)} if exponent else UNITY
+        if exponent:
+            return {((name, exponent),): Fraction(1)}
+        return UNITY
 
     def _function(self, node: Node, args: list[Expansion]) -> Expansion:
         """Any other operation is a symbol of its own."""
@@ -153,7 +157,8 @@ class Algebra:
         rest = tuple(sorted((name, e) for name, e in exponents.items() if e and name not in open_))
         found: Expansion = {rest: Fraction(1)}
         for name in open_:
-            content, count = self.whole[name], int(exponents[name])
+            content = self.whole[name]
+            count = int(exponents[name])
             if count < 0:
                 content = _inverse(content)
             for _ in range(abs(count)):
@@ -210,7 +215,8 @@ class Algebra:
         if e.denominator == 1:
             return scale(UNITY, c ** int(e))
         if e.denominator == 2:
-            up, down = isqrt(c.numerator), isqrt(c.denominator)
+            up = isqrt(c.numerator)
+            down = isqrt(c.denominator)
             if (up * up, down * down) == (c.numerator, c.denominator):
                 return scale(UNITY, Fraction(up, down) ** e.numerator)
         name = f"{{{c}}}"
@@ -292,7 +298,8 @@ def _arguments(formula: Formula, node: Node) -> tuple[int, ...]:
     """
     if node.op not in ("asin", "acos"):
         return node.args
-    nodes, clip = formula.nodes, formula.nodes[node.args[0]]
+    nodes = formula.nodes
+    clip = formula.nodes[node.args[0]]
     if clip.op == "min" and nodes[clip.args[0]].op == "max" and _is_one(formula, clip.args[1]):
         u, low = nodes[clip.args[0]].args
         if nodes[low].op == "neg" and _is_one(formula, nodes[low].args[0]):

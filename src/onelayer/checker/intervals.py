@@ -40,7 +40,9 @@ def node_interval(node: Node, args: Sequence[Ends], x: Sequence[Ends]) -> Ends:
 
 def _narrower(ends: Ends, other: Ends | None) -> Ends:
     """What two enclosures have in common."""
-    return ends if other is None or not bounded(ends) else (ends[0].max(other[0]), ends[1].min(other[1]))
+    if other is None or not bounded(ends):
+        return ends
+    return ends[0].max(other[0]), ends[1].min(other[1])
 
 
 def _less_its_square(formula: Formula, node: Node, values: Sequence[Ends]) -> Ends | None:
@@ -57,7 +59,8 @@ def _less_its_square(formula: Formula, node: Node, values: Sequence[Ends]) -> En
         rest = _beside_square(formula, root, other)
         if rest is None:
             continue
-        b, a = _turned(rest[0], values[rest[1]]), _turned(-s * t, values[other])
+        b = _turned(rest[0], values[rest[1]])
+        a = _turned(-s * t, values[other])
         if b[0] > 0:
             return _turned(s, (_gap(a[1], b[0]).lower(), _gap(a[0], b[1]).upper()))
     return None
@@ -73,7 +76,9 @@ def _beside_square(formula: Formula, root: int, other: int) -> tuple[int, int] |
     first, second = under.args
     if _squares(formula, first, other):
         return (1 if under.op == "add" else -1), second
-    return (1, first) if under.op == "add" and _squares(formula, second, other) else None
+    if under.op == "add" and _squares(formula, second, other):
+        return 1, first
+    return None
 
 
 def _squares(formula: Formula, at: int, other: int) -> bool:
@@ -86,15 +91,20 @@ def _signed(formula: Formula, at: int) -> tuple[int, int]:
     """A node as a sign times a node that is no negation."""
     sign = 1
     while formula.nodes[at].op == "neg":
-        sign, at = -sign, formula.nodes[at].args[0]
+        sign = -sign
+        at = formula.nodes[at].args[0]
     return sign, at
 
 
 def _gap(a: arb, b: arb) -> arb:
     """sqrt(a^2 + b) - a at a number a."""
     root = (a * a + b).sqrt()
-    return b / (root + a) if a > 0 else root - a
+    if a > 0:
+        return b / (root + a)
+    return root - a
 
 
 def _turned(sign: int, ends: Ends) -> Ends:
-    return ends if sign > 0 else (-ends[1], -ends[0])
+    if sign > 0:
+        return ends
+    return -ends[1], -ends[0]

@@ -34,7 +34,9 @@ def plus(a: Expansion, b: Expansion) -> Expansion:
 
 def scale(a: Expansion, factor: Fraction) -> Expansion:
     """An expansion times a number."""
-    return {powers: factor * c for powers, c in a.items()} if factor else {}
+    if factor:
+        return {powers: factor * c for powers, c in a.items()}
+    return {}
 
 
 def minus(a: Expansion, b: Expansion) -> Expansion:
@@ -70,7 +72,9 @@ class Maxima:
     def _symbol(self, powers: Powers) -> list[Expansion]:
         """The terms of a maximum that stands alone, to the first power."""
         alone = len(powers) == 1 and powers[0][1] == 1
-        return self.terms.get(powers[0][0], []) if alone else []
+        if alone:
+            return self.terms.get(powers[0][0], [])
+        return []
 
     def _width(self, part: Expansion) -> int:
         width = 1
@@ -148,7 +152,9 @@ def _coefficients(values: int, count: int) -> dict[int, int]:
 
 def variable(name: str) -> int | None:
     """The number of a variable from its symbol."""
-    return int(name[1:]) if name.startswith("x") and name[1:].isdigit() else None
+    if name.startswith("x") and name[1:].isdigit():
+        return int(name[1:])
+    return None
 
 
 def choices(formula: Formula, count: int) -> list[int | None]:
@@ -164,7 +170,9 @@ def _choice(node: Node, args: list[int | None], count: int) -> int | None:
         return sum(1 << p for p in range(1 << count) if p >> int(node.value) & 1)
     if node.op not in ("max", "min") or args[0] is None or args[1] is None:
         return None
-    return args[0] | args[1] if node.op == "max" else args[0] & args[1]
+    if node.op == "max":
+        return args[0] | args[1]
+    return args[0] & args[1]
 
 
 def rational(value: str) -> Fraction:

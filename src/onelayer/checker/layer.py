@@ -36,11 +36,13 @@ class Layer:
     """A stored model made ready for evaluation; refuses what cannot be re-proved. ``execution`` None means real."""
 
     def __init__(self, stored: Stored, execution: Execution | None) -> None:
-        config, t = stored.config, stored.tensors
+        config = stored.config
+        t = stored.tensors
         need_known(config)
         self.stored = stored
         self.config = config
         self.execution = execution
+        self.absorbing = False  # whether errors of what is held go on as parts of the numbers
         self.maps = {name[2:]: Matrix(t[name], t[f"b_{name[2:]}"]) for name in t if name.startswith("W_")}
         self.heads = [self._head(h, head) for h, head in enumerate(config["heads"])]
 
@@ -63,7 +65,20 @@ class Layer:
         )
 
     def __call__(self, x: Sequence[Taylor], kinks: Kinks) -> Vector:
-        """The outputs for D coordinates x (floating numbers, so without error), flattened in row-major order."""
+        """The outputs for D coordinates x (floating numbers, so without error), flattened in row-major order.
+
+        In a narrow format errors are large: a second pass takes them into the numbers, so that functions pass them on
+        as they pass numbers on. Of each output the better known one counts.
+        """
+        found = self._passed(x, kinks, absorbing=False)
+        if self.execution is None or self.execution.held is None or type(x[0]) is not Taylor:
+            return found
+        again = self._passed(x, Kinks(kinks.cases), absorbing=True)
+        pairs = [min(pair, key=_unknown) for pair in zip(found.entries(), again.entries(), strict=True)]
+        return Vector([item for item, _ in pairs], [error for _, error in pairs])
+
+    def _passed(self, x: Sequence[Taylor], kinks: Kinks, *, absorbing: bool) -> Vector:
+        self.absorbing = absorbing
         config = self.config
         width = self.stored.token_width
         rows = [list(x[i * width : (i + 1) * width]) for i in range(self.stored.rows)]
@@ -73,6 +88,7 @@ class Layer:
         r = [self.added(s, t) for s, t in zip(e[: len(a)], a, strict=True)] if config["residual"] else a
         r = self._normed(r, "post")
         y = [self._feed_forward(row, kinks) for row in r] if config["hidden"] else r
+        self.absorbing = False
         return self._read(y)
 
     def mapped(self, name: str, row: Vector) -> Vector:
@@ -84,15 +100,23 @@ class Layer:
         """What an operation returns: rounded once more where a format is narrower than its arithmetic."""
         if self.execution is None or self.execution.held is None:
             return row
-        return Vector(row.items, self.execution.stored(row.sizes(), row.errors, exact or [False] * len(row)))
+        errors = self.execution.stored(row.sizes(), row.errors, exact or [False] * len(row))
+        if self.absorbing and all(error.is_finite() for error in errors):
+            pairs = zip(row.items, errors, strict=True)
+            return Vector([item.shifted(error * UNIT_BALL) for item, error in pairs], [ZERO] * len(row))
+        return Vector(row.items, errors)
 
     def _normed(self, rows: list[Vector], where: str) -> list[Vector]:
         """The first norm of every row, if this layer has it there."""
-        return [self.normalised(row, "1") for row in rows] if self.config["norm"] == where else rows
+        if self.config["norm"] == where:
+            return [self.normalised(row, "1") for row in rows]
+        return rows
 
     def _seen(self, row: Vector, kinks: Kinks) -> Vector:
         """What the embedding matrix multiplies."""
-        return self._ramps(row, kinks) if self.config["embedding"] == "piecewise" else row
+        if self.config["embedding"] == "piecewise":
+            return self._ramps(row, kinks)
+        return row
 
     def _tokens(self, maps: list[Vector]) -> list[Vector]:
         """One token per row; in the pieces layout all of them from the one row."""
@@ -210,7 +234,9 @@ class Layer:
         errors = [ZERO if off else error for off, error in zip(shut, h.errors, strict=True)]
         y = self.mapped("2", Vector([kinks.relu(item) for item in h.items], errors))
         y = self.added(r, y) if self.config["residual"] else y
-        return self.normalised(y, "2") if self.config["norm"] == "post" else y
+        if self.config["norm"] == "post":
+            return self.normalised(y, "2")
+        return y
 
     def _read(self, y: list[Vector]) -> Vector:
         kind = self.config["readout"]
@@ -260,6 +286,13 @@ class Layer:
             rounded = self.execution.added(result.sizes(), errors)
             result.errors = [e if same else r for e, r, same in zip(errors, rounded, exact, strict=True)]
         return result
+
+
+def _unknown(entry: tuple[Taylor, arb]) -> float:
+    """How much of an output is not known: the radii of its coefficients, and its error."""
+    item, error = entry
+    total = float(sum((value.rad() for value in item.c), error).upper())
+    return total if total == total else math.inf
 
 
 def _vanishes(item: Taylor, error: arb) -> bool:

@@ -31,7 +31,9 @@ class LinearHead:
     """One head of linear attention over tokens with keys and values."""
 
     def __init__(self, feature: str, order: int, execution: Execution | None) -> None:
-        self.feature, self.order, self.execution = feature, order, execution
+        self.feature = feature
+        self.order = order
+        self.execution = execution
 
     def __call__(self, query: Vector, keys: Sequence[Vector], values: Sequence[Vector], kinks: Kinks) -> Vector:
         """What the head returns for one query that is scaled already."""
@@ -69,7 +71,8 @@ class LinearHead:
         return total * (1 + arb(2) ** -30)  # the factor 1 / sqrt(2) is a rounded one
 
     def _average(self, query: Vector, keys: Sequence[Vector], values: Sequence[Vector], kinks: Kinks) -> Vector:
-        features, seen = self.features(query, kinks), [self.features(key, kinks) for key in keys]
+        features = self.features(query, kinks)
+        seen = [self.features(key, kinks) for key in keys]
         columns = [self._column(seen, at) for at in range(len(features))]  # of the tokens, per feature
         mass = self._dot(features, self._stacked([self._total(column) for column in columns]))
         below = self._floor(query, keys, mass.items[0])
@@ -83,27 +86,36 @@ class LinearHead:
 
     def features(self, u: Vector, kinks: Kinks) -> Vector:
         """phi(u)"""
-        return self._bent(u, kinks) if self.feature == "elu" else self._powers(u)
+        if self.feature == "elu":
+            return self._bent(u, kinks)
+        return self._powers(u)
 
     def _bent(self, u: Vector, kinks: Kinks) -> Vector:
-        """relu(u) + exp(-relu(-u)), which rises by no more than u does.
-
-        Executed of u' with |u' - u| <= err: the exponential is at most 1 and errs by 8 units, then one addition.
-        """
+        """relu(u) + exp(-relu(-u)), the exponential of a negative number or one more than a positive one."""
         items = [kinks.relu(item) + apply("exp", -kinks.relu(-item)) for item in u.items]
-        ex = self.execution
-        if ex is None:
+        if self.execution is None:
             return Vector(items, [ZERO] * len(items))
-        eight = 8 * ex.unit + ex.tiny
-        errors = [
-            e + eight + ex.unit * (size(item) + e + eight) + ex.tiny for item, e in zip(items, u.errors, strict=True)
-        ]
-        return Vector(items, [error.upper() for error in errors])
+        pairs = zip(items, u.entries(), strict=True)
+        return Vector(items, [self._bent_error(self.execution, size(item), *entry) for item, entry in pairs])
+
+    def _bent_error(self, ex: Execution, feature: arb, u: Taylor, error: arb) -> arb:
+        """Error of a feature up to ``feature`` that is executed of u' with |u' - u| <= error.
+
+        Neither slope nor exponential exceed exp(min(u + error, 0)); the exponential errs by 8 units of itself. Its
+        sum with relu(u') is rounded once, and is exact where u' cannot be positive.
+        """
+        highest = (u.range().upper() + error).upper()
+        most = highest.min(ZERO).exp().upper()
+        passed = most * (error + 8 * ex.unit) + ex.tiny
+        if highest <= 0:
+            return passed.upper()
+        return (passed + ex.unit * (feature + passed) + ex.tiny).upper()
 
     def _powers(self, u: Vector) -> Vector:
         """All products of up to ``order`` entries, times their factors."""
         one = Vector([constant(arb(1), u.items[0].order)], [ZERO])
-        found, power = [one], u
+        found = [one]
+        power = u
         for p in range(1, self.order + 1):
             if p > 1:
                 pairs = [(i, j) for i in range(len(power)) for j in range(len(u))]
@@ -148,8 +160,9 @@ class LinearHead:
     def _quotient(self, top: Vector, mass: Vector, inverse: Taylor, below: Any, value: Vector) -> tuple[Taylor, arb]:
         """N / Z and the error of its execution.
 
-        With errors n, z of N, Z >= b and |N / Z| <= v the quotient errs by (n + v z) / (b - z), then by one rounding.
-        No more than v + 1 is let through: bounds of what follows count on executed values up to 2 v + 1.
+        With errors n, z of N, Z >= b and |N / Z| <= a the quotient errs by (n + a z) / (b - z), then by one rounding.
+        No more than v + 1 is let through for values up to v: bounds of what follows count on executed numbers up to
+        2 v + 1.
         """
         order = top.items[0].order
         hull = value.items[0].range()
@@ -159,13 +172,14 @@ class LinearHead:
         ex = self.execution
         if ex is None:
             return average, ZERO
-        most = hull.abs_upper()
+        widest = hull.abs_upper()
+        most = widest.min(average.range().abs_upper())
         left = (below - mass.errors[0]).lower()
         if not left > 0:
             return average, INFINITE
         error = (top.errors[0] + most * mass.errors[0]) / left
         error = (error + ex.unit * (most + error) + 2 * ex.tiny).upper()
-        return average, error if error <= most + 1 else INFINITE
+        return average, error if error <= widest + 1 else INFINITE
 
 
 def _least_feature(u: Taylor) -> Any:
@@ -200,4 +214,6 @@ def _smaller(a: arb, b: arb) -> arb:
     """The smaller of two bounds; one that is no number is none."""
     if not a.is_finite():
         return b
-    return a.min(b) if b.is_finite() else a
+    if b.is_finite():
+        return a.min(b)
+    return a

@@ -62,9 +62,13 @@ def looked_up(
     if tuple(map(len, along)) != values.shape:
         return None
     ends = (arb(1), arb(1))
-    error, size, growth, lost = ZERO, arb(1), arb(1), ZERO
+    error = ZERO
+    size = arb(1)
+    growth = arb(1)
+    lost = ZERO
     for a, (text, form) in enumerate(zip(texts, seen, strict=True)):
-        slopes, biases = keys[a][:, a].tolist(), keys[a][:, len(texts)].tolist()
+        slopes = keys[a][:, a].tolist()
+        biases = keys[a][:, len(texts)].tolist()
         bottom, top = outward(form.low, form.high)
         formula = parse(text, 1, limit=len(text))
         own = range_of(formula, bottom, top)
@@ -79,7 +83,8 @@ def looked_up(
         size = size * largest
         ends = own if a == 0 else _times(ends, own)
         average, absolute = _executed(slopes, biases, form, execution)
-        growth, lost = growth * (1 + average), lost + absolute
+        growth = growth * (1 + average)
+        lost = lost + absolute
     most = arb(float(np.abs(values).max()))
     deviation = ZERO if columns is None else _deviation(values, along)
     rounding = most * (growth - 1 + 2 * lost) + execution.underflow(sum(map(len, along)))
@@ -99,7 +104,8 @@ def _deviation(values: Array, along: Sequence[Sequence[float]]) -> arb:
 
 def _executed(slopes: Sequence[float], biases: Sequence[float], form: Seen, execution: Execution) -> tuple[arb, arb]:
     """Relative error of one executed axis: its query, its logits, softmax, and the sum; and what underflow adds."""
-    e, count = execution, len(slopes)
+    e = execution
+    count = len(slopes)
     query = e.gamma(form.terms) * 4 * form.size + (2 * form.terms + 2) * e.tiny  # of 2 d . x, or of 4 d . x
     errors, spreads = [], []
     for a, b in zip(slopes, biases, strict=True):
@@ -116,9 +122,11 @@ def _executed(slopes: Sequence[float], biases: Sequence[float], form: Seen, exec
 
 def _times(a: tuple[arb, arb], b: tuple[arb, arb]) -> tuple[arb, arb]:
     products = [x * y for x in a for y in b]
-    low, high = products[0], products[0]
+    low = products[0]
+    high = products[0]
     for one in products[1:]:
-        low, high = low.min(one), high.max(one)
+        low = low.min(one)
+        high = high.max(one)
     return low.lower(), high.upper()
 
 
@@ -132,7 +140,8 @@ def cut_into(low: float, high: float, count: int) -> list[tuple[float, float]]:
 
 def outward(low: arb, high: arb) -> tuple[float, float]:
     """Floats around two numbers, different ones; a float stays as it is."""
-    bottom, top = float(low.lower()), float(high.upper())
+    bottom = float(low.lower())
+    top = float(high.upper())
     while not arb(bottom) <= low:
         bottom = float(np.nextafter(bottom, -np.inf))
     while not high <= arb(top):

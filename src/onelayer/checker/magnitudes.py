@@ -33,11 +33,15 @@ def factor(power: int) -> float:
 
 def feature_count(width: int, feature: str, order: int) -> int:
     """Numbers in phi(u) for ``width`` numbers u."""
-    return width if feature == "elu" else sum(width**p for p in range(order + 1))
+    if feature == "elu":
+        return width
+    return sum(width**p for p in range(order + 1))
 
 
-def largest_number(stored: Stored, domain: Domain, unit: float, normal: float, held: float = 0.0) -> float:
-    """A bound of every number that the layer computes for inputs in the box: inf or nan where there is none.
+def largest_numbers(
+    stored: Stored, domain: Domain, unit: float, normal: float, held: float = 0.0
+) -> tuple[float, float]:
+    """Bounds of what the layer holds, and of what it computes on the way, for inputs in the box; inf or nan: none.
 
     Lemma: let m bound the executed |x|. Products and partial sums of x W + b, in any order, with or without fused
     multiplication, are at most (m |W| + |b|) (1 + 2 n u) + 4 n times the smallest normal number if 4 n u <= 1, n
@@ -47,15 +51,15 @@ def largest_number(stored: Stored, domain: Domain, unit: float, normal: float, h
     way. It returns at most 2 sqrt(n) + 1 + 10 sqrt(n p) M / sqrt(eps) before gain and shift, p = (n + 8) u: a deviation
     errs by 4 p M and the variance v by 8 p M^2, so either v > 16 p M^2, the executed variance is at least v / 2 and
     no deviation exceeds sqrt(n v); or every deviation is below (4 sqrt(n p) + 4 p) M. What is held in a narrow format
-    of unit roundoff ``held`` may grow by the factor 1 + held with each operation. Bounds are computed in float64,
-    which costs less than the slack.
+    of unit roundoff ``held`` may grow by the factor 1 + held with each operation; what is computed on the way to it, in
+    a wider format, need not fit the narrow one. Bounds are computed in float64, which costs less than the slack.
     """
     with np.errstate(all="ignore"):
         return _Pass(stored, unit, normal, held).largest(domain)
 
 
 class _Pass:
-    """One forward pass on bounds of absolute values; whatever it makes is remembered by :meth:`_seen`."""
+    """One forward pass on bounds of absolute values: ``peak`` of what is held, ``inner`` of what is not returned."""
 
     def __init__(self, stored: Stored, unit: float, normal: float, held: float) -> None:
         self.config = stored.config
@@ -70,15 +74,23 @@ class _Pass:
         self.slack = 1 + 4 * terms * unit + 2.0**-20 if 4 * terms * unit <= 1 else math.inf
         self.slack *= 1 + 2 * held
         self.least = 4 * terms * normal
-        self.peak = 0.0
+        self.peak = self.inner = 0.0
 
     def _seen(self, values: Array) -> Array:
+        """Bounds of what an operation returns."""
         bounds = values * self.slack + self.least
         self.peak = float(np.maximum(self.peak, bounds.max(initial=0.0)))  # nan stays
         return bounds
 
-    def largest(self, domain: Domain) -> float:
-        config, stored = self.config, self.stored
+    def _passing(self, values: Array) -> Array:
+        """Bounds of what is computed inside an operation."""
+        bounds = values * self.slack + self.least
+        self.inner = float(np.maximum(self.inner, bounds.max(initial=0.0)))
+        return bounds
+
+    def largest(self, domain: Domain) -> tuple[float, float]:
+        config = self.config
+        stored = self.stored
         x = np.maximum(np.abs(domain[0]), np.abs(domain[1])).reshape(stored.rows, stored.token_width)
         e = self._embed(self._seen(x))
         a = self._attend(self._norm(e, "1") if config["norm"] == "pre" else e)
@@ -86,37 +98,49 @@ class _Pass:
         r = self._norm(r, "1") if config["norm"] == "post" else r
         y = self._feed_forward(r) if config["hidden"] else r
         if config["readout"] == "mean":
-            y = self._seen(y.sum(0, keepdims=True))
+            y = self._passing(y.sum(0, keepdims=True))
         self._affine(y, "R")
-        return self.peak
+        return self.peak, self.inner
 
     def _affine(self, x: Array, name: str) -> Array:
         return self._seen(x @ self.t[f"W_{name}"] + self.t[f"b_{name}"])
 
     def _embed(self, x: Array) -> Array:
         if self.config["embedding"] == "piecewise":
-            shifted = self._seen(x[..., None] + self.t["ramp_start"])  # (N, token_width, G)
-            x = np.minimum(self._seen(shifted * self.t["ramp_slope"]), 1.0).reshape(len(x), -1)
+            shifted = self._passing(x[..., None] + self.t["ramp_start"])  # (N, token_width, G)
+            x = np.minimum(self._passing(shifted * self.t["ramp_slope"]), 1.0).reshape(len(x), -1)
         e = self._affine(x, "E").reshape(self.stored.length, self.config["d_model"])
-        return e if self.config["positions"] == "none" else self._seen(e + self.t["position"])
+        if self.config["positions"] == "none":
+            return e
+        return self._seen(e + self.t["position"])
+
+    def _memory(self, h: int) -> tuple[list[Array], list[Array]]:
+        """Keys, or their axes, and values that head h remembers; no values where it has no memory."""
+        head = self.config["heads"][h]
+        sources = [value for name, value in self.t.items() if name.startswith((f"memory.{h}.k", f"memory.{h}.a"))]
+        if head["memory"] == "none":
+            return sources, []
+        return sources, [self.t[f"memory.{h}.values"].reshape(-1, head["d_v"])]
 
     def _attend(self, u: Array) -> Array:
         queries = self._affine(u, "Q")
         own = self.config["layout"] != "packed"
         keys, values = (self._affine(u, "K"), self._affine(u, "V")) if own else (None, None)
-        parts, k, v = [], 0, 0
+        parts = []
+        k = 0
+        v = 0
         for h, head in enumerate(self.config["heads"]):
             mine = slice(k, k + head["d_k"])
             theirs = slice(v, v + head["d_v"])
-            k, v = mine.stop, theirs.stop
-            sources = [value for name, value in self.t.items() if name.startswith((f"memory.{h}.k", f"memory.{h}.a"))]
-            tables = [self.t[f"memory.{h}.values"].reshape(-1, head["d_v"])] if head["memory"] != "none" else []
+            k = mine.stop
+            v = theirs.stop
+            sources, tables = self._memory(h)
             if keys is not None and values is not None:
                 sources = [*sources, keys[:, mine]]
                 tables = [*tables, values[:, theirs]]
             query = queries[:, mine].max(0)
             for source in sources:
-                self._seen(2 * source @ query)
+                self._passing(2 * source @ query)
             largest = np.max([table.max(0) for table in tables], axis=0)
             if self.config["attention"] == "linear":
                 self._quotient(query, np.concatenate(sources), np.concatenate(tables))
@@ -130,32 +154,36 @@ class _Pass:
 
         A feature is at most 1 + |u| with elu, a product of entries otherwise; its factor is at most 1.
         """
-        asked, seen = self._features(query), self._features(keys)
-        moments = self._seen(seen.T @ values), self._seen(seen.sum(0))
+        asked = self._features(query)
+        seen = self._features(keys)
+        moments = self._passing(seen.T @ values), self._passing(seen.sum(0))
         for moment in moments:
-            self._seen(asked @ moment)
+            self._passing(asked @ moment)
 
     def _features(self, u: Array) -> Array:
         if self.config["feature"] == "elu":
-            return self._seen(1 + u)
-        power, terms = np.ones_like(u[..., :1]), [np.ones_like(u[..., :1])]
+            return self._passing(1 + u)
+        power = np.ones_like(u[..., :1])
+        terms = [np.ones_like(u[..., :1])]
         for _ in range(self.config["order"]):
-            power = self._seen(power[..., None] * u[..., None, :]).reshape(*u.shape[:-1], -1)
+            power = self._passing(power[..., None] * u[..., None, :]).reshape(*u.shape[:-1], -1)
             terms.append(power)
         return np.concatenate(terms, -1)
 
     def _norm(self, x: Array, which: str) -> Array:
         most = x.max(1, keepdims=True)
-        self._seen((2 * x.shape[1] * most) ** 2)
-        scaled = self._seen(2 * most / math.sqrt(NORM_EPS))
+        self._passing((2 * x.shape[1] * most) ** 2)
+        scaled = self._passing(2 * most / math.sqrt(NORM_EPS))
         n = x.shape[1]
         strayed = 10 * math.sqrt(n * (n + 8) * self.unit) * most / math.sqrt(NORM_EPS)
-        scaled = np.minimum(scaled, self._seen(2 * math.sqrt(n) + 1 + strayed))
-        product = self._seen(scaled * self.t[f"gain_{which}"])
+        scaled = np.minimum(scaled, self._passing(2 * math.sqrt(n) + 1 + strayed))
+        product = self._passing(scaled * self.t[f"gain_{which}"])
         return self._seen(product + self.t[f"shift_{which}"])
 
     def _feed_forward(self, r: Array) -> Array:
         inner = self._norm(r, "2") if self.config["norm"] == "pre" else r
         y = self._affine(self._affine(inner, "1"), "2")
         y = self._seen(r + y) if self.config["residual"] else y
-        return self._norm(y, "2") if self.config["norm"] == "post" else y
+        if self.config["norm"] == "post":
+            return self._norm(y, "2")
+        return y

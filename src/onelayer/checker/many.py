@@ -36,7 +36,8 @@ class Many(Taylor):
     def __init__(self, support: tuple[int, ...], p: Floats, rest: Floats, order: int, longer: bool = False) -> None:
         if len(p) > MOST_TERMS:
             raise Crowded(f"{len(p)} coefficients")
-        self.support, self.order = support, order
+        self.support = support
+        self.order = order
         self.p = p
         self.rest = rest
         self.longer = longer
@@ -119,7 +120,9 @@ class Many(Taylor):
         return self._like(p, above(self.rest + radius + UNIT * np.abs(p[0])))
 
     def __mul__(self, other: Taylor) -> Taylor:
-        return self.times(other) if isinstance(other, Many) else self.scaled(_number(other))
+        if isinstance(other, Many):
+            return self.times(other)
+        return self.scaled(_number(other))
 
     __rmul__ = __mul__
 
@@ -213,7 +216,8 @@ class Many(Taylor):
             longer = Many(self.support, self.p, self.rest, self.order + EXTRA, True)
             return longer.composed(expand, inside).at_order(self.order)
         span = self.span()
-        low, high = span.low, span.high
+        low = span.low
+        high = span.high
         if inside is not None:
             low = np.maximum(low, Span.of(inside[0]).low)
             high = np.minimum(high, Span.of(inside[1]).high)

@@ -112,7 +112,8 @@ class _Bound:
         for k, (part, ridge) in enumerate(self.ridges):
             error, size = self._ridge(k, part, ridge)
             o = part.output
-            totals[o], sizes[o] = totals[o] + error, sizes[o] + size
+            totals[o] = totals[o] + error
+            sizes[o] = sizes[o] + size
             rest[o] = rest[o] - arb(ridge.constant)
         terms = len(self.units) + 4
         worst = ZERO
@@ -156,7 +157,8 @@ class _Bound:
 
     def _head_form(self, d: int) -> None:
         """Each head asks for the directions of its inner function and writes into the features that use it."""
-        nested, t = self.nested, self.t
+        nested = self.nested
+        t = self.t
         out = np.zeros_like(t["W_O"])
         query = np.zeros_like(t["W_Q"])
         constant = np.zeros_like(t["b_Q"])
@@ -221,13 +223,16 @@ class _Bound:
         seen = [self._seen(factor.direction) for factor in self.nested.inner[c].factors]
         if c not in self.curved:
             return LookedUp((seen[0].low, seen[0].high), ZERO, seen[0].size, ZERO)
-        h, factors = self.curved.index(c), self.nested.inner[c].factors
+        h = self.curved.index(c)
+        factors = self.nested.inner[c].factors
         keys = [self.t[f"memory.{h}.axes.{a}"] for a in range(len(factors))]
         texts = [factor.text for factor in factors]
         columns = self.nested.along(c) if len(factors) > 1 else None
         found = looked_up(texts, seen, keys, self.t[f"memory.{h}.values"][..., 0], columns, self.execution)
         _require(found is not None, f"{texts[0][:60]} is not defined on its interval, or has other columns")
-        return found if found is not None else LookedUp((ZERO, ZERO), arb.pos_inf(), ZERO, ZERO)
+        if found is not None:
+            return found
+        return LookedUp((ZERO, ZERO), arb.pos_inf(), ZERO, ZERO)
 
     def _seen(self, direction: Sequence[float]) -> Seen:
         """The values of a linear form on the box."""

@@ -16,7 +16,7 @@ from onelayer.disk import MAX_AXES, read_tensors, strict_json
 from onelayer.errors import FileError
 
 KEY = "network"
-MAX_STEPS, MAX_VALUES = 2**14, 2**22
+MAX_STEPS, MAX_VALUES = 2**14, 2**22  # as many as a program may have: a file must not ask for more memory
 BINARY = ("add", "sub", "mul", "div", "minimum", "maximum")
 NUMBERED = ("scale", "shift", "leaky_relu", "elu")
 UNARY = (
@@ -144,7 +144,9 @@ def _read(arg: int | str, before: Sequence[Shape], tensors: Mapping[str, Shape])
     """The shape of what a step reads; None where it is not there."""
     if isinstance(arg, str):
         return tensors.get(arg)
-    return before[arg] if 0 <= arg < len(before) else None
+    if 0 <= arg < len(before):
+        return before[arg]
+    return None
 
 
 def _follows(step: StoredStep, found: list[Shape]) -> bool:

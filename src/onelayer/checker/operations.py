@@ -66,7 +66,9 @@ def _power_ends(x: Ends, n: int) -> Ends:
     low, high = x
     if n < 0:
         below, above = _power_ends(x, -n)
-        return (1 / above, 1 / below) if below > 0 or above < 0 else NOWHERE
+        if below > 0 or above < 0:
+            return 1 / above, 1 / below
+        return NOWHERE
     if n % 2:
         return low**n, high**n
     most = (abs(low).max(abs(high))) ** n
@@ -83,9 +85,11 @@ def _function(name: str) -> CheckedOperation:
 
 def _product(a: Ends, b: Ends) -> Ends:
     ends = [p * q for p in a for q in b]
-    low, high = ends[0], ends[0]
+    low = ends[0]
+    high = ends[0]
     for end in ends[1:]:
-        low, high = low.min(end), high.max(end)
+        low = low.min(end)
+        high = high.max(end)
     return low, high
 
 
@@ -151,7 +155,11 @@ def _floor_ends(x: Ends) -> Ends:
 
 def _tighter_top(a: arb, b: arb) -> arb:
     """Of two numbers that nothing exceeds one; where balls overlap, the smaller top as it is: 1 stays 1."""
-    return a if a.upper() <= b.upper() else b if b.upper() <= a.upper() else a.min(b)
+    if a.upper() <= b.upper():
+        return a
+    if b.upper() <= a.upper():
+        return b
+    return a.min(b)
 
 
 OPERATIONS: dict[str, CheckedOperation] = {

@@ -75,13 +75,15 @@ def _thresholds_bound(
     lemma, offset = _lemma(weights, n, _largest(cells), edges[0])
     slopes = zip(cells, t["ramp_slope"][0].tolist(), strict=True)
     slope = _largest([abs(arb(value) * cell + 1) for cell, value in slopes])
-    u, tiny = execution.gamma, execution.tiny
+    u = execution.gamma
+    tiny = execution.tiny
     # ramp: two roundings; weights 1/n: two exponentials, a sum, a quotient; average: a sum; k - N: three terms
     flushed = tiny * (8 + arb(float(np.abs(t["ramp_slope"]).max())))
     averaged = u(4) + u(n + 26) + 2 * u(n + 3) + flushed
     count = n * averaged + u(7) * (2 * n + 1)
     each = n * slope + position + count
-    size, mismatch = arb(0), arb(0)
+    size = arb(0)
+    mismatch = arb(0)
     for at, value in enumerate(t["W_2"][:, 0].tolist()):
         wanted = arb(float(factors[at // g])) * cells[at % g]
         size = size + abs(arb(value))
@@ -249,7 +251,8 @@ def _subsets_bound(
 def _gaps(table: Array, sizes: Array, beta: float) -> tuple[arb, arb]:
     """The lemma's bound for the worst output, and the largest sum of weights of one."""
     gap = {int(m): _gap(int(m)) for m in set(sizes.tolist())}
-    lemma, amount = arb(0), arb(0)
+    lemma = arb(0)
+    amount = arb(0)
     below = [gap[int(m)] for m in sizes]  # of each head, times beta
     for column in table.T.tolist():
         together = sum((arb(c) * one for c, one in zip(column, below, strict=True)), arb(0))
@@ -260,7 +263,8 @@ def _gaps(table: Array, sizes: Array, beta: float) -> tuple[arb, arb]:
 
 def _subsets_widths(stored: Stored, sorts: bool) -> None:
     """The shape of the layer is that of the lemma."""
-    config, n = stored.config, stored.length
+    config = stored.config
+    n = stored.length
     outputs = n if sorts else 1
     width = 1 + outputs + (1 if sorts else 0) + n
     _require(n <= LONGEST, f"more than {LONGEST} numbers")

@@ -94,8 +94,11 @@ class _Bound:
         totals = [ZERO] * pieces.outputs
         sizes = [abs(b) for b in rest]
         for k, curve in enumerate(pieces.curves):
-            o, (error, size) = curve.output, self._curve(k, curve)
-            totals[o], sizes[o], rest[o] = totals[o] + error, sizes[o] + size, rest[o] - arb(curve.constant)
+            o = curve.output
+            error, size = self._curve(k, curve)
+            totals[o] = totals[o] + error
+            sizes[o] = sizes[o] + size
+            rest[o] = rest[o] - arb(curve.constant)
         worst = ZERO
         for o, one in enumerate(pieces.direct):
             error, size, _ = self._sum(len(pieces.curves) + o, one)
@@ -147,8 +150,10 @@ class _Bound:
         self.floors: Array = self.offsets[0, :heads].copy()
         for h in range(heads):
             mine = slice(self.first[h], self.first[h + 1])
-            slopes[:, mine, h], offsets[mine, h] = 0.0, self.floors[h]
-        slopes[:, 0, heads:], offsets[0, heads:] = 0.0, 0.0
+            slopes[:, mine, h] = 0.0
+            offsets[mine, h] = self.floors[h]
+        slopes[:, 0, heads:] = 0.0
+        offsets[0, heads:] = 0.0
         _require(not slopes.any(), "W_E")
         _require(bool((offsets[:, :heads] == self.floors).all()) and not offsets[:, heads:].any(), "b_E")
 

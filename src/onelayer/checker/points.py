@@ -47,7 +47,9 @@ class PointError:
     @property
     def lower(self) -> float:
         """``confirmed`` as a float that is not above it."""
-        return max(0.0, math.nextafter(float(self.confirmed.lower()), -math.inf)) if self.confirmed > 0 else 0.0
+        if self.confirmed > 0:
+            return max(0.0, math.nextafter(float(self.confirmed.lower()), -math.inf))
+        return 0.0
 
 
 def _statistics(proof: SavedProof, stored: Stored, argument: OrderStatistics) -> Values:

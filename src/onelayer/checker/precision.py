@@ -14,10 +14,13 @@ BITS = 128  # of every ball: more than twice the digits of float64, so that the 
 @contextmanager
 def precise() -> Iterator[None]:
     """The precision of balls; an infinity or NaN of NumPy is no warning but a number that satisfies no comparison."""
-    bits, cap = ctx.prec, ctx.cap
-    ctx.prec, ctx.cap = BITS, 40
+    bits = ctx.prec
+    cap = ctx.cap
+    ctx.prec = BITS
+    ctx.cap = 40
     try:
         with np.errstate(all="ignore"):
             yield
     finally:
-        ctx.prec, ctx.cap = bits, cap
+        ctx.prec = bits
+        ctx.cap = cap

@@ -60,7 +60,9 @@ class Product:
         """The product as one polynomial."""
         below = self.below(order)
         above = self.above(order)
-        return above if not below.support and below.c[0] == 1 else above * apply("inv", below)
+        if not below.support and below.c[0] == 1:
+            return above
+        return above * apply("inv", below)
 
     def size_below(self) -> arb:
         """A lower bound of the absolute value of the denominator."""
@@ -123,7 +125,9 @@ def quotients(formula: Formula, x: Sequence[Taylor], kinks: Kinks) -> tuple[list
 
 def _divided(node: Node, args: Sequence[Product], order: int) -> Product:
     """A quotient, or a whole power; whether what is divided by may vanish is asked elsewhere."""
-    return args[0].combined(args[1], -1) if node.op == "div" else args[0].raised(int(node.value))
+    if node.op == "div":
+        return args[0].combined(args[1], -1)
+    return args[0].raised(int(node.value))
 
 
 def _added(node: Node, args: Sequence[Product], order: int) -> Product:

@@ -24,11 +24,12 @@ from onelayer.errors import FileError, OnelayerError
 
 FORMAT = "onelayer certificate"
 FORMAT_VERSION = 1  # of certificate.json
-OPTIONAL = {"names", "claim", "about"}  # fields that files of earlier versions do not have
+OPTIONAL = {"names", "claim", "about", "within"}  # fields that files of earlier versions do not have
 CERTIFICATE, BOXES, FUNCTION = "certificate.json", "boxes.bin", "function.txt"
 ARGUMENT, TABLE, OTHER = "argument.json", "table.safetensors", "other.safetensors"
 ATTACHMENTS = (ARGUMENT, TABLE, OTHER)
 BELONG = {"lemma": (ARGUMENT,), "composition": (ARGUMENT,), "enumeration": (ARGUMENT, TABLE)}
+# What is read at most: sixteen million numbers as text, a tree of half a gigabyte, tables and networks of four.
 MAX_BYTES = {CERTIFICATE: 2**24, BOXES: 2**29, FUNCTION: 2**24, ARGUMENT: 2**26, TABLE: 2**32, OTHER: 2**32}
 MAGIC, BOXES_VERSION = b"OLBOXES\n", 1  # first bytes and version of boxes.bin
 # The byte of a box, axes below it, and what fits in memory.
@@ -63,7 +64,8 @@ class SavedProof:
     attachments: Mapping[str, bytes] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        record, tree = self.record, self.tree
+        record = self.record
+        tree = self.tree
         if record.recorded != (self.function is not None):
             raise FileError("certificate.json and function.txt disagree on whether the function was recorded")
         two = {OTHER} if record.about.get("kind") == "difference" else set()
@@ -109,7 +111,8 @@ def read_table(data: bytes) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     _, arrays = read_tensors(data, TABLE)
     if set(arrays) != {"X", "Y"}:
         raise FileError(f"{TABLE} must hold X and Y and nothing else")
-    x, y = arrays["X"], arrays["Y"]
+    x = arrays["X"]
+    y = arrays["Y"]
     if not (x.dtype.itemsize == y.dtype.itemsize == 8 and x.ndim >= 1 and y.ndim >= 1 and len(x) == len(y)):
         raise FileError(f"{TABLE} must hold as many rows in X as in Y, in F64")
     return x.astype(np.float64), y.astype(np.float64)

@@ -45,7 +45,8 @@ def recall_bound(stored: Stored, argument: Recall, x: Array, y: Array, execution
 
 def _softmax(stored: Stored, x: Array, y: Array, execution: Execution) -> arb:
     """If a row's own executed logit exceeds the others by G, T is within 24 u |y| + 8 (N-1) e^-G max|y| of y."""
-    t, config = stored.tensors, stored.config
+    t = stored.tensors
+    config = stored.config
     keys = t["memory.0.keys"]
     values = t["memory.0.values"]
     count = len(x)
@@ -147,7 +148,8 @@ def _longest(rows: Array) -> arb:
 
 def _relu(stored: Stored, x: Array, y: Array, execution: Execution) -> arb:
     """F(s) = b + sum_u c_u relu(s - t_u) at s_r = p . x_r, summed from the left over sorted rows in ball arithmetic."""
-    t, config = stored.tensors, stored.config
+    t = stored.tensors
+    config = stored.config
     outputs = y.shape[1]
     units = int(config["hidden"])
     _require(config["embedding"] == "linear", "another embedding")
@@ -209,7 +211,8 @@ def _path(
             mass = mass + abs(c)
             moment = moment + abs(c) * t
             at += 1
-        near, ahead = arb(0), at
+        near = arb(0)
+        ahead = at
         while ahead < len(knots) and not arb(knots[ahead][0]) >= s[r] + drift:
             near = near + abs(arb(float(coefficients[knots[ahead][1]])))
             ahead += 1
@@ -220,7 +223,9 @@ def _path(
         rounding = execution.gamma(units + 6) * (reach + abs(offset) + abs(arb(wanted)))
         worst = worst.max(error + rounding)
     steepest = arb(float(np.abs(coefficients).max()))
-    return worst if steepest.is_zero() else worst + units * execution.tiny * (1 + steepest)
+    if steepest.is_zero():
+        return worst
+    return worst + units * execution.tiny * (1 + steepest)
 
 
 def _equal(found: Array, wanted: Array | float, name: str) -> None:

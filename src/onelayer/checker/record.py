@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import partial
 from typing import Any
 
 from onelayer.disk import MAX_AXES
@@ -34,7 +36,8 @@ class Record:
 
     ``domain`` is (lower, upper), flattened in row-major order of the event ``shape``; so is the witness. ``names`` are
     those of the coordinates, none where they are x1 ... xD: what is claimed does not depend on them. NaN satisfies none
-    of the comparisons below, so no record with a NaN can be built.
+    of the comparisons below, so no record with a NaN can be built. Where ``within`` is positive f is assumed to be that
+    close to ``function``, and the claim about f follows from ``stated``.
     """
 
     status: str
@@ -57,6 +60,7 @@ class Record:
     names: tuple[str, ...] = ()
     claim: str = SUP
     about: Mapping[str, Any] = field(default_factory=dict)
+    within: float = 0.0
 
     def __post_init__(self) -> None:
         check_names(self.names, self.shape)
@@ -88,6 +92,7 @@ class Record:
             (_box_inside(self.resisted, low, high), "the resisting box must lie in the domain"),
             (self.weights_sha256 == "" or bool(SHA256.fullmatch(self.weights_sha256)), "weights_sha256 is no sha256"),
             (len(self.assumptions) <= MAX_ASSUMPTIONS, "too many assumptions"),
+            (self._supposes(), "a distance of f by assumption needs an assumption, and a claim above it"),
             (_settings(self.about), "it is about nothing that is known"),
         ]
 
@@ -96,13 +101,43 @@ class Record:
         if self.status == "refuted":
             return self.eps is not None and self.lower > self.eps
         if self.status == "proved":
-            return self.upper < math.inf if self.eps is None else self.lower <= self.upper <= self.eps
+            if self.eps is None:
+                return self.upper < math.inf
+            return self.lower <= self.upper <= self.eps
         return self.eps is None or self.lower <= self.eps < self.upper
+
+    def _supposes(self) -> bool:
+        """Whether nothing is supposed of f, or what is said of it."""
+        return self.within == 0 or (0 < self.within <= self.upper and bool(self.assumptions) and not self.about)
+
+    def stated(self) -> Record:
+        """What must be true of ``function`` for the claim about f to follow: |T - f| is within ``within`` of |T - s|.
+
+        The numbers are rounded so that it follows from them in real arithmetic. A claim that is not decided asks for no
+        eps: its bounds are what is checked.
+        """
+        if self.within == 0:
+            return self
+        less = partial(_moved, by=-Fraction(self.within))
+        more = partial(_moved, by=Fraction(self.within))
+        upper = less(self.upper) if math.isfinite(self.upper) else self.upper
+        lower = more(self.lower) if self.lower else 0.0
+        moves: dict[str, Callable[[float], float]] = {"proved": less, "refuted": more}
+        eps = moves[self.status](self.eps) if self.eps is not None and self.status in moves else None
+        return replace(self, within=0.0, upper=upper, lower=lower, eps=eps)
 
     @property
     def recorded(self) -> bool:
         """Whether ``function`` is the text of f in the formula language."""
         return not self.function.startswith(NOT_RECORDED)
+
+
+def _moved(value: float, by: Fraction) -> float:
+    """The float nearest to value + by that has moved at least that far."""
+    exact = Fraction(value) + by
+    near = float(exact)
+    short = Fraction(near) > exact if by < 0 else Fraction(near) < exact
+    return math.nextafter(near, -math.inf if by < 0 else math.inf) if short else near
 
 
 def _shape(shape: tuple[int, ...]) -> bool:

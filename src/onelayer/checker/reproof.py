@@ -31,7 +31,7 @@ from onelayer.language.formula import Formula
 from onelayer.observer import Observer
 
 BUDGET = 200  # bisections per box, in balls
-TRIAL_BUDGET = 12
+TRIAL_BUDGET = 12  # bisections in a trial of an order: enough to compare orders, a twentieth of a full proof
 LOWEST = 2  # order of the cheapest trial: on wide boxes of a network more coefficients only cost
 TRIALS = 3  # boxes on which orders are compared
 WORTH_TRIALS = 40  # boxes left to balls from which that pays
@@ -106,7 +106,8 @@ class Reproof:
         if len(self.low) < WORTH_TRIALS:
             return self._prover(self.order, BUDGET)
         picked = [(low, high), *((self.low[at].tolist(), self.high[at].tolist()) for at in range(TRIALS - 1))]
-        fastest, best = math.inf, self.order
+        fastest = math.inf
+        best = self.order
         for order in sorted({LOWEST, max(LOWEST, self.order - 2), self.order, self.order + 2}):
             spent = self._trial(order, picked, fastest)
             if spent < fastest:
@@ -117,7 +118,8 @@ class Reproof:
 
     def _trial(self, order: int, boxes: Sequence[tuple[list[float], list[float]]], patience: float) -> float:
         """Seconds in which boxes are proved at an order, infinite where one resists; given up when it takes longer."""
-        prover, started = self._prover(order, TRIAL_BUDGET), time.monotonic()
+        prover = self._prover(order, TRIAL_BUDGET)
+        started = time.monotonic()
         for low, high in boxes:
             resists = prover(low, high).outcome == OPEN
             if resists or time.monotonic() - started > patience:
@@ -147,7 +149,11 @@ def proved_chunks(reproof: Reproof, chunks: Sequence[slice], jobs: int) -> Itera
 
 def _cores() -> int:
     """One process per core, and no more in a process that shares the work of another."""
-    return 1 if multiprocessing.parent_process() is not None else len(os.sched_getaffinity(0)) if FORKS else 1
+    if multiprocessing.parent_process() is not None:
+        return 1
+    if FORKS:
+        return len(os.sched_getaffinity(0))
+    return 1
 
 
 def _shared(reproof: Reproof, chunks: Sequence[slice], jobs: int) -> Iterator[slice]:
@@ -185,7 +191,8 @@ class BoxesApart(Observer):
 
     def __init__(self, stop: Event, parent: int, seconds: float) -> None:
         super().__init__(seconds)
-        self.stop, self.parent = stop, parent
+        self.stop = stop
+        self.parent = parent
 
     @property
     def over(self) -> bool:

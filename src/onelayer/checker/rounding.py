@@ -19,7 +19,7 @@ from flint import arb
 
 from onelayer.checker.arithmetic import ZERO, Taylor
 from onelayer.checker.formats import BY_ARITHMETIC, REAL
-from onelayer.checker.magnitudes import NORM_EPS, Domain, largest_number
+from onelayer.checker.magnitudes import NORM_EPS, Domain, largest_numbers
 from onelayer.checker.outcome import Rejected
 from onelayer.checker.weights import Stored
 
@@ -37,9 +37,10 @@ class Execution:
         row = BY_ARITHMETIC[arithmetic]
         if row.tag != stored.dtype:
             raise Rejected(f"the weights are not stored in the format of a {arithmetic}")
-        peak = largest_number(stored, domain, row.unit, row.normal, row.held[0] if row.held else 0.0)
-        if not peak <= row.most:
-            raise Rejected(f"a number of the forward pass may overflow: only |number| <= {peak:.3g} follows")
+        peaks = largest_numbers(stored, domain, row.unit, row.normal, row.held[0] if row.held else 0.0)
+        for peak, most in zip(peaks, (row.most, row.largest), strict=True):
+            if not peak <= most:
+                raise Rejected(f"a number of the forward pass may overflow: only |number| <= {peak:.3g} follows")
         self.unit = arb(row.unit)
         self.tiny = arb(4 * row.normal)
         self.kind = row.kind
@@ -48,11 +49,15 @@ class Execution:
     @classmethod
     def of(cls, arithmetic: str, stored: Stored, domain: Domain) -> Execution | None:
         """The execution that a certificate speaks of; None for exact real arithmetic."""
-        return None if arithmetic == REAL else cls(arithmetic, stored, domain)
+        if arithmetic == REAL:
+            return None
+        return cls(arithmetic, stored, domain)
 
     def gamma(self, n: int) -> arb:
         """Relative error of n operations in a row, n u / (1 - n u)."""
-        return n * self.unit / (1 - n * self.unit) if n * self.unit < 1 else INFINITE
+        if n * self.unit < 1:
+            return n * self.unit / (1 - n * self.unit)
+        return INFINITE
 
     def affine(self, terms: int, bias: arb, passed: arb, total: arb) -> arb:
         """One entry of x W + b with n = ``terms`` nonzero weights.
@@ -61,13 +66,16 @@ class Execution:
         ``total`` the second. Without bias one rounding less; without terms none, unless the bias itself underflows.
         """
         if terms == 0:
-            return ZERO if bias.is_zero() or abs(bias) >= self.tiny else self.tiny
+            if bias.is_zero() or abs(bias) >= self.tiny:
+                return ZERO
+            return self.tiny
         roundings = terms + (0 if bias.is_zero() else 1)
         return (passed + self.gamma(roundings) * (total + abs(bias)) + (2 * terms + 2) * self.tiny).upper()
 
     def scaled(self, factor: float, sizes: Sequence[arb], errors: Sequence[arb]) -> list[arb]:
         """Times a float64 number, which is rounded to the executing format first if it is not one of its numbers."""
-        c, cast = abs(arb(factor)), self.cast(factor)
+        c = abs(arb(factor))
+        cast = self.cast(factor)
         g = cast + (ZERO if power_of_two(factor) and cast.is_zero() else self.gamma(1) * (c + cast))
         return [(e * c + g * (s + e) + 2 * self.tiny).upper() for s, e in zip(sizes, errors, strict=True)]
 

@@ -29,7 +29,8 @@ class Side:
     """One axis on [low, high]: its cells, the knots of the box, and t = (u - middle) / radius."""
 
     def __init__(self, knots: Sequence[float], degree: int, ends: Ends) -> None:
-        self.knots, self.k = knots, degree
+        self.knots = knots
+        self.k = degree
         low, high = ends
         cells = range(degree, len(knots) - degree - 1)
         self.first = max((c for c in cells if arb(knots[c]) <= low), default=cells[0])
@@ -45,7 +46,9 @@ class Side:
     @property
     def powers(self) -> int:
         """The highest power of the fit: a broken line is fitted by parabolas too."""
-        return 2 if self.k == 1 and self.width > 2 else self.k
+        if self.k == 1 and self.width > 2:
+            return 2
+        return self.k
 
     def refinement(self) -> Balls:
         """From the coefficients of the cells to those of the net."""

@@ -16,34 +16,10 @@ from onelayer.checker.activations import ACTIVATIONS, Activation, elu, leaky_rel
 from onelayer.checker.arithmetic import UNIT_BALL, ZERO, Taylor, constant
 from onelayer.checker.attention import Matrix
 from onelayer.checker.elements import Element, Jet, larger, plus, smaller, smooth, softmax, times, underlying
-from onelayer.checker.formats import BY_ARITHMETIC
 from onelayer.checker.functions import Kinks
 from onelayer.checker.network import StoredNetwork, StoredStep
-from onelayer.checker.rounding import INFINITE, Execution
-
-HEADROOM = 2.0**12  # of the largest number of a format: what a step computes on its way stays below it
-
-
-class NetworkPass(Execution):
-    """A forward pass of a network: every step checks for itself that nothing overflows."""
-
-    def __init__(self, arithmetic: str) -> None:
-        row = BY_ARITHMETIC[arithmetic]
-        self.unit = arb(row.unit)
-        self.tiny = arb(4 * row.normal)
-        self.kind = row.kind
-        self.most = arb(row.largest / HEADROOM)
-
-    def rounded(self, size: arb, error: arb, roundings: int, level: arb = ZERO) -> arb:
-        """The error of a result of this size after some roundings of numbers up to size + level."""
-        reach = size + error + level
-        if not reach < self.most:
-            return INFINITE
-        return (error + self.gamma(roundings) * reach + (roundings + 1) * self.tiny).upper() if roundings else error
-
-    def safe(self, error: arb, reach: arb) -> arb:
-        """An error, infinite where numbers of this size may overflow."""
-        return error.upper() if reach < self.most else INFINITE
+from onelayer.checker.passes import NetworkPass
+from onelayer.checker.rounding import INFINITE
 
 
 @dataclass
@@ -112,7 +88,9 @@ class Evaluation:
             return ZERO
         passed = error * row.steep(low - error, high + error).abs_upper() if not error.is_zero() else ZERO
         size = underlying(y).range().abs_upper()
-        way = underlying(x).range().abs_upper() + error + arb(row.level) if row.level else ZERO
+        way = arb(row.level)
+        if row.level and not row.bent:
+            way = way + underlying(x).range().abs_upper() + error
         return ex.rounded(size, passed, row.roundings, way)
 
     def _matmul(self, step: StoredStep, args: list[Entries]) -> Entries:
@@ -205,8 +183,21 @@ def _quotient(run: Evaluation, a: Entry, b: Entry, kinks: Kinks) -> Entry:
     return item, ex.rounded(_size(item), (a[1] + _size(item) * b[1]) / near, 1)
 
 
-def _chosen(which: Callable[[Element, Element, Kinks], Element]) -> Callable[[Evaluation, Entry, Entry, Kinks], Entry]:
-    return lambda run, a, b, kinks: (which(a[0], b[0], kinks), a[1].max(b[1]))
+def _chosen(
+    which: Callable[[Element, Element, Kinks], Element], above: bool
+) -> Callable[[Evaluation, Entry, Entry, Kinks], Entry]:
+    """The smaller or the larger (``above``) of two, which errs by no more than both; by its own error if it is sure."""
+
+    def chosen(run: Evaluation, a: Entry, b: Entry, kinks: Kinks) -> Entry:
+        low, high = (underlying(a[0]) - underlying(b[0])).ends()
+        apart = a[1] + b[1]
+        if low > apart:
+            return a if above else b
+        if high < -apart:
+            return b if above else a
+        return which(a[0], b[0], kinks), a[1].max(b[1])
+
+    return chosen
 
 
 PAIRS: dict[str, Callable[[Evaluation, Entry, Entry, Kinks], Entry]] = {
@@ -214,8 +205,8 @@ PAIRS: dict[str, Callable[[Evaluation, Entry, Entry, Kinks], Entry]] = {
     "sub": _difference,
     "mul": _product,
     "div": _quotient,
-    "minimum": _chosen(smaller),
-    "maximum": _chosen(larger),
+    "minimum": _chosen(smaller, above=False),
+    "maximum": _chosen(larger, above=True),
 }
 
 

@@ -64,7 +64,8 @@ class Sweep:
         self.executed = executed
         self.formula = formula
         self.limit = limit
-        self.order, self.observer = order, observer
+        self.order = order
+        self.observer = observer
         self.ways: list[Callable[[Sequence[Taylor], Vector], Bounded | None]] = [self._plain]
         if divides(formula):
             self.ways = [self._cleared, self._plain]
@@ -128,7 +129,8 @@ class Sweep:
         f = quotients(self.formula, x, Kinks())
         if f is None:
             return None
-        order, (outputs, sound) = self.order, f
+        order = self.order
+        outputs, sound = f
         found: Bounded = []
         for a, q in zip(t.items, outputs, strict=True):
             least = np.where(sound, Span.of(q.size_below()).low, np.nan)
@@ -172,7 +174,9 @@ def evaluate(formula: Formula, x: Sequence[Taylor]) -> list[Taylor]:
 
 
 def _defined(value: Taylor) -> Any:
-    return value.defined() if isinstance(value, Many) else np.asarray(value.is_finite())
+    if isinstance(value, Many):
+        return value.defined()
+    return np.asarray(value.is_finite())
 
 
 def _fenced(value: Taylor, defined: Any) -> Taylor:

@@ -77,7 +77,8 @@ Piece = Line | Average
 
 def lines(knots: Sequence[float], changes: Sequence[arb], offset: arb, low: float, high: float) -> list[Line]:
     """offset + sum_u changes[u] relu(s - knots[u]) on [low, high], piece by piece; knots ascend."""
-    value, slope = offset, arb(0)
+    value = offset
+    slope = arb(0)
     inner = []
     for knot, change in zip(knots, changes, strict=True):
         if knot <= low:
@@ -147,7 +148,9 @@ class Part:
 
     @property
     def _rank(self) -> float:
-        return float(self.bound) if self.bound.is_finite() else math.inf
+        if self.bound.is_finite():
+            return float(self.bound)
+        return math.inf
 
     @classmethod
     def of(cls, formula: Formula, piece: Piece, low: float, high: float) -> Part:

@@ -197,7 +197,9 @@ def _length(config: dict[str, Any]) -> int:
 
 def _rows(config: dict[str, Any]) -> int:
     """One row per token of a sequence; otherwise one row that holds the whole input."""
-    return int(config["input_shape"][0]) if config["layout"] == "tokens" else 1
+    if config["layout"] == "tokens":
+        return int(config["input_shape"][0])
+    return 1
 
 
 def _sizes(values: Any) -> bool:

@@ -14,15 +14,18 @@ from onelayer.observer import Observer, observing
 
 
 @contextmanager
-def attended() -> Iterator[Observer]:
-    """An observer for one long call: a bar in a terminal at once, before any library is loaded.
-
-    The first Ctrl-C cancels the call, which then returns its best; the second one ends it on the spot.
-    """
+def moving() -> Iterator[Observer]:
+    """An observer for one long call: a bar in a terminal at once, before any library is loaded."""
     with observing(None) as observer:
         observer.report("starting")
-        with _cancelled_by_interrupt(observer):
-            yield observer
+        yield observer
+
+
+@contextmanager
+def attended() -> Iterator[Observer]:
+    """The same, and the first Ctrl-C cancels the call, which then returns its best; the second one ends it at once."""
+    with moving() as observer, _cancelled_by_interrupt(observer):
+        yield observer
 
 
 @contextmanager

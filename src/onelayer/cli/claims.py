@@ -186,7 +186,9 @@ def prove_command(
 
 def _kept(found: Any, out: Path | None, worth: bool = True) -> dict[str, str]:
     """Save a claim where asked; what there is to say of it."""
-    return {} if out is None or not worth else {"saved": str(found.save(out))}
+    if out is None or not worth:
+        return {}
+    return {"saved": str(found.save(out))}
 
 
 def _judged(

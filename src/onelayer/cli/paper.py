@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from onelayer.cli.attended import moving
 from onelayer.cli.console import INTERRUPTED, NOT_PROVED, SUCCESS, show
 from onelayer.cli.options import Json, Seed, app, examples
 
@@ -29,10 +30,11 @@ def paper_command(
     as_json: Json = False,
 ) -> int:
     """Run every claim of the paper and write one HTML page; a run that was stopped goes on where it was."""
-    from onelayer.paper import report
-
     try:
-        found = report.write_report(out, quick=quick, only=only or (), seed=seed, jobs=jobs)
+        with moving() as observer:
+            from onelayer.paper import report
+
+            found = report.write_report(out, quick=quick, only=only or (), seed=seed, jobs=jobs, observer=observer)
     except KeyboardInterrupt:
         print(f"interrupted; what is finished is kept in {out}, and the same command goes on", file=sys.stderr)
         return INTERRUPTED

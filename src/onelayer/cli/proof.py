@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 import onelayer as ol
-from onelayer.cli.attended import attended, concluded
+from onelayer.cli.attended import attended, concluded, moving
 from onelayer.cli.console import NOT_PROVED, SUCCESS, show
 from onelayer.cli.models import ArchitectureOption, ClaimOut, DomainOption, Model, function_of, opened
 from onelayer.cli.options import Cluster, Device, Folder, Integers, Jobs, Json, MaxSeconds, app, examples, report
@@ -114,14 +114,15 @@ def check_command(
     or with --formal no coqc.
     """
     if formal:
-        from onelayer.export.kernel import check_formally
+        with moving():
+            from onelayer.export.kernel import check_formally
 
-        judged = check_formally(folder, max_seconds=max_seconds, integers=integers)
+            judged = check_formally(folder, max_seconds=max_seconds, integers=integers)
         show(str(judged), asdict(judged), as_json=as_json)
         return SUCCESS if judged.accepted else NOT_PROVED
-    from onelayer.result import GRADIENT, load
-
     with attended() as observer:
+        from onelayer.result import GRADIENT, load
+
         found = ol.check(folder, all=every, max_seconds=max_seconds, jobs=jobs, observer=observer)
         if found.ok and (folder / GRADIENT).is_dir():  # slopes are claimed too: the report is that of the last claim
             load(folder)  # refuses slopes of another layer

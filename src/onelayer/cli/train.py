@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import onelayer as ol
-from onelayer.cli.attended import attended, concluded
+from onelayer.cli.attended import attended, concluded, moving
 from onelayer.cli.console import SUCCESS, show
 from onelayer.cli.options import (
     Json,
@@ -195,11 +195,12 @@ def study_command(
     """Run a study of training and size; an interrupted one goes on where it stopped."""
     if name != "all" and name not in NAMES:
         raise OnelayerError(f"no study '{name}'; there are {', '.join(NAMES)}, and all")
-    from onelayer.study import STUDIES, run_study
+    with moving() as observer:
+        from onelayer.study import STUDIES, run_study
 
-    out.mkdir(parents=True, exist_ok=True)
-    chosen = list(STUDIES.values()) if name == "all" else [STUDIES[name]]
-    found = [run_study(study, out, quick=not full, jobs=jobs) for study in chosen]
+        out.mkdir(parents=True, exist_ok=True)
+        chosen = list(STUDIES.values()) if name == "all" else [STUDIES[name]]
+        found = [run_study(study, out, quick=not full, jobs=jobs, observer=observer) for study in chosen]
     show("\n".join(_told(item) for item in found), {item.study.name: _data(item) for item in found}, as_json=as_json)
     return SUCCESS
 

@@ -19,16 +19,22 @@ def zoo_command(
     as_json: Json = False,
 ) -> int:
     """List the ground-truth layers with their algorithms, or build one with its proof."""
-    from onelayer import zoo
-
     if name is None:
-        cards = [zoo.card(each) for each in zoo.names()]
-        rows = [
-            {"name": each.name, "computes": each.computes, "algorithm": each.algorithm, "sizes": dict(each.sizes)}
-            for each in cards
-        ]
-        show("\n\n".join(map(str, cards)), {"zoo": rows}, as_json=as_json)
-        return SUCCESS
+        return _listed(as_json)
     with attended() as observer:
+        from onelayer import zoo
+
         result = zoo.load(name, size)
     return report(result, as_json, observer, **keep(result, out, observer, picture=False))
+
+
+def _listed(as_json: bool) -> int:
+    from onelayer import zoo
+
+    cards = [zoo.card(each) for each in zoo.names()]
+    rows = [
+        {"name": each.name, "computes": each.computes, "algorithm": each.algorithm, "sizes": dict(each.sizes)}
+        for each in cards
+    ]
+    show("\n\n".join(map(str, cards)), {"zoo": rows}, as_json=as_json)
+    return SUCCESS

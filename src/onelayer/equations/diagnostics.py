@@ -42,7 +42,9 @@ def diagnose(model: OneLayerTransformer) -> list[Spectrum]:
     Heads without token attention have no W^K, W^V: their memory keys and values, written out, take that place.
     """
     weights = {name: value.detach().cpu().double().numpy() for name, value in model.state_dict().items()}
-    found, k, v = [], 0, 0
+    found = []
+    k = 0
+    v = 0
     for h, shape in enumerate(model.config.heads):
         query = weights["W_Q"][:, k : k + shape.d_k]
         output = weights["W_O"][v : v + shape.d_v]

@@ -38,8 +38,10 @@ def head_forward(config: Config, weights: Arrays, h: int, u: Array) -> HeadTape:
         values.append(np.broadcast_to(memory_values, (len(u), *memory_values.shape)))
     all_keys = np.concatenate(keys, axis=1)
     all_values = np.concatenate(values, axis=1)
-    alpha = _weights(config, query / math.sqrt(query.shape[-1]), all_keys)
-    return HeadTape(query, all_keys, all_values, alpha, np.asarray(alpha @ all_values))
+    scaled = query / math.sqrt(query.shape[-1])
+    alpha = _weights(config, scaled, all_keys)
+    z = np.asarray(alpha @ all_values)
+    return HeadTape(query, all_keys, all_values, alpha, z)
 
 
 def head_backward(
@@ -61,13 +63,18 @@ def head_backward(
         parts += [("K", k, d_keys[:, :own]), ("V", v, d_values[:, :own])]
     d_u = np.zeros_like(u)
     for name, columns, slope in parts:
-        gradients.setdefault(f"W_{name}", np.zeros_like(weights[f"W_{name}"]))[:, columns] = np.einsum(
-            "bnd,bnk->dk", u, slope
-        )
-        gradients.setdefault(f"b_{name}", np.zeros_like(weights[f"b_{name}"]))[columns] = slope.sum(axis=(0, 1))
-        d_u += slope @ weights[f"W_{name}"][:, columns].T
+        matrix = weights[f"W_{name}"]
+        bias = weights[f"b_{name}"]
+        d_matrix = gradients.setdefault(f"W_{name}", np.zeros_like(matrix))
+        d_bias = gradients.setdefault(f"b_{name}", np.zeros_like(bias))
+        d_matrix[:, columns] = np.einsum("bnd,bnk->dk", u, slope)
+        d_bias[columns] = slope.sum(axis=(0, 1))
+        d_u += slope @ matrix[:, columns].T
     if config.heads[h].memory != "none":
-        _memory_backward(config, h, d_keys[:, own:].sum(axis=0), d_values[:, own:].sum(axis=0), gradients)
+        # Memory is shared by the batch: what its tokens receive is added up over it.
+        d_memory_keys = d_keys[:, own:].sum(axis=0)
+        d_memory_values = d_values[:, own:].sum(axis=0)
+        _memory_backward(config, h, d_memory_keys, d_memory_values, gradients)
     return d_u
 
 
@@ -100,10 +107,13 @@ def _weights(config: Config, query: Array, keys: Array) -> Array:
     if config.attention == "softmax":
         return softmax(logits)
     if config.attention == "topk":
-        kth = np.sort(logits, axis=-1)[..., -min(config.top_k, logits.shape[-1])]
-        return softmax(np.where(logits < kth[..., None], -np.inf, logits))
+        count = min(config.top_k, logits.shape[-1])
+        least = np.sort(logits, axis=-1)[..., -count, None]  # of those that are kept
+        kept = np.where(logits < least, -np.inf, logits)
+        return softmax(kept)
     if config.attention == "hardmax":
-        kernel = (logits == logits.max(axis=-1, keepdims=True)).astype(np.float64)
+        largest = logits.max(axis=-1, keepdims=True)
+        kernel = (logits == largest).astype(np.float64)
     else:
         kernel = _kernel(config, query, keys)
     return np.asarray(kernel / kernel.sum(axis=-1, keepdims=True))
@@ -121,12 +131,17 @@ def _weights_backward(config: Config, query: Array, keys: Array, alpha: Array, d
     if config.attention != "linear":
         slope = alpha * centred
     else:
-        slope = centred / _kernel(config, query, keys).sum(axis=-1, keepdims=True)
+        total = _kernel(config, query, keys).sum(axis=-1, keepdims=True)
+        slope = centred / total
         if config.feature == "elu":
             d_query = (slope @ _elu(keys)) * _elu_slope(query)
-            return d_query, (np.swapaxes(slope, 1, 2) @ _elu(query)) * _elu_slope(keys)
-        slope = slope * _taylor(query @ np.swapaxes(keys, 1, 2), config.order - 1)
-    return np.asarray(slope @ keys), np.asarray(np.swapaxes(slope, 1, 2) @ query)
+            d_keys = (np.swapaxes(slope, 1, 2) @ _elu(query)) * _elu_slope(keys)
+            return d_query, d_keys
+        logits = query @ np.swapaxes(keys, 1, 2)
+        slope = slope * _taylor(logits, config.order - 1)
+    d_query = np.asarray(slope @ keys)
+    d_keys = np.asarray(np.swapaxes(slope, 1, 2) @ query)
+    return d_query, d_keys
 
 
 def _kernel(config: Config, query: Array, keys: Array) -> Array:
@@ -150,6 +165,8 @@ def _elu_slope(u: Array) -> Array:
 
 
 def _columns(config: Config, h: int) -> tuple[slice, slice]:
+    """Columns of the queries and keys of head h, and of its values."""
+    own = config.heads[h]
     k = sum(head.d_k for head in config.heads[:h])
     v = sum(head.d_v for head in config.heads[:h])
-    return slice(k, k + config.heads[h].d_k), slice(v, v + config.heads[h].d_v)
+    return slice(k, k + own.d_k), slice(v, v + own.d_v)

@@ -25,7 +25,8 @@ class Momentum:
     """v <- mu v + grad, theta <- theta - eta v (Polyak's heavy ball), starting from v = 0."""
 
     def __init__(self, eta: float, mu: float = 0.9) -> None:
-        self.eta, self.mu = eta, mu
+        self.eta = eta
+        self.mu = mu
         self.velocity: Array | float = 0.0
 
     def step(self, theta: Array, gradient: Array) -> Array:

@@ -48,7 +48,8 @@ class Anchoring:
         if exact:
             anchor = torch.sqrt(self.anchor**2 - tokens.square().sum(-1) / 2)
         first = 2 * self.up.shape[1]
-        tokens[..., first], tokens[..., first + 1] = anchor, -anchor
+        tokens[..., first] = anchor
+        tokens[..., first + 1] = -anchor
         return tokens
 
     @classmethod
@@ -62,6 +63,8 @@ class Anchoring:
         scale = torch.exp2(torch.ceil(torch.log2(torch.where(plan.bound > 0, plan.bound, 1.0))))
         up = torch.zeros(width, count).double()
         down = torch.zeros(count, width).double()
-        up[:count], up[count : 2 * count] = torch.diag(1 / scale), torch.diag(-1 / scale)
-        down[:, :count], down[:, count : 2 * count] = torch.diag(scale / 2), torch.diag(-scale / 2)
+        up[:count] = torch.diag(1 / scale)
+        up[count : 2 * count] = torch.diag(-1 / scale)
+        down[:, :count] = torch.diag(scale / 2)
+        down[:, count : 2 * count] = torch.diag(-scale / 2)
         return cls(up, down, anchor * math.sqrt(count))

@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from onelayer import __version__
+from onelayer.card import number_of
 from onelayer.disk import replace_file
 from onelayer.errors import OnelayerError
 from onelayer.export.c_layer import emit_layer
@@ -150,13 +151,14 @@ def facts(a: Exportable, source: Source) -> list[str]:
     lines = [f"Written by onelayer {__version__}: {source.model!r}.", f"weights sha256: {weights_sha256(source.model)}"]
     if not isinstance(a, Approximation):
         return [*lines, "Nothing is proved about this layer."]
-    proof, box = a.certificate, source.domain
+    proof = a.certificate
+    box = source.domain
     sides = zip(box.lower.flatten().tolist(), box.upper.flatten().tolist(), strict=True)
     lines += [
         f"{proof.status}: {proof.sentence}",
         f"f = {proof.short_function}",
         "domain: " + " x ".join(f"[{low!r}, {high!r}]" for low, high in sides),
-        f"proof: {proof.method}, {proof.boxes:,} boxes; {proof.arithmetic}",
+        f"proof: {proof.method}, {number_of(proof.boxes, 'boxes')}; {proof.arithmetic}",
         *(f"assumed: {text}" for text in proof.assumptions),
         "",
     ]

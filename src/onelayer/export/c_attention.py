@@ -16,7 +16,8 @@ class TokenLoop:
     """Braces around what is done for every token; one token needs no counter."""
 
     def __init__(self, program: Program, count: int) -> None:
-        self.program, self.count = program, count
+        self.program = program
+        self.count = count
         self.at = "n" if count > 1 else "0"
 
     def __enter__(self) -> None:

@@ -21,7 +21,8 @@ def emit_layer(program: Program, model: OneLayerTransformer) -> None:
     _refuse(model)
     config = model.config
     own = dict(model.state_dict())
-    n, width = config.length, config.d_model
+    n = config.length
+    width = config.d_model
     program.line(f"real e[{n}][{width}], r[{n}][{width}];")
     if n > 1:
         program.line("int n;")
@@ -121,7 +122,8 @@ def _after_attention(program: Program, config: Config, own: dict[str, Tensor], a
 
 
 def _read(program: Program, config: Config, own: dict[str, Tensor]) -> None:
-    n, width = config.length, config.d_model
+    n = config.length
+    width = config.d_model
     if config.readout == "each":
         with TokenLoop(program, n):
             at = "n" if n > 1 else "0"

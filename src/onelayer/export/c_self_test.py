@@ -39,7 +39,8 @@ def self_test(name: str, a: Exportable, source: Source) -> str:
     """Compiled with -DNAME_SELF_TEST the file is a program that returns 0 when every point is inside the bound."""
     if source.box is None:
         return ""
-    dtype, (inputs, outputs) = source.model.dtype, counts(source)
+    dtype = source.model.dtype
+    inputs, outputs = counts(source)
     points = _points(source, a).reshape(-1, inputs)
     wanted, allowed = _expected(a, source, points)
     upper = name.upper()
@@ -85,7 +86,9 @@ def _points(source: Source, a: Exportable) -> Tensor:
 
 def _formula(a: Exportable) -> Formula | None:
     """The formula of f, where the layer is proved to be near it."""
-    return None if not bounded(a) or a.target is None else a.target.formula
+    if not bounded(a) or a.target is None:
+        return None
+    return a.target.formula
 
 
 def _expected(a: Exportable, source: Source, points: Tensor) -> tuple[Tensor, float]:
@@ -95,7 +98,8 @@ def _expected(a: Exportable, source: Source, points: Tensor) -> tuple[Tensor, fl
     """
     formula = _formula(a)
     if formula is not None and bounded(a):
-        before, ctx.prec = ctx.prec, BITS
+        before = ctx.prec
+        ctx.prec = BITS
         try:
             rows = [[float(value.mid()) for value in in_balls(formula, row)] for row in points.double().tolist()]
         finally:

@@ -90,7 +90,9 @@ def _problem(a: Approximation, formula: Formula, bound: Fraction) -> Problem:
 def _claim(a: Approximation) -> Fraction:
     """The bound of the certificate; the smaller of eps as printed and as stored, which implies the other."""
     eps = a.certificate.eps
-    return Fraction(a.certificate.upper) if eps is None else min(Fraction(eps), Fraction(repr(eps)))
+    if eps is None:
+        return Fraction(a.certificate.upper)
+    return min(Fraction(eps), Fraction(repr(eps)))
 
 
 class Writer:
@@ -99,8 +101,10 @@ class Writer:
     def __init__(self, problem: Problem, formula: Formula, digest: str, integers: str) -> None:
         if max(map(len, problem.layer.heads)) > MOST_TOKENS:
             raise OnelayerError(f"a Coq certificate by the tactic needs heads of at most {MOST_TOKENS} tokens")
-        self.problem, self.formula = problem, formula
-        self.digest, self.integers = digest, integers
+        self.problem = problem
+        self.formula = formula
+        self.digest = digest
+        self.integers = integers
         self.outputs = range(len(formula.outputs))
         self.names = [f"x{i + 1}" for i in range(formula.dim)]
         self.point = f"[{'; '.join(self.names)}]"
@@ -283,7 +287,9 @@ class Writer:
         return step
 
     def _argument(self, group: DirectionGroup) -> str:
-        return self.names[group.axis] if group.axis is not None else f"(dot {_list(group.w)} {self.point})"
+        if group.axis is not None:
+            return self.names[group.axis]
+        return f"(dot {_list(group.w)} {self.point})"
 
     def _statement(self, outputs: Sequence[int]) -> str:
         sides = zip(self.names, self.problem.low, self.problem.high, strict=True)
@@ -316,5 +322,7 @@ def _joined(claim: str, names: Sequence[str], pieces: Sequence[tuple[Fraction, F
     half = len(names) // 2
     left = _joined(claim, names[:half], pieces[:half])
     right = _joined(claim, names[half:], pieces[half:])
-    a, b, c = (number(place) for place in (pieces[0][0], pieces[half][0], pieces[-1][1]))
+    a = number(pieces[0][0])
+    b = number(pieces[half][0])
+    c = number(pieces[-1][1])
     return f"(join_pieces {claim} {a} {b} {c} {left} {right})"

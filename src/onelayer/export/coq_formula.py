@@ -130,7 +130,9 @@ class Expression:
 
     def _number(self, at: int) -> Fraction | None:
         form = self.forms[at]
-        return form[1] if form is not None and not any(form[0]) else None
+        if form is not None and not any(form[0]):
+            return form[1]
+        return None
 
     def arguments(self, at: int) -> list[int]:
         """The largest affine parts below a node that depend on x: what the node is a function of."""
@@ -162,7 +164,8 @@ class Expression:
         return [here for here in self._below(at) if self.nodes[here].op == "abs" and self._bent(here)]
 
     def _below(self, at: int) -> list[int]:
-        below, stack = set(), [at]
+        below = set()
+        stack = [at]
         while stack:
             here = stack.pop()
             if here not in below:
@@ -206,7 +209,9 @@ def _written(node: Node, args: list[str], write: Callable[[Fraction], str]) -> s
             return write(Fraction(node.value))
         case "pow":
             power = f"({args[0]} ^ {abs(int(node.value))})"
-            return power if node.value >= 0 else f"(/ {power})"
+            if node.value >= 0:
+                return power
+            return f"(/ {power})"
         case op if op in PATTERNS:
             return PATTERNS[op].format(*args)
         case op if op in ARITHMETIC:
@@ -219,7 +224,8 @@ def _written(node: Node, args: list[str], write: Callable[[Fraction], str]) -> s
 def _affine(op: str, first: Form, second: Form) -> Form | None:
     """What an operation makes of affine forms, where that is one again."""
     (a, p), (b, q) = first, second
-    one, none = Fraction(1), Fraction(0)
+    one = Fraction(1)
+    none = Fraction(0)
     match op:
         case "neg":
             return _combined(a, b, -one, none), -p
@@ -241,8 +247,13 @@ def _combined(a: Sequence[Fraction], b: Sequence[Fraction], p: Fraction, q: Frac
 
 def number(value: Fraction) -> str:
     """A rational in Coq: n, n / d, or n / 2 ^ k for the dyadic ones, which the stored numbers are."""
-    n, d = value.numerator, value.denominator
+    n = value.numerator
+    d = value.denominator
     if d == 1:
-        return str(n) if n >= 0 else f"({n})"
+        if n >= 0:
+            return str(n)
+        return f"({n})"
     power = d.bit_length() - 1
-    return f"({n} / 2 ^ {power})" if d == 1 << power and power > 10 else f"({n} / {d})"
+    if d == 1 << power and power > 10:
+        return f"({n} / 2 ^ {power})"
+    return f"({n} / {d})"

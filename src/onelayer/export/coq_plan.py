@@ -20,7 +20,7 @@ from onelayer.proof.tree import BoxTree
 
 GRID = 801  # points on which offsets and bounds are measured; what they are is proved by Coq alone
 SPREAD = 16.0  # largest difference of logits over a piece: beyond it exponentials of one piece differ too much
-MOST_CUTS = 64
+MOST_CUTS = 64  # of an axis at sides of the boxes of a proof: Coq proves each piece by itself
 
 
 @dataclass
@@ -42,7 +42,9 @@ class DirectionGroup:
     def axis(self) -> int | None:
         """The coordinate that u is, if it is one."""
         used = [i for i, number in enumerate(self.direction) if number]
-        return used[0] if len(used) == 1 else None
+        if len(used) == 1:
+            return used[0]
+        return None
 
     @property
     def w(self) -> list[Fraction]:

@@ -179,10 +179,14 @@ def _node(node: Node, args: list[str]) -> str:
             return f"(Var {int(node.value)})"
         case "num":
             value = Fraction(node.value)
-            return f"(Int {_z(value.numerator)})" if value.denominator == 1 else f"(Num {_q(value)})"
+            if value.denominator == 1:
+                return f"(Int {_z(value.numerator)})"
+            return f"(Num {_q(value)})"
         case "pow":
             power = f"(Power {args[0]} {abs(int(node.value))})"
-            return power if node.value >= 0 else f"(Inverse {power})"
+            if node.value >= 0:
+                return power
+            return f"(Inverse {power})"
         case op if op in PATTERNS:
             return PATTERNS[op].format(*args)
     return f"({(BINARY | UNARY)[node.op]} {' '.join(args)})"
@@ -214,7 +218,9 @@ def _row(numbers: Sequence[Fraction]) -> str:
 
 
 def _z(whole: int) -> str:
-    return str(whole) if whole >= 0 else f"({whole})"
+    if whole >= 0:
+        return str(whole)
+    return f"({whole})"
 
 
 def _q(value: Fraction) -> str:
@@ -225,4 +231,6 @@ def _q(value: Fraction) -> str:
 def _real(value: Fraction) -> str:
     """The same rational as a real number; Coq sees that the two are one by unfolding."""
     whole = _z(value.numerator)
-    return whole if value.denominator == 1 else f"({whole} / {value.denominator})"
+    if value.denominator == 1:
+        return whole
+    return f"({whole} / {value.denominator})"

@@ -179,14 +179,18 @@ def _fractions(tensor: Tensor) -> Any:
     """Nested lists of the exact stored numbers."""
 
     def exact(item: Any) -> Any:
-        return [exact(part) for part in item] if isinstance(item, list) else Fraction(item)
+        if isinstance(item, list):
+            return [exact(part) for part in item]
+        return Fraction(item)
 
     return exact(tensor.detach().cpu().double().tolist())
 
 
 def _floats(numbers: Sequence[Any]) -> Tensor:
     def near(item: Any) -> Any:
-        return float(item) if isinstance(item, Fraction) else [near(part) for part in item]
+        if isinstance(item, Fraction):
+            return float(item)
+        return [near(part) for part in item]
 
     return torch.tensor(near(numbers), dtype=torch.float64, device="cpu")
 

@@ -45,7 +45,8 @@ class OneLayerGPT2Config(PreTrainedConfig):  # type: ignore[misc]
     ) -> None:
         self.layer = layer or {}
         self.block = block or {}
-        self.guard, self.domain = check_guard(guard), domain
+        self.guard = check_guard(guard)
+        self.domain = domain
         super().__init__(**kwargs)
 
 

@@ -123,7 +123,9 @@ def compile_library(into: Path, deadline: float) -> Path:
 def _axioms_of(printed: str) -> tuple[str, ...]:
     """The names that Print Assumptions lists; empty where it was not reached."""
     _, found, listed = printed.partition("Axioms:\n")
-    return tuple(sorted(line.split()[0] for line in listed.splitlines() if line[:1].strip())) if found else ()
+    if found:
+        return tuple(sorted(line.split()[0] for line in listed.splitlines() if line[:1].strip()))
+    return ()
 
 
 def _reason(done: subprocess.CompletedProcess[str], axioms: tuple[str, ...], integers: str) -> str:

@@ -106,7 +106,9 @@ def _feed_forward(graph: Graph, config: Config, own: dict[str, Tensor], r: str) 
     hidden = graph.apply("Relu", "hidden.active", graph.affine("hidden", inner, own["W_1"], own["b_1"]))
     y = graph.affine("ffn", hidden, own["W_2"], own["b_2"])
     y = graph.held(graph.apply("Add", "ffn.residual", r, y)) if config.residual else y
-    return _norm(graph, own, "2", y) if config.norm == "post" else y
+    if config.norm == "post":
+        return _norm(graph, own, "2", y)
+    return y
 
 
 def _pooled(graph: Graph, config: Config, y: str) -> str:

@@ -20,7 +20,8 @@ def with_named_inputs(model: Any, box: Box) -> Any:
     if not box.names:
         raise OnelayerError("named inputs need a domain with names, as in m0=1:5, v=1:2; or leave out named")
     onnx = require("onnx", "onnx")
-    graph, element = model.graph, model.graph.input[0].type.tensor_type.elem_type
+    graph = model.graph
+    element = model.graph.input[0].type.tensor_type.elem_type
     _rename(graph, {*box.variables, "x"})
     del graph.input[:]
     columns = []
@@ -43,7 +44,9 @@ def _rename(graph: Any, taken: set[str]) -> None:
     """Give the layer's own tensors other names than those that are taken."""
 
     def own(name: str) -> str:
-        return OWN + name if name in taken else name
+        if name in taken:
+            return OWN + name
+        return name
 
     for node in graph.node:
         node.input[:] = [own(name) for name in node.input]

@@ -31,7 +31,8 @@ class LayerOfParts(nn.Module):
 
     def forward(self, x: Any) -> Any:
         """The layer for points (B, *input_shape)."""
-        config, parts = self.config, self.parts
+        config = self.config
+        parts = self.parts
         batch = x.shape[: len(x.shape) - len(config.input_shape)]
         count = math.prod(batch)
         e = parts["embed"](x.reshape(count, config.rows, config.token_width))
@@ -61,10 +62,13 @@ class LayerOfParts(nn.Module):
         return torch.cat([k for k, _ in sources], dim=1), torch.cat([v for _, v in sources], dim=1)
 
     def _feed_forward(self, r: Any) -> Any:
-        parts, config = self.parts, self.config
+        parts = self.parts
+        config = self.config
         y = parts["second"](torch.relu(parts["first"](parts["norm2"](r) if config.norm == "pre" else r)))
         y = r + y if config.residual else y
-        return parts["norm2"](y) if config.norm == "post" else y
+        if config.norm == "post":
+            return parts["norm2"](y)
+        return y
 
     def _rows(self, name: str) -> Tensor:
         table = self.parts[name]
@@ -138,7 +142,8 @@ def _memory_tables(model: OneLayerTransformer, width: int) -> tuple[Tensor, Tens
             continue
         copies = count - len(own_keys) + 1
         rows = torch.arange(count).clamp(max=len(own_keys) - 1)
-        keys[:, at : at + d_k], values[:, at : at + own_values.shape[1]] = own_keys[rows], own_values[rows]
+        keys[:, at : at + d_k] = own_keys[rows]
+        values[:, at : at + own_values.shape[1]] = own_values[rows]
         keys[len(own_keys) - 1 :, at + d_k] = -math.log(copies)
     return keys, values
 

@@ -108,8 +108,10 @@ def plan(source: Source) -> Plan:
     first_bias = torch.zeros(hidden).double()
     second_bias = torch.zeros(names.count).double()
     if config.hidden:
-        first[:, names.after], first_bias = own["W_1"].T, own["b_1"]
-        second[names.last], second_bias[names.last] = own["W_2"].T, own["b_2"]
+        first[:, names.after] = own["W_1"].T
+        first_bias = own["b_1"]
+        second[names.last] = own["W_2"].T
+        second_bias[names.last] = own["b_2"]
     read = torch.zeros(config.readout_width, names.count).double()
     read[:, names.last] = own["W_R"].T
     embed = torch.zeros(names.count, config.features).double()
@@ -182,7 +184,9 @@ def _attention(
     rows = len(config.heads) * width
     features = names.count
     query, key, value = (torch.zeros(rows, features).double() for _ in range(3))
-    query_bias, output, output_bias = (torch.zeros(*size).double() for size in ((rows,), (features, rows), (features,)))
+    query_bias = torch.zeros(rows).double()
+    output = torch.zeros(features, rows).double()
+    output_bias = torch.zeros(features).double()
     k = v = 0
     for h, head in enumerate(config.heads):
         at = h * width
@@ -240,7 +244,8 @@ def _bounds(source: Source, heads: list[tuple[Tensor, Tensor]], own: dict[str, T
         bound[names.last] = last + after if config.residual else last
     for h, (keys, values) in enumerate(heads):
         if len(keys):
-            bound[names.keys[h]], bound[names.values[h]] = keys.abs().amax(0), values.abs().amax(0)
+            bound[names.keys[h]] = keys.abs().amax(0)
+            bound[names.values[h]] = values.abs().amax(0)
     return bound
 
 
@@ -276,7 +281,8 @@ def ramp_layers(model: OneLayerTransformer) -> tuple[Tensor, Tensor, Tensor] | N
     config = model.config
     if config.embedding != "piecewise":
         return None
-    start, slope = (model.own(name).detach().double() for name in ("ramp_start", "ramp_slope"))
+    start = model.own("ramp_start").detach().double()
+    slope = model.own("ramp_slope").detach().double()
     weight = torch.zeros(config.token_width, config.ramps, config.token_width).double()
     each = torch.arange(config.token_width)
     weight[each, :, each] = slope

@@ -28,7 +28,8 @@ def solve_values(source: Source, drawn: Plan, build: Callable[[Plan], StockLayer
 
     build   plan -> float64 layer. Packed models whose heads write their values to the outputs one to one.
     """
-    model, config = source.model, drawn.config
+    model = source.model
+    config = drawn.config
     if config.layout != "packed":
         raise OnelayerError("values are solved for packed layers; leave solve=False for tokens")
     maps = _value_maps(drawn)

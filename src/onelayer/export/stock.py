@@ -45,8 +45,10 @@ class StockLayer(nn.Module):
         self.arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
         self.input_shape = tuple(input_shape)
         self.output_shape = tuple(output_shape)
-        self.length, self.readout = length, readout
-        self.guard, self.domain = guard, domain
+        self.length = length
+        self.readout = readout
+        self.guard = guard
+        self.domain = domain
         self.numbers = math.prod(self.input_shape) // length
         outputs = math.prod(self.output_shape) // (length if readout == "each" else 1)
         if ramps:

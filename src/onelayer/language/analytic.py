@@ -24,7 +24,7 @@ LOWEST = 0.2173  # sinrel > -LOWEST
 SHIFT = 10  # Stirling's series is taken at x >= SHIFT, where nine terms leave less than 1e-17
 # B_2k / (2k (2k - 1)), k = 1 ... 9: each is one rounding of a quotient of integers below 2^53.
 STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156, -3617 / 122400, 43867 / 244188)
-HALF_LOG_2PI = 0.9189385332046728
+HALF_LOG_2PI = 0.9189385332046728  # log(2 pi) / 2, rounded to nearest
 LEAST_GAMMA = -0.12148629053584962  # lgamma at 1.4616..., rounded down
 TURN = 1.4616  # lgamma falls up to 1.46163..., within 1e-4 of this
 
@@ -81,12 +81,16 @@ def lgamma(x: Tensor) -> Tensor:
 
 def sinrel_number(x: float) -> float:
     """sinrel of a float."""
-    return math.sin(x) / x if x else 1.0
+    if x:
+        return math.sin(x) / x
+    return 1.0
 
 
 def exprel_number(x: float) -> float:
     """exprel of a float."""
-    return math.expm1(x) / x if x else 1.0
+    if x:
+        return math.expm1(x) / x
+    return 1.0
 
 
 def lgamma_number(x: float) -> float:
@@ -120,12 +124,16 @@ def cbrt_ball(x: arb) -> arb:
 def _root(x: arb) -> arb:
     if x == 0:
         return arb(0)
-    return x.root(3) if x > 0 else -(-x).root(3)
+    if x > 0:
+        return x.root(3)
+    return -(-x).root(3)
 
 
 def lgamma_ball(x: arb) -> arb:
     """lgamma of a ball of positive numbers."""
-    return x.lgamma() if x > 0 else arb("nan")
+    if x > 0:
+        return x.lgamma()
+    return arb("nan")
 
 
 def sinrel_image(low: Tensor, high: Tensor) -> Interval:

@@ -34,4 +34,6 @@ def total(tape: Tape, nodes: Sequence[int]) -> int:
 
 def weighted(tape: Tape, weight: float, node: int) -> int:
     """weight * node, written plainly when the weight is 1."""
-    return node if weight == 1 else tape.add("mul", tape.number(weight), node)
+    if weight == 1:
+        return node
+    return tape.add("mul", tape.number(weight), node)

@@ -33,9 +33,12 @@ class Conjugate:
 
     def interval(self, found: Sequence[Interval]) -> Interval:
         """Bounds of the node from those of the nodes before it; everything where b may be negative."""
-        a, b = _times(found[self.a], self.turn), _times(found[self.b], self.lift)
-        low, high = _difference(a[1], b[0]), _difference(a[0], b[1])
-        low, high = low - low * ROUNDINGS - TINY, high + high * ROUNDINGS + TINY
+        a = _times(found[self.a], self.turn)
+        b = _times(found[self.b], self.lift)
+        low = _difference(a[1], b[0])
+        high = _difference(a[0], b[1])
+        low = low - low * ROUNDINGS - TINY
+        high = high + high * ROUNDINGS + TINY
         known = (b[0] >= 0) & torch.isfinite(low) & torch.isfinite(high)
         return _times((torch.where(known, low, -torch.inf), torch.where(known, high, torch.inf)), self.sign)
 
@@ -77,7 +80,8 @@ def _matched(nodes: Sequence[Node], root: int, sign: int, other: int, turn: int)
 def _stripped(nodes: Sequence[Node], at: int, sign: int) -> tuple[int, int]:
     """A node without the negations around it, and the sign."""
     while nodes[at].op == "neg":
-        at, sign = nodes[at].args[0], -sign
+        at = nodes[at].args[0]
+        sign = -sign
     return at, sign
 
 
@@ -94,4 +98,6 @@ def _difference(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _times(ends: Interval, sign: int) -> Interval:
-    return ends if sign > 0 else (-ends[1], -ends[0])
+    if sign > 0:
+        return ends
+    return -ends[1], -ends[0]

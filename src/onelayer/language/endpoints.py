@@ -14,9 +14,10 @@ from onelayer.language.balls import ball, below
 from onelayer.language.lexemes import MAX_CHARACTERS, Lexeme
 from onelayer.language.parser import Parser
 from onelayer.language.tree import Node
+from onelayer.names import LETTERS
 
 _BITS = 256  # of an endpoint's ball: far more than the 53 it is rounded to
-_UNIT = re.compile(r"(?<=[A-Za-z_0-9])\[[^\[\]]{1,40}\]")
+_UNIT = re.compile(rf"(?<=[{LETTERS}0-9])\[[^\[\]]{{1,40}}\]")
 
 
 def parse_domain(text: str) -> Box:
@@ -65,7 +66,9 @@ def parse_point(text: str, names: Sequence[str] = ()) -> list[float]:
         numbers.append(_constant(parser, parser.next)[0])
     if parser.next.kind != "end":
         raise parser.error("expected a comma between coordinates, as in 1.0, pi/2", parser.next)
-    return _in_order(parser, numbers, places, names) if places else numbers
+    if places:
+        return _in_order(parser, numbers, places, names)
+    return numbers
 
 
 def _in_order(parser: Parser, numbers: list[float], places: list[str], names: Sequence[str]) -> list[float]:

@@ -42,7 +42,9 @@ def _number(node: Node, like: Any, rigorous: bool) -> Any:
     if node.op == "num":
         return node.value
     constant = CONSTANTS[node.op]
-    return like.constant(constant.value, constant.radius) if rigorous else constant.value
+    if rigorous:
+        return like.constant(constant.value, constant.radius)
+    return constant.value
 
 
 def _value(node: Node, args: list[Any], x: Any, like: Any, rigorous: bool) -> Any:
@@ -68,7 +70,9 @@ def _constants(args: list[Any], like: Any) -> list[Any]:
 def _spread(value: Any, like: Any) -> Any:
     """A constant as an object like one coordinate of x, of shape (...)."""
     if isinstance(like, Tensor):
-        return torch.full_like(like, value) if isinstance(value, float) else value
+        if isinstance(value, float):
+            return torch.full_like(like, value)
+        return value
     if isinstance(value, float) or tuple(value.shape) != tuple(like.shape):
         return like * 0.0 + value
     return value

@@ -50,7 +50,8 @@ def forms(data: Facets) -> tuple[Tensor, Tensor]:
     both = _forms_in_balls(data)
     coordinates = [[[float(g.mid()) for g in form] for form in forms] for forms, _ in both]
     planes = [[float(g.mid()) for g in plane] for _, plane in both]
-    first, second = (torch.tensor(part, dtype=torch.float64, device="cpu") for part in (coordinates, planes))
+    first = torch.tensor(coordinates, dtype=torch.float64, device="cpu")
+    second = torch.tensor(planes, dtype=torch.float64, device="cpu")
     return first, second
 
 

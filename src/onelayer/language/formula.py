@@ -73,7 +73,9 @@ class Formula:
         if self.output_shape == ():
             return values[0]
         stacked = torch.stack(values, dim=-1)
-        return stacked if len(self.output_shape) == 1 else stacked.reshape(*batch, *self.output_shape)
+        if len(self.output_shape) == 1:
+            return stacked
+        return stacked.reshape(*batch, *self.output_shape)
 
     def text(self, names: Sequence[str] = ()) -> str:
         """The formula in text, with names for its variables; x1 ... xD without."""

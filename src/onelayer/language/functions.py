@@ -185,7 +185,8 @@ def median(tape: Tape, args: Sequence[int]) -> int:
     for end in range(len(rows) - 1, 0, -1):
         for at in range(end):
             pair = rows[at], rows[at + 1]
-            rows[at], rows[at + 1] = tape.add("min", *pair), tape.add("max", *pair)
+            rows[at] = tape.add("min", *pair)
+            rows[at + 1] = tape.add("max", *pair)
     return rows[(len(rows) - 1) // 2]
 
 
@@ -279,6 +280,7 @@ SOFT: dict[str, Function] = {
     "sgn": Function(sign),
     **dict.fromkeys(("radians", "deg2rad"), Function(_radians)),
     **dict.fromkeys(("degrees", "rad2deg"), Function(_degrees)),
-    **{f"arc{name[1:]}": FUNCTIONS[name] for name in ("asin", "acos", "atan", "atan2", "asinh", "acosh", "atanh")},
+    **{name: FUNCTIONS[row.name] for row in OPERATIONS.values() for name in row.spellings if name.startswith("arc")},
+    **{f"arc{name[1:]}": FUNCTIONS[name] for name in ("atan2", "asinh", "acosh", "atanh")},
 }
 FUNCTIONS |= SOFT

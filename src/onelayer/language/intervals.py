@@ -7,7 +7,6 @@ point of its arguments' intervals; nothing else may be.
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import product
 from math import pi
 
 import torch
@@ -69,21 +68,24 @@ def mul(a: Interval, b: Interval) -> Interval:
 
     A product with a power of two rounds nothing, so that 1 times 1 is 1: where asin and sqrt end, that matters.
     """
-    pairs = list(product(a, b))
-    ends = torch.stack([_product(p, q) for p, q in pairs])
-    tiny = TINY * torch.stack([(p != 0) & (q != 0) for p, q in pairs]).double()
-    exact = torch.stack([_is_power_of_two(p) | _is_power_of_two(q) for p, q in pairs])
-    slack = torch.where(exact, 0.0, ends.abs() * _WIDEN) + tiny
-    return (ends - slack).amin(0), (ends + slack).amax(0)
+    p, q = _every_pair(torch.stack(a), torch.stack(b))
+    zero = (p == 0) | (q == 0)
+    ends = torch.where(zero, 0.0, p * q)  # 0 times anything in the interval is 0, also where the other end is infinite
+    exact = _is_power_of_two(p) | _is_power_of_two(q)
+    slack = torch.where(exact, 0.0, ends.abs() * _WIDEN) + TINY * (~zero).double()
+    return (ends - slack).amin((0, 1)), (ends + slack).amax((0, 1))
+
+
+def _every_pair(p: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
+    """The ends (2, ...) of two intervals as (2, 1, ...) and (1, 2, ...), which every operation pairs."""
+    missing = q.ndim - p.ndim
+    p = p.reshape(2, 1, *[1] * missing, *p.shape[1:])
+    q = q.reshape(1, 2, *[1] * -missing, *q.shape[1:])
+    return p, q
 
 
 def _is_power_of_two(x: Tensor) -> Tensor:
     return torch.frexp(x).mantissa.abs() == 0.5
-
-
-def _product(p: Tensor, q: Tensor) -> Tensor:
-    """0 times anything in the interval is 0, also where the other end is infinite."""
-    return torch.where((p == 0) | (q == 0), 0.0, p * q)
 
 
 def div(a: Interval, b: Interval) -> Interval:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from onelayer.errors import FormulaError
 
-DEGREES = (1, 2, 3)
+DEGREES = (1, 2, 3)  # of splines that are read and written
 
 
 class Content(float):
@@ -113,7 +113,9 @@ def written(lists: Sequence[Sequence[float]]) -> str:
 
 
 def _literal(value: float) -> str:
-    return str(int(value)) if abs(value) < 1e15 and value == int(value) else repr(value)
+    if abs(value) < 1e15 and value == int(value):
+        return str(int(value))
+    return repr(value)
 
 
 class Facets(Content):

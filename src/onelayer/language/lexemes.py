@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 from onelayer.errors import FormulaError
 from onelayer.language.hints import of_character
+from onelayer.names import IDENTIFIER
 
 MAX_CHARACTERS = 200_000  # of a formula that a person or a program writes
 
 _TOKEN = re.compile(
     r"(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"
-    r"|(?P<name>[A-Za-z_][A-Za-z_0-9]*|π)"
+    rf"|(?P<name>{IDENTIFIER})"
     r"|(?P<op>\*\*|<=|>=|==|!=|[-+*/(),;=:<>\[\]])"
 )
 _SAME = str.maketrans("−–·×⋅÷\u00a0\n\t\r", "--***/    ")

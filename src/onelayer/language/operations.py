@@ -39,7 +39,9 @@ class Need(Enum):
         """Whether a number, or each of a tensor, is like that."""
         if self is Need.NONZERO:
             return margin != 0
-        return margin > 0 if self is Need.POSITIVE else margin >= 0
+        if self is Need.POSITIVE:
+            return margin > 0
+        return margin >= 0
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,6 @@ class Operation:
     names that torch has for it.
 
     kink      it is not differentiable where its argument, or the difference of its two, vanishes
-    jump      it need not be continuous
     chooses   by the sign of its first argument it is the second or the third, and the other need not have a value
     settled   its float64 value is one correct rounding
     rational  of rational numbers ``number`` gives the exact rational value
@@ -92,12 +93,21 @@ class Operation:
     taylor: str
     guard: Guard | None = None
     kink: bool = False
-    jump: bool = False
     chooses: bool = False
     settled: bool = False
     rational: bool = False
     infix: Infix | None = None
     spellings: tuple[str, ...] = ()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it has a value at an end of its domain, but no slope there."""
+        return self.guard is not None and self.guard.need is Need.NONNEGATIVE
+
+    @property
+    def within_one(self) -> bool:
+        """Whether it has values on [-1, 1] alone."""
+        return self.guard is _ONE_AWAY
 
     def total(self, exact: Sequence[Fraction | None]) -> bool:
         """Whether there is a value whatever the arguments are, but for those whose exact value is given."""
@@ -160,12 +170,16 @@ def _ball_choice(u: arb, a: arb, b: arb) -> arb:
         return a
     if u <= 0:
         return b
-    return u if u.is_nan() else a.union(b)
+    if u.is_nan():
+        return u
+    return a.union(b)
 
 
 def sigmoid(x: float) -> float:
     """1 / (1 + exp(-x)), by the exponential that does not overflow."""
-    return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))
+    if x >= 0:
+        return 1 / (1 + math.exp(-x))
+    return math.exp(x) / (1 + math.exp(x))
 
 
 def _minus(x: Any) -> Any:
@@ -230,11 +244,10 @@ _ROWS = (
         ball=_ball_choice,
         image=intervals.choice,
         taylor="where",
-        jump=True,
         chooses=True,
         settled=True,
     ),
-    _function("floor", intervals.floor, jump=True, settled=True),
+    _function("floor", intervals.floor, settled=True),
     _function("exp", intervals.exp),
     _function(
         "log",

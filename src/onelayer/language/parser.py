@@ -160,7 +160,9 @@ class Parser(Cursor):
         while self.next.kind == "op" and self.next.text in "+-":
             negative ^= self.take().text == "-"
         value = self._power()
-        return self._guard(first, partial(self.tape.add, "neg", self._numeric(value, first))) if negative else value
+        if negative:
+            return self._guard(first, partial(self.tape.add, "neg", self._numeric(value, first)))
+        return value
 
     def _power(self) -> Value:
         first = self.next
@@ -294,7 +296,9 @@ class Parser(Cursor):
             return _LETTERS[token.text]
         digits = token.text[1:]
         self.numbered = token
-        return int(digits) - 1 if len(digits) <= 6 else MAX_VARIABLES
+        if len(digits) <= 6:
+            return int(digits) - 1
+        return MAX_VARIABLES
 
     def _variable(self, token: Lexeme) -> int:
         index = self._index(token)
@@ -305,7 +309,8 @@ class Parser(Cursor):
         if self.dim is not None and self.letters and self.dim > 3:
             raise self.error(f"x, y, z are for at most 3 variables; write x1..x{self.dim}", token)
         if self.dim is not None and index >= self.dim:
-            raise self.error(f"variable {token.text} but the function has {self.dim} variable(s)", token)
+            sides = "1 interval" if self.dim == 1 else f"{self.dim} intervals"
+            raise self.error(f"variable {token.text}, but the domain has {sides}: it takes one per variable", token)
         self.used.setdefault(index, token)
         return self.tape.variable(index)
 

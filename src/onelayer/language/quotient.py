@@ -105,7 +105,9 @@ class _Builder:
         """The product as one node."""
         above = self._multiplied({node: n for node, n in value.items() if n > 0})
         below = self._multiplied({node: -n for node, n in value.items() if n < 0})
-        return above if below == self.one else self.tape.add("div", above, below)
+        if below == self.one:
+            return above
+        return self.tape.add("div", above, below)
 
     def _multiplied(self, value: Factors) -> int:
         powers = [node if n == 1 else self.tape.add(POWER, node, value=n) for node, n in sorted(value.items())]

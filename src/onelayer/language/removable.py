@@ -52,18 +52,25 @@ class Cancelling:
             if not pending:
                 return True
             here, power = pending.pop()
-            node = self.tape.nodes[here]
-            if node.op in ("mul", "div"):
-                pending += [(node.args[1], power if node.op == "mul" else -power), (node.args[0], power)]
-            elif node.op == "pow" and node.value:
-                pending.append((node.args[0], power * int(node.value)))
-            elif node.op == "neg" and self.tape.constant[here] is None:
-                pending += [(node.args[0], power), (self.tape.number(-1), power)]
-            elif node.op in ("add", "sub") and (parts := _taken_apart(self.tape, here)):
-                pending += [(part, power * times) for part, times in parts]
-            else:
+            factors = self._factors(here)
+            if not factors:
                 self.put(here, power)
+            pending += [(factor, power * times) for factor, times in factors]
         return False
+
+    def _factors(self, here: int) -> list[tuple[int, int]]:
+        """What a node is the product of, with exponents, the last to be taken first; nothing where it is no product."""
+        node = self.tape.nodes[here]
+        match node.op:
+            case "mul" | "div":
+                return [(node.args[1], 1 if node.op == "mul" else -1), (node.args[0], 1)]
+            case "pow" if node.value:
+                return [(node.args[0], int(node.value))]
+            case "neg" if self.tape.constant[here] is None:
+                return [(node.args[0], 1), (self.tape.number(-1), 1)]
+            case "add" | "sub":
+                return _taken_apart(self.tape, here)
+        return []
 
     def put(self, at: int, exponent: int) -> None:
         """Multiply by node(at)**exponent as it is; only a number that is not zero meets its like below."""
@@ -98,7 +105,9 @@ class Cancelling:
     def node(self) -> int:
         """The quotient as one node."""
         above = _multiplied(self.tape, self.above)
-        return self.tape.add("div", above, _multiplied(self.tape, self.below)) if self.below else above
+        if self.below:
+            return self.tape.add("div", above, _multiplied(self.tape, self.below))
+        return above
 
 
 def cancelled(tape: Tape, op: str, a: int, b: int) -> int | None:
@@ -176,16 +185,17 @@ def _taken_apart(tape: Tape, at: int) -> list[tuple[int, int]]:
         return [(turned, 1), (tape.number(-1), 1)]
     if not any(tape.nodes[arg].op in ("mul", "div") for arg in (a, b)):
         return []
-    sides = [Cancelling(tape), Cancelling(tape)]
-    if not all(side.multiply(arg, 1) for side, arg in zip(sides, (a, b), strict=True)):
+    left = Cancelling(tape)
+    right = Cancelling(tape)
+    if not (left.multiply(a, 1) and right.multiply(b, 1)):
         return []
-    common = _common(tape, sides[0].above, sides[1].above)
+    common = _common(tape, left.above, right.above)
     if not common:
         return []
-    for side in sides:
-        for factor, n in common.items():
-            _take(side.above, factor, n)
-    rest = tape.add(node.op, *(side.node() for side in sides))
+    for factor, n in common.items():
+        _take(left.above, factor, n)
+        _take(right.above, factor, n)
+    rest = tape.add(node.op, left.node(), right.node())
     return [*common.items(), (rest, 1)]
 
 
@@ -264,7 +274,8 @@ def _subtracted(tape: Tape, first: int, second: int, sign: int) -> Iterator[Vani
 
 def _alike(tape: Tape, first: int, second: int) -> Iterator[Vanishing]:
     """The same function of two arguments, subtracted: it vanishes where they are equal."""
-    left, right = tape.nodes[first], tape.nodes[second]
+    left = tape.nodes[first]
+    right = tape.nodes[second]
     if left.op == right.op == "exp":
         apart = tape.add("sub", left.args[0], right.args[0])
         yield Vanishing(apart, ((second, 1), (tape.add("exprel", apart), 1)))
@@ -290,14 +301,17 @@ def _apart(tape: Tape, a: int, b: int, rest: tuple[tuple[int, int], ...]) -> Ite
 
 def _squares(tape: Tape, first: int, second: int) -> Iterator[Vanishing]:
     """u^2 - v^2, v a power too or a number whose root is known exactly."""
-    u, right, exact = tape.nodes[first].args[0], tape.nodes[second], tape.exact[second]
+    u = tape.nodes[first].args[0]
+    right = tape.nodes[second]
+    exact = tape.exact[second]
     root = None
     if (right.op, right.value) == ("pow", 2):
         root = right.args[0]
     elif exact is not None and exact > 0 and math.isqrt(exact.numerator) ** 2 == exact.numerator:
         root = tape.number(math.isqrt(exact.numerator)) if exact.denominator == 1 else None
     if root is not None:
-        less, more = tape.add("sub", u, root), tape.add("add", u, root)
+        less = tape.add("sub", u, root)
+        more = tape.add("add", u, root)
         yield Vanishing(less, ((more, 1),))
         yield Vanishing(more, ((less, 1),))
 

@@ -46,7 +46,8 @@ def spline(data: Spline, *args: Tensor) -> Tensor:
     points = torch.stack([side.reshape(-1) for side in x], dim=1).to(torch.float64)
     size = max(1, CHUNK // math.prod(k + 1 for k in data.degrees))
     parts = [_values(data, part) for part in torch.split(points, size)]
-    return (torch.cat(parts) if parts else points[:, 0]).reshape(shape).to(args[0].dtype)
+    values = torch.cat(parts) if parts else points[:, 0]
+    return values.reshape(shape).to(args[0].dtype)
 
 
 def _values(data: Spline, points: Tensor) -> Tensor:
@@ -58,11 +59,14 @@ def _values(data: Spline, points: Tensor) -> Tensor:
         here = knots[axis].to(points.device)
         cell = cell_of(data, axis, here, points[:, axis])
         weights.append(_basis(here, k, cell, points[:, axis]))
-        window = cell[:, None] - k + torch.arange(k + 1, dtype=torch.int64, device=points.device)
-        places = places[..., None] * n + window.reshape(len(points), *[1] * axis, k + 1)
+        steps = torch.arange(k + 1, dtype=torch.int64, device=points.device)
+        window = cell[:, None] - k + steps
+        window = window.reshape(len(points), *[1] * axis, k + 1)
+        places = places[..., None] * n + window
     values = coefficients.to(points.device).ravel()[places]
     for weight in reversed(weights):
-        values = (values * weight.reshape(len(points), *[1] * (values.ndim - 2), -1)).sum(-1)
+        aligned = weight.reshape(len(points), *[1] * (values.ndim - 2), -1)
+        values = (values * aligned).sum(-1)
     return values
 
 
@@ -83,7 +87,8 @@ def _basis(knots: Tensor, k: int, cell: Tensor, x: Tensor) -> Tensor:
 
 def number(data: Spline, *args: float) -> float:
     """The value at a point."""
-    return float(spline(data, *(torch.tensor([arg], dtype=torch.float64, device="cpu") for arg in args)))
+    point = [torch.tensor([arg], dtype=torch.float64, device="cpu") for arg in args]
+    return float(spline(data, *point))
 
 
 def image(data: Spline, *args: Interval) -> Interval:
@@ -95,8 +100,10 @@ def image(data: Spline, *args: Interval) -> Interval:
         known = known & ~(torch.isnan(low) | torch.isnan(high))
     least = float(data.coefficients.min())
     most = float(data.coefficients.max())
-    below = torch.where(inside, torch.full_like(inside, least, dtype=torch.float64), -torch.inf)
-    above = torch.where(inside, torch.full_like(inside, most, dtype=torch.float64), torch.inf)
+    lowest = torch.full_like(inside, least, dtype=torch.float64)
+    highest = torch.full_like(inside, most, dtype=torch.float64)
+    below = torch.where(inside, lowest, -torch.inf)
+    above = torch.where(inside, highest, torch.inf)
     return torch.where(known, below, torch.nan), torch.where(known, above, torch.nan)
 
 

@@ -14,12 +14,14 @@ from onelayer.language.tree import Node
 _MAX_HEIGHT = 16  # deeper expressions are named, so that the text stays far below the parser's nesting limit
 _MAX_WIDTH = 4000  # and so are long ones
 _PARTS = ("t", "u", "v", "w", "part_")  # first letters of such names: the first that no variable has
-_NEG_LEVEL, _POWER_LEVEL, _ATOM_LEVEL = 2, 4, 5
+_NEG_LEVEL, _POWER_LEVEL, _ATOM_LEVEL = 2, 4, 5  # how strongly they bind: sums 1, products 2
 
 
 def _number_text(value: float) -> str:
     """The shortest decimal that reads back as the same float64."""
-    return str(int(value)) if value < 1e15 and value == int(value) else repr(value)
+    if value < 1e15 and value == int(value):
+        return str(int(value))
+    return repr(value)
 
 
 def _free_name(names: Sequence[str]) -> str:
@@ -44,7 +46,9 @@ def write(nodes: Sequence[Node], outputs: Sequence[int], names: Sequence[str] = 
         if uses[at] and (long or shared):
             name = f"{part}{len(lines) + 1}"
             lines.append(f"{name} = {text}")
-            text, level, height = name, _ATOM_LEVEL, 0
+            text = name
+            level = _ATOM_LEVEL
+            height = 0
         done.append((text, level, height))
     return ";\n".join([*lines, *(done[at][0] for at in outputs)])
 
@@ -58,8 +62,12 @@ def _leaf(node: Node, names: Sequence[str]) -> str:
     """A variable, a number or a constant."""
     if node.op == "var":
         at = int(node.value)
-        return names[at] if names else f"x{at + 1}"
-    return _number_text(node.value) if node.op == "num" else node.op
+        if names:
+            return names[at]
+        return f"x{at + 1}"
+    if node.op == "num":
+        return _number_text(node.value)
+    return node.op
 
 
 def _one(node: Node, args: Sequence[tuple[str, int, int]], names: Sequence[str]) -> tuple[str, int, int]:
@@ -85,4 +93,6 @@ def _one(node: Node, args: Sequence[tuple[str, int, int]], names: Sequence[str])
 
 
 def _at(part: tuple[str, int, int], level: int) -> str:
-    return part[0] if part[1] >= level else f"({part[0]})"
+    if part[1] >= level:
+        return part[0]
+    return f"({part[0]})"

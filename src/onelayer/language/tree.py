@@ -88,7 +88,9 @@ class Tape:
         if not math.isfinite(value):
             raise FormulaError(f"constant {value} is not a finite number; give a value below 1.8e308")
         at = self.add("num", value=abs(float(value)))
-        return self.add("neg", at) if math.copysign(1.0, value) < 0 and value != 0 else at
+        if math.copysign(1.0, value) < 0 and value != 0:
+            return self.add("neg", at)
+        return at
 
     def power(self, base: int, exponent: int) -> int:
         """base ** exponent. Lemma: integer n is a power; n/2 is sqrt(base)**n; any other y is exp(y log base).
@@ -101,7 +103,9 @@ class Tape:
                 raise FormulaError(f"exponent {float(exact):g} is too large; use at most {MAX_EXPONENT}")
             if exact.denominator == 2:
                 base = self.add("sqrt", base)
-            return base if exact.numerator == 1 else self.add(POWER, base, value=exact.numerator)
+            if exact.numerator == 1:
+                return base
+            return self.add(POWER, base, value=exact.numerator)
         if self.nodes[base].op == "e":
             return self.add("exp", exponent)
         return self.add("exp", self.add("mul", exponent, self.add("log", base)))
@@ -111,7 +115,9 @@ class Tape:
             return None
         args = [self.constant[at] for at in node.args]
         known = [value for value in args if value is not None]
-        return float_value(node, known) if len(known) == len(args) else None
+        if len(known) == len(args):
+            return float_value(node, known)
+        return None
 
     def _exact_args(self, args: Sequence[int]) -> list[Fraction]:
         """The exact values of those arguments that have one."""
@@ -120,7 +126,9 @@ class Tape:
 
     def _exact(self, node: Node) -> Fraction | None:
         if node.op == "num":
-            return _small(Fraction(node.value)) if node.value < 2**EXACT_BITS else None
+            if node.value < 2**EXACT_BITS:
+                return _small(Fraction(node.value))
+            return None
         args = self._exact_args(node.args)
         if node.op in LEAVES or len(args) < len(node.args):
             return None
@@ -155,7 +163,9 @@ def _bits(value: Fraction) -> int:
 
 
 def _small(value: Fraction) -> Fraction | None:
-    return value if max(value.numerator.bit_length(), value.denominator.bit_length()) <= EXACT_BITS else None
+    if max(value.numerator.bit_length(), value.denominator.bit_length()) <= EXACT_BITS:
+        return value
+    return None
 
 
 def prune(nodes: Sequence[Node], outputs: Sequence[int]) -> tuple[tuple[Node, ...], tuple[int, ...]]:

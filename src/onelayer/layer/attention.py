@@ -123,7 +123,9 @@ def grid_average(query: Tensor, axes: Sequence[Tensor], values: Tensor, sources:
     """
     if not sources:
         average = fused(query, axes, values, _grid_average)
-        return _grid_average(query, axes, values) if average is None else average
+        if average is None:
+            return _grid_average(query, axes, values)
+        return average
     logits = [torch.matmul(query, axis.transpose(-2, -1)) for axis in axes]  # r x (..., N, M_a)
     average = _contract_grid([torch.softmax(logit, dim=-1) for logit in logits], values)
     masses = [torch.logsumexp(logit, dim=-1, keepdim=True) for logit in logits]
@@ -169,7 +171,9 @@ def attention_kind(config: Config) -> Attention:
 
 def _logits(query: Tensor, keys: Sequence[Tensor]) -> Tensor:
     blocks = [torch.matmul(query, key.transpose(-2, -1)) for key in keys]
-    return blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=-1)
+    if len(blocks) == 1:
+        return blocks[0]
+    return torch.cat(blocks, dim=-1)
 
 
 def _numbers(logits: Tensor, kind: str) -> Tensor:

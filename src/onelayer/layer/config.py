@@ -41,7 +41,9 @@ class HeadShape:
     @property
     def token_count(self) -> int:
         """Memory tokens M of the head in the plain form."""
-        return math.prod(self.tokens) if self.memory != "none" else 0
+        if self.memory != "none":
+            return math.prod(self.tokens)
+        return 0
 
 
 @dataclass(frozen=True)
@@ -139,7 +141,9 @@ class Config:
     @property
     def rows(self) -> int:
         """Rows in which the input arrives: its tokens, or one row that holds all of it."""
-        return self.input_shape[0] if self.layout == "tokens" else 1
+        if self.layout == "tokens":
+            return self.input_shape[0]
+        return 1
 
     @property
     def token_width(self) -> int:

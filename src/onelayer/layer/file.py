@@ -91,7 +91,9 @@ def weights_sha256(model: OneLayerTransformer) -> str:
 def _tensor(array: NDArray[Any]) -> Tensor:
     """An array of a file as a tensor of its format; bfloat16 comes as its bits."""
     own = torch.from_numpy(array.astype(array.dtype.newbyteorder("=")))
-    return own.view(torch.bfloat16) if array.dtype == BITS else own
+    if array.dtype == BITS:
+        return own.view(torch.bfloat16)
+    return own
 
 
 def _tensors(model: OneLayerTransformer) -> dict[str, Tensor]:

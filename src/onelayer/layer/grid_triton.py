@@ -50,7 +50,9 @@ def _logits(query, keys, rows, inside, at, count, WIDTH: gl.constexpr, EVEN: gl.
         k = gl.load(keys + at * WIDTH + d, mask=at < count, other=0.0)
         q, k = gl.broadcast(q[:, None], k[None, :])
         total = q * k if d == 0 else gl.fma(q, k, total)
-    return total if EVEN else gl.where((at < count)[None, :], total, float("-inf"))
+    if EVEN:
+        return total
+    return gl.where((at < count)[None, :], total, float("-inf"))
 
 
 @gluon.jit
@@ -124,7 +126,8 @@ def grid_kernel(
             left.permute([1, 0]).store(power)
             for i in range(0, gl.minimum(SIDE, count_1 - start), UNROLL):  # beyond the last key all is zero
                 for k in gl.static_range(UNROLL):
-                    a, b = lefts.index(i + k).load(down), rights.index(i + k).load(across)
+                    a = lefts.index(i + k).load(down)
+                    b = rights.index(i + k).load(across)
                     a, b = gl.broadcast(a[:, None], b[None, :])
                     acc = gl.fma(a, b, acc)
         if not SMALL:

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from onelayer.errors import OnelayerError
 
-MOST = 127
+MOST = 127  # the largest integer of eight bits whose negative is one too
 SCALE = ".scale"  # what the name of a weight is followed by in the name of its scales
-SCALE_BITS = 17
+SCALE_BITS = 17  # of the mantissa of a scale: 17 + 7 bits of an integer make an exact product in float32
 
 
 def scale_for(largest: float) -> float:
@@ -92,7 +92,9 @@ def power_scale(column: Sequence[float]) -> float | None:
     if not present:
         return 1.0
     power = math.ldexp(1.0, min(math.frexp(v)[1] - 53 + _trailing_zeros(v) for v in present))
-    return power if max(map(abs, present)) <= MOST * power else None
+    if max(map(abs, present)) <= MOST * power:
+        return power
+    return None
 
 
 def _scale(column: Tensor) -> float:

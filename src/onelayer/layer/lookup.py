@@ -31,7 +31,9 @@ class AxisKeys:
     @property
     def offsets(self) -> Tensor:
         """The logits at u = 0."""
-        return self.biases if self.fine is None else self.biases + self.fine
+        if self.fine is None:
+            return self.biases
+        return self.biases + self.fine
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,9 @@ class Affine:
 
 
 def _unit_count(ridges: Ridges | None) -> int:
-    return 0 if ridges is None else ridges.weight.shape[0]
+    if ridges is None:
+        return 0
+    return ridges.weight.shape[0]
 
 
 def _is_linear(affine: Affine | None) -> bool:
@@ -70,7 +74,9 @@ def _is_linear(affine: Affine | None) -> bool:
 
 
 def _sides(shape: int | Sequence[int]) -> tuple[int, ...]:
-    return (shape,) if isinstance(shape, int) else tuple(shape)
+    if isinstance(shape, int):
+        return (shape,)
+    return tuple(shape)
 
 
 def _head_weights(
@@ -140,7 +146,8 @@ def _feed_forward(ridges: Ridges, dim: int, d_model: int) -> dict[str, Tensor]:
     count = ridges.weight.shape[0]
     into = zeros(d_model, count)
     out_of = zeros(count, d_model)
-    into[:dim], out_of[:, dim:] = ridges.weight.T, ridges.coefficient
+    into[:dim] = ridges.weight.T
+    out_of[:, dim:] = ridges.coefficient
     return {"W_1": into, "b_1": ridges.bias, "W_2": out_of}
 
 
@@ -190,7 +197,8 @@ def _memory(head: LookupHead, dim: int, width: int) -> GridMemory:
         raise OnelayerError(f"values of a head with {r} axes and {width} outputs have shape {tuple(head.values.shape)}")
     for a, axis in enumerate(head.axes):
         keys = zeros(len(axis.slopes), _key_width(head))
-        keys[:, a], keys[:, r] = axis.slopes, axis.biases
+        keys[:, a] = axis.slopes
+        keys[:, r] = axis.biases
         if axis.fine is not None:
             keys[:, r + 1] = axis.fine
         axes.append(keys)

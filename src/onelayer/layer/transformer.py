@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from onelayer.card import card, counted
+from onelayer.card import card, counted, number_of
 from onelayer.errors import OnelayerError, UnsupportedOperation
 from onelayer.layer.attention import Softmax, attention_kind, grid_average
 from onelayer.layer.config import Config, HeadShape
@@ -167,7 +167,9 @@ class OneLayerTransformer(Weights):
         e = self.affine(self.ramped(x), "E")
         if self.config.pieces:
             e = e.reshape(*e.shape[:-2], self.config.length, self.config.d_model)
-        return e if self.config.positions == "none" else _sum(e, self.cast("position", x))
+        if self.config.positions == "none":
+            return e
+        return _sum(e, self.cast("position", x))
 
     def ramped(self, x: Tensor) -> Tensor:
         """(..., N, token_width) -> (..., N, features): a piecewise embedding sees each number through its ramps."""
@@ -184,11 +186,15 @@ class OneLayerTransformer(Weights):
         """
         a = self._attend(self._norm(e, "1") if self.config.norm == "pre" else e)
         r = _sum(self._asking(e), a) if self.config.residual else a
-        return self._norm(r, "1") if self.config.norm == "post" else r
+        if self.config.norm == "post":
+            return self._norm(r, "1")
+        return r
 
     def _asking(self, e: Tensor) -> Tensor:
         """The positions that ask: all of them, or of a layer of pieces the first, which alone is read."""
-        return e[..., :1, :] if self.config.pieces else e
+        if self.config.pieces:
+            return e[..., :1, :]
+        return e
 
     def preactivations(self, r: Tensor) -> Tensor:
         """What the ReLU units see of the stream R: (..., N, d_model) -> (..., N, hidden)."""
@@ -202,7 +208,9 @@ class OneLayerTransformer(Weights):
         """MHA(E; memory) W_O + b_O: all heads at once when alike, else one by one."""
         if e.dtype in ACCUMULATORS:
             return self.affine(torch.cat([self._head(h, e) for h in range(len(self.config.heads))], dim=-1), "O")
-        return self._attend_alike(e) if self._alike() else self._attend_each(e)
+        if self._alike():
+            return self._attend_alike(e)
+        return self._attend_each(e)
 
     def _alike(self) -> bool:
         """Whether heads can be evaluated together; a single one is faster alone: its batches fold into one product."""
@@ -276,7 +284,9 @@ class OneLayerTransformer(Weights):
         y = self.affine(torch.relu(self.preactivations(r)), "2")
         if self.config.residual:
             y = _sum(r, y)
-        return self._norm(y, "2") if self.config.norm == "post" else y
+        if self.config.norm == "post":
+            return self._norm(y, "2")
+        return y
 
     def _norm(self, x: Tensor, which: str) -> Tensor:
         gain = widened(self.cast(f"gain_{which}", x))
@@ -343,11 +353,11 @@ class OneLayerTransformer(Weights):
         config = self.config
         parts = [
             f"{config.layout} {config.input_shape} -> {config.output_shape}",
-            f"{size['heads']} {config.attention} head{'s' * (size['heads'] != 1)}",
-            f"{size['tokens']:,} memory tokens",
+            number_of(size["heads"], f"{config.attention} heads"),
+            number_of(size["tokens"], "memory tokens"),
             f"width {config.d_model}",
-            f"{size['hidden_units']:,} hidden units",
-            f"{size['parameters']:,} parameters",
+            number_of(size["hidden_units"], "hidden units"),
+            number_of(size["parameters"], "parameters"),
             str(self.dtype).removeprefix("torch."),
         ]
         return f"OneLayerTransformer({', '.join(parts)})"

@@ -74,7 +74,9 @@ class Weights(nn.Module):
     def cast(self, name: str, x: Tensor) -> Tensor:
         """The tensor of that name in the dtype of ``x``."""
         tensor = self.own(name)
-        return tensor if tensor.dtype == x.dtype else tensor.to(x.dtype)
+        if tensor.dtype == x.dtype:
+            return tensor
+        return tensor.to(x.dtype)
 
     def affine(self, x: Tensor, which: str, columns: slice | None = None) -> Tensor:
         """x W + b for the pair of that name, or some columns of it."""
@@ -140,7 +142,8 @@ def weight_shapes(config: Config) -> dict[str, tuple[int, ...]]:
     shapes: dict[str, tuple[int, ...]] = {}
 
     def affine(name: str, rows: int, columns: int) -> None:
-        shapes[f"W_{name}"], shapes[f"b_{name}"] = (rows, columns), (columns,)
+        shapes[f"W_{name}"] = (rows, columns)
+        shapes[f"b_{name}"] = (columns,)
 
     if config.embedding == "piecewise":
         shapes["ramp_start"] = shapes["ramp_slope"] = (config.token_width, config.ramps)

@@ -21,6 +21,7 @@ from flint import arb
 from onelayer.box import Box
 from onelayer.errors import OnelayerError
 from onelayer.language.formula import Formula
+from onelayer.language.operations import OPERATIONS
 from onelayer.language.tree import Node
 from onelayer.lemmas.kinks import ONE, PEAK, Base, Monomial, Sum, Tables, added, largest, lattice_sum, terms_of
 from onelayer.taylor.hull import surely_defined
@@ -37,7 +38,8 @@ def same_function(first: Formula, second: Formula, box: Box, *, second_defined: 
     """
     if first.dim != second.dim or len(first.outputs) != len(second.outputs):
         return False
-    low, high = box.lower.reshape(1, -1), box.upper.reshape(1, -1)
+    low = box.lower.reshape(1, -1)
+    high = box.upper.reshape(1, -1)
     shown = (first,) if second_defined else (first, second)
     if not all(bool(surely_defined(formula, low, high).all()) for formula in shown):
         return False
@@ -133,7 +135,9 @@ class Normal:
         exponents = dict(one)
         for base, e in other:
             exponents[base] = exponents.get(base, Fraction(0)) + e
-        kept, factor, opened = {}, Fraction(1), []
+        kept = {}
+        factor = Fraction(1)
+        opened = []
         for base, e in exponents.items():
             if base[0] == "num" and e.denominator == 1:
                 factor *= base[1] ** int(e)
@@ -209,7 +213,9 @@ class Normal:
     def _log_of(self, base: Base) -> Sum:
         if base[0] == "exp":
             return {base[1]: Fraction(1)}
-        return _number(Fraction(1)) if base == ("e",) else _power_of(("log", base))
+        if base == ("e",):
+            return _number(Fraction(1))
+        return _power_of(("log", base))
 
     def _positive(self, base: Base) -> bool:
         return bool(self._ball(base) > 0)
@@ -263,17 +269,20 @@ def _raised(ball: arb, e: Fraction) -> arb:
     if e.denominator == 1:  # one by one: a power of a ball that reaches below zero is no number in Arb
         product = reduce(arb.__mul__, [ball] * abs(int(e)), arb(1))
         return product if e > 0 else 1 / product
-    return (arb(e.numerator) / arb(e.denominator) * ball.log()).exp() if ball > 0 else arb("nan")
+    if ball > 0:
+        return (arb(e.numerator) / arb(e.denominator) * ball.log()).exp()
+    return arb("nan")
 
 
 def within_domain(formula: Formula, node: Node) -> tuple[int, ...]:
     """The arguments of a node; for asin(min(max(u, -1), 1)), which is asin(u) where that has a value, u itself.
 
-    asin and acos of a normal form stand for these functions continued by constants, and no law but equality of
-    arguments is used of them.
+    Functions that have values on [-1, 1] alone stand in a normal form for these functions continued by constants, and
+    no law but equality of arguments is used of them.
     """
     nodes = formula.nodes
-    if node.op not in ("asin", "acos") or nodes[node.args[0]].op != "min":
+    row = OPERATIONS.get(node.op)
+    if row is None or not row.within_one or nodes[node.args[0]].op != "min":
         return node.args
     inner, top = nodes[node.args[0]].args
     if nodes[inner].op != "max" or nodes[top] != Node("num", (), 1.0):
@@ -303,7 +312,8 @@ def _root(c: Fraction, e: Fraction) -> Sum:
     if e.denominator == 1:
         return _number(c ** int(e))
     if e.denominator == 2:
-        above, below = math.isqrt(c.numerator), math.isqrt(c.denominator)
+        above = math.isqrt(c.numerator)
+        below = math.isqrt(c.denominator)
         if above * above == c.numerator and below * below == c.denominator:
             return _number(Fraction(above, below) ** e.numerator)
     return _power_of(("num", c), e)

@@ -154,7 +154,8 @@ class Composition:
     def formula(self) -> Formula:
         """D on points of shape (n, d), flattened, with outputs in row-major order."""
         tape = Tape()
-        n, d = self.length, self.width
+        n = self.length
+        d = self.width
         values = {
             (token, c): inside(tape, atom.formula, tape.variable(token * d + atom.coordinate))
             for c, atom in enumerate(self.atoms)

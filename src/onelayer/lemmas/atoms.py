@@ -38,8 +38,10 @@ class Atoms:
 
 def embedded_atoms(model: OneLayerTransformer, composition: Composition, box: Box) -> Atoms:
     """What the tokens of the box become; OnelayerError if the embedding is not one function of one number each."""
-    n, d = composition.length, composition.width
-    low, high = (side.reshape(n, d).numpy() for side in (box.lower, box.upper))
+    n = composition.length
+    d = composition.width
+    low = box.lower.reshape(n, d).numpy()
+    high = box.upper.reshape(n, d).numpy()
     columns = [atom.coordinate for atom in composition.atoms]
     if model.config.embedding == "linear":
         if columns != list(range(d)) or any(atom.formula != parse("x", 1) for atom in composition.atoms):

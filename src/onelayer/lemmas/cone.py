@@ -10,20 +10,17 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from onelayer.language.compose import substituted
 from onelayer.language.formula import Formula
-from onelayer.language.tree import LEAVES, Tape
+from onelayer.language.tree import LEAVES, Node, Tape
 from onelayer.lemmas.nested import Outer
 from onelayer.lemmas.univariate import halved
 from onelayer.taylor import difference, variables
 from onelayer.taylor.hull import evaluate_hulled
 
-Floats = NDArray[np.float64]
 ORDER = 6  # of the Taylor models on an edge
 GUARD = 1e-9  # of an edge, around a kink: the enclosure of an absolute value is as wide as what holds its kink
 # Operations that have a value of degree >= 0 at zero; division and logarithms do not.
@@ -34,24 +31,29 @@ def homogeneous(formula: Formula) -> bool:
     """Whether the formula shows that g(t u) = t g(u) for all t >= 0."""
     degrees: list[Fraction] = []
     for node in formula.nodes:
-        args = [degrees[at] for at in node.args]
-        match node.op:
-            case "var":
-                degree = Fraction(1)
-            case op if op in LEAVES:
-                degree = Fraction(0)
-            case "mul":
-                degree = args[0] + args[1]
-            case "pow" if node.value > 0:
-                degree = args[0] * int(node.value)
-            case "sqrt":
-                degree = args[0] / 2
-            case op if op in KNOWN and len(set(args)) == 1:
-                degree = args[0]
-            case _:
-                return False
+        degree = _degree(node, [degrees[at] for at in node.args])
+        if degree is None:
+            return False
         degrees.append(degree)
     return degrees[formula.outputs[0]] == 1
+
+
+def _degree(node: Node, args: list[Fraction]) -> Fraction | None:
+    """The d with node(t u) = t^d node(u) for all t >= 0, from those of its arguments; None where none is known."""
+    match node.op:
+        case "var":
+            return Fraction(1)
+        case op if op in LEAVES:
+            return Fraction(0)
+        case "mul":
+            return args[0] + args[1]
+        case "pow" if node.value > 0:
+            return args[0] * int(node.value)
+        case "sqrt":
+            return args[0] / 2
+        case op if op in KNOWN and len(set(args)) == 1:
+            return args[0]
+    return None
 
 
 def around_zero(outer: Outer) -> bool:
@@ -72,8 +74,10 @@ def cone_error(outer: Outer, goal: float) -> float:
 
 def _edge_error(outer: Outer, fixed: int, end: float, goal: float) -> float:
     """The bound on the edge on which one sum is ``end``."""
-    low, high = outer.low[1 - fixed], outer.high[1 - fixed]
-    g, ridges = (on_edge(formula, fixed, end) for formula in (outer.formula, outer.decomposed()))
+    low = outer.low[1 - fixed]
+    high = outer.high[1 - fixed]
+    g = on_edge(outer.formula, fixed, end)
+    ridges = on_edge(outer.decomposed(), fixed, end)
     kinks = [
         -ridge.weights[fixed] * end / ridge.weights[1 - fixed] for ridge in outer.ridges if ridge.weights[1 - fixed]
     ]

@@ -36,7 +36,9 @@ class Rounding:
     def gamma(self, terms: int) -> float:
         """Relative error of a sum of that many products: |fl(sum) - sum| <= gamma sum of |products|."""
         product = (terms + 1) * self.unit
-        return product / (1 - product) if product < 0.5 else float("inf")
+        if product < 0.5:
+            return product / (1 - product)
+        return float("inf")
 
     def softmax(self, count: int) -> float:
         """Relative error of a weight of an executed softmax over ``count`` exact logits that does not underflow.
@@ -53,19 +55,25 @@ def sum_slack(count: int, size: float) -> float:
 
 def upper_bound(value: float) -> float:
     """A bound as it may be stated: what is no number bounds nothing."""
-    return float("inf") if value != value else float(value)
+    if value != value:
+        return float("inf")
+    return float(value)
 
 
 def exp_up(value: float) -> float:
     """exp(value) rounded up, inf beyond the largest float."""
-    return math.exp(value) * (1 + 2.0**-50) if value < 709 else float("inf")
+    if value < 709:
+        return math.exp(value) * (1 + 2.0**-50)
+    return float("inf")
 
 
 def has_form(fixed: Sequence[tuple[Floats, Floats | float]]) -> bool:
     """Whether every array has the shape and the entries of the one beside it, or equals the number beside it."""
 
     def same(found: Floats, wanted: Floats | float) -> bool:
-        return np.array_equal(found, wanted) if isinstance(wanted, np.ndarray) else bool((found == wanted).all())
+        if isinstance(wanted, np.ndarray):
+            return np.array_equal(found, wanted)
+        return bool((found == wanted).all())
 
     return all(same(found, wanted) for found, wanted in fixed)
 

@@ -42,7 +42,9 @@ def peak_of(monomial: Monomial) -> Base | None:
     if len(monomial) != 1:
         return None
     ((base, e),) = monomial
-    return base if base[0] == PEAK and e == 1 else None
+    if base[0] == PEAK and e == 1:
+        return base
+    return None
 
 
 def terms_of(peak: Base) -> list[Sum]:
@@ -54,7 +56,9 @@ def in_words(part: Any) -> str:
     """One text for one normal form or a part of it."""
     if isinstance(part, frozenset):
         return "{" + " ".join(sorted(map(in_words, part))) + "}"
-    return "(" + " ".join(map(in_words, part)) + ")" if isinstance(part, tuple) else str(part)
+    if isinstance(part, tuple):
+        return "(" + " ".join(map(in_words, part)) + ")"
+    return str(part)
 
 
 def largest(sums: Sequence[Sum], sides: Sides) -> Sum:
@@ -187,4 +191,6 @@ class Tables:
         a, b = args
         if a is None or b is None:
             return None
-        return a | b if node.op == "max" else a & b
+        if node.op == "max":
+            return a | b
+        return a & b

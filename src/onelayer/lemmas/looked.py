@@ -83,7 +83,8 @@ def looked_up(
 
 def _product_error(sizes: Sequence[float], errors: Sequence[float]) -> float:
     """prod (M + delta) - prod M = sum over a of delta_a prod of M before a and of M + delta after it."""
-    total, count = 0.0, len(sizes)
+    total = 0.0
+    count = len(sizes)
     for a in range(count):
         parts = [errors[a], *sizes[:a], *(m + d for m, d in zip(sizes[a + 1 :], errors[a + 1 :], strict=True))]
         total += math.prod(parts) * (1 + 4 * count * UNIT)
@@ -99,7 +100,8 @@ def _deviation(values: Floats, along: Sequence[Floats]) -> float:
 
 def _product_range(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:
     ends = [x * y for x in a for y in b]
-    low, high = min(ends), max(ends)
+    low = min(ends)
+    high = max(ends)
     slack = 4 * UNIT
     return low - slack * abs(low), high + slack * abs(high)
 

@@ -129,7 +129,8 @@ class Nested:
     def __post_init__(self) -> None:
         sizes = (self.inputs, self.outputs)
         need(places(sizes, 2**20 + 1) and min(sizes) >= 1, "sizes must be >= 1")
-        inner, outer = records(Inner, self.inner), records(Outer, self.outer)
+        inner = records(Inner, self.inner)
+        outer = records(Outer, self.outer)
         need(all(len(one.direction) == self.inputs for one in inner), "a direction needs one number per input")
         direct = tuple(tuple(one) for one in self.direct)
         need(len(direct) == self.outputs, "the direct part needs a list per output")

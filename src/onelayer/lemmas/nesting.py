@@ -102,7 +102,9 @@ class Form:
         direct = np.zeros((len(nested.inner), self.outputs))
         for o, members in enumerate(nested.direct):
             direct[list(members), o] = 1.0
-        return np.concatenate([np.stack(self.of_inner, axis=1), direct], axis=1) if self.of_inner else direct
+        if self.of_inner:
+            return np.concatenate([np.stack(self.of_inner, axis=1), direct], axis=1)
+        return direct
 
     def _linear(self, nested: Nested, written: Floats) -> Floats:
         """What W_E must write of x beside x itself, (D, features): exact, or an error."""
@@ -121,7 +123,8 @@ class Form:
         return found
 
     def _fixed(self, nested: Nested) -> list[tuple[Floats, Floats | float]]:
-        d, w = self.inputs, self.w
+        d = self.inputs
+        w = self.w
         written = self._written(nested)
         self.linear = self._linear(nested, written)
         self.written = written
@@ -151,7 +154,8 @@ class Form:
     def _queries(self, nested: Nested) -> list[tuple[Floats, Floats | float]]:
         """Each head sees the directions of its factors and a constant, and its keys have nothing else."""
         w, first = self.w, 0
-        query, constant = np.zeros_like(w["W_Q"]), np.zeros_like(w["b_Q"])
+        query = np.zeros_like(w["W_Q"])
+        constant = np.zeros_like(w["b_Q"])
         others: list[tuple[Floats, Floats | float]] = []
         for h, c in enumerate(self.curved):
             factors = nested.inner[c].factors

@@ -218,7 +218,8 @@ class Thresholds:
         the slope. The weights of the uniform head are softmax of exact zeros. N_g and
         k are at most n, and the sum k - n avg has three terms.
         """
-        n, r = self.length, self.rounding
+        n = self.length
+        r = self.rounding
         lost = 4 * r.tiny * (1 + float(np.abs(self.slopes()).max()))
         average = r.gamma(3) + r.softmax(n) + 2 * r.gamma(n + 2) + lost
         return n * average * UP + r.gamma(6) * (2 * n + 1) * UP

@@ -70,7 +70,9 @@ class _Sizes:
         e = self._affine(self._noted(x), "E")
         if self.config.pieces:
             e = e.reshape(self.config.length, self.config.d_model).max(0)
-        return e if self.config.positions == "none" else self._noted(e + self._own("position").max(0))
+        if self.config.positions == "none":
+            return e
+        return self._noted(e + self._own("position").max(0))
 
     def _normed(self, x: Floats, which: str) -> Floats:
         """Squares of centred numbers are summed; |x - mean| / deviation <= sqrt(d), twice that when executed."""
@@ -82,7 +84,9 @@ class _Sizes:
         query = self._affine(e, "Q")
         tokens = self.config.token_attention
         key, value = (self._affine(e, "K"), self._affine(e, "V")) if tokens else (np.zeros(0), np.zeros(0))
-        parts, k, v = [], 0, 0
+        parts = []
+        k = 0
+        v = 0
         for h, head in enumerate(self.config.heads):
             keys = [key[k : k + head.d_k]] if tokens else []
             values = [value[v : v + head.d_v]] if tokens else []
@@ -101,7 +105,9 @@ class _Sizes:
         hidden = self._affine(self._normed(r, "2") if self.config.norm == "pre" else r, "1")
         y = self._affine(hidden, "2")
         y = self._noted(r + y) if self.config.residual else y
-        return self._normed(y, "2") if self.config.norm == "post" else y
+        if self.config.norm == "post":
+            return self._normed(y, "2")
+        return y
 
 
 def _columns(tensor: torch.Tensor) -> Floats:

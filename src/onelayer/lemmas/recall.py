@@ -137,4 +137,6 @@ def _ratio(numerator: int, denominator: int) -> float:
     try:
         return numerator / denominator
     except OverflowError:
-        return math.inf if numerator > 0 else -math.inf
+        if numerator > 0:
+            return math.inf
+        return -math.inf

@@ -108,12 +108,16 @@ def _embedded(model: OneLayerTransformer, x: Any, atoms: Atoms) -> Any:
     bias = model.own("b_E").clone()
     bias[: x.shape[-1]] = 0
     e: Any = F.linear(x, select.T, bias)
-    return e if model.config.positions == "none" else e + model.own("position")
+    if model.config.positions == "none":
+        return e
+    return e + model.own("position")
 
 
 def outer_coefficients(model: OneLayerTransformer) -> tuple[Floats, Floats]:
     """Coefficients (U, outputs) of the units in the read-out, and the constant part (outputs,)."""
-    second, read, inner = (model.own(name).detach().double() for name in ("W_2", "W_R", "b_2"))
+    second = model.own("W_2").detach().double()
+    read = model.own("W_R").detach().double()
+    inner = model.own("b_2").detach().double()
     picks = bool(((read == 0) | (read == 1)).all()) and bool((read.sum(0) == 1).all())
     if not picks or bool((inner @ read).any()):
         raise OnelayerError("the read-out of a composition picks single features, without a bias of their own")

@@ -70,7 +70,8 @@ def average_gap(members: int) -> float:
 def sharpness(coefficients: Floats, sets: Floats) -> float:
     """beta times the bound of the error of sum_S c_S (max_S - average_S), the worst output."""
     gaps = np.array([average_gap(int(m)) for m in sets.sum(1)])
-    return float((np.abs(coefficients) * gaps[:, None]).sum(0).max()) * UP
+    errors = (np.abs(coefficients) * gaps[:, None]).sum(0)
+    return float(errors.max()) * UP
 
 
 def subsets_error(model: OneLayerTransformer, weights: Sequence[float] | None, box: Box) -> float:
@@ -91,16 +92,18 @@ def subsets_error(model: OneLayerTransformer, weights: Sequence[float] | None, b
     if overflows(model, box):
         return math.inf
     size = np.abs(form.coefficients).sum(0).max()
-    reach = float(np.abs(np.array([box.lower.min(), box.upper.max()])).max())
+    ends = np.array([box.lower.min(), box.upper.max()])
+    reach = float(np.abs(ends).max())
     real = sharpness(form.coefficients, form.sets) / form.beta
     logit = rounding.gamma(4) * (form.beta * reach + form.mask) * 2  # of an executed key and of its logit
     logit += 4 * rounding.tiny * (1 + form.beta)  # numbers below the normal range may be lost
     # A head that looks at all numbers leaks nothing, whatever the margin.
     leak = 0.0 if form.sets.all() else 2 * (n - 1) * exp_up(-form.margin(box) + 2 * logit)
-    each = (
-        2 * logit / form.beta + (leak + rounding.softmax(n) + n * rounding.gamma(2) + rounding.gamma(n + 2)) * 2 * reach
-    )
-    rest = size * (each + rounding.gamma(len(form.sets) + 2) * 2 * reach + 4 * rounding.tiny)
+    # What one head errs: by its logits, and by weights that leak, are rounded and are summed.
+    weighed = leak + rounding.softmax(n) + n * rounding.gamma(2) + rounding.gamma(n + 2)
+    each = 2 * logit / form.beta + weighed * 2 * reach
+    summed = rounding.gamma(len(form.sets) + 2) * 2 * reach
+    rest = size * (each + summed + 4 * rounding.tiny)
     if weights is None:
         rest += 2 * rounding.gamma(8) * (2 * reach + form.gates) + form.base_error
         span = float(box.upper.max() - box.lower.min())

@@ -27,9 +27,9 @@ from onelayer.taylor.hull import evaluate_hulled
 
 Floats = NDArray[np.float64]
 ORDERS = {1: 8, 2: 8, 3: 6}  # of the Taylor models, by the number of sums: tables of coefficients stay below 100
-ORDER = 4
+ORDER = 4  # with more sums than that
 FIRST = {1: 16, 2: 8, 3: 4}  # parts of every side to begin with
-ROUNDS = 40
+ROUNDS = 40  # of halving; boxes run out before
 MAX_BOXES = 2**15  # of one outer function, a few seconds
 MAX_DEGREE = 64  # of a composed polynomial, whose coefficients are bounded
 
@@ -186,7 +186,8 @@ def _grid(low: Floats, high: Floats, parts: int) -> tuple[Floats, Floats]:
     edges = []
     for a, b in zip(low, high, strict=True):
         side = np.linspace(a, b, parts + 1) if b > a else np.array([a, b])
-        side[0], side[-1] = a, b
+        side[0] = a
+        side[-1] = b
         edges.append(side)
     lows = np.meshgrid(*(side[:-1] for side in edges), indexing="ij")
     highs = np.meshgrid(*(side[1:] for side in edges), indexing="ij")

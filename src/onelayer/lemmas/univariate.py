@@ -26,10 +26,10 @@ GOAL = 1.02  # a box is bounded well enough within this factor of the largest sa
 ROOM = 1.01  # and less than this is not stated, so that another proof has room
 DIGITS = 1e-14  # relative to the values: no box is cut for the rounding of its own bound
 LEAST = 2.0**-980  # and none for bounds where Taylor models have no digits left
-ROUNDS = 60
+ROUNDS = 60  # halvings: more than the digits of float64
 MAX_BOXES = 2**21  # of one axis, about a minute
 MANY = 2**12  # boxes still open, above which halving them has to help
-RANGE_BOXES = 512
+RANGE_BOXES = 512  # on which values are enclosed, in one call
 LOOKUP_ORDER = 7  # softmax averages of few tokens are smooth: high orders need few boxes
 LOOKUP_PIECES = 8  # boxes to begin with
 LOOKUP_GOAL = 1.1  # tightness costs boxes, and a tenth of an inner error is little of eps
@@ -71,7 +71,9 @@ def piecewise_error(formula: Formula, ramps: Ramps, low: float, high: float) -> 
     smooth, so a few boxes per piece do.
     """
     points, values, slopes, rounding = ramps.on(low, high)
-    start, value, slope = (torch.from_numpy(array.copy()) for array in (points[:-1], values, slopes))
+    start = torch.from_numpy(points[:-1].copy())
+    value = torch.from_numpy(values.copy())
+    slope = torch.from_numpy(slopes.copy())
     sampled = _sampled(formula, ramps, points)
     size = float(np.abs(values).max()) + abs(ramps.constant)
     goal = GOAL * sampled + max(DIGITS * size, LEAST) + rounding
@@ -81,7 +83,8 @@ def piecewise_error(formula: Formula, ramps: Ramps, low: float, high: float) -> 
         line = (x[..., 0] - start[piece]) * slope[piece] + value[piece]
         return _distance(formula, x, line, left, right)
 
-    left, right = (torch.from_numpy(side.copy()) for side in (points[:-1], points[1:]))
+    left = torch.from_numpy(points[:-1].copy())
+    right = torch.from_numpy(points[1:].copy())
     return max(ROOM * sampled, halved(bounds, left, right, goal)) + rounding
 
 
@@ -99,7 +102,9 @@ def halved(bounds: Callable[[Tensor, Tensor, Tensor], Tensor], left: Tensor, rig
         worst = max(worst, float(bound[done].max()) if bool(done.any()) else 0.0)
         if bool(done.all()):
             return worst
-        left, right, piece = (array[~done] for array in (left, right, piece))
+        left = left[~done]
+        right = right[~done]
+        piece = piece[~done]
         middle = left / 2 + right / 2
         now = float(bound[~done].max())
         if len(left) > MANY and now > 0.9 * before:
@@ -110,7 +115,9 @@ def halved(bounds: Callable[[Tensor, Tensor, Tensor], Tensor], left: Tensor, rig
         left = torch.cat([left, middle])
         right = torch.cat([middle, right])
         piece = torch.cat([piece, piece])
-    return max(worst, before) if before < np.inf else np.inf
+    if before < np.inf:
+        return max(worst, before)
+    return np.inf
 
 
 def lookup_error(model: OneLayerTransformer, formula: Formula, low: float, high: float) -> float:
@@ -128,7 +135,8 @@ def lookup_error(model: OneLayerTransformer, formula: Formula, low: float, high:
         return _distance(formula, x, value, left, right)
 
     edges = linspace(low, high, LOOKUP_PIECES + 1)
-    edges[0], edges[-1] = low, high
+    edges[0] = low
+    edges[-1] = high
     goal = LOOKUP_GOAL * sampled + max(DIGITS * size, LEAST)
     return max(ROOM * sampled, halved(bounds, edges[:-1], edges[1:], goal))
 
@@ -163,7 +171,8 @@ def range_of(formula: Formula, low: float, high: float) -> tuple[float, float]:
     if formula.nodes[formula.outputs[0]].op == "var":
         return low, high
     edges = linspace(low, high, RANGE_BOXES + 1)
-    edges[0], edges[-1] = low, high
+    edges[0] = low
+    edges[-1] = high
     left = edges[:-1, None]
     right = edges[1:, None]
     x = variables(left, right, ORDER)

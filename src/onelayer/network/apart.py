@@ -25,7 +25,8 @@ PAIR = 2  # points that are looked at together
 
 def apart(one: RecordedNetwork, pair: RecordedNetwork) -> bool:
     """Whether ``pair``, (2, *shape) to (2, *outputs), is ``one`` of either point."""
-    look, shape = _Look(), one.program.input_shape
+    look = _Look()
+    shape = one.program.input_shape
     if pair.program.output_shape != (PAIR, *one.program.output_shape):
         return False
     points = look.inputs((PAIR, *shape))
@@ -93,11 +94,14 @@ class _Look:
     def affine(self, step: Step, read: list[Hashes]) -> Hashes:
         """A row of the weights with the row of x, and an offset."""
         found = self._joined("affine", self._rows(read[0])[..., None], self._rows(read[1]))
-        return self._joined("offset", found, read[2]) if len(read) > 2 else found
+        if len(read) > 2:
+            return self._joined("offset", found, read[2])
+        return found
 
     def product(self, step: Step, read: list[Hashes]) -> Hashes:
         """A row with a column."""
-        rows, columns = self._rows(read[0]), self._rows(np.swapaxes(read[1], -1, -2))
+        rows = self._rows(read[0])
+        columns = self._rows(np.swapaxes(read[1], -1, -2))
         return self._joined("matmul", rows[..., :, None], columns[..., None, :])
 
     def softmax(self, step: Step, read: list[Hashes]) -> Hashes:

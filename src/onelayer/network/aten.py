@@ -87,7 +87,9 @@ def known_of(x: Any) -> Known:
     """A tensor or number among values as an array."""
     if isinstance(x, Value):
         return x
-    return x.double().numpy() if isinstance(x, Tensor) else np.asarray(x, dtype=np.float64)
+    if isinstance(x, Tensor):
+        return x.double().numpy()
+    return np.asarray(x, dtype=np.float64)
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
@@ -115,7 +117,8 @@ def _squeezed(v: Any, axes: Any = None) -> Any:
 
 
 def _flattened(v: Any, start: int = 0, end: int = -1) -> Any:
-    start, end = start % v.ndim, end % v.ndim
+    start = start % v.ndim
+    end = end % v.ndim
     return v.reshape(*v.shape[:start], -1, *v.shape[end + 1 :])
 
 
@@ -347,7 +350,9 @@ def attention(
     """softmax(q k^T / sqrt(d)) v; a mask hides tokens or adds numbers to the logits."""
     if dropout or enable_gqa:
         raise UnsupportedOperation("attention with dropout or shared keys", "use plain attention in eval mode")
-    q, k, v = known_of(query), known_of(key), known_of(value)
+    q = known_of(query)
+    k = known_of(key)
+    v = known_of(value)
     factor = 1 / math.sqrt(q.shape[-1]) if scale is None else float(scale)
     keys = moved(k, lambda entries: np.swapaxes(entries, -1, -2))
     logits = build.combine("mul", build.matmul(q, keys), np.asarray(factor))

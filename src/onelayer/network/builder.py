@@ -30,7 +30,9 @@ class Value:
     """
 
     def __init__(self, step: int, places: NDArray[np.int64], shown: NDArray[np.bool_] | None = None) -> None:
-        self.step, self.places, self.shown = step, places, shown
+        self.step = step
+        self.places = places
+        self.shown = shown
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -52,7 +54,8 @@ class NetworkWriter:
     """Collects steps and tensors of a network in one format."""
 
     def __init__(self, input_shape: tuple[int, ...], dtype: torch.dtype) -> None:
-        self.input_shape, self.dtype = input_shape, dtype
+        self.input_shape = input_shape
+        self.dtype = dtype
         self.steps: list[Step] = []
         self.shapes: list[tuple[int, ...]] = [input_shape]
         self.tensors: dict[str, Tensor] = {}
@@ -104,7 +107,9 @@ class NetworkWriter:
         size = int(np.prod(there, dtype=np.int64))
         flat = x.places.reshape(-1)
         if len(flat) == size and bool((flat == np.arange(size)).all()):
-            return x.step if there == x.shape else self._written("arrange", (x.step,), x.shape).step
+            if there == x.shape:
+                return x.step
+            return self._written("arrange", (x.step,), x.shape).step
         return self._written("arrange", (x.step,), x.shape, places=tuple(flat.tolist())).step
 
     def apply(self, op: str, x: Known, number: float | None = None) -> Known:
@@ -153,7 +158,9 @@ class NetworkWriter:
         constants = [part for part in parts if not isinstance(part, Value)]
         if len(constants) == len(parts):
             return np.concatenate(constants, axis)
-        places, offset, args = [], 0, []
+        places = []
+        offset = 0
+        args = []
         for part in parts:
             args.append(self._whole(part))
             size = int(np.prod(part.shape, dtype=np.int64))
@@ -194,7 +201,9 @@ class NetworkWriter:
             taking = tuple(np.flatnonzero(np.moveaxis(shown, axis, -1).reshape(-1)).tolist())
         shape = last.shape if op == "softmax" else last.shape[:-1]
         found = self._written(op, (self._whole(last),), shape, places=taking)
-        return moved(found, lambda v: np.moveaxis(v, -1, axis)) if op == "softmax" else found
+        if op == "softmax":
+            return moved(found, lambda v: np.moveaxis(v, -1, axis))
+        return found
 
     def reduced(self, op: str, x: Value, axes: Sequence[int] | None, keepdim: bool) -> Known:
         """A sum or mean over some axes; over all where none are named, as ONNX and torch have it."""
@@ -205,7 +214,9 @@ class NetworkWriter:
         flat = moved(x, lambda v: np.transpose(v, [*rest, *chosen]).reshape(*sizes, -1))
         found = self.along(op, flat, -1)  # type: ignore[arg-type]
         kept = [1 if at in chosen else x.shape[at] for at in range(count)]
-        return moved(found, lambda v: v.reshape(kept)) if keepdim else found
+        if keepdim:
+            return moved(found, lambda v: v.reshape(kept))
+        return found
 
     def normalise(self, x: Value, gain: Constant | None, shift: Constant | None, eps: float) -> Value:
         """Layer normalisation of the last axis."""

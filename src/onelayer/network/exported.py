@@ -17,14 +17,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+import onelayer.network.windowed  # noqa: F401  (registers convolutions and poolings)
 from onelayer.disk import MAX_AXES, read_bounded, strict_json
 from onelayer.errors import FileError, OnelayerError, UnsupportedOperation
 from onelayer.network.aten import written_as
 from onelayer.network.builder import NetworkWriter
 from onelayer.network.network import RecordedNetwork
 
-MAX_BYTES = 2**31
-MAX_JSON = 2**26
+MAX_BYTES = 2**31  # of the archive, packed or not: a small file may claim to be a large one
+MAX_JSON = 2**26  # bytes of its graph as text, some kilobytes a node
 MAX_ENTRIES = 2**14  # files in the archive
 # Numbers of torch's own list of scalar types.
 KINDS: dict[int, np.dtype[Any]] = {5: np.dtype("<i8"), 7: np.dtype("<f4"), 8: np.dtype("<f8"), 12: np.dtype(bool)}
@@ -65,7 +66,9 @@ class _Archive:
         """The graph written as steps."""
         document = self._json("models/model.json")
         module = document["graph_module"]
-        graph, weights, constants = module["graph"], self._tensors("weights"), self._tensors("constants")
+        graph = module["graph"]
+        weights = self._tensors("weights")
+        constants = self._tensors("constants")
         if set(weights) & set(constants):
             raise FileError("the archive holds two tensors of one name")
         weights |= constants
@@ -134,7 +137,8 @@ def _run(write: NetworkWriter, node: Mapping[str, Any], known: dict[str, Any]) -
     given = [(item["name"], item.get("kind", 1), _argument(item["arg"], known)) for item in node["inputs"]]
     args = [value for _, kind, value in given if kind == 1]
     kwargs = {key: value for key, kind, value in given if kind != 1 and key not in ("device", "pin_memory", "layout")}
-    found, (kind, content) = written_as(write, name, args, kwargs, MADE), next(iter(node["outputs"][0].items()))
+    found = written_as(write, name, args, kwargs, MADE)
+    kind, content = next(iter(node["outputs"][0].items()))
     if kind == "as_tensors":
         known.update(zip((item["name"] for item in content), found, strict=True))
     else:

@@ -69,10 +69,12 @@ class RecordedNetwork(nn.Module):
 
     def arranged(self, step: Step, args: list[Any], at: int, batch: int) -> Any:
         """Entries of values and tensors where step number ``at`` has them."""
-        parts = [
-            arg.reshape(1, -1).expand(batch, arg.numel()) if isinstance(name, str) else arg.reshape(batch, -1)
-            for name, arg in zip(step.args, args, strict=True)
-        ]
+        parts = []
+        for name, arg in zip(step.args, args, strict=True):
+            if isinstance(name, str):  # a stored tensor, the same for every point
+                parts.append(arg.reshape(1, -1).expand(batch, arg.numel()))
+            else:
+                parts.append(arg.reshape(batch, -1))
         flat = torch.cat(parts, 1) if len(parts) > 1 else parts[0]
         if step.places is not None:
             flat = torch.index_select(flat, 1, getattr(self, f"places{at}"))
@@ -95,7 +97,8 @@ def _softmax(network: RecordedNetwork, step: Step, args: list[Any], at: int) -> 
     places = getattr(network, f"places{at}")
     taking = torch.zeros(math.prod(step.shape), dtype=torch.bool, device=places.device)
     taking[places] = True
-    return torch.softmax(args[0].masked_fill(~taking.reshape(step.shape), -torch.inf), -1)
+    left_out = ~taking.reshape(step.shape)
+    return torch.softmax(args[0].masked_fill(left_out, -torch.inf), -1)
 
 
 _OTHERS: dict[str, Callable[[RecordedNetwork, Step, list[Any], int], Any]] = {

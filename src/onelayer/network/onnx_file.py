@@ -22,7 +22,7 @@ from onelayer.network.network import RecordedNetwork
 from onelayer.network.onnx_rules import ATTRIBUTES, FOLDED, RULES
 
 MAX_BYTES = 2**31  # what protocol buffers can be
-MAX_NODES = 2**14
+MAX_NODES = 2**14  # as many steps as a program may have
 OLDEST = 13  # operator set: before, softmax had another meaning
 KINDS = {1: torch.float32, 11: torch.float64}  # TensorProto.FLOAT and DOUBLE
 

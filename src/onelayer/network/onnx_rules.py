@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from onelayer.errors import UnsupportedOperation
 from onelayer.network.builder import Known, NetworkWriter, Value, moved
@@ -164,19 +165,27 @@ def shape(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Kn
     return np.array(sizes, dtype=np.int64)
 
 
+GEMM = {"alpha": 1.0, "beta": 1.0, "transA": 0}  # settings of Gemm that are taken
+
+
 @rule("Gemm")
 def gemm(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Known:
     """alpha A' B' + beta C with constant B and C."""
-    a, b, c = args[0], args[1], args[2] if len(args) > 2 else None
-    if not isinstance(a, Value) or isinstance(b, Value) or isinstance(c, Value):
+    a, b, *rest = args
+    if not isinstance(a, Value) or any(isinstance(one, Value) for one in (b, *rest)):
         raise UnsupportedOperation("Gemm", "with constant weights")
-    if settings.get("alpha", 1.0) != 1.0 or settings.get("beta", 1.0) != 1.0 or settings.get("transA", 0):
+    if any(settings.get(name, usual) != usual for name, usual in GEMM.items()):
         raise UnsupportedOperation("Gemm", "with alpha = beta = 1 and transA = 0")
-    if c is not None and np.ndim(c) > 1 and np.shape(c)[0] != 1:
-        raise UnsupportedOperation("Gemm", "with an offset that is the same for every point")
     weight = np.asarray(b) if settings.get("transB", 0) else np.asarray(b).T
-    bias = None if c is None else np.broadcast_to(np.asarray(c).reshape(-1), weight.shape[:1])
-    return write.affine(a, weight, bias)
+    c = rest[0] if rest else None
+    return write.affine(a, weight, None if c is None else _offset(c, len(weight)))
+
+
+def _offset(c: Any, count: int) -> NDArray[Any]:
+    """The offset of a Gemm, one number for each of ``count`` outputs."""
+    if np.ndim(c) > 1 and np.shape(c)[0] != 1:
+        raise UnsupportedOperation("Gemm", "with an offset that is the same for every point")
+    return np.broadcast_to(np.asarray(c).reshape(-1), (count,))
 
 
 @rule("MatMul")
@@ -315,7 +324,8 @@ def sliced(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> K
     """Part of some axes."""
     if len(args) < 3:
         raise UnsupportedOperation("Slice", "of opset 10 or later")
-    starts, ends = _whole_numbers(args[1]), _whole_numbers(args[2])
+    starts = _whole_numbers(args[1])
+    ends = _whole_numbers(args[2])
     axes = _axes(args, {}, 3) or list(range(len(starts)))
     steps = _axes(args, {}, 4) or [1] * len(starts)
     index = [slice(None)] * len(args[0].shape)
@@ -337,7 +347,8 @@ def gather(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> K
 def split(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> list[Known]:
     """Parts along an axis."""
     axis = settings.get("axis", 0)
-    sizes, whole = _axes(args, {}), args[0].shape[axis]
+    sizes = _axes(args, {})
+    whole = args[0].shape[axis]
     if sizes is None:
         count = settings["num_outputs"]
         most = -(-whole // count)

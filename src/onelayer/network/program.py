@@ -17,7 +17,7 @@ from onelayer.disk import MAX_AXES, strict_json
 from onelayer.errors import FileError
 
 FORMAT, VERSION = "onelayer network", 1
-MAX_STEPS = 2**14
+MAX_STEPS = 2**14  # far more than a network that can be bounded has
 MAX_VALUES = 2**22  # numbers in one value, and in all lists of places together
 BINARY = ("add", "sub", "mul", "div", "minimum", "maximum")
 UNARY = (

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+import onelayer.network.windowed  # noqa: F401  (registers convolutions and poolings)
 from onelayer.errors import OnelayerError, UnsupportedOperation
 from onelayer.network.aten import holds_value, written_as
 from onelayer.network.builder import NetworkWriter
@@ -83,4 +84,6 @@ def _need_kept(node: Any, args: Any, known: dict[Any, Any]) -> None:
 
 def _memory(x: Any) -> int | None:
     """Where the numbers of a tensor lie."""
-    return x.untyped_storage().data_ptr() if isinstance(x, Tensor) else None
+    if isinstance(x, Tensor):
+        return x.untyped_storage().data_ptr()
+    return None

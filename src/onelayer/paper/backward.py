@@ -84,7 +84,8 @@ def backward_figure(network: Network, x: Array, target: Array) -> Figure:
     _arrow(axes, (places[-1] + 0.03, 0.63), (0.915, 0.63), BLUE, "-")
     _arrow(axes, (0.95, 0.57), (places[-1] + 0.01, 0.18), VERMILLION, "--")
     for layer in range(len(deltas), 0, -1):
-        delta, (w, b) = deltas[layer - 1], gradients[layer - 1]
+        delta = deltas[layer - 1]
+        w, b = gradients[layer - 1]
         note = (
             f"‖δ‖ = {np.linalg.norm(delta):.3g}\n‖∂L/∂W‖ = {np.linalg.norm(w):.3g}\n‖∂L/∂b‖ = {np.linalg.norm(b):.3g}"
         )
@@ -98,7 +99,9 @@ def backward_figure(network: Network, x: Array, target: Array) -> Figure:
 
 
 def _heights(count: int) -> Array:
-    return np.linspace(TOP, BOTTOM, count) if count > 1 else np.array([(TOP + BOTTOM) / 2])
+    if count > 1:
+        return np.linspace(TOP, BOTTOM, count)
+    return np.array([(TOP + BOTTOM) / 2])
 
 
 def _connections(axes: Axes, left: float, right: float, weight: Array) -> None:

@@ -92,7 +92,9 @@ class Finding:
     @property
     def judged(self) -> str:
         """The verdict, granted only if every check holds."""
-        return self.verdict if all(check.holds for check in self.checks) else UNCONFIRMED
+        if all(check.holds for check in self.checks):
+            return self.verdict
+        return UNCONFIRMED
 
 
 @dataclass(frozen=True)
@@ -145,5 +147,7 @@ def number(value: Any) -> str:
         return f"{int(value):,}"
     if isinstance(value, float):
         mantissa, _, exponent = f"{value:.4g}".partition("e")
-        return f"{mantissa}e{int(exponent)}" if exponent else mantissa
+        if exponent:
+            return f"{mantissa}e{int(exponent)}"
+        return mantissa
     return str(value)

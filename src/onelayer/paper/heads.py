@@ -17,7 +17,9 @@ from onelayer.paper.layers import Array, points, random_layer, step_head
 
 def two_tokens_per_logit(setting: Setting) -> Finding:
     """Row 4. A logit q_i . k_j contains the tokens i and j and no other: moving the third leaves it as it was."""
-    changes, odds, weights = [], [], []
+    changes = []
+    odds = []
+    weights = []
     for seed in range(20):
         model = random_layer(3, 2, positions="learned", seed=seed)
         generator = torch.Generator().manual_seed(seed)
@@ -136,7 +138,9 @@ def _one() -> torch.Tensor:
 
 def equivariance(setting: Setting) -> Finding:
     """Row 9. Without positions T(PX) = P T(X): outputs travel with tokens. Invariance would be T(PX) = T(X)."""
-    equivariant, invariant, pooled = [], [], []
+    equivariant = []
+    invariant = []
+    pooled = []
     for seed in range(20):
         x = torch.randn(5, 2, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
         order = torch.randperm(5, generator=torch.Generator().manual_seed(seed + 1))

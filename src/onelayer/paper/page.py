@@ -79,7 +79,9 @@ def _contents(shown: Iterable[Section], records: Mapping[str, Record]) -> str:
 
 
 def _named(item: Experiment) -> str:
-    return f"{item.key}. {escape(item.title)}" if item.key in ROWS else escape(item.title)
+    if item.key in ROWS:
+        return f"{item.key}. {escape(item.title)}"
+    return escape(item.title)
 
 
 def _opening(records: Mapping[str, Record]) -> str:

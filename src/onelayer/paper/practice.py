@@ -199,7 +199,9 @@ def depth(setting: Setting) -> Finding:
     found = study("depth", setting)
     targets = dict.fromkeys(row["target"] for row in found.rows)
     errors = {target: by(found.rows, "depth", target=target) for target in targets}
-    rows, gains, clear = [], {}, []
+    rows = []
+    gains = {}
+    clear = []
     for target, stacks in errors.items():
         best = min((blocks for blocks in stacks if blocks > 1), key=lambda blocks: median(stacks[blocks]))
         gains[target] = median(stacks[1]) / median(stacks[best])

@@ -91,4 +91,6 @@ def _write_page(folder: Path) -> Path:
 
 def _kept(folder: Path, experiment: Experiment, setting: Setting) -> Record | None:
     record = read_record(folder, experiment)
-    return record if record is not None and record["fingerprint"] == fingerprint(experiment, setting) else None
+    if record is not None and record["fingerprint"] == fingerprint(experiment, setting):
+        return record
+    return None

@@ -22,7 +22,9 @@ MEAN_PRODUCT = "; ".join(f"x{i}*(x1+x2+x3+x4)/4" for i in range(1, 5))
 
 def repaired(setting: Setting) -> Finding:
     """Build T for sin x1 + sin x2, prove sup|T - f| <= eps, and prove it again from the files in ball arithmetic."""
-    rows, checks, results = [], [], []
+    rows = []
+    checks = []
+    results = []
     for eps in setting.pick((1e-3, 1e-6), (1e-3, 1e-6, 1e-9)):
         result = approximate(SINES, PLANE, eps, seed=setting.seed)
         with tempfile.TemporaryDirectory() as folder:
@@ -104,7 +106,9 @@ def size_for_accuracy(setting: Setting) -> Finding:
         "exp(sin πx)": ("exp(sin(pi*x))", Box([-1.0], [1.0]), math.e - 1 / math.e),
         "1/(1 + 25x²)": ("1/(1 + 25*x**2)", Box([-1.0], [1.0]), 25 / 26),
     }
-    series, rows, checks = {}, [], []
+    series = {}
+    rows = []
+    checks = []
     for name, (formula, box, oscillation) in cases.items():
         built = [(eps, approximate(formula, box, eps, seed=setting.seed)) for eps in asked]
         series[name] = [(result.size()["tokens"], result.certificate.upper) for _, result in built]

@@ -64,6 +64,17 @@ def head_views(scene: Scene, x: Tensor) -> list[HeadView]:
     return sorted(views, key=lambda view: -abs(view.sum))
 
 
+def unit_adds(model: OneLayerTransformer, points: Tensor, output: int) -> Array:
+    """What every hidden unit adds to one output of a position at points (S, D), (S, N, U)."""
+    config = model.config
+    with torch.no_grad():
+        tokens = points.to(model.dtype).reshape(len(points), -1, config.token_width)
+        units = torch.relu(model.preactivations(model.stream(model.embed(tokens))))
+        through = model.own("W_2") @ model.own("W_R")[:, output % config.readout_width]
+        adds: Array = (units * through).double().cpu().numpy()
+    return adds
+
+
 def packed_model(scene: Scene) -> OneLayerTransformer:
     """The model, if it is a layer whose one query attends to memory tokens."""
     model = scene.model

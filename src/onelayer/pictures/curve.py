@@ -12,7 +12,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from torch import Tensor
 
+from onelayer.card import number_of
 from onelayer.layer.transformer import OneLayerTransformer
+from onelayer.pictures.attention import unit_adds
 from onelayer.pictures.scene import Array, Scene
 from onelayer.pictures.style import (
     BLUE,
@@ -30,24 +32,32 @@ from onelayer.pictures.style import (
 
 POINTS = 2001  # of the drawn curves; narrower than a pixel
 MAX_CURVES = 80  # beyond, single tokens cannot be told apart
+MAX_TOKENS = 20_000  # beyond, their weights on the curve's points fill the memory
 MAX_EDGES = 400  # of boxes, beyond which their lines fill the picture
 BOUND_STYLES: tuple[tuple[str, Any], ...] = ((VERMILLION, "-"), (GREEN, (0, (6, 3))))  # upper, eps
 
 
 def curve_figure(scene: Scene) -> Figure:
-    """f and T above, attention weights between, T - f with +-upper and +-eps below."""
+    """f and T above, what makes T between, T - f with +-upper and +-eps below.
+
+    What makes T are the attention weights, or the hidden units of a layer whose heads have nothing to choose between.
+    """
     (coordinate,) = scene.free
     grid = line_grid(scene, coordinate)
     points = scene.through([coordinate], [grid])
     weights = _token_weights(scene, points)
-    heights = [2.4, 2.0] if weights is None else [2.4, 1.3, 2.0]
-    figure = new_figure(9, 5.6 if weights is None else 7.4)
+    adds = _unit_adds(scene, points) if weights is None else None
+    bare = weights is None and adds is None
+    heights = [2.4, 2.0] if bare else [2.4, 1.3, 2.0]
+    figure = new_figure(9, 5.6 if bare else 7.4)
     write_title(figure, scene.headline, scene.subline)
     rows = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights)
     f, t = scene.values(points)
     draw_values(scene, rows[0], grid, f, t)
     if weights is not None:
-        _draw_weights(rows[1], grid, weights)
+        _draw_weights(rows[1], grid, weights, sharp=scene.layout == "pieces")
+    if adds is not None:
+        _draw_adds(rows[1], grid, adds)
     draw_error(scene, rows[-1], coordinate, grid, t - f)
     rows[-1].set_xlabel(scene.names[coordinate], fontsize=10)
     rows[-1].set_xlim(grid[0], grid[-1])
@@ -71,18 +81,40 @@ def draw_values(scene: Scene, axes: Axes, grid: Array, f: Array, t: Array) -> No
 
 
 def _token_weights(scene: Scene, points: Tensor) -> Array | None:
-    """Softmax weights of all memory tokens of all heads, (S, M); None for a model without memory tokens."""
-    if not isinstance(scene.model, OneLayerTransformer) or scene.model.config.layout != "packed":
+    """Softmax weights of all tokens of all heads with a choice, (S, M); None for a layer of one token per position."""
+    if not isinstance(scene.model, OneLayerTransformer) or scene.layout == "tokens":
         return None
-    if scene.model.size()["tokens"] > 20_000:
+    if scene.model.size()["tokens"] > MAX_TOKENS:
         return None
-    rows = scene.model.attention_weights(points.reshape(-1, *scene.box.shape))
+    executed = points.to(scene.dtype).reshape(-1, *scene.box.shape)
+    rows = [row for row in scene.model.attention_weights(executed) if row.shape[-1] > 1]
+    if not rows:
+        return None
     stacked: Array = np.concatenate([row.detach().double().numpy()[:, 0] for row in rows], axis=1)
     return stacked
 
 
-def _draw_weights(axes: Axes, grid: Array, weights: Array) -> None:
-    """alpha_m(x) of every token, and below them a tick where each token's weight peaks."""
+def _unit_adds(scene: Scene, points: Tensor) -> Array | None:
+    """What every hidden unit adds to the output, (S, U); None where there is no unit or too many to tell apart."""
+    model = scene.model
+    if not isinstance(model, OneLayerTransformer) or not 0 < model.config.hidden <= MAX_CURVES:
+        return None
+    return unit_adds(model, points, scene.output)[:, 0]
+
+
+def _draw_adds(axes: Axes, grid: Array, adds: Array) -> None:
+    """A curve per hidden unit: flat until it fires."""
+    for unit, colour in enumerate(colormaps[VALUES](np.linspace(0.0, 0.92, adds.shape[1]))):
+        axes.plot(grid, adds[:, unit], color=colour, linewidth=1.4)
+    tidy(axes, title=f"what {number_of(adds.shape[1], 'hidden units')} add to T", y="adds", grid=True)
+
+
+def _draw_weights(axes: Axes, grid: Array, weights: Array, *, sharp: bool) -> None:
+    """alpha_m(x) of every token, and below them a tick where each token's weight peaks.
+
+    A ``sharp`` head chooses one line after the other: only tokens that are chosen somewhere are counted and drawn.
+    """
+    weights = weights[:, weights.max(0) > 0.01] if sharp else weights
     count = weights.shape[1]
     colours = colormaps[VALUES](np.linspace(0.0, 0.92, count))
     for m in range(count) if count <= MAX_CURVES else ():
@@ -90,10 +122,13 @@ def _draw_weights(axes: Axes, grid: Array, weights: Array) -> None:
     top = float(weights.max())
     flat = weights >= (1 - 1e-9) * weights.max(0)  # a sharp softmax has plateaus; the tick marks their middle
     peaks = (grid[:, None] * flat).sum(0) / flat.sum(0)
-    axes.scatter(peaks, np.full(count, -0.09 * top), marker="|", s=70, c=colours, linewidths=1.6, clip_on=False)
-    axes.set_ylim(-0.18 * top, 1.08 * top)
+    if not sharp:
+        axes.scatter(peaks, np.full(count, -0.09 * top), marker="|", s=70, c=colours, linewidths=1.6, clip_on=False)
+    axes.set_ylim(-0.08 * top if sharp else -0.18 * top, 1.08 * top)
     axes.set_yticks(np.arange(0.0, 1.08 * top, 0.5 if top > 0.6 else 0.2 if top > 0.35 else 0.1))
-    title = f"attention weights of the {count} memory tokens (ticks: where each weight peaks)"
+    title = f"attention weights of {number_of(count, 'memory tokens')} (ticks: where each weight peaks)"
+    if sharp:
+        title = f"attention weights of the sharp heads: which of {number_of(count, 'lines')} each of them takes"
     tidy(axes, title=title, y="weight", grid=True)
 
 
@@ -111,10 +146,8 @@ def draw_error(
 
     ``box_height`` is the height of the lines between boxes as a share of the panel.
     """
-    limit, bounds = scene.error_limits(float(np.nanmax(np.abs(error))))
-    for (label, value), style in zip(bounds, BOUND_STYLES, strict=False):
-        _draw_bound(axes, value, limit, "" if small else f"±{label}", style)
-    axes.axhline(0, color=QUIET, linewidth=0.6)
+    observed = float(np.nanmax(np.abs(error)))
+    limit = draw_bounds(scene, axes, observed, labelled=not small)
     axes.plot(grid, error, color=BLUE, linewidth=1.2)
     if scene.certificate is not None and scene.certificate.witness is not None:
         at = float(scene.base[coordinate])
@@ -122,10 +155,20 @@ def draw_error(
         text = None if small else f"witness {scene.names[coordinate]} = {at:.4g}, |T - f| = {abs(height):.3g}"
         axes.plot([at], [height], "o", color=INK, markersize=5, label=text)
     axes.set_ylim(-limit, limit)
-    tidy(axes, title="" if small else "signed error T - f", y=error_label(axes, limit), grid=True)
+    noise = f": only rounding, {observed:.1e}" if scene.only_rounding(observed) else ""
+    tidy(axes, title="" if small else f"signed error T - f{noise}", y=error_label(axes, limit), grid=True)
     if not small:
         _draw_edges(scene, axes, coordinate, box_height)
         outside_legend(axes)
+
+
+def draw_bounds(scene: Scene, axes: Axes, observed: float, *, labelled: bool = True) -> float:
+    """The line at zero, +-upper and +-eps on an error panel; returns half the height of the panel."""
+    limit, bounds = scene.error_limits(observed)
+    for (label, value), style in zip(bounds, BOUND_STYLES, strict=False):
+        _draw_bound(axes, value, limit, f"±{label}" if labelled else "", style)
+    axes.axhline(0, color=QUIET, linewidth=0.6)
+    return limit
 
 
 def _draw_bound(axes: Axes, value: float, limit: float, label: str, style: tuple[str, Any]) -> None:
@@ -154,5 +197,5 @@ def _draw_edges(scene: Scene, axes: Axes, coordinate: int, height: float) -> Non
         return
     edges = np.unique(np.concatenate(leaves))
     bottom, top = axes.get_ylim()
-    text = f"{len(leaves[0])} boxes of the proof"
+    text = f"{number_of(len(leaves[0]), 'boxes')} of the proof"
     axes.vlines(edges, bottom, bottom + height * (top - bottom), color=QUIET, linewidth=0.9, label=text)

@@ -13,6 +13,7 @@ from onelayer.pictures.boxes import boxes_figure
 from onelayer.pictures.curve import curve_figure
 from onelayer.pictures.plane import plane_figure
 from onelayer.pictures.scene import Scene
+from onelayer.pictures.sequence import sequence_curves
 from onelayer.pictures.slices import slices_figure
 from onelayer.pictures.style import check_path, save
 from onelayer.pictures.table import holds_table, table_figure
@@ -26,8 +27,8 @@ def draw(result: Drawable, path: str | os.PathLike[str], *, f: Any = None) -> Pa
 
     One coordinate: curves of f, T, the attention weights and the signed error. Two: heat maps, a surface, and the
     proof's boxes over the error. More: slices through the worst point. Of several outputs the worst one is drawn, and
-    the title says which. A memorised table: recalled against stored outputs, and the errors. ``f`` is needed only for a
-    loaded proof whose function was not recorded.
+    the title says which. A sequence: its outputs while one number moves. A memorised table: recalled against stored
+    outputs, and the errors. ``f`` is needed only for a loaded proof whose function was not recorded.
     """
     target = check_path(path)
     drawn(result, target, f=f)
@@ -56,9 +57,16 @@ def picture(scene: Scene) -> Figure:
     """The figure that :func:`draw` writes."""
     if not scene.free:
         raise OnelayerError("the domain is a single point; a picture needs a coordinate with lower < upper")
-    return {1: curve_figure, 2: plane_figure}.get(len(scene.free), slices_figure)(scene)
+    return {1: curve_figure, 2: plane_figure}.get(len(scene.free), _many)(scene)
+
+
+def _many(scene: Scene) -> Figure:
+    """Tokens of a sequence are alike, and slices along each would be too; other inputs differ."""
+    return sequence_curves(scene) if scene.layout == "tokens" else slices_figure(scene)
 
 
 def as_scene(result: Drawable, f: Any = None) -> Scene:
     """The scene of an approximation; a scene stays what it is."""
-    return result if isinstance(result, Scene) else Scene.of(result, f)
+    if isinstance(result, Scene):
+        return result
+    return Scene.of(result, f)

@@ -133,11 +133,13 @@ def explain(a: Exportable, *, box: Box | None = None, samples: int = 4096) -> Ex
     offset = own["b_O"] @ through + own["b_R"]
     matrix = torch.zeros(model.config.features, model.config.readout_width).double()
     if model.config.residual and packed:
-        matrix, offset = own["W_E"] @ through, offset + own["b_E"] @ through
+        matrix = own["W_E"] @ through
+        offset = offset + own["b_E"] @ through
     if model.config.hidden:
         offset = offset + own["b_2"] @ through
     units = [_unit(model, own, j, domain, packed) for j in range(model.config.hidden)]
-    parts, argument = Parts("", heads, units), argument_of(a)
+    parts = Parts("", heads, units)
+    argument = argument_of(a)
     if argument is not None:
         parts = named_parts(argument, parts, model, domain)
     return Explanation(
@@ -160,7 +162,8 @@ def argument_of(a: Exportable) -> Argument | None:
 def _head(
     model: OneLayerTransformer, own: dict[str, Tensor], h: int, box: Box, packed: bool, samples: int
 ) -> ExplainedHead:
-    config, shape = model.config, model.config.heads[h]
+    config = model.config
+    shape = model.config.heads[h]
     v = sum(head.d_v for head in config.heads[:h])
     to_outputs = own["W_O"][v : v + shape.d_v] @ own["W_R"]  # (d_v, K)
     memory = model.memory_of(h)
@@ -180,7 +183,8 @@ def _axes(
     model: OneLayerTransformer, own: dict[str, Tensor], h: int, memory: GridMemory, box: Box
 ) -> list[ExplainedAxis] | None:
     """The axes of a grid head whose logits along each axis are lines in one direction; None if one is not."""
-    config, shape = model.config, model.config.heads[h]
+    config = model.config
+    shape = model.config.heads[h]
     k = sum(head.d_k for head in config.heads[:h])
     w_q = own["W_E"] @ own["W_Q"][:, k : k + shape.d_k] / math.sqrt(shape.d_k)  # (D, d_k)
     b_q = (own["b_E"] @ own["W_Q"][:, k : k + shape.d_k] + own["b_Q"][k : k + shape.d_k]) / math.sqrt(shape.d_k)
@@ -203,7 +207,8 @@ def _axes(
 
 
 def _axis(direction: Tensor, slopes: Tensor, biases: Tensor, box: Box) -> ExplainedAxis:
-    low, high = box.lower.flatten(), box.upper.flatten()
+    low = box.lower.flatten()
+    high = box.upper.flatten()
     start = float(torch.where(direction > 0, low, high) @ direction)
     end = float(torch.where(direction > 0, high, low) @ direction)
     grid = torch.linspace(start, end, 2049, dtype=torch.float64)
@@ -226,7 +231,8 @@ def _envelope(slopes: list[float], biases: list[float], start: float, end: float
     for m, (slope, _) in enumerate(lines):
         low = max((_crossing(lines[m], line) for line in lines if line[0] < slope), default=start)
         high = min((_crossing(lines[m], line) for line in lines if line[0] > slope), default=end)
-        low, high = max(low, start), min(high, end)
+        low = max(low, start)
+        high = min(high, end)
         seen = low < high or (low == high and len(lines) == 1)
         regions.append((low, high) if seen and not _hidden(lines, m) else None)
     return regions
@@ -280,11 +286,15 @@ def linear_text(direction: Tensor, offset: float = 0.0, names: Sequence[str] = (
     if offset or not terms:
         terms.append((offset, ""))
     text = " ".join(f"{'-' if weight < 0 else '+'} {_term(abs(weight), name)}" for weight, name in terms)
-    return f"-{text[2:]}" if text.startswith("- ") else text[2:]
+    if text.startswith("- "):
+        return f"-{text[2:]}"
+    return text[2:]
 
 
 def _term(size: float, name: str) -> str:
     """A weight and its variable, or a number alone; a weight of one is not written."""
     if not name:
         return f"{size:.4g}"
-    return name if size == 1 else f"{size:.4g} {name}"
+    if size == 1:
+        return name
+    return f"{size:.4g} {name}"

@@ -26,7 +26,9 @@ class Block:
 
     def __str__(self) -> str:
         if not self.rows:
-            return textwrap.fill(self.title, WIDE) if not self.header else self.title
+            if not self.header:
+                return textwrap.fill(self.title, WIDE)
+            return self.title
         lines = [self.header, *self.rows]
         widths = [max(len(line[i]) for line in lines) for i in range(len(self.header))]
         text = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
@@ -63,7 +65,9 @@ def _heads(heads: Sequence[ExplainedHead]) -> list[list[Block]]:
 
 def _units(units: Sequence[ExplainedUnit]) -> list[Block]:
     rows = [(str(unit.unit), unit.purpose, _numbers(unit.coefficient)) for unit in units]
-    return [_block("hidden units", ("unit", "purpose", "adds"), rows)] if rows else []
+    if rows:
+        return [_block("hidden units", ("unit", "purpose", "adds"), rows)]
+    return []
 
 
 def _affine(explanation: Explanation) -> list[Block]:

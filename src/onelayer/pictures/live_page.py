@@ -21,14 +21,14 @@ from onelayer.language.words import NOT_RECORDED
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.lemmas.argument import OrderStatistics, from_text
 from onelayer.pictures.explanation import ExplainedHead, explain
-from onelayer.pictures.scene import Scene
+from onelayer.pictures.scene import Scene, spread
 from onelayer.pictures.written import written_box, written_domain, written_names
 from onelayer.proof.files import ARGUMENT, TABLE, read_table
 from onelayer.result import Approximation
 from onelayer.webpage import allowing, webpage
 
 LIMIT = 2_000_000  # bytes of a page: it is sent by mail and opened on a phone
-MOST_LEAVES = 4000
+MOST_LEAVES = 4000  # boxes of a proof: smaller ones than a few pixels show nothing
 MOST_NODES = 2000  # of a formula that a browser evaluates at every move
 MOST_TITLE = 80  # characters of a function in the title
 WORDS = 6000  # characters of the explanation
@@ -80,7 +80,9 @@ def live_page(a: Approximation, title: str) -> str:
 
 def _shortened(function: str) -> str:
     text = function.removeprefix(NOT_RECORDED)
-    return text if len(text) <= MOST_TITLE else f"{text[: MOST_TITLE - 3]}..."
+    if len(text) <= MOST_TITLE:
+        return text
+    return f"{text[: MOST_TITLE - 3]}..."
 
 
 def typeset(sentence: str) -> str:
@@ -100,18 +102,27 @@ def resource(name: str) -> str:
     return files("onelayer.pictures").joinpath("live", name).read_text(encoding="utf-8")
 
 
+def _start(a: Approximation) -> list[float]:
+    """Where x stands first: at the largest error known; of a sequence, where its numbers differ."""
+    witness = a.certificate.witness
+    if a.model.config.layout == "tokens" and a.box.dim > 2:
+        return list(spread(a.box).tolist())
+    return list(a.box.center.flatten().tolist() if witness is None else witness)
+
+
 def live_data(a: Approximation) -> dict[str, Any]:
     """Everything the view computes from, as plain JSON data."""
-    proof, box = a.certificate, a.box
-    low, high = box.lower.flatten().tolist(), box.upper.flatten().tolist()
-    start = list(proof.witness) if proof.witness is not None else box.center.flatten().tolist()
+    proof = a.certificate
+    box = a.box
+    low = box.lower.flatten().tolist()
+    high = box.upper.flatten().tolist()
     scene = None if a.target is None else Scene.of(a)
     formula = None if a.target is None else a.target.formula
     names = written_names(a.box, a.target)
     return {
         **layer_data(a.model),
         "box": {"lower": low, "upper": high},
-        "start": start,
+        "start": _start(a),
         "names": names,
         "output": 0 if scene is None else scene.output,  # the one of the largest error known
         "formula": None if formula is None else _nodes(formula),
@@ -149,7 +160,9 @@ def _told(head: ExplainedHead) -> dict[str, Any]:
 def _tokens(a: Approximation, names: list[str]) -> list[str]:
     """Names of the tokens of a sequence, where each holds one number; nothing where they have no names."""
     config = a.model.config
-    return names if config.layout == "tokens" and config.length == len(names) else []
+    if config.layout == "tokens" and config.length == len(names):
+        return names
+    return []
 
 
 def _rows(a: Approximation) -> dict[str, Any] | None:
@@ -174,7 +187,9 @@ def _order(a: Approximation) -> dict[str, Any] | None:
     """What is made of the sorted numbers, where that is the function: their weights, None for all of them."""
     text = a.certificate.attachments.get(ARGUMENT)
     argument = None if text is None else from_text(text)
-    return {"weights": argument.weights} if isinstance(argument, OrderStatistics) else None
+    if isinstance(argument, OrderStatistics):
+        return {"weights": argument.weights}
+    return None
 
 
 def _leaves(a: Approximation) -> dict[str, Any] | None:

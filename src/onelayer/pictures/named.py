@@ -18,7 +18,7 @@ from torch import Tensor
 from onelayer.box import Box
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.lemmas.argument import Argument, Composition, OrderStatistics, Recall
-from onelayer.lemmas.nested import Nested
+from onelayer.lemmas.nested import Inner, Nested
 from onelayer.lemmas.pieces import Pieces, PieceSum
 from onelayer.pictures.explanation import ExplainedHead, ExplainedUnit, linear_text
 
@@ -139,7 +139,9 @@ def _sum(argument: Composition, k: int, names: Any) -> str:
                 size = "" if abs(weight) == 1 else f"{abs(weight):.4g} "
                 terms.append(f"{'-' if weight < 0 else '+'} {size}{_inside(atom.text, name)}")
     text = " ".join(terms) or "+ 0"
-    return f"-{text[2:]}" if text.startswith("- ") else text[2:]
+    if text.startswith("- "):
+        return f"-{text[2:]}"
+    return text[2:]
 
 
 def _knots(argument: Composition, model: OneLayerTransformer, box: Box) -> dict[int, float]:
@@ -179,18 +181,26 @@ def _recall(argument: Recall, parts: Parts, model: OneLayerTransformer, box: Box
 
 def _nested(argument: Nested, parts: Parts, model: OneLayerTransformer, box: Box) -> Parts:
     """Heads are the curved inner functions, units the pieces of the outer ones."""
-    heads = []
-    for one in (one for one in argument.inner if not one.plain):
-        reads = [linear_text(_direction(factor.direction), 0.0, box.variables) for factor in one.factors]
-        texts = [_inside(factor.text, seen) for factor, seen in zip(one.factors, reads, strict=True)]
-        heads.append("inner function " + (texts[0] if len(texts) == 1 else " * ".join(f"({text})" for text in texts)))
-    ridges = [(part, ridge) for part in argument.outer for ridge in part.ridges]
+    heads = [f"inner function {_inner_text(one, box)}" for one in argument.inner if not one.plain]
+    parts_of_ridges = [part for part in argument.outer for _ in part.ridges]
     units = []
     for k in argument.units:
-        part = ridges[k][0]
-        units.append(f"outer function {part.text[:LONG]}" + ("" if len(part.ridges) == 1 else f", ridge {k + 1}"))
+        part = parts_of_ridges[k]
+        which = f", ridge {k + 1}" if len(part.ridges) > 1 else ""
+        units.append(f"outer function {part.text[:LONG]}{which}")
     algorithm = "Heads make the inner functions, units the outer functions of their sums."
     return parts.named(algorithm, heads[: len(parts.heads)], units)
+
+
+def _inner_text(one: Inner, box: Box) -> str:
+    """An inner function of the variables, a product in parentheses."""
+    texts = []
+    for factor in one.factors:
+        reads = linear_text(_direction(factor.direction), 0.0, box.variables)
+        texts.append(_inside(factor.text, reads))
+    if len(texts) == 1:
+        return texts[0]
+    return " * ".join(f"({text})" for text in texts)
 
 
 def _pieces(argument: Pieces, parts: Parts, model: OneLayerTransformer, box: Box) -> Parts:
@@ -212,7 +222,11 @@ def _piece_sum(one: PieceSum, box: Box) -> str:
     weights = _direction([float(Fraction(w)) for w in one.weights])
     heads = linear_text(weights, names=[f"head {h}" for h in range(len(weights))]) if weights.any() else ""
     line = _line(one.line, box)
-    return line if not heads else heads if line == "0" else f"{heads} + {line}".replace("+ -", "- ")
+    if not heads:
+        return line
+    if line == "0":
+        return heads
+    return f"{heads} + {line}".replace("+ -", "- ")
 
 
 def _direction(numbers: Any) -> Tensor:
@@ -228,7 +242,9 @@ def _inside(text: str, variable: str) -> str:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= LONG else f"{text[: LONG - 4]} ..."
+    if len(text) <= LONG:
+        return text
+    return f"{text[: LONG - 4]} ..."
 
 
 TELLERS: dict[type, Callable[[Any, Parts, OneLayerTransformer, Box], Parts]] = {

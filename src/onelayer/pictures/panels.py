@@ -18,10 +18,10 @@ from torch import Tensor
 from onelayer.box import Bounds
 from onelayer.errors import OnelayerError
 from onelayer.layer.transformer import OneLayerTransformer
-from onelayer.pictures.attention import AxisView, HeadView, head_views, packed_model
+from onelayer.pictures.attention import AxisView, HeadView, head_views, packed_model, unit_adds
 from onelayer.pictures.drawing import Drawable, as_scene
 from onelayer.pictures.scene import Array, Scene
-from onelayer.pictures.sequence_panels import inside, sequence_figure
+from onelayer.pictures.sequence_panels import sequence_figure
 from onelayer.pictures.style import (
     BLUE,
     INK,
@@ -64,9 +64,9 @@ def attention_figure(scene: Scene, x: Tensor) -> Figure:
     """Packed layers: up to three heads, the strongest first, and the units. Sequence layers: see sequence_panels."""
     if isinstance(scene.model, OneLayerTransformer) and scene.model.config.layout != "packed":
         return sequence_figure(scene, scene.model, x)
-    views = head_views(scene, x)
-    shown = sorted(views[:MAX_HEADS], key=lambda view: view.index)
     model = packed_model(scene)
+    views = _with_a_choice(head_views(scene, x), model)
+    shown = sorted(views[:MAX_HEADS], key=lambda view: view.index)
     rows = len(shown) + (1 if model.config.hidden else 0)
     figure = new_figure(12, 1.0 + 3.4 * rows)
     f, t = scene.values(x[None])
@@ -76,7 +76,7 @@ def attention_figure(scene: Scene, x: Tensor) -> Figure:
     figure.suptitle(f"{line}\n{scene.subline}", fontsize=NORMAL, color=INK, parse_math=False, linespacing=1.5)
     grid = figure.add_gridspec(rows, 3, width_ratios=[1.25, 1, 1])
     if model.config.hidden:
-        _draw_units(figure.add_subplot(grid[-1, :]), inside(model, x, scene.output).adds[0])
+        _draw_units(figure.add_subplot(grid[-1, :]), unit_adds(model, x[None], scene.output)[0, 0])
     for row, view in enumerate(shown):
         _draw_schematic(figure.add_subplot(grid[row, 0]), view)
         middle = figure.add_subplot(grid[row, 1])
@@ -91,6 +91,11 @@ def attention_figure(scene: Scene, x: Tensor) -> Figure:
             _draw_factors(middle, view)
             _draw_responses(right, max(view.axes, key=lambda axis: axis.line is not None))
     return figure
+
+
+def _with_a_choice(views: list[HeadView], model: OneLayerTransformer) -> list[HeadView]:
+    """Without heads of one token, whose weight is always 1, where there are units to look at instead."""
+    return [view for view in views if view.weights.size > 1] if model.config.hidden else views
 
 
 def _input(scene: Scene, x: Bounds) -> Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.ticker import MaxNLocator
 
+from onelayer.card import number_of
 from onelayer.pictures.scene import FAR, Array, Scene
 from onelayer.pictures.style import INK, SIGNED, SMALL, VALUES, new_figure, tidy, write_title
 from onelayer.proof.certificate import outward
@@ -52,7 +52,9 @@ def plane_figure(scene: Scene) -> Figure:
     figure = new_figure(10, 8.8)
     write_title(figure, scene.headline, scene.subline)
     grid = figure.add_gridspec(2, 2)
-    left, right, below = (figure.add_subplot(grid[cell]) for cell in ((0, 0), (0, 1), (1, 0)))
+    left = figure.add_subplot(grid[(0, 0)])
+    right = figure.add_subplot(grid[(0, 1)])
+    below = figure.add_subplot(grid[(1, 0)])
     span = (min(plane.f.min(), plane.t.min()), max(plane.f.max(), plane.t.max()))
     name = scene.output_name
     for axes, values, title in ((left, plane.f, f"function f{name}"), (right, plane.t, f"transformer T{name}")):
@@ -74,23 +76,33 @@ def draw_error_map(scene: Scene, axes: Axes, plane: Map, *, boxes: bool = True, 
     """The signed error on the symmetric scale +-upper, with the proof's boxes as thin lines and the witness marked.
 
     When the upper bound is far above every error seen, or infinite, the scale is the largest error seen instead, and
-    the title says so.
+    the title says so. Errors that are rounding alone keep the scale of the bound.
     """
     seen = float(np.nanmax(np.abs(plane.error))) or 1.0
-    upper = np.inf if scene.certificate is None else scene.certificate.upper
-    limit = upper if upper <= FAR * seen else seen
+    limit, word = _error_scale(scene, seen)
     image = _image(axes, plane, plane.error, SIGNED, -limit, limit)
     bar = axes.figure.colorbar(image, ax=axes, shrink=0.9, pad=0.02, ticks=[-limit, -limit / 2, 0, limit / 2, limit])
     bar.ax.tick_params(labelsize=SMALL)
     # The printed end of the scale is rounded away from zero: it stays a bound.
     shown = outward(limit, up=True)
     bar.ax.set_yticklabels([f"-{shown}", "", "0", "", f"+{shown}"])
-    word = "scale ±upper" if limit == upper else f"scale: largest seen; upper = {outward(upper, up=True)}"
     count = _draw_leaves(scene, axes, plane) if boxes else 0
-    parts = [title or "signed error T - f", word if scene.certificate else "scale: largest seen"]
-    _label(scene, axes, plane, ", ".join(parts + [f"{count:,} boxes"] * (count > 0)))
+    parts = [title or "signed error T - f", word]
+    _label(scene, axes, plane, ", ".join(parts + [number_of(count, "boxes")] * (count > 0)))
     if scene.certificate is not None and scene.certificate.witness is not None:
         _ring(axes, float(scene.base[plane.first]), float(scene.base[plane.second]))
+
+
+def _error_scale(scene: Scene, seen: float) -> tuple[float, str]:
+    """The end of the scale of errors up to ``seen``, and what it is."""
+    if scene.certificate is None:
+        return seen, "scale: largest seen"
+    upper = scene.certificate.upper
+    if 0 < upper < np.inf and scene.only_rounding(seen):
+        return upper, f"only rounding, {seen:.1e}"
+    if 0 < upper <= FAR * seen:
+        return upper, "scale ±upper"
+    return seen, f"scale: largest seen; upper = {outward(upper, up=True)}"
 
 
 def _ring(axes: Axes, x: float, y: float) -> None:
@@ -115,17 +127,11 @@ def _draw_leaves(scene: Scene, axes: Axes, plane: Map) -> int:
     return len(corners)
 
 
-def _side_ratio(extent: Sequence[float]) -> float:
-    """Height over width of a map, kept within readable limits."""
-    ratio = (extent[3] - extent[2]) / (extent[1] - extent[0])
-    return float(np.clip(ratio, 0.5, 1.6))
-
-
 def _image(axes: Axes, plane: Map, values: Array, colours: str, low: float, high: float) -> AxesImage:
     # Whole cells instead of smoothed ones: the file is half as large and shows what was sampled.
     options: dict[str, Any] = {"cmap": colours, "vmin": low, "vmax": high, "interpolation": "nearest"}
     image = axes.imshow(values.T, origin="lower", extent=plane.extent, aspect="auto", **options)
-    axes.set_box_aspect(_side_ratio(plane.extent))
+    axes.set_box_aspect(1)  # inputs have units of their own: the shape of the domain means nothing
     return image
 
 

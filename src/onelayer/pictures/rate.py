@@ -103,4 +103,6 @@ def _fitted(rows: Rows, root: int) -> Rate:
 
 
 def _abscissa(tokens: float, root: int) -> float:
-    return math.log(tokens) if root == 0 else float(tokens ** (1 / root))
+    if root == 0:
+        return math.log(tokens)
+    return float(tokens ** (1 / root))

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from onelayer.box import Box
+from onelayer.card import counted
 from onelayer.errors import OnelayerError
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.pictures.style import drawable
@@ -27,6 +28,10 @@ Array = NDArray[np.float64]
 SEARCH = 2048  # points among which the largest error is looked for
 # A bound further away than this many times the largest error drawn is named in the legend instead of drawn to scale.
 FAR = 6.0
+# Errors within so many units in the last place of the largest value are the rounding of one forward pass of a small
+# layer: a picture of them shows noise.
+ULPS = 64
+GOLDEN = (math.sqrt(5) - 1) / 2  # its multiples modulo 1 are spread evenly and in no order
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,11 @@ class Scene:
         """The format in which the model is executed: that of its weights."""
         parameters = self.model.parameters() if isinstance(self.model, torch.nn.Module) else iter(())
         return next((p.dtype for p in parameters if p.is_floating_point()), torch.float64)
+
+    @property
+    def layout(self) -> str:
+        """How the layer reads its input, empty for another model."""
+        return self.model.config.layout if isinstance(self.model, OneLayerTransformer) else ""
 
     @cached_property
     def names(self) -> list[str]:
@@ -146,20 +156,42 @@ class Scene:
         return str(self.certificate).removeprefix("Certificate(").removesuffix(")")
 
     @property
-    def subline(self) -> str:
+    def about(self) -> str:
         """f, the domain and the size of the layer, each abridged."""
-        parts = [f"f = {_shortened(self.target.description, 70)}", f"on {_shortened(written_domain(self.box), 60)}"]
+        text = _shortened(self._function_text(), 70)
+        known = self.target.kind == "formula" or not text.isidentifier()  # the name of a Python function says little
+        parts = [f"f = {text}" if known else "f given as code", f"on {_shortened(written_domain(self.box), 60)}"]
         if isinstance(self.model, OneLayerTransformer):
-            size = self.model.size()
-            parts.append(", ".join(_counted(size[key], word) for key, word in SIZE_WORDS if size[key]))
-        if self.output_name:
-            parts.append(f"output {self.output_name} of {math.prod(self.target.output_shape)} (the worst)")
+            parts.append(counted(self.model.size(), ("heads", "tokens", "hidden_units")))
         return "  |  ".join(parts)
+
+    def _function_text(self) -> str:
+        """f as it was written; a formula that was loaded has numbered variables, its certificate their names."""
+        if self.certificate is not None and self.target.description == str(self.target.formula):
+            return self.certificate.named_function
+        return self.target.description
+
+    @property
+    def subline(self) -> str:
+        """What it is about, and which output is drawn where there are several."""
+        if not self.output_name:
+            return self.about
+        return f"{self.about}  |  output {self.output_name} of {math.prod(self.target.output_shape)} (the worst)"
+
+    def only_rounding(self, observed: float) -> bool:
+        """Whether errors up to ``observed`` are what one forward pass rounds, so that their shape means nothing."""
+        return observed <= self._rounding
+
+    @cached_property
+    def _rounding(self) -> float:
+        f, _ = self.both(self.box.sample(SEARCH // 32).reshape(-1, self.box.dim))
+        return ULPS * torch.finfo(self.dtype).eps * float(np.nanmax(np.abs(f)))
 
     def error_limits(self, observed: float) -> tuple[float, list[tuple[str, float]]]:
         """Half height of an error axis, and the bounds to draw on it as (label, value).
 
-        A bound much larger than anything drawn would flatten the picture; it is left to the caller to name it.
+        A bound much larger than anything drawn would flatten the picture; it is left to the caller to name it. Errors
+        that are rounding alone are drawn on the scale of the bound: there, nothing is to be seen of them.
         """
         bounds = []
         if self.certificate is not None:
@@ -167,18 +199,20 @@ class Scene:
                 bounds.append((f"upper = {outward(self.certificate.upper, up=True)}", self.certificate.upper))
             if self.certificate.eps is not None:
                 bounds.append((f"eps = {self.certificate.eps:g}", self.certificate.eps))
-        reach = FAR * observed or min((value for _, value in bounds if value > 0), default=0.0)
+        least = min((value for _, value in bounds if value > 0), default=0.0)
+        reach = max(FAR * observed, least) if self.only_rounding(observed) else FAR * observed
         shown = [value for _, value in bounds if value <= reach]
         return max([observed, *shown]) * 1.12 or 1.0, bounds
 
 
-SIZE_WORDS = (("heads", "head"), ("tokens", "token"), ("hidden_units", "hidden unit"))
-
-
-def _counted(count: int, word: str) -> str:
-    return f"{count:,} {word}{'s' * (count != 1)}"
+def spread(box: Box) -> Tensor:
+    """A point (D,) whose coordinates are spread over their intervals: it shows more of a sequence than a corner."""
+    shares = torch.arange(1, box.dim + 1, dtype=torch.float64) * GOLDEN % 1
+    return box.lower.flatten() + shares * box.width.flatten()
 
 
 def _shortened(text: str, limit: int) -> str:
     text = " ".join(text.split())
-    return text if len(text) <= limit else text[: limit - 3] + "..."
+    if len(text) <= limit:
+        return text
+    return text[: limit - 3] + "..."

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.lemmas.argument import Composition, OrderStatistics
+from onelayer.pictures.attention import unit_adds
 from onelayer.pictures.explanation import Explanation, argument_of, explain
 from onelayer.pictures.scene import Array, Scene
 from onelayer.pictures.style import (
@@ -44,13 +45,12 @@ WIDE = 44  # letters of a title that fit above one panel
 class Inside:
     """The forward pass at one input.
 
-    ``patterns`` H x (N, S), ``stream`` (N, d_model), ``units`` (N, hidden) as they leave the ReLU, ``adds`` (N, hidden)
-    what each adds to the drawn output, ``strength`` (H,) how much a head writes.
+    ``patterns`` H x (N, S), ``stream`` (N, d_model), ``adds`` (N, hidden) what each unit
+    adds to the drawn output, ``strength`` (H,) how much a head writes.
     """
 
     patterns: list[Array]
     stream: Array
-    units: Array
     adds: Array
     strength: Array
 
@@ -61,19 +61,11 @@ def inside(model: OneLayerTransformer, x: Tensor, output: int) -> Inside:
     with torch.no_grad():
         tokens = x.to(model.dtype).reshape(1, -1, config.token_width)
         stream = model.stream(model.embed(tokens))
-        units = torch.relu(model.preactivations(stream)) if config.hidden else stream[..., :0]
         patterns = model.attention_weights(x.to(model.dtype).reshape(1, *config.input_shape))
-        column = model.own("W_R")[:, output % config.readout_width]
-        second = model.own("W_2") @ column if config.hidden else column[:0]
         writes = torch.split(model.own("W_O"), [head.d_v for head in config.heads])
         strength = torch.stack([part.abs().sum() for part in writes])
-    return Inside(
-        [_plain(row[0]) for row in patterns],
-        _plain(stream[0]),
-        _plain(units[0]),
-        _plain((units * second)[0]),
-        _plain(strength),
-    )
+    adds = unit_adds(model, x[None], output)[0] if config.hidden else np.zeros((stream.shape[1], 0))
+    return Inside([_plain(row[0]) for row in patterns], _plain(stream[0]), adds, _plain(strength))
 
 
 def _plain(tensor: Tensor) -> Array:
@@ -127,11 +119,13 @@ def _draw_pattern(axes: Axes, weights: Array, title: str, *, first: bool) -> Non
     count, sources = weights.shape
     extent = (0.5, sources + 0.5, count + 0.5, 0.5)
     image = axes.imshow(weights, cmap=WEIGHTS, vmin=0, aspect="auto", extent=extent)
+    if np.ptp(weights) <= 1e-9 * weights.max():  # an even pattern is one colour: say which weight it is
+        axes.text(0.5, 0.5, f"every weight is {weights.max():.3g}", transform=axes.transAxes, ha="center", color=INK)
     if sources > count:
         axes.axvline(count + 0.5, color=FAINT, linewidth=1.5)
     axes.figure.colorbar(image, ax=axes, shrink=0.9, pad=0.02).ax.tick_params(labelsize=SMALL)
     for locator in (axes.xaxis, axes.yaxis):
-        locator.set_major_locator(MaxNLocator(6, integer=True))
+        locator.set_major_locator(MaxNLocator(6, integer=True, min_n_ticks=1))
     attended = "attended token" if sources == count else "attended token | memory token"
     tidy(axes, title=title, x=attended, y="querying position" if first else "")
 
@@ -172,7 +166,7 @@ def _draw_rows(axes: Axes, table: Array, title: str, x: str) -> None:
     image = axes.imshow(table, cmap=SIGNED, vmin=-limit, vmax=limit, aspect="auto", extent=extent)
     axes.figure.colorbar(image, ax=axes, shrink=0.9, pad=0.02).ax.tick_params(labelsize=SMALL)
     for locator in (axes.xaxis, axes.yaxis):
-        locator.set_major_locator(MaxNLocator(6, integer=True))
+        locator.set_major_locator(MaxNLocator(6, integer=True, min_n_ticks=1))
     tidy(axes, title=title, x=x, y="position")
 
 
@@ -184,5 +178,5 @@ def _draw_outputs(axes: Axes, scene: Scene, x: Tensor) -> None:
     axes.plot(places, f[0], "_", color=VERMILLION, markersize=14, markeredgewidth=2, label="f(x)")
     axes.set_xlim(0.4, max(2, len(places)) + 0.6)  # a single bar is not as wide as the panel
     axes.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
-    legend(axes, loc="upper left")
+    legend(axes, loc="best")
     tidy(axes, title="what comes out", x="output", y="", grid=True)

@@ -6,9 +6,13 @@ import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 from torch import Tensor
 
+from onelayer.card import counted, number_of
+from onelayer.lemmas.argument import Recall
+from onelayer.pictures.explanation import argument_of
 from onelayer.pictures.scene import Scene
 from onelayer.pictures.style import BLUE, QUIET, VERMILLION, drawable, legend, new_figure, tidy, write_title
 from onelayer.proof.files import TABLE, read_table
@@ -16,6 +20,8 @@ from onelayer.recording.target import Target
 from onelayer.result import Approximation
 
 MOST_ROWS = 5000  # drawn, evenly spread over the table
+MOST_LABELS = 12  # written at an axis
+CROWD = 60  # rows, from which dots are small
 FLOOR = 2.0**-60  # where exact rows are drawn on a logarithmic axis
 
 
@@ -36,7 +42,7 @@ def table_scene(result: Approximation) -> tuple[Scene, Tensor]:
         found: Tensor = y.double()[torch.cdist(points.double().flatten(1), rows).argmin(1)]
         return found
 
-    description = f"table of {len(x):,} rows"
+    description = f"table of {number_of(len(x), 'rows')}"
     target = Target(nearest, tuple(x.shape[1:]), tuple(y.shape[1:]), "blackbox", description)
     with torch.no_grad():
         errors = (result.model(x.to(result.model.dtype)).double() - y.double()).reshape(len(x), -1).abs().amax(1)
@@ -55,29 +61,45 @@ def table_figure(result: Approximation) -> Figure:
     drawable("T", recalled)
     figure = new_figure(10, 4.6)
     left, right = figure.subplots(1, 2)
-    _recalled(left, stored, recalled)
+    _recalled(left, stored, recalled, _labels(result))
     _errors(right, np.abs(recalled - stored).max(1), result.certificate.upper)
     size = result.size()
     certificate = result.certificate
     rows = f"{len(chosen):,} of {len(x):,} rows drawn" if len(chosen) < len(x) else "every row drawn"
     headline = str(certificate).removeprefix("Certificate(").removesuffix(")")
-    counts = f"{size['tokens']:,} memory tokens, {size['hidden_units']:,} hidden units"
-    write_title(figure, headline, f"table of {len(x):,} rows  |  {rows}  |  {counts}")
+    counts = counted(size, ("tokens", "hidden_units"))
+    write_title(figure, headline, f"table of {number_of(len(x), 'rows')}  |  {rows}  |  {counts}")
     return figure
 
 
-def _recalled(axes: Axes, stored: NDArray[np.float64], recalled: NDArray[np.float64]) -> None:
+def _labels(result: Approximation) -> tuple[str, ...]:
+    """The labels behind the numbers 0, 1, ... of a table of classes, if few enough to be written at an axis."""
+    argument = argument_of(result)
+    classes = argument.classes if isinstance(argument, Recall) and argument.classes is not None else ()
+    return tuple(map(str, classes)) if len(classes) <= MOST_LABELS else ()
+
+
+def _recalled(axes: Axes, stored: NDArray[np.float64], recalled: NDArray[np.float64], labels: tuple[str, ...]) -> None:
     low = float(stored.min())
     high = float(stored.max())
     axes.plot([low, high], [low, high], color=QUIET, linewidth=0.8, zorder=1)
-    axes.scatter(stored, recalled, s=9, color=BLUE, alpha=0.5, linewidths=0, zorder=2)
+    axes.scatter(stored, recalled, s=_dot(len(stored)), color=BLUE, alpha=0.5, linewidths=0, zorder=2)
     tidy(axes, title="recalled against stored", x="y", y="T(x)", grid=True)
+    if labels:
+        axes.set_xticks(range(len(labels)), labels)
+        axes.set_yticks(range(len(labels)), labels)
+
+
+def _dot(rows: int) -> int:
+    """The area of a dot: a few rows are seen, many do not cover each other."""
+    return 9 if rows > CROWD else 36
 
 
 def _errors(axes: Axes, errors: NDArray[np.float64], upper: float) -> None:
-    axes.semilogy(
-        np.arange(1, len(errors) + 1), np.maximum(np.sort(errors)[::-1], FLOOR), ".", color=BLUE, markersize=3
-    )
+    axes.set_yscale("log")
+    ranks = np.arange(1, len(errors) + 1)
+    axes.scatter(ranks, np.maximum(np.sort(errors)[::-1], FLOOR), s=_dot(len(errors)), color=BLUE, linewidths=0)
+    axes.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
     if np.isfinite(upper):
         axes.axhline(upper, color=VERMILLION, linewidth=1.2, label=f"proved: {upper:.3g}")
         legend(axes, loc="lower left")

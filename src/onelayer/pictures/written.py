@@ -24,7 +24,9 @@ def written_names(box: Box, target: Target | None) -> list[str]:
 def written_box(box: Box, target: Target | None) -> Box:
     """The same box with those names, where they are not the ones it would be written with anyway."""
     names = written_names(box, target)
-    return box if box.names or names == box.labels else box.named(names)
+    if box.names or names == box.labels:
+        return box
+    return box.named(names)
 
 
 def written_domain(box: Box) -> str:

@@ -16,7 +16,8 @@ def with_trials(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
     """
     dim = low.shape[1]
     each = torch.arange(dim, dtype=torch.int64, device=low.device)
-    lows, highs = (side.repeat(dim + 1, 1, 1) for side in (low, high))  # (D + 1, B, D)
+    lows = low.repeat(dim + 1, 1, 1)  # (D + 1, B, D)
+    highs = high.repeat(dim + 1, 1, 1)
     lows[each, :, each] = (0.75 * low + 0.25 * high).T
     highs[each, :, each] = (0.25 * low + 0.75 * high).T
     return lows.reshape(-1, dim), highs.reshape(-1, dim)
@@ -34,12 +35,20 @@ def balanced(sensitivity: Tensor, low: Tensor, high: Tensor, whole: Tensor) -> T
     Beside a place where f has no slope, cuts of one axis help a little each time and never enough: the other has its
     turn.
     """
-    share = (high - low) / torch.where(whole > 0, whole, 1.0)
-    chosen = share.gather(1, sensitivity.argmax(1, keepdim=True))
-    return torch.where(chosen * LOPSIDED < share.amax(1, keepdim=True), share, sensitivity)
+    share = _share(low, high, whole)
+    axis = sensitivity.argmax(1, keepdim=True)
+    chosen = share.gather(1, axis)
+    longest = share.amax(1, keepdim=True)
+    return torch.where(chosen * LOPSIDED < longest, share, sensitivity)
 
 
 def by_length(low: Tensor, high: Tensor, whole: Tensor) -> Tensor:
     """What is left where no trial is bounded: sides relative to their distance from zero and to the domain, (B, D)."""
-    share = (high - low) / torch.where(whole > 0, whole, 1.0)
-    return share * (high - low) / (high.abs() + low.abs()).clamp(min=1e-300)
+    share = _share(low, high, whole)
+    distance = (high.abs() + low.abs()).clamp(min=1e-300)
+    return share * (high - low) / distance
+
+
+def _share(low: Tensor, high: Tensor, whole: Tensor) -> Tensor:
+    """Sides relative to those of the domain; an axis of no width has no share."""
+    return (high - low) / torch.where(whole > 0, whole, 1.0)

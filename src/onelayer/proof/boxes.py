@@ -13,6 +13,7 @@ from onelayer.proof.tree import LEAF, BoxTree, Floats, Ints, preorder
 
 MAX_LEVELS = 6  # halvings of one box in one call: 64 parts
 STALLED = 0.998  # a cut that leaves more than this part of the bound has not helped
+# Cuts without effect before a box is given up: every axis in turn.
 STALL_LIMIT, STALL_PER_AXIS, UNBOUNDED_PER_AXIS = 4, 5, 16
 PATIENCE = 2  # cuts per axis that may fail to help before lengths decide
 
@@ -172,7 +173,8 @@ def _halves(boxes: Boxes, axis: Tensor, order: int, tree: TreeBuilder) -> Boxes:
     low = boxes.low.clone()
     high = boxes.high.clone()
     sensitivity = boxes.sensitivity.clone()
-    high[row, axis], low[row, axis] = middle, middle
+    high[row, axis] = middle
+    low[row, axis] = middle
     sensitivity[row, axis] *= 2.0**-order
     depth = boxes.depth + 1
     stall = boxes.stall + 1

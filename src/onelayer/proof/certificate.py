@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from onelayer.box import Box
-from onelayer.card import card
+from onelayer.card import card, number_of
 from onelayer.errors import FileError, OnelayerError
 from onelayer.language.formula import parse
 from onelayer.language.words import NOT_RECORDED
@@ -30,7 +30,12 @@ MOST_SHOWN = 200  # characters of a formula on one line
 def stated(eps: Any) -> float:
     """A number of any kind as the float that a certificate states: not above what was asked."""
     value = float(eps)
-    return value if value <= eps else math.nextafter(value, 0.0)
+    if value <= eps:
+        return value
+    return math.nextafter(value, 0.0)
+
+
+BELOW, ABOVE = 1 - 2.0**-50, 1 + 2.0**-50  # beyond the rounding of one sum and one product
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,8 @@ class Certificate:
     "float32 execution" for the numbers that a forward pass in that format returns. ``proof`` holds the leaf boxes,
     ``attachments`` the files that a lemma, a composition or a memorised table is checked from. ``about`` says what is
     enclosed where that is not |T - f| (proof/about.py); ``models`` are the models themselves, for :meth:`save`.
+    Where ``within`` is positive f itself has no formula: it is that close to ``function`` if the assumptions hold, and
+    what is proved of ``function`` is proved with that much to spare.
     """
 
     status: str
@@ -67,6 +74,7 @@ class Certificate:
     claim: str = SUP
     about: Mapping[str, Any] = field(default_factory=dict, repr=False, hash=False)
     models: tuple[Any, ...] = field(default=(), repr=False, compare=False)
+    within: float = 0.0
 
     def __post_init__(self) -> None:
         for holds, complaint in rules(self):
@@ -95,6 +103,21 @@ class Certificate:
         where = resisted if status == "undecided" else None
         return cls(status=status, eps=eps, lower=lower, upper=upper, resisted=where, version=__version__, **facts)
 
+    def supposing(self, eps: float | None, within: float, assumption: str, *, estimated: bool) -> Certificate:
+        """The claim about an f that an assumption puts ``within`` a distance of the function that this one is about.
+
+        Lemma: |T - f| differs from |T - s| by at most the distance, so the bounds of sup|T - s| move by it.
+        """
+        lower = max(0.0, (self.lower * BELOW - within) * BELOW) if self.lower > within else 0.0
+        upper = (self.upper + within) * ABOVE
+        facts: dict[str, Any] = {"within": within, "assumptions": (*self.assumptions, assumption)}
+        facts |= {"method": ESTIMATED} if estimated else {}
+        eps = None if eps is None else stated(eps)
+        method = ESTIMATED if estimated else self.method
+        status = decide(eps, lower, upper, method=method, reached=self.status == "proved")
+        where = self.resisted if status == "undecided" else None
+        return replace(self, status=status, eps=eps, lower=lower, upper=upper, resisted=where, **facts)
+
     @property
     def proved(self) -> bool:
         """Whether the status is "proved"."""
@@ -118,7 +141,7 @@ class Certificate:
     def plain(self) -> dict[str, Any]:
         """The fields of the claim as JSON has them: the domain by its shape, corners and names."""
         known = {name: getattr(self, name) for name in FIELDS if name != "domain"}
-        rest = {"names": self.domain.names, "claim": self.claim, "about": dict(self.about)}
+        rest = {"names": self.domain.names, "claim": self.claim, "about": dict(self.about), "within": self.within}
         return known | {"domain": self.corners} | rest
 
     def to_json(self) -> str:
@@ -141,7 +164,8 @@ class Certificate:
     ) -> Certificate:
         """The inverse of :meth:`plain`, with the boxes and the files beside it."""
         known = dict(claim)
-        shape, names = known.pop("shape"), known.pop("names")
+        shape = known.pop("shape")
+        names = known.pop("names")
         if math.prod(shape) != len(known["domain"][0]) or len({len(side) for side in known["domain"]}) > 1:
             raise OnelayerError("inconsistent certificate: the domain must match its shape")
         low, high = (np.array(side, dtype=np.float64).reshape(shape) for side in known.pop("domain"))
@@ -171,7 +195,9 @@ class Certificate:
     def short_function(self) -> str:
         """The text of f with the names of its variables, abridged for a line."""
         text = " ".join(self.named_function.split())
-        return text if len(text) <= MOST_SHOWN else f"{text[: MOST_SHOWN - 3]}..."
+        if len(text) <= MOST_SHOWN:
+            return text
+        return f"{text[: MOST_SHOWN - 3]}..."
 
     def _repr_html_(self) -> str:
         rows = [
@@ -179,7 +205,7 @@ class Certificate:
             ("f", self.short_function),
             ("domain", repr(self.domain)),
             ("arithmetic", "exact real arithmetic" if self.arithmetic == "real" else self.arithmetic),
-            ("proof", f"{self.method}, {self.boxes:,} boxes, {self.seconds:.2f} s" if self.boxes else self.method),
+            ("proof", f"{self.method}, {self._boxes()}, {self.seconds:.2f} s" if self.boxes else self.method),
             ("weights", f"sha256 {self.weights_sha256}"),
         ]
         if self.witness is not None:
@@ -191,14 +217,21 @@ class Certificate:
             )
         return card("Certificate", [*rows, *(("assumed", text) for text in self.assumptions)], self.status)
 
+    def _boxes(self) -> str:
+        return number_of(self.boxes, "boxes") if self.boxes else ""
+
     def __str__(self) -> str:
-        parts = [f"{self.status}: {self._claim()}", f"{self.boxes:,} boxes" if self.boxes else f"by {self.method}"]
+        parts = [f"{self.status}: {self._claim()}", self._boxes() or f"by {self.method}"]
         parts.append("exact real arithmetic" if self.arithmetic == "real" else self.arithmetic)
         if self.method == CONDITIONAL:
             parts.append("conditional on the declared Lipschitz constant")
         if self.method == CURVED:
             parts.append("conditional on the given gradient and its declared Lipschitz constant")
-        if self.method == ESTIMATED:
+        if self.within and self.method != ESTIMATED:
+            parts.append("conditional on the declared structure of f and its Lipschitz constant")
+        elif self.within:
+            parts.append("by an estimate of the structure of f or its Lipschitz constant, which is no proof")
+        elif self.method == ESTIMATED:
             parts.append("by an estimated Lipschitz constant, which is no proof")
         return f"Certificate({', '.join(parts)})"
 
@@ -216,7 +249,13 @@ class Certificate:
             return f"{self.claim} >= {low} > {self.eps!r} at {self._point(self.witness)}"
         asked = "" if self.eps is None else f", asked for {self.eps!r}"
         where = "" if self.resisted is None else f", resisted near {self._point(middle(self.resisted))}"
-        return f"{outward(self.lower, up=False)} <= {self.claim} <= {outward(self.upper, up=True)}{asked}{where}"
+        return f"{self._known()}{asked}{where}"
+
+    def _known(self) -> str:
+        low = outward(self.lower, up=False)
+        if math.isfinite(self.upper):
+            return f"{low} <= {self.claim} <= {outward(self.upper, up=True)}"
+        return f"{self.claim} >= {low}, no upper bound" if self.lower > 0 else f"no bound of {self.claim} is known"
 
 
 def outward(value: float, *, up: bool, limit: float | None = None) -> str:

@@ -15,8 +15,10 @@ from typing import Any
 import torch
 from torch import nn
 
+import onelayer
 from onelayer.box import Box, Domain, as_box
 from onelayer.errors import OnelayerError
+from onelayer.float64 import one_number
 from onelayer.formats import FORMATS, NAMES, REAL, are_formats, format_of
 from onelayer.ground import pinned
 from onelayer.language.formula import Formula
@@ -33,8 +35,11 @@ from onelayer.proof.claim import CONDITIONAL, CURVED, ESTIMATED
 from onelayer.proof.contract import POINTS, examine
 from onelayer.proof.crew import Crew
 from onelayer.proof.error import ErrorFunction, error_function
+from onelayer.proof.frontier import Budget
+from onelayer.proof.outcome import Outcome, nothing_known
 from onelayer.proof.recorded import understood
-from onelayer.proof.search import Budget, Outcome, Outgrown, Search, nothing_known
+from onelayer.proof.search import Outgrown, Search
+from onelayer.proof.supposed import supposed
 from onelayer.proof.tree import MAX_DIM
 from onelayer.proof.units import Goal
 from onelayer.recording.target import Target, as_target
@@ -120,34 +125,40 @@ def certify(
     resume      checkpoint of the same problem to go on from; the certificate is that of an uninterrupted proof
     """
     started = time.monotonic()
-    box = as_box(box)
+    box, eps = as_box(box), one_number(eps)
     _check(eps, gap, order, max_boxes, max_seconds, jobs, box)
-    tested, outcome = 0, nothing_known(box)
+    tested = 0
+    outcome = nothing_known(box)
     prepare()
     with observing(observer, max(max_seconds, AT_LEAST)) as watch:
+        given = supposed(f, box, eps, watch)
         if not isinstance(f, Target):
             watch.report("reading f")
-        target = as_target(f, box, lipschitz=lipschitz, observer=watch)
-        dtype, automatic = _execution(model, execution), isinstance(device, str) and device == AUTO
+        target = as_target(given.f, box, lipschitz=lipschitz, observer=watch)
+        dtype = _execution(model, execution)
+        automatic = isinstance(device, str) and device == AUTO
         place = torch.device("cpu") if automatic else chosen_device(device)
         try:
             target = understood(target, box, lipschitz=lipschitz, observer=watch)
             error = error_function(model, target, box, dtype, place, watch)
             tested = examine(error)
             with Crew(error, jobs, executor) as crew:
-                search = Search(error, Goal(eps, gap), Budget(max_boxes), crew)
+                search = Search(error, Goal(given.eps, gap), Budget(max_boxes), crew)
                 _keep(search, model, checkpoint or resume, resume, order)
                 if automatic and error.replayable and executor is None and not search.checkpoint.path:
                     search.gpu = graphics
                 outcome = _searched(search, order)
         except Stopped:
             pass  # before the search began: nothing is claimed
-    return _certificate(outcome, model, target, box, eps, dtype, tested, time.monotonic() - started)
+    found = _certificate(outcome, model, target, box, given.eps, dtype, tested, time.monotonic() - started)
+    return given.concluded(found)
 
 
 def _searched(search: Search, order: int | None) -> Outcome:
     """The outcome of a search, on a GPU from its beginning again where it has outgrown the CPU."""
-    error, goal, budget = search.error, search.goal, search.budget
+    error = search.error
+    goal = search.goal
+    budget = search.budget
     try:
         return search.run(order)
     except Outgrown as found:
@@ -159,12 +170,15 @@ def _keep(search: Search, model: Any, checkpoint: Any, resume: Any, order: int |
     """Give a search the file in which it leaves its state, and the state from which it goes on."""
     if checkpoint is None:
         return
-    target, box = search.error.target, search.error.box
+    target = search.error.target
+    box = search.error.box
     weights = str(model) if isinstance(model, Formula) else digest_of(model)
     if target.formula is None or target.lipschitz is not None or not weights or search.error.device.type != "cpu":
         raise OnelayerError("a checkpoint needs a model with weights, an f with a formula, and the CPU; leave it out")
     parts = (type(model).__qualname__, weights, target.formula, box.lower.tolist(), box.upper.tolist())
-    text = " ".join(map(str, (*parts, search.goal, order, search.error.execution, _seen(search.error, model))))
+    proved_by = (onelayer.__version__, torch.__version__)  # bounds that another version found are not known to be right
+    asked = (search.goal, order, search.error.execution, _seen(search.error, model))
+    text = " ".join(map(str, (*parts, *asked, *proved_by)))
     search.checkpoint = Checkpoint(Path(checkpoint), hashlib.sha256(text.encode()).hexdigest())
     if resume is not None:
         search.resume(unpacked(Path(resume), search.checkpoint.problem))
@@ -238,7 +252,9 @@ def _stated(upper: float, eps: float | None, dtype: torch.dtype) -> float:
     least = UNDERFLOWS * format_of(dtype).computing.normal
     if not 0 < upper < least:
         return upper
-    return least if eps is None or eps < upper else min(least, eps)
+    if eps is None or eps < upper:
+        return least
+    return min(least, eps)
 
 
 def function_text(target: Target) -> str:
@@ -263,7 +279,8 @@ def digest_of(model: Any) -> str:
     digest = hashlib.sha256()
     for name, value in sorted(model.state_dict().items()):
         if isinstance(value, torch.Tensor):
-            kind, flat = str(value.dtype).removeprefix("torch."), value.detach().cpu().contiguous().flatten()
+            kind = str(value.dtype).removeprefix("torch.")
+            flat = value.detach().cpu().contiguous().flatten()
             array = (flat.view(torch.int16) if kind == "bfloat16" else flat).numpy()  # NumPy has no bfloat16
             digest.update(f"{name} {kind} {','.join(map(str, value.shape))}\n".encode())
             digest.update(array.astype(array.dtype.newbyteorder("<")).tobytes())
@@ -304,7 +321,9 @@ def _named_execution(model: Any, execution: str | torch.dtype | None) -> torch.d
 
 def graphics() -> torch.device | None:
     """A GPU that computes in float64, if there is one."""
-    return torch.device("cuda") if torch.cuda.is_available() else None
+    if torch.cuda.is_available():
+        return torch.device("cuda")
+    return None
 
 
 def chosen_device(name: str | torch.device) -> torch.device:

@@ -1,8 +1,8 @@
 """Checkpoints: the state of a long proof in one file, from which it goes on after the process is gone.
 
 A file holds a line that says what it is, a line of JSON (the problem it belongs to, names, types and shapes of arrays,
-a hash of their bytes) and the bytes of the arrays. The problem is a hash of the weights, the formula, the box, eps and
-all else that the search depends on: a checkpoint of another problem is refused.
+a hash of their bytes) and the bytes of the arrays. The problem is a hash of the weights, the formula, the box, eps,
+the versions of this package and of torch, and all else that the search depends on: another problem's is refused.
 
 What is trusted: the bounds of the boxes that it calls bounded. Its tree and its boxes are read as hostile and held
 against each other (proof/resume.py), some of its bounds are computed again, but not all: who can write this file can
@@ -28,7 +28,7 @@ from onelayer.errors import FileError
 Arrays = dict[str, NDArray[Any]]
 
 MAGIC = b"onelayer checkpoint 1\n"
-MAX_BYTES = 2**33
+MAX_BYTES = 2**33  # tens of millions of boxes
 EVERY = 30.0  # seconds between two checkpoints: with what it takes to write one, less than a minute is ever lost
 SHARE = 0.1  # of the time, at most, is spent in writing
 TYPES: dict[str, np.dtype[Any]] = {"f8": np.dtype("<f8"), "i8": np.dtype("<i8"), "i2": np.dtype("<i2")}
@@ -38,7 +38,8 @@ class Checkpoint:
     """Where a search leaves its state from time to time; nowhere without a path."""
 
     def __init__(self, path: Path | None, problem: str) -> None:
-        self.path, self.problem = path, problem
+        self.path = path
+        self.problem = problem
         self.started = time.monotonic()
         self.next = self.started + EVERY
 

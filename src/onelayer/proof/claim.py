@@ -30,7 +30,7 @@ FIELDS = (
     *("status", "eps", "lower", "upper", "witness", "resisted", "boxes", "order", "arithmetic", "shape", "domain"),
     *("function", "weights_sha256", "seconds", "version", "method", "assumptions"),
 )
-ABSENT: dict[str, Any] = {"names": (), "claim": SUP, "about": {}}
+ABSENT: dict[str, Any] = {"names": (), "claim": SUP, "about": {}, "within": 0.0}
 
 
 def decide(eps: float | None, lower: float, upper: float, *, method: str, reached: bool = False) -> str:
@@ -43,10 +43,14 @@ def decide(eps: float | None, lower: float, upper: float, *, method: str, reache
     if math.isnan(lower) or math.isnan(upper):
         return "undecided"
     if eps is None:
-        return shown if reached and upper < math.inf else "undecided"
+        if reached and upper < math.inf:
+            return shown
+        return "undecided"
     if lower > eps:
         return "refuted"
-    return shown if upper <= eps < math.inf else "undecided"
+    if upper <= eps < math.inf:
+        return shown
+    return "undecided"
 
 
 def to_json(claim: Mapping[str, Any], files: Mapping[str, str] | None = None) -> str:
@@ -130,7 +134,9 @@ def _count(name: str, value: Any) -> Any:
 
 def _bound(name: str, value: Any) -> float:
     """JSON has no infinity: it is written as a word."""
-    return math.inf if value == "inf" else _real(name, value)
+    if value == "inf":
+        return math.inf
+    return _real(name, value)
 
 
 def _each(kind: Callable[[str, Any], Any], name: str, value: Any) -> tuple[Any, ...]:
@@ -167,7 +173,7 @@ _MAY_BE_MISSING = ("eps", "witness", "resisted")
 _KINDS: dict[str, Callable[[str, Any], Any]] = {
     **dict.fromkeys(("status", "arithmetic", "function", "weights_sha256", "version", "method", "claim"), _text),
     **dict.fromkeys(("boxes", "order"), _count),
-    **dict.fromkeys(("eps", "lower", "seconds"), _real),
+    **dict.fromkeys(("eps", "lower", "seconds", "within"), _real),
     **dict.fromkeys(("assumptions", "names"), partial(_each, _text)),
     **dict.fromkeys(("domain", "resisted"), _corners),
     "about": _settings,

@@ -67,7 +67,9 @@ def bound(
     with observing(observer, max_seconds) as watch:
         values = _sampled(model, box)  # (S, K)
         shape = _outputs(model, box)
-        low, high, proofs = [], [], []
+        low = []
+        high = []
+        proofs = []
         for at in range(values.shape[1]):
             one = model if single_output(model) else Output(model, at)
             first = float(values[:, at].min())
@@ -153,7 +155,9 @@ def gradient_error(model: Forward, f: Any, box: Box, eps: float | None = None, *
         target = target.one_number(outputs)
     function = target.formula if target.formula is not None else target.function
     found = _of_slopes(Slopes(model, function), model, box, eps, {"kind": "slopes"}, options)
-    return replace(found, function=str(target.formula)) if target.formula is not None else found
+    if target.formula is not None:
+        return replace(found, function=str(target.formula))
+    return found
 
 
 @pinned()
@@ -232,7 +236,9 @@ def _above(size: float, distance: float) -> float:
     lower = math.nextafter(size - distance, -math.inf)
     if distance < size:
         return max(lower, math.ulp(0.0))
-    return max(lower, 0.0) if distance == size else lower
+    if distance == size:
+        return max(lower, 0.0)
+    return lower
 
 
 def _about(about: Mapping[str, Any], found: Certificate, *models: Forward) -> Certificate:
@@ -294,7 +300,9 @@ def _sampled(model: Forward, box: Box) -> Tensor:
 def _points(model: Forward, box: Box) -> Tensor:
     points = torch.cat([box.center[None], box.corners(64), box.sample(SAMPLES, arcsine=True)])
     held = list(model.parameters()) if isinstance(model, nn.Module) else []
-    return points.to(held[0].device, held[0].dtype) if held else points
+    if held:
+        return points.to(held[0].device, held[0].dtype)
+    return points
 
 
 def _directions(box: Box, asked: Mapping[str, str]) -> list[tuple[int, int]]:
@@ -311,4 +319,6 @@ def _directions(box: Box, asked: Mapping[str, str]) -> list[tuple[int, int]]:
 
 
 def _name(box: Box, at: int) -> str:
-    return box.variables[at] if box.names else f"x{at + 1}"
+    if box.names:
+        return box.variables[at]
+    return f"x{at + 1}"

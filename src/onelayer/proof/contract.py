@@ -29,7 +29,7 @@ from onelayer.taylor.core import TaylorModel
 
 POINTS, FEW = 4096, 64  # compared in one batch, and of those one by one
 SECONDS = 0.4  # by the model of cost, about two measured ones: a count must not depend on how fast a machine is
-BATCH, ALONE = 2048, 16
+BATCH, ALONE = 2048, 16  # points in one batch, and those that are evaluated by themselves
 BOXES, INSIDE = 5, 16  # in which points are compared with enclosures, and points in each
 EVERY_TIME = "gives two values for the same batch at x = {x}; it must compute the same every time, without dropout"
 EVERY_POINT = "gives another value at x = {x} in another batch; it must treat every point of a batch alone"
@@ -88,7 +88,8 @@ def _examine_machine(error: ErrorFunction) -> int:
     if len(points):
         lower, upper, inside = _some_boxes(error, points)
         ends = _ends(error, torch.cat([points, lower]), torch.cat([points, upper]), order=2)
-        values, count = _values(error, torch.cat([points, inside])), len(points)
+        values = _values(error, torch.cat([points, inside]))
+        count = len(points)
         _complain(error, points, ends[:count].exclude(values[:count]), AS_WRITTEN)
         _keep_inside(error, lower, upper, ends[count:], inside, values[count:], AS_WRITTEN)
     return len(points)

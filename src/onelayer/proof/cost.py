@@ -63,7 +63,8 @@ class Cost:
 
 def cost_of_box(error: ErrorFunction, order: int) -> Cost:
     """The cost of enclosing g on the whole domain."""
-    low, high = (side.flatten().expand(PROBED_BOXES, -1) for side in (error.box.lower, error.box.upper))
+    low = error.box.lower.flatten().expand(PROBED_BOXES, -1)
+    high = error.box.upper.flatten().expand(PROBED_BOXES, -1)
     low = low.to(error.device)
     high = high.to(error.device)
     return metered(lambda: error.bounded(low, high, order), PROBED_BOXES, error.device)

@@ -63,7 +63,8 @@ class Crew:
     """Explores units, alone at first; a long proof is shared with ``jobs`` processes or with the given executor."""
 
     def __init__(self, error: ErrorFunction, jobs: int = 1, executor: Executor | None = None) -> None:
-        self.error, self.given = error, executor
+        self.error = error
+        self.given = executor
         self.jobs = _cores() if jobs == -1 else jobs
         self.problem = as_problem(error)
         self.started = time.process_time()
@@ -153,7 +154,9 @@ class Crew:
 
 def _cores() -> int:
     """One process per core, and no more in a process that shares the work of another."""
-    return 1 if multiprocessing.parent_process() is not None else int(joblib.cpu_count())
+    if multiprocessing.parent_process() is not None:
+        return 1
+    return int(joblib.cpu_count())
 
 
 def as_problem(error: ErrorFunction) -> Assignment | None:

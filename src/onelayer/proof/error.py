@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,14 +20,14 @@ from onelayer.language.quotient import Quotient, as_quotient
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.observer import Observer
 from onelayer.proof.axes import balanced, by_length, gains, with_trials
+from onelayer.proof.bounded import Bounded, Enclosure, as_taylor, constant, shares, smaller, steepness
 from onelayer.proof.forward import enclose, execute
 from onelayer.proof.replays import Replays
 from onelayer.proof.trusted import trusted
 from onelayer.recording.target import Target
-from onelayer.taylor import basis, difference, tables, variables
+from onelayer.taylor import difference, variables
 from onelayer.taylor.cleared import numerator_and_denominator
 from onelayer.taylor.core import TaylorModel
-from onelayer.taylor.fused import weighted_sizes
 from onelayer.taylor.hull import evaluate_hulled
 from onelayer.taylor.kernels import untallied
 from onelayer.taylor.levels import Levels
@@ -36,29 +36,13 @@ from onelayer.taylor.sides import Sides
 
 POINTS_AT_ONCE = 2048  # evaluated in one batch; larger ones do not fit a cache
 MAX_SIDES = 2  # kinks of f taken side by side at once on one box
-TRIAL_ORDER = 3
+TRIAL_ORDER = 3  # at which axes and forms are tried: low orders are cheap, and mostly tell the same
 TRIAL_BOXES = 16  # on which two forms of an enclosure are compared
 FEW_AXES = 2  # up to which every axis is tried for a cut
 # Boxes and trials up to which one call costs little more than the call for the boxes alone, at a low and a high order.
 TRIED_ALONG, TRIED_ALONG_HIGH = 512, 128
 MAX_NODES = 5000  # a formula is evaluated node by node with intervals beside it, longer ones level by level without
 UP = 1 + 2.0**-40  # covers the rounding of the few float operations on bounds below
-
-
-@dataclass(frozen=True)
-class Enclosure:
-    """Per box: a bound of max over outputs of |g|, inf where undecided, and how much each axis contributes to it."""
-
-    bound: Tensor  # (B,)
-    sensitivity: Tensor  # (B, D)
-
-
-class Bounded(NamedTuple):
-    """An enclosure on the way: ``remainder`` is the part of the bound that no axis is known to make."""
-
-    bound: Tensor  # (B,)
-    sensitivity: Tensor  # (B, D)
-    remainder: Tensor  # (B,)
 
 
 @dataclass(frozen=True)
@@ -97,11 +81,14 @@ class ErrorFunction:
         No pains are taken over the axes of boxes that need no cut, those with a bound <= ``threshold``; more are taken
         over boxes that ``stall`` (B,): cuts since the bound last fell.
         """
-        origin, low, high = low.device, low.to(self.device), high.to(self.device)
+        origin = low.device
+        low = low.to(self.device)
+        high = high.to(self.device)
         gain = None
         if self.in_one_call(len(low), order) > len(low):
             every = self.bounded(*with_trials(low, high), order)
-            found, gain = Bounded(*(part[-len(low) :] for part in every)), gains(every.bound, self.dim)
+            found = Bounded(*(part[-len(low) :] for part in every))
+            gain = gains(every.bound, self.dim)
         else:
             found = self._bounded(low, high, order)
         self._try_axes(found, low, high, order, threshold, stall, gain)
@@ -117,13 +104,17 @@ class ErrorFunction:
         return self._bounded(low.to(self.device), high.to(self.device), order).bound.to(low.device)
 
     def _bounded(self, low: Tensor, high: Tensor, order: int) -> Bounded:
-        return self._sides(low, high, order, []) if self.kinked else self.bounded(low, high, order)
+        if self.kinked:
+            return self._sides(low, high, order, [])
+        return self.bounded(low, high, order)
 
     def in_one_call(self, boxes: int, order: int) -> int:
         """Boxes that are bounded in the first call for so many: with trials of axes where they come at no call more."""
         most = TRIED_ALONG if order <= TRIAL_ORDER else TRIED_ALONG_HIGH
         along = boxes * (self.dim + 1) <= most and self.dim > FEW_AXES and not self.kinked
-        return boxes * (self.dim + 1) if along else boxes
+        if along:
+            return boxes * (self.dim + 1)
+        return boxes
 
     def _try_axes(
         self,
@@ -182,9 +173,11 @@ class ErrorFunction:
         index = watch.open.nonzero()[:, 0]
         if not len(index):
             return found
-        before, plane = [q[:, index] for q in assumed], watch.plane[:, index]
+        before = [q[:, index] for q in assumed]
+        plane = watch.plane[:, index]
         one, other = (self._sides(low[index], high[index], order, [*before, side * plane]) for side in (1.0, -1.0))
-        bound, sensitivity = found.bound.clone(), found.sensitivity.clone()
+        bound = found.bound.clone()
+        sensitivity = found.sensitivity.clone()
         bound[index] = torch.minimum(bound[index], torch.maximum(one.bound, other.bound))
         sensitivity[index] = torch.maximum(one.sensitivity, other.sensitivity)
         remainder = found.remainder.clone()
@@ -216,7 +209,7 @@ class ErrorFunction:
         cleared = self._cleared(self.quotient, t, low, high, order)
         if bool(torch.isfinite(cleared.bound).all()):
             return cleared
-        return _smaller(cleared, self._divided(t, low, high, order))
+        return smaller(cleared, self._divided(t, low, high, order))
 
     def _model(self, low: Tensor, high: Tensor, order: int, watch: Sides | None = None) -> Any:
         """T on boxes (B, D)."""
@@ -234,28 +227,28 @@ class ErrorFunction:
             f = self._target(lower, upper, order, watch)
         else:
             f, slack = trusted(self.target, self.box, low, high, order, self.observer)
-        g = difference(*_taylor(t, f, lower, upper, order)).reshape(low.shape[0], -1)
+        g = difference(*as_taylor(t, f, lower, upper, order)).reshape(low.shape[0], -1)
         bound = g.split_bound().amax(1)
         bound = bound if self.target.lipschitz is None else inflate(bound + slack)
         bound = torch.where(torch.isnan(bound), torch.inf, bound)
-        return Bounded(bound, _shares(g, bound, _steepness(t) + _steepness(f)), g.rem.amax(1))
+        return Bounded(bound, shares(g, bound, steepness(t) + steepness(f)), g.rem.amax(1))
 
     def _cleared(self, f: Quotient, t: Any, low: Tensor, high: Tensor, order: int) -> Bounded:
         """Enclosure of T - N / D from h = T D - N: by |h| / min|D|, or by h / D where that is less."""
         x = variables(low, high, order)
-        model = (t if isinstance(t, TaylorModel) else _constant(x[:, 0] * 0.0, t)).untag().reshape(len(low), -1)
+        model = (t if isinstance(t, TaylorModel) else constant(x[:, 0] * 0.0, t)).untag().reshape(len(low), -1)
         numerator, denominator, gap = numerator_and_denominator(f, x, low, high)
         h = model * denominator - numerator
         g = h / denominator
         scale = torch.where(gap > 0, UP / gap, torch.inf).amax(1)
-        parts = _steepness(numerator) + _steepness(denominator) * model.magnitude().amax(1)[:, None]
-        steep = _steepness(t) + parts * scale[:, None]
+        parts = steepness(numerator) + steepness(denominator) * model.magnitude().amax(1)[:, None]
+        steep = steepness(t) + parts * scale[:, None]
         outer = inflate(h.split_bound().amax(1) * scale)
         inner = torch.where(scale < torch.inf, g.split_bound().amax(1), torch.inf)
         outer, inner = (torch.where(torch.isnan(bound), torch.inf, bound) for bound in (outer, inner))
-        return _smaller(
-            Bounded(outer, _shares(h, outer / scale, steep / scale[:, None]) * scale[:, None], h.rem.amax(1) * scale),
-            Bounded(inner, _shares(g, inner, steep), g.rem.amax(1)),
+        return smaller(
+            Bounded(outer, shares(h, outer / scale, steep / scale[:, None]) * scale[:, None], h.rem.amax(1) * scale),
+            Bounded(inner, shares(g, inner, steep), g.rem.amax(1)),
         )
 
     @cached_property
@@ -278,7 +271,9 @@ class ErrorFunction:
         low, high = low.to(self.device), torch.minimum(low + side, self.box.upper.flatten()).to(self.device)
         t = self._model(low, high, TRIAL_ORDER)
         cleared = self._cleared(quotient, t, low, high, TRIAL_ORDER).bound
-        return quotient if cleared.median() < self._divided(t, low, high, TRIAL_ORDER).bound.median() else None
+        if cleared.median() < self._divided(t, low, high, TRIAL_ORDER).bound.median():
+            return quotient
+        return None
 
     def decide(self) -> None:
         """Take the decisions that are taken once, so that no later call is charged with them."""
@@ -288,7 +283,9 @@ class ErrorFunction:
     def levels(self) -> Levels | None:
         """A long formula, made ready for evaluation level by level."""
         formula = self.target.formula
-        return None if formula is None or len(formula.nodes) <= MAX_NODES else Levels(formula)
+        if formula is None or len(formula.nodes) <= MAX_NODES:
+            return None
+        return Levels(formula)
 
     def _target(self, lower: Tensor, upper: Tensor, order: int, watch: Sides | None) -> Any:
         """f on boxes (B, *shape): its formula is what the certificate states, so that is what is evaluated."""
@@ -298,7 +295,8 @@ class ErrorFunction:
             return enclose(self.target.function, x, tuple(self.target.output_shape), "the function")
         if self.levels is not None:
             return self.levels(x.reshape(len(lower), self.dim))
-        low, high = lower.reshape(len(lower), -1), upper.reshape(len(upper), -1)
+        low = lower.reshape(len(lower), -1)
+        high = upper.reshape(len(upper), -1)
         values = evaluate_hulled(formula, x.reshape(len(low), self.dim), low, high)
         return values.reshape(len(low), *formula.output_shape)
 
@@ -329,17 +327,20 @@ class ErrorFunction:
 
     def representable(self, points: Tensor) -> Tensor:
         """The points (C, D) moved to numbers of the executing format inside the box; those without one are dropped."""
-        low, high = self.box.lower.flatten(), self.box.upper.flatten()
+        low = self.box.lower.flatten()
+        high = self.box.upper.flatten()
         rounded = self.rounded(points)
         return rounded[((rounded >= low) & (rounded <= high)).all(1)]
 
     def rounded(self, points: Tensor) -> Tensor:
         """The points (C, D) moved to numbers of the executing format, into the box where its sides hold any."""
-        low, high = self.box.lower.flatten(), self.box.upper.flatten()
+        low = self.box.lower.flatten()
+        high = self.box.upper.flatten()
         rounded = points.clamp(low, high).to(self.dtype)
         if self.dtype == torch.float64:
             return rounded
-        over, under = torch.full_like(rounded, torch.inf), torch.full_like(rounded, -torch.inf)
+        over = torch.full_like(rounded, torch.inf)
+        under = torch.full_like(rounded, -torch.inf)
         rounded = torch.where(rounded.double() < low, torch.nextafter(rounded, over), rounded)
         return torch.where(rounded.double() > high, torch.nextafter(rounded, under), rounded).double()
 
@@ -388,46 +389,3 @@ def _matched(target: Target, shape: tuple[int, ...]) -> Target:
         f"the model returns shape {shape} and the function {wanted} at one point; they must be equal: "
         "give the model as many outputs as f has, or choose one as in model(x)[..., 0]"
     )
-
-
-def _taylor(t: Any, f: Any, low: Tensor, high: Tensor, order: int) -> list[TaylorModel]:
-    """Both sides as Taylor models: a function that ignores x returns plain tensors, which are exact constants."""
-    zero = variables(low, high, order)
-    flat = zero.reshape(zero.shape[0], -1)[:, 0] * 0.0
-    return [side if isinstance(side, TaylorModel) else _constant(flat, side) for side in (t, f)]
-
-
-def _steepness(y: Any) -> Tensor | float:
-    """What each variable contributes to the terms of highest degree, (B, D): a guide to what was truncated."""
-    if not isinstance(y, TaylorModel) or not y.support:
-        return 0.0
-    y = y.reshape(y.shape[0], -1)
-    rows = basis.block(len(y.support), y.degree)
-    table = tables.exponents(len(y.support), y.degree, y.device)[rows]
-    share = torch.zeros(y.shape[0], y.space.dim, dtype=torch.float64, device=y.device)
-    share[:, tables.rows(y.support, y.device)] = weighted_sizes(y.coef[rows], table).amax(-1).T
-    return share
-
-
-def _shares(g: TaylorModel, bound: Tensor, steep: Tensor | float) -> Tensor:
-    """What each axis contributes to the bound, (B, D).
-
-    What g keeps of polynomials that cancel says nothing of a remainder; the terms of their highest degree do.
-    """
-    return torch.where((g.rem.amax(1) < bound / 2)[:, None], g.sensitivity(), steep)
-
-
-def _smaller(a: Bounded, b: Bounded) -> Bounded:
-    """Two enclosures of the same: b where its bound is the smaller one."""
-    better = b.bound < a.bound
-    return Bounded(
-        torch.where(better, b.bound, a.bound),
-        torch.where(better[:, None], b.sensitivity, a.sensitivity),
-        torch.where(better, b.remainder, a.remainder),
-    )
-
-
-def _constant(zero: TaylorModel, value: Tensor) -> TaylorModel:
-    spread = zero.reshape(zero.shape[0], *[1] * (value.ndim - 1))
-    total: TaylorModel = spread + value.to(torch.float64)
-    return total

@@ -37,6 +37,7 @@ BOXED = ("branch and bound", CONDITIONAL, CURVED, ESTIMATED)  # methods that nee
 MAGIC = b"OLBOXES\n"
 BOXES_VERSION = 1  # of boxes.bin
 _HEADER = struct.Struct("<8sIIQ")  # magic, version, D, nodes
+# What is read at most: sixteen million numbers as text, a tree of half a gigabyte, tables and networks of four.
 MAX_BYTES = {CERTIFICATE: 2**24, BOXES: 2**29, FUNCTION: 2**24, ARGUMENT: 2**26, TABLE: 2**32, OTHER: 2**32}
 
 
@@ -109,7 +110,8 @@ def read_table(data: bytes) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     _, arrays = read_tensors(data, TABLE)
     if set(arrays) != {"X", "Y"}:
         raise FileError(f"{TABLE} must hold X and Y and nothing else")
-    x, y = arrays["X"], arrays["Y"]
+    x = arrays["X"]
+    y = arrays["Y"]
     if not (x.dtype.itemsize == y.dtype.itemsize == 8 and x.ndim >= 1 and y.ndim >= 1 and len(x) == len(y)):
         raise FileError(f"{TABLE} must hold as many rows in X as in Y, in F64")
     return x.astype(np.float64), y.astype(np.float64)

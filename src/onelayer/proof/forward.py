@@ -127,7 +127,9 @@ class Constants(TorchFunctionMode):
 def _positional(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
     """The operands one after the other, whether they came by name or in a list."""
     args = (kwargs.pop("input"), *args) if "input" in kwargs else args
-    return (args[0], *args[1]) if name == "einsum" and isinstance(args[1], list | tuple) else args
+    if name == "einsum" and isinstance(args[1], list | tuple):
+        return (args[0], *args[1])
+    return args
 
 
 def _first_tensor(args: tuple[Any, ...]) -> int | None:

@@ -11,8 +11,7 @@ from torch import nn
 
 from onelayer.language.formula import Formula
 from onelayer.taylor import derivatives, derived  # noqa: F401  (they register the rules)
-from onelayer.taylor.core import TaylorModel
-from onelayer.taylor.dual import Dual, seeded, zeros_like
+from onelayer.taylor.dual import Dual, defined_with, seeded, zeros_like
 
 Forward = Callable[[Any], Any]
 MOST_CURVED = 4  # inputs up to which convexity is asked: 2^D - 1 minors, the largest a sum of D! products
@@ -72,7 +71,8 @@ class Margins(Wrapped):
 class Slopes(Wrapped):
     """dT/dx_i of all outputs, (B, *outputs, D); with a second model the difference of its slopes to those of the first.
 
-    Derivatives are exact (taylor/dual.py). ``inputs`` chooses some of them.
+    Derivatives are exact (taylor/dual.py), and undecided where the value is: log x has none at -1, whatever 1 / x
+    says. ``inputs`` chooses some of them.
     """
 
     def __init__(self, *models: Forward, inputs: Sequence[int] | None = None) -> None:
@@ -82,22 +82,24 @@ class Slopes(Wrapped):
     def forward(self, x: Any) -> Any:
         """Derivatives along the coordinates, or their difference for two models."""
         slopes = self._of(self.models[0], x)
-        return slopes if len(self.models) == 1 else slopes - self._of(self.models[1], x)
+        if len(self.models) == 1:
+            return slopes
+        return slopes - self._of(self.models[1], x)
 
     def _of(self, model: Forward, x: Any) -> Any:
         y = model(seeded(x))
         if not isinstance(y, Dual):  # it ignores x
-            return torch.stack([zeros_like(y)] * len(self._chosen(x)), -1)
+            return torch.stack([defined_with(zeros_like(y), y)] * len(self._chosen(x)), -1)
         return torch.stack([self._filled(y, at) for at in self._chosen(x)], -1)
 
     def _chosen(self, x: Any) -> Sequence[int]:
-        return range(int(torch.Size(tuple(x.shape)[1:]).numel())) if self.inputs is None else self.inputs
+        if self.inputs is None:
+            return range(int(torch.Size(tuple(x.shape)[1:]).numel()))
+        return self.inputs
 
     def _filled(self, y: Dual, at: int) -> Any:
         t = y.tangents[at]
-        if t is None:
-            return zeros_like(y.value)
-        return t.plain() if isinstance(t, TaylorModel) else t
+        return defined_with(zeros_like(y.value) if t is None else t, y.value)
 
 
 class Directed(Slopes):
@@ -166,12 +168,9 @@ def _second(y: Any, i: int, j: int, x: Any) -> Any:
     """d2y/dx_i dx_j, (B, K), zero where y does not have it."""
     first = y.tangents[i] if isinstance(y, Dual) else None
     part = first.tangents[j] if isinstance(first, Dual) else None
-    if part is None:
-        while isinstance(y, Dual):
-            y = y.value
-        part = zeros_like(y)
-    part = part.plain() if isinstance(part, TaylorModel) else part
-    return part.reshape(len(x), -1)
+    while isinstance(y, Dual):
+        y = y.value
+    return defined_with(zeros_like(y) if part is None else part, y).reshape(len(x), -1)
 
 
 def _determinant(block: list[list[Any]]) -> Any:

@@ -19,7 +19,7 @@ MAX_ORDER = 8  # above, products cost more than they tighten
 BELOW, STEP = 10, 2  # cuts below a leaf of the highest order, and cuts between the boxes there
 UNBOUNDED = 60.0  # log2(bound / threshold) where there is no bound
 SLOWEST = 1e-3  # of the fall of log2(bound) per cut, so that what does not fall needs boxes without number
-MAX_COEFFICIENTS = 512
+MAX_COEFFICIENTS = 512  # of a Taylor model: products of two take their square
 FEWER_BOXES = 2.0  # a lower order, with more boxes to store and to check, must be cheaper by this factor
 
 
@@ -50,7 +50,9 @@ def choose_order(
         found, each = measured(error, path, order, first.chunk)
         total = each.seconds * _expected_leaves(path, found, threshold)
         if total < least / FEWER_BOXES:
-            best, cost, least = order, each, total
+            best = order
+            cost = each
+            least = total
     return best, cost
 
 
@@ -118,7 +120,9 @@ def _depth_of_leaf(depth: list[int], excess: list[float], stall: int) -> float:
     at = next((i for i, value in enumerate(excess) if value <= 0), None)
     if at is not None:
         share = excess[at - 1] / (excess[at - 1] - excess[at]) if at else 0.0
-        return math.ceil(depth[at - 1] + share * (depth[at] - depth[at - 1])) if at else depth[0]
+        if at:
+            return math.ceil(depth[at - 1] + share * (depth[at] - depth[at - 1]))
+        return depth[0]
     if stall:
         return depth[-1] - stall
     fall = max((excess[0] - excess[-1]) / max(depth[-1] - depth[0], 1), SLOWEST)

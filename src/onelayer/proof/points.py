@@ -23,11 +23,14 @@ def hard_points(box: Box, count: int, dtype: torch.dtype) -> Tensor:
     """
     generator = torch.Generator().manual_seed(1)
     special = count // 2
-    plain = box.sample(count // 4, seed=5), box.sample(count // 8, seed=6, arcsine=True)
-    fixed = torch.cat([box.center[None], box.corners(min(CORNERS, count // 16)), *plain]).reshape(-1, box.dim)
+    plain = box.sample(count // 4, seed=5)
+    crowded = box.sample(count // 8, seed=6, arcsine=True)
+    corners = box.corners(min(CORNERS, count // 16))
+    fixed = torch.cat([box.center[None], corners, plain, crowded]).reshape(-1, box.dim)
     kinds = torch.stack(_coordinates(box, special, dtype, generator))  # (kinds, C, D)
-    every = torch.rand(kinds.shape, generator=generator, dtype=torch.float64, device="cpu")
-    mixed = torch.where(every == every.amax(0), kinds, 0.0).sum(0)
+    # Each coordinate of a mixed point is of the kind whose lot is the largest.
+    lots = torch.rand(kinds.shape, generator=generator, dtype=torch.float64, device="cpu")
+    mixed = torch.where(lots == lots.amax(0), kinds, 0.0).sum(0)
     pure = kinds[:, : count // (8 * len(kinds))].flatten(0, 1)
     return torch.cat([fixed, pure, mixed])[:count]
 
@@ -48,12 +51,16 @@ def _coordinates(box: Box, count: int, dtype: torch.dtype, generator: torch.Gene
         """x in the executing format, or one of its two neighbours."""
         x = x.to(dtype)
         share = unit()
-        up, down = (torch.nextafter(x, torch.full_like(x, sign * torch.inf)) for sign in (1, -1))
-        return torch.where(share < 1 / 3, down, torch.where(share < 2 / 3, up, x)).double()
+        up = torch.nextafter(x, torch.full_like(x, torch.inf))
+        down = torch.nextafter(x, torch.full_like(x, -torch.inf))
+        upper = torch.where(share < 2 / 3, up, x)
+        return torch.where(share < 1 / 3, down, upper).double()
 
     end = torch.where(unit() < 0.5, low, high)
     step = torch.exp2((unit() * -FINEST).round())
     dyadic = torch.round(inside() / step) * step
     near = end + (inside() - end) * torch.exp2(-FINEST * unit())
-    tiny = torch.exp2(math.log2(format_of(dtype).smallest) * unit()) * torch.where(unit() < 0.5, low, high).sign()
+    smallest = math.log2(format_of(dtype).smallest)
+    size = torch.exp2(smallest * unit())
+    tiny = size * torch.where(unit() < 0.5, low, high).sign()
     return [dyadic, beside(inside().round()), beside(end.clone()), near, tiny]

@@ -31,10 +31,10 @@ from onelayer.taylor.core import TaylorModel
 
 POINTS = 4096  # at which a callable is compared with its recording
 NODES = 2**18  # nodes evaluated in balls altogether: a formula of up to 64 nodes at every point, longer ones at fewer
-FEWEST = 16
+FEWEST = 16  # points, however long the formula
 BITS = 200  # of the balls they are compared in, far more than both have
 NUMBERS = 2**22  # in one tensor of Taylor coefficients of x
-SINGLE, BATCH = 16, 7
+SINGLE, BATCH = 16, 7  # points alone, and batches of a size that no kernel is made for: results must not depend on it
 
 
 @pinned()
@@ -82,13 +82,15 @@ class Bounds:
 
 
 def _compare(target: Target, box: Box, observer: Observer) -> None:
-    low, high = box.lower.flatten(), box.upper.flatten()
+    low = box.lower.flatten()
+    high = box.upper.flatten()
     points = torch.minimum(torch.maximum(hard_points(box, POINTS, torch.float64), low), high)
     generator = torch.Generator(device="cpu").manual_seed(4)
     points = points[torch.randperm(len(points), generator=generator, dtype=torch.int64, device="cpu")]
     x = points.reshape(-1, *box.shape)
     observer.report("reading f", detail="its recording is compared with it")
-    values, bounds = _values(target, x, observer), _bounds(target, x, observer)
+    values = _values(target, x, observer)
+    bounds = _bounds(target, x, observer)
     if not bool(bounds.known.any(0).all()):
         raise OnelayerError(
             f"no value of {target.description} on the box can be told; it overflows, or is below the smallest number"
@@ -163,7 +165,9 @@ def _in_balls(target: Target, x: Tensor, values: Tensor, bounds: Bounds, observe
         return
     count = min(len(x), max(FEWEST, NODES // len(formula.nodes)))
     wrong = torch.zeros(count, values.shape[1], dtype=torch.bool, device="cpu")
-    low, high, known = bounds.low.tolist(), bounds.high.tolist(), bounds.known.tolist()
+    low = bounds.low.tolist()
+    high = bounds.high.tolist()
+    known = bounds.known.tolist()
     with ctx.workprec(BITS):
         for at, point in enumerate(x[:count].reshape(count, -1).tolist()):
             observer.check()

@@ -61,7 +61,9 @@ class _Looks(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if at >= len(self.told) or self.told[at].numel() != args[0].numel():
             raise _Apart
         self.seen.append(args[0])
-        return self.told[at].item() if scalar else self.told[at].clone()
+        if scalar:
+            return self.told[at].item()
+        return self.told[at].clone()
 
     def _watched(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         result = func(*args, **kwargs)
@@ -80,7 +82,9 @@ def _address(x: Tensor) -> int:
 
 
 def _kept(answer: Any, dtype: torch.dtype) -> Tensor:
-    return answer.clone() if isinstance(answer, Tensor) else torch.tensor(answer, dtype=dtype, device="cpu")
+    if isinstance(answer, Tensor):
+        return answer.clone()
+    return torch.tensor(answer, dtype=dtype, device="cpu")
 
 
 def _fetches(func: Any, kwargs: dict[str, Any]) -> bool:
@@ -105,7 +109,9 @@ class _Graph:
         self.low.copy_(low)
         self.high.copy_(high)
         self.graph.replay()
-        return tuple(part.clone() for part in self.outputs) if bool(self.same) else None
+        if bool(self.same):
+            return tuple(part.clone() for part in self.outputs)
+        return None
 
 
 @dataclass
@@ -206,4 +212,6 @@ def padded(count: int) -> int:
 
 
 def _filled(side: Tensor, size: int) -> Tensor:
-    return torch.cat([side, side[:1].expand(size - len(side), -1)]) if len(side) < size else side
+    if len(side) < size:
+        return torch.cat([side, side[:1].expand(size - len(side), -1)])
+    return side

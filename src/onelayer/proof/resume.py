@@ -84,7 +84,9 @@ def thawed(search: Search, arrays: Arrays) -> list[Explored]:
 
 
 def _read_witness(values: NDArray[Any]) -> Witness | None:
-    return Witness(tuple(values[1:].tolist()), float(values[0])) if values.size else None
+    if values.size:
+        return Witness(tuple(values[1:].tolist()), float(values[0]))
+    return None
 
 
 def _found(arrays: Arrays, at: int) -> Explored:
@@ -115,7 +117,9 @@ def _tree(arrays: Arrays, dim: int) -> TreeBuilder:
     if not whole or not np.array_equal(children, np.arange(1, size)):
         raise ValueError("its boxes are not one tree")
     tree = TreeBuilder(size)
-    tree.axis[:size], tree.left[:size], tree.bound[:size] = axis, left, bound
+    tree.axis[:size] = axis
+    tree.left[:size] = left
+    tree.bound[:size] = bound
     return tree
 
 

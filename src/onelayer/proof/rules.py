@@ -49,6 +49,7 @@ def rules(claim: Certificate) -> list[tuple[bool, str]]:
         (_box_inside(claim.resisted, low, high), "the resisting box must lie in the domain"),
         (claim.weights_sha256 == "" or bool(SHA256.fullmatch(claim.weights_sha256)), "weights_sha256 is no sha256"),
         (len(claim.assumptions) <= MAX_ASSUMPTIONS, "too many assumptions"),
+        (_supposes(claim), "a distance of f by assumption needs an assumption, and a claim above it"),
         (0 < len(claim.claim) <= MAX_CLAIM, "the claim must be said in a few words"),
         *_of_boxes(claim),
         (sound(claim.about), "it is about nothing that is known"),
@@ -58,6 +59,11 @@ def rules(claim: Certificate) -> list[tuple[bool, str]]:
             f"a proof by {claim.method} has no use for {', '.join(sorted(claim.attachments))}",
         ),
     ]
+
+
+def _supposes(claim: Certificate) -> bool:
+    """Whether nothing is supposed of f, or what is said of it."""
+    return claim.within == 0 or (0 < claim.within <= claim.upper and bool(claim.assumptions) and not claim.about)
 
 
 def _belonging(method: str, about: Mapping[str, Any]) -> set[str]:

@@ -10,7 +10,7 @@ import math
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -95,14 +95,24 @@ def _relaxed(certificate: Certificate, network: RecordedNetwork) -> Certificate:
     if certificate.arithmetic == REAL or not math.isfinite(certificate.upper):
         return certificate
     with torch.no_grad():
-        size = float(execute(network, _points(certificate.domain).to(network.dtype)).double().abs().max())
-    room = ROOM * format_of(network.dtype).unit * (size + certificate.upper)
+        values = execute(network, _points(certificate.domain).to(network.dtype)).double()
+    unit = ROOM * format_of(network.dtype).unit
     if certificate.about.get("kind") == "range":
-        low = [end - room for end in certificate.about["low"]]
-        high = [end + room for end in certificate.about["high"]]
-        return replace(certificate, about={"kind": "range", "low": low, "high": high})
+        return replace(certificate, about=_wider(certificate.about, values.reshape(len(values), -1), unit))
+    room = unit * (float(values.abs().max()) + certificate.upper)
     most = math.inf if certificate.eps is None or certificate.status != "proved" else certificate.eps
     return replace(certificate, upper=min(most, certificate.upper + room))
+
+
+def _wider(about: Mapping[str, Any], values: torch.Tensor, unit: float) -> dict[str, Any]:
+    """A range made wider by some units of its own numbers, and of 1 where it leaves that much beside what was seen.
+
+    Rounding of larger numbers on the way may be all that a range has beside the values; of small ones it is as small.
+    """
+    low, high = (torch.tensor(about[side], dtype=torch.float64, device=values.device) for side in ("low", "high"))
+    beside = torch.maximum(values.amin(0) - low, high - values.amax(0)).clamp(0.0, unit)
+    room = unit * torch.maximum(low.abs(), high.abs()) + beside
+    return {"kind": "range", "low": (low - room).tolist(), "high": (high + room).tolist()}
 
 
 def _points(box: Box) -> torch.Tensor:

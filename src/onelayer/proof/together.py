@@ -30,7 +30,7 @@ from onelayer.taylor.rounding import executed, inflate
 FOLLOWED = ("affine", "relu", "arrange")
 EXECUTIONS = (None, *(row.dtype for row in WIDE))
 SUMS = 2  # roundings per term of a sum, with room: a product and an addition
-MORE = 8
+MORE = 8  # roundings beside those of the sum: of the bias and of the difference, with room
 UNIT = 2.0**-52  # twice the rounding of one difference of weights
 
 
@@ -39,7 +39,8 @@ class Together(Wrapped):
 
     def __init__(self, a: Forward, b: Forward, first: RecordedNetwork, second: RecordedNetwork) -> None:
         super().__init__(a, b)
-        self.first, self.second = first, second
+        self.first = first
+        self.second = second
 
     def forward(self, x: Any) -> Any:
         """The difference; on enclosures both networks go step by step together."""

@@ -14,7 +14,7 @@ LEAF = 255  # the byte of a box that is not cut
 MAX_DIM = 254  # axes that a byte can name beside LEAF
 MAX_NODES = 2**28 - 1  # a quarter of a gigabyte of them
 MAX_NUMBERS = 2**26  # nodes times coordinates: what their corners take in memory
-MAX_DEPTH = 2**14
+MAX_DEPTH = 2**14  # cuts one inside another: halvings from the largest float to the smallest, on eight axes
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -40,7 +40,8 @@ class BoxTree:
     _right: Ints = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        low, high = (np.array(side, dtype=np.float64) for side in (self.lower, self.upper))
+        low = np.array(self.lower, dtype=np.float64)
+        high = np.array(self.upper, dtype=np.float64)
         tree = np.array(self.tree, dtype=np.uint8)
         _need_box(low, high)
         if tree.ndim != 1 or not 1 <= tree.size <= MAX_NODES or tree.size * low.size > MAX_NUMBERS:
@@ -61,7 +62,8 @@ class BoxTree:
         """Lower and upper corners of the leaves in preorder, each (leaves, D)."""
         low = np.empty((self.tree.size, self.lower.size))
         high = np.empty_like(low)
-        low[0], high[0] = self.lower, self.upper
+        low[0] = self.lower
+        high[0] = self.upper
         level = np.flatnonzero(self.tree[:1] != LEAF)
         depth = 0
         while level.size:
@@ -75,7 +77,8 @@ class BoxTree:
             if not bool(((low[level, axis] < middle) & (middle < high[level, axis])).all()):
                 raise OnelayerError("a box tree cuts an interval that has no float between its ends")
             low[left], high[left], low[right], high[right] = low[level], high[level], low[level], high[level]
-            high[left, axis], low[right, axis] = middle, middle
+            high[left, axis] = middle
+            low[right, axis] = middle
             level = np.concatenate([left, right])
             level = level[self.tree[level] != LEAF]
         keep = self.tree == LEAF

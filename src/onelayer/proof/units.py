@@ -35,7 +35,9 @@ class Goal:
 
     def threshold(self, lower: float) -> float:
         """The bound that a box must meet: eps, or a little above what was found."""
-        return lower * (1 + self.gap) if self.eps is None else self.eps
+        if self.eps is None:
+            return lower * (1 + self.gap)
+        return self.eps
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,9 @@ def as_boxes(arrays: Numbers) -> Boxes:
 
 def size_of_unit(seconds: float) -> int:
     """Boxes of a unit, from what one box costs."""
-    return max(SMALLEST, min(LARGEST, math.ceil(LEAST_SECONDS / seconds))) if seconds > 0 else LARGEST
+    if seconds > 0:
+        return max(SMALLEST, min(LARGEST, math.ceil(LEAST_SECONDS / seconds)))
+    return LARGEST
 
 
 def dealt(boxes: Boxes, count: int) -> list[Boxes]:

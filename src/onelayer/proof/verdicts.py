@@ -72,7 +72,9 @@ class Range:
     @property
     def status(self) -> str:
         """Proved if every certificate is."""
-        return "proved" if all(found.proved for found in self.certificates) else "undecided"
+        if all(found.proved for found in self.certificates):
+            return "proved"
+        return "undecided"
 
     @property
     def lower(self) -> float:

@@ -81,7 +81,9 @@ def climb(
             break
         if step == steps // SIFTED:
             index = torch.argsort(value, descending=True, stable=True)[: max(FINALISTS, len(points) // SIFTED)]
-            points, radius, value = points[index], radius[index], value[index]
+            points = points[index]
+            radius = radius[index]
+            value = value[index]
         oblique = torch.randn(2 + error.dim, error.dim, generator=generator, dtype=torch.float64, device="cpu")
         moves = torch.cat([axes, oblique]) * reach  # (C, D)
         tried = points[:, None] + radius[:, None] * moves
@@ -109,7 +111,9 @@ def verified(error: ErrorFunction, points: Tensor) -> Witness | None:
     with ctx.workprec(BITS):
         values = list(zip(_errors_at(error, points), points, strict=True))
     value, point = max(values, key=lambda pair: pair[0])
-    return Witness(tuple(point.tolist()), value) if value > 0 else None
+    if value > 0:
+        return Witness(tuple(point.tolist()), value)
+    return None
 
 
 @torch.no_grad()
@@ -141,4 +145,6 @@ def balls_at(function: Forward, x: Tensor, outputs: tuple[int, ...], execution: 
 
 
 def _ball(value: float, radius: float) -> arb:
-    return arb(value, radius) if math.isfinite(value + radius) else arb("nan")
+    if math.isfinite(value + radius):
+        return arb(value, radius)
+    return arb("nan")

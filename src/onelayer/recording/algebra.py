@@ -38,36 +38,58 @@ def add_entries(tape: Recording, a: int, b: int) -> int:
     """Node of a + b, with zeros left out; a masked entry stays masked."""
     if MINUS_INFINITY in (a, b):
         return MINUS_INFINITY
-    return b if a == ZERO else a if b == ZERO else tape.add("add", a, b)
+    if a == ZERO:
+        return b
+    if b == ZERO:
+        return a
+    return tape.add("add", a, b)
 
 
 def _sub(tape: Recording, a: int, b: int) -> int:
-    return a if b == ZERO else _neg(tape, b) if a == ZERO else tape.add("sub", a, b)
+    if b == ZERO:
+        return a
+    if a == ZERO:
+        return _neg(tape, b)
+    return tape.add("sub", a, b)
 
 
 def _neg(tape: Recording, a: int) -> int:
-    return ZERO if a == ZERO else tape.add("neg", a)
+    if a == ZERO:
+        return ZERO
+    return tape.add("neg", a)
 
 
 def mul_entries(tape: Recording, a: int, b: int) -> int:
     """Node of a b, with zeros and ones left out."""
     if (a == ZERO and tape.total[b]) or (b == ZERO and tape.total[a]):
         return ZERO
-    return b if a == ONE else a if b == ONE else tape.add("mul", a, b)
+    if a == ONE:
+        return b
+    if b == ONE:
+        return a
+    return tape.add("mul", a, b)
 
 
 def _div(tape: Recording, a: int, b: int) -> int:
-    return a if b == ONE else ZERO if a == ZERO and tape.exact[b] else tape.add("div", a, b)
+    if b == ONE:
+        return a
+    if a == ZERO and tape.exact[b]:
+        return ZERO
+    return tape.add("div", a, b)
 
 
 def min_entries(tape: Recording, a: int, b: int) -> int:
     """Node of min(a, b)."""
-    return a if a == b else tape.add("min", a, b)
+    if a == b:
+        return a
+    return tape.add("min", a, b)
 
 
 def max_entries(tape: Recording, a: int, b: int) -> int:
     """Node of max(a, b)."""
-    return a if a == b else tape.add("max", a, b)
+    if a == b:
+        return a
+    return tape.add("max", a, b)
 
 
 _SPELLINGS = {"asinh": ("arcsinh",), "acosh": ("arccosh",), "atanh": ("arctanh",)}
@@ -181,7 +203,9 @@ def clamp(tape: Recording, input: Any, min: Any = None, max: Any = None) -> Symb
     if min is None and max is None:
         raise UnsupportedOperation("clamp", "give min or max")
     x = lift(tape, input) if min is None else maximum(tape, input, min)
-    return x if max is None else minimum(tape, x, max)
+    if max is None:
+        return x
+    return minimum(tape, x, max)
 
 
 @operation("lerp")

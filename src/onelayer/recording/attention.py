@@ -37,7 +37,11 @@ def log_softmax(tape: Recording, input: Any, dim: int | None = None, dtype: Any 
 
 def _softmax_dim(ndim: int, dim: int | None) -> int:
     """torch's choice where none is given: the first dimension of 0, 1 or 3, the second otherwise."""
-    return dim if dim is not None else 0 if ndim in (0, 1, 3) else 1
+    if dim is not None:
+        return dim
+    if ndim in (0, 1, 3):
+        return 0
+    return 1
 
 
 @operation("logsumexp")
@@ -143,7 +147,9 @@ def multi_head(
 def _shown(tape: Recording, weights: Symbolic, average: bool, batched: bool) -> Symbolic:
     """The weights that torch returns beside the result: averaged over the heads or not, with a batch or without."""
     shown = mean(tape, weights, 1) if average else weights
-    return shown if batched else Symbolic(tape, shown.ids.squeeze(0))
+    if batched:
+        return shown
+    return Symbolic(tape, shown.ids.squeeze(0))
 
 
 def _mask_of_heads(given: Any, is_causal: bool, need_weights: bool) -> tuple[Any, bool]:

@@ -8,20 +8,27 @@ from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
+from onelayer.box import Box
 from onelayer.errors import OnelayerError
+from onelayer.recording.callables import of_one_array
 from onelayer.recording.evaluations import GRADIENTS, Array, Evaluations, Means
+from onelayer.recording.separable import STRUCTURES
 
 
 class BlackBox:
     """f by its values, each computed once: a repeated point is looked up, in memory and in the file ``cache``.
 
-    f           takes one point (D,) as a NumPy array and returns a number or an array
+    f           takes one point (D,) as a NumPy array, or D numbers by the names of the box, and returns a number or
+                an array
     lipschitz   how fast f may change: a number L for |f(x) - f(y)| <= L max_i |x_i - y_i|, or one number per
                 coordinate (a list, or a dict by name) for sum_i L_i |x_i - y_i|; every pair of evaluated points is
                 held against it (each new point against the first 4,096)
     gradient, curvature   instead of ``lipschitz``: the gradient of f, a function that takes one point and returns
                 (*output_shape, D), and how fast that may change (recording/curvature.py); values and gradients are
                 held against it, and a box needs its error to fall with the square of its side
+    structure   "additive" or "product": f is a sum, or a product, of functions of one input each. It is then evaluated
+                on lines parallel to the axes, and the certificate is conditional on it; some points off the lines are
+                held against it. "estimate" looks whether it seems to be one of them: the result is estimated
     cache       a file that keeps every value (SQLite): work survives the end of the program, however it ends
     max_evaluations   how often f, and how often its gradient, may be called; what is in the cache is free
     jobs, executor    calls at a time in processes of this machine, or in any ``concurrent.futures.Executor``
@@ -36,6 +43,7 @@ class BlackBox:
         *,
         gradient: Callable[[Any], Any] | None = None,
         curvature: Any = None,
+        structure: str | None = None,
         cache: str | os.PathLike[str] | None = None,
         max_evaluations: int | None = None,
         jobs: int = 1,
@@ -45,7 +53,13 @@ class BlackBox:
             if not (given is None or callable(given)) or f is None:
                 raise OnelayerError(f"a black box needs a function, got {type(given).__name__}")
         _check_declared(lipschitz, gradient, curvature)
-        self.lipschitz, self.curvature = lipschitz, curvature
+        if structure is not None and (structure not in STRUCTURES or gradient is not None):
+            raise OnelayerError(
+                f"structure must be one of {', '.join(map(repr, STRUCTURES))}, beside lipschitz=; got {structure!r}"
+            )
+        self.structure = structure
+        self.lipschitz = lipschitz
+        self.curvature = curvature
         self.name = getattr(f, "__name__", type(f).__name__).replace("<lambda>", "f")
         means = Means(None if cache is None else Path(cache), max_evaluations, jobs, executor)
         self._values = Evaluations(f, self.name, means)
@@ -56,6 +70,13 @@ class BlackBox:
     def evaluations(self) -> int:
         """How often f was called."""
         return self._values.calls
+
+    def on(self, box: Box) -> BlackBox:
+        """The same, called as its arguments ask for: with a point of the box, or with its coordinates by name."""
+        for evaluations in (self._values, self.gradient):
+            if evaluations is not None:
+                evaluations.function = of_one_array(evaluations.function, box)
+        return self
 
     def __len__(self) -> int:
         """Points whose value is known."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,18 @@ def of_one_array(f: Callable[..., Any], box: Box) -> Callable[[Any], Any]:
     if len(box.shape) != 1 or len(names) < 2 or len(names) != box.dim:
         return f
     order = [box.variables.index(name) for name in names] if set(names) == set(box.variables) else range(box.dim)
-    return lambda x: f(*(x[..., at] for at in order))
+    return Spread(f, tuple(order))
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A function of several arguments as one of an array that holds them in its last dimension, in some order."""
+
+    f: Callable[..., Any]
+    order: tuple[int, ...]
+
+    def __call__(self, x: Any) -> Any:
+        return self.f(*(x[..., at] for at in self.order))
 
 
 class InFloat64(TorchFunctionMode):
@@ -50,10 +62,14 @@ class InFloat64(TorchFunctionMode):
 
 def _widened(value: Any) -> Any:
     if isinstance(value, Tensor):
-        return value.double() if value.dtype == torch.float32 else value
+        if value.dtype == torch.float32:
+            return value.double()
+        return value
     if isinstance(value, dict):
         return {key: _widened(part) for key, part in value.items()}
-    return type(value)(map(_widened, value)) if type(value) in (list, tuple) else value
+    if type(value) in (list, tuple):
+        return type(value)(map(_widened, value))
+    return value
 
 
 def in_float64(f: Callable[[Any], Any], points: Tensor) -> Callable[[Any], Any]:
@@ -63,19 +79,19 @@ def in_float64(f: Callable[[Any], Any], points: Tensor) -> Callable[[Any], Any]:
         with InFloat64():
             return f(x)
 
+    failure = _failure(f, points)
+    return widened if isinstance(failure, RuntimeError) and _failure(widened, points) is None else f
+
+
+def _failure(f: Callable[[Any], Any], points: Tensor) -> Exception | None:
+    """What f raises at these points, None where it answers; what it warns about concerns the call that counts."""
     try:
-        with torch.no_grad():
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")
             f(points.clone())
-    except RuntimeError:
-        try:
-            with torch.no_grad():
-                widened(points.clone())
-        except Exception:
-            return f
-        return widened
-    except Exception:
-        return f
-    return f
+    except Exception as error:
+        return error
+    return None
 
 
 def not_torch(f: Callable[[Any], Any], points: Tensor, if_it_fails: bool) -> str | None:
@@ -95,7 +111,9 @@ def not_torch(f: Callable[[Any], Any], points: Tensor, if_it_fails: bool) -> str
             return None if if_it_fails else line(error)
     if not isinstance(answer, Tensor):
         return f"it returned {type(answer).__name__}"
-    return "NumPy" if any("__array_wrap__" in str(warning.message) for warning in caught) else None
+    if any("__array_wrap__" in str(warning.message) for warning in caught):
+        return "NumPy"
+    return None
 
 
 def line(error: Exception) -> str:

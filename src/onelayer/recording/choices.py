@@ -113,7 +113,9 @@ def _folded(
         [tape.conditions[at] for at in row] for row in rows.reshape(-1, rows.shape[-1]).tolist()
     ]
     made = Truth.of(tape, [reduce(join, row) for row in each], shape)
-    return Truth(tape, made.ids.unsqueeze(dim)) if keepdim and dim is not None else made
+    if keepdim and dim is not None:
+        return Truth(tape, made.ids.unsqueeze(dim))
+    return made
 
 
 @operation("any")

@@ -21,7 +21,9 @@ SUFFIXES = (".csv", *PARQUET)
 def read_columns(path: str | Path) -> Mapping[str, Sequence[Any]]:
     """The columns of a .csv or .parquet file by name, in the order of the file; the values of a CSV are text."""
     path = Path(path)
-    return _parquet(path) if path.suffix.lower() in PARQUET else _csv(path)
+    if path.suffix.lower() in PARQUET:
+        return _parquet(path)
+    return _csv(path)
 
 
 def numbers(source: object, name: str, values: Sequence[Any]) -> Array:

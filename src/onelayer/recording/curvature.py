@@ -66,7 +66,9 @@ class Curvature:
     @property
     def source(self) -> str:
         """Where the assumption comes from."""
-        return f"estimated from {self.estimated_from:,} gradients, not proved" if self.estimated_from else "as declared"
+        if self.estimated_from:
+            return f"estimated from {self.estimated_from:,} gradients, not proved"
+        return "as declared"
 
 
 def as_curvature(given: Any, box: Box, gradient: Callable[[Tensor], Tensor]) -> Curvature:

@@ -166,7 +166,9 @@ def _cast(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Casts to float64 and moves between devices leave every value as it is; all other casts are refused."""
     x, *rest = args
     if isinstance(x, Truth):
-        return x if name == "bool" else _cast(name, (x.numbers(), *rest), kwargs)
+        if name == "bool":
+            return x
+        return _cast(name, (x.numbers(), *rest), kwargs)
     if name in CASTS:
         same_type(CASTS[name])
         return x
@@ -176,7 +178,9 @@ def _cast(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         _same_as(value, by_class=name == "type")
     if not isinstance(x, Symbolic):
         return _lift_like(x, (args, kwargs))
-    return Symbolic(x.tape, x.ids.clone()) if _asks_for_copy(rest, kwargs) else x
+    if _asks_for_copy(rest, kwargs):
+        return Symbolic(x.tape, x.ids.clone())
+    return x
 
 
 def _asks_for_copy(rest: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
@@ -224,7 +228,9 @@ def _joined(tape: Recording, func: Any, name: str, args: Sequence[Any], kwargs: 
 
 def _shape_of(name: str, value: Any) -> Any:
     """A symbolic tensor that only gives its shape, as a plain one."""
-    return value.ids if name in SHAPED_LIKE and isinstance(value, Symbolic) else value
+    if name in SHAPED_LIKE and isinstance(value, Symbolic):
+        return value.ids
+    return value
 
 
 def _entries(tape: Recording, value: Any) -> Any:

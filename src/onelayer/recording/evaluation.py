@@ -57,7 +57,9 @@ def evaluate(function: Callable[[Any], Any], points: Tensor, pace: Pace, observe
         if parts:
             observer.check()
         parts.append(function(part.clone()))
-    return parts[0] if len(parts) == 1 else torch.cat(parts)
+    if len(parts) == 1:
+        return parts[0]
+    return torch.cat(parts)
 
 
 def continued(function: Callable[[Tensor], Tensor], formula: Formula) -> Callable[[Tensor], Tensor]:
@@ -69,6 +71,8 @@ def continued(function: Callable[[Tensor], Tensor], formula: Formula) -> Callabl
         with np.errstate(divide="ignore", invalid="ignore"):  # 0/0 is what the formula answers
             found = function(x)
         holes = ~torch.isfinite(found)
-        return torch.where(holes, formula(x.to(found.device)).to(found), found) if bool(holes.any()) else found
+        if bool(holes.any()):
+            return torch.where(holes, formula(x.to(found.device)).to(found), found)
+        return found
 
     return value

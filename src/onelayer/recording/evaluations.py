@@ -80,7 +80,8 @@ class Evaluations:
 
     def _outcomes(self, points: list[Array]) -> Any:
         """What the function returns at each point, or the exception it raised, one after another as they come."""
-        jobs, executor = self.means.jobs, self.means.executor
+        jobs = self.means.jobs
+        executor = self.means.executor
         if executor is not None:
             return executor.map(_attempted, [self.function] * len(points), points)
         if jobs not in (0, 1) and len(points) > 1:

@@ -13,7 +13,7 @@ from onelayer.language.evaluate import evaluate
 from onelayer.language.formula import Formula
 from onelayer.language.operations import operation
 from onelayer.language.poles import needed_at
-from onelayer.language.tree import LEAVES
+from onelayer.language.tree import LEAVES, Node
 
 _POINTS = 256  # at which a jump is looked for
 _PAIRS = 8  # segments across each border: a jump may vary along it
@@ -28,42 +28,69 @@ class Jump:
     first: tuple[float, ...]
     second: tuple[float, ...]
 
+    def __str__(self) -> str:
+        return f"f jumps by {self.size:.6g} between {_shown(self.first)} and {_shown(self.second)}"
+
 
 class JumpWarning(UserWarning):
     """A function that no continuous one comes close to."""
 
 
 def find_jump(formula: Formula, box: Box) -> Jump | None:
-    """The largest jump seen at the borders of the pieces of f, None where none is seen; what is not seen may exist."""
-    borders = [
-        node.args[0] for node in formula.nodes if node.op not in LEAVES and operation(node.op, node.value).chooses
-    ]
+    """The largest jump seen at the borders of the pieces of f, None where none is seen; what is not seen may exist.
+
+    What f changes by over the next floats on either side is no part of a jump: a steep function is continuous.
+    """
+    borders = [at for at, node in enumerate(formula.nodes) if _chooses(node)]
     if not borders:
         return None
     points = torch.cat([box.corners(64), box.sample(_POINTS)]).reshape(-1, box.dim)
     needed = needed_at(formula, points)
     best: Jump | None = None
-    for border in dict.fromkeys(borders):
-        side = _value(formula, border, points) > 0
-        ends = [points[needed[border] & mask][:_PAIRS] for mask in (side, ~side)]
-        for positive, other in zip(*ends, strict=False):
-            a, b = _neighbours(formula, border, positive, other)
-            f = torch.stack(evaluate(formula.nodes, formula.outputs, torch.stack([a, b])), -1)
-            size = float((f[0] - f[1]).abs().max())
-            if best is None or size > best.size:
-                best = Jump(size, tuple(a.tolist()), tuple(b.tolist()))
+    for border in borders:
+        known = points[needed[border]]
+        piece = _piece(formula, border, known)
+        for name in sorted(set(piece.tolist()))[:-1][:_PAIRS]:
+            for below, above in zip(known[piece <= name][:_PAIRS], known[piece > name][:_PAIRS], strict=False):
+                jump = _between(formula, box, *_neighbours(formula, border, name, below, above))
+                best = jump if best is None or jump.size > best.size else best
     return best
 
 
-def warn_of_jump(formula: Formula | None, box: Box, eps: float) -> None:
-    """One line with the two points where f jumps by more than 2 eps: a layer is continuous, so eps is out of reach."""
+def jump_beyond(formula: Formula | None, box: Box, eps: float) -> Jump | None:
+    """A jump by more than 2 eps, with a warning that shows it: a layer is continuous, so eps is out of reach."""
     jump = None if formula is None else find_jump(formula, box)
-    if jump is not None and jump.size > 2 * eps * (1 + 1e-9):
-        message = (
-            f"f jumps by {jump.size:.6g} between {_shown(jump.first)} and {_shown(jump.second)}: "
-            f"no continuous function is within {eps!r} of both"
-        )
-        warnings.warn(message, JumpWarning, stacklevel=3)
+    if jump is None or not jump.size > 2 * eps * (1 + 1e-9):
+        return None
+    message = f"{jump}: no continuous function is within {eps!r} of both"
+    warnings.warn(message, JumpWarning, stacklevel=4)  # the caller of approximate, which is decorated
+    return jump
+
+
+def _chooses(node: Node) -> bool:
+    """Whether a node has pieces: where() and floor()."""
+    return node.op == "floor" or (node.op not in LEAVES and operation(node.op, node.value).chooses)
+
+
+def _piece(formula: Formula, at: int, points: Tensor) -> Tensor:
+    """Which piece of a node the points (C, D) lie in, as numbers: 0 and 1 for where(), the value of floor()."""
+    if formula.nodes[at].op == "floor":
+        return _value(formula, at, points)
+    return (_value(formula, formula.nodes[at].args[0], points) > 0).double()
+
+
+def _between(formula: Formula, box: Box, a: Tensor, b: Tensor) -> Jump:
+    """What f changes by between neighbours a and b, less what it changes by over a step as long on either side.
+
+    The steps begin one step away: sign(x) has two borders, and its value at zero between them.
+    """
+    step = b - a
+    rows = torch.stack([a - 2 * step, a - step, a, b, b + step, b + 2 * step])
+    rows = torch.minimum(torch.maximum(rows, box.lower.flatten()), box.upper.flatten())
+    f = torch.stack(evaluate(formula.nodes, formula.outputs, rows), -1)
+    before, _, across, _, behind = (f[1:] - f[:-1]).abs()
+    size = float((across - before.nan_to_num() - behind.nan_to_num()).max())
+    return Jump(size, *sorted([tuple(a.tolist()), tuple(b.tolist())]))
 
 
 def _shown(point: tuple[float, ...]) -> str:
@@ -75,14 +102,14 @@ def _value(formula: Formula, at: int, points: Tensor) -> Tensor:
     return values
 
 
-def _neighbours(formula: Formula, border: int, positive: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
-    """The two points of the segment beside the border, found by bisection."""
+def _neighbours(formula: Formula, border: int, name: float, below: Tensor, above: Tensor) -> tuple[Tensor, Tensor]:
+    """The two points of the segment beside the border after the piece ``name``, found by bisection."""
     for _ in range(_BISECTIONS):
-        middle = positive / 2 + other / 2
-        if torch.equal(middle, positive) or torch.equal(middle, other):
+        middle = below / 2 + above / 2
+        if torch.equal(middle, below) or torch.equal(middle, above):
             break
-        if bool(_value(formula, border, middle[None])[0] > 0):
-            positive = middle
+        if bool(_piece(formula, border, middle[None])[0] <= name):
+            below = middle
         else:
-            other = middle
-    return positive, other
+            above = middle
+    return below, above

@@ -55,7 +55,9 @@ class Lipschitz:
     @property
     def source(self) -> str:
         """Where the assumption comes from."""
-        return f"estimated from {self.estimated_from:,} values, not proved" if self.estimated_from else "as declared"
+        if self.estimated_from:
+            return f"estimated from {self.estimated_from:,} values, not proved"
+        return "as declared"
 
 
 def estimate(values: Callable[[Tensor], Tensor], box: Box) -> Lipschitz:

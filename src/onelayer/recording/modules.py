@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -11,7 +10,7 @@ from onelayer.errors import UnsupportedOperation
 from onelayer.recording.algebra import add, clamp, div, minimum, mul, neg, power, sub, unary
 from onelayer.recording.attention import softmax
 from onelayer.recording.dispatch import operation
-from onelayer.recording.network import layer_norm, linear
+from onelayer.recording.network import layer_norm
 from onelayer.recording.reductions import mean
 from onelayer.recording.symbolic import Recording, Symbolic, lift
 
@@ -85,7 +84,9 @@ def rms_norm(
     small = torch.finfo(torch.float64).eps if eps is None else float(eps)
     spread = add(tape, mean(tape, power(tape, input, 2), dims, True), small)
     y = div(tape, input, unary(tape, "sqrt", spread))
-    return y if weight is None else mul(tape, y, weight)
+    if weight is None:
+        return y
+    return mul(tape, y, weight)
 
 
 @operation("batch_norm", neutral="cudnn_enabled")
@@ -110,7 +111,9 @@ def batch_norm(
     spread = unary(tape, "sqrt", add(tape, _channels(tape, input, running_var), float(eps)))
     y = div(tape, sub(tape, input, _channels(tape, input, running_mean)), spread)
     y = y if weight is None else mul(tape, y, _channels(tape, input, weight))
-    return y if bias is None else add(tape, y, _channels(tape, input, bias))
+    if bias is None:
+        return y
+    return add(tape, y, _channels(tape, input, bias))
 
 
 @operation("group_norm", neutral="cudnn_enabled")
@@ -123,7 +126,9 @@ def group_norm(
     flat = layer_norm(tape, Symbolic(tape, x.ids.reshape(len(x), num_groups, size)), (size,), eps=eps)
     y = Symbolic(tape, flat.ids.reshape(x.ids.shape))
     y = y if weight is None else mul(tape, y, _channels(tape, input, weight))
-    return y if bias is None else add(tape, y, _channels(tape, input, bias))
+    if bias is None:
+        return y
+    return add(tape, y, _channels(tape, input, bias))
 
 
 def _channels(tape: Recording, x: Any, values: Any) -> Symbolic:
@@ -135,31 +140,23 @@ def _channels(tape: Recording, x: Any, values: Any) -> Symbolic:
     return Symbolic(tape, ids.reshape(-1, *[1] * (ndim - 2)) if ndim > 1 else ids)
 
 
-def _halves(tape: Recording, values: Symbolic, count: int) -> list[Symbolic]:
-    return [Symbolic(tape, part) for part in values.ids.chunk(count, -1)]
-
-
-@operation("lstm_cell")
-def lstm_cell(
-    tape: Recording, input: Any, hx: Sequence[Any], w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None
-) -> tuple[Symbolic, Symbolic]:
-    """c' = sigmoid(f) c + sigmoid(i) tanh(g), h' = sigmoid(o) tanh(c')"""
-    h, c = hx
-    total = add(tape, linear(tape, input, w_ih, b_ih), linear(tape, h, w_hh, b_hh))
-    i, f, g, o = _halves(tape, total, 4)
-    kept = mul(tape, unary(tape, "sigmoid", f), c)
-    cell = add(tape, kept, mul(tape, unary(tape, "sigmoid", i), unary(tape, "tanh", g)))
-    return mul(tape, unary(tape, "sigmoid", o), unary(tape, "tanh", cell)), cell
-
-
-@operation("gru_cell")
-def gru_cell(
-    tape: Recording, input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None
+@operation("instance_norm", neutral="cudnn_enabled")
+def instance_norm(
+    tape: Recording,
+    input: Any,
+    *,
+    running_mean: Any = None,
+    running_var: Any = None,
+    weight: Any = None,
+    bias: Any = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
 ) -> Symbolic:
-    """h' = (1 - z) n + z h with n = tanh(a_n + r b_n), r and z sigmoids"""
-    xr, xz, xn = _halves(tape, linear(tape, input, w_ih, b_ih), 3)
-    hr, hz, hn = _halves(tape, linear(tape, hx, w_hh, b_hh), 3)
-    r = unary(tape, "sigmoid", add(tape, xr, hr))
-    z = unary(tape, "sigmoid", add(tape, xz, hz))
-    n = unary(tape, "tanh", add(tape, xn, mul(tape, r, hn)))
-    return add(tape, n, mul(tape, z, sub(tape, hx, n)))
+    """Normalisation of every channel by itself, or by the statistics that training left.
+
+    All by keyword: torch.instance_norm has these arguments in another order than torch.nn.functional.instance_norm.
+    """
+    if use_input_stats:
+        return group_norm(tape, input, lift(tape, input).ids.shape[1], weight, bias, eps)
+    return batch_norm(tape, input, running_mean, running_var, weight=weight, bias=bias, eps=eps)

@@ -55,7 +55,9 @@ def addmm(tape: Recording, input: Any, mat1: Any, mat2: Any, *, beta: float = 1,
 def linear(tape: Recording, input: Any, weight: Any, bias: Any = None) -> Symbolic:
     """x W^T + b."""
     y = matmul(tape, input, Symbolic(tape, lift(tape, weight).ids.mT))
-    return y if bias is None else add(tape, y, bias)
+    if bias is None:
+        return y
+    return add(tape, y, bias)
 
 
 def _einsum_letters(equation: str, ndims: Sequence[int]) -> tuple[list[str], str]:
@@ -209,4 +211,6 @@ def layer_norm(
     spread = add(tape, mean(tape, power(tape, centred, 2), dims, True), float(eps))
     y = div(tape, centred, unary(tape, "sqrt", spread))
     y = y if weight is None else mul(tape, y, weight)
-    return y if bias is None else add(tape, y, bias)
+    if bias is None:
+        return y
+    return add(tape, y, bias)

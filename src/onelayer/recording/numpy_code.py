@@ -80,7 +80,9 @@ class Array(NDArrayOperatorsMixin):
     def transpose(self, *axes: Any) -> Array:
         """The dimensions in another order, by default the opposite one."""
         order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
-        return Array(type(self.inner)(self.inner.tape, self.inner.ids.permute(*order))) if order else self.T
+        if order:
+            return Array(type(self.inner)(self.inner.tape, self.inner.ids.permute(*order)))
+        return self.T
 
     def __getitem__(self, index: Any) -> Array:
         parts = index if isinstance(index, tuple) else (index,)
@@ -170,13 +172,17 @@ def _torch(value: Any) -> Any:
         return torch.as_tensor(np.ascontiguousarray(value), dtype=kind, device="cpu").reshape(value.shape)
     if isinstance(value, list) and find_tape([_torch(part) for part in value]) is not None:
         return [_torch(part) for part in value]
-    return tuple(_torch(part) for part in value) if isinstance(value, tuple) else value
+    if isinstance(value, tuple):
+        return tuple(_torch(part) for part in value)
+    return value
 
 
 def _array(value: Any) -> Any:
     if isinstance(value, (Symbolic, Truth)):
         return Array(value)
-    return tuple(map(_array, value)) if isinstance(value, (list, tuple)) else value
+    if isinstance(value, (list, tuple)):
+        return tuple(map(_array, value))
+    return value
 
 
 def _index(index: Any) -> Any:

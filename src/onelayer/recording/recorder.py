@@ -12,7 +12,9 @@ from torch.overrides import TorchFunctionMode
 
 import onelayer.recording.attention
 import onelayer.recording.modules
-import onelayer.recording.network  # noqa: F401  (all register the operations of torch.nn)
+import onelayer.recording.network
+import onelayer.recording.recurrent
+import onelayer.recording.windowed  # noqa: F401  (all register the operations of torch.nn)
 from onelayer.box import Box
 from onelayer.errors import FormulaError, OnelayerError, UnsupportedOperation
 from onelayer.ground import pinned
@@ -113,7 +115,9 @@ class _Float32Default(TorchFunctionMode):
 
 def _is_double(value: Any) -> bool:
     numpy = isinstance(value, (np.ndarray, np.generic))
-    return bool(value.dtype == np.float64) if numpy else getattr(value, "dtype", None) is torch.float64
+    if numpy:
+        return bool(value.dtype == np.float64)
+    return getattr(value, "dtype", None) is torch.float64
 
 
 def _flat(values: Sequence[Any]) -> Iterator[Any]:

@@ -232,7 +232,9 @@ def matrix_norm(
     rows, columns = (at % ndim for at in dim)
     summed, other = (rows, columns) if ord == 1 else (columns, rows)
     worst = _fold_along(tape, max_entries, total(tape, unary(tape, "abs", input), summed, True), other, True)
-    return worst if keepdim else Symbolic(tape, worst.ids.squeeze((rows, columns)))
+    if keepdim:
+        return worst
+    return Symbolic(tape, worst.ids.squeeze((rows, columns)))
 
 
 @operation("cumsum")

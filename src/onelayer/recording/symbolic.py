@@ -86,7 +86,9 @@ class Symbolic:
 
     def size(self, dim: int | None = None) -> Any:
         """The shape, or one side of it."""
-        return self.ids.size() if dim is None else self.ids.size(dim)
+        if dim is None:
+            return self.ids.size()
+        return self.ids.size(dim)
 
     def numel(self) -> int:
         """Number of entries."""

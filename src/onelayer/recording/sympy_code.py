@@ -44,7 +44,8 @@ def from_sympy(expression: Any, dim: int, names: Sequence[str] = ()) -> Formula:
     sympy = sys.modules["sympy"]
     arguments: list[str] = []
     if isinstance(expression, sympy.Lambda):
-        arguments, expression = [str(symbol) for symbol in expression.variables], expression.expr
+        arguments = [str(symbol) for symbol in expression.variables]
+        expression = expression.expr
     several = isinstance(expression, list | tuple | sympy.MatrixBase | sympy.Tuple)
     outputs = [sympy.sympify(item) for item in expression] if several else [expression]
     symbols = sorted({str(symbol) for item in outputs for symbol in item.free_symbols})
@@ -103,7 +104,9 @@ class _Reader:
             if max(abs(int(item.p)), int(item.q)) > _LARGEST:
                 raise FormulaError(f"the number {str(item)[:40]} is no quotient of integers up to 2^53")
             top = self.tape.number(float(int(item.p)))
-            return top if item.q == 1 else self.tape.add("div", top, self.tape.number(float(int(item.q))))
+            if item.q == 1:
+                return top
+            return self.tape.add("div", top, self.tape.number(float(int(item.q))))
         return self.tape.number(float(item))
 
     def _pieces(self, pieces: Sequence[Any]) -> int:
@@ -118,7 +121,8 @@ class _Reader:
 
     def _step(self, item: Any, at_zero: Any) -> int:
         """0 below zero, 1 above, and at zero what the second argument says, 1/2 unless told otherwise."""
-        u, zero = self.number(item), self.tape.number(0)
+        u = self.number(item)
+        zero = self.tape.number(0)
         below = self.tape.add("where", self.tape.add("neg", u), zero, self.number(at_zero))
         return self.tape.add("where", u, self.tape.number(1), below)
 

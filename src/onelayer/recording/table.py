@@ -23,7 +23,7 @@ from onelayer.recording.columns import Array, listed, numbers, read_columns
 from onelayer.recording.scattered import Scattered, scattered
 from onelayer.recording.splines import Axis, interpolant
 
-DEGREES = {"linear": 1, "cubic": 3}
+DEGREES = {"linear": 1, "cubic": 3}  # of the splines
 
 
 @dataclass(frozen=True, eq=False)

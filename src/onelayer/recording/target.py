@@ -21,10 +21,11 @@ from onelayer.recording.callables import in_float64, line, not_torch, of_one_arr
 from onelayer.recording.curvature import Curvature, as_curvature
 from onelayer.recording.evaluation import PROBED, Pace, continued, evaluate, pace_of
 from onelayer.recording.evaluations import Evaluations
-from onelayer.recording.lipschitz import Lipschitz, as_lipschitz
+from onelayer.recording.lipschitz import ESTIMATE, Lipschitz, as_lipschitz
 from onelayer.recording.numpy_code import recordable
 from onelayer.recording.recorder import FORMAT, TooLong, record
 from onelayer.recording.scattered import Scattered
+from onelayer.recording.separable import Separated, separate
 from onelayer.recording.sympy_code import from_sympy, is_sympy
 from onelayer.recording.table import Table
 from onelayer.recording.witnessed import Touched, Witnessed
@@ -63,7 +64,8 @@ class Target:
 
     def one_number(self, shape: tuple[int, ...]) -> Target:
         """The same function with its one number in an output of ``shape``, such as (1,) for ()."""
-        f, event = self.function, len(self.input_shape)
+        f = self.function
+        event = len(self.input_shape)
 
         def function(x: Any) -> Any:
             return f(x).reshape(*x.shape[: x.ndim - event], *shape)
@@ -95,7 +97,10 @@ def as_target(f: Any, box: Box, *, lipschitz: Any = None, observer: Observer | N
             raise OnelayerError(f"the function takes points of shape {f.input_shape}, the box {tuple(box.shape)}")
         return f
     if isinstance(f, BlackBox):
-        return _from_values(f, box, watch) if f.gradient is None else _from_gradient(f, f.gradient, box, watch)
+        f = f.on(box)
+        if f.gradient is None:
+            return _from_values(f, box, watch)
+        return _from_gradient(f, f.gradient, box, watch)
     if isinstance(f, Table | Scattered):
         return _from_table(f, box)
     f = from_sympy(f, box.dim, box.variables) if is_sympy(f) else f
@@ -156,6 +161,15 @@ def _from_gradient(f: BlackBox, gradient: Evaluations, box: Box, observer: Obser
     )
 
 
+def separated(f: BlackBox, box: Box, eps: float, observer: Observer) -> Separated | None:
+    """What its declared structure makes of a black box; None where a structure was to be estimated and none is seen."""
+    values = _values_of(f.on(box), box)
+    lipschitz = as_lipschitz(f.lipschitz, box, values)
+    witnessed = Witnessed(values, f.name, lipschitz, box.dim)
+    shape = tuple(_call(witnessed, box.center[None], f.name).shape[1:])
+    return separate(witnessed, box, eps, lipschitz, f.structure or ESTIMATE, shape, observer)
+
+
 def _values_of(f: Callable[[Any], Any], box: Box) -> Callable[[Tensor], Tensor]:
     """A function of NumPy points as a torch function."""
 
@@ -182,13 +196,15 @@ def _from_table(table: Table | Scattered, box: Box) -> Target:
     if box.dim == table.box.dim and not table.covers(box):
         out = (box.lower.flatten() < table.box.lower) | (box.upper.flatten() > table.box.upper)
         at = int(out.double().argmax())
-        low, high = table.box.lower[at].item(), table.box.upper[at].item()
+        low = table.box.lower[at].item()
+        high = table.box.upper[at].item()
         raise OnelayerError(f"the table ends at {table.names[at]} = {low:g} and {high:g}; choose a box inside it")
     return _from_formula(table.formula, box)
 
 
 def _from_torch(f: Callable[[Any], Any], box: Box, kind: str, name: str, declared: Any, observer: Observer) -> Target:
-    shape, pace = tuple(box.shape), _pace(f, box, name)
+    shape = tuple(box.shape)
+    pace = _pace(f, box, name)
     formula, unrecorded = None, ""
     try:
         _refuse_format(f, box, name, pace, observer)

@@ -23,7 +23,9 @@ class Witnessed:
     """A batched function whose evaluated points hold its declared constant to account."""
 
     def __init__(self, function: Callable[[Tensor], Tensor], name: str, lipschitz: Lipschitz, dim: int) -> None:
-        self.function, self.name, self.lipschitz = function, name, lipschitz
+        self.function = function
+        self.name = name
+        self.lipschitz = lipschitz
         self.points = torch.empty(0, dim, dtype=torch.float64, device="cpu")
         self.values: Tensor | None = None
 
@@ -40,10 +42,12 @@ class Witnessed:
         first = len(self.points)
         known = values if self.values is None else torch.cat([self.values, values])
         every = torch.cat([self.points, points])
-        kept, known_kept = every[:COMPARED], known[:COMPARED]
+        kept = every[:COMPARED]
+        known_kept = known[:COMPARED]
         for start in range(first, len(every), BLOCK):
             self._compare(every[start : start + BLOCK], known[start : start + BLOCK], kept, known_kept)
-        self.points, self.values = kept, known_kept
+        self.points = kept
+        self.values = known_kept
 
     def _compare(self, points: Tensor, values: Tensor, kept: Tensor, known: Tensor) -> None:
         allowed = self.lipschitz.over((points[:, None] - kept).abs())  # (C, N)
@@ -70,7 +74,10 @@ class Touched:
         curvature: Curvature,
         dim: int,
     ) -> None:
-        self.function, self.slopes, self.name, self.curvature = function, gradient, name, curvature
+        self.function = function
+        self.slopes = gradient
+        self.name = name
+        self.curvature = curvature
         self.points = torch.empty(0, dim, dtype=torch.float64, device="cpu")
         self.values: Tensor | None = None  # (N, K), at the points
         self.centres = self.points
@@ -90,7 +97,8 @@ class Touched:
 
     def gradient(self, x: Tensor) -> Tensor:
         """The gradients (..., *output_shape, D); raises where values or other gradients contradict them."""
-        values, slopes = self(x), self.slopes(x)
+        values = self(x)
+        slopes = self.slopes(x)
         dim = self.points.shape[1]
         if slopes.shape != (*values.shape, dim):
             raise OnelayerError(
@@ -134,12 +142,15 @@ class Touched:
         """Compare gradients (C, K, D) with those at N centres."""
         one = not self.curvature.per_coordinate
         for start in range(0, len(points), BLOCK):
-            here, steep = points[start : start + BLOCK], slopes[start : start + BLOCK]
+            here = points[start : start + BLOCK]
+            steep = slopes[start : start + BLOCK]
             allowed = self.curvature.changes((here[:, None] - centres).abs())  # (C, N, D)
             change = (steep[:, None] - known).abs().amax(2)
             size = torch.maximum(steep.abs().amax(1)[:, None], known.abs().amax(1))
             if one:
-                change, size, allowed = change.sum(-1, True), size.sum(-1, True), allowed[..., :1]
+                change = change.sum(-1, True)
+                size = size.sum(-1, True)
+                allowed = allowed[..., :1]
             worse = torch.nonzero(change > allowed * (1 + SLACK) + size * SLACK)
             if len(worse):
                 i, j, d = worse[0].tolist()

@@ -20,9 +20,10 @@ NORMS = {
 def _range(proof: Certificate) -> str:
     rows = list(zip(proof.about["low"], proof.about["high"], strict=True))
     shown = [f"output {at} lies between {low!r} and {high!r}" for at, (low, high) in enumerate(rows, start=1)]
-    return "; ".join(shown[:MOST_OUTPUTS]) + (
-        f"; and so on for {len(rows)} outputs" if len(rows) > MOST_OUTPUTS else ""
-    )
+    text = "; ".join(shown[:MOST_OUTPUTS])
+    if len(rows) > MOST_OUTPUTS:
+        text += f"; and so on for {len(rows)} outputs"
+    return text
 
 
 def _lipschitz(proof: Certificate) -> str:
@@ -59,14 +60,15 @@ def claim(proof: Certificate) -> str:
     high = outward(proof.upper, up=True)
     low = outward(proof.lower, up=False)
     if proof.status == "proved":
-        required = (
-            "" if proof.about["kind"] in (*MARGINS, "range") or proof.eps is None else f" (required: {proof.eps!r})"
-        )
-        return f"For every point of the domain stated below, {text.replace('{bound}', high)}{required}."
+        holds = text.replace("{bound}", high)
+        limited = proof.about["kind"] not in (*MARGINS, "range")  # by a number that the reader knows
+        required = f" (required: {proof.eps!r})" if limited and proof.eps is not None else ""
+        return f"For every point of the domain stated below, {holds}{required}."
+    asked = text.replace("{bound}", repr(proof.eps))
     if proof.status == "refuted":
-        return f"This is NOT so: {text.replace('{bound}', repr(proof.eps))}. It fails at the point stated below."
+        return f"This is NOT so: {asked}. It fails at the point stated below."
     known = "no bound was established" if math.isinf(proof.upper) else f"a bound of {high} is proved, {low} is reached"
-    return f"It was NOT decided whether {text.replace('{bound}', repr(proof.eps))}; {known}."
+    return f"It was NOT decided whether {asked}; {known}."
 
 
 def facts(proof: Certificate) -> Mapping[str, Any]:

@@ -16,17 +16,17 @@ FORMATS = {
 }
 DIFFERENCE = "the difference between model and reference"
 METHODS = {
-    "branch and bound": "The domain was divided into {boxes} boxes that cover it without gaps. On each of them "
+    "branch and bound": "{domain} "
     + DIFFERENCE
     + " was enclosed by Taylor models of order {order} with rigorous bounds of all "
     "truncation and rounding errors. No sampling is involved.",
-    "conditional on Lipschitz constant": "The domain was divided into {boxes} boxes. On each of them model and "
-    "reference were compared at the centre, and the rest was bounded by the declared rate of change of the reference "
+    "conditional on Lipschitz constant": "{domain} model and reference were"
+    " compared at the centre, and the rest was bounded by the declared rate of change of the reference "
     "(see assumptions).",
-    "conditional on Lipschitz constant of the gradient": "The domain was divided into {boxes} boxes. On each of them "
+    "conditional on Lipschitz constant of the gradient": "{domain} "
     "the model was compared with the tangent of the reference at the centre, and the rest was bounded by the declared "
     "rate of change of its gradient (see assumptions).",
-    "estimated Lipschitz constant": "The domain was divided into {boxes} boxes. On each of them model and reference "
+    "estimated Lipschitz constant": "{domain} model and reference "
     "were compared at the centre; the rest follows from a rate of change that was estimated from samples. This is not "
     "a proof.",
 }
@@ -58,7 +58,9 @@ def claim(certificate: Certificate) -> str:
 def _required(certificate: Certificate, what: str = "") -> str:
     if certificate.eps is None:
         return f" {what}" if what else ""
-    return f" {what} of {certificate.eps!r}" if what else f" (required: {certificate.eps!r})"
+    if what:
+        return f" {what} of {certificate.eps!r}"
+    return f" (required: {certificate.eps!r})"
 
 
 def scope(certificate: Certificate) -> str:
@@ -76,8 +78,16 @@ def method(certificate: Certificate) -> str:
     known = METHODS.get(certificate.method)
     if known is None:
         return f"The bound follows from an argument ({certificate.method}) whose conditions these weights satisfy."
-    text = known.format(boxes=f"{certificate.boxes:,}", order=certificate.order)
-    return text.replace(DIFFERENCE, "what the statement is about") if certificate.about else text
+    text = known.format(domain=_divided(certificate.boxes), order=certificate.order)
+    if certificate.about:
+        return text.replace(DIFFERENCE, "what the statement is about")
+    return text
+
+
+def _divided(boxes: int) -> str:
+    if boxes == 1:
+        return "The domain was taken as one box. On it"
+    return f"The domain was divided into {boxes:,} boxes that cover it without gaps. On each of them"
 
 
 def verdict(word: str) -> str:

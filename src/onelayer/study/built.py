@@ -23,7 +23,7 @@ from onelayer.study.problems import StudyProblem
 
 FIT_POINTS = 2048  # of the fits that trained layers are compared with
 CUTOFF = 1e-11  # of the largest singular value: values stay small enough for float64
-WIDTHS = (0.125, 0.25, 0.5, 1.0, 2.0)
+WIDTHS = (0.125, 0.25, 0.5, 1.0, 2.0)  # of keys, in units of their distance: the best of them is taken
 
 KINDS: dict[str, dict[str, Any]] = {
     "softmax": {"attention": "softmax"},

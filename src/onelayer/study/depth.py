@@ -7,6 +7,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from onelayer.card import number_of
 from onelayer.study.figures import curves_figure
 from onelayer.study.problems import PROBLEMS
 from onelayer.study.rows import median, points, select
@@ -88,7 +89,7 @@ def findings(rows: Rows) -> list[str]:
 
 
 def _blocks(depth: int) -> str:
-    return f"{depth} block{'s' * (depth > 1)}"
+    return number_of(depth, "blocks")
 
 
 DEPTH = Study("depth", "At equal parameters, is it better to be deep or wide?", cells, measure, figure, findings)

@@ -78,7 +78,9 @@ def cells(quick: bool) -> list[Cell]:
 
 def measure(cell: Cell) -> Mapping[str, Any]:
     """One run."""
-    return _classifier(cell) if cell["method"] == "classifier" else _both(cell)
+    if cell["method"] == "classifier":
+        return _classifier(cell)
+    return _both(cell)
 
 
 def _classifier(cell: Cell) -> Mapping[str, Any]:
@@ -139,7 +141,9 @@ def _numpy_losses(start: OneLayerTransformer, data: Digits, cell: Cell) -> Itera
 def _rule(cell: Cell) -> GradientDescent | Momentum | Adam:
     if cell["optimiser"] == "adam":
         return Adam(cell["rate"])
-    return Momentum(cell["rate"]) if cell["optimiser"] == "momentum" else GradientDescent(cell["rate"])
+    if cell["optimiser"] == "momentum":
+        return Momentum(cell["rate"])
+    return GradientDescent(cell["rate"])
 
 
 def _torch_losses(start: OneLayerTransformer, data: Digits, cell: Cell) -> Iterator[float]:

@@ -76,4 +76,6 @@ def best_law(sizes: Sequence[float], errors: Sequence[float], *, level: float = 
 
 
 def _abscissa(size: float, kind: str) -> float:
-    return math.log(size) if kind == "power" else float(size)
+    if kind == "power":
+        return math.log(size)
+    return float(size)

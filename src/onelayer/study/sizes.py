@@ -17,6 +17,7 @@ from onelayer.study.sweep import Cell
 from onelayer.training.train import train
 
 WAVES = PROBLEMS["waves"]
+# Quick runs and whole ones: seconds for a page of examples, and as long as errors still fall.
 RECIPE = {True: {"steps": 300, "batch": 128}, False: {"steps": 6000, "batch": 256}}
 SEEDS = {True: (0, 1, 2), False: (0, 1, 2, 3, 4)}
 

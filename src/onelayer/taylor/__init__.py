@@ -26,10 +26,12 @@ from onelayer.taylor import (  # noqa: F401
     modules,
     normalize,
     piecewise,
+    recurrent,
     reductions,
     shapes,
     splined,
     tables,
+    windowed,
 )
 from onelayer.taylor.arithmetic import combine
 from onelayer.taylor.core import Space, TaylorModel, constant

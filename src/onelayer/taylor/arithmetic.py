@@ -30,7 +30,9 @@ def operand(value: Any, like: TaylorModel) -> TaylorModel:
         return value
     model = constant(value, like)
     error = conversion_error(model.coef[0], like.execution)
-    return model if error is None else model.with_radius(error)
+    if error is None:
+        return model
+    return model.with_radius(error)
 
 
 def size_of(value: Tensor | TaylorModel) -> Tensor:

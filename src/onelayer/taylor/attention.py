@@ -91,7 +91,8 @@ def _or_intervals(
     radius = inflate(torch.maximum(high - middle, middle - low) + UNIT)
     coef = torch.where(poor, 0.0, powers.coef)
     base = torch.where(poor, 0.0, total.coef)
-    coef[0], base[0] = torch.where(poor, middle, coef[0]), torch.where(poor, 1.0, base[0])
+    coef[0] = torch.where(poor, middle, coef[0])
+    base[0] = torch.where(poor, 1.0, base[0])
     powers = powers.with_(coef, torch.where(poor, radius, powers.rem))
     return powers, total.with_(base, torch.where(poor, 0.0, total.rem))
 
@@ -225,7 +226,9 @@ def _with_mask(logits: TaylorModel, mask: Any, terms: int) -> TaylorModel:
 
 def _thirds(packed: Tensor | None) -> tuple[Any, ...]:
     """The parts of a packed projection for queries, keys and values."""
-    return (None, None, None) if packed is None else packed.chunk(3)
+    if packed is None:
+        return None, None, None
+    return packed.chunk(3)
 
 
 def _projected(x: TaylorModel, weight: Any, bias: Any, heads: int) -> TaylorModel:

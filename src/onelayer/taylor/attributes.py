@@ -23,7 +23,9 @@ def dim(x: TaylorModel) -> int:
 @implements("size", lazy=True)
 def size(x: TaylorModel, dim: int | None = None) -> Any:
     """The shape, or one side of it."""
-    return x.shape if dim is None else x.shape[dim]
+    if dim is None:
+        return x.shape
+    return x.shape[dim]
 
 
 @implements("numel", lazy=True)
@@ -78,7 +80,9 @@ def _cast(x: TaylorModel, dtype: torch.dtype) -> TaylorModel:
         return x.with_(x.coef, rounded_once(x.rem, _reach(x), dtype)).tagged(dtype)
     if not widens(x.execution, dtype):
         check_cast(x.execution, dtype)
-    return x if x.execution in (None, dtype) else x.tagged(dtype)
+    if x.execution in (None, dtype):
+        return x
+    return x.tagged(dtype)
 
 
 def _reach(x: TaylorModel) -> Tensor:

@@ -19,7 +19,9 @@ Run = tuple[int, int, int]  # source start, target start, length
 @cache
 def count(variables: int, degree: int) -> int:
     """Number of monomials of total degree <= ``degree`` in ``variables`` variables: C(s + k, s)."""
-    return comb(variables + degree, variables) if degree >= 0 else 0
+    if degree >= 0:
+        return comb(variables + degree, variables)
+    return 0
 
 
 @cache
@@ -94,7 +96,8 @@ def multinomials(variables: int, degree: int) -> tuple[float, ...]:
     """|alpha|! / alpha! per row; exact in float64 for every order this package uses."""
     values = []
     for row in exponents(variables, degree).tolist():
-        value, left = 1, sum(row)
+        value = 1
+        left = sum(row)
         for exponent in row:
             value *= comb(left, exponent)
             left -= exponent

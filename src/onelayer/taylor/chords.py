@@ -48,7 +48,8 @@ class SShape:
         width = high - low
         slope = (self.value(high) - self.value(low)) / torch.where(width > 0, width, 1.0)
         slope = torch.minimum(slope.clamp(min=0.0), self.slope(torch.zeros_like(slope)))
-        above, below = self._above(slope, low, high), self._above(slope, -high, -low)
+        above = self._above(slope, low, high)
+        below = self._above(slope, -high, -low)
         return Chord(slope, -below, above)
 
     def _above(self, slope: Tensor, low: Tensor, high: Tensor) -> Tensor:

@@ -41,7 +41,8 @@ def numerator_and_denominator(
             gap = _normal(gap * _normal(smallest_size(*values[at].range()) ** exponent) * _DOWN)
         products.append(product)
         gaps.append(gap)
-    numerator, denominator = (cast(TaylorModel, call("stack", side, -1)) for side in (values[:count], products))
+    numerator = cast(TaylorModel, call("stack", values[:count], -1))
+    denominator = cast(TaylorModel, call("stack", products, -1))
     defined = surely_defined(f.source, low, high)
     return numerator, denominator, torch.where(defined[:, None], torch.stack(gaps, dim=-1), 0.0)
 

@@ -48,6 +48,37 @@ def shifted(
 
 
 @jitted
+def cut_off(size: float, degree: int, last: float, steepest: float) -> float:
+    """What the terms above ``degree`` add at most: by the geometric series of the last ones, or by Lagrange's form."""
+    q = (size / (degree + 1) + TINY) * GROWTH
+    geometric = last * (q / (1 - q)) * (1 + 2.0**-20)
+    reach = size
+    power = 1.0
+    if reach < 2.0 ** (-1000 / (degree + 1)):  # else its power would be subnormal
+        reach = 2.0 ** (-1000 / (degree + 1))
+    for _ in range(degree + 1):
+        power *= reach
+    lagrange = (steepest + TINY) * GROWTH * power
+    return geometric if q < 0.99 and not lagrange < geometric else lagrange
+
+
+@jitted
+def raise_powers(parents: Any, weights: Any, affine: Any, out: Any) -> None:
+    """Every row of ``out`` but the first: its parent times the slope of its variable, at the end times its weight."""
+    for p in range(1, out.shape[0]):
+        row = out[p]
+        before = out[parents[p, 0]]
+        slope = affine[1 + parents[p, 1]]
+        for n in range(row.size):
+            row[n] = slope[n] * before[n]
+    for p in range(1, out.shape[0]):
+        row = out[p]
+        weight = weights[p]
+        for n in range(row.size):
+            row[n] *= weight
+
+
+@jitted
 def exponentials(
     blocks: Any,
     parents: Any,
@@ -76,32 +107,15 @@ def exponentials(
         if rem[n] > 1.0:
             return 0
         lead[n] = SMALLEST if base[n] < SMALLEST else base[n]
-    for p in range(1, out.shape[0]):
-        row = out[p]
-        before = out[parents[p, 0]]
-        slope = affine[1 + parents[p, 1]]
-        for n in range(rem.size):
-            row[n] = slope[n] * before[n]
-    for p in range(1, out.shape[0]):
-        row = out[p]
-        weight = weights[p]
-        for n in range(rem.size):
-            row[n] *= weight
+    raise_powers(parents, weights, affine, out)
     sums(blocks, out, norms, total)
     degree = norms.shape[0] - 1
     state = 2
     for n in range(rem.size):
-        tail, spread = 0.0, 0.0
+        tail = 0.0
         if degree > 0:
-            q = (size[n] / (degree + 1) + TINY) * GROWTH
-            geometric = norms[degree, n] * (q / (1 - q)) * (1 + 2.0**-20)
-            reach, power = size[n], 1.0
-            if reach < 2.0 ** (-1000 / (degree + 1)):
-                reach = 2.0 ** (-1000 / (degree + 1))
-            for _ in range(degree + 1):
-                power *= reach
-            lagrange = (above[n] / factorial + TINY) * GROWTH * power
-            tail = geometric if q < 0.99 and not lagrange < geometric else lagrange
+            tail = cut_off(size[n], degree, norms[degree, n], above[n] / factorial)
+        spread = 0.0
         for d in range(1, degree + 1):
             spread += norms[d, n]
         slide = 1.01 * (rem[n] * (1 + rem[n]))
@@ -134,6 +148,19 @@ def row_sums(coef: Any, total: Any, rem: Any, width: int, rounding: float, out: 
 
 
 @jitted
+def extremes(low: Any, high: Any, first: int, width: int) -> tuple[float, float]:
+    """The largest ``high`` and the least ``low`` of a row; what is not a number stays so."""
+    top = high[first]
+    least = low[first]
+    for n in range(first, first + width):
+        if top == top and not high[n] <= top:
+            top = high[n]
+        if least == least and not low[n] >= least:
+            least = low[n]
+    return top, least
+
+
+@jitted
 def executed_weights(
     low: Any, high: Any, total: Any, rem: Any, unit: Any, width: int, relative: float, once: Any, often: Any, out: Any
 ) -> bool:
@@ -144,13 +171,7 @@ def executed_weights(
     out[:] = np.nan
     for r in range(unit.size):
         first = r * width
-        top = high[first]
-        least = low[first]
-        for n in range(first, first + width):
-            if top == top and not high[n] <= top:
-                top = high[n]
-            if least == least and not low[n] >= least:
-                least = low[n]
+        top, least = extremes(low, high, first, width)
         shared = (top - least + TINY) * GROWTH
         if shared > 0.37 * width:
             shared = 0.37 * width

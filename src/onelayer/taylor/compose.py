@@ -82,7 +82,8 @@ def within_image(x: TaylorModel, low: Tensor, high: Tensor, defined: Tensor) -> 
     middle = low / 2 + high / 2
     radius = inflate(torch.maximum(high - middle, middle - low) + 2 * UNIT * middle.abs())
     poor = ~(x.rem <= WORTHLESS * radius) & (radius < torch.inf) & defined
-    coef, rem = x.coef, x.rem
+    coef = x.coef
+    rem = x.rem
     if any_of(poor):
         coef = torch.where(poor, 0.0, coef)
         coef[0] = torch.where(poor, middle, coef[0])

@@ -212,7 +212,9 @@ def _as_matrix(la: str, lb: str, out: str, a: TaylorModel, b: Tensor) -> Tensor 
     if lb == last and out == lead:
         return b.detach()[:, None]
     if len(lb) == 2 and out == lead + lb.replace(last, ""):
-        return b.detach() if lb[0] == last else b.detach().T
+        if lb[0] == last:
+            return b.detach()
+        return b.detach().T
     return None
 
 

@@ -58,7 +58,9 @@ class Stretch:
     @property
     def powers(self) -> int:
         """The highest power that is fitted: one more than the degree for lines that break."""
-        return 2 if self.degree == 1 and self.width > 2 else self.degree
+        if self.degree == 1 and self.width > 2:
+            return 2
+        return self.degree
 
     def monomials(self) -> Tensor:
         """Coefficients of 1, t, ..., (G, w, powers + 1); those of t^2 on a broken line are its values at the knots."""

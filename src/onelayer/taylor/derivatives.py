@@ -89,7 +89,9 @@ RULES["add"], RULES["sub"] = _sum_rule(1), _sum_rule(-1)
 
 def _shaped(found: Any, value: Any) -> Any:
     """A tangent in the shape of its value, which broadcasting may have made larger."""
-    return found if tuple(found.shape) == tuple(value.shape) else found.expand(tuple(value.shape))
+    if tuple(found.shape) == tuple(value.shape):
+        return found
+    return found.expand(tuple(value.shape))
 
 
 @derivative("mul", "matmul", "einsum")
@@ -136,7 +138,9 @@ def quotient(function: Callable[..., Any], a: Any, b: Any) -> Dual:
         left = tangent(a, at)
         right = tangent(b, at)
         found = total(left, None if right is None else -(value * right))
-        return None if found is None else _shaped(found / value_of(b), value)
+        if found is None:
+            return None
+        return _shaped(found / value_of(b), value)
 
     return Dual(value, [along(at) for at in range(directions(a, b))])
 
@@ -247,7 +251,9 @@ def _clamp(function: Callable[..., Any], x: Dual, low: Any = None, high: Any = N
     def slope(v: Any) -> Any:
         inside = zeros_like(v) + 1.0
         inside = inside if low is None else inside * _step(v - low)
-        return inside if high is None else inside * _step(high - v)
+        if high is None:
+            return inside
+        return inside * _step(high - v)
 
     return chained(lambda v: function(v, low, high), x, slope)
 
@@ -282,7 +288,9 @@ def smaller(function: Callable[..., Any], a: Any, b: Any = None, *rest: Any, **k
 
 def real_number(value: float, like: Any) -> Any:
     """A real number of which ``value`` is a rounding, two units in the last place at most."""
-    return like.constant(value, 2 * math.ulp(value)) if isinstance(like, TaylorModel) else value
+    if isinstance(like, TaylorModel):
+        return like.constant(value, 2 * math.ulp(value))
+    return value
 
 
 def _normal(x: Any) -> Any:

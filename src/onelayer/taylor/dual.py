@@ -88,7 +88,9 @@ class Dual(Operators):
 
     def size(self, at: int | None = None) -> Any:
         """The shape, or one side of it."""
-        return self.shape if at is None else self.shape[at]
+        if at is None:
+            return self.shape
+        return self.shape[at]
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -190,7 +192,9 @@ def directions(*args: Any) -> int:
 
 def tangent(x: Any, at: int) -> Any:
     """The tangent of an argument in one direction, None (zero) for a constant."""
-    return x.tangents[at] if isinstance(x, Dual) else None
+    if isinstance(x, Dual):
+        return x.tangents[at]
+    return None
 
 
 def total(*terms: Any) -> Any:
@@ -212,8 +216,15 @@ def chained(function: Callable[..., Any], x: Dual, slope: Callable[[Any], Any]) 
 
 def zeros_like(x: Any) -> Any:
     """Zero in the shape of a value: a constant among Taylor models."""
-    return (
-        torch.zeros_like(x)
-        if isinstance(x, Tensor)
-        else constant(torch.zeros(x.shape, dtype=torch.float64, device=x.device), x)
-    )
+    if isinstance(x, Tensor):
+        return torch.zeros_like(x)
+    return constant(torch.zeros(x.shape, dtype=torch.float64, device=x.device), x)
+
+
+def defined_with(slope: Any, value: Any) -> Any:
+    """The slope where there is a value, undecided elsewhere: what the rules of operations say of it may be a number."""
+    if isinstance(slope, Tensor):
+        return torch.where(torch.isfinite(value), slope, torch.nan)
+    slope = slope.plain()
+    value = value.plain() if isinstance(value, TaylorModel) else constant(value, slope)
+    return slope.with_(slope.coef, torch.where(value.decided(), slope.rem, torch.inf))

@@ -118,7 +118,9 @@ def power(exponent: float) -> Elementary:
     def value(x: Tensor) -> Tensor:
         if exponent == 0.5:
             return torch.sqrt(x)
-        return torch.rsqrt(x) if exponent == -0.5 else torch.pow(x, exponent)
+        if exponent == -0.5:
+            return torch.rsqrt(x)
+        return torch.pow(x, exponent)
 
     def series(c: Tensor, k: int) -> tuple[Tensor, Tensor]:
         rows = [value(c)]

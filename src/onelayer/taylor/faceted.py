@@ -24,20 +24,27 @@ def facets(data: Facets, *args: TaylorModel) -> TaylorModel:
     low = torch.stack([side[0].flatten() for side in sides], dim=1)  # (E, D)
     high = torch.stack([side[1].flatten() for side in sides], dim=1)
     known = (torch.isfinite(low) & torch.isfinite(high)).all(1)
-    low, high = (torch.where(known[:, None], end, 0.0) for end in (low, high))
-    plane, ends = _in_chunks(data, low, high)
-    below, above = (end.reshape(shape) for end in ends)
-    result = operand(plane[:, -1].reshape(shape), models[0])
+    low = torch.where(known[:, None], low, 0.0)
+    high = torch.where(known[:, None], high, 0.0)
+    plane, (below, above) = _in_chunks(data, low, high)
+    below = below.reshape(shape)
+    above = above.reshape(shape)
+    slopes = plane[:, :-1]
+    offset = plane[:, -1]
+    result = operand(offset.reshape(shape), models[0])
     for at, model in enumerate(models):
-        result = combine(result, mul(model, plane[:, at].reshape(shape)), 1)
+        term = mul(model, slopes[:, at].reshape(shape))
+        result = combine(result, term, 1)
     middle = below / 2 + above / 2
+    radius = torch.maximum(above - middle, middle - below)
     # The numbers of the plane are rounded once each; so is the middle.
     reach = torch.maximum(-low, high).clamp(min=0) + torch.maximum(low, -high).clamp(min=0)
-    size = (plane[:, :-1].abs() * reach).sum(1) + plane[:, -1].abs()
+    size = (slopes.abs() * reach).sum(1) + offset.abs()
     slack = size.reshape(shape) * (4 * UNIT)
     slack = slack + underflow(low, high).reshape(shape)
-    result = combine(result, middle, 1).with_radius(torch.maximum(above - middle, middle - below) + slack)
-    defined = torch.stack([model.decided() for model in models]).all(0) & known.reshape(shape)
+    result = combine(result, middle, 1).with_radius(radius + slack)
+    decided = torch.stack([model.decided() for model in models]).all(0)
+    defined = decided & known.reshape(shape)
     result.rem = torch.where(defined, result.rem, torch.inf)
     if like.execution is None:
         return result
@@ -61,8 +68,10 @@ def _around(data: Facets, low: Tensor, high: Tensor) -> tuple[Tensor, Interval]:
     """The plane (E, D + 1) that counts in the middle, and the ends of what any other adds to it."""
     coordinates, planes = (form.to(low.device) for form in forms(data))
     middle = low / 2 + high / 2
-    ones = torch.cat([middle, torch.ones_like(middle[:, :1])], dim=1)
-    inside = torch.einsum("sij,nj->nsi", coordinates, ones).amin(-1)  # (E, S), least barycentric coordinate
+    one = torch.ones_like(middle[:, :1])
+    ones = torch.cat([middle, one], dim=1)
+    barycentric = torch.einsum("sij,nj->nsi", coordinates, ones)
+    inside = barycentric.amin(-1)  # (E, S), the least coordinate
     chosen = planes[inside.argmax(1)]
     # Differences of planes on each box: value in the middle, slopes times radii, and the rounding of both.
     change = planes[None] - chosen[:, None]
@@ -72,7 +81,8 @@ def _around(data: Facets, low: Tensor, high: Tensor) -> tuple[Tensor, Interval]:
     both = planes[None].abs() + chosen[:, None].abs()
     summed = (both[..., :-1] * size).sum(-1) + both[..., -1]
     rounding = summed * ((data.dim + 10) * 4 * UNIT) + underflow(low, high)
-    reach = inflate((change[..., :-1].abs() * radius).sum(-1) + rounding)
+    slope = (change[..., :-1].abs() * radius).sum(-1)
+    reach = inflate(slope + rounding)
     may = candidates(data, low, high)
     below = torch.where(may, centre - reach, torch.inf).amin(1)
     above = torch.where(may, centre + reach, -torch.inf).amax(1)

@@ -63,7 +63,10 @@ def any_of(flags: Tensor) -> bool:
 
 def weighted_sizes(coef: Tensor, table: Tensor) -> Tensor:
     """sum_p |coef[p]| table[p, i], (s, *shape), from rows (P, *shape) and weights (P, s). Rounded as it comes."""
-    return shares(coef, table) if ready(coef) else torch.tensordot(table.T, coef.abs(), dims=1)
+    if ready(coef):
+        return shares(coef, table)
+    sums: Tensor = torch.tensordot(table.T, coef.abs(), dims=1)
+    return sums
 
 
 def shares(coef: Tensor, table: Tensor) -> Tensor:

@@ -18,26 +18,30 @@ from onelayer.language.conjugates import conjugates, cut
 from onelayer.language.evaluate import evaluate
 from onelayer.language.formula import Formula, Node
 from onelayer.language.intervals import Interval, outward
-from onelayer.language.operations import operation
+from onelayer.language.operations import OPERATIONS, operation
 from onelayer.language.tree import LEAVES, float_value
 from onelayer.taylor import tables
 from onelayer.taylor.compose import within_image
 from onelayer.taylor.core import TaylorModel
 
-CLOSED = ("asin", "acos", "sqrt")  # defined up to an end where they have no slope: there the interval is all there is
+# Where they end they have a value and no slope: there the interval is all there is.
+CLOSED = frozenset(name for name, row in OPERATIONS.items() if row.closed)
 
 
 def evaluate_hulled(formula: Formula, x: TaylorModel, low: Tensor, high: Tensor) -> Any:
     """The formula on the boxes of ``x`` (B, D) with corners ``low``, ``high``: (B, *output_shape)."""
     values = hulled_outputs(formula, x, low, high)
-    return values[0] if formula.output_shape == () else torch.stack(values, dim=-1)
+    if formula.output_shape == ():
+        return values[0]
+    return torch.stack(values, dim=-1)
 
 
 def hulled_outputs(formula: Formula, x: TaylorModel, low: Tensor, high: Tensor) -> list[Any]:
     """Each output of the formula, (B,), together with its interval; unbounded where it may be undefined."""
     everywhere = torch.ones_like(low[:, 0], dtype=torch.bool)
     defined: list[Tensor] = []  # (B,) per node: whether it surely has a value on the box
-    special, found = conjugates(formula), list[Interval]()
+    special = conjugates(formula)
+    found = list[Interval]()
 
     def narrowed(node: Node, args: list[Any], value: Any) -> Any:
         before = [defined[at] for at in node.args]
@@ -46,7 +50,8 @@ def hulled_outputs(formula: Formula, x: TaylorModel, low: Tensor, high: Tensor) 
             found.append(_ends(value, low.device))
             return value
         if node.op == "var":
-            ends, sure = (low[:, int(node.value)], high[:, int(node.value)]), everywhere
+            ends = (low[:, int(node.value)], high[:, int(node.value)])
+            sure = everywhere
         else:
             ends_of = _both_ends if node.op in CLOSED else _ends
             known = [ends_of(arg, value.device) for arg in args]
@@ -79,7 +84,8 @@ def surely_defined(formula: Formula, low: Tensor, high: Tensor) -> Tensor:
     """(B,): whether interval arithmetic alone shows every output of the formula to be defined on the box."""
     found: list[Interval] = []
     defined: list[Tensor] = []
-    everywhere, special = torch.ones_like(low[:, 0], dtype=torch.bool), conjugates(formula)
+    everywhere = torch.ones_like(low[:, 0], dtype=torch.bool)
+    special = conjugates(formula)
     for at, node in enumerate(formula.nodes):
         args = [found[arg] for arg in node.args]
         match node.op:

@@ -35,7 +35,8 @@ _TALLIES: list[Tally] = []
 @contextmanager
 def backend(compiled: bool) -> Iterator[None]:
     """Use the compiled kernels, or the plain way, inside the block. For tests and measurements."""
-    before, _SWITCH["compiled"] = _SWITCH["compiled"], compiled
+    before = _SWITCH["compiled"]
+    _SWITCH["compiled"] = compiled
     try:
         yield
     finally:

@@ -43,7 +43,9 @@ class Gather:
 
     def __call__(self, values: Values) -> TaylorModel:
         found = [cast(TaylorModel, values[group])[:, index] for group, index in self.parts]
-        return found[0] if len(found) == 1 else cast(TaylorModel, call("cat", found, -1))[:, self.order]
+        if len(found) == 1:
+            return found[0]
+        return cast(TaylorModel, call("cat", found, -1))[:, self.order]
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,9 @@ def powers_of(x: TaylorModel, dim: int) -> Powers | None:
     if shifted is None:
         return None
     powers = _exponentials(*shifted)
-    return None if powers is None else Powers(shifted[0], powers)
+    if powers is None:
+        return None
+    return Powers(shifted[0], powers)
 
 
 def _model(found: Result, like: TaylorModel, degree: int) -> TaylorModel:
@@ -86,7 +88,9 @@ def _shifted(x: TaylorModel) -> tuple[TaylorModel, Floats] | None:
         plain.append(_compiled().shifted(blocks, coef, rem, shape[-1], out, norms, total, radius, size))
 
     found = kernels.filled(variables, x.degree, shape, run)
-    return (_model(found, x, x.degree), size) if plain[0] else None
+    if plain[0]:
+        return _model(found, x, x.degree), size
+    return None
 
 
 def _exponentials(x: TaylorModel, size: Floats) -> TaylorModel | None:
@@ -97,7 +101,8 @@ def _exponentials(x: TaylorModel, size: Floats) -> TaylorModel | None:
     lower, upper = x.range()
     coef = rows_of(x.coef, shape)
     rem = row_of(x.rem, shape)
-    base, above = (row_of(torch.exp(side), shape) for side in (x.coef[0], upper))
+    base = row_of(torch.exp(x.coef[0]), shape)
+    above = row_of(torch.exp(upper), shape)
     relative = ELEMENTARY + gamma(2 * degree + 4)
     tables = _parents(variables, degree), _weights(variables, degree)
     state: list[int] = []
@@ -112,7 +117,9 @@ def _exponentials(x: TaylorModel, size: Floats) -> TaylorModel | None:
     if not state[0]:
         return None
     powers = _model(found, x, degree)
-    return powers if state[0] > 1 else within_image(powers, *EXP.image((lower, upper)), x.decided())
+    if state[0] > 1:
+        return powers
+    return within_image(powers, *EXP.image((lower, upper)), x.decided())
 
 
 def summed(x: TaylorModel, dim: int) -> TaylorModel | None:

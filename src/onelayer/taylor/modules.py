@@ -1,12 +1,11 @@
 """Activations, normalisations and cells of torch.nn on Taylor models.
 
 Each is enclosed as the real function of what its argument was executed to be. A kernel may compute it in another order;
-``_kernel`` therefore adds more roundings than any order needs, of numbers as large as any in between.
+``kernel`` therefore adds more roundings than any order needs, of numbers as large as any in between.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
@@ -16,7 +15,7 @@ from onelayer.errors import UnsupportedOperation
 from onelayer.taylor.arithmetic import combine, div, mul, operand
 from onelayer.taylor.compose import compose
 from onelayer.taylor.conditions import gt, where
-from onelayer.taylor.core import TaylorModel, constant
+from onelayer.taylor.core import TaylorModel
 from onelayer.taylor.elementary import RSQRT
 from onelayer.taylor.piecewise import abs_, clamp, minimum, relu
 from onelayer.taylor.registry import call, implements
@@ -27,7 +26,7 @@ _ROUNDINGS = 64  # of one kernel: a few functions within 4 ulp each and a dozen 
 _SELU = (1.6732632423543772848170429916717, 1.0507009873554804934193349852946)  # alpha and scale, as torch has them
 
 
-def _kernel(exact: TaylorModel, x: TaylorModel, size: Tensor) -> TaylorModel:
+def kernel(exact: TaylorModel, x: TaylorModel, size: Tensor) -> TaylorModel:
     """What a kernel returns for an exact function of x; ``size`` bounds every number on the way."""
     result = exact.tagged(x.execution)
     bound = torch.maximum(inflate(size), exact.magnitude())
@@ -39,7 +38,7 @@ def _kernel(exact: TaylorModel, x: TaylorModel, size: Tensor) -> TaylorModel:
 def mish(x: TaylorModel, inplace: bool = False) -> TaylorModel:
     """x tanh(log(1 + e^x))"""
     exact = x.untag()
-    return _kernel(mul(exact, compose(TANH, compose(SOFTPLUS, exact))), x, x.magnitude())
+    return kernel(mul(exact, compose(TANH, compose(SOFTPLUS, exact))), x, x.magnitude())
 
 
 @implements("selu")
@@ -48,7 +47,7 @@ def selu(x: TaylorModel, inplace: bool = False) -> TaylorModel:
     alpha, scale = _SELU
     exact = x.untag()
     bent = combine(relu(exact), mul(call("expm1", minimum(exact, 0.0)), alpha), 1)
-    return _kernel(mul(bent, scale), x, 2 * x.magnitude() + 4)
+    return kernel(mul(bent, scale), x, 2 * x.magnitude() + 4)
 
 
 @implements("celu")
@@ -59,7 +58,7 @@ def celu(x: TaylorModel, alpha: float = 1.0, inplace: bool = False) -> TaylorMod
     exact = x.untag()
     curved = mul(call("expm1", div(minimum(exact, 0.0), alpha)), alpha)
     # The argument of the exponential is rounded too: relative to itself, times a slope of at most one.
-    return _kernel(combine(relu(exact), curved, 1), x, x.magnitude() + 2 * alpha)
+    return kernel(combine(relu(exact), curved, 1), x, x.magnitude() + 2 * alpha)
 
 
 @implements("prelu")
@@ -71,47 +70,47 @@ def prelu(x: TaylorModel, weight: Any) -> TaylorModel:
     shaped = weight.reshape(-1, *[1] * (x.ndim - 2)) if many and x.ndim > 1 else weight.reshape(())
     exact = x.untag()
     bent = combine(relu(exact), mul(minimum(exact, 0.0), shaped.double()), 1)
-    return _kernel(bent, x, x.magnitude() * (1 + float(weight.abs().max())))
+    return kernel(bent, x, x.magnitude() * (1 + float(weight.abs().max())))
 
 
 @implements("hardsigmoid")
 def hardsigmoid(x: TaylorModel, inplace: bool = False) -> TaylorModel:
     """min(max(x + 3, 0), 6) / 6"""
-    return _kernel(div(clamp(combine(x.untag(), 3.0, 1), 0.0, 6.0), 6.0), x, x.magnitude() + 6)
+    return kernel(div(clamp(combine(x.untag(), 3.0, 1), 0.0, 6.0), 6.0), x, x.magnitude() + 6)
 
 
 @implements("hardswish")
 def hardswish(x: TaylorModel, inplace: bool = False) -> TaylorModel:
     """x min(max(x + 3, 0), 6) / 6; where x + 3 is rounded and counts, |x| <= 3"""
     exact = x.untag()
-    return _kernel(mul(exact, div(clamp(combine(exact, 3.0, 1), 0.0, 6.0), 6.0)), x, 6 * x.magnitude() + 18)
+    return kernel(mul(exact, div(clamp(combine(exact, 3.0, 1), 0.0, 6.0), 6.0)), x, 6 * x.magnitude() + 18)
 
 
 @implements("softsign")
 def softsign(x: TaylorModel) -> TaylorModel:
     """x / (1 + |x|) as one executed function."""
     exact = x.untag()
-    return _kernel(div(exact, combine(abs_(exact), 1.0, 1)), x, x.magnitude() + 1)
+    return kernel(div(exact, combine(abs_(exact), 1.0, 1)), x, x.magnitude() + 1)
 
 
 @implements("log_sigmoid")
 def log_sigmoid(x: TaylorModel) -> TaylorModel:
     """-log(1 + e^(-x))"""
-    return _kernel(-compose(SOFTPLUS, -x.untag()), x, x.magnitude() + 1)
+    return kernel(-compose(SOFTPLUS, -x.untag()), x, x.magnitude() + 1)
 
 
 @implements("tanhshrink")
 def tanhshrink(x: TaylorModel) -> TaylorModel:
     """x - tanh(x) as one executed function."""
     exact = x.untag()
-    return _kernel(combine(exact, compose(TANH, exact), -1), x, x.magnitude() + 1)
+    return kernel(combine(exact, compose(TANH, exact), -1), x, x.magnitude() + 1)
 
 
 @implements("softshrink")
 def softshrink(x: TaylorModel, lambd: float = 0.5) -> TaylorModel:
     """x - min(max(x, -lambd), lambd)"""
     exact = x.untag()
-    return _kernel(combine(exact, clamp(exact, -float(lambd), float(lambd)), -1), x, x.magnitude() + abs(lambd))
+    return kernel(combine(exact, clamp(exact, -float(lambd), float(lambd)), -1), x, x.magnitude() + abs(lambd))
 
 
 @implements("threshold")
@@ -124,7 +123,7 @@ def threshold(x: TaylorModel, threshold: float, value: float, inplace: bool = Fa
 def glu(x: TaylorModel, dim: int = -1) -> TaylorModel:
     """The first half times the sigmoid of the second."""
     a, b = call("chunk", x, 2, dim)
-    return _kernel(mul(a.untag(), compose(SIGMOID, b.untag())), x, a.magnitude() + 1)
+    return kernel(mul(a.untag(), compose(SIGMOID, b.untag())), x, a.magnitude() + 1)
 
 
 @implements("batch_norm")
@@ -157,7 +156,7 @@ def batch_norm(
         offset = operand(bias.reshape(shape), x).untag()
         result = combine(result, offset, 1)
         size = size + offset.magnitude()
-    return _kernel(result, x, size)
+    return kernel(result, x, size)
 
 
 @implements("group_norm")
@@ -182,37 +181,41 @@ def group_norm(
     if bias is not None:
         y = combine(y, bias.double().reshape(shape), 1)
         bound = bound + bias.double().abs().reshape(shape)
-    return _kernel(y, x, bound.expand(x.shape))
+    return kernel(y, x, bound.expand(x.shape))
 
 
-def _gates(x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any) -> tuple[TaylorModel, TaylorModel]:
-    """The two affine maps of a cell, of the input and of the state."""
-    like = x if isinstance(x, TaylorModel) else h
-    first, second = (part if isinstance(part, TaylorModel) else constant(part, like) for part in (x, h))
-    return call("linear", first, w_ih, b_ih), call("linear", second, w_hh, b_hh)
+@implements("instance_norm")
+def instance_norm(
+    x: TaylorModel,
+    *,
+    running_mean: Any = None,
+    running_var: Any = None,
+    weight: Any = None,
+    bias: Any = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+    cudnn_enabled: bool = True,
+) -> TaylorModel:
+    """Normalisation of every channel by itself, or by the statistics that training left.
+
+    All by keyword: torch.instance_norm has these arguments in another order than torch.nn.functional.instance_norm.
+    """
+    if use_input_stats:
+        return group_norm(x, x.shape[1], weight, bias, eps)
+    return batch_norm(x, running_mean, running_var, weight=weight, bias=bias, eps=eps)
 
 
-@implements("lstm_cell")
-def lstm_cell(
-    x: Any, hx: Sequence[Any], w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None
-) -> tuple[TaylorModel, TaylorModel]:
-    """c' = sigmoid(f) c + sigmoid(i) tanh(g), h' = sigmoid(o) tanh(c')."""
-    h, c = hx
-    total = combine(*_gates(x, h, w_ih, w_hh, b_ih, b_hh), 1)
-    i, f, g, o = call("chunk", total, 4, -1)
-    cell = combine(mul(call("sigmoid", f), c), mul(call("sigmoid", i), call("tanh", g)), 1)
-    size = cell.magnitude() + 1
-    hidden = mul(call("sigmoid", o), call("tanh", cell))
-    return _kernel(hidden, total, size), _kernel(cell, total, size)
+@implements("hardshrink")
+def hardshrink(x: TaylorModel, lambd: float = 0.5) -> TaylorModel:
+    """x where it is larger than lambd in absolute value, else zero: it jumps there."""
+    return where(gt(abs_(x), float(lambd)), x, 0.0)
 
 
-@implements("gru_cell")
-def gru_cell(x: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> TaylorModel:
-    """h' = (1 - z) n + z h with n = tanh(a_n + r b_n), r and z sigmoids."""
-    of_x, of_h = _gates(x, hx, w_ih, w_hh, b_ih, b_hh)
-    (xr, xz, xn), (hr, hz, hn) = call("chunk", of_x, 3, -1), call("chunk", of_h, 3, -1)
-    r = call("sigmoid", combine(xr, hr, 1))
-    z = call("sigmoid", combine(xz, hz, 1))
-    n = call("tanh", combine(xn, mul(r, hn), 1))
-    mixed = combine(n, mul(z, combine(hx, n, -1)), 1)
-    return _kernel(mixed, of_x, mixed.magnitude() + 2)
+@implements("softmin")
+def softmin(x: TaylorModel, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> TaylorModel:
+    """Softmax of -x."""
+    if dim is None:
+        raise UnsupportedOperation("softmin(dim)", "say along which dimension")
+    found: TaylorModel = call("softmax", -x, dim, dtype=dtype)
+    return found

@@ -43,7 +43,9 @@ def layer_norm(
     result = _normalised(x, centered, mean_error, square_error, dims, eps, limit)
     if weight is not None:
         result = mul(result, weight)
-    return result if bias is None else combine(result, bias, 1)
+    if bias is None:
+        return result
+    return combine(result, bias, 1)
 
 
 @implements("rms_norm")
@@ -61,7 +63,9 @@ def rms_norm(
     square_error = moment_errors(x, dims)[1]
     limit = math.sqrt(math.prod(normalized_shape))
     result = _normalised(x, x.untag(), torch.zeros_like(square_error), square_error, dims, small, limit, spread)
-    return result if weight is None else mul(result, weight)
+    if weight is None:
+        return result
+    return mul(result, weight)
 
 
 def _last(x: TaylorModel, normalized_shape: Sequence[int]) -> list[int]:

@@ -46,7 +46,8 @@ def insert(x: TaylorModel, mask: Tensor, entries: TaylorModel) -> TaylorModel:
     whole, part = common([x, entries.tagged(x.execution)])
     coef = whole.coef.clone()
     rem = whole.rem.clone()
-    coef[:, mask], rem[mask] = part.coef, part.rem
+    coef[:, mask] = part.coef
+    rem[mask] = part.rem
     return whole.with_(coef, rem)
 
 
@@ -127,7 +128,8 @@ def _extreme(a: Any, b: Any, sign: int) -> TaylorModel:
     a = operand(a, like).plain()
     b = operand(b, like).plain()
     shape = joint_shape(a.shape, b.shape)
-    a, b = (expanded(m, shape) for m in (a, b))
+    a = expanded(a, shape)
+    b = expanded(b, shape)
     gap = prune(combine(a.untag(), b.untag(), -1))
     lower, upper = gap.range()
     first, second = (lower >= 0, upper <= 0) if sign > 0 else (upper <= 0, lower >= 0)
@@ -148,7 +150,9 @@ def clamp(x: TaylorModel, min: Any = None, max: Any = None) -> TaylorModel:
         raise UnsupportedOperation("clamp without bounds")
     if min is not None:
         x = maximum(x, min)
-    return x if max is None else minimum(x, max)
+    if max is None:
+        return x
+    return minimum(x, max)
 
 
 @implements("hardtanh")
@@ -166,7 +170,9 @@ def relu6(x: TaylorModel, inplace: bool = False) -> TaylorModel:
 @implements("leaky_relu")
 def leaky_relu(x: TaylorModel, negative_slope: float = 0.01, inplace: bool = False) -> TaylorModel:
     """x, scaled where it is negative."""
-    return maximum(x, mul(x, negative_slope)) if negative_slope <= 1 else minimum(x, mul(x, negative_slope))
+    if negative_slope <= 1:
+        return maximum(x, mul(x, negative_slope))
+    return minimum(x, mul(x, negative_slope))
 
 
 @implements("elu")

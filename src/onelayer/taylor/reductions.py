@@ -157,5 +157,6 @@ def std(
 def hypot(x: Any, other: Any) -> TaylorModel:
     """sqrt(x^2 + y^2)."""
     like = x if isinstance(x, TaylorModel) else other
-    first, second = (square(operand(part, like)) for part in (x, other))
+    first = square(operand(x, like))
+    second = square(operand(other, like))
     return root(combine(first, second, 1))

@@ -85,7 +85,9 @@ def handler_of(name: str) -> Callable[..., Any]:
 
 def _multiplied_out(arg: Any) -> Any:
     """A model without a pending denominator; anything else as it is."""
-    return arg.plain() if getattr(arg, "den", ()) else arg
+    if getattr(arg, "den", ()):
+        return arg.plain()
+    return arg
 
 
 def _refuse_in_place(name: str, handler: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -111,7 +113,8 @@ def call(name: str, *args: Any, **kwargs: Any) -> Any:
     if not lazy:
         args = tuple(map(_multiplied_out, args))
         kwargs = dict(zip(kwargs, map(_multiplied_out, kwargs.values()), strict=True))
-    outside, _STATE.inside = inside(), True
+    outside = inside()
+    _STATE.inside = True
     watcher = None if outside else _dismissed()
     try:
         _refuse_in_place(name, handler, args, kwargs)
@@ -140,7 +143,9 @@ def inside() -> bool:
 def _named_first(handler: Callable[..., Any], kwargs: dict[str, Any]) -> dict[str, Any]:
     """The keyword ``input`` under the name of the handler's first parameter, unless it has one of that name."""
     names = list(inspect.signature(handler).parameters)
-    return kwargs if "input" in names else {names[0] if key == "input" else key: v for key, v in kwargs.items()}
+    if "input" in names:
+        return kwargs
+    return {names[0] if key == "input" else key: v for key, v in kwargs.items()}
 
 
 def _refuse_opaque(name: str, values: Iterable[Any]) -> None:

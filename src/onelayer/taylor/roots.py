@@ -28,8 +28,10 @@ def _cbrt_series(c: Tensor, k: int) -> tuple[Tensor, Tensor]:
 def _cbrt_bound(lo: Tensor, hi: Tensor, n: int) -> Tensor:
     """|g_n| falls with |x|."""
     near = smallest_size(lo, hi)
-    values, errors = _cbrt_series(torch.where(near > 0, near, 1.0), n)
-    return torch.where(near > 0, inflate(values[n].abs() + errors[n]), torch.inf)
+    away = near > 0
+    values, errors = _cbrt_series(torch.where(away, near, 1.0), n)
+    size = inflate(values[n].abs() + errors[n])
+    return torch.where(away, size, torch.inf)
 
 
 def _cbrt_ratio(c: Tensor, n: int) -> Tensor:
@@ -53,7 +55,8 @@ def _digamma(c: Tensor) -> tuple[Tensor, Tensor]:
     value = torch.log(z) - 0.5 / z - tail - poles
     last = 2 * len(BERNOULLI)
     beyond = abs(BERNOULLI[-1]) / last / z**last
-    return value, (torch.log(z) + 1 + poles) * (40 * UNIT) + beyond
+    rounding = (torch.log(z) + 1 + poles) * (40 * UNIT)
+    return value, rounding + beyond
 
 
 def _hurwitz(c: Tensor, n: int) -> tuple[Tensor, Tensor]:
@@ -67,12 +70,14 @@ def _hurwitz(c: Tensor, n: int) -> tuple[Tensor, Tensor]:
     total = sum((point**-n for point in between), leading)
     rising = float(n)
     for k, bernoulli in enumerate(BERNOULLI, start=1):
-        term = z ** (1 - n - 2 * k) * (bernoulli * rising / factorial(2 * k))
+        factor = bernoulli * rising / factorial(2 * k)
+        term = z ** (1 - n - 2 * k) * factor
         if k < len(BERNOULLI):
             total = total + term
         rising *= (n + 2 * k - 1.0) * (n + 2 * k)
     size = sum((point**-n for point in between), z ** (1 - n) * 2)
-    return total, size * (ELEMENTARY + 60 * UNIT) + term.abs()
+    rounding = size * (ELEMENTARY + 60 * UNIT)
+    return total, rounding + term.abs()
 
 
 def _lgamma_series(c: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -82,7 +87,8 @@ def _lgamma_series(c: Tensor, k: int) -> tuple[Tensor, Tensor]:
         found.append(_digamma(c))
     for n in range(2, k + 1):
         value, error = _hurwitz(c, n)
-        found.append((value * ((-1) ** n / n), error / n + value.abs() * UNIT))
+        scaled = value * ((-1) ** n / n)
+        found.append((scaled, error / n + value.abs() * UNIT))
     defined = (c > 0) & (c < 2.0**50)  # beyond, half a unit of z is no longer small beside 1
     rows = torch.stack([value for value, _ in found])
     errors = torch.stack([error for _, error in found])
@@ -95,7 +101,8 @@ def _lgamma_bound(lo: Tensor, hi: Tensor, n: int) -> Tensor:
         below = torch.log(lo)
         above = torch.log(hi)
         ends = [below - 1 / lo, below, above - 1 / hi, above]
-        most = torch.stack([end.abs() for end in ends]).amax(0) * (1 + 32 * UNIT)
+        sizes = torch.stack([end.abs() for end in ends])
+        most = sizes.amax(0) * (1 + 32 * UNIT)
     else:
         most = (lo**-n + lo ** (1 - n) / (n - 1)) * ((1 + 32 * UNIT) / n)
     return torch.where(lo > 0, inflate(most), torch.inf)

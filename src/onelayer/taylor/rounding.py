@@ -126,7 +126,9 @@ def relative_error(dtype: torch.dtype, roundings: float) -> float:
     total = roundings * _unit(dtype)
     if total < SMALL:
         return 1.01 * total
-    return 1.01 * total / (1 - total) if total < 0.5 else math.inf
+    if total < 0.5:
+        return 1.01 * total / (1 - total)
+    return math.inf
 
 
 def underflow_error(dtype: torch.dtype, roundings: float) -> float:

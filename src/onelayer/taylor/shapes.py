@@ -154,7 +154,9 @@ def transpose(x: TaylorModel, dim0: int, dim1: int) -> TaylorModel:
 @implements("t", lazy=True)
 def t(x: TaylorModel) -> TaylorModel:
     """A matrix transposed."""
-    return transpose(x, 0, 1) if x.ndim == 2 else _map(x, lambda tensor, offset: tensor if offset else tensor.t())
+    if x.ndim == 2:
+        return transpose(x, 0, 1)
+    return _map(x, lambda tensor, offset: tensor if offset else tensor.t())
 
 
 @implements("permute", lazy=True)

@@ -40,7 +40,8 @@ class Sides:
         """|y| for entries y (E,) of boxes ``box`` (E,): the better of ``enclosed`` and what the assumptions give."""
         affine = _affine_part(y)  # (1 + D, E)
         curved = y.coef[1 + len(y.support) :].abs().sum(0) if y.degree > 1 else torch.zeros_like(y.rem)
-        coef, rem = enclosed.coef, enclosed.rem
+        coef = enclosed.coef
+        rem = enclosed.rem
         settled = torch.zeros_like(box, dtype=torch.bool)
         for plane in self.assumed:
             q = plane[:, box]

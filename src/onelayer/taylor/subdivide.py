@@ -33,7 +33,8 @@ def cell_matrices(variables: int, degree: int, cells: int, device: torch.device)
     half = Fraction(1, cells)
     middles = [Fraction(2 * i + 1, cells) - 1 for i in range(cells)]
     axes = [_axis_matrix(degree, middle, half) for middle in middles]
-    return tuple(_cell_matrix(variables, degree, list(cell)).to(device) for cell in product(axes, repeat=variables))
+    cells_of_grid = product(axes, repeat=variables)
+    return tuple(_cell_matrix(variables, degree, list(cell)).to(device) for cell in cells_of_grid)
 
 
 def _axis_matrix(degree: int, middle: Fraction, half: Fraction) -> NDArray[np.float64]:
@@ -51,7 +52,8 @@ def _cell_matrix(variables: int, degree: int, axes: list[NDArray[np.float64]]) -
     matrix = np.ones((len(rows), len(rows)))
     for place, axis in enumerate(axes):
         matrix *= axis[rows[:, None, place], rows[None, :, place]]
-    even = (rows % 2 == 0).all(1) & (np.arange(len(rows)) > 0)
+    even = (rows % 2 == 0).all(1)
+    even[0] = False  # the constant stays what it is
     matrix[even] /= 2
     matrix[0] += matrix[even].sum(0)
     return torch.from_numpy(matrix)
@@ -63,5 +65,6 @@ def cell_bounds(coef: Tensor, variables: int, degree: int, cells: int) -> Tensor
     slack = gamma(2 * len(coef) + 2 * variables + 4) * flat.abs().sum(0)
     worst = torch.zeros_like(slack)
     for matrix in cell_matrices(variables, degree, cells, coef.device):
-        worst = torch.maximum(worst, (matrix @ flat).abs_().sum(0))
+        here = (matrix @ flat).abs_().sum(0)
+        worst = torch.maximum(worst, here)
     return inflate(worst + slack).reshape(coef.shape[1:])

@@ -234,4 +234,6 @@ def _dtype(teacher: Any) -> torch.dtype:
 
 
 def _count(teacher: Any) -> int:
-    return sum(parameter.numel() for parameter in teacher.parameters()) if isinstance(teacher, nn.Module) else 0
+    if isinstance(teacher, nn.Module):
+        return sum(parameter.numel() for parameter in teacher.parameters())
+    return 0

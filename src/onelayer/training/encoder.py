@@ -27,7 +27,8 @@ class SentenceEncoder(nn.Module):
 
     def __init__(self, state: Mapping[str, Tensor], *, heads: int, eps: float = 1e-12) -> None:
         super().__init__()
-        self.heads, self.eps = heads, eps
+        self.heads = heads
+        self.eps = eps
         kept = {name: value for name, value in state.items() if name.startswith(("embeddings.", "encoder.layer."))}
         kept = {name: value for name, value in kept.items() if value.is_floating_point()}
         if "embeddings.word_embeddings.weight" not in kept:

@@ -49,7 +49,8 @@ class BoxSource(Examples):
     """Arcsine-distributed points of a box, crowded towards its faces, some of them on corners, with f's values."""
 
     def __init__(self, target: Target, box: Box, seed: int) -> None:
-        self.target, self.box = target, box
+        self.target = target
+        self.box = box
         self.generator = torch.Generator().manual_seed(seed)
         self.seed = seed
 
@@ -118,7 +119,9 @@ class TableSource(Examples):
 
     def test(self, *, final: bool = False) -> Pairs:
         """The rows held out, or all if none were."""
-        return self.held if self.held is not None else (self.inputs, self.outputs)
+        if self.held is not None:
+            return self.held
+        return self.inputs, self.outputs
 
     def state(self) -> dict[str, Tensor]:
         """What a checkpoint needs to go on with the same rows."""

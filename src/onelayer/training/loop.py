@@ -35,7 +35,8 @@ class Loop:
         self.source = source
         self.task = task
         self.recipe: Recipe = task.recipe
-        self.checkpoint, self.fingerprint = checkpoint, fingerprint
+        self.checkpoint = checkpoint
+        self.fingerprint = fingerprint
         self.step = self.rounds = 0
         self.scale = 0.0  # of the loss in L-BFGS; 0 before it starts
         self.stopped = False

@@ -68,7 +68,9 @@ class Recipe:
     @property
     def weight_dtype(self) -> torch.dtype:
         """The weights' own format: bfloat16 has too few digits to add small updates, so float32 holds them."""
-        return torch.float32 if self.dtype == HALF else DTYPES[self.dtype]
+        if self.dtype == HALF:
+            return torch.float32
+        return DTYPES[self.dtype]
 
     def rate(self, step: int) -> float:
         """Learning rate of a step: a short linear warm-up, then a half cosine down to zero, or constant."""

@@ -55,7 +55,8 @@ class Stack(nn.Module):
                 for _ in range(depth)
             )
             self.readout = nn.Linear(d_model, read, dtype=dtype)
-        self.heads, self.hidden = heads, hidden
+        self.heads = heads
+        self.hidden = hidden
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., *input_shape) -> (..., *output_shape)."""

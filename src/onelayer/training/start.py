@@ -101,7 +101,9 @@ def suited_layout(box: Box | None, input_shape: tuple[int, ...], memory: int) ->
         return "tokens" if len(input_shape) == 2 else "packed"
     width = box.width.flatten()
     uneven = bool(width.max() > WIDEST_RATIO * width.min())
-    return "packed" if len(input_shape) != 2 and (uneven or (box.dim == 1 and memory > 0)) else "tokens"
+    if len(input_shape) != 2 and (uneven or (box.dim == 1 and memory > 0)):
+        return "packed"
+    return "tokens"
 
 
 def warm_start(model: Any, dtype: torch.dtype) -> nn.Module:

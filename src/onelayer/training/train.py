@@ -77,7 +77,8 @@ def train(
 
 def _settled(recipe: Recipe, shape: Shape, settings: Mapping[str, Any]) -> tuple[Recipe, Shape]:
     """Recipe and shape with single fields changed by name."""
-    steps, sizes = ({field.name for field in fields(kind)} for kind in (Recipe, Shape))
+    steps = {field.name for field in fields(Recipe)}
+    sizes = {field.name for field in fields(Shape)}
     unknown = sorted(set(settings) - steps - sizes)
     if unknown:
         known = ", ".join(sorted(steps | sizes))

@@ -12,6 +12,7 @@ from typing import Any
 from torch import nn
 
 from onelayer.box import Box
+from onelayer.card import number_of
 from onelayer.disk import replace_file
 from onelayer.errors import OnelayerError
 from onelayer.layer.file import save_model
@@ -113,6 +114,5 @@ class Trained:
 
     def __repr__(self) -> str:
         seen = ", ".join(f"{key} {value:.3g}" for key, value in self.final.items())
-        return (
-            f"Trained({type(self.model).__name__}, {self.parameters:,} parameters, seen {seen}, {self.seconds:.1f} s)"
-        )
+        size = number_of(self.parameters, "parameters")
+        return f"Trained({type(self.model).__name__}, {size}, seen {seen}, {self.seconds:.1f} s)"

@@ -106,7 +106,7 @@ function snapshot(state) {
   if (typeof state.share === "number") at("share").value = state.share;
   else at("share").removeAttribute("value");
   const last = state.history.at(-1);
-  at("enclosure").textContent = last ? `${short(last[1] || 0)} ≤ sup|T − f| ≤ ${shortUp(last[2])}` : "";
+  at("enclosure").textContent = last ? `${short(last[1] || 0)} ≤ sup|T − f| ≤ ${shortUp(last[2])}` : state.detail || "";
   draw(state.history, Number(state.order.eps));
   drawBoxes(state.boxes || []);
 }

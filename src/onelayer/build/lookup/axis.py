@@ -62,6 +62,8 @@ def fit_axis(
     sampler = Sampler(g, float(lower), float(upper), eps / 8)
     problem = AxisProblem(sampler, float(eps), dtype, unit)
     found = smallest(problem, max_tokens, effort == "thorough", observer or Observer())
-    slopes, biases, values = (torch.from_numpy(a).to(dtype) for a in (found.slopes, found.biases, found.values))
+    slopes = torch.from_numpy(found.slopes).to(dtype)
+    biases = torch.from_numpy(found.biases).to(dtype)
+    values = torch.from_numpy(found.values).to(dtype)
     family = found.keys.family
     return AxisFit(slopes, biases, family, values, found.error, found.rounding, found.vmax, found.meets)

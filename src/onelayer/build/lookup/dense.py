@@ -14,12 +14,14 @@ from onelayer.build.lookup.families import Array, softmax
 from onelayer.layer.lookup import AxisKeys, LookupHead
 
 DENSE_TOKENS = 1500  # a dense system of eight points per token takes some seconds; larger layers keep their values
-POINTS_PER_TOKEN, LEAST_POINTS = 8, 2048
+POINTS_PER_TOKEN, LEAST_POINTS = 8, 2048  # several between two tokens: values cannot swing unseen
 
 
 def coordinate(axis: AxisKeys, points: Tensor) -> Tensor:
     """u at points (S, D)."""
-    return points[:, axis.direction] if isinstance(axis.direction, int) else points @ axis.direction
+    if isinstance(axis.direction, int):
+        return points[:, axis.direction]
+    return points @ axis.direction
 
 
 def _axis_weights(axis: AxisKeys, points: Tensor) -> Array:

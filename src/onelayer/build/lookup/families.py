@@ -123,7 +123,9 @@ def graded(size: int, edges: Array, overlap: float, ghosts: int) -> Keys:
 
 def geometric(size: int, first: float, last: float) -> Array:
     """``size`` numbers in geometric progression from ``first`` to ``last``."""
-    return np.geomspace(first, last, size) if size > 1 else np.full(size, first)
+    if size > 1:
+        return np.geomspace(first, last, size)
+    return np.full(size, first)
 
 
 def candidates(size: int, edges: Array | None = None) -> Iterator[Keys]:
@@ -160,7 +162,9 @@ def starts(size: int, focus: tuple[float, float] | None = None, edges: Array | N
         keys += [gaussian(size, overlap, ghosts) for ghosts in (0.25, 1.0, 2.0, 3.0) if size > 2 * ghosts + 1]
     keys += [exponential(size, 0.5, last, side) for last in (8.0, 64.0, 256.0, 1024.0) for side in (-1, 1, 0)]
     keys += [] if focus is None else _focused(size, *focus)
-    return keys if edges is None else [*_graded(size, edges), *keys]
+    if edges is None:
+        return keys
+    return [*_graded(size, edges), *keys]
 
 
 def _graded(size: int, edges: Array) -> list[Keys]:

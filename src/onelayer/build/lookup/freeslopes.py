@@ -100,7 +100,8 @@ class Projection:
 
     def descend(self, start: Descent, steps: int) -> Descent:
         """At most ``steps`` accelerated Levenberg steps; stalls when twenty of them gain less than four percent."""
-        parameters, damping = start.parameters, start.damping
+        parameters = start.parameters
+        damping = start.damping
         size = len(parameters) // 2
         point = self.at(parameters)
         # A slope of 1000 is no more delicate than one of 100 in proportion to itself.

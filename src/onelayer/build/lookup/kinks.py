@@ -93,7 +93,9 @@ def _hyperplanes(formula: Formula, box: Box) -> list[tuple[Tensor, Tensor]]:
 def _bend(forms: list[Tensor]) -> list[Tensor]:
     """Where an operation on affine functions bends: its argument vanishes, or its two are equal."""
     plane = forms[0] - forms[1] if len(forms) > 1 else forms[0]
-    return [plane] if plane[:-1].abs().max() > 0 else []
+    if plane[:-1].abs().max() > 0:
+        return [plane]
+    return []
 
 
 def _bending(node: Node) -> tuple[int, ...]:
@@ -124,7 +126,9 @@ def _affine(node: Node, args: list[Tensor | None], dim: int) -> Tensor | None:
         return form
     forms = [arg for arg in args if arg is not None]
     rule = _AFFINE.get(node.op)
-    return None if rule is None or len(forms) < len(args) else rule(*forms)
+    if rule is None or len(forms) < len(args):
+        return None
+    return rule(*forms)
 
 
 def _constant(form: Tensor) -> bool:
@@ -135,12 +139,16 @@ def _times(a: Tensor, b: Tensor) -> Tensor | None:
     """A product is affine where one factor is constant."""
     if _constant(b):
         return a * b[-1]
-    return b * a[-1] if _constant(a) else None
+    if _constant(a):
+        return b * a[-1]
+    return None
 
 
 def _over(a: Tensor, b: Tensor) -> Tensor | None:
     """A quotient is affine where it divides by a constant."""
-    return a / b[-1] if _constant(b) and b[-1] != 0 else None
+    if _constant(b) and b[-1] != 0:
+        return a / b[-1]
+    return None
 
 
 # Operations that may keep affine functions affine; a form is (coefficients, constant).
@@ -223,4 +231,6 @@ def _constant_jump(f: FlatFunction, box: Box, normal: Tensor, offset: Tensor, se
     spread = (jumps - middle).abs().max()
     same = spread <= 1e-4 * size  # false for nan
     noise = 1e-7 * here.abs().max()
-    return simplest(middle) if same and size > noise else None
+    if same and size > noise:
+        return simplest(middle)
+    return None

@@ -7,10 +7,11 @@ from typing import Literal
 import numpy as np
 
 from onelayer.build.lookup.families import Array, Keys, candidates, starts
-from onelayer.build.lookup.freeslopes import FAST, THOROUGH, Projection, tournament
+from onelayer.build.lookup.freeslopes import FAST, THOROUGH, Descent, Projection, equalise, tournament
 from onelayer.observer import Observer
 
 Effort = Literal["fast", "thorough"]
+LEVELLING = 30  # sweeps of Lawson's iteration with free keys: a few tokens settle in about as many
 
 
 class KeyLadder:
@@ -49,12 +50,20 @@ class KeyLadder:
         self.problem = Projection(nodes, u[:, :keep] * s[:keep], penalty, focus[0] if focus else 0.0)
         self.slices = slices
         self._steps: dict[int, tuple[Keys, float]] = {}
+        self._levelled: dict[int, Keys] = {}
 
     def step(self, size: int) -> tuple[Keys, float]:
         """Best keys found with ``size`` tokens and their sup error over nodes and slices."""
         if size not in self._steps:
             self._steps[size] = self._search(size)
         return self._steps[size]
+
+    def levelled(self, size: int) -> Keys:
+        """The keys of a step moved on until the largest errors are level: what the sup norm asks for."""
+        if size not in self._levelled:
+            start = Descent(self.problem.pack(self.step(size)[0]))
+            self._levelled[size] = self.problem.unpack(equalise(self.problem, start, 0.0, sweeps=LEVELLING)[0])
+        return self._levelled[size]
 
     def by_family(self, size: int) -> float:
         """The sup error of the best keys of ``size`` tokens among the families, without a search."""

@@ -40,7 +40,8 @@ def lawson(
         emphasis /= emphasis.mean()
         found, errors = solve(emphasis)
         if _largest(errors) < least:
-            best, least = found, _largest(errors)
+            best = found
+            least = _largest(errors)
     return best, least
 
 

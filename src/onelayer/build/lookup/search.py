@@ -100,7 +100,9 @@ class AxisProblem:
 
     def attempt(self, size: int, larger: Keys | None, rounds: Sequence[Round]) -> Measured:
         """Free slopes while a step is cheap, then the families."""
-        return self.free(size, larger, rounds) if size <= FREE_LIMIT else self.families(size)
+        if size <= FREE_LIMIT:
+            return self.free(size, larger, rounds)
+        return self.families(size)
 
     def families(self, size: int) -> Measured:
         """The best members of the fixed families."""

@@ -34,7 +34,9 @@ def sketch(f: FlatFunction, box: Box, tolerance: float, tested: Tensor) -> FlatF
     """
     if box.dim > MOST_AXES or not bool((box.width > 0).all()):
         return None
-    made, truth, allowed = Sketch(f, box), f(tested), CLOSE * tolerance
+    made = Sketch(f, box)
+    truth = f(tested)
+    allowed = CLOSE * tolerance
     while bool((made(tested) - truth).abs().max() > allowed):
         if not made.refine(allowed):
             return None
@@ -45,7 +47,9 @@ class Sketch:
     """The interpolant on a set of levels: the combination of their full grids."""
 
     def __init__(self, f: FlatFunction, box: Box) -> None:
-        self.f, self.centre, self.half = f, box.center.flatten(), box.width.flatten() / 2
+        self.f = f
+        self.centre = box.center.flatten()
+        self.half = box.width.flatten() / 2
         self.dim = box.dim
         self.places = torch.empty(0, dtype=torch.int64, device="cpu")  # of known values, sorted
         self.values = zeros(0, 1)
@@ -84,7 +88,8 @@ class Sketch:
         self.surplus[level] = float((found - predicted).abs().max()) if len(new) else 0.0
         order = torch.argsort(torch.cat([self.places, new]))
         values = torch.cat([self.values.expand(-1, found.shape[1]), found])
-        self.places, self.values = torch.cat([self.places, new])[order], values[order]
+        self.places = torch.cat([self.places, new])[order]
+        self.values = values[order]
         self.levels.add(level)
 
     def __call__(self, points: Tensor) -> Tensor:

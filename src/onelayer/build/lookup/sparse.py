@@ -25,7 +25,8 @@ SIZES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 18, 22, 26, 32)
 KAPPAS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # slopes of a coarse scan, doubled each time
 CENTRES = (-1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5)  # centres of that scan, the ends of the axis being -1 and 1
 ANCHOR = 0.3137  # a constant axis is sampled off centre: at 0 the surplus of x1 * x2 in x1 alone would vanish
-PROBES = (3, 5, 8)
+# Keys with which families of an axis are compared: few enough to be cheap, on both sides of its kinks.
+PROBES = (3, 5, 8)  # numbers of keys with which families are compared: few, so that it is cheap
 MAX_COMPONENTS = 1200  # beyond, choosing the next component costs more than it brings
 
 Level = tuple[int, ...]
@@ -88,7 +89,9 @@ class SparseFitter:
         heads = self._folded(chosen)
         error = float(np.abs(sum(head(points) for head in heads) - truth).max())
         good = error <= 1.05 * tolerance or self.fitter.observer.over
-        return [TensorFit(head.keys, head.values, error) for head in heads] if good else None
+        if good:
+            return [TensorFit(head.keys, head.values, error) for head in heads]
+        return None
 
     def _sizes(self, level: Level) -> list[int]:
         return [SIZES[l] for l in level]
@@ -124,7 +127,9 @@ class SparseFitter:
 
     def _keys(self, axis: int, size: int) -> Keys:
         base = self.nested[axis]
-        return self.fitter.ladders[axis].step(size)[0] if base is None else bernstein(size, *base)
+        if base is None:
+            return self.fitter.ladders[axis].step(size)[0]
+        return bernstein(size, *base)
 
     def _component(self, level: Level) -> TensorFit:
         if level not in self._components:

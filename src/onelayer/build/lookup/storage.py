@@ -25,11 +25,15 @@ class Storage(ABC):
     @property
     def unit(self) -> float:
         """Relative rounding of what a layer returns, 0 where that is as fine as what it computes."""
-        return format_of(self.dtype).unit if self.dtype in ACCUMULATORS else 0.0
+        if self.dtype in ACCUMULATORS:
+            return format_of(self.dtype).unit
+        return 0.0
 
     def output_rounding(self, size: float) -> float:
         """Error of rounding numbers up to ``size`` once more at the end of the layer: half a unit in the last place."""
-        return self.unit * 2.0 ** math.floor(math.log2(size)) if size > 0 else 0.0
+        if size > 0:
+            return self.unit * 2.0 ** math.floor(math.log2(size))
+        return 0.0
 
     @property
     @abstractmethod
@@ -129,4 +133,6 @@ def computing(dtype: Any, storage: Storage | None) -> torch.dtype:
     """The format of the layer: that of its storage, or the wide format that ``dtype`` names."""
     if storage is not None:
         return storage.dtype
-    return named(dtype).dtype if isinstance(dtype, str) else format_of(dtype).dtype
+    if isinstance(dtype, str):
+        return named(dtype).dtype
+    return format_of(dtype).dtype

@@ -26,13 +26,14 @@ UnitFunction = Callable[[Array], Array]  # points (S, r) of [-1, 1]^r -> values 
 MAX_SAMPLES = 2_000_000  # 16 MB of float64 numbers
 AXIS_NODES = 96  # resolve the sharpest keys on offer; values solved on fewer nodes may swing between them
 EASY_SAMPLES = 300_000  # up to which a grid has that many nodes on every axis
-MOST_KEYS = 160
+MOST_KEYS = 160  # of one axis: for so many its slices have nodes
 PENALTY = 1e-4  # penalty on large values in units of the relative tolerance, so that it never decides the error
 NODES_PER_KEY = 3  # at least: keys solved on fewer swing between them
 ROUNDINGS = 20  # the least penalty in unit roundoffs, that of a sum of a few dozen terms
 FREE_NODES = 240  # up to which slopes are searched freely
 FREE_UNIT = 1e-12  # free slopes lean on large values, which float32 cannot carry
-POLISH_TOKENS = 420
+POLISH_TOKENS = 420  # up to which the dense basis, eight points a token, takes ten megabytes
+LEVELLED_KEYS = 12  # of an axis, up to which its keys are levelled: a tenth of a second
 LARGE_SHARE = 0.5  # of the tolerance, tried first: rows of a table have noise, below which keys are found slowly
 
 
@@ -159,7 +160,9 @@ class TensorFitter:
                 best, low = fit, share
             else:
                 high = share
-        return None if best is None else self._shorten(best, tolerance)
+        if best is None:
+            return None
+        return self.shortened(best, tolerance)
 
     def hasty(self, max_tokens: int) -> TensorFit | None:
         """The best of a few heads of equal sizes: what can be had when there is no time left to search."""
@@ -251,9 +254,11 @@ class TensorFitter:
         weights = self._dense(fit.keys, points)
         values, _ = minimax(weights, self.f(points), self.penalty, sweeps=8)
         polished = self._measured(fit.keys, values.reshape(fit.values.shape))
-        return polished if polished.error < fit.error else fit
+        if polished.error < fit.error:
+            return polished
+        return fit
 
-    def _shorten(self, fit: TensorFit, tolerance: float) -> TensorFit:
+    def shortened(self, fit: TensorFit, tolerance: float) -> TensorFit:
         """Drop tokens from single axes, most expensive slab first, while the polished error stays within tolerance."""
         improved = True
         while improved and not self.observer.over:
@@ -267,11 +272,31 @@ class TensorFitter:
         return fit
 
     def _without(self, sizes: list[int], axis: int, tolerance: float) -> TensorFit | None:
-        """The fit with one token less on an axis, polished where that may bring it within tolerance."""
-        shorter = self.solve([m - (a == axis) for a, m in enumerate(sizes)])
-        if shorter is not None and tolerance < shorter.error < 4 * tolerance:
-            return self.polish(shorter)
-        return shorter
+        """The fit with one token less on an axis, polished or levelled where that may bring it within tolerance."""
+        fewer = [m - (a == axis) for a, m in enumerate(sizes)]
+        shorter = self.solve(fewer)
+        if shorter is None or not tolerance / 2 < shorter.error < 4 * tolerance:
+            return shorter
+        return self._levelled(fewer, axis, self.polish(shorter))
+
+    def _levelled(self, sizes: list[int], axis: int, fit: TensorFit) -> TensorFit:
+        """The fit with keys and values of one axis for the sup norm, where that is better than what there is.
+
+        That axis is solved first and for all slices at once: what its tokens miss is the largest part of the error.
+        """
+        ladder = self.ladders[axis]
+        if not 1 < sizes[axis] <= LEVELLED_KEYS or not ladder.free or self._holding(sizes)[axis] is not ladder:
+            return fit
+        nodes = self._grid_nodes(sizes)
+        keys = (*fit.keys[:axis], ladder.levelled(sizes[axis]), *fit.keys[axis + 1 :])
+        moved = np.moveaxis(self._on_grid(nodes), axis, 0)
+        solved, _ = minimax(keys[axis].weights(nodes[axis]), moved.reshape(len(moved), -1), self.penalty)
+        values = np.moveaxis(solved.reshape(-1, *moved.shape[1:]), 0, axis)
+        for other in range(self.rank):
+            if other != axis:
+                values = solve_along(values, other, keys[other].weights(nodes[other]), self.penalty)
+        levelled = self._measured(keys, values)
+        return levelled if levelled.error < fit.error else fit
 
     def _measured(self, keys: tuple[Keys, ...], values: Array) -> TensorFit:
         points, truth = self.holdout

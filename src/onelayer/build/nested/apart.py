@@ -72,9 +72,11 @@ class Reader:
     """What is known of every node of a formula: linear forms, directions, sums of inner functions."""
 
     def __init__(self, formula: Formula, box: Box) -> None:
-        self.formula, self.nodes = formula, formula.nodes
+        self.formula = formula
+        self.nodes = formula.nodes
         self.affine = Recogniser(formula, box, affine=True)
-        self.low, self.high = box.lower.flatten().tolist(), box.upper.flatten().tolist()
+        self.low = box.lower.flatten().tolist()
+        self.high = box.upper.flatten().tolist()
         self.linear: list[dict[int, Fraction] | None] = []
         self.directions: list[Direction | None] = []
         self.sums: list[Parts | None] = []
@@ -127,7 +129,8 @@ class Reader:
 
     def _linear(self, at: int) -> dict[int, Fraction] | None:
         """Coefficients of a node that is a linear form plus a constant, such as pi; None for other nodes."""
-        node, own = self.nodes[at], self.affine.separable[at]
+        node = self.nodes[at]
+        own = self.affine.separable[at]
         if own is not None:
             return {int(self.nodes[var].value): w for var, w in own.parts.items()}
         if not self.affine.used[at]:
@@ -135,7 +138,9 @@ class Reader:
         scaled = self.affine.scaled(node) if node.op in ("mul", "div") else None
         if scaled is not None:
             inner = self.linear[scaled[1]]
-            return None if inner is None else times(inner, scaled[0])
+            if inner is None:
+                return None
+            return times(inner, scaled[0])
         if node.op not in _SIGNS:
             return None
         total: dict[int, Fraction] = {}
@@ -151,11 +156,14 @@ class Reader:
         if own is not None:
             return normalised(own.items())
         found = {self.directions[arg] for arg in self.nodes[at].args if self.affine.used[arg]}
-        return found.pop() if len(found) == 1 else None
+        if len(found) == 1:
+            return found.pop()
+        return None
 
     def _sum(self, at: int) -> tuple[Parts | None, Fraction]:
         """Coefficients by inner function, and a constant; None when the node is no sum of inner functions."""
-        own, node = self.affine.separable[at], self.nodes[at]
+        own = self.affine.separable[at]
+        node = self.nodes[at]
         if own is not None:
             return {("node", var): w for var, w in own.parts.items()}, own.constant
         if self.directions[at] is not None:
@@ -248,16 +256,20 @@ class Reader:
 
     def along(self, tape: Tape, at: int, direction: Direction) -> int:
         """A node of one direction as a function of s = direction . x."""
-        s, replaced = tape.variable(0), {}
+        s = tape.variable(0)
+        replaced = {}
         for k in range(at + 1):
-            own, exact = self.linear[k], self.affine.separable[k]
+            own = self.linear[k]
+            exact = self.affine.separable[k]
             if own:
                 constant = exact.constant if exact is not None else ZERO
                 replaced[k] = affine_of(tape, own.get(direction[0][0], ZERO) / direction[0][1], s, constant)
                 if exact is None:  # what is left of it at zero
                     rest = self.affine.rewrite(tape, k, {j: tape.number(0.0) for j in range(k) if self._is_zero(j)})
                     replaced[k] = tape.add("add", replaced[k], rest)
-        return replaced[at] if at in replaced else self.affine.rewrite(tape, at, replaced)
+        if at in replaced:
+            return replaced[at]
+        return self.affine.rewrite(tape, at, replaced)
 
     def _is_zero(self, at: int) -> bool:
         """Whether a node is a linear form without a constant."""

@@ -39,7 +39,8 @@ def cone_ridges(outer: Outer, tolerance: float) -> tuple[RidgeTerm, ...] | None:
     count = FEWEST
     while count <= MOST_DIRECTIONS:
         angles = (np.arange(count) + 0.5) * np.pi / count
-        weights = np.stack([np.cos(angles), np.sin(angles)], -1) * along / float((along * reach).max())
+        directions = np.stack([np.cos(angles), np.sin(angles)], -1)
+        weights = directions * along / float((along * reach).max())
         weights = weights.astype(np.float32).astype(np.float64)  # so that sums of two are floats
         rim = _rim(outer, POINTS * count)
         basis = np.abs(rim @ weights.T)
@@ -47,11 +48,11 @@ def cone_ridges(outer: Outer, tolerance: float) -> tuple[RidgeTerm, ...] | None:
         coefficients = minimax(basis, truth[:, None], CALM)[0][:, 0]
         error = float(np.abs(basis @ coefficients - truth).max())
         if error <= tolerance:
-            return tuple(
-                RidgeTerm(tuple(row), _text(c), 0.0)
-                for row, c in zip(weights.tolist(), coefficients.tolist(), strict=True)
-            )
-        count = max(count + 1, math.ceil(count * min(2.0, math.sqrt(error / tolerance) if error < math.inf else 2.0)))
+            rows = zip(weights.tolist(), coefficients.tolist(), strict=True)
+            return tuple(RidgeTerm(tuple(row), _text(c), 0.0) for row, c in rows)
+        # The error falls with the square of their number; at most twice as many, for it is an estimate.
+        growth = math.sqrt(error / tolerance) if error < math.inf else 2.0
+        count = max(count + 1, math.ceil(count * min(2.0, growth)))
     return None
 
 

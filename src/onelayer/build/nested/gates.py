@@ -55,7 +55,8 @@ def _spellings(formula: Formula) -> list[Formula]:
     quotient = as_quotient(formula)
     if quotient is None:
         return [formula]
-    tape, count = Tape(), len(formula.outputs)
+    tape = Tape()
+    count = len(formula.outputs)
     nodes = quotient.formula.nodes
     places: list[int] = []
     for node in nodes:
@@ -73,7 +74,8 @@ class _Wide:
     """One formula in gates."""
 
     def __init__(self, products: Products, formula: Formula) -> None:
-        self.products, self.formula = products, formula
+        self.products = products
+        self.formula = formula
 
     def apart(self) -> tuple[tuple[int, int], Apart]:
         """The structure, and what it is judged by: the gates of the worst group, and tokens."""
@@ -90,7 +92,8 @@ class _Wide:
                     continue
                 outer, gates, cost = self._term(factor, at)
                 groups.append(OuterGroup(o, outer, tuple(self._sums(gate) for gate in gates)))
-                rank, tokens = max(rank, len(gates)), tokens + cost
+                rank = max(rank, len(gates))
+                tokens += cost
             direct.append(self._direct(own))
         return (rank, tokens), Apart(tuple(direct), tuple(groups))
 
@@ -160,14 +163,16 @@ class _Writer:
     """A node written in gates."""
 
     def __init__(self, products: Products) -> None:
-        self.products, self.tape = products, Tape()
+        self.products = products
+        self.tape = Tape()
         self.gates: list[Gate] = []
         self.known: dict[int, int] = {}
 
     def write(self, at: int) -> int:
         """The place of a node on the tape."""
         if at not in self.known:
-            form, node = self.products.forms[at], self.products.nodes[at]
+            form = self.products.forms[at]
+            node = self.products.nodes[at]
             if form is not None:
                 self.known[at] = self._gated(form)
             else:

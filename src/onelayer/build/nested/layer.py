@@ -109,7 +109,8 @@ def _memory(axes: Sequence[Lookup]) -> GridMemory:
     parts = []
     for a, axis in enumerate(axes):
         keys = zeros(len(axis.slopes), key_width(len(axes)))
-        keys[:, a], keys[:, len(axes)] = torch.from_numpy(axis.slopes), torch.from_numpy(axis.biases)
+        keys[:, a] = torch.from_numpy(axis.slopes)
+        keys[:, len(axes)] = torch.from_numpy(axis.biases)
         parts.append(keys)
     values: Array = reduce(np.multiply.outer, [axis.values.reshape(-1) for axis in axes])
     return GridMemory(parts, torch.from_numpy(np.ascontiguousarray(values[..., None])))
@@ -118,7 +119,8 @@ def _memory(axes: Sequence[Lookup]) -> GridMemory:
 def _query(one: Inner, width: int) -> tuple[torch.Tensor, torch.Tensor]:
     """W_Q and b_Q of q = sqrt(d_k) (d_1 . x, ..., d_r . x, 1, 0, ...)."""
     size = key_width(len(one.factors))
-    query, offset = zeros(width, size), zeros(size)
+    query = zeros(width, size)
+    offset = zeros(size)
     for a, factor in enumerate(one.factors):
         direction = torch.tensor(factor.direction, dtype=torch.float64, device="cpu")
         query[: len(direction), a] = math.sqrt(size) * direction

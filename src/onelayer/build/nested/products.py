@@ -58,7 +58,8 @@ class Products:
     """The forms of all nodes of a formula on a box; ``expand`` multiplies sums with each other."""
 
     def __init__(self, formula: Formula, box: Box, *, expand: bool) -> None:
-        self.reader, self.expand = Reader(formula, box), expand
+        self.reader = Reader(formula, box)
+        self.expand = expand
         self.nodes = formula.nodes
         self.rules: dict[str, Callable[..., Form | None]] = {
             "add": lambda a, b: plus(a, b, 1),
@@ -81,7 +82,9 @@ class Products:
         found = self._ruled(at)
         if found is not None and len(found) <= (1 if single else MOST_TERMS):
             return found
-        return {frozenset({(("node", at), Fraction(1))}): Fraction(1)} if single else None
+        if single:
+            return {frozenset({(("node", at), Fraction(1))}): Fraction(1)}
+        return None
 
     def _ruled(self, at: int) -> Form | None:
         """The form that follows from those of the arguments."""
@@ -92,12 +95,16 @@ class Products:
             return None
         if node.op == "pow":
             return self._power(known[0], Fraction(int(node.value)))
-        return self.rules[node.op](*known) if node.op in self.rules else None
+        if node.op in self.rules:
+            return self.rules[node.op](*known)
+        return None
 
     def _times(self, a: Form, b: Form) -> Form | None:
         if min(len(a), len(b)) > 1 and not self.expand:
             return None
-        return multiplied(a, b) if len(a) * len(b) <= MOST_TERMS else None
+        if len(a) * len(b) <= MOST_TERMS:
+            return multiplied(a, b)
+        return None
 
     def _power(self, a: Form, e: Fraction) -> Form | None:
         if len(a) != 1:
@@ -107,14 +114,19 @@ class Products:
         if e.denominator > 1 and not (self.positive(monomial) and c > 0):
             return None
         scale = self._rational_power(c, e)
-        return None if scale is None else {times(ONE, monomial, e): scale}
+        if scale is None:
+            return None
+        return {times(ONE, monomial, e): scale}
 
     def _rational_power(self, c: Fraction, e: Fraction) -> Fraction | None:
         """c^e where that is rational, e a whole number or the half of one; None of other roots."""
         if e.denominator == 1:
             return c ** int(e)
-        up, down = math.isqrt(c.numerator), math.isqrt(c.denominator)
-        return Fraction(up, down) ** int(2 * e) if (up * up, down * down) == (c.numerator, c.denominator) else None
+        up = math.isqrt(c.numerator)
+        down = math.isqrt(c.denominator)
+        if (up * up, down * down) == (c.numerator, c.denominator):
+            return Fraction(up, down) ** int(2 * e)
+        return None
 
     def _log(self, a: Form) -> Form | None:
         if len(a) != 1:
@@ -193,9 +205,12 @@ class Products:
 def raised(tape: Tape, at: int, e: Fraction) -> int:
     """A node to a rational power."""
     if e.denominator == 2:
-        at, e = tape.add("sqrt", at), 2 * e
+        at = tape.add("sqrt", at)
+        e = 2 * e
     if e.denominator == 1:
-        return at if e == 1 else tape.add("pow", at, value=int(e))
+        if e == 1:
+            return at
+        return tape.add("pow", at, value=int(e))
     return tape.add("exp", affine_of(tape, e, tape.add("log", at), Fraction(0)))
 
 

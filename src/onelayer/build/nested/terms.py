@@ -34,7 +34,8 @@ class TermWriter:
         return self.known[at]
 
     def _written(self, at: int) -> int:
-        reader, node = self.reader, self.reader.nodes[at]
+        reader = self.reader
+        node = self.reader.nodes[at]
         parts = reader.sums[at]
         direction = reader.directions[at]
         if direction in self.linear and direction is not None:
@@ -72,8 +73,11 @@ class TermWriter:
 
     def _power(self, at: int, exponent: Fraction) -> int:
         if exponent.denominator == 2:
-            at, exponent = self.tape.add("sqrt", at), 2 * exponent
-        return at if exponent == 1 else self.tape.add("pow", at, value=int(exponent))
+            at = self.tape.add("sqrt", at)
+            exponent = 2 * exponent
+        if exponent == 1:
+            return at
+        return self.tape.add("pow", at, value=int(exponent))
 
 
 class _Product:
@@ -94,7 +98,8 @@ class _Product:
 
     def _opened(self, at: int, e: Fraction) -> Iterable[tuple[int, Fraction]]:
         """The factors of a node, or nothing once it has been taken in."""
-        node, exact = self.reader.nodes[at], self.reader.affine.exact[at]
+        node = self.reader.nodes[at]
+        exact = self.reader.affine.exact[at]
         whole = e.denominator == 1
         if exact and whole:
             self.factor *= exact ** int(e)
@@ -136,9 +141,12 @@ class _Product:
 
     def _taken(self, at: int, e: Fraction) -> bool:
         """Whether an inner function of one sign joined the logarithms; rational factors of it are taken apart first."""
-        reader, node, factor = self.reader, self.reader.nodes[at], Fraction(1)
+        reader = self.reader
+        node = self.reader.nodes[at]
+        factor = Fraction(1)
         while node.op in ("mul", "div") and (scaled := reader.affine.scaled(node)) is not None and scaled[0]:
-            factor, at = factor * scaled[0], scaled[1]
+            factor = factor * scaled[0]
+            at = scaled[1]
             node = reader.nodes[at]
         sign = reader.sign(at)
         if not sign or (e.denominator > 1 and not (sign > 0 and factor == 1)):
@@ -152,7 +160,8 @@ class _Product:
         pending = list(nodes)
         while pending:
             at = pending.pop()
-            node, exact = self.reader.nodes[at], self.reader.affine.exact[at]
+            node = self.reader.nodes[at]
+            exact = self.reader.affine.exact[at]
             if exact is not None and exact > 0:
                 continue
             if self.reader.directions[at] is not None and self.reader.sign(at) > 0:

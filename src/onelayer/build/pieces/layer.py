@@ -109,7 +109,8 @@ def _numbers(line: Sequence[str]) -> tuple[torch.Tensor, float]:
 
 def _floor(head: SharpHead, beta: float, box: Box) -> float:
     """A value so far below the largest line, wherever x is, that softmax does not see it."""
-    low, high = (side.flatten().numpy() for side in (box.lower, box.upper))
+    low = box.lower.flatten().numpy()
+    high = box.upper.flatten().numpy()
     bottoms = []
     for line in head.lines:
         slopes, offset = (np.array([float(Fraction(a)) for a in part]) for part in (line[:-1], line[-1:]))

@@ -111,7 +111,9 @@ class _Reader:
         """A power of two a, such that a c p and q/a are of about one size on the box."""
         sizes = [float(abs(self.normal.ball(one)).upper()) for one in (p, q)]
         ratio = sizes[1] / (sizes[0] * float(c)) if min(sizes) > 0 else 1.0
-        return Fraction(2) ** round(math.log2(ratio) / 2) if 0 < ratio < math.inf else Fraction(1)
+        if 0 < ratio < math.inf:
+            return Fraction(2) ** round(math.log2(ratio) / 2)
+        return Fraction(1)
 
     def _function(self, o: int, monomial: Monomial, c: Fraction) -> bool:
         """c g(u) for a known function g of one flat sum u."""
@@ -167,11 +169,15 @@ def _elementary(monomial: Monomial) -> tuple[str, Sum] | None:
         return None
     ((base, e),) = monomial
     known = base[0] in OPERATIONS and base[0] not in (PEAK, "exp", "log") and len(base) == 3 and base[1] == 0
-    return (f"{base[0]}(x)", dict(base[2])) if known and e == 1 else None
+    if known and e == 1:
+        return f"{base[0]}(x)", dict(base[2])
+    return None
 
 
 def _whole(e: Fraction) -> int:
-    return int(e) if e.denominator == 1 and 0 < e <= 2 else 3
+    if e.denominator == 1 and 0 < e <= 2:
+        return int(e)
+    return 3
 
 
 def _float(c: Fraction) -> bool:

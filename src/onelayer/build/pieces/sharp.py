@@ -57,7 +57,9 @@ def sharpener(target: Target, box: Box, dtype: torch.dtype) -> Sharpener | None:
         pieces = take_pieces(formula, box)
     except (OnelayerError, OverflowError, ZeroDivisionError):
         return None
-    return Sharpener(target, box, pieces, dtype) if states(pieces, formula, box) else None
+    if states(pieces, formula, box):
+        return Sharpener(target, box, pieces, dtype)
+    return None
 
 
 def sharpen(found: Sharpener, eps: float, observer: Observer) -> Approximation:

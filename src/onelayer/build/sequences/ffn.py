@@ -43,7 +43,9 @@ def _share(groups: Mapping[Place, list[int]], group: Place, tolerance: float) ->
         return tolerance / 2 if shared else tolerance
     own = len(groups[group])
     beside = len(groups.get((None, output), []))
-    return tolerance * own / (own + beside) if beside else tolerance
+    if beside:
+        return tolerance * own / (own + beside)
+    return tolerance
 
 
 def fit_terms(terms: Sequence[PlacedTerm], tolerance: float) -> list[Piecewise]:

@@ -215,6 +215,12 @@ def _decompose(
 Read = tuple[list[FormulaTerm], bool, Formula | None]  # terms of an output, whether they are all, the rest if known
 
 
+def reads_whole(formula: Formula, box: Box) -> bool:
+    """Whether all outputs are sums of functions of one linear form each: nothing is left to pursuit."""
+    read = _reading(formula, box)
+    return all(read(flat)[1] for flat in range(len(formula.outputs)))
+
+
 def _reading(formula: Formula | None, box: Box) -> Callable[[int], Read]:
     """What the formula, if there is one, says of an output."""
     if formula is None:
@@ -223,7 +229,9 @@ def _reading(formula: Formula | None, box: Box) -> Callable[[int], Read]:
 
     def read(flat: int) -> Read:
         terms, rest = recogniser.terms(flat)
-        return (terms, False, _rest(formula, rest)) if rest else (terms, True, None)
+        if rest:
+            return terms, False, _rest(formula, rest)
+        return terms, True, None
 
     return read
 
@@ -276,7 +284,8 @@ def _placed(term: FormulaTerm, output: int, position: int | None, box: Box) -> P
     weights = np.zeros((n, width))
     for variable, _, weight in term.inner:
         weights[variable // width, variable % width] += rounded(weight)
-    low, high = (side.reshape(n, width).numpy() for side in (box.lower, box.upper))
+    low = box.lower.reshape(n, width).numpy()
+    high = box.upper.reshape(n, width).numpy()
     least = np.minimum(weights * low, weights * high).sum()
     most = np.maximum(weights * low, weights * high).sum()
     return PlacedTerm(term.outer, weights, output, float(least), float(most), position)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from onelayer.box import Box
@@ -16,10 +15,9 @@ from onelayer.float64 import eye, full, zeros
 from onelayer.layer.config import Config, HeadShape
 from onelayer.layer.transformer import OneLayerTransformer
 
-Array = NDArray[np.float64]
 TEMPERATURE = 3.0  # logit of the token a head looks for; the others have 0
 ANCHOR = 2.0**16  # size of the constant pair that keeps LayerNorm close to a constant factor
-NORM_EPS = 1e-5
+NORM_EPS = 1e-5  # of LayerNorm, torch's own default
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,9 @@ class StreamShape:
     @property
     def d_model(self) -> int:
         """Width of the stream, doubled and anchored where a norm must not change it."""
-        return 2 * self.base + 2 if self.norm else self.base
+        if self.norm:
+            return 2 * self.base + 2
+        return self.base
 
     @property
     def gathered(self) -> slice:
@@ -195,7 +195,8 @@ def _norms(shape: StreamShape, box: Box, residual: bool, norm: str) -> dict[str,
     largest = max(1.0, float(torch.maximum(box.lower.abs(), box.upper.abs()).max()))
     anchor = ANCHOR * 2.0 ** math.ceil(math.log2(largest))
     bias = zeros(shape.d_model)
-    bias[-2], bias[-1] = anchor, -anchor
+    bias[-2] = anchor
+    bias[-1] = -anchor
     middle = (box.lower**2 + box.upper**2).sum() / 2 / 3
     named = {"b_E": bias}
     if not residual:

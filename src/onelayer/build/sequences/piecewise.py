@@ -13,7 +13,7 @@ from onelayer.errors import OnelayerError
 Array = NDArray[np.float64]
 Univariate = Callable[[Array], Array]
 MESH = 2000  # the mesh interpolates g to tolerance / MESH, about 45 points per piece
-MAX_POINTS = 2**21
+MAX_POINTS = 2**21  # of a mesh: sixteen megabytes for each array on it
 MAX_LEVELS = 80  # halvings in a search for the number of pieces, beyond the digits of float64
 
 

@@ -28,7 +28,7 @@ from onelayer.observer import Observer
 Array = NDArray[np.float64]
 MAX_DEGREE = 16  # of a polynomial along one direction; higher ones are ill-conditioned in monomials
 STIFF = 1.7  # times the largest degree: chords that need more are not made up for by more directions
-MAX_DIRECTIONS = 96
+MAX_DIRECTIONS = 96  # with MAX_DEGREE terms each a fit has 1,536 columns
 CANDIDATES = 160  # random directions tried for the next one
 STEPS = 12  # of a descent on one direction; most end earlier
 LAWSON = 12  # sweeps towards the maximum norm
@@ -77,7 +77,8 @@ def pursue(
     their polynomials would need at this tolerance, are too many. ``single`` directions are numbers of float32, so that
     sums of two of them are floats.
     """
-    low, high = (side.flatten().numpy() for side in (box.lower, box.upper))
+    low = box.lower.flatten().numpy()
+    high = box.upper.flatten().numpy()
     centre = (low + high) / 2
     radius = (high - low) / 2
     generator = np.random.default_rng(seed)
@@ -118,7 +119,8 @@ def pursue(
 
 def constant_term(value: float, box: Box) -> FormulaTerm:
     """The term that is constant: what there is when the time ends before the pursuit begins."""
-    centre, radius = (side.flatten().numpy() for side in (box.center, box.width / 2))
+    centre = box.center.flatten().numpy()
+    radius = (box.width / 2).flatten().numpy()
     return _term(np.eye(1, box.dim)[0], np.array([value, 0.0]), centre, radius)
 
 
@@ -138,7 +140,8 @@ class _Search:
         self.dim = dim
         self.generator = generator
         self.degree, self.max_degree = degrees
-        self.tolerance, self.observer = tolerance, observer
+        self.tolerance = tolerance
+        self.observer = observer
         self.directions = np.zeros((0, dim))
         self.points = np.concatenate([_box_corners(dim), _points(generator, 1500, dim)])
         self.y = values(self.points)
@@ -276,7 +279,8 @@ def _degree(values: Callable[[Array], Array], dim: int, tolerance: float, genera
     ends = np.stack([corner, -corner], axis=1)
     for i in range(min(dim, 12)):
         ends[i, 1] = ends[i, 0]
-        ends[i, 0, i], ends[i, 1, i] = -1, 1
+        ends[i, 0, i] = -1
+        ends[i, 1, i] = 1
     chords = ends[:, None, 0] + (s[:, None] + 1) / 2 * (ends[:, None, 1] - ends[:, None, 0])  # (24, 64, D)
     table = values(chords.reshape(-1, dim)).reshape(24, 64)
     coefficients = np.abs(np.polynomial.chebyshev.chebvander(s, 63).T @ table.T * 2 / 64)  # (64, 24)

@@ -22,7 +22,9 @@ def affine_of(tape: Tape, scale: Fraction, node: int, shift: Fraction) -> int:
     elif scale != 1:
         exact = as_float(scale)
         node = _quotient(tape, scale, node) if exact is None else tape.add("mul", tape.number(exact), node)
-    return node if not shift else tape.add("add", node, _number(tape, shift))
+    if not shift:
+        return node
+    return tape.add("add", node, _number(tape, shift))
 
 
 def _quotient(tape: Tape, scale: Fraction, node: int) -> int:

@@ -45,7 +45,8 @@ class Recogniser:
     """One formula taken apart on a box; ``affine`` admits only the variables themselves inside the sums."""
 
     def __init__(self, formula: Formula, box: Box, *, affine: bool) -> None:
-        self.formula, self.affine = formula, affine
+        self.formula = formula
+        self.affine = affine
         self.low = box.lower.flatten().tolist()
         self.high = box.upper.flatten().tolist()
         self.nodes = formula.nodes
@@ -105,7 +106,9 @@ class Recogniser:
         left, right = (self.exact[arg] for arg in node.args)
         if right is not None and (right or node.op == "mul"):
             return (right if node.op == "mul" else 1 / right), node.args[0]
-        return (left, node.args[1]) if left is not None and node.op == "mul" else None
+        if left is not None and node.op == "mul":
+            return left, node.args[1]
+        return None
 
     def _rational(self, node: Node) -> Fraction | None:
         if node.op == "num":
@@ -141,7 +144,9 @@ class Recogniser:
         """A rational multiple of a separable node."""
         scaled = self.scaled(node)
         inner = None if scaled is None else self.separable[scaled[1]]
-        return None if scaled is None or inner is None else _scale(inner, scaled[0])
+        if scaled is None or inner is None:
+            return None
+        return _scale(inner, scaled[0])
 
     def _gated(self, coefficient: Fraction, at: int) -> list[FormulaTerm]:
         """g(s) when every path from the term to its variables passes one separable node s, up to scale and shift."""
@@ -172,7 +177,8 @@ class Recogniser:
     def gates(self, at: int) -> list[int]:
         """The separable nodes through which the term reaches its variables."""
         found: list[int] = []
-        pending, seen = [at], set()
+        pending = [at]
+        seen = set()
         while pending:
             here = pending.pop()
             if here in seen or not self.used[here]:
@@ -196,7 +202,8 @@ class Recogniser:
         return places[at]
 
     def _needed(self, at: int, replaced: dict[int, int]) -> set[int]:
-        pending, found = [at], set()
+        pending = [at]
+        found = set()
         while pending:
             here = pending.pop()
             if here not in found and here not in replaced:
@@ -206,7 +213,8 @@ class Recogniser:
 
     def _factors(self, at: int) -> list[int]:
         """What a product multiplies, down to functions of one variable."""
-        factors, pending = [], [at]
+        factors = []
+        pending = [at]
         while pending:
             here = pending.pop()
             if self.nodes[here].op == "mul" and len(self.used[here]) > 1:
@@ -315,7 +323,9 @@ def _proportion(part: Separable | None, base: Separable) -> Fraction | None:
     if part is None or part.parts.keys() != base.parts.keys():
         return None
     ratios = {weight / base.parts[key] for key, weight in part.parts.items()}
-    return ratios.pop() if len(ratios) == 1 else None
+    if len(ratios) == 1:
+        return ratios.pop()
+    return None
 
 
 def _added(total: Sum, parts: Sum, factor: Fraction) -> Sum:

@@ -228,4 +228,6 @@ def extreme(formula: Formula, box: Box) -> Callable[..., Approximation] | None:
         return None
     variables = {node.value for node in formula.nodes if node.op == "var"}
     used = "".join({node.op for node in formula.nodes} - {"var"})
-    return {"max": maximum, "min": minimum}.get(used) if len(variables) == n else None
+    if len(variables) == n:
+        return {"max": maximum, "min": minimum}.get(used)
+    return None

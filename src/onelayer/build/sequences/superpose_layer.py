@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from onelayer.build.sequences.ffn import PlacedTerm, Units
@@ -14,7 +13,6 @@ from onelayer.layer.config import Config, HeadShape
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.lemmas.argument import Atom
 
-Array = NDArray[np.float64]
 MASK = 64.0  # logits of tokens outside a head's class
 
 

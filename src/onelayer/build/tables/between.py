@@ -32,10 +32,13 @@ def between_rows(model: OneLayerTransformer, inputs: Array, outputs: Array) -> f
     if min(values.shape) < 2:
         return None
     ends = [(slice(None, -1), slice(1, None))] * values.ndim
-    means = np.mean([values[corner] for corner in product(*ends)], axis=0).ravel()
-    middles = np.meshgrid(*(axis[:-1] / 2 + axis[1:] / 2 for axis in axes), indexing="ij")
-    points = np.stack([side.ravel() for side in middles], axis=1)
-    tried = np.linspace(0, len(points) - 1, min(len(points), MOST_CELLS)).astype(np.int64)
+    corners = [values[corner] for corner in product(*ends)]
+    means = np.mean(corners, axis=0).ravel()
+    middles = [axis[:-1] / 2 + axis[1:] / 2 for axis in axes]
+    grid = np.meshgrid(*middles, indexing="ij")
+    points = np.stack([side.ravel() for side in grid], axis=1)
+    count = min(len(points), MOST_CELLS)
+    tried = np.linspace(0, len(points) - 1, count).astype(np.int64)
     x = torch.from_numpy(points[tried]).to(device=model.device, dtype=model.dtype)
     found = model(x).double().cpu().numpy().ravel()
     return float(np.abs(found - means[tried]).max())

@@ -237,7 +237,8 @@ def _projection(x: Array, seed: int) -> tuple[Array, float]:
     generator = np.random.default_rng(seed)
     tries = generator.standard_normal((DIRECTIONS, x.shape[1])) if x.shape[1] > 1 else np.ones((1, 1))
     centred = (x - x.mean(0)) * scale
-    best, best_gap = tries[0], -1.0
+    best = tries[0]
+    best_gap = -1.0
     for direction in tries:
         s = np.sort(centred @ direction)
         gap = float(np.diff(s).min(initial=np.inf) / max(s[-1] - s[0], 1e-300)) if len(s) > 1 else 1.0

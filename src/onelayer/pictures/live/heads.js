@@ -58,13 +58,15 @@ class Panels {
   /* A head of a packed layer: curves of attention along every axis it looks along, or bars over its tokens. */
   head(head) {
     const known = this.data.heads[head.h], title = made("h3"), one = { head, known, title, curves: [] };
+    one.row = made("section", { class: "live-head" }, title);
+    if (head.size === 1) return one; // always weight 1: nothing to look at but what it adds
     const along = (known.axes || []).filter((axis) => axis.slope.length <= MOST.bars);
     if (along.length) one.curves = along.map((axis) => ({ axis, panel: new Panel("live-bars", `attention α along ${axis.reads}`), lines: attentionCurves(axis) }));
     else one.weights = new Panel("live-bars", "attention α");
     if (known.axes && known.axes.length === 2 && head.size <= MOST.map) one.map = new Panel("live-map", `α v: ${known.axes[0].reads} across, ${known.axes[1].reads} up`, "weighted values");
     else if (!known.axes || known.axes.length < 2) one.values = new Panel("live-bars", "weighted values α v");
     const panels = [...one.curves.map((curve) => curve.panel), one.weights, one.map, one.values].filter(Boolean);
-    one.row = made("section", { class: "live-head" }, title, made("div", { class: "live-row" }, ...panels.map((panel) => panel.root)));
+    one.row.append(made("div", { class: "live-row" }, ...panels.map((panel) => panel.root)));
     return one;
   }
 
@@ -156,7 +158,7 @@ class Panels {
   drawHidden(found, sums) {
     const units = found.hidden[0], { additive, unitOut } = this.layer, { output } = this.view;
     const active = found.hidden.reduce((count, row) => count + row.reduce((own, value) => own + (value > 0), 0), 0);
-    this.hiddenTitle.replaceChildren(made("b", { text: `${units.length.toLocaleString("en")} hidden unit${units.length === 1 ? "" : "s"}` }), ` ${active.toLocaleString("en")} active`);
+    this.hiddenTitle.replaceChildren(made("b", { text: `${units.length.toLocaleString("en")} hidden unit${units.length === 1 ? "" : "s"}` }), ` ${active.toLocaleString("en")} active${this.many ? ` of ${(units.length * found.hidden.length).toLocaleString("en")} at all positions` : ""}`);
     const adds = additive ? units.map((value, j) => value * unitOut[j][output]) : units, shown = bucketed(adds);
     if (this.many) { this.drawUnits(found.hidden.map(bucketed)); return; }
     const at = bars(this.hidden.canvas, shown, { color: "second" });

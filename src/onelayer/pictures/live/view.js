@@ -2,7 +2,7 @@
 "use strict";
 
 const MOST = { heads: 32, sliders: 32, bars: 400, map: 4096, rows: 12 };
-const FINE = 110, COARSE = 22, SLICE_MS = 12, LINE = 400;
+const FINE = 110, COARSE = 22, SLICE_MS = 12, LINE = 400, CLOSE = 24;
 const QUANTITIES = { T: "T", f: "f", error: "T − f" };
 let mounted = 0;
 
@@ -323,8 +323,11 @@ class LiveView {
     for (let k = 0; k < lower.length; k += dim) {
       if (!this.x.every((v, i) => i === a || i === b || (lower[k + i] <= v && v <= upper[k + i]))) continue;
       const x0 = frame.atX(lower[k + a]), y0 = frame.atY(upper[k + b]);
-      pen.strokeRect(x0, y0, frame.atX(upper[k + a]) - x0, frame.atY(lower[k + b]) - y0);
+      const across = frame.atX(upper[k + a]) - x0, up = frame.atY(lower[k + b]) - y0;
+      pen.globalAlpha = Math.min(1, Math.abs(across) / CLOSE, Math.abs(up) / CLOSE); // lines that stand close must not cover the map
+      pen.strokeRect(x0, y0, across, up);
     }
+    pen.globalAlpha = 1;
   }
 
   showValue(found) {

@@ -80,4 +80,6 @@ def _place(item: Any, labels: Sequence[str]) -> int:
 
 
 def _part(X: Any, columns: Sequence[int]) -> Any:
-    return X.iloc[:, list(columns)] if hasattr(X, "iloc") else np.asarray(X, dtype=object)[:, list(columns)]
+    if hasattr(X, "iloc"):
+        return X.iloc[:, list(columns)]
+    return np.asarray(X, dtype=object)[:, list(columns)]

@@ -299,7 +299,9 @@ class OneLayerClassifier(ClassifierMixin, _OneLayer):  # type: ignore[misc]
     def decision_function(self, X: Any) -> Array:
         """Logits (n, classes), or the difference of the two for two classes."""
         outputs = self._outputs(X)
-        return outputs[:, 1] - outputs[:, 0] if len(self.classes_) == 2 else outputs
+        if len(self.classes_) == 2:
+            return outputs[:, 1] - outputs[:, 0]
+        return outputs
 
     def predict_proba(self, X: Any) -> Array:
         """Probabilities of the classes."""

@@ -49,7 +49,8 @@ def _solve(free: Array, indicator: Array, alpha: float, weights: Array | None = 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a fit that stops early is a stronger penalty
         solver.fit(free, labels, sample_weight=weights)
-    coefficients, intercept = solver.coef_, solver.intercept_
+    coefficients = solver.coef_
+    intercept = solver.intercept_
     if len(solver.classes_) == 2:  # one logit, shared by the two classes
         coefficients = np.concatenate([-coefficients, coefficients]) / 2
         intercept = np.array([-1, 1]) * intercept / 2

@@ -34,11 +34,14 @@ def learn_points(u: Array, y: Array, relevance: Array, count: int, seed: int) ->
     y = y[taught]
     order = torch.arange(len(u))
     halves = order[: len(u) // 2], order[len(u) // 2 :]
-    inputs, points, outputs = (torch.tensor(array) for array in (u, centres, y - y.mean(0)))
+    inputs = torch.tensor(u)
+    points = torch.tensor(centres)
+    outputs = torch.tensor(y - y.mean(0))
     scale = torch.tensor(np.log(start), requires_grad=True)
     alpha = torch.tensor(np.log(FIRST_ALPHA), dtype=torch.float64, requires_grad=True)
     optimiser = torch.optim.Adam([scale, alpha], lr=RATE)
-    best, least = start, np.inf
+    best = start
+    least = np.inf
     for _ in range(STEPS):
         loss = _loss(inputs, points, outputs, scale.exp(), alpha.exp(), halves)
         if loss.item() < least:

@@ -35,7 +35,9 @@ def polish(
 
     def loss(inputs: Tensor, targets: Tensor) -> Tensor:
         outputs: Tensor = model(inputs)
-        return F.cross_entropy(outputs, targets) if classes else F.mse_loss(outputs, targets)
+        if classes:
+            return F.cross_entropy(outputs, targets)
+        return F.mse_loss(outputs, targets)
 
     def held_loss() -> float:
         assert held is not None
@@ -44,7 +46,8 @@ def polish(
 
     model.requires_grad_(True)
     optimiser = torch.optim.Adam(model.parameters(), lr=RATE)
-    best, least = 0, held_loss() if held else 0.0
+    best = 0
+    least = held_loss() if held else 0.0
     for step in range(1, steps + 1):
         optimiser.zero_grad()
         torch.autograd.backward(loss(inputs, targets))

@@ -65,7 +65,8 @@ class GridHead:
         axes = []
         for a, (slopes, biases) in enumerate(zip(self.slopes, self.biases, strict=True)):
             keys = torch.zeros(len(slopes), count + 1).double()
-            keys[:, a], keys[:, count] = torch.from_numpy(slopes), torch.from_numpy(biases)
+            keys[:, a] = torch.from_numpy(slopes)
+            keys[:, count] = torch.from_numpy(biases)
             axes.append(keys)
         sizes = [len(slopes) for slopes in self.slopes]
         return GridMemory(axes, torch.from_numpy(values).reshape(*sizes, -1))
@@ -135,7 +136,9 @@ class Basis:
         """The packed layer for raw inputs: standardise in the embedding, look up, add, read out, (D,) -> (K,)."""
         outputs = values.shape[1]
         dim = len(self.mean)
-        memory, queries, at = [], [], 0
+        memory = []
+        queries = []
+        at = 0
         for head in self.heads:
             tokens = len(head.penalty())
             memory.append(head.memory(values[at : at + tokens]))

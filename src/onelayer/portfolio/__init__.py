@@ -1,0 +1,1 @@
+"""Ways to build f, and the race between them."""

@@ -1,0 +1,88 @@
+"""Lookup layers for a task whose slopes are to be proved close as well."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from onelayer.box import Box
+from onelayer.build.lookup.blueprint import Blueprint, draw_up, flat
+from onelayer.build.lookup.groups import FitBudget
+from onelayer.build.lookup.smooth import Closeness, smoothed
+from onelayer.errors import OnelayerError
+from onelayer.language.formula import Formula
+from onelayer.observer import Observer
+from onelayer.portfolio.task import FIT_TIME, Task, proved
+from onelayer.proof.claims import gradient_error
+from onelayer.result import Approximation
+
+SMOOTH_ATTEMPTS = 8  # of a fit for values and slopes; two suffice as a rule
+MOST_CLOSER = 8.0  # by which a fit is made closer at once: errors fall fast with every token
+
+
+def smooth(task: Task, gradient_eps: float, watch: Observer) -> Approximation:
+    """A lookup layer whose slopes are proved close as well: fitted more closely until both proofs go through."""
+    formula = task.target.formula
+    if formula is None:
+        raise OnelayerError("gradient_eps needs the slopes of f: give f as a formula or torch function")
+    budget = FitBudget(task.dtype, task.max_tokens, task.seed, observer=watch, fitting=watch.share(FIT_TIME))
+    wanted = Closeness(task.eps, gradient_eps, budget.unit)
+    share = task.fit_share
+    tolerance = share * task.eps
+    best = None
+    for attempt in range(SMOOTH_ATTEMPTS):
+        watch.report("fitting")
+        drawn, seen = _drawn_smooth(task, formula, tolerance, wanted, budget)
+        if seen <= share or attempt == SMOOTH_ATTEMPTS - 1 or watch.over:
+            best = _with_slopes(proved(drawn, task, watch), task, gradient_eps, watch)
+            if _both_proved(best) or watch.over:
+                return best
+        tolerance /= min(max(seen / share, 1.5), MOST_CLOSER)
+    if best is None:
+        raise OnelayerError("nothing was built; raise max_seconds")
+    return best
+
+
+def _drawn_smooth(
+    task: Task, formula: Formula, tolerance: float, wanted: Closeness, budget: FitBudget
+) -> tuple[Blueprint, float]:
+    """A blueprint fitted to values and slopes, and the worst share of either tolerance that was seen."""
+    drawn = draw_up(task.target, task.domain, tolerance, budget)
+    if len(drawn.kinks):
+        raise OnelayerError("f has kinks in the domain, and no slopes there; leave out gradient_eps")
+    if not drawn.heads:
+        return drawn, 0.0
+    f = flat(task.target, task.domain, budget.observer)
+    return smoothed(drawn, f, _slopes(formula, task.domain), task.domain, wanted)
+
+
+def _with_slopes(made: Approximation, task: Task, gradient_eps: float, watch: Observer) -> Approximation:
+    """The layer with a second certificate, of its slopes; without one where the first already failed."""
+    if not made.certificate.proved:
+        return made
+    gradient = gradient_error(made.model, task.target, task.domain, gradient_eps, jobs=task.jobs, observer=watch)
+    return replace(made, gradient=gradient)
+
+
+def _both_proved(made: Approximation) -> bool:
+    """Whether values and slopes are proved."""
+    return made.certificate.proved and made.gradient is not None and made.gradient.proved
+
+
+def _slopes(formula: Formula, box: Box) -> Callable[[Tensor], Tensor]:
+    """df/dx (S, K, D) at points (S, D)."""
+
+    def evaluate(points: Tensor) -> Tensor:
+        x = points.detach().clone().requires_grad_(True)
+        with torch.enable_grad():
+            values = formula(x.reshape(-1, *box.shape)).reshape(len(points), -1)
+            columns = [
+                torch.autograd.grad(values[:, k].sum(), x, retain_graph=True, allow_unused=True, materialize_grads=True)
+                for k in range(values.shape[1])
+            ]
+        return torch.stack([column[0] for column in columns], 1)
+
+    return evaluate

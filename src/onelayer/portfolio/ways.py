@@ -1,0 +1,208 @@
+"""Ways to build f race in slices of the budget: cheap ones first, any proof first, then a smaller one while cheap.
+
+A way that stalls is set aside, and what it found is kept: the result is the best of all ways, with the history of what
+was tried.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+
+from onelayer.build.lookup.blueprint import flat, straight
+from onelayer.build.lookup.kinks import only_hinges
+from onelayer.build.nested.compose import compose
+from onelayer.build.nested.composer import Composer, composer
+from onelayer.build.pieces.sharp import sharpen, sharpener
+from onelayer.build.sequences.gather import gather, reads_whole
+from onelayer.build.sequences.superpose import needs_superposition, superpose
+from onelayer.errors import OnelayerError
+from onelayer.observer import Observer
+from onelayer.portfolio.lookup import lookups
+from onelayer.portfolio.standing import Build, Standing
+from onelayer.portfolio.task import Task, certified, proved
+from onelayer.recording.jumps import Jump
+from onelayer.result import Approximation
+
+TIGHTER = 0.25  # a proof that stalls gets a fit this much closer: what a smaller eps would have had
+HALF_JUMP = 0.75  # of a jump is what a fit across it is given: no continuous function is within one half
+CLOSE = 2.0  # times eps: a bound that far needs time, not another fit
+FEW = 3  # coordinates up to which one grid of tokens is cheap to fit and to prove
+MANY_UNITS = 800  # predicted hidden units beyond which a composition waits for the lookup
+PURSUIT_SHARE = 0.25  # of the time, for outer functions of several sums: their ridges come soon or hardly at all
+# Of a lookup that is not the only way, a part of the time but at most these seconds: easy functions need less.
+FIRST_SHARE, SLICE_BOXES, SLICE_SECONDS = 0.2, 10_000, 40.0
+LEAST, MOST = 5.0, 15.0  # seconds for a smaller one after a proof: as many as the proof took, within these
+SMALL = 5  # coordinates up to which a grid of tokens has a chance to be smaller than a composition
+KINKED = ("max", "min", "abs", "relu")
+
+
+def race(task: Task, watch: Observer) -> Approximation:
+    """The best result of all ways; OnelayerError when none of them leads anywhere."""
+    found = Standing()
+    if task.jump is not None:
+        found.run("lookup across a jump", _across(task, task.jump), watch.within(LEAST))
+    elif task.storage is not None:
+        found.run("lookup", _lookup(task, 1.0), watch)
+    elif not (_kinked(task) and _sharp(found, task, watch)):
+        _raced(found, task, _composer(task), watch)
+    return found.result()
+
+
+def _across(task: Task, jump: Jump) -> Build:
+    """An affine function and one lookup about as close as a continuous function can be, and no more work than that."""
+    nearest = HALF_JUMP * jump.size / task.eps
+
+    def build(slot: Observer) -> Iterator[Approximation]:
+        yield proved(straight(task.target, task.domain), task, slot)
+        yield from itertools.islice(lookups(task, slot, nearest), 1)
+
+    return build
+
+
+def _raced(found: Standing, task: Task, composed: Composer | None, watch: Observer) -> None:
+    """All ways but sharp heads: a composition first in many coordinates, after the lookup in few.
+
+    A composition of products takes grids of tokens as a lookup does, so the lookup comes before it there too.
+    """
+    if composed is not None and _comes_first(composed, task) and _composed_first(found, task, composed, watch):
+        return
+    others = composed is not None or _kinked(task)
+    slot = watch.share(FIRST_SHARE).within(SLICE_SECONDS) if others else watch.share(0.5)
+    _first_lookup(found, task, others, slot)
+    cut = found.cut
+    if composed is not None and not _comes_first(composed, task) and not found.proved:
+        found.run("composition", _composition(composed, task), watch.share(0.4))
+    _cut_lookup(found, task, cut, watch)
+    _kept_tokens(found, task, watch)
+    _last_lookup(found, task, others, watch)
+
+
+def _comes_first(composed: Composer, task: Task) -> bool:
+    return task.domain.dim > FEW and not composed.multiplies
+
+
+def _composed_first(found: Standing, task: Task, composed: Composer, watch: Observer) -> bool:
+    """Whether a composition proves it; in not too many coordinates, a lookup may still be smaller."""
+    share = 0.5 if composed.rank == 1 else PURSUIT_SHARE
+    found.run("composition", _composition(composed, task), watch.share(share))
+    if found.proved and task.domain.dim <= SMALL:
+        _smaller_lookup(found, task, watch)
+    return found.proved
+
+
+def _smaller_lookup(found: Standing, task: Task, watch: Observer) -> None:
+    """A lookup after a proof by another way, for about as long as that took."""
+    found.run("lookup", _lookup(task, 1.0), watch.within(min(max(LEAST, found.seconds), MOST)))
+
+
+def _first_lookup(found: Standing, task: Task, others: bool, slot: Observer) -> None:
+    """A lookup, with few boxes where there are other ways."""
+    first = replace(task, max_boxes=min(SLICE_BOXES, task.max_boxes)) if others else task
+    found.run("lookup", _lookup(first, 1.0), slot)
+
+
+def _cut_lookup(found: Standing, task: Task, cut: Approximation | None, watch: Observer) -> None:
+    """The proof of a lookup goes on where time cut it off, unless another way was faster."""
+    if cut is not None and not found.proved and not watch.over:
+        found.run("lookup, proof", _again(cut, task), watch.share(0.5))
+
+
+def _kept_tokens(found: Standing, task: Task, watch: Observer) -> None:
+    """Tokens that stay tokens, for kinks that nothing else has proved and that the formula names.
+
+    Pursuit of curved kinks takes a unit per sqrt(eps) and direction, thousands before it ends: it is set aside.
+    """
+    if not found.proved and not watch.over and _kinked(task) and _tokens_suit(task, watch):
+        found.run("tokens", lambda slot: iter([tokens(task, slot)]), watch.share(0.5))
+
+
+def _tokens_suit(task: Task, watch: Observer) -> bool:
+    """Whether the formula itself says which units or embeddings its tokens take."""
+    formula = task.target.formula
+    if formula is None:
+        return False
+    return reads_whole(formula, task.domain) or needs_superposition(task.target, task.domain, watch)
+
+
+def _last_lookup(found: Standing, task: Task, others: bool, watch: Observer) -> None:
+    """A lookup with all the time left, where more may help; more closely where the first proof stalled far from eps."""
+    if watch.over or found.proved or not (others or found.stalled or found.hurried):
+        return
+    closer = TIGHTER if found.stalled and found.upper >= CLOSE * task.eps else 1.0
+    found.run("lookup, closer" if closer < 1 else "lookup, longer", _lookup(task, closer), watch)
+
+
+def _sharp(found: Standing, task: Task, watch: Observer) -> bool:
+    """Whether sharp heads prove it; where units approximate curves, a lookup may still be smaller."""
+    formula = task.target.formula
+    if formula is not None and only_hinges(formula, flat(task.target, task.domain, watch), task.domain):
+        return False  # lookup takes such kinks out exactly
+    way = sharpener(task.target, task.domain, task.dtype)
+    if way is None:
+        return False
+    found.run("sharp heads", lambda slot: iter([sharpen(way, task.eps, slot)]), watch.share(0.5))
+    if found.proved and way.curved and task.domain.dim <= FEW:
+        _smaller_lookup(found, task, watch)
+    return found.proved
+
+
+def tokens(task: Task, watch: Observer) -> Approximation:
+    """The layer in which tokens stay tokens."""
+    if needs_superposition(task.target, task.domain, watch):
+        return superpose(task.target, task.domain, task.eps, dtype=task.dtype, observer=watch)
+    return gather(
+        task.target,
+        task.domain,
+        task.eps,
+        dtype=task.dtype,
+        seed=task.seed,
+        max_boxes=task.max_boxes,
+        jobs=task.jobs,
+        observer=watch,
+    )
+
+
+def pieces(task: Task, watch: Observer) -> Approximation:
+    """The layer of sharp heads; OnelayerError where f is not of that form."""
+    way = sharpener(task.target, task.domain, task.dtype)
+    if way is None:
+        raise OnelayerError(
+            "layout 'pieces' is for kinks: max, min, abs and relu of affine functions, and functions of one sum of them"
+        )
+    return sharpen(way, task.eps, watch)
+
+
+def _again(made: Approximation, task: Task) -> Build:
+    """The proof of a layer whose fit had used up its time."""
+
+    def build(slot: Observer) -> Iterator[Approximation]:
+        yield replace(made, certificate=certified(made.model, task, slot))
+
+    return build
+
+
+def _lookup(task: Task, closer: float) -> Build:
+    return lambda slot: lookups(task, slot, closer)
+
+
+def _composition(composed: Composer, task: Task) -> Build:
+    return lambda slot: iter([compose(composed, task.eps, slot)])
+
+
+def _composer(task: Task) -> Composer | None:
+    """f as inner and outer functions, unless sums of functions of one direction are all there is: lookup does the same.
+
+    Sums of products are proved axis by axis, which a lookup that meets kinks or oscillations is not.
+    """
+    found = composer(task.target, task.domain, task.dtype, task.seed, max_tokens=task.max_tokens)
+    if found is None or (found.rank == 0 and not found.multiplies):
+        return None
+    return found if found.predicted_units(task.eps) <= MANY_UNITS else None
+
+
+def _kinked(task: Task) -> bool:
+    """Whether f is a formula with kinks, on points that are sequences."""
+    formula = task.target.formula
+    return formula is not None and len(task.domain.shape) <= 2 and any(node.op in KINKED for node in formula.nodes)

@@ -1,0 +1,58 @@
+"""One unit of work, explored: its boxes are cut for a while, by whoever has time, and what is left is given back."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import torch
+
+from onelayer.proof.boxes import Boxes, TreeBuilder, together
+from onelayer.proof.cost import Cost
+from onelayer.proof.error import ErrorFunction
+from onelayer.proof.frontier import Budget, Frontier
+from onelayer.proof.units import Explored, Knowledge, WorkUnit, as_arrays, as_boxes
+
+
+class Exploration(Frontier):
+    """A search that goes on with the boxes of a unit, and gives back what is left of them after its slice."""
+
+    def __init__(self, error: ErrorFunction, unit: WorkUnit) -> None:
+        super().__init__(error, unit.goal, Budget(unit.room))
+        self.open = as_boxes(unit.boxes)
+        self.tree = TreeBuilder(len(self.open))
+        self.open = replace(self.open, node=torch.arange(len(self.open), dtype=torch.int64, device="cpu"))
+        self.tree.state(self.open.node, self.open.bound)
+        self.witness = unit.known.witness
+        self.floor = unit.known.floor
+        self.spoiled = unit.known.spoiled
+        self.order = unit.order
+        self.cost = Cost(unit.chunk, 0.0)
+        self.shown = [self.open[:0]]
+
+    def proved(self, boxes: Boxes) -> None:
+        self.shown.append(boxes)
+
+    def found(self, most: int) -> Explored:
+        """Go on until ``most`` boxes are evaluated or nothing is left to do here."""
+        while len(self.open) and not self.exhausted() and not self.refuted and self.evaluated < most:
+            self.round(math.inf)
+        shown = together(self.shown)
+        size = self.tree.size
+        return Explored(
+            axis=self.tree.axis[:size],
+            left=self.tree.left[:size],
+            bound=self.tree.bound[:size],
+            open=as_arrays(self.open),
+            low=shown.low.numpy(),
+            high=shown.high.numpy(),
+            known=Knowledge(self.witness, self.floor, self.spoiled),
+            closed_bound=self.closed_bound,
+            closed_share=self.closed_share,
+            evaluated=self.evaluated,
+        )
+
+
+def explore(error: ErrorFunction, unit: WorkUnit) -> Explored:
+    """What becomes of a unit: a function of the unit alone."""
+    return Exploration(error, unit).found(unit.most)

@@ -1,0 +1,92 @@
+"""Recurrent cells and layers of torch.nn on Taylor models, step after step; sequences have a fixed length."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from onelayer.recurrence import Recurrence, unrolled
+from onelayer.taylor.arithmetic import combine, mul
+from onelayer.taylor.core import TaylorModel, constant
+from onelayer.taylor.modules import kernel
+from onelayer.taylor.registry import call, implements
+
+Cell = Callable[..., Any]
+
+
+def _gates(x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any) -> tuple[TaylorModel, TaylorModel]:
+    """The two affine maps of a cell, of the input and of the state."""
+    like = x if isinstance(x, TaylorModel) else h
+    first, second = (part if isinstance(part, TaylorModel) else constant(part, like) for part in (x, h))
+    return call("linear", first, w_ih, b_ih), call("linear", second, w_hh, b_hh)
+
+
+@implements("lstm_cell")
+def lstm_cell(
+    x: Any, hx: Sequence[Any], w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None
+) -> tuple[TaylorModel, TaylorModel]:
+    """c' = sigmoid(f) c + sigmoid(i) tanh(g), h' = sigmoid(o) tanh(c')."""
+    h, c = hx
+    total = combine(*_gates(x, h, w_ih, w_hh, b_ih, b_hh), 1)
+    i, f, g, o = call("chunk", total, 4, -1)
+    cell = combine(mul(call("sigmoid", f), c), mul(call("sigmoid", i), call("tanh", g)), 1)
+    size = cell.magnitude() + 1
+    hidden = mul(call("sigmoid", o), call("tanh", cell))
+    return kernel(hidden, total, size), kernel(cell, total, size)
+
+
+@implements("gru_cell")
+def gru_cell(x: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> TaylorModel:
+    """h' = (1 - z) n + z h with n = tanh(a_n + r b_n), r and z sigmoids."""
+    of_x, of_h = _gates(x, hx, w_ih, w_hh, b_ih, b_hh)
+    (xr, xz, xn), (hr, hz, hn) = call("chunk", of_x, 3, -1), call("chunk", of_h, 3, -1)
+    r = call("sigmoid", combine(xr, hr, 1))
+    z = call("sigmoid", combine(xz, hz, 1))
+    n = call("tanh", combine(xn, mul(r, hn), 1))
+    mixed = combine(n, mul(z, combine(hx, n, -1)), 1)
+    return kernel(mixed, of_x, mixed.magnitude() + 2)
+
+
+def _elman(name: str) -> Cell:
+    """h' = g(W x + V h + b) for g = tanh or relu."""
+
+    def cell(x: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> TaylorModel:
+        total = combine(*_gates(x, hx, w_ih, w_hh, b_ih, b_hh), 1)
+        return kernel(call(name, total), total, total.magnitude() + 1)
+
+    return cell
+
+
+rnn_tanh_cell = implements("rnn_tanh_cell")(_elman("tanh"))
+rnn_relu_cell = implements("rnn_relu_cell")(_elman("relu"))
+
+
+def _layer(cell: Cell) -> Cell:
+    """A whole layer: the outputs at every time and the last states, as torch returns them."""
+
+    def layer(
+        x: Any,
+        hx: Any,
+        params: Any,
+        has_biases: bool,
+        num_layers: int,
+        dropout: float,
+        train: bool,
+        bidirectional: bool,
+        batch_first: bool,
+    ) -> tuple[Any, ...]:
+        how = Recurrence(has_biases, num_layers, dropout, train, bidirectional, batch_first)
+        weights = how.weights(params, x.ndim)
+        pairs = isinstance(hx, tuple | list)
+        states = list(zip(*hx, strict=True)) if pairs else list(hx)
+        steps, last = unrolled(cell, call("unbind", x, 1), states, weights)
+        rows = list(zip(*last, strict=True)) if pairs else [last]
+        return call("stack", steps, 1), *(call("stack", row, 0) for row in rows)
+
+    return layer
+
+
+lstm = implements("lstm")(_layer(lstm_cell))
+gru = implements("gru")(_layer(gru_cell))
+rnn_tanh = implements("rnn_tanh")(_layer(rnn_tanh_cell))
+rnn_relu = implements("rnn_relu")(_layer(rnn_relu_cell))

@@ -1,0 +1,58 @@
+"""Windows of convolutions and poolings: which entries of an array each of them reads, as places counted row-major."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from onelayer.errors import UnsupportedOperation
+
+Places = NDArray[np.int64]
+BORDER = -1  # the place of an entry that lies outside the array
+
+
+def sides(value: Any, count: int) -> tuple[int, ...]:
+    """One whole number per axis; one number, or a list of one, is meant for all."""
+    numbers = tuple(value) if isinstance(value, Sequence) else (value,)
+    return tuple(int(number) for number in (numbers * count if len(numbers) == 1 else numbers))
+
+
+def windows(shape: Sequence[int], kernel: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1) -> Places:
+    """(*positions, entries of a window) for an array of this shape; BORDER in the padding."""
+    count = len(shape)
+    size = sides(kernel, count)
+    apart = sides(dilation, count)
+    around = _around(padding, size, apart)
+    step = sides(size if stride is None or stride == () or stride == [] else stride, count)
+    places = np.arange(math.prod(shape), dtype=np.int64).reshape(tuple(shape))
+    places = np.pad(places, around, constant_values=BORDER)
+    span = tuple(gap * (side - 1) + 1 for side, gap in zip(size, apart, strict=True))
+    if any(reach > length for reach, length in zip(span, places.shape, strict=True)):
+        raise UnsupportedOperation("a window", f"it spans {span}, the padded input has {places.shape}")
+    seen = sliding_window_view(places, span)
+    seen = seen[tuple(slice(None, None, by) for by in step)]
+    seen = seen[(slice(None),) * count + tuple(slice(None, None, gap) for gap in apart)]
+    return np.ascontiguousarray(seen).reshape(*seen.shape[:count], -1)
+
+
+def _around(padding: Any, size: tuple[int, ...], apart: tuple[int, ...]) -> list[tuple[int, int]]:
+    """Entries before and after each axis."""
+    if padding == "valid":
+        return [(0, 0)] * len(size)
+    if padding == "same":
+        total = [gap * (side - 1) for side, gap in zip(size, apart, strict=True)]
+        return [(both // 2, both - both // 2) for both in total]
+    return [(both, both) for both in sides(padding, len(size))]
+
+
+def without_border(places: Places) -> Places:
+    """Windows with another entry of their own in the place of one that lies outside: no maximum changes."""
+    first = np.take_along_axis(places, (places != BORDER).argmax(-1)[..., None], -1)
+    if bool((first == BORDER).any()):
+        raise UnsupportedOperation("a window", "it lies in the padding alone")
+    return np.where(places == BORDER, first, places)
