@@ -29,7 +29,7 @@ def _show(value):
         data["text/html"] = card
     if hasattr(value, "savefig"):
         picture = io.BytesIO()
-        value.savefig(picture, format="png", dpi=60)
+        value.savefig(picture, format="png", dpi=75)
         data["image/png"] = base64.b64encode(picture.getvalue()).decode()
     print({MARK!r} + "data " + json.dumps(data))
 """

@@ -56,9 +56,12 @@ class Format:
     def underflow(self) -> float:
         """Absolute error of a cast to the format of a number that is too small for it.
 
-        Underflow is gradual, unless the smallest normal number is that of float32: processors may then flush to zero.
+        Underflow is gradual and to nearest, so half the smallest number, unless the smallest normal number is that of
+        float32: processors may then flush to zero.
         """
-        return self.normal if self.normal <= 2.0**-126 else self.smallest
+        if self.normal <= 2.0**-126:
+            return self.normal
+        return self.smallest / 2
 
     @property
     def largest(self) -> float:
@@ -83,7 +86,9 @@ class Format:
     @property
     def computing(self) -> Format:
         """The format in which a layer computes: this one, or the accumulator of a narrow one."""
-        return self if self.accumulator is None else named(self.accumulator)
+        if self.accumulator is None:
+            return self
+        return named(self.accumulator)
 
 
 FLOAT64 = Format("float64", "F64", 53, 1023)

@@ -21,6 +21,7 @@ from onelayer.seeds import MAX_SEED
 
 ROOM = 2.0**-24  # share of the largest number of a format that inputs and outputs may reach: sums need the rest
 NARROW_ROOM = 2.0**-6  # the same for a narrow format, whose sums are taken in float32
+VALUES = 2.0**-20  # the same for values of tokens: a proof adds them up in absolute value
 KEYS = 2.0**10  # slopes of keys on an interval of width 1, at most
 MODERATE = 2.0**64  # sizes up to this, and down to its inverse, are fitted as they are
 
@@ -72,7 +73,8 @@ def check_box(box: Any, dtype: torch.dtype) -> None:
     empty = torch.nonzero((_next_number(box.lower, dtype) > box.upper).flatten())
     if len(empty):
         at = int(empty[0, 0])
-        low, high = (float(side.flatten()[at]) for side in (box.lower, box.upper))
+        low = float(box.lower.flatten()[at])
+        high = float(box.upper.flatten()[at])
         raise OnelayerError(
             f"coordinate {at + 1} of the box, [{low!r}, {high!r}], holds no {name} number: no {name} execution is "
             "there to certify; widen it, or use float64"
@@ -92,10 +94,17 @@ def reach(dtype: torch.dtype) -> float:
     return format_of(dtype).largest * (NARROW_ROOM if dtype in ACCUMULATORS else ROOM)
 
 
+def reach_of_values(dtype: torch.dtype) -> float:
+    """The largest size of values of tokens in a format."""
+    return format_of(dtype).largest * VALUES
+
+
 def narrowest(dtype: torch.dtype) -> float:
     """The least width of an interval whose inverse, times what keys need, is a number of the format."""
     row = format_of(dtype)
-    return KEYS / row.largest if dtype in ACCUMULATORS else row.normal / ROOM
+    if dtype in ACCUMULATORS:
+        return KEYS / row.largest
+    return row.normal / ROOM
 
 
 def _next_number(values: Tensor, dtype: torch.dtype) -> Tensor:
@@ -123,4 +132,6 @@ def _is(value: Any, kind: type) -> bool:
 
 def _shown(value: Any) -> str:
     text = repr(value)
-    return text if len(text) <= 40 else text[:37] + "..."
+    if len(text) <= 40:
+        return text
+    return text[:37] + "..."
