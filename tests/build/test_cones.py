@@ -106,3 +106,25 @@ def test_a_smaller_gap_is_rejected(arm: Approximation, share: float, tmp_path: P
     replace(arm, certificate=certificate).save(tmp_path / "r")
     report = check(tmp_path / "r", all=True)
     assert report.verdict == "rejected", report
+
+
+def test_the_third_side_of_a_triangle_is_proved_at_its_tip_too(tmp_path: Path) -> None:
+    formula = parse("sqrt(x1**2 + x2**2 - 2*x1*x2*cos(x3 - x4))", 4)
+    box = Box([1.0] * 4, [5.0] * 4)
+    found = composer(understood(formula, box), box, torch.float64)
+    assert found is not None
+    assert found.rank == 2
+    made = compose(found, 0.2, Observer())
+    assert made.certificate.proved
+    tips = box.sample(2000, seed=4)
+    tips[:, 1], tips[:, 3] = tips[:, 0], tips[:, 2]  # where both squares vanish
+    points = torch.cat([box.sample(2000, seed=3), box.corners(16), tips])
+    sides = torch.sqrt((points[:, 0] - points[:, 1]) ** 2 + 4 * points[:, 0] * points[:, 1] * _half(points) ** 2)
+    assert float((made.model(points) - sides).abs().max()) <= made.certificate.upper
+    made.save(tmp_path / "r")
+    assert check(tmp_path / "r", all=True).ok
+
+
+def _half(points: torch.Tensor) -> torch.Tensor:
+    """sin of half the angle: the third side without cancellation."""
+    return torch.sin((points[:, 2] - points[:, 3]) / 2)

@@ -2,8 +2,9 @@
 
 A formula is expanded into a sum of terms, each a rational number times rational powers of *symbols*. A symbol is a
 text: a variable, a constant, a function of an expanded sum, a maximum, or a sum that is kept whole. Used are the laws
-of powers, of exp, log and roots for symbols that intervals show to be positive, of common factors of a sum, and of
-maxima (kinks.py). Where both formulas have a value on the whole box, equal expansions mean equal functions.
+of powers, of exp, log and roots for symbols that intervals show to be positive, of common factors of a sum, of maxima
+(kinks.py), and sin^2 = 1 - cos^2 where a sum has the term with cos^2 too. Where both formulas have a value on the whole
+box, equal expansions mean equal functions.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class Algebra:
                 break
             name = exponents[0][0]
             least = min(e for other, e in exponents if other == name)
-            a = self.product(a, {((name, -least),): Fraction(1)})
+            a = _on_circles(self.product(a, {((name, -least),): Fraction(1)}))
         return a
 
     def maximum(self, parts: Sequence[Expansion]) -> Expansion:
@@ -174,6 +175,7 @@ class Algebra:
             for _ in range(int(e)):
                 found = self.product(found, a)
             return found
+        a = _on_circles(a)
         if len(a) == 1:
             ((powers, c),) = a.items()
             if e.denominator == 1 or (c > 0 and self._all_positive(powers)):
@@ -309,6 +311,27 @@ def _arguments(formula: Formula, node: Node) -> tuple[int, ...]:
 
 def _is_one(formula: Formula, at: int) -> bool:
     return formula.nodes[at].op == "num" and formula.nodes[at].value == 1
+
+
+def _on_circles(a: Expansion) -> Expansion:
+    """The sum with c p sin^2 replaced by c p - c p cos^2 wherever it has another term in p cos^2."""
+    for powers, c in a.items():
+        for name, e in powers:
+            if not name.startswith("sin:") or e < 2:
+                continue
+            p = _times_square(powers, name, -2)
+            in_cosine = _times_square(p, "cos:" + name[4:], 2)
+            if in_cosine in a:
+                rest = {own: value for own, value in a.items() if own != powers}
+                return _on_circles(plus(plus(rest, {p: c}), {in_cosine: -c}))
+    return a
+
+
+def _times_square(powers: Powers, name: str, e: int) -> Powers:
+    """The powers times one symbol to a power."""
+    exponents = dict(powers)
+    exponents[name] = exponents.get(name, Fraction(0)) + e
+    return tuple(sorted((own, power) for own, power in exponents.items() if power))
 
 
 def _ball_of(c: Fraction) -> arb:

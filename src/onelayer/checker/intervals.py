@@ -8,17 +8,21 @@ from flint import arb
 
 from onelayer.checker.functions import Ends
 from onelayer.checker.operations import CONSTANTS, NOWHERE, needed, operation
+from onelayer.checker.triangles import is_squared_side
 from onelayer.language.formula import Formula, Node
+
+POSITIVE = (arb(0), arb("inf"))
 
 
 def image(formula: Formula, x: Sequence[Ends]) -> list[Ends]:
     """Ends of intervals that hold the outputs for x in intervals; not finite where one may be undefined."""
     values: list[Ends] = []
     defined: list[bool] = []
-    for node in formula.nodes:
-        args = [values[at] for at in node.args]
-        values.append(_narrower(node_interval(node, args, x), _less_its_square(formula, node, values)))
-        defined.append(bounded(values[-1]) and needed(node, args, [defined[at] for at in node.args]))
+    for at, node in enumerate(formula.nodes):
+        args = [values[arg] for arg in node.args]
+        known = _narrower(node_interval(node, args, x), _less_its_square(formula, node, values))
+        values.append(_narrower(known, POSITIVE if is_squared_side(formula, at) else None))
+        defined.append(bounded(values[-1]) and needed(node, args, [defined[arg] for arg in node.args]))
     return [values[at] if defined[at] else NOWHERE for at in formula.outputs]
 
 

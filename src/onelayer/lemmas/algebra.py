@@ -4,9 +4,9 @@ Every node becomes a sum of monomials c b_1^e_1 ... b_k^e_k with rational c and 
 powers of sums, and functions such as sin of a normal form. Products are expanded, and
     exp(c log b + rest) = b^c exp(rest),   log(c b^e) = log c + e log b,   sqrt(c b^e) = sqrt(c) b^(e/2)
 are used where b > 0 is known from intervals, and powers of a sum take out what its monomials share; kinks become maxima
-of sums (kinks.py). Each step is an identity wherever the formula has a value, so two formulas with values all over the
-box and one normal form are equal there; so are two whose difference vanishes once it is multiplied by what it is
-divided by. Different normal forms prove nothing.
+of sums (kinks.py), and m sin(t)^2 + m cos(t)^2 in a sum is m. Each step is an identity wherever the formula has a
+value, so two formulas with values all over the box and one normal form are equal there; so are two whose difference
+vanishes once it is multiplied by what it is divided by. Different normal forms prove nothing.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Normal:
                 return not a
             base = min(divisors, key=repr)
             least = min(dict(monomial).get(base, Fraction(0)) for monomial in a)
-            a = self._times(a, {frozenset({(base, -least)}): Fraction(1)})
+            a = _pythagorean(self._times(a, {frozenset({(base, -least)}): Fraction(1)}))
         return not a
 
     def largest(self, sums: Sequence[Sum]) -> Sum:
@@ -154,6 +154,7 @@ class Normal:
         """a^e where that is defined."""
         if e.denominator == 1 and 0 <= e <= HIGHEST_POWER:
             return reduce(self._times, [a] * int(e), _number(Fraction(1)))
+        a = _pythagorean(a)
         if len(a) == 1:
             ((monomial, c),) = a.items()
             if e.denominator == 1 or (c > 0 and all(self._positive(base) for base, _ in monomial)):
@@ -297,6 +298,28 @@ def _as_base(a: Sum) -> tuple[Fraction, Base]:
     """A sum as a positive factor and one base, so that multiples of a sum have the same base."""
     lead = max(abs(c) for c in a.values())
     return lead, ("sum", frozenset((monomial, c / lead) for monomial, c in a.items()))
+
+
+def _pythagorean(a: Sum) -> Sum:
+    """c m sin(t)^2 + d m cos(t)^2 as c m + (d - c) m cos(t)^2, for every m and t of which both terms are there."""
+    found = dict(a)
+    for monomial in a:
+        for base, e in monomial:
+            if base[0] != "sin" or e < 2 or monomial not in found:
+                continue
+            rest = _without_square(monomial, base)
+            beside = _without_square(rest, ("cos", *base[1:]), -1)
+            if beside in found:
+                c = found.pop(monomial)
+                found = added(added(found, {beside: Fraction(1)}, -c), {rest: Fraction(1)}, c)
+    return found
+
+
+def _without_square(monomial: Monomial, base: Base, sign: int = 1) -> Monomial:
+    """A monomial divided by the square of a base, or with sign -1 multiplied by it."""
+    exponents = dict(monomial)
+    exponents[base] = exponents.get(base, Fraction(0)) - 2 * sign
+    return frozenset((own, e) for own, e in exponents.items() if e)
 
 
 def _number(value: Fraction) -> Sum:

@@ -3,7 +3,8 @@
 A Taylor model of log(x2 / x1) on a wide box may reach below zero although x2 / x1 does not, and then has no logarithm.
 Plain interval arithmetic, node by node, keeps such signs: each node's interval [a, b] replaces a poorer model, and
 afterwards narrows the range in which compositions and quotients look for singularities. On small boxes the models win
-and the intervals cost little. Differences sqrt(a^2 + b) - a have intervals of their own (language/conjugates.py).
+and the intervals cost little. Differences sqrt(a^2 + b) - a and squared sides of triangles have intervals
+of their own (language/conjugates.py, third_side.py).
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from onelayer.language.conjugates import conjugates, cut
+from onelayer.language.conjugates import Conjugate, conjugates, cut
 from onelayer.language.evaluate import evaluate
 from onelayer.language.formula import Formula, Node
 from onelayer.language.intervals import Interval, outward
 from onelayer.language.operations import OPERATIONS, operation
+from onelayer.language.third_side import ThirdSide, third_sides
 from onelayer.language.tree import LEAVES, float_value
 from onelayer.taylor import tables
 from onelayer.taylor.compose import within_image
@@ -40,7 +42,7 @@ def hulled_outputs(formula: Formula, x: TaylorModel, low: Tensor, high: Tensor) 
     """Each output of the formula, (B,), together with its interval; unbounded where it may be undefined."""
     everywhere = torch.ones_like(low[:, 0], dtype=torch.bool)
     defined: list[Tensor] = []  # (B,) per node: whether it surely has a value on the box
-    special = conjugates(formula)
+    special = _known_signs(formula)
     found = list[Interval]()
 
     def narrowed(node: Node, args: list[Any], value: Any) -> Any:
@@ -85,7 +87,7 @@ def surely_defined(formula: Formula, low: Tensor, high: Tensor) -> Tensor:
     found: list[Interval] = []
     defined: list[Tensor] = []
     everywhere = torch.ones_like(low[:, 0], dtype=torch.bool)
-    special = conjugates(formula)
+    special = _known_signs(formula)
     for at, node in enumerate(formula.nodes):
         args = [found[arg] for arg in node.args]
         match node.op:
@@ -101,6 +103,11 @@ def surely_defined(formula: Formula, low: Tensor, high: Tensor) -> Tensor:
                 found.append(cut(ends, special[at].interval(found)) if at in special else ends)
                 defined.append((sure & needed(node, args, [defined[arg] for arg in node.args])).expand(len(low)))
     return torch.stack([defined[at] for at in formula.outputs]).all(0)
+
+
+def _known_signs(formula: Formula) -> dict[int, Conjugate | ThirdSide]:
+    """Nodes of which more is known than the intervals of their arguments say."""
+    return {**conjugates(formula), **third_sides(formula)}
 
 
 def interval(node: Node, args: list[Interval], value: TaylorModel) -> tuple[Interval, Tensor]:

@@ -19,8 +19,11 @@ from onelayer.errors import OnelayerError
 from onelayer.language.compose import substituted
 from onelayer.language.formula import Formula
 from onelayer.language.quotient import as_quotient
+from onelayer.language.third_side import as_squares
 from onelayer.language.tree import Tape
+from onelayer.lemmas.cone import homogeneous
 
+Judgement = tuple[int, int, int]  # the fewer the better: gates of the worst group, groups that are no cones, tokens
 TOKENS = 3  # of an axis, as a rule: to compare the sizes of products
 
 
@@ -38,11 +41,11 @@ class Gate:
 
 def take_apart_widely(formula: Formula, box: Box) -> list[Apart]:
     """Structures, those with the fewest gates first; OnelayerError where none is found."""
-    found: list[tuple[tuple[int, int], Apart]] = []
+    found: list[tuple[Judgement, Apart]] = []
     for written in _spellings(formula):
-        for expand in (False, True):
+        for expand, whole in ((False, False), (True, False), (False, True)):
             try:
-                found.append(_Wide(Products(written, box, expand=expand), written).apart())
+                found.append(_Wide(Products(written, box, expand=expand, whole=whole), written).apart())
             except OnelayerError:
                 continue
     if not found:
@@ -51,10 +54,12 @@ def take_apart_widely(formula: Formula, box: Box) -> list[Apart]:
 
 
 def _spellings(formula: Formula) -> list[Formula]:
-    """The formula, and the same as one quotient."""
+    """The formula, the same with squared sides of triangles as sums of squares, and the same as one quotient."""
+    squares = as_squares(formula)
+    found = [formula] if squares is None else [formula, squares]
     quotient = as_quotient(formula)
     if quotient is None:
-        return [formula]
+        return found
     tape = Tape()
     count = len(formula.outputs)
     nodes = quotient.formula.nodes
@@ -67,7 +72,7 @@ def _spellings(formula: Formula) -> list[Formula]:
         for factor, n in quotient.denominators[o]:
             value = tape.add("div", value, raised(tape, places[quotient.formula.outputs[factor]], Fraction(n)))
         outputs.append(value)
-    return [formula, Formula.build(tape.nodes, outputs, formula.input_shape, formula.output_shape)]
+    return [*found, Formula.build(tape.nodes, outputs, formula.input_shape, formula.output_shape)]
 
 
 class _Wide:
@@ -77,8 +82,8 @@ class _Wide:
         self.products = products
         self.formula = formula
 
-    def apart(self) -> tuple[tuple[int, int], Apart]:
-        """The structure, and what it is judged by: the gates of the worst group, and tokens."""
+    def apart(self) -> tuple[Judgement, Apart]:
+        """The structure, and what it is judged by."""
         direct: list[tuple[Summand, ...]] = []
         groups: list[OuterGroup] = []
         rank = tokens = 0
@@ -95,7 +100,8 @@ class _Wide:
                 rank = max(rank, len(gates))
                 tokens += cost
             direct.append(self._direct(own))
-        return (rank, tokens), Apart(tuple(direct), tuple(groups))
+        smooth = sum(not homogeneous(group.outer) for group in groups)
+        return (rank, smooth, tokens), Apart(tuple(direct), tuple(groups))
 
     def _direct(self, form: Form) -> tuple[Summand, ...]:
         """The part of an output that is a sum of products; its constant is an inner function that is constant."""
@@ -199,7 +205,9 @@ class _Writer:
         return affine_of(self.tape, lead, value, Fraction(0))
 
     def _content(self, form: Form) -> Monomial:
-        """What all monomials share of positive factors: of each the smallest exponent."""
+        """What all monomials share of positive factors: of each the smallest exponent; nothing of sums kept whole."""
+        if self.products.whole and len(form) > 1:
+            return ONE
         factors = {factor for monomial in form for factor, _ in monomial if self.products.sign(factor) > 0}
         found = {f: min(dict(monomial).get(f, Fraction(0)) for monomial in form) for f in factors}
         return frozenset((factor, e) for factor, e in found.items() if e)

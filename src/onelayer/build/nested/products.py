@@ -55,11 +55,16 @@ def plus(a: Form, b: Form, sign: int) -> Form:
 
 
 class Products:
-    """The forms of all nodes of a formula on a box; ``expand`` multiplies sums with each other."""
+    """The forms of all nodes of a formula on a box.
 
-    def __init__(self, formula: Formula, box: Box, *, expand: bool) -> None:
+    expand  multiplies sums with each other
+    whole   leaves powers of products of several directions to the outer function, and what terms of a sum share in it
+    """
+
+    def __init__(self, formula: Formula, box: Box, *, expand: bool, whole: bool = False) -> None:
         self.reader = Reader(formula, box)
         self.expand = expand
+        self.whole = whole
         self.nodes = formula.nodes
         self.rules: dict[str, Callable[..., Form | None]] = {
             "add": lambda a, b: plus(a, b, 1),
@@ -111,10 +116,9 @@ class Products:
             square = self.expand and e == 2
             return self._times(a, a) if square else None
         ((monomial, c),) = a.items()
-        if e.denominator > 1 and not (self.positive(monomial) and c > 0):
-            return None
-        scale = self._rational_power(c, e)
-        if scale is None:
+        kept = self.whole and e > 1 and self.spread(monomial) > 1
+        scale = None if kept else self._rational_power(c, e)
+        if scale is None or (e.denominator > 1 and not self.positive(monomial)):
             return None
         return {times(ONE, monomial, e): scale}
 
@@ -122,6 +126,8 @@ class Products:
         """c^e where that is rational, e a whole number or the half of one; None of other roots."""
         if e.denominator == 1:
             return c ** int(e)
+        if c < 0:
+            return None
         up = math.isqrt(c.numerator)
         down = math.isqrt(c.denominator)
         if (up * up, down * down) == (c.numerator, c.denominator):

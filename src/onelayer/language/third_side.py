@@ -1,0 +1,124 @@
+"""Squared sides of triangles a^2 + b^2 - 2 a b cos t, which intervals of their terms do not know to be squares.
+
+Lemma (law of cosines): a^2 + b^2 - 2 a b cos t = (a - b cos t)^2 + (b sin t)^2 >= (|a| - |b|)^2 >= 0, since
+cos t <= 1 in absolute value. The same holds with + for -.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import torch
+
+from onelayer.float64 import TINY, UNIT
+from onelayer.language.formula import Formula
+from onelayer.language.intervals import Interval
+from onelayer.language.tree import Node, Tape
+
+TWO = Node("num", (), 2.0)
+ROUNDINGS = 8 * UNIT  # of a difference and its square
+
+
+@dataclass(frozen=True)
+class ThirdSide:
+    """A node that is a^2 + b^2 + 2 ``sign`` a b cos t, with the nodes a, b and t."""
+
+    a: int
+    b: int
+    t: int
+    sign: int
+
+    def interval(self, found: Sequence[Interval]) -> Interval:
+        """The node is at least the square of the distance between |a| and |b|."""
+        (least_a, most_a), (least_b, most_b) = _size(found[self.a]), _size(found[self.b])
+        apart = torch.maximum(least_a - most_b, least_b - most_a).clamp(min=0.0)
+        low = (apart * apart * (1 - ROUNDINGS) - TINY).clamp(min=0.0)
+        return torch.where(torch.isfinite(low), low, torch.zeros_like(low)), torch.full_like(low, torch.inf)
+
+
+def third_sides(formula: Formula) -> dict[int, ThirdSide]:
+    """The nodes that are squared sides."""
+    found = {}
+    for at, node in enumerate(formula.nodes):
+        if node.op in ("add", "sub"):
+            match = _matched(formula.nodes, at)
+            if match is not None:
+                found[at] = match
+    return found
+
+
+def as_squares(formula: Formula) -> Formula | None:
+    """The formula with every squared side as a sum of two squares; None where there is none."""
+    sides = third_sides(formula)
+    if not sides:
+        return None
+    tape = Tape()
+    places: list[int] = []
+    for at, node in enumerate(formula.nodes):
+        if at not in sides:
+            places.append(tape.add(node.op, *(places[arg] for arg in node.args), value=node.value))
+            continue
+        side = sides[at]
+        a, b, t = (places[own] for own in (side.a, side.b, side.t))
+        along = tape.add("add" if side.sign > 0 else "sub", a, tape.add("mul", b, tape.add("cos", t)))
+        across = tape.add("mul", b, tape.add("sin", t))
+        places.append(tape.add("add", *(tape.add("pow", leg, value=2) for leg in (along, across))))
+    outputs = [places[at] for at in formula.outputs]
+    return Formula.build(tape.nodes, outputs, formula.input_shape, formula.output_shape)
+
+
+def _size(ends: Interval) -> Interval:
+    """The interval of |a|."""
+    low, high = ends
+    return torch.maximum(low, -high).clamp(min=0.0), torch.maximum(-low, high)
+
+
+def _matched(nodes: Sequence[Node], at: int) -> ThirdSide | None:
+    terms = [(sign, term, _root(nodes, term)) for sign, term in _terms(nodes, at, 1)]
+    legs = [root for sign, _, root in terms if root is not None and sign > 0]
+    crossed = [(sign, term) for sign, term, root in terms if root is None]
+    if (len(terms), len(legs), len(crossed)) != (3, 2, 1):
+        return None
+    ((sign, term),) = crossed
+    turn, factors = _factors(nodes, term)
+    cosines = [one for one in factors if nodes[one].op == "cos"]
+    twos = [one for one in factors if nodes[one] == TWO]
+    for cosine, two in product(cosines, twos):
+        if sorted([*legs, cosine, two]) == sorted(factors):
+            return ThirdSide(legs[0], legs[1], nodes[cosine].args[0], sign * turn)
+    return None
+
+
+def _terms(nodes: Sequence[Node], at: int, sign: int) -> list[tuple[int, int]]:
+    """The terms of a sum with their signs."""
+    node = nodes[at]
+    match node.op:
+        case "add" | "sub":
+            second = sign if node.op == "add" else -sign
+            return [*_terms(nodes, node.args[0], sign), *_terms(nodes, node.args[1], second)]
+        case "neg":
+            return _terms(nodes, node.args[0], -sign)
+    return [(sign, at)]
+
+
+def _root(nodes: Sequence[Node], at: int) -> int | None:
+    """The node that a node is the square of."""
+    node = nodes[at]
+    squared = (node.op == "pow" and node.value == 2) or (node.op == "mul" and node.args[0] == node.args[1])
+    return node.args[0] if squared else None
+
+
+def _factors(nodes: Sequence[Node], at: int) -> tuple[int, list[int]]:
+    """The sign and the factors of a product."""
+    sign, found, pending = 1, list[int](), [at]
+    while pending:
+        at = pending.pop()
+        node = nodes[at]
+        if node.op in ("mul", "neg"):
+            pending += node.args
+            sign = -sign if node.op == "neg" else sign
+        else:
+            found.append(at)
+    return sign, found
