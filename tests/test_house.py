@@ -34,6 +34,27 @@ def branches(function: ast.AST) -> int:
     return count
 
 
+def narrows_a_type(test: ast.AST) -> bool:
+    """``x is not None`` or ``isinstance(x, ...)``: said to a type checker, and true whatever a user does."""
+    match test:
+        case ast.Compare(ops=[ast.IsNot()], comparators=[ast.Constant(value=None)]):
+            return True
+        case ast.Call(func=ast.Name(id="isinstance")):
+            return True
+    return False
+
+
+def test_no_assertion_guards_anything() -> None:
+    """An optimised run removes assertions, so what must hold is an error of its own."""
+    guards = [
+        f"{path}:{node.lineno} {ast.unparse(node.test)}"
+        for path, tree in trees()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assert) and not narrows_a_type(node.test)
+    ]
+    assert guards == []
+
+
 def test_a_public_class_name_means_one_class() -> None:
     homes = defaultdict(list)
     for path, tree in trees():

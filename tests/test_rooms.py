@@ -22,8 +22,8 @@ SOURCE = Path(__file__).parents[1] / "src" / "onelayer"
 FLOORS = [
     ["errors", "lazy", "card", "seeds"],
     ["formats"],
-    ["extras", "float64", "ground", "disk", "names", "narrow", "observer", "recurrence", "webpage", "windows"],
-    ["box"],
+    ["extras", "float64", "ground", "disk", "names", "narrow", "observer", "webpage", "windows"],
+    ["box", "recurrence", "windowed"],
     ["layer", "guard", "network"],
     ["language", "equations"],
     ["recording", "taylor"],

@@ -43,3 +43,13 @@ def one_line(message: object) -> str:
     if len(text) <= LONGEST_LINE:
         return text
     return text[: LONGEST_LINE - 3] + "..."
+
+
+def first_line(error: BaseException, most: int = 160) -> str:
+    """What another library says of an error, without the pages that may follow; at most so many characters."""
+    return next(iter(str(error).splitlines()), "")[:most]
+
+
+def told(error: BaseException) -> str:
+    """A foreign error in one line: its kind, and the beginning of what it says."""
+    return f"{type(error).__name__}: {first_line(error)}"

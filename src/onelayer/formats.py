@@ -135,6 +135,11 @@ def coarsest(dtypes: Iterable[torch.dtype]) -> torch.dtype:
     return min((format_of(dtype) for dtype in dtypes), key=lambda row: row.bits).dtype
 
 
+def spelled(dtype: torch.dtype | str) -> str:
+    """The name of any torch dtype, a format of ours or not, or of one that is named: ``float64``, ``int32``."""
+    return str(dtype).removeprefix("torch.")
+
+
 @cache
 def _by_dtype() -> dict[torch.dtype, Format]:
     return {row.dtype: row for row in FORMATS}

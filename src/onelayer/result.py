@@ -14,6 +14,7 @@ from typing import Any
 from onelayer.box import Box
 from onelayer.card import card, counted, folded, number_of
 from onelayer.errors import FileError, OnelayerError
+from onelayer.formats import REAL, format_of
 from onelayer.ground import pinned
 from onelayer.guard import RAISE, WARN, Guarded
 from onelayer.language.formula import parse
@@ -81,8 +82,8 @@ class Approximation:
             raise OnelayerError(
                 "the certificate was made for other weights than the model has; certify the model again"
             )
-        executed = f"{str(self.model.dtype).removeprefix('torch.')} execution"
-        if self.certificate.arithmetic not in ("real", executed):
+        executed = format_of(self.model.dtype).execution
+        if self.certificate.arithmetic not in (REAL, executed):
             raise OnelayerError(
                 f"the certificate speaks of {self.certificate.arithmetic}, the weights are stored for {executed}; "
                 "convert the model first and certify it then"

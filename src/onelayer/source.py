@@ -10,6 +10,7 @@ from torch import Tensor
 
 from onelayer.box import Box
 from onelayer.errors import OnelayerError
+from onelayer.formats import spelled
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.narrow import ACCUMULATORS
 from onelayer.result import Approximation
@@ -77,7 +78,7 @@ def plain_heads(model: OneLayerTransformer) -> list[tuple[Tensor, Tensor]]:
 def need_softmax(model: OneLayerTransformer, library: str) -> None:
     """Foreign layers know softmax attention alone, and round numbers of narrow formats at places of their own."""
     if model.dtype in ACCUMULATORS:
-        kind = str(model.dtype).removeprefix("torch.")
+        kind = spelled(model.dtype)
         raise OnelayerError(f"{library} rounds {kind} at places of its own; export to onnx or c, or model.float()")
     if model.config.attention != "softmax":
         raise OnelayerError(

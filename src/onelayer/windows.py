@@ -14,6 +14,7 @@ from onelayer.errors import UnsupportedOperation
 
 Places = NDArray[np.int64]
 BORDER = -1  # the place of an entry that lies outside the array
+COVERED = "use ceil_mode=False, and no padding or count_include_pad=True"  # what a mean over windows is here
 
 
 def sides(value: Any, count: int) -> tuple[int, ...]:
@@ -48,6 +49,13 @@ def _around(padding: Any, size: tuple[int, ...], apart: tuple[int, ...]) -> list
         total = [gap * (side - 1) for side, gap in zip(size, apart, strict=True)]
         return [(both // 2, both - both // 2) for both in total]
     return [(both, both) for both in sides(padding, len(size))]
+
+
+def covering(places: Places, ceil_mode: bool, whole: bool, divisor: Any) -> Places:
+    """Windows of a mean that divides by their size; UnsupportedOperation for a mean of another kind."""
+    if ceil_mode or divisor is not None or (not whole and bool((places == BORDER).any())):
+        raise UnsupportedOperation("an average pooling of this kind", COVERED)
+    return places
 
 
 def without_border(places: Places) -> Places:

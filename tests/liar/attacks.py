@@ -65,7 +65,7 @@ def one_formula(rng: Random, case: Case) -> Tally:
         case.words["as"] = "callable"
     outputs = [wanted]
     if isinstance(f, str) and rng.random() < 0.2:
-        outputs.append(formulas.tame(rng, dim))
+        outputs.append(formulas.smooth(rng, dim))
         f, model, real = _two_outputs(f, model, real, outputs[1])
         case.words["f"] = f
     certificate = certified(model, f, ol.Box(low, high), rng, case, execution=execution)
@@ -125,7 +125,7 @@ def one_program(rng: Random, case: Case) -> Tally:
     else:
         model = programs.random_program(rng, dim, (axis, centre) if rng.random() < 0.6 else None)
         case.words["T"] = (*model.steps, model.centre)
-    f = formulas.tame(rng, dim) if rng.random() < 0.5 else 0.0 * var(0)
+    f = formulas.smooth(rng, dim) if rng.random() < 0.5 else 0.0 * var(0)
     case.words |= {"f": text(f), "low": low, "high": high, "execution": execution}
     box = ol.Box(low, high)
     if not _runs(model, box, dtype):
@@ -136,7 +136,7 @@ def one_program(rng: Random, case: Case) -> Tally:
 
 
 def one_recording(rng: Random, case: Case) -> Tally:
-    """f is torch code: what the certificate says of f must hold of the code, to the rounding of tame code."""
+    """f is torch code: what the certificate says of f must hold of the code, to the rounding of smooth code."""
     dim = rng.choice([1, 2, 3])
     low, high = places.ordinary(rng, dim)
     axis = rng.randrange(dim)
@@ -149,14 +149,14 @@ def one_recording(rng: Random, case: Case) -> Tally:
     box = ol.Box(low, high)
     if not _runs(code, box, torch.float64):
         return Tally()
-    model = torch_code(formulas.tame(rng, dim)) if rng.random() < 0.5 else torch_code(0.0 * var(0))
+    model = torch_code(formulas.smooth(rng, dim)) if rng.random() < 0.5 else torch_code(0.0 * var(0))
     certificate = certified(model, code, box, rng, case, execution="float64")
     truth = Truth(executed_balls(code), model)
     return judge(certificate, truth, try_points(certificate, truth, rng, [], {axis: [centre]}), rng)
 
 
 def executed_balls(code: Callable[[Tensor], Tensor]) -> Callable[[Sequence[float]], list[arb]]:
-    """The value of tame code as a ball around what it returns in float64, alone and in a batch with its neighbours."""
+    """The value of smooth code as a ball around what it returns in float64, alone and among neighbours."""
 
     def values(point: Sequence[float]) -> list[arb]:
         x = torch.tensor([point], dtype=torch.float64)

@@ -50,7 +50,7 @@ class Drawn:
         self.dtype = rng.choice([torch.float64, torch.float64, torch.float32])
         bits = 24 if self.dtype == torch.float32 else 53
         drawn = formulas.attack(rng, self.low, self.high, bits) if rng.random() < 0.6 else None
-        self.tree: Expr = as_code(formulas.tame(rng, dim) if drawn is None else drawn.expression)
+        self.tree: Expr = as_code(formulas.smooth(rng, dim) if drawn is None else drawn.expression)
         self.centres = {} if drawn is None else drawn.centres
         self.model = Code(torch_code(self.tree), self.dtype)
         self.box = ol.Box(self.low, self.high)
@@ -206,7 +206,7 @@ def asked(drawn: Drawn, kind: str, case: Any) -> tuple[Callable[[], Any], Callab
         "<": lambda v: v < level,
         ">": lambda v: v > level,
     }
-    f = formulas.tame(rng, drawn.dim)
+    f = formulas.smooth(rng, drawn.dim)
     other = Code(torch_code(drawn.tree * rng.choice([1.0, 1.0000001, 0.9]) + rng.choice([0.0, 1e-9])), drawn.dtype)
     case.words["f"] = text(f)
     kinds: dict[str, tuple[Callable[[], Any], Callable[[Drawn, Any], str]]] = {

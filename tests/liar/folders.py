@@ -84,7 +84,7 @@ def forged_folder(rng: Random, case: Any) -> Tally:
     low, high = places.ordinary(rng, dim)
     model = random_layer(rng, dim, dtype)
     shape = model.config.input_shape
-    expression = formulas.tame(rng, dim) if rng.random() < 0.8 else 0.0 * var(0)
+    expression = formulas.smooth(rng, dim) if rng.random() < 0.8 else 0.0 * var(0)
     box = ol.Box(*(torch.tensor(side, dtype=torch.float64).reshape(shape) for side in (low, high)))
     case.words |= {"T": str(model), "f": text(expression), "low": low, "high": high}
     if rng.random() < ENCLOSURES:

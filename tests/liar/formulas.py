@@ -47,7 +47,7 @@ def tree(rng: Random, dim: int, depth: int) -> Expr:
     return call(rng.choice(("min", "max", "hypot")), tree(rng, dim, depth - 1), tree(rng, dim, depth - 1))
 
 
-def tame(rng: Random, dim: int) -> Expr:
+def smooth(rng: Random, dim: int) -> Expr:
     """A smooth bounded function, the body of most attacks."""
     i, j = var(rng.randrange(dim)), var(rng.randrange(dim))
     a = round(rng.uniform(-2, 2), 3)
@@ -141,7 +141,7 @@ def attack(rng: Random, low: list[float], high: list[float], bits: int = 53) -> 
     """A formula on the box, one of the kinds above."""
     dim, axis = len(low), rng.randrange(len(low))
     x, centre = var(axis), centre_in(rng, low[axis], high[axis], bits)
-    body = tame(rng, dim)
+    body = smooth(rng, dim)
     match rng.choices(list(KINDS), list(KINDS.values()))[0]:
         case "tree":
             return Drawn(tree(rng, dim, rng.randint(1, 4)))

@@ -257,7 +257,7 @@ def one_graph(rng: Random, case: Any) -> Tally:
         onnx.save(model, path)
         network = read_network(path)
     count = int(np.prod(network.program.output_shape))
-    f = formulas.tame(rng, dim) if rng.random() < 0.5 else 0.0 * var(0)
+    f = formulas.smooth(rng, dim) if rng.random() < 0.5 else 0.0 * var(0)
     case.words |= {"f": text(f), "low": low, "high": high}
     execution = rng.choice(["real", "real", "float32" if network.dtype == torch.float32 else "float64"])
     box = ol.Box(low, high)

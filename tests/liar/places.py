@@ -51,7 +51,7 @@ def sides(rng: Random, dim: int) -> tuple[list[float], list[float]]:
 
 
 def ordinary(rng: Random, dim: int) -> tuple[list[float], list[float]]:
-    """A box on which most functions are tame."""
+    """A box on which most functions are defined and of ordinary size."""
     low = [round(rng.uniform(-1.5, 1.5), 2) for _ in range(dim)]
     return low, [a + rng.choice([0.01, 0.3, 1.0]) for a in low]
 

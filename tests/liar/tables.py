@@ -141,7 +141,7 @@ def missed_row(rows: Rows, truth: Balls, cubic: bool, rng: Random) -> str:
 
 
 def one_table(rng: Random, case: Any) -> Tally:
-    """A table as f, against nothing, a tame function, or a layer built for it, then re-proved by the checker."""
+    """A table as f, against nothing, a smooth function, or a layer built for it, then re-proved by the checker."""
     from liar.attacks import certified
     from liar.folders import round_trip
 
@@ -155,7 +155,7 @@ def one_table(rng: Random, case: Any) -> Tally:
         built = ol.approximate(table, box, eps, max_seconds=15.0, dtype=rng.choice([torch.float64, torch.float32]))
         model, certificate, dtype = built.model, built.certificate, built.model.dtype
     else:
-        expression = formulas.tame(rng, len(low)) if rng.random() < 0.5 else 0.0 * var(0)
+        expression = formulas.smooth(rng, len(low)) if rng.random() < 0.5 else 0.0 * var(0)
         case.words["T"] = text(expression)
         built, model, dtype = None, torch_code(expression), torch.float64
         certificate = certified(model, table, box, rng, case, execution="float64")

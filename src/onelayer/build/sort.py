@@ -16,6 +16,7 @@ from onelayer.build.ordering.subsets import subset_layer
 from onelayer.build.ordering.thresholds import threshold_layer
 from onelayer.errors import OnelayerError
 from onelayer.float64 import indices, linspace, numbers
+from onelayer.formats import spelled
 from onelayer.ground import pinned
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.lemmas.argument import OrderStatistics
@@ -277,7 +278,7 @@ def _edges(lo: float, hi: float, cells: int, dtype: torch.dtype) -> Tensor:
         edges[-1] = torch.nextafter(edges[-1], torch.tensor(torch.inf, dtype=dtype, device="cpu"))
     steps = torch.cat([numbers([lo]), edges[1:].double()])
     if not bool((torch.diff(steps) > 0).all() and (torch.diff(edges) > 0).all()):
-        kind = str(dtype).removeprefix("torch.")
+        kind = spelled(dtype)
         raise OnelayerError(
             f"{cells:,} thresholds do not fit between the {kind} numbers of [{lo!r}, {hi!r}]; use a larger eps"
         )

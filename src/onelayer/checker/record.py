@@ -13,7 +13,7 @@ from typing import Any
 from onelayer.disk import MAX_AXES
 from onelayer.errors import OnelayerError
 from onelayer.formats import ARITHMETICS
-from onelayer.language.words import NOT_RECORDED
+from onelayer.language.words import recorded
 from onelayer.names import check_names
 
 SUP = "sup|T - f|"
@@ -129,7 +129,7 @@ class Record:
     @property
     def recorded(self) -> bool:
         """Whether ``function`` is the text of f in the formula language."""
-        return not self.function.startswith(NOT_RECORDED)
+        return recorded(self.function)
 
 
 def _moved(value: float, by: Fraction) -> float:

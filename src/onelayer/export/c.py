@@ -15,7 +15,7 @@ from onelayer.errors import OnelayerError
 from onelayer.export.c_layer import emit_layer
 from onelayer.export.c_self_test import bounded, counts, self_test
 from onelayer.export.c_text import HELPERS, Program, comment, literal
-from onelayer.formats import format_of
+from onelayer.formats import format_of, spelled
 from onelayer.guard import CLAMP, RAISE, check_guard, inward
 from onelayer.layer.file import weights_sha256
 from onelayer.narrow import ACCUMULATORS
@@ -146,7 +146,7 @@ def _guard(source: Source, program: Program, guard: str | None) -> str:
 
 def facts(a: Exportable, source: Source) -> list[str]:
     """What the comment says: claim, domain, hashes, and what the bound covers of a C program."""
-    kind = str(source.model.dtype).removeprefix("torch.")
+    kind = spelled(source.model.dtype)
     narrow = source.model.dtype in ACCUMULATORS
     lines = [f"Written by onelayer {__version__}: {source.model!r}.", f"weights sha256: {weights_sha256(source.model)}"]
     if not isinstance(a, Approximation):

@@ -11,6 +11,7 @@ from onelayer.box import Box
 from onelayer.export.anchoring import ANCHORS, NORM_EPS, Anchoring
 from onelayer.export.plan import Plan, plan, ramp_layers
 from onelayer.extras import require
+from onelayer.formats import spelled
 from onelayer.guard import carried
 from onelayer.source import Exportable, need_softmax, source_of
 
@@ -34,7 +35,7 @@ def to_huggingface(
     need_softmax(source.model, "transformers")
     drawn = plan(source)
     anchored = Anchoring.of(drawn, ANCHORS[source.model.dtype] if anchor is None else anchor)
-    dtype = str(source.model.dtype).removeprefix("torch.")
+    dtype = spelled(source.model.dtype)
     kept = carried(guard, source.domain, source.model.dtype)
     config = OneLayerGPT2Config(
         layer=drawn.config.to_dict(), block=_gpt2_arguments(drawn, anchored), dtype=dtype, **kept

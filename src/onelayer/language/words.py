@@ -7,6 +7,11 @@ from collections.abc import Sequence
 NOT_RECORDED = "not recorded: "  # begins what stands in the place of a text
 
 
+def recorded(function: str) -> bool:
+    """Whether what a claim calls its function is a text of the formula language."""
+    return not function.startswith(NOT_RECORDED)
+
+
 def describe(length: int, weights: Sequence[float] | None) -> str:
     """The function in words."""
     if weights is None:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from onelayer.card import card, counted, number_of
 from onelayer.errors import OnelayerError, UnsupportedOperation
+from onelayer.formats import spelled
 from onelayer.layer.attention import Softmax, attention_kind, grid_average
 from onelayer.layer.config import Config, HeadShape
 from onelayer.layer.memory import GridMemory, Memory, PlainMemory
@@ -324,7 +325,7 @@ class OneLayerTransformer(Weights):
     def materialize(self) -> OneLayerTransformer:
         """The same function with every grid written out as plain memory tokens."""
         if self.dtype in ACCUMULATORS:
-            kind = str(self.dtype).removeprefix("torch.")
+            kind = spelled(self.dtype)
             raise OnelayerError(
                 f"a grid in {kind} has no plain form: sums of its keys are no {kind} numbers; "
                 "write out model.float() instead"
@@ -344,7 +345,7 @@ class OneLayerTransformer(Weights):
             ("maps", f"{config.input_shape} to {config.output_shape or 'one number'}"),
             ("layer", f"{config.layout}, {config.attention} attention, width {config.d_model}"),
             ("size", counted(self.size())),
-            ("format", str(self.dtype).removeprefix("torch.")),
+            ("format", spelled(self.dtype)),
         ]
         return card("OneLayerTransformer", rows)
 
@@ -358,7 +359,7 @@ class OneLayerTransformer(Weights):
             f"width {config.d_model}",
             number_of(size["hidden_units"], "hidden units"),
             number_of(size["parameters"], "parameters"),
-            str(self.dtype).removeprefix("torch."),
+            spelled(self.dtype),
         ]
         return f"OneLayerTransformer({', '.join(parts)})"
 

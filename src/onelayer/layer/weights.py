@@ -12,11 +12,14 @@ from torch import Tensor, nn
 
 from onelayer.errors import OnelayerError
 from onelayer.float64 import counted, eye, full, zeros
+from onelayer.formats import spelled
 from onelayer.layer.config import Config, HeadShape
 from onelayer.layer.memory import Memory, random_memory
 from onelayer.narrow import linear
 
 NamedWeights = Mapping[str, Tensor | Sequence[Tensor]]
+RAMPS = ("ramp_start", "ramp_slope")
+GAINS = ("gain_1", "gain_2")
 
 
 class Weights(nn.Module):
@@ -35,7 +38,7 @@ class Weights(nn.Module):
         self.integers = False  # whether a float32 layer is stored in int8: see layer/int8.py
         generator = torch.Generator("cpu").manual_seed(seed)
         for name, value in _initial_weights(config, generator, dtype).items():
-            if name.startswith("ramp") or (name == "position" and config.positions != "learned"):
+            if name in RAMPS or (name == "position" and config.positions != "learned"):
                 self.register_buffer(name, value)
             else:
                 self.register_parameter(name, nn.Parameter(value))
@@ -146,7 +149,7 @@ def weight_shapes(config: Config) -> dict[str, tuple[int, ...]]:
         shapes[f"b_{name}"] = (columns,)
 
     if config.embedding == "piecewise":
-        shapes["ramp_start"] = shapes["ramp_slope"] = (config.token_width, config.ramps)
+        shapes |= dict.fromkeys(RAMPS, (config.token_width, config.ramps))
     affine("E", config.features, config.d_model * max(1, config.pieces))
     if config.positions != "none":
         shapes["position"] = (config.length, config.d_model)
@@ -182,17 +185,17 @@ def _initial_weights(config: Config, generator: torch.Generator, dtype: torch.dt
     """Matrices uniform in +-1/sqrt(rows), zero biases, unit gains, ramps of equal length over [0, 1]."""
     weights: dict[str, Tensor] = {}
     for name, shape in weight_shapes(config).items():
-        if name.startswith("W_"):
-            draw = torch.rand(shape, generator=generator, dtype=torch.float64, device="cpu") * 2 - 1
-            weights[name] = draw / math.sqrt(shape[0])
-        elif name == "position":
+        if name == "position":
             weights[name] = positional_encoding(config.positions, *shape, generator=generator)
         elif name == "ramp_start":
             weights[name] = (counted(shape[1]) / shape[1]).repeat(shape[0], 1)
         elif name == "ramp_slope":
             weights[name] = full(shape, float(shape[1]))
+        elif len(shape) == 2:
+            draw = torch.rand(shape, generator=generator, dtype=torch.float64, device="cpu") * 2 - 1
+            weights[name] = draw / math.sqrt(shape[0])
         else:
-            weights[name] = full(shape, 1.0 if name.startswith("gain") else 0.0)
+            weights[name] = full(shape, 1.0 if name in GAINS else 0.0)
     return {name: value.to(dtype) for name, value in weights.items()}
 
 
@@ -215,7 +218,7 @@ def positional_encoding(kind: str, length: int, width: int, *, generator: torch.
 def _require_finite(name: str, tensor: Tensor) -> None:
     """A stored number is a number of the format: an infinite one would make every output inf or nan."""
     if not bool(torch.isfinite(tensor).all()):
-        kind = str(tensor.dtype).removeprefix("torch.")
+        kind = spelled(tensor.dtype)
         raise OnelayerError(
             f"{name} would hold a number beyond the largest {kind}, {torch.finfo(tensor.dtype).max:.2g}; "
             "scale the function or the box"

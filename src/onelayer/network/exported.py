@@ -19,7 +19,7 @@ from torch import Tensor
 
 import onelayer.network.windowed  # noqa: F401  (registers convolutions and poolings)
 from onelayer.disk import MAX_AXES, read_bounded, strict_json
-from onelayer.errors import FileError, OnelayerError, UnsupportedOperation
+from onelayer.errors import FileError, OnelayerError, UnsupportedOperation, first_line
 from onelayer.network.aten import written_as
 from onelayer.network.builder import NetworkWriter
 from onelayer.network.network import RecordedNetwork
@@ -42,7 +42,7 @@ def read_exported(path: Path) -> RecordedNetwork:
     except zipfile.BadZipFile as error:
         raise FileError(f"{path} is not an archive of torch.export.save") from error
     except (KeyError, ValueError, TypeError, IndexError, AttributeError, RuntimeError, NotImplementedError) as error:
-        line = next(iter(str(error).splitlines()), "")[:120]
+        line = first_line(error, 120)
         raise FileError(f"{path} is not an archive that is understood ({type(error).__name__}: {line})") from error
 
 

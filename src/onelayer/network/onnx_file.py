@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from onelayer.disk import read_bounded
-from onelayer.errors import FileError, OnelayerError, UnsupportedOperation
+from onelayer.errors import FileError, OnelayerError, UnsupportedOperation, first_line
 from onelayer.extras import require
 from onelayer.network.apart import PAIR, apart
 from onelayer.network.builder import Known, NetworkWriter, Value, moved
@@ -42,7 +42,7 @@ def read_onnx(path: Path) -> RecordedNetwork:
     except OnelayerError as error:
         raise FileError(f"{path}: {error}") from error
     except (ValueError, IndexError, TypeError, KeyError, AttributeError, MemoryError) as error:
-        line = next(iter(str(error).splitlines()), "")[:120]
+        line = first_line(error, 120)
         raise FileError(f"{path}: its graph does not fit together ({type(error).__name__}: {line})") from error
 
 
@@ -62,7 +62,7 @@ def _need_valid(onnx: Any, model: Any) -> None:
         shaped = onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
         onnx.checker.check_model(shaped)
     except Exception as error:  # of a library that need not be there, and whose errors have no common class
-        line = next(iter(str(error).splitlines()), "")[:120]
+        line = first_line(error, 120)
         raise FileError(f"it is not valid ONNX ({line})") from error
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import onelayer.network.windowed  # noqa: F401  (registers convolutions and poolings)
-from onelayer.errors import OnelayerError, UnsupportedOperation
+from onelayer.errors import OnelayerError, UnsupportedOperation, told
 from onelayer.network.aten import holds_value, written_as
 from onelayer.network.builder import NetworkWriter
 from onelayer.network.network import RecordedNetwork
@@ -30,15 +30,13 @@ def record(model: nn.Module, input_shape: tuple[int, ...]) -> RecordedNetwork:
         with torch.no_grad():
             program = torch.export.export(model.eval(), (example,), strict=False)
     except Exception as error:
-        line = f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')[:160]}"
-        raise OnelayerError(f"the model cannot be recorded as a network ({line})") from error
+        raise OnelayerError(f"the model cannot be recorded as a network ({told(error)})") from error
     finally:
         model.train(was)
     try:
         return _converted(program, NetworkWriter(input_shape, dtype))
     except (TypeError, ValueError, IndexError, AttributeError) as error:  # of arguments that no rule has
-        line = next(iter(str(error).splitlines()), "")[:160]
-        raise OnelayerError(f"the model cannot be written as a network ({type(error).__name__}: {line})") from error
+        raise OnelayerError(f"the model cannot be written as a network ({told(error)})") from error
 
 
 def _converted(program: Any, build: NetworkWriter) -> RecordedNetwork:

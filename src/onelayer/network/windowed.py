@@ -10,9 +10,7 @@ import numpy as np
 from onelayer.errors import UnsupportedOperation
 from onelayer.network.aten import known_constant, rule
 from onelayer.network.builder import Known, NetworkWriter, Value, moved
-from onelayer.windows import BORDER, Places, windows, without_border
-
-COVERED = "use ceil_mode=False, and no padding or count_include_pad=True"  # what a mean over windows is here
+from onelayer.windows import BORDER, Places, covering, windows, without_border
 
 
 def _seen(build: NetworkWriter, x: Known, places: Places) -> Known:
@@ -77,10 +75,9 @@ def average(
     divisor_override: Any = None,
 ) -> Known:
     """The mean of every window."""
-    places = windows(x.shape[2:], kernel_size, stride, padding)
-    short = not count_include_pad and bool((places == BORDER).any())
-    if ceil_mode or divisor_override is not None or short:
-        raise UnsupportedOperation("an average pooling of this kind", COVERED)
+    places = covering(
+        windows(x.shape[2:], kernel_size, stride, padding), ceil_mode, count_include_pad, divisor_override
+    )
     seen = _seen(build, x, places)
     if not isinstance(seen, Value):
         raise UnsupportedOperation("a pooling of a constant", "it is to be folded by the reader")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -285,10 +285,16 @@ def linear_text(direction: Tensor, offset: float = 0.0, names: Sequence[str] = (
     terms = [(weight, name) for weight, name in zip(direction.tolist(), called, strict=True) if weight]
     if offset or not terms:
         terms.append((offset, ""))
-    text = " ".join(f"{'-' if weight < 0 else '+'} {_term(abs(weight), name)}" for weight, name in terms)
-    if text.startswith("- "):
-        return f"-{text[2:]}"
-    return text[2:]
+    return signed_sum((weight, _term(abs(weight), name)) for weight, name in terms)
+
+
+def signed_sum(terms: Iterable[tuple[float, str]]) -> str:
+    """Terms, each with a number of its sign, as text: "-a + b"; the first has no plus and no space."""
+    text = ""
+    for number, term in terms:
+        sign = "-" if number < 0 else "+"
+        text += f" {sign} {term}" if text else f"{sign.strip('+')}{term}"
+    return text or "0"
 
 
 def _term(size: float, name: str) -> str:

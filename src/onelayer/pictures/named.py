@@ -20,7 +20,7 @@ from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.lemmas.argument import Argument, Composition, OrderStatistics, Recall
 from onelayer.lemmas.nested import Inner, Nested
 from onelayer.lemmas.pieces import Pieces, PieceSum
-from onelayer.pictures.explanation import ExplainedHead, ExplainedUnit, linear_text
+from onelayer.pictures.explanation import ExplainedHead, ExplainedUnit, linear_text, signed_sum
 
 PROBES = 64  # points at which the sum of a term is compared with what its units see
 LONG = 60  # characters of a formula inside a sentence
@@ -137,11 +137,8 @@ def _sum(argument: Composition, k: int, names: Any) -> str:
                 atom = argument.atoms[c]
                 name = names[token * argument.width + atom.coordinate]
                 size = "" if abs(weight) == 1 else f"{abs(weight):.4g} "
-                terms.append(f"{'-' if weight < 0 else '+'} {size}{_inside(atom.text, name)}")
-    text = " ".join(terms) or "+ 0"
-    if text.startswith("- "):
-        return f"-{text[2:]}"
-    return text[2:]
+                terms.append((weight, f"{size}{_inside(atom.text, name)}"))
+    return signed_sum(terms)
 
 
 def _knots(argument: Composition, model: OneLayerTransformer, box: Box) -> dict[int, float]:

@@ -11,6 +11,7 @@ import torch
 from flint import arb, ctx
 
 from onelayer.box import Box
+from onelayer.formats import format_of
 from onelayer.layer.file import weights_sha256
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.lemmas.argument import Argument, to_text
@@ -47,17 +48,17 @@ def argued_certificate(
     upper = math.inf if math.isnan(upper) or overflows(model, box) else upper
     if lower > upper:
         raise ArithmeticError(f"the bound {upper} is below the error {lower} at {witness}: the argument does not hold")
-    name = str(model.dtype).removeprefix("torch.")
+    executed = format_of(model.dtype)
     return Certificate.settled(
         eps=eps,
         lower=lower,
         upper=upper,
         witness=witness[0] if witness and lower > 0 else None,
         boxes=proof.leaves if proof else 0,
-        arithmetic=f"{name} execution",
+        arithmetic=executed.execution,
         domain=box,
         weights_sha256=weights_sha256(model),
-        assumptions=(ROUNDING.format(name=name),),
+        assumptions=(ROUNDING.format(name=executed.name),),
         proof=proof,
         attachments={ARGUMENT: to_text(argument), **(attachments or {})},
         **{"order": 0, **facts},

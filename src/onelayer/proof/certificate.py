@@ -15,8 +15,9 @@ import numpy as np
 from onelayer.box import Box
 from onelayer.card import card, number_of
 from onelayer.errors import FileError, OnelayerError
+from onelayer.formats import REAL
 from onelayer.language.formula import parse
-from onelayer.language.words import NOT_RECORDED
+from onelayer.language.words import recorded
 from onelayer.lazy import late
 from onelayer.proof.claim import CONDITIONAL, CURVED, ESTIMATED, FIELDS, SUP, decide, from_json, to_json
 from onelayer.proof.rules import rules
@@ -126,7 +127,7 @@ class Certificate:
     @property
     def recorded(self) -> bool:
         """Whether ``function`` is the text of f, so that a saved proof needs nothing but its files."""
-        return not self.function.startswith(NOT_RECORDED)
+        return recorded(self.function)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -204,25 +205,24 @@ class Certificate:
             ("claim", self.sentence),
             ("f", self.short_function),
             ("domain", repr(self.domain)),
-            ("arithmetic", "exact real arithmetic" if self.arithmetic == "real" else self.arithmetic),
+            ("arithmetic", self._arithmetic()),
             ("proof", f"{self.method}, {self._boxes()}, {self.seconds:.2f} s" if self.boxes else self.method),
             ("weights", f"sha256 {self.weights_sha256}"),
         ]
         if self.witness is not None:
-            rows.append(
-                (
-                    "largest error known",
-                    f"{outward(self.lower, up=False)} at {self._point(self.witness)}",
-                )
-            )
+            seen = f"{outward(self.lower, up=False)} at {self._point(self.witness)}"
+            rows.append(("largest error known", seen))
         return card("Certificate", [*rows, *(("assumed", text) for text in self.assumptions)], self.status)
+
+    def _arithmetic(self) -> str:
+        return "exact real arithmetic" if self.arithmetic == REAL else self.arithmetic
 
     def _boxes(self) -> str:
         return number_of(self.boxes, "boxes") if self.boxes else ""
 
     def __str__(self) -> str:
         parts = [f"{self.status}: {self._claim()}", self._boxes() or f"by {self.method}"]
-        parts.append("exact real arithmetic" if self.arithmetic == "real" else self.arithmetic)
+        parts.append(self._arithmetic())
         if self.method == CONDITIONAL:
             parts.append("conditional on the declared Lipschitz constant")
         if self.method == CURVED:

@@ -17,9 +17,9 @@ from torch import nn
 
 import onelayer
 from onelayer.box import Box, Domain, as_box
-from onelayer.errors import OnelayerError
+from onelayer.errors import OnelayerError, first_line
 from onelayer.float64 import one_number
-from onelayer.formats import FORMATS, NAMES, REAL, are_formats, format_of
+from onelayer.formats import FORMATS, NAMES, REAL, are_formats, format_of, spelled
 from onelayer.ground import pinned
 from onelayer.language.formula import Formula
 from onelayer.language.words import NOT_RECORDED
@@ -198,7 +198,7 @@ def _assumptions(model: Any, target: Target, dtype: torch.dtype | None, tested: 
     found = []
     if dtype is not None:
         rounding = NARROW if dtype in ACCUMULATORS else ROUNDING
-        found.append(rounding.format(name=str(dtype).removeprefix("torch.")))
+        found.append(rounding.format(name=spelled(dtype)))
     if isinstance(model, OneLayerTransformer) and model.int8:
         found.append(WHOLE)
     if not isinstance(model, OneLayerTransformer | Formula | RecordedNetwork):
@@ -221,7 +221,6 @@ def _certificate(
     tested: int,
     seconds: float,
 ) -> Certificate:
-    name = str(dtype).removeprefix("torch.")
     assumptions = _assumptions(model, target, dtype, tested)
     return Certificate.settled(
         eps=eps,
@@ -232,7 +231,7 @@ def _certificate(
         witness=outcome.witness.point if outcome.witness else None,
         boxes=outcome.tree.leaves,
         order=outcome.order,
-        arithmetic="real" if dtype is None else f"{name} execution",
+        arithmetic=REAL if dtype is None else format_of(dtype).execution,
         domain=box,
         function=function_text(target),
         weights_sha256=digest_of(model),
@@ -279,7 +278,7 @@ def digest_of(model: Any) -> str:
     digest = hashlib.sha256()
     for name, value in sorted(model.state_dict().items()):
         if isinstance(value, torch.Tensor):
-            kind = str(value.dtype).removeprefix("torch.")
+            kind = spelled(value.dtype)
             flat = value.detach().cpu().contiguous().flatten()
             array = (flat.view(torch.int16) if kind == "bfloat16" else flat).numpy()  # NumPy has no bfloat16
             digest.update(f"{name} {kind} {','.join(map(str, value.shape))}\n".encode())
@@ -334,7 +333,7 @@ def chosen_device(name: str | torch.device) -> torch.device:
         device = torch.device(name)
         torch.zeros(1, dtype=torch.float64, device=device).tolist()
     except (RuntimeError, TypeError, AssertionError) as error:
-        line = next(iter(str(error).splitlines()), "")[:120]
+        line = first_line(error, 120)
         raise OnelayerError(f"device {name!r} cannot compute here ({line}); use 'cpu', 'cuda' or 'auto'") from error
     return device
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from onelayer.disk import strict_json
 from onelayer.errors import FileError, OnelayerError
-from onelayer.language.words import NOT_RECORDED
+from onelayer.language.words import recorded
 from onelayer.proof.about import sound
 
 FORMAT = "onelayer certificate"
@@ -63,7 +63,7 @@ def to_json(claim: Mapping[str, Any], files: Mapping[str, str] | None = None) ->
     data |= {name: claim[name] for name in FIELDS}
     data |= {name: claim[name] for name, usual in ABSENT.items() if claim[name] != usual}
     data["upper"] = "inf" if math.isinf(claim["upper"]) else claim["upper"]
-    if not claim["function"].startswith(NOT_RECORDED) and len(claim["function"]) > INLINE_FUNCTION:
+    if recorded(claim["function"]) and len(claim["function"]) > INLINE_FUNCTION:
         data["function"] = None
     data["files"] = dict(sorted((files or {}).items()))
     data["sha256"] = _digest(data)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from onelayer.errors import ModelAssumptionError, OnelayerError, UnsupportedOperation
+from onelayer.errors import ModelAssumptionError, OnelayerError, UnsupportedOperation, told
 from onelayer.formats import are_formats, coarsest, either
 from onelayer.language.operations import OPERATIONS
 from onelayer.narrow import ACCUMULATORS
@@ -152,7 +152,7 @@ def _one_line(name: str, x: Any) -> Iterator[None]:
     except (OnelayerError, MemoryError, torch.OutOfMemoryError):
         raise
     except Exception as error:
-        line = f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')[:200]}"
+        line = told(error)
         if isinstance(x, Tensor):
             raise OnelayerError(f"{name} failed on a batch of shape {tuple(x.shape)} in {x.dtype} ({line})") from error
         raise UnsupportedOperation(f"{name} on Taylor models", line) from error

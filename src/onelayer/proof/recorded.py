@@ -16,7 +16,7 @@ from flint import arb, ctx
 from torch import Tensor
 
 from onelayer.box import Box
-from onelayer.errors import OnelayerError
+from onelayer.errors import OnelayerError, told
 from onelayer.ground import pinned
 from onelayer.language.balls import in_balls
 from onelayer.language.formula import Formula
@@ -126,8 +126,9 @@ def _failed(target: Target, where: str, error: Exception) -> OnelayerError:
     """One line of whatever foreign code raises."""
     if isinstance(error, OnelayerError):
         return error
-    line = f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')[:160]}"
-    return OnelayerError(f"{target.description} failed {where} ({line}); it must take (..., *box.shape) like any other")
+    return OnelayerError(
+        f"{target.description} failed {where} ({told(error)}); it must take (..., *box.shape) like any other"
+    )
 
 
 def _enclosed(function: Callable[[Any], Any], x: Tensor, observer: Observer) -> Bounds:

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from onelayer.box import Box
-from onelayer.errors import OnelayerError
+from onelayer.errors import OnelayerError, told
 
 
 def _required(f: Callable[..., Any]) -> list[str]:
@@ -105,20 +105,15 @@ def not_torch(f: Callable[[Any], Any], points: Tensor, if_it_fails: bool) -> str
             answer = f(points.clone())
         except (TypeError, AttributeError, ValueError) as error:
             if isinstance(error, OnelayerError):
-                return None if if_it_fails else line(error)
-            return line(error)
+                return None if if_it_fails else told(error)
+            return told(error)
         except Exception as error:
-            return None if if_it_fails else line(error)
+            return None if if_it_fails else told(error)
     if not isinstance(answer, Tensor):
         return f"it returned {type(answer).__name__}"
     if any("__array_wrap__" in str(warning.message) for warning in caught):
         return "NumPy"
     return None
-
-
-def line(error: Exception) -> str:
-    """A foreign error in one line."""
-    return f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')[:160]}"
 
 
 def on_arrays(f: Callable[[Any], Any], points: Tensor) -> tuple[Callable[[Tensor], Tensor], bool]:

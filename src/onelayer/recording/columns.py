@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onelayer.errors import FileError, OnelayerError
+from onelayer.errors import FileError, OnelayerError, first_line
 
 Array = NDArray[np.float64]
 PARQUET = (".parquet", ".pq")
@@ -93,5 +93,5 @@ def _parquet(path: Path) -> dict[str, list[Any]]:
     try:
         table = pyarrow.parquet.read_table(path)
     except (OSError, ValueError, pyarrow.ArrowException) as error:
-        raise FileError(f"cannot read {path}: {next(iter(str(error).splitlines()), '')}") from error
+        raise FileError(f"cannot read {path}: {first_line(error)}") from error
     return {name: table[name].to_pylist() for name in table.column_names}

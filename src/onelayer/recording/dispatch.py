@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from onelayer.errors import UnsupportedOperation
+from onelayer.formats import spelled
 from onelayer.recording.symbolic import CHOOSE, Recording, Symbolic, Truth, find_tape, lift
 
 
@@ -111,7 +112,7 @@ Symbolic.dispatch = staticmethod(dispatch)
 def same_type(dtype: torch.dtype | None) -> None:
     """Refuse a cast: f is certified in float64, and a narrower float or an integer is another function."""
     if dtype not in (None, torch.float64):
-        kind = str(dtype).removeprefix("torch.")
+        kind = spelled(dtype)
         raise UnsupportedOperation(
             f"cast to {kind}", "f is taken in float64; leave the cast out (module.double() for a module)"
         )

@@ -14,7 +14,7 @@ import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
-from onelayer.errors import FileError, OnelayerError
+from onelayer.errors import FileError, OnelayerError, told
 
 Array = NDArray[np.float64]
 VALUES, GRADIENTS = "evaluations", "gradients"  # the tables of a cache file
@@ -92,8 +92,7 @@ class Evaluations:
         where = f"x = ({', '.join(f'{number:.17g}' for number in point.ravel().tolist()[:8])})"
         kept = f"; {len(self._known):,} values are kept" + (f" in {self.means.cache}" if self.means.cache else "")
         if isinstance(value, Exception):
-            line = next(iter(str(value).splitlines()), "")[:160]
-            raise OnelayerError(f"{self.name} failed at {where}: {type(value).__name__}: {line}{kept}") from value
+            raise OnelayerError(f"{self.name} failed at {where}: {told(value)}{kept}") from value
         try:
             array = np.asarray(value, dtype=np.float64)
         except (TypeError, ValueError) as error:

@@ -16,7 +16,7 @@ import onelayer.recording.network
 import onelayer.recording.recurrent
 import onelayer.recording.windowed  # noqa: F401  (all register the operations of torch.nn)
 from onelayer.box import Box
-from onelayer.errors import FormulaError, OnelayerError, UnsupportedOperation
+from onelayer.errors import FormulaError, OnelayerError, UnsupportedOperation, told
 from onelayer.ground import pinned
 from onelayer.language.formula import Formula
 from onelayer.language.tree import Node, prune
@@ -78,7 +78,7 @@ def _called(f: Callable[..., Any], tape: Recording) -> Any:
     except OnelayerError:
         raise
     except Exception as error:
-        raise UnsupportedOperation("recording f", f"{type(error).__name__}: {_first_line(error)}") from error
+        raise UnsupportedOperation("recording f", told(error)) from error
 
 
 def _run(f: Callable[..., Any], tape: Recording) -> list[Formula]:
@@ -140,7 +140,3 @@ def _row(tape: Recording, at: int, ids: Sequence[int], output_shape: tuple[int, 
             raise OnelayerError(f"the value of f at point {at + 1} of a batch depends on point {other}; {ALONE}")
     own = [Node("var", (), int(node.value) % size) if node.op == "var" else node for node in nodes]
     return Formula(tuple(own), outputs, tape.shape, output_shape)
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), "")[:200]

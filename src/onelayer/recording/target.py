@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from onelayer.box import Box
-from onelayer.errors import FormulaError, OnelayerError, UnsupportedOperation
+from onelayer.errors import FormulaError, OnelayerError, UnsupportedOperation, told
 from onelayer.ground import pinned
 from onelayer.language.formula import Formula, parse
 from onelayer.language.poles import find_pole
 from onelayer.observer import Observer, Stopped
 from onelayer.recording.blackbox import BlackBox
-from onelayer.recording.callables import in_float64, line, not_torch, of_one_array, on_arrays
+from onelayer.recording.callables import in_float64, not_torch, of_one_array, on_arrays
 from onelayer.recording.curvature import Curvature, as_curvature
 from onelayer.recording.evaluation import PROBED, Pace, continued, evaluate, pace_of
 from onelayer.recording.evaluations import Evaluations
@@ -304,7 +304,7 @@ def _call(function: Callable[[Any], Any], points: Tensor, name: str) -> Tensor:
         raise
     except Exception as error:
         raise OnelayerError(
-            f"{name} failed on a batch of shape {tuple(points.shape)} ({line(error)}); "
+            f"{name} failed on a batch of shape {tuple(points.shape)} ({told(error)}); "
             "it must take (..., *box.shape) with torch functions and no branching, or be given lipschitz="
         ) from error
     if not isinstance(values, Tensor) or not values.is_floating_point():

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from onelayer.checker.check import CheckReport
 from onelayer.errors import OnelayerError
+from onelayer.formats import spelled
 from onelayer.network.network import RecordedNetwork
 from onelayer.pictures.drawing import drawn
 from onelayer.proof.certificate import Certificate
@@ -63,7 +64,7 @@ def _network(proof: Certificate, model: RecordedNetwork) -> str:
     steps = [step.op for step in model.program.steps if step.op != "arrange"]
     counts = ", ".join(f"{steps.count(op)} {op.replace('_', ' ')}" for op in dict.fromkeys(steps))
     weights = sum(p.numel() for p in model.parameters())
-    kind = str(model.dtype).removeprefix("torch.")
+    kind = spelled(model.dtype)
     about = (
         f"A network of {len(steps)} operations ({counts}) with {weights:,} stored numbers in {kind}. Input "
         f"{model.program.input_shape}, output {model.program.output_shape or 'one number'}."

@@ -19,7 +19,7 @@ from onelayer.errors import UnsupportedOperation
 from onelayer.float64 import ELEMENTARY as ELEMENTARY
 from onelayer.float64 import TINY as TINY
 from onelayer.float64 import UNIT as UNIT
-from onelayer.formats import format_of
+from onelayer.formats import format_of, spelled
 from onelayer.narrow import ACCUMULATORS
 
 SMALLEST = 2.0**-900  # of an exponential; below, powers of a radius times it would vanish
@@ -63,7 +63,7 @@ def check_cast(execution: torch.dtype | None, dtype: Any) -> None:
     rounding of that format, even if it was computed in float64.
     """
     if dtype not in (None, torch.float64, execution):
-        kind = str(dtype).removeprefix("torch.")
+        kind = spelled(dtype)
         raise UnsupportedOperation(f"cast to {kind}", "only to float64, and to the format that is executed")
 
 
@@ -121,7 +121,7 @@ def relative_error(dtype: torch.dtype, roundings: float) -> float:
     In a narrow format nothing is computed: where kernels round there is up to them.
     """
     if dtype in ACCUMULATORS and roundings > 0:
-        name = str(dtype).removeprefix("torch.")
+        name = spelled(dtype)
         raise UnsupportedOperation(f"arithmetic in {name}", "compute in float32 and cast what is returned")
     total = roundings * _unit(dtype)
     if total < SMALL:

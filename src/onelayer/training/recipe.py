@@ -87,11 +87,6 @@ class Recipe:
         return asdict(self)
 
 
-def dtype_name(dtype: torch.dtype | str) -> str:
-    """The name of a floating format: torch.float64 or "float64"."""
-    return str(dtype).removeprefix("torch.")
-
-
 def _choice(name: str, value: Any, allowed: Any) -> None:
     if value not in allowed:
         raise OnelayerError(f"{name} must be one of {', '.join(allowed)}; got {value!r}")

@@ -17,6 +17,7 @@ from torch import nn
 
 from onelayer.box import Domain, as_box
 from onelayer.errors import OnelayerError
+from onelayer.formats import spelled
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.observer import Observer, observing
 from onelayer.proof.certify import digest_of
@@ -24,7 +25,7 @@ from onelayer.training.checkpoint import FILE_NAME
 from onelayer.training.loop import Loop
 from onelayer.training.measure import TrainingTask
 from onelayer.training.problem import TrainingProblem, as_problem, widths
-from onelayer.training.recipe import Recipe, dtype_name
+from onelayer.training.recipe import Recipe
 from onelayer.training.scaling import Scaling, no_scaling
 from onelayer.training.start import Shape, fresh_model, suited_layout, warm_start
 from onelayer.training.trained import Trained
@@ -86,7 +87,7 @@ def _settled(recipe: Recipe, shape: Shape, settings: Mapping[str, Any]) -> tuple
     # None asks for the default, as a command line leaves it.
     given = {name: value for name, value in settings.items() if value is not None}
     if "dtype" in given:
-        given["dtype"] = dtype_name(given["dtype"])
+        given["dtype"] = spelled(given["dtype"])
     return _changed(recipe, given), _changed(shape, given)
 
 

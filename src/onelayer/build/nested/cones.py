@@ -22,7 +22,7 @@ from onelayer.lemmas.nested import Outer, RidgeTerm
 
 FEWEST, MOST_DIRECTIONS = 4, 400  # beyond, smooth ridges and boxes are the better way
 POINTS = 64  # of the rim of the box per direction, so that many lie between two kinks
-CALM = 1e-9  # cost of large coefficients: directions between others are nearly redundant
+SIZE_COST = 1e-9  # of large coefficients: directions between others are nearly redundant
 
 
 def is_cone(outer: Outer) -> bool:
@@ -45,7 +45,7 @@ def cone_ridges(outer: Outer, tolerance: float) -> tuple[RidgeTerm, ...] | None:
         rim = _rim(outer, POINTS * count)
         basis = np.abs(rim @ weights.T)
         truth = _values(outer.formula, rim)
-        coefficients = minimax(basis, truth[:, None], CALM)[0][:, 0]
+        coefficients = minimax(basis, truth[:, None], SIZE_COST)[0][:, 0]
         error = float(np.abs(basis @ coefficients - truth).max())
         if error <= tolerance:
             rows = zip(weights.tolist(), coefficients.tolist(), strict=True)

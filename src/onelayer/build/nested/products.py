@@ -18,6 +18,7 @@ from onelayer.build.sequences.rational import affine_of
 from onelayer.errors import OnelayerError
 from onelayer.language.formula import Formula
 from onelayer.language.tree import Tape
+from onelayer.lemmas.kinks import added
 from onelayer.lemmas.nested import MOST_FACTORS, Inner
 
 Factor = tuple[str, int]  # "node" or "log", and a node of one direction, or of none
@@ -46,14 +47,6 @@ def multiplied(a: Form, b: Form) -> Form:
     return {key: c for key, c in found.items() if c}
 
 
-def plus(a: Form, b: Form, sign: int) -> Form:
-    """a + sign * b."""
-    found = dict(a)
-    for key, c in b.items():
-        found[key] = found.get(key, Fraction(0)) + sign * c
-    return {key: c for key, c in found.items() if c}
-
-
 class Products:
     """The forms of all nodes of a formula on a box.
 
@@ -67,9 +60,9 @@ class Products:
         self.whole = whole
         self.nodes = formula.nodes
         self.rules: dict[str, Callable[..., Form | None]] = {
-            "add": lambda a, b: plus(a, b, 1),
-            "sub": lambda a, b: plus(a, b, -1),
-            "neg": lambda a: plus({}, a, -1),
+            "add": lambda a, b: added(a, b, 1),
+            "sub": lambda a, b: added(a, b, -1),
+            "neg": lambda a: added({}, a, -1),
             "mul": self._times,
             "div": lambda a, b: None if len(b) != 1 else self._times(a, self._power(b, Fraction(-1)) or {}),
             "sqrt": lambda a: self._power(a, HALF),

@@ -22,7 +22,8 @@ from onelayer.lemmas.kinks import PEAK, Base, Monomial, Sum, added, affine, in_w
 from onelayer.lemmas.pieces import CurveTerm, Pieces, PieceSum, SharpHead
 
 MOST_HEADS = 256  # a layer of more is slower than any other way
-RELU = "relu(x)"
+RISING, FALLING = "relu(x)", "-relu(x)"
+HINGES = {RISING: 1.0, FALLING: -1.0}  # curves that are a ReLU themselves, which one unit is exactly: their slopes
 
 
 class NoPieces(OnelayerError):
@@ -82,7 +83,7 @@ class _Reader:
         if peak is not None and len(peak[1]) == 2:  # c |u| = relu(2 c u) - c u
             half = terms_of(peak)[0]
             if self._flat(half):
-                self.curves.append((o, RELU if c > 0 else f"-{RELU}", added({}, half, 2 * abs(c))))
+                self.curves.append((o, RISING if c > 0 else FALLING, added({}, half, 2 * abs(c))))
                 return added({}, half, -c)
         if not self._product(o, monomial, c) and not self._function(o, monomial, c):
             raise NoPieces("a part that is no function of one sum of kinks")

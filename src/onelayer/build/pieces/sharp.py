@@ -13,7 +13,7 @@ import torch
 
 from onelayer.box import Box
 from onelayer.build.pieces.layer import pieces_layer
-from onelayer.build.pieces.recognise import RELU, take_pieces
+from onelayer.build.pieces.recognise import HINGES, take_pieces
 from onelayer.build.refine import refined
 from onelayer.build.sequences.composed import certified
 from onelayer.build.sequences.ffn import fit_shared
@@ -45,7 +45,7 @@ class Sharpener:
     @property
     def curved(self) -> bool:
         """Whether units approximate: not where they are the kinks of a second layer."""
-        return any(not _is_hinge(curve.text) for curve in self.pieces.curves)
+        return any(curve.text not in HINGES for curve in self.pieces.curves)
 
 
 def sharpener(target: Target, box: Box, dtype: torch.dtype) -> Sharpener | None:
@@ -69,11 +69,6 @@ def sharpen(found: Sharpener, eps: float, observer: Observer) -> Approximation:
     return refined(lambda goal: _attempt(found, goal, eps, started), eps, observer)
 
 
-def _is_hinge(text: str) -> bool:
-    """Whether a curve is a ReLU itself, which one unit is exactly."""
-    return text.removeprefix("-") == RELU
-
-
 @np.errstate(all="ignore")  # numbers that are not finite are refused by name
 def _attempt(found: Sharpener, goal: float, eps: float, started: float) -> Approximation:
     pieces = found.pieces
@@ -94,23 +89,18 @@ def _fits(found: Sharpener, tolerance: float) -> list[Piecewise]:
     """Piecewise linear functions of all curves; errors of one output add up to at most ``tolerance``."""
     pieces = found.pieces
     ends = [_ends(curve.argument, pieces, found.box) for curve in pieces.curves]
-    fits = _hinges(pieces)
+    fits = {k: _hinge(HINGES[curve.text]) for k, curve in enumerate(pieces.curves) if curve.text in HINGES}
     for o in range(pieces.outputs):
-        mine = [k for k, curve in enumerate(pieces.curves) if curve.output == o and not _is_hinge(curve.text)]
+        mine = [k for k, curve in enumerate(pieces.curves) if curve.output == o and curve.text not in HINGES]
         if mine:
             functions = [(pieces.curves[k].formula, *ends[k]) for k in mine]
             fits |= dict(zip(mine, fit_shared(functions, tolerance), strict=True))
     return [fits[k] for k in range(len(pieces.curves))]
 
 
-def _hinges(pieces: Pieces) -> dict[int, Piecewise]:
-    """The curves that are a ReLU themselves, by their index."""
-    fits: dict[int, Piecewise] = {}
-    for k, curve in enumerate(pieces.curves):
-        if _is_hinge(curve.text):
-            slope = -1.0 if curve.text.startswith("-") else 1.0
-            fits[k] = Piecewise(np.array([0.0, 1.0]), np.array([0.0, slope]))
-    return fits
+def _hinge(slope: float) -> Piecewise:
+    """A ReLU times a slope."""
+    return Piecewise(np.array([0.0, 1.0]), np.array([0.0, slope]))
 
 
 def _ends(one: PieceSum, pieces: Pieces, box: Box) -> tuple[float, float]:
