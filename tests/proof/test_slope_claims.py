@@ -111,6 +111,18 @@ def test_a_lipschitz_constant_holds_in_fifty_digits() -> None:
     assert ol.lipschitz(model, SQUARE, 1.1 * found.upper).status == "proved"
 
 
+@pytest.mark.parametrize("bend", [nn.Tanh(), nn.Sigmoid()])
+def test_a_saturated_network_is_not_accused(bend: nn.Module) -> None:
+    """Far out a slope is tiny, and so is its enclosure: what is executed there must not cancel."""
+    model = nn.Sequential(nn.Linear(1, 1), bend).double()
+    with torch.no_grad():
+        model[0].weight.fill_(30.0)
+        model[0].bias.fill_(1.0)
+    found = ol.lipschitz(model, ol.Box([-3.0], [3.0]))
+    assert found.status == "proved"
+    assert found.lower <= 30.0 * (0.25 if isinstance(bend, nn.Sigmoid) else 1.0) <= found.upper
+
+
 def test_lipschitz_of_bends_covers_both_sides() -> None:
     found = ol.lipschitz(lambda x: torch.abs(x[..., 0]) + 2 * torch.relu(x[..., 1]), SQUARE)
     assert found.lower <= 3.0 <= found.upper

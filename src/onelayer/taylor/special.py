@@ -185,17 +185,24 @@ def _derivative(rule: Elementary, image: Image) -> Elementary:
     return Elementary(f"slope of {rule.name}", series, bound, image)
 
 
+SLOPE_ROUNDINGS = 64  # of a slope that is executed without cancellation: its image is as narrow where it is small
+
+
 def _tanh_slope(x: Any) -> Any:
     if isinstance(x, TaylorModel):
-        return compose(_TANH_SLOPE, x)
+        return compose(_TANH_SLOPE, x, SLOPE_ROUNDINGS)
+    if isinstance(x, Tensor):
+        return 1 / torch.cosh(x) ** 2
     y = torch.tanh(x)
     return 1.0 - y * y
 
 
 def _sigmoid_slope(x: Any) -> Any:
     if isinstance(x, TaylorModel):
-        return compose(_SIGMOID_SLOPE, x)
+        return compose(_SIGMOID_SLOPE, x, SLOPE_ROUNDINGS)
     y = torch.sigmoid(x)
+    if isinstance(x, Tensor):
+        return y * torch.sigmoid(-x)
     return y * (1.0 - y)
 
 
