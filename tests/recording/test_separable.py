@@ -178,3 +178,18 @@ def test_saved_folders_of_other_claims_are_as_before(tmp_path: Path) -> None:
     a = ol.approximate("x*y", SQUARE, 0.1)
     a.save(tmp_path / "a")
     assert "within" not in json.loads((tmp_path / "a" / "certificate.json").read_text())
+
+
+@pytest.mark.parametrize("structure", ["additive", "product"])
+def test_a_line_along_which_f_is_flat_is_not_refined_for_ever(structure: str) -> None:
+    """Rounding is no cone: a constant of zero leaves nothing to look for between values."""
+    f = ol.BlackBox(lambda x: 7.0, [0.0, 0.0], structure=structure)
+    found = ol.approximate(f, SQUARE, 0.1)
+    assert found.certificate.proved
+    assert f.evaluations < 200
+
+
+def test_lines_between_neighbouring_floats_have_ascending_knots() -> None:
+    box = Box([1 - 2.0**-53, 0.0], [1.0, 1.0])
+    f = ol.BlackBox(lambda x: 1e12 * x[0] + x[1], [1e12, 1.0], structure="additive")
+    assert ol.approximate(f, box, 0.3).certificate.proved

@@ -92,14 +92,15 @@ class Lines:
             return BrokenLine(nodes, self._on_line(axis, nodes), 0.0)
         values = self._on_line(axis, nodes)
         for _ in range(ROUNDS):
-            gaps = _gaps(nodes, values, float(self.steepness[axis]))
+            cones = _cones(nodes, values, float(self.steepness[axis]))
             middle = nodes[:-1] / 2 + nodes[1:] / 2
-            new = middle[(gaps > tolerance) & (middle > nodes[:-1]) & (middle < nodes[1:])]
+            new = middle[(cones > tolerance) & (middle > nodes[:-1]) & (middle < nodes[1:])]
             if not len(new):
                 break
             nodes, order = np.unique(np.concatenate([nodes, new]), return_index=True)
             values = np.concatenate([values, self._on_line(axis, new)])[order]
-        return BrokenLine(nodes, values, float(_gaps(nodes, values, float(self.steepness[axis])).max()))
+        missed = _cones(nodes, values, float(self.steepness[axis])) + _rounding(values)
+        return BrokenLine(nodes, values, float(missed.max()) * UP)
 
     def _on_line(self, axis: int, coordinates: Array) -> Array:
         points = np.repeat(self.anchor[None], len(coordinates), 0)
@@ -107,14 +108,19 @@ class Lines:
         return self.at(points)
 
 
-def _gaps(nodes: Array, values: Array, steepness: float) -> Array:
+def _rounding(values: Array) -> Array:
+    """What rounding makes of values and their chords, between neighbours: finer lines do not miss less of it."""
+    size: Array = SLACK * (np.abs(values[1:]) + np.abs(values[:-1])).max(1)
+    return size
+
+
+def _cones(nodes: Array, values: Array, steepness: float) -> Array:
     """How far f may be from the chord between neighbours: (L^2 h^2 - d^2) / (2 L h), never rounded down."""
     reach = steepness * np.diff(nodes) * UP
     size = np.abs(values[1:]) + np.abs(values[:-1])
     change = np.maximum(np.abs(np.diff(values, axis=0)) - SLACK * size, 0.0)  # (n - 1, K)
     share = np.minimum(change / np.maximum(reach, np.finfo(np.float64).tiny)[:, None], 1.0).min(1)
-    # Above by the rounding of 1 - share^2; where f is flat to that rounding nothing but it is missed.
-    most: Array = (reach * (1 - share**2 * (1 - 2.0**-50)) / 2) * UP + SLACK * size.max(1)
+    most: Array = (reach * (1 - share**2 * (1 - 2.0**-50)) / 2) * UP  # above by the rounding of 1 - share^2
     return most
 
 
@@ -246,7 +252,10 @@ def _spline(axis: int, line: BrokenLine, output: int) -> str:
     if len(line.nodes) == 1:
         return _number(line.values[0, output])
     nodes = line.nodes
-    knots = [2 * nodes[0] - nodes[1], *nodes, 2 * nodes[-1] - nodes[-2]]
+    # Outside lie one knot each, which no point of the box is beyond; between neighbouring floats a step may be lost.
+    before = min(2 * nodes[0] - nodes[1], math.nextafter(nodes[0], -math.inf))
+    behind = max(2 * nodes[-1] - nodes[-2], math.nextafter(nodes[-1], math.inf))
+    knots = [before, *nodes, behind]
     written = [", ".join(map(_bare, numbers)) for numbers in (knots, line.values[:, output])]
     return f"spline(x{axis + 1}, [1], [{written[0]}], [{written[1]}])"
 
