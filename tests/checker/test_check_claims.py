@@ -310,6 +310,26 @@ def test_flat_ends_pass_no_error_on(function: Any, tmp_path: Path) -> None:
     assert ol.check(found.save(tmp_path / "claim")).verdict == "accepted"
 
 
+class Beyond(nn.Module):
+    """softplus(x + 31.7 - 12.2): at 0.5 the real sum is below 20, the executed one above, where torch returns it."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.softplus(x[..., 0] + 31.7 - 12.2)
+
+
+def test_an_argument_that_errs_may_be_executed_beyond_a_jump(tmp_path: Path) -> None:
+    here = ol.Box([0.5], [0.5])
+    true = "log(1 + exp(20))"
+    found = ol.certify(Beyond(), true, here)
+    with mpmath.workdps(30):
+        missed = mpmath.log1p(mpmath.exp(20)) - float(Beyond()(here.lower[None]))
+    assert 2e-9 < missed <= found.upper
+    folder = found.save(tmp_path / "claim")
+    assert ol.check(folder).verdict == "accepted"
+    write_proof(folder, replace(read_proof(folder), upper=1e-12, lower=0.0, witness=None))
+    assert ol.check(folder).verdict == "rejected"
+
+
 def logistic(x: Any) -> Any:
     return 1 / (1 + mpmath.exp(-x))
 

@@ -15,6 +15,7 @@ INFINITE = arb.pos_inf()
 KERNEL = 64  # roundings of numbers as large as any on the way: more than any order of a kernel's operations needs
 SINGLE = 8  # roundings that 4 units in the last place are
 SWITCH = arb(20)  # above, torch's softplus returns its argument
+LEFT_OUT = (-SWITCH).exp().upper()  # and so less than it is, by this at most
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,8 @@ class Activation:
     """``real`` on elements; ``steep`` bounds the slope between two numbers; ``roundings`` of one executed call.
 
     ``level`` is added to the sizes of argument and result: it bounds the other numbers on the way. The size of an
-    argument that is ``bent`` at once, by one exponential, does not count.
+    argument that is ``bent`` at once, by one exponential, does not count. ``jump`` is what the function may leap by up
+    to a number: an argument that errs may be executed on the other side.
     """
 
     real: Callable[[Element, Kinks], Element]
@@ -30,6 +32,7 @@ class Activation:
     roundings: int = SINGLE
     level: float = 0.0
     bent: bool = False
+    jump: Callable[[arb], arb] = lambda high: ZERO
 
 
 def _once(name: str) -> Callable[[Element, Kinks], Element]:
@@ -69,8 +72,7 @@ def _softplus(u: Element, kinks: Kinks) -> Element:
         return found
     if not isinstance(u, Taylor):  # there is a jump between the two
         return found.shifted(arb("nan"))
-    gap = (-SWITCH).exp()
-    return found.shifted(-gap * arb(0.5, 0.5))
+    return found.shifted(-LEFT_OUT * arb(0.5, 0.5))
 
 
 def _reciprocal(low: arb, high: arb) -> arb:
@@ -104,7 +106,7 @@ ACTIVATIONS: dict[str, Activation] = {
     "gelu": Activation(_gelu, _at_most(1.13), KERNEL, 1.0),
     "gelu_tanh": Activation(_gelu_tanh, _at_most(1.14), KERNEL, 4.0),
     "silu": Activation(lambda u, kinks: times(u, smooth("sigmoid", u)), _at_most(1.1), KERNEL, 1.0),
-    "softplus": Activation(_softplus, _at_most(1), KERNEL, 1.0),
+    "softplus": Activation(_softplus, _at_most(1), KERNEL, 1.0, jump=lambda high: ZERO if high <= SWITCH else LEFT_OUT),
     "mish": Activation(lambda u, kinks: times(u, smooth("tanh", _softplus(u, kinks))), _at_most(1.1), KERNEL, 1.0),
 }
 

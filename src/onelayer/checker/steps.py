@@ -86,7 +86,9 @@ class Evaluation:
             return error
         if row is ACTIVATIONS["relu"] and high + error <= 0:  # shut, executed or not
             return ZERO
-        passed = error * row.steep(low - error, high + error).abs_upper() if not error.is_zero() else ZERO
+        passed = ZERO
+        if not error.is_zero():
+            passed = error * row.steep(low - error, high + error).abs_upper() + row.jump(high + error)
         size = underlying(y).range().abs_upper()
         way = arb(row.level)
         if row.level and not row.bent:
