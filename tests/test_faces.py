@@ -52,6 +52,11 @@ def test_draw_returns_the_figure_and_writes_it_when_asked(made: ol.Approximation
         made.draw(tmp_path / "x.txt")
 
 
+def test_a_notebook_shows_the_figure_by_itself(made: ol.Approximation) -> None:
+    """Without pyplot nothing tells a kernel how to show a figure, so the figure does."""
+    assert made.draw()._repr_png_().startswith(b"\x89PNG")
+
+
 def test_methods_are_doors_to_the_functions(made: ol.Approximation, tmp_path: Path) -> None:
     assert made.check().ok
     assert str(made.explain()) == str(ol.explain(made))

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from dataclasses import dataclass
+from decimal import Context, Decimal
 from html import escape
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self
@@ -49,8 +50,18 @@ class Report:
     def __str__(self) -> str:
         parts = [] if self.share is None else [f"{self.share:.0%}"]
         if self.upper is not None:
-            parts.append(f"sup|T - f| in [{self.lower or 0.0:.3g}, {self.upper:.3g}]")
+            low, high = _outward(self.lower or 0.0, up=False), _outward(self.upper, up=True)
+            parts.append(f"sup|T - f| in [{low}, {high}]")
         return ", ".join([*parts, self.detail] if self.detail else parts)
+
+
+def _outward(value: float, *, up: bool) -> str:
+    """Three digits of a bound, rounded so that what is written is a bound too."""
+    written = f"{value:.3g}"
+    if (float(written) >= value) if up else (float(written) <= value):
+        return written
+    three = Context(prec=3)
+    return f"{float(three.next_plus(Decimal(written)) if up else three.next_minus(Decimal(written))):.3g}"
 
 
 class Observer:
@@ -155,16 +166,34 @@ class _Within(Observer):
         self._outer.__exit__(kind, error, trace)
 
 
-class TerminalObserver(Observer):
-    """A bar on stderr, in a terminal or a notebook, that appears with the first report and goes when the call ends.
+class _Outermost(Observer):
+    """An observer that a call may hand on to the calls that it makes: it closes with the outermost of them."""
 
-    A call may hand it on to the calls that it makes: the bar goes with the outermost of them.
-    """
+    def __init__(self, max_seconds: float = math.inf) -> None:
+        super().__init__(max_seconds)
+        self._calls = 0
+
+    def close(self) -> None:
+        """The outermost call is over."""
+
+    def __enter__(self) -> Self:
+        self._calls += 1
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._calls -= 1
+        if self._calls <= 0:
+            self.close()
+
+
+class TerminalObserver(_Outermost):
+    """A bar on stderr that appears with the first report and goes when the call ends."""
 
     def __init__(self, max_seconds: float = math.inf) -> None:
         super().__init__(max_seconds)
         self._bar: Progress | None = None
-        self._calls = 0
 
     def show(self, report: Report) -> None:
         """Move the bar."""
@@ -192,42 +221,47 @@ class TerminalObserver(Observer):
         self._bar.start()
         return self._bar
 
-    def __enter__(self) -> Self:
-        self._calls += 1
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._calls -= 1
-        if self._bar is not None and self._calls <= 0:
+    def close(self) -> None:
+        """Leave the screen as it was."""
+        if self._bar is not None:
             self._bar.stop()
             self._bar = None
 
 
-class NotebookObserver(Observer):
+class NotebookObserver(_Outermost):
     """A line of a notebook's output that is rewritten while the call works: stage, share, enclosure.
 
-    It uses IPython's display updates alone, so that it needs no widgets and leaves a readable line behind.
+    It uses IPython's display updates alone, so that it needs no widgets; the last report stays, without a bar.
     """
 
     def __init__(self, max_seconds: float = math.inf) -> None:
         super().__init__(max_seconds)
         self._line: Any = None
+        self._began = time.monotonic()
         self._shown = -math.inf
-        self._stage = ""
+        self._last = Report("")
 
     def show(self, report: Report) -> None:
         """Rewrite the line, at most ten times a second; a new stage is always shown."""
         now = time.monotonic()
-        if self._line is not None and now - self._shown < REWRITE and report.stage == self._stage:
+        soon = now - self._shown < REWRITE and report.stage == self._last.stage
+        self._last = report
+        if self._line is not None and soon:
             return
         self._shown = now
-        self._stage = report.stage
-        display = import_module("IPython.display")
         share = "" if report.share is None else f' value="{report.share:.3f}" max="1"'
-        text = escape(f"{report.stage}  {report}")
-        shown = display.HTML(f'<progress{share} style="width:12em"></progress> <code>{text}</code>')
+        self._write(f'<progress{share} style="width:12em"></progress> ', f"{report.stage}  {report}")
+
+    def close(self) -> None:
+        """What was said last, and the seconds it took."""
+        if self._line is not None:
+            said = f"{self._last.stage}: {self._last}" if str(self._last) else self._last.stage
+            self._write("", f"{said} ({time.monotonic() - self._began:.1f} s)")
+            self._line = None
+
+    def _write(self, bar: str, text: str) -> None:
+        display = import_module("IPython.display")
+        shown = display.HTML(f"{bar}<code>{escape(text)}</code>")
         if self._line is None:
             self._line = display.display(shown, display_id=True)
         else:

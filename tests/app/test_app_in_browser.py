@@ -81,6 +81,8 @@ def test_the_enclosure_closes_and_a_reload_goes_on(server: Any, watched: Any) ->
     uppers = [upper for _, _, upper in state["history"]]
     assert uppers
     assert uppers[-1] <= 1e-4
+    assert len(uppers) > 2  # every round of the proof, however fast
+    assert page.locator("#closed").is_visible()
     assert watched.quiet(f"http://{server.host}/")
 
 
@@ -143,6 +145,16 @@ def test_two_visitors_and_the_gallery(server: Any, watched: Any, chromium: Any) 
         assert page.url != other.url
     finally:
         other.close()
+
+
+def test_every_example_of_the_gallery_is_proved(server: Any, watched: Any) -> None:
+    page = opened(server, watched)
+    for number in range(page.locator("#gallery button").count()):
+        page = opened(server, watched)
+        page.locator("#gallery button").nth(number).click()
+        shown(page)
+        assert page.locator("#claim .badge").text_content() == "proved"
+    assert watched.quiet(f"http://{server.host}/")
 
 
 def test_a_narrow_screen(server: Any, watched: Any) -> None:

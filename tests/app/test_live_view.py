@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 import torch
 
@@ -13,7 +15,7 @@ import onelayer as ol
 from onelayer.layer.config import Config, HeadShape
 from onelayer.layer.memory import GridMemory, PlainMemory
 from onelayer.layer.transformer import OneLayerTransformer
-from onelayer.pictures.live_page import LIMIT, layer_data, live_script
+from onelayer.pictures.live_page import LIMIT, _nodes, layer_data, live_script
 
 pytestmark = pytest.mark.browser
 NEAR = 1e-12
@@ -22,13 +24,26 @@ NEAR = 1e-12
 @pytest.fixture(scope="module")
 def results() -> dict[str, ol.Approximation]:
     box = ol.Box([0, 0], [6.28, 6.28])
+    grid = ol.Table.read(GRID, inputs=["a", "b"], output="y", interpolate="cubic")
     return {
         "line": ol.approximate("exp(sin(pi*x)) + abs(x)", ol.Box([-1], [1]), 1e-3),
         "plane": ol.approximate("sin(x1) + sin(x2)", box, 1e-3),
         "grid": ol.approximate("exp(sin(2*x)*y)", ol.Box([0, 0], [1, 2]), 1e-2),
         "four": ol.approximate("cos(x1 + 1.5*x2 + 2*x3 + x4); x1", ol.Box([0] * 4, [1] * 4), 1e-1),
         "sort": ol.sort(4, 0.0, 1.0, 0.05),
+        "three": ol.approximate("m/sqrt(1 - v**2/c**2)", ol.Box(m=(1, 5), v=(1, 2), c=(3, 10)), 0.1),
+        "map": ol.approximate(grid, grid.box, 0.1),
     }
+
+
+GRID = {
+    "a": [a for a in range(5) for _ in range(4)],
+    "b": [b / 3 for _ in range(5) for b in range(4)],
+    "y": [math.sin(a) + b * b for a in range(5) for b in range(4)],
+}
+SCATTERED = {
+    name: [math.sin(k * by) for k in range(40)] for name, by in (("a", 1.1), ("b", 2.3), ("c", 3.7), ("y", 0.7))
+}
 
 
 def agrees(page: Any, a: ol.Approximation) -> bool:
@@ -43,7 +58,7 @@ def agrees(page: Any, a: ol.Approximation) -> bool:
     return float((found - wanted).abs().max()) <= NEAR * scale
 
 
-@pytest.mark.parametrize("name", ["line", "plane", "grid", "four", "sort"])
+@pytest.mark.parametrize("name", ["line", "plane", "grid", "four", "sort", "map"])
 def test_drag_and_read(name: str, results: dict[str, ol.Approximation], watched: Any, tmp_path: Path) -> None:
     a, page = results[name], watched.page
     path = a.to_html(tmp_path / "live.html")
@@ -76,6 +91,39 @@ def test_drag_and_read(name: str, results: dict[str, ol.Approximation], watched:
         page.wait_for_timeout(60)
     assert agrees(page, a)
     assert watched.quiet(path.as_uri())
+
+
+@pytest.mark.parametrize("name", ["line", "grid", "three"])
+def test_every_head_shows_where_it_looks_and_what_that_is_worth(
+    name: str, results: dict[str, ol.Approximation], watched: Any, tmp_path: Path
+) -> None:
+    page = watched.page
+    page.goto(results[name].to_html(tmp_path / "live.html").as_uri())
+    page.wait_for_selector("#live[data-ready=yes]")
+    for head in page.locator(".live-heads .live-head").all():
+        captions = head.locator("figcaption").all_text_contents()
+        axes = sum(caption.startswith("attention α along") for caption in captions)
+        assert axes == {"line": 1, "grid": 2, "three": 3}[name]
+        assert sum("α v" in caption for caption in captions) == 1
+
+
+@pytest.mark.parametrize("inputs", [["a"], ["a", "b"], ["a", "b", "c"]])
+@pytest.mark.parametrize("between", ["linear", "cubic", "scattered"])
+def test_tables_in_the_browser(inputs: list[str], between: str, watched: Any) -> None:
+    """Splines on grids and affine pieces on triangles are what torch computes of them."""
+    if between == "scattered":
+        if len(inputs) == 1:
+            pytest.skip("numbers on a line always fill their grid")
+        table = ol.Table.read(SCATTERED, inputs=inputs, output="y")
+    else:
+        sides = [sorted(math.sin(3 * k + at) for k in range(4 + at)) for at in range(len(inputs))]
+        values = numpy.random.default_rng(0).normal(size=[len(side) for side in sides])
+        table = ol.Table(tuple(map(numpy.array, sides)), values, tuple(inputs), interpolate=between)
+    x = table.box.sample(64)
+    watched.page.set_content(f"<script>{live_script()}</script>")
+    code = "([formula, points]) => { const f = compiledFormula(formula); return points.map((x) => f(x)[0]); }"
+    found = torch.tensor(watched.page.evaluate(code, [_nodes(table.formula), x.tolist()]), dtype=torch.float64)
+    assert float((found - table(x)).abs().max()) <= 1e-11
 
 
 def test_a_narrow_screen_does_not_scroll_sideways(results: Any, watched: Any, tmp_path: Path) -> None:
@@ -141,7 +189,6 @@ def test_formulas_in_the_browser(watched: Any) -> None:
     page.set_content(f"<script>{live_script()}</script>")
     from onelayer.language.formula import parse
     from onelayer.language.operations import OPERATIONS
-    from onelayer.pictures.live_page import _nodes
 
     missing = sorted(set(OPERATIONS) - set(page.evaluate("Object.keys(OPERATIONS)")))
     assert missing == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import math
 import os
 import random
 import signal
@@ -72,6 +73,8 @@ WRONG = {
     "eps is nan": ({**SINE, "eps": "nan"}, "eps"),
     "eps is negative": ({**SINE, "eps": "-1"}, "eps"),
     "format": ({**SINE, "format": "float8"}, "format"),
+    "a narrow format to sort in": ({"kind": "sort", "length": "3", "eps": "0.1", "format": "float16"}, "format"),
+    "a table in int8": ({"kind": "table", "csv": "a,b\n1,2\n3,4\n", "target": "b", "format": "int8"}, "format"),
     "too many to sort": ({"kind": "sort", "length": "9999", "eps": "0.1"}, "length"),
     "a table without the column": ({"kind": "table", "csv": "a,b\n1,2\n3,4\n", "target": "c"}, "csv"),
     "a table of nothing": ({"kind": "table", "csv": "x", "target": "x"}, "csv"),
@@ -101,6 +104,26 @@ def test_a_map_is_proved_between_its_rows(tmp_path: Path, monkeypatch: pytest.Mo
     made = built(read_order({name: example[name] for name in ("kind", "csv", "target", "eps")}), tmp_path, Observer())
     assert made.certificate.proved
     assert made.box.variables == ("rpm", "load")
+
+
+def test_every_step_of_the_enclosure_is_told_however_fast_they_come() -> None:
+    out = io.StringIO()
+    speaker = worker.Speaker(out, 60.0)
+    bounds = [(0.0, 4.0), (0.1, 2.0), (0.5, 1.0)]
+    for lower, upper in bounds:
+        speaker.report("proving", lower=lower, upper=upper)
+    speaker.report("proving", lower=0.0, upper=math.inf)  # no bound yet, so no step
+    speaker.report("saving", lower=0.6, upper=0.9)
+    told = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert [line["stage"] for line in told] == ["proving", "saving"]
+    assert [(low, high) for line in told for _, low, high in line["steps"]] == [*bounds, (0.6, 0.9)]
+
+
+@pytest.mark.parametrize("format", ["bfloat16", "int8"])
+def test_narrow_formats_are_built_and_proved(format: str, tmp_path: Path) -> None:
+    made = built(read_order({**SINE, "eps": "0.05", "format": format}), tmp_path, Observer())
+    assert made.certificate.proved
+    assert made.certificate.arithmetic == ("float32" if format == "int8" else format) + " execution"
 
 
 @pytest.mark.parametrize("name", ["pole", "unknown field"])
@@ -292,4 +315,5 @@ def test_ten_thousand_requests_leave_it_answering(server: Any) -> None:
         one.join()
     assert len(found) == 10_000
     assert 500 not in found
+    assert found.count(0) < 1000  # requests that a client could not even send
     assert server.ask("GET", "/")[0] == 200

@@ -16,13 +16,13 @@ from onelayer.build.sort import sort
 from onelayer.build.tables.table import read_named
 from onelayer.conductor import approximate
 from onelayer.errors import OnelayerError
+from onelayer.formats import WIDE, either, named
 from onelayer.language.endpoints import parse_domain
 from onelayer.language.formula import parse
 from onelayer.observer import Observer
 from onelayer.recording.table import Table
 from onelayer.result import Approximation
 
-FORMATS = {"float64": torch.float64, "float32": torch.float32}
 LEAST_CUBIC = 4  # rows along an axis that a cubic spline needs
 MOST_LENGTH = 12  # numbers to sort: the live view of more is no longer small
 
@@ -59,15 +59,23 @@ def _eps(text: str) -> float:
     return value
 
 
+def _wide(name: str) -> torch.dtype:
+    """The format of a layer that computes by comparisons and counts; narrow ones are for lookup layers alone."""
+    if name not in (row.name for row in WIDE):
+        raise Refused(
+            "format", f"layers of this kind are built in {either(rows=WIDE)}; narrow formats are for formulas and maps"
+        )
+    return named(name).dtype
+
+
 def _formula(order: Mapping[str, str], folder: Path, observer: Observer) -> Approximation:
     with _in("domain"):
         box: Box = parse_domain(order["domain"])
     with _in("formula"):
         parse(order["formula"], box.dim, names=box.variables)
     eps = _eps(order["eps"])
-    dtype = FORMATS[order["format"]]
     with _in("formula"):
-        return approximate(order["formula"], box, eps, dtype=dtype, observer=observer)
+        return approximate(order["formula"], box, eps, dtype=order["format"], observer=observer)
 
 
 def _sorted(order: Mapping[str, str], folder: Path, observer: Observer) -> Approximation:
@@ -75,8 +83,9 @@ def _sorted(order: Mapping[str, str], folder: Path, observer: Observer) -> Appro
     if not text.isascii() or not text.isdigit() or not 2 <= int(text) <= MOST_LENGTH:
         raise Refused("length", f"length must be a whole number from 2 to {MOST_LENGTH}, got {text[:20]!r}")
     eps = _eps(order["eps"])
+    dtype = _wide(order["format"])
     with _in("eps"):
-        return sort(int(text), 0.0, 1.0, eps, dtype=FORMATS[order["format"]], observer=observer)
+        return sort(int(text), 0.0, 1.0, eps, dtype=dtype, observer=observer)
 
 
 def _map(order: Mapping[str, str], folder: Path, observer: Observer) -> Approximation:
@@ -91,7 +100,7 @@ def _map(order: Mapping[str, str], folder: Path, observer: Observer) -> Approxim
             table = Table.read(path, inputs=inputs, output=target, interpolate="cubic")
     eps = _eps(order["eps"])
     with _in("csv"):
-        return approximate(table, table.box, eps, dtype=FORMATS[order["format"]], observer=observer)
+        return approximate(table, table.box, eps, dtype=order["format"], observer=observer)
 
 
 def _written(order: Mapping[str, str]) -> Path:
@@ -102,6 +111,7 @@ def _written(order: Mapping[str, str]) -> Path:
 
 def _table(order: Mapping[str, str], folder: Path, observer: Observer) -> Approximation:
     path = _written(order)
+    dtype = _wide(order["format"])
     with _in("csv"):
         x, y, names = read_named(path, order["target"].strip())
-        return memorize(x, y, dtype=FORMATS[order["format"]], names=names, observer=observer)
+        return memorize(x, y, dtype=dtype, names=names, observer=observer)

@@ -37,6 +37,7 @@ ENGINE = """rpm,load,torque
 5500,1,84
 """
 WORK = "q = 1:2, Ef = 1:2, B = 1:2, v = 1:2, theta = 0:1"
+DETERMINANT = "a = -1:1, b = -1:1, c = -1:1, d = -1:1"
 WAVE = "cos(0.6*pi + x1 + 1.5*x2 + 2*x3 + 2.5*x4)"
 
 
@@ -54,6 +55,13 @@ GALLERY: list[dict[str, Any]] = [
     _formula("Planck's law", "w**3/(exp(w/T) - 1)", "w = 1:3, T = 1:2", "1e-2", "Feynman I.41.16, constants one"),
     _formula("a kink", "abs(x - 0.3) + x**2", "x = -1:1", "1e-3", "a ReLU unit makes the corner"),
     _formula("difference of two tokens", "abs(x1 - x2)", "0:1, 0:1", "1e-6", "what no position-wise network can do"),
+    _formula(
+        "a squared determinant",
+        "(a*d - b*c)**2",
+        DETERMINANT,
+        "0.15",
+        "sums of heads over its tokens err by 3/16 or more",
+    ),
     _formula("largest of three", "max(x, max(y, z))", "x = 0:1, y = 0:1, z = 0:1", "0.05", "sharp heads choose"),
     _formula("three outputs", "sin(x)*y; x + 2*y; cos(y)", "0:1, 0:1", "1e-2", "one layer, three numbers"),
     _formula("a wave in four inputs", WAVE, "0:1, 0:1, 0:1, 0:1", "1e-2", "slices to choose"),

@@ -110,9 +110,7 @@ class Jobs:
 
             async def follow(news: dict[str, Any]) -> None:
                 spent = round(time.monotonic() - began, 2)
-                history = job.snapshot["history"]
-                if news.get("upper") is not None:
-                    history = [*history, [spent, news.get("lower"), news["upper"]]][-MOST_STEPS:]
+                history = [*job.snapshot["history"], *news.pop("steps")][-MOST_STEPS:]
                 again = news["stage"] != job.snapshot["stage"]  # another fit begins with an empty picture
                 boxes = [*(() if again else job.snapshot["boxes"]), *news.pop("boxes", [])][-MOST_BOXES:]
                 await job.update(**news, state="running", history=history, boxes=boxes, seconds=spent)

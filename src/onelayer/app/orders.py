@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from onelayer.errors import OnelayerError
+from onelayer.formats import NAMES
 
 MOST_TEXT = 20_000  # characters of a formula or a program that a page may send
 MOST_CSV = 2_000_000  # bytes of a table that a page may send
-FORMATS = ("float64", "float32")
+FORMATS = (*NAMES, "int8")
 # field -> most characters, by kind of order
 FIELDS: dict[str, dict[str, int]] = {
     "formula": {"formula": MOST_TEXT, "domain": MOST_TEXT, "eps": 40, "format": 10},
@@ -44,5 +45,5 @@ def read_order(data: Any) -> dict[str, str]:
             raise Refused(name, f"{name} has {len(value):,} characters; at most {most:,} are taken")
         order[name] = value
     if order["format"] not in FORMATS:
-        raise Refused("format", f"format must be {' or '.join(FORMATS)}")
+        raise Refused("format", f"format must be one of {', '.join(FORMATS)}")
     return order

@@ -37,19 +37,21 @@ class Speaker(Observer):
         self.last = -math.inf
         self.stage = ""
         self.boxes: list[list[float]] = []
+        self.steps: list[list[float | None]] = []  # seconds, lower and upper of every report, shown or not
+        self.began = time.monotonic()
 
     def show(self, report: Report) -> None:
-        """Tell the page, not more often than it can be read."""
+        """Tell the page, not more often than it can be read; no step of the enclosure is lost."""
         now = time.monotonic()
+        if report.upper is not None and math.isfinite(report.upper):
+            self.steps.append([round(now - self.began, 3), report.lower, report.upper])
         if now - self.last < PAUSE and report.stage == self.stage:
             return
         self.last = now
         self.stage = report.stage
-        upper = report.upper if report.upper is not None and math.isfinite(report.upper) else None
-        news = self.boxes
-        self.boxes = []
         heard = {"stage": report.stage, "share": report.share, "detail": report.detail}
-        say(self.out, "progress", **heard, lower=report.lower, upper=upper, boxes=news)
+        say(self.out, "progress", **heard, steps=self.steps, boxes=self.boxes)
+        self.steps, self.boxes = [], []
 
     def proved(self, low: Any, high: Any) -> None:
         """Remember sides of boxes in the first two coordinates, [left, right, bottom, top], until the next report."""

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from onelayer.disk import replace_file
 from onelayer.errors import OnelayerError
 from onelayer.language.formula import Formula
+from onelayer.language.knots import Content
 from onelayer.language.words import NOT_RECORDED
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.lemmas.argument import OrderStatistics, from_text
@@ -30,6 +31,7 @@ from onelayer.webpage import allowing, webpage
 LIMIT = 2_000_000  # bytes of a page: it is sent by mail and opened on a phone
 MOST_LEAVES = 4000  # boxes of a proof: smaller ones than a few pixels show nothing
 MOST_NODES = 2000  # of a formula that a browser evaluates at every move
+MOST_TABLE = 300_000  # characters of a table in a formula
 MOST_TITLE = 80  # characters of a function in the title
 WORDS = 6000  # characters of the explanation
 SCRIPTS = ("layer.js", "formula.js", "figure.js", "heads.js", "view.js")
@@ -177,10 +179,16 @@ def _rows(a: Approximation) -> dict[str, Any] | None:
 
 
 def _nodes(formula: Formula) -> dict[str, Any] | None:
-    if len(formula.nodes) > MOST_NODES:
+    tables = sum(len(node.value.text()) for node in formula.nodes if isinstance(node.value, Content))
+    if len(formula.nodes) > MOST_NODES or tables > MOST_TABLE:
         return None
-    nodes = [[node.op, list(node.args), node.value] for node in formula.nodes]
+    nodes = [[node.op, list(node.args), _plain(node.value)] for node in formula.nodes]
     return {"nodes": nodes, "outputs": list(formula.outputs)}
+
+
+def _plain(value: float | None) -> Any:
+    """The parameter of a node: a number, or the lists of numbers of a table."""
+    return json.loads(f"[{value.text()}]") if isinstance(value, Content) else value
 
 
 def _order(a: Approximation) -> dict[str, Any] | None:

@@ -29,10 +29,19 @@ SMALL, NORMAL = 9, 10  # sizes of letters in points
 LARGEST = 1e100  # of a value on an axis: sums and squares of such values are numbers
 
 
+class ShownFigure(Figure):
+    """A figure that a notebook shows as it is, without pyplot."""
+
+    def _repr_png_(self) -> bytes:
+        written = io.BytesIO()
+        self.savefig(written, format="png")
+        return written.getvalue()
+
+
 def new_figure(width: float, height: float) -> Figure:
     """An empty figure of that size in inches with its own canvas: no pyplot, no global state."""
     layout = ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08, wspace=0.04, hspace=0.05)
-    figure = Figure(figsize=(width, height), dpi=DPI, layout=layout)
+    figure = ShownFigure(figsize=(width, height), dpi=DPI, layout=layout)
     FigureCanvasAgg(figure)
     return figure
 

@@ -85,7 +85,7 @@ function follow(id) {
   at("enclosure").textContent = "";
   at("share").removeAttribute("value");
   at("cancel").disabled = false;
-  draw([]);
+  draw(at("closing"), []);
   drawBoxes([]);
   at("working").scrollIntoView({ block: "nearest" });
   stream = new EventSource(`/api/jobs/${id}/events`);
@@ -107,7 +107,7 @@ function snapshot(state) {
   else at("share").removeAttribute("value");
   const last = state.history.at(-1);
   at("enclosure").textContent = last ? `${short(last[1] || 0)} ≤ sup|T − f| ≤ ${shortUp(last[2])}` : state.detail || "";
-  draw(state.history, Number(state.order.eps));
+  draw(at("closing"), state.history, Number(state.order.eps));
   drawBoxes(state.boxes || []);
 }
 
@@ -135,21 +135,21 @@ function empty(pen, width, height, text) {
 }
 
 /* Upper and lower bounds over time, on a logarithmic scale, with the eps that is wanted. */
-function draw(history, eps) {
-  const { pen, width, height } = prepared(at("closing"));
+function draw(canvas, history, eps) {
+  const { pen, width, height } = prepared(canvas);
   if (!history.length) { empty(pen, width, height, "fitting comes first"); return; }
   const values = history.flatMap(([, low, high]) => [low, high]).concat(eps).filter((v) => v > 0), edge = 46;
-  const low = Math.log10(Math.min(...values)) - 0.2, high = Math.log10(Math.max(...values)) + 0.2, end = Math.max(history.at(-1)[0], 0.1);
-  const x = (t) => edge + (t / end) * (width - edge - 8), y = (v) => 6 + ((high - Math.log10(v)) / (high - low)) * (height - 26);
+  const low = Math.log10(Math.min(...values)) - 0.2, high = Math.log10(Math.max(...values)) + 0.2, start = history[0][0], end = Math.max(history.at(-1)[0], start + 0.02);
+  const x = (t) => edge + ((t - start) / (end - start)) * (width - edge - 8), y = (v) => 6 + ((high - Math.log10(v)) / (high - low)) * (height - 26);
   for (let p = Math.ceil(low); p <= high; p += Math.max(1, Math.ceil((high - low) / 6))) {
     pen.fillStyle = ink("rule");
     pen.fillRect(edge, y(10 ** p), width - edge - 8, 1);
     pen.fillStyle = ink("quiet");
     pen.fillText(short(10 ** p, 1), 4, y(10 ** p) + 4);
   }
-  pen.fillText("0 s", edge, height - 4);
+  pen.fillText(`${start.toFixed(2)} s`, edge, height - 4);
   pen.textAlign = "right";
-  pen.fillText(`${end.toFixed(1)} s`, width - 8, height - 4);
+  pen.fillText(`${end.toFixed(2)} s`, width - 8, height - 4);
   pen.textAlign = "left";
   if (eps > 0) { pen.fillStyle = ink("mark"); pen.fillRect(edge, y(eps), width - edge - 8, 1.4); pen.fillText("ε", width - 18, y(eps) - 4); }
   for (const [index, color] of [[2, "accent"], [1, "second"]]) {
@@ -157,6 +157,8 @@ function draw(history, eps) {
     for (const step of history) if (step[index] > 0) pen.lineTo(x(step[0]), y(step[index]));
     Object.assign(pen, { strokeStyle: ink(color), lineWidth: 2 });
     pen.stroke();
+    pen.fillStyle = ink(color);
+    for (const step of history) if (step[index] > 0) pen.fillRect(x(step[0]) - 2, y(step[index]) - 2, 4, 4);
   }
 }
 
@@ -184,7 +186,9 @@ async function finished(state) {
   at("explain").replaceChildren(...explained(state.explain));
   at("certificate").replaceChildren(...certified(state.certificate));
   verdict(state.checked);
+  at("closed-card").hidden = state.history.length < 2;
   show("result");
+  if (state.history.length > 1) draw(at("closed"), state.history, state.certificate.eps);
   if (loaded === state.id) return;
   loaded = state.id;
   const data = await asks(`/api/jobs/${state.id}/live`);

@@ -4,12 +4,13 @@
 const VIRIDIS = ["#440154", "#482878", "#3e4989", "#31688e", "#26828e", "#1f9e89", "#35b779", "#6ece58", "#b5de2b", "#fde725"];
 const SIGNED = ["#2166ac", "#4393c3", "#92c5de", "#d1e5f0", "#f7f7f7", "#fddbc7", "#f4a582", "#d6604d", "#b2182b"];
 const parsed = (list) => list.map((c) => [1, 3, 5].map((i) => parseInt(c.slice(i, i + 2), 16)));
-const SCALES = { values: parsed(VIRIDIS), signed: parsed(SIGNED) };
-const WIDEST = 56; // pixels of a bar
+const DARK = ["#6db3f2", "#4393c3", "#2f6690", "#24435c", "#22272b", "#59392f", "#96503a", "#d6604d", "#ff8a70"];
+const SCALES = { values: parsed(VIRIDIS), signed: parsed(SIGNED), dark: parsed(DARK) };
+const NIGHT = matchMedia("(prefers-color-scheme: dark)");
 const RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹";
 
 function shade(scale, t) {
-  const stops = SCALES[scale], at = Math.min(Math.max(t, 0), 1) * (stops.length - 1);
+  const stops = SCALES[scale === "signed" && NIGHT.matches ? "dark" : scale], at = Math.min(Math.max(t, 0), 1) * (stops.length - 1);
   const i = Math.min(Math.floor(at), stops.length - 2), f = at - i;
   return stops[i].map((low, k) => Math.round(low + f * (stops[i + 1][k] - low)));
 }
@@ -71,7 +72,7 @@ function ticks(low, high, most = 6) {
 function bars(canvas, values, { color = "accent", mark = -1, ends = null, level = null } = {}) {
   const { pen, width, height } = prepared(canvas), foot = ends ? 15 : 2;
   const low = Math.min(0, ...values), high = Math.max(0, ...values), span = high - low || 1;
-  const room = height - foot - 2, step = Math.min(width / values.length, WIDEST);
+  const room = height - foot - 2, step = width / values.length;
   const y = (value) => 2 + (1 - (value - low) / span) * room;
   pen.fillStyle = ink("rule");
   pen.fillRect(0, Math.round(y(0)), width, 1);
@@ -81,7 +82,7 @@ function bars(canvas, values, { color = "accent", mark = -1, ends = null, level 
   });
   pen.fillStyle = ink("ink");
   if (level) level.forEach((value, m) => pen.fillRect(m * step + 1, y(value) - 1, Math.max(step - 2, 1), 2));
-  if (ends) edges(pen, ends, step * values.length, height);
+  if (ends) edges(pen, ends, width, height);
   return (px) => Math.min(Math.max(Math.floor(px / step), 0), values.length - 1);
 }
 

@@ -60,11 +60,11 @@ class Panels {
     const known = this.data.heads[head.h], title = made("h3"), one = { head, known, title, curves: [] };
     one.row = made("section", { class: "live-head" }, title);
     if (head.size === 1) return one; // always weight 1: nothing to look at but what it adds
-    const along = (known.axes || []).filter((axis) => axis.slope.length <= MOST.bars);
-    if (along.length) one.curves = along.map((axis) => ({ axis, panel: new Panel("live-bars", `attention α along ${axis.reads}`), lines: attentionCurves(axis) }));
-    else one.weights = new Panel("live-bars", "attention α");
-    if (known.axes && known.axes.length === 2 && head.size <= MOST.map) one.map = new Panel("live-map", `α v: ${known.axes[0].reads} across, ${known.axes[1].reads} up`, "weighted values");
-    else if (!known.axes || known.axes.length < 2) one.values = new Panel("live-bars", "weighted values α v");
+    const axes = known.axes || [], along = axes.filter((axis) => axis.slope.length <= MOST.bars), listed = axes.length < 2 || head.size <= MOST.map;
+    one.curves = along.map((axis) => ({ axis, panel: new Panel("live-bars", `attention α along ${axis.reads}`), lines: attentionCurves(axis) }));
+    if (!along.length && listed) one.weights = new Panel("live-bars", "attention α");
+    if (axes.length === 2 && listed) one.map = new Panel("live-map", `α v: ${axes[0].reads} across, ${axes[1].reads} up`, "weighted values");
+    else if (listed) one.values = new Panel("live-bars", axes.length > 2 ? `weighted values α v of all ${head.size.toLocaleString("en")} tokens` : "weighted values α v");
     const panels = [...one.curves.map((curve) => curve.panel), one.weights, one.map, one.values].filter(Boolean);
     one.row.append(made("div", { class: "live-row" }, ...panels.map((panel) => panel.root)));
     return one;
@@ -102,9 +102,8 @@ class Panels {
     for (const [a, curve] of one.curves.entries()) this.drawCurves(curve, own.axes[a]);
     const worth = (m) => head.out.reduce((sum, row, j) => sum + values[m * head.d_v + j] * row[output], 0);
     if (one.map) this.drawMap(one, own, worth);
-    const weights = own.axes && own.axes.length === 1 ? own.axes[0] : own.axes ? null : own.weights;
-    if (!weights) return part;
-    const axis = known.axes && known.axes[0], order = axis ? ranked(axis.peak) : [...weights.keys()];
+    if (!one.weights && !one.values) return part;
+    const weights = this.layer.allWeights(own), axis = known.axes && known.axes.length === 1 ? known.axes[0] : null, order = axis ? ranked(axis.peak) : [...weights.keys()];
     if (one.weights) this.drawBars(one.weights, order.map((m) => weights[m]), order, "α", "accent", axis);
     if (one.values) this.drawBars(one.values, order.map((m) => weights[m] * worth(m)), order, "α v", "second", axis);
     return part;
@@ -140,7 +139,8 @@ class Panels {
       if (w > 0.01) pen.fill();
     });
     edges(pen, [short(low, 3), short(high, 3)], width, height);
-    panel.says(`token ${best}: ${short(weights[best], 3)}`, (x) => {
+    const [least, most] = extent(lines[best]); // how far the attention moves along the whole axis: little where the head works by small differences
+    panel.says(`token ${best}: ${short(weights[best], 3)} in [${Number(least.toFixed(4))}, ${Number(most.toFixed(4))}]`, (x) => {
       const k = Math.round((Math.min(Math.max(x / width, 0), 1)) * (SAMPLES - 1)), m = lines.reduce((a, line, i) => (line[k] > lines[a][k] ? i : a), 0);
       return `at ${short(low + (k / (SAMPLES - 1)) * (high - low), 3)}: token ${m}, α = ${short(lines[m][k], 3)}`;
     });

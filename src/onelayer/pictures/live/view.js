@@ -33,7 +33,7 @@ class LiveView {
     this.rows = data.rows ? { x: decoded(data.rows.x), y: decoded(data.rows.y) } : null;
     this.build();
     new ResizeObserver(() => this.redraw()).observe(this.canvas);
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.redraw());
+    NIGHT.addEventListener("change", () => this.changed(true));
     this.changed(true);
   }
 
@@ -132,7 +132,7 @@ class LiveView {
     for (const frame of this.frames) {
       Object.assign(frame, { whole: structuredClone(whole), view: structuredClone(whole), locked: { x: false, y: this.flat } });
       frame.beside = () => this.frames;
-      frame.margin.right = this.flat ? 12 : 62;
+      frame.margin.right = this.flat ? 12 : 70;
       frame.onView = () => { this.frames.forEach((other) => { other.view.x = frame.view.x.slice(); }); this.changed(true); };
     }
     [this.frame] = this.frames;
@@ -318,7 +318,7 @@ class LiveView {
 
   drawBoxes(pen) {
     const { lower, upper } = this.leaves, dim = this.x.length, frame = this.frame, [a, b] = this.axes;
-    const dark = this.quantity !== "error", strength = Math.max(0.16, Math.min(0.5, (150 * dim) / lower.length));
+    const dark = this.quantity !== "error" || NIGHT.matches, strength = Math.max(0.16, Math.min(0.5, (150 * dim) / lower.length));
     Object.assign(pen, { strokeStyle: dark ? `rgba(255,255,255,${strength})` : `rgba(0,0,0,${strength})`, lineWidth: 0.8 });
     for (let k = 0; k < lower.length; k += dim) {
       if (!this.x.every((v, i) => i === a || i === b || (lower[k + i] <= v && v <= upper[k + i]))) continue;
