@@ -38,10 +38,11 @@ lint: $(DEV)
 	$(BIN)/ruff format --check src tests examples benchmarks
 	$(BIN)/mypy
 
-# Both ways of Taylor arithmetic: by compiled kernels, and the plain one.
+# Both ways of Taylor arithmetic: by compiled kernels, and the plain one. Then the whole suite in six hostile states of the process.
 soundness: $(DEV)
 	$(THREADS) $(BIN)/python -m pytest -n $(WORKERS) tests/soundness --soundness=long $(ARGS)
 	$(THREADS) $(BIN)/python -m pytest -n $(WORKERS) tests/soundness tests/taylor --arithmetic=plain $(ARGS)
+	$(THREADS) $(BIN)/python -m pytest -n $(WORKERS) tests/soundness --hostile $(ARGS)
 
 # Random attacks on everything that is proved or accepted, for an hour: docs/liar.md.
 liar: $(DEV)

@@ -22,6 +22,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="compiled",
         help="Taylor arithmetic by compiled kernels, where numba is installed, or the plain way",
     )
+    parser.addoption(
+        "--hostile", action="store_true", help="every test of the soundness suite in each state of soundness/hostile.py"
+    )
 
 
 @pytest.fixture(autouse=True)

@@ -10,14 +10,15 @@ from typing import Any
 
 import torch
 from flint import arb
-from torch import Tensor, nn
+from torch import Tensor
 
 import onelayer as ol
 from liar import formulas, hostile, places, programs
+from liar.boxes import boxes
 from liar.enclosures import enclosures
 from liar.expressions import Expr, Undefined, as_code, text, torch_code, var
 from liar.judge import Tally, Truth, judge, of_expression, try_points
-from liar.layers import in_balls, random_layer
+from liar.layers import Flat, in_balls, random_layer
 
 SECONDS = 20.0  # counts of boxes end a search, so that a case is the same on a slower machine
 FORMATS = {"float64": torch.float64, "float32": torch.float32, "real": torch.float64}
@@ -97,17 +98,6 @@ def _two_outputs(f: str, model: Any, real: Any, second: Expr) -> tuple[Any, Any,
     code, exact = torch_code(as_code(second)), of_expression(as_code(second))
     both = f"{f}; {text(second)}"
     return both, lambda x: torch.stack([model(x), code(x)], -1), lambda point: [*real(point), *exact(point)]
-
-
-class Flat(nn.Module):
-    """A tokens layer as a function of a flat point."""
-
-    def __init__(self, layer: nn.Module) -> None:
-        super().__init__()
-        self.layer = layer
-
-    def forward(self, x: Any) -> Any:
-        return self.layer(x[..., None])
 
 
 def one_program(rng: Random, case: Case) -> Tally:
@@ -273,6 +263,7 @@ ATTACKS: dict[str, tuple[Callable[[Random, Case], Tally], float]] = {
     "program": (one_program, 6.0),
     "recording": (one_recording, 4.0),
     "enclosures": (enclosures, 2.0),
+    "boxes": (boxes, 2.0),
     "folder": (forged, 2.0),
     "construction": (one_construction, 0.3),
     "sequence": (one_sequence, 0.3),

@@ -220,9 +220,9 @@ MIXING = {"batch mean", "softmax 0", "roll flat", "first point"}  # a point's va
 
 # What Taylor models refuse, or a recording: tried all the same, less often.
 REFUSED = {
-    *("celu", "selu", "mish", "hardswish", "hardsigmoid", "softsign", "tanhshrink", "logsigmoid", "clamp_min"),
+    *("addmm", "tensordot", "constants", "clamp_min"),
     *("float_power", "rsub", "addcmul", "lerp", "mask", "times mask", "fmax", "div floor", "mod", "float", "half"),
-    *("to int", "type", "bfloat16", "full_like int", "new_tensor", "mul_", "in place", "dropout active", "softmin"),
+    *("to int", "type", "bfloat16", "full_like int", "new_tensor", "mul_", "in place", "dropout active"),
     *("normalize", "msort", "norm 3", "matrix norm 1", "matrix norm 2", "norm p=0", "logsumexp dims", "sum float32"),
     "kthvalue",
 }

@@ -1,7 +1,9 @@
-"""Enclosures by the million: random programs on many boxes at once, executed values against range and polynomial."""
+"""Enclosures by the million: random programs and layers on many boxes at once, as they run in each format."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import nullcontext
 from random import Random
 from typing import Any
 
@@ -10,12 +12,16 @@ from torch import Tensor
 
 import onelayer as ol
 from liar import programs
-from liar.calls import MIXING
+from liar.boxes import polynomials
+from liar.calls import MIXING, Code
 from liar.judge import Tally
-from onelayer.taylor import basis, variables
+from liar.layers import Flat, random_layer
+from onelayer.proof.forward import enclose
+from onelayer.taylor import kernels, variables
 from onelayer.taylor.core import TaylorModel
 
-BOXES, POINTS, REPEATS = 48, 64, 3
+BOXES, POINTS, REPEATS = 96, 128, 3
+LAYERS, STOCK = 0.25, 0.25  # shares of the draws: layers of this package, in each of its formats; modules of torch
 DEVICE = {"name": "cpu"}  # set by the runner
 
 
@@ -25,47 +31,59 @@ def enclosures(rng: Random, case: Any) -> Tally:
     device = torch.device(DEVICE["name"])
     for _ in range(REPEATS):
         dim, order = rng.randint(1, 3), rng.randint(1, 5)
-        execution = rng.choice([torch.float64, torch.float32])
         centre = (rng.randrange(dim), round(rng.uniform(-1, 1), 3)) if rng.random() < 0.4 else None
-        program = programs.random_program(rng, dim, centre)
-        if MIXING & set(program.steps):
+        code, words, execution = _subject(rng, dim, centre)
+        if MIXING & set(words):
             continue  # Taylor models take batches of boxes; that T keeps its points apart is tried at the door
-        case.words |= {"T": program.steps, "centre": centre, "order": order, "execution": str(execution)}
+        compiled = rng.random() < 0.5
+        case.words |= {"T": words, "centre": centre, "order": order, "execution": str(execution), "compiled": compiled}
         low, high = _boxes(rng, dim, centre)
         points = _points(low, high, execution, centre, rng)  # (B, K, D)
-        tally += _enclosed(program, low.to(device), high.to(device), points.to(device), order, execution)
+        with nullcontext() if compiled else kernels.backend(False):
+            tally += _enclosed(code, low.to(device), high.to(device), points.to(device), order, execution)
         if tally.lies:
             break
     return tally
 
 
+def _subject(rng: Random, dim: int, centre: tuple[int, float] | None) -> tuple[Code, Sequence[str], torch.dtype]:
+    """A layer, a module or a program as a function of flat points, in words, and the format in which it runs."""
+    kind, wide = rng.random(), rng.choice([torch.float64, torch.float32])
+    if kind < LAYERS:
+        layer = random_layer(rng, dim, rng.choice([wide, torch.float16, torch.bfloat16])).requires_grad_(False)
+        layer = layer.eval().to(DEVICE["name"])
+        return (layer if layer.config.layout != "tokens" else Flat(layer)), [str(layer)], layer.dtype
+    if kind < LAYERS + STOCK:
+        module = programs.stock_module(rng, dim, wide).requires_grad_(False).to(DEVICE["name"])
+        return module, [str(module).replace("\n", " ")], wide
+    program = programs.random_program(rng, dim, centre)
+    return program, program.steps, wide
+
+
 @torch.no_grad()
-def _enclosed(
-    program: programs.Program, low: Tensor, high: Tensor, points: Tensor, order: int, execution: torch.dtype
-) -> Tally:
+def _enclosed(code: Code, low: Tensor, high: Tensor, points: Tensor, order: int, execution: torch.dtype) -> Tally:
     tally = Tally()
     flat = points.reshape(-1, points.shape[-1])
     try:
-        values = program(flat.to(execution)).double().reshape(points.shape[:2])
+        values = code(flat.to(execution)).double().reshape(points.shape[:2])
     except Exception:
         return tally  # torch itself refuses
     x = variables(low, high, order, execution=execution)
     try:
-        model = program(x)
-    except (ol.OnelayerError, TypeError, AttributeError, IndexError):
+        model = enclose(code, x, ())
+    except ol.OnelayerError:
         tally.count["refused"] += 1
         return tally
-    if not isinstance(model, TaylorModel) or tuple(model.shape) != (len(low),):
+    if not isinstance(model, TaylorModel):
         return tally
     model = model.plain()
     lower, upper = model.range()
     bound = model.split_bound()
     committed = torch.isfinite(model.rem)[:, None].expand_as(values)
     tally.count["enclosures"] += 3 * int(committed.sum())
-    apart = (values - _polynomial(model, x, points)).abs()
-    slack = 1e-14 * (2 + model.degree) * model.total()
+    polynomial, rounding = polynomials(model, x, points)
     inside = (values >= lower[:, None]) & (values <= upper[:, None]) & (values.abs() <= bound[:, None])
-    inside &= apart <= (model.rem + slack)[:, None]
+    inside &= (values - polynomial).abs() <= model.rem[:, None] + rounding
     bad = (committed & ~inside).nonzero()
     if len(bad):
         b, k = bad[0].tolist()
@@ -73,15 +91,6 @@ def _enclosed(
         where = f"box {low[b].tolist()}..{high[b].tolist()} at {points[b, k].tolist()}"
         tally.lies.append(f"enclosure {ends} of {float(values[b, k])!r}, {where}")
     return tally
-
-
-def _polynomial(model: TaylorModel, x: TaylorModel, points: Tensor) -> Tensor:
-    """The polynomial at the points (B, K), in float64."""
-    radius = torch.stack([x.coef[1 + i, :, i] for i in range(points.shape[-1])], -1)  # (B, D)
-    t = torch.where(radius[:, None] > 0, (points - x.coef[0][:, None]) / radius[:, None], 0.0)
-    table = torch.as_tensor(basis.exponents(len(model.support), model.degree), device=points.device).double()
-    powers = (t[..., None, list(model.support)] ** table).prod(-1)  # (B, K, P)
-    return torch.einsum("bkp,pb->bk", powers, model.coef)
 
 
 def _boxes(rng: Random, dim: int, centre: tuple[int, float] | None) -> tuple[Tensor, Tensor]:

@@ -125,6 +125,47 @@ def _log1p(x: arb) -> arb:
     return x.log1p()
 
 
+def _acosh(x: arb) -> arb:
+    if x < 1:
+        raise Undefined("inverse hyperbolic cosine")
+    return x.acosh()
+
+
+def _atanh(x: arb) -> arb:
+    if abs(x) >= 1:
+        raise Undefined("inverse hyperbolic tangent")
+    return x.atanh()
+
+
+def _lgamma(x: arb) -> arb:
+    if x <= 0:
+        raise Undefined("logarithm of gamma")
+    return x.lgamma()
+
+
+def _cbrt(x: arb) -> arb:
+    """The real root, which increases: between those of the ends of the ball."""
+    if x == 0:
+        return x
+    if x > 0:
+        return x.root(3)
+    if x < 0:
+        return -(-x).root(3)
+    size = arb(abs(x).upper()).root(3)
+    return size.union(-size)
+
+
+def _exprel(x: arb) -> arb:
+    """(exp(x) - 1) / x, and 1 at 0."""
+    return arb(1) if x == 0 else x.expm1() / x
+
+
+def _choice(u: arb, a: arb, b: arb) -> arb:
+    if u > 0:
+        return a
+    return b if u <= 0 else a.union(b)
+
+
 def _power(x: arb, exponent: float) -> arb:
     """x^n for integers, sqrt(x)^(2p) for half-integers, exp(p log x) otherwise, as the formula language says."""
     if float(exponent).is_integer():
@@ -164,6 +205,9 @@ def _unary(name: str, ball: Callable[[arb], arb] | None = None) -> Rule:
     return Rule(f"{name}({{0}})", _method(name), ball or (lambda x: getattr(x, name)()))
 
 
+NAMED_ALIKE = (  # in formulas, in torch and in balls
+    *("sin", "cos", "tan", "exp", "tanh", "atan", "erf", "erfc", "expm1", "sinh", "cosh", "asinh", "floor", "ceil"),
+)
 RULES: dict[str, Rule] = {
     "add": Rule("({0} + {1})", (lambda a, b: a + b, lambda a, b: torch.add(a, b)), lambda a, b: a + b),
     "sub": Rule("({0} - {1})", (lambda a, b: a - b, lambda a, b: torch.sub(a, b)), lambda a, b: a - b),
@@ -187,7 +231,14 @@ RULES: dict[str, Rule] = {
     "gelu": Rule("gelu({0})", (F.gelu,), lambda x: x / 2 * (-x / arb(2).sqrt()).erfc()),
     "asin": _unary("asin", lambda x: _arc(arb.asin, x)),
     "acos": _unary("acos", lambda x: _arc(arb.acos, x)),
-    **{name: _unary(name) for name in ("sin", "cos", "tan", "exp", "tanh", "atan", "erf", "expm1", "sinh", "cosh")},
+    "acosh": _unary("acosh", _acosh),
+    "atanh": _unary("atanh", _atanh),
+    "lgamma": _unary("lgamma", _lgamma),
+    "sinc": _unary("sinc", arb.sinc_pi),
+    "cbrt": Rule("cbrt({0})", (lambda x: torch.sign(x) * torch.abs(x) ** (1 / 3),), _cbrt),
+    "exprel": Rule("exprel({0})", (lambda x: torch.where(x == 0, 1.0, torch.expm1(x) / x),), _exprel),
+    "where": Rule("where({0} > 0, {1}, {2})", (lambda u, a, b: torch.where(u > 0, a, b),), _choice),
+    **{name: _unary(name) for name in NAMED_ALIKE},
 }
 ARITHMETIC = ("add", "sub", "mul", "div", "neg")
 CONSTANTS = {"pi": (math.pi, arb.pi), "e": (math.e, lambda: arb(1).exp())}
@@ -290,7 +341,7 @@ def arguments_at_risk(expression: Expr) -> list[Expr]:
     for node in expression.walk():
         if node.op == "div" or (node.op == "pow" and node.value < 0):
             found.append(node.args[-1])
-        elif node.op in ("log", "sqrt", "log2", "log10", "abs", "relu"):
+        elif node.op in ("log", "sqrt", "log2", "log10", "abs", "relu", "where", "cbrt", "lgamma"):
             found.append(node.args[0])
         elif node.op == "log1p":
             found.append(node.args[0] + 1.0)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from flint import arb
+from torch import nn
 
 from liar.expressions import Unclear
 from onelayer import OneLayerTransformer
@@ -73,6 +74,17 @@ def _memory(rng: Random, generator: torch.Generator, dtype: torch.dtype, dim: in
         return GridMemory([normal(count, d_k) * sharp for count in counts], normal(*counts, d_v) * large)
     count = rng.randint(1, 5)
     return PlainMemory(normal(count, d_k) * sharp, normal(count, d_v) * large)
+
+
+class Flat(nn.Module):
+    """A tokens layer as a function of a flat point."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Any) -> Any:
+        return self.layer(x[..., None])
 
 
 def in_balls(model: OneLayerTransformer, point: Sequence[float]) -> list[arb]:

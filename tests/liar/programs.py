@@ -29,7 +29,7 @@ class Program:
         return self.code(x)
 
 
-def mixing(rng: Random, rows: int, columns: int) -> tuple[str, Code]:
+def mixing(rng: Random, rows: int, columns: int, seldom: float) -> tuple[str, Code]:
     """A linear map of the row, in one of its spellings."""
     generator = torch.Generator().manual_seed(rng.randrange(2**31))
     weight = torch.randn(columns, rows, generator=generator, dtype=torch.float64)
@@ -43,8 +43,8 @@ def mixing(rng: Random, rows: int, columns: int) -> tuple[str, Code]:
         "tensordot": lambda y: torch.tensordot(y, constant(y, weight.T), dims=1),
         "constants": lambda y: torch.einsum("bi,ji,j->bj", y, constant(y, weight), constant(y, bias)),
     }
-    name = rng.choice(list(spellings))
-    return f"{name} {rows}->{columns}", spellings[name]
+    name, code = _drawn(rng, spellings, seldom)
+    return f"{name} {rows}->{columns}", code
 
 
 def _drawn(rng: Random, table: dict[str, Code], seldom: float) -> tuple[str, Code]:
@@ -61,14 +61,14 @@ def random_program(rng: Random, dim: int, centre: tuple[int, float] | None = Non
     width = dim
     if rng.random() < 0.8:
         wide = rng.randint(1, 4)
-        steps.append(mixing(rng, dim, wide))
+        steps.append(mixing(rng, dim, wide, seldom))
         width = wide
     for _ in range(rng.randint(1, 3)):
         table = rng.choice([POINTWISE, ROWS])
         steps.append(_drawn(rng, table, seldom))
         if rng.random() < 0.3:
             wide = rng.randint(1, 3)
-            steps.append(mixing(rng, width, wide))
+            steps.append(mixing(rng, width, wide, seldom))
             width = wide
     steps.append(_drawn(rng, ENDS, seldom))
     sharpness = rng.choice([1e6, 1e8, 1e10])
@@ -86,14 +86,14 @@ def random_program(rng: Random, dim: int, centre: tuple[int, float] | None = Non
 
 
 class Network(nn.Module):
-    """A perceptron with a stock activation, between stock layers."""
+    """Stock layers between what brings points (B, D) into their form and what takes one number per point out."""
 
-    def __init__(self, body: nn.Module, end: Code) -> None:
+    def __init__(self, body: nn.Module, end: Code, start: Code = lambda x: x) -> None:
         super().__init__()
-        self.body, self.end = body, end
+        self.start, self.body, self.end = start, body, end
 
     def forward(self, x: Any) -> Any:
-        return self.end(self.body(x))
+        return self.end(self.body(self.start(x)))
 
 
 ACTIVATIONS: list[Callable[[], nn.Module]] = [
@@ -117,35 +117,74 @@ ACTIVATIONS: list[Callable[[], nn.Module]] = [
     nn.Softsign,
     nn.Hardswish,
     lambda: nn.Softplus(2.0, 0.5),
+    nn.PReLU,
+    nn.Softshrink,
+    nn.Hardshrink,
+    lambda: nn.Threshold(0.1, -0.2),
 ]
 
 
+def _perceptron(rng: Random, dim: int) -> nn.Module:
+    width = rng.randint(1, 6)
+    norms = [[], [], [nn.LayerNorm(width)], [nn.RMSNorm(width, eps=1e-3)], [nn.Dropout(0.3)], [nn.GroupNorm(1, width)]]
+    norms.append([nn.BatchNorm1d(width)])
+    body: nn.Module = nn.Sequential(
+        nn.Linear(dim, width), *rng.choice(norms), rng.choice(ACTIVATIONS)(), nn.Linear(width, 1)
+    )
+    if rng.random() < 0.2:
+        body = nn.Sequential(rng.choice(ACTIVATIONS)(), body)
+    return Network(body, lambda y: y[..., 0])
+
+
+def _encoder(rng: Random, dim: int) -> nn.Module:
+    body = nn.TransformerEncoderLayer(
+        2, rng.choice([1, 2]), 4, norm_first=rng.random() < 0.5, batch_first=True,
+        activation=rng.choice(["relu", "gelu"]), bias=rng.random() < 0.8,
+    )  # fmt: skip
+    return Network(Pairs(body), lambda y: y[:, 0, 0])
+
+
+def _attention(rng: Random, dim: int) -> nn.Module:
+    return Network(SelfAttention(rng), lambda y: y[:, -1, 0])
+
+
+def _recurrent(rng: Random, dim: int) -> nn.Module:
+    """The inputs one after another as times of a sequence, or all at once into a cell."""
+    size = rng.randint(1, 3)
+    layers = [nn.LSTM, nn.GRU, nn.RNN, lambda *sizes, **options: nn.RNN(*sizes, nonlinearity="relu", **options)]
+    if rng.random() < 0.5:
+        body = rng.choice(layers)(1, size, num_layers=rng.randint(1, 2), bias=rng.random() < 0.8, batch_first=True)
+        return Network(body, lambda y: y[0][:, -1, 0], lambda x: x[..., None])
+    cells = [nn.LSTMCell, nn.GRUCell, nn.RNNCell, lambda *sizes: nn.RNNCell(*sizes, nonlinearity="relu")]
+    return Network(rng.choice(cells)(dim, size), lambda y: (y[0] if isinstance(y, tuple) else y)[:, 0])
+
+
+def _windowed(rng: Random, dim: int) -> nn.Module:
+    """A convolution, a norm or none, an activation, a pooling."""
+    padding = rng.randint(0, 1)
+    first = nn.Conv1d(1, 2, rng.randint(1, 2), padding=padding, dilation=1, bias=rng.random() < 0.8)
+    norm = rng.choice([[], [nn.BatchNorm1d(2)], [nn.GroupNorm(2, 2)], [nn.InstanceNorm1d(2)], [nn.GLU(1)]])
+    pool = rng.choice(
+        [nn.MaxPool1d, nn.AvgPool1d, lambda *sizes, **options: nn.AvgPool1d(*sizes, count_include_pad=False, **options)]
+    )
+    body = nn.Sequential(first, *norm, rng.choice(ACTIVATIONS)(), pool(2, stride=1, padding=rng.randint(0, 1)))
+    return Network(body, lambda y: y.sum((1, 2)), lambda x: x[:, None])
+
+
+STOCK = {_perceptron: 4.0, _attention: 3.0, _encoder: 2.0, _recurrent: 2.0, _windowed: 2.0}
+
+
 def stock_module(rng: Random, dim: int, dtype: torch.dtype) -> nn.Module:
-    """A perceptron, a normalised one, an encoder layer or an attention layer of torch, with random weights."""
-    with torch.random.fork_rng(devices=[]):
+    """A network of layers of torch, with random weights: a perceptron, attention, an encoder, times, windows."""
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(rng.randrange(2**31))
-        kind = rng.randrange(5)
-        if kind <= 1:
-            width = rng.randint(1, 6)
-            norm = rng.choice([[], [], [nn.LayerNorm(width)], [nn.RMSNorm(width, eps=1e-3)], [nn.Dropout(0.3)]])
-            body: nn.Module = nn.Sequential(
-                nn.Linear(dim, width), *norm, rng.choice(ACTIVATIONS)(), nn.Linear(width, 1)
-            )
-            if rng.random() < 0.2:
-                body = nn.Sequential(rng.choice(ACTIVATIONS)(), body)
-            module = Network(body, lambda y: y[..., 0])
-        elif kind == 2:
-            body = nn.TransformerEncoderLayer(
-                2, rng.choice([1, 2]), 4, norm_first=rng.random() < 0.5, batch_first=True,
-                activation=rng.choice(["relu", "gelu"]), bias=rng.random() < 0.8,
-            )  # fmt: skip
-            module = Network(Pairs(body), lambda y: y[:, 0, 0])
-        else:
-            module = Network(SelfAttention(rng), lambda y: y[:, -1, 0])
-        with torch.no_grad():
-            for parameter in module.parameters():
-                if rng.random() < 0.3:
-                    parameter.mul_(rng.choice([3.0, 10.0, 0.1]))
+        module = rng.choices(list(STOCK), list(STOCK.values()))[0](rng, dim)
+        for parameter in module.parameters():
+            if rng.random() < 0.3:
+                parameter.mul_(rng.choice([3.0, 10.0, 0.1]))
+        for name, buffer in module.named_buffers():
+            if name.endswith(("running_mean", "running_var")):
+                buffer.add_(torch.rand_like(buffer) * rng.choice([0.0, 1.0, 30.0]))
     return module.to(dtype).eval()
 
 

@@ -28,7 +28,10 @@ from liar.judge import Tally
 
 CASE_SECONDS = 60.0
 CHUNK = 8
-COUNTED = ("cases", "proofs", "witnesses", "points", "unclear", "enclosures", "round trips", "forgeries", "refused")
+COUNTED = (
+    *("cases", "proofs", "witnesses", "points", "unclear", "enclosures", "undecided", "in balls"),
+    *("round trips", "forgeries", "refused"),
+)
 KINDS = {"lie": "lies", "crash": "crashes", "rejection": "rejections", "late": "late"}
 
 

@@ -14,9 +14,18 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parents[2] / "src" / "onelayer"
-RIGOROUS = ("box.py", "ground.py", "layer", "language", "recording", "taylor", "lemmas", "proof", "checker")
+RIGOROUS = (
+    *("box.py", "float64.py", "formats.py", "ground.py", "narrow.py", "recurrence.py", "windows.py", "layer"),
+    *("language", "recording", "network", "taylor", "lemmas", "proof", "checker"),
+)
 # Always entered through a pinned door: the device may be left out, the dtype may not.
-PINNED = ("build", "conductor.py")
+PINNED = ("build", "portfolio", "conductor.py")
+# What they do is proved by others, or nothing is claimed of it.
+GUESTS = {
+    *("app", "cli", "equations", "export", "paper", "pictures", "report", "study", "training", "zoo.py"),
+    *("__init__.py", "__main__.py", "card.py", "disk.py", "errors.py", "extras.py", "guard.py", "lazy.py", "names.py"),
+    *("observer.py", "result.py", "seeds.py", "source.py", "webpage.py"),
+}
 CREATING = {
     *("arange", "empty", "eye", "full", "linspace", "logspace", "ones", "rand", "randint", "randn", "randperm"),
     *("scalar_tensor", "zeros", "tensor", "as_tensor", "asarray", "tril_indices", "triu_indices"),
@@ -40,6 +49,9 @@ FORMATS = {
     "layer/int8.py": "what whole numbers and their scales are multiplied in",
     "layer/weights.py": "what an int8 layer computes in",
     "layer/grid_kernel.py": "the one format that its kernel computes in",
+    "network/architecture.py": "the weights of a drawn network",
+    "network/exported.py": "the formats of files",
+    "network/onnx_file.py": "the formats of files",
     "taylor/__init__.py": "the formats of execution",
     "taylor/attributes.py": "casts",
     "taylor/core.py": "the coarser of two formats of execution",
@@ -103,6 +115,12 @@ def complaints(name: str, tree: ast.AST, needed: set[str]) -> Iterator[str]:
             yield f"{line}: torch.where of two Python numbers"
         if isinstance(node.func, ast.Attribute) and node.func.attr in ("float", "half", "bfloat16") and not node.args:
             yield f"{line}: a cast by .{node.func.attr}()"
+
+
+def test_every_room_is_rigorous_pinned_or_a_guest() -> None:
+    """A room that is added has to say which."""
+    rooms = {path.name for path in SOURCE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    assert rooms == {*RIGOROUS, *PINNED} | GUESTS
 
 
 @pytest.mark.parametrize("path", files(RIGOROUS), ids=lambda path: str(path.relative_to(SOURCE)))

@@ -227,7 +227,8 @@ def numbers_become_float32(patch: pytest.MonkeyPatch) -> None:
     original = core.constant
 
     def planted(value: Any, like: Any, radius: Any = None) -> Any:
-        return original(torch.as_tensor(value) if isinstance(value, float) else value, like, radius)
+        value = torch.tensor(value, dtype=torch.float32, device="cpu") if isinstance(value, float) else value
+        return original(value, like, radius)
 
     everywhere(patch, "constant", planted)
 
