@@ -45,7 +45,7 @@ def tree(rng: Random, dim: int, depth: int) -> Expr:
     if kind < 0.93:
         return tree(rng, dim, depth - 1) ** rng.choice(EXPONENTS)
     if kind < 0.95:
-        return call("where", tree(rng, dim, depth - 1), tame(rng, dim), tame(rng, dim))
+        return call("where", tree(rng, dim, depth - 1), smooth(rng, dim), smooth(rng, dim))
     return call(rng.choice(("min", "max", "hypot")), tree(rng, dim, depth - 1), tree(rng, dim, depth - 1))
 
 

@@ -15,7 +15,17 @@ import pytest
 
 SOURCE = Path(__file__).parents[2] / "src" / "onelayer"
 RIGOROUS = (
-    *("box.py", "float64.py", "formats.py", "ground.py", "narrow.py", "recurrence.py", "windows.py", "layer"),
+    *(
+        "box.py",
+        "float64.py",
+        "formats.py",
+        "ground.py",
+        "narrow.py",
+        "recurrence.py",
+        "windowed.py",
+        "windows.py",
+        "layer",
+    ),
     *("language", "recording", "network", "taylor", "lemmas", "proof", "checker"),
 )
 # Always entered through a pinned door: the device may be left out, the dtype may not.
