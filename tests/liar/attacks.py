@@ -17,7 +17,7 @@ from liar import formulas, hostile, places, programs
 from liar.boxes import boxes
 from liar.enclosures import enclosures
 from liar.expressions import Expr, Undefined, as_code, text, torch_code, var
-from liar.judge import Tally, Truth, judge, of_expression, try_points
+from liar.judge import Tally, Truth, judge, of_expression, of_text, try_points
 from liar.layers import Flat, in_balls, random_layer
 
 SECONDS = 20.0  # counts of boxes end a search, so that a case is the same on a slower machine
@@ -71,7 +71,8 @@ def one_formula(rng: Random, case: Case) -> Tally:
         case.words["f"] = f
     certificate = certified(model, f, ol.Box(low, high), rng, case, execution=execution)
     exact = real if execution == "real" else None
-    truth = Truth(of_expression(*outputs), None if exact else model, dtype, exact)
+    read = of_text if isinstance(f, str) else of_expression
+    truth = Truth(read(*outputs), None if exact else model, dtype, exact)
     points = try_points(certificate, truth, rng, outputs, drawn.centres)
     return judge(certificate, truth, points, rng)
 
@@ -191,7 +192,7 @@ def one_construction(rng: Random, case: Case) -> Tally:
     case.words["setting"] = name
     with hostile.setting(name):
         built = ol.approximate(text(drawn.expression), ol.Box(low, high), eps, dtype=dtype, max_seconds=SECONDS)
-    truth = Truth(of_expression(drawn.expression), built.model, built.model.dtype)
+    truth = Truth(of_text(drawn.expression), built.model, built.model.dtype)
     points = try_points(built.certificate, truth, rng, [drawn.expression], drawn.centres)
     tally = judge(built.certificate, truth, points, rng)
     if built.certificate.status == "proved":

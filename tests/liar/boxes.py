@@ -26,6 +26,7 @@ from liar.expressions import (
     arguments_at_risk,
     as_code,
     ball_values,
+    read_values,
     text,
     torch_code,
 )
@@ -84,7 +85,7 @@ def enclosed(drawn: Drawn, order: int, rng: Random, case: Any) -> Tally:
         return Tally()
     model = model.reshape(len(low)).plain()
     value = _at_points(expression, points)
-    exact = _exactly(expression, points)
+    exact = _exactly(expression, points, read_values)
     tally = held("range", model.range(), value, exact, points)
     size = model.split_bound()
     tally += held("bound", (-size, size), value, exact, points)
@@ -112,9 +113,9 @@ def claimed(drawn: Drawn, order: int, rng: Random, case: Any) -> Tally:
     error = error_function(code, target, box, execution, torch.device("cpu"))
     low, high, points = _placed(drawn, execution or torch.float64, rng)
     bound = error.bounds(low, high, order)
-    f, exact_f = _at_points(expression, points), _exactly(expression, points)
+    f, exact_f = _at_points(expression, points), _exactly(expression, points, read_values)
     if execution is None:
-        t, exact_t = _at_points(tree, points), _exactly(tree, points)
+        t, exact_t = _at_points(tree, points), _exactly(tree, points, ball_values)
     else:
         ran = code(points.reshape(-1, points.shape[-1]).to(execution)).double().reshape(points.shape[:2])
         t, exact_t = (ran, ran), lambda b, k: _number(float(ran[b, k]))
@@ -176,8 +177,8 @@ def _at_points(expression: Expr, points: Tensor) -> Span:
     return low.reshape(points.shape[:2]), high.reshape(points.shape[:2])
 
 
-def _exactly(expression: Expr, points: Tensor) -> Exact:
-    return lambda b, k: ball_values(expression, points[b, k].tolist())
+def _exactly(expression: Expr, points: Tensor, values: Callable[[Expr, list[float]], arb]) -> Exact:
+    return lambda b, k: values(expression, points[b, k].tolist())
 
 
 def polynomials(model: TaylorModel, x: TaylorModel, points: Tensor) -> tuple[Tensor, Tensor]:

@@ -16,7 +16,10 @@ import torch.nn.functional as F
 from flint import arb, ctx
 from torch import Tensor
 
+from onelayer.language.formula import parse
+
 PRECISIONS = (400, 1600, 6400)  # bits; a value that no precision decides is left open
+BESIDE = arb(2) ** -200  # far below any box, far above what the first precision loses
 
 
 class Undefined(Exception):
@@ -327,6 +330,31 @@ def ball_values(expression: Expr, point: Sequence[float]) -> arb:
             raise Unclear(node.op)
         values[id(node)] = value
     return value
+
+
+def read_values(expression: Expr, point: Sequence[float]) -> arb:
+    """The value as formula text is read: quotients such as sin(u)/u are their limits where u vanishes.
+
+    The package says so by writing them with sinrel and exprel; their value is that of points beside, where the text has
+    one too, up to far less than any bound.
+    """
+    try:
+        return ball_values(expression, point)
+    except Undefined:
+        if not _has_limits(expression):
+            raise
+        return ball_values(expression, [arb(x) + BESIDE for x in point])
+
+
+def _has_limits(expression: Expr) -> bool:
+    """Whether the package reads a quotient of the text as another one."""
+    own = sum(node.op in ("sinc", "exprel") for node in expression.walk())
+    read = parse(text(expression), 1 + max(_variables(expression))).nodes
+    return sum(node.op in ("sinrel", "exprel") for node in read) > own
+
+
+def _variables(expression: Expr) -> set[int]:
+    return {0} | {int(node.value) for node in expression.walk() if node.op == "var"}
 
 
 def exact(expression: Expr, point: Sequence[float], bits: int = PRECISIONS[0]) -> arb:

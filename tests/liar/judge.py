@@ -14,7 +14,16 @@ from flint import arb, ctx
 from torch import Tensor
 
 from liar import places
-from liar.expressions import PRECISIONS, Expr, Unclear, Undefined, arguments_at_risk, ball_values, float_values
+from liar.expressions import (
+    PRECISIONS,
+    Expr,
+    Unclear,
+    Undefined,
+    arguments_at_risk,
+    ball_values,
+    float_values,
+    read_values,
+)
 
 Balls = Callable[[Sequence[float]], list[arb]]  # the outputs at one point, in the precision of the context
 ALONE = 6
@@ -48,6 +57,11 @@ class Truth:
 
 def of_expression(*outputs: Expr) -> Balls:
     return lambda point: [ball_values(output, point) for output in outputs]
+
+
+def of_text(*outputs: Expr) -> Balls:
+    """The same for formula text, which is read with limits."""
+    return lambda point: [read_values(output, point) for output in outputs]
 
 
 def try_points(certificate: Any, truth: Truth, rng: Random, drawn: Sequence[Expr] = (), centres: Any = None) -> Tensor:

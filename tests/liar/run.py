@@ -26,7 +26,7 @@ from liar import enclosures
 from liar.attacks import ATTACKS, Case
 from liar.judge import Tally
 
-CASE_SECONDS = 60.0
+CASE_SECONDS = 60.0  # of the processor, so that a case is the same on a busy machine
 CHUNK = 8
 COUNTED = (
     *("cases", "proofs", "witnesses", "points", "unclear", "enclosures", "undecided", "in balls"),
@@ -162,20 +162,20 @@ def _place(error: Exception) -> str:
 
 
 class _limit:
-    """Raise Late in this thread after some seconds, where the system has such an alarm."""
+    """Raise Late in this thread after some processor seconds, where the system has such an alarm."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
 
     def __enter__(self) -> None:
         if hasattr(signal, "setitimer"):
-            self.before = signal.signal(signal.SIGALRM, _late)
-            signal.setitimer(signal.ITIMER_REAL, self.seconds)
+            self.before = signal.signal(signal.SIGPROF, _late)
+            signal.setitimer(signal.ITIMER_PROF, self.seconds)
 
     def __exit__(self, *_: object) -> None:
         if hasattr(signal, "setitimer"):
-            signal.setitimer(signal.ITIMER_REAL, 0.0)
-            signal.signal(signal.SIGALRM, self.before)
+            signal.setitimer(signal.ITIMER_PROF, 0.0)
+            signal.signal(signal.SIGPROF, self.before)
 
 
 def _late(*_: object) -> None:

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 import torch
-from flint import arb
+from flint import arb, ctx
 
 import onelayer as ol
 from liar import calls, formulas, run
-from liar.expressions import RULES, Unclear, Undefined, exact, text
+from liar.expressions import PRECISIONS, RULES, Unclear, Undefined, call, exact, read_values, text, var
 from liar.spans import IMAGES, spans
 from liar.test_planted import constants_exact, products_exact, tiny_lost, undefined_is_bounded
 from onelayer.language.formula import parse
@@ -139,3 +139,13 @@ def test_a_planted_fault_is_caught(plant: Callable[[Patch], None], monkeypatch: 
             if "lie" in found:
                 return
     pytest.fail(f"not caught in {BUDGET} cases")
+
+
+def test_a_quotient_is_read_as_its_limit_and_a_pole_is_not() -> None:
+    """x^2 / tanh(x) is 0 at 0, as the package says of formula text; x / x is nothing there."""
+    x = var(0)
+    with ctx.workprec(PRECISIONS[0]):
+        assert abs(read_values(x * x / call("tanh", x), [0.0])) < arb(2) ** -150
+        for hole in (x / x, x * x / x, 1.0 / x):
+            with pytest.raises(Undefined):
+                read_values(hole, [0.0])
