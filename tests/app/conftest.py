@@ -50,7 +50,7 @@ class Server:
         finally:
             connection.close()
         kind = answer.headers.get_content_type()
-        return answer.status, json.loads(text) if kind == "application/json" else text
+        return answer.status, json.loads(text) if kind == "application/json" and text else text
 
     def order(self, **order: Any) -> str:
         status, answer = self.ask("POST", "/api/jobs", order)

@@ -315,5 +315,5 @@ def test_ten_thousand_requests_leave_it_answering(server: Any) -> None:
         one.join()
     assert len(found) == 10_000
     assert 500 not in found
-    assert found.count(0) < 1000  # requests that a client could not even send
+    assert found.count(0) < 100  # hardly any that a client could not even send
     assert server.ask("GET", "/")[0] == 200

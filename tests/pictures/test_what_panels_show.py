@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from matplotlib.figure import Figure
+from torch import Tensor
 
 import onelayer as ol
 from onelayer.card import number_of
+from onelayer.pictures import panels
 from onelayer.pictures.panels import attention_figure
 from onelayer.pictures.scene import Scene
+from onelayer.proof.certificate import abridged
 
 
 def _titles(figure: Figure) -> list[str]:
@@ -72,3 +77,26 @@ def test_the_checker_counts_one_box() -> None:
     assert result.certificate.boxes == 1
     assert ", 1 box," in str(result.certificate)
     assert "re-proved on the one box" in str(result.check())
+
+
+def test_the_numbers_of_a_table_are_not_written_into_titles() -> None:
+    rows = {"speed": [float(k) for k in range(30)], "y": [k / 7 for k in range(30)]}
+    table = ol.Table.read(rows, inputs=["speed"], output="y")
+    made = ol.approximate(table, table.box, 0.5, jobs=1)
+    assert made.certificate.short_function == "spline(speed, table)"
+    assert "f = spline(speed, table)" in Scene.of(made).subline
+    assert abridged("x + 1", 80) == "x + 1"
+    assert abridged("x + 1" * 80, 20) == "x + 1x + 1x + 1x ..."
+
+
+def test_bars_are_numbered_only_where_they_stand() -> None:
+    made = ol.approximate("abs(x)", ol.Box("x=-1:1"), 1e-6, jobs=1)
+    units = attention_figure(Scene.of(made), torch.tensor([0.5], dtype=torch.float64)).axes[-1]
+    assert list(units.get_xticks()) == [1]
+
+
+def test_a_sequence_is_looked_into_where_its_numbers_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Tensor] = []
+    monkeypatch.setattr(panels, "attention_figure", lambda scene, x: seen.append(x) or Figure())
+    panels.draw_attention(ol.sort(4, 0, 1, 0.05), tmp_path / "sort.png")
+    assert len(set(seen[0].tolist())) == 4

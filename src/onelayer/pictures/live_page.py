@@ -24,6 +24,7 @@ from onelayer.lemmas.argument import OrderStatistics, from_text
 from onelayer.pictures.explanation import ExplainedHead, explain
 from onelayer.pictures.scene import Scene, spread
 from onelayer.pictures.written import written_box, written_domain, written_names
+from onelayer.proof.certificate import abridged
 from onelayer.proof.files import ARGUMENT, TABLE, read_table
 from onelayer.result import Approximation
 from onelayer.webpage import allowing, webpage
@@ -49,7 +50,9 @@ def to_html(a: Approximation, path: str | os.PathLike[str], *, title: str | None
     target = Path(path)
     if target.suffix.lower() not in (".html", ".htm"):
         raise OnelayerError(f"cannot write a page to '{target}': the name must end in .html")
-    page = live_page(a, title or f"T for {_shortened(a.certificate.short_function)}").encode()
+    page = live_page(
+        a, title or f"T for {abridged(a.certificate.short_function.removeprefix(NOT_RECORDED), MOST_TITLE)}"
+    ).encode()
     if len(page) > LIMIT:
         raise OnelayerError(
             f"the live view would have {len(page):,} bytes, more than {LIMIT:,}: this layer has "
@@ -78,13 +81,6 @@ def live_page(a: Approximation, title: str) -> str:
 <script type="application/json" id="data">{data}</script>
 <script>{script}</script>"""
     return webpage(title, "".join(resource(name) for name in STYLES), body, allowing(script))
-
-
-def _shortened(function: str) -> str:
-    text = function.removeprefix(NOT_RECORDED)
-    if len(text) <= MOST_TITLE:
-        return text
-    return f"{text[: MOST_TITLE - 3]}..."
 
 
 def typeset(sentence: str) -> str:

@@ -20,10 +20,11 @@ from onelayer.errors import OnelayerError
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.pictures.attention import AxisView, HeadView, head_views, packed_model, unit_adds
 from onelayer.pictures.drawing import Drawable, as_scene
-from onelayer.pictures.scene import Array, Scene
+from onelayer.pictures.scene import Array, Scene, spread
 from onelayer.pictures.sequence_panels import sequence_figure
 from onelayer.pictures.style import (
     BLUE,
+    FEW,
     INK,
     NORMAL,
     QUIET,
@@ -47,17 +48,23 @@ LEFT, RIGHT = 0.28, 0.74  # sides of the column of tokens in the schematic
 
 
 def draw_attention(result: Drawable, path: str | os.PathLike[str], x: Bounds | None = None, *, f: Any = None) -> Path:
-    """What the layer does at the input ``x`` (the worst point known if None): heads, units, output; returns the path.
+    """What the layer does at the input ``x``: heads, units, output; returns the path.
 
-    A memorised table is drawn at a stored row, the one that is recalled worst, unless ``x`` says otherwise.
+    Without ``x`` it is the worst point known; a memorised table is drawn at a stored row, the one that is recalled
+    worst, and a sequence where its numbers differ.
     """
     target = check_path(path)
     if f is None and isinstance(result, Approximation) and holds_table(result):
         scene, base = table_scene(result)
     else:
         scene = as_scene(result, f)
-        base = scene.base if x is None else _input(scene, x)
+        base = spread(scene.box) if _is_sequence(scene.model) else scene.base
     return save(attention_figure(scene, base if x is None else _input(scene, x)), target)
+
+
+def _is_sequence(model: Any) -> bool:
+    """Whether tokens of the input attend to each other."""
+    return isinstance(model, OneLayerTransformer) and model.config.layout == "tokens"
 
 
 def attention_figure(scene: Scene, x: Tensor) -> Figure:
@@ -161,7 +168,11 @@ def _draw_units(axes: Axes, adds: Array) -> None:
     """What every hidden unit adds to the output; one that is silent adds nothing."""
     firing = int((adds != 0).sum())
     axes.bar(np.arange(1, len(adds) + 1), adds, color=np.where(adds < 0, VERMILLION, BLUE), width=0.85)
-    axes.xaxis.set_major_locator(MaxNLocator(12, integer=True))
+    axes.set_xlim(0.4, max(4, len(adds)) + 0.6)  # a single bar is not as wide as the panel
+    if len(adds) <= FEW:
+        axes.set_xticks(range(1, len(adds) + 1))
+    else:
+        axes.xaxis.set_major_locator(MaxNLocator(12, integer=True))
     title = f"hidden units: {firing:,} of {len(adds):,} fire, and add"
     tidy(axes, title=title, x="hidden unit", y="adds to the output", grid=True)
 
@@ -178,6 +189,7 @@ def _draw_responses(axes: Axes, axis: AxisView) -> None:
     axes.axvline(axis.query, color=VERMILLION, linewidth=1.3)
     axes.scatter(np.full(len(axis.weights), axis.query), axis.weights, c=colours, s=22, zorder=3, edgecolors=INK)
     axes.set_xlim(axis.line[0], axis.line[-1])
+    axes.xaxis.set_major_locator(MaxNLocator(5))
     tidy(axes, title="where each key answers (line: the query)", x=axis.name, y="α", grid=True)
 
 

@@ -19,7 +19,7 @@ from onelayer.errors import OnelayerError
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.pictures.style import drawable
 from onelayer.pictures.written import written_domain, written_names
-from onelayer.proof.certificate import Certificate, outward
+from onelayer.proof.certificate import Certificate, abridged, outward
 from onelayer.recording.target import Target, as_target
 from onelayer.result import Approximation
 
@@ -158,9 +158,9 @@ class Scene:
     @property
     def about(self) -> str:
         """f, the domain and the size of the layer, each abridged."""
-        text = _shortened(self._function_text(), 70)
+        text = abridged(self._function_text(), 70)
         known = self.target.kind == "formula" or not text.isidentifier()  # the name of a Python function says little
-        parts = [f"f = {text}" if known else "f given as code", f"on {_shortened(written_domain(self.box), 60)}"]
+        parts = [f"f = {text}" if known else "f given as code", f"on {abridged(written_domain(self.box), 60)}"]
         if isinstance(self.model, OneLayerTransformer):
             parts.append(counted(self.model.size(), ("heads", "tokens", "hidden_units")))
         return "  |  ".join(parts)
@@ -209,10 +209,3 @@ def spread(box: Box) -> Tensor:
     """A point (D,) whose coordinates are spread over their intervals: it shows more of a sequence than a corner."""
     shares = torch.arange(1, box.dim + 1, dtype=torch.float64) * GOLDEN % 1
     return box.lower.flatten() + shares * box.width.flatten()
-
-
-def _shortened(text: str, limit: int) -> str:
-    text = " ".join(text.split())
-    if len(text) <= limit:
-        return text
-    return text[: limit - 3] + "..."

@@ -24,6 +24,7 @@ from onelayer.pictures.scene import Array, Scene
 from onelayer.pictures.style import (
     BLUE,
     FAINT,
+    FEW,
     INK,
     NORMAL,
     QUIET,
@@ -88,7 +89,8 @@ def sequence_figure(scene: Scene, model: OneLayerTransformer, x: Tensor) -> Figu
     above, below = halves
     panels = above.subplots(1, len(shown), squeeze=False)[0]
     for axes, h in zip(panels, shown, strict=True):
-        _draw_pattern(axes, seen.patterns[h], _title(told, h), first=axes is panels[0])
+        beside = "query | pieces" if model.config.layout == "pieces" else "attended token | memory token"
+        _draw_pattern(axes, seen.patterns[h], _title(told, h), beside, first=axes is panels[0])
     counts, fires, outputs = below.subplots(1, 3)
     argument = None if result is None else argument_of(result)
     if isinstance(argument, OrderStatistics) and argument.construction == "thresholds":
@@ -115,7 +117,7 @@ def _title(told: Explanation, h: int) -> str:
     return "\n".join(textwrap.wrap(f"head {h + 1}: {purpose}", WIDE)[:2])
 
 
-def _draw_pattern(axes: Axes, weights: Array, title: str, *, first: bool) -> None:
+def _draw_pattern(axes: Axes, weights: Array, title: str, beside: str, *, first: bool) -> None:
     count, sources = weights.shape
     extent = (0.5, sources + 0.5, count + 0.5, 0.5)
     image = axes.imshow(weights, cmap=WEIGHTS, vmin=0, aspect="auto", extent=extent)
@@ -126,8 +128,7 @@ def _draw_pattern(axes: Axes, weights: Array, title: str, *, first: bool) -> Non
     axes.figure.colorbar(image, ax=axes, shrink=0.9, pad=0.02).ax.tick_params(labelsize=SMALL)
     for locator in (axes.xaxis, axes.yaxis):
         locator.set_major_locator(MaxNLocator(6, integer=True, min_n_ticks=1))
-    attended = "attended token" if sources == count else "attended token | memory token"
-    tidy(axes, title=title, x=attended, y="querying position" if first else "")
+    tidy(axes, title=title, x="attended token" if sources == count else beside, y="querying position" if first else "")
 
 
 def _draw_counts(axes: Axes, scene: Scene, model: OneLayerTransformer, seen: Inside, x: Tensor) -> None:
@@ -177,6 +178,9 @@ def _draw_outputs(axes: Axes, scene: Scene, x: Tensor) -> None:
     axes.bar(places, t[0], color=BLUE, width=0.7, alpha=0.8, label="T(x)")
     axes.plot(places, f[0], "_", color=VERMILLION, markersize=14, markeredgewidth=2, label="f(x)")
     axes.set_xlim(0.4, max(2, len(places)) + 0.6)  # a single bar is not as wide as the panel
-    axes.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
+    if len(places) <= FEW:
+        axes.set_xticks(places)
+    else:
+        axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
     legend(axes, loc="best")
     tidy(axes, title="what comes out", x="output", y="", grid=True)

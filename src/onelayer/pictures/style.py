@@ -26,6 +26,7 @@ VALUES, WEIGHTS, SIGNED = "viridis", "cividis", "RdBu_r"
 SUFFIXES = (".png", ".svg", ".pdf")
 DPI = 100  # of a picture on a screen
 SMALL, NORMAL = 9, 10  # sizes of letters in points
+FEW = 12  # bars that are numbered one by one
 LARGEST = 1e100  # of a value on an axis: sums and squares of such values are numbers
 
 

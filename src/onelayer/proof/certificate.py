@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
@@ -195,10 +196,7 @@ class Certificate:
     @property
     def short_function(self) -> str:
         """The text of f with the names of its variables, abridged for a line."""
-        text = " ".join(self.named_function.split())
-        if len(text) <= MOST_SHOWN:
-            return text
-        return f"{text[: MOST_SHOWN - 3]}..."
+        return abridged(self.named_function, MOST_SHOWN)
 
     def _repr_html_(self) -> str:
         rows = [
@@ -256,6 +254,14 @@ class Certificate:
         if math.isfinite(self.upper):
             return f"{low} <= {self.claim} <= {outward(self.upper, up=True)}"
         return f"{self.claim} >= {low}, no upper bound" if self.lower > 0 else f"no bound of {self.claim} is known"
+
+
+def abridged(text: str, most: int) -> str:
+    """A formula on a line of so many characters: the numbers of a table go first, then what is beyond the end."""
+    line = " ".join(text.split())
+    if len(line) > most:
+        line = re.sub(r"(, \[[^\]]*\])+", ", table", line)
+    return line if len(line) <= most else f"{line[: most - 3]}..."
 
 
 def outward(value: float, *, up: bool, limit: float | None = None) -> str:
