@@ -17,6 +17,7 @@ from safetensors.torch import load, save
 from torch import nn
 
 import onelayer as ol
+from liar import holes
 from onelayer.checker import elements, network
 from onelayer.checker.activations import ACTIVATIONS
 from onelayer.checker.arithmetic import constant, coordinate
@@ -267,6 +268,15 @@ def test_slopes_where_there_is_no_value_are_rejected(kind: str, tmp_path: Path) 
     tree = BoxTree(np.array([-2.0]), np.array([-1.0]), np.array([255], dtype=np.uint8))
     forged = {"domain": ol.Box([-2.0], [-1.0]), "proof": tree, "boxes": 1, "lower": 0.0, "witness": None}
     write_proof(folder, replace(proof, **forged, upper=proof.eps or 9.0))
+    assert ol.check(folder).verdict == "rejected"
+
+
+@pytest.mark.parametrize("outer", holes.OUTER)
+def test_bounded_functions_of_what_has_no_value_are_rejected(outer: str, tmp_path: Path) -> None:
+    """A softmax is between 0 and 1, and a weight of zero leaves nothing over, but only of numbers."""
+    folder = holes.KINDS["error"](holes.Hole("log", outer), ol.Box([1.5], [1.75])).save(tmp_path / "claim")
+    assert ol.check(folder).verdict == "accepted"
+    write_proof(folder, holes.moved(read_proof(folder), -2.0, -1.0))
     assert ol.check(folder).verdict == "rejected"
 
 

@@ -253,6 +253,12 @@ def one_graph(rng: Random, case: Case) -> Tally:
     return made(rng, case)
 
 
+def one_hole(rng: Random, case: Case) -> Tally:
+    from liar.holes import one_hole as made
+
+    return made(rng, case)
+
+
 def forged(rng: Random, case: Case) -> Tally:
     from liar.folders import forged_folder
 
@@ -271,4 +277,5 @@ ATTACKS: dict[str, tuple[Callable[[Random, Case], Tally], float]] = {
     "claim": (one_claim, 3.0),
     "table": (one_table, 1.5),
     "graph": (one_graph, 3.0),
+    "hole": (one_hole, 1.0),
 }

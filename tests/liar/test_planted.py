@@ -16,12 +16,13 @@ import pytest
 import torch
 from flint import arb
 
-from liar import calls, claims, folders, formulas, graphs, hostile, judge, programs, run
+from liar import calls, claims, folders, formulas, graphs, holes, hostile, judge, programs, run
 from onelayer import ground
 from onelayer.checker import attention as checked_attention
 from onelayer.checker import check
 from onelayer.checker import functions as checked_functions
 from onelayer.checker import rounding as checked_rounding
+from onelayer.checker import steps as checked_steps
 from onelayer.language import intervals
 from onelayer.network import builder, onnx_file, onnx_rules
 from onelayer.proof import certify as door
@@ -257,6 +258,13 @@ def any_witness(patch: Patch) -> None:
     patch.setattr(folders, "FORMATS", [torch.bfloat16])
 
 
+def nothing_is_bounded(patch: Patch) -> None:
+    """The checker bounds what is computed of something without a value."""
+    patch.setattr(checked_steps, "_defined", lambda found, sources: found)
+    kept = {name: holes.OUTER[name] for name in ("softmax", "layer_norm", "no weight")}
+    patch.setattr(holes, "OUTER", kept)
+
+
 def rows_missed(patch: Patch) -> None:
     """Interpolants of all kinds are a thousandth larger than their rows; f moves, and whatever is built for it."""
     spline = table_reader.interpolant
@@ -314,6 +322,7 @@ FAULTS: dict[str, Fault] = {
     "graph: constants folded in another format": Fault(constants_folded_wide, "graph"),
     "table: interpolants beside their rows": Fault(rows_missed, "table"),
     "table: enclosures too small": Fault(tables_enclosed_elsewhere, "table"),
+    "checker: values where there are none": Fault(nothing_is_bounded, "hole"),
     "checker: any witness": Fault(any_witness, "folder", forgeries=["false refutation"]),
     "checker: refutation unconfirmed": Fault(refutation_unconfirmed, "folder", forgeries=["false refutation"]),
 }

@@ -109,8 +109,9 @@ class Taylor:
         db = other.degree
         order = min(self.order, other.order)
         out = [ZERO] * count(s, min(da + db, order))
+        known = other.is_finite()  # zero times what is not known is not known either
         for x, row in zip(a, products(s, da, db, order), strict=True):
-            if not x.is_zero():
+            if not (known and x.is_zero()):
                 for j, place in row:
                     out[place] = out[place] + x * b[j]
         if da + db > order:

@@ -18,7 +18,7 @@ from onelayer.checker.arithmetic import UNIT_BALL, ZERO, Taylor, constant
 from onelayer.checker.attention import Vector, dot, sum_of
 from onelayer.checker.functions import Kinks, apply
 from onelayer.checker.magnitudes import factor, feature_count
-from onelayer.checker.rounding import INFINITE, Execution, size
+from onelayer.checker.rounding import INFINITE, Execution, largest, size
 from onelayer.errors import UnsupportedOperation
 
 MOST_FEATURES = 2**10  # more would take minutes in balls
@@ -62,12 +62,12 @@ class LinearHead:
         total = ZERO
         for at in range(len(query)):
             lengths = [size(key.items[at]) + key.errors[at] for key in keys]
-            moved = _largest([key.errors[at] for key in keys])
+            moved = largest([key.errors[at] for key in keys])
             if self.feature == "elu":
                 total = total + query.errors[at] + moved
             else:
                 own = size(query.items[at]) + query.errors[at]
-                total = total + query.errors[at] * _largest(lengths) + moved * own
+                total = total + query.errors[at] * largest(lengths) + moved * own
         return total * (1 + arb(2) ** -30)  # the factor 1 / sqrt(2) is a rounded one
 
     def _average(self, query: Vector, keys: Sequence[Vector], values: Sequence[Vector], kinks: Kinks) -> Vector:
@@ -199,15 +199,8 @@ def _moved(strayed: arb, values: Sequence[Vector]) -> list[arb]:
         hull = values[0].items[at].range() + values[0].errors[at] * UNIT_BALL
         for value in values[1:]:
             hull = hull.union(value.items[at].range() + value.errors[at] * UNIT_BALL)
-        found.append(arb(hull.rad()) * strayed + _largest([value.errors[at] for value in values]))
+        found.append(arb(hull.rad()) * strayed + largest([value.errors[at] for value in values]))
     return found
-
-
-def _largest(numbers: Sequence[arb]) -> arb:
-    most = numbers[0]
-    for number in numbers[1:]:
-        most = most.max(number)
-    return most
 
 
 def _smaller(a: arb, b: arb) -> arb:

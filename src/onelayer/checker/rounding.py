@@ -138,8 +138,8 @@ class Execution:
         theta_m: the smaller bound counts. ``spreads`` are ranges of the logits less a common function, ``errors`` of
         the logits, ``weights`` upper bounds of the w_m.
         """
-        top = _largest([spread.upper() for spread in spreads])
-        worst_error = _largest(errors)
+        top = largest([spread.upper() for spread in spreads])
+        worst_error = largest(errors)
         theta = [
             error + self.unit * (top - spread.lower() + error + worst_error)
             for spread, error in zip(spreads, errors, strict=True)
@@ -153,7 +153,7 @@ class Execution:
     def _quotients(self, theta: Sequence[arb], weights: Sequence[arb]) -> list[arb]:
         """Relative errors of numerators e^theta (1 + 8 u) over their sum; infinite where it may be twice as far."""
         rho = [(one.exp() * (1 + 8 * self.unit) - 1).upper() for one in theta]
-        mean = sum((w * r for w, r in zip(weights, rho, strict=True)), ZERO).min(_largest(rho))
+        mean = sum((w * r for w, r in zip(weights, rho, strict=True)), ZERO).min(largest(rho))
         sigma = (mean + self.gamma(len(rho) + 1) * (1 + mean)).upper()
         if not sigma < 0.5:
             return [INFINITE] * len(rho)
@@ -241,7 +241,8 @@ def power_of_two(value: float) -> bool:
     return abs(math.frexp(value)[0]) == 0.5
 
 
-def _largest(values: Sequence[arb]) -> arb:
+def largest(values: Sequence[arb]) -> arb:
+    """The largest of some numbers."""
     most = values[0]
     for value in values[1:]:
         most = most.max(value)

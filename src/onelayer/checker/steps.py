@@ -1,7 +1,8 @@
 """The steps of a network in the checker's arithmetic: real values on elements, the rounding of an execution beside.
 
 Assumed of an execution is what rounding.py assumes; an activation is within a number of roundings of the largest number
-on its way. Whatever may overflow has an infinite error.
+on its way. Whatever may overflow has an infinite error. What has no value leaves none to anything computed of it: a
+softmax is between 0 and 1 and a weight may be zero, but only of numbers.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from onelayer.checker.elements import Element, Jet, larger, plus, smaller, smoot
 from onelayer.checker.functions import Kinks
 from onelayer.checker.network import StoredNetwork, StoredStep
 from onelayer.checker.passes import NetworkPass
-from onelayer.checker.rounding import INFINITE
+from onelayer.checker.rounding import INFINITE, largest
 
 
 @dataclass
@@ -58,19 +59,24 @@ class Evaluation:
         return Entries([constant(arb(v), order) for v in numbers], [ZERO] * len(numbers))
 
     def _run(self, step: StoredStep, args: list[Entries], kinks: Kinks) -> Entries:
+        if step.op == "arrange":
+            return _arranged(step, args)
+        if step.op == "matmul":
+            return _defined(self._matmul(step, args), [item for part in args for item in part.items])
+        if step.op in WHOLE:
+            return self._by_rows(step, args)
+        found = self._entrywise(step, args, kinks)
+        each = zip(found.items, found.errors, zip(*(part.items for part in args), strict=True), strict=True)
+        return _joined([_defined(Entries([item], [error]), sources) for item, error, sources in each])
+
+    def _entrywise(self, step: StoredStep, args: list[Entries], kinks: Kinks) -> Entries:
         if step.op in ACTIVATIONS:
             return self._activated(args[0], ACTIVATIONS[step.op], kinks)
         if step.op in NUMBERED:
             return NUMBERED[step.op](self, step, args[0], kinks)
-        if step.op in PAIRS:
-            pairs = zip(*(zip(part.items, part.errors, strict=True) for part in args), strict=True)
-            found = [PAIRS[step.op](self, a, b, kinks) for a, b in pairs]
-            return Entries([item for item, _ in found], [error for _, error in found])
-        if step.op == "arrange":
-            return _arranged(step, args)
-        if step.op == "matmul":
-            return self._matmul(step, args)
-        return self._by_rows(step, args)
+        pairs = zip(*(zip(part.items, part.errors, strict=True) for part in args), strict=True)
+        found = [PAIRS[step.op](self, a, b, kinks) for a, b in pairs]
+        return Entries([item for item, _ in found], [error for _, error in found])
 
     def _activated(self, x: Entries, row: Activation, kinks: Kinks) -> Entries:
         items = [row.real(item, kinks) for item in x.items]
@@ -120,8 +126,19 @@ class Evaluation:
         found: list[Entries] = []
         for start in range(0, len(x.items), width):
             row = Entries(x.items[start : start + width], x.errors[start : start + width])
-            found.append(WHOLE[step.op](self, step, row, start, args))
-        return Entries([item for part in found for item in part.items], [e for part in found for e in part.errors])
+            found.append(_defined(WHOLE[step.op](self, step, row, start, args), row.items))
+        return _joined(found)
+
+
+def _defined(found: Entries, sources: Sequence[Element]) -> Entries:
+    """What was computed of some entries, without a value where one of them has none."""
+    if all(underlying(item).is_finite() for item in sources):
+        return found
+    return Entries([item.shifted(arb("nan")) for item in found.items], found.errors)
+
+
+def _joined(parts: Sequence[Entries]) -> Entries:
+    return Entries([item for part in parts for item in part.items], [e for part in parts for e in part.errors])
 
 
 def _total(terms: Sequence[Element]) -> Element:
@@ -324,15 +341,8 @@ def _weight_errors(ex: NetworkPass, logits: Entries, weights: Sequence[Element])
     spreads = [underlying(plus(item, -middle)).range() for item in plain]
     sizes = [_size(item).min(arb(1)) for item in weights]
     relative, absolute = ex.softmax(spreads, logits.errors, sizes)
-    most = _largest([size + e for size, e in zip(logits.sizes(), logits.errors, strict=True)])
+    most = largest([size + e for size, e in zip(logits.sizes(), logits.errors, strict=True)])
     return [ex.safe(w * r + absolute, most) for w, r in zip(sizes, relative, strict=True)]
-
-
-def _largest(sizes: Sequence[arb]) -> arb:
-    most = sizes[0]
-    for size in sizes[1:]:
-        most = most.max(size)
-    return most
 
 
 def _norm(run: Evaluation, step: StoredStep, row: Entries, start: int, args: list[Entries]) -> Entries:
@@ -354,7 +364,7 @@ def _norm(run: Evaluation, step: StoredStep, row: Entries, start: int, args: lis
         return Entries(items, row.errors)
     sizes = Entries(centred, []).sizes()
     errors = ex.norm(row.sizes(), row.errors, sizes, list(map(float, gain)), list(map(float, shift)), low, eps)
-    reach = _largest([s + e for s, e in zip(row.sizes(), row.errors, strict=True)])
+    reach = largest([s + e for s, e in zip(row.sizes(), row.errors, strict=True)])
     return Entries(items, [ex.safe(e, 4 * count * (1 + reach * reach) / arb(eps).sqrt()) for e in errors])
 
 
