@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from inspect import signature
 from itertools import pairwise
 
 from onelayer.errors import FormulaError
 from onelayer.language.conditions import Not, Positive
-from onelayer.language.operations import OPERATIONS, POWER
+from onelayer.language.operations import OPERATIONS
+from onelayer.language.term import Term, applied
 from onelayer.language.tree import Tape
 
 MANY = 1000  # arguments of a function such as max
 REFUSED = frozenset({"round", "trunc", "frac", "step", "heaviside", "fmod"})
+
+exp, log, sqrt, sigmoid, tanh = map(applied, ("exp", "log", "sqrt", "sigmoid", "tanh"))
+sin, cos, erf, lgamma, floor = map(applied, ("sin", "cos", "erf", "lgamma", "floor"))
+sinrel, where, smaller, larger = map(applied, ("sinrel", "where", "min", "max"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +31,16 @@ class Function:
     most: int = 1
 
 
+def written(formula: Callable[..., Term]) -> Function:
+    """A function of as many arguments as its formula has: ``written(lambda x: exp(x) - 1)``."""
+    count = len(signature(formula).parameters)
+
+    def build(tape: Tape, args: Sequence[int]) -> int:
+        return formula(*(Term(tape, at) for at in args)).at
+
+    return Function(build, count, count)
+
+
 def _primitive(op: str) -> Function:
     return Function(lambda tape, args: tape.add(op, args[0]))
 
@@ -33,89 +49,35 @@ def _fold(op: str) -> Function:
     return Function(lambda tape, args: reduce(lambda a, b: tape.add(op, a, b), args), 2, MANY)
 
 
-def hypot(tape: Tape, args: Sequence[int]) -> int:
+def _pi(x: Term) -> Term:
+    return Term(x.tape, x.tape.add("pi"))
+
+
+def _hypot(tape: Tape, args: Sequence[int]) -> int:
     """sqrt(a**2 + b**2 + ...)"""
-    squares = [tape.add(POWER, arg, value=2) for arg in args]
-    return tape.add("sqrt", reduce(lambda a, b: tape.add("add", a, b), squares))
+    squares = [Term(tape, arg) ** 2 for arg in args]
+    return sqrt(reduce(Term.__add__, squares)).at
 
 
-def logarithm(base: float) -> Callable[[Tape, Sequence[int]], int]:
-    """log(x) / log(base)"""
-    return lambda tape, args: tape.add("div", tape.add("log", args[0]), tape.add("log", tape.number(base)))
+def _logarithm(base: float) -> Function:
+    return written(lambda x: log(x) / log(x.number(base)))
 
 
-def log1p(tape: Tape, args: Sequence[int]) -> int:
-    """log(1 + x)"""
-    return tape.add("log", tape.add("add", tape.number(1), args[0]))
+def _cosh(x: Term) -> Term:
+    return (exp(x) + exp(-x)) / 2
 
 
-def expm1(tape: Tape, args: Sequence[int]) -> int:
-    """exp(x) - 1"""
-    return tape.add("sub", tape.add("exp", args[0]), tape.number(1))
+def _sinh(x: Term) -> Term:
+    return (exp(x) - exp(-x)) / 2
 
 
-def sinh(tape: Tape, args: Sequence[int]) -> int:
-    """(exp(x) - exp(-x)) / 2"""
-    plus = tape.add("exp", args[0])
-    minus = tape.add("exp", tape.add("neg", args[0]))
-    return tape.add("div", tape.add("sub", plus, minus), tape.number(2))
+def _sign(x: Term) -> Term:
+    zero = x.number(0)
+    one = x.number(1)
+    return where(x, one, where(-x, -one, zero))
 
 
-def cosh(tape: Tape, args: Sequence[int]) -> int:
-    """(exp(x) + exp(-x)) / 2"""
-    plus = tape.add("exp", args[0])
-    minus = tape.add("exp", tape.add("neg", args[0]))
-    return tape.add("div", tape.add("add", plus, minus), tape.number(2))
-
-
-def softplus(tape: Tape, args: Sequence[int]) -> int:
-    """log(1 + exp(x))"""
-    return log1p(tape, [tape.add("exp", args[0])])
-
-
-def silu(tape: Tape, args: Sequence[int]) -> int:
-    """x sigmoid(x)"""
-    return tape.add("mul", args[0], tape.add("sigmoid", args[0]))
-
-
-def gelu(tape: Tape, args: Sequence[int]) -> int:
-    """x/2 (1 + erf(x / sqrt 2))"""
-    inner = tape.add("erf", tape.add("div", args[0], tape.add("sqrt", tape.number(2))))
-    half = tape.add("div", args[0], tape.number(2))
-    return tape.add("mul", half, tape.add("add", tape.number(1), inner))
-
-
-def erfc(tape: Tape, args: Sequence[int]) -> int:
-    """1 - erf(x)"""
-    return tape.add("sub", tape.number(1), tape.add("erf", args[0]))
-
-
-def sinc(tape: Tape, args: Sequence[int]) -> int:
-    """sin(pi x) / (pi x), 1 at 0: what NumPy and torch call sinc"""
-    return tape.add("sinrel", tape.add("mul", tape.add("pi"), args[0]))
-
-
-def asinh(tape: Tape, args: Sequence[int]) -> int:
-    """log(x + sqrt(x**2 + 1)), which is positive inside"""
-    root = tape.add("sqrt", tape.add("add", tape.add(POWER, args[0], value=2), tape.number(1)))
-    return tape.add("log", tape.add("add", args[0], root))
-
-
-def acosh(tape: Tape, args: Sequence[int]) -> int:
-    """log(x + sqrt(x - 1) sqrt(x + 1)), for x >= 1"""
-    one = tape.number(1)
-    roots = [tape.add("sqrt", tape.add(op, args[0], one)) for op in ("sub", "add")]
-    return tape.add("log", tape.add("add", args[0], tape.add("mul", *roots)))
-
-
-def atanh(tape: Tape, args: Sequence[int]) -> int:
-    """(log(1 + x) - log(1 - x)) / 2"""
-    one = tape.number(1)
-    above, below = (tape.add("log", tape.add(op, one, args[0])) for op in ("add", "sub"))
-    return tape.add("div", tape.add("sub", above, below), tape.number(2))
-
-
-def atan2(tape: Tape, args: Sequence[int]) -> int:
+def _atan2(tape: Tape, args: Sequence[int]) -> int:
     """The angle of the point (x, y), in (-pi, pi], from arguments y and x; undefined at the origin.
 
     Lemma: in each of the four sectors between the diagonals it is a constant plus the arctangent of a quotient whose
@@ -138,48 +100,7 @@ def atan2(tape: Tape, args: Sequence[int]) -> int:
     return above.choose(tape, tape.add("sub", half, other), upright)
 
 
-def _gamma(tape: Tape, args: Sequence[int]) -> int:
-    """exp(lgamma(x)), for x > 0"""
-    return tape.add("exp", tape.add("lgamma", args[0]))
-
-
-def _factorial(tape: Tape, args: Sequence[int]) -> int:
-    """x! = gamma(x + 1), for x > -1"""
-    return _gamma(tape, [tape.add("add", args[0], tape.number(1))])
-
-
-def _beta(tape: Tape, args: Sequence[int]) -> int:
-    """gamma(a) gamma(b) / gamma(a + b), for a, b > 0"""
-    a, b, both = (tape.add("lgamma", at) for at in (*args, tape.add("add", *args)))
-    return tape.add("exp", tape.add("sub", tape.add("add", a, b), both))
-
-
-def _inverse(build: Callable[[Tape, Sequence[int]], int]) -> Function:
-    """1 / f"""
-    return Function(lambda tape, args: tape.add("div", tape.number(1), build(tape, args)))
-
-
-def _cotangent(tape: Tape, args: Sequence[int]) -> int:
-    """cos(x) / sin(x)"""
-    return tape.add("div", tape.add("cos", args[0]), tape.add("sin", args[0]))
-
-
-def _radians(tape: Tape, args: Sequence[int]) -> int:
-    """x pi / 180"""
-    return tape.add("div", tape.add("mul", args[0], tape.add("pi")), tape.number(180))
-
-
-def _degrees(tape: Tape, args: Sequence[int]) -> int:
-    """x 180 / pi"""
-    return tape.add("div", tape.add("mul", args[0], tape.number(180)), tape.add("pi"))
-
-
-def clip(tape: Tape, args: Sequence[int]) -> int:
-    """min(max(x, low), high)"""
-    return tape.add("min", tape.add("max", args[0], args[1]), args[2])
-
-
-def median(tape: Tape, args: Sequence[int]) -> int:
+def _median(tape: Tape, args: Sequence[int]) -> int:
     """The middle value, the lower one of two, by exchanges (min, max) of neighbours"""
     rows = list(args)
     for end in range(len(rows) - 1, 0, -1):
@@ -188,25 +109,6 @@ def median(tape: Tape, args: Sequence[int]) -> int:
             rows[at] = tape.add("min", *pair)
             rows[at + 1] = tape.add("max", *pair)
     return rows[(len(rows) - 1) // 2]
-
-
-def ceil(tape: Tape, args: Sequence[int]) -> int:
-    """-floor(-x)"""
-    return tape.add("neg", tape.add("floor", tape.add("neg", args[0])))
-
-
-def _modulo(tape: Tape, args: Sequence[int]) -> int:
-    """a - b floor(a / b), which has the sign of b"""
-    a, b = args
-    return tape.add("sub", a, tape.add("mul", b, tape.add("floor", tape.add("div", a, b))))
-
-
-def sign(tape: Tape, args: Sequence[int]) -> int:
-    """1, 0 or -1"""
-    zero = tape.number(0)
-    one = tape.number(1)
-    below = tape.add("where", tape.add("neg", args[0]), tape.number(-1), zero)
-    return tape.add("where", args[0], one, below)
 
 
 def _need_places(tape: Tape, places: Sequence[int], values: Sequence[int]) -> None:
@@ -241,45 +143,45 @@ FUNCTIONS: dict[str, Function] = {
     **{row.name: _primitive(row.name) for row in OPERATIONS.values() if row.arity == 1 and row.name != "neg"},
     "min": _fold("min"),
     "max": _fold("max"),
-    "hypot": Function(hypot, 2, MANY),
-    "clip": Function(clip, 3, 3),
-    "median": Function(median, 2, MANY),
-    "atan2": Function(atan2, 2, 2),
-    "erfc": Function(erfc),
-    "sinc": Function(sinc),
-    "asinh": Function(asinh),
-    "acosh": Function(acosh),
-    "atanh": Function(atanh),
-    "ceil": Function(ceil),
-    "mod": Function(_modulo, 2, 2),
-    "sign": Function(sign),
+    "hypot": Function(_hypot, 2, MANY),
+    "clip": written(lambda x, low, high: smaller(larger(x, low), high)),
+    "median": Function(_median, 2, MANY),
+    "atan2": Function(_atan2, 2, 2),
+    "erfc": written(lambda x: 1 - erf(x)),
+    "sinc": written(lambda x: sinrel(_pi(x) * x)),  # what NumPy and torch call sinc: sin(pi x) / (pi x), 1 at 0
+    "asinh": written(lambda x: log(x + sqrt(x**2 + 1))),  # x + sqrt(x**2 + 1) > 0 for every x
+    "acosh": written(lambda x: log(x + sqrt(x - 1) * sqrt(x + 1))),  # the product of roots excludes x <= -1
+    "atanh": written(lambda x: (log(1 + x) - log(1 - x)) / 2),
+    "ceil": written(lambda x: -floor(-x)),
+    "mod": written(lambda a, b: a - b * floor(a / b)),  # which has the sign of b
+    "sign": written(_sign),
     "ln": _primitive("log"),
-    "log2": Function(logarithm(2.0)),
-    "log10": Function(logarithm(10.0)),
-    "log1p": Function(log1p),
-    "expm1": Function(expm1),
-    "sinh": Function(sinh),
-    "cosh": Function(cosh),
-    "square": Function(lambda tape, args: tape.add(POWER, args[0], value=2)),
-    "softplus": Function(softplus),
-    "silu": Function(silu),
-    "gelu": Function(gelu),
+    "log2": _logarithm(2.0),
+    "log10": _logarithm(10.0),
+    "log1p": written(lambda x: log(1 + x)),
+    "expm1": written(lambda x: exp(x) - 1),
+    "sinh": written(_sinh),
+    "cosh": written(_cosh),
+    "square": written(lambda x: x**2),
+    "softplus": written(lambda x: log(1 + exp(x))),
+    "silu": written(lambda x: x * sigmoid(x)),
+    "gelu": written(lambda x: x / 2 * (1 + erf(x / sqrt(x.number(2))))),
 }
 # Names that a variable or a part may have instead: gamma is a function only where nothing else is called so.
 SOFT: dict[str, Function] = {
-    "gamma": Function(_gamma),
-    "factorial": Function(_factorial),
-    "beta": Function(_beta, 2, 2),
-    "sec": _inverse(_primitive("cos").build),
-    "csc": _inverse(_primitive("sin").build),
-    "cot": Function(_cotangent),
-    "sech": _inverse(cosh),
-    "csch": _inverse(sinh),
-    "coth": _inverse(_primitive("tanh").build),
+    "gamma": written(lambda x: exp(lgamma(x))),  # for x > 0
+    "factorial": written(lambda x: exp(lgamma(x + 1))),
+    "beta": written(lambda a, b: exp(lgamma(a) + lgamma(b) - lgamma(a + b))),
+    "sec": written(lambda x: 1 / cos(x)),
+    "csc": written(lambda x: 1 / sin(x)),
+    "cot": written(lambda x: cos(x) / sin(x)),
+    "sech": written(lambda x: 1 / _cosh(x)),
+    "csch": written(lambda x: 1 / _sinh(x)),
+    "coth": written(lambda x: 1 / tanh(x)),
     "pow": Function(lambda tape, args: tape.power(*args), 2, 2),
-    "sgn": Function(sign),
-    **dict.fromkeys(("radians", "deg2rad"), Function(_radians)),
-    **dict.fromkeys(("degrees", "rad2deg"), Function(_degrees)),
+    "sgn": written(_sign),
+    **dict.fromkeys(("radians", "deg2rad"), written(lambda x: x * _pi(x) / 180)),
+    **dict.fromkeys(("degrees", "rad2deg"), written(lambda x: x * 180 / _pi(x))),
     **{name: FUNCTIONS[row.name] for row in OPERATIONS.values() for name in row.spellings if name.startswith("arc")},
     **{f"arc{name[1:]}": FUNCTIONS[name] for name in ("atan2", "asinh", "acosh", "atanh")},
 }
