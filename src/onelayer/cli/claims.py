@@ -1,4 +1,8 @@
-"""Commands about what else is true of a model: ranges, slopes, directions, curvature, conditions, two models."""
+"""Commands about what else is true of a model: ranges, slopes, directions, curvature, conditions, two models.
+
+Each is a function of the opened model; what all of them take (a domain, a place to keep the claim and so on) ``claim``
+adds. Types of results stay unsaid: reading them would load torch for a page of help.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -14,200 +18,162 @@ import onelayer as ol
 from onelayer.cli.attended import attended, concluded
 from onelayer.cli.console import NOT_PROVED, SUCCESS, show
 from onelayer.cli.models import ArchitectureOption, ClaimOut, DomainOption, Model, Opened, function_of, opened
-from onelayer.cli.options import Json, MaxSeconds, app, examples, one_of
-
-if TYPE_CHECKING:
-    from onelayer.observer import Observer
+from onelayer.cli.options import Json, MaxSeconds, app, examples, one_of, options_of, taking
 
 Limit = Annotated[float | None, typer.Option("--eps", help="The bound to prove; without it, the tightest enclosure.")]
 BEST = "this is the best so far"
+Fields = Callable[[Any], dict[str, Any]]
+Prove = Callable[..., Any]
 
 
-@app.command(
-    "bound",
-    epilog=examples("onelayer bound out/wave", 'onelayer bound net.onnx --domain "-1:1, 0:2" --out out/net-range'),
-)
-def bound_command(
+def _asked(
     model: Model,
-    gap: Annotated[float, typer.Option(help="How tight, as a share of the width of the range.")] = 0.01,
     domain: DomainOption = None,
     architecture: ArchitectureOption = None,
     out: ClaimOut = None,
     max_seconds: MaxSeconds = math.inf,
     as_json: Json = False,
-) -> int:
-    """Prove the range of every output of a model on its domain."""
-    with attended() as observer:
-        saved = opened(model, domain, architecture)
-        found = ol.bound(saved.model, saved.box, gap=gap, max_seconds=max_seconds, observer=observer)
-    data = {"status": found.status, "low": found.low.tolist(), "high": found.high.tolist()}
-    show(str(found), data | _kept(found, out, found.status == "proved"), as_json=as_json)
-    return concluded(SUCCESS if found.status == "proved" else NOT_PROVED, observer, BEST)
+) -> None:
+    """What every command about a model takes."""
 
 
-@app.command(
-    "lipschitz",
-    epilog=examples("onelayer lipschitz out/wave", 'onelayer lipschitz net.onnx --domain "-1:1, 0:2" --norm 2 --eps 5'),
+FIRST, *COMMON = options_of(_asked)
+
+
+def claim(name: str, *lines: str, fields: Fields, only_proved: bool = False) -> Callable[[Prove], Prove]:
+    """Make a command of a function (saved, ..., **how) that proves something; ``fields`` of it are what --json shows.
+
+    A claim that was not proved says how far it got, and is kept too unless ``only_proved``.
+    """
+
+    def registered(prove: Prove) -> Prove:
+        def run(model: Path, domain: Any, architecture: Any, out: Path | None, as_json: bool, **how: Any) -> int:
+            with attended() as observer:
+                found = prove(opened(model, domain, architecture), observer=observer, **how)
+            proved = found.status == "proved"
+            kept = {"saved": str(found.save(out))} if out is not None and (proved or not only_proved) else {}
+            show(str(found), fields(found) | kept, as_json=as_json)
+            return concluded(SUCCESS if proved else NOT_PROVED, observer, BEST)
+
+        own = [option for option in options_of(prove) if option.name != "saved"]
+        app.command(name, epilog=examples(*lines))(taking([FIRST, *own, *COMMON], run, prove))
+        return prove
+
+    return registered
+
+
+def _range(found: Any) -> dict[str, Any]:
+    return {"status": found.status, "low": found.low.tolist(), "high": found.high.tolist()}
+
+
+def _certificate(found: ol.Certificate) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads(found.to_json())
+    return data
+
+
+def _judgement(found: Any) -> dict[str, Any]:
+    return {name: getattr(found, name) for name in ("status", "lower", "upper", "witness", "asked")}
+
+
+@claim(
+    "bound",
+    "onelayer bound out/wave",
+    'onelayer bound net.onnx --domain "-1:1, 0:2" --out out/net-range',
+    fields=_range,
+    only_proved=True,
 )
-def lipschitz_command(
-    model: Model,
+def bound(
+    saved: Opened,
+    gap: Annotated[float, typer.Option(help="How tight, as a share of the width of the range.")] = 0.01,
+    **how: Any,
+) -> Any:
+    """Prove the range of every output of a model on its domain."""
+    return ol.bound(saved.model, saved.box, gap=gap, **how)
+
+
+@claim(
+    "lipschitz",
+    "onelayer lipschitz out/wave",
+    'onelayer lipschitz net.onnx --domain "-1:1, 0:2" --norm 2 --eps 5',
+    fields=_certificate,
+)
+def lipschitz(
+    saved: Opened,
     eps: Limit = None,
     norm: Annotated[
         str, typer.Option(help="Of distances: inf, 1 or 2.", autocompletion=one_of("inf", "1", "2"))
     ] = "inf",
-    domain: DomainOption = None,
-    architecture: ArchitectureOption = None,
-    out: ClaimOut = None,
-    max_seconds: MaxSeconds = math.inf,
-    as_json: Json = False,
-) -> int:
+    **how: Any,
+) -> Any:
     """Prove the Lipschitz constant of a model on its domain."""
-
-    def prove(saved: Opened, observer: Observer) -> ol.Certificate:
-        return ol.lipschitz(saved.model, saved.box, eps, norm=norm, max_seconds=max_seconds, observer=observer)
-
-    return _certified(lambda: opened(model, domain, architecture), prove, out, as_json)
+    return ol.lipschitz(saved.model, saved.box, eps, norm=norm, **how)
 
 
-@app.command(
+@claim(
     "gradient-error",
-    epilog=examples(
-        "onelayer gradient-error out/wave", 'onelayer gradient-error net.onnx "sin(x)*y" --domain "0:1, 0:1" --eps 0.1'
-    ),
+    "onelayer gradient-error out/wave",
+    'onelayer gradient-error net.onnx "sin(x)*y" --domain "0:1, 0:1" --eps 0.1',
+    fields=_certificate,
 )
-def gradient_error_command(
-    model: Model,
+def gradient_error(
+    saved: Opened,
     formula: Annotated[str | None, typer.Argument(help="The function; a folder has its own.")] = None,
     eps: Limit = None,
-    domain: DomainOption = None,
-    architecture: ArchitectureOption = None,
-    out: ClaimOut = None,
-    max_seconds: MaxSeconds = math.inf,
-    as_json: Json = False,
-) -> int:
+    **how: Any,
+) -> Any:
     """Prove how far the slopes of a model are from those of a function."""
-
-    def prove(saved: Opened, observer: Observer) -> ol.Certificate:
-        f = function_of(formula, saved, model)
-        return ol.gradient_error(saved.model, f, saved.box, eps, max_seconds=max_seconds, observer=observer)
-
-    return _certified(lambda: opened(model, domain, architecture), prove, out, as_json)
+    return ol.gradient_error(saved.model, function_of(formula, saved), saved.box, eps, **how)
 
 
-@app.command(
+@claim(
     "equivalent",
-    epilog=examples(
-        "onelayer equivalent out/wave out/student --eps 1e-3", 'onelayer equivalent a.onnx b.onnx --domain "-1:1, 0:2"'
-    ),
+    "onelayer equivalent out/wave out/student --eps 1e-3",
+    'onelayer equivalent a.onnx b.onnx --domain "-1:1, 0:2"',
+    fields=_certificate,
 )
-def equivalent_command(
-    model: Model,
+def equivalent(
+    saved: Opened,
     other: Annotated[Path, typer.Argument(help="The model to compare with, on the domain of the first.")],
     eps: Limit = None,
-    domain: DomainOption = None,
-    architecture: ArchitectureOption = None,
-    out: ClaimOut = None,
-    max_seconds: MaxSeconds = math.inf,
-    as_json: Json = False,
-) -> int:
+    **how: Any,
+) -> Any:
     """Prove how far two models are from each other on the domain of the first."""
-
-    def prove(saved: Opened, observer: Observer) -> ol.Certificate:
-        file = not other.is_dir()
-        second = opened(other, domain if file else None, architecture if file else None)
-        return ol.equivalent(saved.model, second.model, saved.box, eps, max_seconds=max_seconds, observer=observer)
-
-    return _certified(lambda: opened(model, domain, architecture), prove, out, as_json)
+    return ol.equivalent(saved.model, saved.beside(other).model, saved.box, eps, **how)
 
 
-@app.command(
+@claim(
     "monotone",
-    epilog=examples(
-        'onelayer monotone out/wave "x1 +"', 'onelayer monotone net.onnx "rpm +" --domain "rpm=0:1, v=1:2"'
-    ),
+    'onelayer monotone out/wave "x1 +"',
+    'onelayer monotone net.onnx "rpm +" --domain "rpm=0:1, v=1:2"',
+    fields=_judgement,
 )
-def monotone_command(
-    model: Model,
+def monotone(
+    saved: Opened,
     directions: Annotated[str, typer.Argument(help='Inputs and their signs, for example "x1 +, x2 -".')],
-    domain: DomainOption = None,
-    architecture: ArchitectureOption = None,
-    out: ClaimOut = None,
-    max_seconds: MaxSeconds = math.inf,
-    as_json: Json = False,
-) -> int:
+    **how: Any,
+) -> Any:
     """Prove that a model rises (+) or falls (-) along inputs everywhere on its domain, or find where not."""
-    asked = {part.strip()[:-1].strip(): part.strip()[-1:] for part in directions.split(",") if part.strip()}
-
-    def judge(saved: Opened, observer: Observer) -> Any:
-        return ol.monotone(saved.model, saved.box, asked, max_seconds=max_seconds, observer=observer)
-
-    return _judged(lambda: opened(model, domain, architecture), judge, out, as_json)
+    parts = filter(None, map(str.strip, directions.split(",")))
+    asked = {part[:-1].strip(): part[-1:] for part in parts}
+    return ol.monotone(saved.model, saved.box, asked, **how)
 
 
-@app.command("convex", epilog=examples("onelayer convex out/wave", 'onelayer convex net.onnx --domain "-1:1, 0:2"'))
-def convex_command(
-    model: Model,
-    domain: DomainOption = None,
-    architecture: ArchitectureOption = None,
-    out: ClaimOut = None,
-    max_seconds: MaxSeconds = math.inf,
-    as_json: Json = False,
-) -> int:
+@claim("convex", "onelayer convex out/wave", 'onelayer convex net.onnx --domain "-1:1, 0:2"', fields=_judgement)
+def convex(saved: Opened, **how: Any) -> Any:
     """Prove that every output of a model is convex on its domain, or find where not."""
-
-    def judge(saved: Opened, observer: Observer) -> Any:
-        return ol.convex(saved.model, saved.box, max_seconds=max_seconds, observer=observer)
-
-    return _judged(lambda: opened(model, domain, architecture), judge, out, as_json)
+    return ol.convex(saved.model, saved.box, **how)
 
 
-@app.command(
+@claim(
     "prove",
-    epilog=examples(
-        'onelayer prove out/wave "y1 >= -1 and y1 <= 1"', 'onelayer prove net.onnx "y1 <= x1" --domain "-1:1, 0:2"'
-    ),
+    'onelayer prove out/wave "y1 >= -1 and y1 <= 1"',
+    'onelayer prove net.onnx "y1 <= x1" --domain "-1:1, 0:2"',
+    fields=_judgement,
 )
-def prove_command(
-    model: Model,
+def prove(
+    saved: Opened,
     condition: Annotated[str, typer.Argument(help="On outputs y1, y2, ... and inputs, joined by and, or, not.")],
-    domain: DomainOption = None,
-    architecture: ArchitectureOption = None,
-    out: ClaimOut = None,
-    max_seconds: MaxSeconds = math.inf,
-    as_json: Json = False,
-) -> int:
+    **how: Any,
+) -> Any:
     """Prove a condition on the outputs of a model everywhere on its domain, or find where it fails."""
-
-    def judge(saved: Opened, observer: Observer) -> Any:
-        return ol.prove(saved.model, saved.box, condition, max_seconds=max_seconds, observer=observer)
-
-    return _judged(lambda: opened(model, domain, architecture), judge, out, as_json)
-
-
-def _kept(found: Any, out: Path | None, worth: bool = True) -> dict[str, str]:
-    """Save a claim where asked; what there is to say of it."""
-    if out is None or not worth:
-        return {}
-    return {"saved": str(found.save(out))}
-
-
-def _judged(
-    model: Callable[[], Opened], judge: Callable[[Opened, Observer], Any], out: Path | None, as_json: bool
-) -> int:
-    with attended() as observer:
-        found = judge(model(), observer)
-    data = {name: getattr(found, name) for name in ("status", "lower", "upper", "witness", "asked")}
-    show(str(found), data | _kept(found, out), as_json=as_json)
-    return concluded(SUCCESS if found.status == "proved" else NOT_PROVED, observer, BEST)
-
-
-def _certified(
-    model: Callable[[], Opened],
-    prove: Callable[[Opened, Observer], ol.Certificate],
-    out: Path | None,
-    as_json: bool,
-) -> int:
-    with attended() as observer:
-        found = prove(model(), observer)
-    show(str(found), json.loads(found.to_json()) | _kept(found, out), as_json=as_json)
-    return concluded(SUCCESS if found.proved else NOT_PROVED, observer, BEST)
+    return ol.prove(saved.model, saved.box, condition, **how)

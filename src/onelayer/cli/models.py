@@ -24,21 +24,30 @@ ClaimOut = Annotated[
 
 
 class Opened(NamedTuple):
-    """A model, the box to ask about it on, and the function that its folder is about, if it is about one."""
+    """A model from ``path``, the box to ask about it on, and the function that its folder is about, if it is about one.
+
+    Of a foreign file ``given`` are the texts of its domain and its architecture.
+    """
 
     model: Any
     box: ol.Box
+    path: Path
     target: Any = None
+    given: tuple[str | None, str | None] = (None, None)
+
+    def beside(self, other: Path) -> Opened:
+        """Another model; a foreign file has the domain and the architecture that were given for this one."""
+        return opened(other) if other.is_dir() else opened(other, *self.given)
 
 
-def function_of(formula: str | None, saved: Opened, name: Path) -> Any:
+def function_of(formula: str | None, saved: Opened) -> Any:
     """The function that is asked about: FORMULA, or the one that a folder has; one number in the model's shape."""
     from onelayer.network.network import RecordedNetwork
     from onelayer.recording.target import as_target
 
     text = saved.target if formula is None else formula
     if text is None:
-        raise OnelayerError(f"{name} holds no formula of its function; give one after it, for example 'sin(x)*y'")
+        raise OnelayerError(f"{saved.path} holds no formula of its function; give one after it, for example 'sin(x)*y'")
     target = as_target(text, saved.box)
     if isinstance(saved.model, RecordedNetwork) and math.prod(saved.model.program.output_shape) == 1:
         return target.one_number(saved.model.program.output_shape)
@@ -59,7 +68,7 @@ def opened(path: Path, domain: str | None = None, architecture: str | None = Non
     shape = network.program.input_shape
     if tuple(box.shape) != shape:
         raise OnelayerError(f"{path} takes points of shape {shape}, the domain has {tuple(box.shape)}")
-    return Opened(network, box)
+    return Opened(network, box, path, given=(domain, architecture))
 
 
 def _folder(path: Path, domain: str | None, architecture: str | None) -> Opened:
@@ -70,6 +79,6 @@ def _folder(path: Path, domain: str | None, architecture: str | None) -> Opened:
     if is_network(path):
         claimed = ol.load_claim(path)
         recorded = claimed.certificate.function if not claimed.certificate.about else None
-        return Opened(claimed.model, claimed.box, recorded)
+        return Opened(claimed.model, claimed.box, path, recorded)
     saved = ol.load(path)
-    return Opened(saved.model, saved.box, saved.target)
+    return Opened(saved.model, saved.box, path, saved.target)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
@@ -94,31 +94,36 @@ def setting(kind: Any, default: Any, text: str, least: int | None = None, most: 
     return OptionOfRecord(Annotated[kind, typer.Option(help=text, min=least, max=most)], default)
 
 
+def options_of(command: Callable[..., Any]) -> list[Parameter]:
+    """What a command takes by name, for the command line; ``**`` stands for what others add."""
+    hints = get_type_hints(command, include_extras=True)
+    return [
+        item.replace(annotation=hints[name], kind=Parameter.KEYWORD_ONLY)
+        for name, item in signature(command).parameters.items()
+        if item.kind is not Parameter.VAR_KEYWORD
+    ]
+
+
+def taking(options: Sequence[Parameter], run: Callable[..., int], like: Callable[..., Any]) -> Callable[..., int]:
+    """``run`` as a command with these options, and with the name and the help of another function."""
+
+    def command(**given: Any) -> int:
+        return run(**given)
+
+    command.__doc__ = like.__doc__
+    command.__name__ = like.__name__
+    command.__signature__ = Signature(options, return_annotation=int)  # type: ignore[attr-defined]
+    command.__annotations__ = {item.name: item.annotation for item in options} | {"return": int}
+    return command
+
+
 def with_settings(settings: Mapping[str, OptionOfRecord]) -> Callable[[Callable[..., int]], Callable[..., int]]:
     """Let a command with ``**settings`` take these options: records of many fields are not spelled out again."""
-
-    def extended(command: Callable[..., int]) -> Callable[..., int]:
-        hints = get_type_hints(command, include_extras=True)
-        own = [
-            item.replace(annotation=hints[name], kind=Parameter.KEYWORD_ONLY)
-            for name, item in signature(command).parameters.items()
-            if item.kind is not Parameter.VAR_KEYWORD
-        ]
-        more = [
-            Parameter(name, Parameter.KEYWORD_ONLY, default=item.default, annotation=item.annotation)
-            for name, item in settings.items()
-        ]
-
-        def run(**given: Any) -> int:
-            return command(**given)
-
-        run.__doc__ = command.__doc__
-        run.__name__ = command.__name__
-        run.__signature__ = Signature([*own, *more], return_annotation=int)  # type: ignore[attr-defined]
-        run.__annotations__ = {item.name: item.annotation for item in (*own, *more)} | {"return": int}
-        return run
-
-    return extended
+    more = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=item.default, annotation=item.annotation)
+        for name, item in settings.items()
+    ]
+    return lambda command: taking([*options_of(command), *more], command, command)
 
 
 def keep(result: Approximation, out: Path | None, observer: Observer, *, picture: bool = True) -> dict[str, str]:

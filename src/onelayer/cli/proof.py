@@ -52,7 +52,7 @@ def certify_command(
     """Prove the error of a model: of a saved one anew, or of a foreign file against FORMULA on a domain."""
     with attended() as observer, connected(cluster) as executor:
         saved = opened(model, domain, architecture)
-        target = function_of(formula, saved, model)
+        target = function_of(formula, saved)
         beside = Path(f"{os.path.normpath(model)}.checkpoint")
         kept = _resumable(saved.model, target, device)
         certificate = ol.certify(

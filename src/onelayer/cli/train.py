@@ -222,7 +222,8 @@ def _data(found: Findings) -> dict[str, Any]:
 def _trained(run: Trained, as_json: bool, out: Path | None) -> int:
     saved = {} if out is None else {"saved": str(out)}
     data = {**run.final, "parameters": run.parameters, "seconds": run.seconds, "steps": run.settings["steps"], **saved}
-    show("\n".join([str(run), *(f"{key} {value}" for key, value in saved.items())]), data, as_json=as_json)
+    lines = [str(run), *(f"{key} {value}" for key, value in saved.items())]
+    show("\n".join(lines), data, as_json=as_json)
     return SUCCESS
 
 
