@@ -12,6 +12,7 @@ import onelayer
 SOURCE = Path(onelayer.__file__).parent
 MOST_BRANCHES = 10
 LONGEST_FILE = 400
+MOST_NODES = 50  # of the syntax tree of a statement in one line or two: beyond, it does several things at once
 
 
 def trees() -> Iterator[tuple[Path, ast.Module]]:
@@ -72,6 +73,18 @@ def test_few_functions_have_more_than_ten_branches() -> None:
         if isinstance(node, ast.FunctionDef) and branches(node) > MOST_BRANCHES
     ]
     assert len(tangled) < 4, "\n".join(tangled)
+
+
+def test_a_line_does_one_thing() -> None:
+    simple = ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Return | ast.Raise | ast.Expr
+    dense = [
+        f"{path}:{node.lineno} {size} nodes"
+        for path, tree in trees()
+        for node in ast.walk(tree)
+        if isinstance(node, simple) and (node.end_lineno or 0) - node.lineno < 2
+        if (size := sum(1 for _ in ast.walk(node))) > MOST_NODES
+    ]
+    assert dense == []
 
 
 def test_files_stay_readable() -> None:

@@ -56,7 +56,8 @@ class Speaker(Observer):
     def proved(self, low: Any, high: Any) -> None:
         """Remember sides of boxes in the first two coordinates, [left, right, bottom, top], until the next report."""
         for a, b in zip(low[:MOST_BOXES].tolist(), high[:MOST_BOXES].tolist(), strict=True):
-            sides = [a[0], b[0], *((a[1], b[1]) if len(a) > 1 else (0.0, 1.0))]
+            upright = (a[1], b[1]) if len(a) > 1 else (0.0, 1.0)  # a box of one coordinate fills the height
+            sides = [a[0], b[0], *upright]
             self.boxes.append([float(f"{side:.6g}") for side in sides])
 
 

@@ -250,7 +250,8 @@ def _run(model: OneLayerTransformer, table: Rows, device: torch.device, observer
         if observer.over:
             break
         # Copied into place: small results kept between large intermediate arrays would pin the memory of those.
-        found[start : start + size] = there(inputs[start : start + size].to(device, model.dtype)).cpu()
+        rows = slice(start, start + size)
+        found[rows] = there(inputs[rows].to(device, model.dtype)).cpu()
         observer.report("recall", min(1.0, (start + size) / len(table)))
     model.cpu()
     return found.numpy()

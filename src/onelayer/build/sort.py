@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import torch
 from flint import arb
@@ -56,7 +57,7 @@ def sort(
     G about (hi - lo)/eps whatever n. ``subsets``: numbers enter linearly, one sharp head per subset of positions, for
     n <= 12; its size does not depend on eps. ``auto``: the one with fewer parameters that is proved.
     """
-    return _build(n, lo, hi, eps, None, kind, dtype, observing(observer, max_seconds))
+    return _build(_Wish(n, lo, hi, eps, None, dtype), kind, observing(observer, max_seconds))
 
 
 @pinned()
@@ -76,7 +77,7 @@ def order_statistic(
     if not (type(k) is int and 1 <= k <= n):
         raise OnelayerError(f"k must be a whole number between 1 and {n}, got {k!r}")
     weights = [float(j == k) for j in range(1, n + 1)]
-    return _build(n, lo, hi, eps, weights, kind, dtype, observing(observer, max_seconds))
+    return _build(_Wish(n, lo, hi, eps, weights, dtype), kind, observing(observer, max_seconds))
 
 
 @pinned()
@@ -126,7 +127,7 @@ def median(
     """The median of n numbers of [lo, hi] within ``eps``: the mean of the two middle ones when n is even."""
     middle = {(n - 1) // 2, n // 2}
     weights = [1 / len(middle) if j in middle else 0.0 for j in range(n)]
-    return _build(n, lo, hi, eps, weights, kind, dtype, observing(observer, max_seconds))
+    return _build(_Wish(n, lo, hi, eps, weights, dtype), kind, observing(observer, max_seconds))
 
 
 @pinned()
@@ -146,33 +147,70 @@ def top_k_sum(
     if not (type(k) is int and 1 <= k <= n):
         raise OnelayerError(f"k must be a whole number between 1 and {n}, got {k!r}")
     weights = [float(j >= n - k) for j in range(n)]
-    return _build(n, lo, hi, eps, weights, kind, dtype, observing(observer, max_seconds))
+    return _build(_Wish(n, lo, hi, eps, weights, dtype), kind, observing(observer, max_seconds))
 
 
-def _build(
-    n: int,
-    lo: float,
-    hi: float,
-    eps: float,
-    weights: list[float] | None,
-    kind: str,
-    dtype: torch.dtype,
-    observer: Observer,
-) -> Approximation:
+@dataclass(frozen=True)
+class _Wish:
+    """Numbers to put in order: how many, of which interval, how each place counts (None: all, sorted), and how well."""
+
+    n: int
+    lo: float
+    hi: float
+    eps: float
+    weights: list[float] | None
+    dtype: torch.dtype
+
+    def check(self, kind: str) -> None:
+        """OnelayerError unless it can be built."""
+        check_eps(self.eps)
+        check_dtype(self.dtype)
+        if not (type(self.n) is int and 1 <= self.n <= MAX_LENGTH):
+            raise OnelayerError(
+                f"the length must be a whole number between 1 and {MAX_LENGTH:,}, got {str(self.n)[:40]}"
+            )
+        if not (-math.inf < self.lo < self.hi < math.inf):
+            raise OnelayerError(f"the interval needs lo < hi, both finite, got lo = {self.lo!r}, hi = {self.hi!r}")
+        check_box(Box([self.lo], [self.hi]), self.dtype)
+        least = narrowest(self.dtype)
+        if self.hi - self.lo < least:
+            raise OnelayerError(
+                f"the interval [{self.lo!r}, {self.hi!r}] is too narrow: thresholds need a width of {least:.1g} or more"
+            )
+        if kind not in KINDS:
+            raise OnelayerError(f"kind must be one of {', '.join(KINDS)}; got {kind!r}")
+
+    @property
+    def box(self) -> Box:
+        """All sequences of these numbers."""
+        return Box([self.lo] * self.n, [self.hi] * self.n)
+
+    @property
+    def cells(self) -> float:
+        """About how many cells the lemma of thresholds needs: it errs by a share of the width of one."""
+        return (self.hi - self.lo) * self._share() / self.eps
+
+    def _share(self) -> float:
+        if self.weights is None:
+            return 1 - 1 / self.n
+        ranges = (threshold_range(self.n, k) for k in range(1, len(self.weights) + 1))
+        return sum(abs(a) * (high - low) / 2 for a, (low, high) in zip(self.weights, ranges, strict=True))
+
+
+def _build(wish: _Wish, kind: str, observer: Observer) -> Approximation:
     started = time.monotonic()
-    _check(n, lo, hi, eps, kind, dtype)
-    box = Box([lo] * n, [hi] * n)
-    target = order_statistics(n, weights)
+    wish.check(kind)
+    target = order_statistics(wish.n, wish.weights)
     with observer:
         observer.report("building")
-        kind, model, upper = _best(_kinds(n, lo, hi, eps, weights, kind), n, lo, hi, eps, weights, dtype, observer)
+        kind, model, upper = _best(wish, _kinds(wish, kind), observer)
         observer.report("proving", upper=upper)
-        witness = None if observer.over else _witness(model, target, weights, box)
-    argument = OrderStatistics(n, kind, None if weights is None else tuple(weights))
+        witness = None if observer.over else _witness(model, target, wish.weights, wish.box)
+    argument = OrderStatistics(wish.n, kind, None if wish.weights is None else tuple(wish.weights))
     certificate = argued_certificate(
         model,
-        box,
-        eps,
+        wish.box,
+        wish.eps,
         argument,
         upper,
         witness,
@@ -183,27 +221,18 @@ def _build(
     return Approximation(model, certificate, target)
 
 
-def _best(
-    kinds: Sequence[str],
-    n: int,
-    lo: float,
-    hi: float,
-    eps: float,
-    weights: list[float] | None,
-    dtype: torch.dtype,
-    observer: Observer,
-) -> tuple[str, OneLayerTransformer, float]:
+def _best(wish: _Wish, kinds: Sequence[str], observer: Observer) -> tuple[str, OneLayerTransformer, float]:
     """The first kind that is proved, or the one with the smallest bound; an error when no bound is to be had."""
     build = {"thresholds": _thresholds, "subsets": _subsets}
     built: list[tuple[str, OneLayerTransformer, float]] = []
     refusal: OnelayerError | None = None
     for kind in kinds:
         try:
-            built.append((kind, *build[kind](n, lo, hi, eps, weights, dtype, observer)))
+            built.append((kind, *build[kind](wish, observer)))
         except OnelayerError as error:
             refusal = error
             continue
-        if built[-1][2] <= eps or observer.over:
+        if built[-1][2] <= wish.eps or observer.over:
             break
     best = min((bound for _, _, bound in built), default=math.inf)
     if refusal is not None and not best < math.inf:
@@ -211,9 +240,10 @@ def _best(
     return min(built, key=lambda found: found[2])
 
 
-def _kinds(n: int, lo: float, hi: float, eps: float, weights: list[float] | None, kind: str) -> list[str]:
+def _kinds(wish: _Wish, kind: str) -> list[str]:
     """The constructions to try, fewest parameters first: about 7 G^2 for G thresholds, 4 per head and feature."""
-    subsets = math.inf if n > LONGEST else _subset_count(n, weights)
+    n = wish.n
+    subsets = math.inf if n > LONGEST else _subset_count(n, wish.weights)
     if kind == "subsets" and subsets > MAX_SUBSETS:
         raise OnelayerError(
             f"kind 'subsets' needs one head per subset of {n} numbers, more than {MAX_SUBSETS:,}; use 'thresholds'"
@@ -222,8 +252,7 @@ def _kinds(n: int, lo: float, hi: float, eps: float, weights: list[float] | None
         return [kind]
     if subsets > MAX_SUBSETS:
         return ["thresholds"]
-    cells = (hi - lo) * _share(n, weights) / eps
-    fewer = 4 * subsets * (2 + 2 * n) <= 7 * cells * cells
+    fewer = 4 * subsets * (2 + 2 * n) <= 7 * wish.cells * wish.cells
     return ["subsets", "thresholds"] if fewer else ["thresholds", "subsets"]
 
 
@@ -233,64 +262,50 @@ def _subset_count(n: int, weights: list[float] | None) -> int:
     return sum(math.comb(n, m) for m, row in enumerate(rows, start=1) if any(row))
 
 
-def _share(n: int, weights: list[float] | None) -> float:
-    """Error of the lemma of thresholds in widths of a cell."""
-    if weights is None:
-        return 1 - 1 / n
-    return sum(abs(a) * (high - low) / 2 for k, a in enumerate(weights, 1) for low, high in [threshold_range(n, k)])
-
-
-def _thresholds(
-    n: int, lo: float, hi: float, eps: float, weights: list[float] | None, dtype: torch.dtype, observer: Observer
-) -> tuple[OneLayerTransformer, float]:
+def _thresholds(wish: _Wish, observer: Observer) -> tuple[OneLayerTransformer, float]:
     """The layer of fewest cells that the lemma proves, or the best one when rounding forbids eps."""
-    box = Box([lo] * n, [hi] * n)
 
     def attempts() -> Iterator[tuple[OneLayerTransformer, float]]:
-        cells = _cells((hi - lo) * _share(n, weights) / eps, eps, weights)
+        cells = _cells(wish, wish.cells)
         for _ in range(ATTEMPTS):
-            model = threshold_layer(n, _edges(lo, hi, cells, dtype), weights, dtype)
-            upper = thresholds_error(model, weights, box)
+            model = threshold_layer(wish.n, _edges(wish, cells), wish.weights, wish.dtype)
+            upper = thresholds_error(model, wish.weights, wish.box)
             yield model, upper
-            far = upper > 2 * eps  # rounding is in the way, not the number of cells
-            if upper <= eps or far or observer.over:
+            far = upper > 2 * wish.eps  # rounding is in the way, not the number of cells
+            if upper <= wish.eps or far or observer.over:
                 return
-            cells = _cells(cells * upper / eps, eps, weights)
+            cells = _cells(wish, cells * upper / wish.eps)
 
     return min(attempts(), key=lambda attempt: attempt[1])
 
 
-def _cells(wanted: float, eps: float, weights: Sequence[float] | None) -> int:
+def _cells(wish: _Wish, wanted: float) -> int:
     """The number of cells, if a layer of that many can be had."""
-    levels = 2 if weights is None else max(1, len(relu_form(weights)[0]))
+    levels = 2 if wish.weights is None else max(1, len(relu_form(wish.weights)[0]))
     limit = min(MAX_CELLS, math.isqrt(MAX_NUMBERS // levels))
     if not wanted <= limit:
         raise OnelayerError(
-            f"eps {eps:g} needs {wanted:.3g} thresholds, more than {limit:,}; use kind='subsets' or a larger eps"
+            f"eps {wish.eps:g} needs {wanted:.3g} thresholds, more than {limit:,}; use kind='subsets' or a larger eps"
         )
     return max(1, math.ceil(wanted))
 
 
-def _edges(lo: float, hi: float, cells: int, dtype: torch.dtype) -> Tensor:
-    """lo = t_0 < ... < t_G >= hi, equally spaced up to the rounding of ``dtype``; t_0 need not be a number of it."""
-    edges = linspace(lo, hi, cells + 1).to(dtype)
-    if float(edges[-1]) < hi:
-        edges[-1] = torch.nextafter(edges[-1], torch.tensor(torch.inf, dtype=dtype, device="cpu"))
-    steps = torch.cat([numbers([lo]), edges[1:].double()])
+def _edges(wish: _Wish, cells: int) -> Tensor:
+    """lo = t_0 < ... < t_G >= hi, equally spaced up to the rounding of the format; t_0 need not be a number of it."""
+    edges = linspace(wish.lo, wish.hi, cells + 1).to(wish.dtype)
+    if float(edges[-1]) < wish.hi:
+        edges[-1] = torch.nextafter(edges[-1], torch.tensor(torch.inf, dtype=wish.dtype, device="cpu"))
+    steps = torch.cat([numbers([wish.lo]), edges[1:].double()])
     if not bool((torch.diff(steps) > 0).all() and (torch.diff(edges) > 0).all()):
-        kind = spelled(dtype)
-        raise OnelayerError(
-            f"{cells:,} thresholds do not fit between the {kind} numbers of [{lo!r}, {hi!r}]; use a larger eps"
-        )
+        between = f"the {spelled(wish.dtype)} numbers of [{wish.lo!r}, {wish.hi!r}]"
+        raise OnelayerError(f"{cells:,} thresholds do not fit between {between}; use a larger eps")
     return edges.double()
 
 
-def _subsets(
-    n: int, lo: float, hi: float, eps: float, weights: list[float] | None, dtype: torch.dtype, observer: Observer
-) -> tuple[OneLayerTransformer, float]:
-    model = subset_layer(n, lo, hi, 0.9 * eps, weights, dtype)
+def _subsets(wish: _Wish, observer: Observer) -> tuple[OneLayerTransformer, float]:
+    model = subset_layer(wish.n, wish.lo, wish.hi, 0.9 * wish.eps, wish.weights, wish.dtype)
     observer.report("building", 0.5)
-    return model, subsets_error(model, weights, Box([lo] * n, [hi] * n))
+    return model, subsets_error(model, wish.weights, wish.box)
 
 
 def adversarial_sequences(n: int, lo: float, hi: float, count: int, *, cells: int = 1000, seed: int = 0) -> Tensor:
@@ -342,19 +357,3 @@ def _truth(point: list[float], weights: Sequence[float] | None) -> list[arb]:
     if weights is None:
         return ordered
     return [sum((arb(a) * x for a, x in zip(weights, ordered, strict=True)), arb(0))]
-
-
-def _check(n: int, lo: float, hi: float, eps: float, kind: str, dtype: torch.dtype) -> None:
-    check_eps(eps)
-    check_dtype(dtype)
-    if not (type(n) is int and 1 <= n <= MAX_LENGTH):
-        raise OnelayerError(f"the length must be a whole number between 1 and {MAX_LENGTH:,}, got {str(n)[:40]}")
-    if not (-math.inf < lo < hi < math.inf):
-        raise OnelayerError(f"the interval needs lo < hi, both finite, got lo = {lo!r}, hi = {hi!r}")
-    check_box(Box([lo], [hi]), dtype)
-    if hi - lo < narrowest(dtype):
-        raise OnelayerError(
-            f"the interval [{lo!r}, {hi!r}] is too narrow: thresholds need a width of {narrowest(dtype):.1g} or more"
-        )
-    if kind not in KINDS:
-        raise OnelayerError(f"kind must be one of {', '.join(KINDS)}; got {kind!r}")

@@ -332,7 +332,8 @@ def outer_places(a: tuple[int, ...], b: tuple[int, ...], da: int, db: int, order
 def faces(s: int, at: int, degree: int) -> tuple[tuple[int, bool], ...]:
     """For each monomial its place without one variable, and whether that variable has an odd exponent."""
     places = _places(s - 1, degree)
-    return tuple((places[e[:at] + e[at + 1 :]], e[at] % 2 == 1) for e in monomials(s, degree))
+    without = ((e[:at] + e[at + 1 :], e[at]) for e in monomials(s, degree))
+    return tuple((places[others], own % 2 == 1) for others, own in without)
 
 
 @cache
@@ -345,7 +346,8 @@ def halves(s: int, at: int, degree: int, upper: bool) -> tuple[tuple[tuple[int, 
         row = []
         for j in range(n + 1):
             sign = 1 if upper or (n - j) % 2 == 0 else -1
-            row.append((places[(*exponents[:at], j, *exponents[at + 1 :])], arb(sign * comb(n, j)) / 2**n))
+            lowered = (*exponents[:at], j, *exponents[at + 1 :])
+            row.append((places[lowered], arb(sign * comb(n, j)) / 2**n))
         rows.append(tuple(row))
     return tuple(rows)
 

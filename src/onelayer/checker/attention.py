@@ -106,7 +106,8 @@ class Matrix:
         support = _union(x)
         rows = _coefficients(x, support).transpose()
         product = (rows * dense).transpose().tolist()  # (columns, coefficients)
-        return [Taylor(support, [c[0] + b, *c[1:]], x[0].order) for c, b in zip(product, self.bias, strict=True)]
+        shifted = ([c[0] + b, *c[1:]] for c, b in zip(product, self.bias, strict=True))
+        return [Taylor(support, c, x[0].order) for c in shifted]
 
     def bounds(self, row: Sequence[arb]) -> list[arb]:
         """Row vector of bounds times |W|."""

@@ -257,7 +257,8 @@ class _Proof:
         n = self.composition.length
         d = self.composition.width
         formula = parse(atom.text, 1)
-        sides = [(domain[0][j * d + atom.coordinate], domain[1][j * d + atom.coordinate]) for j in range(n)]
+        own = slice(atom.coordinate, n * d, d)  # the coordinate of the atom, of every token
+        sides = list(zip(domain[0][own], domain[1][own], strict=True))
         if self.stored.config["embedding"] == "linear":
             plain = formula == parse("x", 1) and atom.coordinate == c and len(self.composition.atoms) == d
             _require(plain, "atoms of a linear embedding other than the coordinates")

@@ -73,7 +73,8 @@ def _polynomial(a: Sequence[arb], h: Taylor) -> Taylor:
         powers = [arb(1)]
         for _ in a[1:]:
             powers.append(powers[-1] * h.c[1])
-        return Taylor(h.support, [a[0], *(x * y for x, y in zip(a[1:], powers[1:], strict=True))], h.order)
+        scaled = (x * y for x, y in zip(a[1:], powers[1:], strict=True))
+        return Taylor(h.support, [a[0], *scaled], h.order)
     result = constant(a[-1], h.order)
     for factor in reversed(a[:-1]):
         result = (h * result).shifted(factor)  # h is often sparse, and zeros of the left factor are skipped

@@ -109,8 +109,9 @@ def _executed(slopes: Sequence[float], biases: Sequence[float], form: Seen, exec
     query = e.gamma(form.terms) * 4 * form.size + (2 * form.terms + 2) * e.tiny  # of 2 d . x, or of 4 d . x
     errors, spreads = [], []
     for a, b in zip(slopes, biases, strict=True):
-        logit = abs(arb(a)) * form.size + abs(arb(b))
-        errors.append(abs(arb(a)) * query / 2 + e.gamma(3) * (logit + abs(arb(a)) * query) + 8 * e.tiny)
+        steep = abs(arb(a))
+        logit = steep * form.size + abs(arb(b))
+        errors.append(steep * query / 2 + e.gamma(3) * (logit + steep * query) + 8 * e.tiny)
         spreads.append((-logit).union(logit))
     relative, absolute = e.softmax(spreads, errors, [arb(1)] * count)
     worst = relative[0]

@@ -184,7 +184,8 @@ def _position_error(stored: Stored, execution: Execution) -> arb:
     for name in ("Q", "K"):  # so that the products below are exact
         _quarters(t[f"W_{name}"][:, first:])
         _quarters(t[f"b_{name}"][first:])
-    q, k = (_quarters(place @ t[f"W_{name}"][:, first:] + t[f"b_{name}"][first:]) for name in ("Q", "K"))
+    q = _quarters(place @ t["W_Q"][:, first:] + t["b_Q"][first:])
+    k = _quarters(place @ t["W_K"][:, first:] + t["b_K"][first:])
     scale = math.isqrt(q.shape[1])
     _require(scale * scale == q.shape[1], "a key width of the position head that is no square")
     _quarters(place)

@@ -102,7 +102,8 @@ class _Bound:
         worst = ZERO
         for o, one in enumerate(pieces.direct):
             error, size, _ = self._sum(len(pieces.curves) + o, one)
-            rounding = self.e.gamma(terms) * (sizes[o] + size + error) + self.e.tiny * (2 * terms + len(self.units))
+            underflow = self.e.tiny * (2 * terms + len(self.units))
+            rounding = self.e.gamma(terms) * (sizes[o] + size + error) + underflow
             worst = worst.max(totals[o] + abs(rest[o]) + error + rounding)
         return worst
 
@@ -207,7 +208,8 @@ class _Bound:
         images = [self._image(line) for line in stated]
         ends = max(a for a, _ in images), max(b for _, b in images)
         # A line: a sum of products; its key: one product; its logit: the difference to the largest one.
-        moved = (e.gamma(inputs + 1) + 3 * e.gamma(3)) * size + 8 * (inputs + 2) * e.tiny * (1 + steep + 1 / beta)
+        underflow = 8 * (inputs + 2) * e.tiny * (1 + steep + 1 / beta)
+        moved = (e.gamma(inputs + 1) + 3 * e.gamma(3)) * size + underflow
         behind = beta * (_ball(ends[0]) - floor - 2 * moved - 2 * apart)
         leak = (tokens - len(stated)) * (-behind).exp()
         # Weights: two exponentials, a sum and a quotient; the average: a sum of products.
@@ -237,7 +239,8 @@ class _Bound:
             low = low + min(ends)
             high = high + max(ends)
         terms = len(self.heads) + len(self.reach) + 3
-        return error + self.e.gamma(terms) * (size + error) + 2 * terms * self.e.tiny * total, size, (low, high)
+        underflow = 2 * terms * self.e.tiny * total
+        return error + self.e.gamma(terms) * (size + error) + underflow, size, (low, high)
 
     def _curve(self, k: int, curve: CurveTerm) -> tuple[arb, arb]:
         """|G(u^) - g(u)|, and the size of what its units add to the output."""

@@ -77,7 +77,8 @@ def _chunks(parts: list[tuple[Floats, Any, Floats]]) -> list[tuple[Floats, Any, 
         return []
     p, owner, room = (np.concatenate([part[i] for part in parts], axis=-1) for i in range(3))
     step = max(2, AT_ONCE // len(p))
-    return [(p[:, i : i + step], owner[i : i + step], room[i : i + step]) for i in range(0, len(owner), step)]
+    chunks = (slice(i, i + step) for i in range(0, len(owner), step))
+    return [(p[:, own], owner[own], room[own]) for own in chunks]
 
 
 def _moved(p: Floats, move: Move) -> Floats:

@@ -62,7 +62,8 @@ class Side:
     def _polar(self, cell: int, arguments: Sequence[arb]) -> list[arb]:
         """Weights of the k + 1 coefficients of a cell in the polar form of its piece: de Boor's algorithm."""
         k = self.k
-        rows: list[Balls] = [np.array([arb(int(i == j)) for j in range(k + 1)], dtype=object) for i in range(k + 1)]
+        unit = np.array([[arb(int(i == j)) for j in range(k + 1)] for i in range(k + 1)], dtype=object)
+        rows: list[Balls] = list(unit)
         for level, x in enumerate(arguments, start=1):
             for at in range(k, level - 1, -1):
                 low = arb(self.knots[cell - k + at])

@@ -71,14 +71,15 @@ class Evaluation:
 
     def _entrywise(self, step: StoredStep, args: list[Entries], kinks: Kinks) -> Entries:
         if step.op in ACTIVATIONS:
-            return self._activated(args[0], ACTIVATIONS[step.op], kinks)
+            return self.activated(args[0], ACTIVATIONS[step.op], kinks)
         if step.op in NUMBERED:
             return NUMBERED[step.op](self, step, args[0], kinks)
         pairs = zip(*(zip(part.items, part.errors, strict=True) for part in args), strict=True)
         found = [PAIRS[step.op](self, a, b, kinks) for a, b in pairs]
         return Entries([item for item, _ in found], [error for _, error in found])
 
-    def _activated(self, x: Entries, row: Activation, kinks: Kinks) -> Entries:
+    def activated(self, x: Entries, row: Activation, kinks: Kinks) -> Entries:
+        """An activation of every entry, with what its execution rounds."""
         items = [row.real(item, kinks) for item in x.items]
         if self.execution is None:
             return Entries(items, x.errors)
@@ -262,7 +263,7 @@ def _numbered(
         number = _number(step)
         most = max(1.0, abs(number))
         row = Activation(lambda u, k: real(u, number, k), lambda low, high: arb(most), roundings, most)
-        found, ex = run._activated(x, row, kinks), run.execution
+        found, ex = run.activated(x, row, kinks), run.execution
         if ex is None or ex.cast(number).is_zero():
             return found
         moved = [ex.cast(number) * (size + e) for size, e in zip(x.sizes(), x.errors, strict=True)]

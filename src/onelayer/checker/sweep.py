@@ -88,7 +88,8 @@ class Sweep:
                 centre, cuttable = _centres(low[some], high[some], axis)
                 proved[mine[(axis >= 0) & ~(cuttable & (spent[mine] < EVALUATIONS))]] = False
                 open_ = (axis >= 0) & proved[mine]
-                parts.append((*_halves(low[some][open_], high[some][open_], axis[open_], centre[open_]), mine[open_]))
+                lows, highs = _halves(low[some][open_], high[some][open_], axis[open_], centre[open_])
+                parts.append((lows, highs, mine[open_]))
             low, high = (np.concatenate([part[side] for part in parts]) for side in (0, 1))
             owner = np.concatenate([np.tile(part[2], 2) for part in parts])
             kept = proved[owner]

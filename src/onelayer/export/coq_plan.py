@@ -61,7 +61,9 @@ class DirectionGroup:
     def range(self, low: Sequence[Fraction], high: Sequence[Fraction]) -> tuple[Fraction, Fraction]:
         """The interval of u over the box."""
         ends = [sorted((a * l, a * h)) for a, l, h in zip(self.w, low, high, strict=True)]
-        return sum((a for a, _ in ends), Fraction(0)), sum((b for _, b in ends), Fraction(0))
+        low_end = sum((a for a, _ in ends), Fraction(0))
+        high_end = sum((b for _, b in ends), Fraction(0))
+        return low_end, high_end
 
 
 @dataclass(frozen=True)
@@ -262,4 +264,6 @@ def average_logit(
     slopes = torch.tensor([float(group.multiple(t.slopes)) for t in tokens], dtype=torch.float64, device="cpu")
     biases = torch.tensor([float(t.bias) for t in tokens], dtype=torch.float64, device="cpu")
     weights = torch.softmax(slopes * u + biases, 0)
-    return Fraction(round(64 * float(weights @ slopes)), 64), Fraction(round(64 * float(weights @ biases)), 64)
+    # In 64ths: any line does, and a short one is quick to check.
+    slope, bias = (Fraction(round(64 * float(weights @ part)), 64) for part in (slopes, biases))
+    return slope, bias

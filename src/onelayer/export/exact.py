@@ -87,7 +87,8 @@ class ExactLayer:
         """Values in float64, (points, inputs) -> (points, outputs): a measurement, to compare with the forward pass."""
         y = x @ _floats(self.slopes).T + _floats(self.constants)
         for unit in self.units:
-            y = y + torch.relu(x @ _floats(unit.slopes) + float(unit.offset))[:, None] * _floats(unit.gains)
+            active = torch.relu(x @ _floats(unit.slopes) + float(unit.offset))
+            y = y + active[:, None] * _floats(unit.gains)
         for grid in self.grids:
             tokens = grid.products()
             logits = x @ _floats([token.slopes for token in tokens]).T + _floats([token.bias for token in tokens])

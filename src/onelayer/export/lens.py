@@ -145,7 +145,9 @@ def _native_weights(drawn: Plan) -> dict[str, Tensor]:
         "mlp.fc_in": (drawn.first, drawn.first_bias),
         "mlp.fc_out": (drawn.second, drawn.second_bias),
     }
-    parts = {"weight": 0, "bias": 1}
-    weights = {f"layers.0.{name}.{part}": pair[at] for name, pair in layer.items() for part, at in parts.items()}
+    weights = {}
+    for name, (weight, bias) in layer.items():
+        weights[f"layers.0.{name}.weight"] = weight
+        weights[f"layers.0.{name}.bias"] = bias
     empty = torch.zeros(1, drawn.features, dtype=torch.float64, device="cpu")
     return weights | {"tok_embed.weight": empty, "pos.weight": empty.repeat(length, 1), "head.weight": read}

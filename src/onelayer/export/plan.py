@@ -191,20 +191,22 @@ def _attention(
     for h, head in enumerate(config.heads):
         at = h * width
         scale = math.sqrt(width / head.d_k)
-        query[at : at + head.d_k, names.stream] = scale * own["W_Q"][:, k : k + head.d_k].T
-        query_bias[at : at + head.d_k] = scale * own["b_Q"][k : k + head.d_k]
+        keys, stored_keys = slice(at, at + head.d_k), slice(k, k + head.d_k)
+        values, stored_values = slice(at, at + head.d_v), slice(v, v + head.d_v)
+        query[keys, names.stream] = scale * own["W_Q"][:, stored_keys].T
+        query_bias[keys] = scale * own["b_Q"][stored_keys]
         key[at : at + head.d_k, names.keys[h]] = torch.eye(head.d_k).double()
         value[at : at + head.d_v, names.values[h]] = torch.eye(head.d_v).double()
         query_bias[at + head.d_k] = math.sqrt(width)
         key[at + head.d_k, names.off + h] = -off
         if config.token_attention:
-            key[at : at + head.d_k, names.stream] = own["W_K"][:, k : k + head.d_k].T
-            key[at : at + head.d_k, 0] = own["b_K"][k : k + head.d_k]
-            value[at : at + head.d_v, names.stream] = own["W_V"][:, v : v + head.d_v].T
-            value[at : at + head.d_v, 0] = own["b_V"][v : v + head.d_v]
+            key[keys, names.stream] = own["W_K"][:, stored_keys].T
+            key[keys, 0] = own["b_K"][stored_keys]
+            value[values, names.stream] = own["W_V"][:, stored_values].T
+            value[values, 0] = own["b_V"][stored_values]
         else:
             key[at + head.d_k, 0] = -off
-        output[names.after, at : at + head.d_v] = own["W_O"][v : v + head.d_v].T
+        output[names.after, values] = own["W_O"][stored_values].T
         k = k + head.d_k
         v = v + head.d_v
     output_bias[names.after] = own["b_O"]

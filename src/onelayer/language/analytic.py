@@ -117,8 +117,9 @@ def cbrt_ball(x: arb) -> arb:
     """The cube root of a ball: it rises, so its ends are those of the ends."""
     if not x.is_finite():
         return x
-    ends = [_root(end) for end in (x.lower(), x.upper())] if not x.is_exact() else [_root(x)] * 2
-    return ends[0].union(ends[1])
+    if x.is_exact():
+        return _root(x)
+    return _root(x.lower()).union(_root(x.upper()))
 
 
 def _root(x: arb) -> arb:
@@ -144,7 +145,8 @@ def sinrel_image(low: Tensor, high: Tensor) -> Interval:
     top = sinrel(near)
     bottom = sinrel(far)
     falling = far < FIRST_MINIMUM
-    above = torch.where(falling, top + ELEMENTARY * 2 * top.abs() + TINY, size.clamp(max=1.0)).clamp(max=1.0)
+    highest = top + ELEMENTARY * 2 * top.abs() + TINY
+    above = torch.where(falling, highest, size.clamp(max=1.0)).clamp(max=1.0)
     below = torch.where(falling, bottom - ELEMENTARY * 2 * bottom.abs() - TINY, -size.clamp(max=LOWEST))
     return where_defined(high - low < torch.inf, (below, above))
 

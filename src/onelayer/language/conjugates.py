@@ -58,7 +58,9 @@ def conjugates(formula: Formula) -> dict[int, Conjugate]:
 
 def cut(ends: Interval, other: Interval) -> Interval:
     """What two enclosures leave of each other; NaN compares as no bound."""
-    return torch.where(other[0] > ends[0], other[0], ends[0]), torch.where(other[1] < ends[1], other[1], ends[1])
+    low = torch.where(other[0] > ends[0], other[0], ends[0])
+    high = torch.where(other[1] < ends[1], other[1], ends[1])
+    return low, high
 
 
 def _matched(nodes: Sequence[Node], root: int, sign: int, other: int, turn: int) -> Conjugate | None:
@@ -89,7 +91,9 @@ def _is_square(nodes: Sequence[Node], at: int, of: int) -> bool:
     node = nodes[at]
     if node.op == "pow" and node.value == 2:
         return _stripped(nodes, node.args[0], 1)[0] == of
-    return node.op == "mul" and all(_stripped(nodes, arg, 1)[0] == of for arg in node.args) and len(set(node.args)) == 1
+    if node.op != "mul" or len(set(node.args)) != 1:
+        return False
+    return _stripped(nodes, node.args[0], 1)[0] == of
 
 
 def _difference(a: Tensor, b: Tensor) -> Tensor:

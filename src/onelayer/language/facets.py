@@ -84,9 +84,10 @@ def ranges(form: Tensor, low: Tensor, high: Tensor) -> Interval:
     middle = low / 2 + high / 2
     radius = high / 2 - low / 2
     flat = form.reshape(-1, form.shape[-1])
-    centre = middle @ flat[:, :-1].T + flat[:, -1]
-    reach = radius @ flat[:, :-1].abs().T
-    size = torch.maximum(low.abs(), high.abs()) @ flat[:, :-1].abs().T + flat[:, -1].abs()
+    slopes, offsets = flat[:, :-1].T, flat[:, -1]
+    centre = middle @ slopes + offsets
+    reach = radius @ slopes.abs()
+    size = torch.maximum(low.abs(), high.abs()) @ slopes.abs() + offsets.abs()
     reach = reach + size * ((form.shape[-1] + 8) * 4 * UNIT) + underflow(low, high)
     shape = (len(low), *form.shape[:-1])
     return (centre - reach).reshape(shape), (centre + reach).reshape(shape)
@@ -114,11 +115,13 @@ def candidates(data: Facets, low: Tensor, high: Tensor) -> Tensor:
 def image(data: Facets, *args: Interval) -> Interval:
     """From the least to the greatest value of the planes that may count."""
     shape = np.broadcast_shapes(*(tuple(end.shape) for arg in args for end in arg))
-    low, high = (torch.stack([arg[at].expand(shape).reshape(-1) for arg in args], dim=1) for at in (0, 1))
+    low = torch.stack([arg[0].expand(shape).reshape(-1) for arg in args], dim=1)
+    high = torch.stack([arg[1].expand(shape).reshape(-1) for arg in args], dim=1)
     known = (torch.isfinite(low) & torch.isfinite(high)).all(1)
     safe = [torch.where(known[:, None], end, 0.0) for end in (low, high)]
     size = max(1, CHUNK // data.simplices.size)
-    parts = [_image(data, a, b) for a, b in zip(*(torch.split(end, size) for end in safe), strict=True)]
+    chunks = zip(*(torch.split(end, size) for end in safe), strict=True)
+    parts = [_image(data, a, b) for a, b in chunks]
     below, above = (torch.cat([part[at] for part in parts]) for at in (0, 1))
     return torch.where(known, below, torch.nan).reshape(shape), torch.where(known, above, torch.nan).reshape(shape)
 

@@ -37,7 +37,9 @@ def increasing(g: Callable[[Tensor], Tensor]) -> Ends:
     def image(low: Tensor, high: Tensor) -> Interval:
         below = g(low)
         above = g(high)
-        return below - below.abs() * (2 * ELEMENTARY) - TINY, above + above.abs() * (2 * ELEMENTARY) + TINY
+        low = below - below.abs() * (2 * ELEMENTARY) - TINY
+        high = above + above.abs() * (2 * ELEMENTARY) + TINY
+        return low, high
 
     return image
 
@@ -128,8 +130,10 @@ def choice(u: Interval, a: Interval, b: Interval) -> Interval:
     """a where u > 0 and b elsewhere: one of them where u decides, both where it does not."""
     positive = u[0] > 0
     negative = u[1] <= 0
-    low = torch.where(positive, a[0], torch.where(negative, b[0], torch.minimum(a[0], b[0])))
-    high = torch.where(positive, a[1], torch.where(negative, b[1], torch.maximum(a[1], b[1])))
+    lowest = torch.minimum(a[0], b[0])
+    highest = torch.maximum(a[1], b[1])
+    low = torch.where(positive, a[0], torch.where(negative, b[0], lowest))
+    high = torch.where(positive, a[1], torch.where(negative, b[1], highest))
     return where_defined(~(torch.isnan(u[0]) | torch.isnan(u[1])), (low, high))
 
 
@@ -181,7 +185,8 @@ def wave(g: Callable[[Tensor], Tensor]) -> Ends:
 
     def image(low: Tensor, high: Tensor) -> Interval:
         middle = low / 2 + high / 2
-        radius = torch.maximum(high - middle, middle - low) * (1 + 64 * UNIT) + 64 * UNIT * (1 + middle.abs())
+        reach = torch.maximum(high - middle, middle - low)
+        radius = reach * (1 + 64 * UNIT) + 64 * UNIT * (1 + middle.abs())
         value = g(middle)
         bounds = (value - radius).clamp(min=-1.0), (value + radius).clamp(max=1.0)
         return where_defined(high - low < torch.inf, bounds)

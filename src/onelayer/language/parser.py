@@ -254,7 +254,8 @@ class Parser(Cursor):
         def build() -> int:
             if token.text == FACETS:
                 return self.tape.add(FACETS, *args, value=Facets(len(args), *lists))
-            return self.tape.add(SPLINE, *args, value=Spline(_whole(lists[0]), lists[1:-1], lists[-1]))
+            degrees, *knots, coefficients = lists
+            return self.tape.add(SPLINE, *args, value=Spline(_whole(degrees), knots, coefficients))
 
         return self._guard(token, build)
 

@@ -98,7 +98,7 @@ class _Builder:
 
     def _sum(self, op: str, a: Factors, b: Factors) -> Factors:
         common = {node: min(a.get(node, 0), b.get(node, 0)) for node in {**a, **b}}
-        rest = [self._node({n: v.get(n, 0) - common[n] for n in v | common}) for v in (dict(a), dict(b))]
+        rest = [self._node({n: v.get(n, 0) - least for n, least in common.items()}) for v in (a, b)]
         return _product(common, {self.tape.add(op, *rest): 1})
 
     def _node(self, value: Factors) -> int:
@@ -110,7 +110,8 @@ class _Builder:
         return self.tape.add("div", above, below)
 
     def _multiplied(self, value: Factors) -> int:
-        powers = [node if n == 1 else self.tape.add(POWER, node, value=n) for node, n in sorted(value.items())]
+        ordered = sorted(value.items())
+        powers = [node if n == 1 else self.tape.add(POWER, node, value=n) for node, n in ordered]
         result = powers[0] if powers else self.one
         for node in powers[1:]:
             result = self.tape.add("mul", result, node)

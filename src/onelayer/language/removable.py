@@ -281,7 +281,8 @@ def _alike(tape: Tape, first: int, second: int) -> Iterator[Vanishing]:
         yield Vanishing(apart, ((second, 1), (tape.add("exprel", apart), 1)))
     elif left.op == right.op == "log":
         apart = tape.add("sub", left.args[0], right.args[0])
-        yield Vanishing(apart, ((right.args[0], -1), (tape.add("exprel", tape.add("sub", first, second)), -1)))
+        ratio = tape.add("exprel", tape.add("sub", first, second))
+        yield Vanishing(apart, ((right.args[0], -1), (ratio, -1)))
     elif left.op == "sqrt" and (right.op == "sqrt" or tape.exact[second] == 1):
         total = ((tape.add("add", first, second), -1),)
         yield from _apart(tape, left.args[0], right.args[0] if right.op == "sqrt" else second, total)
@@ -317,8 +318,8 @@ def _squares(tape: Tape, first: int, second: int) -> Iterator[Vanishing]:
 
 
 def _opposite(tape: Tape, a: int, b: int) -> bool:
-    nodes = tape.nodes
-    return (nodes[b].op == "neg" and nodes[b].args[0] == a) or (nodes[a].op == "neg" and nodes[a].args[0] == b)
+    pairs = ((tape.nodes[a], b), (tape.nodes[b], a))
+    return any(node.op == "neg" and node.args[0] == other for node, other in pairs)
 
 
 def _multiplied(tape: Tape, factors: Factors) -> int:

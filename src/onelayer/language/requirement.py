@@ -45,7 +45,8 @@ def parse_requirement(text: str, names: Sequence[str]) -> Requirement:
     found = _margins(condition, parser.tape)
     nodes = [node for node, _ in found]
     shape = (len(nodes),)
-    return Requirement(Formula.build(parser.tape.nodes, nodes, (len(names),), shape), any(s for _, s in found))
+    margins = Formula.build(parser.tape.nodes, nodes, (len(names),), shape)
+    return Requirement(margins, any(strict for _, strict in found))
 
 
 def _margins(condition: Condition, tape: Tape) -> list[tuple[int, bool]]:

@@ -123,7 +123,8 @@ def _met(axis: Sequence[float], k: int, x: arb) -> list[int]:
     """Cells that the ball may meet; the first and the last reach to infinity."""
     last = len(axis) - k - 2
     cells = range(k, last + 1)
-    return [c for c in cells if (c == k or not x < axis[c]) and (c == last or not x > axis[c + 1])]
+    begun = [c for c in cells if c == k or not x < axis[c]]
+    return [c for c in begun if c == last or not x > axis[c + 1]]
 
 
 def piece(data: Spline, cells: Sequence[int], args: Sequence[arb]) -> arb:
@@ -140,6 +141,7 @@ def piece(data: Spline, cells: Sequence[int], args: Sequence[arb]) -> arb:
             for at in range(k, level - 1, -1):
                 low = arb(knots[cell - k + at])
                 high = arb(knots[cell + at + 1 - level])
-                rows[at] = (rows[at - 1] * (high - x) + rows[at] * (x - low)) / (high - low)
+                mixed = rows[at - 1] * (high - x) + rows[at] * (x - low)
+                rows[at] = mixed / (high - low)
         values = rows[k]
     return arb(values)

@@ -106,8 +106,9 @@ def _terms(nodes: Sequence[Node], at: int, sign: int) -> list[tuple[int, int]]:
 def _root(nodes: Sequence[Node], at: int) -> int | None:
     """The node that a node is the square of."""
     node = nodes[at]
-    squared = (node.op == "pow" and node.value == 2) or (node.op == "mul" and node.args[0] == node.args[1])
-    return node.args[0] if squared else None
+    raised = node.op == "pow" and node.value == 2
+    doubled = node.op == "mul" and node.args[0] == node.args[1]
+    return node.args[0] if raised or doubled else None
 
 
 def _factors(nodes: Sequence[Node], at: int) -> tuple[int, list[int]]:

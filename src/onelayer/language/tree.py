@@ -141,7 +141,10 @@ class Tape:
     def _total(self, node: Node) -> bool:
         if not all(self.total[at] for at in node.args):
             return False
-        return node.op in LEAVES or operation(node.op, node.value).total([self.exact[at] for at in node.args])
+        if node.op in LEAVES:
+            return True
+        known = [self.exact[at] for at in node.args]
+        return operation(node.op, node.value).total(known)
 
 
 def float_value(node: Node, args: Sequence[float]) -> float:

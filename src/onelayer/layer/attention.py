@@ -187,5 +187,6 @@ def _weighted(weights: Tensor, values: Sequence[Tensor]) -> Tensor:
     """Eq (6): weights (..., N, S) times values (..., S_i, d_v) stacked in the order of the weights' columns."""
     ends = list(accumulate(value.shape[-2] for value in values))
     starts = [0, *ends]
-    parts = (torch.matmul(weights[..., a:b], v) for a, b, v in zip(starts, ends, values, strict=False))
+    columns = map(slice, starts, ends)
+    parts = (torch.matmul(weights[..., own], value) for own, value in zip(columns, values, strict=True))
     return reduce(operator.add, parts)

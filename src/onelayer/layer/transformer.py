@@ -209,11 +209,11 @@ class OneLayerTransformer(Weights):
         """MHA(E; memory) W_O + b_O: all heads at once when alike, else one by one."""
         if e.dtype in ACCUMULATORS:
             return self.affine(torch.cat([self._head(h, e) for h in range(len(self.config.heads))], dim=-1), "O")
-        if self._alike():
+        if self.alike():
             return self._attend_alike(e)
         return self._attend_each(e)
 
-    def _alike(self) -> bool:
+    def alike(self) -> bool:
         """Whether heads can be evaluated together; a single one is faster alone: its batches fold into one product."""
         first, *others = self.config.heads
         return len(others) > 0 and first.memory != "grid" and all(shape == first for shape in others)
@@ -304,7 +304,7 @@ class OneLayerTransformer(Weights):
             if shape.memory == "grid" and config.attention == "softmax":
                 sizes.append(n * (shape.token_count // shape.tokens[0] * shape.d_v + sum(shape.tokens) + own))
             else:
-                sizes.append(n * (shape.token_count + own) * (len(config.heads) if self._alike() else 1))
+                sizes.append(n * (shape.token_count + own) * (len(config.heads) if self.alike() else 1))
         return max(sizes)
 
     def attention_weights(self, x: Tensor) -> list[Tensor]:

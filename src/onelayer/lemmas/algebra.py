@@ -181,7 +181,8 @@ class Normal:
         """
         bases = {base for monomial in a for base, _ in monomial}
         least = {base: min(dict(monomial).get(base, Fraction(0)) for monomial in a) for base in bases}
-        return frozenset((b, m) for b, m in least.items() if m and (e.denominator == 1 or self._positive(b)))
+        whole = e.denominator == 1
+        return frozenset((b, m) for b, m in least.items() if m and (whole or self._positive(b)))
 
     def _exp(self, a: Sum) -> Sum:
         found = _number(Fraction(1))
@@ -263,7 +264,8 @@ class Normal:
 
 
 _NUMBERS = {"pi": arb.pi, "e": arb.const_e}
-_BALLS: dict[str, Callable[[arb], arb]] = {op: getattr(arb, op) for op in ("sin", "cos", "tanh", "atan", "erf")}
+_ENTIRE = ("sin", "cos", "tanh", "atan", "erf")  # defined for every number
+_BALLS: dict[str, Callable[[arb], arb]] = {op: getattr(arb, op) for op in _ENTIRE}
 
 
 def _raised(ball: arb, e: Fraction) -> arb:

@@ -179,7 +179,8 @@ class _Proof:
         mine = self.units == k
         position = term.position or 0
         w = self.weights(k, position)
-        knots: Floats = float(w @ self.forms.center) - self.forms.const[position, mine] / self.terms[k].slopes
+        starts = self.forms.const[position, mine] / self.terms[k].slopes
+        knots: Floats = float(w @ self.forms.center) - starts
         return knots
 
     def _top(self, position: int) -> Floats:

@@ -58,7 +58,8 @@ def _degree(node: Node, args: list[Fraction]) -> Fraction | None:
 
 def around_zero(outer: Outer) -> bool:
     """Whether the box of two sums holds zero inside."""
-    return len(outer.sums) == 2 and all(low < 0 < high for low, high in zip(outer.low, outer.high, strict=True))
+    sides = zip(outer.low, outer.high, strict=True)
+    return len(outer.sums) == 2 and all(low < 0 < high for low, high in sides)
 
 
 def cone_error(outer: Outer, goal: float) -> float:
@@ -82,7 +83,8 @@ def _edge_error(outer: Outer, fixed: int, end: float, goal: float) -> float:
         -ridge.weights[fixed] * end / ridge.weights[1 - fixed] for ridge in outer.ridges if ridge.weights[1 - fixed]
     ]
     around = GUARD * (high - low)
-    cuts = sorted({low, high, *(k + s * around for k in kinks for s in (-1, 1) if low < k + s * around < high)})
+    beside = (kink + side * around for kink in kinks for side in (-1, 1))
+    cuts = sorted({low, high, *(cut for cut in beside if low < cut < high)})
 
     def bounds(left: Tensor, right: Tensor, piece: Tensor) -> Tensor:
         x = variables(left[:, None], right[:, None], ORDER)

@@ -125,7 +125,8 @@ def _centred(sums: Sequence[Sum], sides: Sides) -> Sum:
         mean = added(mean, one, Fraction(1, len(kept)))
     centred = [added(one, mean, -1) for one in kept]
     lead = max(abs(c) for one in centred for c in one.values())
-    peak = (PEAK, frozenset(frozenset((m, c / lead) for m, c in one.items()) for one in centred))
+    scaled = (frozenset((m, c / lead) for m, c in one.items()) for one in centred)
+    peak = (PEAK, frozenset(scaled))
     return added(mean, {frozenset({(peak, Fraction(1))}): Fraction(1)}, lead)
 
 

@@ -86,7 +86,9 @@ def _product_error(sizes: Sequence[float], errors: Sequence[float]) -> float:
     total = 0.0
     count = len(sizes)
     for a in range(count):
-        parts = [errors[a], *sizes[:a], *(m + d for m, d in zip(sizes[a + 1 :], errors[a + 1 :], strict=True))]
+        # Factor a errs; those before it are still as large as they are, those after it are already off.
+        after = (m + d for m, d in zip(sizes[a + 1 :], errors[a + 1 :], strict=True))
+        parts = [errors[a], *sizes[:a], *after]
         total += math.prod(parts) * (1 + 4 * count * UNIT)
     return total * (1 + 4 * count * UNIT)
 
@@ -116,14 +118,19 @@ def _executed(keys: Sequence[Floats], size: float, spans: Sequence[Reached], r: 
     lost = 0
     for a, (axis, span) in enumerate(zip(keys, spans, strict=True)):
         count = len(axis)
-        largest = float((np.abs(axis[:, a]) * span.reach + np.abs(axis[:, len(keys)])).max())
+        slopes, biases = np.abs(axis[:, a]), np.abs(axis[:, len(keys)])
+        largest = float((slopes * span.reach + biases).max())
         logit = r.gamma(span.terms + 16) * largest
-        logit += 4 * (span.terms + 4 + len(keys)) * r.tiny * (1 + float(np.abs(axis).max()))
-        relative = math.expm1(4 * logit) * (1 + r.softmax(count)) + r.softmax(count) if logit < 1 else math.inf
+        steepest = float(np.abs(axis).max())
+        logit += 4 * (span.terms + 4 + len(keys)) * r.tiny * (1 + steepest)
+        own = r.softmax(count)  # what an executed softmax adds to exact logits
+        relative = math.expm1(4 * logit) * (1 + own) + own if logit < 1 else math.inf
         average = relative + r.gamma(count + 2) * (1 + relative) + 8 * (count + 2) * r.tiny
         whole *= 1 + average
         lost += count + 2
-    return (size * (whole - 1 + 8 * len(spans) * UNIT) + 4 * lost * r.tiny * (1 + size)) * UP * UP
+    weighed = size * (whole - 1 + 8 * len(spans) * UNIT)
+    underflow = 4 * lost * r.tiny * (1 + size)
+    return (weighed + underflow) * UP * UP
 
 
 def _alone(keys: Floats, values: Floats) -> OneLayerTransformer:

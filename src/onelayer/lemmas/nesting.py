@@ -144,10 +144,12 @@ class Form:
             fixed += self._queries(nested)
         if len(self.units):
             target = np.array([part.output for part, _ in self.ridges])[self.units]
+            own = np.arange(len(self.units)), width - self.outputs + target  # where a unit writes its output
             rest = w["W_2"].copy()
-            rest[np.arange(len(self.units)), width - self.outputs + target] = 0.0
-            fixed += [(w["W_1"], np.eye(width)[:, d + self.units]), (rest, 0.0), (w["b_2"], 0.0)]
-            self.changes = w["W_2"][np.arange(len(self.units)), width - self.outputs + target]
+            rest[own] = 0.0
+            read = np.eye(width)[:, d + self.units]
+            fixed += [(w["W_1"], read), (rest, 0.0), (w["b_2"], 0.0)]
+            self.changes = w["W_2"][own]
             self.knots = -w["b_1"]
         return fixed
 
@@ -219,9 +221,11 @@ class _Proof:
         """A feature of the stream: sup |real - true|, its size, and the rounding of an executed one."""
         terms = [(abs(w), one) for w, one in zip(weights, self.looked, strict=True) if w]
         error = float(sum(w * one.error for w, one in terms))
-        size = float(sum(w * one.size for w, one in terms)) + float(np.abs(linear) @ self.reach)
+        size = float(sum(w * one.size for w, one in terms))
+        size += float(np.abs(linear) @ self.reach)
         count = len(terms) + int((linear != 0).sum()) + 6
-        moved = sum(w * one.rounding for w, one in terms) + self.r.gamma(count) * 2 * size
+        passed_on = sum(w * one.rounding for w, one in terms)
+        moved = passed_on + self.r.gamma(count) * 2 * size
         total = float(np.abs(weights).sum() + np.abs(linear).sum())
         moved += 4 * count * self.r.tiny * (1 + total)  # of products that are flushed to zero
         return error * UP, size, moved * UP

@@ -66,10 +66,12 @@ def thresholds_error(model: OneLayerTransformer, weights: Sequence[float] | None
     size = float(np.abs(stored).sum())
     summing = shape.rounding.gamma(len(stored) + 2)
     rest = size * each + summing * (size * (reach + each) + abs(offset))
-    strayed = float(np.abs(stored - ideal).sum()) + 4 * UNIT * float(np.abs(ideal).sum())
+    strayed = float(np.abs(stored - ideal).sum())
+    strayed += 4 * UNIT * float(np.abs(ideal).sum())
     rest += reach * strayed
     mass = 0.0 if weights is None else float(np.abs(weights).sum())
-    rest += abs(shape.offset() - offset) + 8 * UNIT * (abs(edges[0]) + h) * (1 + mass)
+    shifted = abs(shape.offset() - offset)
+    rest += shifted + 8 * UNIT * (abs(edges[0]) + h) * (1 + mass)
     rest += (4 * len(stored) * reach + size) * shape.rounding.tiny
     return upper_bound((lemma + SLACK * rest) * UP)
 

@@ -83,7 +83,10 @@ class _Sizes:
     def _attended(self, e: Floats) -> Floats:
         query = self._affine(e, "Q")
         tokens = self.config.token_attention
-        key, value = (self._affine(e, "K"), self._affine(e, "V")) if tokens else (np.zeros(0), np.zeros(0))
+        key = value = np.zeros(0)
+        if tokens:
+            key = self._affine(e, "K")
+            value = self._affine(e, "V")
         parts = []
         k = 0
         v = 0

@@ -101,8 +101,9 @@ class ReluRecall:
         drift = np.maximum(left, right) * (2 * self.projection_error)
         # Sums of sizes up to row r: sum_{u < r} |c_u| (t_r + e - t_u), built up piece by piece; all terms are >= 0.
         mass = np.concatenate([[0.0], np.cumsum(size)])
-        reach = np.concatenate([[0.0], np.cumsum(mass[1:] * gaps)]) + mass * 2 * self.projection_error
-        summed = reach * UP + np.abs(self.offset[k]) + np.abs(self.outputs[:, k])
+        up_to = np.concatenate([[0.0], np.cumsum(mass[1:] * gaps)])
+        reach = up_to + mass * 2 * self.projection_error
+        summed = reach * UP + abs(self.offset[k]) + np.abs(self.outputs[:, k])
         bound = self.rounding.gamma(len(c) + 6) * summed
         tiny = len(c) * self.rounding.tiny * (1 + float(size.max(initial=0.0)))
         return upper_bound(float((exact + SLACK * (drift * UP + bound) + tiny).max()) * UP)

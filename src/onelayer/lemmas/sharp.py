@@ -123,7 +123,8 @@ class SharpForm:
             rest[rows, target] = 0.0
             self.changes = w["W_2"][rows, target]
             self.knots = -w["b_1"]
-            fixed += [(w["W_1"], eye[:, heads + self.units]), (rest, 0.0), (w["b_2"], 0.0)]
+            read = eye[:, heads + self.units]
+            fixed += [(w["W_1"], read), (rest, 0.0), (w["b_2"], 0.0)]
         return fixed
 
 
@@ -156,7 +157,8 @@ class _Proof:
             totals[o] += error
             sizes[o] += size
         rounding = self.r.gamma(count) * sizes + 4 * count * self.r.tiny
-        return float(np.max(totals + np.abs(rest) + 8 * count * UNIT * sizes + SLACK * rounding))
+        inexact = 8 * count * UNIT * sizes
+        return float(np.max(totals + np.abs(rest) + inexact + SLACK * rounding))
 
     def _range(self, line: Sequence[str]) -> tuple[Fraction, Fraction]:
         slopes = zip(line[:-1], self.sides, strict=True)
@@ -195,7 +197,8 @@ class _Proof:
         above = bottom - float(form.floors[h])  # of the largest line over what tokens of other heads show
         margin = beta * above * (1 - 2.0**-40) - 2 * beta * (moved + stray)
         leak = (tokens - len(mine)) * exp_up(-margin)
-        weights = leak + r.softmax(tokens) + r.gamma(tokens + 2) + 8 * (tokens + 2) * r.tiny
+        underflow = 8 * (tokens + 2) * r.tiny
+        weights = leak + r.softmax(tokens) + r.gamma(tokens + 2) + underflow
         real = average_gap(len(mine)) / beta
         executed = 4 * moved + 2 * size * weights
         return Peak((bottom, top), (real + stray + SLACK * executed) * UP, 2 * size)

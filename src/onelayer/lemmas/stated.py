@@ -46,5 +46,6 @@ def _sum(one: PieceSum, heads: Sequence[Sum]) -> Sum:
 
 
 def _line(line: Sequence[str]) -> Sum:
-    slopes = {frozenset({(("x", j), Fraction(1))}): Fraction(a) for j, a in enumerate(line[:-1])}
-    return added({}, {**slopes, frozenset(): Fraction(line[-1])}, 1)
+    *slopes, offset = map(Fraction, line)
+    affine: Sum = {frozenset({(("x", j), Fraction(1))}): a for j, a in enumerate(slopes)}
+    return added({}, {**affine, frozenset(): offset}, 1)

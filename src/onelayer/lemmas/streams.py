@@ -93,9 +93,10 @@ def last_norm_error(model: OneLayerTransformer, atoms: Atoms, reach: Floats) -> 
 def _written(model: OneLayerTransformer, outer: Floats) -> Tensor:
     """How an output is written into the stream, (outputs, d_model): W_2 must be the coefficients times it."""
     second = model.own("W_2").detach().double()
-    unit = torch.from_numpy(np.abs(outer).argmax(0))
-    spread: Tensor = second[unit] / torch.from_numpy(outer)[unit, indices(outer.shape[1])][:, None]
-    if not torch.equal(torch.from_numpy(outer) @ spread, second):
+    coefficients = torch.from_numpy(outer)
+    unit = torch.from_numpy(np.abs(outer).argmax(0))  # of each output, the one that is written most
+    spread: Tensor = second[unit] / coefficients[unit, indices(outer.shape[1])][:, None]
+    if not torch.equal(coefficients @ spread, second):
         raise OnelayerError("the feed-forward network of this layer writes more than its outputs")
     return spread
 

@@ -98,7 +98,8 @@ def subsets_error(model: OneLayerTransformer, weights: Sequence[float] | None, b
     logit = rounding.gamma(4) * (form.beta * reach + form.mask) * 2  # of an executed key and of its logit
     logit += 4 * rounding.tiny * (1 + form.beta)  # numbers below the normal range may be lost
     # A head that looks at all numbers leaks nothing, whatever the margin.
-    leak = 0.0 if form.sets.all() else 2 * (n - 1) * exp_up(-form.margin(box) + 2 * logit)
+    whole = bool(form.sets.all())
+    leak = 0.0 if whole else 2 * (n - 1) * exp_up(-form.margin(box) + 2 * logit)
     # What one head errs: by its logits, and by weights that leak, are rounded and are summed.
     weighed = leak + rounding.softmax(n) + n * rounding.gamma(2) + rounding.gamma(n + 2)
     each = 2 * logit / form.beta + weighed * 2 * reach
@@ -179,7 +180,8 @@ class _Form:
     def _gates(self, bias: float, base: float, box: Box) -> None:
         """Unit k returns s_k - base at position k if s_k > base, and 0 elsewhere if s_k < base + gate."""
         self.gates = 2 * self.gate + abs(bias) + abs(base)
-        self.base_error = abs(bias + self.gate + base) + 4 * 2.0**-53 * (abs(bias) + self.gate + abs(base))
+        summed = abs(bias) + self.gate + abs(base)
+        self.base_error = abs(bias + self.gate + base) + 4 * 2.0**-53 * summed
         low = float(box.lower.min())
         high = float(box.upper.max())
         if not (base + self.gate / 8 < low and high < base + self.gate * 5 / 8):
@@ -196,6 +198,7 @@ def _require_subsets(sets: Floats, weights: Sequence[float] | None) -> None:
     once = len(np.unique(sets, axis=0)) == len(sets)
     found = np.bincount(sets.sum(1).astype(int), minlength=n + 1)
     rows = coefficients_by_size(n, weights)
-    whole = all(int(found[m]) == math.comb(n, m) for m, row in enumerate(rows, start=1) if any(row))
+    needed = (m for m, row in enumerate(rows, start=1) if any(row))
+    whole = all(int(found[m]) == math.comb(n, m) for m in needed)
     if not (once and whole and found[0] == 0):
         raise OnelayerError("the heads of this layer do not look at every subset once")

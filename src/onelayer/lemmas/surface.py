@@ -75,7 +75,8 @@ class RidgePolynomials:
         self.middle = (low + high) / 2
         self.half = np.maximum((high - low) / 2, 1e-300)
         exact = [polynomial(ridge.formula) for ridge in outer.ridges]
-        shifted = [_moved(p, m, h) for p, m, h in zip(exact, self.middle.tolist(), self.half.tolist(), strict=True)]
+        units = zip(self.middle.tolist(), self.half.tolist(), strict=True)
+        shifted = [_moved(p, m, h) for p, (m, h) in zip(exact, units, strict=True)]
         self.degree = max(len(p) for p in shifted) - 1
         self.coefficients = np.array([p + [0.0] * (self.degree + 1 - len(p)) for p in shifted])  # (K, degree + 1)
 
@@ -191,7 +192,9 @@ def _grid(low: Floats, high: Floats, parts: int) -> tuple[Floats, Floats]:
         edges.append(side)
     lows = np.meshgrid(*(side[:-1] for side in edges), indexing="ij")
     highs = np.meshgrid(*(side[1:] for side in edges), indexing="ij")
-    return np.stack(lows, -1).reshape(-1, len(low)), np.stack(highs, -1).reshape(-1, len(low))
+    below = np.stack(lows, -1).reshape(-1, len(low))
+    above = np.stack(highs, -1).reshape(-1, len(low))
+    return below, above
 
 
 def _halved(low: Floats, high: Floats, whole: Floats) -> tuple[Floats, Floats]:

@@ -54,7 +54,8 @@ class Ramps:
         slopes = np.cumsum(np.concatenate([[self.changes[:begun].sum()], self.changes[begun:ended]]))
         first = self.constant + float((self.changes[:begun] * (low - self.knots[:begun])).sum())
         values = np.concatenate([[first], first + np.cumsum(slopes * np.diff(points))])
-        size = abs(self.constant) + float((np.abs(self.changes) * np.maximum(high - self.knots, 0.0)).sum())
+        reached = np.maximum(high - self.knots, 0.0)
+        size = abs(self.constant) + float((np.abs(self.changes) * reached).sum())
         return points, values[:-1], slopes, 8 * (len(self.knots) + 4) * UNIT * size
 
     def __call__(self, s: Floats) -> Floats:
@@ -124,8 +125,10 @@ def lookup_error(model: OneLayerTransformer, formula: Formula, low: float, high:
     """Upper bound of |T - formula| over [low, high] for a layer of one number, in real arithmetic; inf if undecided."""
     s = np.linspace(low, high, SAMPLES * LOOKUP_PIECES + 1)
     with torch.no_grad():
-        sampled = float(np.abs(model(torch.from_numpy(s)[:, None]).double().numpy() - at(formula, s)).max())
-    size = float(np.abs(at(formula, s)).max())
+        found = model(torch.from_numpy(s)[:, None]).double().numpy()
+    truth = at(formula, s)
+    sampled = float(np.abs(found - truth).max())
+    size = float(np.abs(truth).max())
     wide = model if model.dtype == torch.float64 else copy.deepcopy(model).double()
 
     def bounds(left: Tensor, right: Tensor, piece: Tensor) -> Tensor:

@@ -73,6 +73,7 @@ class _Look:
 
     def _rows(self, x: Hashes) -> Hashes:
         """Of all entries along the last axis together, each at its place."""
+        # A sum forgets the order, so every entry is mixed with its place before.
         places = _mixed(np.arange(x.shape[-1], dtype=np.uint64) ^ self._word("place"))
         return _mixed(_mixed(x ^ places).sum(-1, dtype=np.uint64) ^ self._word("row", x.shape[-1]))
 

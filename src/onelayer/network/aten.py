@@ -74,7 +74,8 @@ def _made(name: str, args: Any, kwargs: Mapping[str, Any]) -> Tensor:
     numbers = [float(side) for item in args for side in (item if isinstance(item, list) else [])]
     if math.prod(numbers) > MAX_VALUES:
         raise UnsupportedOperation(name, f"a value has at most {MAX_VALUES:,} entries")
-    found: Tensor = getattr(torch.ops.aten, name)(*args, **{key: v for key, v in kwargs.items() if v is not None})
+    given = {key: value for key, value in kwargs.items() if value is not None}
+    found: Tensor = getattr(torch.ops.aten, name)(*args, **given)
     return found
 
 
@@ -156,7 +157,8 @@ for _name in ("minimum", "maximum"):
 
 
 def _split(build: NetworkWriter, x: Value, size: Any, axis: int = 0) -> list[Known]:
-    ends = np.cumsum(size)[:-1] if isinstance(size, list | tuple) else np.arange(size, x.shape[axis], size)
+    several = isinstance(size, list | tuple)
+    ends = np.cumsum(size)[:-1] if several else np.arange(size, x.shape[axis], size)
     return [_part(x, ends, axis, at) for at in range(len(ends) + 1)]
 
 

@@ -106,6 +106,7 @@ class NetworkWriter:
         there = self.shapes[x.step]
         size = int(np.prod(there, dtype=np.int64))
         flat = x.places.reshape(-1)
+        # All entries in their order: at most another shape, which lists no places.
         if len(flat) == size and bool((flat == np.arange(size)).all()):
             if there == x.shape:
                 return x.step
@@ -195,7 +196,8 @@ class NetworkWriter:
     def along(self, op: str, x: Value, axis: int) -> Known:
         """An operation of one axis; entries that a mask hides take no part in a softmax."""
         shown = x.shown if op == "softmax" else None
-        last = moved(Value(x.step, x.places, None if op == "softmax" else x.shown), lambda v: np.moveaxis(v, axis, -1))
+        hidden = None if op == "softmax" else x.shown
+        last = moved(Value(x.step, x.places, hidden), lambda v: np.moveaxis(v, axis, -1))
         taking = None
         if shown is not None and not bool(shown.all()):
             taking = tuple(np.flatnonzero(np.moveaxis(shown, axis, -1).reshape(-1)).tolist())

@@ -289,7 +289,8 @@ RULES |= {"ReduceSum": _reduction("sum"), "ReduceMean": _reduction("mean")}
 def reshape(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Known:
     """0 keeps a size, -1 is what is left."""
     sizes = _whole_numbers(args[1])
-    kept = [args[0].shape[at] if size == 0 and not settings.get("allowzero") else size for at, size in enumerate(sizes)]
+    zeros_keep = not settings.get("allowzero")
+    kept = [args[0].shape[at] if size == 0 and zeros_keep else size for at, size in enumerate(sizes)]
     return moved(args[0], lambda v: v.reshape(kept))
 
 

@@ -113,9 +113,8 @@ def attention(setting: Setting) -> Finding:
     result = approximate("sin(x1) + sin(x2)", Box([0.0, 0.0], [2 * math.pi] * 2), 1e-3)
     figure = attention_figure(Scene.of(result), torch.tensor([1.0, 4.0], dtype=torch.float64))
     caption = (
-        "Figure 1, live: the attention of a built layer for sin x₁ + sin x₂ at the input (1, 4). A query meets "
-        "every key; "
-        "the weights (width and colour) average the values; heads work in parallel and W^O adds them."
+        "Figure 1, live: the attention of a built layer for sin x₁ + sin x₂ at the input (1, 4). A query meets every "
+        "key; the weights (width and colour) average the values; heads work in parallel and W^O adds them."
     )
     said = "Equations (5) to (8) are the usual definitions and agree with PyTorch's own attention to rounding."
     return Finding(HOLDS, said, checks, pictures=[Picture("figure-1", caption, figure, result)])
@@ -132,7 +131,8 @@ def backpropagation(setting: Setting) -> Finding:
     as_printed = float(unit.gradients(one, one, printed=True)[0][1][0])
     repaired = float(unit.gradients(one, one, printed=False)[0][1][0])
     step = 1e-6
-    lifted, lowered = (Network(unit.weights, [unit.biases[0] + sign * step]).forward(one)[1][-1] for sign in (1, -1))
+    moved = [Network(unit.weights, [unit.biases[0] + sign * step]) for sign in (1, -1)]
+    lifted, lowered = (network.forward(one)[1][-1] for network in moved)
     truth = float((lifted - lowered)[0]) / (2 * step)
     gaps = {printed: [_against_autograd(seed, printed) for seed in range(30)] for printed in (True, False)}
     checks = [
@@ -143,16 +143,14 @@ def backpropagation(setting: Setting) -> Finding:
         Check("the same as printed, largest", max(gaps[True]), ">", 0.1),
     ]
     said = (
-        "With the paper's δ = ∂L/∂h both formulas miss the factor φ′(zˡ) of the layer the error comes from: a "
-        "unit that is "
-        "switched off would still be trained. For δ = ∂L/∂z they are exact, to rounding, against automatic "
+        "With the paper's δ = ∂L/∂h both formulas miss the factor φ′(zˡ) of the layer the error comes from: a unit "
+        "that is switched off would still be trained. For δ = ∂L/∂z they are exact, to rounding, against automatic "
         "differentiation."
     )
     network = Network.random((3, 6, 6, 5, 2), seed=setting.seed)
     caption = (
-        "Figure 2, live: a ReLU network with random weights. Solid: the forward pass with its activations "
-        "(colour). Dashed: "
-        "the backward pass; the numbers are the norms of δ and of the gradients that eqs (9) and (10) give."
+        "Figure 2, live: a ReLU network with random weights. Solid: the forward pass with its activations (colour). "
+        "Dashed: the backward pass; the numbers are the norms of δ and of the gradients that eqs (9) and (10) give."
     )
     figure = backward_figure(network, np.array([0.8, -0.5, 0.3]), np.array([1.0, 0.0]))
     return Finding(REPAIRED, said, checks, pictures=[Picture("figure-2", caption, figure)])

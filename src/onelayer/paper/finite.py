@@ -63,10 +63,9 @@ def memorisation(setting: Setting) -> Finding:
     ]
     said = (
         "An approximation theorem puts T within ε of the data for every ε; it does not give T(xᵢ) = yᵢ. A direct "
-        "argument does: "
-        "solve for the values of one memory token per row, or use one ReLU unit per row. Equality is then met up "
-        "to rounding, proved row by row; rows that lie close together on the line of the ReLU recipe make steep "
-        "slopes, which magnify it."
+        "argument does: solve for the values of one memory token per row, or use one ReLU unit per row. Equality is "
+        "then met up to rounding, proved row by row; rows that lie close together on the line of the ReLU recipe make "
+        "steep slopes, which magnify it."
     )
     header = ("recipe", "rows", "numbers stored", "proved error at the rows", "measured error")
     return Finding(REPAIRED, said, checks, [ResultTable(header, tuple(found))])
@@ -107,10 +106,9 @@ def sorting(setting: Setting) -> Finding:
         Check("of 24 orders of preference, those by which one sharp head finds both medians", orderings, "=", 0)
     )
     said = (
-        "One layer can sort, as the paper expects, and here it is built and proved rather than trained. "
-        "Attention alone “finding the "
-        "order” is not the way for many numbers: the head averages, and the ReLU units count how many numbers "
-        "lie below each threshold."
+        "One layer can sort, as the paper expects, and here it is built and proved rather than trained. Attention "
+        "alone “finding the order” is not the way for many numbers: the head averages, and the ReLU units count how "
+        "many numbers lie below each threshold."
     )
     header = ("construction", "numbers", "ε asked", "heads", "hidden units", "error at least", "error proved at most")
     caption = (

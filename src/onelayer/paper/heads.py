@@ -28,7 +28,8 @@ def two_tokens_per_logit(setting: Setting) -> Finding:
         moved[2] = 5 * torch.rand(2, generator=generator, dtype=torch.float64)
         changes.append(float((_logits(model, x) - _logits(model, moved))[:, 0, 1].abs().max()))
         before, after = (torch.stack(model.attention_weights(item))[:, 0] for item in (x, moved))
-        odds.append(float((before[:, 1] / before[:, 0] * after[:, 0] / after[:, 1] - 1).abs().max()))
+        ratio = before[:, 1] / before[:, 0] * after[:, 0] / after[:, 1]
+        odds.append(float((ratio - 1).abs().max()))
         weights.append(float((before - after).abs().max()))
     checks = [
         Check("largest change of the logit of pair (1, 2) when token 3 moves, 40 heads", max(changes), "=", 0.0),
@@ -36,10 +37,9 @@ def two_tokens_per_logit(setting: Setting) -> Finding:
         Check("largest change of the weights themselves, by normalisation alone", max(weights), ">", 0.1),
     ]
     said = (
-        "The proof wants head i to fire exactly when the whole sequence lies in region R_i. A logit is a "
-        "bilinear form "
-        "in two tokens; the third token enters only through the common denominator. With one query token that "
-        "carries the whole input (packed layout) every logit sees everything, which is how the package repairs this."
+        "The proof wants head i to fire exactly when the whole sequence lies in region R_i. A logit is a bilinear form "
+        "in two tokens; the third token enters only through the common denominator. With one query token that carries "
+        "the whole input (packed layout) every logit sees everything, which is how the package repairs this."
     )
     return Finding(FAILS, said, checks)
 
@@ -190,11 +190,10 @@ def keys_and_heads(setting: Setting) -> Finding:
         Check("keys in one softmax once 7 memory tokens are added", many.shape[-1], "=", 10),
     ]
     said = (
-        "The proof lets region j's logit beat those of all other regions and of all other heads. A head has one "
-        "key per "
-        "token of the sequence, however many regions there are, and each head normalises alone: making one head "
-        "1000 times louder leaves the others unchanged. Memory tokens put all regions into one softmax, where "
-        "they do compete."
+        "The proof lets region j's logit beat those of all other regions and of all other heads. A head has one key "
+        "per token of the sequence, however many regions there are, and each head normalises alone: making one head "
+        "1000 times louder leaves the others unchanged. Memory tokens put all regions into one softmax, where they do "
+        "compete."
     )
     return Finding(FAILS, said, checks)
 

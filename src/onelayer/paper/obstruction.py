@@ -108,7 +108,9 @@ class SignedMeasure:
 def orthogonal(angles: int) -> Array:
     """Rotations and reflections at equally spaced angles, (2 angles, 2, 2)."""
     t = 2 * np.pi * np.arange(angles) / angles
-    rotations = np.stack([np.stack([np.cos(t), -np.sin(t)], -1), np.stack([np.sin(t), np.cos(t)], -1)], -2)
+    above = np.stack([np.cos(t), -np.sin(t)], -1)
+    below = np.stack([np.sin(t), np.cos(t)], -1)
+    rotations = np.stack([above, below], -2)
     return np.concatenate([rotations, rotations @ np.diag([1.0, -1.0])])
 
 

@@ -33,8 +33,7 @@ def no_positions(setting: Setting) -> Finding:
         Check("proved sup error with positions, on all of [0, 1]²", repaired.certificate.upper, "<=", 1e-6),
     ]
     said = (
-        "The statement of Theorem 1 has no positional encoding, and without one a Transformer maps equal rows to "
-        "equal "
+        "The statement of Theorem 1 has no positional encoding, and without one a Transformer maps equal rows to equal "
         "rows. The function that sends every sequence to (0, 1) is continuous and stays half a unit away. With "
         "positions it is reached."
     )
@@ -70,9 +69,8 @@ def relu_identity(setting: Setting) -> Finding:
     ]
     said = (
         "Setting the linear maps to the identity does not make a ReLU network the identity. Width 2d does it "
-        "everywhere, "
-        "as relu(z) − relu(−z). Width d does it on a bounded range if the biases shift that range to where ReLU "
-        "is linear."
+        "everywhere, as relu(z) − relu(−z). Width d does it on a bounded range if the biases shift that range to where "
+        "ReLU is linear."
     )
     return Finding(REPAIRED, said, checks, [ResultTable(("network", "units", "error at least", "error at most"), rows)])
 
@@ -186,9 +184,8 @@ def skips_and_norms(setting: Setting) -> Finding:
         Check(f"proved error of yᵢ = xᵢ mean(x) with norm {row[0]}, asked 0.1", row[2], "<=", 0.1) for row in rows
     ]
     said = (
-        "Section III gives the block skip connections and LayerNorm; the proof uses neither. They are not "
-        "harmless: with "
-        "d = 1 a post-LN block is constant. With enough width the theorem survives them: the same function is "
+        "Section III gives the block skip connections and LayerNorm; the proof uses neither. They are not harmless: "
+        "with d = 1 a post-LN block is constant. With enough width the theorem survives them: the same function is "
         "built and proved without normalisation, with pre-LN and with post-LN."
     )
     header = ("LayerNorm", "status", "proved sup error", "width")

@@ -37,10 +37,9 @@ def separation(setting: Setting) -> Finding:
     ]
     checks.append(Check("share of points named by the largest affine score", min(f[3] for f in found), "=", 1.0))
     said = (
-        "Only the two end intervals of a line can be cut off by a hyperplane; every other cell lies in the "
-        "convex hull "
-        "of the rest, and in the plane and in space none can be cut off. Comparing all regions in one softmax "
-        "works: the largest of M affine scores names the right cell."
+        "Only the two end intervals of a line can be cut off by a hyperplane; every other cell lies in the convex hull "
+        "of the rest, and in the plane and in space none can be cut off. Comparing all regions in one softmax works: "
+        "the largest of M affine scores names the right cell."
     )
     header = (
         "dimension",
@@ -204,8 +203,7 @@ def finite_scale(setting: Setting) -> Finding:
         rows.append((eps, tokens, beta, certificate.lower, certificate.upper))
     checks = [Check(f"proved sup error with finite β, asked {number(row[0])}", row[4], "<=", row[0]) for row in rows]
     said = (
-        "No parameter is infinite, so the limit has to be replaced by a number. The bound of the repaired proof "
-        "gives "
+        "No parameter is infinite, so the limit has to be replaced by a number. The bound of the repaired proof gives "
         "it: a finite β and a finite number of memory tokens for every ε, and the certifier confirms it for the "
         "executed layer. The bound is pessimistic: the largest errors seen are a quarter of ε."
     )

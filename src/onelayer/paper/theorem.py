@@ -38,10 +38,9 @@ def repaired(setting: Setting) -> Finding:
         checks.append(Check("accepted by the independent checker", float(again.ok), "=", 1))
         results.append(result)
     said = (
-        "Theorem 1 is true in the reading that the paper mentions in passing, an “output token” that attends to "
-        "stored ones: one query carries the whole "
-        "input, one softmax runs over all regions, and the weights are a partition of unity. The layer is built, "
-        "not trained, and its error is proved on every point of the square."
+        "Theorem 1 is true in the reading that the paper mentions in passing, an “output token” that attends to stored "
+        "ones: one query carries the whole input, one softmax runs over all regions, and the weights are a partition "
+        "of unity. The layer is built, not trained, and its error is proved on every point of the square."
     )
     header = (
         "ε asked",
@@ -86,9 +85,8 @@ def sequence_to_sequence(setting: Setting) -> Finding:
         )
     checks = [Check(f"proved sup error over all positions, {row[0]}", row[5], "<=", eps) for row in rows]
     said = (
-        "Two sound proofs of the statement, both executed. Gather: heads attend by position and hand every "
-        "position the whole "
-        "sequence, exactly and at finite temperature; the ReLU network then approximates. Lookup: one token "
+        "Two sound proofs of the statement, both executed. Gather: heads attend by position and hand every position "
+        "the whole sequence, exactly and at finite temperature; the ReLU network then approximates. Lookup: one token "
         "carries vec(X), and memory does the work."
     )
     header = ("reading", "heads", "memory tokens", "hidden units", "error at least", "error proved at most")
@@ -128,10 +126,9 @@ def size_for_accuracy(setting: Setting) -> Finding:
             )
         )
     said = (
-        "The paper leaves the size open. For analytic functions the built layers need a number of tokens that "
-        "grows like the logarithm of 1/ε, "
-        "where the printed construction takes at least osc(f)/ε regions, one head each, and like (1/ε)^D of them "
-        "if they are the cells of a grid in D dimensions."
+        "The paper leaves the size open. For analytic functions the built layers need a number of tokens that grows "
+        "like the logarithm of 1/ε, where the printed construction takes at least osc(f)/ε regions, one head each, and "
+        "like (1/ε)^D of them if they are the cells of a grid in D dimensions."
     )
     header = ("function", *(f"tokens, ε = {number(eps)}" for eps in asked), "fitted law of the error")
     figure = rate_figure(series, title="memory tokens against the proved error, with the fitted law (dashed)")

@@ -186,8 +186,10 @@ def _axes(
     config = model.config
     shape = model.config.heads[h]
     k = sum(head.d_k for head in config.heads[:h])
-    w_q = own["W_E"] @ own["W_Q"][:, k : k + shape.d_k] / math.sqrt(shape.d_k)  # (D, d_k)
-    b_q = (own["b_E"] @ own["W_Q"][:, k : k + shape.d_k] + own["b_Q"][k : k + shape.d_k]) / math.sqrt(shape.d_k)
+    columns = slice(k, k + shape.d_k)
+    query = own["W_Q"][:, columns]
+    w_q = own["W_E"] @ query / math.sqrt(shape.d_k)  # (D, d_k)
+    b_q = (own["b_E"] @ query + own["b_Q"][columns]) / math.sqrt(shape.d_k)
     found = []
     for keys in memory.axes:
         slopes = keys.detach().double() @ w_q.T  # (M_a, D)

@@ -85,7 +85,8 @@ def _head(head: ExplainedHead) -> list[Block]:
     title = f"head {head.head}: {head.purpose}, {' x '.join(map(str, tokens))} {many}"
     flat = torch.tensor(head.values).flatten(0, -2)
     if len(head.axes) == 1:
-        rows = [(*row, _numbers(value)) for row, value in zip(_axis_rows(head.axes[0]), head.values, strict=True)]
+        tokens_and_values = zip(_axis_rows(head.axes[0]), head.values, strict=True)
+        rows = [(*row, _numbers(value)) for row, value in tokens_and_values]
         return [_block(title, (*AXIS, "value"), rows)]
     if head.axes:
         along = [_block(f"axis {axis.reads}", AXIS, _axis_rows(axis)) for axis in head.axes]

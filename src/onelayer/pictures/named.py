@@ -160,7 +160,8 @@ def _knots(argument: Composition, model: OneLayerTransformer, box: Box) -> dict[
         high = int(s.argmax())
         rise = float(seen[high, at, unit] - seen[low, at, unit])
         if rise > 0:
-            found[unit] = float(s[low]) - float(seen[low, at, unit]) * float(s[high] - s[low]) / rise
+            run = float(s[high] - s[low])
+            found[unit] = float(s[low]) - float(seen[low, at, unit]) * run / rise
     return found
 
 

@@ -216,7 +216,8 @@ def _draw_factors(axes: Axes, view: HeadView) -> None:
     extent = (0.5, table.shape[1] + 0.5, len(factors) + 0.5, 0.5)
     image = axes.imshow(table, cmap=WEIGHTS, aspect="auto", extent=extent)
     axes.figure.colorbar(image, ax=axes, shrink=0.9, pad=0.02).ax.tick_params(labelsize=SMALL)
-    axes.set_yticks(range(1, len(factors) + 1), [axis.name or str(k + 1) for k, axis in enumerate(view.axes)])
+    labels = [axis.name or str(k + 1) for k, axis in enumerate(view.axes)]
+    axes.set_yticks(range(1, len(factors) + 1), labels)
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     tidy(axes, title="factors of α, one row per axis", x="token on the axis")
 

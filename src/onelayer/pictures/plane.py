@@ -118,7 +118,8 @@ def _draw_leaves(scene: Scene, axes: Axes, plane: Map) -> int:
     if leaves is None or len(leaves[0]) < 2:
         return 0
     (x0, y0), (x1, y1) = leaves[0].T, leaves[1].T
-    corners = np.stack([np.stack(pair, -1) for pair in ((x0, y0), (x1, y0), (x1, y1), (x0, y1))], 1)  # (L, 4, 2)
+    around = ((x0, y0), (x1, y0), (x1, y1), (x0, y1))
+    corners = np.stack([np.stack(corner, -1) for corner in around], 1)  # (L, 4, 2)
     width = float(np.clip(14 / np.sqrt(len(corners)), 0.12, 0.7))
     lines = PolyCollection(
         list(corners), facecolors="none", edgecolors=INK, linewidths=width, alpha=0.6, rasterized=len(corners) > 2000
@@ -144,7 +145,8 @@ def _label(scene: Scene, axes: Axes, plane: Map, title: str) -> None:
 def _draw_surface(scene: Scene, axes: Any, plane: Map) -> None:
     step = max(1, len(plane.t) // SURFACE)
     low_x, high_x, low_y, high_y = plane.extent
-    x, y = (np.linspace(low, high, len(plane.t)) for low, high in ((low_x, high_x), (low_y, high_y)))
+    x = np.linspace(low_x, high_x, len(plane.t))
+    y = np.linspace(low_y, high_y, len(plane.t))
     mesh = np.meshgrid(x[::step], y[::step], indexing="ij")
     axes.plot_surface(*mesh, plane.t[::step, ::step], cmap=VALUES, linewidth=0, rcount=SURFACE, ccount=SURFACE)
     axes.set_title(f"surface of T{scene.output_name}", fontsize=10, color=INK, loc="left")

@@ -42,7 +42,8 @@ def _draw_column(scene: Scene, panels: tuple[Axes, Axes], moving: int, others: T
     points = others.repeat(len(grid), 1)
     points[:, moving] = torch.from_numpy(grid)
     f, t = scene.both(points)  # (S, outputs)
-    shown = np.unique(np.linspace(0, f.shape[1] - 1, min(MOST_OUTPUTS, f.shape[1])).round().astype(int))
+    spread = np.linspace(0, f.shape[1] - 1, min(MOST_OUTPUTS, f.shape[1]))
+    shown = np.unique(spread.round().astype(int))
     colours = colormaps[VALUES](np.linspace(0.0, 0.92, len(shown)))
     for output, colour in zip(shown, colours, strict=True):
         above.plot(grid, f[:, output], color=colour, linewidth=3.2, alpha=0.55)

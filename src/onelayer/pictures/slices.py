@@ -59,7 +59,8 @@ def _draw_lines(scene: Scene, figure: SubFigure, shown: list[Slice], rows: int, 
     note = "" if total == len(shown) else f" ({len(shown)} of {total}, the most active)"
     figure.suptitle(f"slices through the worst point{note}", fontsize=NORMAL, color=INK)
     cells = figure.subplots(2 * rows, columns, squeeze=False, height_ratios=[1.1, 1.0] * rows)
-    span = (min(min(f.min(), t.min()) for _, _, f, t in shown), max(max(f.max(), t.max()) for _, _, f, t in shown))
+    values = np.concatenate([curve for _, _, f, t in shown for curve in (f, t)])
+    span = values.min(), values.max()
     pad = 0.06 * (span[1] - span[0]) or 1.0
     for place in range(rows * columns):
         above, below = (cells[2 * (place // columns) + k][place % columns] for k in (0, 1))

@@ -45,7 +45,8 @@ def table_scene(result: Approximation) -> tuple[Scene, Tensor]:
     description = f"table of {number_of(len(x), 'rows')}"
     target = Target(nearest, tuple(x.shape[1:]), tuple(y.shape[1:]), "blackbox", description)
     with torch.no_grad():
-        errors = (result.model(x.to(result.model.dtype)).double() - y.double()).reshape(len(x), -1).abs().amax(1)
+        recalled = result.model(x.to(result.model.dtype)).double()
+    errors = (recalled - y.double()).reshape(len(x), -1).abs().amax(1)
     return Scene(result.model, target, result.box, result.certificate), rows[int(errors.argmax())]
 
 

@@ -109,6 +109,7 @@ def _sketched(task: Task, tolerance: float, budget: FitBudget) -> Target:
         return target
 
     def function(x: Tensor) -> Tensor:
-        return made(x.reshape(-1, box.dim)).reshape(*x.shape[: x.ndim - len(box.shape)], *target.output_shape)
+        batch = x.shape[: x.ndim - len(box.shape)]
+        return made(x.reshape(-1, box.dim)).reshape(*batch, *target.output_shape)
 
     return replace(target, function=function, pace=Pace())

@@ -45,11 +45,15 @@ def sound(about: Any) -> bool:
     if not isinstance(about, Mapping) or not isinstance(about.get("kind"), str) or about["kind"] not in _SETTINGS:
         return False
     wanted = _SETTINGS[about["kind"]]
-    return set(about) == {"kind", *wanted} and all(_TYPES[name](about[name]) for name in wanted) and _matching(about)
+    if set(about) != {"kind", *wanted}:
+        return False
+    return all(_TYPES[name](about[name]) for name in wanted) and _matching(about)
 
 
 def _numbers(value: Any) -> bool:
-    return isinstance(value, list | tuple) and bool(value) and all(type(x) is float and math.isfinite(x) for x in value)
+    if not isinstance(value, list | tuple) or not value:
+        return False
+    return all(type(x) is float and math.isfinite(x) for x in value)
 
 
 def _whole(value: Any) -> bool:

@@ -170,7 +170,8 @@ def monotone(model: Forward, box: Box, directions: Mapping[str, str], **options:
     """
     inputs, signs = zip(*_directions(box, directions), strict=True)
     about = {"kind": "monotone", "inputs": list(inputs), "signs": list(signs)}
-    asked = ", ".join(f"{_name(box, at)} {'+' if sign > 0 else '-'}" for at, sign in zip(inputs, signs, strict=True))
+    marks = ("+" if sign > 0 else "-" for sign in signs)
+    asked = ", ".join(f"{_name(box, at)} {mark}" for at, mark in zip(inputs, marks, strict=True))
     return _judged(Directed(model, inputs, signs), model, box, about, asked, _real(options))
 
 

@@ -71,7 +71,9 @@ def examine(error: ErrorFunction) -> int:
         return 0
     probe = points[: FEW // 4]
     cost = metered(lambda: _ends(error, probe, probe), len(probe), error.device)
-    points = points[:: max(1, min(len(points) // FEW, round(len(points) * cost.seconds / SECONDS)))]
+    # As many as the time allows, a few in any case.
+    apart = min(len(points) // FEW, round(len(points) * cost.seconds / SECONDS))
+    points = points[:: max(1, apart)]
     usual = _values(error, points)
     ends = _ends(error, points, points, batch=cost.chunk)
     _compare(error, points, usual, _values(error, points), ends, EVERY_TIME)
@@ -233,7 +235,8 @@ def _some_boxes(error: ErrorFunction, points: Tensor) -> tuple[Tensor, Tensor, T
     low = error.box.lower.flatten()
     high = error.box.upper.flatten()
     centre = points[torch.randint(len(points), (BOXES,), generator=generator, dtype=torch.int64, device="cpu")]
-    half = torch.exp2(-4 - torch.arange(BOXES, dtype=torch.float64, device="cpu"))[:, None] * (high / 2 - low / 2)
+    shrinking = torch.exp2(-4 - torch.arange(BOXES, dtype=torch.float64, device="cpu"))
+    half = shrinking[:, None] * (high / 2 - low / 2)
     lower, upper = (torch.minimum(torch.maximum(centre + sign * half, low), high) for sign in (-1, 1))
     share = torch.rand(INSIDE, 1, error.dim, generator=generator, dtype=torch.float64, device="cpu")
     return lower, upper, error.rounded((lower * (1 - share) + upper * share).reshape(-1, error.dim))

@@ -78,7 +78,9 @@ def enclosed_at(
     y = y.plain() if isinstance(y, TaylorModel) else constant(y, at)
     if y.support:
         raise UnsupportedOperation("a function with variables of its own", "it must be a function of its argument")
-    centres, radii = (side.expand(len(x), *outputs).reshape(len(x), -1).tolist() for side in (y.coef[0], y.rem))
+    shape = (len(x), *outputs)
+    centres = y.coef[0].expand(shape).reshape(len(x), -1).tolist()
+    radii = y.rem.expand(shape).reshape(len(x), -1).tolist()
     return [list(zip(*pair, strict=True)) for pair in zip(centres, radii, strict=True)]
 
 

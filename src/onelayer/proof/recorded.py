@@ -174,7 +174,9 @@ def _in_balls(target: Target, x: Tensor, values: Tensor, bounds: Bounds, observe
             observer.check()
             for k, ball in enumerate(in_balls(formula, point)):
                 if known[at][k] and ball.is_finite():
-                    wrong[at, k] = bool(ball < arb(low[at][k])) or bool(ball > arb(high[at][k]))
+                    below = ball < arb(low[at][k])
+                    above = ball > arb(high[at][k])
+                    wrong[at, k] = bool(below) or bool(above)
     _complain(target, x, values, bounds, wrong)
 
 

@@ -68,8 +68,10 @@ class _Looks(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _watched(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         result = func(*args, **kwargs)
         if self.told is not None:
-            self.held.update((_address(x), x) for x in _on_gpu((args, kwargs)) if _address(x) not in self.made)
-            self.made.update(_address(x) for x in _on_gpu(result) if _address(x) not in self.held)
+            taken = {_address(x): x for x in _on_gpu((args, kwargs))}
+            self.held.update((at, x) for at, x in taken.items() if at not in self.made)
+            returned = map(_address, _on_gpu(result))
+            self.made.update(at for at in returned if at not in self.held)
         return result
 
 

@@ -113,8 +113,9 @@ def _tree(arrays: Arrays, dim: int) -> TreeBuilder:
     size = axis.size
     cuts = np.flatnonzero(axis >= 0)
     children = np.sort(np.concatenate([left[cuts], left[cuts] + 1]))
-    whole = left.size == bound.size == size > 0 and bool((axis < dim).all()) and bool((left[cuts] > cuts).all())
-    if not whole or not np.array_equal(children, np.arange(1, size)):
+    alike = left.size == bound.size == size > 0
+    downward = alike and bool((axis < dim).all()) and bool((left[cuts] > cuts).all())
+    if not downward or not np.array_equal(children, np.arange(1, size)):
         raise ValueError("its boxes are not one tree")
     tree = TreeBuilder(size)
     tree.axis[:size] = axis

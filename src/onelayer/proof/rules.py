@@ -94,11 +94,15 @@ def _size(shape: tuple[int, ...]) -> int:
 
 
 def _ordered(low: tuple[float, ...], high: tuple[float, ...]) -> bool:
-    return len(low) == len(high) and all(-math.inf < a <= b < math.inf for a, b in zip(low, high, strict=True))
+    if len(low) != len(high):
+        return False
+    return all(-math.inf < a <= b < math.inf for a, b in zip(low, high, strict=True))
 
 
 def _inside(point: tuple[float, ...], low: tuple[float, ...], high: tuple[float, ...]) -> bool:
-    return len(point) == len(low) == len(high) and all(a <= x <= b for a, x, b in zip(low, point, high, strict=True))
+    if not len(point) == len(low) == len(high):
+        return False
+    return all(a <= x <= b for a, x, b in zip(low, point, high, strict=True))
 
 
 def _box_inside(corners: Any, low: Any, high: Any) -> bool:

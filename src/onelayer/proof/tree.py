@@ -76,7 +76,9 @@ class BoxTree:
             middle = midpoint(low[level, axis], high[level, axis])
             if not bool(((low[level, axis] < middle) & (middle < high[level, axis])).all()):
                 raise OnelayerError("a box tree cuts an interval that has no float between its ends")
-            low[left], high[left], low[right], high[right] = low[level], high[level], low[level], high[level]
+            for child in (left, right):
+                low[child] = low[level]
+                high[child] = high[level]
             high[left, axis] = middle
             low[right, axis] = middle
             level = np.concatenate([left, right])

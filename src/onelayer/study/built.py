@@ -50,7 +50,8 @@ def built_heads(problem: StudyProblem, heads: int) -> OneLayerTransformer:
     fits = []
     for factor in WIDTHS:
         slope = 4 * factor * (count + 1) / width
-        columns = torch.cat([torch.sigmoid(slope * (x[:, axis] - centre)), x, torch.ones(len(x), 1).double()], -1)
+        steps = torch.sigmoid(slope * (x[:, axis] - centre))
+        columns = torch.cat([steps, x, torch.ones(len(x), 1).double()], -1)
         fits.append((*least_squares(columns, problem.function(x)), slope))
     _, weights, slope = min(fits, key=lambda fit: fit[0])
     zero = torch.zeros(heads).double()

@@ -87,8 +87,9 @@ def _times(value: Any, alpha: float, like: Any) -> Any:
 def combine(a: Any, b: Any, sign: int) -> TaylorModel:
     """a + sign b: coefficients add, remainders add, each rounded sum errs by u times its own size."""
     a, b = pair(a, b)
-    same = len(a.den) == len(b.den) and all(p is q for p, q in zip(a.den, b.den, strict=True))
-    den = a.den if same else ()
+    pending = zip(a.den, b.den, strict=False)
+    same = len(a.den) == len(b.den) and all(p is q for p, q in pending)
+    den = a.den if same else ()  # numerators over one denominator add up; otherwise both are divided first
     if not den:
         a = a.plain()
         b = b.plain()
@@ -98,6 +99,7 @@ def combine(a: Any, b: Any, sign: int) -> TaylorModel:
     shape = joint_shape(a.shape, b.shape)
     degree = max(a.degree, b.degree)
     if kernels.ready(a.coef, b.coef, a.rem, b.rem):
+        # Roundings of a pending quotient count in units of its denominator, which the kernel does not know.
         step = execution_step(None if den else space.execution, 1)
         result = known(kernels.add(a, b, support, degree, sign, 1.01 * UNIT, shape, step), space, support, degree, den)
         if not den:
@@ -128,7 +130,10 @@ def _add_rows(a: Tensor, b: Tensor, shape: torch.Size, sign: int) -> Tensor:
     low = torch.add(a[:common], b[:common], alpha=sign)
     if len(a) == len(b):
         return low
-    tail = a[common:] if len(a) > common else (b[common:] if sign > 0 else -b[common:])
+    if len(a) > common:
+        tail = a[common:]
+    else:
+        tail = b[common:] if sign > 0 else -b[common:]
     return torch.cat([low, tail.expand(len(tail), *shape)])
 
 
@@ -161,7 +166,8 @@ def scale(a: TaylorModel, c: TaylorModel) -> TaylorModel:
     shape = joint_shape(a.shape, c.shape)
     factor = c.coef[0]
     coef = spread(a.coef, len(shape)) * factor
-    rem = inflate(factor.abs() * (a.rem + (1.01 * UNIT) * a.total()) + c.rem * a.magnitude())
+    own = factor.abs() * (a.rem + (1.01 * UNIT) * a.total())
+    rem = inflate(own + c.rem * a.magnitude())
     return TaylorModel(coef, rem.expand(shape), joint_space(a, c), a.support, a.degree, a.den)
 
 
@@ -176,7 +182,7 @@ def multiply(a: TaylorModel, b: TaylorModel, cap: int | None = None, roundings: 
     degree = min(a.degree + b.degree, space.cap(len(support)) if cap is None else cap)
     shape = joint_shape(a.shape, b.shape)
     if len(a.coef) > len(b.coef):
-        a, b = b, a
+        a, b = b, a  # one pass over the longer operand per row of the shorter
     where = places(a, b, support)
     terms = basis.count(len(support), degree)
     dtype = None if roundings is None else space.execution
@@ -204,14 +210,16 @@ def _nothing_pending(*models: TaylorModel) -> None:
 def places(a: TaylorModel, b: TaylorModel, support: tuple[int, ...]) -> Places:
     """Positions of the operands' variables within ``support``, and its size."""
     where = {v: i for i, v in enumerate(support)}
-    return tuple(where[v] for v in a.support), tuple(where[v] for v in b.support), len(support)
+    first, second = (tuple(where[v] for v in x.support) for x in (a, b))
+    return first, second, len(support)
 
 
 def product_remainder(a: TaylorModel, b: TaylorModel, degree: int, terms: int) -> Tensor:
     """Remainder of a truncated product: dropped degrees, cross terms, rounding of at most ``terms`` fused sums."""
     left = a.total()
     right = b.total()
-    rem = left * b.rem + a.rem * (right + b.rem) + gamma(terms) * (left * right)
+    cross = left * b.rem + a.rem * (right + b.rem)
+    rem = cross + gamma(terms) * (left * right)
     return rem + dropped(a.norms(), b.norms(), degree)
 
 
@@ -290,7 +298,7 @@ def _series_quotient(a: Tensor, b: TaylorModel, where: Places, degree: int, shap
     for j, runs in basis.product_runs(tuple(range(where[2])), where[1], where[2], degree, b.degree, degree):
         rest[j] /= right[0]
         for source, target, length in runs:
-            skip = int(source == 0)
+            skip = int(source == 0)  # times the leading coefficient, row j is what was just divided
             if length > skip:
                 piece = right[source + skip : source + length]
                 rest[target + skip : target + length].addcmul_(rest[j], piece, value=-1)
@@ -301,7 +309,8 @@ def _quotient_remainder(a: TaylorModel, b: TaylorModel, result: TaylorModel) -> 
     norm = result.total()
     size = b.total()
     rounding = gamma(len(result.coef) + 3) * (a.total() + norm * size) + UNDERFLOW * size
-    defect = inflate(a.rem + norm * b.rem + dropped(result.norms(), b.norms(), result.degree) + rounding)
+    beyond = dropped(result.norms(), b.norms(), result.degree)
+    defect = inflate(a.rem + norm * b.rem + beyond + rounding)
     lower, upper = b.range()
-    gap = torch.maximum(lower, -upper)
+    gap = torch.maximum(lower, -upper)  # min|b| where b keeps its sign, and not positive where it may vanish
     return torch.where(gap > 0, inflate(defect / gap), torch.inf)

@@ -83,6 +83,7 @@ def _or_intervals(
 ) -> tuple[TaylorModel, TaylorModel]:
     """Weights as intervals over the denominator 1 in the boxes where the sum of powers is not surely above 1/4."""
     lower, upper = total.range()
+    # The strongest key alone adds about 1: a bound below 1/4 says that the enclosure is of no use as a divisor.
     poor = ~((lower > 0.25) & (upper < torch.inf))
     if not any_of(poor):
         return powers, total
@@ -104,15 +105,15 @@ def _interval_softmax(lower: Tensor, upper: Tensor, masked: Tensor | None, dim: 
         upper = torch.where(masked, -torch.inf, upper)
     top = upper.amax(dim, keepdim=True)
     small = torch.exp(lower - top)
-    large = torch.exp(upper - top).clamp(min=2.0**-900)
-    slack = 1 + 2.0**-30
+    large = torch.exp(upper - top).clamp(min=2.0**-900)  # so that no quotient is 0 / 0
+    slack = 1 + 2.0**-30  # far above the rounding of an exponential, a sum of two and a quotient
     # The sum of the others is a difference: its rounding error is relative to the whole sum.
     least = small.sum(dim, keepdim=True)
     most = large.sum(dim, keepdim=True)
     noise = gamma(small.shape[dim] + 2)
     high = (large / (large + (least - small - noise * least).clamp(min=0)) * slack).clamp(max=1)
     low = small / (small + (most - large + noise * most).clamp(min=0)) / slack
-    low = torch.where(small > 2.0**-900, low, 0.0)
+    low = torch.where(small > 2.0**-900, low, 0.0)  # what underflows is not known relatively, and no weight is below 0
     # A logit without finite bounds is a domain error, and it reaches every weight of its row.
     finite = (upper - lower < torch.inf) if masked is None else (upper - lower < torch.inf) | masked
     sure = finite.all(dim, keepdim=True)
@@ -136,7 +137,7 @@ def _executed_weights(
     count = shifted.shape[dim]
     lower, upper = shifted.range()
     distance = inflate(upper.amax(dim, keepdim=True) - lower)
-    shared = distance.amax(dim, keepdim=True).clamp(max=0.37 * count)
+    shared = distance.amax(dim, keepdim=True).clamp(max=0.37 * count)  # 0.37 > 1 / e
     unit = total.magnitude()
     own = torch.expm1(relative_error(dtype, 1.0) * distance)
     rem = inflate(weights.rem + weights.magnitude() * own)
@@ -200,7 +201,8 @@ def _scaled(query: Any, key: Any, factor: float) -> TaylorModel:
     b = size_of(key)
     most = max(1.0, abs(factor))
     reach = inflate(einsum_of(equation, a, b) * abs(factor))
-    ends = inflate(most * (a.sum(-1)[..., :, None] + b.sum(-1)[..., None, :]))
+    pairs = a.sum(-1)[..., :, None] + b.sum(-1)[..., None, :]
+    ends = inflate(most * pairs)
     logits.rem = executed(logits.rem, ends, 0, logits.execution)
     logits.rem = executed(logits.rem, reach, 8, logits.execution, 1 + ends)
     return logits

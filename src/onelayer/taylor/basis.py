@@ -75,7 +75,8 @@ def product_runs(
         room = cap - int(row.sum())
         if room < 0:
             break
-        targets = [table[tuple(t)] for t in (second[: count(len(right), min(room, right_degree))] + row).tolist()]
+        kept = second[: count(len(right), min(room, right_degree))]
+        targets = [table[tuple(exponents)] for exponents in (kept + row).tolist()]
         result.append((i, tuple(_runs(targets))))
     return tuple(result)
 

@@ -32,7 +32,9 @@ class Chord:
 
     def scaled(self, outer: float, inner: float, shift: float) -> Chord:
         """The chord of shift + outer g(inner x), for powers of two and outer, inner > 0."""
-        return Chord(self.slope * (outer * inner), shift + outer * self.low - TINY, shift + outer * self.high + TINY)
+        low = shift + outer * self.low - TINY
+        high = shift + outer * self.high + TINY
+        return Chord(self.slope * (outer * inner), low, high)
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,8 @@ def execute(step: Any, total: Any, rem: Any) -> None:
     """
     for n in range(rem.size):
         size = (total[n] + rem[n] + TINY) * GROWTH
-        rem[n] = (rem[n] + (size * step[0] + step[1]) + TINY) * GROWTH if size < step[2] else np.inf
+        rounding = size * step[0] + step[1]
+        rem[n] = (rem[n] + rounding + TINY) * GROWTH if size < step[2] else np.inf
 
 
 @jitted
@@ -166,7 +167,8 @@ def product(
             q = total_b[n]
             r = rem_a[n]
             s = rem_b[n]
-            rem[n] = (p * s + r * (q + s) + rounding * (p * q) + rem[n] + TINY) * GROWTH
+            cross = p * s + r * (q + s)
+            rem[n] = (cross + rounding * (p * q) + rem[n] + TINY) * GROWTH
     sums(blocks, out, norms, total)
     if step.size:
         execute(step, total, rem)
@@ -283,7 +285,8 @@ def contracted(
         for j in range(row.size):
             row[j] = (row[j] + TINY) * GROWTH
             if step.size:
-                row[j] = (row[j] + step[1] * unit[r] * terms + TINY) * GROWTH if row[j] / relative < step[2] else np.inf
+                held = row[j] / relative < step[2]
+                row[j] = (row[j] + step[1] * unit[r] * terms + TINY) * GROWTH if held else np.inf
 
 
 @jitted

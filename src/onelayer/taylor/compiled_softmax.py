@@ -187,5 +187,6 @@ def executed_weights(
                 continue
             own = (own + (reach * once[0] + once[1] * unit[r]) + TINY) * GROWTH
             reach = (total[n] + own + TINY) * GROWTH
-            out[n] = (own + (reach * often[0] + often[1] * unit[r]) + TINY) * GROWTH if reach < often[2] else np.inf
+            rounding = reach * often[0] + often[1] * unit[r]
+            out[n] = (own + rounding + TINY) * GROWTH if reach < often[2] else np.inf
     return True

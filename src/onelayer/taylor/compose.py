@@ -101,8 +101,10 @@ def monomials(slopes: Tensor, first: Tensor, degree: int) -> Tensor:
         row = basis.block(s, n).start
         for i in range(s):
             # Those of degree n that avoid the first i variables: t_i times the end of the block before.
-            length = basis.block(s - i, n - 1).stop - basis.block(s - i, n - 1).start
-            torch.mul(slopes[i], out[before.stop - length : before.stop], out=out[row : row + length])
+            avoiding = basis.block(s - i, n - 1)
+            length = avoiding.stop - avoiding.start
+            end = out[before.stop - length : before.stop]
+            torch.mul(slopes[i], end, out=out[row : row + length])
             row += length
     return out
 
@@ -118,7 +120,9 @@ def _of_affine(g: Elementary, x: TaylorModel, lower: Tensor, upper: Tensor) -> T
     weights = tables.multinomials(s, k, x.device)
     for n in range(k + 1):
         rows = basis.block(s, n)
-        coef[rows] *= weights[rows].view(-1, *[1] * x.ndim) * series[n] if s > 1 else series[n]
+        # Of one variable every power is one monomial, and its weight is one.
+        factor = weights[rows].view(-1, *[1] * x.ndim) * series[n] if s > 1 else series[n]
+        coef[rows] *= factor
     rem = torch.zeros_like(x.rem)
     for n in range(k, -1, -1):
         rem = rem * size + error[n] + gamma(2 * n) * series[n].abs()

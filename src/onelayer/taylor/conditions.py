@@ -45,7 +45,7 @@ class Comparison(Opaque):
         return Comparison(self.true & other.true, self.false | other.false, self.undecided | other.undecided)
 
     def __or__(self, other: Any) -> Comparison:
-        return ~(~self & ~_condition(other))
+        return ~(~self & ~_condition(other))  # De Morgan: what is surely true and false is said once
 
     __rand__, __ror__ = __and__, __or__
 
@@ -107,6 +107,7 @@ def _gap(x: Any, other: Any) -> tuple[Tensor, Tensor, Tensor]:
     """Bounds of x - other over each box, and where it may have no value."""
     like = x if isinstance(x, TaylorModel) else other
     gap = combine(operand(x, like).untag(), operand(other, like).untag(), -1)
+    # A hull speaks of x itself, which the difference is when zero is subtracted.
     if isinstance(x, TaylorModel) and x.hull is not None and _is_zero(other):
         gap = gap.with_hull(*x.hull)
     lower, upper = gap.range()

@@ -41,6 +41,7 @@ def sum_(x: TaylorModel, dim: Any = None, keepdim: bool = False, *, dtype: Any =
     """The sum over dimensions."""
     check_cast(x.execution, dtype)
     dims = axes(x, dim)
+    # Numerators add up only where all terms have the same denominator.
     if any(factor.shape[d] > 1 for factor in x.den for d in dims):
         x = x.plain()
     terms = prod(x.shape[d] for d in dims)
@@ -82,7 +83,8 @@ def _selected(x: TaylorModel, weight: Tensor, bias: Tensor) -> TaylorModel:
     row = format_of(x.dtype)
     y = combine(einsum("...i,oi->...o", x.untag(), weight), bias, 1).plain()
     reach = inflate(y.magnitude())
-    return y.with_(y.coef, torch.where(reach < row.largest, inflate(y.rem + row.underflow), torch.inf)).tagged(x.dtype)
+    held = inflate(y.rem + row.underflow)
+    return y.with_(y.coef, torch.where(reach < row.largest, held, torch.inf)).tagged(x.dtype)
 
 
 @implements("addmm", lazy=True)
@@ -157,7 +159,8 @@ def _labels(equation: str, ndims: tuple[int, ...]) -> tuple[list[str], str]:
     text = equation.replace(" ", "")
     left, arrow, right = text.partition("->")
     right = right if arrow else _implied(left)
-    names = {c: chr(ord("a") + i) for i, c in enumerate(dict.fromkeys(filter(str.isalpha, text)))}
+    letters = dict.fromkeys(filter(str.isalpha, text))  # each once, in the order of the equation
+    names = {c: chr(ord("a") + i) for i, c in enumerate(letters)}
     left, right = ("".join(names.get(c, c) for c in part) for part in (left, right))
     inputs = left.split(",")
     widths = [ndim - len(part.replace("...", "")) for part, ndim in zip(inputs, ndims, strict=True)]
@@ -272,6 +275,7 @@ def _between_models(la: str, lb: str, out: str, a: TaylorModel, b: TaylorModel) 
         b = prune(b.plain())
     disjoint = not set(a.support) & set(b.support)
     (a, den_a), (b, den_b) = _denominators(la, out, a), _denominators(lb, out, b)
+    # The smaller one leads: common variables cost one contraction per row of it.
     if len(a.coef) > len(b.coef):
         a, b, la, lb = b, a, lb, la
     space = joint_space(a, b)
@@ -284,6 +288,7 @@ def _between_models(la: str, lb: str, out: str, a: TaylorModel, b: TaylorModel) 
     rem = torch.einsum(equation, left, b.rem) + torch.einsum(equation, a.rem, right + b.rem)
     coef, above = (_disjoint_rows if disjoint else _product_rows)(la, lb, out, a, b, support, degree)
     terms = _length(la, lb, out, a, b)
+    # Of one coefficient: a sum of ``terms`` products from each of the rows that meet there, at most all of them.
     rem = inflate(rem + above + gamma(terms + len(coef) + 1) * reach)
     result = TaylorModel(coef, rem, space, support, degree, den_a + den_b)
     result.rem = executed(rem, inflate(reach + rem), terms, space.execution, unit_of(result))
@@ -309,7 +314,8 @@ def _product_rows(
     right = b.norms()
     above = torch.einsum(f"{la},{lb}->{out}", torch.zeros_like(left[0]), right[0])
     for d in range(max(0, degree + 1 - b.degree), a.degree + 1):
-        above = above + torch.einsum(f"{la},{lb}->{out}", left[d], right[max(degree + 1 - d, 0) :].sum(0))
+        too_high = right[max(degree + 1 - d, 0) :].sum(0)
+        above = above + torch.einsum(f"{la},{lb}->{out}", left[d], too_high)
     coef = above.new_zeros(basis.count(len(support), degree), *above.shape)
     for i, runs in basis.product_runs(*places(a, b, support), a.degree, b.degree, degree):
         last = runs[-1][0] + runs[-1][2]

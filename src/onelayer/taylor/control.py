@@ -46,7 +46,8 @@ class Stretch:
         k, (low, high), (middle, radius) = spline.degrees[axis], ends, normal
         knots = tensors(spline)[0][axis].to(low.device)
         between = knots[first[:, None] + 1 + _count(inner, low)]
-        refined = torch.cat([low[:, None].expand(-1, k + 1), between, high[:, None].expand(-1, k + 1)], dim=1)
+        first_end, last_end = (end[:, None].expand(-1, k + 1) for end in (low, high))  # k + 1 times each
+        refined = torch.cat([first_end, between, last_end], dim=1)
         rows, size = _refinement(knots, k, first, refined, inner)
         return cls(k, first, refined, (refined - middle[:, None]) / radius[:, None], rows, size)
 
@@ -68,7 +69,8 @@ class Stretch:
         symmetric = [torch.ones_like(inner[0])]
         for knot in inner:
             longer = [*symmetric, torch.zeros_like(knot)]
-            symmetric = [longer[0], *(longer[p] + knot * longer[p - 1] for p in range(1, len(longer)))]
+            raised = (longer[p] + knot * longer[p - 1] for p in range(1, len(longer)))
+            symmetric = [longer[0], *raised]
         rows = [value / comb(self.degree, p) for p, value in enumerate(symmetric)]
         if self.powers > self.degree:
             rows.append(inner[0] * inner[0])
@@ -125,7 +127,8 @@ def _net(spline: Spline, stretches: Sequence[Stretch]) -> tuple[Tensor, Tensor]:
     places = torch.zeros(boxes, dtype=torch.int64, device=coefficients.device)
     for axis, stretch in enumerate(stretches):
         window = stretch.first[:, None] - stretch.degree + _count(stretch.width, coefficients)
-        places = places[..., None] * coefficients.shape[axis] + window.reshape(boxes, *[1] * axis, -1)
+        window = window.reshape(boxes, *[1] * axis, -1)
+        places = places[..., None] * coefficients.shape[axis] + window
     net = coefficients.ravel()[places]
     size = net.abs().flatten(1).amax(1)
     roundings = 8
@@ -154,7 +157,8 @@ def _refinement(knots: Tensor, k: int, first: Tensor, refined: Tensor, inner: in
     width = k + 1 + inner
     piece = _count(width, refined).clamp(max=inner)  # the cell, counted from the first, that row j is taken from
     cell = first[:, None] + piece
-    rows = torch.eye(k + 1, dtype=torch.float64, device=refined.device).expand(*cell.shape, k + 1, k + 1)
+    unit = torch.eye(k + 1, dtype=torch.float64, device=refined.device)
+    rows = unit.expand(*cell.shape, k + 1, k + 1)
     weights = list(rows.unbind(2))
     sizes = list(rows.unbind(2))
     for level in range(1, k + 1):
@@ -162,10 +166,10 @@ def _refinement(knots: Tensor, k: int, first: Tensor, refined: Tensor, inner: in
         for at in range(k, level - 1, -1):
             low = knots[cell - k + at]
             high = knots[cell + at + 1 - level]
-            left = (high - x) / (high - low)
-            right = (x - low) / (high - low)
-            weights[at] = left[..., None] * weights[at - 1] + right[..., None] * weights[at]
-            sizes[at] = left.abs()[..., None] * sizes[at - 1] + right.abs()[..., None] * sizes[at]
+            left = ((high - x) / (high - low))[..., None]
+            right = ((x - low) / (high - low))[..., None]
+            weights[at] = left * weights[at - 1] + right * weights[at]
+            sizes[at] = left.abs() * sizes[at - 1] + right.abs() * sizes[at]
     dense = torch.zeros(*cell.shape, width, dtype=torch.float64, device=refined.device)
     columns = (piece[:, None] + _count(k + 1, refined)).expand(len(cell), -1, -1)
     return dense.scatter(2, columns, weights[k]), inflate(sizes[k].sum(-1).amax(1))
@@ -204,7 +208,8 @@ def _count(number: int, like: Tensor) -> Tensor:
 def _raised(factors: Tensor, offset: Tensor) -> Tensor:
     """The polynomials plus a number on each box."""
     flat = factors.flatten(1)
-    return torch.cat([flat[:, :1] + offset[:, None], flat[:, 1:]], dim=1).reshape(factors.shape)
+    constant = flat[:, :1] + offset[:, None]
+    return torch.cat([constant, flat[:, 1:]], dim=1).reshape(factors.shape)
 
 
 def width_of(degrees: Sequence[int], inner: Sequence[int]) -> int:

@@ -44,7 +44,8 @@ def linear_map(function: Callable[..., Any], x: Dual, *args: Any, **kwargs: Any)
     tangents = [None if t is None else function(t, *args, **kwargs) for t in x.tangents]
     if not isinstance(value, tuple | list):
         return Dual(value, tangents)
-    return type(value)(Dual(part, [None if t is None else t[at] for t in tangents]) for at, part in enumerate(value))
+    own = ([None if t is None else t[at] for t in tangents] for at in range(len(value)))
+    return type(value)(map(Dual, value, own))
 
 
 @derivative(*CONSTANT)
@@ -120,7 +121,7 @@ def affine(function: Callable[..., Any], x: Dual, weight: Any, bias: Any = None)
     if isinstance(weight, Dual) or isinstance(bias, Dual):
         raise UnsupportedOperation("the derivative of linear by its weights", "the weights must be constants")
     value = function(x.value, weight, bias)
-    return Dual(value, [None if t is None else function(t, weight) for t in x.tangents])
+    return x.moved(value, lambda t: function(t, weight))
 
 
 @derivative("addmm")
@@ -174,7 +175,7 @@ def softmax(function: Callable[..., Any], x: Dual, dim: int, dtype: Any = None, 
     s = function(x.value, dim)
     if not (isinstance(s, TaylorModel) and len(s.den) == 1):
         s = s.plain() if isinstance(s, TaylorModel) else s
-        return Dual(s, [None if t is None else s * (t - (s * t).sum(dim, keepdim=True)) for t in x.tangents])
+        return x.moved(s, lambda t: s * (t - (s * t).sum(dim, keepdim=True)))
     top = TaylorModel(s.coef, s.rem, s.space, s.support, s.degree)
     bottom = s.den[0]
 
@@ -182,14 +183,14 @@ def softmax(function: Callable[..., Any], x: Dual, dim: int, dtype: Any = None, 
         inner = top * (t * bottom - (top * t).sum(dim, keepdim=True))
         return TaylorModel(inner.coef, inner.rem, inner.space, inner.support, inner.degree, (bottom, bottom))
 
-    return Dual(s, [None if t is None else along(t) for t in x.tangents])
+    return x.moved(s, along)
 
 
 @derivative("logsumexp")
 def logsumexp(function: Callable[..., Any], x: Dual, dim: int, keepdim: bool = False) -> Dual:
     """Softmax is its derivative."""
     s = torch.softmax(x.value, dim)
-    return Dual(function(x.value, dim, keepdim), [None if t is None else (s * t).sum(dim, keepdim) for t in x.tangents])
+    return x.moved(function(x.value, dim, keepdim), lambda t: (s * t).sum(dim, keepdim))
 
 
 @derivative("log_softmax")
@@ -197,7 +198,7 @@ def log_softmax(function: Callable[..., Any], x: Dual, dim: int, dtype: Any = No
     """x minus logsumexp, likewise."""
     _refuse_cast(dtype)
     s = torch.softmax(x.value, dim)
-    return Dual(function(x.value, dim), [None if t is None else t - (s * t).sum(dim, True) for t in x.tangents])
+    return x.moved(function(x.value, dim), lambda t: t - (s * t).sum(dim, True))
 
 
 @derivative("layer_norm")

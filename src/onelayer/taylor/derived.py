@@ -25,8 +25,7 @@ def masked_fill(function: Callable[..., Any], x: Dual, mask: Tensor, value: floa
     """A constant where a constant mask is true: no slope there."""
     if not isinstance(mask, Tensor):
         raise UnsupportedOperation("the derivative of masked_fill by a comparison", "use relu, abs, maximum or clamp")
-    tangents = [None if t is None else torch.where(mask, zeros_like(t), t) for t in x.tangents]
-    return Dual(torch.masked_fill(x.value, mask, value), tangents)
+    return x.moved(torch.masked_fill(x.value, mask, value), lambda t: torch.where(mask, zeros_like(t), t))
 
 
 @derivative("scaled_dot_product_attention")

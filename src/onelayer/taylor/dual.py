@@ -77,6 +77,10 @@ class Dual(Operators):
             number = self.value.constant(value, radius)
         return Dual(number, [None] * len(self.tangents))
 
+    def moved(self, value: Any, along: Callable[[Any], Any]) -> Dual:
+        """This value, and every tangent as ``along`` carries it; one that is zero everywhere stays absent."""
+        return Dual(value, [None if t is None else along(t) for t in self.tangents])
+
     carries_tangents = True
     is_nested = False
     is_sparse = False
@@ -211,7 +215,7 @@ def total(*terms: Any) -> Any:
 def chained(function: Callable[..., Any], x: Dual, slope: Callable[[Any], Any]) -> Dual:
     """f(x) with tangents f'(x) dx; the slope is computed once."""
     factor = slope(x.value)
-    return Dual(function(x.value), [None if t is None else factor * t for t in x.tangents])
+    return x.moved(function(x.value), lambda t: factor * t)
 
 
 def zeros_like(x: Any) -> Any:

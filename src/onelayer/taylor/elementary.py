@@ -96,7 +96,8 @@ def _wave_series(shift: int) -> Series:
 
 def _wave_bound(lo: Tensor, hi: Tensor, n: int) -> Tensor:
     """|sin|, |cos| <= 1, and close to a zero of the derivative that is all there is to say cheaply."""
-    return torch.where(hi - lo < torch.inf, torch.full_like(lo, (1 + 4 * UNIT) / float(factorial(n))), torch.nan)
+    most = torch.full_like(lo, (1 + 4 * UNIT) / float(factorial(n)))
+    return torch.where(hi - lo < torch.inf, most, torch.nan)
 
 
 def _log_series(c: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -131,6 +132,7 @@ def power(exponent: float) -> Elementary:
         return values, torch.where(rows[0] > 2.0**-900, errors, torch.nan)
 
     def ratio(c: Tensor, n: int) -> Tensor:
+        # |a - m| / (m + 1) <= (|a| + m) / (m + 1), which goes from its value at n to 1 as m grows.
         return torch.where(c > 0, max(1.0, (abs(exponent) + n) / (n + 1)) / c, torch.nan)
 
     def bound(lo: Tensor, hi: Tensor, n: int) -> Tensor:

@@ -46,8 +46,10 @@ def sigmoid(x: TaylorModel) -> TaylorModel:
 @implements("sinc")
 def sinc(x: TaylorModel) -> TaylorModel:
     """sin(pi x) / (pi x), 1 at 0. The executed pi x errs by three units of itself, where |sinrel'(p) p| <= 2."""
-    result = compose(SINREL, mul(x.untag(), x.constant(math.pi, math.ulp(math.pi)).untag())).tagged(x.execution)
-    result.rem = executed(result.rem, torch.ones_like(result.rem) * math.pi + x.magnitude(), 32, x.execution)
+    pi = x.constant(math.pi, math.ulp(math.pi)).untag()
+    result = compose(SINREL, mul(x.untag(), pi)).tagged(x.execution)
+    reach = torch.ones_like(result.rem) * math.pi + x.magnitude()
+    result.rem = executed(result.rem, reach, 32, x.execution)
     return result
 
 
@@ -70,13 +72,15 @@ def exp2(x: TaylorModel) -> TaylorModel:
 @implements("log2")
 def log2(x: TaylorModel) -> TaylorModel:
     """log(x) / log(2), with the constant enclosed."""
-    return _executed_as(mul(compose(LOG, x.untag()), x.constant(1 / math.log(2), 2.0**-51).untag()), x, 8)
+    factor = x.constant(1 / math.log(2), 2.0**-51).untag()
+    return _executed_as(mul(compose(LOG, x.untag()), factor), x, 8)
 
 
 @implements("log10")
 def log10(x: TaylorModel) -> TaylorModel:
     """log(x) / log(10), with the constant enclosed."""
-    return _executed_as(mul(compose(LOG, x.untag()), x.constant(1 / math.log(10), 2.0**-52).untag()), x, 8)
+    factor = x.constant(1 / math.log(10), 2.0**-52).untag()
+    return _executed_as(mul(compose(LOG, x.untag()), factor), x, 8)
 
 
 @implements("expm1")

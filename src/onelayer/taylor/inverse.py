@@ -44,7 +44,8 @@ def _root_rows(size: Tensor, k: int) -> list[Tensor]:
     slack = (1 - size) * (1 + size)
     rows = [torch.rsqrt(slack)]
     for n in range(k):
-        total = rows[n] * (2 * n + 1) * size + (rows[n - 1] * n if n else 0.0)
+        before = rows[n - 1] * n if n else 0.0
+        total = rows[n] * (2 * n + 1) * size + before
         rows.append(total / slack / (n + 1))
     return rows
 

@@ -90,7 +90,8 @@ def rows_of(x: Tensor, shape: torch.Size) -> Floats:
     rows: Floats = x.numpy()
     if rows.shape[1:] != shape:
         missing = len(shape) + 1 - rows.ndim
-        rows = np.broadcast_to(rows.reshape(rows.shape[0], *[1] * missing, *rows.shape[1:]), (rows.shape[0], *shape))
+        full = (rows.shape[0], *shape)
+        rows = np.broadcast_to(rows.reshape(rows.shape[0], *[1] * missing, *rows.shape[1:]), full)
     return np.ascontiguousarray(rows).reshape(rows.shape[0], -1)
 
 

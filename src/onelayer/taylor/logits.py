@@ -43,7 +43,8 @@ def _parents(variables: int, degree: int) -> Ints:
         end = basis.block(variables, n - 1).stop
         row = basis.block(variables, n).start
         for i in range(variables):
-            length = basis.block(variables - i, n - 1).stop - basis.block(variables - i, n - 1).start
+            avoiding = basis.block(variables - i, n - 1)
+            length = avoiding.stop - avoiding.start
             rows[row : row + length, 0] = np.arange(end - length, end)
             rows[row : row + length, 1] = i
             row += length

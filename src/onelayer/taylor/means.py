@@ -29,7 +29,8 @@ def _close(signs: Sequence[int], c: Tensor, n: int) -> tuple[Tensor, Tensor]:
         coefficient = comb(m, n) / factorial(m + 1)
         value = value * c + signs[m % 4] * coefficient
         size = size * c.abs() + coefficient
-    beyond = 2 * c.abs() ** TERMS * (comb(n + TERMS, n) / factorial(n + TERMS + 1))
+    following = comb(n + TERMS, n) / factorial(n + TERMS + 1)
+    beyond = 2 * c.abs() ** TERMS * following
     return value, size * gamma(2 * TERMS + 4) + beyond
 
 
@@ -69,7 +70,8 @@ def _sinrel_bound(lo: Tensor, hi: Tensor, n: int) -> Tensor:
     most = torch.ones_like(size)
     for m in range(1, n + 1):
         most = torch.minimum((1 + m * most) / size, torch.full_like(size, 1 / (m + 1)))
-    return torch.where(hi - lo < torch.inf, inflate(most * ((1 + 8 * UNIT) / float(factorial(n)))), torch.nan)
+    bound = inflate(most * ((1 + 8 * UNIT) / float(factorial(n))))
+    return torch.where(hi - lo < torch.inf, bound, torch.nan)
 
 
 def _exprel_bound(lo: Tensor, hi: Tensor, n: int) -> Tensor:

@@ -66,8 +66,8 @@ def prelu(x: TaylorModel, weight: Any) -> TaylorModel:
     """max(x, 0) + weight min(x, 0), one weight for all or one per entry of the second dimension"""
     if isinstance(weight, TaylorModel) or not isinstance(weight, Tensor):
         raise UnsupportedOperation("prelu(weight)", "the weight must be a tensor of constants")
-    many = weight.numel() > 1
-    shaped = weight.reshape(-1, *[1] * (x.ndim - 2)) if many and x.ndim > 1 else weight.reshape(())
+    by_channel = weight.numel() > 1 and x.ndim > 1
+    shaped = weight.reshape(-1, *[1] * (x.ndim - 2)) if by_channel else weight.reshape(())
     exact = x.untag()
     bent = combine(relu(exact), mul(minimum(exact, 0.0), shaped.double()), 1)
     return kernel(bent, x, x.magnitude() * (1 + float(weight.abs().max())))
@@ -110,7 +110,8 @@ def tanhshrink(x: TaylorModel) -> TaylorModel:
 def softshrink(x: TaylorModel, lambd: float = 0.5) -> TaylorModel:
     """x - min(max(x, -lambd), lambd)"""
     exact = x.untag()
-    return kernel(combine(exact, clamp(exact, -float(lambd), float(lambd)), -1), x, x.magnitude() + abs(lambd))
+    inner = clamp(exact, -float(lambd), float(lambd))
+    return kernel(combine(exact, inner, -1), x, x.magnitude() + abs(lambd))
 
 
 @implements("threshold")

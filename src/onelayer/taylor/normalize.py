@@ -121,10 +121,12 @@ def _executed_norm(
     size = x.magnitude()
     # eps itself may be rounded to the executing type.
     relative = inflate((square_error + underflow_error(dtype, 4)) / floor + 4 * step)
+    # 1 / sqrt(1 + d) is within |d| of 1 while |d| <= 1/8; beyond, nothing is said.
     relative = torch.where(relative < 0.125, relative + 16 * step, torch.inf)
     largest = size.amax(dims, keepdim=True)
     rate = inflate(torch.rsqrt(floor)) * 2
-    shift = inflate((mean_error + 8 * step * (size + largest)) * rate + underflow_error(dtype, 16) * (1 + rate + size))
+    centred = (mean_error + 8 * step * (size + largest)) * rate
+    shift = inflate(centred + underflow_error(dtype, 16) * (1 + rate + size))
     result = result.with_radius(result.magnitude() * relative + shift).tagged(dtype)
     for reach in (squares(x, dims), rate, rate * 2 * largest, scale.magnitude()):
         result.rem = executed(result.rem, inflate(reach), 0, dtype)

@@ -80,6 +80,8 @@ def _across(y: TaylorModel, lower: Tensor, upper: Tensor) -> TaylorModel:
     width = torch.maximum(-lower, upper).clamp(min=2.0**-960)  # any wider interval is right, and 1 / width exists
     spread_ = upper - lower
     chord = -lower / spread_ * upper
+    # y^2 / w + w / 8 is within w / 8 of |y| where |y| <= w. Where the kink lies near an end, a line is closer: the
+    # chord over it, lowered by half of its height there.
     use_chord = chord < width / 8
     flat = scale(y, constant((upper + lower) / spread_, y))
     curved = scale(multiply(y, y), constant(1 / width, y))
@@ -194,7 +196,8 @@ def sign(x: TaylorModel) -> TaylorModel:
 def floor(x: TaylorModel) -> TaylorModel:
     """One integer where the box decides which; otherwise all from the least to the greatest."""
     least, most = (torch.floor(end) for end in x.range())
-    radius = torch.where(x.decided(), inflate((most - least) / 2 + 2 * UNIT * most.abs()), torch.inf)
+    half = inflate((most - least) / 2 + 2 * UNIT * most.abs())
+    radius = torch.where(x.decided(), half, torch.inf)
     exact = (least == most) & x.decided()
     middle = torch.where(exact, least, least / 2 + most / 2)
     return TaylorModel(middle[None], torch.where(exact, 0.0, radius), x.space, (), 0)

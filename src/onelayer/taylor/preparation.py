@@ -18,8 +18,9 @@ def prepare() -> None:
         return
     low = torch.zeros(2, 2, dtype=torch.float64, device="cpu")
     x: Any = variables(low, low + 0.5, 3, execution=torch.float64)
-    weights = torch.softmax(torch.stack([x[..., 0], x[..., 1], x[..., 0] * 2.0], dim=-1), dim=-1)
+    a, b = x[..., 0], x[..., 1]
+    weights = torch.softmax(torch.stack([a, b, a * 2.0], dim=-1), dim=-1)
     values = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64, device="cpu")
-    head = (weights @ values) * torch.sin(x[..., 1]) / (x[..., 0] * x[..., 0] + 1.5)
-    enclosed: Any = torch.relu(head - 0.25) - torch.exp(x[..., 0] * x[..., 1])
+    head = (weights @ values) * torch.sin(b) / (a * a + 1.5)
+    enclosed: Any = torch.relu(head - 0.25) - torch.exp(a * b)
     enclosed.plain().split_bound()

@@ -39,7 +39,8 @@ def lstm_cell(
 def gru_cell(x: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> TaylorModel:
     """h' = (1 - z) n + z h with n = tanh(a_n + r b_n), r and z sigmoids."""
     of_x, of_h = _gates(x, hx, w_ih, w_hh, b_ih, b_hh)
-    (xr, xz, xn), (hr, hz, hn) = call("chunk", of_x, 3, -1), call("chunk", of_h, 3, -1)
+    xr, xz, xn = call("chunk", of_x, 3, -1)
+    hr, hz, hn = call("chunk", of_h, 3, -1)
     r = call("sigmoid", combine(xr, hr, 1))
     z = call("sigmoid", combine(xz, hz, 1))
     n = call("tanh", combine(xn, mul(r, hn), 1))

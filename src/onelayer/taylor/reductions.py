@@ -137,7 +137,9 @@ def moment_errors(x: TaylorModel, dims: list[int], keepdim: bool = True) -> tupl
     size = x.magnitude().amax(dims, keepdim=keepdim)
     step = relative_error(dtype, count + 8)
     tiny = underflow_error(dtype, 4 * count + 8)
-    return inflate(step * size + tiny), inflate(8 * step * size * size + tiny * (1 + 8 * size))
+    mean_error = inflate(step * size + tiny)
+    square_error = inflate(8 * step * size * size + tiny * (1 + 8 * size))
+    return mean_error, square_error
 
 
 @implements("std")

@@ -49,7 +49,8 @@ def getitem(x: TaylorModel, index: Any) -> TaylorModel:
     # Advanced indices may move dimensions: where an entry comes from is asked of torch itself.
     x = x.plain()
     places = torch.arange(x.rem.numel(), dtype=torch.int64, device=x.device).reshape(x.shape)[parts]
-    return x.with_(x.coef.reshape(len(x.coef), -1)[:, places], x.rem.flatten()[places])
+    coef = x.coef.reshape(len(x.coef), -1)
+    return x.with_(coef[:, places], x.rem.flatten()[places])
 
 
 def _basic(part: Any) -> bool:
@@ -69,7 +70,7 @@ def _index_factor(factor: TaylorModel, shape: torch.Size, parts: tuple[Any, ...]
     fill = [slice(None)] * (len(shape) - used)
     at = next((i for i, part in enumerate(parts) if part is Ellipsis), len(parts))
     full = [*parts[:at], *fill, *parts[at + 1 :]]
-    dim = count()
+    dim = count()  # of the factor: None makes a dimension and reads none
     mapped = [None if part is None else _of_length(part, factor.shape[next(dim)]) for part in full]
     if all(part == slice(None) for part in mapped):
         return factor
@@ -123,7 +124,7 @@ def ravel(x: TaylorModel) -> TaylorModel:
 def unflatten(x: TaylorModel, dim: int, sizes: Sequence[int]) -> TaylorModel:
     """One dimension as several."""
     at = axis(x, dim)
-    known = -prod(sizes) if -1 in sizes else 1
+    known = -prod(sizes) if -1 in sizes else 1  # the other sizes: the -1 among them turns the sign
     whole = tuple(x.shape[at] // known if size == -1 else size for size in sizes)
     return _reshaped(x, (*x.shape[:at], *whole, *x.shape[at + 1 :]))
 
@@ -156,6 +157,7 @@ def t(x: TaylorModel) -> TaylorModel:
     """A matrix transposed."""
     if x.ndim == 2:
         return transpose(x, 0, 1)
+    # A number or a vector stays as it is, and torch refuses the rest: the remainder asks it.
     return _map(x, lambda tensor, offset: tensor if offset else tensor.t())
 
 
@@ -179,7 +181,7 @@ def expand(x: TaylorModel, *sizes: Any, size: Any = None, implicit: bool = False
     """Entries repeated along dimensions of one."""
     rem = x.rem.expand(_sizes(sizes, size))
     if x.den and rem.ndim > x.ndim:
-        x = x.plain()
+        x = x.plain()  # new dimensions come in front, where denominators have none
     return x.with_(spread(x.coef, rem.ndim).expand(len(x.coef), *rem.shape), rem, x.den)
 
 

@@ -39,14 +39,17 @@ class Sides:
     def absolute(self, y: TaylorModel, enclosed: TaylorModel, box: Tensor) -> TaylorModel:
         """|y| for entries y (E,) of boxes ``box`` (E,): the better of ``enclosed`` and what the assumptions give."""
         affine = _affine_part(y)  # (1 + D, E)
-        curved = y.coef[1 + len(y.support) :].abs().sum(0) if y.degree > 1 else torch.zeros_like(y.rem)
+        curved = torch.zeros_like(y.rem)
+        if y.degree > 1:
+            curved = y.coef[1 + len(y.support) :].abs().sum(0)
         coef = enclosed.coef
         rem = enclosed.rem
         settled = torch.zeros_like(box, dtype=torch.bool)
         for plane in self.assumed:
             q = plane[:, box]
-            c = (affine[1:] * q[1:]).sum(0) / (q[1:] * q[1:]).sum(0)
-            rest = (affine - c * q).abs().sum(0) + gamma(4) * (affine.abs() + (c * q).abs()).sum(0)
+            c = (affine[1:] * q[1:]).sum(0) / (q[1:] * q[1:]).sum(0)  # the multiple of the plane that is nearest to y
+            rounding = gamma(4) * (affine.abs() + (c * q).abs()).sum(0)
+            rest = (affine - c * q).abs().sum(0) + rounding
             d = inflate(rest + curved + y.rem)
             sign = torch.sign(c)
             better = (sign != 0) & (inflate(y.rem + d) < rem)  # false for NaN

@@ -36,7 +36,8 @@ def spline(data: Spline, *args: TaylorModel) -> TaylorModel:
     ranges = [model.range() for model in models]
     ends = [(low.flatten(), high.flatten()) for low, high in ranges]
     normal = _normal_forms(models, ends, exact)
-    degree = min(models[0].space.cap(len({v for m in models for v in m.support} or {0})), POWERS * data.dim)
+    variables = {v for model in models for v in model.support} or {0}
+    degree = min(models[0].space.cap(len(variables)), POWERS * data.dim)
     factors, radius = _fitted(data, ends, normal, degree)
     factors = factors.reshape(*factors.shape[: data.dim], *shape)
     radius = radius.reshape(shape)
@@ -55,8 +56,10 @@ def spline(data: Spline, *args: TaylorModel) -> TaylorModel:
 def _coordinates(models: Sequence[TaylorModel]) -> bool:
     """Whether each model is exactly a coordinate of the box, and no two the same one."""
     seen = [model.support for model in models]
-    plain = all(len(s) == 1 and m.degree == 1 and bool((m.rem == 0).all()) for s, m in zip(seen, models, strict=True))
-    return plain and len(set(seen)) == len(seen) and all(bool((model.coef[1] > 0).all()) for model in models)
+    if len(set(seen)) != len(seen) or any(len(support) != 1 for support in seen):
+        return False
+    plain = all(model.degree == 1 and bool((model.rem == 0).all()) for model in models)
+    return plain and all(bool((model.coef[1] > 0).all()) for model in models)
 
 
 def _normal_forms(models: Sequence[TaylorModel], ends: Sequence[Interval], exact: bool) -> list[Interval]:

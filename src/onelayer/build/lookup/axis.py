@@ -34,7 +34,9 @@ class AxisFit:
 
     def basis(self, x: Tensor) -> Tensor:
         """Softmax weights at x, (..., M)."""
-        return torch.softmax(x.unsqueeze(-1) * self.slopes.to(x.dtype) + self.biases.to(x.dtype), dim=-1)
+        slopes = self.slopes.to(x.dtype)
+        biases = self.biases.to(x.dtype)
+        return torch.softmax(x.unsqueeze(-1) * slopes + biases, dim=-1)
 
     @property
     def size(self) -> int:

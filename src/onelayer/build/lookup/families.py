@@ -110,7 +110,8 @@ def graded(size: int, edges: Array, overlap: float, ghosts: int) -> Keys:
     of equally spaced bumps do. Around a cusp, where edges crowd geometrically, the weights are bumps in the logarithm
     of the distance to it. ``ghosts`` tokens lie beyond each end.
     """
-    places = np.interp(np.linspace(0, len(edges) - 1, size - 2 * ghosts), np.arange(len(edges)), edges)
+    ranks = np.linspace(0, len(edges) - 1, size - 2 * ghosts)  # between edges, so that tokens crowd where they do
+    places = np.interp(ranks, np.arange(len(edges)), edges)
     beyond = np.arange(1, ghosts + 1)
     left = places[0] - (places[1] - places[0]) * beyond[::-1]
     right = places[-1] + (places[-1] - places[-2]) * beyond

@@ -185,7 +185,8 @@ def _axis_zeros(formula: Formula, args: tuple[int, ...], box: Box) -> list[Tenso
     for k in changes[:MOST_ZEROS]:
         plane = zeros(box.dim + 1)
         plane[axis] = 1.0
-        plane[-1] = -_zero_between(gap, (grid[k], grid[k + 1]), (values[k], values[k + 1]))
+        ends = (grid[k], grid[k + 1])
+        plane[-1] = -_zero_between(gap, ends, (values[k], values[k + 1]))
         planes.append(plane)
     return planes
 

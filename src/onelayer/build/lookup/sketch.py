@@ -65,8 +65,8 @@ class Sketch:
         if not self.surplus or len(self.places) > MOST:
             return False
         missed = max(self.surplus.values()) > allowed
-        rank = (lambda k: (-self.surplus[k], sum(k), k)) if missed else (lambda k: (sum(k), -self.surplus[k], k))
-        chosen = min(self.surplus, key=rank)
+        # While something is missed, the largest correction first; then the coarsest level, which may hide one.
+        chosen = min(self.surplus, key=self._worst_first if missed else self._coarsest_first)
         del self.surplus[chosen]
         for axis in range(self.dim):
             higher = tuple(level + (at == axis) for at, level in enumerate(chosen))
@@ -76,8 +76,14 @@ class Sketch:
 
     def _admissible(self, level: Level) -> bool:
         """Whether every level just below is there already."""
-        below = (tuple(n - (at == axis) for at, n in enumerate(level)) for axis in range(self.dim) if level[axis])
-        return all(k in self.levels for k in below)
+        refined = (axis for axis in range(self.dim) if level[axis])
+        return all(tuple(n - (at == axis) for at, n in enumerate(level)) in self.levels for axis in refined)
+
+    def _worst_first(self, level: Level) -> tuple[float, int, Level]:
+        return -self.surplus[level], sum(level), level
+
+    def _coarsest_first(self, level: Level) -> tuple[int, float, Level]:
+        return sum(level), -self.surplus[level], level
 
     def _include(self, level: Level) -> None:
         places = _places(level)
@@ -116,7 +122,8 @@ def _coefficient(level: Level, levels: set[Level]) -> int:
         for axis in range(len(level))
     ]
     steps = itertools.product(*up)
-    return sum((-1) ** sum(z) for z in steps if tuple(map(sum, zip(level, z, strict=True))) in levels)
+    above = ((z, tuple(map(sum, zip(level, z, strict=True)))) for z in steps)
+    return sum((-1) ** sum(z) for z, raised in above if raised in levels)
 
 
 def _axis_places(level: int) -> Tensor:

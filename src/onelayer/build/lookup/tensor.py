@@ -288,9 +288,11 @@ class TensorFitter:
         if not 1 < sizes[axis] <= LEVELLED_KEYS or not ladder.free or self._holding(sizes)[axis] is not ladder:
             return fit
         nodes = self._grid_nodes(sizes)
-        keys = (*fit.keys[:axis], ladder.levelled(sizes[axis]), *fit.keys[axis + 1 :])
+        own = ladder.levelled(sizes[axis])
+        keys = (*fit.keys[:axis], own, *fit.keys[axis + 1 :])
         moved = np.moveaxis(self._on_grid(nodes), axis, 0)
-        solved, _ = minimax(keys[axis].weights(nodes[axis]), moved.reshape(len(moved), -1), self.penalty)
+        columns = moved.reshape(len(moved), -1)
+        solved, _ = minimax(own.weights(nodes[axis]), columns, self.penalty)
         values = np.moveaxis(solved.reshape(-1, *moved.shape[1:]), 0, axis)
         for other in range(self.rank):
             if other != axis:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from onelayer.box import Box
-from onelayer.build.nested.directions import Direction, Parts, normalised
+from onelayer.build.nested.directions import Direction, Parts, normalised, span
 from onelayer.build.nested.terms import TermWriter, merged
 from onelayer.build.sequences.rational import add_to, affine_of, nonzero, times
 from onelayer.build.sequences.recognise import Recogniser
@@ -228,13 +228,17 @@ class Reader:
 
     def _values(self, at: int) -> tuple[float, float]:
         inner = self.inner("node", at, Fraction(1)).inner
-        ends = [(w * a, w * b) for w, a, b in zip(inner.direction, self.low, self.high, strict=True)]
-        return range_of(inner.formula, sum(map(min, ends)), sum(map(max, ends)))
+        return range_of(inner.formula, *span(inner.direction, self.low, self.high))
 
     def _summands(self, parts: Parts) -> tuple[Summand, ...]:
         """Inner functions of a sum; its linear part becomes one of them."""
-        linear = {int(self.nodes[at].value): w for (kind, at), w in parts.items() if self._is_variable(kind, at)}
-        found = [self.inner(*part, w) for part, w in parts.items() if not self._is_variable(*part)]
+        linear = {}
+        found = []
+        for (kind, at), w in parts.items():
+            if self._is_variable(kind, at):
+                linear[int(self.nodes[at].value)] = w
+            else:
+                found.append(self.inner(kind, at, w))
         if linear:
             direction = normalised(linear.items(), scale=False)
             if direction is None:
@@ -263,7 +267,8 @@ class Reader:
             exact = self.affine.separable[k]
             if own:
                 constant = exact.constant if exact is not None else ZERO
-                replaced[k] = affine_of(tape, own.get(direction[0][0], ZERO) / direction[0][1], s, constant)
+                first, weight = direction[0]
+                replaced[k] = affine_of(tape, own.get(first, ZERO) / weight, s, constant)
                 if exact is None:  # what is left of it at zero
                     rest = self.affine.rewrite(tape, k, {j: tape.number(0.0) for j in range(k) if self._is_zero(j)})
                     replaced[k] = tape.add("add", replaced[k], rest)

@@ -33,7 +33,8 @@ def is_cone(outer: Outer) -> bool:
 def cone_ridges(outer: Outer, tolerance: float) -> tuple[RidgeTerm, ...] | None:
     """Ridges c |a . u| whose sum is within the tolerance of g at points of the rim; None where no number of them is."""
     reach = np.maximum(np.abs(outer.low), np.abs(outer.high))
-    along = np.array([_values(outer.formula, np.eye(2)[i : i + 1])[0] for i in range(2)])  # in these units g is round
+    axes = np.eye(2)
+    along = np.array([_values(outer.formula, axes[i : i + 1])[0] for i in range(2)])  # in these units g is round
     if not (along > 0).all():
         return None
     count = FEWEST

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
 from onelayer.build.sequences.rational import as_float
@@ -21,3 +21,9 @@ def normalised(weights: Iterable[tuple[int, Fraction]], *, scale: bool = True) -
         if all(as_float(w / unit) is not None for _, w in items):
             return tuple((i, w / unit) for i, w in items)
     return None
+
+
+def span(weights: Sequence[float], low: Sequence[float], high: Sequence[float]) -> tuple[float, float]:
+    """The least and the greatest value of sum_i w_i u_i for u between two corners."""
+    ends = [(w * a, w * b) for w, a, b in zip(weights, low, high, strict=True)]
+    return sum(map(min, ends)), sum(map(max, ends))

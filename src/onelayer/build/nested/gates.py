@@ -116,7 +116,9 @@ class _Wide:
         allowed = [i for i, gate in enumerate(writer.gates) if gate.positive]
         ways = [self._without(outer, writer.gates, taken) for taken in eliminations(scalings(outer), allowed)]
         ways.append((outer, writer.gates))
-        judged = [(len(gates), sum(map(self._tokens, gates)), i) for i, (_, gates) in enumerate(ways)]
+        judged = []
+        for i, (_, gates) in enumerate(ways):
+            judged.append((len(gates), sum(map(self._tokens, gates)), i))
         _, tokens, best = min(judged)
         return self._in_logarithms(*ways[best]), ways[best][1], tokens
 
@@ -182,7 +184,8 @@ class _Writer:
             if form is not None:
                 self.known[at] = self._gated(form)
             else:
-                self.known[at] = self.tape.add(node.op, *(self.write(arg) for arg in node.args), value=node.value)
+                args = [self.write(arg) for arg in node.args]
+                self.known[at] = self.tape.add(node.op, *args, value=node.value)
         return self.known[at]
 
     def _gated(self, form: Form) -> int:
@@ -195,7 +198,8 @@ class _Writer:
             return affine_of(self.tape, Fraction(1), self._gated(rest), constant)
         content = self._content(rest)
         lead = rest[min(rest, key=sorted)]
-        left = tuple(sorted(((times(m, content, Fraction(-1)), c / lead) for m, c in rest.items()), key=_order))
+        divided = ((times(m, content, Fraction(-1)), c / lead) for m, c in rest.items())
+        left = tuple(sorted(divided, key=_order))
         value = self._powers(content)
         if left != ((ONE, Fraction(1)),):
             gate = self._gate(Gate(left, positive=False))

@@ -13,6 +13,7 @@ from onelayer.box import Box
 from onelayer.build.lookup.families import Array
 from onelayer.build.nested.apart import OuterGroup
 from onelayer.build.nested.cones import cone_ridges, exactly, is_cone
+from onelayer.build.nested.directions import span
 from onelayer.build.nested.spans import WIDER, Spans
 from onelayer.build.sequences.ffn import fit_shared
 from onelayer.build.sequences.piecewise import Piecewise
@@ -128,5 +129,4 @@ def with_constants(outers: list[Outer], fitted: list[Piecewise]) -> tuple[list[O
 
 def _range(outer: Outer, ridge: RidgeTerm) -> tuple[float, float]:
     """The interval of the argument of a ridge."""
-    ends = [(a * low, a * high) for a, low, high in zip(ridge.weights, outer.low, outer.high, strict=True)]
-    return sum(map(min, ends)), sum(map(max, ends))
+    return span(ridge.weights, outer.low, outer.high)

@@ -175,8 +175,11 @@ class Products:
             raise OnelayerError("a product of too many inner functions, or of none")
         (first, own), *others = parts
         base, text = self._written([*numbers, *own], first, c)
-        more = tuple(Inner(self.reader.vector(d), self._written(own, d, Fraction(1))[1]) for d, own in others)
-        return Summand(Inner(self.reader.vector(first), text, more), base, float(c))
+        more = []
+        for d, own in others:
+            _, written = self._written(own, d, Fraction(1))
+            more.append(Inner(self.reader.vector(d), written))
+        return Summand(Inner(self.reader.vector(first), text, tuple(more)), base, float(c))
 
     def _written(self, factors: list[tuple[Factor, Fraction]], direction: Direction, c: Fraction) -> tuple[str, str]:
         """A product of factors of one linear form as text, without and with a number before it."""

@@ -113,6 +113,7 @@ def _floor(head: SharpHead, beta: float, box: Box) -> float:
     high = box.upper.flatten().numpy()
     bottoms = []
     for line in head.lines:
-        slopes, offset = (np.array([float(Fraction(a)) for a in part]) for part in (line[:-1], line[-1:]))
-        bottoms.append(float(np.minimum(slopes * low, slopes * high).sum() + offset[0]))
+        *slopes, offset = (float(Fraction(a)) for a in line)
+        ends = np.array(slopes) * low, np.array(slopes) * high
+        bottoms.append(float(np.minimum(*ends).sum() + offset))
     return max(bottoms) - MARGIN / beta

@@ -91,8 +91,7 @@ class _Reader:
 
     def _product(self, o: int, monomial: Monomial, c: Fraction) -> bool:
         """c p q as a difference of squares, with p and q scaled to one size."""
-        powers = sorted(monomial, key=in_words)
-        factors = [{frozenset({(base, Fraction(1))}): Fraction(1)} for base, e in powers for _ in range(_whole(e))]
+        factors = _factors(monomial)
         if len(factors) != 2 or not all(self._flat(one) for one in factors):
             return False
         p, q = factors
@@ -142,7 +141,8 @@ class _Reader:
         form = affine(total)
         if form is None:
             raise NoPieces("a part that is not affine")
-        return (*(str(form[0].get(j, Fraction(0))) for j in range(self.dim)), str(form[1]))
+        slopes, offset = form
+        return (*(str(slopes.get(j, Fraction(0))) for j in range(self.dim)), str(offset))
 
 
 def _readable(peak: Base) -> MaxOfAffine:
@@ -169,13 +169,20 @@ def _elementary(monomial: Monomial) -> tuple[str, Sum] | None:
     if len(monomial) != 1:
         return None
     ((base, e),) = monomial
-    known = base[0] in OPERATIONS and base[0] not in (PEAK, "exp", "log") and len(base) == 3 and base[1] == 0
-    if known and e == 1:
+    is_function = base[0] in OPERATIONS and base[0] not in (PEAK, "exp", "log")
+    if is_function and len(base) == 3 and base[1] == 0 and e == 1:
         return f"{base[0]}(x)", dict(base[2])
     return None
 
 
+def _factors(monomial: Monomial) -> list[Sum]:
+    """The bases of a monomial, each as often as its power says."""
+    bases = [base for base, e in sorted(monomial, key=in_words) for _ in range(_whole(e))]
+    return [{frozenset({(base, Fraction(1))}): Fraction(1)} for base in bases]
+
+
 def _whole(e: Fraction) -> int:
+    """The power of a base in a product of two; more than two for any that is none."""
     if e.denominator == 1 and 0 < e <= 2:
         return int(e)
     return 3

@@ -89,7 +89,7 @@ def _fits(found: Sharpener, tolerance: float) -> list[Piecewise]:
     """Piecewise linear functions of all curves; errors of one output add up to at most ``tolerance``."""
     pieces = found.pieces
     ends = [_ends(curve.argument, pieces, found.box) for curve in pieces.curves]
-    fits = {k: _hinge(HINGES[curve.text]) for k, curve in enumerate(pieces.curves) if curve.text in HINGES}
+    fits = _hinges(pieces)
     for o in range(pieces.outputs):
         mine = [k for k, curve in enumerate(pieces.curves) if curve.output == o and curve.text not in HINGES]
         if mine:
@@ -98,9 +98,11 @@ def _fits(found: Sharpener, tolerance: float) -> list[Piecewise]:
     return [fits[k] for k in range(len(pieces.curves))]
 
 
-def _hinge(slope: float) -> Piecewise:
-    """A ReLU times a slope."""
-    return Piecewise(np.array([0.0, 1.0]), np.array([0.0, slope]))
+def _hinges(pieces: Pieces) -> dict[int, Piecewise]:
+    """The curves that are a ReLU themselves, by their index."""
+    slopes = {k: HINGES.get(curve.text) for k, curve in enumerate(pieces.curves)}
+    steps = np.array([0.0, 1.0])
+    return {k: Piecewise(steps, np.array([0.0, slope])) for k, slope in slopes.items() if slope is not None}
 
 
 def _ends(one: PieceSum, pieces: Pieces, box: Box) -> tuple[float, float]:
@@ -119,7 +121,9 @@ def _range_of_line(line: Sequence[str], box: Box) -> tuple[float, float]:
     """Smallest and largest value of an affine function."""
     numbers = np.array([float(Fraction(a)) for a in line])
     ends = [numbers[:-1] * side.flatten().numpy() for side in (box.lower, box.upper)]
-    return float(np.minimum(*ends).sum() + numbers[-1]), float(np.maximum(*ends).sum() + numbers[-1])
+    lowest = np.minimum(*ends).sum() + numbers[-1]
+    highest = np.maximum(*ends).sum() + numbers[-1]
+    return float(lowest), float(highest)
 
 
 def _sharpness(pieces: Pieces, slopes: Sequence[float], tolerance: float) -> list[float]:

@@ -94,7 +94,8 @@ def _fit(outer: Formula, low: float, high: float, tolerance: float) -> Piecewise
 def _bent(outer: Formula, found: Piecewise, tolerance: float) -> bool:
     """Whether one piece is not exact."""
     s = np.linspace(found.knots[0], found.knots[-1], 257)
-    line = found.values[0] + (s - found.knots[0]) * (found.values[1] - found.values[0]) / np.diff(found.knots)[0]
+    rise = found.values[1] - found.values[0]
+    line = found.values[0] + (s - found.knots[0]) * rise / np.diff(found.knots)[0]
     return found.pieces > 1 or float(np.abs(line - at(outer, s)).max()) > STRAIGHT * tolerance
 
 

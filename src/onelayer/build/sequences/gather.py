@@ -254,7 +254,10 @@ def _values(target: Target, part: Formula | None, output: int, observer: Observe
     def at_points(points: Array) -> Array:
         x = torch.from_numpy(points).reshape(-1, *target.input_shape)
         with torch.no_grad():
-            found = part(x) if part is not None else target.values(x, observer).reshape(len(points), -1)[:, output]
+            if part is not None:
+                found = part(x)
+            else:
+                found = target.values(x, observer).reshape(len(points), -1)[:, output]
         values = np.asarray(found.double().numpy(), dtype=np.float64)
         if not np.isfinite(values).all():
             where = place(x[int(np.isfinite(values).argmin())])
@@ -266,7 +269,7 @@ def _values(target: Target, part: Formula | None, output: int, observer: Observe
 
 def _commutes(target: Target, box: Box) -> bool:
     """Whether f(shifted X) = shifted f(X) at sample points of a box that is the same for all tokens."""
-    same = bool((box.lower == box.lower[:1]).all() and (box.upper == box.upper[:1]).all())
+    same = all(bool((side == side[:1]).all()) for side in (box.lower, box.upper))
     if not same or box.shape[0] == 1:
         return same
     x = box.sample(64, seed=7)

@@ -168,7 +168,8 @@ def _feed_forward(
         second[mine, shape.read.start + term.output] = units.change[mine]
         offset[term.output] += units.constants[k]
         if term.position is not None:
-            gate = 2 * (_reach(term, box) + float(np.abs(units.knot[mine]).max())) / (here - elsewhere)
+            farthest = float(np.abs(units.knot[mine]).max())
+            gate = 2 * (_reach(term, box) + farthest) / (here - elsewhere)
             first[shape.place.start + term.position, mine] = gate
             bias[mine] -= gate * here
     return {

@@ -281,7 +281,8 @@ def _degree(values: Callable[[Array], Array], dim: int, tolerance: float, genera
         ends[i, 1] = ends[i, 0]
         ends[i, 0, i] = -1
         ends[i, 1, i] = 1
-    chords = ends[:, None, 0] + (s[:, None] + 1) / 2 * (ends[:, None, 1] - ends[:, None, 0])  # (24, 64, D)
+    first, last = ends[:, None, 0], ends[:, None, 1]
+    chords = first + (s[:, None] + 1) / 2 * (last - first)  # (24, 64, D)
     table = values(chords.reshape(-1, dim)).reshape(24, 64)
     coefficients = np.abs(np.polynomial.chebyshev.chebvander(s, 63).T @ table.T * 2 / 64)  # (64, 24)
     tails = coefficients[::-1].cumsum(0)[::-1].max(1)
@@ -302,7 +303,8 @@ def _box_corners(dim: int) -> Array:
 
 
 def _pairs(dim: int) -> Array:
-    rows = [np.eye(dim)[i] + sign * np.eye(dim)[j] for i in range(dim) for j in range(i) for sign in (1, -1)]
+    axes = np.eye(dim)
+    rows = [axes[i] + sign * axes[j] for i in range(dim) for j in range(i) for sign in (1, -1)]
     return np.array(rows).reshape(-1, dim)
 
 

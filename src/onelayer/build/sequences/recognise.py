@@ -256,7 +256,9 @@ class Recogniser:
         b = self.separable[second]
         if a is None or b is None:
             return []
-        r = Fraction(2) ** round(math.log2(max(self._size(b), 1e-300) / max(self._size(a), 1e-300)) / 2)
+        # Both factors are brought to one size, by a power of two, which is exact.
+        ratio = max(self._size(b), 1e-300) / max(self._size(a), 1e-300)
+        r = Fraction(2) ** round(math.log2(ratio) / 2)
         made = []
         for sign in (1, -1):
             left = _scale(a, r)

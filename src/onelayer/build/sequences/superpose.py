@@ -101,7 +101,8 @@ def needs_superposition(f: Any, box: Box, observer: Observer | None = None) -> b
         return True
     outputs = range(len(target.formula.outputs))
     linear, sums = (Recogniser(target.formula, box, affine=affine) for affine in (True, False))
-    return any(linear.terms(k)[1] for k in outputs) and not any(sums.terms(k)[1] for k in outputs)
+    nonlinear = any(linear.terms(k)[1] for k in outputs)
+    return nonlinear and not any(sums.terms(k)[1] for k in outputs)
 
 
 def _attempt(
@@ -161,7 +162,8 @@ def _fit_atom(atom: Atom, box: Box, tolerance: float, max_ramps: int) -> Piecewi
 
 
 def _interval(box: Box, coordinate: int) -> tuple[float, float]:
-    low, high = (side.reshape(box.shape[0], -1)[:, coordinate] for side in (box.lower, box.upper))
+    low = box.lower.reshape(box.shape[0], -1)[:, coordinate]
+    high = box.upper.reshape(box.shape[0], -1)[:, coordinate]
     return float(low.min()), float(high.max())
 
 
@@ -211,10 +213,10 @@ def _placed(terms: list[tuple[int, FormulaTerm]], box: Box) -> tuple[list[Atom],
 
 def _range(weights: Array, atoms: list[Atom], box: Box) -> tuple[float, float]:
     ranges = [range_of(atom.formula, *_interval(box, atom.coordinate)) for atom in atoms]
-    low = sum(float(np.minimum(column * a, column * b).sum()) for column, (a, b) in zip(weights.T, ranges, strict=True))
-    high = sum(
-        float(np.maximum(column * a, column * b).sum()) for column, (a, b) in zip(weights.T, ranges, strict=True)
-    )
+    low = high = 0.0
+    for column, (a, b) in zip(weights.T, ranges, strict=True):
+        low += float(np.minimum(column * a, column * b).sum())
+        high += float(np.maximum(column * a, column * b).sum())
     return low, high
 
 

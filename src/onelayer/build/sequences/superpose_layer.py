@@ -102,7 +102,9 @@ def _ramps(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Ramps of all atoms of a coordinate side by side; unused ones rise beyond every number and weigh nothing."""
     width = input_shape[1] if len(input_shape) == 2 else 1
-    lengths = [sum(p.pieces for a, p in zip(atoms, embedded, strict=True) if a.coordinate == q) for q in range(width)]
+    lengths = [0] * width
+    for atom, piece in zip(atoms, embedded, strict=True):
+        lengths[atom.coordinate] += piece.pieces
     count = max(1, *lengths)
     start = zeros(width, count)
     slope = ones(width, count)
@@ -115,7 +117,8 @@ def _ramps(
         rows = slice(at, at + piece.pieces)
         start[q, rows] = torch.from_numpy(piece.knots[:-1])
         slope[q, rows] = torch.from_numpy(1 / np.diff(piece.knots))
-        first[q * count + at : q * count + at + piece.pieces, c] = torch.from_numpy(np.diff(piece.values))
+        features = slice(q * count + at, q * count + at + piece.pieces)
+        first[features, c] = torch.from_numpy(np.diff(piece.values))
         bias[c] = float(piece.values[0])
         used[q] = at + piece.pieces
     return start, slope, first, bias

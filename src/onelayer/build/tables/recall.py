@@ -99,7 +99,8 @@ def _softmax_layer(
         "W_O": basis[:outputs],
         "W_R": basis[:, :outputs],
     }
-    memory = PlainMemory(torch.cat([2 * beta * z, -beta * (z * z).sum(1, keepdim=True)], 1), y)
+    squares = (z * z).sum(1, keepdim=True)
+    memory = PlainMemory(torch.cat([2 * beta * z, -beta * squares], 1), y)
     shapes = table.inputs.shape[1:], table.outputs.shape[1:]
     model = OneLayerTransformer.packed(
         *shapes, [memory], d_model=d_model, weights=weights, dtype=dtype, **query.options
@@ -147,7 +148,8 @@ def _ranked(table: Rows, dtype: torch.dtype) -> Query:
         "W_E": ones(count - 1, 1),
         "b_E": full((1,), -(count - 1) / 2),
     }
-    error = 2 * (4 * count + count * (count + 2)) * unit + 4 * count * rounding_of(dtype).tiny * steepest
+    rounded = 2 * (4 * count + count * (count + 2)) * unit
+    error = rounded + 4 * count * rounding_of(dtype).tiny * steepest
     error = error if steepest < format_of(dtype).largest * ROOM else math.inf
     return Query(weights, {"embedding": "piecewise", "ramps": count - 1}, z, error, steepest, 2 * count - 1)
 
@@ -241,7 +243,8 @@ def _projection(x: Array, seed: int) -> tuple[Array, float]:
     best_gap = -1.0
     for direction in tries:
         s = np.sort(centred @ direction)
-        gap = float(np.diff(s).min(initial=np.inf) / max(s[-1] - s[0], 1e-300)) if len(s) > 1 else 1.0
+        closest = np.diff(s).min(initial=np.inf)
+        gap = float(closest / max(s[-1] - s[0], 1e-300)) if len(s) > 1 else 1.0
         if gap > best_gap:
             best, best_gap = direction, gap
     p = best * scale
