@@ -196,3 +196,25 @@ def test_two_relu_networks_are_followed_together() -> None:
         near[4].bias.add_(0.5)  # type: ignore[operator, union-attr]
     assert seen <= found.upper <= 1.5 * seen + 1e-6
     assert ol.equivalent(model, near, box, found.upper).status == "refuted"
+
+
+DOORS: dict[str, Any] = {
+    "bound": ol.bound,
+    "lipschitz": ol.lipschitz,
+    "convex": ol.convex,
+    "gradient_error": lambda model, box: ol.gradient_error(model, "x1", box),
+    "monotone": lambda model, box: ol.monotone(model, box, {"x1": "+"}),
+    "equivalent": lambda model, box: ol.equivalent(model, model, box),
+    "prove": lambda model, box: ol.prove(model, box, "y1 <= 9"),
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_boxes_of_every_form_are_taken_and_what_is_none_is_refused_in_one_line(door: str) -> None:
+    model = network(nn.Tanh())
+    same = ol.Box([0.0, 0.0], [0.5, 0.5])
+    assert DOORS[door](model, "0:0.5, 0:0.5").status == DOORS[door](model, same).status
+    for wrong in ("y1 <= 1", None, 3, [[0, 1, 2]]):
+        with pytest.raises(OnelayerError) as caught:
+            DOORS[door](model, wrong)
+        assert len(str(caught.value).splitlines()) == 1

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from onelayer.box import Box
+from onelayer.box import Box, Domain, as_box
 from onelayer.errors import OnelayerError
 from onelayer.ground import pinned
 from onelayer.language.formula import Formula, parse
@@ -51,7 +51,7 @@ ROUGH = 1.0  # gap of the first look at a slope, which only sets the scale of th
 @pinned()
 def bound(
     model: Forward,
-    box: Box,
+    box: Domain,
     *,
     gap: float = 0.01,
     execution: str | torch.dtype | None = MODEL_DTYPE,
@@ -65,6 +65,7 @@ def bound(
     with c above them the second. Where c lies matters for sharpness alone, so it may come from samples.
     ``options`` are those of certify.
     """
+    box = as_box(box)
     with observing(observer, max_seconds) as watch:
         values = _sampled(model, box)  # (S, K)
         shape = _outputs(model, box)
@@ -99,12 +100,13 @@ def _from(
     return replace(found, claim=f"sup|y{at + 1} - {level!r}|", weights_sha256=digest_of(model), models=())
 
 
-def equivalent(a: Forward, b: Forward, box: Box, eps: float | None = None, **options: Any) -> Certificate:
+def equivalent(a: Forward, b: Forward, box: Domain, eps: float | None = None, **options: Any) -> Certificate:
     """Whether |A - B| <= ``eps`` on ``box``, all outputs; without eps, the tightest enclosure of sup|A - B|.
 
     Both models are taken as they are executed if they have one format, and in real arithmetic if they differ in it.
     Networks with the same steps are followed together (proof/together.py). ``options`` are those of certify.
     """
+    box = as_box(box)
     # Recorded before the ground is pinned: torch.export asks for settings of the GPU that it then finds set by parts.
     return _equivalent(a, b, box, eps, together(a, b, tuple(box.shape)), options)
 
@@ -125,7 +127,9 @@ def _equivalent(
 
 
 @pinned()
-def lipschitz(model: Forward, box: Box, eps: float | None = None, *, norm: Any = "inf", **options: Any) -> Certificate:
+def lipschitz(
+    model: Forward, box: Domain, eps: float | None = None, *, norm: Any = "inf", **options: Any
+) -> Certificate:
     """The Lipschitz constant of T on ``box``: |T(x) - T(y)| <= upper |x - y| there, in real arithmetic.
 
     ``norm`` is that of both distances, and the constant is the largest norm of the Jacobian that belongs to it:
@@ -139,15 +143,16 @@ def lipschitz(model: Forward, box: Box, eps: float | None = None, *, norm: Any =
     kind = "inf" if norm == math.inf else str(norm)
     if kind not in NORMS:
         raise OnelayerError(f"norm must be 1, 2 or 'inf', got {norm!r}")
-    return _of_slopes(Steepness(model, kind), model, box, eps, {"kind": "lipschitz", "norm": kind}, options)
+    return _of_slopes(Steepness(model, kind), model, as_box(box), eps, {"kind": "lipschitz", "norm": kind}, options)
 
 
 @pinned()
-def gradient_error(model: Forward, f: Any, box: Box, eps: float | None = None, **options: Any) -> Certificate:
+def gradient_error(model: Forward, f: Any, box: Domain, eps: float | None = None, **options: Any) -> Certificate:
     """sup over ``box``, outputs and inputs of |dT/dx_i - df/dx_i|, f formula text, a torch function or a module.
 
     With ``eps``: whether all slopes are that close. ``options`` are those of certify.
     """
+    box = as_box(box)
     target = understood(f, box)
     if target.lipschitz is not None:
         raise OnelayerError("a black box has no slopes to compare with; give f as a formula or torch function")
@@ -162,12 +167,13 @@ def gradient_error(model: Forward, f: Any, box: Box, eps: float | None = None, *
 
 
 @pinned()
-def monotone(model: Forward, box: Box, directions: Mapping[str, str], **options: Any) -> Verdict:
+def monotone(model: Forward, box: Domain, directions: Mapping[str, str], **options: Any) -> Verdict:
     """Whether T rises ("+") or falls ("-") along the named inputs everywhere on ``box``; equal values are allowed.
 
     Lemma: let M bound |dT/dx_i|. Then dT/dx_i >= 0 on the box iff sup|M - dT/dx_i| <= M.
     ``options`` are those of certify.
     """
+    box = as_box(box)
     inputs, signs = zip(*_directions(box, directions), strict=True)
     about = {"kind": "monotone", "inputs": list(inputs), "signs": list(signs)}
     marks = ("+" if sign > 0 else "-" for sign in signs)
@@ -176,25 +182,27 @@ def monotone(model: Forward, box: Box, directions: Mapping[str, str], **options:
 
 
 @pinned()
-def convex(model: Forward, box: Box, **options: Any) -> Verdict:
+def convex(model: Forward, box: Domain, **options: Any) -> Verdict:
     """Whether every output of T is a convex function of its inputs on ``box``, in real arithmetic.
 
     Lemma: a twice differentiable T is convex iff its Hessian is positive semidefinite, which is so iff none of its
     principal minors is negative. Where it is refuted, one of them is negative at the witness.
     ``options`` are those of certify.
     """
+    box = as_box(box)
     if box.dim > MOST_CURVED:
         raise OnelayerError(f"convexity is proved of functions of up to {MOST_CURVED} inputs, the box has {box.dim}")
     return _judged(Minors(model), model, box, {"kind": "convex"}, "convex", _real(options))
 
 
 @pinned()
-def prove(model: Forward, box: Box, condition: str, **options: Any) -> Verdict:
+def prove(model: Forward, box: Domain, condition: str, **options: Any) -> Verdict:
     """Whether a condition on the outputs y1, y2, ... and the inputs holds everywhere on ``box``, as executed.
 
     ``condition`` is comparisons joined by and, or, not, for example "y1 <= y2 + 0.1 and y1 >= 0". The inputs are x1,
     x2, ... or have the names of the box. ``options`` are those of certify.
     """
+    box = as_box(box)
     outputs = math.prod(_outputs(model, box))
     names = [*(f"y{at + 1}" for at in range(outputs)), *(_name(box, at) for at in range(box.dim))]
     if len(set(names)) < len(names):

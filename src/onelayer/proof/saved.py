@@ -32,6 +32,7 @@ from onelayer.proof.files import ATTACHMENTS, BOXES, CERTIFICATE, FUNCTION, OTHE
 from onelayer.proof.forward import enclosed_at, execute
 from onelayer.recording.target import place
 
+ABOVE = 1 + 2.0**-10  # of what is attained: nearer than that no bound is stated
 ROOM = 256  # units in the last place of the largest value: more than two analyses of rounding differ by
 POINTS = 64  # at which a recorded network is compared with its model
 
@@ -87,21 +88,24 @@ def save_claim(certificate: Certificate, folder: str | os.PathLike[str]) -> Path
 
 
 def _relaxed(certificate: Certificate, network: RecordedNetwork) -> Certificate:
-    """The same claim with room for another analysis of rounding: a weaker one, so as true.
+    """The same claim with room for another proof of it: a weaker one, so as true.
 
     Where an enclosure is exact up to rounding, a checker whose bound of the rounding is a little larger could prove
-    nothing. An eps that was asked for is kept.
+    nothing; where high orders come within a billionth of a value that is attained, one that cuts boxes would cut for
+    ever. An eps that was asked for is kept.
     """
-    if certificate.arithmetic == REAL or not math.isfinite(certificate.upper):
+    if not math.isfinite(certificate.upper):
         return certificate
+    most = math.inf if certificate.eps is None or certificate.status != "proved" else certificate.eps
+    if certificate.arithmetic == REAL:
+        return replace(certificate, upper=min(most, max(certificate.upper, ABOVE * certificate.lower)))
     with torch.no_grad():
         values = execute(network, _points(certificate.domain).to(network.dtype)).double()
     unit = ROOM * format_of(network.dtype).unit
     if certificate.about.get("kind") == "range":
         return replace(certificate, about=_wider(certificate.about, values.reshape(len(values), -1), unit))
     room = unit * (float(values.abs().max()) + certificate.upper)
-    most = math.inf if certificate.eps is None or certificate.status != "proved" else certificate.eps
-    return replace(certificate, upper=min(most, certificate.upper + room))
+    return replace(certificate, upper=min(most, max(certificate.upper + room, ABOVE * certificate.lower)))
 
 
 def _wider(about: Mapping[str, Any], values: torch.Tensor, unit: float) -> dict[str, Any]:
