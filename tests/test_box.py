@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
@@ -47,7 +48,7 @@ def test_bad_boxes_say_what_is_wrong(lower: object, upper: object, says: str) ->
 
 
 def test_one_pair_of_numbers_is_one_interval() -> None:
-    for pair in ((0, 1), [0.0, 1.0]):
-        assert as_box(pair) == Box([0.0], [1.0])
+    for pair in ((0, 1), [0.0, 1.0], np.array([0, 1]), torch.tensor([0.0, 1.0])):
+        assert as_box(pair) == Box([0.0], [1.0])  # type: ignore[arg-type]
     with pytest.raises(OnelayerError, match="empty box"):
         as_box((1, 0))

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -53,6 +54,25 @@ def test_a_mass_with_names_of_its_own(capfd: pytest.CaptureFixture[str], tmp_pat
     assert "m0" in str(explain(loaded)) or "v" in str(explain(loaded))
 
 
+def test_names_and_units_are_in_everything_that_is_written(tmp_path: Path) -> None:
+    """Report, C file and header, live page, explanation and guard call a coordinate what the user calls it."""
+    a = ol.approximate("m0*v", {"m0 [kg]": (1, 2), "v[m/s]": (1, 3)}, 0.05)
+    a.report(tmp_path / "r.html", title="Force")
+    page = (tmp_path / "r.html").read_text()
+    assert "<pre>m0 * v</pre>" in page
+    assert "<td>v</td>" in page
+    assert "<td>m/s</td>" in page
+    a.export("c", tmp_path / "mass.c")
+    for text in ((tmp_path / "mass.c").read_text(), (tmp_path / "mass.h").read_text()):
+        assert "x[0] = m0 [kg] in [1.0, 2.0], x[1] = v [m/s] in [1.0, 3.0]" in text
+    a.to_html(tmp_path / "live.html")
+    assert '"names":["m0 [kg]","v [m/s]"]' in (tmp_path / "live.html").read_text()
+    assert "v [m/s]" in str(explain(a))
+    with pytest.raises(OnelayerError, match=r"v \[m/s\] is 9.0, not in \[1.0, 3.0\]"):
+        a([[1.5, 9.0]], guard=True)
+    assert parse_point("v[m/s]=2, m0=1", a.box.variables) == [1.0, 2.0]
+
+
 BOXES: list[Any] = [
     "a=0:1, b=-1:2",
     {"a": (0, 1), "b": (-1, 2)},
@@ -60,6 +80,8 @@ BOXES: list[Any] = [
     Box([0, -1], [1, 2], names=["a", "b"]),
     Box([(0, 1), (-1, 2)], names=["a", "b"]),
     Box("a=0:1, b=-1:2"),
+    {"a": np.array([0, 1]), "b": torch.tensor([-1.0, 2.0])},
+    Box(np.array([[0, 1], [-1, 2]]), names=["a", "b"]),
 ]
 
 
@@ -74,7 +96,9 @@ def test_every_way_to_write_a_box(box: Any) -> None:
 
 def test_pairs_without_names() -> None:
     assert ol.approximate("x*y", [(0, 1), (-1, 2)], 0.5).box == Box([0, -1], [1, 2])
+    assert ol.approximate("x*y", np.array([[0, 1], [-1, 2]]), 0.5).box == Box([0, -1], [1, 2])
     assert ol.approximate("x1*x2", "0:1, -1:2", 0.5).box.names == ()
+    assert Box("m0 [kg] = 1:2, v[m/s]=0:1").names == ("m0[kg]", "v[m/s]")
     assert parse_domain("0:1, -1:2").names == ()
 
 

@@ -142,11 +142,10 @@ Domain = Box | str | Mapping[str, Any] | Sequence[Any]  # whatever a user calls 
 
 def as_box(domain: Domain) -> Box:
     """A Box from a Box, text, a dict of intervals, a list of pairs, or one pair of numbers for one variable."""
-    if isinstance(domain, tuple | list) and len(domain) == 2 and all(isinstance(end, int | float) for end in domain):
-        return Box([domain])
     if isinstance(domain, Box):
         return domain
-    return Box(domain)
+    one = isinstance(domain, tuple | list | np.ndarray | Tensor) and len(domain) == 2
+    return Box([domain] if one and all(np.ndim(end) == 0 for end in domain) else domain)
 
 
 def _written_out(

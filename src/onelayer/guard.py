@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from onelayer.box import Box
 from onelayer.errors import OnelayerError
-from onelayer.names import without_unit
 
 WARN, RAISE, CLAMP = "warn", "raise", "clamp"
 GUARDS = (None, WARN, RAISE, CLAMP)
@@ -40,7 +39,7 @@ class Guarded(nn.Module):
         self.model = model
         self.guard = RAISE if guard is True else check_guard(guard or None)
         self.warned = False
-        self.names = tuple(map(without_unit, box.names or ()))
+        self.names = tuple(box.labels) if box.names else ()
         self.register_buffer("lower", box.lower.clone(), persistent=False)
         self.register_buffer("upper", box.upper.clone(), persistent=False)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from onelayer.errors import OnelayerError
 
@@ -11,6 +12,7 @@ from onelayer.errors import OnelayerError
 LETTERS = r"A-Za-z_\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u02af\u0386\u0388-\u03f5\u03f7-\u0481\u048a-\u04ff"
 IDENTIFIER = f"[{LETTERS}][{LETTERS}0-9]*"
 _LABEL = re.compile(rf"({IDENTIFIER})(?:\[([^\[\]\x00-\x1f\x7f]{{1,40}})\])?")
+_BEFORE_UNIT = re.compile(r"[ \t]+\[[ \t]*")
 _NUMBERED = re.compile(r"x([0-9]+)")
 MAX_NAME = 64  # characters, unit included
 
@@ -18,6 +20,13 @@ MAX_NAME = 64  # characters, unit included
 def without_unit(name: str) -> str:
     """v of v[m/s]."""
     return name.partition("[")[0]
+
+
+def tidy(name: object) -> object:
+    """A name as it is kept: no blanks around it or before its unit, so "v [m/s]" is v[m/s]."""
+    if not isinstance(name, str):
+        return name
+    return _BEFORE_UNIT.sub("[", name.strip())
 
 
 def _without_unit(name: object) -> str:
@@ -30,7 +39,7 @@ def _without_unit(name: object) -> str:
 
 def check_names(names: Sequence[str], shape: tuple[int, ...]) -> tuple[str, ...]:
     """The names if they are good ones for points of that shape: one per coordinate, different, none misleading."""
-    found = tuple(names)
+    found: tuple[Any, ...] = tuple(map(tidy, names))
     if not found:
         return ()
     if len(shape) != 1 or len(found) != shape[0]:

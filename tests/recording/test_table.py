@@ -72,6 +72,79 @@ def test_a_csv_file_reads_as_its_columns(tmp_path):
     assert np.array_equal(read.values, table("linear").values)
 
 
+def written(between=",", point=".", header="rpm,load,torque", before=""):
+    """The engine as a text of rows, as spreadsheets of different countries write it."""
+    columns = engine()
+    rows = zip(*(columns[name].tolist() for name in ("rpm", "load", "torque")), strict=True)
+    lines = [between.join(repr(value).replace(".", point) for value in row) for row in rows]
+    return before + "\n".join([header.replace(",", between), *lines]) + "\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        written(";"),
+        written(";", ","),
+        written("\t", ","),
+        written(", "),
+        written(before="\ufeff"),
+        written(before="# test bench 3\n\n"),
+        written(header="rpm [1/min],load[%],torque[Nm]"),
+        written().replace("\n", "\r\n"),
+        written().replace("rpm", '"rpm"'),
+    ],
+)
+def test_a_csv_file_of_any_country_is_the_same_table(tmp_path, text):
+    (tmp_path / "engine.csv").write_text(text, encoding="utf-8", newline="")
+    read = Table.read(tmp_path / "engine.csv", inputs="rpm,load", output="torque")
+    assert np.array_equal(read.values, table("linear").values)
+    assert read.box.variables == ("rpm", "load")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("", "a line of column names"),
+        ("rpm,load,torque\n", "at least one row"),
+        ("rpm,load,torque\n1,2,3\n", "at least two different"),
+        (written(header="1.0,2.0,3.0"), "first line must name the columns"),
+        ("rpm,load,torque\n1,2,\n", "missing value in row 1"),
+        ("rpm,load,torque\n1,n/a,3\n", "'load' has text 'n/a' in row 1"),
+        ("rpm,load,torque\n1,2\n", "line 2 has 2 values, the header 3"),
+        ("rpm,rpm,torque\n1,2,3\n", "name every column once"),
+        ('rpm,load,torque\n"1,350.0",2,3\n', "text '1,350.0'"),
+        (written(";", ",").replace("800,0;", "1.800,0;"), "text '1.800,0'"),
+    ],
+)
+def test_a_csv_file_that_is_no_table_is_told_in_a_line(tmp_path, text, line):
+    (tmp_path / "engine.csv").write_text(text)
+    with pytest.raises(OnelayerError, match=line) as error:
+        Table.read(tmp_path / "engine.csv", inputs=["rpm", "load"], output="torque")
+    assert "\n" not in str(error.value)
+
+
+def test_columns_name_the_coordinates():
+    columns = {"engine speed (rpm)": [0, 1], "y": [1, 2]}
+    assert Table.read(columns, inputs=["engine speed (rpm)"], output="y").box.names == ("engine_speed[rpm]",)
+    assert Table.read({"2nd": [0, 1], "y": [1, 2]}, inputs=["2nd"], output="y").box.names == ()
+    with pytest.raises(OnelayerError, match="columns of 2, 3 rows"):
+        Table.read({"a": [0, 1], "y": [1, 2, 3]}, inputs=["a"], output="y")
+    direct = Table([[0, 1, 2], [0, 1]], [[1, 2], [3, 4], [5, 6]], ["a", "b"])
+    assert direct([0.5, 1.0]) == 3.0
+    for axes, values, names, line in (
+        ([[0, 1]], [1, "n/a"], ["a"], "arrays of numbers"),
+        ([[0, 1]], [1, 2], ["a", "b"], "one per axis"),
+        ([[0, 1]], [1, 2, 3], ["a"], "do not fill"),
+    ):
+        with pytest.raises(OnelayerError, match=line):
+            Table(axes, values, names)
+
+
+def test_a_box_for_a_table_names_its_columns_in_their_order():
+    with pytest.raises(OnelayerError, match="the box names load, rpm and the table rpm, load"):
+        as_target(table("linear"), Box(load=(0, 100), rpm=(800, 6000)))
+
+
 def test_a_table_is_a_target_with_a_formula():
     t = table("linear")
     target = as_target(t, t.box)

@@ -47,6 +47,16 @@ NUMPY: dict[str, tuple[Callable[..., Any], Box, str | None]] = {
     "norm": (lambda x: np.linalg.norm(x, axis=-1) + np.hypot(x[..., 0], 2), SQUARE, None),
     "matrix": (matrix, SQUARE, None),
     "pieces": (pieces, SQUARE, None),
+    "masks": (lambda x: (x[..., 0] < 0.5) * x[..., 0] + (x[..., 0] >= 0.5) * (1 - x[..., 0]), LINE, None),
+    "piecewise": (
+        lambda x: np.piecewise(x[..., 0], [x[..., 0] < 0.5, x[..., 0] >= 0.5], [lambda t: t, lambda t: 1 - t]),
+        LINE,
+        "where(x < 0.5, x, 1 - x)",
+    ),
+    "piecewise else": (lambda x: np.piecewise(x[..., 0], [x[..., 0] < 0.5], [0.25, np.sin]), LINE, None),
+    "area": (lambda x: np.trapezoid(np.exp(-x * np.linspace(0, 1, 5)), np.linspace(0, 1, 5)), LINE, None),
+    "normal distribution": (lambda x: scipy.special.ndtr(x[..., 0]), LINE, None),
+    "Debye": (lambda x: x[..., 0] ** 3 / (np.exp(x[..., 0]) - 1), Box([0.0], [9.0]), None),
     "sums": (
         lambda x: np.sum(x * np.arange(2), axis=-1) + np.prod(x, -1) + np.cumsum(x, axis=-1)[..., 1],
         SQUARE,
@@ -85,6 +95,22 @@ def test_numpy_code_is_proved_without_conditions() -> None:
     assert result.certificate.function == "sin(x1)"
 
 
+@pytest.mark.parametrize("code", [NUMPY["masks"][0], NUMPY["piecewise"][0], lambda x: torch.heaviside(x, x)[..., 0]])
+def test_each_side_of_a_mask_is_enclosed_on_its_own(code: Callable[..., Any]) -> None:
+    """(x < 1/2) * x + (x >= 1/2) * (1 - x) is continuous: its masks are one choice, not two open factors."""
+    target = as_target(code, LINE)
+    assert target.formula is not None
+    assert [node.op for node in target.formula.nodes].count("where") <= 2
+    assert ol.certify(lambda x: 0.25 + 0 * x[..., 0], target, LINE, 1.25, max_boxes=50).upper < 1
+
+
+@pytest.mark.parametrize("code", [lambda x: (x**3 / (torch.exp(x) - 1))[..., 0], NUMPY["Debye"][0]])
+def test_code_with_a_removable_singularity_rounds_as_it_is_written(code: Callable[..., Any]) -> None:
+    """exp(x) - 1 loses digits near zero, its formula does not: the code is still that formula."""
+    with np.errstate(all="raise", under="ignore"):
+        assert ol.approximate(code, Box([0.0], [9.0]), 0.05).certificate.proved
+
+
 def branch(x: Any) -> Any:
     return x[0] if x[0] > 0.5 else 1 - x[0]
 
@@ -94,6 +120,9 @@ def branch(x: Any) -> Any:
     [
         (lambda x: math.sin(x[0]), "np.sin"),
         (branch, "where"),
+        (lambda x: 2 * math.sin(x[0]), "met in math.sin(x[0])"),
+        (branch, "met in x[0] > 0.5"),
+        (lambda x: np.array([x[0], x[0]]).sum(), "np.stack"),
         (np.vectorize(lambda t: t**2), "np.vectorize"),
         (lambda x: np.argmax(x, axis=-1) * 1.0, "np.argmax"),
         (lambda x: np.array([float(v) for v in x]), "float(x)"),
@@ -107,6 +136,22 @@ def branch(x: Any) -> Any:
 def test_what_cannot_be_recorded_is_named(f: Callable[..., Any], says: str) -> None:
     with pytest.raises(UnsupportedOperation) as caught:
         as_target(f, LINE)
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("f", "box", "says"),
+    [
+        (lambda a, b, c: a + b + c, SQUARE, "takes 3 arguments (a, b, c), and the box has 2 coordinates"),
+        (lambda t, x: t + x, Box(x=(0, 1), v=(0, 1)), "f takes t, x and the box names x, v"),
+        (lambda x: x[..., 0] if x[..., 0] > 0.5 else 1 - x[..., 0], LINE, "torch.where(x > 0, a, b) for a branch"),
+        (lambda x: x[..., 7], LINE, "met in x[..., 7]"),
+    ],
+)
+def test_what_cannot_be_called_is_told_in_a_line(f: Callable[..., Any], box: Box, says: str) -> None:
+    with pytest.raises(OnelayerError) as caught:
+        as_target(f, box)
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
 

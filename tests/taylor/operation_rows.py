@@ -119,6 +119,7 @@ sinc: torch.sinc(x - 0.7); torch.special.sinc(input=9 * x)
 sinrel: A.sinrel(x - 0.7); A.sinrel(9 * x)
 expm1: torch.expm1(x); torch.expm1(x * 1e-9)
 flatten: x.flatten(1); torch.flatten(x, start_dim=0, end_dim=1)
+repeat: x.repeat(1, 2, 1); x.repeat(repeats=(2, 1, 1, 3))
 flip: x.flip(-1); x.flip([1, 2]); torch.flip(x, dims=(1,))
 float: x.float(memory_format=torch.preserve_format) * 0.1
 floor: torch.floor(9 * x); x.floor() + 0.1

@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from onelayer import __version__
+from onelayer.box import Box
 from onelayer.card import number_of
 from onelayer.disk import replace_file
 from onelayer.errors import OnelayerError
@@ -75,7 +76,10 @@ def _header(name: str, a: Exportable, source: Source, guard: str | None) -> str:
         RAISE: "Returns 0 in the domain of the certificate; outside it returns 1 and fills y with nan.",
         CLAMP: "Returns 0 in the domain of the certificate; outside it returns 1 and y at the nearest point inside.",
     }[guard]
-    about = comment([f"y = T(x), {inputs} numbers in, {outputs} out. {said}", "The certificate is in the .c file."])
+    named = [f"{_sides(source.box)}."] if source.box is not None and source.box.names else []
+    about = comment(
+        [f"y = T(x), {inputs} numbers in, {outputs} out. {said}", *named, "The certificate is in the .c file."]
+    )
     return f"""{about}\
 #ifndef {upper}_H
 #define {upper}_H
@@ -144,6 +148,15 @@ def _guard(source: Source, program: Program, guard: str | None) -> str:
     return "".join(f"    {line}\n" for line in lines)
 
 
+def _sides(box: Box) -> str:
+    """The sides of a domain, with what stands in which place of x: "x[0] = v [m/s] in [1.0, 2.0], x[1] = ..."."""
+    sides = [f"[{a!r}, {b!r}]" for a, b in zip(box.lower.flatten().tolist(), box.upper.flatten().tolist(), strict=True)]
+    if not box.names:
+        return " x ".join(sides)
+    places = enumerate(zip(box.labels, sides, strict=True))
+    return ", ".join(f"x[{at}] = {label} in {side}" for at, (label, side) in places)
+
+
 def facts(a: Exportable, source: Source) -> list[str]:
     """What the comment says: claim, domain, hashes, and what the bound covers of a C program."""
     kind = spelled(source.model.dtype)
@@ -152,12 +165,10 @@ def facts(a: Exportable, source: Source) -> list[str]:
     if not isinstance(a, Approximation):
         return [*lines, "Nothing is proved about this layer."]
     proof = a.certificate
-    box = source.domain
-    sides = zip(box.lower.flatten().tolist(), box.upper.flatten().tolist(), strict=True)
     lines += [
         f"{proof.status}: {proof.sentence}",
         f"f = {proof.short_function}",
-        "domain: " + " x ".join(f"[{low!r}, {high!r}]" for low, high in sides),
+        f"domain: {_sides(source.domain)}",
         f"proof: {proof.method}, {number_of(proof.boxes, 'boxes')}; {proof.arithmetic}",
         *(f"assumed: {text}" for text in proof.assumptions),
         "",

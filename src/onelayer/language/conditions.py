@@ -28,12 +28,21 @@ class Positive:
     node: int
 
     def choose(self, tape: Tape, a: int, b: int) -> int:
-        """A node of its own, unless both choices are one."""
+        """A node of its own, unless both choices are one; a choice within it that asks the same is decided."""
+        a = _decided(tape, a, self.node, 1)
+        b = _decided(tape, b, self.node, 2)
         if a == b and tape.total[self.node]:
             return a
         negative = tape.add("neg", tape.add("relu", tape.add("neg", self.node)))
         first = _knowing(tape, a, self.node, tape.add("relu", self.node))
         return tape.add("where", self.node, first, _knowing(tape, b, self.node, negative))
+
+
+def _decided(tape: Tape, at: int, node: int, side: int) -> int:
+    """The side of a choice that is taken where it is known whether ``node`` is positive (1) or not (2)."""
+    while tape.nodes[at].op == "where" and tape.nodes[at].args[0] == node:
+        at = tape.nodes[at].args[side]
+    return at
 
 
 def _knowing(tape: Tape, at: int, node: int, same: int) -> int:

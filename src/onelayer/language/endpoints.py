@@ -17,7 +17,8 @@ from onelayer.language.tree import Node
 from onelayer.names import LETTERS
 
 _BITS = 256  # of an endpoint's ball: far more than the 53 it is rounded to
-_UNIT = re.compile(rf"(?<=[{LETTERS}0-9])\[[^\[\]]{{1,40}}\]")
+_UNIT = re.compile(rf"(?<=[{LETTERS}0-9]) *\[[^\[\]]{{1,40}}\]")
+_WRITTEN = "a domain is written lower:upper per coordinate, as in 0:1, -1:1, or v=1:2 with a name"
 
 
 def parse_domain(text: str) -> Box:
@@ -26,8 +27,7 @@ def parse_domain(text: str) -> Box:
     An endpoint that is exactly a float64 stays as it is. Any other (pi, 1/3) moves outward to the next float64, so the
     box contains the real interval that the text means.
     """
-    bare, units = _units(text)
-    parser = Parser(bare, dim=None, limit=MAX_CHARACTERS)
+    parser, units = _begun(text)
     lower: list[float] = []
     upper: list[float] = []
     names: list[str] = []
@@ -37,11 +37,11 @@ def parse_domain(text: str) -> Box:
         names += [] if name is None else [name + units.get(start.column + len(name), "")]
         lower.append(_constant(parser, parser.next)[0])
         if not parser.accept(":"):
-            raise parser.error("a domain is written lower:upper per coordinate, as in 0:1, -1:1", parser.next)
+            raise parser.error(_WRITTEN, parser.next)
         upper.append(_constant(parser, parser.next)[1])
         if not lower[-1] <= upper[-1]:
             raise parser.error(f"empty interval {lower[-1]:g}:{upper[-1]:g}; write the smaller endpoint first", start)
-        if 0 < len(names) < len(lower):
+        if len(names) not in (0, len(lower)):
             raise parser.error("name every coordinate or none, as in v=1:2, c=3:10", start)
         if parser.next.kind == "end":
             return Box(lower, upper, names=names)
@@ -49,12 +49,21 @@ def parse_domain(text: str) -> Box:
             raise parser.error("expected a comma between coordinates, as in 0:1, -1:1", parser.next)
 
 
+def _begun(text: str) -> tuple[Parser, dict[int, str]]:
+    """A parser of a domain, and the units by the columns at which they stood."""
+    bare, units = _units(text)
+    parser = Parser(bare, dim=None, limit=MAX_CHARACTERS)
+    if parser.next.kind == "end" or parser.next.text == "[":
+        raise parser.error(_WRITTEN, parser.next)
+    return parser, units
+
+
 def parse_point(text: str, names: Sequence[str] = ()) -> list[float]:
     """Read the coordinates of a point: constant formulas separated by commas, each rounded to a float64.
 
-    They stand in the order of the domain, or each behind its name: ``v=1.5, c=4``.
+    They stand in the order of the domain, or each behind its name: ``v=1.5, c=4``, ``v[m/s]=1.5``.
     """
-    parser = Parser(text, dim=None, limit=MAX_CHARACTERS)
+    parser = Parser(_units(text)[0], dim=None, limit=MAX_CHARACTERS)
     numbers: list[float] = []
     places: list[str] = []
     while not numbers or parser.accept(","):
@@ -80,7 +89,7 @@ def _in_order(parser: Parser, numbers: list[float], places: list[str], names: Se
 
 def _units(text: str) -> tuple[str, dict[int, str]]:
     """The text with blanks in the place of units in brackets, and the units by the columns at which they stood."""
-    found = {match.start() + 1: match[0] for match in _UNIT.finditer(text)}
+    found = {match.start() + 1: match[0].strip() for match in _UNIT.finditer(text)}
     return _UNIT.sub(lambda match: " " * len(match[0]), text), found
 
 

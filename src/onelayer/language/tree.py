@@ -49,6 +49,7 @@ class Tape:
     constant: list[float | None] = field(default_factory=list)
     exact: list[Fraction | None] = field(default_factory=list)
     total: list[bool] = field(default_factory=list)
+    cancels: bool = True  # whether removable singularities are removed
     _known: dict[Node, int] = field(default_factory=dict)
 
     def add(self, op: str, *args: int, value: float = 0) -> int:
@@ -57,7 +58,7 @@ class Tape:
         at = self._known.get(node)
         if at is not None:
             return at
-        if op in ("mul", "div"):
+        if self.cancels and op in ("mul", "div"):
             known = cancelled(self, op, *args)
             if known is not None:
                 return known

@@ -172,8 +172,8 @@ def _head(
     if packed and isinstance(memory, GridMemory):
         axes = _axes(model, own, h, memory, box)
     if axes is not None:
-        text = " and ".join(axis.reads for axis in axes)
-        return ExplainedHead(h, f"looks up a table over {text}", axes, values, [])
+        read = enumerated([axis.reads for axis in axes])
+        return ExplainedHead(h, f"looks up a table over {read}", axes, values, [])
     purpose = "averages tokens of the sequence" + (" and of the memory" if memory is not None else "")
     purpose = "looks up scattered memory tokens" if config.layout == "packed" else purpose
     return ExplainedHead(h, purpose, [], values, _peaks(model, h, box, samples) if memory is not None else [])
@@ -223,7 +223,7 @@ def _axis(direction: Tensor, slopes: Tensor, biases: Tensor, box: Box) -> Explai
             slopes.tolist(), biases.tolist(), regions, best.indices.tolist(), best.values.tolist(), strict=True
         )
     ]
-    return ExplainedAxis(linear_text(direction, names=box.variables), tuple(direction.tolist()), (start, end), tokens)
+    return ExplainedAxis(along(box, direction), tuple(direction.tolist()), (start, end), tokens)
 
 
 def _envelope(slopes: list[float], biases: list[float], start: float, end: float) -> list[tuple[float, float] | None]:
@@ -275,10 +275,20 @@ def _unit(model: OneLayerTransformer, own: dict[str, Tensor], j: int, box: Box, 
     radius = float(normal.abs() @ (box.width.flatten() / 2))
     middle = float(normal @ box.center.flatten()) + offset
     if abs(middle) < radius:
-        purpose = f"kink along {linear_text(normal, offset, box.variables)} = 0"
+        purpose = f"kink along {along(box, normal, offset)} = 0"
     else:
-        purpose = f"{'always' if middle > 0 else 'never'} active: {linear_text(normal, offset, box.variables)}"
+        purpose = f"{'always' if middle > 0 else 'never'} active: {along(box, normal, offset)}"
     return ExplainedUnit(j, purpose, tuple(normal.tolist()), offset, coefficient)
+
+
+def enumerated(parts: Sequence[str]) -> str:
+    """ "a", "a and b", "a, b and c"."""
+    return " and ".join([", ".join(parts[:-1])] * (len(parts) > 1) + [parts[-1]])
+
+
+def along(box: Box, direction: Tensor, offset: float = 0.0) -> str:
+    """Text of direction . x + offset with the names and units of the box."""
+    return linear_text(direction, offset, box.labels if box.names else ())
 
 
 def linear_text(direction: Tensor, offset: float = 0.0, names: Sequence[str] = ()) -> str:

@@ -119,7 +119,7 @@ def _bounds(target: Target, x: Tensor, observer: Observer) -> Bounds:
     except Exception as error:
         if target.formula is None:
             raise _failed(target, "on Taylor models", error) from error
-        return _enclosed(target.formula, x, observer)
+        return _enclosed(target.executed or target.formula, x, observer)
 
 
 def _failed(target: Target, where: str, error: Exception) -> OnelayerError:

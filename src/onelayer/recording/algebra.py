@@ -42,7 +42,30 @@ def add_entries(tape: Recording, a: int, b: int) -> int:
         return b
     if b == ZERO:
         return a
+    first, second = tape.nodes[a], tape.nodes[b]
+    if first.op == second.op == "where" and first.args[0] == second.args[0]:
+        sides = (add_entries(tape, *pair) for pair in zip(first.args[1:], second.args[1:], strict=True))
+        return tape.add("where", first.args[0], *sides)
     return tape.add("add", a, b)
+
+
+def _chosen(tape: Recording, mask: int, b: int) -> int | None:
+    """(x < 1) * b as where(x < 1, b, 0), None where the first factor is no choice between 0 and 1.
+
+    Both are one function where b has values everywhere; as a choice, each side is enclosed on its own.
+    """
+    return _masked(tape, mask, b) if tape.nodes[mask].op == "where" and tape.total[b] else None
+
+
+def _masked(tape: Recording, mask: int, b: int) -> int | None:
+    """A nested choice between 0 and 1 with b in the place of 1."""
+    if mask in (ZERO, ONE):
+        return b if mask == ONE else ZERO
+    node = tape.nodes[mask]
+    if node.op != "where":
+        return None
+    first, second = (_masked(tape, side, b) for side in node.args[1:])
+    return None if first is None or second is None else tape.add("where", node.args[0], first, second)
 
 
 def _sub(tape: Recording, a: int, b: int) -> int:
@@ -67,7 +90,10 @@ def mul_entries(tape: Recording, a: int, b: int) -> int:
         return b
     if b == ONE:
         return a
-    return tape.add("mul", a, b)
+    chosen = _chosen(tape, a, b)
+    if chosen is None:
+        chosen = _chosen(tape, b, a)
+    return tape.add("mul", a, b) if chosen is None else chosen
 
 
 def _div(tape: Recording, a: int, b: int) -> int:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import linecache
+import sysconfig
+import traceback
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +18,10 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from onelayer.box import Box
+from onelayer.card import number_of
 from onelayer.errors import OnelayerError, told
+
+MOST_CODE = 60  # characters of the user's code in an error
 
 
 def _required(f: Callable[..., Any]) -> list[str]:
@@ -33,10 +40,18 @@ def of_one_array(f: Callable[..., Any], box: Box) -> Callable[[Any], Any]:
     A function with one required argument, or with a signature that is not known, is taken as it is.
     """
     names = _required(f)
-    if len(box.shape) != 1 or len(names) < 2 or len(names) != box.dim:
+    if len(box.shape) != 1 or len(names) < 2:
         return f
-    order = [box.variables.index(name) for name in names] if set(names) == set(box.variables) else range(box.dim)
-    return Spread(f, tuple(order))
+    taken = ", ".join(names[:8])
+    if len(names) != box.dim:
+        coordinates = number_of(box.dim, "coordinates")
+        raise OnelayerError(
+            f"f takes {len(names)} arguments ({taken}), and the box has {coordinates}; give one for each"
+        )
+    shared = set(names) & set(box.variables)
+    if shared and len(shared) < box.dim:
+        raise OnelayerError(f"f takes {taken} and the box names {', '.join(box.variables[:8])}; call them alike")
+    return Spread(f, tuple(box.variables.index(name) for name in names) if shared else tuple(range(box.dim)))
 
 
 @dataclass(frozen=True)
@@ -103,7 +118,7 @@ def not_torch(f: Callable[[Any], Any], points: Tensor, if_it_fails: bool) -> str
         warnings.simplefilter("always")
         try:
             answer = f(points.clone())
-        except (TypeError, AttributeError, ValueError) as error:
+        except (TypeError, AttributeError, ValueError, IndexError) as error:
             if isinstance(error, OnelayerError):
                 return None if if_it_fails else told(error)
             return told(error)
@@ -116,11 +131,29 @@ def not_torch(f: Callable[[Any], Any], points: Tensor, if_it_fails: bool) -> str
     return None
 
 
+def met_in(error: Exception) -> str:
+    """The code of the user's in which an error arose, as "; met in math.sin(x[0])"; nothing where it is not known."""
+    own = (str(Path(__file__).parents[1]), sysconfig.get_path("purelib"), sysconfig.get_path("stdlib"))
+    frames = [at for at in traceback.extract_tb(error.__traceback__) if not at.filename.startswith(own)]
+    code = (frames[-1].line or "") if frames else ""
+    ends = (getattr(frames[-1], "colno", None), getattr(frames[-1], "end_colno", None)) if frames else (None, None)
+    if None not in ends and frames[-1].lineno == getattr(frames[-1], "end_lineno", None):
+        whole = linecache.getline(frames[-1].filename, frames[-1].lineno or 0)
+        code = whole.encode()[slice(*ends)].decode(errors="replace")
+    return f"; met in {' '.join(code.split())[:MOST_CODE]}" if code else ""
+
+
+def line(error: Exception) -> str:
+    """A foreign error in one line."""
+    return f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')[:160]}"
+
+
 def on_arrays(f: Callable[[Any], Any], points: Tensor) -> tuple[Callable[[Tensor], Tensor], bool]:
     """f on NumPy arrays as a torch function, and whether it takes batches; else it gets one point after another."""
     shape = tuple(points.shape[1:])
     try:
-        batched = np.shape(f(points.numpy().copy()))[:1] == (points.shape[0],)
+        with np.errstate(all="ignore"):  # the call that counts says where f has no value
+            batched = np.shape(f(points.numpy().copy()))[:1] == (points.shape[0],)
     except Exception:
         batched = False
 

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, dropwhile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from onelayer.box import Box
 from onelayer.errors import FileError, OnelayerError, first_line
+from onelayer.names import tidy, without_unit
 
 Array = NDArray[np.float64]
 PARQUET = (".parquet", ".pq")
 SUFFIXES = (".csv", *PARQUET)
+_PARENTHESES = re.compile(r"\(([^()]*)\)$")  # a unit at the end of a name
+SEPARATORS = (",", ";", "\t")
+_DECIMAL_COMMA = re.compile(r"[+-]?[0-9]*,[0-9]+(?:[eE][+-]?[0-9]+)?")
 
 
 def read_columns(path: str | Path) -> Mapping[str, Sequence[Any]]:
@@ -33,7 +40,7 @@ def numbers(source: object, name: str, values: Sequence[Any]) -> Array:
         number = as_number(value)
         if number is None:
             what = "a missing value" if value in (None, "") else f"text {str(value)[:30]!r}"
-            raise OnelayerError(f"{source}: column '{name}' has {what} in row {row}; input columns must be numbers")
+            raise OnelayerError(f"{source}: column '{name}' has {what} in row {row}; it must have a number in each")
         column[row - 1] = number
     return column
 
@@ -47,6 +54,28 @@ def as_number(value: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
+def column_of(columns: Mapping[str, Any], name: str, source: object) -> str:
+    """What a column is called in full: rpm[1/min] where rpm is asked for and no column is called just that."""
+    if name in columns:
+        return name
+    with_unit = [full for full in columns if without_unit(str(tidy(full))).strip() == name]
+    if len(with_unit) == 1:
+        return with_unit[0]
+    unnamed = all(as_number(full) is not None for full in columns)
+    hint = "; its first line must name the columns" if unnamed else ""
+    raise OnelayerError(f"{source} has no column '{name}'; it has {listed(columns)}{hint}")
+
+
+def named_after(columns: Sequence[str], box: Box) -> Box:
+    """The box with the names of columns: "engine speed (rpm)" is engine_speed[rpm]; without, where that is no name."""
+    written = [_PARENTHESES.sub(r"[\1]", name.strip()) for name in columns]
+    parts = [str(tidy(name)).partition("[") for name in written]
+    try:
+        return box.named([re.sub(r"[ .-]+", "_", name) + mark + unit for name, mark, unit in parts])
+    except OnelayerError:
+        return box
+
+
 def listed(names: Iterable[Any]) -> str:
     """Names for an error, the first eight of them."""
     shown = [str(name) for name in names]
@@ -54,15 +83,28 @@ def listed(names: Iterable[Any]) -> str:
 
 
 def _lines(path: Path) -> list[list[str]]:
-    """The values of every line that has any."""
+    """The values of every line that has any, without remarks (#) before the first.
+
+    Between them stand commas, semicolons or tabs, whichever the first line has most of. Where it is not commas, a
+    number may have a comma for its point, as spreadsheets write it in much of the world.
+    """
     try:
         _refuse_irregular(path)
         with path.open(newline="", encoding="utf-8-sig") as file:
-            return [row for row in csv.reader(file) if row]
+            lines = dropwhile(lambda text: text.startswith("#") or not text.strip(), file)
+            first = next(lines, "")
+            between = max(SEPARATORS, key=first.count)
+            rows = [row for row in csv.reader(chain([first], lines), delimiter=between) if row]
+            return rows if between == "," else [[_with_point(cell) for cell in row] for row in rows]
     except OSError as error:
         raise FileError(f"cannot read {path}: {error.strerror or error}") from error
     except (ValueError, csv.Error) as error:  # not UTF-8, or a name with a null byte
         raise FileError(f"{str(path)!r} is not a CSV file in UTF-8: {error}") from error
+
+
+def _with_point(cell: str) -> str:
+    """A number with a point for its comma; any other text as it is."""
+    return cell.replace(",", ".") if _DECIMAL_COMMA.fullmatch(cell.strip()) else cell
 
 
 def _csv(path: Path) -> dict[str, list[str]]:

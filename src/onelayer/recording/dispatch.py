@@ -63,7 +63,7 @@ HINTS = {
     "msort": "it sorts across the batch; use torch.sort(x, dim=-1).values",
     "copy_": "build the result with torch.stack or torch.cat",
 }
-_UNKNOWN = "it is not in the formula language; write f with operations that are, or give lipschitz="
+UNKNOWN = "it is not in the formula language; write f with operations that are, or give lipschitz="
 _NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim"}
 Operation = TypeVar("Operation", bound=Callable[..., Any])
 OPERATIONS: dict[str, Callable[..., Any]] = {}
@@ -102,7 +102,7 @@ def dispatch(func: Callable[..., Any], full_name: str, args: Sequence[Any], kwar
     if name in MOVING:
         return _moved(tape, func, name, args, kwargs)
     if name not in OPERATIONS:
-        raise UnsupportedOperation(name, HINTS.get(name, HINTS.get(full_name, _UNKNOWN)))
+        raise UnsupportedOperation(name, HINTS.get(name, HINTS.get(full_name, UNKNOWN)))
     return _recorded(tape, name, full_name, in_place, args, kwargs)
 
 

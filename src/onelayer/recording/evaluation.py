@@ -62,6 +62,13 @@ def evaluate(function: Callable[[Any], Any], points: Tensor, pace: Pace, observe
     return torch.cat(parts)
 
 
+def at_points(formula: Formula, x: Any) -> Any:
+    """A formula at a tensor of points, or at an array or a list of them as an array."""
+    if isinstance(x, np.ndarray | list | tuple):
+        return formula(torch.as_tensor(np.asarray(x, dtype=np.float64))).numpy()
+    return formula(x)
+
+
 def continued(function: Callable[[Tensor], Tensor], formula: Formula) -> Callable[[Tensor], Tensor]:
     """The function, with the value of its formula where the code has none: sin(x) / x is 1 at zero, not NaN."""
     if not any(node.op in CONTINUED for node in formula.nodes):

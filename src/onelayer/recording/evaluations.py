@@ -14,6 +14,7 @@ import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
+from onelayer.card import number_of
 from onelayer.errors import FileError, OnelayerError, told
 
 Array = NDArray[np.float64]
@@ -90,7 +91,8 @@ class Evaluations:
 
     def _checked(self, value: Any, point: Array) -> Array:
         where = f"x = ({', '.join(f'{number:.17g}' for number in point.ravel().tolist()[:8])})"
-        kept = f"; {len(self._known):,} values are kept" + (f" in {self.means.cache}" if self.means.cache else "")
+        cache = f" in {self.means.cache}" if self.means.cache else ""
+        kept = f"; {number_of(len(self._known), 'values')} kept{cache}"
         if isinstance(value, Exception):
             raise OnelayerError(f"{self.name} failed at {where}: {told(value)}{kept}") from value
         try:

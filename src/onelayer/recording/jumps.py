@@ -80,17 +80,18 @@ def _piece(formula: Formula, at: int, points: Tensor) -> Tensor:
 
 
 def _between(formula: Formula, box: Box, a: Tensor, b: Tensor) -> Jump:
-    """What f changes by between neighbours a and b, less what it changes by over a step as long on either side.
+    """The most f changes by over one of three steps around a border, less what it does over the steps beside them.
 
-    The steps begin one step away: sign(x) has two borders, and its value at zero between them.
+    Three, because the value on the border itself may belong to neither side, as that of sign(x) at zero.
     """
     step = b - a
     rows = torch.stack([a - 2 * step, a - step, a, b, b + step, b + 2 * step])
     rows = torch.minimum(torch.maximum(rows, box.lower.flatten()), box.upper.flatten())
     f = torch.stack(evaluate(formula.nodes, formula.outputs, rows), -1)
-    before, _, across, _, behind = (f[1:] - f[:-1]).abs()
-    size = float((across - before.nan_to_num() - behind.nan_to_num()).max())
-    return Jump(size, *sorted([tuple(a.tolist()), tuple(b.tolist())]))
+    before, *across, behind = (f[1:] - f[:-1]).abs()
+    sizes = [float((change - before.nan_to_num() - behind.nan_to_num()).max()) for change in across]
+    most = max(range(len(sizes)), key=lambda at: sizes[at])
+    return Jump(sizes[most], *sorted(tuple(row.tolist()) for row in rows[1 + most : 3 + most]))
 
 
 def _shown(point: tuple[float, ...]) -> str:

@@ -6,6 +6,7 @@ refused by name, with what to write instead; nothing is ever evaluated on sample
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -18,10 +19,10 @@ from onelayer.errors import OnelayerError, UnsupportedOperation
 from onelayer.language.functions import interpolate
 from onelayer.recording.algebra import add, div, mul, sub, unary
 from onelayer.recording.choices import truth, where
-from onelayer.recording.dispatch import dispatch
+from onelayer.recording.dispatch import UNKNOWN, dispatch
 from onelayer.recording.symbolic import Recording, Symbolic, Truth, find_tape, lift, positions
 
-WHOLE = "write f with NumPy functions of whole arrays, as in np.sin(x[..., 0]) and np.where(x > 0, a, b)"
+WHOLE = "write f with NumPy functions of whole arrays, as in np.sin(x[..., 0]), np.where(x > 0, a, b), np.stack([a, b])"
 CONVERTED = f"Python control flow, math functions, np.vectorize and np.array cannot be recorded; {WHOLE}"
 # NumPy's names of what torch calls otherwise.
 _TORCH = {
@@ -152,7 +153,8 @@ def _called(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     try:
         return _array(dispatch(function or _missing, torch_name, given, named))
     except UnsupportedOperation as error:
-        raise UnsupportedOperation(f"np.{name}", f"{error.hint}; {WHOLE}") from error
+        hint = WHOLE if error.hint == UNKNOWN else f"{error.hint}; {WHOLE}"
+        raise UnsupportedOperation(f"np.{name}", hint) from error
 
 
 def _missing(*args: Any, **kwargs: Any) -> Any:
@@ -250,6 +252,28 @@ def _select(tape: Recording, condlist: Sequence[Any], choicelist: Sequence[Any],
     return chosen
 
 
+def _piecewise(tape: Recording, x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **named: Any) -> Any:
+    """np.piecewise: the last choice whose condition holds; one choice more than conditions is for all else."""
+    conditions = [condlist] if isinstance(condlist, (Truth, Tensor)) else list(condlist)
+    pieces = [_torch(piece(Array(x), *args, **named)) if callable(piece) else piece for piece in funclist]
+    default = pieces.pop() if len(pieces) == len(conditions) + 1 else 0.0
+    return _select(tape, conditions[::-1], pieces[::-1], default)
+
+
+def _trapezoid(tape: Recording, y: Any, x: Any = None, dx: Any = 1.0, dim: int = -1) -> Any:
+    """np.trapezoid: the area below the broken line through values."""
+    values = lift(tape, y)
+    size = values.shape[dim]
+    left, right = (Symbolic(tape, values.ids.narrow(dim, start, size - 1)) for start in (0, 1))
+    steps = dx if x is None else _diff(tape, x)
+    return dispatch(torch.sum, "sum", (mul(tape, mul(tape, add(tape, left, right), steps), 0.5), dim), {})
+
+
+def _ndtr(tape: Recording, x: Any) -> Any:
+    """The distribution function of the normal distribution: erfc(-x / sqrt 2) / 2."""
+    return mul(tape, unary(tape, "erfc", div(tape, x, -math.sqrt(2.0))), 0.5)
+
+
 def _diff(tape: Recording, a: Any, n: int = 1, dim: int = -1) -> Any:
     x = lift(tape, a)
     for _ in range(n):
@@ -275,6 +299,10 @@ _OWN: dict[str, Callable[..., Any]] = {
     "polyval": _polyval,
     "select": _select,
     "diff": _diff,
+    "piecewise": _piecewise,
+    "trapezoid": _trapezoid,
+    "trapz": _trapezoid,
+    "ndtr": _ndtr,
     "radians": _angle(np.pi / 180),
     "deg2rad": _angle(np.pi / 180),
     "degrees": _angle(180 / np.pi),

@@ -20,6 +20,7 @@ from onelayer.errors import FormulaError, OnelayerError, UnsupportedOperation, t
 from onelayer.ground import pinned
 from onelayer.language.formula import Formula
 from onelayer.language.tree import Node, prune
+from onelayer.recording.callables import met_in
 from onelayer.recording.dispatch import CASTS
 from onelayer.recording.symbolic import Recording, Symbolic, lift
 
@@ -66,6 +67,13 @@ def record(
     return formula
 
 
+@pinned()
+def as_executed(f: Callable[..., Any], input_shape: Sequence[int], box: Box) -> Formula:
+    """What ``f`` computes operation by operation, quotients 0/0 included: its rounding is that of its values."""
+    tape = Recording(limit=MAX_OPERATIONS, batch=1, shape=tuple(input_shape), box=box, cancels=False)
+    return _run(f, tape)[0]
+
+
 def _called(f: Callable[..., Any], tape: Recording) -> Any:
     """f of the recorded points; whatever it raises becomes one line of ours."""
     try:
@@ -75,10 +83,13 @@ def _called(f: Callable[..., Any], tape: Recording) -> Any:
         if len(tape.nodes) >= tape.limit:
             raise TooLong("recording f", str(error)) from error
         raise UnsupportedOperation("recording f", str(error)) from error
+    except UnsupportedOperation as error:
+        raise UnsupportedOperation(error.operation, error.hint + met_in(error)) from error
     except OnelayerError:
         raise
     except Exception as error:
-        raise UnsupportedOperation("recording f", told(error)) from error
+        shape = (tape.batch, *tape.shape)
+        raise OnelayerError(f"f failed on a batch of shape {shape} ({told(error)}{met_in(error)})") from error
 
 
 def _run(f: Callable[..., Any], tape: Recording) -> list[Formula]:

@@ -17,7 +17,8 @@ from onelayer.language.formula import Formula
 from onelayer.language.knots import Facets
 from onelayer.language.operations import FACETS
 from onelayer.language.tree import Tape
-from onelayer.recording.columns import Array
+from onelayer.recording.columns import Array, named_after
+from onelayer.recording.evaluation import at_points
 
 HALVINGS = 50  # of a step towards the border of the hull
 FLAT = 1e-9  # of the volume of the box: thinner simplices are left out, since rounding alone makes them
@@ -72,11 +73,7 @@ class Scattered:
         for at in range(len(low)):
             a = self._pushed(a, b, at, low, side=0)
             b = self._pushed(b, a, at, high, side=1)
-        box = Box(a.tolist(), b.tolist())
-        try:
-            return box.named(self.names)
-        except OnelayerError:  # a column may be called "engine speed", a coordinate may not
-            return box
+        return named_after(self.names, Box(a.tolist(), b.tolist()))
 
     def _pushed(self, corner: Array, other: Array, at: int, end: Array, side: int) -> Array:
         """One corner moved along one coordinate towards the end of the rows, as far as the box stays inside."""
@@ -107,7 +104,7 @@ class Scattered:
 
     def __call__(self, x: Any) -> Any:
         """The interpolant at points (..., D)."""
-        return self.formula(x)
+        return at_points(self.formula, x)
 
     def __repr__(self) -> str:
         return f"Scattered({self.output} at {len(self):,} rows of {', '.join(self.names)}, linear)"

@@ -19,7 +19,8 @@ from onelayer.ground import pinned
 from onelayer.language.formula import Formula
 from onelayer.language.operations import SPLINE
 from onelayer.language.tree import Tape
-from onelayer.recording.columns import Array, listed, numbers, read_columns
+from onelayer.recording.columns import Array, column_of, listed, named_after, numbers, read_columns
+from onelayer.recording.evaluation import at_points
 from onelayer.recording.scattered import Scattered, scattered
 from onelayer.recording.splines import Axis, interpolant
 
@@ -41,45 +42,45 @@ class Table:
     interpolate: str = "linear"
 
     def __post_init__(self) -> None:
+        for name, known in (("axes", tuple(map(_floats, self.axes))), ("values", _floats(self.values))):
+            object.__setattr__(self, name, known)
+        object.__setattr__(self, "names", tuple(self.names))
+        if len(self.names) != len(self.axes):
+            raise OnelayerError(f"{len(self.names)} names for {len(self.axes)} axes; give one per axis")
         if self.interpolate not in DEGREES:
             raise OnelayerError(f"interpolate must be {' or '.join(DEGREES)}, got {self.interpolate!r}")
         if self.values.shape != tuple(len(axis) for axis in self.axes) or not self.axes:
             raise OnelayerError(f"values of shape {self.values.shape} do not fill the grid of the axes")
         for name, axis in zip(self.names, self.axes, strict=True):
-            if len(axis) < 2 or not (np.isfinite(axis).all() and (np.diff(axis) > 0).all()):
-                raise OnelayerError(f"input '{name}' needs at least two different finite numbers")
+            _refuse_axis(name, axis)
         if not np.isfinite(self.values).all():
             raise OnelayerError("a table needs a finite value in every row")
 
     @classmethod
     @pinned()
-    def read(cls, source: Any, *, inputs: Sequence[str], output: str, interpolate: str = "linear") -> Table | Scattered:
+    def read(
+        cls, source: Any, *, inputs: Sequence[str] | str, output: str, interpolate: str = "linear"
+    ) -> Table | Scattered:
         """From a CSV or Parquet file, a pandas frame, or a mapping of names to columns; other columns are ignored.
 
         Rows that are far from filling a grid become the Delaunay-linear interpolant.
         """
-        columns, called = _columns(source)
-        for name in (*inputs, output):
-            if name not in columns:
-                raise OnelayerError(f"{called} has no column '{name}'; it has {listed(columns)}")
-        if not inputs or output in inputs or len(set(inputs)) != len(inputs):
-            raise OnelayerError("inputs must be different columns, and the output another one")
-        points = np.stack([numbers(called, name, columns[name]) for name in inputs], axis=1)
-        values = numbers(called, output, columns[output])
         if interpolate not in DEGREES:
             raise OnelayerError(f"interpolate must be {' or '.join(DEGREES)}, got {interpolate!r}")
+        inputs = [name.strip() for name in inputs.split(",")] if isinstance(inputs, str) else inputs
+        chosen, called = _chosen(source, [*inputs, output])
+        *names, output = chosen
+        *columns, values = chosen.values()
+        points = np.stack(columns, axis=1)
         if _is_scattered(points):
-            return scattered(points, values, inputs, output, interpolate)
-        return cls(*on_grid(points, values, inputs, called), tuple(inputs), output, interpolate)
+            return scattered(points, values, names, output, interpolate)
+        return cls(*on_grid(points, values, names, called), tuple(names), output, interpolate)
 
     @property
     def box(self) -> Box:
         """The smallest box around the rows; its coordinates have the names of the columns, where those are names."""
         box = Box([float(axis[0]) for axis in self.axes], [float(axis[-1]) for axis in self.axes])
-        try:
-            return box.named(self.names)
-        except OnelayerError:  # a column may be called "engine speed", a coordinate may not
-            return box
+        return named_after(self.names, box)
 
     def _repr_html_(self) -> str:
         rows = [
@@ -116,11 +117,36 @@ class Table:
 
     def __call__(self, x: Any) -> Any:
         """The interpolant at points (..., D) of the box."""
-        return self.formula(x)
+        return at_points(self.formula, x)
 
     def __repr__(self) -> str:
         sides = " x ".join(f"{name} {len(axis)}" for name, axis in zip(self.names, self.axes, strict=True))
         return f"Table({self.output} on {sides}, {self.interpolate})"
+
+
+def _refuse_axis(name: str, axis: Array) -> None:
+    if len(axis) < 2 or not (np.isfinite(axis).all() and (np.diff(axis) > 0).all()):
+        raise OnelayerError(f"input '{name}' needs at least two different finite numbers, in ascending order")
+
+
+def _floats(values: Any) -> Array:
+    """An array of numbers, or one line that says what is none."""
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise OnelayerError(f"axes and values of a table are arrays of numbers, got {repr(values)[:60]}") from error
+
+
+def _chosen(source: Any, names: Sequence[str]) -> tuple[dict[str, Array], str]:
+    """The columns of these names, the inputs and then the output, with what errors call their source."""
+    columns, called = _columns(source)
+    full = [column_of(columns, name, called) for name in names]
+    if len(full) < 2 or len(set(full)) != len(full):
+        raise OnelayerError("inputs must be different columns, and the output another one")
+    chosen = {name: numbers(called, name, columns[name]) for name in full}
+    if len(set(map(len, chosen.values()))) > 1:
+        raise OnelayerError(f"{called} has columns of {listed(map(len, chosen.values()))} rows; give all as many")
+    return chosen, called
 
 
 def _columns(source: Any) -> tuple[Mapping[str, Any], str]:

@@ -17,13 +17,13 @@ from onelayer.language.formula import Formula, parse
 from onelayer.language.poles import find_pole
 from onelayer.observer import Observer, Stopped
 from onelayer.recording.blackbox import BlackBox
-from onelayer.recording.callables import in_float64, not_torch, of_one_array, on_arrays
+from onelayer.recording.callables import in_float64, met_in, not_torch, of_one_array, on_arrays
 from onelayer.recording.curvature import Curvature, as_curvature
 from onelayer.recording.evaluation import PROBED, Pace, continued, evaluate, pace_of
 from onelayer.recording.evaluations import Evaluations
 from onelayer.recording.lipschitz import ESTIMATE, Lipschitz, as_lipschitz
 from onelayer.recording.numpy_code import recordable
-from onelayer.recording.recorder import FORMAT, TooLong, record
+from onelayer.recording.recorder import FORMAT, TooLong, as_executed, record
 from onelayer.recording.scattered import Scattered
 from onelayer.recording.separable import Separated, separate
 from onelayer.recording.sympy_code import from_sympy, is_sympy
@@ -42,7 +42,8 @@ class Target:
     constant; ``unrecorded`` then says why. ``lipschitz`` is what was declared of its changes, or of those of its
     ``gradient``; it is None whenever a formula is known, because nothing needs to be taken on trust then. ``kind`` is
     "formula", "callable", "module" or "blackbox". ``compared`` is the box on which the values of a callable were
-    compared with its formula; a proof needs that (proof/recorded.py). ``pace`` is how slow it is.
+    compared with its formula; a proof needs that (proof/recorded.py). ``pace`` is how slow it is. ``executed`` has the
+    operations of the code one by one, where its formula is without a removable singularity of theirs.
     """
 
     function: Callable[[Any], Any]
@@ -56,6 +57,7 @@ class Target:
     compared: Box | None = field(default=None, compare=False)
     pace: Pace = field(default=Pace(), compare=False)
     gradient: Callable[[Tensor], Tensor] | None = None
+    executed: Formula | None = None
 
     @property
     def paid(self) -> bool:
@@ -193,6 +195,9 @@ def _from_formula(f: str | Formula, box: Box) -> Target:
 
 def _from_table(table: Table | Scattered, box: Box) -> Target:
     """The interpolant of a table, on a box inside it: beyond its rows a table says nothing."""
+    if box.names and table.box.names and box.variables != table.box.variables:
+        given, known = (", ".join(names[:8]) for names in (box.variables, table.box.variables))
+        raise OnelayerError(f"the box names {given} and the table {known}; use the same, in the same order")
     if box.dim == table.box.dim and not table.covers(box):
         out = (box.lower.flatten() < table.box.lower) | (box.upper.flatten() > table.box.upper)
         at = int(out.double().argmax())
@@ -205,7 +210,7 @@ def _from_table(table: Table | Scattered, box: Box) -> Target:
 def _from_torch(f: Callable[[Any], Any], box: Box, kind: str, name: str, declared: Any, observer: Observer) -> Target:
     shape = tuple(box.shape)
     pace = _pace(f, box, name)
-    formula, unrecorded = None, ""
+    formula, executed, unrecorded = None, None, ""
     try:
         _refuse_format(f, box, name, pace, observer)
         formula = record(f, shape, box=box)
@@ -219,11 +224,13 @@ def _from_torch(f: Callable[[Any], Any], box: Box, kind: str, name: str, declare
         unrecorded = str(error)
     if formula is not None:
         _refuse_poles(formula, box, name)
-        f = continued(f, formula)
+        whole = continued(f, formula)
+        executed = None if whole is f else as_executed(f, shape, box)
+        f = whole
     lipschitz = None if formula is not None or declared is None else as_lipschitz(declared, box, f)
     function = f if lipschitz is None else Witnessed(f, name, lipschitz, box.dim)
     outputs = _examine(function, box, name, pace, observer)
-    return Target(function, shape, outputs, kind, name, formula, lipschitz, unrecorded, pace=pace)
+    return Target(function, shape, outputs, kind, name, formula, lipschitz, unrecorded, pace=pace, executed=executed)
 
 
 def _from_numpy(
@@ -235,15 +242,18 @@ def _from_numpy(
     observer: Observer,
 ) -> Target:
     """A NumPy function is the formula that its NumPy calls write, like any other callable."""
+    shape = tuple(box.shape)
+    code = recordable(f, batched)
     try:
-        formula = record(recordable(f, batched), tuple(box.shape), box=box)
+        formula = record(code, shape, box=box)
     except UnsupportedOperation as error:
         raise UnsupportedOperation(error.operation, f"{error.hint}; or give lipschitz= for {name} as it is") from error
     _refuse_poles(formula, box, name)
-    function = continued(function, formula)
-    pace = _pace(function, box, name)
-    outputs = _examine(function, box, name, pace, observer)
-    return Target(function, tuple(box.shape), outputs, "callable", name, formula, pace=pace)
+    whole = continued(function, formula)
+    executed = None if whole is function else as_executed(code, shape, box)
+    pace = _pace(whole, box, name)
+    outputs = _examine(whole, box, name, pace, observer)
+    return Target(whole, shape, outputs, "callable", name, formula, pace=pace, executed=executed)
 
 
 def _refuse_format(f: Callable[[Any], Any], box: Box, name: str, pace: Pace, observer: Observer) -> None:
@@ -304,8 +314,8 @@ def _call(function: Callable[[Any], Any], points: Tensor, name: str) -> Tensor:
         raise
     except Exception as error:
         raise OnelayerError(
-            f"{name} failed on a batch of shape {tuple(points.shape)} ({told(error)}); "
-            "it must take (..., *box.shape) with torch functions and no branching, or be given lipschitz="
+            f"{name} failed on a batch of shape {tuple(points.shape)} ({told(error)}{met_in(error)}); it must take "
+            "(..., *box.shape) with torch functions, torch.where(x > 0, a, b) for a branch, or be given lipschitz="
         ) from error
     if not isinstance(values, Tensor) or not values.is_floating_point():
         kind = str(values.dtype) if isinstance(values, Tensor) else type(values).__name__

@@ -12,6 +12,7 @@ from html import escape
 from importlib.metadata import version
 from pathlib import Path
 
+from onelayer.card import counted
 from onelayer.checker.check import CheckReport
 from onelayer.errors import OnelayerError
 from onelayer.formats import spelled
@@ -49,12 +50,11 @@ def reference(subject: Subject) -> str:
     model = subject.result.model
     if isinstance(model, RecordedNetwork):
         return _network(proof, model)
-    text = proof.function if len(proof.function) <= LONGEST else f"{proof.function[:LONGEST]} ..."
-    size = model.size()
-    counts = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in size.items())
+    text = proof.named_function if len(proof.function) <= LONGEST else f"{proof.function[:LONGEST]} ..."
     layer = (
-        f"One Transformer layer with {model.config.attention} attention: {counts}. Input {model.config.input_shape}, "
-        f"output {model.config.output_shape or 'one number'}, stored as {str(model.dtype).removeprefix('torch.')}."
+        f"One Transformer layer with {model.config.attention} attention: {counted(model.size())}. "
+        f"Input {model.config.input_shape}, output {model.config.output_shape or 'one number'}, "
+        f"stored as {str(model.dtype).removeprefix('torch.')}."
     )
     return f"<h2>Reference function</h2><pre>{escape(text)}</pre><h2>Model</h2><p>{escape(layer)}</p>"
 
@@ -69,7 +69,7 @@ def _network(proof: Certificate, model: RecordedNetwork) -> str:
         f"A network of {len(steps)} operations ({counts}) with {weights:,} stored numbers in {kind}. Input "
         f"{model.program.input_shape}, output {model.program.output_shape or 'one number'}."
     )
-    compared = "" if proof.about.get("kind", "slopes") != "slopes" else proof.function[:LONGEST]
+    compared = "" if proof.about.get("kind", "slopes") != "slopes" else proof.named_function[:LONGEST]
     first = f"<h2>Reference function</h2><pre>{escape(compared)}</pre>" if compared else ""
     return f"{first}<h2>Model</h2><p>{escape(about)}</p>"
 

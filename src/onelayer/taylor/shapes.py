@@ -191,6 +191,13 @@ def broadcast_to(x: TaylorModel, size: Sequence[int]) -> TaylorModel:
     return expand(x, tuple(size))
 
 
+@implements("repeat")
+def repeat(x: TaylorModel, *sizes: Any, repeats: Any = None) -> TaylorModel:
+    """Copies side by side, as many as the sizes say."""
+    counts = _sizes(sizes, repeats)
+    return x.with_(spread(x.coef, len(counts)).repeat(1, *counts), x.rem.repeat(*counts))
+
+
 @implements("flip")
 def flip(x: TaylorModel, *order: Any, dims: Any = None) -> TaylorModel:
     """Entries in the opposite order."""

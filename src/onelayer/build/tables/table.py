@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from onelayer.errors import OnelayerError
 from onelayer.ground import pinned
-from onelayer.recording.columns import Array, as_number, listed, numbers, read_columns
+from onelayer.recording.columns import Array, as_number, column_of, numbers, read_columns
 
 MAX_EXACT = 2**53  # up to this, float64 holds every whole number
 
@@ -50,8 +50,7 @@ def read_table(path: str | Path, target: str) -> tuple[Array, NDArray[Any]]:
 def read_named(path: str | Path, target: str) -> tuple[Array, NDArray[Any], tuple[str, ...]]:
     """The same, with the names of the input columns."""
     columns = read_columns(path)
-    if target not in columns:
-        raise OnelayerError(f"{path} has no column '{target}'; it has {listed(columns)}")
+    target = column_of(columns, target, path)
     names = [name for name in columns if name != target]
     if not names:
         raise OnelayerError(f"{path} has only the column '{target}'; a table needs input columns too")
@@ -137,11 +136,11 @@ def _missing(value: Any) -> bool:
 def _refuse_infinite(path: str | Path, name: str, values: Sequence[Any]) -> None:
     """In a column of numbers, nan and inf are missing numbers; among names they may be names."""
     odd = [row for row, value in enumerate(values, start=1) if as_number(value) is None]
-    if len(odd) < len(values) and all(_reads_asas_number(values[row - 1]) for row in odd):
+    if len(odd) < len(values) and all(_reads_as_number(values[row - 1]) for row in odd):
         raise OnelayerError(f"{path}: target column '{name}' has no finite number in row {odd[0]}; drop or fill it")
 
 
-def _reads_asas_number(value: Any) -> bool:
+def _reads_as_number(value: Any) -> bool:
     try:
         float(value)
     except (TypeError, ValueError, OverflowError):
