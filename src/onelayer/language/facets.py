@@ -70,6 +70,7 @@ def facets(data: Facets, *args: Tensor) -> Tensor:
 def _values(data: Facets, points: Tensor) -> Tensor:
     coordinates, planes = (form.to(points.device) for form in forms(data))
     ones = torch.cat([points, torch.ones_like(points[:, :1])], dim=1)
+    # A point lies in the simplex whose least coordinate is largest; outside of all, that is the one that counts.
     least = torch.einsum("sij,nj->nsi", coordinates, ones).amin(-1)
     return (planes[least.argmax(1)] * ones).sum(1)
 
@@ -118,6 +119,7 @@ def image(data: Facets, *args: Interval) -> Interval:
     low = torch.stack([arg[0].expand(shape).reshape(-1) for arg in args], dim=1)
     high = torch.stack([arg[1].expand(shape).reshape(-1) for arg in args], dim=1)
     known = (torch.isfinite(low) & torch.isfinite(high)).all(1)
+    # Ends that are not finite would make NaN of other candidates too: they are set aside, and NaN at the end.
     safe = [torch.where(known[:, None], end, 0.0) for end in (low, high)]
     size = max(1, CHUNK // data.simplices.size)
     chunks = zip(*(torch.split(end, size) for end in safe), strict=True)

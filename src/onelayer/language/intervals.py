@@ -96,6 +96,7 @@ def div(a: Interval, b: Interval) -> Interval:
     low, high = outward(one / b[1], one / b[0])
     low = torch.where(_is_power_of_two(b[1]), one / b[1], low) - TINY
     high = torch.where(_is_power_of_two(b[0]), one / b[0], high) + TINY
+    # 1 / b has the sign of b: an end that was moved past zero goes back to it.
     low = torch.where(b[0] > 0, low.clamp(min=0), low)
     high = torch.where(b[1] < 0, high.clamp(max=0), high)
     return where_defined((b[0] > 0) | (b[1] < 0), mul(a, (low, high)))

@@ -101,7 +101,7 @@ class Linear(Attention):
         moments = (torch.matmul(phi.transpose(-2, -1), values) for phi, (_, values) in pairs)
         top = reduce(operator.add, moments)  # (..., F, d_v)
         bottom = reduce(operator.add, (phi.sum(-2).unsqueeze(-1) for phi in phis))  # (..., F, 1)
-        return torch.matmul(features, top) / torch.matmul(features, bottom)
+        return torch.matmul(features, top) / torch.matmul(features, bottom)  # (..., N, d_v)
 
     def _phi(self, u: Tensor) -> Tensor:
         if self.feature == "elu":
@@ -111,7 +111,7 @@ class Linear(Attention):
         for p in range(1, self.order + 1):
             power = (power.unsqueeze(-1) * u.unsqueeze(-2)).flatten(-2)  # u tensored p times, (..., d^p)
             terms.append(power * (1 / math.sqrt(math.factorial(p))))
-        return torch.cat(terms, dim=-1)
+        return torch.cat(terms, dim=-1)  # (..., 1 + d + ... + d^order)
 
 
 def grid_average(query: Tensor, axes: Sequence[Tensor], values: Tensor, sources: Sources = ()) -> Tensor:
@@ -130,8 +130,8 @@ def grid_average(query: Tensor, axes: Sequence[Tensor], values: Tensor, sources:
     average = _contract_grid([torch.softmax(logit, dim=-1) for logit in logits], values)
     masses = [torch.logsumexp(logit, dim=-1, keepdim=True) for logit in logits]
     mass = torch.cat(masses, dim=-1).sum(-1, keepdim=True)  # (..., N, 1)
-    tokens = [torch.matmul(query, keys.transpose(-2, -1)) for keys, _ in sources]
-    weights = torch.softmax(torch.cat([*tokens, mass], dim=-1), dim=-1)
+    tokens = [torch.matmul(query, keys.transpose(-2, -1)) for keys, _ in sources]  # (..., N, S_i)
+    weights = torch.softmax(torch.cat([*tokens, mass], dim=-1), dim=-1)  # (..., N, S + 1), the grid last
     return _weighted(weights, [item for _, item in sources]) + weights[..., -1:] * average
 
 
@@ -151,7 +151,7 @@ def _contract_grid(weights: Sequence[Tensor], values: Tensor) -> Tensor:
     for weight in weights[1:]:
         count = weight.shape[-1]
         rest = rest.reshape(*rest.shape[:-1], count, rest.shape[-1] // count)  # (..., N, M_a, M_{a+1} ... M_r d_v)
-        rest = torch.matmul(weight.unsqueeze(-2), rest).squeeze(-2)
+        rest = torch.matmul(weight.unsqueeze(-2), rest).squeeze(-2)  # (..., N, M_{a+1} ... M_r d_v)
     return rest
 
 
@@ -170,7 +170,7 @@ def attention_kind(config: Config) -> Attention:
 
 
 def _logits(query: Tensor, keys: Sequence[Tensor]) -> Tensor:
-    blocks = [torch.matmul(query, key.transpose(-2, -1)) for key in keys]
+    blocks = [torch.matmul(query, key.transpose(-2, -1)) for key in keys]  # (..., N, S_i)
     if len(blocks) == 1:
         return blocks[0]
     return torch.cat(blocks, dim=-1)

@@ -101,7 +101,7 @@ def _grid_keys(axes: Sequence[Tensor]) -> Tensor:
     """Keys of all tokens of a grid, (M_1 ... M_r, d_k): the sum of one key per axis, row-major."""
     keys = axes[0]
     for axis in axes[1:]:
-        keys = (keys[:, None, :] + axis).flatten(0, 1)
+        keys = (keys[:, None, :] + axis).flatten(0, 1)  # (M_1 ... M_a, d_k)
     return keys
 
 

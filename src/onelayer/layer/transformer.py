@@ -135,7 +135,7 @@ class OneLayerTransformer(Weights):
         step = max(1, budget // self._cost())
         if count <= step:
             return self._evaluate(x, batch)
-        flat = x.reshape(count, *config.input_shape)
+        flat = x.reshape(count, *config.input_shape)  # (B, *input_shape)
         parts = [self._evaluate(part, part.shape[:1]) for part in torch.split(flat, step)]
         return torch.cat(parts).reshape((*batch, *config.output_shape))
 
@@ -155,7 +155,7 @@ class OneLayerTransformer(Weights):
         r = self.stream(e)
         y = self._feed_forward(r) if config.hidden else r
         if config.readout == "mean":
-            y = held(widened(y).sum(-2) * (1 / config.length), y)
+            y = held(widened(y).sum(-2) * (1 / config.length), y)  # (..., d_model)
         elif config.readout != "each":
             y = y[..., 0 if config.readout == "first" else config.length - 1, :]
         return self.affine(y, "R").reshape((*batch, *config.output_shape))
@@ -167,7 +167,7 @@ class OneLayerTransformer(Weights):
         """
         e = self.affine(self.ramped(x), "E")
         if self.config.pieces:
-            e = e.reshape(*e.shape[:-2], self.config.length, self.config.d_model)
+            e = e.reshape(*e.shape[:-2], self.config.length, self.config.d_model)  # from (..., 1, N d_model)
         if self.config.positions == "none":
             return e
         return _sum(e, self.cast("position", x))
@@ -240,7 +240,7 @@ class OneLayerTransformer(Weights):
         w_o = self.cast("W_O", e)
         b_o = self.cast("b_O", e)
         rows = torch.split(w_o, [shape.d_v for shape in self.config.heads])
-        parts = (F.linear(self._head(h, e), own.transpose(0, 1)) for h, own in enumerate(rows))
+        parts = (F.linear(self._head(h, e), own.transpose(0, 1)) for h, own in enumerate(rows))  # (..., N, d_model)
         return reduce(operator.add, parts) + b_o
 
     def _head(self, h: int, e: Tensor) -> Tensor:
@@ -312,7 +312,7 @@ class OneLayerTransformer(Weights):
         memory tokens in row-major order. Rows sum to one."""
         config = self.config
         batch = x.shape[: len(x.shape) - len(config.input_shape)]
-        e = self.embed(x.reshape(*batch, config.rows, config.token_width))
+        e = self.embed(x.reshape(*batch, config.rows, config.token_width))  # (..., N, d_model)
         e = self._norm(e, "1") if config.norm == "pre" else e
         rows = []
         for h in range(len(config.heads)):

@@ -43,6 +43,7 @@ def compose(g: Elementary, x: TaylorModel, roundings: float = 8, floor: float | 
         result = _of_polynomial(g, x, lower, upper)
     else:
         result = _exp_of_affine(x, upper) if g is EXP else _of_affine(g, x, lower, upper)
+    # A remainder that is small beside the polynomial would not gain by a line or an interval.
     if any_of(~(result.rem <= 0.25 * result.norms()[1:].sum(0))):
         if g.chord is not None:
             result = beside_chord(result, x, g.chord(lower, upper))

@@ -36,7 +36,7 @@ class AxisFit:
         """Softmax weights at x, (..., M)."""
         slopes = self.slopes.to(x.dtype)
         biases = self.biases.to(x.dtype)
-        return torch.softmax(x.unsqueeze(-1) * slopes + biases, dim=-1)
+        return torch.softmax(x.unsqueeze(-1) * slopes + biases, dim=-1)  # (..., M)
 
     @property
     def size(self) -> int:

@@ -76,5 +76,5 @@ def _product(parts: list[Array], factor: float) -> Array:
     """Products of one weight per axis, row-major."""
     dense: Array = np.full((len(parts[0]), 1), factor)
     for own in parts:
-        dense = (dense[:, :, None] * own[:, None]).reshape(len(own), -1)
+        dense = (dense[:, :, None] * own[:, None]).reshape(len(own), -1)  # (S, M_1 ... M_a)
     return dense

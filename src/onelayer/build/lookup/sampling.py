@@ -120,7 +120,7 @@ class Sampler:
         probes, _, values = self.at(np.linspace(-1.0, 1.0, PROBES))
         panels = _panels(edges)
         samples = self._values(_panel_nodes(panels, DEGREE).ravel()).reshape(len(panels), DEGREE, -1)
-        coefficients = np.einsum("kn,pnc->pkc", _TRANSFORM, samples)
+        coefficients = np.einsum("kn,pnc->pkc", _TRANSFORM, samples)  # (panels, coefficients, outputs)
         coefficients[:, 0] /= 2  # the usual half of the constant in a Chebyshev sum
         home = np.clip(np.searchsorted(edges, probes, side="right") - 1, 0, len(panels) - 1)
         centre = panels[home].mean(axis=1)
@@ -157,7 +157,7 @@ def resolve(function: Callable[[Array], Array], edges: Array, tolerance: float, 
     for _ in range(DEEPEST):
         values = function(_panel_nodes(pending, DEGREE).ravel()).reshape(len(pending), DEGREE, -1)
         # Four, since every second coefficient of an even or odd function is zero.
-        last = np.einsum("kn,pnc->pkc", _TRANSFORM[-4:], values)
+        last = np.einsum("kn,pnc->pkc", _TRANSFORM[-4:], values)  # the four highest coefficients of each panel
         tails = np.abs(last).max(axis=(1, 2))
         rounding = 1e-15 * np.abs(values).max(axis=(1, 2))
         rough = tails > np.maximum(tolerance, rounding)

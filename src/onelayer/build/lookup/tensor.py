@@ -291,7 +291,7 @@ class TensorFitter:
         own = ladder.levelled(sizes[axis])
         keys = (*fit.keys[:axis], own, *fit.keys[axis + 1 :])
         moved = np.moveaxis(self._on_grid(nodes), axis, 0)
-        columns = moved.reshape(len(moved), -1)
+        columns = moved.reshape(len(moved), -1)  # (nodes of the axis, all the rest)
         solved, _ = minimax(own.weights(nodes[axis]), columns, self.penalty)
         values = np.moveaxis(solved.reshape(-1, *moved.shape[1:]), 0, axis)
         for other in range(self.rank):
@@ -310,7 +310,7 @@ class TensorFitter:
         dense = np.ones((len(points), 1))
         for axis, axis_keys in enumerate(keys):
             weights = axis_keys.weights(points[:, axis])  # (S, M)
-            dense = (dense[:, :, None] * weights[:, None]).reshape(len(points), -1)
+            dense = (dense[:, :, None] * weights[:, None]).reshape(len(points), -1)  # (S, M_1 ... M_a)
         return dense
 
 
