@@ -103,36 +103,26 @@ def float_(x: TaylorModel, *, memory_format: Any = None) -> TaylorModel:
     return _cast(x, torch.float32)
 
 
-@implements("zeros_like")
-def zeros_like(
-    x: TaylorModel,
-    *,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    pin_memory: Any = None,
-    requires_grad: bool = False,
-    memory_format: Any = None,
-) -> TaylorModel:
-    """Zeros in the shape of a model."""
-    unhandled("zeros_like", layout=layout, pin_memory=pin_memory, requires_grad=requires_grad)
-    return _filled(x, 0.0, dtype)
+def _like(name: str, value: float) -> None:
+    """One number in the shape of a model, as torch's function of this name has it."""
+
+    @implements(name)
+    def filled(
+        x: TaylorModel,
+        *,
+        dtype: Any = None,
+        layout: Any = None,
+        device: Any = None,
+        pin_memory: Any = None,
+        requires_grad: bool = False,
+        memory_format: Any = None,
+    ) -> TaylorModel:
+        unhandled(name, layout=layout, pin_memory=pin_memory, requires_grad=requires_grad)
+        return _filled(x, value, dtype)
 
 
-@implements("ones_like")
-def ones_like(
-    x: TaylorModel,
-    *,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    pin_memory: Any = None,
-    requires_grad: bool = False,
-    memory_format: Any = None,
-) -> TaylorModel:
-    """Ones in the shape of a model."""
-    unhandled("ones_like", layout=layout, pin_memory=pin_memory, requires_grad=requires_grad)
-    return _filled(x, 1.0, dtype)
+_like("zeros_like", 0.0)
+_like("ones_like", 1.0)
 
 
 @implements("full_like")
