@@ -14,7 +14,7 @@ from flint import arb, ctx
 import onelayer as ol
 from onelayer.build.ordering.subsets import subset_layer
 from onelayer.build.ordering.thresholds import threshold_layer
-from onelayer.build.sort import _edges, adversarial_sequences
+from onelayer.build.sort import _edges, _Wish, adversarial_sequences
 from onelayer.errors import OnelayerError
 from onelayer.language.balls import in_balls
 from onelayer.layer.memory import PlainMemory
@@ -64,7 +64,7 @@ def test_thresholds_hold_or_bound_nothing(dtype: torch.dtype, power: int, n: int
     for low, high in ((0.0, 2.0**power), (-(2.0**power), 2.0**power), (2.0 ** (power - 1), 2.0**power)):
         for weights in (None, [1.0] + [0.0] * (n - 1), [(-1.0) ** k * 3 for k in range(n)]):
             try:
-                model = threshold_layer(n, _edges(low, high, 12, dtype), weights, dtype)
+                model = threshold_layer(n, _edges(_Wish(n, low, high, 1.0, weights, dtype), 12), weights, dtype)
                 bound = thresholds_error(model, weights, ol.Box([low] * n, [high] * n))
             except OnelayerError:
                 continue
@@ -87,7 +87,7 @@ def test_subsets_hold_or_bound_nothing(dtype: torch.dtype, power: int) -> None:
 
 @pytest.mark.parametrize(("dtype", "high", "n"), [(F64, 8e307, 4), (F64, 1e307, 32), (F32, 5e37, 8)])
 def test_a_layer_that_overflows_has_no_bound(dtype: torch.dtype, high: float, n: int) -> None:
-    model = threshold_layer(n, _edges(0.0, high, 12, dtype), None, dtype)
+    model = threshold_layer(n, _edges(_Wish(n, 0.0, high, 1.0, None, dtype), 12), None, dtype)
     assert not bool(torch.isfinite(model(torch.full((1, n), high * 0.99, dtype=dtype))).all())
     assert thresholds_error(model, None, ol.Box([0.0] * n, [high] * n)) == math.inf
 
