@@ -76,10 +76,8 @@ def _size(ends: Interval) -> Interval:
 
 
 def _matched(nodes: Sequence[Node], at: int) -> ThirdSide | None:
-    terms = [(sign, term, _root(nodes, term)) for sign, term in _terms(nodes, at, 1)]
-    legs = [root for sign, _, root in terms if root is not None and sign > 0]
-    crossed = [(sign, term) for sign, term, root in terms if root is None]
-    if (len(terms), len(legs), len(crossed)) != (3, 2, 1):
+    legs, crossed = _sorted_out(nodes, at)
+    if (len(legs), len(crossed)) != (2, 1):
         return None
     ((sign, term),) = crossed
     turn, factors = _factors(nodes, term)
@@ -89,6 +87,19 @@ def _matched(nodes: Sequence[Node], at: int) -> ThirdSide | None:
         if sorted([*legs, cosine, two]) == sorted(factors):
             return ThirdSide(legs[0], legs[1], nodes[cosine].args[0], sign * turn)
     return None
+
+
+def _sorted_out(nodes: Sequence[Node], at: int) -> tuple[list[int], list[tuple[int, int]]]:
+    """What is squared and added in a sum, and all its other terms with their signs."""
+    legs = []
+    others = []
+    for sign, term in _terms(nodes, at, 1):
+        root = _root(nodes, term)
+        if root is not None and sign > 0:
+            legs.append(root)
+        else:
+            others.append((sign, term))
+    return legs, others
 
 
 def _terms(nodes: Sequence[Node], at: int, sign: int) -> list[tuple[int, int]]:
