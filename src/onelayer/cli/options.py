@@ -130,9 +130,12 @@ def keep(result: Approximation, out: Path | None, observer: Observer, *, picture
     """Save a result where asked, with its picture unless that was interrupted; what there is to say of it."""
     if out is None:
         return {}
-    result.save(out)
-    if picture and not observer.cancelled:
-        result.draw(out / PICTURE)
+    with observer:
+        observer.report("saving")
+        result.save(out)
+        if picture and not observer.cancelled:
+            observer.report("drawing")
+            result.draw(out / PICTURE)
     return {"saved": str(out)}
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from onelayer.cli.attended import moving
 from onelayer.cli.console import SUCCESS, show
 from onelayer.cli.options import Folder, Json, app, examples
 from onelayer.errors import OnelayerError
@@ -25,9 +26,11 @@ def report_command(
     as_json: Json = False,
 ) -> int:
     """Check a saved result independently and write one page about it, in words, ready to print and sign."""
-    from onelayer.report.page import write_report
+    units = _units(unit or [])
+    with moving() as observer:
+        from onelayer.report.page import write_report
 
-    path = write_report(folder, out, title=title, units=_units(unit or []), max_seconds=max_seconds)
+        path = write_report(folder, out, title=title, units=units, max_seconds=max_seconds, observer=observer)
     show(str(path), {"report": str(path)}, as_json=as_json)
     return SUCCESS
 

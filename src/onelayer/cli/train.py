@@ -132,24 +132,26 @@ def distill_command(
     **settings: Any,
 ) -> int:
     """Put one layer in the place of a teacher: with a proof on a box, or with measured fidelity on texts."""
-    from onelayer.language.endpoints import parse_domain
-
     if texts is None:
-        saved = ol.load(teacher)
-        box = saved.box if domain is None else parse_domain(domain)
         if eps is None:
             raise OnelayerError("give --eps for a proof against a saved result, or --texts for an encoder")
         with attended() as observer:
+            from onelayer.language.endpoints import parse_domain
+
+            saved = ol.load(teacher)
+            box = saved.box if domain is None else parse_domain(domain)
             found = ol.distill(saved.model, box, eps, max_seconds=max_seconds, seed=seed, observer=observer)
         if found.approximation is None:
             raise OnelayerError(f"{teacher} has no result to prove against; give --texts for an encoder")
         extra = {"teacher_parameters": found.teacher_parameters, "speed_up": found.speed_up}
         return _proved(found.approximation, as_json, out, observer, **extra)
-    from onelayer.training.encoder import SentenceEncoder
-
     lines = _lines(texts)
-    encoder = SentenceEncoder.from_folder(teacher)
-    found = ol.distill(encoder, data=lines, seed=seed, device=_device(device), max_seconds=max_seconds, **settings)
+    limits: dict[str, Any] = {"seed": seed, "max_seconds": max_seconds, **settings}
+    with attended() as observer:
+        from onelayer.training.encoder import SentenceEncoder
+
+        encoder = SentenceEncoder.from_folder(teacher)
+        found = ol.distill(encoder, data=lines, device=_device(device), observer=observer, **limits)
     fidelity = found.fidelity
     if fidelity is None:
         raise OnelayerError(f"{texts} has too few texts to hold any out; give more")

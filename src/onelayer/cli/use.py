@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 import onelayer as ol
+from onelayer.cli.attended import moving
 from onelayer.cli.console import SUCCESS, show
 from onelayer.cli.options import PICTURE, Folder, Integers, Json, app, examples, one_of
 from onelayer.errors import OnelayerError
@@ -42,14 +43,15 @@ def eval_command(
     as_json: Json = False,
 ) -> int:
     """Evaluate a saved model at points."""
-    import torch
+    with moving():
+        import torch
 
-    from onelayer.build.memorize import labels, recall
+        from onelayer.build.memorize import labels, recall
 
-    result = ol.load(folder)
-    points = _points(point, result.box)
-    x = torch.tensor(points, dtype=result.model.dtype, device="cpu").reshape(-1, *result.box.shape)
-    values = result.model(x).tolist()
+        result = ol.load(folder)
+        points = _points(point, result.box)
+        x = torch.tensor(points, dtype=result.model.dtype, device="cpu").reshape(-1, *result.box.shape)
+        values = result.model(x).tolist()
     inside = result.box.contains(x.to(torch.float64)).tolist()
     rows = [
         {"x": at, "value": value, "in_domain": covered}
@@ -81,11 +83,12 @@ def draw_command(
 ) -> int:
     """Draw f, T and the error of a saved result; or write its live view, one page that needs nothing else."""
     path = out or folder / (LIVE if html else PICTURE)
-    result = ol.load(folder)
-    if html:
-        result.to_html(path)
-    else:
-        ol.draw(result, path)
+    with moving():
+        result = ol.load(folder)
+        if html:
+            result.to_html(path)
+        else:
+            ol.draw(result, path)
     show(f"{path}", {"page" if html else "picture": str(path)}, as_json=as_json)
     return SUCCESS
 
@@ -93,7 +96,8 @@ def draw_command(
 @app.command("explain", epilog=examples("onelayer explain out/wave", "onelayer explain out/wave --json"))
 def explain_command(folder: Folder, as_json: Json = False) -> int:
     """Say what every head, memory token and hidden unit of a saved model is for."""
-    explanation = ol.explain(ol.load(folder))
+    with moving():
+        explanation = ol.explain(ol.load(folder))
     show(str(explanation), explanation.as_dict(), as_json=as_json)
     return SUCCESS
 
@@ -122,9 +126,10 @@ def export_command(
     as_json: Json = False,
 ) -> int:
     """Write a saved model for another library, run that library, and compare; or its certificate as a Coq theorem."""
-    from onelayer.export.exporter import export
+    with moving():
+        from onelayer.export.exporter import export
 
-    exported = export(folder, to=to, out=out, integers=integers, guard=guard, named=named)
+        exported = export(folder, to=to, out=out, integers=integers, guard=guard, named=named)
     show(str(exported), exported.as_dict(), as_json=as_json)
     return SUCCESS
 

@@ -16,6 +16,7 @@ from onelayer.disk import replace_file
 from onelayer.errors import OnelayerError
 from onelayer.names import without_unit
 from onelayer.network.file import is_network
+from onelayer.observer import Observer
 from onelayer.pictures.scene import Scene
 from onelayer.proof.saved import Claimed, load_claim
 from onelayer.report import sections, words
@@ -34,6 +35,7 @@ def write_report(
     title: str = "Certified accuracy of a model",
     units: Mapping[str, str] | None = None,
     max_seconds: float = 120.0,
+    observer: Observer | None = None,
 ) -> Path:
     """Write the page about ``a``, a result or the folder of one, to ``path`` (.html, or .pdf where Chromium is found).
 
@@ -44,10 +46,10 @@ def write_report(
     target = _target(a, path)
     if isinstance(a, Approximation | Claimed):
         with tempfile.TemporaryDirectory(prefix="onelayer-") as place:
-            page = _page(_subject(a, a.save(Path(place) / "result"), units or {}, max_seconds), title)
+            page = _page(_subject(a, a.save(Path(place) / "result"), units or {}, max_seconds, observer), title)
     else:
         known = load_claim(a) if is_network(a) else load(a)
-        page = _page(_subject(known, Path(a), units or {}, max_seconds), title)
+        page = _page(_subject(known, Path(a), units or {}, max_seconds, observer), title)
     if target.suffix.lower() == ".pdf":
         return print_page(page, target)
     replace_file(target, page.encode())
@@ -63,7 +65,13 @@ def _target(a: Approximation | Claimed | str | os.PathLike[str], path: str | os.
     return target
 
 
-def _subject(a: Approximation | Claimed, folder: Path, units: Mapping[str, str], max_seconds: float) -> Subject:
+def _subject(
+    a: Approximation | Claimed,
+    folder: Path,
+    units: Mapping[str, str],
+    max_seconds: float,
+    observer: Observer | None,
+) -> Subject:
     """Names and units are those of the box where it has them; ``units`` adds to them or replaces them."""
     usual = Scene.of(a).names if isinstance(a, Approximation) and a.target is not None else a.box.labels
     named = a.box.variables or usual
@@ -71,7 +79,7 @@ def _subject(a: Approximation | Claimed, folder: Path, units: Mapping[str, str],
     unknown = [name for name in units if name not in named]
     if unknown:
         raise OnelayerError(f"there is no input '{unknown[0]}' to have a unit; inputs are {', '.join(named[:20])}")
-    return Subject(a, folder, check(folder, max_seconds=max_seconds), list(named), {**own, **units})
+    return Subject(a, folder, check(folder, max_seconds=max_seconds, observer=observer), list(named), {**own, **units})
 
 
 def _page(subject: Subject, title: str) -> str:
