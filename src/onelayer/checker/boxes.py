@@ -86,7 +86,7 @@ class Prover:
                 spent += 1
                 halves = cut(low, high, parent.axis)
                 if spent > self.budget or halves is None:
-                    return BoxOutcome(OPEN, middle(low, high), parent.bound)
+                    return BoxOutcome(OPEN, middle(low, high), parent.bound + parent.rounding)
                 fresh = halves
         return BoxOutcome(PROVED)
 
@@ -132,7 +132,8 @@ class Prover:
                 return Found(PROVED)
         if 0 < distinct(kinks.open) <= MAX_CASES and self._by_cases(low, high, kinks.open[0], []):
             return Found(PROVED)
-        return self._open(g, cleared, kinks, low, high)
+        found = self._open(g, cleared, kinks, low, high)
+        return replace(found, rounding=max(float(r.upper()) for r in rounding))
 
     def _refuted(self, g: Sequence[Taylor], rounding: Sequence[arb], low: Corner, high: Corner) -> Found | None:
         """A point where the error is above the limit whatever the rounding: tried are the centre and two corners."""
@@ -178,13 +179,17 @@ class Prover:
 
 @dataclass(frozen=True)
 class Found:
-    """What one evaluation of a box gave: outcome, axis to cut next, bound, error at the centre, counterexample."""
+    """What one evaluation of a box gave: outcome, axis to cut next, bound, error at the centre, counterexample.
+
+    An execution may be off by ``rounding`` beside the bound.
+    """
 
     outcome: str
     axis: int = 0
     bound: float = 0.0
     centre: float = 0.0
     place: tuple[float, ...] = ()
+    rounding: float = 0.0
 
 
 def climb(g: Taylor, t: arb) -> arb:
