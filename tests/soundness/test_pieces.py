@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from onelayer.language.balls import in_balls
 from onelayer.language.formula import parse
 from onelayer.proof.certify import certify
 from onelayer.recording.jumps import JumpWarning, find_jump
+from onelayer.recording.ramps import ramped
 from onelayer.taylor import variables
 from onelayer.taylor.hull import evaluate_hulled
 
@@ -198,3 +200,39 @@ def test_steps_that_are_flat_between_are_looked_at_too() -> None:
     with pytest.warns(JumpWarning, match="jumps by 1 between"):
         made = ol.approximate("floor(3*x)", Box([0.0], [1.0]), 0.1, max_seconds=5)
     assert made.certificate.status == "refuted"
+
+
+@pytest.mark.parametrize(
+    ("text", "box", "eps"),
+    [
+        ("where(x < 0.3, 0, 0.1)", (0, 1), 0.1),
+        ("where(x < 0.3, 0, x)", (0, 1), 0.2),
+        ("x + 0.1*floor(3*x)", (0.1, 0.9), 0.1),
+        ("where(x + y < 1, 0, 0.1)", [(0, 1), (0, 1)], 0.1),
+    ],
+)
+def test_a_jump_of_less_than_two_eps_is_proved(text: str, box: Any, eps: float, tmp_path: Path) -> None:
+    """A ramp across a jump is half of it away; the layer is compared with f itself, and so does the checker."""
+    made = ol.approximate(text, box, eps)
+    assert made.certificate.proved
+    made.save(tmp_path / "jump")
+    assert ol.check(tmp_path / "jump").ok
+    points = made.box.sample(4096)
+    assert float((made.model(points) - made.target.function(points)).abs().max()) <= made.certificate.upper
+
+
+def test_a_layer_across_a_larger_jump_is_near_half_of_it() -> None:
+    with pytest.warns(UserWarning, match="jumps by 1 between"):
+        made = ol.approximate("where(x + y < 1, 0, 1)", [(0, 1), (0, 1)], 0.1)
+    assert made.certificate.status == "refuted"
+    points = made.box.sample(4096)
+    assert float((made.model(points) - made.target.function(points)).abs().max()) < 0.6
+
+
+def test_a_ramp_is_within_half_of_the_jump() -> None:
+    formula = parse("where(x < 0.4, x**2, 1 - x/2) + floor(2*x)", 1)
+    found = ramped(formula, ol.Box([0.0], [2.0]), 0.01)
+    assert found is not None
+    points = ol.Box([0.0], [2.0]).sample(2048)
+    assert float((found[0](points) - formula(points)).abs().max()) <= found[1].size / 2 + 0.1
+    assert ramped(parse("where(x < 0.5, x, 1 - x)", 1), ol.Box([0.0], [1.0]), 1e-9) is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import Any
 
 import numpy as np
 from flint import arb, arb_mat
@@ -169,7 +170,14 @@ def _hulls(own: Sequence[Vector], table: Matrix | None, width: int) -> list[arb]
     if table is not None:
         for at, (low, high) in enumerate(zip(*(side.tolist() for side in table.ends), strict=True)):
             found[at % width].append(arb(low).union(arb(high)))  # a grid's columns repeat those of a value
-    return [reduce(lambda a, b: a.union(b), column) for column in found]
+    return [reduce(_around, column) for column in found]
+
+
+def _around(a: Any, b: Any) -> Any:
+    """What holds both; a token that is constant is one ball, whatever the number of boxes is that others vary with."""
+    if isinstance(a, arb) and not isinstance(b, arb):
+        return b.union(a)
+    return a.union(b)
 
 
 def _average(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -52,11 +52,15 @@ def proved(blueprint: Blueprint, task: Task, watch: Observer) -> Approximation:
     """The layer of a blueprint with its certificate."""
     model = blueprint.build(task.dtype)
     model.integers = isinstance(task.storage, Integers)
-    certificate = certified(model, task, watch)
-    if task.jump is not None:
-        return Approximation(model, certificate, task.target, unreachable=str(task.jump))
-    wanted = None if certificate.proved else blueprint.wanted or None
-    return Approximation(model, certificate, task.target, wanted_tokens=wanted)
+    made = concluded(model, task, watch)
+    wanted = None if made.certificate.proved or made.unreachable else blueprint.wanted or None
+    return replace(made, wanted_tokens=wanted)
+
+
+def concluded(model: Any, task: Task, watch: Observer) -> Approximation:
+    """A layer with its certificate, and the jump that keeps it from eps where there is one."""
+    unreachable = "" if task.jump is None else str(task.jump)
+    return Approximation(model, certified(model, task, watch), task.target, unreachable=unreachable)
 
 
 def certified(model: Any, task: Task, watch: Observer) -> Certificate:

@@ -18,14 +18,18 @@ from onelayer.build.pieces.sharp import sharpen, sharpener
 from onelayer.build.sequences.gather import gather, reads_whole
 from onelayer.build.sequences.superpose import needs_superposition, superpose
 from onelayer.errors import OnelayerError
+from onelayer.language.formula import Formula
 from onelayer.observer import Observer
 from onelayer.portfolio.lookup import lookups
 from onelayer.portfolio.standing import Build, Standing
-from onelayer.portfolio.task import Task, certified, proved
+from onelayer.portfolio.task import Task, certified, concluded, proved
 from onelayer.recording.jumps import Jump
+from onelayer.recording.ramps import ramped
+from onelayer.recording.target import as_target
 from onelayer.result import Approximation
 
 TIGHTER = 0.25  # a proof that stalls gets a fit this much closer: what a smaller eps would have had
+SMALL_JUMP = 0.1  # of eps: smaller jumps hinder no fit
 HALF_JUMP = 0.75  # of a jump is what a fit across it is given: no continuous function is within one half
 CLOSE = 2.0  # times eps: a bound that far needs time, not another fit
 FEW = 3  # coordinates up to which one grid of tokens is cheap to fit and to prove
@@ -41,13 +45,36 @@ KINKED = ("max", "min", "abs", "relu")
 def race(task: Task, watch: Observer) -> Approximation:
     """The best result of all ways; OnelayerError when none of them leads anywhere."""
     found = Standing()
+    formula = task.target.formula
+    stand_in = None if formula is None else ramped(formula, task.domain, SMALL_JUMP * task.eps)
+    if stand_in is not None:
+        found.run("ramps across jumps", _ramps(task, *stand_in), watch.share(0.5))
+    if found.best is None or not (found.proved or task.jump):  # beyond a jump nothing is nearer than a ramp
+        _directly(found, task, watch)
+    return found.result()
+
+
+def _directly(found: Standing, task: Task, watch: Observer) -> None:
+    """All ways to build f as it is written."""
     if task.jump is not None:
         found.run("lookup across a jump", _across(task, task.jump), watch.within(LEAST))
     elif task.storage is not None:
         found.run("lookup", _lookup(task, 1.0), watch)
     elif not (_kinked(task) and _sharp(found, task, watch)):
         _raced(found, task, _composer(task), watch)
-    return found.result()
+
+
+def _ramps(task: Task, formula: Formula, jump: Jump) -> Build:
+    """A layer for f with ramps in the place of its jumps, which are half of a jump away, compared with f itself."""
+    room = max(task.eps, HALF_JUMP * jump.size) - jump.size / 2
+
+    def build(slot: Observer) -> Iterator[Approximation]:
+        smooth = as_target(formula, task.domain)
+        found = Standing()
+        _directly(found, replace(task, target=smooth, eps=room / 2, jump=None), slot.share(0.5))
+        yield concluded(found.result().model, task, slot)
+
+    return build
 
 
 def _across(task: Task, jump: Jump) -> Build:

@@ -37,24 +37,30 @@ class JumpWarning(UserWarning):
 
 
 def find_jump(formula: Formula, box: Box) -> Jump | None:
-    """The largest jump seen at the borders of the pieces of f, None where none is seen; what is not seen may exist.
+    """The largest jump seen at the borders of the pieces of f, None where none is seen; what is not seen may exist."""
+    return max(jumps(formula, box).values(), key=lambda jump: jump.size, default=None)
+
+
+def jumps(formula: Formula, box: Box) -> dict[int, Jump]:
+    """The largest jump seen at the border of every piece of f, by the node that chooses.
 
     What f changes by over the next floats on either side is no part of a jump: a steep function is continuous.
     """
     borders = [at for at, node in enumerate(formula.nodes) if _chooses(node)]
     if not borders:
-        return None
+        return {}
     points = torch.cat([box.corners(64), box.sample(_POINTS)]).reshape(-1, box.dim)
     needed = needed_at(formula, points)
-    best: Jump | None = None
+    largest: dict[int, Jump] = {}
     for border in borders:
         known = points[needed[border]]
         piece = _piece(formula, border, known)
         for name in sorted(set(piece.tolist()))[:-1][:_PAIRS]:
             for below, above in zip(known[piece <= name][:_PAIRS], known[piece > name][:_PAIRS], strict=False):
                 jump = _between(formula, box, *_neighbours(formula, border, name, below, above))
-                best = jump if best is None or jump.size > best.size else best
-    return best
+                if border not in largest or jump.size > largest[border].size:
+                    largest[border] = jump
+    return largest
 
 
 def jump_beyond(formula: Formula | None, box: Box, eps: float) -> Jump | None:
