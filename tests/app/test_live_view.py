@@ -107,6 +107,22 @@ def test_every_head_shows_where_it_looks_and_what_that_is_worth(
         assert sum("α v" in caption for caption in captions) == 1
 
 
+def test_slices_are_chosen(results: dict[str, ol.Approximation], watched: Any, tmp_path: Path) -> None:
+    page = watched.page
+    page.goto(results["four"].to_html(tmp_path / "live.html").as_uri())
+    page.wait_for_selector("#live[data-ready=yes]")
+    page.locator("label", has_text="slice").locator("select").select_option("2")
+    page.locator(".live-figure").first.hover(position={"x": 120, "y": 120})
+    assert "x3 =" in page.locator(".live-hover").text_content()
+    before = json.loads(page.locator(".live-value").get_attribute("data-x"))
+    page.locator(".live-figure").first.focus()
+    page.keyboard.press("Shift+ArrowLeft")
+    page.wait_for_timeout(100)
+    after = json.loads(page.locator(".live-value").get_attribute("data-x"))
+    assert [at for at, (old, new) in enumerate(zip(before, after, strict=True)) if old != new] == [2]
+    assert agrees(page, results["four"])
+
+
 @pytest.mark.parametrize("inputs", [["a"], ["a", "b"], ["a", "b", "c"]])
 @pytest.mark.parametrize("between", ["linear", "cubic", "scattered"])
 def test_tables_in_the_browser(inputs: list[str], between: str, watched: Any) -> None:
