@@ -15,11 +15,13 @@ from torch import Tensor, nn
 from onelayer import Box
 from onelayer.errors import OnelayerError, UnsupportedOperation
 from onelayer.observer import Observer
+from onelayer.proof.boxes import TreeBuilder, cut, root
 from onelayer.proof.certificate import Certificate
 from onelayer.proof.certify import certify
+from onelayer.proof.cost import Cost
 from onelayer.proof.error import error_function
 from onelayer.proof.frontier import Budget
-from onelayer.proof.pilot import choose_order
+from onelayer.proof.pilot import choose_order, stations
 from onelayer.proof.search import Search
 from onelayer.proof.units import Goal
 from onelayer.recording.target import as_target
@@ -114,7 +116,24 @@ def test_budget_of_seconds_ends_the_search() -> None:
 
 def test_a_pilot_that_is_late_from_the_start_takes_the_first_order() -> None:
     error = error_function(finer_waves, as_target(waves, SQUARE), SQUARE, torch.float64, torch.device("cpu"))
-    assert choose_order(error, 1e-3, (6, 4), Observer(0.0))[0] == 6
+    start = stations(error, TreeBuilder())
+    assert choose_order(error, 1e-3, (6, 4), Observer(0.0), start, Cost(64, 0.0))[0] == 6
+
+
+def test_a_pilot_starts_in_the_leaves_that_hold_its_points() -> None:
+    error = error_function(finer_waves, as_target(waves, SQUARE), SQUARE, torch.float64, torch.device("cpu"))
+    tree = TreeBuilder()
+    whole = root(SQUARE.lower.flatten(), SQUARE.upper.flatten())
+    pieces = cut(whole, torch.tensor([4]), 2, whole.high[0] - whole.low[0], tree)
+    pieces = cut(pieces[:3], torch.tensor([1, 2, 3]), 2, whole.high[0] - whole.low[0], tree)
+    points = SQUARE.sample(16, seed=1)
+    start = stations(error, tree)
+    low, high = (torch.from_numpy(side) for side in tree.finish(whole.low[0], whole.high[0])[0].boxes())
+    assert len(pieces) == 14 and len(low) == 27
+    assert bool(((start.low <= points) & (points <= start.high)).all())
+    for low_corner, high_corner, depth in zip(start.low, start.high, start.depth, strict=True):
+        assert bool(((low == low_corner) & (high == high_corner)).all(1).any())
+        assert float((high_corner - low_corner).prod()) == pytest.approx(SQUARE.width.prod().item() * 0.5 ** int(depth))
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import torch
@@ -114,6 +114,25 @@ class TreeBuilder:
         self.left[place] = np.where(axis >= 0, place[left], 0)
         self.bound[place] = bound
         return place
+
+    def leaves_with(self, points: Tensor, whole: Boxes) -> Boxes:
+        """The leaf in which each point (C, D) lies, cut from the ``whole`` domain; ``node`` is the number of the point."""
+        who = torch.arange(len(points), dtype=torch.int64, device="cpu")
+        at = np.zeros(len(points), dtype=np.int64)
+        boxes = replace(whole[torch.zeros_like(who)], node=who)
+        low = boxes.low.clone()
+        high = boxes.high.clone()
+        depth = boxes.depth.clone()
+        while (inner := self.axis[at] >= 0).any():
+            row = who[torch.from_numpy(inner)]
+            axis = torch.from_numpy(self.axis[at[inner]].astype(np.int64))
+            middle = low[row, axis] / 2 + high[row, axis] / 2
+            right = points[row, axis] >= middle
+            low[row[right], axis[right]] = middle[right]
+            high[row[~right], axis[~right]] = middle[~right]
+            depth[row] += 1
+            at[inner] = self.left[at[inner]] + right.numpy()
+        return replace(boxes, low=low, high=high, bound=torch.from_numpy(self.bound[at]), depth=depth)
 
     def places(self) -> Ints:
         """The place of every node in the preorder."""

@@ -44,11 +44,13 @@ class Meter(TorchFunctionMode):
                     return kind.__torch_function__(func, types, args, kwargs)
         result = func(*args, **kwargs)
         self.operations += 1
-        inner = max((a.shape[-1] for a in args if isinstance(a, Tensor) and a.ndim), default=0)
+        factor = 1.0
+        if getattr(func, "__name__", "") in _PRODUCTS:
+            factor += max((a.shape[-1] for a in args if isinstance(a, Tensor) and a.ndim), default=0) / 8
         for out in result if isinstance(result, tuple | list) else (result,):
             if isinstance(out, Tensor):
                 elements = min(out.numel(), out.untyped_storage().nbytes() // out.element_size())
-                self.work += elements * (1 + inner / 8 * (getattr(func, "__name__", "") in _PRODUCTS))
+                self.work += elements * factor
                 self.largest = max(self.largest, elements)
         return result
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from onelayer.observer import Observer
-from onelayer.proof.boxes import Boxes, axis_to_cut, root, together, updated
-from onelayer.proof.cost import Cost, cost_of_box, metered
+from onelayer.proof.boxes import Boxes, TreeBuilder, axis_to_cut, root, together, updated
+from onelayer.proof.cost import Cost, metered
 from onelayer.proof.error import ErrorFunction
 
 POINTS = 16  # whose paths through the tree stand for all of them
@@ -31,23 +31,22 @@ def candidate_orders(dim: int) -> tuple[int, ...]:
 
 
 def choose_order(
-    error: ErrorFunction, threshold: float, orders: tuple[int, ...], observer: Observer
+    error: ErrorFunction, threshold: float, orders: tuple[int, ...], observer: Observer, start: Boxes, cost: Cost
 ) -> tuple[int, Cost]:
     """The order with the least estimated total cost, in doubt the higher one, and the cost of one of its boxes.
 
-    The points descend once, at the highest order; every order is then asked for its bounds on the boxes they passed,
-    all in one call and counted by one meter. Once the ``observer`` says that it is over, no further order is
-    tried; the first is taken where none was.
+    The points descend once, from the boxes in which they ``start``, at the highest order, whose ``cost`` is known
+    roughly; every order is then asked for its bounds on the boxes they passed, all in one call and counted by one
+    meter. Once the ``observer`` says that it is over, no further order is tried; the first is taken where none was.
     """
-    first = cost_of_box(error, orders[0])
     best = orders[0]
-    cost = first
+    chunk = cost.chunk
     least = math.inf
-    path = followed(error, threshold, orders[0], observer)
+    path = followed(error, threshold, orders[0], observer, start)
     for order in orders:
         if observer.over:
             break
-        found, each = measured(error, path, order, first.chunk)
+        found, each = measured(error, path, order, chunk)
         total = each.seconds * _expected_leaves(path, found, threshold)
         if total < least / FEWER_BOXES:
             best = order
@@ -56,16 +55,26 @@ def choose_order(
     return best, cost
 
 
-def followed(error: ErrorFunction, threshold: float, order: int, observer: Observer) -> Boxes:
+def stations(error: ErrorFunction, tree: TreeBuilder) -> Boxes:
+    """For each sample point the leaf in which it lies, of a tree under way at the highest order.
+
+    ``node`` is the number of the point. No lower order ends above these leaves, so no box above need be looked at.
+    """
+    return tree.leaves_with(_samples(error), root(error.box.lower.flatten(), error.box.upper.flatten()))
+
+
+def _samples(error: ErrorFunction) -> Tensor:
+    return error.box.sample(POINTS, seed=1).reshape(POINTS, -1)
+
+
+def followed(error: ErrorFunction, threshold: float, order: int, observer: Observer, boxes: Boxes) -> Boxes:
     """All boxes that the sample points pass on their way down by the rule of the search, and some below their leaves.
 
     ``node`` is the number of the point. Lower orders need smaller boxes: the ones below are for them.
     """
-    points = error.box.sample(POINTS, seed=1).reshape(POINTS, -1)
+    points = _samples(error)
     low = error.box.lower.flatten()
     high = error.box.upper.flatten()
-    who = torch.arange(POINTS, dtype=torch.int64, device="cpu")
-    boxes = replace(root(low, high)[torch.zeros_like(who)], node=who)
     path = [boxes[:0]]
     while len(boxes) and not observer.over:
         found = error.enclose(boxes.low, boxes.high, order, threshold, boxes.stall)

@@ -23,7 +23,7 @@ from onelayer.proof.error import ErrorFunction
 from onelayer.proof.exploration import explore
 from onelayer.proof.frontier import Budget, Frontier
 from onelayer.proof.outcome import Outcome, worst_leaf
-from onelayer.proof.pilot import candidate_orders, choose_order
+from onelayer.proof.pilot import candidate_orders, choose_order, stations
 from onelayer.proof.resume import frozen, match, thawed
 from onelayer.proof.units import (
     FEWEST,
@@ -128,7 +128,8 @@ class Search(Frontier):
 
     def settle(self, orders: tuple[int, ...]) -> None:
         """Choose the order by a pilot, and start anew if it is another one."""
-        order, self.cost = choose_order(self.error, self.threshold, orders, self.pilot_time)
+        start = stations(self.error, self.tree)
+        order, self.cost = choose_order(self.error, self.threshold, orders, self.pilot_time, start, self.cost)
         if order != self.order:
             self.order = order
             self.tree = TreeBuilder()

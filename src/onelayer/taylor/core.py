@@ -368,6 +368,8 @@ def prune(model: TaylorModel) -> TaylorModel:
         used = kernels.used_rows(model.coef)
     else:
         used = (model.coef != 0).reshape(len(model.coef), -1).any(1).cpu().numpy()  # NaN counts as used
+    if used.all():
+        return model
     table = basis.exponents(len(model.support), model.degree)
     live = table[used]
     degree = int(live.sum(1).max(initial=0))

@@ -71,7 +71,12 @@ def active() -> bool:
 
 def ready(*tensors: Tensor) -> bool:
     """Whether the kernels are on and every operand is where they can read it."""
-    return _SWITCH["compiled"] and all(x.is_cpu and not x.requires_grad for x in tensors)
+    if not _SWITCH["compiled"]:
+        return False
+    for x in tensors:  # asked of every operand of every operation: a generator would take as long as some kernels
+        if not x.is_cpu or x.requires_grad:
+            return False
+    return True
 
 
 @cache
@@ -96,8 +101,13 @@ def rows_of(x: Tensor, shape: torch.Size) -> Floats:
 
 
 def row_of(x: Tensor, shape: torch.Size) -> Floats:
+    """(*smaller) as an array (N,) of the full shape, without a copy where it is one already."""
     row: Floats = x.numpy()
-    return np.ascontiguousarray(row if row.shape == shape else np.broadcast_to(row, shape)).reshape(-1)
+    if row.shape == shape:
+        return np.ascontiguousarray(row).reshape(-1)
+    full = np.empty(shape)
+    full[...] = row
+    return full.reshape(-1)
 
 
 def tensor_of(x: Floats, *shape: int) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any, TypeVar
 
 import torch
@@ -201,6 +202,7 @@ def canonical_name(func: Any) -> str:
     return _bare(name)
 
 
+@cache
 def _bare(name: str) -> str:
     bare = name.strip("_") if name.startswith("__") else name
     bare = bare.removeprefix("special_").replace("expit", "sigmoid")
