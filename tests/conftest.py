@@ -27,9 +27,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="session")
 def arithmetic(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Every test runs on the backend that was asked for; without numba there is the plain one alone."""
+    """Every test and what it is compared with run on the backend asked for; without numba there is the plain one alone."""
     with kernels.backend(request.config.getoption("--arithmetic") == "compiled" and kernels.INSTALLED):
         yield
 

@@ -129,7 +129,8 @@ def test_a_pilot_starts_in_the_leaves_that_hold_its_points() -> None:
     points = SQUARE.sample(16, seed=1)
     start = stations(error, tree)
     low, high = (torch.from_numpy(side) for side in tree.finish(whole.low[0], whole.high[0])[0].boxes())
-    assert len(pieces) == 14 and len(low) == 27
+    assert len(pieces) == 14
+    assert len(low) == 27
     assert bool(((start.low <= points) & (points <= start.high)).all())
     for low_corner, high_corner, depth in zip(start.low, start.high, start.depth, strict=True):
         assert bool(((low == low_corner) & (high == high_corner)).all(1).any())

@@ -255,7 +255,7 @@ def signed_weights_in_the_remainder(patch: pytest.MonkeyPatch) -> None:
 
 
 def overlapping_called_disjoint(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(contraction, "_product_rows", contraction._disjoint_rows)
+    patch.setattr(contraction, "_product_rows", contraction.disjoint_rows)
 
 
 PLANTS: dict[str, tuple[Plant, tuple[str, ...]]] = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -27,6 +29,28 @@ def gains(bound: Tensor, dim: int) -> Tensor:
     """How much the bound falls, (B, D), when one axis is cut, from the bounds of ``with_trials``; 0 if unbounded."""
     parts = bound.clamp(max=LARGEST).reshape(dim + 1, -1)
     return (parts[dim] - parts[:dim]).T
+
+
+class Families(NamedTuple):
+    """Boxes that were one box before they were cut, and the one of each that is tried for all of them."""
+
+    member: Tensor  # (B,) number of the family
+    tried: Tensor  # (families,) number of the box
+
+
+def families(inherited: Tensor, bound: Tensor) -> Families:
+    """Boxes by the bound (B,) that they have inherited, by themselves where it is none; the worst of each is tried.
+
+    Pieces of one box lie side by side and have one shape: what helps one of them mostly helps all.
+    """
+    alone = torch.arange(len(bound), dtype=torch.int64, device=bound.device)
+    same = torch.unique(inherited, return_inverse=True)[1]
+    member = torch.unique(torch.where(torch.isfinite(inherited), same, len(bound) + alone), return_inverse=True)[1]
+    worst_first = torch.argsort(bound, descending=True, stable=True)
+    by_family = worst_first[torch.argsort(member[worst_first], stable=True)]
+    first = torch.ones_like(by_family, dtype=torch.bool)
+    first[1:] = member[by_family[1:]] != member[by_family[:-1]]
+    return Families(member, by_family[first])
 
 
 def balanced(sensitivity: Tensor, low: Tensor, high: Tensor, whole: Tensor) -> Tensor:

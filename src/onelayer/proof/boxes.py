@@ -116,7 +116,7 @@ class TreeBuilder:
         return place
 
     def leaves_with(self, points: Tensor, whole: Boxes) -> Boxes:
-        """The leaf in which each point (C, D) lies, cut from the ``whole`` domain; ``node`` is the number of the point."""
+        """The leaf in which each point (C, D) lies, cut from the ``whole`` domain; ``node`` numbers the points."""
         who = torch.arange(len(points), dtype=torch.int64, device="cpu")
         at = np.zeros(len(points), dtype=np.int64)
         boxes = replace(whole[torch.zeros_like(who)], node=who)

@@ -19,7 +19,7 @@ from onelayer.language.formula import Formula
 from onelayer.language.quotient import Quotient, as_quotient
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.observer import Observer
-from onelayer.proof.axes import balanced, by_length, gains, with_trials
+from onelayer.proof.axes import balanced, by_length, families, gains, with_trials
 from onelayer.proof.bounded import Bounded, Enclosure, as_taylor, constant, shares, smaller, steepness
 from onelayer.proof.forward import enclose, execute
 from onelayer.proof.replays import Replays
@@ -74,12 +74,19 @@ class ErrorFunction:
 
     @torch.no_grad()
     def enclose(
-        self, low: Tensor, high: Tensor, order: int, threshold: float = 0.0, stall: Tensor | None = None
+        self,
+        low: Tensor,
+        high: Tensor,
+        order: int,
+        threshold: float = 0.0,
+        stall: Tensor | None = None,
+        inherited: Tensor | None = None,
     ) -> Enclosure:
         """Rigorous enclosure of |g| on each of B boxes given by corners (B, D), on the device where those are.
 
         No pains are taken over the axes of boxes that need no cut, those with a bound <= ``threshold``; more are taken
-        over boxes that ``stall`` (B,): cuts since the bound last fell.
+        over boxes that ``stall`` (B,): cuts since the bound last fell. Axes are tried for all pieces of one box
+        together: those that have ``inherited`` one bound (B,).
         """
         origin = low.device
         low = low.to(self.device)
@@ -91,7 +98,7 @@ class ErrorFunction:
             gain = gains(every.bound, self.dim)
         else:
             found = self._bounded(low, high, order)
-        self._try_axes(found, low, high, order, threshold, stall, gain)
+        self._try_axes(found, low, high, order, threshold, stall, inherited, gain)
         sensitivity = found.sensitivity
         if self.dim > 1:
             whole = (self.box.upper - self.box.lower).flatten().to(self.device)
@@ -124,6 +131,7 @@ class ErrorFunction:
         order: int,
         threshold: float,
         stall: Tensor | None,
+        inherited: Tensor | None,
         known: Tensor | None,
     ) -> None:
         """Where coefficients do not tell which axis to cut, try each axis at half its side, or take ``known`` gains.
@@ -137,10 +145,16 @@ class ErrorFunction:
         if self.dim <= FEW_AXES and stall is not None:
             decided |= torch.isfinite(found.bound) & (stall.to(self.device) <= self.dim)
         lost = (~decided & ~(found.bound <= threshold)).nonzero()[:, 0]
+        kin = found.bound if inherited is None else inherited.to(self.device)
         for trial in sorted({min(TRIAL_ORDER, order), order}):
             if self.dim == 1 or not len(lost):
                 return
-            gain = self._gains(low[lost], high[lost], trial) if known is None else known[lost]
+            if known is None:
+                family = families(kin[lost], found.bound[lost])
+                tried = lost[family.tried]
+                gain = self._gains(low[tried], high[tried], trial)[family.member]
+            else:
+                gain = known[lost]
             told = (gain > 0).any(1)
             found.sensitivity[lost[told]] = gain[told].clamp(min=0)
             lost = lost[~told]

@@ -178,7 +178,10 @@ class Frontier:
         """Enclosures of all pieces, so many in a call."""
         try:
             parts = [pieces[start : start + self.chunk] for start in range(0, len(pieces), self.chunk)]
-            found = [self.error.enclose(part.low, part.high, self.order, self.threshold, part.stall) for part in parts]
+            found = [
+                self.error.enclose(part.low, part.high, self.order, self.threshold, part.stall, part.bound)
+                for part in parts
+            ]
         except torch.OutOfMemoryError:
             if self.chunk == 1:
                 raise

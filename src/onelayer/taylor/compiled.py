@@ -332,3 +332,33 @@ def used_rows(coef: Any, used: Any) -> None:
             if row[n] != 0.0:
                 used[p] = True
                 break
+
+
+@jitted
+def outer(targets: Any, left: Any, right: Any, out: Any, above: Any) -> None:
+    """Rows of (P, X, M, N) times rows of (I, Y, M, N), summed over M: to (R, X, Y, N), or in absolute value to above.
+
+    ``targets``: for each pair of rows the one that it alone is written to, -1 for above. A row without a pair is zero.
+    """
+    out[:] = np.nan
+    above[:] = np.nan
+    columns = left.shape[3]
+    term = np.empty(TILE)
+    for x in range(left.shape[1]):
+        for y in range(right.shape[1]):
+            for start in range(0, columns, TILE):
+                tile = slice(start, min(start + TILE, columns))
+                for r in range(out.shape[0]):
+                    out[r, x, y, tile] = 0.0
+                rest = above[x, y, tile]
+                rest[:] = 0.0
+                for i in range(left.shape[0]):
+                    for j in range(right.shape[0]):
+                        target = targets[i, j]
+                        row = out[target, x, y, tile] if target >= 0 else term[: rest.size]
+                        row[:] = 0.0
+                        for m in range(left.shape[2]):
+                            add_product(row, left[i, x, m, tile], right[j, y, m, tile])
+                        if target < 0:
+                            for n in range(rest.size):
+                                rest[n] += abs(row[n])

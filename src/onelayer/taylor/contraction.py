@@ -17,10 +17,11 @@ from torch import Tensor
 from onelayer.errors import UnsupportedOperation
 from onelayer.formats import format_of
 from onelayer.narrow import ACCUMULATORS, selects
-from onelayer.taylor import basis, kernels, tables
-from onelayer.taylor.arithmetic import combine, places, size_of, unit_of
+from onelayer.taylor import basis, kernels
+from onelayer.taylor.arithmetic import Places, combine, places, size_of, unit_of
 from onelayer.taylor.core import TaylorModel, constant, joint_space, prune
 from onelayer.taylor.dimensions import axes
+from onelayer.taylor.outer import Rows, disjoint_rows
 from onelayer.taylor.registry import implements, unhandled
 from onelayer.taylor.rounding import (
     UNIT,
@@ -286,7 +287,7 @@ def _between_models(la: str, lb: str, out: str, a: TaylorModel, b: TaylorModel) 
     right = b.total()
     reach = torch.einsum(equation, left, right)
     rem = torch.einsum(equation, left, b.rem) + torch.einsum(equation, a.rem, right + b.rem)
-    coef, above = (_disjoint_rows if disjoint else _product_rows)(la, lb, out, a, b, support, degree)
+    coef, above = (disjoint_rows if disjoint else _product_rows)(la, lb, out, a, b, places(a, b, support), degree)
     terms = _length(la, lb, out, a, b)
     # Of one coefficient: a sum of ``terms`` products from each of the rows that meet there, at most all of them.
     rem = inflate(rem + above + gamma(terms + len(coef) + 1) * reach)
@@ -295,20 +296,7 @@ def _between_models(la: str, lb: str, out: str, a: TaylorModel, b: TaylorModel) 
     return result
 
 
-def _disjoint_rows(
-    la: str, lb: str, out: str, a: TaylorModel, b: TaylorModel, support: tuple[int, ...], degree: int
-) -> tuple[Tensor, Tensor]:
-    """Operands without a common variable: every pair of monomials is a monomial; what lies above is summed first."""
-    full = torch.einsum(f"P{la},I{lb}->PI{out}", a.coef, b.coef).flatten(0, 1)
-    kept, rows, above = basis.outer_rows(*places(a, b, support), a.degree, b.degree, degree)
-    coef = full.new_zeros(basis.count(len(support), degree), *full.shape[1:])
-    coef[tables.rows(rows, full.device)] = full[tables.rows(kept, full.device)]
-    return coef, full[tables.rows(above, full.device)].abs().sum(0)
-
-
-def _product_rows(
-    la: str, lb: str, out: str, a: TaylorModel, b: TaylorModel, support: tuple[int, ...], degree: int
-) -> tuple[Tensor, Tensor]:
+def _product_rows(la: str, lb: str, out: str, a: TaylorModel, b: TaylorModel, where: Places, degree: int) -> Rows:
     """Common variables: one contraction per row of the smaller operand."""
     left = a.norms()
     right = b.norms()
@@ -316,8 +304,8 @@ def _product_rows(
     for d in range(max(0, degree + 1 - b.degree), a.degree + 1):
         too_high = right[max(degree + 1 - d, 0) :].sum(0)
         above = above + torch.einsum(f"{la},{lb}->{out}", left[d], too_high)
-    coef = above.new_zeros(basis.count(len(support), degree), *above.shape)
-    for i, runs in basis.product_runs(*places(a, b, support), a.degree, b.degree, degree):
+    coef = above.new_zeros(basis.count(where[2], degree), *above.shape)
+    for i, runs in basis.product_runs(*where, a.degree, b.degree, degree):
         last = runs[-1][0] + runs[-1][2]
         piece = torch.einsum(f"{la},P{lb}->P{out}", a.coef[i], b.coef[:last])
         for source, target, length in runs:

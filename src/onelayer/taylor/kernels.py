@@ -27,6 +27,7 @@ Floats = NDArray[np.float64]
 Tally = Callable[[int, int], None]
 
 INSTALLED = importlib.util.find_spec("numba") is not None
+MOST_ABOVE = 2**20  # nonnegative terms of one sum, as many as ``rounding.GROWTH`` covers
 
 _SWITCH = {"compiled": INSTALLED}
 _TALLIES: list[Tally] = []
@@ -71,12 +72,7 @@ def active() -> bool:
 
 def ready(*tensors: Tensor) -> bool:
     """Whether the kernels are on and every operand is where they can read it."""
-    if not _SWITCH["compiled"]:
-        return False
-    for x in tensors:  # asked of every operand of every operation: a generator would take as long as some kernels
-        if not x.is_cpu or x.requires_grad:
-            return False
-    return True
+    return _SWITCH["compiled"] and all(x.is_cpu and not x.requires_grad for x in tensors)
 
 
 @cache
@@ -311,3 +307,43 @@ def used_rows(coef: Tensor) -> NDArray[np.bool_]:
     used = np.ones(coef.shape[0], dtype=np.bool_)
     _kernels().used_rows(rows_of(coef, coef.shape[1:]), used)
     return used
+
+
+class Targets(NamedTuple):
+    """For each pair of rows (P, I) the row that it alone is written to, -1 for none; and how many rows there are."""
+
+    table: Ints
+    rows: int
+
+
+@cache
+def targets(
+    left: tuple[int, ...], right: tuple[int, ...], variables: int, left_degree: int, right_degree: int, cap: int
+) -> Targets:
+    """``basis.outer_rows`` as a table, validated once."""
+    kept, rows, above = basis.outer_rows(left, right, variables, left_degree, right_degree, cap)
+    size = basis.count(len(left), left_degree), basis.count(len(right), right_degree)
+    if len({*kept, *above}) != math.prod(size) or len({*rows}) != len(kept) or len(above) > MOST_ABOVE:
+        raise IndexError("a table of pairs names one twice, leaves one out or is too long")
+    if not all(0 <= row < basis.count(variables, cap) for row in rows):
+        raise IndexError("a table of pairs points outside its polynomial")
+    table = np.full(math.prod(size), -1, dtype=np.int64)
+    table[list(kept)] = rows
+    return Targets(table.reshape(size), basis.count(variables, cap))
+
+
+def outer(left: Tensor, right: Tensor, targets: Targets) -> tuple[Tensor, Tensor]:
+    """Rows (P, X, M, N) and (I, Y, M, N), every pair multiplied, summed over M and put where ``targets`` say.
+
+    The rows of the result (R, X, Y, N), and the sum of the others in absolute value, (X, Y, N).
+    """
+    first, second = (np.ascontiguousarray(x.numpy()) for x in (left, right))
+    summed, columns = first.shape[2:]
+    expect(first.reshape(first.shape[0], -1), targets.table.shape[0], first.shape[1] * summed * columns)
+    expect(second.reshape(second.shape[0], -1), targets.table.shape[1], second.shape[1] * summed * columns)
+    shape = first.shape[1], second.shape[1], columns
+    out = np.empty((targets.rows, *shape))
+    above = np.empty(shape)
+    _kernels().outer(targets.table, first, second, out, above)
+    report(targets.table.size * summed * above.size, out.size)
+    return torch.from_numpy(out), torch.from_numpy(above)

@@ -22,5 +22,6 @@ def prepare() -> None:
     weights = torch.softmax(torch.stack([a, b, a * 2.0], dim=-1), dim=-1)
     values = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64, device="cpu")
     head = (weights @ values) * torch.sin(b) / (a * a + 1.5)
-    enclosed: Any = torch.relu(head - 0.25) - torch.exp(a * b)
+    apart = torch.einsum("bi,bi->b", x[..., :1], x[..., 1:])  # one variable each
+    enclosed: Any = torch.relu(head - 0.25) - torch.exp(a * b) + apart
     enclosed.plain().split_bound()
