@@ -69,7 +69,7 @@ def in_balls(folder: Path) -> float:
 
 
 def row(name: str, problem: Problem, eps: float) -> dict[str, Any]:
-    a = ol.approximate(problem.formula, problem.box, eps, jobs=1, max_seconds=600)
+    a = ol.approximate(problem.formula, problem.box, eps, layout="packed", jobs=1, max_seconds=600)
     proof = seconds(lambda: ol.certify(a.model, problem.formula, problem.box, eps, jobs=1))
     with tempfile.TemporaryDirectory() as folder:
         a.save(folder)

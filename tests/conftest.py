@@ -29,7 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def arithmetic(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Every test and what it is compared with run on the backend asked for; without numba there is the plain one alone."""
+    """Every test, and what it is compared with, runs on the backend asked for; without numba that is the plain one."""
     with kernels.backend(request.config.getoption("--arithmetic") == "compiled" and kernels.INSTALLED):
         yield
 

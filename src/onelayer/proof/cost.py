@@ -44,15 +44,18 @@ class Meter(TorchFunctionMode):
                     return kind.__torch_function__(func, types, args, kwargs)
         result = func(*args, **kwargs)
         self.operations += 1
-        factor = 1.0
-        if getattr(func, "__name__", "") in _PRODUCTS:
-            factor += max((a.shape[-1] for a in args if isinstance(a, Tensor) and a.ndim), default=0) / 8
+        factor = _factor(args) if getattr(func, "__name__", "") in _PRODUCTS else 1.0
         for out in result if isinstance(result, tuple | list) else (result,):
             if isinstance(out, Tensor):
                 elements = min(out.numel(), out.untyped_storage().nbytes() // out.element_size())
                 self.work += elements * factor
                 self.largest = max(self.largest, elements)
         return result
+
+
+def _factor(args: tuple[Any, ...]) -> float:
+    """What an element of a product costs, by the length of the sum that it is."""
+    return 1 + max((a.shape[-1] for a in args if isinstance(a, Tensor) and a.ndim), default=0) / 8
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import warnings
 from collections.abc import Callable
@@ -21,7 +20,7 @@ from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.observer import Observer
 from onelayer.proof.axes import balanced, by_length, families, gains, with_trials
 from onelayer.proof.bounded import Bounded, Enclosure, as_taylor, constant, shares, smaller, steepness
-from onelayer.proof.forward import enclose, execute
+from onelayer.proof.forward import enclose, execute, settled
 from onelayer.proof.replays import Replays
 from onelayer.proof.trusted import trusted
 from onelayer.recording.target import Target
@@ -149,21 +148,22 @@ class ErrorFunction:
         for trial in sorted({min(TRIAL_ORDER, order), order}):
             if self.dim == 1 or not len(lost):
                 return
-            if known is None:
-                family = families(kin[lost], found.bound[lost])
-                tried = lost[family.tried]
-                gain = self._gains(low[tried], high[tried], trial)[family.member]
-            else:
-                gain = known[lost]
+            gain = (
+                self._gains(low[lost], high[lost], trial, kin[lost], found.bound[lost])
+                if known is None
+                else known[lost]
+            )
             told = (gain > 0).any(1)
             found.sensitivity[lost[told]] = gain[told].clamp(min=0)
             lost = lost[~told]
         whole = (self.box.upper - self.box.lower).flatten().to(self.device)
         found.sensitivity[lost] = by_length(low[lost], high[lost], whole)
 
-    def _gains(self, low: Tensor, high: Tensor, order: int) -> Tensor:
+    def _gains(self, low: Tensor, high: Tensor, order: int, inherited: Tensor, bound: Tensor) -> Tensor:
+        family = families(inherited, bound)
         with untallied():  # what a box costs is asked of the boxes alone
-            return gains(self.bounded(*with_trials(low, high), order).bound, self.dim)
+            every = self.bounded(*with_trials(low[family.tried], high[family.tried]), order)
+        return gains(every.bound, self.dim)[family.member]
 
     @cached_property
     def kinked(self) -> bool:
@@ -359,17 +359,6 @@ class ErrorFunction:
         return torch.where(rounded.double() > high, torch.nextafter(rounded, under), rounded).double()
 
 
-def _ready(model: nn.Module, device: torch.device, dtype: torch.dtype) -> nn.Module:
-    """The module itself if its mode, device and dtype are right, else a copy of it that is."""
-    if any(part._compiled_call_impl is not None for part in model.modules()):
-        raise OnelayerError("the model was compiled in place, and other code than its own runs; certify it before that")
-    held = [*model.parameters(), *model.buffers()]
-    wrong = any(t.device != device or (t.is_floating_point() and t.dtype != dtype) for t in held)
-    if wrong or any(part.training for part in model.modules()):
-        return copy.deepcopy(model).to(device, dtype).eval()
-    return model
-
-
 def error_function(
     model: Callable[[Any], Any],
     target: Target,
@@ -384,7 +373,7 @@ def error_function(
     """
     dtype = execution or torch.float64
     if isinstance(model, nn.Module):
-        model = _ready(model, device, dtype)
+        model = settled(model, device, dtype)
     with torch.no_grad():
         shape = tuple(execute(model, box.center[None].to(device, dtype)).shape[1:])
     target = _matched(target, shape)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from onelayer.errors import ModelAssumptionError, OnelayerError, UnsupportedOperation, told
@@ -29,6 +30,17 @@ UNSETTLED = {
     *("hardsigmoid", "hardswish", "softsign", "log_sigmoid", "tanhshrink", "softshrink", "glu", "batch_norm"),
     *("group_norm", "lstm_cell", "gru_cell"),
 }
+
+
+def settled(model: nn.Module, device: torch.device, dtype: torch.dtype) -> nn.Module:
+    """The module itself if its mode, device and dtype are right, else a copy of it that is."""
+    if any(part._compiled_call_impl is not None for part in model.modules()):
+        raise OnelayerError("the model was compiled in place, and other code than its own runs; certify it before that")
+    held = [*model.parameters(), *model.buffers()]
+    wrong = any(t.device != device or (t.is_floating_point() and t.dtype != dtype) for t in held)
+    if wrong or any(part.training for part in model.modules()):
+        return copy.deepcopy(model).to(device, dtype).eval()
+    return model
 
 
 def execute(model: Forward, x: Tensor, outputs: tuple[int, ...] | None = None) -> Tensor:

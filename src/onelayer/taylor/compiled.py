@@ -335,30 +335,40 @@ def used_rows(coef: Any, used: Any) -> None:
 
 
 @jitted
-def outer(targets: Any, left: Any, right: Any, out: Any, above: Any) -> None:
-    """Rows of (P, X, M, N) times rows of (I, Y, M, N), summed over M: to (R, X, Y, N), or in absolute value to above.
+def contract(row: Any, left: Any, right: Any) -> None:
+    """row = the sum over m of left[m] right[m], entry by entry."""
+    row[:] = 0.0
+    for m in range(left.shape[0]):
+        add_product(row, left[m], right[m])
 
-    ``targets``: for each pair of rows the one that it alone is written to, -1 for above. A row without a pair is zero.
+
+@jitted
+def pairs(targets: Any, left: Any, right: Any, out: Any, above: Any) -> None:
+    """Rows of (P, M, N) times rows of (I, M, N), summed over M: to rows of (R, N), or in absolute value to above."""
+    term = np.empty(above.size)
+    above[:] = 0.0
+    for r in range(out.shape[0]):
+        out[r, :] = 0.0  # a row without a pair is zero
+    for i in range(left.shape[0]):
+        for j in range(right.shape[0]):
+            if targets[i, j] >= 0:
+                contract(out[targets[i, j]], left[i], right[j])
+            else:
+                contract(term, left[i], right[j])
+                for n in range(above.size):
+                    above[n] += abs(term[n])
+
+
+@jitted
+def outer(targets: Any, left: Any, right: Any, out: Any, above: Any) -> None:
+    """Rows of (P, X, M, N) times rows of (I, Y, M, N), summed over M: to rows of (R, X, Y, N), or to above.
+
+    ``targets``: for each pair of rows the one that it alone is written to, -1 for above.
     """
     out[:] = np.nan
     above[:] = np.nan
-    columns = left.shape[3]
-    term = np.empty(TILE)
     for x in range(left.shape[1]):
         for y in range(right.shape[1]):
-            for start in range(0, columns, TILE):
-                tile = slice(start, min(start + TILE, columns))
-                for r in range(out.shape[0]):
-                    out[r, x, y, tile] = 0.0
-                rest = above[x, y, tile]
-                rest[:] = 0.0
-                for i in range(left.shape[0]):
-                    for j in range(right.shape[0]):
-                        target = targets[i, j]
-                        row = out[target, x, y, tile] if target >= 0 else term[: rest.size]
-                        row[:] = 0.0
-                        for m in range(left.shape[2]):
-                            add_product(row, left[i, x, m, tile], right[j, y, m, tile])
-                        if target < 0:
-                            for n in range(rest.size):
-                                rest[n] += abs(row[n])
+            for start in range(0, left.shape[3], TILE):
+                tile = slice(start, start + TILE)
+                pairs(targets, left[:, x, :, tile], right[:, y, :, tile], out[:, x, y, tile], above[x, y, tile])

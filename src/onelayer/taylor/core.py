@@ -126,9 +126,7 @@ class TaylorModel(Operators):
         """Whether the coefficients are on a GPU."""
         return self.rem.is_cuda
 
-    is_nested = False
-    is_sparse = False
-    requires_grad = False
+    is_nested = is_sparse = requires_grad = False
 
     def with_(self, coef: Tensor, rem: Tensor, den: tuple[TaylorModel, ...] | None = None) -> TaylorModel:
         """Same space, support and degree, other numbers; pending denominators are never dropped silently."""

@@ -50,14 +50,16 @@ def disjoint_rows(la: str, lb: str, out: str, a: TaylorModel, b: TaylorModel, pl
 
 def _parted(la: str, lb: str, out: str) -> Labels | None:
     """The letters of a contraction, None where one comes twice in an operand or is summed over in one alone."""
-    if len({*la}) < len(la) or len({*lb}) < len(lb):
+    both = {*la} & {*lb}
+    twice = len({*la}) < len(la) or len({*lb}) < len(lb)
+    if twice or not {*la} ^ {*lb} <= {*out}:
         return None
-    left = "".join(c for c in la if c not in lb)
-    right = "".join(c for c in lb if c not in la)
-    if not {*left, *right} <= {*out}:
-        return None
-    both = [c for c in la if c in lb]
-    return Labels(left, right, "".join(c for c in both if c not in out), "".join(c for c in both if c in out))
+    own = (_among(text, {*text} - both) for text in (la, lb))
+    return Labels(*own, _among(la, both - {*out}), _among(la, both & {*out}))
+
+
+def _among(text: str, letters: set[str]) -> str:
+    return "".join(filter(letters.__contains__, text))
 
 
 def _arranged(x: TaylorModel, labels: str, parts: tuple[str, ...], sizes: dict[str, int]) -> Tensor:
