@@ -371,4 +371,6 @@ def outer(targets: Any, left: Any, right: Any, out: Any, above: Any) -> None:
         for y in range(right.shape[1]):
             for start in range(0, left.shape[3], TILE):
                 tile = slice(start, start + TILE)
-                pairs(targets, left[:, x, :, tile], right[:, y, :, tile], out[:, x, y, tile], above[x, y, tile])
+                a = left[:, x, :, tile]
+                b = right[:, y, :, tile]
+                pairs(targets, a, b, out[:, x, y, tile], above[x, y, tile])

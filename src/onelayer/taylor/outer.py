@@ -54,8 +54,9 @@ def _parted(la: str, lb: str, out: str) -> Labels | None:
     twice = len({*la}) < len(la) or len({*lb}) < len(lb)
     if twice or not {*la} ^ {*lb} <= {*out}:
         return None
-    own = (_among(text, {*text} - both) for text in (la, lb))
-    return Labels(*own, _among(la, both - {*out}), _among(la, both & {*out}))
+    left = _among(la, {*la} - both)
+    right = _among(lb, {*lb} - both)
+    return Labels(left, right, _among(la, both - {*out}), _among(la, both & {*out}))
 
 
 def _among(text: str, letters: set[str]) -> str:
@@ -64,9 +65,10 @@ def _among(text: str, letters: set[str]) -> str:
 
 def _arranged(x: TaylorModel, labels: str, parts: tuple[str, ...], sizes: dict[str, int]) -> Tensor:
     """Rows (P, ...) with the letters of each part as one dimension."""
-    order = [labels.index(c) for part in parts for c in part]
-    wide = x.coef.permute(0, *(i + 1 for i in order)).expand(len(x.coef), *(sizes[c] for part in parts for c in part))
-    return wide.reshape(len(x.coef), *(prod(sizes[c] for c in part) for part in parts))
+    letters = "".join(parts)
+    turned = x.coef.permute(0, *(labels.index(c) + 1 for c in letters))
+    wide = turned.expand(len(turned), *(sizes[c] for c in letters))
+    return wide.reshape(len(wide), *(prod(sizes[c] for c in part) for part in parts))
 
 
 def _plain(la: str, lb: str, out: str, a: TaylorModel, b: TaylorModel, places: Places, degree: int) -> Rows:
