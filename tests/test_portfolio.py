@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
+import torch
 
 from onelayer import Box, approximate
 from onelayer.pictures.explanation import explain
@@ -76,7 +77,9 @@ def test_explanations_name_inner_and_outer_functions() -> None:
         pytest.skip("the lookup was smaller this time")
     found = explain(result)
     assert any("inner function" in head.purpose and "log" in head.purpose for head in found.heads)
-    assert all("outer function exp" in unit.purpose for unit in found.units)
+    assert {unit.purpose for unit in found.units} == {"outer function exp(u)"}
+    assert "u = " in found.algorithm
+    assert all(torch.tensor(head.values).abs().max() > 0 for head in found.heads)  # what heads add to the sums
 
 
 def test_an_executor_shares_the_proof_of_approximate() -> None:

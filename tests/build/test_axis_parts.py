@@ -26,6 +26,7 @@ from onelayer.build.lookup.ladder import KeyLadder
 from onelayer.build.lookup.sampling import Sampler, peak, resolve
 from onelayer.build.lookup.search import deflated, to_interval
 from onelayer.build.lookup.solve import axis_nodes, minimax, solve_axis
+from onelayer.build.lookup.ties import ties
 
 T = np.linspace(-1, 1, 201)
 
@@ -213,3 +214,41 @@ def test_ladder_errors_fall() -> None:
     assert ladder.step(size)[1] <= 1e-3 < ladder.step(size - 1)[1]
     few = KeyLadder(axis_nodes(-1.0, 1.0, 12), slices[::8], 1e-13, 1e-6)
     assert len(few.step(10)[0]) == 10
+
+
+@pytest.mark.parametrize(("size", "parity"), [(2, 1), (5, -1), (6, 1), (7, 0)])
+def test_ties_leave_fewer_numbers_than_free_keys(size: int, parity: int) -> None:
+    found = list(ties(size, parity))
+    numbers = [tie.numbers for tie in found]
+    assert numbers == sorted(numbers)
+    assert numbers[-1] < 3 * size - 2
+    for tie in found:
+        slopes, biases = np.split(tie.matrix @ np.linspace(1, 2, tie.matrix.shape[1]), 2)
+        assert not parity or (np.allclose(slopes, -slopes[::-1]) and np.allclose(biases, biases[::-1]))
+
+
+@pytest.mark.parametrize(
+    ("g", "low", "high", "parity"),
+    [(lambda u: torch.cos(20 * u), -1.0, 1.0, 1), (lambda u: 2 + torch.sin(u), math.pi - 3, math.pi + 3, -1)],
+)
+def test_thrifty_keys_of_even_and_odd_functions_are_mirrored(g, low: float, high: float, parity: int) -> None:
+    free = fit_axis(g, low, high, 1e-3)
+    fit = fit_axis(g, low, high, 1e-3, effort="thrifty")
+    assert fit.meets
+    assert fit.family == "tied"
+    assert free.size <= fit.size <= free.size + free.size // 3 + 1
+    middle = (low + high) / 2
+    biases = fit.biases + fit.slopes * middle
+    values = fit.values[:, 0] - (0.0 if parity > 0 else float(g(torch.tensor(middle, dtype=torch.float64))))
+    assert torch.allclose(fit.slopes, -fit.slopes.flip(0), atol=1e-9)
+    assert torch.allclose(biases, biases.flip(0), atol=1e-9)
+    assert torch.allclose(values, parity * values.flip(0), atol=1e-9)
+    u = torch.linspace(low, high, 2001, dtype=torch.float64)
+    assert float((fit.basis(u) @ fit.values[:, 0] - g(u)).abs().max()) <= 1e-3
+
+
+def test_thrifty_keys_without_parity_are_equally_spaced_where_that_will_do() -> None:
+    fit = fit_axis(lambda u: torch.exp(torch.sin(math.pi * u)), -1.0, 1.0, 1e-3, effort="thrifty")
+    assert fit.meets
+    gaps = fit.slopes.diff()
+    assert torch.allclose(gaps, gaps.mean().expand_as(gaps), rtol=1e-9)

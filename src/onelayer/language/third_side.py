@@ -79,7 +79,11 @@ def _matched(nodes: Sequence[Node], at: int) -> ThirdSide | None:
     legs, crossed = _sorted_out(nodes, at)
     if (len(legs), len(crossed)) != (2, 1):
         return None
-    ((sign, term),) = crossed
+    return _crossed(nodes, *crossed[0], legs)
+
+
+def _crossed(nodes: Sequence[Node], sign: int, term: int, legs: list[int]) -> ThirdSide | None:
+    """The side whose third term is this one: 2 cos t times both legs."""
     turn, factors = _factors(nodes, term)
     cosines = [one for one in factors if nodes[one].op == "cos"]
     twos = [one for one in factors if nodes[one] == TWO]

@@ -178,16 +178,43 @@ def _recall(argument: Recall, parts: Parts, model: OneLayerTransformer, box: Box
 
 
 def _nested(argument: Nested, parts: Parts, model: OneLayerTransformer, box: Box) -> Parts:
-    """Heads are the curved inner functions, units the pieces of the outer ones."""
-    heads = [f"inner function {_inner_text(one, box)}" for one in argument.inner if not one.plain]
-    parts_of_ridges = [part for part in argument.outer for _ in part.ridges]
-    units = []
-    for k in argument.units:
-        part = parts_of_ridges[k]
-        which = f", ridge {k + 1}" if len(part.ridges) > 1 else ""
-        units.append(f"outer function {part.text[:LONG]}{which}")
-    algorithm = "Heads make the inner functions, units the outer functions of their sums."
-    return parts.named(algorithm, heads[: len(parts.heads)], units)
+    """Heads are the curved inner functions, with the values they look up; units are pieces of the outer ones."""
+    inner = [_inner_text(one, box) for one in argument.inner]
+    heads = [f"inner function {text}" for text, one in zip(inner, argument.inner, strict=True) if not one.plain]
+    sums = [one for part in argument.outer for one in part.sums]
+    names = [f"u{k + 1}" for k in range(len(sums))] if len(sums) > 1 else ["u"]
+    called = [f"{name} = {_added([inner[c] for c in one])}" for name, one in zip(names, sums, strict=False)]
+    algorithm = f"Heads make the inner functions, units the outer functions of their sums: {'; '.join(called)}."
+    found = replace(parts, heads=[_with_own_values(head, model) for head in parts.heads])
+    ridges = _ridges(argument, names)
+    return found.named(algorithm, heads[: len(parts.heads)], [ridges[k] for k in argument.units])
+
+
+def _ridges(argument: Nested, names: list[str]) -> list[str]:
+    """The outer function that every ridge is a part of, and the sum of sums that it looks along."""
+    found: list[str] = []
+    for part in argument.outer:
+        own, names = names[: len(part.sums)], names[len(part.sums) :]
+        text = f"outer function {_of_sums(part.text, own)[:LONG]}"
+        along = [linear_text(_direction(ridge.weights), 0.0, own) for ridge in part.ridges]
+        found += [f"{text} along {one}" for one in along] if len(along) > 1 else [text]
+    return found
+
+
+def _with_own_values(head: ExplainedHead, model: OneLayerTransformer) -> ExplainedHead:
+    """A head that adds to sums, not to outputs: what its tokens hold."""
+    memory = model.memory_of(head.head)
+    return head if memory is None else replace(head, values=memory.values.detach().double().tolist())
+
+
+def _added(texts: Sequence[str]) -> str:
+    return " + ".join(texts).replace("+ -", "- ")
+
+
+def _of_sums(text: str, names: Sequence[str]) -> str:
+    """A formula of x1, x2, ... with the names of sums in their places, a factor of one left out."""
+    named = re.sub(r"\bx(\d*)\b", lambda match: names[int(match[1] or 1) - 1], text)
+    return re.sub(r"\(1 \* (u\d*)\)", r"\1", named)
 
 
 def _inner_text(one: Inner, box: Box) -> str:

@@ -28,17 +28,17 @@ SLIM_SECONDS = 3.0  # for it, and as long as the first proof took
 ATTEMPTS = 5  # each with an eps that the last bound corrects; two suffice as a rule
 
 
-def lookups(task: Task, watch: Observer, closer: float = 1.0) -> Iterator[Approximation]:
+def lookups(task: Task, watch: Observer, closer: float = 1.0, attempts: int = ATTEMPTS) -> Iterator[Approximation]:
     """Lookup layers with their proofs, each fitted more tightly than the last; at least one, however little time.
 
     After a proof comes a smaller layer, where giving the proof less room saves tokens.
-    ``closer`` is the part of the usual tolerance that the first fit gets.
+    ``closer`` is the part of the usual tolerance that the first fit gets; ``attempts`` are the fits before a proof.
     """
     share = PAID_SHARE if task.target.paid else task.fit_share
     budget = _fit_budget(task, share, watch)
     goal = share * _left_to_fit(task, watch) * closer
     tolerance = goal
-    for attempt in range(ATTEMPTS):
+    for attempt in range(attempts):
         watch.report("fitting")
         try:
             blueprint = _drawn(task, tolerance, budget)

@@ -20,7 +20,7 @@ from onelayer.build.sequences.superpose import needs_superposition, superpose
 from onelayer.errors import OnelayerError
 from onelayer.language.formula import Formula
 from onelayer.observer import Observer
-from onelayer.portfolio.lookup import lookups
+from onelayer.portfolio.lookup import ATTEMPTS, lookups
 from onelayer.portfolio.standing import Build, Standing
 from onelayer.portfolio.task import Task, certified, concluded, proved
 from onelayer.recording.jumps import Jump
@@ -32,12 +32,15 @@ TIGHTER = 0.25  # a proof that stalls gets a fit this much closer: what a smalle
 SMALL_JUMP = 0.1  # of eps: smaller jumps hinder no fit
 HALF_JUMP = 0.75  # of a jump is what a fit across it is given: no continuous function is within one half
 CLOSE = 2.0  # times eps: a bound that far needs time, not another fit
+WAITED_FOR = 2  # fits of a lookup before a composition that waits: what they miss it often has at once
 FEW = 3  # coordinates up to which one grid of tokens is cheap to fit and to prove
 MANY_UNITS = 800  # predicted hidden units beyond which a composition waits for the lookup
 PURSUIT_SHARE = 0.25  # of the time, for outer functions of several sums: their ridges come soon or hardly at all
 # Of a lookup that is not the only way, a part of the time but at most these seconds: easy functions need less.
 FIRST_SHARE, SLICE_BOXES, SLICE_SECONDS = 0.2, 10_000, 40.0
-LEAST, MOST = 5.0, 15.0  # seconds for a smaller one after a proof: as many as the proof took, within these
+# Seconds for a smaller one after a proof: as many as the proof took, within these. So short that a loose eps, for which
+# a smaller one is tried in vain, takes hardly longer than a tight one, for which that is seen at once.
+LEAST, MOST = 3.5, 15.0
 SMALL = 5  # coordinates up to which a grid of tokens has a chance to be smaller than a composition
 KINKED = ("max", "min", "abs", "relu")
 
@@ -97,7 +100,7 @@ def _raced(found: Standing, task: Task, composed: Composer | None, watch: Observ
         return
     others = composed is not None or _kinked(task)
     slot = watch.share(FIRST_SHARE).within(SLICE_SECONDS) if others else watch.share(0.5)
-    _first_lookup(found, task, others, slot)
+    _first_lookup(found, task, others, WAITED_FOR if composed is not None else ATTEMPTS, slot)
     cut = found.cut
     if composed is not None and not _comes_first(composed, task) and not found.proved:
         found.run("composition", _composition(composed, task), watch.share(0.4))
@@ -124,10 +127,10 @@ def _smaller_lookup(found: Standing, task: Task, watch: Observer) -> None:
     found.run("lookup", _lookup(task, 1.0), watch.within(min(max(LEAST, found.seconds), MOST)))
 
 
-def _first_lookup(found: Standing, task: Task, others: bool, slot: Observer) -> None:
+def _first_lookup(found: Standing, task: Task, others: bool, attempts: int, slot: Observer) -> None:
     """A lookup, with few boxes where there are other ways."""
     first = replace(task, max_boxes=min(SLICE_BOXES, task.max_boxes)) if others else task
-    found.run("lookup", _lookup(first, 1.0), slot)
+    found.run("lookup", _lookup(first, 1.0, attempts), slot)
 
 
 def _cut_lookup(found: Standing, task: Task, cut: Approximation | None, watch: Observer) -> None:
@@ -210,8 +213,8 @@ def _again(made: Approximation, task: Task) -> Build:
     return build
 
 
-def _lookup(task: Task, closer: float) -> Build:
-    return lambda slot: lookups(task, slot, closer)
+def _lookup(task: Task, closer: float, attempts: int = ATTEMPTS) -> Build:
+    return lambda slot: lookups(task, slot, closer, attempts)
 
 
 def _composition(composed: Composer, task: Task) -> Build:

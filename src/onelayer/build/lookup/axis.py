@@ -11,7 +11,7 @@ from torch import Tensor
 
 from onelayer.build.lookup.ladder import Effort
 from onelayer.build.lookup.sampling import Sampler
-from onelayer.build.lookup.search import AxisProblem, smallest
+from onelayer.build.lookup.search import AxisProblem, smallest, thriftiest
 from onelayer.observer import Observer
 
 
@@ -58,12 +58,16 @@ def fit_axis(
 ) -> AxisFit:
     """Smallest fit found with error + rounding <= eps, or the best one within ``max_tokens`` with ``meets`` False.
 
-    g maps a float64 tensor (P,) to (P,) or (P, K). The search is deterministic unless the
-    ``observer`` cuts it short. A ``unit`` above the roundoff of the dtype makes large values dearer.
+    g maps a float64 tensor (P,) to (P,) or (P, K). The search is deterministic unless the ``observer`` cuts it short;
+    with effort "thrifty" it saves numbers, not tokens. A ``unit`` above the roundoff of the dtype makes large values
+    dearer.
     """
     sampler = Sampler(g, float(lower), float(upper), eps / 8)
     problem = AxisProblem(sampler, float(eps), dtype, unit)
-    found = smallest(problem, max_tokens, effort == "thorough", observer or Observer())
+    watch = observer or Observer()
+    found = smallest(problem, max_tokens, effort != "fast", watch)
+    if effort == "thrifty":
+        found = thriftiest(problem, found, watch)
     slopes = torch.from_numpy(found.slopes).to(dtype)
     biases = torch.from_numpy(found.biases).to(dtype)
     values = torch.from_numpy(found.values).to(dtype)

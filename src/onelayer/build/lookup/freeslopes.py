@@ -47,35 +47,53 @@ class Projection:
     """The least-squares problem of fitting samples (P, K) at nodes (P,), values eliminated, keys free.
 
     penalty: cost of one unit of |v| in the residual; emphasis: non-negative weights of the nodes, (P,); origin: where
-    biases are counted, best at the finest feature so that steep slopes pivot there.
+    biases are counted, best at the finest feature so that steep slopes pivot there; tie: (2M, n), keys as a linear
+    function of n parameters, all slopes and biases free without it.
     """
 
     def __init__(
-        self, nodes: Array, samples: Array, penalty: float, origin: float = 0.0, emphasis: Array | None = None
+        self,
+        nodes: Array,
+        samples: Array,
+        penalty: float,
+        origin: float = 0.0,
+        emphasis: Array | None = None,
+        tie: Array | None = None,
     ) -> None:
         weight = np.ones(len(nodes)) if emphasis is None else emphasis
         self.nodes = nodes - origin
         self.samples = samples
         self.penalty = penalty
         self.origin = origin
+        self.tie = tie
         self.scale = np.sqrt(weight / weight.sum())  # (P,)
         self.target = samples * self.scale[:, None]
 
+    def emphasised(self, emphasis: Array) -> Projection:
+        """The same problem with other weights of the nodes."""
+        nodes = self.nodes + self.origin
+        return Projection(nodes, self.samples, self.penalty, self.origin, emphasis, self.tie)
+
     def pack(self, keys: Keys) -> Array:
-        """Parameters of keys: slopes, then biases at the origin."""
-        return np.concatenate([keys.slopes, keys.biases + keys.slopes * self.origin])
+        """Parameters of keys: slopes, then biases at the origin; the nearest ones where keys are tied."""
+        free = np.concatenate([keys.slopes, keys.biases + keys.slopes * self.origin])
+        return free if self.tie is None else np.linalg.lstsq(self.tie, free, rcond=None)[0]
+
+    def whole(self, parameters: Array) -> Array:
+        """Slopes and biases in a row."""
+        return parameters if self.tie is None else self.tie @ parameters
 
     def unpack(self, parameters: Array, family: str = "free") -> Keys:
-        """Keys from slopes and biases in a row; biases are meant at the origin."""
-        size = len(parameters) // 2
-        slopes = parameters[:size]
-        return Keys(slopes, parameters[size:] - slopes * self.origin, family)
+        """Keys from parameters; biases are meant at the origin."""
+        slopes, biases = np.split(self.whole(parameters), 2)
+        return Keys(slopes, biases - slopes * self.origin, family)
 
     def at(self, parameters: Array) -> _Point:
         """Solve for the values and return what a step needs."""
-        size = len(parameters) // 2
+        slopes, biases = np.split(self.whole(parameters), 2)
+        size = len(slopes)
         rows = len(self.nodes)
-        weights = parameters[:size, None] * self.nodes + parameters[size:, None]
+        weights = slopes[:, None] * self.nodes + biases[:, None]
         weights -= weights.max(0)
         np.exp(weights, out=weights)
         weights /= weights.sum(0)
@@ -102,10 +120,12 @@ class Projection:
         """At most ``steps`` accelerated Levenberg steps; stalls when twenty of them gain less than four percent."""
         parameters = start.parameters
         damping = start.damping
-        size = len(parameters) // 2
         point = self.at(parameters)
         # A slope of 1000 is no more delicate than one of 100 in proportion to itself.
-        units = np.concatenate([np.maximum(1.0, np.abs(parameters[:size]) / 100.0), np.ones(size)])
+        units = np.ones(len(parameters))
+        if self.tie is None:
+            slopes = slice(len(parameters) // 2)
+            units[slopes] = np.maximum(1.0, np.abs(parameters[slopes]) / 100.0)
         losses = [point.loss]
         for _ in range(steps):
             step, new, damping = self._step(parameters, units, point, damping)
@@ -150,7 +170,7 @@ class Projection:
         return np.zeros(count), None, damping
 
     def _jacobian(self, point: _Point) -> Array:
-        """Minus the derivative of the projected residual (Kaufman's form), columns stacked, (K (P + M), 2M)."""
+        """Minus the derivative of the projected residual (Kaufman's form), columns stacked, (K (P + M), 2M or n)."""
         (size, rows), columns = point.weights.shape, point.values.shape[1]
         jacobian = np.zeros((2, size, columns, rows + size))
         fitted = point.values.T @ point.weights  # (K, P)
@@ -158,7 +178,8 @@ class Projection:
         np.multiply(spread, self.nodes, out=jacobian[0, :, :, :rows])
         jacobian[1, :, :, :rows] = spread
         jacobian -= (jacobian @ point.q) @ point.q.T
-        return jacobian.reshape(2 * size, -1).T
+        free = jacobian.reshape(2 * size, -1).T
+        return free if self.tie is None else free @ self.tie
 
 
 def _qr(matrix: Array) -> tuple[Array, Array]:
@@ -217,7 +238,7 @@ def equalise(problem: Projection, start: Descent, goal: float, sweeps: int = 12,
 
     def descended(emphasis: Array) -> tuple[Array, Array]:
         nonlocal runner
-        current = Projection(problem.nodes + problem.origin, problem.samples, problem.penalty, problem.origin, emphasis)
+        current = problem.emphasised(emphasis)
         if (emphasis != 1.0).any():  # equal emphasis is what the start comes from
             runner = current.descend(Descent(runner.parameters), steps)
         return runner.parameters, np.abs(current.errors(runner.parameters)).max(axis=1)

@@ -10,7 +10,7 @@ from onelayer.build.lookup.families import Array, Keys, candidates, starts
 from onelayer.build.lookup.freeslopes import FAST, THOROUGH, Descent, Projection, equalise, tournament
 from onelayer.observer import Observer
 
-Effort = Literal["fast", "thorough"]
+Effort = Literal["fast", "thorough", "thrifty"]
 LEVELLING = 30  # sweeps of Lawson's iteration with free keys: a few tokens settle in about as many
 
 

@@ -14,6 +14,7 @@ from onelayer.build.lookup.families import Array, Keys, candidates, softmax, sta
 from onelayer.build.lookup.freeslopes import FAST, THOROUGH, Descent, Projection, Round, equalise, tournament
 from onelayer.build.lookup.sampling import MOST_PANELS, Sampler, peak, resolve
 from onelayer.build.lookup.solve import minimax, rounding_cost
+from onelayer.build.lookup.ties import Tie, regular, ties
 from onelayer.formats import format_of
 from onelayer.observer import Observer
 
@@ -21,6 +22,8 @@ ROUNDING_SHARE = 1 / 20  # of eps that rounding may take before it decides
 AXIS_LIMIT = 512  # no axis is tried with more tokens
 FAR = 1000.0  # a fit that misses eps by this factor is not worth a second look
 NEAR = 10.0  # a fit that misses eps by less than this factor is worth a thorough search at its size
+NO_PARITY = 1e-6  # share of eps by which a function may differ from its mirror image
+PARITY_POINTS = 129  # at which that is looked at
 FREE_LIMIT = 48  # beyond this many tokens a step costs milliseconds and the families alone are scanned
 
 
@@ -140,14 +143,42 @@ class AxisProblem:
         runner = problem.descend(Descent(problem.pack(fit.keys)), 30)
         return self.measure(problem.unpack(runner.parameters))
 
-    def measure(self, keys: Keys) -> Measured:
-        """Round the keys, solve and polish the values, round them, and look at hold-out points."""
+    def tied(self, size: int, tie: Tie) -> Measured:
+        """Keys that a tie leaves few numbers of, and values of the parity that goes with it."""
+        t, _, samples = self.sampler.points(6 * size + 40)
+        problem = Projection(t, samples, 4 * self.unit, tie=tie.matrix)
+        goal = (1 - 1.5 * ROUNDING_SHARE) * self.eps
+        field = tournament(problem, regular(size), goal, FAST)
+        found = [self.measure(problem.unpack(runner.parameters, "tied"), tie.parity) for runner in field[:1]]
+        for runner in field[:2]:
+            if not found[-1].meets and runner.loss < (4 * self.eps) ** 2:
+                found.append(self.measure(problem.unpack(equalise(problem, runner, goal)[0], "tied"), tie.parity))
+        return reduce(_better, found)
+
+    def parity(self) -> int:
+        """1 where g is even about the middle of the axis, -1 where it is odd but for a constant, else 0."""
+        ends, inside = (self.sampler.at(t)[2] for t in (np.array([-1.0, 1.0]), np.linspace(-1, 1, PARITY_POINTS)))
+        scale = NO_PARITY * self.eps
+        for parity, middle in ((1, 0.0), (-1, ends.mean(0))):
+            if np.abs((inside - middle) - parity * (inside - middle)[::-1]).max() <= scale:
+                return parity
+        return 0
+
+    def measure(self, keys: Keys, parity: int = 0) -> Measured:
+        """Round the keys, solve and polish the values, round them, and look at hold-out points.
+
+        Values of keys that are symmetric about the middle get the ``parity`` of g.
+        """
         slopes, biases = (
             rounded(part, self.dtype) for part in to_interval(keys, self.sampler.lower, self.sampler.upper)
         )
         _, x, samples = self.sampler.points(6 * len(keys) + 40)
         weights = softmax(x[:, None] * slopes + biases)
-        values = rounded(minimax(weights, samples, rounding_cost(weights, self.unit))[0], self.dtype)
+        values = minimax(weights, samples, rounding_cost(weights, self.unit))[0]
+        if parity:
+            middle = 0.0 if parity > 0 else self.sampler.at(np.array([-1.0, 1.0]))[2].mean(0)
+            values = middle + ((values - middle) + parity * (values - middle)[::-1]) / 2
+        values = rounded(values, self.dtype)
 
         def difference(t: Array) -> Array:
             _, x, samples = self.sampler.at(t)
@@ -182,6 +213,22 @@ def smallest(problem: AxisProblem, max_tokens: int, thorough: bool, observer: Ob
     if thorough and best.meets:
         best = _walk_down(problem, best, max(far, least - 1), observer)
     return problem.smaller(best) if best.meets else best
+
+
+def thriftiest(problem: AxisProblem, best: Measured, observer: Observer) -> Measured:
+    """Keys that the fewest numbers fix: equally spaced or symmetric ones, with up to a third more tokens than ``best``.
+
+    A token of free keys has three numbers. Fewer numbers are what interpolants are to be compared by, not what a layer
+    computes faster with: that is the number of tokens.
+    """
+    parity = problem.parity()
+    numbers = 3 * best.size - 2
+    for size in range(best.size, best.size + best.size // 3 + 2):
+        for tie in ties(size, parity):
+            if best.meets and tie.numbers < numbers and not observer.over:
+                fit = problem.tied(size, tie)
+                best, numbers = (fit, tie.numbers) if fit.meets else (best, numbers)
+    return best
 
 
 def _walk_down(problem: AxisProblem, best: Measured, floor: int, observer: Observer) -> Measured:
