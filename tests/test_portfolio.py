@@ -99,3 +99,11 @@ def test_a_hurried_fit_gets_the_time_that_is_left() -> None:
     assert not result.certificate.proved
     assert result.history[0].way == "lookup"
     assert result.history[-1].way.startswith("lookup, ")
+
+
+def test_an_axis_that_misses_its_share_leaves_the_others_a_tolerance() -> None:
+    domain = Box([-10.0, -10.0], [10.0, 10.0])
+    text = "8*sin(5*pi*x1/2) + 10*cos(pi*x1/2) - exp(-(x2 - 0.5)**2/2)"
+    result = approximate(text, domain, 1e-4, layout="packed", max_tokens=12, max_seconds=5)
+    assert not result.certificate.proved
+    assert result.advice()["max_tokens"] > 12

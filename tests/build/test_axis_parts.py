@@ -24,7 +24,7 @@ from onelayer.build.lookup.families import (
 from onelayer.build.lookup.freeslopes import Descent, Projection, Round, equalise, tournament
 from onelayer.build.lookup.ladder import KeyLadder
 from onelayer.build.lookup.sampling import Sampler, peak, resolve
-from onelayer.build.lookup.search import deflated, to_interval
+from onelayer.build.lookup.search import AxisProblem, deflated, to_interval
 from onelayer.build.lookup.solve import axis_nodes, minimax, solve_axis
 from onelayer.build.lookup.ties import ties
 
@@ -252,3 +252,12 @@ def test_thrifty_keys_without_parity_are_equally_spaced_where_that_will_do() -> 
     assert fit.meets
     gaps = fit.slopes.diff()
     assert torch.allclose(gaps, gaps.mean().expand_as(gaps), rtol=1e-9)
+
+
+def test_polishing_many_keys_looks_at_enough_points_where_few_panels_resolve_the_error() -> None:
+    axis = AxisProblem(Sampler(lambda u: torch.sin(20 * u).abs(), -1.0, 1.0, 0.1), 1.0, torch.float64)
+    t, _, samples = axis.sampler.points(300)
+    problem = Projection(t, samples, 1e-12)
+    found = axis.polish(problem, Descent(problem.pack(gaussian(44, 2.0, 2.0))), goal=1e-9)
+    assert found.size == 44
+    assert found.error < 1.0

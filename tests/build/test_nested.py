@@ -221,3 +221,20 @@ def test_weights_of_shared_inner_functions_are_exact() -> None:
     for ridge in part.ridges:
         total = Fraction(ridge.weights[0]) + Fraction(ridge.weights[1])
         assert Fraction(float(total)) == total
+
+
+def test_sums_of_oscillations_are_proved_axis_by_axis() -> None:
+    """In four coordinates boxes would be too many."""
+    formula = parse(" + ".join(f"x{i}**2 - 10*cos(2*pi*x{i})" for i in range(1, 5)), 4)
+    box = Box([-3.0] * 4, [3.0] * 4)
+    found = composer(understood(formula, box), box, torch.float64)
+    assert found is not None
+    assert found.rank == 0
+    made = compose(found, 2.0, Observer())
+    assert made.certificate.proved
+    assert made.certificate.boxes == 0
+    assert max(float(torch.tensor(head).abs().max()) for head in _values(made)) < 1e9  # large ones cancel
+
+
+def _values(made: Approximation) -> list[list[float]]:
+    return [memory.values.flatten().tolist() for memory in made.model.memory.values()]

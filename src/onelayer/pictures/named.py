@@ -181,13 +181,20 @@ def _nested(argument: Nested, parts: Parts, model: OneLayerTransformer, box: Box
     """Heads are the curved inner functions, with the values they look up; units are pieces of the outer ones."""
     inner = [_inner_text(one, box) for one in argument.inner]
     heads = [f"inner function {text}" for text, one in zip(inner, argument.inner, strict=True) if not one.plain]
-    sums = [one for part in argument.outer for one in part.sums]
+    sums = _sums(argument, inner)
     names = [f"u{k + 1}" for k in range(len(sums))] if len(sums) > 1 else ["u"]
-    called = [f"{name} = {_added([inner[c] for c in one])}" for name, one in zip(names, sums, strict=False)]
-    algorithm = f"Heads make the inner functions, units the outer functions of their sums: {'; '.join(called)}."
+    algorithm = "Heads make the inner functions, units the outer functions of their sums"
+    called = "; ".join(map(" = ".join, zip(names, sums, strict=False)))
     found = replace(parts, heads=[_with_own_values(head, model) for head in parts.heads])
     ridges = _ridges(argument, names)
-    return found.named(algorithm, heads[: len(parts.heads)], [ridges[k] for k in argument.units])
+    units = [ridges[k] for k in argument.units]
+    return found.named(f"{algorithm}: {called}." if called else f"{algorithm}.", heads[: len(parts.heads)], units)
+
+
+def _sums(argument: Nested, inner: Sequence[str]) -> list[str]:
+    """The sums of all outer functions, in the texts of their inner functions."""
+    members = [one for part in argument.outer for one in part.sums]
+    return [" + ".join(inner[c] for c in one).replace("+ -", "- ") for one in members]
 
 
 def _ridges(argument: Nested, names: list[str]) -> list[str]:
@@ -205,10 +212,6 @@ def _with_own_values(head: ExplainedHead, model: OneLayerTransformer) -> Explain
     """A head that adds to sums, not to outputs: what its tokens hold."""
     memory = model.memory_of(head.head)
     return head if memory is None else replace(head, values=memory.values.detach().double().tolist())
-
-
-def _added(texts: Sequence[str]) -> str:
-    return " + ".join(texts).replace("+ -", "- ")
 
 
 def _of_sums(text: str, names: Sequence[str]) -> str:

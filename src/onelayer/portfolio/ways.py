@@ -110,7 +110,8 @@ def _raced(found: Standing, task: Task, composed: Composer | None, watch: Observ
 
 
 def _comes_first(composed: Composer, task: Task) -> bool:
-    return task.domain.dim > FEW and not composed.multiplies
+    """Whether a composition is tried before a lookup: not where it has the same tokens, proved axis by axis."""
+    return task.domain.dim > FEW and composed.rank > 0 and not composed.multiplies
 
 
 def _composed_first(found: Standing, task: Task, composed: Composer, watch: Observer) -> bool:
@@ -222,12 +223,13 @@ def _composition(composed: Composer, task: Task) -> Build:
 
 
 def _composer(task: Task) -> Composer | None:
-    """f as inner and outer functions, unless sums of functions of one direction are all there is: lookup does the same.
+    """f as inner and outer functions, of several variables.
 
-    Sums of products are proved axis by axis, which a lookup that meets kinks or oscillations is not.
+    Sums and products without outer functions are the heads of a lookup too, but proved axis by axis, which a lookup
+    that meets kinks or oscillations is not.
     """
     found = composer(task.target, task.domain, task.dtype, task.seed, max_tokens=task.max_tokens)
-    if found is None or (found.rank == 0 and not found.multiplies):
+    if found is None or (found.rank == 0 and task.domain.dim == 1):
         return None
     return found if found.predicted_units(task.eps) <= MANY_UNITS else None
 

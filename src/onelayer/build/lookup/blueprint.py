@@ -127,7 +127,8 @@ def _drawn(target: Target, box: Box, scale: float, tolerance: float, budget: Fit
     known: list[KnownAxis] = []
     for done, group in enumerate(sorted(curved, key=lambda group: group.rank)):
         part = _offset_function(smooth, group, base if done else torch.zeros_like(base))
-        share = (tolerance - error) / (len(curved) - done)
+        left = max(tolerance - error, NEGLIGIBLE * tolerance)  # a group that missed its share leaves nothing
+        share = left / (len(curved) - done)
         if group.rank == 1:
             fitted = fit_axis_once(part, group, share, budget, known)
         else:

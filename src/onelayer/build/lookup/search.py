@@ -24,6 +24,7 @@ FAR = 1000.0  # a fit that misses eps by this factor is not worth a second look
 NEAR = 10.0  # a fit that misses eps by less than this factor is worth a thorough search at its size
 NO_PARITY = 1e-6  # share of eps by which a function may differ from its mirror image
 PARITY_POINTS = 129  # at which that is looked at
+NODES_PER_KEY = 3  # slope or bias, at least: fewer do not decide on them
 FREE_LIMIT = 48  # beyond this many tokens a step costs milliseconds and the families alone are scanned
 
 
@@ -96,7 +97,9 @@ class AxisProblem:
             found.append(self.measure(problem.unpack(parameters)))
             if found[-1].meets or found[-1].error < 1.1 * error:
                 break
-            t, _, samples = self.sampler.points_of(found[-1].edges, 4)
+            edges = found[-1].edges
+            most = max(4, math.ceil(NODES_PER_KEY * len(parameters) / (len(edges) - 1)))
+            t, _, samples = self.sampler.points_of(edges, most)
             problem = Projection(t, samples, problem.penalty, problem.origin)
             runner = problem.descend(Descent(parameters), 20)
         return reduce(_better, found)

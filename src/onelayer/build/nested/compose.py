@@ -33,7 +33,9 @@ from onelayer.result import Approximation
 INNER_SHARE = 0.12  # of eps, for inner functions: another digit costs them one token, outer ones three times the units
 ROOM = 0.98  # of eps for all together: bounds are a little above what was fitted
 ROUNDING, EXECUTED = 0.1, 1e-12  # share of a tolerance for rounding, and what executed heads round off their values
-LEAST_LARGER = 2.0  # times a function, for the values of a head: fewer tokens do not carry it
+# Times a function, for the values of a head: fewer tokens do not carry it, and larger ones cancel so much that the
+# bound of their error is found slowly or never.
+LEAST_LARGER, MOST_LARGER = 2.0, 1e6
 
 
 def compose(found: Composer, eps: float, observer: Observer) -> Approximation:
@@ -124,11 +126,12 @@ class _Work:
         one = self.spans.summands[self.spans.inner[c]]
         whole = max(math.prod(factor.size for factor in factors), 1e-300)
         # Values are larger than what they average, on each axis; their product is what rounding takes its share of.
-        larger = max(LEAST_LARGER, (ROUNDING * tolerance / (EXECUTED * whole)) ** (1 / len(factors)))
+        room = (ROUNDING * tolerance / (EXECUTED * whole)) ** (1 / len(factors))
+        larger = max(LEAST_LARGER, min(room, MOST_LARGER))
         axes = []
         for a, factor in enumerate(factors):
             share = tolerance / len(factors) / whole * max(factor.size, 1e-300)
-            unit = share * ROUNDING_SHARE / (2 * larger * max(factor.size, 1e-300)) if len(factors) > 1 else 0.0
+            unit = 2.0 ** math.floor(math.log2(share * ROUNDING_SHARE / (2 * larger * max(factor.size, 1e-300))))
             # The first factor has the weight of the product, which is taken out: multiples share their keys.
             text, scale = (one.base, one.factor) if a == 0 else (factor.text, 1.0)
             axis = self._axis(text, *factor.ends, share / abs(scale), unit)
