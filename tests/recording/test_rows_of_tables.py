@@ -89,3 +89,16 @@ def test_frames_and_parquet_are_the_same_table(tmp_path: Path) -> None:
     frame.to_parquet(tmp_path / "engine.parquet")
     again = ol.Table.read(tmp_path / "engine.parquet", inputs=["rpm", "load"], output="torque")
     assert again.formula == read.formula
+
+
+def test_a_map_of_three_inputs_to_a_percent(tmp_path: Path) -> None:
+    """51 x 41 x 7 rows: proved in float64, checked, and with a hundredth of the numbers of the table."""
+    rpm, load, gear = np.linspace(800, 6300, 51), np.linspace(5, 100, 41), np.linspace(1, 7, 7)
+    r, p, g = np.meshgrid(rpm, load, gear, indexing="ij")
+    torque = 1.3 * p * np.exp(-(((r - 3400) / 2600) ** 2)) * (1 + 0.05 * g) + 12 * np.sin(r / 1100) * p / 100 + 8
+    table = ol.Table((rpm, load, gear), np.round(torque, 1), ("rpm[1/min]", "load[%]", "gear"), "torque", "cubic")
+    found = ol.approximate(table, table.box, 0.01 * np.ptp(torque))
+    assert found.certificate.proved
+    assert found.model.size()["parameters"] < len(table) / 100
+    found.save(tmp_path / "map")
+    assert ol.check(tmp_path / "map").ok
