@@ -65,7 +65,7 @@ def evaluate(function: Callable[[Any], Any], points: Tensor, pace: Pace, observe
 def at_points(formula: Formula, x: Any) -> Any:
     """A formula at a tensor of points, or at an array or a list of them as an array."""
     if isinstance(x, np.ndarray | list | tuple):
-        return formula(torch.as_tensor(np.asarray(x, dtype=np.float64))).numpy()
+        return formula(torch.as_tensor(np.asarray(x, dtype=np.float64), dtype=torch.float64, device="cpu")).numpy()
     return formula(x)
 
 
