@@ -292,7 +292,7 @@ def test_proofs_that_were_once_rejected(name: str, tmp_path: Path) -> None:
 PARTS = 8  # so that as many processes can share the work
 
 
-# Of 297 claims 7 are not re-proved yet: differences of two networks, and slopes, a few percent above what is found here.
+# Of 297 claims 7 are not re-proved yet: differences of two networks, and slopes a few percent wide.
 OPEN = pytest.param("claim", marks=pytest.mark.xfail(reason="the checker bounds some claims a few percent wider"))
 
 
