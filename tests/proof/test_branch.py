@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from onelayer import Box
+from onelayer import Box, bound, check
 from onelayer.errors import OnelayerError, UnsupportedOperation
 from onelayer.observer import Observer
 from onelayer.proof.boxes import TreeBuilder, cut, root
@@ -214,6 +215,7 @@ def test_any_module_in_training_mode_is_certified_in_eval_mode_and_left_alone(dt
     box = Box([-1.0, -1.0], [1.0, 1.0])
     found = certify(model, waves, box, gap=0.2)
     assert model.training
+    assert "T is the model in eval mode" in found.assumptions[-1]
     assert all(torch.equal(value, before[name]) and value.dtype == dtype for name, value in model.state_dict().items())
     model.eval()
     points = box.sample(4096).to(dtype)
@@ -224,6 +226,21 @@ def test_any_module_in_training_mode_is_certified_in_eval_mode_and_left_alone(dt
     assert_sound(found, seen)
     assert found.witness == tuple(torch.tensor(found.witness).to(dtype).tolist())
     assert len(found.weights_sha256) == 64
+
+
+def test_a_claim_about_a_module_in_training_mode_is_saved_and_its_modes_are_left_alone(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(2, 3), nn.Dropout(0.5), nn.Tanh(), nn.Linear(3, 1)).double()
+    model[0].eval()  # some parts in one mode, some in the other
+    folder = bound(model, SQUARE).save(tmp_path / "claim")
+    assert [part.training for part in model] == [False, True, True, True]
+    assert check(folder).verdict == "accepted"
+
+
+def test_a_module_without_modes_is_what_it_is_in_training_mode_too() -> None:
+    model = nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1), nn.Flatten(0))
+    found = certify(model, "x + y", SQUARE, 100.0)
+    assert model.training
+    assert not any("eval mode" in line for line in found.assumptions)
 
 
 def test_real_arithmetic_is_tighter_than_execution_and_both_hold() -> None:

@@ -6,6 +6,7 @@ steps of ours (aten.py), or refused by name. Operations on weights alone are run
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import torch
@@ -25,14 +26,11 @@ def record(model: nn.Module, input_shape: tuple[int, ...]) -> RecordedNetwork:
     held = [p.dtype for p in (*model.parameters(), *model.buffers()) if p.is_floating_point()]
     dtype = held[0] if held else torch.float64
     example = torch.zeros(1, *input_shape, dtype=dtype, device="cpu")
-    was = model.training
     try:
         with torch.no_grad():
-            program = torch.export.export(model.eval(), (example,), strict=False)
+            program = torch.export.export(copy.deepcopy(model).eval(), (example,), strict=False)
     except Exception as error:
         raise OnelayerError(f"the model cannot be recorded as a network ({told(error)})") from error
-    finally:
-        model.train(was)
     try:
         return _converted(program, NetworkWriter(input_shape, dtype))
     except (TypeError, ValueError, IndexError, AttributeError) as error:  # of arguments that no rule has

@@ -35,6 +35,7 @@ from onelayer.proof.claim import CONDITIONAL, CURVED, ESTIMATED
 from onelayer.proof.contract import POINTS, examine
 from onelayer.proof.crew import Crew
 from onelayer.proof.error import ErrorFunction, error_function
+from onelayer.proof.forward import has_modes
 from onelayer.proof.frontier import Budget
 from onelayer.proof.outcome import Outcome, nothing_known
 from onelayer.proof.recorded import understood
@@ -69,6 +70,7 @@ ALIKE = (
     "the model computes each value from its own point alone, every time alike, by the operations that it applies to "
     "enclosures; tested at {count:,} points{slow}"
 )
+IN_EVAL_MODE = "T is the model in eval mode; it was given in training mode, in which it may compute something else"
 UNRECORDED = (
     "f has too many operations for a formula: it is what its code does on enclosures, compared with its values at up "
     "to {count:,} points"
@@ -204,6 +206,8 @@ def _assumptions(model: Any, target: Target, dtype: torch.dtype | None, tested: 
     if not isinstance(model, OneLayerTransformer | Formula | RecordedNetwork):
         slow = "" if tested >= POINTS // 2 else ", fewer than usual because it is slow or the box is small"
         found.append(ALIKE.format(count=tested, slow=slow))
+    if has_modes(model):
+        found.append(IN_EVAL_MODE)
     if target.lipschitz is not None:
         found.append(LIPSCHITZ.format(statement=target.lipschitz.statement, source=target.lipschitz.source))
     elif target.formula is None:

@@ -43,6 +43,14 @@ def settled(model: nn.Module, device: torch.device, dtype: torch.dtype) -> nn.Mo
     return model
 
 
+def has_modes(model: Any) -> bool:
+    """Whether a module is in training mode and some part of it asks for its mode, as dropout and batch norms do."""
+    if not isinstance(model, nn.Module):
+        return False
+    codes = [getattr(part.forward, "__code__", None) for part in model.modules() if part.training]
+    return any("training" in code.co_names for code in codes if code is not None)
+
+
 def execute(model: Forward, x: Tensor, outputs: tuple[int, ...] | None = None) -> Tensor:
     """What T returns for the points x (C, *event), (C, *outputs) in the format of x.
 

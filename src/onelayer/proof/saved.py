@@ -29,7 +29,7 @@ from onelayer.network.network import RecordedNetwork
 from onelayer.network.record import record
 from onelayer.proof.certificate import Certificate
 from onelayer.proof.files import ATTACHMENTS, BOXES, CERTIFICATE, FUNCTION, OTHER, read_proof, write_proof
-from onelayer.proof.forward import enclosed_at, execute
+from onelayer.proof.forward import enclosed_at, execute, settled
 from onelayer.recording.target import place
 
 ABOVE = 1 + 2.0**-10  # of what is attained: nearer than that no bound is stated
@@ -146,6 +146,8 @@ def recorded(model: Callable[[Any], Any], certificate: Certificate) -> RecordedN
     network = record(model if isinstance(model, nn.Module) else _Called(model), certificate.shape)
     points = _points(box)
     x = points.to(network.dtype)
+    if isinstance(model, nn.Module):
+        model = settled(model, x.device, network.dtype)
     with torch.no_grad():
         values = execute(model, x)
         again = execute(network, x)
