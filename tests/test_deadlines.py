@@ -100,6 +100,12 @@ class Impatient(Observer):
             self.cancel()
 
 
+def test_tokens_without_time_to_understand_f_are_an_affine_layer() -> None:
+    found = ol.approximate(largest, TOKENS, 0.05, layout="tokens", observer=Impatient("reading f"))
+    assert not found.certificate.proved
+    assert tuple(found.model(TOKENS.center[None]).shape) == (1,)
+
+
 @pytest.mark.parametrize("stage", ["fitting", "proving"])
 def test_a_cancelled_call_returns_the_best_it_has(stage: str) -> None:
     observer = Impatient(stage)

@@ -35,6 +35,7 @@ from onelayer.proof.certificate import stated
 from onelayer.proof.certify import AUTO, chosen_device
 from onelayer.proof.recorded import understood
 from onelayer.proof.supposed import supposed
+from onelayer.proof.tree import MAX_DIM
 from onelayer.recording.jumps import jump_beyond
 from onelayer.recording.target import as_target
 from onelayer.result import Approximation
@@ -116,14 +117,17 @@ def approximate(
 
 
 def _built(task: Task, layout: str, gradient_eps: float | None, lipschitz: Any, watch: Observer) -> Approximation:
-    """The layer by the ways that the layout allows."""
-    if layout == "tokens":
-        return tokens(task, watch)
-    check_dimension(task.domain)
+    """The layer by the ways that the layout allows; an affine one where time is over before f is understood."""
+    if layout != "tokens":
+        check_dimension(task.domain)
     try:
+        if layout == "tokens":
+            return tokens(task, watch)
         target = understood(task.target, task.domain, lipschitz=lipschitz, observer=watch)
         check_size(seen_size(target, task.domain, watch), task.dtype, "f")
     except Stopped:
+        if task.domain.dim > MAX_DIM:
+            raise
         return proved(straight(task.target, task.domain), task, watch)
     task = replace(task, target=target)
     if gradient_eps is not None:
