@@ -43,6 +43,14 @@ def rounded(model: nn.Module) -> nn.Module:
     return found
 
 
+def stretched(model: nn.Module) -> nn.Module:
+    """Every kink moves by a thousandth."""
+    found = copy.deepcopy(model)
+    with torch.no_grad():
+        next(found.parameters()).mul_(1.001)
+    return found
+
+
 def positive(middle: nn.Module) -> nn.Module:
     """No negative weight: rising in both inputs, and convex if the middle is."""
     model = mlp(middle, 1)
@@ -58,6 +66,9 @@ MAKERS: dict[str, Any] = {
     "range": lambda: ol.bound(mlp(), BOX, gap=0.1).certificate,
     "range of relu": lambda: ol.bound(mlp(nn.ReLU()), BOX, gap=0.1).certificate,
     "difference": lambda: ol.equivalent(mlp(), rounded(mlp()), BOX, gap=0.2),
+    "difference of kinks": lambda: ol.equivalent(mlp(nn.ReLU()), stretched(mlp(nn.ReLU())), BOX, gap=0.8),
+    "difference of gates": lambda: ol.equivalent(mlp(nn.SiLU()), stretched(mlp(nn.SiLU())), BOX, gap=0.2),
+    "lipschitz of kinks": lambda: ol.lipschitz(mlp(nn.ReLU()), BOX, gap=0.5),
     "lipschitz inf": lambda: ol.lipschitz(mlp(), BOX, gap=0.2),
     "lipschitz 1": lambda: ol.lipschitz(mlp(), BOX, norm=1, gap=0.2),
     "lipschitz 2": lambda: ol.lipschitz(mlp(nn.GELU()), BOX, norm=2, gap=0.2),

@@ -12,7 +12,8 @@ from onelayer.checker.elements import Element, absolute, plus, relu, smaller, sm
 from onelayer.checker.functions import Kinks
 
 INFINITE = arb.pos_inf()
-KERNEL = 64  # roundings of numbers as large as any on the way: more than any order of a kernel's operations needs
+KERNEL = 32  # roundings of numbers as large as any on the way: more than any order of a kernel's operations needs
+SOFTPLUS = 24  # likewise, of its two functions
 SINGLE = 8  # roundings that 4 units in the last place are
 SWITCH = arb(20)  # above, torch's softplus returns its argument
 LEFT_OUT = (-SWITCH).exp().upper()  # and so less than it is, by this at most
@@ -22,16 +23,22 @@ LEFT_OUT = (-SWITCH).exp().upper()  # and so less than it is, by this at most
 class Activation:
     """``real`` on elements; ``steep`` bounds the slope between two numbers; ``roundings`` of one executed call.
 
-    ``level`` is added to the sizes of argument and result: it bounds the other numbers on the way. The size of an
-    argument that is ``bent`` at once, by one exponential, does not count. ``jump`` is what the function may leap by up
-    to a number: an argument that errs may be executed on the other side.
+    ``level`` is added to the size of the result: it bounds the other numbers on the way. ``jump`` is what the function
+    may leap by up to a number: an argument that errs may be executed on the other side.
+
+    Lemma, exp, erf, tanh and log being within 8 roundings: a sigmoid is within 18 of numbers up to 1, by any of
+    1 / (1 + e^-x), e^x / (1 + e^x) and (1 + tanh(x / 2)) / 2; log(1 + e^x) is within 10 of 1 and itself. What is
+    ``gated`` is x g with 0 <= g <= 1, where g is such a sigmoid, (1 + erf) / 2, (1 + tanh) / 2 or the tanh of a
+    softplus. An argument z of erf or tanh within 6 roundings moves them by less than 6, as |z| tanh' and |z| erf' are
+    below 1; a softplus z moves tanh by less than 12, as (1 + z) tanh'(z) <= 1.2. So g is within 24 roundings of 1, and
+    x g within 28 of |x|.
     """
 
     real: Callable[[Element, Kinks], Element]
     steep: Callable[[arb, arb], arb]
     roundings: int = SINGLE
     level: float = 0.0
-    bent: bool = False
+    gated: bool = False
     jump: Callable[[arb], arb] = lambda high: ZERO
 
 
@@ -101,13 +108,17 @@ ACTIVATIONS: dict[str, Activation] = {
     "tan": Activation(_once("tan"), lambda low, high: 1 + low.union(high).tan() ** 2),
     "atan": Activation(_once("atan"), _falling(lambda r: 1 / (1 + r * r))),
     "tanh": Activation(_once("tanh"), _falling(lambda r: (4 * (-2 * r).exp()).min(arb(1)))),
-    "sigmoid": Activation(_once("sigmoid"), _falling(lambda r: (-r).exp().min(arb(0.25))), KERNEL, 1.0, bent=True),
+    "sigmoid": Activation(_once("sigmoid"), _falling(lambda r: (-r).exp().min(arb(0.25))), KERNEL, 1.0),
     "erf": Activation(_once("erf"), _falling(lambda r: arb("1.1284") * (-r * r).exp())),
-    "gelu": Activation(_gelu, _at_most(1.13), KERNEL, 1.0),
-    "gelu_tanh": Activation(_gelu_tanh, _at_most(1.14), KERNEL, 4.0),
-    "silu": Activation(lambda u, kinks: times(u, smooth("sigmoid", u)), _at_most(1.1), KERNEL, 1.0),
-    "softplus": Activation(_softplus, _at_most(1), KERNEL, 1.0, jump=lambda high: ZERO if high <= SWITCH else LEFT_OUT),
-    "mish": Activation(lambda u, kinks: times(u, smooth("tanh", _softplus(u, kinks))), _at_most(1.1), KERNEL, 1.0),
+    "gelu": Activation(_gelu, _at_most(1.13), KERNEL, gated=True),
+    "gelu_tanh": Activation(_gelu_tanh, _at_most(1.14), KERNEL, gated=True),
+    "silu": Activation(lambda u, kinks: times(u, smooth("sigmoid", u)), _at_most(1.1), KERNEL, gated=True),
+    "softplus": Activation(
+        _softplus, _at_most(1), SOFTPLUS, 1.0, jump=lambda high: ZERO if high <= SWITCH else LEFT_OUT
+    ),
+    "mish": Activation(
+        lambda u, kinks: times(u, smooth("tanh", _softplus(u, kinks))), _at_most(1.1), KERNEL, gated=True
+    ),
 }
 
 

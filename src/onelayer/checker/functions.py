@@ -302,9 +302,10 @@ class Kinks:
     """Which sides of its kinks a function is evaluated on.
 
     relu(u) is u or 0 where the range of u decides. Where it does not, ``cases`` may hold an assumption (v, sign): the
-    evaluation then speaks only of points with sign * v >= 0, and u = a v + d with small d gives relu(u) within |d| of
-    u or 0. Otherwise relu(u) is enclosed by lines: for u in [l, h], l < 0 < h, it lies between a u and a u - a l with
-    a = h / (h - l). Undecided arguments are collected in ``open`` for the caller to assume.
+    evaluation then speaks only of points with sign * v >= 0. For u = a v + d with small d: where a v >= 0 and d >= -s,
+    u <= relu(u) <= u + s; where a v <= 0 and d <= s, 0 <= relu(u) <= s, s >= 0. Otherwise relu(u) is enclosed by
+    lines: for u in [l, h], l < 0 < h, it lies between a u and a u - a l with a = h / (h - l). Undecided arguments are
+    collected in ``open`` for the caller to assume.
     """
 
     def __init__(self, cases: list[tuple[Taylor, int]] | None = None) -> None:
@@ -322,26 +323,31 @@ class Kinks:
             return constant(ZERO, u.order)
         if not (low.is_finite() and high.is_finite()):
             return constant(arb("nan"), u.order)
-        side = self._side(u, low, high)
-        if side is not None:
-            positive, slack = side
-            return u.shifted(slack) if positive else constant(slack, u.order)
         slope = (high / (high - low)).mid()
         # relu(u) - slope u is convex in u: largest at the ends, smallest at 0.
         top = (-slope * low).max((1 - slope) * high)
+        side = self._side(u, low, high, top)
+        if side is not None:
+            positive, slack = side
+            return u.shifted(slack) if positive else constant(slack, u.order)
         return u.scaled(slope).shifted(top * arb(0.5, 0.5))
 
-    def _side(self, u: Taylor, low: arb, high: arb) -> tuple[bool, arb] | None:
+    def _side(self, u: Taylor, low: arb, high: arb, lines: arb) -> tuple[bool, arb] | None:
         """Whether u is positive in a case that is assumed, and by how much relu(u) may then leave u or 0.
 
-        None where no case tells; the kink is noted.
+        None where no case tells more than two lines with the distance ``lines``. Where the best case tells little, the
+        kink is noted.
         """
+        positive, beyond = True, arb.pos_inf()
         for v, sign in self.cases:
             ratio, rest = proportion(u, v)
-            if rest.abs_upper() < high.max(-low) / 1024:
-                return (ratio > 0) == (sign > 0), rest.abs_upper() * arb(0.5, 0.5)
-        self.open.append(u)
-        return None
+            above = (ratio > 0) == (sign > 0)
+            here = (-rest if above else rest).upper()
+            if here < beyond:
+                positive, beyond = above, here.max(ZERO)
+        if not beyond < high.max(-low) / 1024:
+            self.open.append(u)
+        return (positive, beyond * arb(0.5, 0.5)) if beyond < lines else None
 
     def maximum(self, a: Taylor, b: Taylor) -> Taylor:
         """max(a, b) = b + relu(a - b); the larger one itself where that is known."""
@@ -362,13 +368,13 @@ class Kinks:
             return -u
         if isinstance(u, Many) or not (low.is_finite() and high.is_finite()):
             return self.relu(u).scaled(arb(2)) - u
-        side = self._side(u, low, high)
-        if side is not None:
-            positive, slack = side
-            return (u if positive else -u).shifted(2 * slack)
         slope = ((high + low) / (high - low)).mid()
         # |u| - slope u is convex in u too.
         top = (-(1 + slope) * low).max((1 - slope) * high)
+        side = self._side(u, low, high, top / 2)
+        if side is not None:
+            positive, slack = side
+            return (u if positive else -u).shifted(2 * slack)
         return u.scaled(slope).shifted(top * arb(0.5, 0.5))
 
 

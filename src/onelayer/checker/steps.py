@@ -96,11 +96,8 @@ class Evaluation:
         passed = ZERO
         if not error.is_zero():
             passed = error * row.steep(low - error, high + error).abs_upper() + row.jump(high + error)
-        size = underlying(y).range().abs_upper()
-        way = arb(row.level)
-        if row.level and not row.bent:
-            way = way + underlying(x).range().abs_upper() + error
-        return ex.rounded(size, passed, row.roundings, way)
+        size = _size(x) + error if row.gated else _size(y)
+        return ex.rounded(size, passed, row.roundings, arb(row.level))
 
     def _matmul(self, step: StoredStep, args: list[Entries]) -> Entries:
         """(G, a, b) times (G, b, c)."""

@@ -98,7 +98,7 @@ def _relaxed(certificate: Certificate, network: RecordedNetwork) -> Certificate:
         return certificate
     most = math.inf if certificate.eps is None or certificate.status != "proved" else certificate.eps
     if certificate.arithmetic == REAL:
-        return replace(certificate, upper=min(most, max(certificate.upper, ABOVE * certificate.lower)))
+        return replace(certificate, upper=min(most, ABOVE * certificate.upper))
     with torch.no_grad():
         values = execute(network, _points(certificate.domain).to(network.dtype)).double()
     unit = ROOM * format_of(network.dtype).unit
