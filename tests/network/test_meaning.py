@@ -92,6 +92,9 @@ WRONG: dict[str, bytes] = {
     "formats mixed": file([node("Add", ["x", "k"])], {"k": np.array([0.1], dtype=np.float16)}),
     "operators of the future": file([node("Relu", ["x"])], {}, version=999),
     "a norm of float64 inside float32": file([node("LayerNormalization", ["x", "g"])], {"g": np.ones(3)}, kind=DOUBLE),
+    "a norm of float32 inside float16": file(
+        [node("LayerNormalization", ["x", "g"], stash_type=onnx.TensorProto.FLOAT16)], {"g": np.float32([1, 1, 1])}
+    ),
 }
 
 

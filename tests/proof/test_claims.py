@@ -36,6 +36,29 @@ def test_a_range_holds_and_is_tight() -> None:
     assert "y2 in [" in str(found)
 
 
+class Step(nn.Module):
+    """1, and 100 from the float32 number next to 0.1 on, which is above it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.edge = nn.Parameter(torch.tensor(0.1), requires_grad=False)
+
+    def forward(self, x: Any) -> Any:
+        """One number for each point."""
+        return torch.where(x[..., 0] >= self.edge, 0 * x[..., 0] + 100, 0 * x[..., 0] + 1)
+
+
+def test_values_beside_the_box_are_not_seen() -> None:
+    """The corner 0.1 is no number of float32, and the nearest one lies outside."""
+    found = ol.bound(Step(), ol.Box([0.0], [0.1]))
+    assert found.lower <= found.upper < 2
+
+
+def test_a_model_without_numbers_has_no_range() -> None:
+    with pytest.raises(OnelayerError, match="not finite"):
+        ol.bound(lambda x: torch.log(x[..., 0]), ol.Box([-1.0], [1.0]))
+
+
 def test_a_planted_range_is_refuted() -> None:
     """What bound proves is sup|T - c|; asked for less than that, the same search finds the point."""
     model = network(nn.Tanh())

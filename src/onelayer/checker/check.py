@@ -184,7 +184,7 @@ class _Check:
             return
         if self.proof.tree is None:
             raise Rejected("the proof has no boxes")
-        self._boxes(objective, None, formula, *leaves(self.proof))
+        self._boxes(objective, formula, *leaves(self.proof))
 
     def _layer(self, stored: Stored, f: str | Formula | None) -> None:
         record = self.record
@@ -217,9 +217,7 @@ class _Check:
             raise Rejected("the proof has no boxes")
         else:
             execution = Execution.of(record.arithmetic, stored, record.domain)
-            executed = Layer(stored, execution)
-            real = Layer(stored, None)
-            self._boxes(executed, real, formula, *boxes)
+            self._boxes(Layer(stored, execution), formula, *boxes)
 
     def _lower(self, known: PointError) -> float:
         """What is confirmed of lower <= |T - f| at the witness.
@@ -258,9 +256,9 @@ class _Check:
                 f"not more than eps = {record.eps:.6g}"
             )
 
-    def _boxes(self, layer: Evaluated, real: Layer | None, formula: Formula, low: Array, high: Array) -> None:
+    def _boxes(self, layer: Evaluated, formula: Formula, low: Array, high: Array) -> None:
         """Re-prove the boxes chunk by chunk, those that hold the witness first."""
-        reproof = Reproof(self.record, layer, real, formula, (low, high), self.observer)
+        reproof = Reproof(self.record, layer, formula, (low, high), self.observer)
         volumes = shares(low, high)
         chunks = reproof.chunks()
         held = np.zeros(0, dtype=np.int64)

@@ -68,7 +68,8 @@ class Layer:
         """The outputs for D coordinates x (floating numbers, so without error), flattened in row-major order.
 
         In a narrow format errors are large: a second pass takes them into the numbers, so that functions pass them on
-        as they pass numbers on. Of each output the better known one counts.
+        as they pass numbers on. Of each output the better known one counts; its error is then one of the enclosed
+        numbers alone, and :meth:`strayed` says how far they are from the real layer.
         """
         found = self._passed(x, kinks, absorbing=False)
         if self.execution is None or self.execution.held is None or type(x[0]) is not Taylor:
@@ -76,6 +77,10 @@ class Layer:
         again = self._passed(x, Kinks(kinks.cases), absorbing=True)
         pairs = [min(pair, key=_unknown) for pair in zip(found.entries(), again.entries(), strict=True)]
         return Vector([item for item, _ in pairs], [error for _, error in pairs])
+
+    def strayed(self, x: Sequence[Taylor]) -> list[arb]:
+        """Bounds of |executed - real| for each output: no error has gone into the numbers."""
+        return self._passed(x, Kinks(), absorbing=False).errors
 
     def _passed(self, x: Sequence[Taylor], kinks: Kinks, *, absorbing: bool) -> Vector:
         self.absorbing = absorbing
@@ -150,8 +155,9 @@ class Layer:
                 u = self.moved(Vector([item], [error]), [-start])
                 v = u.items[0].scaled(arb(slope))
                 scaled = u.errors if self.execution is None else self.execution.scaled(slope, u.sizes(), u.errors)
-                items.append(kinks.relu(v) - kinks.relu(v.shifted(arb(-1))))
-                errors += self.held(Vector([items[-1]], scaled)).errors
+                clipped = self.held(Vector([kinks.relu(v) - kinks.relu(v.shifted(arb(-1)))], scaled))
+                items += clipped.items  # held: in an absorbing pass they carry what the errors no longer say
+                errors += clipped.errors
         return Vector(items, errors)
 
     def _attend(self, u: list[Vector], kinks: Kinks) -> list[Vector]:

@@ -49,12 +49,11 @@ class Reproof:
         self,
         record: Record,
         executed: Evaluated,
-        real: Layer | None,
         formula: Formula,
         boxes: tuple[Array, Array],
         observer: Observer,
     ) -> None:
-        """``executed`` is what the claim is about, ``real`` the same in real arithmetic where floats can take it."""
+        """``executed`` is what the claim is about; a layer is one that floats can take."""
         self.record = record
         self.executed = executed
         self.formula = formula
@@ -62,8 +61,8 @@ class Reproof:
         self.low, self.high = boxes
         self.order = max(2, min(record.order or 4, 8))
         self.sweep: Sweep | None = None
-        if real is not None and knows(formula):
-            self.sweep = Sweep(real, executed, formula, record.upper, self.order, observer)
+        if isinstance(executed, Layer) and knows(formula):
+            self.sweep = Sweep(executed, formula, record.upper, self.order, observer)
         self.prover: Prover | None = None
 
     def chunks(self) -> list[slice]:

@@ -108,10 +108,10 @@ class Execution:
         ]
 
     def _once(self, size: arb, error: arb, exact: bool) -> arb:
-        """One rounding to the format that is held."""
+        """One rounding to the format that is held: of a number in its normal range or of one below, never both."""
         unit, lost, _ = self.held or (0.0, 0.0, 0.0)
         step = ZERO if exact else arb(unit) * arb(2) ** _exponent(size + error)
-        return (error + step + arb(lost)).upper()
+        return (error + step.max(arb(lost))).upper()
 
     def summed(self, sizes: Sequence[arb], errors: Sequence[arb]) -> arb:
         """One sum of computed numbers, in any order."""

@@ -16,7 +16,6 @@ from flint import arb
 
 from onelayer.checker.arithmetic import Taylor, coordinate, count, monomials
 from onelayer.checker.attention import Vector
-from onelayer.checker.boxes import Evaluated
 from onelayer.checker.formula import node_value
 from onelayer.checker.functions import FUNCTIONS, Kinks
 from onelayer.checker.layer import Layer
@@ -57,10 +56,8 @@ Bounded = list[tuple[Taylor, Any]]  # an element per output, and what it has to 
 class Sweep:
     """Proves |T - f| <= limit on boxes, many at a time, at one order."""
 
-    def __init__(
-        self, real: Layer, executed: Evaluated, formula: Formula, limit: float, order: int, observer: Observer
-    ) -> None:
-        self.real = real
+    def __init__(self, executed: Layer, formula: Formula, limit: float, order: int, observer: Observer) -> None:
+        self.real = Layer(executed.stored, None)
         self.executed = executed
         self.formula = formula
         self.limit = limit
@@ -102,7 +99,7 @@ class Sweep:
         """What is left of the limit for each output when rounding is taken off, on a box around all of these."""
         corners = zip(low.min(0).tolist(), high.max(0).tolist(), strict=True)
         x = [coordinate(i, a, b, 1) for i, (a, b) in enumerate(corners)]
-        errors = self.executed(x, Kinks()).errors
+        errors = self.executed.strayed(x)
         return [float(np.nextafter(float((arb(self.limit) - e).lower()), -np.inf)) for e in errors]
 
     def _enclose(self, low: Floats, high: Floats, limits: Sequence[float]) -> Any:

@@ -268,8 +268,10 @@ def layer_norm(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) 
     """Of the last axis."""
     if settings.get("axis", -1) not in (-1, len(args[0].shape) - 1):
         raise UnsupportedOperation("LayerNormalization", "of the last axis")
-    if write.dtype == torch.float64 and settings.get("stash_type", FLOAT) != DOUBLE:
-        raise UnsupportedOperation("LayerNormalization", "of float64 with stash_type 11; without, it is float32 inside")
+    if settings.get("stash_type", FLOAT) not in {torch.float32: (FLOAT, DOUBLE), torch.float64: (DOUBLE,)}[write.dtype]:
+        raise UnsupportedOperation(
+            "LayerNormalization", "with a stash_type (1 if none is given) of its own format or 11"
+        )
     return write.normalise(args[0], args[1], args[2] if len(args) > 2 else None, settings.get("epsilon", EPSILON))
 
 

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from onelayer.box import Box, Domain, as_box
 from onelayer.errors import OnelayerError
 from onelayer.ground import pinned
+from onelayer.guard import inward
 from onelayer.language.formula import Formula, parse
 from onelayer.language.requirement import parse_requirement
 from onelayer.layer.transformer import OneLayerTransformer
@@ -68,6 +69,8 @@ def bound(
     box = as_box(box)
     with observing(observer, max_seconds) as watch:
         values = _sampled(model, box)  # (S, K)
+        if not bool(values.isfinite().all()):
+            raise OnelayerError("the model returns numbers in the box that are not finite: it has no range there")
         shape = _outputs(model, box)
         low = []
         high = []
@@ -315,11 +318,14 @@ def _sampled(model: Forward, box: Box) -> Tensor:
 
 
 def _points(model: Forward, box: Box) -> Tensor:
+    """Some points in the format of the model, none of them rounded out of the box."""
     points = torch.cat([box.center[None], box.corners(64), box.sample(SAMPLES, arcsine=True)])
     held = list(model.parameters()) if isinstance(model, nn.Module) else []
-    if held:
-        return points.to(held[0].device, held[0].dtype)
-    return points
+    if not held:
+        return points
+    dtype = held[0].dtype
+    inside = points.to(dtype).clamp(inward(box.lower, dtype, up=True), inward(box.upper, dtype, up=False))
+    return inside.to(held[0].device)
 
 
 def _directions(box: Box, asked: Mapping[str, str]) -> list[tuple[int, int]]:
