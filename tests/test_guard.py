@@ -136,3 +136,22 @@ def test_a_result_warns_once_and_raises_when_asked(made: Approximation) -> None:
     assert np.array_equal(a([3.0, 0.05], guard="clamp"), a.model([2.0, 0.05]))
     with pytest.raises(OnelayerError, match="numbers of one regular shape"):
         a(["a", "b"])
+
+
+def test_a_corner_that_the_format_does_not_have_is_not_rounded_outside() -> None:
+    """0.1 is in the domain and the float32 number next to it is not; numbers of a list are rounded by the model."""
+    seen: list[float] = []
+
+    class Watched(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.ones(()), requires_grad=False)
+
+        def forward(self, x: np.ndarray) -> torch.Tensor:
+            given = torch.as_tensor(x).to(self.weight.dtype)
+            seen.extend(given.double().flatten().tolist())
+            return given * self.weight
+
+    Guarded(Watched(), Box([0.0], [0.1]), "raise")([[0.1], [0.05], [0.0]])
+    assert max(seen) <= 0.1
+    assert seen[1:] == [float(np.float32(0.05)), 0.0]

@@ -49,11 +49,12 @@ class Guarded(nn.Module):
             return self.model(x)
         points = self._points(x)
         outside = ~((points >= self.lower) & (points <= self.upper))  # nan compares false, so it is outside
-        if not bool(outside.any()):
+        inside = not bool(outside.any())
+        if inside and points is x:
             return self.model(x)
-        if self.guard == CLAMP:
+        if inside or self.guard == CLAMP:  # a corner may be no number of the format, and must not be rounded outside
             moved = self._moved(points, points.dtype if points is x else next(self.model.parameters()).dtype)
-            return self.model(moved if points is x else moved.numpy())
+            return self.model(moved if points is x else moved.cpu().numpy())
         if self.guard == RAISE:
             raise OutsideDomain(self._message(points, outside))
         if not self.warned:
