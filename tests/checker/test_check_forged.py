@@ -17,7 +17,12 @@ from onelayer import __version__
 from onelayer.box import Box
 from onelayer.build.ordering.thresholds import threshold_layer
 from onelayer.build.sequences.superpose import superpose
+from onelayer.checker.arithmetic import coordinate
 from onelayer.checker.check import check
+from onelayer.checker.functions import Kinks
+from onelayer.checker.layer import Layer
+from onelayer.checker.rounding import Execution
+from onelayer.checker.weights import read_model
 from onelayer.errors import FileError
 from onelayer.layer.file import save_model, weights_sha256
 from onelayer.layer.memory import PlainMemory
@@ -108,10 +113,11 @@ def test_a_power_of_two_overflows_too(dtype: torch.dtype, power: int, tmp_path: 
     assert refused(claim(tmp_path, model, "tanh(x1)", [0.0], [8.0], upper=1e-5))
 
 
-def test_zeros_do_not_hide_infinity(tmp_path: Path) -> None:
-    weights = {"W_E": [[1.0, 0.0]], "W_1": [[1.5e308], [0.0]], "b_1": [0.0], "W_R": [[1.0], [0.0]]}
-    model = packed(F64, **SILENT, **weights)
-    assert model(tensor([[5.0]], F64)).isnan().all()
+@pytest.mark.parametrize(("dtype", "size"), [(F64, 1.5e308), (torch.float16, 6e4)])
+def test_zeros_do_not_hide_infinity(dtype: torch.dtype, size: float, tmp_path: Path) -> None:
+    weights = {"W_E": [[1.0, 0.0]], "W_1": [[size], [0.0]], "b_1": [0.0], "W_R": [[1.0], [0.0]]}
+    model = packed(dtype, **SILENT, **weights)
+    assert model(tensor([[5.0]], dtype)).isnan().all()
     assert refused(claim(tmp_path, model, "x1", [0.0], [8.0], upper=1e-5))
 
 
@@ -120,6 +126,33 @@ def test_a_variance_overflows(dtype: torch.dtype, size: float, tmp_path: Path) -
     model = packed(dtype, **SILENT, norm="post", W_E=[[size, -size]], W_R=[[1.0], [0.0]])
     assert float(model(tensor([[1.5]], dtype))) == 0
     assert refused(claim(tmp_path, model, "1+0*x", [1.0], [2.0], upper=1e-3))
+
+
+@pytest.mark.parametrize("height", [250.0, 280.0])
+def test_a_narrow_layer_holds_what_a_normalisation_leaves_small(height: float, tmp_path: Path) -> None:
+    """(x, -x) becomes about (1, -1), times 256: 65504 is the largest float16. Sizes alone promise neither."""
+    f16 = torch.float16
+    options: dict[str, Any] = {"norm": "post", "gain_1": [256.0, 256.0], "W_E": [[40.0, -40.0]]}
+    model = packed(f16, **SILENT, **options, W_R=[[height], [0.0]])
+    fits = bool(model(tensor([[1.5]], f16)).isfinite().all())
+    assert fits == (height < 255)
+    folder = claim(tmp_path, model, f"{256 * height}+0*x", [1.0], [2.0], upper=2000.0)
+    assert refused(folder) != fits
+    assert bounded_on(folder, 1.5, 1.5625) == fits
+
+
+def bounded_on(folder: Path, low: float, high: float) -> bool:
+    """Whether the checker bounds the error of a float16 execution on an interval, by enclosures alone."""
+    stored = read_model(folder)
+    execution = Execution.of("float16 execution", stored, ((low,), (high,)))
+    return all(e.is_finite() for e in Layer(stored, execution)([coordinate(0, low, high, 2)], Kinks()).errors)
+
+
+def test_zeros_do_not_hide_infinity_from_enclosures(tmp_path: Path) -> None:
+    weights = {"W_E": [[1.0, 0.0]], "W_1": [[6e4], [0.0]], "b_1": [0.0], "W_R": [[1.0], [0.0]]}
+    folder = claim(tmp_path, packed(torch.float16, **SILENT, **weights), "x1", [0.0], [8.0], upper=1e-5)
+    assert bounded_on(folder, 0.0, 1.0)
+    assert not bounded_on(folder, 0.0, 8.0)
 
 
 @pytest.mark.parametrize(("dtype", "top", "length"), [(F64, 8e307, 4), (F64, 1e307, 32), (F32, 5e37, 8)])

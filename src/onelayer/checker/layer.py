@@ -16,7 +16,7 @@ from onelayer.checker.attention import Matrix, SoftmaxQuotient, Vector, attend, 
 from onelayer.checker.functions import Kinks, apply
 from onelayer.checker.linear import LinearHead
 from onelayer.checker.magnitudes import NORM_EPS, need_known
-from onelayer.checker.rounding import Execution
+from onelayer.checker.rounding import INFINITE, Execution
 from onelayer.checker.weights import Array, Stored
 
 
@@ -43,6 +43,7 @@ class Layer:
         self.config = config
         self.execution = execution
         self.absorbing = False  # whether errors of what is held go on as parts of the numbers
+        self.fits = True  # whether no number that was held since a pass began overflows
         self.maps = {name[2:]: Matrix(t[name], t[f"b_{name[2:]}"]) for name in t if name.startswith("W_")}
         self.heads = [self._head(h, head) for h, head in enumerate(config["heads"])]
 
@@ -83,7 +84,12 @@ class Layer:
         return self._passed(x, Kinks(), absorbing=False).errors
 
     def _passed(self, x: Sequence[Taylor], kinks: Kinks, *, absorbing: bool) -> Vector:
+        """One pass. Where it leaves open whether some number overflows, it bounds no error.
+
+        Later steps could not tell: a weight of zero hides that number from them, and executed it makes no number.
+        """
         self.absorbing = absorbing
+        self.fits = True
         config = self.config
         width = self.stored.token_width
         rows = [list(x[i * width : (i + 1) * width]) for i in range(self.stored.rows)]
@@ -94,7 +100,8 @@ class Layer:
         r = self._normed(r, "post")
         y = [self._feed_forward(row, kinks) for row in r] if config["hidden"] else r
         self.absorbing = False
-        return self._read(y)
+        found = self._read(y)
+        return found if self.fits else Vector(found.items, [INFINITE] * len(found))
 
     def mapped(self, name: str, row: Vector) -> Vector:
         """x W + b of that name, as the layer holds it."""
@@ -105,7 +112,9 @@ class Layer:
         """What an operation returns: rounded once more where a format is narrower than its arithmetic."""
         if self.execution is None or self.execution.held is None:
             return row
-        errors = self.execution.stored(row.sizes(), row.errors, exact or [False] * len(row))
+        sizes = row.sizes()
+        self.fits = self.fits and self.execution.fits(sizes, row.errors)
+        errors = self.execution.stored(sizes, row.errors, exact or [False] * len(row))
         if self.absorbing and all(error.is_finite() for error in errors):
             pairs = zip(row.items, errors, strict=True)
             return Vector([item.shifted(error * UNIT_BALL) for item, error in pairs], [ZERO] * len(row))

@@ -1,4 +1,8 @@
-"""How large the numbers of a forward pass can become: the one place where overflow is decided, for all proofs."""
+"""How large the numbers of a forward pass can become, by sizes alone: overflow is decided here, for all proofs.
+
+What a layer of a narrow format holds is bounded box by box too (``Layer.held``), where sizes alone say too little: a
+normalisation returns large numbers only where its variance is small.
+"""
 
 from __future__ import annotations
 

@@ -30,7 +30,8 @@ class Execution:
     """A forward pass of one layer on one box in a floating format.
 
     Invariant: no number that the pass computes there overflows. It is established here, from the weights and the box
-    alone, so every bound that needs ``unit`` or ``tiny`` has it.
+    alone, so every bound that needs ``unit`` or ``tiny`` has it. One case is left to whoever bounds the numbers: what a
+    layer of a narrow format holds need not fit it, and ``ceiling`` is then the largest number that does.
     """
 
     def __init__(self, arithmetic: str, stored: Stored, domain: Domain) -> None:
@@ -38,9 +39,10 @@ class Execution:
         if row.tag != stored.dtype:
             raise Rejected(f"the weights are not stored in the format of a {arithmetic}")
         peaks = largest_numbers(stored, domain, row.unit, row.normal, row.held[0] if row.held else 0.0)
-        for peak, most in zip(peaks, (row.most, row.largest), strict=True):
-            if not peak <= most:
+        for peak in peaks:
+            if not peak <= row.largest:
                 raise Rejected(f"a number of the forward pass may overflow: only |number| <= {peak:.3g} follows")
+        self.ceiling = None if peaks[0] <= row.most else arb(row.most)
         self.unit = arb(row.unit)
         self.tiny = arb(4 * row.normal)
         self.kind = row.kind
@@ -93,6 +95,10 @@ class Execution:
     def added(self, sizes: Sequence[arb], errors: Sequence[arb]) -> list[arb]:
         """One addition each: sizes of the results, errors of the summands together."""
         return [(e + self.unit * (s + e) + self.tiny).upper() for s, e in zip(sizes, errors, strict=True)]
+
+    def fits(self, sizes: Sequence[arb], errors: Sequence[arb]) -> bool:
+        """Whether executed numbers of these sizes and errors, rounded to what the layer holds, are finite."""
+        return self.ceiling is None or all(s + e <= self.ceiling for s, e in zip(sizes, errors, strict=True))
 
     def stored(self, sizes: Sequence[arb], errors: Sequence[arb], exact: Sequence[bool]) -> list[arb]:
         """What a layer of a narrow format holds: each number rounded to nearest once more.
