@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from onelayer.errors import UnsupportedOperation
+from onelayer.formats import FLOAT32, FLOAT64, format_of
 from onelayer.network.builder import Known, NetworkWriter, Value, moved
 
 Rule = Callable[[NetworkWriter, list[Any], dict[str, Any]], Any]
@@ -55,6 +55,7 @@ ATTRIBUTES: dict[str, set[str]] = {
     "Trilu": {"upper"},
 }
 FLOAT, DOUBLE = 1, 11  # TensorProto
+NO_NARROWER = {FLOAT32: (FLOAT, DOUBLE), FLOAT64: (DOUBLE,)}  # formats in which a norm of a format may be computed
 NAMES = {
     **{name.capitalize(): name for name in ("neg", "abs", "relu", "exp", "log", "sqrt", "reciprocal", "sin", "cos")},
     **{name.capitalize(): name for name in ("tan", "atan", "tanh", "sigmoid", "erf", "mish")},
@@ -268,7 +269,7 @@ def layer_norm(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) 
     """Of the last axis."""
     if settings.get("axis", -1) not in (-1, len(args[0].shape) - 1):
         raise UnsupportedOperation("LayerNormalization", "of the last axis")
-    if settings.get("stash_type", FLOAT) not in {torch.float32: (FLOAT, DOUBLE), torch.float64: (DOUBLE,)}[write.dtype]:
+    if settings.get("stash_type", FLOAT) not in NO_NARROWER[format_of(write.dtype)]:
         raise UnsupportedOperation(
             "LayerNormalization", "with a stash_type (1 if none is given) of its own format or 11"
         )
