@@ -25,8 +25,7 @@ SIZES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 18, 22, 26, 32)
 KAPPAS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # slopes of a coarse scan, doubled each time
 CENTRES = (-1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5)  # centres of that scan, the ends of the axis being -1 and 1
 ANCHOR = 0.3137  # a constant axis is sampled off centre: at 0 the surplus of x1 * x2 in x1 alone would vanish
-# Keys with which families of an axis are compared: few enough to be cheap, on both sides of its kinks.
-PROBES = (3, 5, 8)  # numbers of keys with which families are compared: few, so that it is cheap
+PROBES = (3, 5, 8)  # keys with which families of an axis are compared: few enough to be cheap, on both sides of kinks
 MAX_COMPONENTS = 1200  # beyond, choosing the next component costs more than it brings
 
 Level = tuple[int, ...]
