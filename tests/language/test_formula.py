@@ -53,6 +53,7 @@ def test_values_match_mpmath(text: str) -> None:
         ("2**-x", lambda x, y: 2**-x),
         ("-x - -y", lambda x, y: -x + y),
         ("x**-2", lambda x, y: x**-2),
+        ("x**0.75 + x**-0.125", lambda x, y: x**0.75 + x**-0.125),
         ("(-x)**3", lambda x, y: -(x**3)),
         ("1e-2*x + .5 + 5.", lambda x, y: 0.01 * x + 5.5),
         ("hypot(x, y)", lambda x, y: math.hypot(x, y)),
@@ -221,3 +222,8 @@ def test_variables_and_parts_may_have_the_soft_names() -> None:
     assert parse("gamma = x**2; gamma + beta(x, 2)", 1) == parse("t = x**2; t + beta(x, 2)", 1)
     with pytest.raises(FormulaError, match="has a meaning"):
         parse("sin*2", 1, names=("sin",))
+
+
+@pytest.mark.parametrize("text", ["x**0.75", "x**0.25", "x**1.125"])
+def test_quarters_and_eighths_of_powers_reach_down_to_zero(text: str) -> None:
+    assert parse(text)(torch.zeros(1, dtype=torch.float64)).item() == 0.0

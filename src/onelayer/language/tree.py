@@ -18,6 +18,12 @@ from onelayer.language.removable import cancelled
 
 LEAVES = ("var", "num", *CONSTANTS)
 MAX_EXPONENT = 1024  # beyond, float64 numbers other than 1 overflow or vanish
+ROOTS = {
+    1: 0,
+    2: 1,
+    4: 2,
+    8: 3,
+}  # denominator of an exponent -> square roots that it takes; these reach to base 0, log does not
 EXACT_BITS = 256  # exact rational values of constants are followed up to this size
 
 
@@ -94,15 +100,15 @@ class Tape:
         return at
 
     def power(self, base: int, exponent: int) -> int:
-        """base ** exponent. Lemma: integer n is a power; n/2 is sqrt(base)**n; any other y is exp(y log base).
+        """base ** exponent. Lemma: integer n is a power; n/2, n/4 and n/8 are powers of roots; any other y is exp(y log base).
 
         The last two are defined for base >= 0 and base > 0 only.
         """
         exact = self.exact[exponent]
-        if exact is not None and exact.denominator in (1, 2):
+        if exact is not None and exact.denominator in ROOTS:
             if abs(exact.numerator) > MAX_EXPONENT:
                 raise FormulaError(f"exponent {float(exact):g} is too large; use at most {MAX_EXPONENT}")
-            if exact.denominator == 2:
+            for _ in range(ROOTS[exact.denominator]):
                 base = self.add("sqrt", base)
             if exact.numerator == 1:
                 return base
