@@ -18,12 +18,8 @@ from onelayer.language.removable import cancelled
 
 LEAVES = ("var", "num", *CONSTANTS)
 MAX_EXPONENT = 1024  # beyond, float64 numbers other than 1 overflow or vanish
-ROOTS = {
-    1: 0,
-    2: 1,
-    4: 2,
-    8: 3,
-}  # denominator of an exponent -> square roots that it takes; these reach to base 0, log does not
+# Square roots that the denominator of an exponent takes: roots reach down to base 0, where a logarithm does not.
+ROOTS = {1: 0, 2: 1, 4: 2, 8: 3}
 EXACT_BITS = 256  # exact rational values of constants are followed up to this size
 
 
@@ -100,7 +96,7 @@ class Tape:
         return at
 
     def power(self, base: int, exponent: int) -> int:
-        """base ** exponent. Lemma: integer n is a power; n/2, n/4 and n/8 are powers of roots; any other y is exp(y log base).
+        """base ** exponent. Lemma: integer n is a power; n/2, n/4, n/8 powers of roots; any other y is exp(y log base).
 
         The last two are defined for base >= 0 and base > 0 only.
         """
