@@ -44,10 +44,12 @@ class Box:
             )
         if self.lower.ndim == 0 or self.lower.numel() == 0:
             raise OnelayerError("a box needs at least one coordinate, for example Box([0], [1])")
-        if not (torch.isfinite(self.lower).all() and torch.isfinite(self.upper).all()):
+        finite = torch.isfinite(self.lower) & torch.isfinite(self.upper)
+        if not finite.all():
             raise OnelayerError("box bounds must be finite numbers (no nan, no inf): the domain must be compact")
         if (self.lower > self.upper).any():
-            at = int(torch.nonzero((self.lower > self.upper).flatten())[0, 0])
+            empty = (self.lower > self.upper).flatten()
+            at = int(torch.nonzero(empty)[0, 0])
             low = self.lower.flatten()[at].item()
             high = self.upper.flatten()[at].item()
             raise OnelayerError(f"empty box: coordinate {at + 1} has lower {low:g} > upper {high:g}")
@@ -65,8 +67,11 @@ class Box:
             return [name.replace("[", " [") for name in self.names]
         if self.lower.ndim == 1:
             return [f"x{i + 1}" for i in range(self.dim)]
-        places = [",".join(str(k + 1) for k in index) for index in np.ndindex(*self.shape)]
-        return [f"x[{place}]" for place in places]
+        labels = []
+        for index in np.ndindex(*self.shape):
+            place = ",".join(str(k + 1) for k in index)
+            labels.append(f"x[{place}]")
+        return labels
 
     def named(self, names: Sequence[str]) -> Box:
         """The same set with other names."""
@@ -85,6 +90,7 @@ class Box:
     @property
     def center(self) -> Tensor:
         """The middle of every side."""
+        # Halved first: the sum of two large bounds would overflow.
         return self.lower / 2 + self.upper / 2
 
     @property
@@ -107,16 +113,25 @@ class Box:
         high = self.upper.flatten()
         width = self.width.flatten()
         points = low + unit * width
-        if not bool(torch.isfinite(width).all()):  # the width alone overflows
-            points = torch.where(torch.isfinite(width), points, low * (1 - unit) + high * unit)
-        return torch.minimum(torch.maximum(points, low), high).reshape(-1, *self.shape)
+        # Finite bounds may be further apart than the largest number; a mean of them with weights does not overflow.
+        finite = torch.isfinite(width)
+        if not bool(finite.all()):
+            between = low * (1 - unit) + high * unit
+            points = torch.where(finite, points, between)
+        # low + width may be rounded to beyond high.
+        inside = torch.minimum(torch.maximum(points, low), high)
+        return inside.reshape(-1, *self.shape)
 
     @pinned()
     def corners(self, limit: int = 4096) -> Tensor:
         """The 2^D corners, (C, *shape), or the first ``limit`` of them in binary order."""
-        index = indices(min(limit, 2 ** min(self.dim, 62)))[:, None]
-        bits = ((index >> indices(self.dim).clamp(max=62)) & 1).bool()
-        return torch.where(bits, self.upper.flatten(), self.lower.flatten()).reshape(-1, *self.shape)
+        # Whole numbers have 63 bits, and to shift by more is undefined; the bits beyond are zero for any count here.
+        count = min(limit, 2 ** min(self.dim, 62))
+        index = indices(count)[:, None]
+        digit = indices(self.dim).clamp(max=62)
+        bits = ((index >> digit) & 1).bool()
+        corners = torch.where(bits, self.upper.flatten(), self.lower.flatten())
+        return corners.reshape(-1, *self.shape)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Box):
@@ -124,7 +139,9 @@ class Box:
         return torch.equal(self.lower, other.lower) and torch.equal(self.upper, other.upper)
 
     def __hash__(self) -> int:
-        return hash((tuple(self.lower.flatten().tolist()), tuple(self.upper.flatten().tolist())))
+        lows = tuple(self.lower.flatten().tolist())
+        highs = tuple(self.upper.flatten().tolist())
+        return hash((lows, highs))
 
     def __repr__(self) -> str:
         if self.lower.ndim == 1 and self.dim <= 10:
@@ -134,18 +151,23 @@ class Box:
                 named = [f"{name} in {side}" for name, side in zip(self.names, sides, strict=True)]
                 return f"Box({', '.join(named)})"
             return f"Box({' x '.join(sides)})"
-        return f"Box(shape={tuple(self.shape)}, in [{self.lower.min():.6g}, {self.upper.max():.6g}])"
+        hull = f"[{self.lower.min():.6g}, {self.upper.max():.6g}]"
+        return f"Box(shape={tuple(self.shape)}, in {hull})"
 
 
-Domain = Box | str | Mapping[str, Any] | Sequence[Any]  # whatever a user calls a box
+# Whatever a user calls a box.
+Domain = Box | str | Mapping[str, Any] | Sequence[Any]
 
 
 def as_box(domain: Domain) -> Box:
     """A Box from a Box, text, a dict of intervals, a list of pairs, or one pair of numbers for one variable."""
     if isinstance(domain, Box):
         return domain
-    one = isinstance(domain, tuple | list | np.ndarray | Tensor) and len(domain) == 2
-    return Box([domain] if one and all(np.ndim(end) == 0 for end in domain) else domain)
+    # Two numbers are one interval; two pairs of numbers are two.
+    two = isinstance(domain, tuple | list | np.ndarray | Tensor) and len(domain) == 2
+    if two and all(np.ndim(end) == 0 for end in domain):
+        return Box([domain])
+    return Box(domain)
 
 
 def _written_out(
@@ -174,7 +196,9 @@ def _written_out(
 def _ends(given: Any) -> tuple[list[Any], list[Any]]:
     """First and second numbers of pairs."""
     pairs = [(low, high) for low, high in given]
-    return [low for low, _ in pairs], [high for _, high in pairs]
+    lows = [low for low, _ in pairs]
+    highs = [high for _, high in pairs]
+    return lows, highs
 
 
 def _unit_points(count: int, dim: int, seed: int) -> Tensor:
@@ -184,13 +208,16 @@ def _unit_points(count: int, dim: int, seed: int) -> Tensor:
         return torch.rand(count, dim, generator=generator, dtype=torch.float64, device="cpu")
     engine = SobolEngine(dim, scramble=True, seed=seed)  # type: ignore[no-untyped-call]
     points: Tensor = engine.draw(count, dtype=torch.float64)
-    points[:1] = engine.shift.double() / 2.0**engine.MAXBIT  # the engine makes it in the default dtype
+    # The engine makes its first point in torch's default dtype, so the same numbers could differ by global state.
+    points[:1] = engine.shift.double() / 2.0**engine.MAXBIT
     return points
 
 
 def _float64(value: Bounds, name: str) -> Tensor:
     try:
-        tensor = torch.as_tensor(value, dtype=torch.float64, device=None if isinstance(value, Tensor) else "cpu")
+        # A tensor stays where it is, so that one without numbers can be recognised below.
+        device = None if isinstance(value, Tensor) else "cpu"
+        tensor = torch.as_tensor(value, dtype=torch.float64, device=device)
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         shown = repr(value)[:60]
         raise OnelayerError(f"box {name} bounds must be numbers of one regular shape, got {shown}") from error

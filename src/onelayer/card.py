@@ -18,14 +18,16 @@ _CELL = f"text-align:left;vertical-align:top;padding:2px 12px 2px 0;{_LINE};back
 
 def card(title: str, rows: Iterable[tuple[str, str]], mark: str = "", body: str = "") -> str:
     """A title with the mark of a status, rows of name and text, and more HTML below them, ``body``, taken as it is."""
-    lines = "".join(
-        f'<tr style="background:none"><th style="{_CELL};font-weight:600;white-space:nowrap">{escape(name)}</th>'
-        f'<td style="{_CELL};overflow-wrap:anywhere">{escape(text)}</td></tr>'
-        for name, text in rows
-    )
+    lines = "".join(_row(name, text) for name, text in rows)
     table = f'<table style="border-collapse:collapse;margin:4px 0;color:inherit">{lines}</table>' if lines else ""
     head = f'<div style="font-weight:600">{escape(title)}{badge(mark)}</div>'
     return f'<div class="onelayer-card" style="max-width:62em;color:inherit">{head}{table}{body}</div>'
+
+
+def _row(name: str, text: str) -> str:
+    head = f'<th style="{_CELL};font-weight:600;white-space:nowrap">{escape(name)}</th>'
+    cell = f'<td style="{_CELL};overflow-wrap:anywhere">{escape(text)}</td>'
+    return f'<tr style="background:none">{head}{cell}</tr>'
 
 
 def badge(word: str) -> str:
@@ -44,11 +46,13 @@ def folded(summary: str, text: str) -> str:
 
 def number_of(count: int, things: str) -> str:
     """A number with its noun, which is given in the plural: "1 box", "1,803 boxes"."""
+    if count != 1:
+        return f"{count:,} {things}"
     one = things.removesuffix("es") if things.endswith("xes") else things.removesuffix("s")
-    return f"{count:,} {one if count == 1 else things}"
+    return f"1 {one}"
 
 
 def counted(size: dict[str, int], names: Sequence[str] = ()) -> str:
     """A size in words, without what is not there: "1 head, 12 tokens, 99 parameters"."""
-    shown = [(size[name], name.replace("_", " ")) for name in names or tuple(size) if size[name]]
-    return ", ".join(number_of(count, things) for count, things in shown)
+    there = [name for name in names or size if size[name]]
+    return ", ".join(number_of(size[name], name.replace("_", " ")) for name in there)

@@ -41,7 +41,8 @@ from onelayer.recording.target import as_target
 from onelayer.result import Approximation
 from onelayer.taylor.preparation import prepare
 
-LOOKUP_LAYOUTS = ("auto", "packed")  # those with which memory does the work
+# Those with which memory tokens do the work: only their heads have slopes to fit and values to round.
+LOOKUP_LAYOUTS = ("auto", "packed")
 LAYOUTS = ("auto", "packed", "tokens", "pieces")
 
 
@@ -104,6 +105,7 @@ def approximate(
     prepare()
     with observing(observer, max(max_seconds, AT_LEAST)) as watch, solved_on(place):
         watch.report("reading f")
+        # A black box of declared structure is close to a known function: that one is built, to what is left of eps.
         given = supposed(f, domain, eps, watch)
         if gradient_eps is not None and given.known is not None:
             raise OnelayerError("gradient_eps needs the slopes of f: give f as a formula or torch function")
@@ -111,7 +113,9 @@ def approximate(
         goal = given.eps or eps
         jump = jump_beyond(target.formula, domain, goal)
         task = Task(target, domain, goal, dtype, max_tokens, max_boxes, seed, jobs, device, executor, storage, jump)
-        layout = "packed" if given.estimated and layout == "auto" else layout  # an estimate keeps boxes, no argument
+        # A claim that rests on an estimate is kept with boxes; other layouts would keep an argument instead.
+        if given.estimated and layout == "auto":
+            layout = "packed"
         made = _built(task, layout, gradient_eps, lipschitz, watch)
         return replace(made, certificate=given.concluded(made.certificate))
 
@@ -126,6 +130,7 @@ def _built(task: Task, layout: str, gradient_eps: float | None, lipschitz: Any, 
         target = understood(task.target, task.domain, lipschitz=lipschitz, observer=watch)
         check_size(seen_size(target, task.domain, watch), task.dtype, "f")
     except Stopped:
+        # Boxes with more coordinates cannot be proved, so there is nothing honest to return.
         if task.domain.dim > MAX_DIM:
             raise
         return proved(straight(task.target, task.domain), task, watch)
@@ -134,6 +139,7 @@ def _built(task: Task, layout: str, gradient_eps: float | None, lipschitz: Any, 
         return smooth(task, gradient_eps, watch)
     if layout == "pieces":
         return pieces(task, watch)
+    # Beyond a jump no fit comes close, and the race knows what to do instead.
     if layout == "packed" and task.jump is None:
         return min(lookups(task, watch), key=preference)
     return race(task, watch)

@@ -21,17 +21,23 @@ from numpy.typing import NDArray
 from onelayer.errors import FileError
 from onelayer.formats import BFLOAT16, FORMATS
 
-MAX_HEADER_BYTES = 2**25  # 32 MiB: names and shapes of a million tensors
+# 32 MiB: names and shapes of a million tensors.
+MAX_HEADER_BYTES = 2**25
 MAX_AXES = 32  # as many as NumPy has allowed for long
 MAX_INTEGER = 2**63  # of JSON: beyond, other readers overflow
-INT8 = "I8"  # whole numbers of 8 bits, for weights with scales beside them
-BITS = np.dtype(np.uint16).newbyteorder("<")  # NumPy has no bfloat16: its numbers are read as their 16 bits
+# Whole numbers of 8 bits, for weights with scales beside them.
+INT8 = "I8"
+# NumPy has no bfloat16: its numbers are read as their 16 bits.
+BITS = np.dtype(np.uint16).newbyteorder("<")
 DTYPES: dict[str, np.dtype[Any]] = {
-    **{row.tag: np.dtype(row.name).newbyteorder("<") for row in FORMATS if row is not BFLOAT16},
-    BFLOAT16.tag: BITS,
-    INT8: np.dtype(np.int8),
+    row.tag: np.dtype(row.name).newbyteorder("<") for row in FORMATS if row is not BFLOAT16
 }
-_OPEN = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+DTYPES |= {BFLOAT16.tag: BITS, INT8: np.dtype(np.int8)}
+
+# No waiting for the writer of a pipe, no link in the last place, no line ends changed; systems lack some of the flags.
+_OPEN = os.O_RDONLY
+for _flag in ("O_NONBLOCK", "O_NOFOLLOW", "O_BINARY"):
+    _OPEN |= getattr(os, _flag, 0)
 
 
 def read_bounded(path: Path, limit: int) -> bytes:
@@ -40,16 +46,19 @@ def read_bounded(path: Path, limit: int) -> bytes:
     Opening does not wait: a pipe without a writer is recognised as one.
     """
     try:
+        # Twice: some systems have no flag against links, and what lies there may change between the two calls.
         _need_regular(path, os.lstat(path))
         with os.fdopen(os.open(path, _OPEN), "rb") as file:
             status = os.fstat(file.fileno())
             _need_regular(path, status)
+            # One byte more than allowed shows a file that grew after its size was read.
             data = file.read(limit + 1) if status.st_size <= limit else None
     except OSError as error:
         raise FileError(f"cannot read {path}: {error.strerror or error}") from error
     except FileError:
         raise
-    except (ValueError, MemoryError) as error:  # a name that no file can have; a file larger than the memory
+    # A name that no file can have; a file larger than the memory.
+    except (ValueError, MemoryError) as error:
         raise FileError(f"cannot read {path}: {error or 'not enough memory'}") from error
     if data is None or len(data) > limit:
         raise FileError(f"{path} is larger than the limit of {limit:,} bytes")
@@ -83,8 +92,9 @@ def strict_json(text: str | bytes, name: str) -> Any:
         value = json.loads(
             text, object_pairs_hook=_unique, parse_constant=_finite, parse_float=_finite, parse_int=_integer
         )
+        # Halves of surrogate pairs cannot be written back.
         json.dumps(value, ensure_ascii=False).encode("utf-8")
-    except (ValueError, RecursionError) as error:  # ValueError covers bad JSON and bad Unicode
+    except (ValueError, RecursionError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
         raise FileError(f"{name} is not valid JSON: {str(reason)[:120]}") from error
     return value
@@ -105,6 +115,7 @@ def _finite(digits: str) -> float:
 
 
 def _integer(digits: str) -> int:
+    # By length first: Python takes quadratic time to read a long number, and refuses one of some thousand digits.
     if len(digits) > 20 or abs(int(digits)) > MAX_INTEGER:
         raise ValueError(f"the whole number {digits[:20]}... is out of range")
     return int(digits)
@@ -120,16 +131,20 @@ def read_tensors(data: bytes, name: str) -> tuple[dict[str, str], dict[str, NDAr
     metadata = header.pop("__metadata__", {})
     if not isinstance(metadata, dict) or not all(isinstance(text, str) for text in metadata.values()):
         raise FileError(f"{name} is corrupt: its metadata must be texts")
-    spans, arrays = [], {}
+    spans = []
+    arrays = {}
     for key, entry in header.items():
-        dtype, shape, (start, end) = _entry(entry, f"{name}: tensor {key}")
+        dtype, shape, span = _entry(entry, f"{name}: tensor {key}")
+        start, end = span
         if end > len(data) - first:
             raise FileError(f"{name} is truncated: tensor {key} ends after the file")
-        spans.append((start, end))
-        arrays[key] = np.frombuffer(data, dtype, math.prod(shape), first + start).reshape(shape)
+        spans.append(span)
+        flat = np.frombuffer(data, dtype, math.prod(shape), first + start)
+        arrays[key] = flat.reshape(shape)
     _need_cover(spans, len(data) - first, name)
     for key, array in arrays.items():
-        if not np.isfinite(_from_bits(array) if array.dtype == BITS else array).all():
+        numbers = _from_bits(array) if array.dtype == BITS else array
+        if not np.isfinite(numbers).all():
             raise FileError(f"{name} holds nan or inf in tensor {key}")
     return metadata, arrays
 
@@ -160,7 +175,10 @@ def _need_cover(spans: list[tuple[int, int]], size: int, name: str) -> None:
 
 def _whole(numbers: Any, least: int) -> bool:
     """Whether this is a list of whole numbers, none below ``least``."""
-    return isinstance(numbers, list) and all(type(n) is int and n >= least for n in numbers)
+    if not isinstance(numbers, list):
+        return False
+    # Not isinstance: JSON's true would count as 1.
+    return all(type(n) is int and n >= least for n in numbers)
 
 
 def _entry(entry: Any, where: str) -> tuple[np.dtype[Any], tuple[int, ...], tuple[int, int]]:
@@ -174,9 +192,10 @@ def _entry(entry: Any, where: str) -> tuple[np.dtype[Any], tuple[int, ...], tupl
     offsets = entry["data_offsets"]
     if not (_whole(shape, 1) and _whole(offsets, 0) and len(shape) <= MAX_AXES and len(offsets) == 2):
         raise FileError(f"{where} has a malformed shape or range")
-    if offsets[1] - offsets[0] != math.prod(shape) * dtype.itemsize:
-        raise FileError(f"{where} has {offsets[1] - offsets[0]} bytes, which do not fill the shape {shape}")
-    return dtype, tuple(shape), (offsets[0], offsets[1])
+    start, end = offsets
+    if end - start != math.prod(shape) * dtype.itemsize:
+        raise FileError(f"{where} has {end - start} bytes, which do not fill the shape {shape}")
+    return dtype, tuple(shape), (start, end)
 
 
 def replace_file(path: Path, data: bytes) -> None:
@@ -184,11 +203,13 @@ def replace_file(path: Path, data: bytes) -> None:
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        # In the same folder, since only a move within one file system happens at once.
         handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         with os.fdopen(handle, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
+        # Temporary files are for their owner alone; what is saved is as readable as any new file.
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)
     except BaseException as error:

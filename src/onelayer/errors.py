@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-LONGEST_LINE = 300  # characters, two or three lines of a terminal
+# Characters, two or three lines of a terminal.
+LONGEST_LINE = 300
 
 
 class OnelayerError(ValueError):
@@ -38,8 +39,9 @@ class FileError(OnelayerError):
 
 def one_line(message: object) -> str:
     """``message`` in one line of printable characters, abridged when long: nothing in it can steer a terminal."""
-    text = " ".join(str(message).split())
-    text = "".join(letter if letter.isprintable() else "?" for letter in text[: 2 * LONGEST_LINE])
+    # Cut before the letters are looked at: a hostile file may have put millions of them there.
+    text = " ".join(str(message).split())[: 2 * LONGEST_LINE]
+    text = "".join(letter if letter.isprintable() else "?" for letter in text)
     if len(text) <= LONGEST_LINE:
         return text
     return text[: LONGEST_LINE - 3] + "..."

@@ -17,8 +17,10 @@ from torch import Tensor
 from onelayer.formats import FLOAT64
 
 UNIT = FLOAT64.unit  # relative error of one rounding
-ELEMENTARY = 8 * UNIT  # relative error of an elementary function: 4 ulp, one ulp being at most 2 units
-TINY = 2.0**-1000  # absolute slack for underflow anywhere in one operation
+# Relative error of an elementary function: 4 ulp, one ulp being at most 2 units.
+ELEMENTARY = 8 * UNIT
+# Absolute slack for underflow anywhere in one operation.
+TINY = 2.0**-1000
 
 
 def zeros(*size: int) -> Tensor:
@@ -38,7 +40,8 @@ def full(size: Sequence[int], value: float) -> Tensor:
 
 def eye(rows: int, columns: int | None = None) -> Tensor:
     """Ones on the diagonal, square unless ``columns`` says otherwise."""
-    return torch.eye(rows, rows if columns is None else columns, dtype=torch.float64, device="cpu")
+    width = rows if columns is None else columns
+    return torch.eye(rows, width, dtype=torch.float64, device="cpu")
 
 
 def numbers(values: Any) -> Tensor:
@@ -48,8 +51,9 @@ def numbers(values: Any) -> Tensor:
 
 def counted(start: int, stop: int | None = None) -> Tensor:
     """0, 1, ... or start, ..., stop - 1 as float64 numbers."""
-    first, last = (0, start) if stop is None else (start, stop)
-    return torch.arange(first, last, dtype=torch.float64, device="cpu")
+    if stop is None:
+        return counted(0, start)
+    return torch.arange(start, stop, dtype=torch.float64, device="cpu")
 
 
 def indices(count: int) -> Tensor:
@@ -64,4 +68,7 @@ def linspace(low: float, high: float, count: int) -> Tensor:
 
 def one_number(value: Any) -> Any:
     """The number in a tensor or an array that holds one; anything else as it is."""
-    return value.item() if isinstance(value, Tensor | np.ndarray) and math.prod(value.shape) == 1 else value
+    array = isinstance(value, Tensor | np.ndarray)
+    if array and math.prod(value.shape) == 1:
+        return value.item()
+    return value

@@ -127,12 +127,14 @@ def format_of(dtype: Any) -> Format:
 
 def are_formats(dtypes: Iterable[Any]) -> bool:
     """Whether every one of these torch dtypes is a row of the table."""
-    return all(isinstance(dtype, Hashable) and dtype in _by_dtype() for dtype in dtypes)
+    rows = _by_dtype()
+    return all(isinstance(dtype, Hashable) and dtype in rows for dtype in dtypes)
 
 
 def coarsest(dtypes: Iterable[torch.dtype]) -> torch.dtype:
     """The least precise of these torch dtypes: its rounding covers that of the others."""
-    return min((format_of(dtype) for dtype in dtypes), key=lambda row: row.bits).dtype
+    rows = map(format_of, dtypes)
+    return min(rows, key=lambda row: row.bits).dtype
 
 
 def spelled(dtype: torch.dtype | str) -> str:

@@ -27,7 +27,9 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from onelayer.errors import OnelayerError
 
-FLINT_BITS, FLINT_TERMS = 53, 10  # flint's own defaults; rooms that need more set it themselves
+# Flint's own defaults; rooms that need more set it themselves.
+FLINT_BITS = 53
+FLINT_TERMS = 10
 AUTOCAST = ("cpu", "cuda")
 
 
@@ -42,6 +44,7 @@ def pinned() -> Iterator[None]:
     _refuse_foreign_modes()
     _refuse_directed_rounding()
     with ExitStack() as stack:
+        # First in, last out: what a thread pins for itself is given back before the process changes around it.
         stack.enter_context(_PROCESS.held())
         if torch.get_default_device().type != "cpu":
             stack.enter_context(torch.device("cpu"))
@@ -49,6 +52,7 @@ def pinned() -> Iterator[None]:
         stack.enter_context(torch.no_grad())
         stack.enter_context(np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"))
         for setting in _thread_settings():
+            # Registered before the change, so that an interruption in between gives it back too.
             stack.callback(setting.put, setting.read())
             setting.put(setting.pinned)
         yield
@@ -67,17 +71,19 @@ class _Setting:
 
 
 def _attribute(owner: Any, name: str, value: Any) -> _Setting:
-    return _Setting(lambda: getattr(owner, name), lambda found: setattr(owner, name, found), value)
+    def read() -> Any:
+        return getattr(owner, name)
+
+    def write(found: Any) -> None:
+        setattr(owner, name, found)
+
+    return _Setting(read, write, value)
 
 
 def _thread_settings() -> list[_Setting]:
     """What each thread, or one flint context, has for itself."""
-    autocast = [
-        _Setting(lambda kind=kind: torch.is_autocast_enabled(kind), _autocast(kind), False)  # type: ignore[misc]
-        for kind in AUTOCAST
-    ]
     return [
-        *autocast,
+        *map(_autocast, AUTOCAST),
         _Setting(torch.get_num_threads, torch.set_num_threads, 1),
         _Setting(_denormals_flushed, torch.set_flush_denormal, False),
         _attribute(ctx, "prec", FLINT_BITS),
@@ -85,8 +91,14 @@ def _thread_settings() -> list[_Setting]:
     ]
 
 
-def _autocast(kind: str) -> Callable[[bool], None]:
-    return lambda wanted: torch.set_autocast_enabled(kind, wanted)
+def _autocast(kind: str) -> _Setting:
+    def read() -> bool:
+        return torch.is_autocast_enabled(kind)
+
+    def write(wanted: bool) -> None:
+        torch.set_autocast_enabled(kind, wanted)
+
+    return _Setting(read, write, False)
 
 
 def _process_settings() -> list[_Setting]:
@@ -97,28 +109,31 @@ def _process_settings() -> list[_Setting]:
     given back after it.
     """
     backends = torch.backends
-    owners = [
-        (backends.cuda, "matmul"),
-        *((backends.cudnn, part) for part in ("conv", "rnn")),
-        *((backends.mkldnn, part) for part in ("matmul", "conv", "rnn")),
-    ]
-    parts = [getattr(owner, name) for owner, name in owners if hasattr(owner, name)]
-    by_backend = [_attribute(part, "fp32_precision", "ieee") for part in parts if hasattr(part, "fp32_precision")]
+    pools = [_Setting(pool.get_num_threads, pool.set_num_threads, 1) for pool in _linear_algebra()]
     return [
-        *(_Setting(pool.get_num_threads, pool.set_num_threads, 1) for pool in _linear_algebra()),
+        *pools,
         _Setting(torch.get_default_dtype, torch.set_default_dtype, torch.float64),
-        _Setting(
-            _deterministic,
-            lambda found: torch.use_deterministic_algorithms(found[0], warn_only=found[1]),
-            (False, False),
-        ),
+        _Setting(_deterministic, _set_deterministic, (False, False)),
         _attribute(backends.cudnn, "benchmark", False),
         _attribute(backends.cudnn, "deterministic", True),
         _Setting(backends.mha.get_fastpath_enabled, backends.mha.set_fastpath_enabled, True),
         _Setting(_cudnn_tf32, _set_cudnn_tf32, False),
-        *by_backend,
+        *_precisions(),
         _Setting(_matmul_precision, _set_matmul_precision, "highest"),
     ]
+
+
+def _precisions() -> list[_Setting]:
+    """The precision of float32 products by backend, as far as this version of torch knows it."""
+    backends = torch.backends
+    kept = {backends.cuda: ["matmul"], backends.cudnn: ["conv", "rnn"], backends.mkldnn: ["matmul", "conv", "rnn"]}
+    settings = []
+    for owner, names in kept.items():
+        for name in names:
+            part = getattr(owner, name, None)
+            if hasattr(part, "fp32_precision"):
+                settings.append(_attribute(part, "fp32_precision", "ieee"))
+    return settings
 
 
 @cache
@@ -129,6 +144,11 @@ def _linear_algebra() -> list[Any]:
 
 def _deterministic() -> tuple[bool, bool]:
     return torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+
+
+def _set_deterministic(found: tuple[bool, bool]) -> None:
+    wanted, warn_only = found
+    torch.use_deterministic_algorithms(wanted, warn_only=warn_only)
 
 
 def _cudnn_tf32() -> bool | None:
@@ -172,6 +192,7 @@ class _Process:
             if self.holders == 0:
                 self.saved = [(setting, setting.read()) for setting in settings]
             self.holders += 1
+            # By every holder: a user's thread may have changed a setting while another thread held them.
             for setting in settings:
                 setting.put(setting.pinned)
         try:
@@ -193,9 +214,12 @@ def _denormals_flushed() -> bool:
 
 
 def _refuse_directed_rounding() -> None:
+    # Not the literal 1.0: sums of literals are computed once, when the file is compiled.
     one = float(len("1"))
     small = sys.float_info.epsilon / 8
-    if not (one + small == one and one - small / 2 == one and -one - small == -one):
+    # The first fails when rounding is upwards, the second when it is downwards or towards zero, the third downwards.
+    nearest = one + small == one and one - small / 2 == one and -one - small == -one
+    if not nearest:
         raise OnelayerError("this thread does not round to nearest; set the rounding direction back first")
 
 

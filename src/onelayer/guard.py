@@ -48,13 +48,14 @@ class Guarded(nn.Module):
         if self.guard is None:
             return self.model(x)
         points = self._points(x)
-        outside = ~((points >= self.lower) & (points <= self.upper))  # nan compares false, so it is outside
+        # Not written with < and >: nan compares false, and it is outside.
+        outside = ~((points >= self.lower) & (points <= self.upper))
         inside = not bool(outside.any())
         if inside and points is x:
             return self.model(x)
-        if inside or self.guard == CLAMP:  # a corner may be no number of the format, and must not be rounded outside
-            moved = self._moved(points, points.dtype if points is x else next(self.model.parameters()).dtype)
-            return self.model(moved if points is x else moved.cpu().numpy())
+        # A list inside goes this way too: the model rounds it, and a face of the box may be no number of its format.
+        if inside or self.guard == CLAMP:
+            return self._clamped(points, x)
         if self.guard == RAISE:
             raise OutsideDomain(self._message(points, outside))
         if not self.warned:
@@ -73,24 +74,30 @@ class Guarded(nn.Module):
         except (TypeError, ValueError) as error:
             raise OnelayerError(f"points must be numbers of one regular shape, got {repr(x)[:60]}") from error
 
+    def _clamped(self, points: Tensor, x: Any) -> Any:
+        """The model at the points of ``x``, each coordinate at the nearest number of their format in the box."""
+        if points is x:
+            return self.model(self._moved(points, points.dtype))
+        dtype = next(self.model.parameters()).dtype
+        return self.model(self._moved(points, dtype).cpu().numpy())
+
     def _moved(self, points: Tensor, dtype: torch.dtype) -> Tensor:
         """Each coordinate at the nearest number of the format in the box."""
-        low, high = inward(self.lower, dtype, up=True), inward(self.upper, dtype, up=False)
+        low, high = _ends_in(dtype, self.lower, self.upper)
         return torch.minimum(torch.maximum(points, low.to(points)), high.to(points))
 
     def _message(self, x: Tensor, outside: Tensor) -> str:
         rows = outside.reshape(-1, self.lower.numel())
         row = int(rows.any(1).nonzero()[0])
         at = int(rows[row].nonzero()[0])
-        value = float(x.reshape(-1, self.lower.numel())[row, at])
+        points = x.reshape(-1, self.lower.numel())
+        value = float(points[row, at])
         low = float(self.lower.flatten()[at])
         high = float(self.upper.flatten()[at])
         count = int(rows.any(1).sum())
         name = self.names[at] if self.names else f"coordinate {at + 1}"
-        return (
-            f"{count:,} of {len(rows):,} points lie outside the certified domain; the first is point {row}: "
-            f"{name} is {value!r}, not in [{low!r}, {high!r}]"
-        )
+        first = f"the first is point {row}: {name} is {value!r}, not in [{low!r}, {high!r}]"
+        return f"{count:,} of {len(rows):,} points lie outside the certified domain; {first}"
 
     def extra_repr(self) -> str:
         """What torch shows of it."""
@@ -111,8 +118,15 @@ def carried(guard: str | None, box: Box, dtype: torch.dtype) -> dict[str, Any]:
     """
     if check_guard(guard) is None:
         return {}
-    ends = (inward(box.lower, dtype, up=True), inward(box.upper, dtype, up=False))
+    ends = _ends_in(dtype, box.lower, box.upper)
     return {"guard": guard, "domain": [end.double().flatten().tolist() for end in ends]}
+
+
+def _ends_in(dtype: torch.dtype, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
+    """The outermost numbers of the format between two float64 bounds."""
+    low = inward(lower, dtype, up=True)
+    high = inward(upper, dtype, up=False)
+    return low, high
 
 
 def inward(bound: Tensor, dtype: torch.dtype, *, up: bool) -> Tensor:

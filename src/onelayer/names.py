@@ -31,7 +31,8 @@ def tidy(name: object) -> object:
 
 def _without_unit(name: object) -> str:
     """The name itself, or OnelayerError for what is none."""
-    match = _LABEL.fullmatch(name) if isinstance(name, str) and len(name) <= MAX_NAME else None
+    short = isinstance(name, str) and len(name) <= MAX_NAME
+    match = _LABEL.fullmatch(str(name)) if short else None
     if match is None:
         raise OnelayerError(f"{str(name)[:MAX_NAME]!r} is no name; use letters, digits and _, with a unit as in h[m]")
     return match[1]
@@ -47,6 +48,7 @@ def check_names(names: Sequence[str], shape: tuple[int, ...]) -> tuple[str, ...]
     plain = []
     for at, name in enumerate(found):
         plain.append(_without_unit(name))
+        # x2 for the first coordinate would read as the second in a formula without names.
         numbered = _NUMBERED.fullmatch(plain[-1])
         if numbered and numbered[1] != str(at + 1):
             raise OnelayerError(f"coordinate {at + 1} cannot be called {plain[-1]}: that is the name of another one")

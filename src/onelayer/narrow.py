@@ -38,10 +38,12 @@ def linear(x: Any, w: Tensor, b: Tensor) -> Any:
 
     A map that selects is exact in any format; enclosures take it as it stands, so that they need not round it.
     """
-    exact = x.dtype not in ACCUMULATORS or (not isinstance(x, Tensor) and selects(w, b))
+    enclosed = not isinstance(x, Tensor)
+    exact = x.dtype not in ACCUMULATORS or (enclosed and selects(w, b))
     if exact:
         return F.linear(x, w.transpose(0, 1), b)
-    wide = F.linear(widened(x), widened(w).transpose(0, 1), widened(b))
+    w = widened(w).transpose(0, 1)
+    wide = F.linear(widened(x), w, widened(b))
     return held(wide, x)
 
 
@@ -50,6 +52,7 @@ def selects(w: Tensor, b: Tensor | None) -> bool:
     counts = (w != 0).sum(0)
     if b is not None:
         counts = counts + (b != 0)
-    mantissas = torch.frexp(w.double())[0].abs()  # of a power of two it is a half
+    # The mantissa of a power of two is a half.
+    mantissas = torch.frexp(w.double())[0].abs()
     shifts = (w == 0) | (mantissas == 0.5)
     return bool((counts <= 1).all()) and bool(shifts.all())

@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 
-REWRITE = 0.1  # seconds between two pictures of the same stage in a notebook
-AT_LEAST = 1.5  # seconds that a door takes however few it is given: what can be had at once is worth them
+# Seconds between two pictures of the same stage in a notebook.
+REWRITE = 0.1
+# Seconds that a door takes however few it is given: what can be had at once is worth them.
+AT_LEAST = 1.5
 
 
 class Stopped(OnelayerError):
@@ -50,7 +52,8 @@ class Report:
     def __str__(self) -> str:
         parts = [] if self.share is None else [f"{self.share:.0%}"]
         if self.upper is not None:
-            low, high = _outward(self.lower or 0.0, up=False), _outward(self.upper, up=True)
+            low = _outward(self.lower or 0.0, up=False)
+            high = _outward(self.upper, up=True)
             parts.append(f"sup|T - f| in [{low}, {high}]")
         return ", ".join([*parts, self.detail] if self.detail else parts)
 
@@ -58,10 +61,13 @@ class Report:
 def _outward(value: float, *, up: bool) -> str:
     """Three digits of a bound, rounded so that what is written is a bound too."""
     written = f"{value:.3g}"
-    if (float(written) >= value) if up else (float(written) <= value):
+    holds = float(written) >= value if up else float(written) <= value
+    if holds:
         return written
+    # Nearest digits are at most half a digit away, so the next ones on the other side hold.
     three = Context(prec=3)
-    return f"{float(three.next_plus(Decimal(written)) if up else three.next_minus(Decimal(written))):.3g}"
+    shift = three.next_plus if up else three.next_minus
+    return f"{float(shift(Decimal(written))):.3g}"
 
 
 class Observer:
@@ -147,6 +153,7 @@ class _Within(Observer):
 
     def __init__(self, outer: Observer, seconds: float) -> None:
         super().__init__(max(0.0, min(seconds, outer.seconds_left)))
+        # One event for both, so that whoever cancels either stops the call.
         self._cancelled = outer._cancelled
         self._outer = outer
 
@@ -244,19 +251,24 @@ class NotebookObserver(_Outermost):
     def show(self, report: Report) -> None:
         """Rewrite the line, at most ten times a second; a new stage is always shown."""
         now = time.monotonic()
-        soon = now - self._shown < REWRITE and report.stage == self._last.stage
+        same_stage = report.stage == self._last.stage
+        soon = now - self._shown < REWRITE and same_stage
         self._last = report
         if self._line is not None and soon:
             return
         self._shown = now
+        # Without a value the browser shows a bar that only moves.
         share = "" if report.share is None else f' value="{report.share:.3f}" max="1"'
-        self._write(f'<progress{share} style="width:12em"></progress> ', f"{report.stage}  {report}")
+        bar = f'<progress{share} style="width:12em"></progress> '
+        self._write(bar, f"{report.stage}  {report}")
 
     def close(self) -> None:
         """What was said last, and the seconds it took."""
         if self._line is not None:
-            said = f"{self._last.stage}: {self._last}" if str(self._last) else self._last.stage
-            self._write("", f"{said} ({time.monotonic() - self._began:.1f} s)")
+            last = self._last
+            said = f"{last.stage}: {last}" if str(last) else last.stage
+            seconds = time.monotonic() - self._began
+            self._write("", f"{said} ({seconds:.1f} s)")
             self._line = None
 
     def _write(self, bar: str, text: str) -> None:

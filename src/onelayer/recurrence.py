@@ -27,8 +27,10 @@ class Recurrence:
 
         A point is one sequence, so its times come second.
         """
-        if self.bidirectional or not self.batch_first or ndim != 3 or (self.train and self.dropout):
+        random = self.train and self.dropout
+        if self.bidirectional or not self.batch_first or ndim != 3 or random:
             raise UnsupportedOperation("a recurrent layer of this kind", ALIKE)
+        # Weights for the input and for the state, and a bias for each of them.
         each = 4 if self.has_biases else 2
         if len(params) != each * self.num_layers:
             raise UnsupportedOperation("a recurrent layer with projections", "use proj_size=0")

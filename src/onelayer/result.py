@@ -31,10 +31,13 @@ from onelayer.proof.saved import load_claim, written
 from onelayer.recording.sequences import order_statistics
 from onelayer.recording.target import Target, as_target
 
-GRADIENT = "gradient"  # folder of a claim about slopes within that of a result
+# Folder of a claim about slopes within that of a result.
+GRADIENT = "gradient"
 SLOPES = {"kind": "slopes"}  # what such a claim is about
-LEAST_ADVICE = 120  # seconds: what most functions of a few inputs need, on a busy machine too
-LONGER = 8.0  # times what was spent: ways are given slices, so twice the time is hardly more for any of them
+# Seconds: what most functions of a few inputs need, on a busy machine too.
+LEAST_ADVICE = 120
+# Times what was spent: ways are given slices of the time, so twice the time is hardly more for any of them.
+LONGER = 8.0
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,8 @@ class Attempt:
         if self.status == "failed":
             return f"{self.way}: {self.note} ({self.seconds:.1f} s)"
         bound = f"sup|T - f| in [{self.lower:.3g}, {self.upper:.3g}]"
-        return f"{self.way}: {self.status}, {bound}, {number_of(self.parameters, 'parameters')} ({self.seconds:.1f} s)"
+        size = number_of(self.parameters, "parameters")
+        return f"{self.way}: {self.status}, {bound}, {size} ({self.seconds:.1f} s)"
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,8 @@ class Approximation:
     wanted_tokens: int | None = None
     history: tuple[Attempt, ...] = ()
     unreachable: str = ""
-    gradient: Certificate | None = None  # of sup|dT/dx_i - df/dx_i|, where it was asked for
+    # Of sup|dT/dx_i - df/dx_i|, where it was asked for.
+    gradient: Certificate | None = None
 
     def __post_init__(self) -> None:
         if self.gradient is not None and self.gradient.weights_sha256 != self.certificate.weights_sha256:
@@ -83,9 +88,10 @@ class Approximation:
                 "the certificate was made for other weights than the model has; certify the model again"
             )
         executed = format_of(self.model.dtype).execution
-        if self.certificate.arithmetic not in (REAL, executed):
+        claimed = self.certificate.arithmetic
+        if claimed not in (REAL, executed):
             raise OnelayerError(
-                f"the certificate speaks of {self.certificate.arithmetic}, the weights are stored for {executed}; "
+                f"the certificate speaks of {claimed}, the weights are stored for {executed}; "
                 "convert the model first and certify it then"
             )
 
@@ -96,10 +102,13 @@ class Approximation:
 
     def __call__(self, x: Any, *, guard: str | bool | None = WARN) -> Any:
         """T at points of any kind of array; a point outside the certified domain warns once, or as ``guard`` says."""
-        return self._warning(x) if guard == WARN else self.guarded(guard)(x)
+        if guard == WARN:
+            return self._warning(x)
+        return self.guarded(guard)(x)
 
     @cached_property
     def _warning(self) -> Guarded:
+        # Kept, because it remembers that it has warned.
         return self.guarded(WARN)
 
     def outcome(self) -> str:
@@ -108,16 +117,22 @@ class Approximation:
         if certificate.proved:
             return f"reached: sup|T - f| <= {certificate.upper:.3g}"
         known = f"best proved bound {certificate.upper:.3g}, an error of {certificate.lower:.3g} was seen"
-        lines = [f"not reached in this budget: {known}", *(f"tried {attempt}" for attempt in self.history)]
+        tried = [f"tried {attempt}" for attempt in self.history]
+        lines = [f"not reached in this budget: {known}", *tried, self._remedy()]
+        return "\n".join(lines)
+
+    def _remedy(self) -> str:
+        """Why eps was not reached, and what would probably reach it."""
         if self.unreachable:
-            return "\n".join([*lines, f"{self.unreachable}: no layer, which is continuous, comes within eps"])
-        reason = (
-            "the proof ran out of time or boxes" if certificate.status == "undecided" else "the fit ran out of time"
-        )
+            return f"{self.unreachable}: no layer, which is continuous, comes within eps"
         if self._lacks_tokens:
             reason = f"eps needs about {self.wanted_tokens:,} tokens"
-        options = ", ".join(f"{name}={value:,} (--{name.replace('_', '-')})" for name, value in self.advice().items())
-        return "\n".join([*lines, f"{reason}; would probably do: {options}"])
+        elif self.certificate.status == "undecided":
+            reason = "the proof ran out of time or boxes"
+        else:
+            reason = "the fit ran out of time"
+        options = [f"{name}={value:,} (--{name.replace('_', '-')})" for name, value in self.advice().items()]
+        return f"{reason}; would probably do: {', '.join(options)}"
 
     def advice(self) -> dict[str, int]:
         """Arguments of ``approximate`` with which eps would probably be reached; none where it is or cannot be.
@@ -126,9 +141,12 @@ class Approximation:
         """
         if self.certificate.proved or self.unreachable or self.certificate.eps is None:
             return {}
+        # One way alone keeps no history; its certificate knows at least how long the proof took.
         spent = sum(attempt.seconds for attempt in self.history) or self.certificate.seconds
-        found = {"max_seconds": max(LEAST_ADVICE, math.ceil(LONGER * spent))}
+        longer = math.ceil(LONGER * spent)
+        found = {"max_seconds": max(LEAST_ADVICE, longer)}
         if self._lacks_tokens and self.wanted_tokens is not None:
+            # Twice what was predicted, since the prediction is an extrapolation.
             found["max_tokens"] = 2 * self.wanted_tokens
         return found
 
@@ -153,7 +171,8 @@ class Approximation:
         if self.gradient is not None:
             self.gradient.save(beside)
         elif (beside / CERTIFICATE).is_file():
-            shutil.rmtree(beside)  # of a layer that lay here before
+            # A claim about the slopes of the layer that lay here before.
+            shutil.rmtree(beside)
         return path
 
     def draw(self, path: str | os.PathLike[str] | None = None, *, f: Any = None) -> Any:
@@ -209,8 +228,12 @@ class Approximation:
         return written
 
     def _repr_html_(self) -> str:
-        rows = [("claim", self.certificate.sentence), ("f", self.certificate.short_function)]
-        rows += [("domain", repr(self.box)), ("layer", counted(self.size()))]
+        rows = [
+            ("claim", self.certificate.sentence),
+            ("f", self.certificate.short_function),
+            ("domain", repr(self.box)),
+            ("layer", counted(self.size())),
+        ]
         if self.wanted_tokens is not None:
             rows.append(("eps needs", f"about {self.wanted_tokens:,} tokens"))
         more = folded("certificate", self.certificate.to_json())
@@ -243,19 +266,26 @@ def _loaded(folder: str | os.PathLike[str]) -> Approximation:
         raise FileError(f"{folder} holds a claim about a network; read it with ol.load_claim, or check and report it")
     model = load_model(folder)
     try:
-        target = None
-        if certificate.recorded:
-            formula = parse(certificate.function, certificate.domain.dim, limit=len(certificate.function))
-            shaped = formula.shaped(model.config.input_shape, model.config.output_shape)
-            target = as_target(shaped, certificate.domain)
-        elif ARGUMENT in certificate.attachments:
-            target = _argued_target(from_text(certificate.attachments[ARGUMENT]))
+        target = _target(certificate, model)
         _fits(certificate, model, target)
         return Approximation(model, certificate, target)
     except FileError:
         raise
     except OnelayerError as error:
         raise FileError(f"{folder}: {error}") from error
+
+
+def _target(certificate: Certificate, model: OneLayerTransformer) -> Target | None:
+    """The function that the claim is about, where it was recorded or an argument names it."""
+    if certificate.recorded:
+        text = certificate.function
+        # What was saved may be longer than what a user may type: its own length is limit enough.
+        formula = parse(text, certificate.domain.dim, limit=len(text))
+        shaped = formula.shaped(model.config.input_shape, model.config.output_shape)
+        return as_target(shaped, certificate.domain)
+    if ARGUMENT in certificate.attachments:
+        return _argued_target(from_text(certificate.attachments[ARGUMENT]))
+    return None
 
 
 def _gradient(folder: Path, model: OneLayerTransformer, certificate: Certificate) -> Certificate | None:
@@ -265,7 +295,9 @@ def _gradient(folder: Path, model: OneLayerTransformer, certificate: Certificate
         return None
     claimed = load_claim(beside)
     found = claimed.certificate
-    stated = (found.about, found.function, found.domain) == (SLOPES, certificate.function, certificate.domain)
+    same_function = found.function == certificate.function
+    same_domain = found.domain == certificate.domain
+    stated = found.about == SLOPES and same_function and same_domain
     # The layer, recorded again, must be that network to the last bit: no sample of points would see a narrow spike.
     if not stated or not _is_recording(claimed.model, model, certificate.shape):
         raise FileError(f"{beside} does not speak of the slopes of this layer and function on this domain")
@@ -274,14 +306,19 @@ def _gradient(folder: Path, model: OneLayerTransformer, certificate: Certificate
 
 def _is_recording(network: Any, model: OneLayerTransformer, shape: tuple[int, ...]) -> bool:
     """Whether a network is what recording the layer gives: the same steps and the same numbers."""
-    return isinstance(network, RecordedNetwork) and network_sha256(record(model, shape)) == network_sha256(network)
+    if not isinstance(network, RecordedNetwork):
+        return False
+    recorded = record(model, shape)
+    return network_sha256(recorded) == network_sha256(network)
 
 
 def _fits(certificate: Certificate, model: OneLayerTransformer, target: Target | None) -> None:
     """Domain, function and table have the shapes of the model."""
     inputs = model.config.input_shape
     outputs = model.config.output_shape
-    shapes = [certificate.shape] if target is None else [certificate.shape, tuple(target.input_shape)]
+    shapes = [certificate.shape]
+    if target is not None:
+        shapes.append(tuple(target.input_shape))
     if any(shape != inputs for shape in shapes):
         raise FileError(f"the model takes points of shape {inputs}, its certificate speaks of {shapes}")
     if TABLE in certificate.attachments:

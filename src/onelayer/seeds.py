@@ -2,4 +2,5 @@
 
 from __future__ import annotations
 
-MAX_SEED = 2**62  # generators take 64 bits; what is added to a seed for a second stream must still fit
+# Generators take 64 bits; what is added to a seed for a second stream must still fit.
+MAX_SEED = 2**62

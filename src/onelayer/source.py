@@ -48,6 +48,7 @@ def source_of(a: Exportable, box: Box | None = None) -> Source:
         return Source(a.model, box or a.box)
     if isinstance(a, OneLayerTransformer):
         return Source(a, _fitting(a, box))
+    # Estimators are known by what they have, so that this room imports none of them.
     given: object = a
     if isinstance(given, Fitted):
         return Source(given.model_, _fitting(given.model_, box) or given.box_)
@@ -68,10 +69,11 @@ def plain_heads(model: OneLayerTransformer) -> list[tuple[Tensor, Tensor]]:
     for h, shape in enumerate(model.config.heads):
         memory = model.memory_of(h)
         if memory is None:
-            heads.append((torch.zeros(0, shape.d_k).double(), torch.zeros(0, shape.d_v).double()))
+            keys = torch.zeros(0, shape.d_k).double()
+            values = torch.zeros(0, shape.d_v).double()
         else:
             keys, values = memory.plain_tokens(torch.float64)
-            heads.append((keys.detach(), values.detach()))
+        heads.append((keys.detach(), values.detach()))
     return heads
 
 

@@ -20,8 +20,10 @@ def _seen(x: Any, places: Places) -> Any:
     if bool((places == BORDER).any()):
         zero = torch.zeros(batch, channels, 1, dtype=torch.float64, device=x.device)
         flat = torch.cat([flat, zero], -1)
-    index = torch.from_numpy(places % (size + 1)).to(x.device)  # BORDER is the zero at the end
-    return flat[:, :, index.flatten()].reshape(batch, channels, -1, places.shape[-1])
+    # The remainder of BORDER, -1, is ``size``: the place of the zero at the end.
+    index = torch.from_numpy(places % (size + 1)).to(x.device)
+    seen = flat[:, :, index.flatten()]
+    return seen.reshape(batch, channels, -1, places.shape[-1])
 
 
 def convolved(x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> Any:
@@ -34,11 +36,14 @@ def convolved(x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilatio
     each = outputs // groups
     parts = []
     for at in range(groups):
-        own = slice(at * each, (at + 1) * each)
-        part = seen[:, at * channels : (at + 1) * channels].transpose(1, 2).flatten(2)  # (B, P, C K)
-        parts.append(linear(part, weight[own].flatten(1), None if bias is None else bias[own]))
+        read = slice(at * channels, (at + 1) * channels)
+        written = slice(at * each, (at + 1) * each)
+        part = seen[:, read].transpose(1, 2).flatten(2)  # (B, P, C K)
+        own_bias = None if bias is None else bias[written]
+        parts.append(linear(part, weight[written].flatten(1), own_bias))
     joined = parts[0] if groups == 1 else torch.cat(parts, -1)
-    return joined.transpose(1, 2).reshape(x.shape[0], outputs, *places.shape[:-1])
+    positions = places.shape[:-1]
+    return joined.transpose(1, 2).reshape(x.shape[0], outputs, *positions)
 
 
 def averaged(
@@ -46,8 +51,10 @@ def averaged(
 ) -> Any:
     """The mean of every window; ``whole``: what lies in the padding counts as zero."""
     _need(x, axes)
-    places = covering(windows(x.shape[2:], kernel, stride, padding), ceil_mode, whole, divisor)
-    return torch.mean(_seen(x, places), -1).reshape(*x.shape[:2], *places.shape[:-1])
+    places = windows(x.shape[2:], kernel, stride, padding)
+    places = covering(places, ceil_mode, whole, divisor)
+    means = torch.mean(_seen(x, places), -1)
+    return means.reshape(*x.shape[:2], *places.shape[:-1])
 
 
 def largest(
@@ -57,8 +64,11 @@ def largest(
     _need(x, axes)
     if ceil_mode or indices:
         raise UnsupportedOperation("a maximum pooling of this kind", "use ceil_mode=False and return_indices=False")
-    places = without_border(windows(x.shape[2:], kernel, stride, padding, dilation))
-    return torch.amax(_seen(x, places), -1).reshape(*x.shape[:2], *places.shape[:-1])
+    places = windows(x.shape[2:], kernel, stride, padding, dilation)
+    # The padding of a maximum is -inf, not the zero of a sum.
+    places = without_border(places)
+    maxima = torch.amax(_seen(x, places), -1)
+    return maxima.reshape(*x.shape[:2], *places.shape[:-1])
 
 
 def _need(x: Any, axes: int) -> None:

@@ -13,14 +13,17 @@ from numpy.typing import NDArray
 from onelayer.errors import UnsupportedOperation
 
 Places = NDArray[np.int64]
-BORDER = -1  # the place of an entry that lies outside the array
+# The place of an entry that lies outside the array.
+BORDER = -1
 COVERED = "use ceil_mode=False, and no padding or count_include_pad=True"  # what a mean over windows is here
 
 
 def sides(value: Any, count: int) -> tuple[int, ...]:
     """One whole number per axis; one number, or a list of one, is meant for all."""
     numbers = tuple(value) if isinstance(value, Sequence) else (value,)
-    return tuple(int(number) for number in (numbers * count if len(numbers) == 1 else numbers))
+    if len(numbers) == 1:
+        numbers = numbers * count
+    return tuple(map(int, numbers))
 
 
 def windows(shape: Sequence[int], kernel: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1) -> Places:
@@ -29,15 +32,20 @@ def windows(shape: Sequence[int], kernel: Any, stride: Any = None, padding: Any 
     size = sides(kernel, count)
     apart = sides(dilation, count)
     around = _around(padding, size, apart)
-    step = sides(size if stride is None or stride == () or stride == [] else stride, count)
-    places = np.arange(math.prod(shape), dtype=np.int64).reshape(tuple(shape))
+    # Torch's poolings step by their own size unless told otherwise, in any of these ways.
+    unsaid = stride is None or stride == () or stride == []
+    step = sides(size if unsaid else stride, count)
+    places = np.arange(math.prod(shape), dtype=np.int64)
+    places = places.reshape(tuple(shape))
     places = np.pad(places, around, constant_values=BORDER)
     span = tuple(gap * (side - 1) + 1 for side, gap in zip(size, apart, strict=True))
     if any(reach > length for reach, length in zip(span, places.shape, strict=True)):
         raise UnsupportedOperation("a window", f"it spans {span}, the padded input has {places.shape}")
+    # All windows are a view, so that taking every step-th of them, and every apart-th entry, costs nothing.
     seen = sliding_window_view(places, span)
-    seen = seen[tuple(slice(None, None, by) for by in step)]
-    seen = seen[(slice(None),) * count + tuple(slice(None, None, gap) for gap in apart)]
+    positions = tuple(slice(None, None, by) for by in step)
+    entries = tuple(slice(None, None, gap) for gap in apart)
+    seen = seen[positions + entries]
     return np.ascontiguousarray(seen).reshape(*seen.shape[:count], -1)
 
 
@@ -47,6 +55,7 @@ def _around(padding: Any, size: tuple[int, ...], apart: tuple[int, ...]) -> list
         return [(0, 0)] * len(size)
     if padding == "same":
         total = [gap * (side - 1) for side, gap in zip(size, apart, strict=True)]
+        # An odd one goes to the end, as in torch.
         return [(both // 2, both - both // 2) for both in total]
     return [(both, both) for both in sides(padding, len(size))]
 
@@ -60,7 +69,8 @@ def covering(places: Places, ceil_mode: bool, whole: bool, divisor: Any) -> Plac
 
 def without_border(places: Places) -> Places:
     """Windows with another entry of their own in the place of one that lies outside: no maximum changes."""
-    first = np.take_along_axis(places, (places != BORDER).argmax(-1)[..., None], -1)
+    inside = (places != BORDER).argmax(-1)
+    first = np.take_along_axis(places, inside[..., None], -1)
     if bool((first == BORDER).any()):
         raise UnsupportedOperation("a window", "it lies in the padding alone")
     return np.where(places == BORDER, first, places)

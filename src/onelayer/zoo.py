@@ -28,6 +28,7 @@ from onelayer.errors import OnelayerError
 from onelayer.result import Approximation
 
 SIZES = ("small", "large")
+# What some of them compute.
 SINES = "sin(x1) + sin(x2)"
 FRANKE = (
     "3/4*exp(-((9*x1-2)**2+(9*x2-2)**2)/4) + 3/4*exp(-(9*x1+1)**2/49-(9*x2+1)/10)"
@@ -61,8 +62,10 @@ class Animal:
         return self.make(*arguments)
 
     def __str__(self) -> str:
-        sizes = [f"  {size:<6} {about}" for size, about in self.sizes.items()]
-        return "\n".join([f"{self.name}: {self.computes}", f"  {self.algorithm}", *sizes])
+        lines = [f"{self.name}: {self.computes}", f"  {self.algorithm}"]
+        for size, about in self.sizes.items():
+            lines.append(f"  {size:<6} {about}")
+        return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         rows = [("computes", self.computes), ("algorithm", self.algorithm), *self.sizes.items()]
@@ -95,7 +98,8 @@ def _unit(count: int) -> Box:
 
 def _each(count: int, tokens: Callable[[int], str]) -> Approximation:
     """A layer read at every position: position i (from 0) returns what ``tokens(i)`` says."""
-    return gather("; ".join(tokens(i) for i in range(count)), _unit(count), 1e-6)
+    text = "; ".join(map(tokens, range(count)))
+    return gather(text, _unit(count), 1e-6)
 
 
 def _reverse(count: int) -> Approximation:
@@ -103,7 +107,8 @@ def _reverse(count: int) -> Approximation:
 
 
 def _cumulative_sum(count: int) -> Approximation:
-    return _each(count, lambda i: "+".join(f"x{j + 1}" for j in range(i + 1)))
+    names = [f"x{j + 1}" for j in range(count)]
+    return _each(count, lambda i: "+".join(names[: i + 1]))
 
 
 def _previous(count: int) -> Approximation:
@@ -112,19 +117,26 @@ def _previous(count: int) -> Approximation:
 
 def _histogram(count: int, bins: int) -> Approximation:
     """Tents one bin wide: a number half way between two centres counts half in each."""
-    centres = [k / (bins - 1) for k in range(bins)]
-    tents = ["+".join(f"relu(1 - {bins - 1}*abs(x{j + 1} - {c!r}))" for j in range(count)) for c in centres]
+    tents = []
+    for k in range(bins):
+        centre = k / (bins - 1)
+        each = [f"relu(1 - {bins - 1}*abs(x{j + 1} - {centre!r}))" for j in range(count)]
+        tents.append("+".join(each))
     return superpose("; ".join(tents), _unit(count), 1e-3)
 
 
 def _recall(keys: int, values: int) -> Approximation:
     """All prompts key, value, other key, other value, query, with what stood behind the queried key."""
-    rows, answers = [], []
-    for (first, second), mine, other in product(permutations(range(keys), 2), range(values), range(values)):
+    rows = []
+    answers = []
+    pairs = permutations(range(keys), 2)
+    for (first, second), mine, other in product(pairs, range(values), range(values)):
         for query, answer in ((first, mine), (second, other)):
             rows.append([first, mine, second, other, query])
             answers.append(answer)
-    return memorize(np.array(rows, dtype=np.float64), np.array(answers, dtype=np.float64), recipe="softmax")
+    x = np.array(rows, dtype=np.float64)
+    y = np.array(answers, dtype=np.float64)
+    return memorize(x, y, recipe="softmax")
 
 
 def _sorted(count: int, eps: float, kind: str) -> Approximation:
@@ -140,6 +152,7 @@ def _maximum(count: int, eps: float) -> Approximation:
 
 
 def _packed(text: str, box: Box, eps: float) -> Approximation:
+    # No race: which way wins it depends on the clock, and the weights are to be the same every time.
     return approximate(text, box, eps, layout="packed", jobs=1)
 
 
@@ -238,7 +251,9 @@ ROWS: list[tuple[str, str, str, Callable[..., Approximation], tuple[Any, ...], t
 
 
 def _animal(name: str, computes: str, algorithm: str, make: Callable[..., Approximation], *sizes: Any) -> Animal:
-    variants = {size: (about, tuple(rest)) for size, (about, *rest) in zip(SIZES, sizes, strict=True)}
+    variants = {}
+    for size, (about, *arguments) in zip(SIZES, sizes, strict=True):
+        variants[size] = (about, tuple(arguments))
     return Animal(name, computes, algorithm, make, variants)
 
 

@@ -20,12 +20,18 @@ from onelayer.recording.evaluation import Pace
 from onelayer.recording.target import Target, looked_at
 from onelayer.result import Approximation
 
-PAID_SHARE = 0.2  # of eps for the fit of a black box: the proof pays for the rest with values, (1 - share)^-D of them
-STORED_SHARE = 0.4  # of what is left of eps, for a fit whose values are then rounded
-SLIM_SHARE = 0.96  # of eps, for a fit of fewer tokens after a proof
-SLIM_BOXES = 20_000  # of its proof: two or three seconds in four dimensions
-SLIM_SECONDS = 3.0  # for it, and as long as the first proof took
-ATTEMPTS = 5  # each with an eps that the last bound corrects; two suffice as a rule
+# Of eps for the fit of a black box: the proof pays for the rest with values, (1 - share)^-D of them.
+PAID_SHARE = 0.2
+# Of what is left of eps, for a fit whose values are then rounded.
+STORED_SHARE = 0.4
+# Of eps, for a fit of fewer tokens after a proof: almost all of it, since one proof is there already.
+SLIM_SHARE = 0.96
+# Boxes of the proof of that fit: two or three seconds in four dimensions.
+SLIM_BOXES = 20_000
+# Seconds for it, beyond those that the first proof took.
+SLIM_SECONDS = 3.0
+# Each with an eps that the last bound corrects; two suffice as a rule.
+ATTEMPTS = 5
 
 
 def lookups(task: Task, watch: Observer, closer: float = 1.0, attempts: int = ATTEMPTS) -> Iterator[Approximation]:
@@ -51,9 +57,11 @@ def lookups(task: Task, watch: Observer, closer: float = 1.0, attempts: int = AT
         if found.certificate.proved:
             yield from _slimmer(blueprint, task, watch.within(found.certificate.seconds + SLIM_SECONDS))
             return
+        # A closer fit changes nothing where this one missed what it was asked for, or where no bound exists at all.
+        # Values that are rounded afterwards miss by their rounding, which says nothing of the fit.
         missed = task.storage is None and blueprint.error > tolerance
-        hopeless = missed or not found.certificate.upper < math.inf  # closer changes nothing
-        if hopeless or watch.over:
+        unbounded = not found.certificate.upper < math.inf
+        if missed or unbounded or watch.over:
             return
         tolerance = _tightened(tolerance, goal, found.certificate)
 
@@ -61,7 +69,8 @@ def lookups(task: Task, watch: Observer, closer: float = 1.0, attempts: int = AT
 def _fit_budget(task: Task, share: float, watch: Observer) -> FitBudget:
     """What a fit within a share of eps may use; a smaller one is looked for where values of f cost nothing."""
     computing = format_of(task.dtype).computing.dtype
-    slack = 1.0 if task.target.paid or task.storage is not None else SLIM_SHARE / share
+    costly = task.target.paid or task.storage is not None
+    slack = 1.0 if costly else SLIM_SHARE / share
     fitting = watch.share(FIT_TIME)
     return FitBudget(computing, task.max_tokens, task.seed, slack=slack, observer=watch, fitting=fitting)
 
@@ -69,20 +78,24 @@ def _fit_budget(task: Task, share: float, watch: Observer) -> FitBudget:
 def _slimmer(blueprint: Blueprint, task: Task, watch: Observer) -> Iterator[Approximation]:
     """The layer of fewer tokens that leaves its proof less room, if there is one."""
     if blueprint.fewer is not None and not watch.over:
-        yield proved(blueprint.fewer, replace(task, max_boxes=min(SLIM_BOXES, task.max_boxes)), watch)
+        short = replace(task, max_boxes=min(SLIM_BOXES, task.max_boxes))
+        yield proved(blueprint.fewer, short, watch)
 
 
 def _left_to_fit(task: Task, watch: Observer) -> float:
     """What of eps a fit may take: half of what the rounding of the output leaves, where values are rounded too."""
     if task.storage is None:
         return task.eps
-    rounding = task.storage.output_rounding(seen_size(task.target, task.domain, watch))
+    largest = seen_size(task.target, task.domain, watch)
+    rounding = task.storage.output_rounding(largest)
+    # Where rounding alone takes all of eps, a fit still needs a tolerance above zero.
     return STORED_SHARE * max(task.eps - rounding, task.eps / 4)
 
 
 def _tightened(tolerance: float, goal: float, certificate: Certificate) -> float:
     """A refuted fit was worse than estimated by lower / tolerance; an undecided one needs more room for the proof."""
     if certificate.status == "refuted":
+        # At least by a fifth: an error just above eps would hardly change the fit.
         return tolerance * min(0.8, goal / certificate.lower)
     return tolerance / 2
 
@@ -110,6 +123,7 @@ def _sketched(task: Task, tolerance: float, budget: FitBudget) -> Target:
 
     def function(x: Tensor) -> Tensor:
         batch = x.shape[: x.ndim - len(box.shape)]
-        return made(x.reshape(-1, box.dim)).reshape(*batch, *target.output_shape)
+        values = made(x.reshape(-1, box.dim))
+        return values.reshape(*batch, *target.output_shape)
 
     return replace(target, function=function, pace=Pace())

@@ -19,8 +19,10 @@ from onelayer.portfolio.task import FIT_TIME, Task, proved
 from onelayer.proof.claims import gradient_error
 from onelayer.result import Approximation
 
-SMOOTH_ATTEMPTS = 8  # of a fit for values and slopes; two suffice as a rule
-MOST_CLOSER = 8.0  # by which a fit is made closer at once: errors fall fast with every token
+# Of a fit for values and slopes; two suffice as a rule.
+SMOOTH_ATTEMPTS = 8
+# By which a fit is made closer at once: errors fall fast with every token.
+MOST_CLOSER = 8.0
 
 
 def smooth(task: Task, gradient_eps: float, watch: Observer) -> Approximation:
@@ -36,11 +38,15 @@ def smooth(task: Task, gradient_eps: float, watch: Observer) -> Approximation:
     for attempt in range(SMOOTH_ATTEMPTS):
         watch.report("fitting")
         drawn, seen = _drawn_smooth(task, formula, tolerance, wanted, budget)
-        if seen <= share or attempt == SMOOTH_ATTEMPTS - 1 or watch.over:
+        # A fit that is seen to miss is not worth a proof, unless there will be no other.
+        last = attempt == SMOOTH_ATTEMPTS - 1 or watch.over
+        if seen <= share or last:
             best = _with_slopes(proved(drawn, task, watch), task, gradient_eps, watch)
             if _both_proved(best) or watch.over:
                 return best
-        tolerance /= min(max(seen / share, 1.5), MOST_CLOSER)
+        # At least by a half, so that a fit that just misses is not made again.
+        closer = max(seen / share, 1.5)
+        tolerance /= min(closer, MOST_CLOSER)
     if best is None:
         raise OnelayerError("nothing was built; raise max_seconds")
     return best
@@ -79,10 +85,13 @@ def _slopes(formula: Formula, box: Box) -> Callable[[Tensor], Tensor]:
         x = points.detach().clone().requires_grad_(True)
         with torch.enable_grad():
             values = formula(x.reshape(-1, *box.shape)).reshape(len(points), -1)
-            columns = [
-                torch.autograd.grad(values[:, k].sum(), x, retain_graph=True, allow_unused=True, materialize_grads=True)
-                for k in range(values.shape[1])
-            ]
-        return torch.stack([column[0] for column in columns], 1)
+            slopes = [_summed_slopes(column, x) for column in values.unbind(1)]
+        return torch.stack(slopes, 1)
 
     return evaluate
+
+
+def _summed_slopes(values: Tensor, x: Tensor) -> Tensor:
+    """d(sum of values)/dx: row by row, since each value depends on its own row alone; zero where x does not occur."""
+    (slopes,) = torch.autograd.grad(values.sum(), x, retain_graph=True, allow_unused=True, materialize_grads=True)
+    return slopes

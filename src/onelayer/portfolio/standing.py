@@ -22,8 +22,10 @@ class Standing:
         self.best: Approximation | None = None
         self.history: list[Attempt] = []
         self.error: OnelayerError | None = None
-        self.cut: Approximation | None = None  # the last one, where its time was over before its proof was
-        self.hurried = False  # whether the last way had used up the time of a fit
+        # The last one, where its time was over before its proof was.
+        self.cut: Approximation | None = None
+        # Whether the last way had used up the time of a fit.
+        self.hurried = False
         self.started = time.monotonic()
 
     def run(self, way: str, build: Build, watch: Observer) -> None:
@@ -32,14 +34,18 @@ class Standing:
         enough = FIT_TIME * watch.seconds_left
         try:
             for made in build(watch):
-                self.history.append(_attempt(way, made, time.monotonic() - begun))
+                seconds = time.monotonic() - begun
+                self.history.append(_attempt(way, made, seconds))
                 self.best = made if self.best is None else min(self.best, made, key=preference)
                 self.cut = made if made.certificate.status == "undecided" else None
                 begun = time.monotonic()
         except OnelayerError as error:
             self.error = self.error or error
-            self.history.append(Attempt(way, "failed", 0.0, math.inf, 0, time.monotonic() - begun, str(error)))
-        self.cut = self.cut if watch.over else None
+            seconds = time.monotonic() - begun
+            self.history.append(Attempt(way, "failed", 0.0, math.inf, 0, seconds, str(error)))
+        # With time left, the proof gave up for another reason, and would do so again.
+        if not watch.over:
+            self.cut = None
         self.hurried = time.monotonic() - started >= enough
 
     @property
@@ -71,8 +77,9 @@ class Standing:
 
 def preference(made: Approximation) -> tuple[bool, float]:
     """Proofs by size, the others by their bound."""
-    proof = made.certificate.proved
-    return not proof, float(made.size()["parameters"]) if proof else made.certificate.upper
+    if made.certificate.proved:
+        return False, float(made.size()["parameters"])
+    return True, made.certificate.upper
 
 
 def _attempt(way: str, made: Approximation, seconds: float) -> Attempt:

@@ -21,8 +21,10 @@ from onelayer.result import Approximation
 # Share of eps given to the fit; the rest is room for the proof, which pays for tightness with boxes, more so in more
 # dimensions. No claim that the numbers are optimal.
 FIT_SHARE = {1: 0.97, 2: 0.9, 3: 0.8, 4: 0.7}
-HIGH_DIMENSION_SHARE = 0.5  # of eps for the fit where FIT_SHARE has no row; the proof needs the rest
-FIT_TIME = 0.5  # share of the time after which a fit has to do with what it found
+# Of eps for the fit where FIT_SHARE has no row; the proof needs the rest.
+HIGH_DIMENSION_SHARE = 0.5
+# Share of the time after which a fit has to do with what it found.
+FIT_TIME = 0.5
 
 
 @dataclass(frozen=True)
@@ -38,9 +40,12 @@ class Task:
     seed: int
     jobs: int
     device: str | torch.device = "cpu"  # where proofs are computed
-    executor: Executor | None = None  # who shares long proofs, instead of processes of this machine
-    storage: Storage | None = None  # of the weights, where it is coarser than what the layer computes in
-    jump: Jump | None = None  # of f by more than 2 eps: no layer comes that close
+    # Who shares long proofs, instead of processes of this machine.
+    executor: Executor | None = None
+    # Of the weights, where it is coarser than what the layer computes in.
+    storage: Storage | None = None
+    # Of f by more than 2 eps: no layer comes that close.
+    jump: Jump | None = None
 
     @property
     def fit_share(self) -> float:
@@ -53,14 +58,17 @@ def proved(blueprint: Blueprint, task: Task, watch: Observer) -> Approximation:
     model = blueprint.build(task.dtype)
     model.integers = isinstance(task.storage, Integers)
     made = concluded(model, task, watch)
-    wanted = None if made.certificate.proved or made.unreachable else blueprint.wanted or None
-    return replace(made, wanted_tokens=wanted)
+    # No number of tokens is wanted for what is proved, nor would any do where eps is out of reach.
+    if made.certificate.proved or made.unreachable:
+        return made
+    return replace(made, wanted_tokens=blueprint.wanted or None)
 
 
 def concluded(model: Any, task: Task, watch: Observer) -> Approximation:
     """A layer with its certificate, and the jump that keeps it from eps where there is one."""
     unreachable = "" if task.jump is None else str(task.jump)
-    return Approximation(model, certified(model, task, watch), task.target, unreachable=unreachable)
+    certificate = certified(model, task, watch)
+    return Approximation(model, certificate, task.target, unreachable=unreachable)
 
 
 def certified(model: Any, task: Task, watch: Observer) -> Certificate:

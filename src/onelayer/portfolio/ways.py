@@ -28,20 +28,31 @@ from onelayer.recording.ramps import ramped
 from onelayer.recording.target import as_target
 from onelayer.result import Approximation
 
-TIGHTER = 0.25  # a proof that stalls gets a fit this much closer: what a smaller eps would have had
+# A proof that stalls gets a fit this much closer: what a smaller eps would have had.
+TIGHTER = 0.25
 SMALL_JUMP = 0.1  # of eps: smaller jumps hinder no fit
-HALF_JUMP = 0.75  # of a jump is what a fit across it is given: no continuous function is within one half
-CLOSE = 2.0  # times eps: a bound that far needs time, not another fit
-WAITED_FOR = 2  # fits of a lookup before a composition that waits: what they miss it often has at once
-FEW = 3  # coordinates up to which one grid of tokens is cheap to fit and to prove
-MANY_UNITS = 800  # predicted hidden units beyond which a composition waits for the lookup
-PURSUIT_SHARE = 0.25  # of the time, for outer functions of several sums: their ridges come soon or hardly at all
+# Of a jump is what a fit across it is given: no continuous function is within one half.
+HALF_JUMP = 0.75
+# Times eps: a bound that far needs time, not another fit.
+CLOSE = 2.0
+# Fits of a lookup before a composition that waits: what they miss it often has at once.
+WAITED_FOR = 2
+# Coordinates up to which one grid of tokens is cheap to fit and to prove.
+FEW = 3
+# Predicted hidden units beyond which a composition waits for the lookup.
+MANY_UNITS = 800
+# Of the time, for outer functions of several sums: their ridges come soon or hardly at all.
+PURSUIT_SHARE = 0.25
 # Of a lookup that is not the only way, a part of the time but at most these seconds: easy functions need less.
-FIRST_SHARE, SLICE_BOXES, SLICE_SECONDS = 0.2, 10_000, 40.0
+FIRST_SHARE = 0.2
+SLICE_SECONDS = 40.0
+# Boxes of its proof meanwhile: a second or two in four dimensions.
+SLICE_BOXES = 10_000
 # Seconds for a smaller one after a proof: as many as the proof took, within these. So short that a loose eps, for which
 # a smaller one is tried in vain, takes hardly longer than a tight one, for which that is seen at once.
 LEAST, MOST = 3.5, 15.0
-SMALL = 5  # coordinates up to which a grid of tokens has a chance to be smaller than a composition
+# Coordinates up to which a grid of tokens has a chance to be smaller than a composition.
+SMALL = 5
 KINKED = ("max", "min", "abs", "relu")
 
 
@@ -52,7 +63,9 @@ def race(task: Task, watch: Observer) -> Approximation:
     stand_in = None if formula is None else ramped(formula, task.domain, SMALL_JUMP * task.eps)
     if stand_in is not None:
         found.run("ramps across jumps", _ramps(task, *stand_in), watch.share(0.5))
-    if found.best is None or not (found.proved or task.jump):  # beyond a jump nothing is nearer than a ramp
+    # Beyond a jump nothing is nearer than a ramp, so a ramp ends the race there even without a proof.
+    settled = found.proved or task.jump is not None
+    if found.best is None or not settled:
         _directly(found, task, watch)
     return found.result()
 
@@ -69,12 +82,14 @@ def _directly(found: Standing, task: Task, watch: Observer) -> None:
 
 def _ramps(task: Task, formula: Formula, jump: Jump) -> Build:
     """A layer for f with ramps in the place of its jumps, which are half of a jump away, compared with f itself."""
+    # The ramp is half of the jump away from f; half of what is left is for the layer, the rest for the proof against f.
     room = max(task.eps, HALF_JUMP * jump.size) - jump.size / 2
 
     def build(slot: Observer) -> Iterator[Approximation]:
         smooth = as_target(formula, task.domain)
+        ramp = replace(task, target=smooth, eps=room / 2, jump=None)
         found = Standing()
-        _directly(found, replace(task, target=smooth, eps=room / 2, jump=None), slot.share(0.5))
+        _directly(found, ramp, slot.share(0.5))
         yield concluded(found.result().model, task, slot)
 
     return build
@@ -100,7 +115,9 @@ def _raced(found: Standing, task: Task, composed: Composer | None, watch: Observ
         return
     others = composed is not None or _kinked(task)
     slot = watch.share(FIRST_SHARE).within(SLICE_SECONDS) if others else watch.share(0.5)
-    _first_lookup(found, task, others, WAITED_FOR if composed is not None else ATTEMPTS, slot)
+    attempts = ATTEMPTS if composed is None else WAITED_FOR
+    _first_lookup(found, task, others, attempts, slot)
+    # Taken before another way runs, which leaves a ``cut`` of its own.
     cut = found.cut
     if composed is not None and not _comes_first(composed, task) and not found.proved:
         found.run("composition", _composition(composed, task), watch.share(0.4))
@@ -125,7 +142,8 @@ def _composed_first(found: Standing, task: Task, composed: Composer, watch: Obse
 
 def _smaller_lookup(found: Standing, task: Task, watch: Observer) -> None:
     """A lookup after a proof by another way, for about as long as that took."""
-    found.run("lookup", _lookup(task, 1.0), watch.within(min(max(LEAST, found.seconds), MOST)))
+    as_long = min(max(LEAST, found.seconds), MOST)
+    found.run("lookup", _lookup(task, 1.0), watch.within(as_long))
 
 
 def _first_lookup(found: Standing, task: Task, others: bool, attempts: int, slot: Observer) -> None:
@@ -161,15 +179,19 @@ def _last_lookup(found: Standing, task: Task, others: bool, watch: Observer) -> 
     """A lookup with all the time left, where more may help; more closely where the first proof stalled far from eps."""
     if watch.over or found.proved or not (others or found.stalled or found.hurried):
         return
-    closer = TIGHTER if found.stalled and found.upper >= CLOSE * task.eps else 1.0
-    found.run("lookup, closer" if closer < 1 else "lookup, longer", _lookup(task, closer), watch)
+    if found.stalled and found.upper >= CLOSE * task.eps:
+        found.run("lookup, closer", _lookup(task, TIGHTER), watch)
+    else:
+        found.run("lookup, longer", _lookup(task, 1.0), watch)
 
 
 def _sharp(found: Standing, task: Task, watch: Observer) -> bool:
     """Whether sharp heads prove it; where units approximate curves, a lookup may still be smaller."""
     formula = task.target.formula
-    if formula is not None and only_hinges(formula, flat(task.target, task.domain, watch), task.domain):
-        return False  # lookup takes such kinks out exactly
+    f = flat(task.target, task.domain, watch)
+    # A lookup takes hinges out exactly, each by one unit.
+    if formula is not None and only_hinges(formula, f, task.domain):
+        return False
     way = sharpener(task.target, task.domain, task.dtype)
     if way is None:
         return False
@@ -231,10 +253,14 @@ def _composer(task: Task) -> Composer | None:
     found = composer(task.target, task.domain, task.dtype, task.seed, max_tokens=task.max_tokens)
     if found is None or (found.rank == 0 and task.domain.dim == 1):
         return None
-    return found if found.predicted_units(task.eps) <= MANY_UNITS else None
+    if found.predicted_units(task.eps) > MANY_UNITS:
+        return None
+    return found
 
 
 def _kinked(task: Task) -> bool:
     """Whether f is a formula with kinks, on points that are sequences."""
     formula = task.target.formula
-    return formula is not None and len(task.domain.shape) <= 2 and any(node.op in KINKED for node in formula.nodes)
+    if formula is None or len(task.domain.shape) > 2:
+        return False
+    return any(node.op in KINKED for node in formula.nodes)
