@@ -27,6 +27,7 @@ from torch import Tensor
 
 import onelayer as ol
 from onelayer.ground import pinned
+from onelayer.layer import heads
 from onelayer.layer.attention import _grid_average, grid_average
 from onelayer.layer.memory import GridMemory, PlainMemory
 from onelayer.proof.certify import certify
@@ -68,7 +69,7 @@ def evaluation() -> list[dict[str, Any]]:
         raise TypeError("a grid and the same tokens written out were expected")
     x = 2 * torch.rand(QUERIES, 2, generator=torch.Generator().manual_seed(0)) - 1
     with torch.no_grad():
-        query = model._query(0, model.embed(x.cuda().float()[:, None, :]))  # (Q, 1, d_k)
+        query = heads.query(model, 0, model.embed(x.cuda().float()[:, None, :]))  # (Q, 1, d_k)
         axes, values = list(memory.axes), memory.values
         exact = _grid_average(query.double(), [axis.double() for axis in axes], values.double()).flatten()
         keys, written = plain.keys[None, None], plain.values[None, None]

@@ -28,8 +28,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 from onelayer.errors import OnelayerError
 
 # Flint's own defaults; rooms that need more set it themselves.
-FLINT_BITS = 53
-FLINT_TERMS = 10
+FLINT_BITS, FLINT_TERMS = 53, 10
 AUTOCAST = ("cpu", "cuda")
 
 

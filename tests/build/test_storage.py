@@ -117,6 +117,20 @@ def test_whole_numbers_and_scales_multiply_back_exactly() -> None:
         integers(torch.randn(40, 2))
 
 
+def test_a_weight_that_only_rounds_to_a_product_is_not_on_the_grid() -> None:
+    """127 times a scale in float64 rounds to any one number; the float32 scale of a file would be another one."""
+    numbers = torch.rand(1, 500, generator=torch.Generator().manual_seed(0))
+    refused = 0
+    for number in numbers.T.unbind():
+        try:
+            whole, scale = integers(number[:, None])
+        except OnelayerError:
+            refused += 1
+        else:
+            assert float(whole) * float(scale) == float(number)
+    assert refused > 0
+
+
 @pytest.mark.parametrize("f", ["0.3*x1 - 0.7*x2 + 1/3", "sin(x1) + 0.3*x2 + abs(x1 - 0.4)", "cos(0.6*x1 + 1.7*x2)"])
 @pytest.mark.parametrize("name", list(EPS))
 def test_affine_parts_kinks_and_directions_are_on_the_grid(f: str, name: str, tmp_path: Path) -> None:

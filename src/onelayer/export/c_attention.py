@@ -40,7 +40,7 @@ def emit_attention(program: Program, model: OneLayerTransformer, own: dict[str, 
                 target = f"{what}[{loop.at}]"
                 program.affine(what, source, target, own[f"W_{letter}"], own[f"b_{letter}"])
                 program.held(target, own[f"W_{letter}"].shape[1])
-    together = model.alike() or program.narrow is not None
+    together = model.config.alike or program.narrow is not None
     with loop:
         program.line(f"real z[{own['W_O'].shape[0]}];")
         if not together:

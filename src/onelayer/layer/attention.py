@@ -12,7 +12,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -61,7 +60,8 @@ class TopK(Attention):
         """Softmax of the k largest logits."""
         logits = _numbers(_logits(query, keys), "topk")
         kept = min(self.k, logits.shape[-1])
-        threshold = torch.topk(logits, kept, dim=-1).values[..., -1:]
+        best = torch.topk(logits, kept, dim=-1).values
+        threshold = best[..., -1:]
         largest = logits.masked_fill(logits < threshold, -torch.inf)
         return torch.softmax(largest, dim=-1)
 
@@ -90,27 +90,34 @@ class Linear(Attention):
 
     def weights(self, query: Tensor, keys: Sequence[Tensor]) -> Tensor:
         """The kernel of features, normalised; quadratic in the number of keys, for those who want to see them."""
-        kernel = _logits(self._phi(query), [self._phi(key) for key in keys])
+        features = [self._phi(key) for key in keys]
+        kernel = _logits(self._phi(query), features)
         return kernel / kernel.sum(-1, keepdim=True)
 
     def average(self, query: Tensor, sources: Sources) -> Tensor:
         """The same average through sums over the keys that no query enters."""
         features = self._phi(query)
-        phis = [self._phi(keys) for keys, _ in sources]  # (..., S, F)
-        pairs = zip(phis, sources, strict=True)
-        moments = (torch.matmul(phi.transpose(-2, -1), values) for phi, (_, values) in pairs)
+        moments = []
+        masses = []
+        for keys, values in sources:
+            phi = self._phi(keys)  # (..., S, F)
+            moments.append(torch.matmul(phi.transpose(-2, -1), values))
+            masses.append(phi.sum(-2).unsqueeze(-1))
         top = reduce(operator.add, moments)  # (..., F, d_v)
-        bottom = reduce(operator.add, (phi.sum(-2).unsqueeze(-1) for phi in phis))  # (..., F, 1)
+        bottom = reduce(operator.add, masses)  # (..., F, 1)
         return torch.matmul(features, top) / torch.matmul(features, bottom)  # (..., N, d_v)
 
     def _phi(self, u: Tensor) -> Tensor:
         if self.feature == "elu":
-            return torch.relu(u) + torch.exp(-torch.relu(-u))  # elu(u) + 1, in operations that Taylor models know
+            # elu(u) + 1, in operations that Taylor models know.
+            return torch.relu(u) + torch.exp(-torch.relu(-u))
+        # Inner products of u tensored p times are (q . k)^p; either side takes the root of 1 / p!.
         power = torch.ones_like(u[..., :1])
         terms = [power]
         for p in range(1, self.order + 1):
-            power = (power.unsqueeze(-1) * u.unsqueeze(-2)).flatten(-2)  # u tensored p times, (..., d^p)
-            terms.append(power * (1 / math.sqrt(math.factorial(p))))
+            power = (power.unsqueeze(-1) * u.unsqueeze(-2)).flatten(-2)  # (..., d^p)
+            root = 1 / math.sqrt(math.factorial(p))
+            terms.append(power * root)
         return torch.cat(terms, dim=-1)  # (..., 1 + d + ... + d^order)
 
 
@@ -126,19 +133,26 @@ def grid_average(query: Tensor, axes: Sequence[Tensor], values: Tensor, sources:
         if average is None:
             return _grid_average(query, axes, values)
         return average
-    logits = [torch.matmul(query, axis.transpose(-2, -1)) for axis in axes]  # r x (..., N, M_a)
-    average = _contract_grid([torch.softmax(logit, dim=-1) for logit in logits], values)
+    logits = _blocks(query, axes)  # r x (..., N, M_a)
+    average = _averaged(logits, values)
     masses = [torch.logsumexp(logit, dim=-1, keepdim=True) for logit in logits]
     mass = torch.cat(masses, dim=-1).sum(-1, keepdim=True)  # (..., N, 1)
-    tokens = [torch.matmul(query, keys.transpose(-2, -1)) for keys, _ in sources]  # (..., N, S_i)
-    weights = torch.softmax(torch.cat([*tokens, mass], dim=-1), dim=-1)  # (..., N, S + 1), the grid last
-    return _weighted(weights, [item for _, item in sources]) + weights[..., -1:] * average
+    tokens = _blocks(query, [keys for keys, _ in sources])  # (..., N, S_i)
+    together = torch.cat([*tokens, mass], dim=-1)
+    weights = torch.softmax(together, dim=-1)  # (..., N, S + 1), the grid last
+    others = _weighted(weights, [item for _, item in sources])
+    return others + weights[..., -1:] * average
 
 
 def _grid_average(query: Tensor, axes: Sequence[Tensor], values: Tensor) -> Tensor:
     """Softmax per axis, then the contraction, of anything that speaks torch functions."""
-    logits = [torch.matmul(query, axis.transpose(-2, -1)) for axis in axes]  # r x (..., N, M_a)
-    return _contract_grid([torch.softmax(logit, dim=-1) for logit in logits], values)
+    return _averaged(_blocks(query, axes), values)
+
+
+def _averaged(logits: Sequence[Tensor], values: Tensor) -> Tensor:
+    """The average over a grid by the logits (..., N, M_a) of its axes."""
+    weights = [torch.softmax(logit, dim=-1) for logit in logits]
+    return _contract_grid(weights, values)
 
 
 def _contract_grid(weights: Sequence[Tensor], values: Tensor) -> Tensor:
@@ -147,10 +161,13 @@ def _contract_grid(weights: Sequence[Tensor], values: Tensor) -> Tensor:
     ``weights[a]`` is (..., N, M_a), ``values`` (M_1, ..., M_r, d_v); the result is (..., N, d_v). The first contraction
     is one matrix product with constants; each later one meets an array already smaller by the factor M_a.
     """
-    rest = torch.matmul(weights[0], values.reshape(values.shape[0], -1))  # (..., N, M_2 ... M_r d_v)
-    for weight in weights[1:]:
+    first, *others = weights
+    table = values.reshape(values.shape[0], -1)
+    rest = torch.matmul(first, table)  # (..., N, M_2 ... M_r d_v)
+    for weight in others:
+        *batch, width = rest.shape
         count = weight.shape[-1]
-        rest = rest.reshape(*rest.shape[:-1], count, rest.shape[-1] // count)  # (..., N, M_a, M_{a+1} ... M_r d_v)
+        rest = rest.reshape(*batch, count, width // count)  # (..., N, M_a, M_{a+1} ... M_r d_v)
         rest = torch.matmul(weight.unsqueeze(-2), rest).squeeze(-2)  # (..., N, M_{a+1} ... M_r d_v)
     return rest
 
@@ -170,10 +187,15 @@ def attention_kind(config: Config) -> Attention:
 
 
 def _logits(query: Tensor, keys: Sequence[Tensor]) -> Tensor:
-    blocks = [torch.matmul(query, key.transpose(-2, -1)) for key in keys]  # (..., N, S_i)
+    blocks = _blocks(query, keys)
     if len(blocks) == 1:
         return blocks[0]
     return torch.cat(blocks, dim=-1)
+
+
+def _blocks(query: Tensor, keys: Sequence[Tensor]) -> list[Tensor]:
+    """Logits (..., N, S_i) of the keys of each source."""
+    return [torch.matmul(query, key.transpose(-2, -1)) for key in keys]
 
 
 def _numbers(logits: Tensor, kind: str) -> Tensor:
@@ -185,8 +207,10 @@ def _numbers(logits: Tensor, kind: str) -> Tensor:
 
 def _weighted(weights: Tensor, values: Sequence[Tensor]) -> Tensor:
     """Eq (6): weights (..., N, S) times values (..., S_i, d_v) stacked in the order of the weights' columns."""
-    ends = list(accumulate(value.shape[-2] for value in values))
-    starts = [0, *ends]
-    columns = map(slice, starts, ends)
-    parts = (torch.matmul(weights[..., own], value) for own, value in zip(columns, values, strict=True))
+    parts = []
+    start = 0
+    for value in values:
+        end = start + value.shape[-2]
+        parts.append(torch.matmul(weights[..., start:end], value))
+        start = end
     return reduce(operator.add, parts)

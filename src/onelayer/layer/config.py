@@ -34,7 +34,8 @@ class HeadShape:
         _positive(d_k=self.d_k, d_v=self.d_v)
         _choice("memory", self.memory, MEMORIES)
         _sizes("tokens", self.tokens)
-        right = {"none": len(self.tokens) == 0, "plain": len(self.tokens) == 1, "grid": len(self.tokens) >= 1}
+        axes = len(self.tokens)
+        right = {"none": axes == 0, "plain": axes == 1, "grid": axes >= 1}
         if not right[self.memory]:
             raise OnelayerError(f"memory '{self.memory}' cannot have token shape {self.tokens}")
 
@@ -86,6 +87,7 @@ class Config:
         _sizes("input_shape", self.input_shape)
         _sizes("output_shape", self.output_shape)
         _positive(d_model=self.d_model)
+        # Types by ``is``, since true and 1.0 from a file would pass for the number 1.
         if type(self.hidden) is not int or self.hidden < 0:
             raise OnelayerError(f"hidden must be a whole number >= 0, got {self.hidden!r}")
         if type(self.residual) is not bool:
@@ -158,12 +160,23 @@ class Config:
     @property
     def readout_width(self) -> int:
         """Real numbers read out of one position."""
-        return math.prod(self.output_shape) // (self.length if self.readout == "each" else 1)
+        width = math.prod(self.output_shape)
+        if self.readout == "each":
+            return width // self.length
+        return width
 
     @property
     def token_attention(self) -> bool:
         """Whether tokens attend to tokens (and W^K, W^V exist)."""
         return self.layout != "packed"
+
+    @property
+    def alike(self) -> bool:
+        """Whether heads can be evaluated together; a single one is faster alone: its batches fold into one product."""
+        first, *others = self.heads
+        if not others or first.memory == "grid":
+            return False
+        return all(shape == first for shape in others)
 
     def replace(self, **changes: Any) -> Config:
         """The same configuration with some fields changed."""
@@ -172,6 +185,7 @@ class Config:
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON data; ``from_dict`` inverts it."""
         found = asdict(self)
+        # Files of the other layouts are older than this field, and their hashes stay.
         if not self.pieces:
             del found["pieces"]
         return found
@@ -180,6 +194,7 @@ class Config:
     def from_dict(cls, data: Mapping[str, Any]) -> Config:
         """Config from untrusted JSON data; anything unexpected is an OnelayerError of one line."""
         known = {field.name for field in fields(cls)}
+        # A layer of another layout does not name its pieces.
         if not isinstance(data, Mapping) or {*data, "pieces"} != known:
             raise OnelayerError("configuration fields differ from those of this version")
         heads = data["heads"]
@@ -199,7 +214,8 @@ class Config:
 def _head_from(data: Any) -> HeadShape:
     if not isinstance(data, Mapping) or set(data) != {field.name for field in fields(HeadShape)}:
         raise OnelayerError("a head of the configuration must have d_k, d_v, memory and tokens")
-    return HeadShape(data["d_k"], data["d_v"], data["memory"], _tuple("tokens", data["tokens"]))
+    tokens = _tuple("tokens", data["tokens"])
+    return HeadShape(data["d_k"], data["d_v"], data["memory"], tokens)
 
 
 def _tuple(name: str, value: Any) -> tuple[Any, ...]:

@@ -56,14 +56,17 @@ def load_model(folder: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) ->
     path = Path(folder) / FILE_NAME
     if not path.is_file():
         raise FileError(f"no model at {path}: expected a folder that contains {FILE_NAME}")
-    metadata, arrays = read_tensors(read_bounded(path, max_bytes), str(path))
+    data = read_bounded(path, max_bytes)
+    metadata, arrays = read_tensors(data, str(path))
     config = _config(path, metadata)
     held = {name: _tensor(array) for name, array in arrays.items()}
     try:
         tensors = computed_tensors(held)
+        # Before the layer is made: a configuration alone could ask for more memory than there is.
         dtype = _matching(path, config, tensors)
         model = OneLayerTransformer(config, _memories(config, tensors), dtype=dtype)
         model.set_weights({name: tensors[name] for name in weight_shapes(config)})
+        # Scales are no weights of their own: a file that has some holds more tensors than the layer.
         model.integers = len(tensors) < len(held)
     except FileError:
         raise
@@ -83,9 +86,18 @@ def weights_sha256(model: OneLayerTransformer) -> str:
         shape = ",".join(str(size) for size in tensor.shape)
         tag = INT8 if tensor.dtype == torch.int8 else format_of(tensor.dtype).tag
         digest.update(f"{name} {tag} {shape}\n".encode())
-        array = (tensor.view(torch.uint16) if tensor.dtype == torch.bfloat16 else tensor).numpy()
-        digest.update(array.astype(array.dtype.newbyteorder("<")).tobytes())
+        digest.update(_bytes(tensor))
     return digest.hexdigest()
+
+
+def _bytes(tensor: Tensor) -> bytes:
+    """The numbers of a tensor, little-endian on any machine."""
+    # NumPy has no bfloat16: its numbers go as their bits.
+    if tensor.dtype == torch.bfloat16:
+        tensor = tensor.view(torch.uint16)
+    array = tensor.numpy()
+    little = array.dtype.newbyteorder("<")
+    return array.astype(little).tobytes()
 
 
 def _tensor(array: NDArray[Any]) -> Tensor:
@@ -97,7 +109,9 @@ def _tensor(array: NDArray[Any]) -> Tensor:
 
 
 def _tensors(model: OneLayerTransformer) -> dict[str, Tensor]:
-    tensors = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
+    tensors = {}
+    for name, value in model.state_dict().items():
+        tensors[name] = value.detach().cpu().contiguous()
     dtypes = {tensor.dtype for tensor in tensors.values()}
     if len(dtypes) != 1 or not are_formats(dtypes):
         raise FileError(f"a saved model has all its weights in {' or all in '.join(NAMES)}; use model.double()")
@@ -111,7 +125,9 @@ def _describe(config: Config) -> str:
 
 def _config(path: Path, metadata: Mapping[str, str]) -> Config:
     """The configuration in the metadata of the file."""
-    document = strict_json(metadata[METADATA_KEY], f"the metadata of {path}") if METADATA_KEY in metadata else None
+    document = None
+    if METADATA_KEY in metadata:
+        document = strict_json(metadata[METADATA_KEY], f"the metadata of {path}")
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise FileError(f"{path} was not written by onelayer: its metadata has no '{FORMAT}'")
     version = document.get("version")
@@ -133,7 +149,8 @@ def _matching(path: Path, config: Config, arrays: Mapping[str, Tensor]) -> torch
             raise FileError(f"{path}: weight {name} has shape {found}, configured is {right}")
     dtypes = {array.dtype for array in arrays.values()}
     if len(dtypes) != 1 or not are_formats(dtypes):
-        raise FileError(f"{path}: weights must be all {' or all '.join(row.tag for row in FORMATS)}")
+        tags = [row.tag for row in FORMATS]
+        raise FileError(f"{path}: weights must be all {' or all '.join(tags)}")
     return dtypes.pop()
 
 
@@ -144,7 +161,8 @@ def _memories(config: Config, tensors: dict[str, Tensor]) -> list[Memory | None]
         if head.memory == "none":
             memories.append(None)
         elif head.memory == "plain":
-            memories.append(PlainMemory(tensors[f"{name}.keys"], tensors[f"{name}.values"]))
+            keys = tensors[f"{name}.keys"]
+            memories.append(PlainMemory(keys, tensors[f"{name}.values"]))
         else:
             axes = [tensors[f"{name}.axes.{a}"] for a in range(len(head.tokens))]
             memories.append(GridMemory(axes, tensors[f"{name}.values"]))

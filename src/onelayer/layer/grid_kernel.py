@@ -24,9 +24,11 @@ from onelayer.ground import foreign_modes
 Eager = Callable[[Tensor, Sequence[Tensor], Tensor], Tensor]
 
 MOST_KEYS = 2**12  # of an axis: see above
-MOST_WIDTH = 16  # of a query: the kernel writes out the sum over it
+# Of a query: the kernel writes out the sum over it.
+MOST_WIDTH = 16
 LARGEST = 2**31  # its indices are 32-bit
-SUPPORTED = (8, 0)  # compute capability from which on it was written for: enough shared memory for its tiles
+# Compute capability from which on it was written for: enough shared memory for its tiles.
+SUPPORTED = (8, 0)
 # Best of those measured on an H200: queries per program, its warps, keys in one turn of the inner loop.
 BLOCK, WARPS, UNROLL = 128, 4, 16
 
@@ -53,11 +55,15 @@ def _program() -> Any:
 
 
 def _applies(query: Tensor, axes: Sequence[Tensor], values: Tensor) -> bool:
-    return all(map(_readable, (query, values, *axes))) and _fits(query, axes, values) and _plainly(query.device)
+    if not all(map(_readable, (query, values, *axes))):
+        return False
+    return _fits(query, axes, values) and _plainly(query.device)
 
 
 def _readable(x: Any) -> bool:
-    return type(x) in (Tensor, nn.Parameter) and x.is_cuda and x.dtype == torch.float32
+    # By type, not isinstance: a subclass may mean something else by every operation.
+    plain = type(x) in (Tensor, nn.Parameter)
+    return plain and x.is_cuda and x.dtype == torch.float32
 
 
 def _fits(query: Tensor, axes: Sequence[Tensor], values: Tensor) -> bool:
@@ -82,14 +88,17 @@ def _launched(query: Tensor, axes: Sequence[Tensor], values: Tensor) -> Tensor:
     """Run the kernel: queries (..., N, d_k), axes (M_a, d_k), values (M_1, [M_2,] d_v) -> (..., N, d_v)."""
     program = _program()
     side = program.SIDE.value
-    flat = query.detach().reshape(-1, query.shape[-1]).contiguous()
-    if len(axes) == 1:  # one axis is two of which the first has one key, zero
+    flat = query.detach().reshape(-1, query.shape[-1])
+    flat = flat.contiguous()
+    # One axis is two of which the first has one key, zero: its softmax is one.
+    if len(axes) == 1:
         axes = [torch.zeros_like(axes[0][:1]), axes[0]]
         values = values[None]
     first, second = (axis.detach().contiguous() for axis in axes)
     table = values.detach().movedim(-1, 0).contiguous()  # (d_v, M_1, M_2)
     out = torch.empty((len(flat), len(table)), dtype=flat.dtype, device=flat.device)
-    grid = (-(-len(flat) // BLOCK), len(table))
+    blocks = -(-len(flat) // BLOCK)
+    grid = (blocks, len(table))
     with torch.cuda.device(flat.device):
         program.grid_kernel[grid](
             flat,
@@ -129,10 +138,13 @@ class _Average(torch.autograd.Function):
         wanted = ctx.needs_input_grad[1:]
         with torch.enable_grad():
             given = ctx.saved_tensors if again else [x.detach() for x in ctx.saved_tensors]
-            inputs = [
-                x.requires_grad_() if want and not x.requires_grad else x for x, want in zip(given, wanted, strict=True)
-            ]
-            average = ctx.eager(inputs[0], inputs[2:], inputs[1])
-            sought = [x for x, want in zip(inputs, wanted, strict=True) if want]
-            found = iter(torch.autograd.grad(average, sought, slope, create_graph=again, allow_unused=True))
+            sought = [x for x, want in zip(given, wanted, strict=True) if want]
+            for x in sought:
+                if not x.requires_grad:
+                    x.requires_grad_()
+            query, values, *axes = given
+            average = ctx.eager(query, axes, values)
+            slopes = torch.autograd.grad(average, sought, slope, create_graph=again, allow_unused=True)
+        found = iter(slopes)
+        # The first argument of ``forward`` is the eager function, which has no slope.
         return (None, *(next(found) if want else None for want in wanted))

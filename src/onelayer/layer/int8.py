@@ -15,9 +15,12 @@ from torch import Tensor
 
 from onelayer.errors import OnelayerError
 
-MOST = 127  # the largest integer of eight bits whose negative is one too
-SCALE = ".scale"  # what the name of a weight is followed by in the name of its scales
-SCALE_BITS = 17  # of the mantissa of a scale: 17 + 7 bits of an integer make an exact product in float32
+# The largest integer of eight bits whose negative is one too.
+MOST = 127
+# What the name of a weight is followed by in the name of its scales.
+SCALE = ".scale"
+# Of the mantissa of a scale: 17 + 7 bits of an integer make an exact product in float32.
+SCALE_BITS = 17
 
 
 def scale_for(largest: float) -> float:
@@ -25,7 +28,9 @@ def scale_for(largest: float) -> float:
     if not largest > 0:
         return 1.0
     mantissa, exponent = math.frexp(largest / MOST)
-    return math.ldexp(math.ceil(math.ldexp(mantissa, SCALE_BITS)), exponent - SCALE_BITS)
+    # Upwards, so that the largest number is not cut off.
+    steps = math.ceil(math.ldexp(mantissa, SCALE_BITS))
+    return math.ldexp(steps, exponent - SCALE_BITS)
 
 
 def integers(tensor: Tensor) -> tuple[Tensor, Tensor]:
@@ -33,15 +38,19 @@ def integers(tensor: Tensor) -> tuple[Tensor, Tensor]:
 
     A column of multiples of a power of two has that scale; any other is known by its largest number, 127 steps.
     """
-    columns = tensor.detach().double().cpu().reshape(-1, tensor.shape[-1])
+    numbers = tensor.detach().double().cpu()
+    columns = numbers.reshape(-1, tensor.shape[-1])
     if not bool(torch.isfinite(columns).all()):
         raise OnelayerError("int8 weights must be finite")
-    scales = torch.tensor([_scale(column) for column in columns.T], dtype=torch.float64, device="cpu")
-    steps = columns / scales
-    whole = steps.round()
-    if not bool((whole.abs() <= MOST).all()) or not torch.equal(whole * scales, columns):
+    scales = torch.tensor([_scale(column) for column in columns.T], dtype=torch.float32, device="cpu")
+    # In float64 the product of 24 bits of a scale and 7 of an integer is exact: equal means that the file, which holds
+    # the two, holds the weight itself and not one that is rounded to it.
+    exact = scales.double()
+    whole = (columns / exact).round()
+    within = bool((whole.abs() <= MOST).all())
+    if not within or not torch.equal(whole * exact, columns):
         raise OnelayerError("a column of weights is not on an int8 grid: build the layer with dtype='int8'")
-    return whole.to(torch.int8).reshape(tensor.shape), scales.to(torch.float32)
+    return whole.to(torch.int8).reshape(tensor.shape), scales
 
 
 def stored_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -57,8 +66,8 @@ def stored_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def computed_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The float32 weights in the tensors of a file; OnelayerError unless each scale is the one of its column."""
     whole = {name: tensor for name, tensor in tensors.items() if tensor.dtype == torch.int8}
-    beside = {name + SCALE for name in whole}
-    found = {name: tensor for name, tensor in tensors.items() if name not in whole and name not in beside}
+    integral = {*whole, *(name + SCALE for name in whole)}
+    found = {name: tensor for name, tensor in tensors.items() if name not in integral}
     for name, tensor in whole.items():
         found[name] = _scaled(name, tensor, tensors.get(name + SCALE))
     if whole and _matrices(found) != whole.keys():
@@ -71,6 +80,7 @@ def _scaled(name: str, whole: Tensor, scales: Tensor | None) -> Tensor:
     if scales is None or scales.dtype != torch.float32 or scales.shape != whole.shape[-1:]:
         raise OnelayerError(f"int8 weight {name} needs a float32 scale for each of its {whole.shape[-1]} columns")
     found = products(whole, scales)
+    # One layer has one file: other scales with the same products would be another hash for the same weights.
     if not torch.equal(integers(found)[1], scales):
         raise OnelayerError(f"the scales of int8 weight {name} are not those of its columns")
     return found
@@ -91,7 +101,9 @@ def power_scale(column: Sequence[float]) -> float | None:
     present = [v for v in column if v != 0]
     if not present:
         return 1.0
-    power = math.ldexp(1.0, min(math.frexp(v)[1] - 53 + _trailing_zeros(v) for v in present))
+    # A number of exponent e with z zeros at the end of its 53 bits is an odd multiple of 2^(e - 53 + z).
+    exponents = [math.frexp(v)[1] - 53 + _trailing_zeros(v) for v in present]
+    power = math.ldexp(1.0, min(exponents))
     if max(map(abs, present)) <= MOST * power:
         return power
     return None
@@ -104,5 +116,7 @@ def _scale(column: Tensor) -> float:
 
 def _trailing_zeros(value: float) -> int:
     """Zeros at the end of the 53 bits of a float64 number."""
-    bits = int(math.ldexp(abs(math.frexp(value)[0]), 53))
+    mantissa, _ = math.frexp(value)
+    bits = int(math.ldexp(abs(mantissa), 53))
+    # bits & -bits is the lowest bit that is set.
     return (bits & -bits).bit_length() - 1

@@ -89,7 +89,9 @@ def _head_weights(
         rows = slice(h * width, (h + 1) * width)
         columns = slice(first, first + width)
         outputs[rows, columns] = full((width,), head.coefficient).diag()
-    return {"W_Q": [w for w, _ in queries], "b_Q": [b for _, b in queries], "W_O": outputs}
+    weights = [w for w, _ in queries]
+    biases = [b for _, b in queries]
+    return {"W_Q": weights, "b_Q": biases, "W_O": outputs}
 
 
 def lookup_model(
@@ -116,12 +118,15 @@ def lookup_model(
     heads = list(heads) or [_silent_head(width)]
     linear = _is_linear(affine)
     stream = linear or ridges is not None
-    first = dim if stream else 0  # where the sum of heads is written
+    # Where the sum of heads is written: behind x if units or the readout still read x, else in its place.
+    first = dim if stream else 0
     d_model = dim + width if stream else max(dim, width)
 
     readout = zeros(d_model, width)
     readout[first : first + width] = eye(width)
-    weights = {"W_E": eye(dim, d_model), **_head_weights(heads, dim, d_model, first, width), "W_R": readout}
+    weights = _head_weights(heads, dim, d_model, first, width)
+    weights["W_E"] = eye(dim, d_model)
+    weights["W_R"] = readout
     if affine is not None:
         weights["b_R"] = affine.offset
     if affine is not None and linear:
@@ -161,7 +166,8 @@ def _key_width(head: LookupHead) -> int:
         return max(4, len(head.axes) + 1)
     width = 4
     while width < len(head.axes) + 2:
-        width *= 4  # so that sqrt(d_k) is a power of two
+        # By four, so that sqrt(d_k) is a power of two and rounds nothing.
+        width *= 4
     return width
 
 
@@ -172,12 +178,14 @@ def _is_fine(head: LookupHead) -> bool:
 def _query(head: LookupHead, dim: int, d_model: int) -> tuple[Tensor, Tensor]:
     """W_Q (d_model, d_k) and b_Q (d_k,) of q = sqrt(d_k) (u_1, ..., u_r, 1, 0, ...), with 1, 1 for a fine part."""
     d_k = _key_width(head)
+    scale = math.sqrt(d_k)
     r = len(head.axes)
     weight = zeros(d_model, d_k)
     bias = zeros(d_k)
     for a, axis in enumerate(head.axes):
-        weight[:dim, a] = math.sqrt(d_k) * _direction(axis, dim)
-    bias[r : r + 1 + _is_fine(head)] = math.sqrt(d_k)
+        weight[:dim, a] = scale * _direction(axis, dim)
+    constants = 2 if _is_fine(head) else 1
+    bias[r : r + constants] = scale
     return weight, bias
 
 
@@ -192,9 +200,10 @@ def _direction(axis: AxisKeys, dim: int) -> Tensor:
 def _memory(head: LookupHead, dim: int, width: int) -> GridMemory:
     """Axis a holds its slopes in key feature a, its biases in key feature r and their fine part in the next."""
     r = len(head.axes)
+    shape = tuple(head.values.shape)
+    if len(shape) != r + 1 or shape[-1] != width:
+        raise OnelayerError(f"values of a head with {r} axes and {width} outputs have shape {shape}")
     axes = []
-    if head.values.ndim != r + 1 or head.values.shape[-1] != width:
-        raise OnelayerError(f"values of a head with {r} axes and {width} outputs have shape {tuple(head.values.shape)}")
     for a, axis in enumerate(head.axes):
         keys = zeros(len(axis.slopes), _key_width(head))
         keys[:, a] = axis.slopes

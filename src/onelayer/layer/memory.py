@@ -19,7 +19,8 @@ class PlainMemory(nn.Module):
 
     def __init__(self, keys: Tensor, values: Tensor) -> None:
         super().__init__()
-        if keys.ndim != 2 or values.ndim != 2 or keys.shape[0] != values.shape[0] or keys.shape[0] == 0:
+        matrices = keys.ndim == 2 and values.ndim == 2
+        if not matrices or len(keys) != len(values) or len(keys) == 0:
             raise OnelayerError(
                 f"plain memory needs keys (M, d_k) and values (M, d_v), got {tuple(keys.shape)}, {tuple(values.shape)}"
             )
@@ -29,15 +30,20 @@ class PlainMemory(nn.Module):
     @property
     def shape(self) -> HeadShape:
         """The shape that a configuration states of it."""
-        return HeadShape(self.keys.shape[1], self.values.shape[1], "plain", (self.keys.shape[0],))
+        count, d_k = self.keys.shape
+        return HeadShape(d_k, self.values.shape[1], "plain", (count,))
 
     def plain_tokens(self, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:
         """Keys (M, d_k) and values (M, d_v), converted to ``dtype`` if given."""
-        return self.keys.to(dtype or self.keys.dtype), self.values.to(dtype or self.values.dtype)
+        keys = self.keys.to(dtype or self.keys.dtype)
+        values = self.values.to(dtype or self.values.dtype)
+        return keys, values
 
     def nonzeros(self) -> int:
         """Numbers of keys and values that are not zero."""
-        return int(torch.count_nonzero(self.keys)) + int(torch.count_nonzero(self.values))
+        keys = torch.count_nonzero(self.keys)
+        values = torch.count_nonzero(self.values)
+        return int(keys + values)
 
 
 class GridMemory(nn.Module):
@@ -51,13 +57,16 @@ class GridMemory(nn.Module):
     def __init__(self, axes: Sequence[Tensor], values: Tensor) -> None:
         super().__init__()
         counts = tuple(int(axis.shape[0]) for axis in axes)
+        # What follows the count in the shape of each axis: the same single d_k for all.
         widths = {tuple(axis.shape[1:]) for axis in axes}
-        if not axes or len(widths) != 1 or len(next(iter(widths))) != 1 or tuple(values.shape[:-1]) != counts:
+        alike = len(widths) == 1 and len(next(iter(widths))) == 1
+        if not alike or tuple(values.shape[:-1]) != counts:
             raise OnelayerError(
                 "grid memory needs axes (M_a, d_k) and values (M_1, ..., M_r, d_v), got axes "
                 f"{[tuple(axis.shape) for axis in axes]} and values {tuple(values.shape)}"
             )
-        self.axes = nn.ParameterList([nn.Parameter(axis.detach().clone()) for axis in axes])
+        own = [nn.Parameter(axis.detach().clone()) for axis in axes]
+        self.axes = nn.ParameterList(own)
         self.values = nn.Parameter(values.detach().clone())
 
     @property
@@ -86,11 +95,12 @@ class GridMemory(nn.Module):
         count = math.prod(self.values.shape[:-1])
         found = int(torch.count_nonzero(self.values))
         for column in range(self.axes[0].shape[1]):
-            parts = [axis.detach()[:, column : column + 1] for axis in self.axes]
-            parts = [part for part in parts if bool(part.any())]
+            entries = [axis.detach()[:, column : column + 1] for axis in self.axes]
+            parts = [entry for entry in entries if bool(entry.any())]
             if parts:
                 keys = _grid_keys(parts)
-                found += int(torch.count_nonzero(keys)) * (count // len(keys))
+                repeated = count // len(keys)
+                found += int(torch.count_nonzero(keys)) * repeated
         return found
 
 
@@ -116,4 +126,5 @@ def random_memory(shape: HeadShape, generator: torch.Generator, dtype: torch.dty
     values = normal(*shape.tokens, shape.d_v)
     if shape.memory == "plain":
         return PlainMemory(normal(shape.tokens[0], shape.d_k), values)
-    return GridMemory([normal(count, shape.d_k) for count in shape.tokens], values)
+    axes = [normal(count, shape.d_k) for count in shape.tokens]
+    return GridMemory(axes, values)

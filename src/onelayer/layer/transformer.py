@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
-from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -14,16 +12,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from onelayer.card import card, counted, number_of
-from onelayer.errors import OnelayerError, UnsupportedOperation
+from onelayer.errors import OnelayerError
 from onelayer.formats import spelled
-from onelayer.layer.attention import Softmax, attention_kind, grid_average
 from onelayer.layer.config import Config, HeadShape
-from onelayer.layer.memory import GridMemory, Memory, PlainMemory
+from onelayer.layer.heads import asking, attended, weights_of
+from onelayer.layer.memory import Memory, PlainMemory
 from onelayer.layer.weights import NamedWeights, Weights, weight_shapes
 from onelayer.narrow import ACCUMULATORS, held, widened
 
 NORM_EPS = 1e-5  # torch's own default
-WRITTEN_OUT = "its keys are sums, rounded when they are written out; certify model.materialize(), which holds them"
 # Elements of the largest intermediate array of one evaluation chunk: 32 MiB in float64, about a processor cache.
 CHUNK = 2**22
 # An accelerator needs more work per launch: 2 GiB in float64.
@@ -64,11 +61,13 @@ class OneLayerTransformer(Weights):
         ``weights`` replaces initial weights by name (W_E, b_E, W_Q, ...; lists are joined over the heads); the other
         ``options`` are fields of Config: hidden, residual, norm, attention, top_k, feature, order, embedding, ramps.
         """
+        # The stream carries vec(X), then the output: as wide as the wider of the two.
+        needed = max(math.prod(input_shape), math.prod(output_shape))
         config = Config(
             layout="packed",
             input_shape=tuple(input_shape),
             output_shape=tuple(output_shape),
-            d_model=d_model or max(math.prod(input_shape), math.prod(output_shape)),
+            d_model=d_model or needed,
             heads=tuple(item.shape for item in memory),
             **options,
         )
@@ -100,7 +99,8 @@ class OneLayerTransformer(Weights):
         width = max(1, d_model // heads)
         memory = list(memory) if memory is not None else [None] * heads
         plain = HeadShape(d_k or width, d_v or width)
-        options.setdefault("readout", "each" if tuple(output_shape[:1]) == tuple(input_shape[:1]) else "mean")
+        per_position = tuple(output_shape[:1]) == tuple(input_shape[:1])
+        options.setdefault("readout", "each" if per_position else "mean")
         config = Config(
             layout="tokens",
             input_shape=tuple(input_shape),
@@ -123,7 +123,7 @@ class OneLayerTransformer(Weights):
         config = self.config
         if isinstance(x, (np.ndarray, list, tuple)):
             return self._on_arrays(x)
-        batch = x.shape[: len(x.shape) - len(config.input_shape)]
+        batch = self._batch(x)
         if tuple(x.shape[len(batch) :]) != config.input_shape:
             raise OnelayerError(f"input of shape {tuple(x.shape)} does not end with {config.input_shape}")
         if not x.dtype.is_floating_point:
@@ -136,8 +136,13 @@ class OneLayerTransformer(Weights):
         if count <= step:
             return self._evaluate(x, batch)
         flat = x.reshape(count, *config.input_shape)  # (B, *input_shape)
-        parts = [self._evaluate(part, part.shape[:1]) for part in torch.split(flat, step)]
+        chunks = torch.split(flat, step)
+        parts = [self._evaluate(chunk, chunk.shape[:1]) for chunk in chunks]
         return torch.cat(parts).reshape((*batch, *config.output_shape))
+
+    def _batch(self, x: Any) -> Any:
+        """The batch shape of points (..., *input_shape)."""
+        return x.shape[: len(x.shape) - len(self.config.input_shape)]
 
     def _on_arrays(self, x: Any) -> Any:
         """Points as numbers outside torch, in the format of the weights; the values as a NumPy array."""
@@ -145,20 +150,26 @@ class OneLayerTransformer(Weights):
             numbers = np.asarray(x, dtype=np.float64)
         except (TypeError, ValueError) as error:
             raise OnelayerError(f"points must be numbers of one regular shape, got {repr(x)[:60]}") from error
-        points = torch.as_tensor(numbers, dtype=self.dtype, device=next(self.parameters()).device)
+        points = torch.as_tensor(numbers, dtype=self.dtype, device=self.device)
         with torch.no_grad():
-            return widened(self(points)).cpu().numpy()  # NumPy has no bfloat16
+            values = self(points)
+        # NumPy has no bfloat16, and to widen is exact.
+        return widened(values).cpu().numpy()
 
     def _evaluate(self, x: Tensor, batch: Sequence[int]) -> Tensor:
         config = self.config
-        e = self.embed(x.reshape(*batch, config.rows, config.token_width))  # (..., N, d_model)
+        tokens = x.reshape(*batch, config.rows, config.token_width)
+        e = self.embed(tokens)  # (..., N, d_model)
         r = self.stream(e)
         y = self._feed_forward(r) if config.hidden else r
         if config.readout == "mean":
-            y = held(widened(y).sum(-2) * (1 / config.length), y)  # (..., d_model)
+            total = widened(y).sum(-2)
+            y = held(total * (1 / config.length), y)  # (..., d_model)
         elif config.readout != "each":
-            y = y[..., 0 if config.readout == "first" else config.length - 1, :]
-        return self.affine(y, "R").reshape((*batch, *config.output_shape))
+            position = 0 if config.readout == "first" else config.length - 1
+            y = y[..., position, :]
+        out = self.affine(y, "R")
+        return out.reshape((*batch, *config.output_shape))
 
     def embed(self, x: Tensor) -> Tensor:
         """(..., N, token_width) -> (..., N, d_model).
@@ -167,7 +178,8 @@ class OneLayerTransformer(Weights):
         """
         e = self.affine(self.ramped(x), "E")
         if self.config.pieces:
-            e = e.reshape(*e.shape[:-2], self.config.length, self.config.d_model)  # from (..., 1, N d_model)
+            batch = e.shape[:-2]  # of (..., 1, N d_model)
+            e = e.reshape(*batch, self.config.length, self.config.d_model)
         if self.config.positions == "none":
             return e
         return _sum(e, self.cast("position", x))
@@ -176,8 +188,10 @@ class OneLayerTransformer(Weights):
         """(..., N, token_width) -> (..., N, features): a piecewise embedding sees each number through its ramps."""
         if self.config.embedding != "piecewise":
             return x
-        start, slope = self.cast("ramp_start", x), self.cast("ramp_slope", x)  # (token_width, G)
-        ramps = torch.clamp((widened(x).unsqueeze(-1) - widened(start)) * widened(slope), 0.0, 1.0)
+        start = widened(self.cast("ramp_start", x))  # (token_width, G)
+        slope = widened(self.cast("ramp_slope", x))
+        beyond = widened(x).unsqueeze(-1) - start
+        ramps = torch.clamp(beyond * slope, 0.0, 1.0)
         return held(ramps, x).reshape(*x.shape[:-1], self.config.features)
 
     def stream(self, e: Tensor) -> Tensor:
@@ -185,100 +199,24 @@ class OneLayerTransformer(Weights):
 
         One position of a layer of pieces, (..., 1, d_model).
         """
-        a = self._attend(self._norm(e, "1") if self.config.norm == "pre" else e)
-        r = _sum(self._asking(e), a) if self.config.residual else a
+        seen = self._norm(e, "1") if self.config.norm == "pre" else e
+        a = attended(self, seen)
+        r = _sum(asking(self, e), a) if self.config.residual else a
         if self.config.norm == "post":
             return self._norm(r, "1")
         return r
 
-    def _asking(self, e: Tensor) -> Tensor:
-        """The positions that ask: all of them, or of a layer of pieces the first, which alone is read."""
-        if self.config.pieces:
-            return e[..., :1, :]
-        return e
-
     def preactivations(self, r: Tensor) -> Tensor:
         """What the ReLU units see of the stream R: (..., N, d_model) -> (..., N, hidden)."""
-        return self.affine(self._norm(r, "2") if self.config.norm == "pre" else r, "1")
+        seen = self._norm(r, "2") if self.config.norm == "pre" else r
+        return self.affine(seen, "1")
 
     def finish(self, y: Tensor) -> Tensor:
         """Read-out of every position, after the last normalisation if any: (..., N, d_model) -> (..., N, width)."""
-        return self.affine(self._norm(y, "2") if self.config.norm == "post" and self.config.hidden else y, "R")
-
-    def _attend(self, e: Tensor) -> Tensor:
-        """MHA(E; memory) W_O + b_O: all heads at once when alike, else one by one."""
-        if e.dtype in ACCUMULATORS:
-            return self.affine(torch.cat([self._head(h, e) for h in range(len(self.config.heads))], dim=-1), "O")
-        if self.alike():
-            return self._attend_alike(e)
-        return self._attend_each(e)
-
-    def alike(self) -> bool:
-        """Whether heads can be evaluated together; a single one is faster alone: its batches fold into one product."""
-        first, *others = self.config.heads
-        return len(others) > 0 and first.memory != "grid" and all(shape == first for shape in others)
-
-    def _attend_alike(self, e: Tensor) -> Tensor:
-        shape = self.config.heads[0]
-        count = len(self.config.heads)
-
-        def split(u: Tensor, width: int) -> Tensor:
-            return u.reshape(*u.shape[:-1], count, width).transpose(-3, -2)  # (..., H, N, width)
-
-        query = split(self.affine(self._asking(e), "Q"), shape.d_k) * (1 / math.sqrt(shape.d_k))
-        sources = []
-        if self.config.token_attention:
-            sources.append((split(self.affine(e, "K"), shape.d_k), split(self.affine(e, "V"), shape.d_v)))
-        if shape.memory == "plain":
-            items = [self._plain(h, e) for h in range(count)]
-            sources.append((torch.stack([k for k, _ in items]), torch.stack([v for _, v in items])))  # (H, M, width)
-        z = attention_kind(self.config).average(query, sources).transpose(-3, -2)  # (..., N, H, d_v)
-        return self.affine(z.reshape(*z.shape[:-2], count * shape.d_v), "O")
-
-    def _attend_each(self, e: Tensor) -> Tensor:
-        """One head at a time: each keeps to the inputs that its query reads, which keeps Taylor models small."""
-        w_o = self.cast("W_O", e)
-        b_o = self.cast("b_O", e)
-        rows = torch.split(w_o, [shape.d_v for shape in self.config.heads])
-        parts = (F.linear(self._head(h, e), own.transpose(0, 1)) for h, own in enumerate(rows))  # (..., N, d_model)
-        return reduce(operator.add, parts) + b_o
-
-    def _head(self, h: int, e: Tensor) -> Tensor:
-        """Z_h of eq (8), (..., N, d_v): logits, weights and average in one piece, rounded once in a narrow format."""
-        query = self._query(h, e)
-        sources = self._token_sources(h, e)
-        memory = self.memory_of(h)
-        kind = attention_kind(self.config)
-        if isinstance(memory, GridMemory) and isinstance(kind, Softmax):
-            axes = [_as(axis, e) for axis in memory.axes]
-            return held(grid_average(query, axes, _as(memory.values, e), sources), e)
-        if isinstance(memory, GridMemory) and not isinstance(e, Tensor):
-            raise UnsupportedOperation("a grid without softmax, of enclosures", WRITTEN_OUT)
-        if memory is not None:
-            sources.append(self._plain(h, e))
-        return held(kind.average(query, sources), e)
-
-    def _query(self, h: int, e: Tensor) -> Tensor:
-        shape = self.config.heads[h]
-        start = sum(head.d_k for head in self.config.heads[:h])
-        query = self.affine(self._asking(e), "Q", slice(start, start + shape.d_k))
-        return widened(query) * (1 / math.sqrt(shape.d_k))
-
-    def _token_sources(self, h: int, e: Tensor) -> list[tuple[Tensor, Tensor]]:
-        if not self.config.token_attention:
-            return []
-        heads = self.config.heads
-        k = sum(head.d_k for head in heads[:h])
-        v = sum(head.d_v for head in heads[:h])
-        keys = self.affine(e, "K", slice(k, k + heads[h].d_k))
-        return [(widened(keys), widened(self.affine(e, "V", slice(v, v + heads[h].d_v))))]
-
-    def _plain(self, h: int, e: Tensor) -> tuple[Tensor, Tensor]:
-        memory = self.memory_of(h)
-        if memory is None:
-            raise OnelayerError(f"head {h} has no memory")
-        keys, values = memory.plain_tokens(e.dtype)
-        return widened(keys), widened(values)
+        # Without a feed-forward network there is no second sum to normalise.
+        if self.config.norm == "post" and self.config.hidden:
+            y = self._norm(y, "2")
+        return self.affine(y, "R")
 
     def _feed_forward(self, r: Tensor) -> Tensor:
         """[R +] relu(R W_1 + b_1) W_2 + b_2, eq (1) twice, normalised before or after as configured."""
@@ -292,35 +230,33 @@ class OneLayerTransformer(Weights):
     def _norm(self, x: Tensor, which: str) -> Tensor:
         gain = widened(self.cast(f"gain_{which}", x))
         shift = widened(self.cast(f"shift_{which}", x))
-        return held(F.layer_norm(widened(x), (self.config.d_model,), gain, shift, NORM_EPS), x)
+        normed = F.layer_norm(widened(x), (self.config.d_model,), gain, shift, NORM_EPS)
+        return held(normed, x)
 
     def _cost(self) -> int:
         """Elements of the largest intermediate array per batch element."""
         config = self.config
         n = config.length
         own = n if config.token_attention else 0
-        sizes = [n * config.d_model, n * config.hidden, n * config.features]
+        together = len(config.heads) if config.alike else 1
+        per_token = [config.d_model, config.hidden, config.features]
         for shape in config.heads:
             if shape.memory == "grid" and config.attention == "softmax":
-                sizes.append(n * (shape.token_count // shape.tokens[0] * shape.d_v + sum(shape.tokens) + own))
+                # The weights of every axis, and the values after their first axis is contracted.
+                contracted = shape.token_count // shape.tokens[0] * shape.d_v
+                per_token.append(contracted + sum(shape.tokens) + own)
             else:
-                sizes.append(n * (shape.token_count + own) * (len(config.heads) if self.alike() else 1))
-        return max(sizes)
+                per_token.append((shape.token_count + own) * together)
+        return n * max(per_token)
 
     def attention_weights(self, x: Tensor) -> list[Tensor]:
         """Weights of every head, H x (..., N, S): first the N tokens of the sequence if they are attended to, then the
         memory tokens in row-major order. Rows sum to one."""
         config = self.config
-        batch = x.shape[: len(x.shape) - len(config.input_shape)]
-        e = self.embed(x.reshape(*batch, config.rows, config.token_width))  # (..., N, d_model)
+        tokens = x.reshape(*self._batch(x), config.rows, config.token_width)
+        e = self.embed(tokens)  # (..., N, d_model)
         e = self._norm(e, "1") if config.norm == "pre" else e
-        rows = []
-        for h in range(len(config.heads)):
-            keys = [keys for keys, _ in self._token_sources(h, e)]
-            if self.memory_of(h) is not None:
-                keys.append(self._plain(h, e)[0])
-            rows.append(attention_kind(config).weights(self._query(h, e), keys))
-        return rows
+        return [weights_of(self, h, e) for h in range(len(config.heads))]
 
     def materialize(self) -> OneLayerTransformer:
         """The same function with every grid written out as plain memory tokens."""
@@ -330,13 +266,16 @@ class OneLayerTransformer(Weights):
                 f"a grid in {kind} has no plain form: sums of its keys are no {kind} numbers; "
                 "write out model.float() instead"
             )
-        memories = [self.memory_of(h) for h in range(len(self.config.heads))]
-        plain = [None if memory is None else PlainMemory(*memory.plain_tokens()) for memory in memories]
-        heads = tuple(
-            shape if item is None else item.shape for shape, item in zip(self.config.heads, plain, strict=True)
-        )
-        model = OneLayerTransformer(self.config.replace(heads=heads), plain, dtype=self.dtype).to(self.device)
-        model.set_weights({name: self.own(name) for name in weight_shapes(self.config)})
+        heads: list[HeadShape] = []
+        plain: list[Memory | None] = []
+        for h, shape in enumerate(self.config.heads):
+            memory = self.memory_of(h)
+            written_out = None if memory is None else PlainMemory(*memory.plain_tokens())
+            plain.append(written_out)
+            heads.append(shape if written_out is None else written_out.shape)
+        config = self.config.replace(heads=tuple(heads))
+        model = OneLayerTransformer(config, plain, dtype=self.dtype).to(self.device)
+        model.set_weights({name: self.own(name) for name in weight_shapes(config)})
         return model.requires_grad_(any(parameter.requires_grad for parameter in self.parameters()))
 
     def _repr_html_(self) -> str:
@@ -367,8 +306,3 @@ class OneLayerTransformer(Weights):
 def _sum(a: Tensor, b: Tensor) -> Tensor:
     """a + b, rounded once."""
     return held(widened(a) + widened(b), a)
-
-
-def _as(stored: Tensor, x: Tensor) -> Tensor:
-    """A stored tensor in the format that a head computes in for x."""
-    return widened(stored if stored.dtype == x.dtype else stored.to(x.dtype))

@@ -35,9 +35,11 @@ class Weights(nn.Module):
     ) -> None:
         super().__init__()
         self.config = config
-        self.integers = False  # whether a float32 layer is stored in int8: see layer/int8.py
+        # Whether a float32 layer is stored in int8: see layer/int8.py.
+        self.integers = False
         generator = torch.Generator("cpu").manual_seed(seed)
         for name, value in _initial_weights(config, generator, dtype).items():
+            # Ramps and fixed positions are part of the construction: an optimiser is not to find them.
             if name in RAMPS or (name == "position" and config.positions != "learned"):
                 self.register_buffer(name, value)
             else:
@@ -45,8 +47,10 @@ class Weights(nn.Module):
         if memory is None:
             memory = [random_memory(shape, generator, dtype) for shape in config.heads]
         _need_shapes(config, memory)
-        own = {str(h): deepcopy(item).to(dtype) for h, item in enumerate(memory) if item is not None}
-        self.memory = nn.ModuleDict(own)
+        self.memory = nn.ModuleDict()
+        for h, item in enumerate(memory):
+            if item is not None:
+                self.memory[str(h)] = deepcopy(item).to(dtype)
         for name, value in self.memory.named_parameters():
             _require_finite(f"memory.{name}", value)
 
@@ -56,12 +60,14 @@ class Weights(nn.Module):
         for name, value in weights.items():
             if name not in own:
                 raise OnelayerError(f"this layer has no weight '{name}'; it has {', '.join(own)}")
-            new = value if isinstance(value, Tensor) else torch.cat(list(value), dim=0 if name == "W_O" else -1)
-            if new.shape != own[name].shape:
-                raise OnelayerError(f"{name} must have shape {tuple(own[name].shape)}, got {tuple(new.shape)}")
+            new = value if isinstance(value, Tensor) else _joined(name, value)
+            held = own[name]
+            if new.shape != held.shape:
+                raise OnelayerError(f"{name} must have shape {tuple(held.shape)}, got {tuple(new.shape)}")
             with torch.no_grad():
-                own[name].copy_(new)
-            _require_finite(name, own[name])
+                held.copy_(new)
+            # After the copy, which rounds: a large float64 number may be infinite in a narrow format.
+            _require_finite(name, held)
 
     def own(self, name: str) -> Tensor:
         """The stored tensor of that name."""
@@ -112,30 +118,41 @@ class Weights(nn.Module):
         That is what a stock layer would store: every memory token counts with its own key and value.
         """
         heads = self.config.heads
-        parameters = sum(math.prod(shape) for shape in weight_shapes(self.config).values())
-        parameters += sum(shape.token_count * (shape.d_k + shape.d_v) for shape in heads)
+        matrices = sum(map(math.prod, weight_shapes(self.config).values()))
+        memories = sum(shape.token_count * (shape.d_k + shape.d_v) for shape in heads)
         return {
             "heads": len(heads),
             "tokens": sum(shape.token_count for shape in heads),
             "hidden_units": self.config.hidden,
-            "parameters": parameters,
+            "parameters": matrices + memories,
             "nonzeros": self._nonzeros(),
         }
 
     def _nonzeros(self) -> int:
-        own = sum(int(torch.count_nonzero(self.own(name))) for name in weight_shapes(self.config))
-        stored = (self.memory_of(h) for h in range(len(self.config.heads)))
-        return own + sum(memory.nonzeros() for memory in stored if memory is not None)
+        total = 0
+        for name in weight_shapes(self.config):
+            total += int(torch.count_nonzero(self.own(name)))
+        for memory in self.memory.values():
+            total += cast(Memory, memory).nonzeros()
+        return total
+
+
+def _joined(name: str, parts: Sequence[Tensor]) -> Tensor:
+    """What is given head by head as one matrix: heads lie below one another in W_O, side by side elsewhere."""
+    return torch.cat(list(parts), dim=0 if name == "W_O" else -1)
 
 
 def _need_shapes(config: Config, memory: Sequence[Memory | None]) -> None:
     """Memories as the configuration has them, or OnelayerError."""
-    found = tuple(
-        shape if item is None and shape.memory == "none" else _shape_of(item)
-        for shape, item in zip(config.heads, memory, strict=False)
-    )
-    if found != config.heads or len(memory) != len(found):
-        raise OnelayerError(f"memories {found} differ from the configured heads {config.heads}")
+    found: list[HeadShape | None] = []
+    for shape, item in zip(config.heads, memory, strict=False):
+        # Nothing in memory is what such a head asks for; what it is given otherwise must have its shape.
+        if item is None and shape.memory == "none":
+            found.append(shape)
+        else:
+            found.append(None if item is None else item.shape)
+    if tuple(found) != config.heads or len(memory) != len(found):
+        raise OnelayerError(f"memories {tuple(found)} differ from the configured heads {config.heads}")
 
 
 def weight_shapes(config: Config) -> dict[str, tuple[int, ...]]:
@@ -160,7 +177,8 @@ def weight_shapes(config: Config) -> dict[str, tuple[int, ...]]:
     affine("O", d_v, config.d_model)
     for which in ("1", "2") if config.hidden else ("1",):
         if config.norm != "none":
-            shapes[f"gain_{which}"] = shapes[f"shift_{which}"] = (config.d_model,)
+            shapes[f"gain_{which}"] = (config.d_model,)
+            shapes[f"shift_{which}"] = (config.d_model,)
     if config.hidden:
         affine("1", config.d_model, config.hidden)
         affine("2", config.hidden, config.d_model)
@@ -188,12 +206,15 @@ def _initial_weights(config: Config, generator: torch.Generator, dtype: torch.dt
         if name == "position":
             weights[name] = positional_encoding(config.positions, *shape, generator=generator)
         elif name == "ramp_start":
-            weights[name] = (counted(shape[1]) / shape[1]).repeat(shape[0], 1)
+            tokens, ramps = shape
+            starts = counted(ramps) / ramps
+            weights[name] = starts.repeat(tokens, 1)
         elif name == "ramp_slope":
             weights[name] = full(shape, float(shape[1]))
         elif len(shape) == 2:
-            draw = torch.rand(shape, generator=generator, dtype=torch.float64, device="cpu") * 2 - 1
-            weights[name] = draw / math.sqrt(shape[0])
+            # Drawn in float64 whatever the format, so that one seed means the same start in all of them.
+            draw = torch.rand(shape, generator=generator, dtype=torch.float64, device="cpu")
+            weights[name] = (draw * 2 - 1) / math.sqrt(shape[0])
         else:
             weights[name] = full(shape, 1.0 if name in GAINS else 0.0)
     return {name: value.to(dtype) for name, value in weights.items()}
@@ -206,12 +227,14 @@ def positional_encoding(kind: str, length: int, width: int, *, generator: torch.
     i / 10000^(2j/width) into features 2j and 2j + 1. ``learned`` starts from small normal numbers.
     """
     if kind == "one-hot":
-        return torch.cat([zeros(length, width - length), eye(length)], dim=1)
+        before = zeros(length, width - length)
+        return torch.cat([before, eye(length)], dim=1)
     if kind == "sinusoidal":
         feature = counted(width)
         rate = 10000.0 ** (-2 * (feature // 2) / width)
         angle = counted(length)[:, None] * rate
         return torch.where(feature % 2 == 0, torch.sin(angle), torch.cos(angle))
+    # Small beside embeddings: 0.02 is what GPT-2 starts from.
     return 0.02 * torch.randn(length, width, generator=generator, dtype=torch.float64, device="cpu")
 
 
@@ -223,7 +246,3 @@ def _require_finite(name: str, tensor: Tensor) -> None:
             f"{name} would hold a number beyond the largest {kind}, {torch.finfo(tensor.dtype).max:.2g}; "
             "scale the function or the box"
         )
-
-
-def _shape_of(memory: Memory | None) -> HeadShape | None:
-    return None if memory is None else memory.shape

@@ -44,8 +44,7 @@ MANY_UNITS = 800
 # Of the time, for outer functions of several sums: their ridges come soon or hardly at all.
 PURSUIT_SHARE = 0.25
 # Of a lookup that is not the only way, a part of the time but at most these seconds: easy functions need less.
-FIRST_SHARE = 0.2
-SLICE_SECONDS = 40.0
+FIRST_SHARE, SLICE_SECONDS = 0.2, 40.0
 # Boxes of its proof meanwhile: a second or two in four dimensions.
 SLICE_BOXES = 10_000
 # Seconds for a smaller one after a proof: as many as the proof took, within these. So short that a loose eps, for which
