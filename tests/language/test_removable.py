@@ -14,7 +14,7 @@ import onelayer as ol
 from onelayer.language.balls import in_balls
 from onelayer.language.formula import parse
 
-NAMES = ("sin", "cos", "tan", "exp", "log", "expm1", "log1p", "sinh", "tanh", "sqrt")
+NAMES = ("sin", "asin", "atan", "cos", "tan", "exp", "log", "expm1", "log1p", "sinh", "tanh", "sqrt")
 # What is written, what is read, and the value where everything vanishes.
 READ = {
     "sin(x)/x": ("sinrel(x1)", 1.0),
@@ -39,6 +39,8 @@ READ = {
     "tanh(x)/x": ("t1 = 2 * x1;\n2 * exprel(t1) * sigmoid(-t1)", 1.0),
     "(sqrt(1 + x) - 1)/x": ("1 / (sqrt(1 + x1) + 1)", 0.5),
     "(1 - exp(-x))/x": ("exprel(-x1)", 1.0),
+    "asin(x)/x": ("1 / sinrel(asin(x1))", 1.0),
+    "atan(2*x)/x": ("t1 = atan(2 * x1);\n2 * cos(t1) / sinrel(t1)", 2.0),
 }
 OF_TWO = {
     "sin(x - y)/(y - x)": -1.0,

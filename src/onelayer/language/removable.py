@@ -6,7 +6,7 @@ Lemma. A factor that vanishes with u is u times a function that is known too, at
     tan u = u sinrel(u) / cos u     log(1 + u) = u / exprel(log(1 + u))     exp(u) - exp(-u) = 2 u exp(-u) exprel(2u)
     tanh u = 2 u exprel(2u) sigmoid(-2u)            log a - log b = log(a / b) = (a - b) / (b exprel(log(a / b)))
     exp(u) - exp(v) = (u - v) exp(v) exprel(u - v)  sqrt(a) - sqrt(b) = (a - b) / (sqrt(a) + sqrt(b))
-    u^2 - v^2 = (u - v) (u + v)
+    u^2 - v^2 = (u - v) (u + v)     asin u = u / sinrel(asin u)     atan u = u cos(atan u) / sinrel(atan u)
 
 A quotient in which such a factor meets u, or a factor of u, on the other side, as it is or in another such factor, is
 read as the one in which the two are cancelled: they are equal wherever both have values, and where u vanishes it is the
@@ -217,6 +217,10 @@ def _vanishing(tape: Tape, at: int) -> Iterator[Vanishing]:
         double = tape.add("mul", tape.number(2), node.args[0])
         rest = (tape.number(2), tape.add("exprel", double), tape.add("sigmoid", tape.add("neg", double)))
         yield Vanishing(node.args[0], tuple((factor, 1) for factor in rest))
+    elif node.op == "asin":
+        yield Vanishing(node.args[0], ((tape.add("sinrel", at), -1),))
+    elif node.op == "atan":
+        yield Vanishing(node.args[0], ((tape.add("cos", at), 1), (tape.add("sinrel", at), -1)))
     elif node.op == "log":
         yield from _logarithm(tape, at)
     elif node.op in ("sub", "add"):
