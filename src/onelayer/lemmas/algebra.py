@@ -23,8 +23,21 @@ from onelayer.errors import OnelayerError
 from onelayer.language.formula import Formula
 from onelayer.language.operations import OPERATIONS
 from onelayer.language.tree import Node
-from onelayer.lemmas.kinks import ONE, PEAK, Base, Monomial, Sum, Tables, added, largest, lattice_sum, terms_of
-from onelayer.taylor.hull import surely_defined
+from onelayer.lemmas.kinks import (
+    ONE,
+    PEAK,
+    Base,
+    Monomial,
+    Sum,
+    Tables,
+    added,
+    largest,
+    lattice_sum,
+    power_of,
+    terms_of,
+    variable,
+)
+from onelayer.taylor.hull import defined_on
 
 MOST_MONOMIALS = 4000  # beyond, expanding costs more than it may show
 HIGHEST_POWER = 12  # of a sum that is multiplied out
@@ -38,10 +51,9 @@ def same_function(first: Formula, second: Formula, box: Box, *, second_defined: 
     """
     if first.dim != second.dim or len(first.outputs) != len(second.outputs):
         return False
-    low = box.lower.reshape(1, -1)
-    high = box.upper.reshape(1, -1)
+    # The identities used hold where the formula has a value; where it has none, equal normal forms show nothing.
     shown = (first,) if second_defined else (first, second)
-    if not all(bool(surely_defined(formula, low, high).all()) for formula in shown):
+    if not all(defined_on(formula, box) for formula in shown):
         return False
     normal = Normal(box)
     try:
@@ -55,23 +67,24 @@ class Normal:
     """Normal forms of formulas that are defined on one box."""
 
     def __init__(self, box: Box) -> None:
-        ends = zip(box.lower.flatten().tolist(), box.upper.flatten().tolist(), strict=True)
+        lows = box.lower.flatten().tolist()
+        highs = box.upper.flatten().tolist()
+        ends = list(zip(lows, highs, strict=True))
         self.sides = [arb(low).union(arb(high)) for low, high in ends]
-        ends = zip(box.lower.flatten().tolist(), box.upper.flatten().tolist(), strict=True)
         self.corners = [(Fraction(low), Fraction(high)) for low, high in ends]
         self.balls: dict[Base, arb] = {}
         self.rules: dict[str, Callable[..., Sum]] = {
             "add": lambda a, b: added(a, b, 1),
             "sub": lambda a, b: added(a, b, -1),
-            "neg": lambda a: added({}, a, -1),
+            "neg": _negative,
             "mul": self._times,
             "div": lambda a, b: self._times(a, self._power(b, Fraction(-1))),
             "sqrt": lambda a: self._power(a, Fraction(1, 2)),
             "exp": self._exp,
             "log": self._log,
             "max": lambda a, b: self.largest([a, b]),
-            "min": lambda a, b: added({}, self.largest([added({}, a, -1), added({}, b, -1)]), -1),
-            "abs": lambda a: self.largest([a, added({}, a, -1)]),
+            "min": lambda a, b: _negative(self.largest([_negative(a), _negative(b)])),
+            "abs": lambda a: self.largest([a, _negative(a)]),
             "relu": lambda a: self.largest([a, {}]),
         }
 
@@ -81,6 +94,7 @@ class Normal:
         tables: list[int | None] = []
         tabulated = Tables(len(self.corners))
         for node in formula.nodes:
+            # Minima and maxima of variables alone have a table, whose sum does not depend on how they were nested.
             table = tabulated.of(node, [tables[at] for at in node.args]) if variables is None else None
             tables.append(table)
             if variables is not None and node.op == "var":
@@ -88,18 +102,21 @@ class Normal:
             elif table is not None and node.op != "var":
                 values.append(lattice_sum(table, self.corners))
             else:
-                values.append(self._node(node, [values[at] for at in within_domain(formula, node)]))
+                args = [values[at] for at in within_domain(formula, node)]
+                values.append(self._node(node, args))
         return [values[at] for at in formula.outputs]
 
     def vanishes(self, a: Sum) -> bool:
         """Whether a sum is zero once it is multiplied by the sums that it is divided by, which are not zero."""
         for _ in range(MOST_CLEARED):
-            divisors = {base for monomial in a for base, e in monomial if base[0] == "sum" and e < 0}
-            if not a or not divisors:
-                return not a
-            base = min(divisors, key=repr)
-            least = min(dict(monomial).get(base, Fraction(0)) for monomial in a)
-            a = _pythagorean(self._times(a, {frozenset({(base, -least)}): Fraction(1)}))
+            factors = (factor for monomial in a for factor in monomial)
+            divisors = {base for base, e in factors if base[0] == "sum" and e < 0}
+            if not divisors:
+                break
+            # Any order shows the same in the end; this one does not depend on the hashes of a process.
+            divisor = min(divisors, key=repr)
+            lowest = _least_exponent(a, divisor)
+            a = _pythagorean(self._times(a, power_of(divisor, -lowest)))
         return not a
 
     def largest(self, sums: Sequence[Sum]) -> Sum:
@@ -109,17 +126,19 @@ class Normal:
     def _node(self, node: Node, args: list[Sum]) -> Sum:
         match node.op:
             case "var":
-                return _power_of(("x", int(node.value)))
+                return variable(int(node.value))
             case "num":
                 return _number(Fraction(node.value))
             case "pi" | "e":
-                return _power_of((node.op,))
+                return power_of((node.op,))
             case "pow":
                 return self._power(args[0], Fraction(int(node.value)))
             case op if op in self.rules:
                 return self.rules[op](*args)
             case op:
-                return _power_of((op, node.value, *(frozenset(arg.items()) for arg in args)))
+                # Nothing is known of it but that equal arguments give equal values.
+                arguments = (frozenset(arg.items()) for arg in args)
+                return power_of((op, node.value, *arguments))
 
     def _times(self, a: Sum, b: Sum) -> Sum:
         if len(a) * len(b) > MOST_MONOMIALS:
@@ -157,7 +176,8 @@ class Normal:
         a = _pythagorean(a)
         if len(a) == 1:
             ((monomial, c),) = a.items()
-            if e.denominator == 1 or (c > 0 and all(self._positive(base) for base, _ in monomial)):
+            # (b c)^e = b^e c^e for whole e, or where both are positive: sqrt(x^2) is |x|, not x.
+            if e.denominator == 1 or (c > 0 and self._all_positive(monomial)):
                 powers: Monomial = frozenset((base, own * e) for base, own in monomial)
                 return self._times(_root(c, e), self._monomial(powers, ONE))
         return self._power_of_sum(a, e)
@@ -170,7 +190,8 @@ class Normal:
         if content:
             inverse: Monomial = frozenset((base, -own) for base, own in content)
             rest = self._times(a, {inverse: Fraction(1)})
-            return self._times(self._power({content: Fraction(1)}, e), self._power(rest, e))
+            taken_out = self._power({content: Fraction(1)}, e)
+            return self._times(taken_out, self._power(rest, e))
         lead, base = _as_base(a)
         return self._times(_root(lead, e), self._monomial(frozenset({(base, e)}), ONE))
 
@@ -180,47 +201,52 @@ class Normal:
         With it, multiples of a sum by a monomial have the same base: 1 + x/y and y + x are (y + x) / y and y + x.
         """
         bases = {base for monomial in a for base, _ in monomial}
-        least = {base: min(dict(monomial).get(base, Fraction(0)) for monomial in a) for base in bases}
+        least = {base: _least_exponent(a, base) for base in bases}
         whole = e.denominator == 1
         return frozenset((b, m) for b, m in least.items() if m and (whole or self._positive(b)))
 
     def _exp(self, a: Sum) -> Sum:
+        """exp of a sum is the product of exp of its terms, and exp(c log b) = b^c."""
         found = _number(Fraction(1))
         for monomial, c in a.items():
-            logarithm = next(iter(monomial))[0] if len(monomial) == 1 else ("",)
+            inner = _under_logarithm(monomial)
             if not monomial:
-                found = self._times(found, _power_of(("e",), c))
-            elif logarithm[0] == "log" and monomial == frozenset({(logarithm, Fraction(1))}):
-                inner = logarithm[1]
-                factor = _root(inner[1], c) if inner[0] == "num" else self._monomial(frozenset({(inner, c)}), ONE)
-                found = self._times(found, factor)
+                factor = power_of(("e",), c)
+            elif inner is None:
+                factor = power_of(("exp", monomial), c)
+            elif inner[0] == "num":
+                factor = _root(inner[1], c)
             else:
-                found = self._times(found, _power_of(("exp", monomial), c))
+                factor = self._monomial(frozenset({(inner, c)}), ONE)
+            found = self._times(found, factor)
         return found
 
     def _log(self, a: Sum) -> Sum:
+        """log of a product of positive bases is a sum of logarithms; any other sum is one base."""
         if len(a) == 1:
             ((monomial, c),) = a.items()
-            if c > 0 and all(self._positive(base) for base, _ in monomial):
-                found = {} if c == 1 else _power_of(("log", ("num", c)))
+            if c > 0 and self._all_positive(monomial):
+                found = _log_of_number(c)
                 for base, e in monomial:
                     found = added(found, self._log_of(base), e)
                 return found
         if not a:
             raise OnelayerError("the logarithm of zero")
         lead, base = _as_base(a)
-        found = {} if lead == 1 else _power_of(("log", ("num", lead)))
-        return added(found, _power_of(("log", base)), 1)
+        return added(_log_of_number(lead), power_of(("log", base)), 1)
 
     def _log_of(self, base: Base) -> Sum:
         if base[0] == "exp":
             return {base[1]: Fraction(1)}
         if base == ("e",):
             return _number(Fraction(1))
-        return _power_of(("log", base))
+        return power_of(("log", base))
 
     def _positive(self, base: Base) -> bool:
         return bool(self._ball(base) > 0)
+
+    def _all_positive(self, monomial: Monomial) -> bool:
+        return all(self._positive(base) for base, _ in monomial)
 
     def ball(self, a: Mapping[Monomial, Fraction]) -> arb:
         """The values of a sum over the box."""
@@ -249,7 +275,8 @@ class Normal:
             case op if op == PEAK:
                 return reduce(arb.max, map(self._sum, terms_of(base)))
             case op if op in _BALLS:
-                return _BALLS[op](self._sum(dict(base[2])))
+                argument = self._sum(dict(base[2]))
+                return _BALLS[op](argument)
             case _:
                 return arb("nan")
 
@@ -269,11 +296,13 @@ _BALLS: dict[str, Callable[[arb], arb]] = {op: getattr(arb, op) for op in _ENTIR
 
 
 def _raised(ball: arb, e: Fraction) -> arb:
-    if e.denominator == 1:  # one by one: a power of a ball that reaches below zero is no number in Arb
+    # One by one: a power of a ball that reaches below zero is no number in Arb.
+    if e.denominator == 1:
         product = reduce(arb.__mul__, [ball] * abs(int(e)), arb(1))
         return product if e > 0 else 1 / product
     if ball > 0:
-        return (arb(e.numerator) / arb(e.denominator) * ball.log()).exp()
+        exponent = arb(e.numerator) / arb(e.denominator)
+        return (exponent * ball.log()).exp()
     return arb("nan")
 
 
@@ -284,22 +313,40 @@ def within_domain(formula: Formula, node: Node) -> tuple[int, ...]:
     no law but equality of arguments is used of them.
     """
     nodes = formula.nodes
+    one = Node("num", (), 1.0)
     row = OPERATIONS.get(node.op)
     if row is None or not row.within_one or nodes[node.args[0]].op != "min":
         return node.args
     inner, top = nodes[node.args[0]].args
-    if nodes[inner].op != "max" or nodes[top] != Node("num", (), 1.0):
+    if nodes[inner].op != "max" or nodes[top] != one:
         return node.args
     kept, bottom = nodes[inner].args
     least = nodes[bottom]
-    ends_at_one = least.op == "neg" and nodes[least.args[0]] == Node("num", (), 1.0)
-    return (kept,) if ends_at_one else node.args
+    from_minus_one = least.op == "neg" and nodes[least.args[0]] == one
+    return (kept,) if from_minus_one else node.args
 
 
 def _as_base(a: Sum) -> tuple[Fraction, Base]:
     """A sum as a positive factor and one base, so that multiples of a sum have the same base."""
     lead = max(abs(c) for c in a.values())
-    return lead, ("sum", frozenset((monomial, c / lead) for monomial, c in a.items()))
+    scaled = frozenset((monomial, c / lead) for monomial, c in a.items())
+    return lead, ("sum", scaled)
+
+
+def _under_logarithm(monomial: Monomial) -> Base | None:
+    """b of a monomial that is log b and nothing else."""
+    if len(monomial) != 1:
+        return None
+    ((base, e),) = monomial
+    if base[0] == "log" and e == 1:
+        inner: Base = base[1]
+        return inner
+    return None
+
+
+def _least_exponent(a: Sum, base: Base) -> Fraction:
+    """The smallest exponent that a base has in the monomials of a sum, 0 where it is missing."""
+    return min(dict(monomial).get(base, Fraction(0)) for monomial in a)
 
 
 def _pythagorean(a: Sum) -> Sum:
@@ -312,8 +359,10 @@ def _pythagorean(a: Sum) -> Sum:
             rest = _without_square(monomial, base)
             beside = _without_square(rest, ("cos", *base[1:]), -1)
             if beside in found:
+                # c m sin^2 = c m - c m cos^2.
                 c = found.pop(monomial)
-                found = added(added(found, {beside: Fraction(1)}, -c), {rest: Fraction(1)}, c)
+                found = added(found, {beside: Fraction(1)}, -c)
+                found = added(found, {rest: Fraction(1)}, c)
     return found
 
 
@@ -328,8 +377,12 @@ def _number(value: Fraction) -> Sum:
     return {ONE: value} if value else {}
 
 
-def _power_of(base: Base, e: Fraction = Fraction(1)) -> Sum:
-    return {frozenset({(base, e)}): Fraction(1)}
+def _negative(a: Sum) -> Sum:
+    return added({}, a, -1)
+
+
+def _log_of_number(c: Fraction) -> Sum:
+    return {} if c == 1 else power_of(("log", ("num", c)))
 
 
 def _root(c: Fraction, e: Fraction) -> Sum:
@@ -339,6 +392,7 @@ def _root(c: Fraction, e: Fraction) -> Sum:
     if e.denominator == 2:
         above = math.isqrt(c.numerator)
         below = math.isqrt(c.denominator)
-        if above * above == c.numerator and below * below == c.denominator:
-            return _number(Fraction(above, below) ** e.numerator)
-    return _power_of(("num", c), e)
+        root = Fraction(above, below)
+        if root * root == c:
+            return _number(root**e.numerator)
+    return power_of(("num", c), e)

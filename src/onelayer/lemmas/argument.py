@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
@@ -13,7 +12,7 @@ from onelayer.language.compose import inside, total, weighted
 from onelayer.language.formula import Formula
 from onelayer.language.tree import Tape
 from onelayer.language.words import NOT_RECORDED, describe
-from onelayer.lemmas.fields import need, numbers, places, records
+from onelayer.lemmas.fields import are_sizes, need, need_gap, numbers, places, records, settle
 from onelayer.lemmas.nested import Nested
 from onelayer.lemmas.pieces import Pieces
 from onelayer.lemmas.term import OfOneVariable
@@ -38,7 +37,7 @@ class OrderStatistics:
         if self.weights is not None:
             given = numbers(self.weights)
             need(len(given) == self.length, "weights must be one finite number per order statistic")
-            object.__setattr__(self, "weights", given)
+            settle(self, weights=given)
 
     def stated(self) -> str:
         """What takes the place of a function in the certificate."""
@@ -62,9 +61,11 @@ class Recall:
         need(self.recipe in ("softmax", "relu"), "recipe must be 'softmax' or 'relu'")
         need(type(self.rows) is int and self.rows >= 1, "rows must be a whole number >= 1")
         if self.classes is not None:
-            need(isinstance(self.classes, list | tuple) and len(self.classes) <= self.rows, "classes must be a list")
-            need(all(type(name) in (str, int, float, bool) for name in self.classes), "classes must be plain labels")
-            object.__setattr__(self, "classes", tuple(self.classes))
+            listed = isinstance(self.classes, list | tuple)
+            need(listed and len(self.classes) <= self.rows, "classes must be a list")
+            plain = (type(name) in (str, int, float, bool) for name in self.classes)
+            need(all(plain), "classes must be plain labels")
+            settle(self, classes=tuple(self.classes))
 
     def stated(self) -> str:
         """What takes the place of a function in the certificate."""
@@ -117,10 +118,9 @@ class Composition:
     KIND = "composition"
 
     def __post_init__(self) -> None:
-        sizes = (self.length, self.width, self.outputs)
-        need(places(sizes, 2**20 + 1) and min(sizes) >= 1, "sizes must be whole numbers >= 1")
+        need(are_sizes([self.length, self.width, self.outputs]), "sizes must be whole numbers >= 1")
         need(type(self.each) is bool and type(self.exact) is bool, "'each' and 'exact' must be true or false")
-        need(type(self.gap) in (int, float) and 0 <= self.gap < math.inf, "gap must be a number >= 0")
+        need_gap(self.gap)
         atoms = records(Atom, self.atoms)
         terms = records(TokenTerm, self.terms)
         need(places([atom.coordinate for atom in atoms], self.width), "an atom of no coordinate")
@@ -128,24 +128,33 @@ class Composition:
         terms = tuple(self._checked(term, len(atoms)) for term in terms)
         units = tuple(self.units)
         need(places(units, len(terms)), "a unit of no term")
-        for name, value in (("atoms", atoms), ("terms", terms), ("units", units)):
-            object.__setattr__(self, name, value)
+        settle(self, atoms=atoms, terms=terms, units=units)
 
     def _checked(self, term: TokenTerm, atoms: int) -> TokenTerm:
         at = term.position
-        need(at is None or (type(at) is int and self.each and 0 <= at < self.length), "a term of no position")
-        need(type(term.output) is int and 0 <= term.output < self.outputs, "a term of no output")
+        # A layer that is read once has one position, and its terms name none.
+        need(at is None or (self.each and places([at], self.length)), "a term of no position")
+        need(places([term.output], self.outputs), "a term of no output")
         need(type(term.text) is str, "a term without text")
-        need(isinstance(term.weights, list | tuple) and len(term.weights) == self.length, "weights need n rows")
+        listed = isinstance(term.weights, list | tuple)
+        need(listed and len(term.weights) == self.length, "weights need n rows")
         rows = tuple(numbers(row) for row in term.weights)
         need(all(len(row) == atoms for row in rows), "weights need one number per atom")
-        return TokenTerm(at, term.output, rows, term.text, *numbers([term.constant]))
+        (constant,) = numbers([term.constant])
+        return TokenTerm(at, term.output, rows, term.text, constant)
+
+    @property
+    def positions(self) -> range:
+        """The positions at which the layer is read."""
+        return range(self.length if self.each else 1)
 
     def rows(self, term: TokenTerm, position: int) -> tuple[tuple[float, ...], ...]:
         """Weights of the term at a position, by token."""
         if term.position is not None or not self.each:
             return term.weights
-        return tuple(term.weights[(token - position) % self.length] for token in range(self.length))
+        # One term stands for its shifts: the weights of the next position are those of this one, moved by a token.
+        moved = ((token - position) % self.length for token in range(self.length))
+        return tuple(term.weights[token] for token in moved)
 
     def active(self, position: int) -> list[int]:
         """Indices of the terms that exist at a position."""
@@ -156,30 +165,33 @@ class Composition:
         tape = Tape()
         n = self.length
         d = self.width
-        values = {
-            (token, c): inside(tape, atom.formula, tape.variable(token * d + atom.coordinate))
-            for c, atom in enumerate(self.atoms)
-            for token in range(n)
-        }
+        values = {}
+        for c, atom in enumerate(self.atoms):
+            for token in range(n):
+                x = tape.variable(token * d + atom.coordinate)
+                values[token, c] = inside(tape, atom.formula, x)
         outputs = []
-        for position in range(n if self.each else 1):
+        for position in self.positions:
             sums: list[list[int]] = [[] for _ in range(self.outputs)]
             for k in self.active(position):
                 term = self.terms[k]
                 argument = _weighted_sum(tape, self.rows(term, position), values)
                 sums[term.output].append(inside(tape, term.formula, argument))
             outputs += [total(tape, part) for part in sums]
-        return Formula.build(tape.nodes, outputs, (n * d,), () if len(outputs) == 1 else (len(outputs),))
+        shape = () if len(outputs) == 1 else (len(outputs),)
+        return Formula.build(tape.nodes, outputs, (n * d,), shape)
 
 
 Argument = OrderStatistics | Recall | Composition | Nested | Pieces
-KINDS: dict[str, type[Argument]] = {kind.KIND: kind for kind in (OrderStatistics, Recall, Composition, Nested, Pieces)}
+_ARGUMENTS: tuple[type[Argument], ...] = (OrderStatistics, Recall, Composition, Nested, Pieces)
+KINDS: dict[str, type[Argument]] = {kind.KIND: kind for kind in _ARGUMENTS}
 
 
 def to_text(argument: Argument) -> bytes:
     """The content of argument.json."""
-    data = {"format": FORMAT, "format_version": FORMAT_VERSION, "kind": argument.KIND, **asdict(argument)}
-    return (json.dumps(data, allow_nan=False) + "\n").encode("ascii")
+    head = {"format": FORMAT, "format_version": FORMAT_VERSION, "kind": argument.KIND}
+    text = json.dumps({**head, **asdict(argument)}, allow_nan=False)
+    return (text + "\n").encode("ascii")
 
 
 def from_text(text: bytes) -> Argument:
@@ -188,9 +200,11 @@ def from_text(text: bytes) -> Argument:
     if not isinstance(data, dict) or data.pop("format", None) != FORMAT:
         raise FileError(f"argument.json is not an argument: its 'format' must be {FORMAT!r}")
     version = data.pop("format_version", None)
+    # By type too: true equals 1 in Python, and is no version.
     if type(version) is not int or version != FORMAT_VERSION:
         raise FileError(f"argument.json has an unknown format_version; this program reads {FORMAT_VERSION}")
-    kind = KINDS.get(str(data.pop("kind", None)))
+    named = str(data.pop("kind", None))
+    kind = KINDS.get(named)
     if kind is None or set(data) != set(kind.__dataclass_fields__):
         raise FileError("argument.json has an unknown kind or missing or unknown fields")
     try:
@@ -201,5 +215,9 @@ def from_text(text: bytes) -> Argument:
 
 def _weighted_sum(tape: Tape, rows: Sequence[Sequence[float]], values: Mapping[tuple[int, int], int]) -> int:
     """The node of sum over tokens and atoms of weight times value."""
-    weights = [(token, c, w) for token, row in enumerate(rows) for c, w in enumerate(row) if w]
-    return total(tape, [weighted(tape, w, values[token, c]) for token, c, w in weights])
+    parts = []
+    for token, row in enumerate(rows):
+        for c, w in enumerate(row):
+            if w:
+                parts.append(weighted(tape, w, values[token, c]))
+    return total(tape, parts)

@@ -13,11 +13,13 @@ from onelayer.float64 import UNIT
 from onelayer.language.formula import parse
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.lemmas.argument import Composition
-from onelayer.lemmas.forward import SLACK, UP, rounding_of
+from onelayer.lemmas.forward import SLACK, UP, Rounding, rounding_of
 from onelayer.lemmas.univariate import Ramps, piecewise_error, range_of
 
 Floats = NDArray[np.float64]
-JOINED = 1e-9  # share of a ramp within which its end and the start of the next are one knot
+# Share of a ramp within which its end and the start of the next are one knot: above the rounding of both, and so far
+# below a ramp that joining them moves no bound that is stated.
+JOINED = 1e-9
 
 
 @dataclass(frozen=True)
@@ -44,17 +46,24 @@ def embedded_atoms(model: OneLayerTransformer, composition: Composition, box: Bo
     high = box.upper.reshape(n, d).numpy()
     columns = [atom.coordinate for atom in composition.atoms]
     if model.config.embedding == "linear":
-        if columns != list(range(d)) or any(atom.formula != parse("x", 1) for atom in composition.atoms):
+        identity = parse("x", 1)
+        plain = all(atom.formula == identity for atom in composition.atoms)
+        if columns != list(range(d)) or not plain:
             raise OnelayerError("a linear embedding has the coordinates themselves as atoms")
         zero = np.zeros(d)
         return Atoms(True, low, high, low, high, zero, zero)
     made = [_atom(model, composition, c, low, high) for c in range(len(columns))]
-    stacked = [np.stack([getattr(item, name) for item in made], axis=-1) for name in _Atom.__dataclass_fields__]
+    stacked = []
+    for name in _Atom.__dataclass_fields__:
+        by_atom = [getattr(item, name) for item in made]
+        stacked.append(np.stack(by_atom, axis=-1))
     return Atoms(False, *stacked)
 
 
 @dataclass(frozen=True)
 class _Atom:
+    """One column of Atoms, by the names of its fields and in their order."""
+
     low: Floats  # (n,)
     high: Floats
     true_low: Floats
@@ -70,29 +79,36 @@ def _atom(model: OneLayerTransformer, composition: Composition, c: int, low: Flo
     w = {name: model.own(name).detach().double().cpu().numpy() for name in names}
     rows = slice(atom.coordinate * g, (atom.coordinate + 1) * g)
     column = w["W_E"][:, c]
-    if np.delete(column, np.r_[rows]).any() or w["W_E"][:, len(composition.atoms) :].any():
+    beyond = w["W_E"][:, len(composition.atoms) :]
+    if np.delete(column, np.r_[rows]).any() or beyond.any():
         raise OnelayerError(f"column {c + 1} of the embedding is not a function of one number")
     start = w["ramp_start"][atom.coordinate]
     slope = w["ramp_slope"][atom.coordinate]
     rise = column[rows]
+    constant = float(w["b_E"][c])
     if not bool((slope > 0).all()):
         raise OnelayerError("the ramps of the embedding must rise")
-    ramps, blur = _as_relus(start, slope, rise, float(w["b_E"][c]))
+    ramps, blur = _as_relus(start, slope, rise, constant)
     lows = low[:, atom.coordinate]
     highs = high[:, atom.coordinate]
     formula = atom.formula
     error = piecewise_error(formula, ramps, float(lows.min()), float(highs.max())) + blur
+    # Tokens mostly share their interval: each is enclosed once.
     sides = list(zip(lows.tolist(), highs.tolist(), strict=True))
-    known = {side: range_of(formula, *side) for side in set(sides)}  # tokens mostly share their interval
+    known = {side: range_of(formula, *side) for side in set(sides)}
     ranges = np.array([known[side] for side in sides])  # (n, 2)
     least, most = ranges.T.copy()
-    executed = rounding_of(model.dtype)
-    size = float(np.abs(rise).sum()) + abs(float(w["b_E"][c]))
+    rounding = _embedding_rounding(slope, rise, constant, rounding_of(model.dtype))
+    return _Atom(least - error, most + error, least, most, error * UP, rounding * UP)
+
+
+def _embedding_rounding(slope: Floats, rise: Floats, constant: float, r: Rounding) -> float:
+    """Of an executed sum of ramps: each has two roundings and a product, and ramps lie in [0, 1]."""
+    size = float(np.abs(rise).sum()) + abs(constant)
     # An input or a difference below the normal range may be lost, times the slope.
     steep = float((slope * np.abs(rise)).sum())
-    lost = executed.tiny * (2 * len(rise) + 4 * steep)
-    rounding = SLACK * (executed.gamma(len(rise) + 6) * size + lost)
-    return _Atom(least - error, most + error, least, most, error * UP, rounding * UP)
+    lost = r.tiny * (2 * len(rise) + 4 * steep)
+    return SLACK * (r.gamma(len(rise) + 6) * size + lost)
 
 
 def _as_relus(start: Floats, slope: Floats, rise: Floats, constant: float) -> tuple[Ramps, float]:
@@ -103,20 +119,25 @@ def _as_relus(start: Floats, slope: Floats, rise: Floats, constant: float) -> tu
     """
     end = start + 1 / slope
     tilt = rise * slope
-    order = np.argsort(start, kind="stable")
+    # The first start that is not clearly before the end; inf stands behind the last one.
+    starts = np.sort(start, kind="stable")
     near = JOINED / slope
-    after = np.searchsorted(start[order], end - near)
-    following = np.append(start[order], np.inf)[after]
+    after = np.searchsorted(starts, end - near)
+    following = np.append(starts, np.inf)[after]
     moved = np.abs(following - end)
     meets = moved <= near
     end = np.where(meets, following, end)
+    # What moving the end, and the rounding of end and tilt, can change.
     reach = np.abs(start) + 2 / slope
     shifted = np.where(meets, moved, 0.0) + 8 * UNIT * reach
     blur = np.abs(tilt) * shifted + 8 * UNIT * np.abs(rise)
+    # Slopes of ramps that meet mostly cancel, so the rounding of their sum is relative to their sizes.
     knots, place = np.unique(np.concatenate([start, end]), return_inverse=True)
+    tilts = np.concatenate([tilt, -tilt])
     changes = np.zeros(len(knots))
     sizes = np.zeros(len(knots))
-    np.add.at(changes, place, np.concatenate([tilt, -tilt]))
-    np.add.at(sizes, place, np.abs(np.concatenate([tilt, -tilt])))
+    np.add.at(changes, place, tilts)
+    np.add.at(sizes, place, np.abs(tilts))
     summing = 8 * UNIT * float(sizes @ (knots[-1] - knots))
-    return Ramps(knots, changes, constant), (float(blur.sum()) + summing) * UP
+    changed = float(blur.sum()) + summing
+    return Ramps(knots, changes, constant), changed * UP

@@ -20,21 +20,21 @@ from onelayer.float64 import UNIT
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.lemmas.argument import Composition
 from onelayer.lemmas.atoms import Atoms, embedded_atoms
-from onelayer.lemmas.forward import SLACK, UP, rounding_of, sum_slack, upper_bound
+from onelayer.lemmas.forward import SLACK, UP, rounding_of, sum_slack, upper_bound, widened
 from onelayer.lemmas.overflow import overflows
 from onelayer.lemmas.streams import Forms, last_norm_error, outer_coefficients, unit_forms
-from onelayer.lemmas.units import MARGIN
-from onelayer.lemmas.univariate import Ramps, piecewise_error
+from onelayer.lemmas.units import ramps_of, steepest_slope
+from onelayer.lemmas.univariate import piecewise_error
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class OuterRamps:
-    """G_k of one term: its ramps in s, sup |G_k - g_k| over the values of s, and the largest slope there."""
+    """G_k of one term: knots of its units in s, sup |G_k - g_k| over the values of s, and the largest slope there."""
 
-    ramps: Ramps
-    slopes: Floats  # (units of the term,): mu > 0 with z = mu (s - knot)
+    knots: Floats  # (units of the term,): t
+    slopes: Floats  # (units of the term,): mu > 0 with z = mu (s - t)
     error: float
     steepest: float
 
@@ -45,14 +45,17 @@ def composition_error(model: OneLayerTransformer, composition: Composition, box:
     if overflows(model, box):
         return math.inf
     atoms = embedded_atoms(model, composition, box)
-    if not all(np.isfinite(side).all() for side in (atoms.low, atoms.high, atoms.error, atoms.rounding)):
+    # Taylor models need a finite box; an atom without a finite range bounds nothing.
+    enclosures = (atoms.low, atoms.high, atoms.error, atoms.rounding)
+    if not all(np.isfinite(side).all() for side in enclosures):
         return math.inf
     forms = unit_forms(model, atoms)
     outer, offset = outer_coefficients(model)
     proof = _Proof(composition, atoms, forms, outer, offset)
-    positions = range(composition.length) if composition.each else [0]
-    worst = float(np.max([proof.errors(position) for position in positions]))
-    return upper_bound((worst + SLACK * proof.rounding(model)) * UP)
+    # np.max and not max: nan stays nan, and is stated as inf.
+    worst = float(np.max([proof.errors(position) for position in composition.positions]))
+    executed = worst + SLACK * proof.rounding(model)
+    return upper_bound(executed * UP)
 
 
 class _Proof:
@@ -70,7 +73,9 @@ class _Proof:
 
     def weights(self, k: int, position: int) -> Floats:
         """Weights (V,) of term k at a position."""
-        return np.array(self.composition.rows(self.composition.terms[k], position)).reshape(-1)
+        term = self.composition.terms[k]
+        rows = self.composition.rows(term, position)
+        return np.array(rows).reshape(-1)
 
     def errors(self, position: int) -> Floats:
         """Bounds of |T - D| for the outputs of one position, rounding after the ReLU apart."""
@@ -83,9 +88,11 @@ class _Proof:
             rest[term.output] -= term.constant
             drift = self.drift(self.weights(k, position))
             total[term.output] += outer.error + outer.steepest * drift + self._mismatch(k, position)
+        # Units of terms that do not exist here add nothing if they never open.
         shut = ~np.isin(self.units, active)
         if not bool((self._top(position)[shut] <= 0).all()):
             raise OnelayerError(f"a unit of another position is not shut at position {position + 1}")
+        # The constants of the terms and of the read-out must cancel; their difference is an error too.
         constants = sum(abs(self.composition.terms[k].constant) for k in active)
         sizes = np.abs(self.offset) + constants
         return total + np.abs(rest) + 4 * (len(active) + 2) * UNIT * sizes
@@ -93,14 +100,18 @@ class _Proof:
     def rounding(self, model: OneLayerTransformer) -> float:
         """Of the executed second matrix, residual sum and read-out, and what else reaches the outputs."""
         r = rounding_of(model.dtype)
-        positions = range(self.composition.length) if self.composition.each else [0]
-        sizes = [np.maximum(self._top(position), 0) @ np.abs(self.outer) for position in positions]
+        opened = [np.maximum(self._top(position), 0) for position in self.composition.positions]  # (U,) each
+        weights = np.abs(self.outer)
+        sizes = [units @ weights for units in opened]
         largest = float(np.max(sizes)) + float(np.abs(self.offset).max())
-        last = last_norm_error(model, self.atoms, np.max(sizes, axis=0)) if model.config.norm == "post" else 0.0
-        leak = self.forms.leak if model.config.norm != "post" else 0.0
-        reach = max(float(np.maximum(self._top(position), 0).sum()) for position in positions)
+        # What reaches the outputs beside the units: through a last norm as its error, else as it is.
+        post = model.config.norm == "post"
+        last = last_norm_error(model, self.atoms, np.max(sizes, axis=0)) if post else 0.0
+        leak = 0.0 if post else self.forms.leak
+        reach = max(float(units.sum()) for units in opened)
         count = len(self.units)
-        lost = r.tiny * (8 * count + reach + float(np.abs(self.outer).sum()))
+        # A product below the normal range is lost, times what it would have met.
+        lost = r.tiny * (8 * count + reach + float(weights.sum()))
         return r.gamma(count + 8) * largest + lost + leak + SLACK * last
 
     def drift(self, weights: Floats) -> float:
@@ -111,18 +122,20 @@ class _Proof:
     def range(self, k: int) -> tuple[float, float]:
         """Values that s_k takes over the box, at all positions where the term exists."""
         term = self.composition.terms[k]
-        places = [term.position] if term.position is not None else range(self.composition.length)
+        places = self.composition.positions if term.position is None else [term.position]
         lows, highs = [], []
-        for place in places if self.composition.each else [0]:
+        for place in places:
             w = self.weights(k, place)
             one = w * self.atoms.true_low.reshape(-1)
             other = w * self.atoms.true_high.reshape(-1)
-            slack = sum_slack(len(w), (np.abs(one) + np.abs(other)).sum())
+            sizes = np.abs(one) + np.abs(other)
+            slack = sum_slack(len(w), sizes.sum())
             low = np.minimum(one, other)
+            high = np.maximum(one, other)
             least = low.sum() - slack
             # Signs survive rounding: a sum of numbers >= 0 is >= 0.
             lows.append(max(least, 0.0) if (low >= 0).all() else least)
-            highs.append(np.maximum(one, other).sum() + slack)
+            highs.append(high.sum() + slack)
         return float(min(lows)), float(max(highs))
 
     def _outer(self, k: int) -> OuterRamps:
@@ -133,26 +146,26 @@ class _Proof:
         w = self.weights(k, position)
         scaled = w * self.forms.radius
         largest = float(np.abs(scaled).max(initial=0.0))
-        size = math.ldexp(0.5, math.frexp(largest)[1])  # a power of two near it: squares of scaled / size exist
+        # Divided by a power of two near it, which rounds nothing, their squares neither overflow nor vanish.
+        size = math.ldexp(0.5, math.frexp(largest)[1])
         unit = scaled / size
         square = float(unit @ unit)
-        low, high = self.range(k)
-        formula = term.formula
         slopes = np.ones(int(mine.sum()))
-        if square > 0:  # least squares of z in s
-            slopes = unit @ self.forms.linear[:, position, mine] / square / size
+        # Least squares of z in s. Any mu > 0 would do: what z differs from mu (s - t) by is bounded in _mismatch.
+        if square > 0:
+            linear = self.forms.linear[:, position, mine]
+            slopes = unit @ linear / square / size
         others = np.delete(self.outer[mine], term.output, axis=1)
         if not (bool((slopes > 0).all()) and not others.any()):
             raise OnelayerError(f"the units of term {k + 1} do not make a function of its sum")
-        knots = float(w @ self.forms.center) - self.forms.const[position, mine] / slopes
+        starts = self.forms.const[position, mine] / slopes
+        knots = float(w @ self.forms.center) - starts
         changes = self.outer[mine, term.output] * slopes
-        order = np.argsort(knots, kind="stable")
-        ramps = Ramps(knots[order], changes[order], term.constant)
-        top = high if high > low else low + 1e-9 * (1 + abs(low))  # an interval of some width
-        error = piecewise_error(formula, ramps, low, top)
-        margin = self.drift(w) + MARGIN * (abs(low) + abs(high))
-        reached = ramps.on(low - margin, high + margin)[2]
-        return OuterRamps(ramps, slopes, error, float(np.abs(reached).max()) * UP)
+        ramps = ramps_of(knots, changes, term.constant)
+        low, high = self.range(k)
+        error = piecewise_error(term.formula, ramps, *widened(low, high))
+        steepest = steepest_slope(ramps, low, high, self.drift(w))
+        return OuterRamps(knots, slopes, error, steepest)
 
     def _mismatch(self, k: int, position: int) -> float:
         """sum_u |c_u| sup |z_u - mu_u (s^ - t_u)| over the units of the term."""
@@ -160,33 +173,25 @@ class _Proof:
         mine = self.units == k
         w = self.weights(k, position)
         slopes = self.terms[k].slopes
-        order = np.argsort(self._knots(k), kind="stable")
-        knots = np.empty(len(order))
-        knots[order] = self.terms[k].ramps.knots
+        knots = self.terms[k].knots
         f = self.forms
+        # Both are affine in t: s^ = w . center + (w radius) . t, and z by its form.
         scaled = w * f.radius
         linear = np.abs(f.linear[:, position, mine] - scaled[:, None] * slopes).sum(0)
         center = float(w @ f.center)
         const = np.abs(f.const[position, mine] - slopes * (center - knots))
+        # The rounding of this comparison itself, and of c mu, the slope that the ramps of the term have.
         size = np.abs(w) @ (np.abs(f.center) + f.radius) + np.abs(knots)
-        own = 16 * (len(w) + 4) * UNIT * slopes * size  # the rounding of this comparison itself
+        own = 16 * (len(w) + 4) * UNIT * slopes * size
         each = linear + const + own + f.rem[position, mine]
-        return float(np.abs(self.outer[mine, term.output]) @ each) * UP
-
-    def _knots(self, k: int) -> Floats:
-        """Knots of the units of term k in the order of the units."""
-        term = self.composition.terms[k]
-        mine = self.units == k
-        position = term.position or 0
-        w = self.weights(k, position)
-        starts = self.forms.const[position, mine] / self.terms[k].slopes
-        knots: Floats = float(w @ self.forms.center) - starts
-        return knots
+        weights = np.abs(self.outer[mine, term.output])
+        return float(weights @ each) * UP
 
     def _top(self, position: int) -> Floats:
         """The largest value that every unit can see, (U,)."""
         f = self.forms
+        const = f.const[position]
         reach = np.abs(f.linear[:, position]).sum(0) + f.rem[position]
-        top: Floats = f.const[position] + reach * UP
-        top += 8 * UNIT * np.abs(f.const[position])
+        top: Floats = const + reach * UP
+        top += 8 * UNIT * np.abs(const)
         return top

@@ -13,6 +13,7 @@ from fractions import Fraction
 import torch
 from torch import Tensor
 
+from onelayer.float64 import numbers
 from onelayer.language.compose import substituted
 from onelayer.language.formula import Formula
 from onelayer.language.tree import LEAVES, Node, Tape
@@ -21,7 +22,7 @@ from onelayer.lemmas.univariate import halved
 from onelayer.taylor import difference, variables
 from onelayer.taylor.hull import evaluate_hulled
 
-ORDER = 6  # of the Taylor models on an edge
+ORDER = 6  # of the Taylor models on an edge: one variable, so a high order costs little and saves halvings
 GUARD = 1e-9  # of an edge, around a kink: the enclosure of an absolute value is as wide as what holds its kink
 # Operations that have a value of degree >= 0 at zero; division and logarithms do not.
 KNOWN = ("add", "sub", "neg", "mul", "pow", "sqrt", "abs", "relu", "max", "min")
@@ -58,13 +59,15 @@ def _degree(node: Node, args: list[Fraction]) -> Fraction | None:
 
 def around_zero(outer: Outer) -> bool:
     """Whether the box of two sums holds zero inside."""
-    sides = zip(outer.low, outer.high, strict=True)
-    return len(outer.sums) == 2 and all(low < 0 < high for low, high in sides)
+    if len(outer.sums) != 2:
+        return False
+    return all(low < 0 < high for low, high in zip(outer.low, outer.high, strict=True))
 
 
 def cone_error(outer: Outer, goal: float) -> float:
     """Upper bound of |g - sum of the ridges| over the box of a cone, below ``goal`` if intervals show it; else inf."""
-    if not (around_zero(outer) and homogeneous(outer.formula) and homogeneous(outer.decomposed())):
+    cones = around_zero(outer) and homogeneous(outer.formula) and homogeneous(outer.decomposed())
+    if not cones:
         return math.inf
     worst = 0.0
     for fixed in range(2):
@@ -75,24 +78,27 @@ def cone_error(outer: Outer, goal: float) -> float:
 
 def _edge_error(outer: Outer, fixed: int, end: float, goal: float) -> float:
     """The bound on the edge on which one sum is ``end``."""
-    low = outer.low[1 - fixed]
-    high = outer.high[1 - fixed]
+    free = 1 - fixed
+    low = outer.low[free]
+    high = outer.high[free]
     g = on_edge(outer.formula, fixed, end)
     ridges = on_edge(outer.decomposed(), fixed, end)
-    kinks = [
-        -ridge.weights[fixed] * end / ridge.weights[1 - fixed] for ridge in outer.ridges if ridge.weights[1 - fixed]
-    ]
+    # |a . u| has its kink where a . u = 0. It is cut out on both sides, so that all other pieces are smooth.
     around = GUARD * (high - low)
-    beside = (kink + side * around for kink in kinks for side in (-1, 1))
-    cuts = sorted({low, high, *(cut for cut in beside if low < cut < high)})
+    cuts = {low, high}
+    for ridge in outer.ridges:
+        if ridge.weights[free]:
+            kink = -ridge.weights[fixed] * end / ridge.weights[free]
+            cuts |= {cut for cut in (kink - around, kink + around) if low < cut < high}
 
     def bounds(left: Tensor, right: Tensor, piece: Tensor) -> Tensor:
-        x = variables(left[:, None], right[:, None], ORDER)
-        sides = [evaluate_hulled(formula, x, left[:, None], right[:, None]) for formula in (g, ridges)]
+        lower, upper = left[:, None], right[:, None]
+        x = variables(lower, upper, ORDER)
+        sides = [evaluate_hulled(formula, x, lower, upper) for formula in (g, ridges)]
         bound: Tensor = difference(*sides).split_bound()
         return torch.where(torch.isnan(bound), torch.inf, bound)
 
-    edges = torch.tensor(cuts, dtype=torch.float64, device="cpu")
+    edges = numbers(sorted(cuts))
     found = halved(bounds, edges[:-1], edges[1:], goal)
     return found if found <= goal else math.inf
 
@@ -101,4 +107,5 @@ def on_edge(formula: Formula, fixed: int, end: float) -> Formula:
     """A formula of two variables as one of the variable that is not fixed."""
     tape = Tape()
     arguments = [tape.number(end), tape.variable(0)] if fixed == 0 else [tape.variable(0), tape.number(end)]
-    return Formula.build(tape.nodes, [substituted(tape, formula, arguments)], (1,))
+    restricted = substituted(tape, formula, arguments)
+    return Formula.build(tape.nodes, [restricted], (1,))

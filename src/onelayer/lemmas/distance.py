@@ -24,26 +24,29 @@ def smallest_squared_distance(z: Tensor, report: Callable[[float], None] = lambd
     if count < 2:
         return float("inf")
     if count * count * width <= DIRECT:
-        least = _direct(torch.arange(count, dtype=torch.int64, device=z.device), z, report)
-        return _trusted(least * (1 - (width + 16) * 2 * UNIT))
+        everyone = torch.arange(count, dtype=torch.int64, device=z.device)
+        return _trusted(_direct(everyone, z, report))
     norms = (z * z).sum(1)
     error = (width + 8) * 4 * UNIT * float(norms.max()) * 2
+    # One product gives |b|^2 - 2 a.b: a row (-2 a, 1) times a column (b, |b|^2).
     left = torch.cat([-2 * z, torch.ones_like(z[:, :1])], 1)
     right = torch.cat([z, norms[:, None]], 1).T.contiguous()
     nearest = torch.full((count,), torch.inf, dtype=torch.float64, device=z.device)
     step = max(1, _block(z) // count)
     for start in range(0, count, step):
         rows = slice(start, start + step)
-        found = left[rows] @ right[:, start:]  # |b|^2 - 2 a.b
+        # Pairs are compared once: a block of rows with itself and the rows after it.
+        found = left[rows] @ right[:, start:]
         found.diagonal().fill_(torch.inf)
         nearest[rows] = norms[rows] + found.amin(1)
-        report((start + step) / count * (2 - (start + step) / count))
+        done = (start + step) / count
+        report(done * (2 - done))  # of the triangle of pairs
     least = float(nearest.min())
     if not least < torch.inf:  # overflow, or nan
         return 0.0
+    # A pair that is nearer than all others shows a distance within twice the error of the least.
     close = torch.nonzero(nearest <= least + 2 * error).flatten()
-    exact = _direct(close, z, report) * (1 - (width + 16) * 2 * UNIT)
-    return _trusted(min(exact, least + error))
+    return _trusted(min(_direct(close, z, report), least + error))
 
 
 def _trusted(squared: float) -> float:
@@ -54,10 +57,11 @@ def _trusted(squared: float) -> float:
 
 
 def _direct(chosen: Tensor, z: Tensor, report: Callable[[float], None]) -> float:
-    """Least squared distance between a chosen row and another one, by differences; a root is taken and undone.
+    """Lower bound of the squared distance between a chosen row and another one, by differences, within rounding.
 
-    Rows may be equal: distinct rows of a table can be, once they are centred and rounded.
+    A root is taken and undone. Rows may be equal: distinct rows of a table can be, once they are centred and rounded.
     """
+    width = z.shape[1]
     step = max(1, _block(z) // len(z))
     least = float("inf")
     for start in range(0, len(chosen), step):
@@ -66,7 +70,7 @@ def _direct(chosen: Tensor, z: Tensor, report: Callable[[float], None]) -> float
         found.scatter_(1, rows[:, None], torch.inf)
         least = min(least, float(found.min()))
         report(min(1.0, (start + step) / len(chosen)))
-    return least * least
+    return least * least * (1 - (width + 16) * 2 * UNIT)
 
 
 def _block(z: Tensor) -> int:

@@ -10,10 +10,24 @@ from typing import Any
 
 from onelayer.errors import FileError
 
+LARGEST_SIZE = 2**20  # inputs, outputs or tokens: far above any layer, and lists of that length still fit the memory
+
 
 def places(values: Sequence[Any], count: int) -> bool:
     """Whether these are whole numbers from 0 to count - 1."""
+    # By type, not isinstance: true and false are ints to Python and no places in a file.
     return all(type(value) is int and 0 <= value < count for value in values)
+
+
+def are_sizes(values: Sequence[Any]) -> bool:
+    """Whether these are whole numbers from 1 to the largest size."""
+    return places(values, LARGEST_SIZE + 1) and min(values) >= 1
+
+
+def settle(record: object, **fields: Any) -> None:
+    """Put checked values into a frozen record while it is made."""
+    for name, value in fields.items():
+        object.__setattr__(record, name, value)
 
 
 def records(kind: type[Any], given: Any) -> tuple[Any, ...]:
@@ -40,8 +54,15 @@ def need(holds: bool, complaint: str) -> None:
 def numbers(values: Any) -> tuple[float, ...]:
     """A list of finite numbers."""
     need(isinstance(values, list | tuple), "a list of numbers is needed")
-    need(all(type(v) in (int, float) and math.isfinite(v) for v in values), "numbers must be finite")
+    finite = (type(v) in (int, float) and math.isfinite(v) for v in values)
+    need(all(finite), "numbers must be finite")
     return tuple(float(v) for v in values)
+
+
+def need_gap(gap: Any) -> None:
+    """FileError unless this is a finite number >= 0."""
+    number = type(gap) in (int, float)
+    need(number and 0 <= gap < math.inf, "gap must be a number >= 0")
 
 
 def _spoken(name: str) -> str:

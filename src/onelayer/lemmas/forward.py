@@ -7,6 +7,7 @@ exact, so a sum counts its nonzero terms only.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,10 +19,12 @@ from torch import nn
 
 from onelayer.float64 import UNIT
 from onelayer.formats import format_of
+from onelayer.layer.transformer import OneLayerTransformer
 
 Floats = NDArray[np.float64]
 
-UP = 1 + 2.0**-30  # covers the rounding of the bounds' own arithmetic, a few thousand float64 operations on sums >= 0
+# Covers the rounding of the bounds' own arithmetic: 2^23 units, for a few thousand float64 operations on sums >= 0.
+UP = 1 + 2.0**-30
 # Rounding is stated twice as large as it was found, so that an independent analysis may count a little differently.
 SLACK = 2.0
 
@@ -36,6 +39,7 @@ class Rounding:
     def gamma(self, terms: int) -> float:
         """Relative error of a sum of that many products: |fl(sum) - sum| <= gamma sum of |products|."""
         product = (terms + 1) * self.unit
+        # Higham's gamma_n = n u / (1 - n u); from n u = 1/2 on the format is too narrow for the sum.
         if product < 0.5:
             return product / (1 - product)
         return float("inf")
@@ -62,9 +66,17 @@ def upper_bound(value: float) -> float:
 
 def exp_up(value: float) -> float:
     """exp(value) rounded up, inf beyond the largest float."""
+    # exp(709.78) is the largest float64; math.exp raises beyond it.
     if value < 709:
         return math.exp(value) * (1 + 2.0**-50)
     return float("inf")
+
+
+def widened(low: float, high: float) -> tuple[float, float]:
+    """An interval of some width: a sum of constants takes one value, and boxes need two different ends."""
+    if high > low:
+        return low, high
+    return low, low + 1e-9 * (1 + abs(low))
 
 
 def has_form(fixed: Sequence[tuple[Floats, Floats | float]]) -> bool:
@@ -81,7 +93,15 @@ def has_form(fixed: Sequence[tuple[Floats, Floats | float]]) -> bool:
 def rounding_of(dtype: torch.dtype) -> Rounding:
     """Relative and absolute error of one executed operation; a result below the normal numbers may be flushed to 0."""
     row = format_of(dtype)
+    # Eight times: what is flushed on the way to one result, in a few steps, adds up.
     return Rounding(row.unit, 8 * row.normal)
+
+
+def in_float64(model: OneLayerTransformer) -> OneLayerTransformer:
+    """The layer with its weights as float64 numbers, which hold those of narrower formats exactly."""
+    if model.dtype == torch.float64:
+        return model
+    return copy.deepcopy(model).double()
 
 
 def float64_weights(model: nn.Module) -> dict[str, Floats]:

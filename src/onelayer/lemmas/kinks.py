@@ -10,6 +10,7 @@ difference of two maxima, if that takes few terms. Sums that others exceed on th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -49,7 +50,8 @@ def peak_of(monomial: Monomial) -> Base | None:
 
 def terms_of(peak: Base) -> list[Sum]:
     """The sums that a peak is the maximum of, in an order that does not depend on the hashes of a process."""
-    return [dict(part) for part in sorted(peak[1], key=in_words)]
+    terms = sorted(peak[1], key=in_words)
+    return [dict(term) for term in terms]
 
 
 def in_words(part: Any) -> str:
@@ -67,7 +69,8 @@ def largest(sums: Sequence[Sum], sides: Sides) -> Sum:
     count = sum(_count(one) for one in lifted)
     if count > MOST_TERMS:
         return _centred(sums, sides)
-    return added(_centred([term for one in lifted for term in _opened(one)], sides), lift, -1)
+    terms = [term for one in lifted for term in _opened(one)]
+    return added(_centred(terms, sides), lift, -1)
 
 
 def affine(a: Mapping[Monomial, Fraction]) -> tuple[dict[int, Fraction], Fraction] | None:
@@ -77,6 +80,7 @@ def affine(a: Mapping[Monomial, Fraction]) -> tuple[dict[int, Fraction], Fractio
         if not monomial:
             constant = c
             continue
+        # A single variable to the first power, or the sum is not affine.
         ((base, e), *others) = monomial
         if others or base[0] != "x" or e != 1:
             return None
@@ -95,21 +99,27 @@ def _lifted(sums: Sequence[Sum]) -> tuple[list[Sum], Sum]:
 
 
 def _count(one: Sum) -> int:
-    found = 1
-    for monomial in one:
-        peak = peak_of(monomial)
-        found *= len(peak[1]) if peak is not None else 1
-    return found
+    """How many sums a sum with peaks becomes: one for every choice of a term of each peak."""
+    peaks = [peak for monomial in one if (peak := peak_of(monomial)) is not None]
+    return math.prod(len(peak[1]) for peak in peaks)
 
 
 def _opened(one: Sum) -> list[Sum]:
     """A sum with peaks of positive coefficients, as sums whose maximum it is."""
-    plain = {monomial: c for monomial, c in one.items() if peak_of(monomial) is None}
-    peaks = [(c, terms_of(peak)) for monomial, c in one.items() if (peak := peak_of(monomial)) is not None]
+    plain: Sum = {}
+    factors = []
+    maxima = []
+    for monomial, c in one.items():
+        peak = peak_of(monomial)
+        if peak is None:
+            plain[monomial] = c
+        else:
+            factors.append(c)
+            maxima.append(terms_of(peak))
     found = []
-    for choice in product(*(terms for _, terms in peaks)):
+    for choice in product(*maxima):
         total = plain
-        for (c, _), term in zip(peaks, choice, strict=True):
+        for c, term in zip(factors, choice, strict=True):
             total = added(total, term, c)
         found.append(total)
     return found
@@ -124,10 +134,11 @@ def _centred(sums: Sequence[Sum], sides: Sides) -> Sum:
     for one in kept:
         mean = added(mean, one, Fraction(1, len(kept)))
     centred = [added(one, mean, -1) for one in kept]
+    # Mean zero and largest coefficient 1: maxima that differ by a sum and a positive factor have one peak.
     lead = max(abs(c) for one in centred for c in one.values())
     scaled = (frozenset((m, c / lead) for m, c in one.items()) for one in centred)
     peak = (PEAK, frozenset(scaled))
-    return added(mean, {frozenset({(peak, Fraction(1))}): Fraction(1)}, lead)
+    return added(mean, power_of(peak), lead)
 
 
 def _undominated(sums: Sequence[Sum], sides: Sides) -> list[Sum]:
@@ -136,7 +147,8 @@ def _undominated(sums: Sequence[Sum], sides: Sides) -> list[Sum]:
     for one in sums:
         if one not in distinct:
             distinct.append(one)
-    return [a for a in distinct if not any(b is not a and _exceeds(b, a, sides) for b in distinct)]
+    # b > a somewhere is asked for too: two sums that are equal on the whole box must not drop each other.
+    return [a for a in distinct if not any(_exceeds(b, a, sides) for b in distinct)]
 
 
 def _exceeds(b: Sum, a: Sum, sides: Sides) -> bool:
@@ -145,8 +157,10 @@ def _exceeds(b: Sum, a: Sum, sides: Sides) -> bool:
     if form is None:
         return False
     slopes, constant = form
-    ends = [tuple(c * end for end in sides[at]) for at, c in slopes.items()]
-    return constant + sum(map(min, ends)) >= 0 and constant + sum(map(max, ends)) > 0
+    ends = [(c * sides[at][0], c * sides[at][1]) for at, c in slopes.items()]
+    least = constant + sum(map(min, ends))
+    most = constant + sum(map(max, ends))
+    return least >= 0 and most > 0
 
 
 def lattice_sum(table: int, sides: Sides) -> Sum:
@@ -156,23 +170,33 @@ def lattice_sum(table: int, sides: Sides) -> Sum:
     zeros and ones. Bit p of ``table`` is f at the point whose coordinate i is bit i of p. max(x_S) is 0 at p exactly
     where p and S are disjoint, so 1 - f at the complement of a set A is the sum of c_S over the S inside A.
     """
-    variables = len(sides)
-    everything = 2**variables - 1
-    c = [1 - (table >> (everything & ~part) & 1) for part in range(everything + 1)]
-    for i in range(variables):  # sums over subsets, undone
+    variables = range(len(sides))
+    everything = 2 ** len(sides) - 1
+    c = []
+    for part in range(everything + 1):
+        complement = everything & ~part
+        c.append(1 - (table >> complement & 1))
+    # Sums over subsets, undone one variable at a time (Moebius inversion).
+    for i in variables:
         for part in range(everything + 1):
             if part >> i & 1:
                 c[part] -= c[part & ~(1 << i)]
     total: Sum = {}
     for part in range(1, everything + 1):
         if c[part]:
-            members: list[Sum] = [_variable(i) for i in range(variables) if part >> i & 1]
+            members = [variable(i) for i in variables if part >> i & 1]
             total = added(total, _centred(members, sides), c[part])
     return total
 
 
-def _variable(at: int) -> Sum:
-    return {frozenset({(("x", at), Fraction(1))}): Fraction(1)}
+def variable(at: int) -> Sum:
+    """The normal form of a variable."""
+    return power_of(("x", at))
+
+
+def power_of(base: Base, e: Fraction = Fraction(1)) -> Sum:
+    """The normal form of a power of one base."""
+    return {frozenset({(base, e)}): Fraction(1)}
 
 
 @dataclass(frozen=True)
@@ -186,12 +210,14 @@ class Tables:
         if self.variables > MOST_VARIABLES:
             return None
         if node.op == "var":
-            return sum(1 << p for p in range(2**self.variables) if p >> int(node.value) & 1)
+            points = range(2**self.variables)
+            return sum(1 << p for p in points if p >> int(node.value) & 1)
         if node.op not in ("max", "min"):
             return None
         a, b = args
         if a is None or b is None:
             return None
+        # One bit per point: at zeros and ones, max is "or" and min is "and".
         if node.op == "max":
             return a | b
         return a & b

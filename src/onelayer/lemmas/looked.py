@@ -19,7 +19,6 @@ import torch
 from numpy.typing import NDArray
 
 from onelayer.float64 import UNIT
-from onelayer.language.formula import parse
 from onelayer.layer.lookup import AxisKeys, LookupHead, lookup_model
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.lemmas.forward import UP, Rounding
@@ -67,18 +66,23 @@ def looked_up(
     along = [values] if columns is None else [np.array(column) for column in columns]
     if [len(column) for column in along] != list(values.shape):
         return Looked(-math.inf, math.inf, math.inf, math.inf, math.inf)
-    bottom = top = 1.0
-    sizes, errors = [], []
+    ranges = []
+    errors = []
     for a, (factor, span) in enumerate(zip(factors, spans, strict=True)):
-        formula = parse(factor.text, 1, limit=len(factor.text))
-        low, high = range_of(formula, span.low, span.high)
+        formula = factor.formula
+        ranges.append(range_of(formula, span.low, span.high))
+        # Key features of a head: one slope per axis, of which this axis uses its own, then the bias.
         axis = keys[a][:, [a, len(factors)]]
-        errors.append(lookup_error(_alone(axis, along[a][:, None]), formula, span.low, span.high) * UP)
-        sizes.append(max(abs(low), abs(high)))
-        bottom, top = (low, high) if a == 0 else _product_range((bottom, top), (low, high))
-    error = errors[0] if columns is None else _product_error(sizes, errors) + _deviation(values, along)
+        alone = _alone(axis, along[a][:, None])
+        errors.append(lookup_error(alone, formula, span.low, span.high) * UP)
+    bottom, top = reduce(_product_range, ranges)
+    error = errors[0]
+    if columns is not None:
+        sizes = [max(abs(low), abs(high)) for low, high in ranges]
+        error = _product_error(sizes, errors) + _deviation(values, along)
     size = float(np.abs(values).max())
-    return Looked(bottom, top, error * UP, size, _executed(keys, size, spans, r))
+    rounding = _executed(keys, size, spans, r)
+    return Looked(bottom, top, error * UP, size, rounding)
 
 
 def _product_error(sizes: Sequence[float], errors: Sequence[float]) -> float:
@@ -87,7 +91,8 @@ def _product_error(sizes: Sequence[float], errors: Sequence[float]) -> float:
     count = len(sizes)
     for a in range(count):
         # Factor a errs; those before it are still as large as they are, those after it are already off.
-        after = (m + d for m, d in zip(sizes[a + 1 :], errors[a + 1 :], strict=True))
+        later = zip(sizes[a + 1 :], errors[a + 1 :], strict=True)
+        after = (m + d for m, d in later)
         parts = [errors[a], *sizes[:a], *after]
         total += math.prod(parts) * (1 + 4 * count * UNIT)
     return total * (1 + 4 * count * UNIT)
@@ -96,8 +101,10 @@ def _product_error(sizes: Sequence[float], errors: Sequence[float]) -> float:
 def _deviation(values: Floats, along: Sequence[Floats]) -> float:
     """max |values - products of the columns|."""
     products: Floats = reduce(np.multiply.outer, along)
-    slack = 4 * (len(along) + 1) * UNIT * (np.abs(products) + np.abs(values))
-    return float((np.abs(values - products) + slack).max())
+    sizes = np.abs(products) + np.abs(values)
+    slack = 4 * (len(along) + 1) * UNIT * sizes  # the rounding of products and difference
+    apart = np.abs(values - products) + slack
+    return float(apart.max())
 
 
 def _product_range(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:
@@ -118,16 +125,20 @@ def _executed(keys: Sequence[Floats], size: float, spans: Sequence[Reached], r: 
     lost = 0
     for a, (axis, span) in enumerate(zip(keys, spans, strict=True)):
         count = len(axis)
-        slopes, biases = np.abs(axis[:, a]), np.abs(axis[:, len(keys)])
-        largest = float((slopes * span.reach + biases).max())
-        logit = r.gamma(span.terms + 16) * largest
+        slopes = np.abs(axis[:, a])
+        biases = np.abs(axis[:, len(keys)])
+        sizes = slopes * span.reach + biases
+        logit = r.gamma(span.terms + 16) * float(sizes.max())
         steepest = float(np.abs(axis).max())
         logit += 4 * (span.terms + 4 + len(keys)) * r.tiny * (1 + steepest)
         own = r.softmax(count)  # what an executed softmax adds to exact logits
+        # Beyond an error of 1 the exponential says nothing worth stating, and may overflow.
         relative = math.expm1(4 * logit) * (1 + own) + own if logit < 1 else math.inf
-        average = relative + r.gamma(count + 2) * (1 + relative) + 8 * (count + 2) * r.tiny
+        summing = r.gamma(count + 2) * (1 + relative)
+        average = relative + summing + 8 * (count + 2) * r.tiny
         whole *= 1 + average
         lost += count + 2
+    # Axes are averaged one after the other, so their relative errors multiply.
     weighed = size * (whole - 1 + 8 * len(spans) * UNIT)
     underflow = 4 * lost * r.tiny * (1 + size)
     return (weighed + underflow) * UP * UP
@@ -135,5 +146,6 @@ def _executed(keys: Sequence[Floats], size: float, spans: Sequence[Reached], r: 
 
 def _alone(keys: Floats, values: Floats) -> OneLayerTransformer:
     """One axis by itself, as a layer of one number."""
-    axis = AxisKeys(0, torch.from_numpy(keys[:, 0].copy()), torch.from_numpy(keys[:, 1].copy()))
-    return lookup_model(1, (), [LookupHead([axis], torch.from_numpy(values.copy()))])
+    slopes, biases = (torch.from_numpy(column.copy()) for column in keys.T)
+    head = LookupHead([AxisKeys(0, slopes, biases)], torch.from_numpy(values.copy()))
+    return lookup_model(1, (), [head])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -11,7 +10,7 @@ from itertools import chain
 from onelayer.language.compose import inside, substituted, total, weighted
 from onelayer.language.formula import Formula, parse
 from onelayer.language.tree import Tape
-from onelayer.lemmas.fields import need, numbers, places, records
+from onelayer.lemmas.fields import are_sizes, need, need_gap, numbers, places, records, settle
 from onelayer.lemmas.term import OfOneVariable
 
 MOST_FACTORS = 15  # of an inner function: a head has one feature of its keys for each, and one for their biases
@@ -28,13 +27,15 @@ class Inner(OfOneVariable):
     more: tuple[Inner, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "direction", numbers(self.direction))
-        need(any(self.direction), "an inner function of no direction")
+        direction = numbers(self.direction)
+        need(any(direction), "an inner function of no direction")
         need(type(self.text) is str, "an inner function without text")
-        need(isinstance(self.more, list | tuple) and len(self.more) < MOST_FACTORS, "too many factors")
+        listed = isinstance(self.more, list | tuple)
+        need(listed and len(self.more) < MOST_FACTORS, "too many factors")
         more = records(Inner, self.more)
-        need(all(not one.more and len(one.direction) == len(self.direction) for one in more), "a malformed factor")
-        object.__setattr__(self, "more", more)
+        for factor in more:
+            need(not factor.more and len(factor.direction) == len(direction), "a malformed factor")
+        settle(self, direction=direction, more=more)
 
     @property
     def factors(self) -> tuple[Inner, ...]:
@@ -59,7 +60,7 @@ class RidgeTerm(OfOneVariable):
     constant: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "weights", numbers(self.weights))
+        settle(self, weights=numbers(self.weights))
         need(type(self.text) is str, "a ridge without text")
         numbers([self.constant])
 
@@ -80,18 +81,20 @@ class Outer:
     ridges: tuple[RidgeTerm, ...]
 
     def __post_init__(self) -> None:
-        need(isinstance(self.sums, list | tuple) and 1 <= len(self.sums) <= MOST_SUMS, "an outer function of no sums")
+        listed = isinstance(self.sums, list | tuple)
+        need(listed and 1 <= len(self.sums) <= MOST_SUMS, "an outer function of no sums")
         need(all(isinstance(one, list | tuple) for one in self.sums), "a sum that is no list")
-        object.__setattr__(self, "sums", tuple(tuple(one) for one in self.sums))
-        for name in ("low", "high"):
-            object.__setattr__(self, name, numbers(getattr(self, name)))
-            need(len(getattr(self, name)) == len(self.sums), "an interval for every sum is needed")
-        need(all(a <= b for a, b in zip(self.low, self.high, strict=True)), "an empty interval")
+        sums = tuple(tuple(one) for one in self.sums)
+        low = numbers(self.low)
+        high = numbers(self.high)
+        need(len(low) == len(high) == len(sums), "an interval for every sum is needed")
+        need(all(a <= b for a, b in zip(low, high, strict=True)), "an empty interval")
         need(type(self.text) is str, "an outer function without text")
-        need(type(self.gap) in (int, float) and 0 <= self.gap < math.inf, "gap must be a number >= 0")
+        need_gap(self.gap)
         ridges = records(RidgeTerm, self.ridges)
-        need(all(len(ridge.weights) == len(self.sums) for ridge in ridges), "a ridge needs a weight for every sum")
-        object.__setattr__(self, "ridges", ridges)
+        for ridge in ridges:
+            need(len(ridge.weights) == len(sums), "a ridge needs a weight for every sum")
+        settle(self, sums=sums, low=low, high=high, ridges=ridges)
 
     @property
     def formula(self) -> Formula:
@@ -103,9 +106,10 @@ class Outer:
         tape = Tape()
         parts = []
         for ridge in self.ridges:
-            terms = [weighted(tape, w, tape.variable(i)) for i, w in enumerate(ridge.weights) if w]
-            parts.append(inside(tape, ridge.formula, total(tape, terms)))
-        return Formula.build(tape.nodes, [total(tape, parts)], (len(self.sums),))
+            argument = _along(tape, ridge.weights)
+            parts.append(inside(tape, ridge.formula, argument))
+        whole = total(tape, parts)
+        return Formula.build(tape.nodes, [whole], (len(self.sums),))
 
 
 @dataclass(frozen=True)
@@ -127,27 +131,28 @@ class Nested:
     KIND = "inner and outer functions"
 
     def __post_init__(self) -> None:
-        sizes = (self.inputs, self.outputs)
-        need(places(sizes, 2**20 + 1) and min(sizes) >= 1, "sizes must be >= 1")
+        need(are_sizes([self.inputs, self.outputs]), "sizes must be >= 1")
         inner = records(Inner, self.inner)
         outer = records(Outer, self.outer)
         need(all(len(one.direction) == self.inputs for one in inner), "a direction needs one number per input")
         direct = tuple(tuple(one) for one in self.direct)
         need(len(direct) == self.outputs, "the direct part needs a list per output")
-        lists = [*direct, *chain.from_iterable(part.sums for part in outer)]
-        named = all(places(one, len(inner)) and len(set(one)) == len(one) for one in lists)
-        need(named, "a sum of inner functions that are not there")
+        sums = chain(direct, *(part.sums for part in outer))
+        for members in sums:
+            # Each once: the proof writes a sum as one weight per inner function.
+            named = places(members, len(inner)) and len(set(members)) == len(members)
+            need(named, "a sum of inner functions that are not there")
         need(places([one.output for one in outer], self.outputs), "no such output")
         units = tuple(self.units)
-        need(places(units, sum(len(one.ridges) for one in outer)), "a unit of no ridge")
+        ridges = sum(len(one.ridges) for one in outer)
+        need(places(units, ridges), "a unit of no ridge")
         columns = _columns(self.columns, inner)
-        fields = {"inner": inner, "outer": outer, "direct": direct, "units": units, "columns": columns}
-        for name, value in fields.items():
-            object.__setattr__(self, name, value)
+        settle(self, inner=inner, outer=outer, direct=direct, units=units, columns=columns)
 
     def along(self, c: int) -> tuple[tuple[float, ...], ...]:
         """The values along each axis of the head of an inner function of several factors."""
-        return self.columns[sum(1 for one in self.inner[:c] if one.more)]
+        products_before = sum(1 for one in self.inner[:c] if one.more)
+        return self.columns[products_before]
 
     def all_ridges(self) -> list[tuple[Outer, RidgeTerm]]:
         """Every ridge with its outer function, in order."""
@@ -158,14 +163,18 @@ class Nested:
         tape = Tape()
         values = []
         for one in self.inner:
-            factors = [inside(tape, factor.formula, _along(tape, factor.direction)) for factor in one.factors]
+            factors = []
+            for factor in one.factors:
+                argument = _along(tape, factor.direction)
+                factors.append(inside(tape, factor.formula, argument))
             values.append(reduce(lambda a, b: tape.add("mul", a, b), factors))
         outputs: list[list[int]] = [[values[c] for c in part] for part in self.direct]
         for part in self.outer:
             sums = [total(tape, [values[c] for c in one]) for one in part.sums]
             outputs[part.output].append(substituted(tape, part.formula, sums))
         found = [total(tape, part) for part in outputs]
-        return Formula.build(tape.nodes, found, (self.inputs,), () if self.outputs == 1 else (self.outputs,))
+        shape = () if self.outputs == 1 else (self.outputs,)
+        return Formula.build(tape.nodes, found, (self.inputs,), shape)
 
 
 def _columns(given: Sequence[Sequence[Sequence[float]]], inner: Sequence[Inner]) -> Columns:
@@ -178,4 +187,5 @@ def _columns(given: Sequence[Sequence[Sequence[float]]], inner: Sequence[Inner])
 
 def _along(tape: Tape, direction: Sequence[float]) -> int:
     """The node of <direction, x>."""
-    return total(tape, [weighted(tape, w, tape.variable(j)) for j, w in enumerate(direction) if w])
+    used = [(j, w) for j, w in enumerate(direction) if w]
+    return total(tape, [weighted(tape, w, tape.variable(j)) for j, w in used])

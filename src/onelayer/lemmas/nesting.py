@@ -1,9 +1,9 @@
 """Proof for a packed layer whose heads are inner functions and whose ReLU units are outer functions.
 
 f = sum_g g(u), u_i = sum_c phi_c(x), phi_c a function of one direction or a product of several (looked.py). Head c
-looks up A_c close to phi_c, W_O writes the sums s_k = a_k . u of the
-ridges into the residual stream, the units of ridge k make a piecewise-linear function G_k of s_k close to p_k, and
-sum_k p_k(a_k . u) is within ``gap`` of g(u). With delta_k = sum_c |a_kc| sup |A_c - phi_c| and J_k the values of s_k,
+looks up A_c close to phi_c, W_O writes the sums s_k = a_k . u of the ridges into the residual stream, the units of
+ridge k make a piecewise-linear function G_k of s_k close to p_k, and sum_k p_k(a_k . u) is within ``gap`` of g(u).
+With delta_k = sum_c |a_kc| sup |A_c - phi_c| and J_k the values of s_k,
     |T - f| <= sum_g [ gap_g + sum_k (sup over J_k of |G_k - p_k| + Lip(G_k) delta_k) ] + rounding:
 G_k is compared at the true sum, the rest of the way is Lipschitz. All suprema are over one variable.
 """
@@ -30,6 +30,7 @@ from onelayer.lemmas.forward import (
     rounding_of,
     sum_slack,
     upper_bound,
+    widened,
 )
 from onelayer.lemmas.looked import Looked, Reached, key_width, looked_up
 from onelayer.lemmas.nested import Inner, Nested, Outer, RidgeTerm
@@ -48,7 +49,8 @@ def nested_error(model: OneLayerTransformer, nested: Nested, box: Box) -> float:
     form = Form(model, nested)
     if overflows(model, box):
         return math.inf
-    return upper_bound(_Proof(model, nested, form, box).error() * UP)
+    proof = _Proof(model, nested, form, box)
+    return upper_bound(proof.error() * UP)
 
 
 class Form:
@@ -58,6 +60,7 @@ class Form:
         config = model.config
         self.w = float64_weights(model)
         self.ridges = nested.all_ridges()
+        # Inner functions with a head of their own; W_E writes the others, which are linear.
         self.curved = [c for c, one in enumerate(nested.inner) if not one.plain]
         self.inputs = nested.inputs
         self.outputs = nested.outputs
@@ -83,71 +86,78 @@ class Form:
 
     def _shapes(self, nested: Nested) -> list[tuple[int, int, str, int]]:
         """What the heads must be: a grid with an axis for every factor of an inner function."""
+        # A layer has a head even if no inner function needs one; W_O then drops what it says.
         axes = [len(nested.inner[c].factors) for c in self.curved] or [1]
         return [(key_width(count), 1, "grid", count) for count in axes]
 
     def _of_inner(self, part: Outer, ridge: RidgeTerm, count: int) -> Floats:
         """Weights of the inner functions in the sum of a ridge, (C,), which must be floats."""
+        # In rationals: an inner function may be in several sums, and its weights add up without rounding or not at all.
         exact = [Fraction(0)] * count
         for weight, members in zip(ridge.weights, part.sums, strict=True):
             for c in members:
                 exact[c] += Fraction(weight)
-        found = np.array([float(value) for value in exact])
-        if any(Fraction(float(value)) != value for value in exact):
+        found = [float(value) for value in exact]
+        if [Fraction(value) for value in found] != exact:
             raise OnelayerError("the weight of an inner function is no float")
-        return found
+        return np.array(found)
 
     def _written(self, nested: Nested) -> Floats:
         """Weight of every inner function in every feature of the stream beside x, (C, ridges + outputs)."""
         direct = np.zeros((len(nested.inner), self.outputs))
         for o, members in enumerate(nested.direct):
             direct[list(members), o] = 1.0
-        if self.of_inner:
-            return np.concatenate([np.stack(self.of_inner, axis=1), direct], axis=1)
-        return direct
+        if not self.of_inner:
+            return direct
+        of_ridges = np.stack(self.of_inner, axis=1)
+        return np.concatenate([of_ridges, direct], axis=1)
 
     def _linear(self, nested: Nested, written: Floats) -> Floats:
         """What W_E must write of x beside x itself, (D, features): exact, or an error."""
-        found = np.zeros((self.inputs, written.shape[1]))
+        features = written.shape[1]
+        found = np.zeros((self.inputs, features))
+        linear = [(c, one.direction) for c, one in enumerate(nested.inner) if one.plain]
         for j in range(self.inputs):
-            for k in range(written.shape[1]):
-                parts = [
-                    Fraction(written[c, k]) * Fraction(one.direction[j])
-                    for c, one in enumerate(nested.inner)
-                    if one.plain and written[c, k] and one.direction[j]
-                ]
-                exact = sum(parts, Fraction(0))
+            for k in range(features):
+                exact = Fraction(0)
+                for c, direction in linear:
+                    # Most entries are zero, and rational products of zeros take their time too.
+                    if written[c, k] and direction[j]:
+                        exact += Fraction(written[c, k]) * Fraction(direction[j])
                 found[j, k] = float(exact)
                 if Fraction(found[j, k]) != exact:
                     raise OnelayerError("the weight of an input in a sum is no float")
         return found
 
     def _fixed(self, nested: Nested) -> list[tuple[Floats, Floats | float]]:
+        """Every matrix beside what it must be. Features of the stream: x, the sums of the ridges, the outputs."""
         d = self.inputs
         w = self.w
         written = self._written(nested)
         self.linear = self._linear(nested, written)
         self.written = written
-        width = d + written.shape[1]
-        out = np.zeros((max(1, len(self.curved)), width))
+        features = np.eye(d + written.shape[1])
+        outputs = len(features) - self.outputs  # where they begin
+        out = np.zeros((max(1, len(self.curved)), len(features)))
         for h, c in enumerate(self.curved):
             out[h, d:] = written[c]
-        read = np.eye(width)[:, width - self.outputs :]
+        embedded = np.concatenate([np.eye(d), self.linear], axis=1)
         fixed: list[tuple[Floats, Floats | float]] = [
-            (w["W_E"], np.concatenate([np.eye(d), self.linear], axis=1)),
+            (w["W_E"], embedded),
             (w["b_E"], 0.0),
             (w["W_O"], out),
             (w["b_O"], 0.0),
-            (w["W_R"], read),
+            (w["W_R"], features[:, outputs:]),
         ]
         if self.curved:
             fixed += self._queries(nested)
         if len(self.units):
-            target = np.array([part.output for part, _ in self.ridges])[self.units]
-            own = np.arange(len(self.units)), width - self.outputs + target  # where a unit writes its output
+            # A unit reads the sum of its ridge and writes one output; what it writes there is free.
+            ridge_output = np.array([part.output for part, _ in self.ridges])
+            own = np.arange(len(self.units)), outputs + ridge_output[self.units]
             rest = w["W_2"].copy()
             rest[own] = 0.0
-            read = np.eye(width)[:, d + self.units]
+            read = features[:, d + self.units]
             fixed += [(w["W_1"], read), (rest, 0.0), (w["b_2"], 0.0)]
             self.changes = w["W_2"][own]
             self.knots = -w["b_1"]
@@ -155,19 +165,22 @@ class Form:
 
     def _queries(self, nested: Nested) -> list[tuple[Floats, Floats | float]]:
         """Each head sees the directions of its factors and a constant, and its keys have nothing else."""
-        w, first = self.w, 0
+        w = self.w
         query = np.zeros_like(w["W_Q"])
         constant = np.zeros_like(w["b_Q"])
         others: list[tuple[Floats, Floats | float]] = []
+        first = 0  # column of W_Q at which a head begins
         for h, c in enumerate(self.curved):
             factors = nested.inner[c].factors
+            bias = len(factors)
+            # Attention divides by the root of the width, a power of two: the scale undoes it exactly.
             scale = math.sqrt(key_width(len(factors)))
             for a, factor in enumerate(factors):
                 query[: self.inputs, first + a] = scale * np.array(factor.direction)
                 keys = w[f"memory.{h}.axes.{a}"].copy()
-                keys[:, [a, len(factors)]] = 0.0
+                keys[:, [a, bias]] = 0.0
                 others.append((keys, 0.0))
-            constant[first + len(factors)] = scale
+            constant[first + bias] = scale
             first += key_width(len(factors))
         return [(w["W_Q"], query), (w["b_Q"], constant), *others]
 
@@ -199,13 +212,13 @@ class _Proof:
         rounding = np.zeros(self.nested.outputs)
         ridges = len(self.form.ridges)
         for o in range(self.nested.outputs):
-            feature = ridges + o  # features of the stream: sums of the ridges, then the outputs
-            error, size, moved = self._sum(self.form.written[:, feature], self.form.linear[:, feature])
+            error, size, moved = self._sum(ridges + o)
             totals[o] += error
             sizes[o] += size
             rounding[o] = moved
         count = len(self.form.units) + ridges + 16
         rounding += self.r.gamma(count) * sizes + 4 * count * self.r.tiny
+        # The constants of the ridges and of the read-out must cancel; what is left is an error, rounded here.
         totals += np.abs(rest) + 8 * (ridges + 2) * UNIT * sizes
         return float(np.max(totals + SLACK * rounding))
 
@@ -217,49 +230,60 @@ class _Proof:
             if not (low <= bottom and top <= high):
                 raise OnelayerError("a sum of inner functions leaves the interval of its outer function")
 
-    def _sum(self, weights: Floats, linear: Floats) -> tuple[float, float, float]:
-        """A feature of the stream: sup |real - true|, its size, and the rounding of an executed one."""
-        terms = [(abs(w), one) for w, one in zip(weights, self.looked, strict=True) if w]
+    def _sum(self, feature: int) -> tuple[float, float, float]:
+        """A feature of the stream beside x: sup |real - true|, its size, and the rounding of an executed one."""
+        weights = self.form.written[:, feature]
+        linear = self.form.linear[:, feature]
+        weighed = zip(weights, self.looked, strict=True)
+        # Zeros are left out: 0 times an infinite bound would be nan, and adding an exact zero is exact.
+        terms = [(abs(w), one) for w, one in weighed if w]
         error = float(sum(w * one.error for w, one in terms))
         size = float(sum(w * one.size for w, one in terms))
         size += float(np.abs(linear) @ self.reach)
         count = len(terms) + int((linear != 0).sum()) + 6
         passed_on = sum(w * one.rounding for w, one in terms)
         moved = passed_on + self.r.gamma(count) * 2 * size
+        # Products that are flushed to zero, each times what it would have met.
         total = float(np.abs(weights).sum() + np.abs(linear).sum())
-        moved += 4 * count * self.r.tiny * (1 + total)  # of products that are flushed to zero
+        moved += 4 * count * self.r.tiny * (1 + total)
         return error * UP, size, moved * UP
 
     def _ridge(self, k: int, part: Outer, ridge: RidgeTerm) -> tuple[float, float]:
         """|G_k(s^) - p_k(s)| with the rounding of sums and units; and the size of what the units add up."""
         mine = self.form.units == k
-        drift, size, moved = self._sum(self.form.of_inner[k], self.form.linear[:, k])
+        drift, size, moved = self._sum(k)
         drift += SLACK * moved
-        ends = [(a * low, a * high) for a, low, high in zip(ridge.weights, part.low, part.high, strict=True)]
+        sides = zip(ridge.weights, part.low, part.high, strict=True)
+        ends = [(a * low, a * high) for a, low, high in sides]
+        # A sum of one term of weight 1 or -1 is not rounded, and its ends may be those of a domain: log needs them.
         exact = len(ends) == 1 and abs(ridge.weights[0]) == 1
         slack = 0.0 if exact else sum_slack(len(ends), sum(abs(a) + abs(b) for a, b in ends))
         low = sum(map(min, ends)) - slack
         high = sum(map(max, ends)) + slack
-        high = high if high > low else low + 1e-9 * (1 + abs(low))
+        s = ExecutedSum(*widened(low, high), drift, size)
         ramps = ramps_of(self.form.knots[mine], self.form.changes[mine], ridge.constant)
-        return term_error(ridge.formula, ramps, ExecutedSum(low, high, drift, size), self.r)
+        return term_error(ridge.formula, ramps, s, self.r)
 
     def _looked(self, c: int, head: int | None) -> Looked:
+        """An inner function against its head, or, where it is linear and has none, as W_E writes it."""
         factors = self.nested.inner[c].factors
         spans = [self._span(factor) for factor in factors]
         if head is None:
-            return Looked(spans[0].low, spans[0].high, 0.0, spans[0].reach, 0.0)
+            (span,) = spans
+            return Looked(span.low, span.high, 0.0, span.reach, 0.0)
         keys = [self.form.w[f"memory.{head}.axes.{a}"] for a in range(len(factors))]
         values = self.form.w[f"memory.{head}.values"][..., 0]
         columns = self.nested.along(c) if len(factors) > 1 else None
         return looked_up(factors, spans, keys, values, columns, self.r)
 
     def _span(self, one: Inner) -> Reached:
+        """What direction . x is over the box."""
         direction = np.array(one.direction)
         ends = direction * self.low, direction * self.high
         reach = float(np.abs(direction) @ self.reach) * UP
         used = np.count_nonzero(direction)
-        exact = used == 1 and bool(np.isin(direction, (-1.0, 0.0, 1.0)).all())
+        signs = bool(np.isin(direction, (-1.0, 0.0, 1.0)).all())
+        exact = used == 1 and signs  # a coordinate or its negative is not rounded
         slack = 0.0 if exact else sum_slack(len(direction), reach)
         low = float(np.minimum(*ends).sum()) - slack
         high = float(np.maximum(*ends).sum()) + slack
@@ -268,7 +292,8 @@ class _Proof:
 
 def _sum_range(ends: Sequence[tuple[float, float]]) -> tuple[float, float]:
     """Bounds of a sum of numbers between these ends, whatever its rounding."""
-    slack = sum_slack(len(ends), sum(max(abs(a), abs(b)) for a, b in ends))
+    sizes = sum(max(abs(a), abs(b)) for a, b in ends)
+    slack = sum_slack(len(ends), sizes)
     bottom = sum(a for a, _ in ends) - slack
     top = sum(b for _, b in ends) + slack
     # Signs survive rounding: a sum of numbers >= 0 is >= 0.

@@ -12,7 +12,16 @@ from onelayer.box import Box
 from onelayer.errors import OnelayerError
 from onelayer.float64 import UNIT
 from onelayer.layer.transformer import OneLayerTransformer
-from onelayer.lemmas.forward import SLACK, UP, Rounding, float64_weights, has_form, rounding_of, upper_bound
+from onelayer.lemmas.forward import (
+    SLACK,
+    UP,
+    Rounding,
+    float64_weights,
+    has_fields,
+    has_form,
+    rounding_of,
+    upper_bound,
+)
 from onelayer.lemmas.overflow import overflows
 
 Floats = NDArray[np.float64]
@@ -44,32 +53,38 @@ def thresholds_error(model: OneLayerTransformer, weights: Sequence[float] | None
         return math.inf
     n = shape.length
     edges = shape.edges(box)
-    width = np.diff(shape.edges(box))
+    width = np.diff(edges)
     h = float(width.max()) * UP
     if weights is None:
+        # clip(k - N, 0, 1) = relu(k - N) - relu(k - N - 1), where token k of the sorted sequence adds its own k.
         lemma = h * (1 - 1 / n)
+        shift = 0.0
         levels = np.array([0.0, -1.0])
         factors = np.array([1.0, -1.0])
         total = 1.0
+        mass = 0.0
     else:
         lemma, shift = statistic_error(weights, h)
         levels, factors = relu_form(weights)
         total = math.fsum(weights)
-    ideal = (factors[:, None] * width).reshape(-1)  # (units,)
-    offset = edges[0] * total + (0.0 if weights is None else shift)
-    stored = shape.outer()
+        mass = float(np.abs(weights).sum())
     if not np.array_equal(shape.levels(), np.repeat(levels, len(width))):
         raise OnelayerError("the thresholds of this layer do not belong to this order statistic")
+    # A stored slope that is not -1 / width moves a ramp, which lies in [0, 1], by that much; N_g is a sum of n ramps.
     slope_error = float(np.abs(shape.slopes() * width + 1).max()) + 8 * UNIT
     each = n * slope_error + shape.position_error() + shape.execution_error()
     reach = n + float(np.abs(levels).max()) + 1  # the largest count that a unit sees
+    stored = shape.outer()
     size = float(np.abs(stored).sum())
     summing = shape.rounding.gamma(len(stored) + 2)
+    offset = edges[0] * total + shift
     rest = size * each + summing * (size * (reach + each) + abs(offset))
+    # What the stored weights of the units differ from the lemma's by, and the rounding of the latter here.
+    ideal = (factors[:, None] * width).reshape(-1)  # (units,)
     strayed = float(np.abs(stored - ideal).sum())
     strayed += 4 * UNIT * float(np.abs(ideal).sum())
     rest += reach * strayed
-    mass = 0.0 if weights is None else float(np.abs(weights).sum())
+    # The same for the constant.
     shifted = abs(shape.offset() - offset)
     rest += shifted + 8 * UNIT * (abs(edges[0]) + h) * (1 + mass)
     rest += (4 * len(stored) * reach + size) * shape.rounding.tiny
@@ -83,12 +98,16 @@ def statistic_error(weights: Sequence[float], h: float) -> tuple[float, float]:
         ends = [a * end for end in threshold_range(len(weights), k)]
         low = low + min(ends)
         high = high + max(ends)
-    return (high - low) / 2 * h * UP, -(high + low) / 2 * h
+    bound = (high - low) / 2 * h * UP
+    shift = -(high + low) / 2 * h
+    return bound, shift
 
 
 def relu_form(weights: Sequence[float]) -> tuple[Floats, Floats]:
     """Levels k and factors of sum_k a_k clip(k - N, 0, 1) = sum_k (a_k - a_{k+1}) relu(k - N), for 0 <= N <= n."""
-    steps: Floats = np.array(weights) - np.append(np.array(weights)[1:], 0.0)
+    a = np.array(weights)
+    following = np.append(a[1:], 0.0)
+    steps: Floats = a - following
     used = np.flatnonzero(steps)
     return (used + 1).astype(np.float64), steps[used]
 
@@ -106,14 +125,18 @@ class Thresholds:
         self.cells = config.ramps
         self.sorts = config.readout == "each"
         self.w = float64_weights(model)
-        form = [
-            not config.residual,
-            (config.norm, config.attention, config.embedding) == ("none", "softmax", "piecewise"),
-            config.d_model == self.cells + (2 if self.sorts else 0),
-            [head.memory for head in config.heads] == ["none"] * (2 if self.sorts else 1),
-            (config.positions != "none") == self.sorts,
-        ]
-        if not all(form) or config.hidden % self.cells:
+        wanted = {
+            "residual": False,
+            "norm": "none",
+            "attention": "softmax",
+            "embedding": "piecewise",
+            "d_model": self.cells + (2 if self.sorts else 0),
+        }
+        # Sorting has a second head, which copies the position.
+        memories = ["none"] * (2 if self.sorts else 1)
+        heads = [head.memory for head in config.heads] == memories
+        positions = (config.positions != "none") == self.sorts
+        if not (has_fields(config, wanted) and heads and positions) or config.hidden % self.cells:
             raise OnelayerError("this layer is not a construction of thresholds")
         self.keys = config.heads[0].d_k
         self.values = config.heads[0].d_v
@@ -126,7 +149,9 @@ class Thresholds:
         dk = self.keys
         width = w["W_E"].shape[1]
         units = w["b_1"].size // g
-        counts = np.concatenate([-float(self.length) * np.eye(g)] * units, axis=1)
+        # The uniform head averages over n tokens; the units see the sum N_g with a minus.
+        sums = -float(self.length) * np.eye(g)
+        counts = np.concatenate([sums] * units, axis=1)
         first = np.eye(width)[:, :1]
         fixed: list[tuple[Floats, Floats | float]] = [
             (w["W_E"], np.eye(g, width)),
@@ -198,30 +223,40 @@ class Thresholds:
         place = self.w["position"]
         q = place @ self.w["W_Q"][:, dk:] + self.w["b_Q"][dk:]
         k = place @ self.w["W_K"][:, dk:] + self.w["b_K"][dk:]
-        scale = 1 / math.sqrt(q.shape[1])
-        terms = [place, q, k, q * scale, np.abs(q * scale) @ np.abs(k).T]
-        exact = all(bool((np.rint(4 * part) == 4 * part).all()) for part in terms)
-        if not (exact and 4 * float(terms[-1].max()) * self.rounding.unit < 1):
+        query = q * (1 / math.sqrt(q.shape[1]))
+        sizes = np.abs(query) @ np.abs(k).T
+        # Multiples of 1/4 below 1 / (4 u) are floats of the format, and so are their sums in any order.
+        quarters = all(_are_quarters(part) for part in (place, q, k, query, sizes))
+        if not (quarters and 4 * float(sizes.max()) * self.rounding.unit < 1):
             raise OnelayerError("the positions of this layer do not give exact logits")
-        logits = (q * scale) @ k.T
+        logits = query @ k.T
         others = logits + np.where(np.eye(n) > 0, -np.inf, 0.0)
-        gap = float((np.diag(logits) - others.max(1)).min()) if n > 1 else math.inf
+        lead = np.diag(logits) - others.max(1)
+        gap = float(lead.min()) if n > 1 else math.inf
         value = place[:, g] + self.w["b_V"][g]
         if not (gap > 0 and np.array_equal(value, np.arange(1.0, n + 1))):
             raise OnelayerError("the position head of this layer does not copy positions")
         leak = (n - 1) * math.exp(-gap) * (1 + 2.0**-20)
         executed = self.rounding.softmax(n) + 2 * self.rounding.gamma(n + 2)
+        # Positions lie in [1, n]: weight that goes elsewhere moves the average by at most n, there and here.
         return n * (2 * leak + executed) * UP
 
     def execution_error(self) -> float:
         """Error of an executed k - N_g before its ReLU, |p_i - i| apart.
 
         A ramp has two roundings and lies in [0, 1]; an input or difference below the normal range may be lost, times
-        the slope. The weights of the uniform head are softmax of exact zeros. N_g and
-        k are at most n, and the sum k - n avg has three terms.
+        the slope. The weights of the uniform head are softmax of exact zeros. N_g and k are at most n, and the sum
+        k - n avg has three terms.
         """
         n = self.length
         r = self.rounding
-        lost = 4 * r.tiny * (1 + float(np.abs(self.slopes()).max()))
+        steepest = float(np.abs(self.slopes()).max())
+        lost = 4 * r.tiny * (1 + steepest)
         average = r.gamma(3) + r.softmax(n) + 2 * r.gamma(n + 2) + lost
-        return n * average * UP + r.gamma(6) * (2 * n + 1) * UP
+        summing = r.gamma(6) * (2 * n + 1)
+        return n * average * UP + summing * UP
+
+
+def _are_quarters(numbers: Floats) -> bool:
+    """Whether all are whole multiples of 1/4."""
+    return bool((np.rint(4 * numbers) == 4 * numbers).all())

@@ -25,7 +25,8 @@ def overflows(model: OneLayerTransformer, box: Box) -> bool:
     """
     limit = format_of(model.dtype).largest / 4
     with np.errstate(all="ignore"):
-        return not _Sizes(model).largest(box) <= limit
+        largest = _Sizes(model).largest(box)
+    return not largest <= limit  # true for nan
 
 
 class _Sizes:
@@ -41,17 +42,24 @@ class _Sizes:
         config = self.config
         if config.attention != "softmax":
             return float("inf")
-        ends = torch.maximum(box.lower.abs(), box.upper.abs()).reshape(config.rows, config.token_width)
-        e = self._embedded(ends.amax(0).numpy())
-        a = self._attended(self._normed(e, "1") if config.norm == "pre" else e)
+        # The forward pass of the layer, step by step, on sizes.
+        ends = torch.maximum(box.lower.abs(), box.upper.abs())
+        tokens = ends.reshape(config.rows, config.token_width)
+        e = self._embedded(tokens.amax(0).numpy())
+        attending = self._normed(e, "1") if config.norm == "pre" else e
+        a = self._attended(attending)
         r = self._noted(e + a) if config.residual else a
         r = self._normed(r, "1") if config.norm == "post" else r
         y = self._fed(r) if config.hidden else r
-        self._affine(self._noted(y * config.length) if config.readout == "mean" else y, "R")
-        return max(self.seen)  # numpy's nan never compares, and is noted as inf
+        # A mean is a sum before it is divided.
+        y = self._noted(y * config.length) if config.readout == "mean" else y
+        self._affine(y, "R")
+        return max(self.seen)
 
     def _noted(self, sizes: Floats) -> Floats:
+        """The same sizes, the largest of them kept."""
         worst = float(sizes.max(initial=0.0))
+        # nan never compares, and would be lost in a maximum: it is noted as inf.
         self.seen.append(worst if worst < np.inf else np.inf)
         return sizes
 
@@ -60,7 +68,8 @@ class _Sizes:
         return found
 
     def _affine(self, x: Floats, which: str) -> Floats:
-        return self._noted(x @ self._own(f"W_{which}") + self._own(f"b_{which}"))
+        product = x @ self._own(f"W_{which}")
+        return self._noted(product + self._own(f"b_{which}"))
 
     def _embedded(self, x: Floats) -> Floats:
         if self.config.embedding == "piecewise":
@@ -68,17 +77,21 @@ class _Sizes:
             self._noted(self._own("ramp_slope"))
             x = np.ones(self.config.features)
         e = self._affine(self._noted(x), "E")
+        # One row for all tokens together: pieces make every token from one row, so the largest of them stands for all.
         if self.config.pieces:
             e = e.reshape(self.config.length, self.config.d_model).max(0)
         if self.config.positions == "none":
             return e
-        return self._noted(e + self._own("position").max(0))
+        largest = self._own("position").max(0)
+        return self._noted(e + largest)
 
     def _normed(self, x: Floats, which: str) -> Floats:
         """Squares of centred numbers are summed; |x - mean| / deviation <= sqrt(d), twice that when executed."""
         count = self.config.d_model
-        self._noted(count * (2 * x.max(initial=0.0, keepdims=True)) ** 2)
-        return self._noted(2 * count**0.5 * self._own(f"gain_{which}") + self._own(f"shift_{which}"))
+        centred = 2 * x.max(initial=0.0, keepdims=True)  # |x - mean| <= 2 max |x|
+        self._noted(count * centred**2)
+        scaled = 2 * count**0.5 * self._own(f"gain_{which}")
+        return self._noted(scaled + self._own(f"shift_{which}"))
 
     def _attended(self, e: Floats) -> Floats:
         query = self._affine(e, "Q")
@@ -88,24 +101,31 @@ class _Sizes:
             key = self._affine(e, "K")
             value = self._affine(e, "V")
         parts = []
-        k = 0
+        k = 0  # where the features of a head begin, in keys and in values
         v = 0
         for h, head in enumerate(self.config.heads):
-            keys = [key[k : k + head.d_k]] if tokens else []
+            own = slice(k, k + head.d_k)
+            keys = [key[own]] if tokens else []
             values = [value[v : v + head.d_v]] if tokens else []
             memory = self.model.memory_of(h)
             if memory is not None:
+                # A key of a grid is a sum of one key per axis.
                 axes = list(memory.axes) if isinstance(memory, GridMemory) else [memory.keys]
                 keys.append(np.sum([_columns(axis) for axis in axes], axis=0))
                 values.append(_columns(memory.values.flatten(0, -2)))
-            self._noted(4 * np.max(keys, axis=0, keepdims=True) @ query[k : k + head.d_k] + 100)
-            parts.append(self._noted(2 * np.max(values, axis=0)))
+            # Four times and 100 more: scaling, differences from the largest logit, and constants on the way.
+            largest = np.max(keys, axis=0, keepdims=True)
+            self._noted(4 * largest @ query[own] + 100)
+            # Weights sum to 1 up to rounding, so an average is at most twice the largest value.
+            average = 2 * np.max(values, axis=0)
+            parts.append(self._noted(average))
             k = k + head.d_k
             v = v + head.d_v
         return self._affine(np.concatenate(parts), "O")
 
     def _fed(self, r: Floats) -> Floats:
-        hidden = self._affine(self._normed(r, "2") if self.config.norm == "pre" else r, "1")
+        fed = self._normed(r, "2") if self.config.norm == "pre" else r
+        hidden = self._affine(fed, "1")
         y = self._affine(hidden, "2")
         y = self._noted(r + y) if self.config.residual else y
         if self.config.norm == "post":

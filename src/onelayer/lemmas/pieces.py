@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from onelayer.lemmas.fields import need, numbers, places, records
+from onelayer.lemmas.fields import are_sizes, need, numbers, places, records, settle
 from onelayer.lemmas.term import OfOneVariable
 
 RATIONAL = re.compile(r"-?\d{1,1200}(/[1-9]\d{0,1199})?")  # products and quotients of float64 numbers are this short
@@ -23,8 +23,9 @@ class SharpHead:
     lines: tuple[tuple[str, ...], ...]
 
     def __post_init__(self) -> None:
-        need(isinstance(self.lines, list | tuple) and len(self.lines) >= 1, "a head of no lines")
-        object.__setattr__(self, "lines", tuple(_rationals(line) for line in self.lines))
+        listed = isinstance(self.lines, list | tuple)
+        need(listed and len(self.lines) >= 1, "a head of no lines")
+        settle(self, lines=tuple(_rationals(line) for line in self.lines))
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,7 @@ class PieceSum:
     line: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "weights", _rationals(self.weights))
-        object.__setattr__(self, "line", _rationals(self.line))
+        settle(self, weights=_rationals(self.weights), line=_rationals(self.line))
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,8 @@ class CurveTerm(OfOneVariable):
     def __post_init__(self) -> None:
         need(type(self.text) is str, "a curve without text")
         numbers([self.constant])
-        object.__setattr__(self, "argument", records(PieceSum, [self.argument])[0])
+        (argument,) = records(PieceSum, [self.argument])
+        settle(self, argument=argument)
 
 
 @dataclass(frozen=True)
@@ -71,8 +72,7 @@ class Pieces:
     KIND = "pieces"
 
     def __post_init__(self) -> None:
-        sizes = (self.inputs, self.outputs)
-        need(places(sizes, 2**20 + 1) and min(sizes) >= 1, "sizes must be >= 1")
+        need(are_sizes([self.inputs, self.outputs]), "sizes must be >= 1")
         heads = records(SharpHead, self.heads)
         direct = records(PieceSum, self.direct)
         curves = records(CurveTerm, self.curves)
@@ -80,19 +80,22 @@ class Pieces:
         need(len(heads) >= 1 and len(direct) == self.outputs, "a head, and a sum for every output, are needed")
         need(places([one.output for one in curves], self.outputs), "no such output")
         need(places(units, len(curves)), "a unit of no curve")
+        affine = self.inputs + 1  # numbers of a line: its slopes and its constant
         for one in (*direct, *(curve.argument for curve in curves)):
-            need(len(one.weights) == len(heads) and len(one.line) == self.inputs + 1, "a sum of another size")
-        need(all(len(line) == self.inputs + 1 for head in heads for line in head.lines), "a line of another size")
-        for name, value in (("heads", heads), ("direct", direct), ("curves", curves), ("units", units)):
-            object.__setattr__(self, name, value)
+            need(len(one.weights) == len(heads) and len(one.line) == affine, "a sum of another size")
+        for head in heads:
+            need(all(len(line) == affine for line in head.lines), "a line of another size")
+        settle(self, heads=heads, direct=direct, curves=curves, units=units)
 
     @property
     def sums(self) -> list[PieceSum]:
         """The sums in the order in which the stream holds them: of the curves, then of the outputs."""
-        return [*(curve.argument for curve in self.curves), *self.direct]
+        arguments = [curve.argument for curve in self.curves]
+        return [*arguments, *self.direct]
 
 
 def _rationals(values: Any) -> tuple[str, ...]:
     need(isinstance(values, list | tuple), "a list of rational numbers is needed")
-    need(all(type(one) is str and RATIONAL.fullmatch(one) is not None for one in values), "rational numbers are text")
+    for one in values:
+        need(type(one) is str and RATIONAL.fullmatch(one) is not None, "rational numbers are text")
     return tuple(values)

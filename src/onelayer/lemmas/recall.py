@@ -36,17 +36,21 @@ class SoftmaxRecall:
     @property
     def logit_error(self) -> float:
         """Of an executed logit: stored keys, scaled query, sum; relative to the sum of absolute products."""
+        # 2 z . (error of the query) <= 2 |z| sqrt(D) query_error, by Cauchy and Schwarz.
         drift = 2 * self.query_error * math.sqrt(self.width * self.radius)
         # Products below the normal range may be lost, each times a key or a coordinate.
         lost = 8 * (self.width + 2) * self.rounding.tiny * (1 + self.beta) * (1 + self.radius)
-        relative = 2 * self.rounding.gamma(self.width + 8) * (3 * self.radius + drift)
+        # |2 z . q| + |z|^2 <= 3 R: the absolute products of a logit, over beta.
+        sizes = 3 * self.radius + drift
+        relative = 2 * self.rounding.gamma(self.width + 8) * sizes
         return (relative + drift) * self.beta + lost
 
     def gap(self) -> float:
         """Lower bound of G: l_r - l_m = beta |z_r - z_m|^2 in real arithmetic."""
         if self.rows == 1:
             return ALONE
-        return self.beta * self.distance * (1 - 2.0**-40) - 2 * self.logit_error
+        real = self.beta * self.distance * (1 - 2.0**-40)
+        return real - 2 * self.logit_error
 
     def error(self, largest: float) -> float:
         """Bound of |T - y| at every row, for outputs of size at most ``largest``."""
@@ -54,7 +58,8 @@ class SoftmaxRecall:
         if not gap > 1:
             return math.inf
         unit = self.rounding.unit
-        others = (self.rows - 1) * math.exp(-gap) * (1 + gap * 2 * unit) * 2  # weights of all other rows together
+        # Weights of all other rows together; an executed exponential of -gap has a rounded argument.
+        others = (self.rows - 1) * math.exp(-gap) * (1 + gap * 2 * unit) * 2
         flushed = 16 * self.rounding.tiny * self.rows * (1 + largest)
         total = (24 * unit + 8 * others) * largest + flushed
         return upper_bound(SLACK * total * UP)
@@ -85,6 +90,7 @@ class ReluRecall:
     def error(self) -> float:
         """Bound of |T - y| over all rows and outputs; what overflows on the way bounds nothing."""
         gaps = np.diff(self.knots)
+        # Twice the room that the lemma asks for; a row that reaches its neighbour is not told apart from it.
         if len(gaps) and not 4 * self.projection_error < float(gaps.min()):
             return math.inf
         worst = 0.0
@@ -93,37 +99,45 @@ class ReluRecall:
         return worst
 
     def _output(self, k: int, gaps: Floats) -> float:
+        """The lemma for one output, at the worst row."""
         c = self.coefficients[:, k]
-        size = np.abs(self.coefficients[:, k])
-        exact, slopes = exact_path(self.knots, float(self.offset[k]), c, self.outputs[:, k])
+        y = self.outputs[:, k]
+        size = np.abs(c)
+        exact, slopes = exact_path(self.knots, float(self.offset[k]), c, y)
+        # F is constant before the first knot and carries no unit at the last one.
         left = np.abs(np.concatenate([[0.0], slopes]))
         right = np.abs(np.concatenate([slopes, [0.0]]))
         drift = np.maximum(left, right) * (2 * self.projection_error)
         # Sums of sizes up to row r: sum_{u < r} |c_u| (t_r + e - t_u), built up piece by piece; all terms are >= 0.
         mass = np.concatenate([[0.0], np.cumsum(size)])
-        up_to = np.concatenate([[0.0], np.cumsum(mass[1:] * gaps)])
+        pieces = np.cumsum(mass[1:] * gaps)
+        up_to = np.concatenate([[0.0], pieces])
         reach = up_to + mass * 2 * self.projection_error
-        summed = reach * UP + abs(self.offset[k]) + np.abs(self.outputs[:, k])
+        summed = reach * UP + abs(self.offset[k]) + np.abs(y)
         bound = self.rounding.gamma(len(c) + 6) * summed
-        tiny = len(c) * self.rounding.tiny * (1 + float(size.max(initial=0.0)))
-        return upper_bound(float((exact + SLACK * (drift * UP + bound) + tiny).max()) * UP)
+        largest = float(size.max(initial=0.0))
+        tiny = len(c) * self.rounding.tiny * (1 + largest)
+        errors = exact + SLACK * (drift * UP + bound) + tiny
+        return upper_bound(float(errors.max()) * UP)
 
 
 def exact_path(knots: Floats, offset: float, coefficients: Floats, outputs: Floats) -> tuple[Floats, Floats]:
     """|F(t_r) - y_r| rounded up, and the slopes of F on the pieces, from exact integer arithmetic."""
     shift = 1074  # every float64 is a whole multiple of 2^-1074
     t, c, y = ([_whole(v, shift) for v in array.tolist()] for array in (knots, coefficients, outputs))
+    # Values of F are sums of products of two such numbers, multiples of 2^-2148; slopes are sums of single ones.
+    wanted = [one << shift for one in y]
     value = _whole(offset, shift) << shift
     slope = 0
-    errors = [abs(value - (y[0] << shift))]
+    errors = [abs(value - wanted[0])]
     slopes = []
     for r, step in enumerate(c):
         slope += step
         value += slope * (t[r + 1] - t[r])
-        errors.append(abs(value - (y[r + 1] << shift)))
+        errors.append(abs(value - wanted[r + 1]))
         slopes.append(slope)
+    # Rounded up: a quotient is correctly rounded, or lost below the smallest float.
     up = 1 + 2.0**-50
-    # Errors are sums of products of two such numbers, slopes sums of single ones.
     distances = np.array([_ratio(e, 1 << 2 * shift) for e in errors]) * up + 2.0**-1070
     return distances, np.array([_ratio(s, 1 << shift) for s in slopes])
 

@@ -31,6 +31,7 @@ from onelayer.lemmas.forward import (
     has_form,
     rounding_of,
     upper_bound,
+    widened,
 )
 from onelayer.lemmas.overflow import overflows
 from onelayer.lemmas.pieces import CurveTerm, Pieces, PieceSum, SharpHead
@@ -56,7 +57,8 @@ def pieces_error(model: OneLayerTransformer, pieces: Pieces, box: Box) -> float:
     form = SharpForm(model, pieces)
     if overflows(model, box):
         return math.inf
-    return upper_bound(_Proof(model, pieces, form, box).error() * UP)
+    proof = _Proof(model, pieces, form, box)
+    return upper_bound(proof.error() * UP)
 
 
 class SharpForm:
@@ -96,15 +98,18 @@ class SharpForm:
             raise OnelayerError("the weights of this layer do not have the form of sharp heads over pieces")
 
     def _fixed(self, pieces: Pieces, heads: int) -> list[tuple[Floats, Floats | float]]:
+        """Every matrix beside what it must be. Features of the stream: one per head, then the sums."""
         w = self.w
         eye = np.eye(self.width)
-        width = self.width
+        outputs = self.width - pieces.outputs  # where they begin
         others = self.owner[:, None] != np.arange(heads)  # (N, H)
         self.floors = self.offsets[0, :heads]
+        # In the feature of a head, tokens of other heads have its floor, and only the query has sums.
+        seen_by_others = np.where(others, self.offsets[:, :heads], self.floors)
         fixed: list[tuple[Floats, Floats | float]] = [
             (self.slopes[:, :, :heads] * others, 0.0),
             (self.slopes[:, 1:, heads:], 0.0),
-            (np.where(others, self.offsets[:, :heads], self.floors), np.broadcast_to(self.floors, others.shape)),
+            (seen_by_others, np.broadcast_to(self.floors, others.shape)),
             (self.offsets[1:, heads:], 0.0),
             (w["W_Q"], 0.0),
             (w["b_Q"], 1.0),
@@ -114,14 +119,15 @@ class SharpForm:
             (w["b_V"], 0.0),
             (w["W_O"][:, :heads], 0.0),
             (w["b_O"], 0.0),
-            (w["W_R"], eye[:, width - pieces.outputs :]),
+            (w["W_R"], eye[:, outputs:]),
         ]
         if len(self.units):
-            target = np.array([curve.output for curve in pieces.curves])[self.units] + width - pieces.outputs
-            rows = np.arange(len(self.units))
+            # A unit reads the sum of its curve and writes one output; what it writes there is free.
+            curve_output = np.array([curve.output for curve in pieces.curves])
+            own = np.arange(len(self.units)), outputs + curve_output[self.units]
             rest = w["W_2"].copy()
-            rest[rows, target] = 0.0
-            self.changes = w["W_2"][rows, target]
+            rest[own] = 0.0
+            self.changes = w["W_2"][own]
             self.knots = -w["b_1"]
             read = eye[:, heads + self.units]
             fixed += [(w["W_1"], read), (rest, 0.0), (w["b_2"], 0.0)]
@@ -135,8 +141,9 @@ class _Proof:
         self.r = rounding_of(model.dtype)
         low = box.lower.flatten().tolist()
         high = box.upper.flatten().tolist()
-        self.sides = [(Fraction(a), Fraction(b)) for a, b in zip(low, high, strict=True)]
-        self.reach = np.array([max(abs(a), abs(b)) for a, b in zip(low, high, strict=True)])
+        ends = list(zip(low, high, strict=True))
+        self.sides = [(Fraction(a), Fraction(b)) for a, b in ends]
+        self.reach = np.array([max(abs(a), abs(b)) for a, b in ends])
         self.heads = [self._head(h, head) for h, head in enumerate(pieces.heads)]
 
     def error(self) -> float:
@@ -157,14 +164,16 @@ class _Proof:
             totals[o] += error
             sizes[o] += size
         rounding = self.r.gamma(count) * sizes + 4 * count * self.r.tiny
+        # The constants of the curves and of the read-out must cancel; what is left is an error, rounded here.
         inexact = 8 * count * UNIT * sizes
-        return float(np.max(totals + np.abs(rest) + inexact + SLACK * rounding))
+        errors = totals + np.abs(rest) + inexact + SLACK * rounding
+        return float(np.max(errors))
 
     def _range(self, line: Sequence[str]) -> tuple[Fraction, Fraction]:
-        slopes = zip(line[:-1], self.sides, strict=True)
-        ends = [(Fraction(a) * low, Fraction(a) * high) for a, (low, high) in slopes]
-        constant = Fraction(line[-1])
-        return constant + sum(map(min, ends), Fraction(0)), constant + sum(map(max, ends), Fraction(0))
+        """Least and greatest value of a stated line over the box, exactly."""
+        *slopes, constant = map(Fraction, line)
+        ends = [(a * low, a * high) for a, (low, high) in zip(slopes, self.sides, strict=True)]
+        return sum(map(min, ends), constant), sum(map(max, ends), constant)
 
     def _strayed(self, exact: Sequence[str], slopes: Floats, offset: float) -> float:
         """|stored line - stated line| over the box."""
@@ -177,39 +186,42 @@ class _Proof:
         """Executed values and logits / beta differ from the stated lines by ``moved``; other tokens hardly count."""
         form = self.form
         r = self.r
-        beta = float(self.form.beta[h])
+        beta = float(form.beta[h])
+        floor = float(form.floors[h])
         mine = np.flatnonzero(form.owner == h)
         slopes = form.slopes[:, mine, h]
         offsets = form.offsets[mine, h]
-        lines = range(len(head.lines))
-        stray = max(self._strayed(head.lines[m], slopes[:, m], offsets[m]) for m in lines)
-        largest = float((self.reach @ np.abs(slopes) + np.abs(offsets)).max())
-        size = max(largest, abs(float(form.floors[h]))) * UP
+        stray = max(self._strayed(line, slopes[:, m], offsets[m]) for m, line in enumerate(head.lines))
+        sizes = self.reach @ np.abs(slopes) + np.abs(offsets)
+        size = max(float(sizes.max()), abs(floor)) * UP
         inputs = len(self.reach)
         tokens = len(form.owner)
         steepest = float(np.abs(slopes).max())
+        # The token as embedded, then its key and its value; a product that is flushed counts in logits over beta too.
         tiny = 8 * (inputs + 4) * r.tiny * (1 + steepest + 1 / beta)
         moved = (r.gamma(inputs + 2) + 2 * r.gamma(8)) * 2 * size + tiny
         ends = [self._range(line) for line in head.lines]
         low = max(a for a, _ in ends)
         high = max(b for _, b in ends)
         bottom, top = _outward(low, high)
-        above = bottom - float(form.floors[h])  # of the largest line over what tokens of other heads show
+        above = bottom - floor  # of the largest line over what tokens of other heads show
         margin = beta * above * (1 - 2.0**-40) - 2 * beta * (moved + stray)
         leak = (tokens - len(mine)) * exp_up(-margin)
         underflow = 8 * (tokens + 2) * r.tiny
         weights = leak + r.softmax(tokens) + r.gamma(tokens + 2) + underflow
+        # The lemma, for the lines as stored, and what an execution adds.
         real = average_gap(len(mine)) / beta
         executed = 4 * moved + 2 * size * weights
-        return Peak((bottom, top), (real + stray + SLACK * executed) * UP, 2 * size)
+        error = real + stray + SLACK * executed
+        return Peak((bottom, top), error * UP, 2 * size)
 
     def _sum(self, k: int, one: PieceSum) -> tuple[float, float, Ends]:
         """A feature of the stream: its error as executed, its size, and the ends of its true values."""
         form = self.form
-        heads = len(self.heads)
-        stored = form.w["W_O"][:, heads + k]
-        line = form.slopes[:, 0, heads + k]
-        offset = float(form.offsets[0, heads + k])
+        feature = len(self.heads) + k
+        stored = form.w["W_O"][:, feature]
+        line = form.slopes[:, 0, feature]
+        offset = float(form.offsets[0, feature])
         error = self._strayed(one.line, line, offset)
         size = float(np.abs(line) @ self.reach) + abs(offset)
         low, high = self._range(one.line)
@@ -221,24 +233,28 @@ class _Proof:
             ends = [exact * Fraction(end) for end in head.ends]
             low = low + min(ends)
             high = high + max(ends)
-        count = heads + len(self.reach) + 8
+        count = len(self.heads) + len(self.reach) + 8
         moved = self.r.gamma(count) * 2 * size
+        # Products that are flushed to zero, each times what it would have met.
         total = float(np.abs(stored).sum() + np.abs(line).sum())
-        moved += 4 * count * self.r.tiny * (1 + total)  # of products that are flushed to zero
-        return (error + SLACK * moved) * UP, size, _outward(low, high)
+        moved += 4 * count * self.r.tiny * (1 + total)
+        executed = error + SLACK * moved
+        return executed * UP, size, _outward(low, high)
 
     def _curve(self, k: int, curve: CurveTerm) -> tuple[float, float]:
         """|G(u^) - g(u)| with the rounding of sums and units, and the size of what the units add up."""
         drift, size, (low, high) = self._sum(k, curve.argument)
         mine = self.form.units == k
         ramps = ramps_of(self.form.knots[mine], self.form.changes[mine], curve.constant)
-        return term_error(curve.formula, ramps, ExecutedSum(low, high, drift, size), self.r)
+        s = ExecutedSum(low, high, drift, size)
+        return term_error(curve.formula, ramps, s, self.r)
 
 
 def _outward(low: Fraction, high: Fraction) -> Ends:
     """Floats around two rational numbers, different ones."""
     bottom = float(low)
     top = float(high)
+    # float() rounds to nearest: one step outward where that went inward.
     bottom = bottom if Fraction(bottom) <= low else math.nextafter(bottom, -math.inf)
     top = top if Fraction(top) >= high else math.nextafter(top, math.inf)
-    return bottom, top if top > bottom else bottom + 1e-9 * (1 + abs(bottom))
+    return widened(bottom, top)

@@ -9,18 +9,16 @@ from onelayer.box import Box
 from onelayer.errors import OnelayerError
 from onelayer.language.formula import Formula
 from onelayer.lemmas.algebra import Normal
-from onelayer.lemmas.kinks import Sum, added
+from onelayer.lemmas.kinks import ONE, Sum, added, variable
 from onelayer.lemmas.pieces import Pieces, PieceSum
-from onelayer.taylor.hull import surely_defined
+from onelayer.taylor.hull import defined_on
 
 
 def states(pieces: Pieces, formula: Formula, box: Box) -> bool:
     """Whether algebra shows the formula to be what ``pieces`` says, on the whole box; False shows nothing."""
     if formula.dim != pieces.inputs or len(formula.outputs) != pieces.outputs:
         return False
-    low = box.lower.reshape(1, -1)
-    high = box.upper.reshape(1, -1)
-    if not bool(surely_defined(formula, low, high).all()):
+    if not defined_on(formula, box):
         return False
     normal = Normal(box)
     try:
@@ -30,10 +28,12 @@ def states(pieces: Pieces, formula: Formula, box: Box) -> bool:
 
 
 def _stated(pieces: Pieces, normal: Normal) -> list[Sum]:
+    """The normal form of every output, as the argument states it."""
     heads = [normal.largest([_line(line) for line in head.lines]) for head in pieces.heads]
     found = [_sum(one, heads) for one in pieces.direct]
     for curve in pieces.curves:
-        value = normal.outputs(curve.formula, [_sum(curve.argument, heads)])[0]
+        argument = _sum(curve.argument, heads)
+        (value,) = normal.outputs(curve.formula, [argument])
         found[curve.output] = added(found[curve.output], value, 1)
     return found
 
@@ -47,5 +47,7 @@ def _sum(one: PieceSum, heads: Sequence[Sum]) -> Sum:
 
 def _line(line: Sequence[str]) -> Sum:
     *slopes, offset = map(Fraction, line)
-    affine: Sum = {frozenset({(("x", j), Fraction(1))}): a for j, a in enumerate(slopes)}
-    return added({}, {**affine, frozenset(): offset}, 1)
+    total: Sum = {}
+    for j, a in enumerate(slopes):
+        total = added(total, variable(j), a)
+    return added(total, {ONE: offset}, 1)

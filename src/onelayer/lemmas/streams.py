@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +15,7 @@ from onelayer.errors import OnelayerError
 from onelayer.float64 import eye, indices
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.lemmas.atoms import Atoms
+from onelayer.lemmas.forward import in_float64
 from onelayer.taylor import variables
 from onelayer.taylor.rounding import inflate
 
@@ -41,10 +41,13 @@ class Forms:
 def unit_forms(model: OneLayerTransformer, atoms: Atoms) -> Forms:
     """Run embedding, attention and normalisation on one box of atoms, with the rounding of the execution."""
     low, high = (torch.from_numpy(side.copy())[None] for side in (atoms.low, atoms.high))  # (1, n, C)
-    x: Any = variables(low, high, 2 if model.config.norm != "none" else 1, execution=model.dtype)
-    wide = model if model.dtype == torch.float64 else copy.deepcopy(model).double()
-    center = (x.coef[0] + 0).reshape(-1)
-    radius = torch.maximum(high - x.coef[0], x.coef[0] - low).reshape(-1)
+    # Without a norm the stream is affine in the atoms; with one, second order keeps the remainder small.
+    order = 1 if model.config.norm == "none" else 2
+    x: Any = variables(low, high, order, execution=model.dtype)
+    wide = in_float64(model)
+    middle = x.coef[0]
+    center = (middle + 0).reshape(-1)
+    radius = torch.maximum(high - middle, middle - low).reshape(-1)
     with torch.no_grad():
         e: Any = wide.embed(x) if atoms.linear else _embedded(wide, x, atoms)
         r: Any = wide.stream(e)
@@ -52,15 +55,11 @@ def unit_forms(model: OneLayerTransformer, atoms: Atoms) -> Forms:
         read: Any = F.linear(r, wide.own("W_R").T)
     coef, rem = z.polynomial_and_remainder()
     count = 1 + low.numel()
+    # |t| <= 1, so what is of higher order is at most the sum of its coefficients, and joins the remainder.
     above = inflate(coef[count:].abs().sum(0)) if len(coef) > count else torch.zeros_like(rem)
-    return Forms(
-        coef[0, 0].numpy(),
-        coef[1:count, 0].numpy(),
-        inflate(rem + above)[0].numpy(),
-        center.numpy(),
-        radius.numpy(),
-        float(read.bound().max()) if model.config.residual else 0.0,
-    )
+    rest = inflate(rem + above)
+    leak = float(read.bound().max()) if model.config.residual else 0.0
+    return Forms(coef[0, 0].numpy(), coef[1:count, 0].numpy(), rest[0].numpy(), center.numpy(), radius.numpy(), leak)
 
 
 def last_norm_error(model: OneLayerTransformer, atoms: Atoms, reach: Floats) -> float:
@@ -68,34 +67,37 @@ def last_norm_error(model: OneLayerTransformer, atoms: Atoms, reach: Floats) -> 
 
     The outputs are variables of their own beside the atoms, so the sizes of both enter, and their relation is dropped.
     """
-    wide = model if model.dtype == torch.float64 else copy.deepcopy(model).double()
+    wide = in_float64(model)
     outer, _ = outer_coefficients(model)
     spread = _written(wide, outer)
-    low, high = (
-        torch.from_numpy(np.concatenate([side.reshape(-1), end]))[None]
-        for side, end in ((atoms.low, -reach), (atoms.high, reach))
-    )
-    x: Any = variables(low, high, 2, execution=model.dtype)
+    low = np.concatenate([atoms.low.reshape(-1), -reach])
+    high = np.concatenate([atoms.high.reshape(-1), reach])
+    x: Any = variables(torch.from_numpy(low)[None], torch.from_numpy(high)[None], 2, execution=model.dtype)
     count = atoms.low.size
     tokens = x[:, :count].reshape(1, *atoms.low.shape)
+    outputs = x[:, count:]
+    positions = model.config.length if model.config.readout == "each" else 1
     with torch.no_grad():
         e: Any = wide.embed(tokens) if atoms.linear else _embedded(wide, tokens, atoms)
         r: Any = wide.stream(e)
-        worst = 0.0
-        for position in range(model.config.length if model.config.readout == "each" else 1):
-            y = F.linear(x[:, count:], spread.T, wide.own("b_2"))
+        bounds = []
+        for position in range(positions):
+            y = F.linear(outputs, spread.T, wide.own("b_2"))
             y = r[:, position] + y if model.config.residual else y
-            found: Any = wide.finish(y) - (x[:, count:] + wide.own("b_R"))
-            worst = max(worst, float(found.bound().max()))
-    return worst
+            found: Any = wide.finish(y) - (outputs + wide.own("b_R"))
+            bounds.append(found.bound().max())
+    # max of torch and not of Python: nan stays nan, and is stated as inf.
+    return float(torch.stack(bounds).max())
 
 
 def _written(model: OneLayerTransformer, outer: Floats) -> Tensor:
     """How an output is written into the stream, (outputs, d_model): W_2 must be the coefficients times it."""
     second = model.own("W_2").detach().double()
     coefficients = torch.from_numpy(outer)
-    unit = torch.from_numpy(np.abs(outer).argmax(0))  # of each output, the one that is written most
-    spread: Tensor = second[unit] / coefficients[unit, indices(outer.shape[1])][:, None]
+    # Of each output the unit that writes it most: no division by a coefficient that is zero.
+    unit = torch.from_numpy(np.abs(outer).argmax(0))
+    own = coefficients[unit, indices(outer.shape[1])]
+    spread: Tensor = second[unit] / own[:, None]
     if not torch.equal(coefficients @ spread, second):
         raise OnelayerError("the feed-forward network of this layer writes more than its outputs")
     return spread
@@ -106,6 +108,7 @@ def _embedded(model: OneLayerTransformer, x: Any, atoms: Atoms) -> Any:
     error = torch.from_numpy(atoms.rounding).expand(x.shape)
     x = x.with_(x.coef, inflate(x.rem + error))
     select = eye(x.shape[-1], model.config.d_model)
+    # The constants of the atoms are in their ranges already; those of other features remain.
     bias = model.own("b_E").clone()
     bias[: x.shape[-1]] = 0
     e: Any = F.linear(x, select.T, bias)
@@ -119,7 +122,8 @@ def outer_coefficients(model: OneLayerTransformer) -> tuple[Floats, Floats]:
     second = model.own("W_2").detach().double()
     read = model.own("W_R").detach().double()
     inner = model.own("b_2").detach().double()
-    picks = bool(((read == 0) | (read == 1)).all()) and bool((read.sum(0) == 1).all())
+    zeros_and_ones = bool(((read == 0) | (read == 1)).all())
+    picks = zeros_and_ones and bool((read.sum(0) == 1).all())
     if not picks or bool((inner @ read).any()):
         raise OnelayerError("the read-out of a composition picks single features, without a bias of their own")
     if model.config.readout not in ("each", "first"):

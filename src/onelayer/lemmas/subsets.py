@@ -14,7 +14,16 @@ from scipy.special import lambertw
 from onelayer.box import Box
 from onelayer.errors import OnelayerError
 from onelayer.layer.transformer import OneLayerTransformer
-from onelayer.lemmas.forward import SLACK, UP, exp_up, float64_weights, has_form, rounding_of, upper_bound
+from onelayer.lemmas.forward import (
+    SLACK,
+    UP,
+    exp_up,
+    float64_weights,
+    has_fields,
+    has_form,
+    rounding_of,
+    upper_bound,
+)
 from onelayer.lemmas.overflow import overflows
 
 MARGIN = 64.0  # logits of tokens outside a head's subset stay this far below those inside
@@ -33,17 +42,30 @@ def coefficients_by_size(n: int, weights: Sequence[float] | None) -> list[list[F
     if weights is None:
         return [[_coefficient(m, k) for k in sizes] for m in sizes]
     used = [(k, Fraction(a)) for k, a in enumerate(weights, start=1) if a]
-    return [[sum((a * _coefficient(m, k) for k, a in used), Fraction(0))] for m in sizes]
+    rows = []
+    for m in sizes:
+        parts = (a * _coefficient(m, k) for k, a in used)
+        rows.append([sum(parts, Fraction(0))])
+    return rows
 
 
 def _coefficient(m: int, k: int) -> Fraction:
-    return Fraction((-1) ** abs(m - k) * math.comb(m - 1, k - 1))
+    """Of the maximum of m positions in x_(k); zero for m < k."""
+    sign = (-1) ** abs(m - k)
+    return Fraction(sign * math.comb(m - 1, k - 1))
+
+
+def _used_sizes(n: int, weights: Sequence[float] | None) -> list[int]:
+    """Sizes of the subsets that add something."""
+    rows = coefficients_by_size(n, weights)
+    return [m for m, row in enumerate(rows, start=1) if any(row)]
 
 
 def used_subsets(n: int, weights: Sequence[float] | None) -> Floats:
     """Membership of every subset of n positions that adds something, (S, n), entries 0 and 1, counted in binary."""
-    sizes = [m for m, row in enumerate(coefficients_by_size(n, weights), start=1) if any(row)]
-    chosen = [members for m in sizes for members in combinations(range(n), m)]
+    chosen: list[tuple[int, ...]] = []
+    for m in _used_sizes(n, weights):
+        chosen += combinations(range(n), m)
     chosen.sort(key=lambda members: sum(2**i for i in members))
     sets = np.zeros((len(chosen), n))
     for row, members in zip(sets, chosen, strict=True):
@@ -55,10 +77,11 @@ def combination(sets: Floats, weights: Sequence[float] | None) -> Floats:
     """Coefficients (S, outputs) of the maxima over ``sets``; an error where one is no float64 number."""
     rows = coefficients_by_size(sets.shape[1], weights)
     sizes = sets.sum(1).astype(int)
-    exact = {m: [float(c) for c in rows[m - 1]] for m in set(sizes.tolist())}
-    if any(Fraction(value) != c for m, row in exact.items() for value, c in zip(row, rows[m - 1], strict=True)):
-        raise OnelayerError("the coefficients of this order statistic are no float64 numbers")
-    return np.array([exact[m] for m in sizes.tolist()])
+    floats = {m: [float(c) for c in rows[m - 1]] for m in set(sizes.tolist())}
+    for m, row in floats.items():
+        if [Fraction(value) for value in row] != rows[m - 1]:
+            raise OnelayerError("the coefficients of this order statistic are no float64 numbers")
+    return np.array([floats[m] for m in sizes.tolist()])
 
 
 def average_gap(members: int) -> float:
@@ -95,8 +118,9 @@ def subsets_error(model: OneLayerTransformer, weights: Sequence[float] | None, b
     ends = np.array([box.lower.min(), box.upper.max()])
     reach = float(np.abs(ends).max())
     real = sharpness(form.coefficients, form.sets) / form.beta
-    logit = rounding.gamma(4) * (form.beta * reach + form.mask) * 2  # of an executed key and of its logit
-    logit += 4 * rounding.tiny * (1 + form.beta)  # numbers below the normal range may be lost
+    # The error of an executed key and of its logit; numbers below the normal range may be lost.
+    logit = rounding.gamma(4) * (form.beta * reach + form.mask) * 2
+    logit += 4 * rounding.tiny * (1 + form.beta)
     # A head that looks at all numbers leaks nothing, whatever the margin.
     whole = bool(form.sets.all())
     leak = 0.0 if whole else 2 * (n - 1) * exp_up(-form.margin(box) + 2 * logit)
@@ -108,8 +132,9 @@ def subsets_error(model: OneLayerTransformer, weights: Sequence[float] | None, b
     if weights is None:
         rest += 2 * rounding.gamma(8) * (2 * reach + form.gates) + form.base_error
         span = float(box.upper.max() - box.lower.min())
+        # Unit k must stay open at its own position and shut at others, whatever the sums err by.
         if not (span + real + rest < form.gate / 2 and real + rest < form.gate / 8):
-            return math.inf  # the gates are too small for the errors
+            return math.inf
     return upper_bound((real + SLACK * rest) * UP)
 
 
@@ -124,21 +149,26 @@ class _Form:
         outputs = n if sorts else 1
         width = 1 + outputs + int(sorts) + n
         heads = len(config.heads)
-        form = [
-            n <= LONGEST,
-            (config.norm, config.attention, config.embedding) == ("none", "softmax", "linear"),
-            [(head.d_k, head.d_v, head.memory) for head in config.heads] == [(1, 1, "none")] * heads,
-            (config.d_model, config.hidden) == (width, n if sorts else 0),
-            config.positions != "none",
-            config.residual == sorts,
-        ]
-        if not all(form):
+        wanted = {
+            "norm": "none",
+            "attention": "softmax",
+            "embedding": "linear",
+            "d_model": width,
+            "hidden": n if sorts else 0,
+            "residual": sorts,
+        }
+        shapes = [(head.d_k, head.d_v, head.memory) for head in config.heads]
+        single = shapes == [(1, 1, "none")] * heads
+        if not (n <= LONGEST and has_fields(config, wanted) and single and config.positions != "none"):
             raise OnelayerError("this layer is not a construction of subset maxima")
+        # The key of a head is beta x, less the mask at positions that are not in its subset.
         self.beta = float(w["W_K"][0, 0])
-        self.mask = float(np.abs(w["W_K"][-n:]).max())
-        self.sets = (w["W_K"][-n:].T == 0).astype(np.float64)
+        masked = w["W_K"][-n:]  # (n, heads)
+        self.mask = float(np.abs(masked).max())
+        self.sets = (masked.T == 0).astype(np.float64)
         _require_subsets(self.sets, weights)
         self.coefficients = combination(self.sets, weights)
+        # Features of the stream: x, the outputs, when sorting the chosen one, the positions.
         eye = np.eye(width)
         out = 1 + n if sorts else 1
         fixed: list[tuple[Floats, Floats | float]] = [
@@ -182,6 +212,7 @@ class _Form:
         self.gates = 2 * self.gate + abs(bias) + abs(base)
         summed = abs(bias) + self.gate + abs(base)
         self.base_error = abs(bias + self.gate + base) + 4 * 2.0**-53 * summed
+        # An eighth of a gate is left for errors below the box, three eighths above it.
         low = float(box.lower.min())
         high = float(box.upper.max())
         if not (base + self.gate / 8 < low and high < base + self.gate * 5 / 8):
@@ -189,16 +220,16 @@ class _Form:
 
     def margin(self, box: Box) -> float:
         """How far the logits of tokens outside a subset stay below those inside."""
-        return self.mask - self.beta * float(box.upper.max() - box.lower.min()) * UP
+        span = float(box.upper.max() - box.lower.min())
+        return self.mask - self.beta * span * UP
 
 
 def _require_subsets(sets: Floats, weights: Sequence[float] | None) -> None:
     """Nonempty subsets, none twice, and of every size that adds something all C(n, m) of them."""
     n = sets.shape[1]
     once = len(np.unique(sets, axis=0)) == len(sets)
-    found = np.bincount(sets.sum(1).astype(int), minlength=n + 1)
-    rows = coefficients_by_size(n, weights)
-    needed = (m for m, row in enumerate(rows, start=1) if any(row))
-    whole = all(int(found[m]) == math.comb(n, m) for m in needed)
+    sizes = sets.sum(1).astype(int)
+    found = np.bincount(sizes, minlength=n + 1)
+    whole = all(int(found[m]) == math.comb(n, m) for m in _used_sizes(n, weights))
     if not (once and whole and found[0] == 0):
         raise OnelayerError("the heads of this layer do not look at every subset once")

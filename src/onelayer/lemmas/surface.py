@@ -8,7 +8,9 @@ small: in two or three variables, whatever the number of inputs is.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -28,7 +30,7 @@ from onelayer.taylor.hull import evaluate_hulled
 Floats = NDArray[np.float64]
 ORDERS = {1: 8, 2: 8, 3: 6}  # of the Taylor models, by the number of sums: tables of coefficients stay below 100
 ORDER = 4  # with more sums than that
-FIRST = {1: 16, 2: 8, 3: 4}  # parts of every side to begin with
+FIRST = {1: 16, 2: 8, 3: 4}  # parts of every side to begin with: 64 boxes in two or three dimensions, one call
 ROUNDS = 40  # of halving; boxes run out before
 MAX_BOXES = 2**15  # of one outer function, a few seconds
 MAX_DEGREE = 64  # of a composed polynomial, whose coefficients are bounded
@@ -38,8 +40,10 @@ def surface_error(outer: Outer, goal: float, observer: Observer) -> float:
     """Upper bound of |g - sum of the ridges| over the box of ``outer``, below ``goal`` if boxes show it; else inf."""
     rank = len(outer.sums)
     ridges = RidgePolynomials(outer)
-    low, high = _grid(np.array(outer.low), np.array(outer.high), FIRST.get(rank, 2))
-    whole = np.array(outer.high) - np.array(outer.low)
+    bottom = np.array(outer.low)
+    top = np.array(outer.high)
+    low, high = _grid(bottom, top, FIRST.get(rank, 2))
+    whole = top - bottom
     formula = outer.formula
     order = ORDERS.get(rank, ORDER)
     worst = 0.0
@@ -60,7 +64,8 @@ def _bounds(formula: Formula, ridges: RidgePolynomials, low: Floats, high: Float
     ends = torch.from_numpy(low), torch.from_numpy(high)
     x = variables(*ends, order)
     g: Any = evaluate_hulled(formula, x, *ends)
-    found: Floats = difference(g, ridges.expanded(x, order)).split_bound().numpy()
+    apart = difference(g, ridges.expanded(x, order))
+    found: Floats = apart.split_bound().numpy()
     return np.where(np.isnan(found), np.inf, found)
 
 
@@ -72,13 +77,15 @@ class RidgePolynomials:
         ends = self.weights[:, :, None] * np.stack([outer.low, outer.high], -1)  # (K, r, 2)
         low = ends.min(-1).sum(-1)
         high = ends.max(-1).sum(-1)
+        # Powers of (s - m) / h in [-1, 1] neither overflow nor cancel as those of s would.
         self.middle = (low + high) / 2
         self.half = np.maximum((high - low) / 2, 1e-300)
         exact = [polynomial(ridge.formula) for ridge in outer.ridges]
-        units = zip(self.middle.tolist(), self.half.tolist(), strict=True)
-        shifted = [_moved(p, m, h) for p, (m, h) in zip(exact, units, strict=True)]
-        self.degree = max(len(p) for p in shifted) - 1
-        self.coefficients = np.array([p + [0.0] * (self.degree + 1 - len(p)) for p in shifted])  # (K, degree + 1)
+        shifted = list(map(_moved, exact, self.middle.tolist(), self.half.tolist()))
+        self.degree = max(map(len, shifted)) - 1
+        self.coefficients = np.zeros((len(shifted), self.degree + 1))  # (K, degree + 1)
+        for row, p in zip(self.coefficients, shifted, strict=True):
+            row[: len(p)] = p
 
     def expanded(self, x: Any, order: int) -> TaylorModel:
         """The sum on the boxes c + r t of ``x`` as a Taylor model of that order.
@@ -94,30 +101,34 @@ class RidgePolynomials:
         blur = 8 * (rank + 4) * UNIT * reach
         step = radius[:, None] * (self.weights / self.half[:, None])  # (B, K, r)
         table, sizes = self._derivatives(place)  # (B, K, degree + 1) each
+        # Coefficient of t^e, |e| = q: multinomial(e) p^(q)(place) / q! step^e, summed over the ridges.
         rows = basis.exponents(rank, order)  # (P, r)
         factors = np.array(basis.multinomials(rank, order))[:, None, None]
         powers = np.prod(step[None] ** rows[:, None, None, :], axis=-1)  # (P, B, K)
-        degrees = np.minimum(rows.sum(1), self.degree)
-        inside = (rows.sum(1) <= self.degree)[:, None, None]
-        picked, largest = (np.moveaxis(t[..., degrees], -1, 0) * inside for t in (table, sizes))  # (P, B, K)
+        picked, largest = (self._by_exponent(numbers, rows.sum(1)) for numbers in (table, sizes))  # (P, B, K)
         coef = (factors * picked * powers).sum(-1)  # (P, B)
         roundings = 8 * (self.degree + order + len(self.weights) + 16) * UNIT
         rem = roundings * (factors * largest * np.abs(powers)).sum((0, -1))  # (B,)
+        # Degrees above the order of the model: |p^(q)| / q! (sum of |steps|)^q, since |t| <= 1.
         span = np.abs(step).sum(-1) * (1 + 16 * UNIT)  # (B, K)
         for q in range(order + 1, self.degree + 1):
             rem += (sizes[..., q] * span**q).sum(-1) * (1 + roundings)
+        # sup |p'| <= 2 sum of j |c_j| where the argument is at most 1 + 1 / (2 d + 2): to the power d - 1 that is
+        # below sqrt(e) < 2. Beyond that reach nothing is said.
         slopes = (np.abs(self.coefficients) * np.arange(self.degree + 1)) @ np.ones(self.degree + 1)  # (K,)
         rem += (blur * slopes * 2).sum(-1)
-        rem = np.where(
-            np.abs(place).max(-1) + span.max(-1) + blur.max(-1) <= 1 + 1 / (2 * self.degree + 2), rem, np.inf
-        )
-        return TaylorModel(
-            torch.from_numpy(coef),
-            torch.from_numpy(rem * (1 + 2.0**-30) + 2.0**-900),
-            Space(order, rank, None, None),
-            tuple(range(rank)),
-            order,
-        )
+        farthest = np.abs(place).max(-1) + span.max(-1) + blur.max(-1)
+        rem = np.where(farthest <= 1 + 1 / (2 * self.degree + 2), rem, np.inf)
+        # Up for the arithmetic of the remainder itself, and for what underflows on the way.
+        rem = rem * (1 + 2.0**-30) + 2.0**-900
+        space = Space(order, rank, None, None)
+        return TaylorModel(torch.from_numpy(coef), torch.from_numpy(rem), space, tuple(range(rank)), order)
+
+    def _by_exponent(self, table: Floats, degrees: NDArray[np.int64]) -> Floats:
+        """The columns (B, K) of a table for every exponent of these degrees, (P, B, K): zero beyond the own degree."""
+        columns = table[..., np.minimum(degrees, self.degree)]
+        inside = (degrees <= self.degree)[:, None, None]
+        return np.moveaxis(columns, -1, 0) * inside
 
     def _derivatives(self, place: Floats) -> tuple[Floats, Floats]:
         """p_k^(q) / q! at the places, q = 0 ... degree, and the sums of absolute values behind them."""
@@ -156,9 +167,8 @@ def _of_node(node: Node, args: list[list[Fraction]]) -> list[Fraction]:
 
 
 def _added(a: list[Fraction], b: list[Fraction], sign: int) -> list[Fraction]:
-    size = max(len(a), len(b))
-    left, right = (p + [Fraction(0)] * (size - len(p)) for p in (a, b))
-    return [x + sign * y for x, y in zip(left, right, strict=True)]
+    pairs = zip_longest(a, b, fillvalue=Fraction(0))
+    return [x + sign * y for x, y in pairs]
 
 
 def _product(a: list[Fraction], b: list[Fraction]) -> list[Fraction]:
@@ -174,8 +184,9 @@ def _product(a: list[Fraction], b: list[Fraction]) -> list[Fraction]:
 def _moved(p: list[Fraction], middle: float, half: float) -> list[float]:
     """The coefficients of p(middle + half t) in t, exact but for one rounding each."""
     found: list[Fraction] = [Fraction(0)]
-    for c in reversed(p):
-        found = _added(_product(found, [Fraction(middle), Fraction(half)]), [c], 1)
+    line = [Fraction(middle), Fraction(half)]
+    for c in reversed(p):  # Horner
+        found = _added(_product(found, line), [c], 1)
     try:
         return [float(c) for c in found[: len(p)]]
     except OverflowError as error:
@@ -187,22 +198,25 @@ def _grid(low: Floats, high: Floats, parts: int) -> tuple[Floats, Floats]:
     edges = []
     for a, b in zip(low, high, strict=True):
         side = np.linspace(a, b, parts + 1) if b > a else np.array([a, b])
+        # linspace may round its ends; together the boxes must hold the whole.
         side[0] = a
         side[-1] = b
         edges.append(side)
-    lows = np.meshgrid(*(side[:-1] for side in edges), indexing="ij")
-    highs = np.meshgrid(*(side[1:] for side in edges), indexing="ij")
-    below = np.stack(lows, -1).reshape(-1, len(low))
-    above = np.stack(highs, -1).reshape(-1, len(low))
-    return below, above
+    return _corners([side[:-1] for side in edges]), _corners([side[1:] for side in edges])
+
+
+def _corners(sides: Sequence[Floats]) -> Floats:
+    """All combinations of one number of every side, (boxes, sides)."""
+    crossed = np.meshgrid(*sides, indexing="ij")
+    return np.stack(crossed, -1).reshape(-1, len(sides))
 
 
 def _halved(low: Floats, high: Floats, whole: Floats) -> tuple[Floats, Floats]:
     """Each box in two, across its longest side in units of the whole."""
-    side = ((high - low) / np.where(whole > 0, whole, np.inf)).argmax(1)
-    at = np.arange(len(low))
-    middle = low[at, side] / 2 + high[at, side] / 2
-    left = high.copy()
-    right = low.copy()
-    left[at, side] = right[at, side] = middle
-    return np.concatenate([low, right]), np.concatenate([left, high])
+    shares = (high - low) / np.where(whole > 0, whole, np.inf)
+    longest = np.arange(len(low)), shares.argmax(1)
+    middle = low[longest] / 2 + high[longest] / 2
+    top_of_first = high.copy()
+    bottom_of_second = low.copy()
+    top_of_first[longest] = bottom_of_second[longest] = middle
+    return np.concatenate([low, bottom_of_second]), np.concatenate([top_of_first, high])

@@ -13,7 +13,8 @@ from onelayer.lemmas.forward import SLACK, UP, Rounding
 from onelayer.lemmas.univariate import Ramps, piecewise_error
 
 Floats = NDArray[np.float64]
-MARGIN = 1e-9  # of the ends of s: the slope is taken a little beyond, where the executed sum may lie
+# Of the ends of s: the slope is taken a little beyond them, where the executed sum may lie after their own rounding.
+MARGIN = 1e-9
 
 
 @dataclass(frozen=True)
@@ -31,15 +32,23 @@ def term_error(g: Formula, ramps: Ramps, s: ExecutedSum, r: Rounding) -> tuple[f
 
     |G(s^) - g(s)| <= |G(s) - g(s)| + Lip(G) |s^ - s|, and a unit c relu(s^ - t) rounds as |c| (|s^| + |t|) does.
     """
-    margin = s.drift + MARGIN * (abs(s.low) + abs(s.high))
-    slopes = ramps.on(s.low - margin, s.high + margin)[2]
-    sizes = np.abs(ramps.changes)
-    summing = 8 * len(ramps.knots) * UNIT * float(sizes.sum())  # slopes are running sums of the changes
-    steepest = float(np.abs(slopes).max()) * UP + summing
+    steepest = steepest_slope(ramps, s.low, s.high, s.drift)
     error = piecewise_error(g, ramps, s.low, s.high)
+    sizes = np.abs(ramps.changes)
     reach = s.size + 2 * s.drift + np.abs(ramps.knots)
-    rounding = float(sizes @ (r.gamma(4) * reach + 8 * r.tiny * (1 + reach)))
-    return (error + steepest * s.drift + SLACK * rounding) * UP, float(sizes @ reach)
+    each = r.gamma(4) * reach + 8 * r.tiny * (1 + reach)  # of relu(s^ - t)
+    rounding = float(sizes @ each)
+    bound = error + steepest * s.drift + SLACK * rounding
+    return bound * UP, float(sizes @ reach)
+
+
+def steepest_slope(ramps: Ramps, low: float, high: float, drift: float) -> float:
+    """Upper bound of |slope| of the ramps where a sum in [low, high] may lie once it is off by ``drift``."""
+    margin = drift + MARGIN * (abs(low) + abs(high))
+    _, _, slopes, _ = ramps.on(low - margin, high + margin)
+    # Slopes are running sums of the changes, which cancel: their rounding is relative to the changes, not to the sums.
+    summing = 8 * len(ramps.knots) * UNIT * float(np.abs(ramps.changes).sum())
+    return float(np.abs(slopes).max()) * UP + summing
 
 
 def ramps_of(knots: Floats, changes: Floats, constant: float) -> Ramps:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +14,7 @@ from torch import Tensor
 from onelayer.float64 import UNIT, indices, linspace
 from onelayer.language.formula import Formula
 from onelayer.layer.transformer import OneLayerTransformer
+from onelayer.lemmas.forward import in_float64
 from onelayer.taylor import difference, variables
 from onelayer.taylor.core import TaylorModel
 from onelayer.taylor.hull import evaluate_hulled
@@ -50,19 +50,27 @@ class Ramps:
         """
         begun = np.searchsorted(self.knots, low, "right")
         ended = np.searchsorted(self.knots, high, "left")
-        points = np.concatenate([[low], self.knots[begun:ended], [high]])
-        slopes = np.cumsum(np.concatenate([[self.changes[:begun].sum()], self.changes[begun:ended]]))
-        first = self.constant + float((self.changes[:begun] * (low - self.knots[:begun])).sum())
-        values = np.concatenate([[first], first + np.cumsum(slopes * np.diff(points))])
+        inside = slice(begun, ended)
+        points = np.concatenate([[low], self.knots[inside], [high]])
+        # Units that began before low: a line through the whole interval.
+        before = self.changes[:begun]
+        rises = before * (low - self.knots[:begun])
+        first = self.constant + float(rises.sum())
+        slopes = np.cumsum(np.concatenate([[before.sum()], self.changes[inside]]))
+        climbed = np.cumsum(slopes * np.diff(points))
+        values = np.concatenate([[first], first + climbed])
         reached = np.maximum(high - self.knots, 0.0)
-        size = abs(self.constant) + float((np.abs(self.changes) * reached).sum())
-        return points, values[:-1], slopes, 8 * (len(self.knots) + 4) * UNIT * size
+        sizes = np.abs(self.changes) * reached
+        size = abs(self.constant) + float(sizes.sum())
+        error = 8 * (len(self.knots) + 4) * UNIT * size
+        return points, values[:-1], slopes, error
 
     def __call__(self, s: Floats) -> Floats:
         """Values at points within the reach of the knots, not rigorous."""
         points, values, slopes, _ = self.on(float(s.min()), float(s.max()))
-        at = np.clip(np.searchsorted(points, s, side="right") - 1, 0, len(slopes) - 1)
-        return values[at] + slopes[at] * (s - points[at])
+        left = np.searchsorted(points, s, side="right") - 1
+        piece = np.clip(left, 0, len(slopes) - 1)
+        return values[piece] + slopes[piece] * (s - points[piece])
 
 
 def piecewise_error(formula: Formula, ramps: Ramps, low: float, high: float) -> float:
@@ -100,22 +108,27 @@ def halved(bounds: Callable[[Tensor, Tensor, Tensor], Tensor], left: Tensor, rig
     for _ in range(ROUNDS):
         bound = bounds(left, right, piece)
         done = bound <= goal  # false for nan and inf
-        worst = max(worst, float(bound[done].max()) if bool(done.any()) else 0.0)
+        if bool(done.any()):
+            worst = max(worst, float(bound[done].max()))
         if bool(done.all()):
             return worst
         left = left[~done]
         right = right[~done]
         piece = piece[~done]
-        middle = left / 2 + right / 2
+        # Halving divides the error of a smooth difference by far more than this; where it does not help, it will not.
         now = float(bound[~done].max())
         if len(left) > MANY and now > 0.9 * before:
             break
         before = now
-        if len(left) * 2 > MAX_BOXES or bool(((middle <= left) | (middle >= right)).any()):
+        # A box whose ends are neighbouring floats has no middle.
+        middle = left / 2 + right / 2
+        exhausted = (middle <= left) | (middle >= right)
+        if len(left) * 2 > MAX_BOXES or bool(exhausted.any()):
             break
         left = torch.cat([left, middle])
         right = torch.cat([middle, right])
         piece = torch.cat([piece, piece])
+    # The bounds of the last round that counted hold too, without having reached the goal.
     if before < np.inf:
         return max(worst, before)
     return np.inf
@@ -129,7 +142,7 @@ def lookup_error(model: OneLayerTransformer, formula: Formula, low: float, high:
     truth = at(formula, s)
     sampled = float(np.abs(found - truth).max())
     size = float(np.abs(truth).max())
-    wide = model if model.dtype == torch.float64 else copy.deepcopy(model).double()
+    wide = in_float64(model)
 
     def bounds(left: Tensor, right: Tensor, piece: Tensor) -> Tensor:
         x: Any = variables(left[:, None], right[:, None], LOOKUP_ORDER)
@@ -137,9 +150,7 @@ def lookup_error(model: OneLayerTransformer, formula: Formula, low: float, high:
             value: Any = wide(x)
         return _distance(formula, x, value, left, right)
 
-    edges = linspace(low, high, LOOKUP_PIECES + 1)
-    edges[0] = low
-    edges[-1] = high
+    edges = _edges(low, high, LOOKUP_PIECES)
     goal = LOOKUP_GOAL * sampled + max(DIGITS * size, LEAST)
     return max(ROOM * sampled, halved(bounds, edges[:-1], edges[1:], goal))
 
@@ -147,6 +158,7 @@ def lookup_error(model: OneLayerTransformer, formula: Formula, low: float, high:
 def _distance(formula: Formula, x: Any, value: Any, left: Tensor, right: Tensor) -> Tensor:
     """Upper bounds of |value - formula| on boxes of one variable; inf where there is none."""
     g = evaluate_hulled(formula, x, left[:, None], right[:, None])
+    # A formula without its variable is a number.
     if not isinstance(g, TaylorModel):
         g = value * 0.0 + g
     bound: Tensor = difference(value, g).split_bound()
@@ -154,17 +166,28 @@ def _distance(formula: Formula, x: Any, value: Any, left: Tensor, right: Tensor)
 
 
 def _sampled(formula: Formula, ramps: Ramps, points: Floats) -> float:
+    """The largest difference at points of every piece: what halving aims at, and no bound."""
     steps = np.linspace(0, 1, SAMPLES)
-    s = (points[:-1, None] + np.diff(points)[:, None] * steps).reshape(-1)
-    return float(np.nanmax(np.abs(ramps(s) - at(formula, s))))
+    inside = points[:-1, None] + np.diff(points)[:, None] * steps
+    s = inside.reshape(-1)
+    differences = np.abs(ramps(s) - at(formula, s))
+    return float(np.nanmax(differences))
+
+
+def _edges(low: float, high: float, parts: int) -> Tensor:
+    """Edges of equal intervals that cover [low, high] exactly, whatever linspace rounds."""
+    edges = linspace(low, high, parts + 1)
+    edges[0] = low
+    edges[-1] = high
+    return edges
 
 
 def at(formula: Formula, s: Floats) -> Floats:
     """Values of a formula of one variable at points, in floating arithmetic."""
+    points = torch.from_numpy(np.ascontiguousarray(s))[:, None]
     with torch.no_grad():
-        values: Tensor = torch.as_tensor(
-            formula(torch.from_numpy(np.ascontiguousarray(s))[:, None]), dtype=torch.float64, device="cpu"
-        )
+        values: Tensor = torch.as_tensor(formula(points), dtype=torch.float64, device="cpu")
+    # A formula without its variable has one value.
     found: Floats = values.expand(len(s)).numpy()
     return found
 
@@ -173,16 +196,16 @@ def range_of(formula: Formula, low: float, high: float) -> tuple[float, float]:
     """Rigorous enclosure of the values over [low, high], with the signs that interval arithmetic keeps."""
     if formula.nodes[formula.outputs[0]].op == "var":
         return low, high
-    edges = linspace(low, high, RANGE_BOXES + 1)
-    edges[0] = low
-    edges[-1] = high
+    edges = _edges(low, high, RANGE_BOXES)
     left = edges[:-1, None]
     right = edges[1:, None]
     x = variables(left, right, ORDER)
     value = evaluate_hulled(formula, x, left, right)
     if not isinstance(value, TaylorModel):
         return float(value), float(value)
-    ends = value.range()
+    least, most = value.range()
+    # Both the model and its interval hold every value, so their common part does.
     if value.hull is not None:
-        ends = torch.maximum(ends[0], value.hull[0]), torch.minimum(ends[1], value.hull[1])
-    return float(ends[0].min()), float(ends[1].max())
+        least = torch.maximum(least, value.hull[0])
+        most = torch.minimum(most, value.hull[1])
+    return float(least.min()), float(most.max())

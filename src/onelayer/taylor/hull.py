@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from onelayer.box import Box
 from onelayer.language.conjugates import Conjugate, conjugates, cut
 from onelayer.language.evaluate import evaluate
 from onelayer.language.formula import Formula, Node
@@ -103,6 +104,13 @@ def surely_defined(formula: Formula, low: Tensor, high: Tensor) -> Tensor:
                 found.append(cut(ends, special[at].interval(found)) if at in special else ends)
                 defined.append((sure & needed(node, args, [defined[arg] for arg in node.args])).expand(len(low)))
     return torch.stack([defined[at] for at in formula.outputs]).all(0)
+
+
+def defined_on(formula: Formula, box: Box) -> bool:
+    """Whether interval arithmetic alone shows every output of the formula to be defined on one whole box."""
+    low = box.lower.reshape(1, -1)
+    high = box.upper.reshape(1, -1)
+    return bool(surely_defined(formula, low, high).all())
 
 
 def _known_signs(formula: Formula) -> dict[int, Conjugate | ThirdSide]:
