@@ -1,4 +1,4 @@
-"""Bounds of composed layers where their own arithmetic fails: what is lost in it is added, what is no number is none."""
+"""Bounds of composed layers where their own arithmetic fails: what it loses is added, what is no number is no bound."""
 
 from __future__ import annotations
 
