@@ -24,6 +24,7 @@ from onelayer.checker.arithmetic import constant, coordinate
 from onelayer.checker.functions import Kinks
 from onelayer.errors import FileError
 from onelayer.network import program
+from onelayer.network.network import RecordedNetwork
 from onelayer.proof.files import read_proof, write_proof
 from onelayer.proof.tree import BoxTree
 
@@ -288,6 +289,24 @@ def test_bounded_functions_of_what_has_no_value_are_rejected(outer: str, tmp_pat
     folder = holes.KINDS["error"](holes.Hole("log", outer), ol.Box([1.5], [1.75])).save(tmp_path / "claim")
     assert ol.check(folder).verdict == "accepted"
     write_proof(folder, holes.moved(read_proof(folder), -2.0, -1.0))
+    assert ol.check(folder).verdict == "rejected"
+
+
+def test_what_a_softmax_hides_is_nan_where_the_rest_overflows(tmp_path: Path) -> None:
+    """A weight of an entry that takes no part is zero beside numbers, and nan beside an infinity."""
+    steps = (
+        program.Step("exp", (0,), (2,)),
+        program.Step("softmax", (1,), (2,), places=(0,)),
+        program.Step("arrange", (2,), (), places=(1,)),
+    )
+    model = RecordedNetwork(program.NetworkProgram((2,), steps), {})
+    box = ol.Box([1.5, 1.5], [1.75, 1.75])
+    folder = ol.certify(model, "0*x1", box, 1e-3).save(tmp_path / "claim")
+    assert ol.check(folder).verdict == "accepted"
+    assert model(torch.full((1, 2), 800.0).double()).isnan().all()
+    tree = BoxTree(np.full(2, 800.0), np.full(2, 801.0), np.array([255], dtype=np.uint8))
+    forged = {"domain": ol.Box([800.0] * 2, [801.0] * 2), "proof": tree, "boxes": 1, "resisted": None}
+    write_proof(folder, replace(read_proof(folder), **forged, lower=0.0, witness=None))
     assert ol.check(folder).verdict == "rejected"
 
 

@@ -23,8 +23,15 @@ from liar.judge import Tally
 from onelayer.proof.files import read_proof, write_proof
 from onelayer.proof.tree import BoxTree
 
-# Functions that have values above zero alone, and what is made of them beside x.
-INNER: dict[str, Callable[[Tensor], Tensor]] = {"log": torch.log, "sqrt": torch.sqrt, "rsqrt": torch.rsqrt}
+# Functions that have values above zero alone, but for the last, and what is made of them beside x.
+INNER: dict[str, Callable[[Tensor], Tensor]] = {
+    "log": torch.log,
+    "sqrt": torch.sqrt,
+    "rsqrt": torch.rsqrt,
+    "exp": torch.exp,
+}
+# Of any number, but executed it overflows far above: there the same must not be accepted of an execution.
+OVERFLOWING, FAR = "exp", (800.0, 801.0)
 ONES, ZEROS, NO_WEIGHT = torch.ones(2).double(), torch.zeros(2).double(), torch.tensor([[0.0, 1.0]]).double()
 OUTER: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "softmax": lambda u, x: torch.softmax(torch.stack([u, x], -1), -1)[..., 0],
@@ -45,11 +52,12 @@ KINDS: dict[str, Callable[[nn.Module, ol.Box], Any]] = {
     "error": lambda model, box: ol.certify(model, "0*x", box, 1e3, execution="real"),
     "lipschitz": lambda model, box: ol.lipschitz(model, box, 1e3),
     "condition": lambda model, box: ol.prove(model, box, "y1 >= -1000").certificate,
+    "execution": lambda model, box: ol.certify(model, "0*x", box, 1e3),
 }
 
 
 class Hole(nn.Module):
-    """A bounded function of something that has no value below zero."""
+    """A bounded function of something that has no value below zero, or none in a format far above."""
 
     def __init__(self, inner: str, outer: str) -> None:
         super().__init__()
@@ -71,9 +79,13 @@ def one_hole(rng: Random, case: Any) -> Tally:
     tally = Tally()
     inner, outer, kind = rng.choice([*INNER]), rng.choice([*OUTER]), rng.choice([*KINDS])
     low, high = rng.choice([(-2.0, -1.0), (-1e-9, 1.0), (-1e150, -1e149), (-1.0, -0.0)])
+    if inner == OVERFLOWING:
+        kind, (low, high) = "execution", FAR
     case.words |= {"inner": inner, "outer": outer, "claim": kind, "low": low, "high": high}
-    found = KINDS[kind](Hole(inner, outer), ol.Box([1.5], [1.75]))
-    if found.status != "proved":
+    model = Hole(inner, outer)
+    found = KINDS[kind](model, ol.Box([1.5], [1.75]))
+    somewhere = inner == OVERFLOWING and bool(model(torch.tensor([[end] for end in FAR]).double()).isfinite().all())
+    if found.status != "proved" or somewhere:  # there is a value after all
         return tally
     tally.count["proofs"] += 1
     with tempfile.TemporaryDirectory(prefix="liar") as folder:

@@ -23,6 +23,9 @@ from onelayer.checker.passes import NetworkPass
 from onelayer.checker.rounding import INFINITE, largest
 
 
+Entry = tuple[Element, arb]
+
+
 @dataclass
 class Entries:
     """The entries of a value in row-major order; ``errors`` None where no execution is meant."""
@@ -62,12 +65,13 @@ class Evaluation:
         if step.op == "arrange":
             return _arranged(step, args)
         if step.op == "matmul":
-            return _defined(self._matmul(step, args), [item for part in args for item in part.items])
+            return _defined(self._matmul(step, args), _joined(args))
         if step.op in WHOLE:
             return self._by_rows(step, args)
         found = self._entrywise(step, args, kinks)
-        each = zip(found.items, found.errors, zip(*(part.items for part in args), strict=True), strict=True)
-        return _joined([_defined(Entries([item], [error]), sources) for item, error, sources in each])
+        read = [list(zip(part.items, part.errors, strict=True)) for part in args]
+        each = zip(found.items, found.errors, zip(*read, strict=True), strict=True)
+        return _joined([_defined(Entries([item], [error]), _entries(sources)) for item, error, sources in each])
 
     def _entrywise(self, step: StoredStep, args: list[Entries], kinks: Kinks) -> Entries:
         if step.op in ACTIVATIONS:
@@ -75,8 +79,7 @@ class Evaluation:
         if step.op in NUMBERED:
             return NUMBERED[step.op](self, step, args[0], kinks)
         pairs = zip(*(zip(part.items, part.errors, strict=True) for part in args), strict=True)
-        found = [PAIRS[step.op](self, a, b, kinks) for a, b in pairs]
-        return Entries([item for item, _ in found], [error for _, error in found])
+        return _entries([PAIRS[step.op](self, a, b, kinks) for a, b in pairs])
 
     def activated(self, x: Entries, row: Activation, kinks: Kinks) -> Entries:
         """An activation of every entry, with what its execution rounds."""
@@ -124,15 +127,22 @@ class Evaluation:
         found: list[Entries] = []
         for start in range(0, len(x.items), width):
             row = Entries(x.items[start : start + width], x.errors[start : start + width])
-            found.append(_defined(WHOLE[step.op](self, step, row, start, args), row.items))
+            found.append(_defined(WHOLE[step.op](self, step, row, start, args), row))
         return _joined(found)
 
 
-def _defined(found: Entries, sources: Sequence[Element]) -> Entries:
-    """What was computed of some entries, without a value where one of them has none."""
-    if all(underlying(item).is_finite() for item in sources):
-        return found
-    return Entries([item.shifted(arb("nan")) for item in found.items], found.errors)
+def _defined(found: Entries, sources: Entries) -> Entries:
+    """What was computed of some entries: without a value where one has none, executed or not."""
+    items, errors = found.items, found.errors
+    if not all(underlying(item).is_finite() for item in sources.items):
+        items = [item.shifted(arb("nan")) for item in items]
+    if not all(error.is_finite() for error in sources.errors):
+        errors = [INFINITE] * len(items)
+    return Entries(items, errors)
+
+
+def _entries(pairs: Sequence[Entry]) -> Entries:
+    return Entries([item for item, _ in pairs], [error for _, error in pairs])
 
 
 def _joined(parts: Sequence[Entries]) -> Entries:
@@ -161,9 +171,6 @@ def _dot(ex: NetworkPass, args: list[Entries], sizes: list[list[arb]], left: lis
     eb = [args[1].errors[at] for at in right]
     reach = sum(((p + ep) * (q + eq) for p, ep, q, eq in zip(a, ea, b, eb, strict=True)), ZERO)
     return ex.safe(ex.dot(a, ea, b, eb), reach)
-
-
-Entry = tuple[Element, arb]
 
 
 def _size(item: Element) -> arb:
