@@ -19,7 +19,10 @@ from onelayer.build.memorize import labels, recall
 from onelayer.build.sort import maximum, median, minimum, order_statistic, top_k_sum
 from onelayer.build.tables.table import read_table
 from onelayer.errors import OnelayerError
-from onelayer.ground import pinned
+from onelayer.ground import ball_precision, pinned
+from onelayer.pictures.live_page import to_html
+from onelayer.proof.files import write_proof
+from onelayer.proof.saved import written
 from onelayer.recording.target import as_target
 
 DOORS: list[Callable[..., Any]] = [
@@ -40,6 +43,9 @@ DOORS: list[Callable[..., Any]] = [
     recall,
     ol.superpose,
     top_k_sum,
+    write_proof,
+    written,
+    to_html,
     ol.Box([0.0], [1.0]).sample,
     ol.Box([0.0], [1.0]).corners,
 ]
@@ -171,6 +177,32 @@ def test_threads_that_overlap_share_the_settings_of_the_process() -> None:
     worker.join(10)
     assert seen == [torch.float64]
     assert torch.get_default_dtype() == torch.float32
+
+
+def test_threads_that_overlap_keep_the_precision_of_their_balls() -> None:
+    """Flint has one context for all threads; coefficients of a series beyond its cap are lost."""
+    entered, leave, seen = threading.Event(), threading.Event(), []
+
+    def stay() -> None:
+        with pinned(), ball_precision(128, 40):
+            entered.set()
+            leave.wait(10)
+            seen.append((ctx.prec, ctx.cap))
+
+    worker = threading.Thread(target=stay)
+    ctx.cap = 2
+    try:
+        with pinned():
+            worker.start()
+            entered.wait(10)
+            with pinned(), ball_precision(64):
+                assert (ctx.prec, ctx.cap) == (128, 40)
+        leave.set()
+        worker.join(10)
+        assert seen == [(128, 40)]
+        assert (ctx.prec, ctx.cap) == (53, 2)
+    finally:
+        ctx.cap = 10
 
 
 def test_settings_by_backend_are_given_back() -> None:

@@ -54,7 +54,43 @@ def pinned() -> Iterator[None]:
             # Registered before the change, so that an interruption in between gives it back too.
             stack.callback(setting.put, setting.read())
             setting.put(setting.pinned)
+        stack.enter_context(ball_precision(FLINT_BITS, FLINT_TERMS))
         yield
+
+
+@contextmanager
+def ball_precision(bits: int, terms: int = FLINT_TERMS) -> Iterator[None]:
+    """At least this precision of flint's balls and this many terms of its series, as long as the block runs.
+
+    Flint has one context for all threads: it has the most that any of them asks for; the last gives the old one back.
+    """
+    with _FLINT.lock:
+        if not _FLINT.asked:
+            _FLINT.before = (ctx.prec, ctx.cap)
+        _FLINT.asked.append((bits, terms))
+        _FLINT.set()
+    try:
+        yield
+    finally:
+        with _FLINT.lock:
+            _FLINT.asked.remove((bits, terms))
+            _FLINT.set()
+
+
+class _Flint:
+    """What blocks that are running ask of flint's context, and what it was before the first of them."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.asked: list[tuple[int, int]] = []
+        self.before = (FLINT_BITS, FLINT_TERMS)
+
+    def set(self) -> None:
+        """The largest of each, or what was before."""
+        ctx.prec, ctx.cap = map(max, zip(*self.asked, strict=True)) if self.asked else self.before
+
+
+_FLINT = _Flint()
 
 
 @dataclass(frozen=True)
@@ -80,13 +116,11 @@ def _attribute(owner: Any, name: str, value: Any) -> _Setting:
 
 
 def _thread_settings() -> list[_Setting]:
-    """What each thread, or one flint context, has for itself."""
+    """What each thread has for itself."""
     return [
         *map(_autocast, AUTOCAST),
         _Setting(torch.get_num_threads, torch.set_num_threads, 1),
         _Setting(_denormals_flushed, torch.set_flush_denormal, False),
-        _attribute(ctx, "prec", FLINT_BITS),
-        _attribute(ctx, "cap", FLINT_TERMS),
     ]
 
 

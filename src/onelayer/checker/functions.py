@@ -90,12 +90,13 @@ def _narrowed(values: arb, inside: Ends) -> arb:
 
 
 def _coefficients(series: Series, at: arb, length: int) -> list[arb]:
-    """The first Taylor coefficients of phi at a ball; not finite where phi may be undefined there."""
+    """The first Taylor coefficients of phi at a ball; not finite where phi may be undefined, or flint keeps fewer."""
     try:
-        found = series(arb_series([at, 1], length)).coeffs()
+        found = series(arb_series([at, 1], length))
     except (ValueError, ZeroDivisionError):
         return [arb("nan")] * length
-    return [*found, *[ZERO] * (length - len(found))]
+    known = found.coeffs()
+    return [*known, *[ZERO if found.prec >= length else arb("nan")] * (length - len(known))]
 
 
 def _sigmoid_series(x: arb_series) -> arb_series:

@@ -22,7 +22,6 @@ from onelayer.checker.network import StoredNetwork, StoredStep
 from onelayer.checker.passes import NetworkPass
 from onelayer.checker.rounding import INFINITE, largest
 
-
 Entry = tuple[Element, arb]
 
 

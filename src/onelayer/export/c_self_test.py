@@ -6,11 +6,11 @@ import math
 from typing import TypeGuard
 
 import torch
-from flint import ctx
 from torch import Tensor
 
 from onelayer.export.c_text import array, literal
 from onelayer.formats import format_of
+from onelayer.ground import ball_precision
 from onelayer.guard import inward
 from onelayer.language.balls import in_balls
 from onelayer.language.formula import Formula
@@ -98,12 +98,8 @@ def _expected(a: Exportable, source: Source, points: Tensor) -> tuple[Tensor, fl
     """
     formula = _formula(a)
     if formula is not None and bounded(a):
-        before = ctx.prec
-        ctx.prec = BITS
-        try:
+        with ball_precision(BITS):
             rows = [[float(value.mid()) for value in in_balls(formula, row)] for row in points.double().tolist()]
-        finally:
-            ctx.prec = before
         wanted = torch.tensor(rows, dtype=torch.float64)
         return wanted, (a.certificate.upper + float(wanted.abs().max()) * 2.0**-52) * (1 + 2.0**-50)
     with torch.no_grad():

@@ -7,9 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from flint import ctx
-
 from onelayer.box import Box
+from onelayer.ground import ball_precision
 from onelayer.language.balls import ball, below
 from onelayer.language.lexemes import MAX_CHARACTERS, Lexeme
 from onelayer.language.parser import Parser
@@ -116,7 +115,7 @@ def _constant(parser: Parser, token: Lexeme) -> tuple[float, float]:
 
 def enclose(nodes: Sequence[Node], at: int) -> tuple[float, float]:
     """The tightest pair of float64 around the real value of a constant node; infinite where it is undefined."""
-    with ctx.workprec(_BITS):
+    with ball_precision(_BITS):
         values: list[Any] = []
         for node in nodes[: at + 1]:
             args = [values[arg] for arg in node.args]

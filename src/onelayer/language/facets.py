@@ -10,12 +10,13 @@ from functools import cache
 
 import numpy as np
 import torch
-from flint import arb, arb_mat, ctx
+from flint import arb, arb_mat
 from torch import Tensor
 from torch.overrides import handle_torch_function, has_torch_function
 
 from onelayer.errors import FormulaError
 from onelayer.float64 import TINY, UNIT
+from onelayer.ground import ball_precision
 from onelayer.language.intervals import Interval
 from onelayer.language.knots import Facets
 
@@ -27,7 +28,7 @@ CHUNK = 2**22  # numbers of one evaluation
 def _forms_in_balls(data: Facets) -> list[tuple[list[list[arb]], list[arb]]]:
     """Per simplex its D + 1 coordinates and its function as lists g_1, ..., g_D, h."""
     found = []
-    with ctx.workprec(BITS):
+    with ball_precision(BITS):
         for corners in data.simplices.tolist():
             rows = [[*map(arb, data.points[at].tolist()), arb(1)] for at in corners]
             try:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from onelayer.disk import replace_file
 from onelayer.errors import OnelayerError
+from onelayer.ground import pinned
 from onelayer.language.formula import Formula
 from onelayer.language.knots import Content
 from onelayer.language.words import NOT_RECORDED
@@ -41,6 +42,7 @@ MOST_ROWS = 500  # of a table that are drawn as dots
 RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
+@pinned()
 def to_html(a: Approximation, path: str | os.PathLike[str], *, title: str | None = None) -> Path:
     """Write the live view of ``a`` as one HTML file below 2 MB that needs nothing else; returns the path.
 

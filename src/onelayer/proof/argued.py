@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from flint import arb, ctx
+from flint import arb
 
 from onelayer.box import Box
 from onelayer.formats import format_of
+from onelayer.ground import ball_precision
 from onelayer.layer.file import weights_sha256
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.lemmas.argument import Argument, to_text
@@ -85,7 +86,7 @@ def distance_at(model: OneLayerTransformer, point: torch.Tensor, truth: Callable
 
     T is enclosed with its rounding, so that the bound holds in every batch and on every machine.
     """
-    with ctx.workprec(BITS):
+    with ball_precision(BITS):
         x = point[None].to(model.device)
         outputs = tuple(model.config.output_shape)
         return distance_down(balls_at(model, x, outputs, model.dtype)[0], truth())

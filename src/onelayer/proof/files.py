@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from onelayer.disk import read_bounded, read_if_there, read_tensors, replace_file
 from onelayer.errors import FileError, OnelayerError
+from onelayer.ground import pinned
 from onelayer.proof.certificate import Certificate
 from onelayer.proof.claim import CONDITIONAL, CURVED, ESTIMATED, from_json, to_json
 from onelayer.proof.rules import ARGUMENT, ATTACHMENTS, OTHER, TABLE
@@ -41,6 +42,7 @@ _HEADER = struct.Struct("<8sIIQ")  # magic, version, D, nodes
 MAX_BYTES = {CERTIFICATE: 2**24, BOXES: 2**29, FUNCTION: 2**24, ARGUMENT: 2**26, TABLE: 2**32, OTHER: 2**32}
 
 
+@pinned()
 def write_proof(folder: str | Path, proof: Certificate) -> None:
     """Write the files of a certificate into ``folder``, each atomically, certificate.json last.
 

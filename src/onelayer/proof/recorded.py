@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from flint import arb, ctx
+from flint import arb
 from torch import Tensor
 
 from onelayer.box import Box
 from onelayer.errors import OnelayerError, told
-from onelayer.ground import pinned
+from onelayer.ground import ball_precision, pinned
 from onelayer.language.balls import in_balls
 from onelayer.language.formula import Formula
 from onelayer.observer import Observer, Stopped
@@ -169,7 +169,7 @@ def _in_balls(target: Target, x: Tensor, values: Tensor, bounds: Bounds, observe
     low = bounds.low.tolist()
     high = bounds.high.tolist()
     known = bounds.known.tolist()
-    with ctx.workprec(BITS):
+    with ball_precision(BITS):
         for at, point in enumerate(x[:count].reshape(count, -1).tolist()):
             observer.check()
             for k, ball in enumerate(in_balls(formula, point)):
@@ -193,5 +193,5 @@ def _complain(target: Target, x: Tensor, values: Tensor, bounds: Bounds, wrong: 
 
 
 def _formula_value(formula: Formula, point: Tensor, k: int) -> str:
-    with ctx.workprec(BITS):
+    with ball_precision(BITS):
         return repr(float(in_balls(formula, point.flatten().tolist())[k].mid()))

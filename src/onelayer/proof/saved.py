@@ -21,6 +21,7 @@ from torch import nn
 from onelayer.box import Box
 from onelayer.errors import FileError, ModelAssumptionError, OnelayerError
 from onelayer.formats import REAL, format_of
+from onelayer.ground import pinned
 from onelayer.layer.file import FILE_NAME, load_model, save_model, weights_sha256
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.lazy import late
@@ -176,6 +177,7 @@ class _Called(nn.Module):
         return self.function(x)
 
 
+@pinned()
 def written(path: Path, model: OneLayerTransformer | RecordedNetwork, certificate: Certificate) -> Path:
     """Write everything beside the folder, then move it: a new one appears at once, in an old one the claim is last."""
     try:

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from flint import arb, ctx
+from flint import arb
 from torch import Tensor
 
+from onelayer.ground import ball_precision
 from onelayer.language.balls import in_balls
 from onelayer.observer import Observer
 from onelayer.proof.error import ErrorFunction
@@ -108,7 +109,7 @@ def verified(error: ErrorFunction, points: Tensor) -> Witness | None:
     """
     if not len(points):
         return None
-    with ctx.workprec(BITS):
+    with ball_precision(BITS):
         values = list(zip(_errors_at(error, points), points, strict=True))
     value, point = max(values, key=lambda pair: pair[0])
     if value > 0:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
-from flint import arb, ctx
+from flint import arb
 
+from onelayer.ground import ball_precision
 from onelayer.language.balls import ball, below
 from onelayer.recording.symbolic import Recording
 
@@ -22,7 +23,7 @@ def range_over(tape: Recording, at: int) -> tuple[float, float]:
         coordinate = int(tape.nodes[at].value) % len(low)
         return low[coordinate], high[coordinate]
     known = tape.ranges
-    with ctx.workprec(_BITS):
+    with ball_precision(_BITS):
         for node in tape.nodes[len(known) : at + 1]:
             if node.op == "var":
                 coordinate = int(node.value) % len(low)
