@@ -9,7 +9,7 @@ from flint import arb
 from onelayer import Box
 from onelayer.checker.identity import has_values, one_function
 from onelayer.checker.intervals import image
-from onelayer.checker.triangles import is_squared_side
+from onelayer.checker.triangles import squared_sides
 from onelayer.language.formula import parse
 from onelayer.language.third_side import as_squares, third_sides
 from onelayer.lemmas.algebra import same_function
@@ -43,7 +43,7 @@ def tensors(box: Box) -> tuple[torch.Tensor, torch.Tensor]:
 def test_roots_of_squared_sides_are_defined_and_hold_all_values(text: str) -> None:
     formula, root = parse(text, 3), parse(f"sqrt({text})", 3)
     assert len(third_sides(formula)) == 1
-    assert is_squared_side(formula, formula.outputs[0])
+    assert [*squared_sides(formula)] == [*formula.outputs]
     assert bool(surely_defined(root, *tensors(BOX)).all())
     assert has_values(root, LOW, HIGH)
     values = formula(torch.cat([BOX.sample(2000, seed=1), BOX.corners(8)]))
@@ -56,7 +56,7 @@ def test_roots_of_squared_sides_are_defined_and_hold_all_values(text: str) -> No
 def test_other_sums_are_left_alone(text: str) -> None:
     formula = parse(text, 3)
     assert third_sides(formula) == {}
-    assert not any(is_squared_side(formula, at) for at in range(len(formula.nodes)))
+    assert squared_sides(formula) == {}
     assert as_squares(formula) is None
     assert not has_values(parse(f"sqrt({text})", 3), LOW, HIGH)
 

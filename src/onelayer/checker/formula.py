@@ -9,7 +9,7 @@ from flint import arb
 
 from onelayer.checker.arithmetic import ZERO, Taylor, constant
 from onelayer.checker.functions import Ends, Kinks
-from onelayer.checker.intervals import bounded, node_interval
+from onelayer.checker.intervals import bounded, node_intervals
 from onelayer.checker.operations import CONSTANTS, needed, operation
 from onelayer.language.formula import Formula, Node
 
@@ -23,18 +23,14 @@ def evaluate(formula: Formula, x: Sequence[Taylor], kinks: Kinks) -> list[Taylor
     every value of the node, so the interval stands in where the enclosure is mostly remainder, or says nothing.
     """
     values: list[Taylor] = []
-    bounds: list[Ends] = []
-    edges = [item.ends() for item in x]
     defined: list[bool] = []
-    surely: list[bool] = []  # by the intervals alone
-    for node in formula.nodes:
-        ranges = _at(bounds, node)
-        bounds.append(node_interval(node, ranges, edges))
-        surely.append(bounded(bounds[-1]) and needed(node, ranges, _at(surely, node)))
-        value = node_value(node, _at(values, node), x, kinks, ranges[-1] if ranges else None)
-        values.append(_narrowed(value, bounds[-1], surely[-1]))
-        ends = [values[at].ends() for at in node.args[:1]]
-        defined.append(surely[-1] or (value.is_finite() and needed(node, ends, _at(defined, node))))
+    bounds, surely = node_intervals(formula, [item.ends() for item in x])
+    for at, node in enumerate(formula.nodes):
+        inside = bounds[node.args[-1]] if node.args else None
+        value = node_value(node, _at(values, node), x, kinks, inside)
+        values.append(_narrowed(value, bounds[at], surely[at]))
+        ends = [values[arg].ends() for arg in node.args[:1]]
+        defined.append(surely[at] or (value.is_finite() and needed(node, ends, _at(defined, node))))
     undefined = constant(arb("nan"), x[0].order)
     return [values[at] if defined[at] else undefined for at in formula.outputs]
 

@@ -10,7 +10,7 @@ from functools import cache, partial
 
 from flint import arb, arb_series
 
-from onelayer.checker import analytic, chords
+from onelayer.checker import analytic, chords, edges
 from onelayer.checker.arithmetic import UNIT_BALL, ZERO, Taylor, constant, whole_power
 from onelayer.checker.expansions import EXPANSIONS, by_balls
 from onelayer.checker.many import Many
@@ -21,8 +21,6 @@ Ends = tuple[arb, arb]  # numbers below and above
 Series = Callable[[arb_series], arb_series]
 # (range of u, n, c, a_n(c)) -> a ball that contains the factor of h^n in the remainder after n - 1 powers
 Rule = Callable[[arb, int, arb, arb], arb]
-# (u, numbers below and above its values, the expansion) -> the better enclosure
-Edge = Callable[[Taylor, arb, arb, Taylor], Taylor]
 
 
 def compose(series: Series, u: Taylor, inside: Ends | None = None, rule: Rule | None = None) -> Taylor:
@@ -179,16 +177,27 @@ class Analytic:
 
     ``edge(u, low, high, found)`` may give a better enclosure of the function for u in [low, high], where ``found`` is
     the expansion: at an end of its domain a function may be continuous without being analytic.
+
+    Every value is from ``least`` to ``most``: a ball around cos(0) holds numbers above 1, and 1 - cos has a root.
     """
 
     series: Series
     ball: Callable[[arb], arb]
     rule: Rule | None = None
     trend: Trend = Trend.UNKNOWN
-    edge: Edge | None = None
+    edge: edges.Edge | None = None
+    least: float = -math.inf
+    most: float = math.inf
 
     def interval(self, x: Ends) -> Ends:
         """Ends of an interval that holds all values; not finite where any may be missing."""
+        low, high = self._reached(x)
+        if not (low.is_finite() and high.is_finite()):
+            return low, high
+        return (low if low >= self.least else arb(self.least)), (high if high <= self.most else arb(self.most))
+
+    def _reached(self, x: Ends) -> Ends:
+        """What the values on balls say of the ends."""
         low, high = x
         if self.trend is Trend.RISING:
             return self.at(low), self.at(high)
@@ -200,13 +209,6 @@ class Analytic:
     def at(self, x: arb) -> arb:
         """The values on a ball. What is no number has none: Arb's asin of an exact NaN is a number."""
         return x if x.is_nan() else self.ball(x)
-
-
-def _root_at_zero(u: Taylor, low: arb, high: arb, found: Taylor) -> Taylor:
-    """sqrt(u) where the expansion may fail: close to zero its chord is better."""
-    if low >= 0 and not found.c[0].rad() < (high.sqrt() - low.sqrt()) / 8:
-        return _root_above_chord(u, low, high)
-    return found
 
 
 def _square_root(x: arb) -> arb:
@@ -221,31 +223,21 @@ def _arc_rule(x: arb, n: int, c: arb, a: arb) -> arb:
     return UNIT_BALL * _coefficients(arb_series.asin, arb(reach), n + 1)[n].abs_upper()
 
 
-def _arc_at_one(ball: Callable[[arb], arb]) -> Edge:
-    """asin and acos where the expansion may fail: close to -1 and 1 their image is better."""
-
-    def edge(u: Taylor, low: arb, high: arb, found: Taylor) -> Taylor:
-        if not (low >= -1 and high <= 1):
-            return found
-        image = ball(low).union(ball(high))
-        return found if found.c[0].rad() < image.rad() else constant(image, u.order)
-
-    return edge
-
-
 FUNCTIONS: dict[str, Analytic] = {
     "exp": Analytic(arb_series.exp, arb.exp, trend=Trend.RISING),
     "log": Analytic(arb_series.log, arb.log, _stieltjes_rule, Trend.RISING),
-    "sqrt": Analytic(arb_series.sqrt, _square_root, _stieltjes_rule, Trend.RISING, _root_at_zero),
-    "sin": Analytic(arb_series.sin, arb.sin, _sine_rule),
-    "cos": Analytic(arb_series.cos, arb.cos, _sine_rule),
+    "sqrt": Analytic(arb_series.sqrt, _square_root, _stieltjes_rule, Trend.RISING, edges.root_at_zero),
+    "sin": Analytic(arb_series.sin, arb.sin, _sine_rule, least=-1, most=1),
+    "cos": Analytic(arb_series.cos, arb.cos, _sine_rule, least=-1, most=1),
     "tan": Analytic(arb_series.tan, arb.tan),
     "atan": Analytic(arb_series.atan, arb.atan, _atan_rule, Trend.RISING, chords.ATAN),
-    "asin": Analytic(arb_series.asin, arb.asin, _arc_rule, Trend.RISING, _arc_at_one(arb.asin)),
-    "acos": Analytic(arb_series.acos, arb.acos, _arc_rule, Trend.FALLING, _arc_at_one(arb.acos)),
-    "erf": Analytic(arb_series.erf, arb.erf, _erf_rule, Trend.RISING, chords.ERF),
-    "tanh": Analytic(_tanh_series, arb.tanh, _tanh_rule, Trend.RISING, chords.TANH),
-    "sigmoid": Analytic(_sigmoid_series, lambda x: 1 / (1 + (-x).exp()), _sigmoid_rule, edge=chords.SIGMOID),
+    "asin": Analytic(arb_series.asin, arb.asin, _arc_rule, Trend.RISING, edges.arc_at_one(arb.asin)),
+    "acos": Analytic(arb_series.acos, arb.acos, _arc_rule, Trend.FALLING, edges.arc_at_one(arb.acos)),
+    "erf": Analytic(arb_series.erf, arb.erf, _erf_rule, Trend.RISING, chords.ERF, -1, 1),
+    "tanh": Analytic(_tanh_series, arb.tanh, _tanh_rule, Trend.RISING, chords.TANH, -1, 1),
+    "sigmoid": Analytic(
+        _sigmoid_series, lambda x: 1 / (1 + (-x).exp()), _sigmoid_rule, Trend.RISING, chords.SIGMOID, 0, 1
+    ),
     "sinrel": Analytic(analytic.mean_series((1, 0, -1, 0), arb_series.sin), analytic.sinrel_ball, analytic.sinrel_rule),
     "exprel": Analytic(
         analytic.mean_series((1, 1, 1, 1), arb_series.exp), analytic.exprel_end, analytic.exprel_rule, Trend.RISING
@@ -273,22 +265,6 @@ def apply(name: str, u: Taylor, inside: Ends | None = None) -> Taylor:
         low = low.max(inside[0]).lower()
         high = high.min(inside[1]).upper()
     return function.edge(u, low, high, found)
-
-
-def _root_above_chord(u: Taylor, low: arb, high: arb) -> Taylor:
-    """sqrt(u) for u in [low, high], low >= 0, where the expansion fails at zero.
-
-    With a = sqrt(low), b = sqrt(high): sqrt is concave, so it lies above its chord (u + a b) / (a + b), by at most
-    (b - a)^2 / (4 (a + b)), attained where the tangent is parallel.
-    """
-    a = low.sqrt()
-    b = high.sqrt()
-    if not b > 0:
-        return constant(ZERO, u.order)
-    slope = (1 / (a + b)).mid()
-    # sqrt(u) - slope u is v - slope v^2 in v = sqrt(u): smallest at an end of [a, b], largest at 1 / (2 slope).
-    ends = (a - slope * a * a).min(b - slope * b * b)
-    return u.scaled(slope).shifted(ends.union(1 / (4 * slope)))
 
 
 def power(u: Taylor, n: int) -> Taylor:

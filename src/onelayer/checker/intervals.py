@@ -7,23 +7,29 @@ from collections.abc import Sequence
 from flint import arb
 
 from onelayer.checker.functions import Ends
-from onelayer.checker.operations import CONSTANTS, NOWHERE, needed, operation
-from onelayer.checker.triangles import is_squared_side
+from onelayer.checker.operations import CONSTANTS, NOWHERE, OPERATIONS, needed, operation
+from onelayer.checker.triangles import squared_sides
 from onelayer.language.formula import Formula, Node
-
-POSITIVE = (arb(0), arb("inf"))
 
 
 def image(formula: Formula, x: Sequence[Ends]) -> list[Ends]:
     """Ends of intervals that hold the outputs for x in intervals; not finite where one may be undefined."""
+    values, defined = node_intervals(formula, x)
+    return [values[at] if defined[at] else NOWHERE for at in formula.outputs]
+
+
+def node_intervals(formula: Formula, x: Sequence[Ends]) -> tuple[list[Ends], list[bool]]:
+    """Of each node the ends of an interval for x in intervals, and whether it surely has a value."""
     values: list[Ends] = []
     defined: list[bool] = []
+    sides = squared_sides(formula)
     for at, node in enumerate(formula.nodes):
         args = [values[arg] for arg in node.args]
         known = _narrower(node_interval(node, args, x), _less_its_square(formula, node, values))
-        values.append(_narrower(known, POSITIVE if is_squared_side(formula, at) else None))
+        least = _least_side(*(values[leg] for leg in sides[at])) if at in sides else None
+        values.append(_narrower(known, least))
         defined.append(bounded(values[-1]) and needed(node, args, [defined[arg] for arg in node.args]))
-    return [values[at] if defined[at] else NOWHERE for at in formula.outputs]
+    return values, defined
 
 
 def bounded(ends: Ends) -> bool:
@@ -47,6 +53,13 @@ def _narrower(ends: Ends, other: Ends | None) -> Ends:
     if other is None or not bounded(ends):
         return ends
     return ends[0].max(other[0]), ends[1].min(other[1])
+
+
+def _least_side(a: Ends, b: Ends) -> Ends:
+    """Ends of a^2 + b^2 + 2 a b cos t >= (|a| - |b|)^2."""
+    (least_a, most_a), (least_b, most_b) = (OPERATIONS["abs"].interval(leg) for leg in (a, b))
+    apart = (least_a - most_b).max(least_b - most_a).max(arb(0))
+    return (apart * apart).lower(), arb("inf")
 
 
 def _less_its_square(formula: Formula, node: Node, values: Sequence[Ends]) -> Ends | None:

@@ -1,27 +1,41 @@
-"""Sums a^2 + b^2 + 2 a b cos t, squared sides of triangles: (a + b cos t)^2 + (b sin t)^2, so they are not negative."""
+"""Sums a^2 + b^2 + 2 a b cos t, squared sides of triangles: no less than (|a| - |b|)^2, since |cos t| <= 1."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
 from fractions import Fraction
+from functools import lru_cache
+from itertools import islice
 
 from onelayer.language.formula import Formula
 
 Product = tuple[Fraction, tuple[int, ...]]  # a number times nodes, in order
 
 
-def is_squared_side(formula: Formula, at: int) -> bool:
-    """Whether a node is such a sum, with + or - before the cosine; False where that is not seen."""
-    if formula.nodes[at].op not in ("add", "sub"):
-        return False
-    products = sorted(_products(formula, at, Fraction(1)), key=lambda product: len(product[1]))
+@lru_cache(maxsize=16)
+def squared_sides(formula: Formula) -> dict[int, tuple[int, int]]:
+    """The nodes that are such sums, with + or - before the cosine, and of each the nodes a and b."""
+    found = {}
+    for at, node in enumerate(formula.nodes):
+        legs = _legs(formula, at) if node.op in ("add", "sub") else None
+        if legs is not None:
+            found[at] = legs
+    return found
+
+
+def _legs(formula: Formula, at: int) -> tuple[int, int] | None:
+    """a and b of a sum that is seen to be such a side."""
+    terms = islice(_products(formula, at, Fraction(1)), 4)  # a fourth term is one too many
+    products = sorted(terms, key=lambda product: len(product[1]))
     if [len(nodes) for _, nodes in products] != [2, 2, 3]:
-        return False
+        return None
     (one, (a, again)), (other, (b, once_more)), (twice, crossed) = products
     rest = [*(Counter(crossed) - Counter((a, b))).elements()]
     numbers = one == other == 1 and abs(twice) == 2
-    return numbers and (a, b) == (again, once_more) and [formula.nodes[at].op for at in rest] == ["cos"]
+    if numbers and (a, b) == (again, once_more) and [formula.nodes[at].op for at in rest] == ["cos"]:
+        return a, b
+    return None
 
 
 def _products(formula: Formula, at: int, factor: Fraction) -> Iterator[Product]:
