@@ -66,6 +66,24 @@ def test_a_million_points_and_the_corners_are_inside_the_bound(
     assert np.abs(found - f.numpy()).max() <= proved.certificate.upper + 1e-15
 
 
+@pytest.mark.parametrize("guard", [None, "warn", "raise", "clamp"])
+def test_arguments_between_numbers_of_the_format_are_rounded_first(
+    proved: Approximation, guard: str | None, tmp_path: Path
+) -> None:
+    """The bound is about numbers of the format; what is none of them is rounded, and the header says so."""
+    path = to_c(proved, tmp_path / "wave.c", guard=guard)
+    between = BOX.sample(5_000).float()
+    rounded = between.to(proved.model.dtype).float()
+    found = batch(path, torch.cat([between, rounded]).numpy(), FLAGS)
+    if proved.model.int8:
+        assert torch.equal(between, rounded)
+        return
+    assert np.array_equal(found[:5_000], found[5_000:])
+    assert "is rounded to" in " ".join(path.with_suffix(".h").read_text().split())
+    nothing = np.array([[0x7FFFFFFF, 0x3F800000], [0xFFFFFFFF, 0]], dtype=np.uint32).view(np.float32)
+    assert np.isnan(batch(path, nothing, FLAGS)).all()
+
+
 def test_the_program_does_what_the_layer_does(proved: Approximation, tmp_path: Path) -> None:
     run = compiled(to_c(proved, tmp_path / "wave.c"), proved.model)
     x = BOX.sample(200).to(proved.model.dtype)
@@ -125,6 +143,6 @@ def test_hold_is_the_cast(dtype: torch.dtype, tmp_path: Path) -> None:
     generator = torch.Generator().manual_seed(0)
     scale = torch.exp2(torch.randint(-27, 15, (20_000,), generator=generator).double())
     steps = torch.randint(1, 2**14, (20_000,), generator=generator).double() / 2**13
-    numbers = torch.cat([scale * steps, -scale * steps, torch.zeros(1).double()]).float()
+    numbers = torch.cat([scale * steps, -scale * steps, torch.tensor([0.0, torch.inf, -torch.inf]).double()]).float()
     done = subprocess.run([str(tmp_path / "hold")], input=numbers.numpy().tobytes(), capture_output=True, timeout=60)
     assert np.array_equal(np.frombuffer(done.stdout, np.float32), numbers.to(dtype).float().numpy())

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from onelayer import __version__
 from onelayer.box import Box
@@ -76,10 +77,10 @@ def _header(name: str, a: Exportable, source: Source, guard: str | None) -> str:
         RAISE: "Returns 0 in the domain of the certificate; outside it returns 1 and fills y with nan.",
         CLAMP: "Returns 0 in the domain of the certificate; outside it returns 1 and y at the nearest point inside.",
     }[guard]
+    rounded = [_rounding(source)] if source.model.dtype in ACCUMULATORS else []
     named = [f"{_sides(source.box)}."] if source.box is not None and source.box.names else []
-    about = comment(
-        [f"y = T(x), {inputs} numbers in, {outputs} out. {said}", *named, "The certificate is in the .c file."]
-    )
+    first = f"y = T(x), {inputs} numbers in, {outputs} out. {said}"
+    about = comment([first, *rounded, *named, "The certificate is in the .c file."])
     return f"""{about}\
 #ifndef {upper}_H
 #define {upper}_H
@@ -97,7 +98,7 @@ def _program(name: str, a: Exportable, source: Source, program: Program, guard: 
     upper = name.upper()
     kind = TYPES[source.model.dtype]
     suffix = "" if source.model.dtype == torch.float64 else "f"
-    before = _guard(source, program, guard)
+    before = _before(source, program, guard)
     helpers = "\n".join(HELPERS[key] for key in HELPERS if key in program.used)
     body = "\n".join(program.body)
     tables = "\n".join(program.tables)
@@ -115,7 +116,7 @@ typedef {kind} real;
 
 {tables}
 {helpers}
-int {name}(const {kind} {"given" if guard == CLAMP else "x"}[{upper}_INPUTS], {kind} y[{upper}_OUTPUTS])
+int {name}(const {kind} {_argument(program, guard)}[{upper}_INPUTS], {kind} y[{upper}_OUTPUTS])
 {{
 {before}{body}
     return {"0" if guard is None else "outside"};
@@ -124,28 +125,45 @@ int {name}(const {kind} {"given" if guard == CLAMP else "x"}[{upper}_INPUTS], {k
 {self_test(name, a, source)}"""
 
 
-def _guard(source: Source, program: Program, guard: str | None) -> str:
-    """Statements before the forward pass: whether the point is outside, and what then. nan is outside."""
-    if guard is None:
-        return ""
+def _rounding(source: Source) -> str:
+    """What happens to arguments between two numbers of a narrow format."""
+    return f"x is rounded to {spelled(source.model.dtype)} first: y is T there, and the bound is about f there."
+
+
+def _argument(program: Program, guard: str | None) -> str:
+    """The name of the argument: x is a copy of it where it is moved or rounded first."""
+    return "x" if program.narrow is None and guard != CLAMP else "given"
+
+
+def _before(source: Source, program: Program, guard: str | None) -> str:
+    """Statements before the forward pass: whether the point is outside, and what then; a copy rounded to the format.
+
+    nan is outside. The ends of the domain are numbers of the format, so what is inside stays there when it is rounded.
+    """
+    x = _argument(program, guard)
     inputs, outputs = counts(source)
+    each = f"for (c = 0; c < {inputs}; ++c)"
+    kept = f"{x}[c]"
+    lines = [] if guard is None and x == "x" else ["int c;"]
+    if guard is not None:
+        low, high = (program.table(word, side) for word, side in _ends(source).items())
+        lines += ["int outside = 0;", each, f"    outside |= !({x}[c] >= {low}[c] && {x}[c] <= {high}[c]);"]
+        if guard == RAISE:
+            lines += ["if (outside) {", f"    for (c = 0; c < {outputs}; ++c) y[c] = (real)NAN;", "    return 1;", "}"]
+        if guard == CLAMP:
+            kept = f"{kept} < {low}[c] ? {low}[c] : {kept} > {high}[c] ? {high}[c] : {kept}"
+    if x != "x":
+        lines = [f"real x[{inputs}];", *lines, each, f"    x[c] = {kept};"]
+    if program.narrow is not None:
+        lines.append(f"hold(x, {inputs});")
+    return "".join(f"    {line}\n" for line in lines)
+
+
+def _ends(source: Source) -> dict[str, Tensor]:
+    """The ends of the domain, as numbers of the format in it."""
     box = source.domain
     dtype = source.model.dtype
-    sides = [inward(box.lower, dtype, up=True), inward(box.upper, dtype, up=False)]
-    low, high = (program.table(word, side) for word, side in zip(("lower", "upper"), sides, strict=True))
-    x = "given" if guard == CLAMP else "x"
-    lines = [
-        "int outside = 0, c;",
-        f"for (c = 0; c < {inputs}; ++c)",
-        f"    outside |= !({x}[c] >= {low}[c] && {x}[c] <= {high}[c]);",
-    ]
-    if guard == RAISE:
-        lines += ["if (outside) {", f"    for (c = 0; c < {outputs}; ++c) y[c] = (real)NAN;", "    return 1;", "}"]
-    if guard == CLAMP:
-        lines.insert(0, f"real x[{inputs}];")
-        lines.append(f"for (c = 0; c < {inputs}; ++c)")
-        lines.append(f"    x[c] = given[c] < {low}[c] ? {low}[c] : given[c] > {high}[c] ? {high}[c] : given[c];")
-    return "".join(f"    {line}\n" for line in lines)
+    return {"lower": inward(box.lower, dtype, up=True), "upper": inward(box.upper, dtype, up=False)}
 
 
 def _sides(box: Box) -> str:
@@ -187,5 +205,5 @@ def facts(a: Exportable, source: Source) -> list[str]:
         f"rounding that was allowed for), for exp within 4 units in the last place (glibc and musl: below 1) and "
         "square roots, quotients and all other operations rounded to nearest. No additional slack is needed." + holding,
         "It does not cover -ffast-math, x87 registers (FLT_EVAL_METHOD != 0), another rounding direction, or a "
-        f"coarser exp. Arguments must be {kind} numbers in the domain.",
+        f"coarser exp. Arguments must be in the domain{'. ' + _rounding(source) if narrow else '.'}",
     ]

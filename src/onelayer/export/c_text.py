@@ -57,7 +57,8 @@ static void hold(real *a, int count)
     int i;
     for (i = 0; i < count; ++i) {
         v.f = a[i];
-        v.u = (v.u + 0x7fffu + ((v.u >> 16) & 1u)) & 0xffff0000u;
+        if ((v.u & 0x7f800000u) != 0x7f800000u)  /* nan and infinity stay */
+            v.u = (v.u + 0x7fffu + ((v.u >> 16) & 1u)) & 0xffff0000u;
         a[i] = v.f;
     }
 }
@@ -73,7 +74,7 @@ static void hold(real *a, int count)
         if (v.f < 0x1p-14f && v.f > -0x1p-14f) {
             volatile float near = v.f + 0.75f;
             a[i] = near - 0.75f;
-        } else {
+        } else if ((v.u & 0x7f800000u) != 0x7f800000u) {  /* nan and infinity stay */
             v.u = (v.u + 0xfffu + ((v.u >> 13) & 1u)) & 0xffffe000u;
             a[i] = v.f;
         }
