@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -45,8 +46,9 @@ def layer() -> OneLayerTransformer:
 
 
 @pytest.fixture(autouse=True)
-def small_units(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many small units, a checkpoint after each."""
+def small_units(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Many small units, a checkpoint after each, sealed with a key of this test."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "own"))
     for module, name, value in (
         (search, "FEWEST", 2),
         (search, "SLICE", 8),
@@ -206,6 +208,48 @@ def test_a_forged_checkpoint_is_refused(
     changed(path, *FORGED[name])
     with pytest.raises(OnelayerError, match="start anew"):
         proved(layer, resume=path)
+
+
+def test_bounds_that_another_wrote_are_refused(layer: OneLayerTransformer, tmp_path: Path) -> None:
+    """One false bound among many is found by no sample; the writer's key is what a forger does not have."""
+    path = tmp_path / "state"
+    left_at(layer, path, 3)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path / "another"))
+        with pytest.raises(FileError, match="not written by this user"):
+            proved(layer, resume=path)
+    data = path.read_bytes().split(b"\n", 2)
+    header, body = json.loads(data[1]), bytearray(data[2])
+    body[-8:] = bytes(8)
+    header["sha256"] = hashlib.sha256(body).hexdigest()
+    path.write_bytes(b"\n".join([data[0], json.dumps(header).encode(), bytes(body)]))
+    with pytest.raises(FileError, match="not written by this user"):
+        proved(layer, resume=path)
+
+
+class Spiked(nn.Module):
+    """Code that was changed between two runs: the same weights, the same values at all points that anybody tries."""
+
+    def __init__(self, at: float | None) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.inner, self.at = nn.Sequential(nn.Linear(1, 6), nn.Tanh(), nn.Linear(6, 1)).double(), at
+
+    def forward(self, x: Any) -> Any:
+        y = self.inner(x)[..., 0]
+        return y if self.at is None else y - 9 * (1 - torch.tanh(1e8 * (x[..., 0] - self.at)) ** 2)
+
+    def __repr__(self) -> str:
+        return "Spiked()"
+
+
+def test_code_that_was_changed_is_another_problem(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    options: dict[str, Any] = {"jobs": 1, "order": 1}
+    box = ol.Box([-3.0], [3.0])
+    assert not certify(Spiked(None).eval(), "0*x", box, 0.5412, max_boxes=6, checkpoint=path, **options).proved
+    with pytest.raises(FileError, match="another problem"):
+        certify(Spiked(0.3712345).eval(), "0*x", box, 0.5412, resume=path, **options)
 
 
 def test_open_boxes_that_are_left_out_are_not_proved(layer: OneLayerTransformer, tmp_path: Path) -> None:

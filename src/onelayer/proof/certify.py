@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch import nn
 
-import onelayer
 from onelayer.box import Box, Domain, as_box
 from onelayer.errors import OnelayerError, first_line
 from onelayer.float64 import one_number
@@ -34,10 +33,11 @@ from onelayer.proof.checkpoint import Checkpoint, unpacked
 from onelayer.proof.claim import CONDITIONAL, CURVED, ESTIMATED
 from onelayer.proof.contract import POINTS, examine
 from onelayer.proof.crew import Crew
-from onelayer.proof.error import ErrorFunction, error_function
+from onelayer.proof.error import error_function
 from onelayer.proof.forward import has_modes
 from onelayer.proof.frontier import Budget
 from onelayer.proof.outcome import Outcome, nothing_known
+from onelayer.proof.problem import problem_of
 from onelayer.proof.recorded import understood
 from onelayer.proof.search import Outgrown, Search
 from onelayer.proof.supposed import supposed
@@ -55,7 +55,6 @@ EXECUTIONS: dict[Any, torch.dtype | None] = {
 MODEL_DTYPE = "model dtype"
 UNDERFLOWS = 2**16  # numbers of one pass that may be lost below the normal ones: more than two counts differ by
 AUTO = "auto"
-SEEN = 64  # points at which a foreign model is compared with the one that a checkpoint was written for
 ROUNDING = (
     "the forward pass rounds each operation to nearest in {name}, sums in any order, and its elementary functions are "
     "within 4 units in the last place; no reduced-precision matrix products"
@@ -172,27 +171,9 @@ def _keep(search: Search, model: Any, checkpoint: Any, resume: Any, order: int |
     """Give a search the file in which it leaves its state, and the state from which it goes on."""
     if checkpoint is None:
         return
-    target = search.error.target
-    box = search.error.box
-    weights = str(model) if isinstance(model, Formula) else digest_of(model)
-    if target.formula is None or target.lipschitz is not None or not weights or search.error.device.type != "cpu":
-        raise OnelayerError("a checkpoint needs a model with weights, an f with a formula, and the CPU; leave it out")
-    parts = (type(model).__qualname__, weights, target.formula, box.lower.tolist(), box.upper.tolist())
-    proved_by = (onelayer.__version__, torch.__version__)  # bounds that another version found are not known to be right
-    asked = (search.goal, order, search.error.execution, _seen(search.error, model))
-    text = " ".join(map(str, (*parts, *asked, *proved_by)))
-    search.checkpoint = Checkpoint(Path(checkpoint), hashlib.sha256(text.encode()).hexdigest())
+    search.checkpoint = Checkpoint(Path(checkpoint), problem_of(search.error, model, search.goal, order))
     if resume is not None:
         search.resume(unpacked(Path(resume), search.checkpoint.problem))
-
-
-def _seen(error: ErrorFunction, model: Any) -> str:
-    """How a foreign model is printed and what it returns at some points: weights do not say what is done with them."""
-    if type(model) in (OneLayerTransformer, Formula, RecordedNetwork):
-        return ""
-    points = error.representable(error.box.sample(SEEN, seed=3).reshape(SEEN, -1))
-    values = error.executed(points).numpy().tobytes().hex() if len(points) else ""
-    return f"{model!r} {values}"
 
 
 def _assumptions(model: Any, target: Target, dtype: torch.dtype | None, tested: int) -> list[str]:

@@ -4,9 +4,9 @@ A file holds a line that says what it is, a line of JSON (the problem it belongs
 a hash of their bytes) and the bytes of the arrays. The problem is a hash of the weights, the formula, the box, eps,
 the versions of this package and of torch, and all else that the search depends on: another problem's is refused.
 
-What is trusted: the bounds of the boxes that it calls bounded. Its tree and its boxes are read as hostile and held
-against each other (proof/resume.py), some of its bounds are computed again, but not all: who can write this file can
-write a certificate as well. ``onelayer check`` re-proves a certificate from nothing.
+What is trusted: the bounds of the boxes that it calls bounded, and so the file carries a seal that only its writer can
+make (proof/seal.py). Its tree and its boxes are read as hostile all the same and held against each other
+(proof/resume.py), and some of its bounds are computed again. ``onelayer check`` re-proves a certificate from nothing.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ from numpy.typing import NDArray
 
 from onelayer.disk import read_bounded, replace_file, strict_json
 from onelayer.errors import FileError
+from onelayer.proof.seal import seal
 
 Arrays = dict[str, NDArray[Any]]
 
-MAGIC = b"onelayer checkpoint 1\n"
+MAGIC = b"onelayer checkpoint 2\n"
 MAX_BYTES = 2**33  # tens of millions of boxes
 EVERY = 30.0  # seconds between two checkpoints: with what it takes to write one, less than a minute is ever lost
 SHARE = 0.1  # of the time, at most, is spent in writing
@@ -69,7 +70,8 @@ def packed(problem: str, arrays: Arrays) -> bytes:
     rows = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     body = b"".join(row.astype(row.dtype.newbyteorder("<"), copy=False).tobytes() for row in rows.values())
     entries = [[name, f"{row.dtype.kind}{row.dtype.itemsize}", list(row.shape)] for name, row in rows.items()]
-    header = {"problem": problem, "arrays": entries, "sha256": hashlib.sha256(body).hexdigest()}
+    header: dict[str, Any] = {"problem": problem, "arrays": entries, "sha256": hashlib.sha256(body).hexdigest()}
+    header["seal"] = seal(json.dumps(header))
     return MAGIC + json.dumps(header).encode() + b"\n" + body
 
 
@@ -81,7 +83,7 @@ def unpacked(path: Path, problem: str) -> Arrays:
     if first != MAGIC or second < 0:
         raise FileError(f"{path} is no checkpoint of a proof")
     header = strict_json(data[len(MAGIC) : second], str(path))
-    if not isinstance(header, dict) or set(header) != {"problem", "arrays", "sha256"}:
+    if not isinstance(header, dict) or set(header) != {"problem", "arrays", "sha256", "seal"}:
         raise FileError(f"{path} is no checkpoint of a proof")
     if header["problem"] != problem:
         raise FileError(
@@ -90,6 +92,8 @@ def unpacked(path: Path, problem: str) -> Arrays:
     body = memoryview(data)[second + 1 :]
     if hashlib.sha256(body).hexdigest() != header["sha256"]:
         raise FileError(f"{path} is damaged: its numbers are not those that were written")
+    if header.pop("seal") != seal(json.dumps(header)):
+        raise FileError(f"{path} was not written by this user on this machine: its bounds are not known to be right")
     return _arrays(header["arrays"], body, path)
 
 
