@@ -19,8 +19,8 @@ from torch.overrides import handle_torch_function, has_torch_function_unary
 from onelayer.float64 import ELEMENTARY, TINY, UNIT
 from onelayer.language.intervals import Interval, where_defined
 
-FIRST_MINIMUM = 4.4934  # a little before sinrel stops to fall
-LOWEST = 0.2173  # sinrel > -LOWEST
+FIRST_MINIMUM = 4.4934  # a little before sinrel stops to fall, at 4.49340... where tan(u) = u
+LOWEST = 0.2173  # sinrel > -LOWEST: its least value is -0.21723...
 SHIFT = 10  # Stirling's series is taken at x >= SHIFT, where nine terms leave less than 1e-17
 # B_2k / (2k (2k - 1)), k = 1 ... 9: each is one rounding of a quotient of integers below 2^53.
 STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156, -3617 / 122400, 43867 / 244188)
@@ -46,6 +46,7 @@ def _one_at_zero(quotient: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Ten
     """A quotient by x whose limit at 0 is 1; slopes pass through the side that is chosen alone."""
 
     def value(x: Tensor) -> Tensor:
+        # A quotient 0 / 0 on the side that is not chosen would still make the slope nan.
         safe = torch.where(x == 0, torch.ones_like(x), x)
         return torch.where(x == 0, torch.ones_like(x), quotient(safe))
 
@@ -68,7 +69,8 @@ def exprel(x: Tensor) -> Tensor:
 def cbrt(x: Tensor) -> Tensor:
     """The real cube root; one step of Newton takes back what the exponent 1/3 lost by its rounding."""
     size = x.abs()
-    y = torch.where(size > 0, size, torch.ones_like(x)) ** (1 / 3)
+    positive = torch.where(size > 0, size, torch.ones_like(x))
+    y = positive ** (1 / 3)
     y = y - (y - size / (y * y)) / 3
     return torch.where(x == 0, x, torch.copysign(y, x))
 
@@ -110,7 +112,8 @@ def exprel_ball(x: arb) -> arb:
     if not x.contains(0):
         return x.expm1() / x
     reach = x.abs_upper()
-    return arb(1) + arb(0, 1) * (reach / 2) * reach.exp()
+    distance = (reach / 2) * reach.exp()
+    return arb(1) + arb(0, 1) * distance
 
 
 def cbrt_ball(x: arb) -> arb:
@@ -144,10 +147,12 @@ def sinrel_image(low: Tensor, high: Tensor) -> Interval:
     size = (1 / near) * (1 + 4 * UNIT)  # infinite at zero
     top = sinrel(near)
     bottom = sinrel(far)
+    # Before its first minimum it falls from near to far; beyond, only the three bounds are used.
     falling = far < FIRST_MINIMUM
     highest = top + ELEMENTARY * 2 * top.abs() + TINY
+    lowest = bottom - ELEMENTARY * 2 * bottom.abs() - TINY
     above = torch.where(falling, highest, size.clamp(max=1.0)).clamp(max=1.0)
-    below = torch.where(falling, bottom - ELEMENTARY * 2 * bottom.abs() - TINY, -size.clamp(max=LOWEST))
+    below = torch.where(falling, lowest, -size.clamp(max=LOWEST))
     return where_defined(high - low < torch.inf, (below, above))
 
 
@@ -156,8 +161,10 @@ def lgamma_image(low: Tensor, high: Tensor) -> Interval:
     (first, first_error), (last, last_error) = log_gamma(low), log_gamma(high)
     above = torch.maximum(first + first_error, last + last_error)
     below = torch.minimum(first - first_error, last - last_error)
+    # An interval that may hold the minimum reaches down to it, whatever its ends say.
     turns = (low < TURN + 1e-4) & (high > TURN - 1e-4)
-    return where_defined(low > 0, (torch.where(turns, below.clamp(max=LEAST_GAMMA), below), above))
+    below = torch.where(turns, below.clamp(max=LEAST_GAMMA), below)
+    return where_defined(low > 0, (below, above))
 
 
 def log_gamma(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -173,10 +180,12 @@ def log_gamma(x: Tensor) -> tuple[Tensor, Tensor]:
         product = product * torch.where(small, x + step, torch.ones_like(x))
     log_z = torch.log(z)
     log_product = torch.log(product)
+    # Horner in 1 / z^2; the last coefficient bounds what is left out, at z >= 10 times 10^-17.
     tail = torch.zeros_like(x)
     for coefficient in reversed(STIRLING[:-1]):
         tail = tail / (z * z) + coefficient
     value = (z - 0.5) * log_z - z + HALF_LOG_2PI + tail / z - log_product
     # Each part carries at most forty roundings of its own size, product (twenty of them) as an absolute error.
     sizes = z * log_z.abs() + z + log_product.abs() + 4
-    return value, sizes * (64 * UNIT) + STIRLING[-1] * 1e-17
+    rounded = sizes * (64 * UNIT)
+    return value, rounded + STIRLING[-1] * 1e-17

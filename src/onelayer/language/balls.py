@@ -39,6 +39,7 @@ def in_balls(formula: Formula, point: Sequence[float]) -> list[arb]:
 def below(value: arb) -> float:
     """The largest float64 not above the real number in ``value`` (one below where the ball leaves it open)."""
     guess = float(value.mid())
+    # The middle of a ball, rounded, is at most a few floats too high: a few steps down, however wide the number is.
     while not arb(guess) <= value:
         guess = math.nextafter(guess, -math.inf)
     return guess

@@ -17,9 +17,11 @@ def substituted(tape: Tape, formula: Formula, arguments: Sequence[int]) -> int:
     """The first output of a formula with these nodes in the place of its variables."""
     places: list[int] = []
     for node in formula.nodes:
-        args = [places[at] for at in node.args]
-        is_variable = node.op == "var"
-        places.append(arguments[int(node.value)] if is_variable else tape.add(node.op, *args, value=node.value))
+        if node.op == "var":
+            places.append(arguments[int(node.value)])
+        else:
+            args = [places[at] for at in node.args]
+            places.append(tape.add(node.op, *args, value=node.value))
     return places[formula.outputs[0]]
 
 
@@ -27,8 +29,9 @@ def total(tape: Tape, nodes: Sequence[int]) -> int:
     """Their sum, added as a balanced tree so that no walk over it is deep."""
     items = list(nodes) or [tape.number(0.0)]
     while len(items) > 1:
-        pairs = [tape.add("add", a, b) for a, b in zip(items[::2], items[1::2], strict=False)]
-        items = pairs + (items[-1:] if len(items) % 2 else [])
+        pairs = zip(items[::2], items[1::2], strict=False)
+        odd_one = items[-1:] if len(items) % 2 else []
+        items = [tape.add("add", a, b) for a, b in pairs] + odd_one
     return items[0]
 
 

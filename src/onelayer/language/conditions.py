@@ -31,11 +31,13 @@ class Positive:
         """A node of its own, unless both choices are one; a choice within it that asks the same is decided."""
         a = _decided(tape, a, self.node, 1)
         b = _decided(tape, b, self.node, 2)
+        # Only if u has a value everywhere: a choice by what is undefined is undefined, whatever it chooses among.
         if a == b and tape.total[self.node]:
             return a
-        negative = tape.add("neg", tape.add("relu", tape.add("neg", self.node)))
+        minus_relu = tape.add("neg", tape.add("relu", tape.add("neg", self.node)))
         first = _knowing(tape, a, self.node, tape.add("relu", self.node))
-        return tape.add("where", self.node, first, _knowing(tape, b, self.node, negative))
+        second = _knowing(tape, b, self.node, minus_relu)
+        return tape.add("where", self.node, first, second)
 
 
 def _decided(tape: Tape, at: int, node: int, side: int) -> int:
@@ -55,10 +57,11 @@ def _knowing(tape: Tape, at: int, node: int, same: int) -> int:
         return at
     places = {node: same, same: same}
     for here in range(at + 1):
-        args = tape.nodes[here].args
-        if here not in places and any(places.get(arg, arg) != arg for arg in args):
-            old = tape.nodes[here]
-            places[here] = tape.add(old.op, *(places.get(arg, arg) for arg in args), value=old.value)
+        old = tape.nodes[here]
+        args = tuple(places.get(arg, arg) for arg in old.args)
+        # ``same`` is made of the node itself, and must not be replaced within itself.
+        if here not in places and args != old.args:
+            places[here] = tape.add(old.op, *args, value=old.value)
     return places.get(at, at)
 
 
@@ -93,7 +96,8 @@ class Both:
 
     def choose(self, tape: Tape, a: int, b: int) -> int:
         """a where both hold, else b."""
-        return self.first.choose(tape, self.second.choose(tape, a, b), b)
+        where_first_holds = self.second.choose(tape, a, b)
+        return self.first.choose(tape, where_first_holds, b)
 
 
 def either(first: Condition, second: Condition) -> Condition:
@@ -105,7 +109,9 @@ def greater(tape: Tape, a: int, b: int) -> Condition:
     """a > b; a difference with the literal 0 is not written."""
     if tape.exact[b] == 0:
         return Positive(a)
-    return Positive(tape.add("neg", b) if tape.exact[a] == 0 else tape.add("sub", a, b))
+    if tape.exact[a] == 0:
+        return Positive(tape.add("neg", b))
+    return Positive(tape.add("sub", a, b))
 
 
 def _equal(tape: Tape, a: int, b: int) -> Condition:

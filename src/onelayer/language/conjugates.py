@@ -16,7 +16,7 @@ from torch import Tensor
 from onelayer.float64 import TINY, UNIT
 from onelayer.language.formula import Formula
 from onelayer.language.intervals import Interval
-from onelayer.language.tree import Node
+from onelayer.language.tree import Node, squared
 
 ROUNDINGS = 32 * UNIT  # of six operations, a root of 4 ulp among them
 
@@ -40,7 +40,9 @@ class Conjugate:
         low = low - low * ROUNDINGS - TINY
         high = high + high * ROUNDINGS + TINY
         known = (b[0] >= 0) & torch.isfinite(low) & torch.isfinite(high)
-        return _times((torch.where(known, low, -torch.inf), torch.where(known, high, torch.inf)), self.sign)
+        low = torch.where(known, low, -torch.inf)
+        high = torch.where(known, high, torch.inf)
+        return _times((low, high), self.sign)
 
 
 def conjugates(formula: Formula) -> dict[int, Conjugate]:
@@ -48,9 +50,10 @@ def conjugates(formula: Formula) -> dict[int, Conjugate]:
     found = {}
     for at, node in enumerate(formula.nodes):
         if node.op in ("add", "sub"):
-            signs = (1, 1 if node.op == "add" else -1)
-            for root, other in ((0, 1), (1, 0)):
-                match = _matched(formula.nodes, node.args[root], signs[root], node.args[other], signs[other])
+            first = (node.args[0], 1)
+            second = (node.args[1], 1 if node.op == "add" else -1)
+            for root, other in ((first, second), (second, first)):
+                match = _matched(formula.nodes, *root, *other)
                 if match is not None:
                     found[at] = match
     return found
@@ -73,9 +76,12 @@ def _matched(nodes: Sequence[Node], root: int, sign: int, other: int, turn: int)
     if inside.op not in ("add", "sub"):
         return None
     first, second = inside.args
-    for square, rest, lift in ((first, second, 1 if inside.op == "add" else -1), (second, first, 1)):
-        if _is_square(nodes, square, other) and not (inside.op == "sub" and square == second):
-            return Conjugate(sign, other, -sign * turn, rest, lift)
+    # a^2 + b, a^2 - b and b + a^2, but not b - a^2.
+    if _is_square(nodes, first, other):
+        lift = 1 if inside.op == "add" else -1
+        return Conjugate(sign, other, -sign * turn, second, lift)
+    if inside.op == "add" and _is_square(nodes, second, other):
+        return Conjugate(sign, other, -sign * turn, first, 1)
     return None
 
 
@@ -88,12 +94,8 @@ def _stripped(nodes: Sequence[Node], at: int, sign: int) -> tuple[int, int]:
 
 
 def _is_square(nodes: Sequence[Node], at: int, of: int) -> bool:
-    node = nodes[at]
-    if node.op == "pow" and node.value == 2:
-        return _stripped(nodes, node.args[0], 1)[0] == of
-    if node.op != "mul" or len(set(node.args)) != 1:
-        return False
-    return _stripped(nodes, node.args[0], 1)[0] == of
+    root = squared(nodes, at)
+    return root is not None and _stripped(nodes, root, 1)[0] == of
 
 
 def _difference(a: Tensor, b: Tensor) -> Tensor:

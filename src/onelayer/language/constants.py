@@ -24,4 +24,6 @@ CONSTANTS = {
     "pi": RealConstant(math.pi, math.ulp(math.pi), arb.pi, ("pi", "π")),
     "e": RealConstant(math.e, math.ulp(math.e), arb.const_e, ("e",)),
 }
-SPELLED = {spelling: name for name, constant in CONSTANTS.items() for spelling in constant.spellings}
+SPELLED: dict[str, str] = {}
+for _name, _constant in CONSTANTS.items():
+    SPELLED |= dict.fromkeys(_constant.spellings, _name)

@@ -10,7 +10,7 @@ from typing import Any
 from onelayer.box import Box
 from onelayer.ground import ball_precision
 from onelayer.language.balls import ball, below
-from onelayer.language.lexemes import MAX_CHARACTERS, Lexeme
+from onelayer.language.lexemes import MAX_CHARACTERS
 from onelayer.language.parser import Parser
 from onelayer.language.tree import Node
 from onelayer.names import LETTERS
@@ -32,14 +32,18 @@ def parse_domain(text: str) -> Box:
     names: list[str] = []
     while True:
         start = parser.next
-        name = _name(parser)
-        names += [] if name is None else [name + units.get(start.column + len(name), "")]
-        lower.append(_constant(parser, parser.next)[0])
+        name = parser.accept_binding()
+        if name is not None:
+            behind = name.column + len(name.text)
+            names.append(name.text + units.get(behind, ""))
+        low, _ = _constant(parser)
         if not parser.accept(":"):
             raise parser.error(_WRITTEN, parser.next)
-        upper.append(_constant(parser, parser.next)[1])
-        if not lower[-1] <= upper[-1]:
-            raise parser.error(f"empty interval {lower[-1]:g}:{upper[-1]:g}; write the smaller endpoint first", start)
+        _, high = _constant(parser)
+        if not low <= high:
+            raise parser.error(f"empty interval {low:g}:{high:g}; write the smaller endpoint first", start)
+        lower.append(low)
+        upper.append(high)
         if len(names) not in (0, len(lower)):
             raise parser.error("name every coordinate or none, as in v=1:2, c=3:10", start)
         if parser.next.kind == "end":
@@ -66,12 +70,14 @@ def parse_point(text: str, names: Sequence[str] = ()) -> list[float]:
     numbers: list[float] = []
     places: list[str] = []
     while not numbers or parser.accept(","):
-        start = parser.next
-        name = _name(parser)
-        if name is not None and name not in names:
-            raise parser.error(f"no coordinate is called {name}; there are {', '.join(names) or 'no names'}", start)
-        places += [] if name is None else [name]
-        numbers.append(_constant(parser, parser.next)[0])
+        name = parser.accept_binding()
+        if name is not None:
+            if name.text not in names:
+                known = ", ".join(names) or "no names"
+                raise parser.error(f"no coordinate is called {name.text}; there are {known}", name)
+            places.append(name.text)
+        low, _ = _constant(parser)
+        numbers.append(low)
     if parser.next.kind != "end":
         raise parser.error("expected a comma between coordinates, as in 1.0, pi/2", parser.next)
     if places:
@@ -82,28 +88,22 @@ def parse_point(text: str, names: Sequence[str] = ()) -> list[float]:
 def _in_order(parser: Parser, numbers: list[float], places: list[str], names: Sequence[str]) -> list[float]:
     """Numbers that were given by name, in the order of the names."""
     if sorted(places) != sorted(names) or len(places) != len(numbers):
-        raise parser.error(f"give every coordinate once, as in {', '.join(f'{name}=1' for name in names)}")
+        example = ", ".join(f"{name}=1" for name in names)
+        raise parser.error(f"give every coordinate once, as in {example}")
     return [numbers[places.index(name)] for name in names]
 
 
 def _units(text: str) -> tuple[str, dict[int, str]]:
     """The text with blanks in the place of units in brackets, and the units by the columns at which they stood."""
     found = {match.start() + 1: match[0].strip() for match in _UNIT.finditer(text)}
-    return _UNIT.sub(lambda match: " " * len(match[0]), text), found
+    # Blanks, so that errors name the columns of the text as it was written.
+    bare = _UNIT.sub(lambda match: " " * len(match[0]), text)
+    return bare, found
 
 
-def _name(parser: Parser) -> str | None:
-    """The name in ``name = ...``, taken; None where there is none."""
+def _constant(parser: Parser) -> tuple[float, float]:
+    """The next expression, which must be a constant: floats below and above it."""
     token = parser.next
-    following = parser.tokens[min(parser.at + 1, len(parser.tokens) - 1)]
-    if token.kind != "name" or (following.kind, following.text) != ("op", "="):
-        return None
-    parser.take()
-    parser.take()
-    return token.text
-
-
-def _constant(parser: Parser, token: Lexeme) -> tuple[float, float]:
     at = parser.number()
     if parser.tape.constant[at] is None:
         raise parser.error("this must be a constant, for example 2*pi", token)
@@ -123,4 +123,6 @@ def enclose(nodes: Sequence[Node], at: int) -> tuple[float, float]:
             values.append(ball(node, args) if known else None)
         if not values[at].is_finite():
             return -math.inf, math.inf
-        return below(values[at]), -below(-values[at]) + 0.0
+        low = below(values[at])
+        high = -below(-values[at])
+        return low, high + 0.0  # -0.0 becomes 0.0

@@ -24,6 +24,7 @@ def evaluate(nodes: Sequence[Node], outputs: Sequence[int], x: Any, after: After
     """
     rigorous = not isinstance(x, Tensor)
     like = x[..., 0]
+    # The node that uses a value last; outputs outlive all nodes. So a formula needs the memory of its width.
     last = {arg: at for at, node in enumerate(nodes) for arg in node.args}
     last.update(dict.fromkeys(outputs, len(nodes)))
     values: list[Any] = []
@@ -54,10 +55,12 @@ def _value(node: Node, args: list[Any], x: Any, like: Any, rigorous: bool) -> An
         return _number(node, like, rigorous)
     row = operation(node.op, node.value)
     if all(isinstance(arg, float) for arg in args):
+        # A negation rounds nothing, so it stays a number on models too.
         if not rigorous or node.op == "neg":
             return float_value(node, args)
         return row.torch(*_constants(args, like))
-    if row.arity > 1 and row.infix is None:  # torch's functions of several tensors take no bare numbers
+    # torch's functions of several tensors take no bare numbers.
+    if row.arity > 1 and row.infix is None:
         args = [_spread(arg, like) for arg in args]
     return row.torch(*args)
 

@@ -6,7 +6,8 @@ balls and rounded once, so a float form errs by its own rounding and no more.
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Sequence
+from functools import cache, reduce
 
 import numpy as np
 import torch
@@ -15,9 +16,9 @@ from torch import Tensor
 from torch.overrides import handle_torch_function, has_torch_function
 
 from onelayer.errors import FormulaError
-from onelayer.float64 import TINY, UNIT
+from onelayer.float64 import TINY, UNIT, numbers
 from onelayer.ground import ball_precision
-from onelayer.language.intervals import Interval
+from onelayer.language.intervals import Interval, where_defined
 from onelayer.language.knots import Facets
 
 BITS = 400  # of the forms in balls: ten times what rows of float64 numbers lose
@@ -31,16 +32,18 @@ def _forms_in_balls(data: Facets) -> list[tuple[list[list[arb]], list[arb]]]:
     with ball_precision(BITS):
         for corners in data.simplices.tolist():
             rows = [[*map(arb, data.points[at].tolist()), arb(1)] for at in corners]
+            # Columns of the inverse are the coordinates: row_k . column_i = [k = i].
             try:
-                inverse = arb_mat(rows).inv()  # columns are the coordinates: row_k . column_i = [k = i]
+                inverse = arb_mat(rows).inv()
             except ZeroDivisionError as error:
                 raise FormulaError("a simplex of facets is flat: its corners lie in a plane") from error
-            size = len(corners)
-            coordinates = [[inverse[j, i] for j in range(size)] for i in range(size)]
-            values = [arb(float(data.values[at])) for at in corners]
-            plane = [
-                sum((v * form[j] for v, form in zip(values, coordinates, strict=True)), arb(0)) for j in range(size)
-            ]
+            places = range(len(corners))
+            coordinates = [[inverse[j, i] for j in places] for i in places]
+            # f is the sum of its values at the corners, weighted by the coordinates.
+            plane = [arb(0)] * len(corners)
+            for at, form in zip(corners, coordinates, strict=True):
+                value = arb(float(data.values[at]))
+                plane = [total + value * g for total, g in zip(plane, form, strict=True)]
             found.append((coordinates, plane))
     return found
 
@@ -49,11 +52,13 @@ def _forms_in_balls(data: Facets) -> list[tuple[list[list[arb]], list[arb]]]:
 def forms(data: Facets) -> tuple[Tensor, Tensor]:
     """The same rounded to float64: (S, D + 1, D + 1) and (S, D + 1), each number within one rounding."""
     both = _forms_in_balls(data)
-    coordinates = [[[float(g.mid()) for g in form] for form in forms] for forms, _ in both]
-    planes = [[float(g.mid()) for g in plane] for _, plane in both]
-    first = torch.tensor(coordinates, dtype=torch.float64, device="cpu")
-    second = torch.tensor(planes, dtype=torch.float64, device="cpu")
-    return first, second
+    coordinates = [[_rounded(form) for form in forms] for forms, _ in both]
+    planes = [_rounded(plane) for _, plane in both]
+    return numbers(coordinates), numbers(planes)
+
+
+def _rounded(form: list[arb]) -> list[float]:
+    return [float(g.mid()) for g in form]
 
 
 def facets(data: Facets, *args: Tensor) -> Tensor:
@@ -61,11 +66,17 @@ def facets(data: Facets, *args: Tensor) -> Tensor:
     if has_torch_function(args):
         handed: Tensor = handle_torch_function(facets, args, data, *args)
         return handed
-    shape = np.broadcast_shapes(*(tuple(arg.shape) for arg in args))
-    points = torch.stack([arg.expand(shape).reshape(-1) for arg in args], dim=1).to(torch.float64)
+    shape, points = flattened(args)
     size = max(1, CHUNK // data.simplices.size)
-    parts = [_values(data, part) for part in torch.split(points, size)]
-    return (torch.cat(parts) if parts else points[:, 0]).reshape(shape).to(args[0].dtype)
+    parts = [_values(data, part) for part in torch.split(points.to(torch.float64), size)]
+    return torch.cat(parts).reshape(shape).to(args[0].dtype)
+
+
+def flattened(args: Sequence[Tensor]) -> tuple[tuple[int, ...], Tensor]:
+    """Numbers of any shapes that broadcast, one tensor per argument: their common shape, and points (N, D)."""
+    shape = np.broadcast_shapes(*(tuple(arg.shape) for arg in args))
+    sides = [arg.expand(shape).reshape(-1) for arg in args]
+    return shape, torch.stack(sides, dim=1)
 
 
 def _values(data: Facets, points: Tensor) -> Tensor:
@@ -73,12 +84,14 @@ def _values(data: Facets, points: Tensor) -> Tensor:
     ones = torch.cat([points, torch.ones_like(points[:, :1])], dim=1)
     # A point lies in the simplex whose least coordinate is largest; outside of all, that is the one that counts.
     least = torch.einsum("sij,nj->nsi", coordinates, ones).amin(-1)
-    return (planes[least.argmax(1)] * ones).sum(1)
+    chosen = planes[least.argmax(1)]
+    return (chosen * ones).sum(1)
 
 
 def number(data: Facets, *args: float) -> float:
     """The value at a point."""
-    return float(facets(data, *(torch.tensor([arg], dtype=torch.float64, device="cpu") for arg in args)))
+    point = [numbers([arg]) for arg in args]
+    return float(facets(data, *point))
 
 
 def ranges(form: Tensor, low: Tensor, high: Tensor) -> Interval:
@@ -89,10 +102,13 @@ def ranges(form: Tensor, low: Tensor, high: Tensor) -> Interval:
     slopes, offsets = flat[:, :-1].T, flat[:, -1]
     centre = middle @ slopes + offsets
     reach = radius @ slopes.abs()
-    size = torch.maximum(low.abs(), high.abs()) @ slopes.abs() + offsets.abs()
+    farthest = torch.maximum(low.abs(), high.abs())
+    size = farthest @ slopes.abs() + offsets.abs()
     reach = reach + size * ((form.shape[-1] + 8) * 4 * UNIT) + underflow(low, high)
     shape = (len(low), *form.shape[:-1])
-    return (centre - reach).reshape(shape), (centre + reach).reshape(shape)
+    below = (centre - reach).reshape(shape)
+    above = (centre + reach).reshape(shape)
+    return below, above
 
 
 def underflow(low: Tensor, high: Tensor) -> Tensor:
@@ -100,7 +116,8 @@ def underflow(low: Tensor, high: Tensor) -> Tensor:
 
     Each of the D + 1 numbers errs by TINY, and so does each product in a middle, a reach and a difference.
     """
-    return (torch.maximum(low.abs(), high.abs()) + 8).sum(1, keepdim=True) * (8 * TINY)
+    farthest = torch.maximum(low.abs(), high.abs())
+    return (farthest + 8).sum(1, keepdim=True) * (8 * TINY)
 
 
 def candidates(data: Facets, low: Tensor, high: Tensor) -> Tensor:
@@ -109,54 +126,55 @@ def candidates(data: Facets, low: Tensor, high: Tensor) -> Tensor:
     Lemma: where simplex s counts, its least coordinate is no smaller than that of any other; so its greatest value over
     the box is no smaller than the smallest value of any other.
     """
-    below, above = ranges(forms(data)[0].to(low.device), low, high)
+    coordinates, _ = forms(data)
+    below, above = ranges(coordinates.to(low.device), low, high)
     best = below.amin(-1).amax(1)
     return above.amin(-1) >= best[:, None]
 
 
 def image(data: Facets, *args: Interval) -> Interval:
     """From the least to the greatest value of the planes that may count."""
-    shape = np.broadcast_shapes(*(tuple(end.shape) for arg in args for end in arg))
-    low = torch.stack([arg[0].expand(shape).reshape(-1) for arg in args], dim=1)
-    high = torch.stack([arg[1].expand(shape).reshape(-1) for arg in args], dim=1)
+    shape, ends = flattened([end for arg in args for end in arg])
+    low = ends[:, ::2]
+    high = ends[:, 1::2]
     known = (torch.isfinite(low) & torch.isfinite(high)).all(1)
     # Ends that are not finite would make NaN of other candidates too: they are set aside, and NaN at the end.
     safe = [torch.where(known[:, None], end, 0.0) for end in (low, high)]
     size = max(1, CHUNK // data.simplices.size)
     chunks = zip(*(torch.split(end, size) for end in safe), strict=True)
     parts = [_image(data, a, b) for a, b in chunks]
-    below, above = (torch.cat([part[at] for part in parts]) for at in (0, 1))
-    return torch.where(known, below, torch.nan).reshape(shape), torch.where(known, above, torch.nan).reshape(shape)
+    below, above = (torch.cat(ends) for ends in zip(*parts, strict=True))
+    low, high = where_defined(known, (below, above))
+    return low.reshape(shape), high.reshape(shape)
 
 
 def _image(data: Facets, low: Tensor, high: Tensor) -> Interval:
     may = candidates(data, low, high)
-    below, above = ranges(forms(data)[1].to(low.device), low, high)
-    return torch.where(may, below, torch.inf).amin(1), torch.where(may, above, -torch.inf).amax(1)
+    _, planes = forms(data)
+    below, above = ranges(planes.to(low.device), low, high)
+    least = torch.where(may, below, torch.inf).amin(1)
+    most = torch.where(may, above, -torch.inf).amax(1)
+    return least, most
 
 
 def ball(data: Facets, *args: arb) -> arb:
     """The hull of the planes that may count at the arguments."""
     if not all(arg.is_finite() for arg in args):
         return arb("nan")
-    least = [_least(coordinates, args) for coordinates, _ in _forms_in_balls(data)]
+    both = _forms_in_balls(data)
+    least = [_least(coordinates, args) for coordinates, _ in both]
     best = max((item.lower() for item in least), key=float)
-    total: arb | None = None
-    for item, (_, plane) in zip(least, _forms_in_balls(data), strict=True):
-        if not item < best:
-            value = at(plane, args)
-            total = value if total is None else total.union(value)
-    return arb("nan") if total is None else total
+    # At least the one with the best lower end is not below it.
+    values = [at(plane, args) for item, (_, plane) in zip(least, both, strict=True) if not item < best]
+    return reduce(arb.union, values, values[0])
 
 
 def at(form: list[arb], args: tuple[arb, ...]) -> arb:
     """An affine form of balls."""
-    return sum((g * x for g, x in zip(form, args, strict=False)), form[-1])
+    *slopes, offset = form
+    products = (g * x for g, x in zip(slopes, args, strict=True))
+    return sum(products, offset)
 
 
 def _least(coordinates: list[list[arb]], args: tuple[arb, ...]) -> arb:
-    values = [at(form, args) for form in coordinates]
-    least = values[0]
-    for value in values[1:]:
-        least = least.min(value)
-    return least
+    return reduce(arb.min, [at(form, args) for form in coordinates])

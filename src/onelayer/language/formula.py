@@ -36,7 +36,8 @@ class Formula:
     def __post_init__(self) -> None:
         if math.prod(self.output_shape) != len(self.outputs):
             raise FormulaError(f"{len(self.outputs)} outputs do not fill the shape {self.output_shape}")
-        needed = max((int(node.value) + 1 for node in self.nodes if node.op == "var"), default=0)
+        numbers = (int(node.value) + 1 for node in self.nodes if node.op == "var")
+        needed = max(numbers, default=0)
         if needed > self.dim:
             raise FormulaError(f"the formula uses x{needed} but the input shape {self.input_shape} has {self.dim}")
 
@@ -56,7 +57,8 @@ class Formula:
     @property
     def kinked(self) -> bool:
         """Whether any operation may bend."""
-        return any(node.op not in LEAVES and operation(node.op, node.value).kink for node in self.nodes)
+        inner = (node for node in self.nodes if node.op not in LEAVES)
+        return any(operation(node.op, node.value).kink for node in inner)
 
     def shaped(self, input_shape: Sequence[int], output_shape: Sequence[int]) -> Formula:
         """The same formula for points and values of other shapes with the same number of entries."""
@@ -69,7 +71,8 @@ class Formula:
         if tuple(x.shape[x.ndim - event :]) != self.input_shape:
             raise OnelayerError(f"points of shape {tuple(x.shape)} given; the last axes must be {self.input_shape}")
         batch = tuple(x.shape[: x.ndim - event])
-        values = evaluate(self.nodes, self.outputs, x if event == 1 else x.reshape(*batch, self.dim))
+        points = x if event == 1 else x.reshape(*batch, self.dim)
+        values = evaluate(self.nodes, self.outputs, points)
         if self.output_shape == ():
             return values[0]
         stacked = torch.stack(values, dim=-1)

@@ -46,7 +46,10 @@ def _primitive(op: str) -> Function:
 
 
 def _fold(op: str) -> Function:
-    return Function(lambda tape, args: reduce(lambda a, b: tape.add(op, a, b), args), 2, MANY)
+    def build(tape: Tape, args: Sequence[int]) -> int:
+        return reduce(lambda a, b: tape.add(op, a, b), args)
+
+    return Function(build, 2, MANY)
 
 
 def _pi(x: Term) -> Term:
@@ -92,11 +95,15 @@ def _atan2(tape: Tape, args: Sequence[int]) -> int:
     half = tape.add("div", pi, tape.number(2))
     slope = tape.add("atan", tape.add("div", y, x))
     other = tape.add("atan", tape.add("div", x, y))
-    left = Not(Positive(minus_y)).choose(tape, tape.add("add", slope, pi), tape.add("sub", slope, pi))
+    # Left of the y axis: a half turn more above the cut, and on it, a half turn less below.
+    further = tape.add("add", slope, pi)
+    back = tape.add("sub", slope, pi)
+    left = Not(Positive(minus_y)).choose(tape, further, back)
     beside = Positive(x).choose(tape, slope, left)
     below = Positive(tape.add("sub", minus_y, size))
     above = Positive(tape.add("sub", y, size))
-    upright = below.choose(tape, tape.add("neg", tape.add("add", half, other)), beside)
+    downward = tape.add("neg", tape.add("add", half, other))
+    upright = below.choose(tape, downward, beside)
     return above.choose(tape, tape.add("sub", half, other), upright)
 
 
@@ -129,12 +136,17 @@ def interpolate(tape: Tape, x: int, places: Sequence[int], values: Sequence[int]
     _need_places(tape, places, values)
     slopes: list[int] = []
     for (start, stop), (low, high) in zip(pairwise(places), pairwise(values), strict=True):
-        slopes.append(tape.add("div", tape.add("sub", high, low), tape.add("sub", stop, start)))
-    bends = [*slopes[:1], *(tape.add("sub", after, before) for before, after in pairwise(slopes))]
+        rise = tape.add("sub", high, low)
+        run = tape.add("sub", stop, start)
+        slopes.append(tape.add("div", rise, run))
+    # s_0 - 0, then s_k - s_{k-1}, then 0 - s_last; none for a single place.
+    bends = slopes[:1]
+    bends += [tape.add("sub", after, before) for before, after in pairwise(slopes)]
     bends += [tape.add("neg", slope) for slope in slopes[-1:]]
     total = values[0]
     for place, bend in zip(places, bends, strict=False):
-        ramp = tape.add("relu", x if tape.exact[place] == 0 else tape.add("sub", x, place))
+        beyond = x if tape.exact[place] == 0 else tape.add("sub", x, place)
+        ramp = tape.add("relu", beyond)
         total = tape.add("add", total, tape.add("mul", bend, ramp))
     return total
 

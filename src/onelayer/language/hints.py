@@ -38,8 +38,10 @@ def of_name(name: str, variables: Sequence[str], functions: Sequence[str]) -> st
     said = f"unknown name '{name[:40]}'"
     if name.lower() in _NO_NUMBERS:
         return f"{said}; every number and every box is finite"
+    # In small letters, so that Sin is like sin; 0.65 lets one letter in three be wrong, and no other word in.
     lowered = {known.lower(): known for known in (*functions, *variables)}
-    close = [lowered[found] for found in get_close_matches(name.lower()[:40], list(lowered), n=2, cutoff=0.65)]
+    alike = get_close_matches(name.lower()[:40], list(lowered), n=2, cutoff=0.65)
+    close = [lowered[found] for found in alike]
     meant = f"; did you mean {' or '.join(close)}?" if close else ";"
     if variables:
         return f"{said}{meant} the variables are {_some(variables)}, docs/formula-language.md lists the functions"
@@ -48,4 +50,5 @@ def of_name(name: str, variables: Sequence[str], functions: Sequence[str]) -> st
 
 
 def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
+    shown = ", ".join(names[:8])
+    return f"{shown}, ..." if len(names) > 8 else shown

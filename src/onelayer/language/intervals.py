@@ -37,6 +37,7 @@ def increasing(g: Callable[[Tensor], Tensor]) -> Ends:
     def image(low: Tensor, high: Tensor) -> Interval:
         below = g(low)
         above = g(high)
+        # Twice the error of g: the sizes it is taken of, and these differences, are rounded too.
         low = below - below.abs() * (2 * ELEMENTARY) - TINY
         high = above + above.abs() * (2 * ELEMENTARY) + TINY
         return low, high
@@ -71,10 +72,12 @@ def mul(a: Interval, b: Interval) -> Interval:
     A product with a power of two rounds nothing, so that 1 times 1 is 1: where asin and sqrt end, that matters.
     """
     p, q = _every_pair(torch.stack(a), torch.stack(b))
+    # 0 times anything in the interval is 0, also where the other end is infinite.
     zero = (p == 0) | (q == 0)
-    ends = torch.where(zero, 0.0, p * q)  # 0 times anything in the interval is 0, also where the other end is infinite
+    ends = torch.where(zero, 0.0, p * q)
     exact = _is_power_of_two(p) | _is_power_of_two(q)
-    slack = torch.where(exact, 0.0, ends.abs() * _WIDEN) + TINY * (~zero).double()
+    rounded = torch.where(exact, 0.0, ends.abs() * _WIDEN)
+    slack = rounded + TINY * (~zero).double()
     return (ends - slack).amin((0, 1)), (ends + slack).amax((0, 1))
 
 
@@ -93,13 +96,18 @@ def _is_power_of_two(x: Tensor) -> Tensor:
 def div(a: Interval, b: Interval) -> Interval:
     """a / b; NaN where b may vanish."""
     one = torch.ones_like(b[0])
-    low, high = outward(one / b[1], one / b[0])
-    low = torch.where(_is_power_of_two(b[1]), one / b[1], low) - TINY
-    high = torch.where(_is_power_of_two(b[0]), one / b[0], high) + TINY
+    least = one / b[1]
+    most = one / b[0]
+    low, high = outward(least, most)
+    # Of a power of two the inverse is exact, so that 1 / 1 is 1.
+    low = torch.where(_is_power_of_two(b[1]), least, low) - TINY
+    high = torch.where(_is_power_of_two(b[0]), most, high) + TINY
     # 1 / b has the sign of b: an end that was moved past zero goes back to it.
-    low = torch.where(b[0] > 0, low.clamp(min=0), low)
-    high = torch.where(b[1] < 0, high.clamp(max=0), high)
-    return where_defined((b[0] > 0) | (b[1] < 0), mul(a, (low, high)))
+    positive = b[0] > 0
+    negative = b[1] < 0
+    low = torch.where(positive, low.clamp(min=0), low)
+    high = torch.where(negative, high.clamp(max=0), high)
+    return where_defined(positive | negative, mul(a, (low, high)))
 
 
 def neg(x: Interval) -> Interval:
@@ -135,7 +143,8 @@ def choice(u: Interval, a: Interval, b: Interval) -> Interval:
     highest = torch.maximum(a[1], b[1])
     low = torch.where(positive, a[0], torch.where(negative, b[0], lowest))
     high = torch.where(positive, a[1], torch.where(negative, b[1], highest))
-    return where_defined(~(torch.isnan(u[0]) | torch.isnan(u[1])), (low, high))
+    unknown = torch.isnan(u[0]) | torch.isnan(u[1])
+    return where_defined(~unknown, (low, high))
 
 
 def floor(low: Tensor, high: Tensor) -> Interval:
@@ -147,9 +156,9 @@ def power(exponent: int) -> Image:
     """x -> x**exponent for an integer."""
     if exponent < 0:
         positive = power(-exponent)
-        return lambda x: div((torch.ones_like(x[0]), torch.ones_like(x[1])), positive(x))
+        return lambda x: div(_one(x), positive(x))
     if exponent == 0:
-        return lambda x: (torch.ones_like(x[0]), torch.ones_like(x[1]))
+        return _one
     rises = increasing(lambda x: x**exponent)
     if exponent % 2:
         return of_one(rises)
@@ -159,6 +168,10 @@ def power(exponent: int) -> Image:
         return below.clamp(min=0), above
 
     return even
+
+
+def _one(x: Interval) -> Interval:
+    return torch.ones_like(x[0]), torch.ones_like(x[1])
 
 
 def sqrt(low: Tensor, high: Tensor) -> Interval:
@@ -189,8 +202,9 @@ def wave(g: Callable[[Tensor], Tensor]) -> Ends:
         reach = torch.maximum(high - middle, middle - low)
         radius = reach * (1 + 64 * UNIT) + 64 * UNIT * (1 + middle.abs())
         value = g(middle)
-        bounds = (value - radius).clamp(min=-1.0), (value + radius).clamp(max=1.0)
-        return where_defined(high - low < torch.inf, bounds)
+        below = (value - radius).clamp(min=-1.0)
+        above = (value + radius).clamp(max=1.0)
+        return where_defined(high - low < torch.inf, (below, above))
 
     return image
 
@@ -202,6 +216,8 @@ def tan(low: Tensor, high: Tensor) -> Interval:
 
 def between_poles(low: Tensor, high: Tensor) -> Tensor:
     """Whether [low, high] surely stays between two poles of tan."""
-    middle = torch.round((low / 2 + high / 2) / pi) * pi
+    # The zero of tan that is nearest; poles lie pi/2 from it.
+    periods = torch.round((low / 2 + high / 2) / pi)
+    middle = periods * pi
     away = torch.maximum(high - middle, middle - low)
     return away + middle.abs() * 2.0**-40 < 1.5707963  # below pi/2, by more than all rounding here

@@ -68,7 +68,8 @@ class Spline(Content):
         self = super().__new__(cls, 0.0)
         self.degrees = tuple(int(degree) for degree in degrees)
         self.knots = tuple(tuple(map(float, axis)) for axis in knots)
-        if not 1 <= len(self.degrees) == len(self.knots) or any(degree not in DEGREES for degree in self.degrees):
+        matched = 1 <= len(self.degrees) == len(self.knots)
+        if not matched or any(degree not in DEGREES for degree in self.degrees):
             raise FormulaError("a spline needs a degree from 1 to 3 and a list of knots for each of its arguments")
         self.coefficients = _table(self.degrees, self.knots, coefficients)
         _check_numbers(self.knots, self.coefficients)
@@ -93,7 +94,8 @@ def _table(degrees: Sequence[int], knots: Sequence[Sequence[float]], coefficient
     """The coefficients in the shape that the knots ask for; refused where they do not have it."""
     shape = tuple(len(axis) - k - 1 for axis, k in zip(knots, degrees, strict=True))
     values = np.array(coefficients, dtype=np.float64).ravel()
-    if any(n <= k for n, k in zip(shape, degrees, strict=True)) or len(values) != math.prod(shape):
+    too_few = any(n <= k for n, k in zip(shape, degrees, strict=True))
+    if too_few or len(values) != math.prod(shape):
         wanted = " x ".join(str(n) for n in shape)
         raise FormulaError(f"{len(values)} coefficients do not fit the knots of the spline, which ask for {wanted}")
     return values.reshape(shape)
@@ -101,7 +103,8 @@ def _table(degrees: Sequence[int], knots: Sequence[Sequence[float]], coefficient
 
 def _check_numbers(knots: Sequence[Sequence[float]], values: NDArray[np.float64]) -> None:
     """Refuse knots that do not ascend, and numbers that are not finite."""
-    if not all(a < b for axis in knots for a, b in pairwise(axis)) or not np.isfinite(values).all():
+    ascend = all(a < b for axis in knots for a, b in pairwise(axis))
+    if not ascend or not np.isfinite(values).all():
         raise FormulaError("the knots of a spline must ascend, and all its numbers be finite")
     if not all(math.isfinite(end) for axis in knots for end in (axis[0], axis[-1])):
         raise FormulaError("the knots of a spline must be finite")
@@ -109,10 +112,13 @@ def _check_numbers(knots: Sequence[Sequence[float]], values: NDArray[np.float64]
 
 def written(lists: Sequence[Sequence[float]]) -> str:
     """Lists of numbers as a formula holds them."""
-    return ", ".join(f"[{', '.join(map(_literal, numbers))}]" for numbers in lists)
+    joined = (", ".join(map(literal, numbers)) for numbers in lists)
+    return ", ".join(f"[{numbers}]" for numbers in joined)
 
 
-def _literal(value: float) -> str:
+def literal(value: float) -> str:
+    """The shortest decimal that reads back as the same float64; whole numbers without a point."""
+    # Beyond 1e15 repr is shorter than all the digits.
     if abs(value) < 1e15 and value == int(value):
         return str(int(value))
     return repr(value)
@@ -134,17 +140,17 @@ class Facets(Content):
     def __new__(cls, dim: int, points: Any, values: Any, simplices: Any) -> Facets:
         """Of flat lists; refused where they do not belong together."""
         self = super().__new__(cls, 0.0)
-        numbers = [np.array(part, dtype=np.float64).ravel() for part in (points, values, simplices)]
-        count = len(numbers[1])
-        corners = numbers[2]
-        if not (dim >= 1 and count > dim and len(numbers[0]) == dim * count):
+        flat = [np.array(part, dtype=np.float64).ravel() for part in (points, values, simplices)]
+        coordinates, heights, corners = flat
+        count = len(heights)
+        if not (dim >= 1 and count > dim and len(coordinates) == dim * count):
             raise FormulaError("facets need one value for each point, and more points than coordinates")
         if not _are_corners(corners, dim, count):
             raise FormulaError(f"the simplices of facets need {dim + 1} corners each, points counted from 0")
-        if not all(np.isfinite(part).all() for part in numbers):
+        if not all(np.isfinite(part).all() for part in flat):
             raise FormulaError("the numbers of facets must be finite")
-        self.points = numbers[0].reshape(count, dim)
-        self.values = numbers[1]
+        self.points = coordinates.reshape(count, dim)
+        self.values = heights
         self.simplices = corners.astype(np.int64).reshape(-1, dim + 1)
         for part in (self.points, self.values, self.simplices):
             part.flags.writeable = False
@@ -152,7 +158,7 @@ class Facets(Content):
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Facets, (self.dim, np.asarray(self.points), np.asarray(self.values), np.asarray(self.simplices))
+        return Facets, (self.dim, *map(np.asarray, (self.points, self.values, self.simplices)))
 
     @property
     def dim(self) -> int:
@@ -161,10 +167,13 @@ class Facets(Content):
 
     def text(self) -> str:
         """Points, values, simplices."""
-        return written([part.ravel().tolist() for part in (self.points, self.values, self.simplices)])
+        parts = (self.points, self.values, self.simplices)
+        return written([part.ravel().tolist() for part in parts])
 
 
 def _are_corners(numbers: NDArray[np.float64], dim: int, count: int) -> bool:
     """Whether these are corners of simplices, ``dim + 1`` of each: whole numbers of so many points, from 0."""
-    whole = np.isfinite(numbers).all() and (numbers == np.floor(numbers)).all() if len(numbers) else False
-    return not (len(numbers) % (dim + 1) or not whole or numbers.min() < 0 or numbers.max() >= count)
+    if not len(numbers) or len(numbers) % (dim + 1) or not np.isfinite(numbers).all():
+        return False
+    whole = bool((numbers == np.floor(numbers)).all())
+    return whole and bool(numbers.min() >= 0) and bool(numbers.max() < count)

@@ -76,9 +76,20 @@ class Cursor:
             return True
         return False
 
+    def accept_binding(self) -> Lexeme | None:
+        """The name in ``name = ...``, both taken; None where no name is given a meaning."""
+        token = self.next
+        following = self.following
+        if token.kind != "name" or (following.kind, following.text) != ("op", "="):
+            return None
+        self.take()
+        self.take()
+        return token
+
     def error(self, message: str, token: Lexeme | None = None) -> FormulaError:
         """An error at a token, by default at the next one."""
-        return FormulaError(f"column {(token or self.next).column}: {message}")
+        place = token or self.next
+        return FormulaError(f"column {place.column}: {message}")
 
     def accept_word(self, word: str) -> bool:
         """Go on if the next token is this word."""

@@ -63,6 +63,15 @@ class Guard:
 
 
 @dataclass(frozen=True)
+class Beside:
+    """A factor of f(u) / u where u vanishes: an operation of u, or of f(u) itself where ``own``, to a power."""
+
+    op: str
+    exponent: int
+    own: bool = False
+
+
+@dataclass(frozen=True)
 class Infix:
     """An operation between its two arguments: its sign, and how strongly it binds."""
 
@@ -82,6 +91,7 @@ class Operation:
     chooses   by the sign of its first argument it is the second or the third, and the other need not have a value
     settled   its float64 value is one correct rounding
     rational  of rational numbers ``number`` gives the exact rational value
+    beside    it vanishes with its argument, and is the argument times the product of these (language/removable.py)
     """
 
     name: str
@@ -96,6 +106,7 @@ class Operation:
     chooses: bool = False
     settled: bool = False
     rational: bool = False
+    beside: tuple[Beside, ...] = ()
     infix: Infix | None = None
     spellings: tuple[str, ...] = ()
 
@@ -188,6 +199,8 @@ def _minus(x: Any) -> Any:
 
 _DIVISION = "division by zero"
 _ONE_AWAY = Guard("inverse sine or cosine of a number beyond 1", Need.NONNEGATIVE, margin=lambda x: 1 - abs(x))
+# cos(x) vanishes at no float64, so the guard of tan tells the sides of a pole apart and never hits it.
+_POLE = Guard("pole of tan", Need.NONZERO, margin=lambda x: torch.cos(x), rational=False)
 
 _ROWS = (
     _arithmetic("add", "+", 1, lambda a, b: a + b, intervals.add),
@@ -255,13 +268,16 @@ _ROWS = (
         guard=Guard("logarithm of a number that is not positive", Need.POSITIVE),
     ),
     _function("sqrt", intervals.sqrt, guard=Guard("square root of a negative number", Need.NONNEGATIVE), settled=True),
-    _function("sin", intervals.wave(torch.sin)),
+    _function("sin", intervals.wave(torch.sin), beside=(Beside("sinrel", 1),)),
     _function("cos", intervals.wave(torch.cos)),
+    _function("tan", intervals.tan, guard=_POLE, beside=(Beside("sinrel", 1), Beside("cos", -1))),
     _function(
-        "tan", intervals.tan, guard=Guard("pole of tan", Need.NONZERO, margin=lambda x: torch.cos(x), rational=False)
+        "atan",
+        increasing(torch.atan),
+        beside=(Beside("cos", 1, own=True), Beside("sinrel", -1, own=True)),
+        spellings=("arctan",),
     ),
-    _function("atan", increasing(torch.atan), spellings=("arctan",)),
-    _function("asin", _asin_image, guard=_ONE_AWAY, spellings=("arcsin",)),
+    _function("asin", _asin_image, guard=_ONE_AWAY, beside=(Beside("sinrel", -1, own=True),), spellings=("arcsin",)),
     _function("acos", _acos_image, guard=_ONE_AWAY, spellings=("arccos",)),
     _function("tanh", increasing(torch.tanh)),
     _function("sigmoid", increasing(torch.sigmoid), number=sigmoid, ball=lambda x: 1 / (1 + (-x).exp())),
@@ -328,7 +344,10 @@ def _ball_power(base: arb, exponent: int) -> arb:
     """base ** exponent; of a ball around zero by products, where Arb's general power has no value."""
     if exponent < 0 or not base.contains(0):
         return base**exponent
+    # Square and multiply along the bits of the exponent.
     result = arb(1)
     for bit in bin(exponent)[2:]:
-        result = result * result * base if bit == "1" else result * result
+        result = result * result
+        if bit == "1":
+            result = result * base
     return result

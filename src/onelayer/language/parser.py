@@ -26,14 +26,16 @@ MAX_VARIABLES = 4096  # x1 to x4096
 
 _VARIABLE = re.compile(r"x([1-9][0-9]*)")
 _LETTERS = {"x": 0, "y": 1, "z": 2}
-_LOOSE = {row.infix.sign: (row.infix.level, row.name) for row in OPERATIONS.values() if row.infix is not None}
+_INFIX = [(row.infix, row.name) for row in OPERATIONS.values() if row.infix is not None]
+_LOOSE = {infix.sign: (infix.level, name) for infix, name in _INFIX}
 SPECIAL = {
     "where": "where(x > 0, a, b)",
     "interp": "interp(x, [0, 1, 3], [5, 2, 4])",
     SPLINE: "spline(x, [1], [-1, 0, 1, 2], [5, 4])",
     FACETS: "facets(x, y, [0, 0, 1, 0, 0, 1], [5, 4, 3], [0, 1, 2])",
 }
-RESERVED = frozenset({*FUNCTIONS, *SPECIAL, *REFUSED, *SPELLED, "and", "or", "not"} - {*SOFT})
+_MEANT = {*FUNCTIONS, *SPECIAL, *REFUSED, *SPELLED, "and", "or", "not"}
+RESERVED = frozenset(_MEANT - {*SOFT})
 Value = int | Condition  # a node, or a condition
 
 
@@ -72,14 +74,12 @@ class Parser(Cursor):
         return outputs
 
     def _binding(self) -> bool:
-        name = self.next
-        following = self.following
-        if name.kind != "name" or (following.kind, following.text) != ("op", "="):
+        """``name = expression``, which is no output but gives the name a meaning."""
+        name = self.accept_binding()
+        if name is None:
             return False
         if self._reserved(name.text) or name.text in self.bound:
             raise self.error(f"'{name.text}' already has a meaning; choose another name such as t1", name)
-        self.take()
-        self.take()
         self.bound[name.text] = self.number()
         return True
 
@@ -108,7 +108,9 @@ class Parser(Cursor):
         value = self._conjunction()
         while self.accept_word("or"):
             other = self.next
-            value = either(self._logical(value, start), self._logical(self._conjunction(), other))
+            left = self._logical(value, start)
+            right = self._logical(self._conjunction(), other)
+            value = either(left, right)
         return value
 
     def _conjunction(self) -> Value:
@@ -116,7 +118,9 @@ class Parser(Cursor):
         value = self._comparison()
         while self.accept_word("and"):
             other = self.next
-            value = Both(self._logical(value, start), self._logical(self._comparison(), other))
+            left = self._logical(value, start)
+            right = self._logical(self._comparison(), other)
+            value = Both(left, right)
         return value
 
     def _comparison(self) -> Value:
@@ -135,6 +139,7 @@ class Parser(Cursor):
             a = self._numeric(left, token)
             right = self._sum()
             b = self._numeric(right, here)
+            # a < b <= c holds where both comparisons do, as in Python.
             new = COMPARISONS[sign.text](self.tape, a, b)
             found = new if found is None else Both(found, new)
             left = right
@@ -150,7 +155,9 @@ class Parser(Cursor):
                 break
             token = self.take()
             here = self.next
-            right = self._numeric(self._sum(strength + 1) if strength < 2 else self._signed(), here)
+            # Nothing looser than a sign binds inside a product, so its right side takes no level of recursion.
+            tighter = self._sum(strength + 1) if strength < 2 else self._signed()
+            right = self._numeric(tighter, here)
             left = self._guard(token, partial(self.tape.add, op, self._numeric(left, first), right))
         return left
 
@@ -206,7 +213,8 @@ class Parser(Cursor):
         raise self._unknown(token)
 
     def _unknown(self, token: Lexeme) -> FormulaError:
-        return self.error(of_name(token.text, list(self.names), [*FUNCTIONS, *SPECIAL]), token)
+        known = [*FUNCTIONS, *SPECIAL]
+        return self.error(of_name(token.text, list(self.names), known), token)
 
     def _call(self, token: Lexeme) -> int:
         opening = self.next
@@ -239,7 +247,9 @@ class Parser(Cursor):
             build = partial(condition.choose, self.tape, a, b)
         else:
             x = self.number()
-            build = partial(interpolate, self.tape, x, self._list(what), self._list(what))
+            places = self._list(what)
+            values = self._list(what)
+            build = partial(interpolate, self.tape, x, places, values)
         self._close(opening)
         return self._guard(token, build)
 
@@ -248,14 +258,18 @@ class Parser(Cursor):
         args = [self.number()]
         while self.following.text != "[" and self.accept(","):
             args.append(self.number())
-        lists = [self._literals(what) for _ in range(len(args) + 2 if token.text == SPLINE else 3)]
+        # Degrees, knots per axis, coefficients; or points, values, simplices.
+        count = len(args) + 2 if token.text == SPLINE else 3
+        lists = [self._literals(what) for _ in range(count)]
         self._close(opening)
 
         def build() -> int:
             if token.text == FACETS:
-                return self.tape.add(FACETS, *args, value=Facets(len(args), *lists))
+                facets = Facets(len(args), *lists)
+                return self.tape.add(FACETS, *args, value=facets)
             degrees, *knots, coefficients = lists
-            return self.tape.add(SPLINE, *args, value=Spline(_whole(degrees), knots, coefficients))
+            spline = Spline(_whole(degrees), knots, coefficients)
+            return self.tape.add(SPLINE, *args, value=spline)
 
         return self._guard(token, build)
 

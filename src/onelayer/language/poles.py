@@ -23,13 +23,18 @@ def find_pole(formula: Formula, points: Tensor) -> tuple[str, Tensor] | None:
     needed = needed_at(formula, points)
     for guard, argument, at in _guards(formula):
         margin = _margin(formula, guard, argument, points)
-        hits = torch.nonzero(~guard.need.met_by(margin) & ~torch.isnan(margin) & needed[at])
+        # Where the argument itself is nan, an earlier guard has failed, and that one is named.
+        failed = ~guard.need.met_by(margin) & ~torch.isnan(margin)
+        hits = torch.nonzero(failed & needed[at])
         if len(hits):
             return guard.reason, points[int(hits[0, 0])]
-        crossed = guard.need is Need.NONZERO and bool((margin < 0).any()) and bool((margin > 0).any())
-        if crossed and bool(needed[at].all()):  # what is chosen by a condition may have its pole elsewhere
-            ends = points[int(margin.argmin())], points[int(margin.argmax())]
-            return guard.reason, _between(formula, guard, argument, *ends)
+        both_signs = bool((margin < 0).any()) and bool((margin > 0).any())
+        crossed = guard.need is Need.NONZERO and both_signs
+        # What is chosen by a condition may have its pole elsewhere.
+        if crossed and bool(needed[at].all()):
+            negative = points[int(margin.argmin())]
+            positive = points[int(margin.argmax())]
+            return guard.reason, _between(formula, guard, argument, negative, positive)
     return None
 
 
@@ -39,16 +44,25 @@ def needed_at(formula: Formula, points: Tensor) -> list[Tensor]:
     found = [nobody] * len(formula.nodes)
     for at in formula.outputs:
         found[at] = ~nobody
+    # From the outputs down: all uses of a node come after it.
     for at in range(len(formula.nodes) - 1, -1, -1):
         node = formula.nodes[at]
         if node.op in LEAVES:
             continue
-        shares = [found[at]] * len(node.args)
+        own = found[at]
+        shares = [own] * len(node.args)
         if operation(node.op, node.value).chooses:
-            positive = evaluate(formula.nodes[: node.args[0] + 1], [node.args[0]], points)[0] > 0
-            shares = [found[at], found[at] & positive, found[at] & ~positive]
+            positive = _value_of(formula, node.args[0], points) > 0
+            shares = [own, own & positive, own & ~positive]
         for arg, share in zip(node.args, shares, strict=True):
             found[arg] = found[arg] | share
+    return found
+
+
+def _value_of(formula: Formula, at: int, points: Tensor) -> Tensor:
+    """The value of a node at points."""
+    (value,) = evaluate(formula.nodes[: at + 1], [at], points)
+    found: Tensor = value
     return found
 
 
@@ -64,11 +78,12 @@ def _guards(formula: Formula) -> list[tuple[Guard, int, int]]:
 
 def _margin(formula: Formula, guard: Guard, argument: int, points: Tensor) -> Tensor:
     """What has to meet the guard's need, at points."""
-    margin: Tensor = guard.margin(evaluate(formula.nodes[: argument + 1], [argument], points)[0])
+    margin: Tensor = guard.margin(_value_of(formula, argument, points))
     return margin
 
 
 def _between(formula: Formula, guard: Guard, argument: int, negative: Tensor, positive: Tensor) -> Tensor:
+    """A place between two points of different signs, rounded to what a reader can use."""
     length = float((positive - negative).abs().max())
     for _ in range(_BISECTIONS):
         middle = negative / 2 + positive / 2

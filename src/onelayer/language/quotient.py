@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 from onelayer.errors import FormulaError
 from onelayer.language.formula import Formula
 from onelayer.language.operations import POWER
+from onelayer.language.removable import divides
 from onelayer.language.tree import Node, Tape
 
 MAX_NODES = 2000  # beyond, clearing denominators costs more than it brings
@@ -37,7 +39,7 @@ def as_quotient(formula: Formula) -> Quotient | None:
     Every value is kept as a product of powers of factors: products add exponents, quotients subtract them, and a sum
     takes out the common factors, those of the denominators among them, and is a new factor.
     """
-    if not any(node.op == "div" or (node.op == POWER and node.value < 0) for node in formula.nodes):
+    if not any(divides(node) for node in formula.nodes):
         return None
     builder = _Builder(Tape(limit=MAX_NODES))
     try:
@@ -50,15 +52,18 @@ def as_quotient(formula: Formula) -> Quotient | None:
 
 def _assembled(tape: Tape, parts: Sequence[tuple[int, Mapping[int, int]]], formula: Formula) -> Quotient | None:
     """One formula with all numerators and all factors of the denominators as its outputs; None without factors."""
+    # Each factor once, in the order in which they are met.
     factors = list(dict.fromkeys(node for _, below in parts for node in below))
     if not factors:
         return None
     numerators = [above for above, _ in parts]
-    place = {node: len(numerators) + i for i, node in enumerate(factors)}
+    place = {node: at for at, node in enumerate(factors, start=len(numerators))}
     outputs = [*numerators, *factors]
     whole = Formula.build(tape.nodes, outputs, (formula.dim,), (len(outputs),))
-    denominators = tuple(tuple((place[node], n) for node, n in below.items()) for _, below in parts)
-    return Quotient(whole, denominators, formula)
+    denominators = []
+    for _, below in parts:
+        denominators.append(tuple((place[node], n) for node, n in below.items()))
+    return Quotient(whole, tuple(denominators), formula)
 
 
 class _Builder:
@@ -72,7 +77,8 @@ class _Builder:
     def values(self, formula: Formula) -> list[Factors]:
         found: list[Factors] = []
         for node in formula.nodes:
-            found.append(self._value(node, [found[at] for at in node.args]))
+            args = [found[at] for at in node.args]
+            found.append(self._value(node, args))
         return found
 
     def _value(self, node: Node, args: list[Factors]) -> Factors:
@@ -89,16 +95,21 @@ class _Builder:
                 return self._sum(node.op, args[0], args[1])
             case "num" if node.value == 1:
                 return {}
-        return {self.tape.add(node.op, *(self._node(arg) for arg in args), value=node.value): 1}
+        whole = (self._node(arg) for arg in args)
+        return {self.tape.add(node.op, *whole, value=node.value): 1}
 
     def split(self, value: Factors) -> tuple[int, Factors]:
         """Numerator as one node, and the denominators that depend on variables with their exponents."""
-        below = {node: -n for node, n in value.items() if n < 0 and self.tape.constant[node] is None}
-        return self._node({node: n for node, n in value.items() if node not in below}), below
+        negative = ((node, -n) for node, n in value.items() if n < 0)
+        below = {node: n for node, n in negative if self.tape.constant[node] is None}
+        above = {node: n for node, n in value.items() if node not in below}
+        return self._node(above), below
 
     def _sum(self, op: str, a: Factors, b: Factors) -> Factors:
+        """The least exponents of both, which are negative in denominators, times the sum of what is left of each."""
         common = {node: min(a.get(node, 0), b.get(node, 0)) for node in {**a, **b}}
-        rest = [self._node({n: v.get(n, 0) - least for n, least in common.items()}) for v in (a, b)]
+        taken_out = _power(common, -1)
+        rest = [self._node(_product(value, taken_out)) for value in (a, b)]
         return _product(common, {self.tape.add(op, *rest): 1})
 
     def _node(self, value: Factors) -> int:
@@ -110,12 +121,10 @@ class _Builder:
         return self.tape.add("div", above, below)
 
     def _multiplied(self, value: Factors) -> int:
-        ordered = sorted(value.items())
-        powers = [node if n == 1 else self.tape.add(POWER, node, value=n) for node, n in ordered]
-        result = powers[0] if powers else self.one
-        for node in powers[1:]:
-            result = self.tape.add("mul", result, node)
-        return result
+        powers = [node if n == 1 else self.tape.add(POWER, node, value=n) for node, n in sorted(value.items())]
+        if not powers:
+            return self.one
+        return reduce(lambda a, b: self.tape.add("mul", a, b), powers)
 
 
 def _product(a: Factors, b: Factors) -> Factors:

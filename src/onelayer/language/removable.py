@@ -18,15 +18,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from onelayer.language.constants import CONSTANTS
+from onelayer.language.operations import OPERATIONS
 
 if TYPE_CHECKING:
-    from onelayer.language.tree import Tape
+    from onelayer.language.tree import Node, Tape
 
 MOST = 64  # factors of a product that are looked at; longer ones stay as they are written
 Factors = dict[int, int]  # node -> exponent > 0
+Powers = tuple[tuple[int, int], ...]  # nodes and their exponents, of any sign
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ class Vanishing:
     """A factor as its zero times the product of ``rest``, nodes and their exponents."""
 
     zero: int
-    rest: tuple[tuple[int, int], ...]
+    rest: Powers
 
 
 class Cancelling:
@@ -63,7 +66,8 @@ class Cancelling:
         node = self.tape.nodes[here]
         match node.op:
             case "mul" | "div":
-                return [(node.args[1], 1 if node.op == "mul" else -1), (node.args[0], 1)]
+                first, second = node.args
+                return [(second, 1 if node.op == "mul" else -1), (first, 1)]
             case "pow" if node.value:
                 return [(node.args[0], int(node.value))]
             case "neg" if self.tape.constant[here] is None:
@@ -76,6 +80,7 @@ class Cancelling:
         """Multiply by node(at)**exponent as it is; only a number that is not zero meets its like below."""
         side, other = (self.above, self.below) if exponent > 0 else (self.below, self.above)
         times = abs(exponent)
+        # x / x stays: it has no value at 0, and only the lemmas above say what to put there.
         if self.tape.exact[at] or self.tape.nodes[at].op in CONSTANTS:
             shared = min(times, other.get(at, 0))
             _take(other, at, shared)
@@ -105,21 +110,24 @@ class Cancelling:
     def node(self) -> int:
         """The quotient as one node."""
         above = _multiplied(self.tape, self.above)
-        if self.below:
-            return self.tape.add("div", above, _multiplied(self.tape, self.below))
-        return above
+        if not self.below:
+            return above
+        below = _multiplied(self.tape, self.below)
+        return self.tape.add("div", above, below)
 
 
 def cancelled(tape: Tape, op: str, a: int, b: int) -> int | None:
     """The node of a / b or a * b with its removable singularities removed; None where there are none."""
-    if op == "mul" and not (_divides(tape, a) or _divides(tape, b)):
+    if op == "mul" and not (divides(tape.nodes[a]) or divides(tape.nodes[b])):
         return None
     whole = Cancelling(tape)
-    if not (whole.multiply(a, 1) and whole.multiply(b, -1 if op == "div" else 1)):
+    exponent = -1 if op == "div" else 1
+    if not (whole.multiply(a, 1) and whole.multiply(b, exponent)):
         return None
     found = _removable(whole)
     if found is None:
         return None
+    # Each replacement cancels something, so this ends; a quotient that takes longer stays as it is written.
     for _ in range(MOST):
         whole.replace(*found)
         found = _removable(whole)
@@ -134,8 +142,8 @@ def _take(side: Factors, at: int, times: int) -> None:
         side[at] = left
 
 
-def _divides(tape: Tape, at: int) -> bool:
-    node = tape.nodes[at]
+def divides(node: Node) -> bool:
+    """Whether a node is a quotient, or a power with a negative exponent."""
     return node.op == "div" or (node.op == "pow" and node.value < 0)
 
 
@@ -155,8 +163,13 @@ def _removable(whole: Cancelling) -> tuple[int, int, Vanishing, int] | None:
 def _both_vanish(whole: Cancelling) -> tuple[int, int, Vanishing, int] | None:
     """A factor below whose zero is that of one above, as in sin(x) / sin(2 x); the one above is met afterwards."""
     tape = whole.tape
-    zeros = {at for node in list(whole.above) for found in _vanishing(tape, node) for at in _shared(tape, found.zero)}
-    for node, copies in list(whole.below.items()) if zeros else []:
+    zeros: set[int] = set()
+    for node in list(whole.above):
+        for found in _vanishing(tape, node):
+            zeros |= _shared(tape, found.zero).keys()
+    if not zeros:
+        return None
+    for node, copies in list(whole.below.items()):
         for found in _vanishing(tape, node):
             if zeros & _shared(tape, found.zero).keys():
                 return node, copies, found, -1
@@ -173,7 +186,9 @@ def _shared(tape: Tape, zero: int) -> Factors:
 
 def _needed(tape: Tape, other: Factors, zero: int) -> int:
     """How often the zero has to be multiplied in to cancel what it can of the other side."""
-    return max((-(-other.get(at, 0) // n) for at, n in _shared(tape, zero).items()), default=0)
+    shared = _shared(tape, zero).items()
+    copies = (-(-other.get(at, 0) // n) for at, n in shared)  # quotients, rounded up
+    return max(copies, default=0)
 
 
 def _taken_apart(tape: Tape, at: int) -> list[tuple[int, int]]:
@@ -201,30 +216,28 @@ def _taken_apart(tape: Tape, at: int) -> list[tuple[int, int]]:
 
 def _common(tape: Tape, one: Factors, two: Factors) -> Factors:
     """Factors of both that may be taken out; of constants only exact ones that are not zero."""
-    shared = [c for c in one if c in two and (tape.constant[c] is None or tape.exact[c])]
-    return {c: min(one[c], two[c]) for c in shared}
+    both = [factor for factor in one if factor in two]
+    shared = [factor for factor in both if tape.constant[factor] is None or tape.exact[factor]]
+    return {factor: min(one[factor], two[factor]) for factor in shared}
 
 
 def _vanishing(tape: Tape, at: int) -> Iterator[Vanishing]:
-    """The ways in which a node is known to vanish."""
+    """The ways in which a node is known to vanish, by the lemmas above."""
     node = tape.nodes[at]
-    if node.op == "sin":
-        yield Vanishing(node.args[0], ((tape.add("sinrel", node.args[0]), 1),))
-    elif node.op == "tan":
-        u = node.args[0]
-        yield Vanishing(u, ((tape.add("sinrel", u), 1), (tape.add("cos", u), -1)))
-    elif node.op == "tanh":
-        double = tape.add("mul", tape.number(2), node.args[0])
-        rest = (tape.number(2), tape.add("exprel", double), tape.add("sigmoid", tape.add("neg", double)))
-        yield Vanishing(node.args[0], tuple((factor, 1) for factor in rest))
-    elif node.op == "asin":
-        yield Vanishing(node.args[0], ((tape.add("sinrel", at), -1),))
-    elif node.op == "atan":
-        yield Vanishing(node.args[0], ((tape.add("cos", at), 1), (tape.add("sinrel", at), -1)))
-    elif node.op == "log":
+    if node.op == "log":
         yield from _logarithm(tape, at)
     elif node.op in ("sub", "add"):
         yield from _difference(tape, at)
+    elif node.op == "tanh":
+        (u,) = node.args
+        two = tape.number(2)
+        double = tape.add("mul", two, u)
+        falling = tape.add("sigmoid", tape.add("neg", double))
+        yield Vanishing(u, ((two, 1), (tape.add("exprel", double), 1), (falling, 1)))
+    elif node.op in OPERATIONS and OPERATIONS[node.op].beside:
+        (u,) = node.args
+        factors = OPERATIONS[node.op].beside
+        yield Vanishing(u, tuple((tape.add(one.op, at if one.own else u), one.exponent) for one in factors))
 
 
 def _logarithm(tape: Tape, at: int) -> Iterator[Vanishing]:
@@ -232,17 +245,24 @@ def _logarithm(tape: Tape, at: int) -> Iterator[Vanishing]:
     w = tape.nodes[at].args[0]
     inside = tape.nodes[w]
     one = tape.number(1)
-    rest: tuple[tuple[int, int], ...] = ((tape.add("exprel", at), -1),)
+    # log w = (w - 1) / exprel(log w)
+    rest: Powers = ((tape.add("exprel", at), -1),)
     if inside.op == "div":
-        yield Vanishing(tape.add("sub", *inside.args), (*rest, (inside.args[1], -1)))
-    if inside.op == "add" and tape.exact[inside.args[0]] == 1:
-        yield Vanishing(inside.args[1], rest)
-    elif inside.op == "add" and tape.exact[inside.args[1]] == 1:
-        yield Vanishing(inside.args[0], rest)
-    elif inside.op == "sub" and tape.exact[inside.args[0]] == 1:
-        yield Vanishing(inside.args[1], (*rest, (tape.number(-1), 1)))
+        above, below = inside.args
+        yield Vanishing(tape.add("sub", above, below), (*rest, (below, -1)))
+    if inside.op in ("add", "sub"):
+        first, second = inside.args
+        if tape.exact[first] == 1:
+            yield Vanishing(second, rest if inside.op == "add" else _turned(tape, rest))
+        elif inside.op == "add" and tape.exact[second] == 1:
+            yield Vanishing(first, rest)
     yield Vanishing(tape.add("sub", w, one), rest)
-    yield Vanishing(tape.add("sub", one, w), (*rest, (tape.number(-1), 1)))
+    yield Vanishing(tape.add("sub", one, w), _turned(tape, rest))
+
+
+def _turned(tape: Tape, rest: Powers) -> Powers:
+    """The rest beside the opposite zero."""
+    return (*rest, (tape.number(-1), 1))
 
 
 def _difference(tape: Tape, at: int) -> Iterator[Vanishing]:
@@ -262,17 +282,24 @@ def _subtracted(tape: Tape, first: int, second: int, sign: int) -> Iterator[Vani
     """The ways in which sign (first - second) vanishes, read in this order."""
     left = tape.nodes[first]
     right = tape.nodes[second]
-    turned = ((tape.number(sign), 1),) if sign < 0 else ()
+    rest: Powers
     if left.op == "exp" and tape.exact[second] == 1:
-        yield Vanishing(left.args[0], ((tape.add("exprel", left.args[0]), 1), *turned))
+        (u,) = left.args
+        rest = ((tape.add("exprel", u), 1),)
+        yield Vanishing(u, rest if sign > 0 else _turned(tape, rest))
     elif tape.exact[first] == 1 and right.op == "cos":
-        half = tape.add("div", right.args[0], tape.number(2))
-        yield Vanishing(right.args[0], ((tape.add("sinrel", half), 1), (tape.add("sin", half), 1), *turned))
-    elif left.op == right.op == "exp" and _opposite(tape, left.args[0], right.args[0]) and sign > 0:
-        u = left.args[0]
+        (u,) = right.args
+        half = tape.add("div", u, tape.number(2))
+        rest = ((tape.add("sinrel", half), 1), (tape.add("sin", half), 1))
+        yield Vanishing(u, rest if sign > 0 else _turned(tape, rest))
+    elif sign < 0:  # what follows says the same in either order
+        return
+    elif left.op == right.op == "exp" and _opposite(tape, left.args[0], right.args[0]):
+        (u,) = left.args
         double = tape.add("mul", tape.number(2), u)
-        yield Vanishing(u, ((tape.number(2), 1), (second, 1), (tape.add("exprel", double), 1)))
-    elif sign > 0:
+        rest = ((tape.number(2), 1), (second, 1), (tape.add("exprel", double), 1))
+        yield Vanishing(u, rest)
+    else:
         yield from _alike(tape, first, second)
 
 
@@ -288,19 +315,21 @@ def _alike(tape: Tape, first: int, second: int) -> Iterator[Vanishing]:
         ratio = tape.add("exprel", tape.add("sub", first, second))
         yield Vanishing(apart, ((right.args[0], -1), (ratio, -1)))
     elif left.op == "sqrt" and (right.op == "sqrt" or tape.exact[second] == 1):
-        total = ((tape.add("add", first, second), -1),)
-        yield from _apart(tape, left.args[0], right.args[0] if right.op == "sqrt" else second, total)
+        over_the_sum = ((tape.add("add", first, second), -1),)
+        below_root = right.args[0] if right.op == "sqrt" else second  # 1 is its own root
+        yield from _apart(tape, left.args[0], below_root, over_the_sum)
     elif (left.op, left.value) == ("pow", 2):
         yield from _squares(tape, first, second)
 
 
-def _apart(tape: Tape, a: int, b: int, rest: tuple[tuple[int, int], ...]) -> Iterator[Vanishing]:
+def _apart(tape: Tape, a: int, b: int, rest: Powers) -> Iterator[Vanishing]:
     """(a - b) times the rest, and u times it where a is b + u."""
     node = tape.nodes[a]
     if node.op == "add" and b in node.args:
-        yield Vanishing(node.args[1] if node.args[0] == b else node.args[0], rest)
+        first, second = node.args
+        yield Vanishing(second if first == b else first, rest)
     elif node.op == "sub" and node.args[0] == b:
-        yield Vanishing(node.args[1], (*rest, (tape.number(-1), 1)))
+        yield Vanishing(node.args[1], _turned(tape, rest))
     yield Vanishing(tape.add("sub", a, b), rest)
 
 
@@ -312,8 +341,9 @@ def _squares(tape: Tape, first: int, second: int) -> Iterator[Vanishing]:
     root = None
     if (right.op, right.value) == ("pow", 2):
         root = right.args[0]
-    elif exact is not None and exact > 0 and math.isqrt(exact.numerator) ** 2 == exact.numerator:
-        root = tape.number(math.isqrt(exact.numerator)) if exact.denominator == 1 else None
+    elif exact is not None and exact > 0 and exact.denominator == 1:
+        whole = math.isqrt(exact.numerator)
+        root = tape.number(whole) if whole * whole == exact else None
     if root is not None:
         less = tape.add("sub", u, root)
         more = tape.add("add", u, root)
@@ -327,11 +357,13 @@ def _opposite(tape: Tape, a: int, b: int) -> bool:
 
 
 def _multiplied(tape: Tape, factors: Factors) -> int:
-    result: int | None = None
+    """The product as one node, without powers of 1 and -1 that say nothing."""
+    powers = []
     for at, n in factors.items():
         if tape.exact[at] == 1 or (tape.exact[at] == -1 and n % 2 == 0):
             continue
         n = 1 if tape.exact[at] == -1 else n
-        power = at if n == 1 else tape.add("pow", at, value=n)
-        result = power if result is None else tape.add("mul", result, power)
-    return tape.number(1) if result is None else result
+        powers.append(at if n == 1 else tape.add("pow", at, value=n))
+    if not powers:
+        return tape.number(1)
+    return reduce(lambda a, b: tape.add("mul", a, b), powers)

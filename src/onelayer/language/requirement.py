@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from onelayer.errors import FormulaError
 from onelayer.language.conditions import Both, Condition, Known, Not, Positive
@@ -29,9 +30,9 @@ class Requirement:
 
 def parse_requirement(text: str, names: Sequence[str]) -> Requirement:
     """Read a condition such as ``y1 <= y2 + 0.1 and y1 >= 0`` about numbers of these names, and no others."""
-    twice = next((name for at, name in enumerate(names) if name in names[:at]), None)
-    if twice is not None:
-        raise FormulaError(f"'{twice}' is the name of an output and of an input; give the input another name")
+    for at, name in enumerate(names):
+        if name in names[:at]:
+            raise FormulaError(f"'{name}' is the name of an output and of an input; give the input another name")
     parser = Parser(text, len(names), names=names)
     start = parser.next
     condition = parser.expression()
@@ -39,8 +40,9 @@ def parse_requirement(text: str, names: Sequence[str]) -> Requirement:
         raise parser.error("a condition was expected, for example y1 >= 0", start)
     if parser.next.kind != "end":
         raise parser.error("the condition should end here; join conditions with and, or, not")
+    # x1 would be read as the number of a variable, and the first one here is an output.
     foreign = parser.letters or parser.numbered
-    if foreign is not None:  # it would be read as the number of a variable, which here is another one
+    if foreign is not None:
         raise parser.error(f"'{foreign.text}' is none of {', '.join(names[:8])}", foreign)
     found = _margins(condition, parser.tape)
     nodes = [node for node, _ in found]
@@ -76,4 +78,7 @@ def _margins_of_not(inner: Condition, tape: Tape) -> list[tuple[int, bool]]:
     right = _margins(Not(inner.second), tape)
     if len(left) * len(right) > MOST:
         raise FormulaError(f"the condition has more than {MOST} parts; ask for them one by one")
-    return [(tape.add("max", a, b), s or t) for a, s in left for b, t in right]
+    found = []
+    for (a, a_strict), (b, b_strict) in product(left, right):
+        found.append((tape.add("max", a, b), a_strict or b_strict))
+    return found

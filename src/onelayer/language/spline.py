@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, reduce
 from itertools import product
 from typing import Any
 
@@ -14,7 +14,9 @@ from flint import arb
 from torch import Tensor
 from torch.overrides import handle_torch_function, has_torch_function
 
-from onelayer.language.intervals import Interval
+from onelayer.float64 import numbers
+from onelayer.language.facets import flattened
+from onelayer.language.intervals import Interval, where_defined
 from onelayer.language.knots import Spline
 
 CHUNK = 2**20  # numbers gathered at a time
@@ -23,8 +25,7 @@ CHUNK = 2**20  # numbers gathered at a time
 @cache
 def tensors(data: Spline) -> tuple[list[Tensor], Tensor]:
     """Knots of each axis and coefficients, on the CPU."""
-    knots = [torch.tensor(axis, dtype=torch.float64, device="cpu") for axis in data.knots]
-    return knots, torch.tensor(data.coefficients, dtype=torch.float64, device="cpu")
+    return [numbers(axis) for axis in data.knots], numbers(data.coefficients)
 
 
 def cell_of(data: Spline, axis: int, knots: Tensor, x: Tensor, *, right: bool = True) -> Tensor:
@@ -41,13 +42,11 @@ def spline(data: Spline, *args: Tensor) -> Tensor:
     if has_torch_function(args):
         handed: Tensor = handle_torch_function(spline, args, data, *args)
         return handed
-    shape = np.broadcast_shapes(*(tuple(arg.shape) for arg in args))
-    x = [arg.expand(shape) for arg in args]
-    points = torch.stack([side.reshape(-1) for side in x], dim=1).to(torch.float64)
-    size = max(1, CHUNK // math.prod(k + 1 for k in data.degrees))
-    parts = [_values(data, part) for part in torch.split(points, size)]
-    values = torch.cat(parts) if parts else points[:, 0]
-    return values.reshape(shape).to(args[0].dtype)
+    shape, points = flattened(args)
+    around = math.prod(k + 1 for k in data.degrees)  # coefficients that count at a point
+    size = max(1, CHUNK // around)
+    parts = [_values(data, part) for part in torch.split(points.to(torch.float64), size)]
+    return torch.cat(parts).reshape(shape).to(args[0].dtype)
 
 
 def _values(data: Spline, points: Tensor) -> Tensor:
@@ -57,11 +56,13 @@ def _values(data: Spline, points: Tensor) -> Tensor:
     weights: list[Tensor] = []
     for axis, (k, n) in enumerate(zip(data.degrees, coefficients.shape, strict=True)):
         here = knots[axis].to(points.device)
-        cell = cell_of(data, axis, here, points[:, axis])
-        weights.append(_basis(here, k, cell, points[:, axis]))
+        x = points[:, axis]
+        cell = cell_of(data, axis, here, x)
+        weights.append(_basis(here, k, cell, x))
         steps = torch.arange(k + 1, dtype=torch.int64, device=points.device)
         window = cell[:, None] - k + steps
         window = window.reshape(len(points), *[1] * axis, k + 1)
+        # Places in the flat table, the last axis fastest: (N, k_1 + 1, ..., k_axis + 1).
         places = places[..., None] * n + window
     values = coefficients.to(points.device).ravel()[places]
     for weight in reversed(weights):
@@ -87,7 +88,7 @@ def _basis(knots: Tensor, k: int, cell: Tensor, x: Tensor) -> Tensor:
 
 def number(data: Spline, *args: float) -> float:
     """The value at a point."""
-    point = [torch.tensor([arg], dtype=torch.float64, device="cpu") for arg in args]
+    point = [numbers([arg]) for arg in args]
     return float(spline(data, *point))
 
 
@@ -95,6 +96,7 @@ def image(data: Spline, *args: Interval) -> Interval:
     """B-splines are weights on the axes: the values lie between the least and the greatest coefficient."""
     inside = torch.ones_like(args[0][0], dtype=torch.bool)
     known = torch.ones_like(args[0][0], dtype=torch.bool)
+    # Only on the axes: beyond their ends the last pieces go on, where weights may be negative.
     for (low, high), axis, k in zip(args, data.knots, data.degrees, strict=True):
         inside = inside & (low >= axis[k]) & (high <= axis[-k - 1])
         known = known & ~(torch.isnan(low) | torch.isnan(high))
@@ -104,26 +106,23 @@ def image(data: Spline, *args: Interval) -> Interval:
     highest = torch.full_like(inside, most, dtype=torch.float64)
     below = torch.where(inside, lowest, -torch.inf)
     above = torch.where(inside, highest, torch.inf)
-    return torch.where(known, below, torch.nan), torch.where(known, above, torch.nan)
+    return where_defined(known, (below, above))
 
 
 def ball(data: Spline, *args: arb) -> arb:
     """Balls that hold the values: the hull of all pieces that the arguments may meet."""
     if not all(arg.is_finite() for arg in args):
         return arb("nan")
-    met = [_met(axis, k, x) for axis, k, x in zip(data.knots, data.degrees, args, strict=True)]
-    total: arb | None = None
-    for cells in product(*met):
-        found = piece(data, cells, args)
-        total = found if total is None else total.union(found)
-    return arb("nan") if total is None else total
+    met = map(_met, data.knots, data.degrees, args)
+    pieces = [piece(data, cells, args) for cells in product(*met)]
+    return reduce(arb.union, pieces)
 
 
 def _met(axis: Sequence[float], k: int, x: arb) -> list[int]:
     """Cells that the ball may meet; the first and the last reach to infinity."""
+    first = k
     last = len(axis) - k - 2
-    cells = range(k, last + 1)
-    begun = [c for c in cells if c == k or not x < axis[c]]
+    begun = [c for c in range(first, last + 1) if c == first or not x < axis[c]]
     return [c for c in begun if c == last or not x > axis[c + 1]]
 
 

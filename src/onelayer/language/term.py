@@ -21,7 +21,8 @@ class Term:
         return Term(self.tape, self.tape.number(value))
 
     def _joined(self, op: str, first: Term | float, second: Term | float) -> Term:
-        left, right = (part if isinstance(part, Term) else self.number(part) for part in (first, second))
+        left = first if isinstance(first, Term) else self.number(first)
+        right = second if isinstance(second, Term) else self.number(second)
         return Term(self.tape, self.tape.add(op, left.at, right.at))
 
     def __add__(self, other: Term | float) -> Term:
@@ -56,6 +57,7 @@ def applied(op: str) -> Callable[..., Term]:
     """An operation of the language as a function of terms."""
 
     def function(first: Term, *others: Term) -> Term:
-        return Term(first.tape, first.tape.add(op, first.at, *(other.at for other in others)))
+        args = (term.at for term in (first, *others))
+        return Term(first.tape, first.tape.add(op, *args))
 
     return function

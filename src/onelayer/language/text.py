@@ -6,8 +6,9 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
+from typing import NamedTuple
 
-from onelayer.language.knots import Content
+from onelayer.language.knots import Content, literal
 from onelayer.language.operations import POWER, operation
 from onelayer.language.tree import Node
 
@@ -17,11 +18,12 @@ _PARTS = ("t", "u", "v", "w", "part_")  # first letters of such names: the first
 _NEG_LEVEL, _POWER_LEVEL, _ATOM_LEVEL = 2, 4, 5  # how strongly they bind: sums 1, products 2
 
 
-def _number_text(value: float) -> str:
-    """The shortest decimal that reads back as the same float64."""
-    if value < 1e15 and value == int(value):
-        return str(int(value))
-    return repr(value)
+class Written(NamedTuple):
+    """A part of a formula: its text, how strongly its loosest operation binds, and the height of its tree."""
+
+    text: str
+    level: int
+    height: int
 
 
 def _free_name(names: Sequence[str]) -> str:
@@ -38,9 +40,10 @@ def write(nodes: Sequence[Node], outputs: Sequence[int], names: Sequence[str] = 
     part = _free_name(names)
     uses = Counter(chain.from_iterable(node.args for node in nodes))
     lines: list[str] = []
-    done: list[tuple[str, int, int]] = []  # text, binding strength, height of the tree
+    done: list[Written] = []
     for at, node in enumerate(nodes):
-        text, level, height = _one(node, [done[arg] for arg in node.args], names)
+        args = [done[arg] for arg in node.args]
+        text, level, height = _one(node, args, names)
         long = height > _MAX_HEIGHT or len(text) > _MAX_WIDTH
         shared = uses[at] > 1 and not _plain(node, nodes)
         if uses[at] and (long or shared):
@@ -49,8 +52,9 @@ def write(nodes: Sequence[Node], outputs: Sequence[int], names: Sequence[str] = 
             text = name
             level = _ATOM_LEVEL
             height = 0
-        done.append((text, level, height))
-    return ";\n".join([*lines, *(done[at][0] for at in outputs)])
+        done.append(Written(text, level, height))
+    lines += [done[at].text for at in outputs]
+    return ";\n".join(lines)
 
 
 def _plain(node: Node, nodes: Sequence[Node]) -> bool:
@@ -66,33 +70,37 @@ def _leaf(node: Node, names: Sequence[str]) -> str:
             return names[at]
         return f"x{at + 1}"
     if node.op == "num":
-        return _number_text(node.value)
+        return literal(node.value)
     return node.op
 
 
-def _one(node: Node, args: Sequence[tuple[str, int, int]], names: Sequence[str]) -> tuple[str, int, int]:
+def _one(node: Node, args: Sequence[Written], names: Sequence[str]) -> Written:
     if not args:
-        return _leaf(node, names), _ATOM_LEVEL, 0
-    height = 1 + max(arg[2] for arg in args)
+        return Written(_leaf(node, names), _ATOM_LEVEL, 0)
+    height = 1 + max(arg.height for arg in args)
     infix = operation(node.op, node.value).infix
     if infix is not None:
-        # Left-associative chains keep their height: the parser reads them in a loop.
-        height = max(args[0][2], args[1][2] + 1, 1)
+        left, right = args
         level = infix.level
-        return f"{_at(args[0], level)} {infix.sign} {_at(args[1], level + 1)}", level, height
+        text = f"{_at(left, level)} {infix.sign} {_at(right, level + 1)}"
+        # Left-associative chains keep their height: the parser reads them in a loop.
+        return Written(text, level, max(left.height, right.height + 1, 1))
     if node.op == "where":
-        return f"where({args[0][0]} > 0, {args[1][0]}, {args[2][0]})", _ATOM_LEVEL, height
+        condition, first, second = (arg.text for arg in args)
+        return Written(f"where({condition} > 0, {first}, {second})", _ATOM_LEVEL, height)
     if node.op == "neg":
-        return f"-{_at(args[0], _POWER_LEVEL)}", _NEG_LEVEL, height
+        return Written(f"-{_at(args[0], _POWER_LEVEL)}", _NEG_LEVEL, height)
     if node.op == POWER:
-        return f"{_at(args[0], _ATOM_LEVEL)}**{int(node.value)}", _POWER_LEVEL, height
-    inside = ", ".join(arg[0] for arg in args)
+        base = _at(args[0], _ATOM_LEVEL)
+        return Written(f"{base}**{int(node.value)}", _POWER_LEVEL, height)
+    inside = ", ".join(arg.text for arg in args)
     if isinstance(node.value, Content):
         inside = f"{inside}, {node.value.text()}"
-    return f"{node.op}({inside})", _ATOM_LEVEL, height
+    return Written(f"{node.op}({inside})", _ATOM_LEVEL, height)
 
 
-def _at(part: tuple[str, int, int], level: int) -> str:
-    if part[1] >= level:
-        return part[0]
-    return f"({part[0]})"
+def _at(part: Written, level: int) -> str:
+    """The part where something binds that strongly: in parentheses if it binds less."""
+    if part.level >= level:
+        return part.text
+    return f"({part.text})"

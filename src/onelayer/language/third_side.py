@@ -14,8 +14,9 @@ import torch
 
 from onelayer.float64 import TINY, UNIT
 from onelayer.language.formula import Formula
-from onelayer.language.intervals import Interval
-from onelayer.language.tree import Node, Tape
+from onelayer.language.intervals import Interval, absolute
+from onelayer.language.term import Term, applied
+from onelayer.language.tree import Node, Tape, squared
 
 TWO = Node("num", (), 2.0)
 ROUNDINGS = 8 * UNIT  # of a difference and its square
@@ -32,10 +33,14 @@ class ThirdSide:
 
     def interval(self, found: Sequence[Interval]) -> Interval:
         """The node is at least the square of the distance between |a| and |b|."""
-        (least_a, most_a), (least_b, most_b) = _size(found[self.a]), _size(found[self.b])
+        least_a, most_a = absolute(*found[self.a])
+        least_b, most_b = absolute(*found[self.b])
         apart = torch.maximum(least_a - most_b, least_b - most_a).clamp(min=0.0)
-        low = (apart * apart * (1 - ROUNDINGS) - TINY).clamp(min=0.0)
-        return torch.where(torch.isfinite(low), low, torch.zeros_like(low)), torch.full_like(low, torch.inf)
+        square = apart * apart * (1 - ROUNDINGS) - TINY
+        low = square.clamp(min=0.0)
+        # Where intervals overflow, a square is still not negative.
+        low = torch.where(torch.isfinite(low), low, torch.zeros_like(low))
+        return low, torch.full_like(low, torch.inf)
 
 
 def third_sides(formula: Formula) -> dict[int, ThirdSide]:
@@ -57,22 +62,24 @@ def as_squares(formula: Formula) -> Formula | None:
     tape = Tape()
     places: list[int] = []
     for at, node in enumerate(formula.nodes):
-        if at not in sides:
-            places.append(tape.add(node.op, *(places[arg] for arg in node.args), value=node.value))
-            continue
-        side = sides[at]
-        a, b, t = (places[own] for own in (side.a, side.b, side.t))
-        along = tape.add("add" if side.sign > 0 else "sub", a, tape.add("mul", b, tape.add("cos", t)))
-        across = tape.add("mul", b, tape.add("sin", t))
-        places.append(tape.add("add", *(tape.add("pow", leg, value=2) for leg in (along, across))))
+        if at in sides:
+            places.append(_as_square_sum(tape, sides[at], places))
+        else:
+            args = (places[arg] for arg in node.args)
+            places.append(tape.add(node.op, *args, value=node.value))
     outputs = [places[at] for at in formula.outputs]
     return Formula.build(tape.nodes, outputs, formula.input_shape, formula.output_shape)
 
 
-def _size(ends: Interval) -> Interval:
-    """The interval of |a|."""
-    low, high = ends
-    return torch.maximum(low, -high).clamp(min=0.0), torch.maximum(-low, high)
+def _as_square_sum(tape: Tape, side: ThirdSide, places: Sequence[int]) -> int:
+    """The node of (a +- b cos t)^2 + (b sin t)^2."""
+    a = Term(tape, places[side.a])
+    b = Term(tape, places[side.b])
+    t = Term(tape, places[side.t])
+    shifted = b * applied("cos")(t)
+    along = a + shifted if side.sign > 0 else a - shifted
+    across = b * applied("sin")(t)
+    return (along**2 + across**2).at
 
 
 def _matched(nodes: Sequence[Node], at: int) -> ThirdSide | None:
@@ -98,7 +105,7 @@ def _sorted_out(nodes: Sequence[Node], at: int) -> tuple[list[int], list[tuple[i
     legs = []
     others = []
     for sign, term in _terms(nodes, at, 1):
-        root = _root(nodes, term)
+        root = squared(nodes, term)
         if root is not None and sign > 0:
             legs.append(root)
         else:
@@ -111,19 +118,12 @@ def _terms(nodes: Sequence[Node], at: int, sign: int) -> list[tuple[int, int]]:
     node = nodes[at]
     match node.op:
         case "add" | "sub":
-            second = sign if node.op == "add" else -sign
-            return [*_terms(nodes, node.args[0], sign), *_terms(nodes, node.args[1], second)]
+            first = _terms(nodes, node.args[0], sign)
+            second = _terms(nodes, node.args[1], sign if node.op == "add" else -sign)
+            return first + second
         case "neg":
             return _terms(nodes, node.args[0], -sign)
     return [(sign, at)]
-
-
-def _root(nodes: Sequence[Node], at: int) -> int | None:
-    """The node that a node is the square of."""
-    node = nodes[at]
-    raised = node.op == "pow" and node.value == 2
-    doubled = node.op == "mul" and node.args[0] == node.args[1]
-    return node.args[0] if raised or doubled else None
 
 
 def _factors(nodes: Sequence[Node], at: int) -> tuple[int, list[int]]:

@@ -60,6 +60,7 @@ class Tape:
         at = self._known.get(node)
         if at is not None:
             return at
+        # Before the node is made: where its singularity is removable, another node takes its place for good.
         if self.cancels and op in ("mul", "div"):
             known = cancelled(self, op, *args)
             if known is not None:
@@ -91,7 +92,7 @@ class Tape:
         if not math.isfinite(value):
             raise FormulaError(f"constant {value} is not a finite number; give a value below 1.8e308")
         at = self.add("num", value=abs(float(value)))
-        if math.copysign(1.0, value) < 0 and value != 0:
+        if value < 0:
             return self.add("neg", at)
         return at
 
@@ -136,6 +137,7 @@ class Tape:
         if node.op in LEAVES or len(args) < len(node.args):
             return None
         row = operation(node.op, node.value)
+        # Asked before it is computed: a high power of a long number takes for ever.
         too_long = node.op == POWER and _bits(args[0]) * abs(int(node.value)) > EXACT_BITS
         if too_long or not row.rational or not row.total(args):
             return None
@@ -169,8 +171,19 @@ def _bits(value: Fraction) -> int:
 
 
 def _small(value: Fraction) -> Fraction | None:
-    if max(value.numerator.bit_length(), value.denominator.bit_length()) <= EXACT_BITS:
+    """The value, unless it is too long to be followed."""
+    if _bits(value) <= EXACT_BITS:
         return value
+    return None
+
+
+def squared(nodes: Sequence[Node], at: int) -> int | None:
+    """The node that a node is the square of, written as a power or as a product."""
+    node = nodes[at]
+    raised = node.op == POWER and node.value == 2
+    doubled = node.op == "mul" and node.args[0] == node.args[1]
+    if raised or doubled:
+        return node.args[0]
     return None
 
 
@@ -178,6 +191,7 @@ def prune(nodes: Sequence[Node], outputs: Sequence[int]) -> tuple[tuple[Node, ..
     """The nodes that ``outputs`` need, in depth-first order from the first output: one order for equal formulas."""
     place: dict[int, int] = {}
     kept: list[Node] = []
+    # A stack of its own in place of recursion: formulas are deeper than Python's stack.
     stack = list(reversed(outputs))
     while stack:
         at = stack[-1]
@@ -191,5 +205,6 @@ def prune(nodes: Sequence[Node], outputs: Sequence[int]) -> tuple[tuple[Node, ..
         stack.pop()
         node = nodes[at]
         place[at] = len(kept)
-        kept.append(Node(node.op, tuple(place[arg] for arg in node.args), node.value))
+        args = tuple(place[arg] for arg in node.args)
+        kept.append(Node(node.op, args, node.value))
     return tuple(kept), tuple(place[at] for at in outputs)
