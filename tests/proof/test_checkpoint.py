@@ -195,6 +195,9 @@ FORGED = {
     "bounds that are not found again": ("bound", lambda a: a * 1e-3),
     "a missing number": ("counts", lambda a: a[:-1]),
     "a unit with other corners": ("0.open.high", lambda a: a - 1e-3),
+    "a witness with a larger error": ("witness", put(0, 1.0)),
+    "a witness with too few coordinates": ("witness", lambda a: a[:-1]),
+    "a witness of a unit with a larger error": ("0.witness", lambda a: a + 1.0),
 }
 
 

@@ -20,7 +20,8 @@ from onelayer.errors import OnelayerError
 from onelayer.language.balls import in_balls
 from onelayer.language.formula import Formula, parse
 from onelayer.language.quotient import as_quotient
-from onelayer.proof import error as error_module
+from onelayer.proof import cleared as cleared_module
+from onelayer.proof.cleared import cleared
 from onelayer.proof.error import ErrorFunction, error_function
 from onelayer.recording.target import Target, as_target
 
@@ -88,7 +89,7 @@ def violations(bounds: int = 8) -> tuple[int, int]:
         low, high = middle - radius, middle + radius
         quotient, order = as_quotient(formula), chance.randint(1, 4)
         assert quotient is not None
-        found = g._cleared(quotient, g._model(low, high, order), low, high, order).bound
+        found = cleared(quotient, g._model(low, high, order), low, high, order).bound
         share = torch.rand(64, bounds, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(looked))
         share[:2] = torch.tensor([0.0, 1.0], dtype=torch.float64)[:, None, None]
         values = (0.7 - target.function(low + share * (high - low))).abs()
@@ -106,7 +107,7 @@ def test_no_point_exceeds_its_bound() -> None:
 
 @pytest.mark.parametrize("mistake", ["largest instead of smallest denominator", "numerator forgotten"])
 def test_a_planted_mistake_is_caught(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = error_module.numerator_and_denominator
+    honest = cleared_module.numerator_and_denominator
 
     def wrong(*args: Any) -> Any:
         numerator, denominator, gap = honest(*args)
@@ -115,7 +116,7 @@ def test_a_planted_mistake_is_caught(mistake: str, monkeypatch: pytest.MonkeyPat
         lower, upper = denominator.range()
         return numerator, denominator, torch.where(gap > 0, torch.maximum(-lower, upper), 0.0)
 
-    monkeypatch.setattr(error_module, "numerator_and_denominator", wrong)
+    monkeypatch.setattr(cleared_module, "numerator_and_denominator", wrong)
     assert violations()[0] > 0
 
 
@@ -197,7 +198,7 @@ def test_point_boxes_and_corners_are_enclosed() -> None:
     points: Tensor = WIDE.corners()
     quotient = as_quotient(parse(RATIO, 3))
     assert quotient is not None
-    bound = g._cleared(quotient, g._model(points, points, 2), points, points, 2).bound
+    bound = cleared(quotient, g._model(points, points, 2), points, points, 2).bound
     exact = (0.7 - target.function(points)).abs()
     assert bool((bound >= exact * (1 - 1e-12)).all())
     torch.testing.assert_close(bound, exact, rtol=1e-8, atol=1e-12)

@@ -140,8 +140,10 @@ class Program:
     body: list[str] = field(default_factory=list)
     numbers: int = 0
     depth: int = 1
-    narrow: str | None = None  # the format that results are rounded to, where it is narrower
-    int8: bool = False  # whether values and keys are stored as whole numbers with scales
+    # The format that results are rounded to, where it is narrower.
+    narrow: str | None = None
+    # Whether values and keys are stored as whole numbers with scales.
+    int8: bool = False
 
     def line(self, text: str) -> None:
         """One more line of the body; braces at its ends decide how far the next ones are moved in."""

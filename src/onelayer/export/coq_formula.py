@@ -12,7 +12,8 @@ from onelayer.language.formula import Formula
 from onelayer.language.tree import Node
 
 Form = tuple[tuple[Fraction, ...], Fraction]  # slopes . x + constant
-Direction = tuple[int, ...]  # coprime integers, the first that is not zero positive
+# Coprime integers, the first that is not zero positive.
+Direction = tuple[int, ...]
 Leaf = Callable[[int], str | None]
 
 ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
@@ -20,7 +21,8 @@ FUNCTIONS = {"sin": "sin", "cos": "cos", "tan": "tan", "exp": "exp", "log": "ln"
 FUNCTIONS |= {"atan": "atan", "max": "Rmax", "min": "Rmin", "relu": "relu"}
 PATTERNS = {"pi": "PI", "e": "(exp 1)", "neg": "(- {0})"}
 PATTERNS |= {"tanh": "(1 - 2 / (exp (2 * {0}) + 1))", "sigmoid": "(/ (1 + exp (- {0})))"}
-LONGEST = 200_000  # characters of a statement that Coq still parses in seconds
+# Characters of a statement that Coq still parses in seconds.
+LONGEST = 200_000
 
 
 def direction_of(slopes: Sequence[Fraction]) -> Direction:

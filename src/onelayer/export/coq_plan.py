@@ -18,9 +18,12 @@ from onelayer.export.exact import ExactLayer, Token
 from onelayer.language.evaluate import evaluate
 from onelayer.proof.tree import BoxTree
 
-GRID = 801  # points on which offsets and bounds are measured; what they are is proved by Coq alone
-SPREAD = 16.0  # largest difference of logits over a piece: beyond it exponentials of one piece differ too much
-MOST_CUTS = 64  # of an axis at sides of the boxes of a proof: Coq proves each piece by itself
+# Points on which offsets and bounds are measured; what they are is proved by Coq alone.
+GRID = 801
+# Largest difference of logits over a piece: beyond it exponentials of one piece differ too much.
+SPREAD = 16.0
+# Cuts of an axis at sides of the boxes of a proof: Coq proves each piece by itself.
+MOST_CUTS = 64
 
 
 @dataclass

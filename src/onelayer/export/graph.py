@@ -13,7 +13,8 @@ from onelayer.extras import require
 from onelayer.layer.int8 import integers
 from onelayer.narrow import ACCUMULATORS
 
-OPSET = 18  # the first with LayerNormalization and ReduceMean by input, known to onnxruntime since 1.14
+# The first with LayerNormalization and ReduceMean by input, known to onnxruntime since 1.14.
+OPSET = 18
 IR_VERSION = 9  # that goes with the opset
 
 

@@ -39,7 +39,8 @@ class Judgement:
     status: str
     eps: float
     reason: str
-    pieces: int  # of the tactic interval; none where the verifier of formal/Checker.v computed
+    # Of the tactic interval; none where the verifier of formal/Checker.v computed.
+    pieces: int
     integers: str
     axioms: tuple[str, ...]
     seconds: float

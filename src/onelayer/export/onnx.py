@@ -178,7 +178,8 @@ def _query(graph: Graph, name: str, u: str, own: tuple[Tensor, Tensor], scale: f
 def _grid(graph: Graph, config: Config, name: str, query: str, memory: GridMemory) -> str:
     """One softmax per axis, contracted one axis at a time."""
     rest, n = "", config.length
-    left = memory.values.numel()  # numbers per token of the axes that are contracted
+    # Numbers per token of the axes that are contracted.
+    left = memory.values.numel()
     for a, axis in enumerate(memory.axes):
         turned = graph.apply("Transpose", f"{name}.axis{a}.keys.T", graph.weight(f"{name}.axis{a}.keys", axis))
         logits = graph.apply("MatMul", f"{name}.axis{a}.logits", query, turned)
@@ -223,7 +224,8 @@ def _weights(graph: Graph, config: Config, name: str, scores: str, tokens: int) 
         return graph.apply("Softmax", f"{name}.weights", masked, axis=-1)
     if config.attention == "hardmax":
         best = graph.apply("ReduceMax", f"{name}.best", scores, graph.shape(-1), keepdims=1)
-        ties = graph.apply("Equal", f"{name}.ties", scores, best)  # they share the weight equally
+        # They share the weight equally.
+        ties = graph.apply("Equal", f"{name}.ties", scores, best)
         scores = graph.apply("Cast", f"{name}.kernel", ties, to=graph.element)
     elif config.feature == "taylor":
         scores = _exponential_sum(graph, name, scores, config.order)

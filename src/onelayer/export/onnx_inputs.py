@@ -8,7 +8,8 @@ from onelayer.box import Box
 from onelayer.errors import OnelayerError
 from onelayer.extras import require
 
-OWN = "layer."  # begins the names of the layer's own tensors where a variable has theirs
+# Begins the names of the layer's own tensors where a variable has theirs.
+OWN = "layer."
 
 
 def with_named_inputs(model: Any, box: Box) -> Any:

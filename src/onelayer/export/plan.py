@@ -20,7 +20,8 @@ from onelayer.source import Source, plain_heads
 
 # exp(-50) = 2e-22 beside any weight that counts: below the rounding of float64.
 OFF = 50.0
-MAX_TOKENS = 4096  # of a stock layer, whose attention is quadratic in memory
+# Of a stock layer, whose attention is quadratic in memory.
+MAX_TOKENS = 4096
 ANCHOR_FEATURES = 2  # two features of opposite sign: their mean is zero
 
 

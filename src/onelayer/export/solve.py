@@ -19,8 +19,10 @@ from onelayer.export.stock import StockLayer
 from onelayer.source import Source
 
 ROUNDS = 3  # of refinement; the second already reaches rounding
-POINTS_PER_TOKEN = 8  # rows of the fit per unknown, so that it does not interpolate
-RCOND = 1e-11  # singular values below this share of the largest are noise of float64
+# Rows of the fit per unknown, so that it does not interpolate.
+POINTS_PER_TOKEN = 8
+# Singular values below this share of the largest are noise of float64.
+RCOND = 1e-11
 
 
 def solve_values(source: Source, drawn: Plan, build: Callable[[Plan], StockLayer]) -> Plan:

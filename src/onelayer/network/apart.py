@@ -80,7 +80,8 @@ class _Look:
     def _step(self, step: Step, read: list[Hashes]) -> Hashes:
         if step.op in _OTHERS:
             return _OTHERS[step.op](self, step, read)
-        if step.op in ("scale", "shift"):  # by one number: a product or sum like any other
+        # By one number: a product or sum like any other.
+        if step.op in ("scale", "shift"):
             return self._joined("mul" if step.op == "scale" else "add", read[0], self._numbers(step.number))
         if len(read) == 2:
             added = step.op == "sub" and isinstance(step.args[1], str)

@@ -24,7 +24,8 @@ from onelayer.errors import FileError, OnelayerError
 from onelayer.network.network import RecordedNetwork
 from onelayer.network.record import record
 
-MAX_BYTES = 2**32  # of a file of weights: four gigabytes are read into memory
+# Of a file of weights: four gigabytes are read into memory.
+MAX_BYTES = 2**32
 MAX_WIDTH = 2**14  # a square matrix of it takes two gigabytes
 ACTIVATIONS: dict[str, type[nn.Module]] = {
     "tanh": nn.Tanh,

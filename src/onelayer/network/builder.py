@@ -59,7 +59,8 @@ class NetworkWriter:
         self.steps: list[Step] = []
         self.shapes: list[tuple[int, ...]] = [input_shape]
         self.tensors: dict[str, Tensor] = {}
-        self.spent: set[int] = set()  # steps whose entries a program has changed in place since
+        # Steps whose entries a program has changed in place since.
+        self.spent: set[int] = set()
         self._known: dict[tuple[tuple[int, ...], bytes], str] = {}
 
     @property
@@ -238,6 +239,7 @@ class NetworkWriter:
         if last != len(self.steps):  # a network ends with its result
             self._written("arrange", (last,), tuple(result.shape[1:]))
         if not self.tensors and self.dtype != torch.float64:
-            self.tensors["format"] = torch.zeros(1, dtype=self.dtype, device="cpu")  # no weight says it
+            # No weight says it.
+            self.tensors["format"] = torch.zeros(1, dtype=self.dtype, device="cpu")
         shapes = {name: tuple(value.shape) for name, value in self.tensors.items()}
         return RecordedNetwork(NetworkProgram(self.input_shape, tuple(self.steps), shapes), self.tensors)

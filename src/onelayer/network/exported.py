@@ -24,12 +24,14 @@ from onelayer.network.aten import written_as
 from onelayer.network.builder import NetworkWriter
 from onelayer.network.network import RecordedNetwork
 
-MAX_BYTES = 2**31  # of the archive, packed or not: a small file may claim to be a large one
+# Of the archive, packed or not: a small file may claim to be a large one.
+MAX_BYTES = 2**31
 MAX_JSON = 2**26  # bytes of its graph as text, some kilobytes a node
 MAX_ENTRIES = 2**14  # files in the archive
 # Numbers of torch's own list of scalar types.
 KINDS: dict[int, np.dtype[Any]] = {5: np.dtype("<i8"), 7: np.dtype("<f4"), 8: np.dtype("<f8"), 12: np.dtype(bool)}
-MADE = ("full", "zeros", "ones", "arange", "triu", "tril", "scalar_tensor")  # constants that a graph makes itself
+# Constants that a graph makes itself.
+MADE = ("full", "zeros", "ones", "arange", "triu", "tril", "scalar_tensor")
 
 
 def read_exported(path: Path) -> RecordedNetwork:

@@ -153,7 +153,8 @@ def _run(write: NetworkWriter, node: Any, known: dict[str, Any], to_array: Calla
     args = [_read(node, name, known) for name in node.input]
     settings = _attributes(node, to_array)
     _need_known(node, settings)
-    if node.op_type == "Split":  # older versions say by their outputs alone how many parts there are
+    # Older versions say by their outputs alone how many parts there are.
+    if node.op_type == "Split":
         settings.setdefault("num_outputs", len(node.output))
     if node.op_type in FOLDED and not any(isinstance(arg, Value) for arg in args):
         return [FOLDED[node.op_type](*args)]

@@ -33,7 +33,8 @@ FOLDED: dict[str, Callable[..., Any]] = {
     "Equal": np.equal,
     "Where": np.where,
 }
-HUNDREDTH, EPSILON = float(np.float32(0.01)), float(np.float32(1e-5))  # defaults of attributes, which are float32
+# Defaults of attributes, which are float32.
+HUNDREDTH, EPSILON = float(np.float32(0.01)), float(np.float32(1e-5))
 # Attributes that the rules know; another one would change what a node means and is refused.
 ATTRIBUTES: dict[str, set[str]] = {
     **{name: {"axis"} for name in ("Softmax", "Flatten", "Gather", "Concat")},
@@ -55,7 +56,8 @@ ATTRIBUTES: dict[str, set[str]] = {
     "Trilu": {"upper"},
 }
 FLOAT, DOUBLE = 1, 11  # TensorProto
-NO_NARROWER = {FLOAT32: (FLOAT, DOUBLE), FLOAT64: (DOUBLE,)}  # formats in which a norm of a format may be computed
+# Formats in which a norm of a format may be computed.
+NO_NARROWER = {FLOAT32: (FLOAT, DOUBLE), FLOAT64: (DOUBLE,)}
 NAMES = {
     **{name.capitalize(): name for name in ("neg", "abs", "relu", "exp", "log", "sqrt", "reciprocal", "sin", "cos")},
     **{name.capitalize(): name for name in ("tan", "atan", "tanh", "sigmoid", "erf", "mish")},
@@ -356,7 +358,8 @@ def split(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> li
     if sizes is None:
         count = settings["num_outputs"]
         most = -(-whole // count)
-        sizes = [most] * (count - 1) + [whole - most * (count - 1)]  # the last may be smaller
+        # The last may be smaller.
+        sizes = [most] * (count - 1) + [whole - most * (count - 1)]
     if min(sizes) < 0 or sum(sizes) != whole:
         raise UnsupportedOperation("Split", f"into parts that make up its axis of {whole}")
     ends = np.cumsum(sizes)[:-1]

@@ -18,7 +18,8 @@ from onelayer.errors import FileError
 
 FORMAT, VERSION = "onelayer network", 1
 MAX_STEPS = 2**14  # far more than a network that can be bounded has
-MAX_VALUES = 2**22  # numbers in one value, and in all lists of places together
+# Numbers in one value, and in all lists of places together.
+MAX_VALUES = 2**22
 BINARY = ("add", "sub", "mul", "div", "minimum", "maximum")
 UNARY = (
     *("neg", "abs", "relu", "exp", "log", "sqrt", "rsqrt", "reciprocal", "square", "sin", "cos", "tan", "atan"),

@@ -19,7 +19,8 @@ def _seen(build: NetworkWriter, x: Known, places: Places) -> Known:
     end = flat.shape[-1]
     if bool((places == BORDER).any()):
         flat = build.join([flat, np.zeros((*flat.shape[:2], 1))], 2)
-    return moved(flat, lambda v: v[:, :, places % (end + 1)])  # BORDER is the zero at the end
+    # BORDER is the zero at the end.
+    return moved(flat, lambda v: v[:, :, places % (end + 1)])
 
 
 @rule("conv1d", "conv2d", "conv3d")

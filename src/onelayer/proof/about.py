@@ -15,6 +15,7 @@ Every claim is lower <= sup|G - f| <= upper for the function f of the certificat
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -47,7 +48,8 @@ def sound(about: Any) -> bool:
     wanted = _SETTINGS[about["kind"]]
     if set(about) != {"kind", *wanted}:
         return False
-    return all(_TYPES[name](about[name]) for name in wanted) and _matching(about)
+    typed = all(_TYPES[name](about[name]) for name in wanted)
+    return typed and _matching(about)
 
 
 def _numbers(value: Any) -> bool:
@@ -57,16 +59,31 @@ def _numbers(value: Any) -> bool:
 
 
 def _whole(value: Any) -> bool:
-    return isinstance(value, list | tuple) and bool(value) and all(type(x) is int for x in value)
+    if not isinstance(value, list | tuple) or not value:
+        return False
+    return all(type(x) is int for x in value)
+
+
+def _inputs(value: Any) -> bool:
+    """Numbers of inputs, each once."""
+    return _whole(value) and min(value) >= 0 and len(set(value)) == len(value)
+
+
+def _signs(value: Any) -> bool:
+    return _whole(value) and set(value) <= {1, -1}
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= MAX_TEXT
 
 
 _TYPES: dict[str, Callable[[Any], bool]] = {
     "low": _numbers,
     "high": _numbers,
-    "norm": lambda value: value in NORMS,
-    "inputs": lambda value: _whole(value) and min(value) >= 0 and len(set(value)) == len(value),
-    "signs": lambda value: _whole(value) and set(value) <= {1, -1},
-    "text": lambda value: isinstance(value, str) and 0 < len(value) <= MAX_TEXT,
+    "norm": NORMS.__contains__,
+    "inputs": _inputs,
+    "signs": _signs,
+    "text": _text,
 }
 
 
@@ -74,8 +91,11 @@ def _matching(about: Mapping[str, Any]) -> bool:
     if about["kind"] == "range":
         low = about["low"]
         high = about["high"]
-        return len(low) == len(high) and all(a < b for a, b in zip(low, high, strict=True))
-    return about["kind"] != "monotone" or len(about["inputs"]) == len(about["signs"])
+        # A range of no width has no radius to measure by.
+        return len(low) == len(high) and all(map(operator.lt, low, high))
+    if about["kind"] == "monotone":
+        return len(about["inputs"]) == len(about["signs"])
+    return True
 
 
 def words(about: Mapping[str, Any]) -> str:
@@ -86,7 +106,9 @@ def words(about: Mapping[str, Any]) -> str:
     if kind == "monotone":
         pairs = zip(about["inputs"], about["signs"], strict=True)
         slopes = [f"{'+' if sign > 0 else '-'}dT/dx{at + 1}" for at, sign in pairs]
-        return f"sup|M - ({', '.join(slopes[:MOST_NAMED])}{', ...' if len(slopes) > MOST_NAMED else ''})|"
+        named = ", ".join(slopes[:MOST_NAMED])
+        more = ", ..." if len(slopes) > MOST_NAMED else ""
+        return f"sup|M - ({named}{more})|"
     return {
         "range": "sup_k |y_k - centre_k| / radius_k",
         "difference": "sup|A - B|",

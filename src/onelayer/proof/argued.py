@@ -46,7 +46,8 @@ def argued_certificate(
     seconds, and the order of a proof with boxes.
     """
     lower = witness[1] if witness else 0.0
-    upper = math.inf if math.isnan(upper) or overflows(model, box) else upper
+    if math.isnan(upper) or overflows(model, box):
+        upper = math.inf
     if lower > upper:
         raise ArithmeticError(f"the bound {upper} is below the error {lower} at {witness}: the argument does not hold")
     executed = format_of(model.dtype)
@@ -76,8 +77,11 @@ def representable(points: torch.Tensor, box: Box, dtype: torch.dtype) -> torch.T
 def worst(model: OneLayerTransformer, target: Target, points: torch.Tensor) -> torch.Tensor:
     """Of points (S, *shape) the one with the largest error seen. Not rigorous."""
     values = model(points.to(model.dtype)).double()
-    error = (values - target.function(points)).abs().reshape(len(points), -1).amax(1)
-    return points[int(torch.nan_to_num(error, nan=-1.0, posinf=-1.0).argmax())]
+    gap = (values - target.function(points)).abs()
+    error = gap.reshape(len(points), -1).amax(1)
+    # Where there is no number there is nothing to verify.
+    at = torch.nan_to_num(error, nan=-1.0, posinf=-1.0).argmax()
+    return points[int(at)]
 
 
 @torch.no_grad()
@@ -89,4 +93,5 @@ def distance_at(model: OneLayerTransformer, point: torch.Tensor, truth: Callable
     with ball_precision(BITS):
         x = point[None].to(model.device)
         outputs = tuple(model.config.output_shape)
-        return distance_down(balls_at(model, x, outputs, model.dtype)[0], truth())
+        values = balls_at(model, x, outputs, model.dtype)[0]
+        return distance_down(values, truth())

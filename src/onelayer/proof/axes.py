@@ -7,7 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-LOPSIDED = 2.0**8  # steep functions need boxes a hundred times longer than wide, hardly any more than that
+# Steep functions need boxes a hundred times longer than wide, hardly any more than that.
+LOPSIDED = 2.0**8
 LARGEST = 1e300  # stands for "no bound", so that differences are numbers
 
 
@@ -20,6 +21,7 @@ def with_trials(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
     each = torch.arange(dim, dtype=torch.int64, device=low.device)
     lows = low.repeat(dim + 1, 1, 1)  # (D + 1, B, D)
     highs = high.repeat(dim + 1, 1, 1)
+    # The middle half stands for either half: what a cut wins at the ends alone is not seen.
     lows[each, :, each] = (0.75 * low + 0.25 * high).T
     highs[each, :, each] = (0.25 * low + 0.75 * high).T
     return lows.reshape(-1, dim), highs.reshape(-1, dim)
@@ -45,11 +47,13 @@ def families(inherited: Tensor, bound: Tensor) -> Families:
     """
     alone = torch.arange(len(bound), dtype=torch.int64, device=bound.device)
     same = torch.unique(inherited, return_inverse=True)[1]
-    member = torch.unique(torch.where(torch.isfinite(inherited), same, len(bound) + alone), return_inverse=True)[1]
+    family = torch.where(torch.isfinite(inherited), same, len(bound) + alone)
+    member = torch.unique(family, return_inverse=True)[1]
     worst_first = torch.argsort(bound, descending=True, stable=True)
     by_family = worst_first[torch.argsort(member[worst_first], stable=True)]
     first = torch.ones_like(by_family, dtype=torch.bool)
-    first[1:] = member[by_family[1:]] != member[by_family[:-1]]
+    in_order = member[by_family]
+    first[1:] = in_order[1:] != in_order[:-1]
     return Families(member, by_family[first])
 
 

@@ -31,8 +31,8 @@ class Bounded(NamedTuple):
 
 def as_taylor(t: Any, f: Any, low: Tensor, high: Tensor, order: int) -> list[TaylorModel]:
     """Both sides as Taylor models: a function that ignores x returns plain tensors, which are exact constants."""
-    zero = variables(low, high, order)
-    flat = zero.reshape(zero.shape[0], -1)[:, 0] * 0.0
+    x = variables(low, high, order)
+    flat = x.reshape(x.shape[0], -1)[:, 0] * 0.0
     return [side if isinstance(side, TaylorModel) else constant(flat, side) for side in (t, f)]
 
 
@@ -44,7 +44,9 @@ def steepness(y: Any) -> Tensor | float:
     rows = basis.block(len(y.support), y.degree)
     table = tables.exponents(len(y.support), y.degree, y.device)[rows]
     share = torch.zeros(y.shape[0], y.space.dim, dtype=torch.float64, device=y.device)
-    share[:, tables.rows(y.support, y.device)] = weighted_sizes(y.coef[rows], table).amax(-1).T
+    # Of all outputs the steepest one counts.
+    sizes = weighted_sizes(y.coef[rows], table).amax(-1)
+    share[:, tables.rows(y.support, y.device)] = sizes.T
     return share
 
 
@@ -53,7 +55,8 @@ def shares(g: TaylorModel, bound: Tensor, steep: Tensor | float) -> Tensor:
 
     What g keeps of polynomials that cancel says nothing of a remainder; the terms of their highest degree do.
     """
-    return torch.where((g.rem.amax(1) < bound / 2)[:, None], g.sensitivity(), steep)
+    told = g.rem.amax(1) < bound / 2
+    return torch.where(told[:, None], g.sensitivity(), steep)
 
 
 def smaller(a: Bounded, b: Bounded) -> Bounded:

@@ -12,10 +12,13 @@ from torch import Tensor
 from onelayer.proof.tree import LEAF, BoxTree, Floats, Ints, preorder
 
 MAX_LEVELS = 6  # halvings of one box in one call: 64 parts
-STALLED = 0.998  # a cut that leaves more than this part of the bound has not helped
-# Cuts without effect before a box is given up: every axis in turn.
+# A cut that leaves more than this part of the bound has not helped.
+STALLED = 0.998
+# Cuts without effect before a box is given up: every axis has its turn five times, where there is no bound sixteen
+# times, for many halvings may be needed before one appears.
 STALL_LIMIT, STALL_PER_AXIS, UNBOUNDED_PER_AXIS = 4, 5, 16
-PATIENCE = 2  # cuts per axis that may fail to help before lengths decide
+# Cuts per axis that may fail to help before lengths decide.
+PATIENCE = 2
 
 
 @dataclass(frozen=True)
@@ -34,11 +37,8 @@ class Boxes:
         return self.node.shape[0]
 
     def __getitem__(self, index: Tensor | slice) -> Boxes:
-        return Boxes(*(getattr(self, item.name)[index] for item in fields(self)))
-
-    def with_(self, other: Boxes) -> Boxes:
-        """These boxes followed by the others."""
-        return Boxes(*(torch.cat([getattr(self, item.name), getattr(other, item.name)]) for item in fields(self)))
+        parts = (getattr(self, item.name)[index] for item in fields(self))
+        return Boxes(*parts)
 
     @property
     def splittable(self) -> Tensor:
@@ -49,19 +49,24 @@ class Boxes:
     def urgency(self) -> Tensor:
         """Order of treatment, most urgent first: boxes that resist, then large bounds."""
         by_bound = torch.argsort(self.bound, descending=True, stable=True)
-        return by_bound[torch.argsort(self.stall[by_bound], descending=True, stable=True)]
+        by_stall = torch.argsort(self.stall[by_bound], descending=True, stable=True)
+        return by_bound[by_stall]
 
     def stuck(self) -> Tensor:
         """(B,): no axis can be cut, or many cuts in a row have not improved the bound."""
         dim = self.low.shape[1]
         allowed = torch.full_like(self.stall, STALL_LIMIT + STALL_PER_AXIS * dim)
-        allowed[~torch.isfinite(self.bound)] = STALL_LIMIT + UNBOUNDED_PER_AXIS * dim
+        unbounded = ~torch.isfinite(self.bound)
+        allowed[unbounded] = STALL_LIMIT + UNBOUNDED_PER_AXIS * dim
         return ~self.splittable.any(1) | (self.stall > allowed)
 
     def levels(self, threshold: float, order: int) -> Tensor:
         """How many cuts in a row each box gets. Heuristic: the bound falls like side^(order + 1) until it is small."""
-        excess = (self.bound / threshold if threshold > 0 else torch.full_like(self.bound, torch.inf)).clamp(1, 1e300)
+        unreachable = torch.full_like(self.bound, torch.inf)
+        excess = self.bound / threshold if threshold > 0 else unreachable
+        excess = excess.clamp(1, 1e300)
         dim = self.low.shape[1]
+        # To halve all D sides takes D cuts and lets the bound fall by 2^(order + 1).
         levels = (dim * torch.log2(excess) / (order + 1)).floor()
         levels = torch.where(torch.isfinite(self.bound), levels, dim)
         return levels.clamp(1, MAX_LEVELS).long()
@@ -84,6 +89,7 @@ class TreeBuilder:
         """Room for so many nodes more; the number of the first of them."""
         first = self.size
         self.size += count
+        # Twice as much each time, so that growing costs a constant per node on the whole.
         while self.size > len(self.axis):
             self.axis = np.concatenate([self.axis, np.full_like(self.axis, -1)])
             self.left = np.concatenate([self.left, np.zeros_like(self.left)])
@@ -93,6 +99,7 @@ class TreeBuilder:
     def cut(self, nodes: Tensor, axes: Tensor) -> Tensor:
         """Turn the leaves ``nodes`` into cuts; returns the numbers of their left children."""
         first = self._grow(2 * len(nodes))
+        # Children are neighbours: the right one is always the left one's number plus 1.
         left = first + 2 * np.arange(len(nodes))
         at = nodes.cpu().numpy()
         self.axis[at] = axes.cpu().numpy()
@@ -107,8 +114,10 @@ class TreeBuilder:
         """Put a tree with a root for each of the leaves ``nodes`` in their place; the numbers of its nodes here."""
         roots = nodes.numpy()
         first = self._grow(len(axis) - len(roots))
+        # Its roots take the numbers of the leaves that they replace, all others follow the nodes that are here.
         place = np.concatenate([roots, np.arange(first, self.size)])
-        if bool((left[axis >= 0] < len(roots)).any() or (left[axis >= 0] + 1 >= len(axis)).any()):
+        child = left[axis >= 0]
+        if bool((child < len(roots)).any() or (child + 1 >= len(axis)).any()):
             raise IndexError("a tree to be grafted points outside itself")
         self.axis[place] = axis
         self.left[place] = np.where(axis >= 0, place[left], 0)
@@ -123,34 +132,44 @@ class TreeBuilder:
         low = boxes.low.clone()
         high = boxes.high.clone()
         depth = boxes.depth.clone()
+        # All points descend one level at a time; those that have reached a leaf wait there.
         while (inner := self.axis[at] >= 0).any():
             row = who[torch.from_numpy(inner)]
             axis = torch.from_numpy(self.axis[at[inner]].astype(np.int64))
-            middle = low[row, axis] / 2 + high[row, axis] / 2
+            lower, upper = low[row, axis], high[row, axis]
+            middle = lower / 2 + upper / 2
             right = points[row, axis] >= middle
-            low[row[right], axis[right]] = middle[right]
-            high[row[~right], axis[~right]] = middle[~right]
+            low[row, axis] = torch.where(right, middle, lower)
+            high[row, axis] = torch.where(right, upper, middle)
             depth[row] += 1
             at[inner] = self.left[at[inner]] + right.numpy()
-        return replace(boxes, low=low, high=high, bound=torch.from_numpy(self.bound[at]), depth=depth)
+        bound = torch.from_numpy(self.bound[at])
+        return replace(boxes, low=low, high=high, bound=bound, depth=depth)
 
     def places(self) -> Ints:
         """The place of every node in the preorder."""
-        return preorder(self.axis[: self.size], self.left[: self.size])[1]
+        return self._preorder()[1]
+
+    def _preorder(self) -> tuple[NDArray[np.uint8], Ints]:
+        """The bytes of the tree in preorder, and the place of every node among them."""
+        return preorder(self.axis[: self.size], self.left[: self.size])
 
     def finish(self, low: Tensor, high: Tensor) -> tuple[BoxTree, Floats]:
         """The tree, and the bounds of its leaves in preorder, NaN where none was stated."""
-        code, place = preorder(self.axis[: self.size], self.left[: self.size])
+        code, place = self._preorder()
         bound = np.empty(self.size)
         bound[place] = self.bound[: self.size]
-        return BoxTree(low.numpy(), high.numpy(), code), bound[code == LEAF]
+        leaves = bound[code == LEAF]
+        return BoxTree(low.numpy(), high.numpy(), code), leaves
 
 
 def root(low: Tensor, high: Tensor) -> Boxes:
     """The whole domain, nothing known."""
     zero = torch.zeros(1, dtype=torch.int64, device=low.device)
     unknown = torch.full((1,), torch.inf, dtype=torch.float64, device=low.device)
-    return Boxes(zero, low[None], high[None], unknown, (high - low)[None], zero, zero)
+    # Before the first enclosure the sides stand for the sensitivities.
+    side = (high - low)[None]
+    return Boxes(zero, low[None], high[None], unknown, side, zero, zero)
 
 
 def axis_to_cut(boxes: Boxes, span: Tensor) -> Tensor:
@@ -160,9 +179,12 @@ def axis_to_cut(boxes: Boxes, span: Tensor) -> Tensor:
     guess of the sensitivities costs boxes and never the proof.
     """
     keep = boxes.splittable
+    # An axis that cannot be cut must never win, not even against a sensitivity of zero.
     score = torch.where(keep, boxes.sensitivity.nan_to_num(0.0, 1e300, 0.0), -1.0)
-    length = torch.where(keep, (boxes.high - boxes.low) / torch.where(span > 0, span, 1.0), -1.0)
-    misled = (score.amax(1) <= 0) | (boxes.stall >= PATIENCE * boxes.low.shape[1])
+    side = (boxes.high - boxes.low) / torch.where(span > 0, span, 1.0)
+    length = torch.where(keep, side, -1.0)
+    impatient = boxes.stall >= PATIENCE * boxes.low.shape[1]
+    misled = (score.amax(1) <= 0) | impatient
     return torch.where(misled, length.argmax(1), score.argmax(1))
 
 
@@ -188,6 +210,7 @@ def cut(boxes: Boxes, levels: Tensor, order: int, span: Tensor, tree: TreeBuilde
 def _halves(boxes: Boxes, axis: Tensor, order: int, tree: TreeBuilder) -> Boxes:
     left = tree.cut(boxes.node, axis)
     row = torch.arange(len(boxes), dtype=torch.int64, device=axis.device)
+    # As the tree is read: its split point is low / 2 + high / 2, the same float.
     middle = boxes.low[row, axis] / 2 + boxes.high[row, axis] / 2
     low = boxes.low.clone()
     high = boxes.high.clone()
@@ -195,19 +218,23 @@ def _halves(boxes: Boxes, axis: Tensor, order: int, tree: TreeBuilder) -> Boxes:
     high[row, axis] = middle
     low[row, axis] = middle
     sensitivity[row, axis] *= 2.0**-order
+    # The stall counts on; fresh enclosures set it back to zero where the bound has fallen.
     depth = boxes.depth + 1
     stall = boxes.stall + 1
     first = Boxes(left, boxes.low, high, boxes.bound, sensitivity, depth, stall)
-    return first.with_(Boxes(left + 1, low, boxes.high, boxes.bound, sensitivity, depth, stall))
+    second = Boxes(left + 1, low, boxes.high, boxes.bound, sensitivity, depth, stall)
+    return together([first, second])
 
 
 def together(parts: list[Boxes]) -> Boxes:
     """All boxes of the parts, in order."""
-    return Boxes(*(torch.cat([getattr(part, item.name) for part in parts]) for item in fields(Boxes)))
+    columns = (torch.cat([getattr(part, item.name) for part in parts]) for item in fields(Boxes))
+    return Boxes(*columns)
 
 
 def updated(boxes: Boxes, bound: Tensor, sensitivity: Tensor) -> Boxes:
     """The boxes with fresh enclosures. The inherited bound stays where it is smaller: both hold."""
     better = torch.minimum(bound, boxes.bound)
-    stall = torch.where(better < STALLED * boxes.bound, 0, boxes.stall)
+    helped = better < STALLED * boxes.bound
+    stall = torch.where(helped, 0, boxes.stall)
     return Boxes(boxes.node, boxes.low, boxes.high, better, sensitivity, boxes.depth, stall)

@@ -37,7 +37,8 @@ def stated(eps: Any) -> float:
     return math.nextafter(value, 0.0)
 
 
-BELOW, ABOVE = 1 - 2.0**-50, 1 + 2.0**-50  # beyond the rounding of one sum and one product
+# Beyond the rounding of one sum and one product.
+BELOW, ABOVE = 1 - 2.0**-50, 1 + 2.0**-50
 
 
 @dataclass(frozen=True)
@@ -94,10 +95,11 @@ class Certificate:
         resisted: tuple[tuple[float, ...], tuple[float, ...]] | None = None,
         **facts: Any,
     ) -> Certificate:
-        """The certificate of lower <= sup <= upper with the status that follows: the one place where it is decided.
+        """The certificate of lower <= sup <= upper with the status that follows from them.
 
         ``reached`` says whether an enclosure without an eps is as tight as was asked. ``facts`` are the other fields.
         """
+        # The package imports this module to have its version.
         from onelayer import __version__
 
         eps = None if eps is None else stated(eps)
@@ -110,15 +112,25 @@ class Certificate:
 
         Lemma: |T - f| differs from |T - s| by at most the distance, so the bounds of sup|T - s| move by it.
         """
-        lower = max(0.0, (self.lower * BELOW - within) * BELOW) if self.lower > within else 0.0
+        # Rounded down twice and up once: what is stated must hold whatever the sums were rounded to.
+        lower = 0.0
+        if self.lower > within:
+            lower = max(0.0, (self.lower * BELOW - within) * BELOW)
         upper = (self.upper + within) * ABOVE
-        facts: dict[str, Any] = {"within": within, "assumptions": (*self.assumptions, assumption)}
-        facts |= {"method": ESTIMATED} if estimated else {}
         eps = None if eps is None else stated(eps)
         method = ESTIMATED if estimated else self.method
         status = decide(eps, lower, upper, method=method, reached=self.status == "proved")
-        where = self.resisted if status == "undecided" else None
-        return replace(self, status=status, eps=eps, lower=lower, upper=upper, resisted=where, **facts)
+        return replace(
+            self,
+            status=status,
+            eps=eps,
+            lower=lower,
+            upper=upper,
+            method=method,
+            resisted=self.resisted if status == "undecided" else None,
+            assumptions=(*self.assumptions, assumption),
+            within=within,
+        )
 
     @property
     def proved(self) -> bool:
@@ -138,13 +150,17 @@ class Certificate:
     @property
     def corners(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Lower and upper corner of the domain, flattened in row-major order."""
-        return tuple(self.domain.lower.flatten().tolist()), tuple(self.domain.upper.flatten().tolist())
+        low = self.domain.lower.flatten().tolist()
+        high = self.domain.upper.flatten().tolist()
+        return tuple(low), tuple(high)
 
     def plain(self) -> dict[str, Any]:
         """The fields of the claim as JSON has them: the domain by its shape, corners and names."""
         known = {name: getattr(self, name) for name in FIELDS if name != "domain"}
-        rest = {"names": self.domain.names, "claim": self.claim, "about": dict(self.about), "within": self.within}
-        return known | {"domain": self.corners} | rest
+        known["domain"] = self.corners
+        known["names"] = self.domain.names
+        known |= {"claim": self.claim, "about": dict(self.about), "within": self.within}
+        return known
 
     def to_json(self) -> str:
         """The claim without the boxes, as JSON."""
@@ -168,10 +184,13 @@ class Certificate:
         known = dict(claim)
         shape = known.pop("shape")
         names = known.pop("names")
-        if math.prod(shape) != len(known["domain"][0]) or len({len(side) for side in known["domain"]}) > 1:
+        low, high = known.pop("domain")
+        if not math.prod(shape) == len(low) == len(high):
             raise OnelayerError("inconsistent certificate: the domain must match its shape")
-        low, high = (np.array(side, dtype=np.float64).reshape(shape) for side in known.pop("domain"))
-        return cls(domain=Box(low, high, names=names), proof=proof, attachments=attachments or {}, **known)
+        lower = np.array(low, dtype=np.float64).reshape(shape)
+        upper = np.array(high, dtype=np.float64).reshape(shape)
+        box = Box(lower, upper, names=names)
+        return cls(domain=box, proof=proof, attachments=attachments or {}, **known)
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write the model as plain data, the claim and its boxes into ``folder``, for ``check``, ``report`` and others.
@@ -199,18 +218,20 @@ class Certificate:
         return abridged(self.named_function, MOST_SHOWN)
 
     def _repr_html_(self) -> str:
+        work = f", {self._boxes()}, {self.seconds:.2f} s" if self.boxes else ""
         rows = [
             ("claim", self.sentence),
             ("f", self.short_function),
             ("domain", repr(self.domain)),
             ("arithmetic", self._arithmetic()),
-            ("proof", f"{self.method}, {self._boxes()}, {self.seconds:.2f} s" if self.boxes else self.method),
+            ("proof", f"{self.method}{work}"),
             ("weights", f"sha256 {self.weights_sha256}"),
         ]
         if self.witness is not None:
-            seen = f"{outward(self.lower, up=False)} at {self._point(self.witness)}"
-            rows.append(("largest error known", seen))
-        return card("Certificate", [*rows, *(("assumed", text) for text in self.assumptions)], self.status)
+            least = outward(self.lower, up=False)
+            rows.append(("largest error known", f"{least} at {self._point(self.witness)}"))
+        rows += [("assumed", text) for text in self.assumptions]
+        return card("Certificate", rows, self.status)
 
     def _arithmetic(self) -> str:
         return "exact real arithmetic" if self.arithmetic == REAL else self.arithmetic
@@ -219,8 +240,9 @@ class Certificate:
         return number_of(self.boxes, "boxes") if self.boxes else ""
 
     def __str__(self) -> str:
-        parts = [f"{self.status}: {self._claim()}", self._boxes() or f"by {self.method}"]
-        parts.append(self._arithmetic())
+        by_what = self._boxes() or f"by {self.method}"
+        parts = [f"{self.status}: {self._claim()}", by_what, self._arithmetic()]
+        # Nobody who reads one line may take for proved what rests on a declaration or on a guess.
         if self.method == CONDITIONAL:
             parts.append("conditional on the declared Lipschitz constant")
         if self.method == CURVED:
@@ -240,20 +262,26 @@ class Certificate:
 
     def _claim(self) -> str:
         if self.status in ("proved", "estimated") and self.eps is not None:
+            # The decimal is rounded up, but never beyond eps: both signs that are printed are true.
             high = outward(self.upper, up=True, limit=self.eps)
-            return f"{self.claim} <= {high} {'<' if float(high) < self.eps else '<='} {self.eps!r}"
+            sign = "<" if float(high) < self.eps else "<="
+            return f"{self.claim} <= {high} {sign} {self.eps!r}"
         if self.status == "refuted" and self.witness is not None:
             low = outward(self.lower, up=False, limit=self.eps)
             return f"{self.claim} >= {low} > {self.eps!r} at {self._point(self.witness)}"
         asked = "" if self.eps is None else f", asked for {self.eps!r}"
-        where = "" if self.resisted is None else f", resisted near {self._point(middle(self.resisted))}"
+        where = ""
+        if self.resisted is not None:
+            where = f", resisted near {self._point(middle(self.resisted))}"
         return f"{self._known()}{asked}{where}"
 
     def _known(self) -> str:
         low = outward(self.lower, up=False)
         if math.isfinite(self.upper):
             return f"{low} <= {self.claim} <= {outward(self.upper, up=True)}"
-        return f"{self.claim} >= {low}, no upper bound" if self.lower > 0 else f"no bound of {self.claim} is known"
+        if self.lower > 0:
+            return f"{self.claim} >= {low}, no upper bound"
+        return f"no bound of {self.claim} is known"
 
 
 def abridged(text: str, most: int) -> str:
@@ -261,7 +289,9 @@ def abridged(text: str, most: int) -> str:
     line = " ".join(text.split())
     if len(line) > most:
         line = re.sub(r"(, \[[^\]]*\])+", ", table", line)
-    return line if len(line) <= most else f"{line[: most - 3]}..."
+    if len(line) > most:
+        return f"{line[: most - 3]}..."
+    return line
 
 
 def outward(value: float, *, up: bool, limit: float | None = None) -> str:
@@ -270,6 +300,7 @@ def outward(value: float, *, up: bool, limit: float | None = None) -> str:
     It gets as many digits as it needs to be within 0.1 % and on its side of ``limit``, at least three; the exact float
     if none will.
     """
+    # Zero and infinity are their own decimals, and no digits bring one closer.
     if value == 0 or math.isinf(value):
         return f"{value:g}"
     for digits in range(3, 17):
@@ -277,8 +308,10 @@ def outward(value: float, *, up: bool, limit: float | None = None) -> str:
             context.prec = digits
             context.rounding = ROUND_CEILING if up else ROUND_FLOOR
             rounded = +Decimal(value)
-        close = abs(rounded - Decimal(value)) <= Decimal(value) / 1000
-        if close and (limit is None or (rounded <= Decimal(limit) if up else rounded > Decimal(limit))):
+        exact = Decimal(value)
+        close = abs(rounded - exact) <= exact / 1000
+        right = limit is None or (rounded <= Decimal(limit) if up else rounded > Decimal(limit))
+        if close and right:
             mantissa, exponent = f"{rounded:.{digits - 1}e}".split("e")
             return f"{mantissa}e{int(exponent):+03d}"
     return repr(value)
@@ -286,12 +319,14 @@ def outward(value: float, *, up: bool, limit: float | None = None) -> str:
 
 def middle(box: tuple[tuple[float, ...], tuple[float, ...]]) -> tuple[float, ...]:
     """Centre of a box given by its corners."""
+    # Halved before they are added: the sum of two large ends would overflow.
     return tuple(a / 2 + b / 2 for a, b in zip(*box, strict=True))
 
 
 def point(x: tuple[float, ...], names: Sequence[str] = (), limit: int = 8) -> str:
     """A point for people: six digits, long points abridged; each number behind its name where there are names."""
     before = [f"{name} = " for name in names] or [""] * len(x)
-    shown = [f"{name}{value:.6g}" for name, value in zip(before[:limit], x[:limit], strict=True)]
+    numbers = zip(before[:limit], x[:limit], strict=True)
+    shown = [f"{name}{value:.6g}" for name, value in numbers]
     shown += ["..."] if len(x) > limit else []
     return f"({', '.join(shown)})"

@@ -37,6 +37,7 @@ from onelayer.proof.error import error_function
 from onelayer.proof.forward import has_modes
 from onelayer.proof.frontier import Budget
 from onelayer.proof.outcome import Outcome, nothing_known
+from onelayer.proof.own import is_own_layer
 from onelayer.proof.problem import problem_of
 from onelayer.proof.recorded import understood
 from onelayer.proof.search import Outgrown, Search
@@ -53,7 +54,8 @@ EXECUTIONS: dict[Any, torch.dtype | None] = {
     **{row.dtype: row.dtype for row in FORMATS},
 }
 MODEL_DTYPE = "model dtype"
-UNDERFLOWS = 2**16  # numbers of one pass that may be lost below the normal ones: more than two counts differ by
+# Numbers of one pass that may be lost below the normal ones: more than two counts differ by.
+UNDERFLOWS = 2**16
 AUTO = "auto"
 ROUNDING = (
     "the forward pass rounds each operation to nearest in {name}, sums in any order, and its elementary functions are "
@@ -126,17 +128,21 @@ def certify(
     resume      checkpoint of the same problem to go on from; the certificate is that of an uninterrupted proof
     """
     started = time.monotonic()
-    box, eps = as_box(box), one_number(eps)
+    box = as_box(box)
+    eps = one_number(eps)
     _check(eps, gap, order, max_boxes, max_seconds, jobs, box)
     tested = 0
+    # Until a search has an outcome nothing is known: whatever ends this call early leaves a true certificate.
     outcome = nothing_known(box)
     prepare()
     with observing(observer, max(max_seconds, AT_LEAST)) as watch:
+        # A black box of declared structure is proved by a formula that is close to it, with that much less to spare.
         given = supposed(f, box, eps, watch)
         if not isinstance(f, Target):
             watch.report("reading f")
         target = as_target(given.f, box, lipschitz=lipschitz, observer=watch)
         dtype = _execution(model, execution)
+        # A GPU is asked for later, once the search knows that it is long; one that was named is tried at once.
         automatic = isinstance(device, str) and device == AUTO
         place = torch.device("cpu") if automatic else chosen_device(device)
         try:
@@ -146,24 +152,30 @@ def certify(
             with Crew(error, jobs, executor) as crew:
                 search = Search(error, Goal(given.eps, gap), Budget(max_boxes), crew)
                 _keep(search, model, checkpoint or resume, resume, order)
-                if automatic and error.replayable and executor is None and not search.checkpoint.path:
+                # A checkpoint holds the state of one search on the CPU, and an executor has its own machines.
+                movable = error.replayable and executor is None and not search.checkpoint.path
+                if automatic and movable:
                     search.gpu = graphics
                 outcome = _searched(search, order)
         except Stopped:
-            pass  # before the search began: nothing is claimed
-    found = _certificate(outcome, model, target, box, given.eps, dtype, tested, time.monotonic() - started)
+            # Before the search began: nothing is claimed.
+            pass
+    seconds = time.monotonic() - started
+    found = _certificate(outcome, model, target, box, given.eps, dtype, tested, seconds)
     return given.concluded(found)
 
 
 def _searched(search: Search, order: int | None) -> Outcome:
     """The outcome of a search, on a GPU from its beginning again where it has outgrown the CPU."""
     error = search.error
+    # The search on the CPU may have changed its own by the time it gives up.
     goal = search.goal
     budget = search.budget
     try:
         return search.run(order)
     except Outgrown as found:
-        there = error_function(error.model, error.target, error.box, error.execution, found.place, error.observer)
+        parts = (error.model, error.target, error.box, error.execution)
+        there = error_function(*parts, found.place, error.observer)
         return Search(there, goal, budget).run(found.order)
 
 
@@ -182,17 +194,25 @@ def _assumptions(model: Any, target: Target, dtype: torch.dtype | None, tested: 
     if dtype is not None:
         rounding = NARROW if dtype in ACCUMULATORS else ROUNDING
         found.append(rounding.format(name=spelled(dtype)))
+    found += _assumed_of_code(model, tested)
+    if target.lipschitz is not None:
+        declared = target.lipschitz
+        found.append(LIPSCHITZ.format(statement=declared.statement, source=declared.source))
+    elif target.formula is None:
+        found.append(UNRECORDED.format(count=POINTS))
+    return found
+
+
+def _assumed_of_code(model: Any, tested: int) -> list[str]:
+    """What is taken for granted of the model itself; of foreign code, what was only tested."""
+    found = []
     if isinstance(model, OneLayerTransformer) and model.int8:
         found.append(WHOLE)
-    if not isinstance(model, OneLayerTransformer | Formula | RecordedNetwork):
+    if type(model) not in (Formula, RecordedNetwork) and not is_own_layer(model):
         slow = "" if tested >= POINTS // 2 else ", fewer than usual because it is slow or the box is small"
         found.append(ALIKE.format(count=tested, slow=slow))
     if has_modes(model):
         found.append(IN_EVAL_MODE)
-    if target.lipschitz is not None:
-        found.append(LIPSCHITZ.format(statement=target.lipschitz.statement, source=target.lipschitz.source))
-    elif target.formula is None:
-        found.append(UNRECORDED.format(count=POINTS))
     return found
 
 
@@ -254,7 +274,7 @@ def digest_of(model: Any) -> str:
     A layer of this package is hashed as its file is. Of any other module the hash covers, for every entry of its state
     in order of name, the line "name dtype size,size,...\\n" and its little-endian bytes.
     """
-    if isinstance(model, OneLayerTransformer):
+    if type(model) is OneLayerTransformer:
         return weights_sha256(model)
     if isinstance(model, RecordedNetwork):
         return network_sha256(model)
@@ -265,7 +285,8 @@ def digest_of(model: Any) -> str:
         if isinstance(value, torch.Tensor):
             kind = spelled(value.dtype)
             flat = value.detach().cpu().contiguous().flatten()
-            array = (flat.view(torch.int16) if kind == "bfloat16" else flat).numpy()  # NumPy has no bfloat16
+            # NumPy has no bfloat16.
+            array = (flat.view(torch.int16) if kind == "bfloat16" else flat).numpy()
             digest.update(f"{name} {kind} {','.join(map(str, value.shape))}\n".encode())
             digest.update(array.astype(array.dtype.newbyteorder("<")).tobytes())
     return digest.hexdigest()
@@ -286,7 +307,7 @@ def _execution(model: Any, execution: str | torch.dtype | None) -> torch.dtype |
     Of float16 and bfloat16 only layers of this package are known to round where the enclosures do.
     """
     found = _named_execution(model, execution)
-    if found in ACCUMULATORS and not isinstance(model, OneLayerTransformer):
+    if found in ACCUMULATORS and not is_own_layer(model):
         raise OnelayerError(
             f"only a layer of this package is certified in {str(found).removeprefix('torch.')}: kernels of torch round "
             "at places of their own; use model.float()"

@@ -6,7 +6,8 @@ the versions of this package and of torch, and all else that the search depends 
 
 What is trusted: the bounds of the boxes that it calls bounded, and so the file carries a seal that only its writer can
 make (proof/seal.py). Its tree and its boxes are read as hostile all the same and held against each other
-(proof/resume.py), and some of its bounds are computed again. ``onelayer check`` re-proves a certificate from nothing.
+(proof/resume.py), its witness is verified again and so are some of its bounds. ``onelayer check`` re-proves a
+certificate from nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ Arrays = dict[str, NDArray[Any]]
 
 MAGIC = b"onelayer checkpoint 2\n"
 MAX_BYTES = 2**33  # tens of millions of boxes
-EVERY = 30.0  # seconds between two checkpoints: with what it takes to write one, less than a minute is ever lost
+# Seconds between two checkpoints: with what it takes to write one, less than a minute is ever lost.
+EVERY = 30.0
 SHARE = 0.1  # of the time, at most, is spent in writing
 TYPES: dict[str, np.dtype[Any]] = {"f8": np.dtype("<f8"), "i8": np.dtype("<i8"), "i2": np.dtype("<i2")}
 
@@ -54,6 +56,7 @@ class Checkpoint:
         except FileError as error:
             warnings.warn(f"no checkpoint: {error}", stacklevel=2)
             self.path = None
+        # A large state on a slow disk is written less often.
         taken = time.monotonic() - started
         self.next = time.monotonic() + max(EVERY, taken / SHARE)
 
@@ -67,9 +70,14 @@ class Checkpoint:
 
 def packed(problem: str, arrays: Arrays) -> bytes:
     """The bytes of a checkpoint."""
-    rows = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    body = b"".join(row.astype(row.dtype.newbyteorder("<"), copy=False).tobytes() for row in rows.values())
-    entries = [[name, f"{row.dtype.kind}{row.dtype.itemsize}", list(row.shape)] for name, row in rows.items()]
+    entries: list[Any] = []
+    parts: list[bytes] = []
+    for name, array in arrays.items():
+        row = np.ascontiguousarray(array)
+        entries.append([name, f"{row.dtype.kind}{row.dtype.itemsize}", list(row.shape)])
+        # Little-endian whatever the machine: another one may go on.
+        parts.append(row.astype(row.dtype.newbyteorder("<"), copy=False).tobytes())
+    body = b"".join(parts)
     header: dict[str, Any] = {"problem": problem, "arrays": entries, "sha256": hashlib.sha256(body).hexdigest()}
     header["seal"] = seal(json.dumps(header))
     return MAGIC + json.dumps(header).encode() + b"\n" + body
@@ -104,10 +112,12 @@ def _arrays(entries: Any, body: memoryview, path: Path) -> Arrays:
         raise FileError(f"{path} describes its arrays in another way than a checkpoint does")
     for entry in entries:
         name, kind, shape = entry
+        # Python integers: a product of hostile sides must not wrap around.
         size = int(np.prod(shape, dtype=object)) * TYPES[kind].itemsize
         if at + size > len(body):
             raise FileError(f"{path} is shorter than it says")
-        found[name] = np.frombuffer(body[at : at + size], dtype=TYPES[kind]).reshape(shape).astype(kind)
+        part = np.frombuffer(body[at : at + size], dtype=TYPES[kind])
+        found[name] = part.reshape(shape).astype(kind)
         at += size
     if at != len(body):
         raise FileError(f"{path} is longer than it says")
@@ -118,4 +128,6 @@ def _is_entry(entry: Any) -> bool:
     if not isinstance(entry, list) or len(entry) != 3 or not isinstance(entry[0], str) or entry[1] not in TYPES:
         return False
     shape = entry[2]
-    return isinstance(shape, list) and len(shape) <= 2 and all(type(n) is int and n >= 0 for n in shape)
+    if not isinstance(shape, list) or len(shape) > 2:
+        return False
+    return all(type(n) is int and n >= 0 for n in shape)

@@ -25,12 +25,15 @@ ESTIMATED = "estimated Lipschitz constant"
 METHODS = ("branch and bound", "lemma", "composition", "enumeration", CONDITIONAL, CURVED, ESTIMATED)
 INLINE_FUNCTION = 4096  # characters of a function that certificate.json repeats
 SHA256 = re.compile(r"[0-9a-f]{64}")
-# Fields in the order in which they are written; those of the second line are left out where they say nothing new.
+# Fields in the order in which they are written.
 FIELDS = (
     *("status", "eps", "lower", "upper", "witness", "resisted", "boxes", "order", "arithmetic", "shape", "domain"),
     *("function", "weights_sha256", "seconds", "version", "method", "assumptions"),
 )
+# Fields that are left out of a file where they say no more than this: older files have none of them.
 ABSENT: dict[str, Any] = {"names": (), "claim": SUP, "about": {}, "within": 0.0}
+# What stands around the fields: what the text is, and what seals it.
+FRAME = {"format", "format_version", "files", "sha256"}
 
 
 def decide(eps: float | None, lower: float, upper: float, *, method: str, reached: bool = False) -> str:
@@ -40,6 +43,7 @@ def decide(eps: float | None, lower: float, upper: float, *, method: str, reache
     What rests on an estimate is estimated, never proved.
     """
     shown = "estimated" if method == ESTIMATED else "proved"
+    # With one of them NaN the comparison of the other could still hold.
     if math.isnan(lower) or math.isnan(upper):
         return "undecided"
     if eps is None:
@@ -61,13 +65,15 @@ def to_json(claim: Mapping[str, Any], files: Mapping[str, str] | None = None) ->
     """
     data: dict[str, Any] = {"format": FORMAT, "format_version": FORMAT_VERSION}
     data |= {name: claim[name] for name in FIELDS}
-    data |= {name: claim[name] for name, usual in ABSENT.items() if claim[name] != usual}
+    data |= {name: claim[name] for name in ABSENT if claim[name] != ABSENT[name]}
     data["upper"] = "inf" if math.isinf(claim["upper"]) else claim["upper"]
+    # A long text stands in function.txt alone: the claim stays short enough to be read.
     if recorded(claim["function"]) and len(claim["function"]) > INLINE_FUNCTION:
         data["function"] = None
     data["files"] = dict(sorted((files or {}).items()))
     data["sha256"] = _digest(data)
-    lines = [f"  {json.dumps(key)}: {json.dumps(value, allow_nan=False)}" for key, value in data.items()]
+    fields = [(json.dumps(key), json.dumps(value, allow_nan=False)) for key, value in data.items()]
+    lines = [f"  {key}: {value}" for key, value in fields]
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
@@ -80,16 +86,18 @@ def from_json(text: str, function: str | None = None) -> tuple[dict[str, Any], d
     """
     data = _parse(text)
     names = {*FIELDS, *(ABSENT.keys() & data.keys())}
-    if set(data) != names | {"format", "format_version", "files", "sha256"}:
-        odd = sorted(set(data) ^ (names | {"format", "format_version", "files", "sha256"}))
-        raise FileError(f"certificate.json has missing or unknown fields: {', '.join(map(repr, odd[:5]))}")
+    if set(data) != names | FRAME:
+        odd = sorted(set(data) ^ (names | FRAME))
+        listed = ", ".join(map(repr, odd[:5]))
+        raise FileError(f"certificate.json has missing or unknown fields: {listed}")
     files = _sealed(data)
     if data["function"] is None:
         if function is None:
             raise FileError("certificate.json refers to function.txt, which is not there")
         data["function"] = function
     try:
-        claim = ABSENT | {name: _typed(name, data[name]) for name in names}
+        stated = {name: _typed(name, data[name]) for name in names}
+        claim = ABSENT | stated
     except OnelayerError as error:
         raise FileError(f"certificate.json: {error}") from error
     if function is not None and claim["function"] != function:
@@ -103,15 +111,20 @@ def _sealed(data: dict[str, Any]) -> dict[str, str]:
     if not isinstance(stated, str) or stated != _digest(data):
         raise FileError("certificate.json was changed: its fields do not match its sha256")
     files = data.pop("files")
-    if not isinstance(files, dict) or not all(isinstance(v, str) and SHA256.fullmatch(v) for v in files.values()):
+    if not isinstance(files, dict) or not all(map(_is_digest, files.values())):
         raise FileError("certificate.json: 'files' must map file names to sha256 digests")
     return files
+
+
+def _is_digest(value: Any) -> bool:
+    return isinstance(value, str) and SHA256.fullmatch(value) is not None
 
 
 def _parse(text: str | bytes) -> dict[str, Any]:
     data = strict_json(text, "certificate.json")
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise FileError(f"certificate.json is not a certificate: its 'format' must be {FORMAT!r}")
+    # True counts as the integer 1 in Python, and is none here.
     if type(data.get("format_version")) is not int or data["format_version"] != FORMAT_VERSION:
         raise FileError(f"certificate.json has an unknown format_version; this program reads {FORMAT_VERSION}")
     return data
@@ -129,7 +142,9 @@ def _text(name: str, value: Any) -> Any:
 
 
 def _count(name: str, value: Any) -> Any:
-    return _checked(isinstance(value, int) and not isinstance(value, bool), name, value)
+    # In Python True is an integer.
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return _checked(whole, name, value)
 
 
 def _bound(name: str, value: Any) -> float:
@@ -146,7 +161,8 @@ def _each(kind: Callable[[str, Any], Any], name: str, value: Any) -> tuple[Any, 
 
 def _corners(name: str, value: Any) -> tuple[Any, ...]:
     """Two lists of numbers: the lower and the upper corner of a box."""
-    _checked(isinstance(value, list) and len(value) == 2, name, value)
+    pair = isinstance(value, list) and len(value) == 2
+    _checked(pair, name, value)
     return tuple(_each(_real, name, side) for side in value)
 
 
@@ -162,7 +178,8 @@ def _checked(holds: bool, name: str, value: Any) -> Any:
 
 
 def _real(name: str, value: Any) -> float:
-    _checked(isinstance(value, int | float) and not isinstance(value, bool), name, value)
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    _checked(number, name, value)
     try:
         return float(value)
     except OverflowError as error:

@@ -20,7 +20,6 @@ from onelayer.ground import pinned
 from onelayer.guard import inward
 from onelayer.language.formula import Formula, parse
 from onelayer.language.requirement import parse_requirement
-from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.observer import Observer, observing
 from onelayer.proof.about import NORMS, words
 from onelayer.proof.certificate import Certificate
@@ -39,14 +38,18 @@ from onelayer.proof.objectives import (
     Slopes,
     Steepness,
 )
+from onelayer.proof.own import is_own_layer
 from onelayer.proof.recorded import understood
 from onelayer.proof.together import Together, together
 from onelayer.proof.verdicts import Range, Verdict, single_output
 
 SAMPLES = 512  # points from which a first guess of a range is taken
-ASIDE = 0.05  # of the range seen: where the constant lies from which a range is measured
+# Share of the range seen by which the constant lies aside of it, from which a range is measured.
+ASIDE = 0.05
+# A thousandth: more than two accounts of roundings differ by, less than anybody misses.
 GIVEN_AWAY = 2.0**-10  # of a margin that is proved
-ROUGH = 1.0  # gap of the first look at a slope, which only sets the scale of the second
+# Gap of the first look at a slope, which only sets the scale of the second.
+ROUGH = 1.0
 
 
 @pinned()
@@ -79,28 +82,38 @@ def bound(
             one = model if single_output(model) else Output(model, at)
             first = float(values[:, at].min())
             last = float(values[:, at].max())
+            # As much time for each output as for those that are left, half of it for either end.
             share = watch.share(1 / (values.shape[1] - at))
             settings = {"gap": gap, "execution": execution, **options}
             step = ASIDE * (last - first)
-            above = _from(one, at, model, box, first - step, share.share(0.5), settings)
-            high.append(math.nextafter(first - step + above.upper, math.inf))
-            top = high[-1] if math.isfinite(high[-1]) else last + step
+            bottom = first - step
+            above = _from(one, at, model, box, bottom, share.share(0.5), settings)
+            # One float further out covers the rounding of the sum.
+            highest = math.nextafter(bottom + above.upper, math.inf)
+            top = highest if math.isfinite(highest) else last + step
             below = _from(one, at, model, box, top, share, settings)
-            low.append(math.nextafter(top - below.upper, -math.inf))
+            lowest = math.nextafter(top - below.upper, -math.inf)
+            low.append(lowest)
+            high.append(highest)
             proofs += [above, below]
-    least, most = (torch.tensor(end, dtype=torch.float64, device="cpu").reshape(shape) for end in (low, high))
-    return Range(least, most, values.amin(0).reshape(shape), values.amax(0).reshape(shape), tuple(proofs), model)
+    least = torch.tensor(low, dtype=torch.float64, device="cpu").reshape(shape)
+    most = torch.tensor(high, dtype=torch.float64, device="cpu").reshape(shape)
+    seen_low = values.amin(0).reshape(shape)
+    seen_high = values.amax(0).reshape(shape)
+    return Range(least, most, seen_low, seen_high, tuple(proofs), model)
 
 
 def _from(
     one: Forward, at: int, model: Forward, box: Box, level: float, observer: Observer, settings: Mapping[str, Any]
 ) -> Certificate:
     """sup|T_k - c| of one output; that of a layer itself is a claim like any other about the constant function c."""
-    shape = _outputs(one, box)
-    found = certify(one, _levels(level, box, shape), box, observer=observer, **settings)
+    constant = _levels(level, box, _outputs(one, box))
+    found = certify(one, constant, box, observer=observer, **settings)
     if one is model:
         return found
-    return replace(found, claim=f"sup|y{at + 1} - {level!r}|", weights_sha256=digest_of(model), models=())
+    # One output alone is no model that could be saved: the claim is kept as words.
+    claim = f"sup|y{at + 1} - {level!r}|"
+    return replace(found, claim=claim, weights_sha256=digest_of(model), models=())
 
 
 def equivalent(a: Forward, b: Forward, box: Domain, eps: float | None = None, **options: Any) -> Certificate:
@@ -111,21 +124,25 @@ def equivalent(a: Forward, b: Forward, box: Domain, eps: float | None = None, **
     """
     box = as_box(box)
     # Recorded before the ground is pinned: torch.export asks for settings of the GPU that it then finds set by parts.
-    return _equivalent(a, b, box, eps, together(a, b, tuple(box.shape)), options)
+    both = together(a, b, tuple(box.shape))
+    return _equivalent(a, b, box, eps, both, options)
 
 
 @pinned()
 def _equivalent(
     a: Forward, b: Forward, box: Box, eps: float | None, both: Together | None, options: dict[str, Any]
 ) -> Certificate:
-    shapes = [_outputs(model, box) for model in (a, b)]
-    if shapes[0] != shapes[1]:
-        raise OnelayerError(f"the models return shapes {shapes[0]} and {shapes[1]} at one point; they must be equal")
-    formats = {p.dtype for model in (a, b) if isinstance(model, nn.Module) for p in model.parameters()}
+    shape, other = (_outputs(model, box) for model in (a, b))
+    if shape != other:
+        raise OnelayerError(f"the models return shapes {shape} and {other} at one point; they must be equal")
+    modules = [model for model in (a, b) if isinstance(model, nn.Module)]
+    formats = {p.dtype for model in modules for p in model.parameters()}
     options.setdefault("execution", MODEL_DTYPE if len(formats) <= 1 else "real")
     if both is not None:
-        options.setdefault("order", 2)  # kinks make its remainders: higher orders cost more than they win
-    found = certify(both or Difference(a, b), _levels(0.0, box, shapes[0]), box, eps, **options)
+        # Kinks make its remainders: higher orders cost more than they win.
+        options.setdefault("order", 2)
+    zero = _levels(0.0, box, shape)
+    found = certify(both or Difference(a, b), zero, box, eps, **options)
     return _about({"kind": "difference"}, found, a, b)
 
 
@@ -146,7 +163,8 @@ def lipschitz(
     kind = "inf" if norm == math.inf else str(norm)
     if kind not in NORMS:
         raise OnelayerError(f"norm must be 1, 2 or 'inf', got {norm!r}")
-    return _of_slopes(Steepness(model, kind), model, as_box(box), eps, {"kind": "lipschitz", "norm": kind}, options)
+    about = {"kind": "lipschitz", "norm": kind}
+    return _of_slopes(Steepness(model, kind), model, as_box(box), eps, about, options)
 
 
 @pinned()
@@ -160,7 +178,8 @@ def gradient_error(model: Forward, f: Any, box: Domain, eps: float | None = None
     if target.lipschitz is not None:
         raise OnelayerError("a black box has no slopes to compare with; give f as a formula or torch function")
     outputs = _outputs(model, box)
-    if math.prod(outputs) == math.prod(target.output_shape) == 1:  # one number is one number
+    # One number is one number, whether in () or in (1,).
+    if math.prod(outputs) == math.prod(target.output_shape) == 1:
         target = target.one_number(outputs)
     function = target.formula if target.formula is not None else target.function
     found = _of_slopes(Slopes(model, function), model, box, eps, {"kind": "slopes"}, options)
@@ -179,9 +198,10 @@ def monotone(model: Forward, box: Domain, directions: Mapping[str, str], **optio
     box = as_box(box)
     inputs, signs = zip(*_directions(box, directions), strict=True)
     about = {"kind": "monotone", "inputs": list(inputs), "signs": list(signs)}
-    marks = ("+" if sign > 0 else "-" for sign in signs)
-    asked = ", ".join(f"{_name(box, at)} {mark}" for at, mark in zip(inputs, marks, strict=True))
-    return _judged(Directed(model, inputs, signs), model, box, about, asked, _real(options))
+    named = ((_name(box, at), "+" if sign > 0 else "-") for at, sign in zip(inputs, signs, strict=True))
+    asked = ", ".join(f"{name} {mark}" for name, mark in named)
+    objective = Directed(model, inputs, signs)
+    return _judged(objective, model, box, about, asked, _real(options))
 
 
 @pinned()
@@ -207,12 +227,14 @@ def prove(model: Forward, box: Domain, condition: str, **options: Any) -> Verdic
     """
     box = as_box(box)
     outputs = math.prod(_outputs(model, box))
-    names = [*(f"y{at + 1}" for at in range(outputs)), *(_name(box, at) for at in range(box.dim))]
+    of_outputs = [f"y{at + 1}" for at in range(outputs)]
+    names = [*of_outputs, *(_name(box, at) for at in range(box.dim))]
     if len(set(names)) < len(names):
         raise OnelayerError("an input of the box has the name of an output, y1, y2, ...; call it otherwise")
     asked = parse_requirement(condition, names)
     about = {"kind": "condition", "text": condition}
-    return _judged(Margins(model, asked.margins), model, box, about, condition, options, strict=asked.strict)
+    objective = Margins(model, asked.margins)
+    return _judged(objective, model, box, about, condition, options, strict=asked.strict)
 
 
 def _judged(
@@ -229,30 +251,38 @@ def _judged(
     rest = dict(options)
     with observing(rest.pop("observer", None), rest.pop("max_seconds", math.inf)) as watch:
         shape = _outputs(objective, box)
+        # Half of the time for a bound M of |g|, of which its size alone matters.
         look = {**rest, "gap": ROUGH, "observer": watch.share(0.5)}
         rough = certify(objective, _levels(0.0, box, shape), box, **look)
         known = math.isfinite(rough.upper)
         size = rough.upper if known else 1.0
+        # Above zero means a distance below M, and the floats below M end with the one before it.
         goal = math.nextafter(size, 0.0) if strict else size
-        found = _with_room(certify(objective, _levels(size, box, shape), box, goal, **rest, observer=watch))
+        shifted = certify(objective, _levels(size, box, shape), box, goal, **rest, observer=watch)
+        found = _with_room(shifted)
     lower = _above(size, found.upper)
     # Without a bound of g the distance may be to its other side.
     upper = math.nextafter(size - found.lower, math.inf) if known else math.inf
     holds = lower > 0 if strict else lower >= 0
-    status = "refuted" if upper < 0 else "proved" if holds else "undecided"
+    status = "proved" if holds else "undecided"
+    if upper < 0:
+        status = "refuted"
     witness = found.witness if status == "refuted" else None
-    return Verdict(status, lower, upper, witness, (_about(about, found, model),), asked)
+    certificate = _about(about, found, model)
+    return Verdict(status, lower, upper, witness, (certificate,), asked)
 
 
 def _with_room(found: Certificate) -> Certificate:
     """A proof that states a little less of the margin: who proves it again counts roundings in another way."""
     if found.eps is None or not found.proved:
         return found
-    return replace(found, upper=min(found.eps, found.upper + (found.eps - found.upper) * GIVEN_AWAY))
+    margin = found.eps - found.upper
+    return replace(found, upper=min(found.eps, found.upper + margin * GIVEN_AWAY))
 
 
 def _above(size: float, distance: float) -> float:
     """A number that is not above size - distance, and has its sign."""
+    # Floats are as dense as they are small: a difference of two that are not equal is never rounded to zero.
     lower = math.nextafter(size - distance, -math.inf)
     if distance < size:
         return max(lower, math.ulp(0.0))
@@ -263,7 +293,8 @@ def _above(size: float, distance: float) -> float:
 
 def _about(about: Mapping[str, Any], found: Certificate, *models: Forward) -> Certificate:
     """The certificate of an objective as one about the models that it is made of."""
-    return replace(found, about=dict(about), claim=words(about), weights_sha256=digest_of(models[0]), models=models)
+    digest = digest_of(models[0])
+    return replace(found, about=dict(about), claim=words(about), weights_sha256=digest, models=models)
 
 
 def _real(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -284,28 +315,35 @@ def _of_slopes(
     """sup|g| of something made of slopes."""
     for one in objective.models:
         _examine(one, box)
-    found = certify(objective, _levels(0.0, box, _outputs(objective, box)), box, eps, **_real(options))
+    zero = _levels(0.0, box, _outputs(objective, box))
+    found = certify(objective, zero, box, eps, **_real(options))
     return _about(about, found, model)
 
 
 def _levels(level: float, box: Box, shape: tuple[int, ...]) -> Formula:
     """The constant function of the box with outputs of this shape."""
-    text = "; ".join([repr(level)] * math.prod(shape)) if math.prod(shape) else repr(level)
-    return parse(text, box.dim, limit=len(text)).shaped(tuple(box.shape), shape)
+    count = max(1, math.prod(shape))
+    text = "; ".join([repr(level)] * count)
+    constant = parse(text, box.dim, limit=len(text))
+    return constant.shaped(tuple(box.shape), shape)
 
 
 def _examine(model: Forward, box: Box) -> None:
     """What slopes are claimed of is a function of its point, and its derivatives are followed as it is executed."""
-    if isinstance(model, OneLayerTransformer | Formula):
+    # What code of this package computes is differentiated by rules that its own tests hold against it.
+    if type(model) is Formula or is_own_layer(model):
         return
     target = understood(_levels(0.0, box, _outputs(model, box)), box)
     held = [p.dtype for p in model.parameters()] if isinstance(model, nn.Module) else []
-    examine_slopes(error_function(model, target, box, held[0] if held else torch.float64, torch.device("cpu")))
+    dtype = held[0] if held else torch.float64
+    error = error_function(model, target, box, dtype, torch.device("cpu"))
+    examine_slopes(error)
 
 
 @torch.no_grad()
 def _outputs(model: Forward, box: Box) -> tuple[int, ...]:
-    return tuple(execute(model, _points(model, box)[:1]).shape[1:])
+    one = _points(model, box)[:1]
+    return tuple(execute(model, one).shape[1:])
 
 
 @torch.no_grad()
@@ -324,8 +362,9 @@ def _points(model: Forward, box: Box) -> Tensor:
     if not held:
         return points
     dtype = held[0].dtype
-    inside = points.to(dtype).clamp(inward(box.lower, dtype, up=True), inward(box.upper, dtype, up=False))
-    return inside.to(held[0].device)
+    lowest = inward(box.lower, dtype, up=True)
+    highest = inward(box.upper, dtype, up=False)
+    return points.to(dtype).clamp(lowest, highest).to(held[0].device)
 
 
 def _directions(box: Box, asked: Mapping[str, str]) -> list[tuple[int, int]]:
@@ -334,7 +373,8 @@ def _directions(box: Box, asked: Mapping[str, str]) -> list[tuple[int, int]]:
     found = []
     for name, sign in asked.items():
         if name not in names or sign not in ("+", "-"):
-            raise OnelayerError(f"ask for inputs among {', '.join(names[:8])} with '+' or '-', got {name!r}: {sign!r}")
+            known = ", ".join(names[:8])
+            raise OnelayerError(f"ask for inputs among {known} with '+' or '-', got {name!r}: {sign!r}")
         found.append((names.index(name), 1 if sign == "+" else -1))
     if not found:
         raise OnelayerError('name at least one input, for example {"x1": "+"}')

@@ -13,11 +13,15 @@ from torch.overrides import TorchFunctionMode
 from onelayer.proof.error import ErrorFunction
 from onelayer.taylor.kernels import active, tallied
 
-CPU_BYTES, CPU_CHUNK = 2**28, 4096  # measured: from 512 boxes on a call costs little beside them, in 4 to 8 dimensions
-CUDA_SHARE, CUDA_CHUNK = 0.25, 2**18  # of the free memory; where kernels of an operation are no longer mostly launch
+# Measured: from 512 boxes on a call costs little beside them, in 4 to 8 dimensions.
+CPU_BYTES, CPU_CHUNK = 2**28, 4096
+# Of the free memory; so many boxes that the kernels of an operation are no longer mostly launch.
+CUDA_SHARE, CUDA_CHUNK = 0.25, 2**18
 LIVE = 4  # large tensors alive at the same time
-SECONDS_PER_ELEMENT, SECONDS_PER_OPERATION = 6e-10, 4e-6  # fitted to proofs in 2, 4, 6 and 8 dimensions, orders 2 to 8
-PROBED_BOXES = 16  # enough that tables which do not grow with the boxes do not count as theirs
+# Fitted to proofs in 2, 4, 6 and 8 dimensions, orders 2 to 8.
+SECONDS_PER_ELEMENT, SECONDS_PER_OPERATION = 6e-10, 4e-6
+# Enough that tables which do not grow with the boxes do not count as theirs.
+PROBED_BOXES = 16
 _PRODUCTS = ("matmul", "__matmul__", "bmm", "mm", "tensordot", "einsum", "linear")
 
 
@@ -40,14 +44,17 @@ class Meter(TorchFunctionMode):
         kwargs = kwargs or {}
         for kind in types:
             if not issubclass(kind, Tensor):
-                with self:  # a Taylor model's own operations are what is to be counted
+                # A Taylor model's own operations are what is to be counted.
+                with self:
                     return kind.__torch_function__(func, types, args, kwargs)
         result = func(*args, **kwargs)
         self.operations += 1
         factor = _factor(args) if getattr(func, "__name__", "") in _PRODUCTS else 1.0
         for out in result if isinstance(result, tuple | list) else (result,):
             if isinstance(out, Tensor):
-                elements = min(out.numel(), out.untyped_storage().nbytes() // out.element_size())
+                # An expanded view has more elements than memory, and costs what its memory does.
+                stored = out.untyped_storage().nbytes() // out.element_size()
+                elements = min(out.numel(), stored)
                 self.work += elements * factor
                 self.largest = max(self.largest, elements)
         return result
@@ -55,7 +62,8 @@ class Meter(TorchFunctionMode):
 
 def _factor(args: tuple[Any, ...]) -> float:
     """What an element of a product costs, by the length of the sum that it is."""
-    return 1 + max((a.shape[-1] for a in args if isinstance(a, Tensor) and a.ndim), default=0) / 8
+    lengths = (a.shape[-1] for a in args if isinstance(a, Tensor) and a.ndim)
+    return 1 + max(lengths, default=0) / 8
 
 
 @dataclass(frozen=True)
@@ -68,10 +76,8 @@ class Cost:
 
 def cost_of_box(error: ErrorFunction, order: int) -> Cost:
     """The cost of enclosing g on the whole domain."""
-    low = error.box.lower.flatten().expand(PROBED_BOXES, -1)
-    high = error.box.upper.flatten().expand(PROBED_BOXES, -1)
-    low = low.to(error.device)
-    high = high.to(error.device)
+    low = error.box.lower.flatten().expand(PROBED_BOXES, -1).to(error.device)
+    high = error.box.upper.flatten().expand(PROBED_BOXES, -1).to(error.device)
     return metered(lambda: error.bounded(low, high, order), PROBED_BOXES, error.device)
 
 
@@ -98,8 +104,10 @@ def _cost(meter: Meter, boxes: int, device: torch.device, calls: int) -> Cost:
     work = meter.work / boxes
     room, most = _room(device)
     fitting = int(room / (8 * LIVE * largest))
-    chunk = max(1, min(most, 1 << max(0, fitting.bit_length() - 1)))
-    return Cost(chunk, work * SECONDS_PER_ELEMENT + meter.operations / calls * SECONDS_PER_OPERATION / chunk)
+    power = 1 << max(0, fitting.bit_length() - 1)
+    chunk = max(1, min(most, power))
+    overhead = meter.operations / calls * SECONDS_PER_OPERATION / chunk
+    return Cost(chunk, work * SECONDS_PER_ELEMENT + overhead)
 
 
 def _room(device: torch.device) -> tuple[float, int]:

@@ -32,16 +32,18 @@ from onelayer.errors import OnelayerError
 from onelayer.ground import pinned
 from onelayer.language.formula import Formula
 from onelayer.layer.file import weights_sha256
-from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.observer import Observer, Stopped
 from onelayer.proof.error import MAX_NODES, ErrorFunction, error_function
+from onelayer.proof.own import is_own_layer
 from onelayer.proof.tree import Floats
 from onelayer.recording.target import as_target
 
 FORKS = sys.platform == "linux"
-START = 0.5 if FORKS else 3.0  # seconds of computing before more processes are started: what it takes them to come up
+# Seconds of computing before more processes are started: what it takes them to come up.
+START = 0.5 if FORKS else 3.0
 IDLE = 300.0  # seconds after which processes without work go
-LOOK = 0.1  # seconds between two looks at the observer while others compute
+# Seconds between two looks at the observer while others compute.
+LOOK = 0.1
 KEPT = 4  # problems that a worker keeps ready
 
 Task = Callable[[ErrorFunction, Any], Any]
@@ -88,6 +90,7 @@ class Crew:
 
         The first units of a young proof are done here, the rest is shared as soon as that is worth it.
         """
+        # A short proof would wait longer for processes to come up than it takes here.
         done = 0
         while (executor := self._executor(len(units) - done)) is None and done < len(units):
             yield self._alone(task, units[done])
@@ -97,8 +100,10 @@ class Crew:
         rest = units[done:]
         futures = [self._submitted(executor, self.problem, task, unit) for unit in rest]
         try:
-            yield from (self._result(future, task, unit) for future, unit in zip(futures, rest, strict=True))
+            for future, unit in zip(futures, rest, strict=True):
+                yield self._result(future, task, unit)
         finally:
+            # Who stops asking for results, or is stopped, leaves nothing behind to be computed.
             for future in futures:
                 future.cancel()
 
@@ -116,10 +121,12 @@ class Crew:
 
     def _forked(self) -> Executor:
         """Processes that begin as copies of this one, without its observer."""
+        # The observer belongs to a terminal or a notebook here: in a child it would report and cancel by itself.
         silent = copy.copy(self.error)
         object.__setattr__(silent, "observer", Observer())
         context = multiprocessing.get_context("fork")
-        return ProcessPoolExecutor(self.jobs, mp_context=context, initializer=_hold, initargs=(silent, os.getpid()))
+        held = (silent, os.getpid())
+        return ProcessPoolExecutor(self.jobs, mp_context=context, initializer=_hold, initargs=held)
 
     def _submitted(self, executor: Executor, problem: Assignment, task: Task, unit: Any) -> Future[Any]:
         try:
@@ -129,7 +136,8 @@ class Crew:
                     warnings.simplefilter("ignore", DeprecationWarning)
                     return executor.submit(_work_here, task, unit)
             return executor.submit(work, problem, task, unit)
-        except (BrokenExecutor, RuntimeError) as error:  # all its workers died: the unit is done here
+        # All its workers died: the future says so, and the unit is done here.
+        except (BrokenExecutor, RuntimeError) as error:
             lost: Future[Any] = Future()
             lost.set_exception(error)
             return lost
@@ -142,6 +150,7 @@ class Crew:
 
     def _result(self, future: Future[Any], task: Task, unit: Any) -> Any:
         """What a worker found; where it died or failed, the unit is done here, with its error if it has one."""
+        # Looks at the clock while others compute: a future has no deadline of its own.
         while not future.done() and not self.error.observer.over:
             wait_for([future], timeout=LOOK)
         if not future.done():
@@ -163,15 +172,19 @@ def as_problem(error: ErrorFunction) -> Assignment | None:
     """What travels of g, or None where something of it is code of this process."""
     formula = error.target.formula
     model = error.model
+    # A black box, or code too long for a formula, exists in this process alone.
     if formula is None or error.target.lipschitz is not None or len(formula.nodes) > MAX_NODES:
         return None
-    if not isinstance(model, OneLayerTransformer | Formula) or error.device.type != "cpu":
+    # Problems are told apart by their weights, which say all of an untouched layer alone.
+    if not (type(model) is Formula or is_own_layer(model)) or error.device.type != "cpu":
         return None
     lower = error.box.lower.numpy()
     upper = error.box.upper.numpy()
-    weights = weights_sha256(model) if isinstance(model, OneLayerTransformer) else str(model)
-    text = f"{weights} {formula} {lower.tolist()} {upper.tolist()} {error.execution}"
-    return Assignment(hashlib.sha256(text.encode()).hexdigest(), model, formula, lower, upper, error.execution)
+    weights = weights_sha256(model) if is_own_layer(model) else str(model)
+    box = f"{lower.tolist()} {upper.tolist()}"
+    text = f"{weights} {formula} {box} {error.execution}"
+    key = hashlib.sha256(text.encode()).hexdigest()
+    return Assignment(key, model, formula, lower, upper, error.execution)
 
 
 _HELD: list[ErrorFunction] = []  # what a forked process works on
@@ -180,11 +193,13 @@ _HELD: list[ErrorFunction] = []  # what a forked process works on
 def _hold(error: ErrorFunction, parent: int) -> None:
     """Keep the problem, leave interrupts to the parent, and end with it."""
     _HELD[:] = [error]
+    # Ctrl-C reaches every process of a terminal; the parent alone decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 
 
 def _end_with(parent: int) -> None:
+    # An orphan is given another parent: one that was killed cannot end its children itself.
     while os.getppid() == parent:
         time.sleep(1)
     os._exit(1)
@@ -217,6 +232,9 @@ class _Keyed:
 @lru_cache(maxsize=KEPT)
 def _received(keyed: _Keyed) -> ErrorFunction:
     problem = keyed.problem
-    box = Box(torch.from_numpy(np.array(problem.lower)), torch.from_numpy(np.array(problem.upper)))
+    # Arrays that arrive may be read-only; torch wants memory that it may write to.
+    lower = torch.from_numpy(np.array(problem.lower))
+    upper = torch.from_numpy(np.array(problem.upper))
+    box = Box(lower, upper)
     target = as_target(problem.formula, box)
     return error_function(problem.model, target, box, problem.execution, torch.device("cpu"))

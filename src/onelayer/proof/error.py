@@ -16,32 +16,35 @@ from onelayer.box import Box
 from onelayer.errors import OnelayerError
 from onelayer.language.formula import Formula
 from onelayer.language.quotient import Quotient, as_quotient
-from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.observer import Observer
 from onelayer.proof.axes import balanced, by_length, families, gains, with_trials
-from onelayer.proof.bounded import Bounded, Enclosure, as_taylor, constant, shares, smaller, steepness
+from onelayer.proof.bounded import Bounded, Enclosure, as_taylor, shares, smaller, steepness
+from onelayer.proof.cleared import cleared
 from onelayer.proof.forward import enclose, execute, settled
+from onelayer.proof.own import is_own_layer
+from onelayer.proof.points import rounded_into
 from onelayer.proof.replays import Replays
 from onelayer.proof.trusted import trusted
 from onelayer.recording.target import Target
 from onelayer.taylor import difference, variables
-from onelayer.taylor.cleared import numerator_and_denominator
-from onelayer.taylor.core import TaylorModel
 from onelayer.taylor.hull import evaluate_hulled
 from onelayer.taylor.kernels import untallied
 from onelayer.taylor.levels import Levels
 from onelayer.taylor.rounding import inflate
 from onelayer.taylor.sides import Sides
 
-POINTS_AT_ONCE = 2048  # evaluated in one batch; larger ones do not fit a cache
-MAX_SIDES = 2  # kinks of f taken side by side at once on one box
-TRIAL_ORDER = 3  # at which axes and forms are tried: low orders are cheap, and mostly tell the same
+# Points evaluated in one batch; larger ones do not fit a cache.
+POINTS_AT_ONCE = 2048
+# Kinks of f taken side by side at once on one box: each one more doubles the calls.
+MAX_SIDES = 2
+# Order at which axes and forms are tried: low orders are cheap, and mostly tell the same.
+TRIAL_ORDER = 3
 TRIAL_BOXES = 16  # on which two forms of an enclosure are compared
 FEW_AXES = 2  # up to which every axis is tried for a cut
 # Boxes and trials up to which one call costs little more than the call for the boxes alone, at a low and a high order.
 TRIED_ALONG, TRIED_ALONG_HIGH = 512, 128
-MAX_NODES = 5000  # a formula is evaluated node by node with intervals beside it, longer ones level by level without
-UP = 1 + 2.0**-40  # covers the rounding of the few float operations on bounds below
+# A formula is evaluated node by node with intervals beside it, longer ones level by level without.
+MAX_NODES = 5000
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,11 @@ class ErrorFunction:
         """Format of the points at which T is evaluated."""
         return self.execution or torch.float64
 
+    @cached_property
+    def span(self) -> Tensor:
+        """(D,): sides of the domain, in which those of boxes are measured."""
+        return self.box.width.flatten().to(self.device)
+
     @torch.no_grad()
     def enclose(
         self,
@@ -91,23 +99,26 @@ class ErrorFunction:
         low = low.to(self.device)
         high = high.to(self.device)
         gain = None
+        # On few boxes a call costs the same however many they are: then trials of all axes come along with it.
         if self.in_one_call(len(low), order) > len(low):
             every = self.bounded(*with_trials(low, high), order)
-            found = Bounded(*(part[-len(low) :] for part in every))
+            own = slice(-len(low), None)  # the boxes themselves come last
+            found = Bounded(*(part[own] for part in every))
             gain = gains(every.bound, self.dim)
         else:
             found = self._bounded(low, high, order)
         self._try_axes(found, low, high, order, threshold, stall, inherited, gain)
         sensitivity = found.sensitivity
         if self.dim > 1:
-            whole = (self.box.upper - self.box.lower).flatten().to(self.device)
-            sensitivity = balanced(sensitivity, low, high, whole)
+            sensitivity = balanced(sensitivity, low, high, self.span)
         return Enclosure(found.bound.to(origin), sensitivity.to(origin))
 
     @torch.no_grad()
     def bounds(self, low: Tensor, high: Tensor, order: int) -> Tensor:
         """Rigorous bounds of |g| on boxes, (B,), for those who want to know nothing of the axes."""
-        return self._bounded(low.to(self.device), high.to(self.device), order).bound.to(low.device)
+        here = low.to(self.device)
+        there = high.to(self.device)
+        return self._bounded(here, there, order).bound.to(low.device)
 
     def _bounded(self, low: Tensor, high: Tensor, order: int) -> Bounded:
         if self.kinked:
@@ -117,9 +128,9 @@ class ErrorFunction:
     def in_one_call(self, boxes: int, order: int) -> int:
         """Boxes that are bounded in the first call for so many: with trials of axes where they come at no call more."""
         most = TRIED_ALONG if order <= TRIAL_ORDER else TRIED_ALONG_HIGH
-        along = boxes * (self.dim + 1) <= most and self.dim > FEW_AXES and not self.kinked
-        if along:
-            return boxes * (self.dim + 1)
+        with_all_trials = boxes * (self.dim + 1)
+        if with_all_trials <= most and self.dim > FEW_AXES and not self.kinked:
+            return with_all_trials
         return boxes
 
     def _try_axes(
@@ -142,27 +153,29 @@ class ErrorFunction:
         """
         decided = found.remainder < found.bound / 2
         if self.dim <= FEW_AXES and stall is not None:
-            decided |= torch.isfinite(found.bound) & (stall.to(self.device) <= self.dim)
-        lost = (~decided & ~(found.bound <= threshold)).nonzero()[:, 0]
+            patient = stall.to(self.device) <= self.dim
+            decided |= torch.isfinite(found.bound) & patient
+        # Written as "not <=", so that NaN counts as too large.
+        too_large = ~(found.bound <= threshold)
+        lost = (~decided & too_large).nonzero()[:, 0]
         kin = found.bound if inherited is None else inherited.to(self.device)
         for trial in sorted({min(TRIAL_ORDER, order), order}):
             if self.dim == 1 or not len(lost):
                 return
-            gain = (
-                self._gains(low[lost], high[lost], trial, kin[lost], found.bound[lost])
-                if known is None
-                else known[lost]
-            )
+            if known is None:
+                gain = self._gains(low[lost], high[lost], trial, kin[lost], found.bound[lost])
+            else:
+                gain = known[lost]
             told = (gain > 0).any(1)
             found.sensitivity[lost[told]] = gain[told].clamp(min=0)
             lost = lost[~told]
-        whole = (self.box.upper - self.box.lower).flatten().to(self.device)
-        found.sensitivity[lost] = by_length(low[lost], high[lost], whole)
+        found.sensitivity[lost] = by_length(low[lost], high[lost], self.span)
 
     def _gains(self, low: Tensor, high: Tensor, order: int, inherited: Tensor, bound: Tensor) -> Tensor:
         family = families(inherited, bound)
+        trials = with_trials(low[family.tried], high[family.tried])
         with untallied():  # what a box costs is asked of the boxes alone
-            every = self.bounded(*with_trials(low[family.tried], high[family.tried]), order)
+            every = self.bounded(*trials, order)
         return gains(every.bound, self.dim)[family.member]
 
     @cached_property
@@ -173,7 +186,7 @@ class ErrorFunction:
         keep the boxes in front; code from elsewhere may move or merge that dimension.
         """
         formula = self.target.formula
-        if formula is None or not isinstance(self.model, OneLayerTransformer) or len(formula.nodes) > MAX_NODES:
+        if formula is None or not is_own_layer(self.model) or len(formula.nodes) > MAX_NODES:
             return False
         return self.target.lipschitz is None and formula.kinked
 
@@ -187,12 +200,16 @@ class ErrorFunction:
         index = watch.open.nonzero()[:, 0]
         if not len(index):
             return found
+        low, high = low[index], high[index]
         before = [q[:, index] for q in assumed]
         plane = watch.plane[:, index]
-        one, other = (self._sides(low[index], high[index], order, [*before, side * plane]) for side in (1.0, -1.0))
+        one = self._sides(low, high, order, [*before, 1.0 * plane])
+        other = self._sides(low, high, order, [*before, -1.0 * plane])
+        # Each holds on its side, so the larger one on both; the bound without sides holds too, and may be smaller.
+        either = torch.maximum(one.bound, other.bound)
         bound = found.bound.clone()
         sensitivity = found.sensitivity.clone()
-        bound[index] = torch.minimum(bound[index], torch.maximum(one.bound, other.bound))
+        bound[index] = torch.minimum(bound[index], either)
         sensitivity[index] = torch.maximum(one.sensitivity, other.sensitivity)
         remainder = found.remainder.clone()
         remainder[index] = torch.maximum(one.remainder, other.remainder)
@@ -202,14 +219,15 @@ class ErrorFunction:
     def bounded(self, low: Tensor, high: Tensor, order: int, watch: Sides | None = None) -> Bounded:
         """Enclosure by one Taylor model of g; ``watch`` holds assumed sides and notes the kinks of f left open."""
         self.observer.check()
+        # Sides write their notes into tensors of one call alone, which a recorded graph would not see.
         if watch is None and low.is_cuda and len(low) and self.replayable:
             return Bounded(*self.replays(low, high, order))
         return self._enclosed(low, high, order, watch)
 
-    @property
+    @cached_property
     def replayable(self) -> bool:
         """Whether T and f are arithmetic alone: code from elsewhere may do anything between two operations."""
-        return isinstance(self.model, OneLayerTransformer | Formula) and self.target.formula is not None
+        return self.target.formula is not None and (type(self.model) is Formula or is_own_layer(self.model))
 
     @cached_property
     def replays(self) -> Replays:
@@ -220,50 +238,40 @@ class ErrorFunction:
         t = self._model(low, high, order, watch)
         if self.quotient is None:
             return self._divided(t, low, high, order, watch)
-        cleared = self._cleared(self.quotient, t, low, high, order)
-        if bool(torch.isfinite(cleared.bound).all()):
-            return cleared
-        return smaller(cleared, self._divided(t, low, high, order))
+        without_division = cleared(self.quotient, t, low, high, order)
+        # Where a denominator may vanish, the formula as it is written may still have a bound.
+        if bool(torch.isfinite(without_division.bound).all()):
+            return without_division
+        return smaller(without_division, self._divided(t, low, high, order))
 
     def _model(self, low: Tensor, high: Tensor, order: int, watch: Sides | None = None) -> Any:
         """T on boxes (B, D)."""
-        lower, upper = (side.reshape(-1, *self.box.shape) for side in (low, high))
+        lower, upper = self._shaped(low), self._shaped(high)
         silent = None if watch is None else watch.silent()
         x = variables(lower, upper, order, execution=self.execution, sides=silent)
         return enclose(self.model, x, tuple(self.target.output_shape))
 
+    def _shaped(self, flat: Tensor) -> Tensor:
+        """Points or corners (B, D) in the shape of the domain, (B, *shape)."""
+        return flat.reshape(-1, *self.box.shape)
+
     def _divided(self, t: Any, low: Tensor, high: Tensor, order: int, watch: Sides | None = None) -> Bounded:
         """Enclosure of T - f with f as it is written."""
-        lower, upper = (side.reshape(-1, *self.box.shape) for side in (low, high))
+        lower, upper = self._shaped(low), self._shaped(high)
         slack = torch.zeros(low.shape[0], dtype=torch.float64, device=self.device)
         f: Any
         if self.target.lipschitz is None:
             f = self._target(lower, upper, order, watch)
         else:
             f, slack = trusted(self.target, self.box, low, high, order, self.observer)
-        g = difference(*as_taylor(t, f, lower, upper, order)).reshape(low.shape[0], -1)
+        t_model, f_model = as_taylor(t, f, lower, upper, order)
+        g = difference(t_model, f_model).reshape(low.shape[0], -1)
         bound = g.split_bound().amax(1)
         bound = bound if self.target.lipschitz is None else inflate(bound + slack)
+        # An enclosure that is no number excludes nothing.
         bound = torch.where(torch.isnan(bound), torch.inf, bound)
-        return Bounded(bound, shares(g, bound, steepness(t) + steepness(f)), g.rem.amax(1))
-
-    def _cleared(self, f: Quotient, t: Any, low: Tensor, high: Tensor, order: int) -> Bounded:
-        """Enclosure of T - N / D from h = T D - N: by |h| / min|D|, or by h / D where that is less."""
-        x = variables(low, high, order)
-        model = (t if isinstance(t, TaylorModel) else constant(x[:, 0] * 0.0, t)).untag().reshape(len(low), -1)
-        numerator, denominator, gap = numerator_and_denominator(f, x, low, high)
-        h = model * denominator - numerator
-        g = h / denominator
-        scale = torch.where(gap > 0, UP / gap, torch.inf).amax(1)
-        parts = steepness(numerator) + steepness(denominator) * model.magnitude().amax(1)[:, None]
-        steep = steepness(t) + parts * scale[:, None]
-        outer = inflate(h.split_bound().amax(1) * scale)
-        inner = torch.where(scale < torch.inf, g.split_bound().amax(1), torch.inf)
-        outer, inner = (torch.where(torch.isnan(bound), torch.inf, bound) for bound in (outer, inner))
-        return smaller(
-            Bounded(outer, shares(h, outer / scale, steep / scale[:, None]) * scale[:, None], h.rem.amax(1) * scale),
-            Bounded(inner, shares(g, inner, steep), g.rem.amax(1)),
-        )
+        steep = steepness(t) + steepness(f)
+        return Bounded(bound, shares(g, bound, steep), g.rem.amax(1))
 
     @cached_property
     def quotient(self) -> Quotient | None:
@@ -282,12 +290,12 @@ class ErrorFunction:
         generator = torch.Generator().manual_seed(0)
         place = torch.rand(TRIAL_BOXES, self.dim, dtype=torch.float64, generator=generator, device="cpu")
         low = self.box.lower.flatten() + 3 * side * place
-        low, high = low.to(self.device), torch.minimum(low + side, self.box.upper.flatten()).to(self.device)
+        high = torch.minimum(low + side, self.box.upper.flatten()).to(self.device)
+        low = low.to(self.device)
         t = self._model(low, high, TRIAL_ORDER)
-        cleared = self._cleared(quotient, t, low, high, TRIAL_ORDER).bound
-        if cleared.median() < self._divided(t, low, high, TRIAL_ORDER).bound.median():
-            return quotient
-        return None
+        without_division = cleared(quotient, t, low, high, TRIAL_ORDER).bound
+        as_written = self._divided(t, low, high, TRIAL_ORDER).bound
+        return quotient if without_division.median() < as_written.median() else None
 
     def decide(self) -> None:
         """Take the decisions that are taken once, so that no later call is charged with them."""
@@ -323,12 +331,14 @@ class ErrorFunction:
         if not len(points):
             return torch.zeros(0, dtype=torch.float64, device="cpu")
         found = []
-        for part in torch.split(points, min(POINTS_AT_ONCE, self.target.pace.batch(len(points)))):
+        batch = min(POINTS_AT_ONCE, self.target.pace.batch(len(points)))
+        for part in torch.split(points, batch):
             if hurry is not None and hurry.over:
                 found.append(torch.full((len(part),), -1.0, dtype=torch.float64, device="cpu"))
                 continue
-            f = self.target.values(part.reshape(-1, *self.box.shape), self.observer).to("cpu", torch.float64)
-            found.append((self.executed(part) - f).abs().reshape(len(part), -1).amax(1))
+            f = self.target.values(self._shaped(part), self.observer).to("cpu", torch.float64)
+            g = (self.executed(part) - f).abs()
+            found.append(g.reshape(len(part), -1).amax(1))
         values = torch.cat(found)
         return torch.where(torch.isfinite(values), values, -1.0)
 
@@ -336,27 +346,21 @@ class ErrorFunction:
     def executed(self, points: Tensor) -> Tensor:
         """What the forward pass returns at points (C, D) of its format, (C, *outputs) as float64."""
         self.observer.check()
-        x = points.reshape(-1, *self.box.shape).to(self.device, self.dtype)
-        return execute(self.model, x, tuple(self.target.output_shape)).to("cpu", torch.float64)
+        x = self._shaped(points).to(self.device, self.dtype)
+        y = execute(self.model, x, tuple(self.target.output_shape))
+        return y.to("cpu", torch.float64)
 
     def representable(self, points: Tensor) -> Tensor:
         """The points (C, D) moved to numbers of the executing format inside the box; those without one are dropped."""
         low = self.box.lower.flatten()
         high = self.box.upper.flatten()
         rounded = self.rounded(points)
-        return rounded[((rounded >= low) & (rounded <= high)).all(1)]
+        inside = (rounded >= low) & (rounded <= high)
+        return rounded[inside.all(1)]
 
     def rounded(self, points: Tensor) -> Tensor:
         """The points (C, D) moved to numbers of the executing format, into the box where its sides hold any."""
-        low = self.box.lower.flatten()
-        high = self.box.upper.flatten()
-        rounded = points.clamp(low, high).to(self.dtype)
-        if self.dtype == torch.float64:
-            return rounded
-        over = torch.full_like(rounded, torch.inf)
-        under = torch.full_like(rounded, -torch.inf)
-        rounded = torch.where(rounded.double() < low, torch.nextafter(rounded, over), rounded)
-        return torch.where(rounded.double() > high, torch.nextafter(rounded, under), rounded).double()
+        return rounded_into(self.box, points, self.dtype)
 
 
 def error_function(
@@ -375,7 +379,8 @@ def error_function(
     if isinstance(model, nn.Module):
         model = settled(model, device, dtype)
     with torch.no_grad():
-        shape = tuple(execute(model, box.center[None].to(device, dtype)).shape[1:])
+        centre = box.center[None].to(device, dtype)
+        shape = tuple(execute(model, centre).shape[1:])
     target = _matched(target, shape)
     return ErrorFunction(model, target, box, execution, device, observer or Observer())
 

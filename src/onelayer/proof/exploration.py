@@ -19,10 +19,12 @@ class Exploration(Frontier):
 
     def __init__(self, error: ErrorFunction, unit: WorkUnit) -> None:
         super().__init__(error, unit.goal, Budget(unit.room))
-        self.open = as_boxes(unit.boxes)
-        self.tree = TreeBuilder(len(self.open))
-        self.open = replace(self.open, node=torch.arange(len(self.open), dtype=torch.int64, device="cpu"))
-        self.tree.state(self.open.node, self.open.bound)
+        boxes = as_boxes(unit.boxes)
+        # A tree with one root for each box: their numbers in the tree of the search mean nothing here.
+        node = torch.arange(len(boxes), dtype=torch.int64, device="cpu")
+        self.open = replace(boxes, node=node)
+        self.tree = TreeBuilder(len(boxes))
+        self.tree.state(node, boxes.bound)
         self.witness = unit.known.witness
         self.floor = unit.known.floor
         self.spoiled = unit.known.spoiled
@@ -31,10 +33,12 @@ class Exploration(Frontier):
         self.shown = [self.open[:0]]
 
     def proved(self, boxes: Boxes) -> None:
+        # The observer is in another process: they are shown when they are back.
         self.shown.append(boxes)
 
     def found(self, most: int) -> Explored:
         """Go on until ``most`` boxes are evaluated or nothing is left to do here."""
+        # A refutation ends the claim: what is left to do after it the search decides.
         while len(self.open) and not self.exhausted() and not self.refuted and self.evaluated < most:
             self.round(math.inf)
         shown = together(self.shown)

@@ -34,7 +34,8 @@ __all__ = [
 ]
 
 CERTIFICATE, BOXES, FUNCTION = "certificate.json", "boxes.bin", "function.txt"
-BOXED = ("branch and bound", CONDITIONAL, CURVED, ESTIMATED)  # methods that need boxes
+# Methods that need boxes.
+BOXED = ("branch and bound", CONDITIONAL, CURVED, ESTIMATED)
 MAGIC = b"OLBOXES\n"
 BOXES_VERSION = 1  # of boxes.bin
 _HEADER = struct.Struct("<8sIIQ")  # magic, version, D, nodes
@@ -60,12 +61,14 @@ def write_proof(folder: str | Path, proof: Certificate) -> None:
     for name, data in content.items():
         if len(data) > MAX_BYTES[name]:
             raise FileError(f"cannot save: {name} has {len(data):,} bytes, a reader takes {MAX_BYTES[name]:,}")
-    text = to_json(proof.plain(), {name: _sha256(data) for name, data in content.items()})
+    digests = {name: _sha256(data) for name, data in content.items()}
+    text = to_json(proof.plain(), digests)
     for name in (BOXES, FUNCTION, *ATTACHMENTS):
         if name in content:
             replace_file(folder / name, content[name])
         else:
             (folder / name).unlink(missing_ok=True)
+    # Last, so that its digests speak of files that are already there.
     replace_file(folder / CERTIFICATE, text.encode("ascii"))
 
 
@@ -73,7 +76,8 @@ def _need_same(folder: Path, content: dict[str, bytes], digests: dict[str, str])
     """The files are those that the certificate describes, none missing and none more."""
     found = {name: _sha256(data) for name, data in content.items()}
     if found != digests:
-        odd = sorted(name for name in found.keys() | digests.keys() if found.get(name) != digests.get(name))
+        every = found.keys() | digests.keys()
+        odd = sorted(name for name in every if found.get(name) != digests.get(name))
         raise FileError(f"{folder}: {', '.join(odd)} is not the file that certificate.json describes")
 
 
@@ -81,8 +85,7 @@ def read_proof(folder: str | Path) -> Certificate:
     """The proof saved in ``folder``, every digest, size, range and invariant checked; FileError otherwise."""
     folder = Path(folder)
     text = read_bounded(folder / CERTIFICATE, MAX_BYTES[CERTIFICATE])
-    names = (BOXES, FUNCTION, *ATTACHMENTS)
-    content = {name: data for name in names if (data := read_if_there(folder / name, MAX_BYTES[name])) is not None}
+    content = _content(folder)
     try:
         function = content[FUNCTION].decode("utf-8") if FUNCTION in content else None
         claim, digests = from_json(text.decode("ascii"), function)
@@ -99,6 +102,13 @@ def read_proof(folder: str | Path) -> Certificate:
         raise FileError("certificate.json and function.txt disagree on whether the function was recorded")
     _complete(proof)
     return proof
+
+
+def _content(folder: Path) -> dict[str, bytes]:
+    """The files beside the certificate that are there."""
+    names = (BOXES, FUNCTION, *ATTACHMENTS)
+    data = {name: read_if_there(folder / name, MAX_BYTES[name]) for name in names}
+    return {name: held for name, held in data.items() if held is not None}
 
 
 def _complete(proof: Certificate) -> None:
@@ -122,7 +132,8 @@ def read_table(data: bytes) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 def encode_boxes(tree: BoxTree) -> bytes:
     """boxes.bin: magic, version, D, nodes, root lower and upper corner, then one byte per node in preorder."""
     header = _HEADER.pack(MAGIC, BOXES_VERSION, tree.lower.size, tree.tree.size)
-    return header + tree.lower.astype("<f8").tobytes() + tree.upper.astype("<f8").tobytes() + tree.tree.tobytes()
+    corners = tree.lower.astype("<f8").tobytes() + tree.upper.astype("<f8").tobytes()
+    return header + corners + tree.tree.tobytes()
 
 
 def decode_boxes(data: bytes) -> BoxTree:
@@ -134,11 +145,13 @@ def decode_boxes(data: bytes) -> BoxTree:
         raise FileError(f"boxes.bin is not a box file of version {BOXES_VERSION}")
     if not (1 <= dim <= MAX_DIM and 1 <= nodes <= MAX_NODES):
         raise FileError(f"boxes.bin states {dim} coordinates and {nodes} nodes; the limits are {MAX_DIM}, {MAX_NODES}")
-    if len(data) != _HEADER.size + 16 * dim + nodes:
-        raise FileError(f"boxes.bin has {len(data)} bytes where {_HEADER.size + 16 * dim + nodes} belong")
+    start = _HEADER.size + 16 * dim  # of the nodes, behind two corners of eight bytes a coordinate
+    if len(data) != start + nodes:
+        raise FileError(f"boxes.bin has {len(data)} bytes where {start + nodes} belong")
     bounds = np.frombuffer(data, "<f8", 2 * dim, _HEADER.size)
     try:
-        tree = BoxTree(bounds[:dim], bounds[dim:], np.frombuffer(data, np.uint8, nodes, _HEADER.size + 16 * dim))
+        tree = BoxTree(bounds[:dim], bounds[dim:], np.frombuffer(data, np.uint8, nodes, start))
+        # Every cut is made once here: one that has no float between its ends is found before anybody relies on it.
         tree.boxes()
     except OnelayerError as error:
         raise FileError(f"boxes.bin: {error}") from error

@@ -37,8 +37,10 @@ def settled(model: nn.Module, device: torch.device, dtype: torch.dtype) -> nn.Mo
     if any(part._compiled_call_impl is not None for part in model.modules()):
         raise OnelayerError("the model was compiled in place, and other code than its own runs; certify it before that")
     held = [*model.parameters(), *model.buffers()]
-    wrong = any(t.device != device or (t.is_floating_point() and t.dtype != dtype) for t in held)
-    if wrong or any(part.training for part in model.modules()):
+    elsewhere = any(t.device != device for t in held)
+    converted = any(t.is_floating_point() and t.dtype != dtype for t in held)
+    training = any(part.training for part in model.modules())
+    if elsewhere or converted or training:
         return copy.deepcopy(model).to(device, dtype).eval()
     return model
 
@@ -48,6 +50,7 @@ def has_modes(model: Any) -> bool:
     if not isinstance(model, nn.Module):
         return False
     codes = [getattr(part.forward, "__code__", None) for part in model.modules() if part.training]
+    # The name of an attribute that a function reads stands in its code, whatever it does with it.
     return any("training" in code.co_names for code in codes if code is not None)
 
 
@@ -69,6 +72,7 @@ def enclose(function: Forward, x: TaylorModel, outputs: tuple[int, ...], name: s
     """A Taylor model of ``function`` on the boxes of x, (B, *outputs); a plain tensor where it ignores x."""
     with _one_line(name, x), Constants(x):
         y = function(x)
+    # An integer or a tuple has no enclosure; a tensor of floats that ignores x is its own.
     if not isinstance(y, TaylorModel) and not (isinstance(y, Tensor) and y.is_floating_point()):
         raise UnsupportedOperation(f"{name} on Taylor models", f"it returns {type(y).__name__}")
     _check_shape(name, tuple(y.shape), len(x), outputs)
@@ -79,9 +83,12 @@ def followed(model: Forward, x: Tensor) -> tuple[Tensor, list[Tensor]]:
     """T run on points x (C, *event) with its derivatives: its values (C, K), and for each input its slopes (C, K)."""
     with _one_line("the model with its derivatives", x):
         y = model(seeded(x))
-        values = (y.value if isinstance(y, Dual) else y).detach().reshape(len(x), -1)
-        tangents = y.tangents if isinstance(y, Dual) else [None] * x[0].numel()
-        return values, [torch.zeros_like(values) if t is None else t.reshape(len(x), -1) for t in tangents]
+        dual = isinstance(y, Dual)
+        values = (y.value if dual else y).detach().reshape(len(x), -1)
+        tangents = y.tangents if dual else [None] * x[0].numel()
+        # Without a tangent the output does not depend on that input.
+        slopes = [torch.zeros_like(values) if t is None else t.reshape(len(x), -1) for t in tangents]
+        return values, slopes
 
 
 def enclosed_at(
@@ -93,15 +100,18 @@ def enclosed_at(
     function where ``execution`` is None.
     """
     exact = x.detach().double()
-    at = TaylorModel(exact[None], torch.zeros_like(exact), Space(1, exact[0].numel(), execution), (), 0)
+    # Boxes of width zero: polynomials of degree 0 in no variable, with a remainder of zero.
+    space = Space(1, exact[0].numel(), execution)
+    at = TaylorModel(exact[None], torch.zeros_like(exact), space, (), 0)
     y = enclose(function, at, outputs)
     y = y.plain() if isinstance(y, TaylorModel) else constant(y, at)
     if y.support:
         raise UnsupportedOperation("a function with variables of its own", "it must be a function of its argument")
     shape = (len(x), *outputs)
-    centres = y.coef[0].expand(shape).reshape(len(x), -1).tolist()
-    radii = y.rem.expand(shape).reshape(len(x), -1).tolist()
-    return [list(zip(*pair, strict=True)) for pair in zip(centres, radii, strict=True)]
+    centres = y.coef[0].expand(shape).reshape(len(x), -1)
+    radii = y.rem.expand(shape).reshape(len(x), -1)
+    rows = zip(centres.tolist(), radii.tolist(), strict=True)
+    return [list(zip(*row, strict=True)) for row in rows]
 
 
 class Constants(TorchFunctionMode):
@@ -110,7 +120,8 @@ class Constants(TorchFunctionMode):
     They become models of degree 0, executed in the format of the constants where that is the coarser one.
     """
 
-    watches_outside = True  # operations on Taylor models themselves need no watching
+    # Operations on Taylor models themselves need no watching.
+    watches_outside = True
 
     def __init__(self, x: TaylorModel) -> None:
         super().__init__()
@@ -118,6 +129,7 @@ class Constants(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        # Arithmetic of Taylor models computes bounds, not the forward pass.
         if inside() or not all(issubclass(kind, Tensor) for kind in types):
             return func(*args, **kwargs)
         name = canonical_name(func)
@@ -127,7 +139,8 @@ class Constants(TorchFunctionMode):
             return func(*args, **kwargs)
         executed, computed = self._formats(name, args)
         lifted = constant(args[first], self.like).tagged(computed)
-        y = call(name, *args[:first], lifted, *args[first + 1 :], **canonical_keywords(kwargs))
+        operands = (*args[:first], lifted, *args[first + 1 :])
+        y = call(name, *operands, **canonical_keywords(kwargs))
         return y.tagged(executed)
 
     def _formats(self, name: str, args: tuple[Any, ...]) -> tuple[torch.dtype | None, torch.dtype | None]:
@@ -135,9 +148,11 @@ class Constants(TorchFunctionMode):
 
         Inside a layer of a narrow format, what is widened is computed on in the accumulator.
         """
-        formats = {arg.dtype for arg in args if isinstance(arg, Tensor) and arg.is_floating_point()}
+        tensors = [arg for arg in args if isinstance(arg, Tensor)]
+        formats = {arg.dtype for arg in tensors if arg.is_floating_point()}
         if not are_formats(formats):
             raise UnsupportedOperation(f"{name} of constants in {formats}", f"use {either()}")
+        # In real arithmetic nothing rounds, whatever the constants are stored in.
         executed = self.like.execution
         if executed is None:
             return None, None
@@ -155,12 +170,14 @@ def _positional(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tup
 
 
 def _first_tensor(args: tuple[Any, ...]) -> int | None:
-    return next((at for at, arg in enumerate(args) if isinstance(arg, Tensor)), None)
+    places = (at for at, arg in enumerate(args) if isinstance(arg, Tensor))
+    return next(places, None)
 
 
 def _check_shape(name: str, shape: tuple[int, ...], count: int, outputs: tuple[int, ...] | None) -> None:
     if shape[:1] != (count,) or (outputs is not None and shape[1:] != outputs):
-        wanted = "(B, *outputs)" if outputs is None else f"(B, {', '.join(map(str, outputs))})"
+        each = "*outputs" if outputs is None else ", ".join(map(str, outputs))
+        wanted = f"(B, {each})"
         raise ModelAssumptionError(
             f"{name} turns a batch of B = {count} points into shape {shape}; each point must have its own row, {wanted}"
         )
@@ -171,10 +188,12 @@ def _one_line(name: str, x: Any) -> Iterator[None]:
     """Errors of foreign code become one line of ours; running out of memory stays what it is."""
     try:
         yield
+    # Who called knows what to do about memory: fewer boxes at a time.
     except (OnelayerError, MemoryError, torch.OutOfMemoryError):
         raise
     except Exception as error:
         line = told(error)
         if isinstance(x, Tensor):
-            raise OnelayerError(f"{name} failed on a batch of shape {tuple(x.shape)} in {x.dtype} ({line})") from error
+            given = f"a batch of shape {tuple(x.shape)} in {x.dtype}"
+            raise OnelayerError(f"{name} failed on {given} ({line})") from error
         raise UnsupportedOperation(f"{name} on Taylor models", line) from error

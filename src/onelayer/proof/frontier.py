@@ -9,17 +9,18 @@ import torch
 from torch import Tensor
 
 from onelayer.proof.bounded import Enclosure
-from onelayer.proof.boxes import Boxes, TreeBuilder, cut, root, updated
+from onelayer.proof.boxes import Boxes, TreeBuilder, cut, root, together, updated
 from onelayer.proof.cost import Cost
 from onelayer.proof.error import ErrorFunction
 from onelayer.proof.units import Goal
 from onelayer.proof.witness import Witness, best, climb, verified
 
-CHUNKS_AT_ONCE = (
-    64  # in one round: enough that the most urgent boxes are chosen anew rarely, few enough to report often
-)
-CENTRES = 64  # of the pieces with the largest bounds, tried as witnesses in one batch
-LEVEL = 1.25  # a stalled bound this much above the value at a point will fall again
+# Chunks in one round: enough that the most urgent boxes are chosen anew rarely, few enough to report often.
+CHUNKS_AT_ONCE = 64
+# Centres of the pieces with the largest bounds, tried as witnesses in one batch.
+CENTRES = 64
+# A stalled bound this much above the value at a point will fall again.
+LEVEL = 1.25
 SCOUTS = 32  # boxes that resist are followed down so many at a time
 UNSIZED = 512  # boxes in a call until it is known what one costs
 
@@ -39,23 +40,28 @@ class Frontier:
         self.goal = goal
         self.budget = budget
         self.observer = error.observer
-        self.span = error.box.width.flatten().to(error.device)
-        self.tree = TreeBuilder()
-        self.open = self.domain()
-        self.closed_bound = 0.0
-        self.closed_share = 0.0
-        self.spoiled = 0.0  # the worst bound of a box given up
         self.floor = 0.0  # the largest bound that rounding alone makes
+        self.begin_anew()
         self.evaluated = 0
         self.witness: Witness | None = None
         self.order = 0
         self.cost = Cost(UNSIZED, 0.0)
 
+    def begin_anew(self) -> None:
+        """Nothing is cut, nothing is bounded; the witness and what was learnt of rounding stay."""
+        self.tree = TreeBuilder()
+        self.open = self.domain()
+        self.closed_bound = 0.0
+        self.closed_share = 0.0
+        self.spoiled = 0.0  # the worst bound of a box given up
+
     def domain(self) -> Boxes:
         """The whole domain as the first box, where enclosures are computed: open boxes stay there."""
         box = self.error.box
         device = self.error.device
-        return root(box.lower.flatten().to(device), box.upper.flatten().to(device))
+        low = box.lower.flatten().to(device)
+        high = box.upper.flatten().to(device)
+        return root(low, high)
 
     @property
     def lower(self) -> float:
@@ -65,14 +71,17 @@ class Frontier:
     @property
     def upper(self) -> float:
         """Running upper bound, for the progress bar."""
-        return max(self.closed_bound, float(self.open.bound.max()) if len(self.open) else 0.0)
+        worst_open = float(self.open.bound.max()) if len(self.open) else 0.0
+        return max(self.closed_bound, worst_open)
 
     @property
     def threshold(self) -> float:
         """Bound at which a box is closed: the goal, or what is spoiled anyway, by rounding or by a box given up."""
         wanted = self.goal.threshold(self.lower)
-        # No cut gets below the floor; as far above it as it lies above a value that was seen, cuts still get.
-        rounding = 2 * self.floor - min(self.lower, self.floor) if self.floor > wanted else 0.0
+        rounding = 0.0
+        if self.floor > wanted:
+            # No cut gets below the floor; as far above it as it lies above a value that was seen, cuts still get.
+            rounding = 2 * self.floor - min(self.lower, self.floor)
         return max(wanted, self.spoiled, rounding)
 
     @property
@@ -83,12 +92,13 @@ class Frontier:
     def round(self, most: float) -> bool:
         """Cut the most urgent boxes, unless more than ``most`` would be evaluated in all."""
         group, others = self.pick()
-        if self.evaluated + float(torch.exp2(self.levels(group).double()).sum()) > most:
+        if self.evaluated + float(self.sizes(group).sum()) > most:
             return False
         self.open = others
         group = self.without_hopeless(group)
         if len(group):
-            self.absorb(cut(group, self.levels(group), self.order, self.span, self.tree))
+            levels = self.levels(group)
+            self.absorb(cut(group, levels, self.order, self.error.span, self.tree))
         self.close()
         return True
 
@@ -118,15 +128,22 @@ class Frontier:
         need not be cut as finely.
         """
         order = self.open.urgency()
-        sizes = torch.exp2(self.levels(self.open[order]).double()).cumsum(0)
-        room = min(max(SCOUTS, self.chunk // 4) if self.resisting else CHUNKS_AT_ONCE * self.chunk, self.room)
-        count = max(int((sizes <= room).sum()), 1)
-        return self.open[order[:count]], self.open[order[count:]]
+        running = self.sizes(self.open[order]).cumsum(0)
+        at_once = max(SCOUTS, self.chunk // 4) if self.resisting else CHUNKS_AT_ONCE * self.chunk
+        fitting = running <= min(at_once, self.room)
+        # At least one: a box whose pieces fit no round must not end the search.
+        count = max(int(fitting.sum()), 1)
+        chosen, others = order[:count], order[count:]
+        return self.open[chosen], self.open[others]
 
     def levels(self, boxes: Boxes) -> Tensor:
         """Cuts in a row for each box, such that the pieces of one box fit the budget."""
         room = int(math.log2(max(self.room, 2)))
         return boxes.levels(self.threshold, self.order).clamp(max=room)
+
+    def sizes(self, boxes: Boxes) -> Tensor:
+        """(B,): into how many pieces each box is to be cut next."""
+        return torch.exp2(self.levels(boxes).double())
 
     def without_hopeless(self, group: Boxes) -> Boxes:
         """Give up the boxes that cuts do not improve, unless a box of width zero in their centre is far better.
@@ -134,11 +151,14 @@ class Frontier:
         A kink of T a little beside the same kink of f keeps the bound level until boxes are smaller than the distance.
         """
         stuck = group.stuck()
-        halted = (stuck & torch.isfinite(group.bound) & group.splittable.any(1)).nonzero()[:, 0]
+        # Where there is no bound a point has none either, and where no axis can be cut there is nothing to hope for.
+        hopeful = stuck & torch.isfinite(group.bound) & group.splittable.any(1)
+        halted = hopeful.nonzero()[:, 0]
         if len(halted):
             centre = group.low[halted] / 2 + group.high[halted] / 2
             point = self.error.bounds(centre, centre, 1)
-            alive = halted[(point <= self.threshold) & (point < group.bound[halted] / LEVEL)]
+            far_better = point < group.bound[halted] / LEVEL
+            alive = halted[(point <= self.threshold) & far_better]
             group.stall[alive] = 0
             stuck[alive] = False
         self.give_up(group[stuck])
@@ -153,21 +173,25 @@ class Frontier:
 
     def absorb(self, pieces: Boxes) -> None:
         """Enclose g on the pieces, look for a better witness among them, and add them to the open boxes."""
+        # First the inherited bounds, which hold on the pieces: stopped in the next line, the tree is complete all the
+        # same.
         self.tree.state(pieces.node, pieces.bound)
         found = self.enclose(pieces)
         self.evaluated += len(pieces)
         pieces = updated(pieces, found.bound, found.sensitivity)
         self.tree.state(pieces.node, pieces.bound)
         self.probe(pieces)
-        self.open = self.open.with_(pieces)
+        self.open = together([self.open, pieces])
 
     def close(self) -> None:
         """Set aside every open box whose bound is <= the threshold."""
         proved = self.open.bound <= self.threshold  # false for NaN and inf
         if bool(proved.any()):
-            self.closed_bound = max(self.closed_bound, float(self.open.bound[proved].max()))
-            self.closed_share += float(torch.exp2(-self.open.depth[proved].double()).sum())
-            self.proved(self.open[proved])
+            closed = self.open[proved]
+            self.closed_bound = max(self.closed_bound, float(closed.bound.max()))
+            # A box of depth d has 2^-d of the volume.
+            self.closed_share += float(torch.exp2(-closed.depth.double()).sum())
+            self.proved(closed)
             self.open = self.open[~proved]
 
     def proved(self, boxes: Boxes) -> None:
@@ -177,18 +201,22 @@ class Frontier:
     def enclose(self, pieces: Boxes) -> Enclosure:
         """Enclosures of all pieces, so many in a call."""
         try:
-            parts = [pieces[start : start + self.chunk] for start in range(0, len(pieces), self.chunk)]
-            found = [
-                self.error.enclose(part.low, part.high, self.order, self.threshold, part.stall, part.bound)
-                for part in parts
-            ]
+            starts = range(0, len(pieces), self.chunk)
+            parts = [pieces[start : start + self.chunk] for start in starts]
+            found = [self.enclosed(part) for part in parts]
         except torch.OutOfMemoryError:
+            # Memory ran out: half as many at a time, until one box alone does not fit.
             if self.chunk == 1:
                 raise
             torch.cuda.empty_cache()
             self.cost = replace(self.cost, chunk=self.chunk // 2)
             return self.enclose(pieces)
-        return Enclosure(torch.cat([part.bound for part in found]), torch.cat([part.sensitivity for part in found]))
+        bound = torch.cat([part.bound for part in found])
+        return Enclosure(bound, torch.cat([part.sensitivity for part in found]))
+
+    def enclosed(self, part: Boxes) -> Enclosure:
+        """Enclosures of the boxes of one call."""
+        return self.error.enclose(part.low, part.high, self.order, self.threshold, part.stall, part.bound)
 
     def probe(self, pieces: Boxes) -> None:
         """Try the centres of the pieces with the largest bounds as witnesses."""
@@ -196,10 +224,13 @@ class Frontier:
         low = pieces.low[index].cpu()
         high = pieces.high[index].cpu()
         centres = self.error.representable(low / 2 + high / 2)
+        # Values in floating arithmetic are cheap and choose; what they choose is verified before it counts.
         top = best(self.error, centres, 8)
         if len(top) and float(self.error.values(top[:1])) > self.lower:
-            paid = self.error.target.paid
-            self.observe(top if paid else climb(self.error, top, (high - low).mean(0) / 2, steps=12))
+            if not self.error.target.paid:
+                reach = (high - low).mean(0) / 2
+                top = climb(self.error, top, reach, steps=12)
+            self.observe(top)
 
     def observe(self, points: Tensor) -> None:
         """Look at points that may be the worst so far."""

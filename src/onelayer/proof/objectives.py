@@ -14,8 +14,10 @@ from onelayer.taylor import derivatives, derived  # noqa: F401  (they register t
 from onelayer.taylor.dual import Dual, defined_with, seeded, zeros_like
 
 Forward = Callable[[Any], Any]
-MOST_CURVED = 4  # inputs up to which convexity is asked: 2^D - 1 minors, the largest a sum of D! products
-MOST_SIGNED = 4  # inputs up to which sums of absolute slopes are taken sign by sign, 2^(D - 1) of them
+# Inputs up to which convexity is asked: 2^D - 1 minors, the largest a sum of D! products.
+MOST_CURVED = 4
+# Inputs up to which sums of absolute slopes are taken sign by sign, 2^(D - 1) of them.
+MOST_SIGNED = 4
 
 
 class Wrapped(nn.Module):
@@ -29,8 +31,9 @@ class Wrapped(nn.Module):
     def extra_repr(self) -> str:
         """What is asked of the models, which their weights do not say."""
         asked = {name: getattr(self, name, None) for name in ("at", "inputs", "signs", "norm", "margins")}
+        settings = [f"{name}={value}" for name, value in asked.items() if value is not None]
         formulas = [str(model) for model in self.models if isinstance(model, Formula)]
-        return ", ".join([*(f"{name}={value}" for name, value in asked.items() if value is not None), *formulas])
+        return ", ".join([*settings, *formulas])
 
 
 class Output(Wrapped):
@@ -89,7 +92,8 @@ class Slopes(Wrapped):
     def _of(self, model: Forward, x: Any) -> Any:
         y = model(seeded(x))
         if not isinstance(y, Dual):  # it ignores x
-            return torch.stack([defined_with(zeros_like(y), y)] * len(self._chosen(x)), -1)
+            zero = defined_with(zeros_like(y), y)
+            return torch.stack([zero] * len(self._chosen(x)), -1)
         return torch.stack([self._filled(y, at) for at in self._chosen(x)], -1)
 
     def _chosen(self, x: Any) -> Sequence[int]:
@@ -112,7 +116,8 @@ class Directed(Slopes):
     def forward(self, x: Any) -> Any:
         """Slopes with their signs."""
         slopes = super().forward(x)
-        return slopes * torch.tensor(self.signs, dtype=torch.float64, device=slopes.device).to(slopes.dtype)
+        signs = torch.tensor(self.signs, dtype=torch.float64, device=slopes.device)
+        return slopes * signs.to(slopes.dtype)
 
 
 class Steepness(Slopes):
@@ -132,7 +137,9 @@ class Steepness(Slopes):
         table = slopes.reshape(len(slopes), -1, slopes.shape[-1])
         if self.norm == "2":
             return torch.linalg.vector_norm(table.reshape(len(table), -1), dim=-1)
-        return _absolute_sums(table if self.norm == "inf" else table.transpose(1, 2)).reshape(len(slopes), -1)
+        # Distances of points in the maximum norm add up over inputs, those in the 1-norm over outputs.
+        rows = table if self.norm == "inf" else table.transpose(1, 2)
+        return _absolute_sums(rows).reshape(len(slopes), -1)
 
 
 def _absolute_sums(rows: Any) -> Any:
@@ -140,6 +147,7 @@ def _absolute_sums(rows: Any) -> Any:
     count = rows.shape[-1]
     if count > MOST_SIGNED:
         return torch.abs(rows).sum(-1)
+    # One sign is free: sup|g| takes both g and -g.
     signs = [(1.0, *rest) for rest in itertools.product((1.0, -1.0), repeat=count - 1)]
     table = torch.tensor(signs, dtype=torch.float64, device=rows.device).to(rows.dtype)
     return torch.matmul(rows, table.T)
@@ -155,11 +163,12 @@ class Minors(Wrapped):
         """Determinants of all square blocks along the diagonal."""
         count = int(torch.Size(tuple(x.shape)[1:]).numel())
         y = self.models[0](seeded(seeded(x)))
-        flat = [[_second(y, i, j, x) for j in range(i + 1)] for i in range(count)]  # symmetric
+        # The Hessian is symmetric: its lower triangle is enough.
+        lower = [[_second(y, i, j, x) for j in range(i + 1)] for i in range(count)]
         found = []
         for size in range(1, count + 1):
             for chosen in itertools.combinations(range(count), size):
-                block = [[flat[max(i, j)][min(i, j)] for j in chosen] for i in chosen]
+                block = [[lower[max(i, j)][min(i, j)] for j in chosen] for i in chosen]
                 found.append(_determinant(block))
         return torch.stack(found, -1).reshape(len(x), -1)
 
@@ -170,7 +179,8 @@ def _second(y: Any, i: int, j: int, x: Any) -> Any:
     part = first.tangents[j] if isinstance(first, Dual) else None
     while isinstance(y, Dual):
         y = y.value
-    return defined_with(zeros_like(y) if part is None else part, y).reshape(len(x), -1)
+    second = zeros_like(y) if part is None else part
+    return defined_with(second, y).reshape(len(x), -1)
 
 
 def _determinant(block: list[list[Any]]) -> Any:
@@ -180,6 +190,7 @@ def _determinant(block: list[list[Any]]) -> Any:
     total = None
     for at, entry in enumerate(block[0]):
         minor = _determinant([[*row[:at], *row[at + 1 :]] for row in block[1:]])
-        term = entry * minor if at % 2 == 0 else -(entry * minor)
-        total = term if total is None else total + term
+        term = entry * minor
+        signed = term if at % 2 == 0 else -term
+        total = signed if total is None else total + signed
     return total

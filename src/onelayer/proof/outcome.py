@@ -40,6 +40,7 @@ def nothing_known(box: Box) -> Outcome:
 
 def worst_leaf(tree: BoxTree, bounds: Floats) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Corners of the leaf with the largest bound; one without a number for a bound counts as infinite."""
-    at = int(np.where(np.isnan(bounds), np.inf, bounds).argmax())
+    known = np.where(np.isnan(bounds), np.inf, bounds)
+    at = int(known.argmax())
     low, high = tree.boxes()
     return tuple(low[at].tolist()), tuple(high[at].tolist())

@@ -14,20 +14,27 @@ from onelayer.proof.cost import Cost, metered
 from onelayer.proof.error import ErrorFunction
 
 POINTS = 16  # whose paths through the tree stand for all of them
-MAX_DEPTH = 48  # cuts of the path; a side of float64 numbers allows little more
+# Cuts of the path; a side of float64 numbers allows little more.
+MAX_DEPTH = 48
 MAX_ORDER = 8  # above, products cost more than they tighten
-BELOW, STEP = 10, 2  # cuts below a leaf of the highest order, and cuts between the boxes there
+# Cuts below a leaf of the highest order, and cuts between the boxes there.
+BELOW, STEP = 10, 2
 UNBOUNDED = 60.0  # log2(bound / threshold) where there is no bound
-SLOWEST = 1e-3  # of the fall of log2(bound) per cut, so that what does not fall needs boxes without number
+# Least fall of log2(bound) per cut, so that what does not fall needs boxes without number.
+SLOWEST = 1e-3
 MAX_COEFFICIENTS = 512  # of a Taylor model: products of two take their square
-FEWER_BOXES = 2.0  # a lower order, with more boxes to store and to check, must be cheaper by this factor
+# A lower order, with more boxes to store and to check, must be cheaper by this factor.
+FEWER_BOXES = 2.0
 
 
 def candidate_orders(dim: int) -> tuple[int, ...]:
     """Orders worth trying, highest first. High orders win wherever their polynomials stay small enough to handle."""
-    highest = max((k for k in range(2, MAX_ORDER + 1) if math.comb(dim + k, k) <= MAX_COEFFICIENTS), default=1)
+    tractable = (k for k in range(2, MAX_ORDER + 1) if math.comb(dim + k, k) <= MAX_COEFFICIENTS)
+    highest = max(tractable, default=1)
+    # Among few orders one step less is a choice of its own; among many two steps and half of them tell enough.
     between = {highest - 1} if 2 < highest <= 4 else set()
-    return tuple(sorted({highest, max(highest - 2, 1), max(highest // 2, 1)} | between, reverse=True))
+    chosen = {highest, max(highest - 2, 1), max(highest // 2, 1)}
+    return tuple(sorted(chosen | between, reverse=True))
 
 
 def choose_order(
@@ -42,6 +49,7 @@ def choose_order(
     best = orders[0]
     chunk = cost.chunk
     least = math.inf
+    # One path for all orders: on different boxes their bounds could not be compared.
     path = followed(error, threshold, orders[0], observer, start)
     for order in orders:
         if observer.over:
@@ -60,7 +68,8 @@ def stations(error: ErrorFunction, tree: TreeBuilder) -> Boxes:
 
     ``node`` is the number of the point. No lower order ends above these leaves, so no box above need be looked at.
     """
-    return tree.leaves_with(_samples(error), root(error.box.lower.flatten(), error.box.upper.flatten()))
+    whole = root(error.box.lower.flatten(), error.box.upper.flatten())
+    return tree.leaves_with(_samples(error), whole)
 
 
 def _samples(error: ErrorFunction) -> Tensor:
@@ -73,27 +82,30 @@ def followed(error: ErrorFunction, threshold: float, order: int, observer: Obser
     ``node`` is the number of the point. Lower orders need smaller boxes: the ones below are for them.
     """
     points = _samples(error)
-    low = error.box.lower.flatten()
-    high = error.box.upper.flatten()
+    span = error.box.width.flatten()
     path = [boxes[:0]]
     while len(boxes) and not observer.over:
         found = error.enclose(boxes.low, boxes.high, order, threshold, boxes.stall)
         boxes = updated(boxes, found.bound, found.sensitivity)
         path.append(boxes)
-        settled = (boxes.bound <= threshold) | boxes.stuck() | (boxes.depth >= MAX_DEPTH)
-        below = boxes[settled & (boxes.bound <= threshold)]
+        proved = boxes.bound <= threshold
+        settled = proved | boxes.stuck() | (boxes.depth >= MAX_DEPTH)
+        below = boxes[settled & proved]
         for _ in range(BELOW // STEP if len(below) else 0):
-            below = descend(below, points[below.node], torch.full_like(below.depth, STEP), order, high - low)
+            levels = torch.full_like(below.depth, STEP)
+            below = descend(below, points[below.node], levels, order, span)
             path.append(below)
         boxes = boxes[~settled]
         if len(boxes):
-            boxes = descend(boxes, points[boxes.node], boxes.levels(threshold, order), order, high - low)
+            levels = boxes.levels(threshold, order)
+            boxes = descend(boxes, points[boxes.node], levels, order, span)
     return together(path)
 
 
 def measured(error: ErrorFunction, path: Boxes, order: int, chunk: int) -> tuple[Tensor, Cost]:
     """Bounds of one order on the path, and what one of its boxes costs."""
     bounds: list[Tensor] = []
+    # As many in a call as in the search: larger calls would hide what a call costs.
     calls = math.ceil(len(path) / chunk)
 
     def run() -> None:
@@ -110,13 +122,17 @@ def _expected_leaves(path: Boxes, bound: Tensor, threshold: float) -> float:
     Lemma: if x is uniform in the domain and its leaf has depth d(x), then E 2^d(x) is the number of leaves, because a
     leaf of depth d has 2^-d of the volume.
     """
-    excess = torch.log2((bound / threshold if threshold > 0 else torch.full_like(bound, torch.inf)).clamp(min=1e-300))
+    unreachable = torch.full_like(bound, torch.inf)
+    ratio = bound / threshold if threshold > 0 else unreachable
+    excess = torch.log2(ratio.clamp(min=1e-300))
     excess = excess.nan_to_num(UNBOUNDED, UNBOUNDED, -UNBOUNDED).clamp(max=UNBOUNDED)
     total = 0.0
     for point in range(POINTS):
         mine = path.node == point
-        stall = int(path.stall[mine].max()) if bool(path[mine].stuck().any()) else 0
-        total += 2.0 ** (_depth_of_leaf(path.depth[mine].tolist(), excess[mine].tolist(), stall))
+        resists = bool(path[mine].stuck().any())
+        stall = int(path.stall[mine].max()) if resists else 0
+        depth = _depth_of_leaf(path.depth[mine].tolist(), excess[mine].tolist(), stall)
+        total += 2.0**depth
     return total / POINTS
 
 
@@ -127,14 +143,17 @@ def _depth_of_leaf(depth: list[int], excess: list[float], stall: int) -> float:
     there, ``stall`` cuts after the bound last fell, has its leaf above them.
     """
     at = next((i for i, value in enumerate(excess) if value <= 0), None)
-    if at is not None:
-        share = excess[at - 1] / (excess[at - 1] - excess[at]) if at else 0.0
-        if at:
-            return math.ceil(depth[at - 1] + share * (depth[at] - depth[at - 1]))
+    if at == 0:
         return depth[0]
+    if at is not None:
+        # Between a box that is too large and the next one, which is not: where a line through both meets zero.
+        share = excess[at - 1] / (excess[at - 1] - excess[at])
+        step = depth[at] - depth[at - 1]
+        return math.ceil(depth[at - 1] + share * step)
     if stall:
         return depth[-1] - stall
-    fall = max((excess[0] - excess[-1]) / max(depth[-1] - depth[0], 1), SLOWEST)
+    cuts = max(depth[-1] - depth[0], 1)
+    fall = max((excess[0] - excess[-1]) / cuts, SLOWEST)
     return depth[-1] + min(excess[-1] / fall, MAX_DEPTH)
 
 
@@ -148,10 +167,11 @@ def descend(boxes: Boxes, points: Tensor, levels: Tensor, order: int, span: Tens
         chosen[row, axis] = active
         middle = boxes.low / 2 + boxes.high / 2
         right = points >= middle
+        lower_half, upper_half = chosen & ~right, chosen & right
         boxes = replace(
             boxes,
-            low=torch.where(chosen & right, middle, boxes.low),
-            high=torch.where(chosen & ~right, middle, boxes.high),
+            low=torch.where(upper_half, middle, boxes.low),
+            high=torch.where(lower_half, middle, boxes.high),
             sensitivity=torch.where(chosen, boxes.sensitivity * 2.0**-order, boxes.sensitivity),
             depth=boxes.depth + active,
             stall=boxes.stall + active,

@@ -10,8 +10,10 @@ from torch import Tensor
 from onelayer.box import Box
 from onelayer.formats import format_of
 
-CORNERS = 256  # of the 2^D; the other kinds of points reach the rest
-FINEST = 40  # exponent of the smallest dyadic step and of the smallest distance from an end, relative to the side
+# Corners of the 2^D; the other kinds of points reach the rest.
+CORNERS = 256
+# Exponent of the smallest dyadic step and of the smallest distance from an end, relative to the side.
+FINEST = 40
 
 
 def hard_points(box: Box, count: int, dtype: torch.dtype) -> Tensor:
@@ -30,7 +32,8 @@ def hard_points(box: Box, count: int, dtype: torch.dtype) -> Tensor:
     kinds = torch.stack(_coordinates(box, special, dtype, generator))  # (kinds, C, D)
     # Each coordinate of a mixed point is of the kind whose lot is the largest.
     lots = torch.rand(kinds.shape, generator=generator, dtype=torch.float64, device="cpu")
-    mixed = torch.where(lots == lots.amax(0), kinds, 0.0).sum(0)
+    drawn = lots == lots.amax(0)
+    mixed = torch.where(drawn, kinds, 0.0).sum(0)
     pure = kinds[:, : count // (8 * len(kinds))].flatten(0, 1)
     return torch.cat([fixed, pure, mixed])[:count]
 
@@ -57,6 +60,7 @@ def _coordinates(box: Box, count: int, dtype: torch.dtype, generator: torch.Gene
         return torch.where(share < 1 / 3, down, upper).double()
 
     end = torch.where(unit() < 0.5, low, high)
+    # Where code branches on exact numbers, on ends and on underflow, uniform points never go.
     step = torch.exp2((unit() * -FINEST).round())
     dyadic = torch.round(inside() / step) * step
     near = end + (inside() - end) * torch.exp2(-FINEST * unit())
@@ -64,3 +68,17 @@ def _coordinates(box: Box, count: int, dtype: torch.dtype, generator: torch.Gene
     size = torch.exp2(smallest * unit())
     tiny = size * torch.where(unit() < 0.5, low, high).sign()
     return [dyadic, beside(inside().round()), beside(end.clone()), near, tiny]
+
+
+def rounded_into(box: Box, points: Tensor, dtype: torch.dtype) -> Tensor:
+    """The points (C, D) moved to numbers of ``dtype``, into the box where its sides hold any; as float64."""
+    low = box.lower.flatten()
+    high = box.upper.flatten()
+    rounded = points.clamp(low, high).to(dtype)
+    if dtype == torch.float64:
+        return rounded
+    # A side of the box need not be a number of the format: rounding to nearest may leave it by one step.
+    raised = torch.nextafter(rounded, torch.full_like(rounded, torch.inf))
+    rounded = torch.where(rounded.double() < low, raised, rounded)
+    lowered = torch.nextafter(rounded, torch.full_like(rounded, -torch.inf))
+    return torch.where(rounded.double() > high, lowered, rounded).double()

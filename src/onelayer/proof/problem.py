@@ -12,12 +12,12 @@ import onelayer
 from onelayer.errors import OnelayerError
 from onelayer.language.formula import Formula
 from onelayer.layer.file import weights_sha256
-from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.network.file import network_sha256
 from onelayer.network.network import RecordedNetwork
 from onelayer.network.record import record
 from onelayer.proof.error import ErrorFunction
 from onelayer.proof.objectives import Wrapped
+from onelayer.proof.own import is_own_layer
 from onelayer.proof.units import Goal
 
 NEEDED = "a checkpoint needs a model that can be recorded, an f with a formula, and the CPU; leave it out"
@@ -29,8 +29,10 @@ def problem_of(error: ErrorFunction, model: Any, goal: Goal, order: int | None) 
     box = error.box
     if target.formula is None or target.lipschitz is not None or error.device.type != "cpu":
         raise OnelayerError(NEEDED)
-    parts = (_said(model, tuple(box.shape)), target.formula, box.lower.tolist(), box.upper.tolist())
-    proved_by = (onelayer.__version__, torch.__version__)  # bounds that another version found are not known to be right
+    domain = (box.lower.tolist(), box.upper.tolist())
+    parts = (_said(model, tuple(box.shape)), target.formula, *domain)
+    # Bounds that another version found are not known to be right.
+    proved_by = (onelayer.__version__, torch.__version__)
     text = " ".join(map(str, (*parts, goal, order, error.execution, *proved_by)))
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -39,13 +41,15 @@ def _said(model: Any, shape: tuple[int, ...]) -> str:
     """A model as text or hash: of code, the operations that it does; values at points would miss a narrow spike."""
     if isinstance(model, Formula):
         return str(model)
-    if type(model) is OneLayerTransformer:
+    if is_own_layer(model):
         return weights_sha256(model)
     if isinstance(model, Wrapped):
-        return f"{type(model).__qualname__} {model.extra_repr()} {[_said(part, shape) for part in model.models]}"
+        parts = [_said(part, shape) for part in model.models]
+        return f"{type(model).__qualname__} {model.extra_repr()} {parts}"
     if not isinstance(model, nn.Module):
         raise OnelayerError(NEEDED)
     try:
-        return network_sha256(model if type(model) is RecordedNetwork else record(model, shape))
+        network = model if type(model) is RecordedNetwork else record(model, shape)
+        return network_sha256(network)
     except OnelayerError as error:
         raise OnelayerError(f"{NEEDED} ({error})") from error

@@ -30,11 +30,14 @@ from onelayer.taylor import variables
 from onelayer.taylor.core import TaylorModel
 
 POINTS = 4096  # at which a callable is compared with its recording
-NODES = 2**18  # nodes evaluated in balls altogether: a formula of up to 64 nodes at every point, longer ones at fewer
+# Nodes evaluated in balls altogether: a formula of up to 64 nodes at every point, longer ones at fewer.
+NODES = 2**18
 FEWEST = 16  # points, however long the formula
-BITS = 200  # of the balls they are compared in, far more than both have
+# Precision of the balls they are compared in, far more than both have.
+BITS = 200
 NUMBERS = 2**22  # in one tensor of Taylor coefficients of x
-SINGLE, BATCH = 16, 7  # points alone, and batches of a size that no kernel is made for: results must not depend on it
+# Points alone, and batches of a size that no kernel is made for: results must not depend on it.
+SINGLE, BATCH = 16, 7
 
 
 @pinned()
@@ -46,6 +49,7 @@ def understood(f: Any, box: Box, *, lipschitz: Any = None, observer: Observer | 
     """
     watch = observer or Observer()
     target = as_target(f, box, lipschitz=lipschitz, observer=watch)
+    # A formula is itself; of a declared constant nothing else is used; and once compared is enough.
     if isinstance(target.function, Formula) or target.lipschitz is not None or target.compared == box:
         return target
     try:
@@ -84,9 +88,12 @@ class Bounds:
 def _compare(target: Target, box: Box, observer: Observer) -> None:
     low = box.lower.flatten()
     high = box.upper.flatten()
-    points = torch.minimum(torch.maximum(hard_points(box, POINTS, torch.float64), low), high)
+    points = hard_points(box, POINTS, torch.float64)
+    points = torch.minimum(torch.maximum(points, low), high)
+    # Shuffled, so that the first ones, of which more is asked, are of every kind.
     generator = torch.Generator(device="cpu").manual_seed(4)
-    points = points[torch.randperm(len(points), generator=generator, dtype=torch.int64, device="cpu")]
+    order = torch.randperm(len(points), generator=generator, dtype=torch.int64, device="cpu")
+    points = points[order]
     x = points.reshape(-1, *box.shape)
     observer.report("reading f", detail="its recording is compared with it")
     values = _values(target, x, observer)
@@ -134,21 +141,26 @@ def _failed(target: Target, where: str, error: Exception) -> OnelayerError:
 def _enclosed(function: Callable[[Any], Any], x: Tensor, observer: Observer) -> Bounds:
     dim = x[0].numel()
     parts = []
+    # An affine Taylor model of x has D (D + 1) coefficients a point.
     for part in torch.split(x, max(1, NUMBERS // (dim * (dim + 1)))):
         observer.check()
         y = function(variables(part, part, 1, execution=torch.float64))
         pair = y.range() if isinstance(y, TaylorModel) else (y, y)
         parts.append([side.to("cpu", torch.float64).reshape(len(part), -1) for side in pair])
-    return Bounds(*(torch.cat(side) for side in zip(*parts, strict=True)))
+    lows, highs = zip(*parts, strict=True)
+    return Bounds(torch.cat(lows), torch.cat(highs))
 
 
 def _other_batches(target: Target, x: Tensor, values: Tensor, bounds: Bounds, observer: Observer) -> None:
     """The points in the opposite order, a few of them one by one, in small batches and repeated."""
     count = len(x)
-    orders = [range(count - 1, -1, -1), *([at] for at in range(min(SINGLE, count)))]
-    orders += [range(at, min(at + BATCH, count)) for at in range(0, SINGLE * BATCH, BATCH) if at < count]
-    for order in [*orders, [0] * BATCH]:
-        chosen = torch.tensor(list(order), dtype=torch.int64, device="cpu")
+    backwards = list(range(count - 1, -1, -1))
+    singles = [[at] for at in range(min(SINGLE, count))]
+    starts = range(0, min(SINGLE * BATCH, count), BATCH)
+    small = [list(range(at, min(at + BATCH, count))) for at in starts]
+    repeated = [0] * BATCH
+    for order in [backwards, *singles, *small, repeated]:
+        chosen = torch.tensor(order, dtype=torch.int64, device="cpu")
         again = _values(target, x[chosen], observer)
         wrong = bounds[chosen].exclude(again)
         if bool(wrong.any()):
@@ -173,6 +185,7 @@ def _in_balls(target: Target, x: Tensor, values: Tensor, bounds: Bounds, observe
         for at, point in enumerate(x[:count].reshape(count, -1).tolist()):
             observer.check()
             for k, ball in enumerate(in_balls(formula, point)):
+                # A ball counts as outside only where all of it is: what overlaps decides nothing.
                 if known[at][k] and ball.is_finite():
                     below = ball < arb(low[at][k])
                     above = ball > arb(high[at][k])
@@ -184,14 +197,19 @@ def _complain(target: Target, x: Tensor, values: Tensor, bounds: Bounds, wrong: 
     if not bool(wrong.any()):
         return
     at, k = wrong.nonzero()[0].tolist()
-    said = "" if target.formula is None else f", its recorded formula is {_formula_value(target.formula, x[at], k)}"
+    said = ""
+    if target.formula is not None:
+        said = f", its recorded formula is {_formula_value(target.formula, x[at], k)}"
+    value = values[at, k].item()
+    low = bounds.low[at, k].item()
+    high = bounds.high[at, k].item()
     raise OnelayerError(
-        f"{target.description} is not what was recorded of it: at x = {place(x[at])} it returns "
-        f"{values[at, k].item()!r}{said}, and its operations round to values in [{bounds.low[at, k].item()!r}, "
-        f"{bounds.high[at, k].item()!r}]; write it with other operations, or give lipschitz="
+        f"{target.description} is not what was recorded of it: at x = {place(x[at])} it returns {value!r}{said}, and "
+        f"its operations round to values in [{low!r}, {high!r}]; write it with other operations, or give lipschitz="
     )
 
 
 def _formula_value(formula: Formula, point: Tensor, k: int) -> str:
     with ball_precision(BITS):
-        return repr(float(in_balls(formula, point.flatten().tolist())[k].mid()))
+        values = in_balls(formula, point.flatten().tolist())
+        return repr(float(values[k].mid()))

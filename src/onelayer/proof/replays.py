@@ -24,9 +24,11 @@ from onelayer.ground import foreign_modes
 
 Call = Callable[[Tensor, Tensor, int], tuple[Tensor, ...]]
 
-SMALLEST, LARGEST, STEP = 2**14, 2**18, 16  # boxes of a graph, and how many times larger the next one is
+# Boxes of a graph, and how many times larger the next one is.
+SMALLEST, LARGEST, STEP = 2**14, 2**18, 16
 WAYS = 3  # graphs of one size and order: ways that the code took
-TRIALS = 1  # calls of one size that are made as written before one is recorded: recording costs as much as three
+# Calls of one size that are made as written before one is recorded: recording costs as much as three.
+TRIALS = 1
 ATEN = torch.ops.aten
 
 
@@ -53,10 +55,12 @@ class _Looks(TorchDispatchMode):  # type: ignore[no-untyped-call]
         scalar = func is ATEN._local_scalar_dense.default
         if not (scalar or _fetches(func, kwargs)) or not args[0].is_cuda:
             return self._watched(func, args, kwargs)
+        # The first run: let it look, and write down what it saw.
         if self.told is None:
             answer = func(*args, **kwargs)
             self.seen.append(_kept(answer, args[0].dtype))
             return answer
+        # The run that is recorded may not look: it is told, and the tensor itself is kept to be compared in replays.
         at = len(self.seen)
         if at >= len(self.told) or self.told[at].numel() != args[0].numel():
             raise _Apart
@@ -150,7 +154,9 @@ class Replays:
         try:
             return self._one(low, high, order)
         except torch.OutOfMemoryError:
-            self.refused = self.most == SMALLEST  # not even the smallest graph fits: those who call have fewer boxes
+            # Not even the smallest graph fits: those who call have fewer boxes.
+            self.refused = self.most == SMALLEST
+        # Graphs hold their memory as long as they live: the large ones go, and the next ones are smaller.
         self.most = max(self.most // STEP, SMALLEST)
         self.ways = {key: ways for key, ways in self.ways.items() if key[0] <= self.most}
         self.pool = None
@@ -166,6 +172,7 @@ class Replays:
         for at, graph in enumerate(ways.graphs):
             found = graph.run(full_low, full_high)
             if found is not None:
+                # Calls that follow mostly go the same way: it is tried first.
                 ways.graphs.insert(0, ways.graphs.pop(at))
                 return tuple(part[:count] for part in found)
         ways.missed += 1
@@ -193,6 +200,7 @@ class Replays:
         expected = [answer.to(low.device) for answer in told]
         graph = torch.cuda.CUDAGraph()
         self.pool = self.pool or torch.cuda.graph_pool_handle()
+        # Other threads may use the GPU meanwhile: what they do is no error of this recording.
         with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
             looks = _Looks(told)
             with looks:
@@ -200,9 +208,12 @@ class Replays:
             if len(looks.seen) != len(told):
                 raise _Apart
             pairs = zip(looks.seen, expected, strict=True)
-            agree = [(seen.reshape(was.shape) == was).all() for seen, was in pairs]  # NaN never does
-            same = torch.stack(agree).all() if agree else torch.ones((), dtype=torch.bool, device=low.device)
-        return _Graph(graph, low, high, outputs, same, (*looks.held.values(), *expected))
+            # NaN agrees with nothing, itself included: then the call is made as it is written.
+            agree = [(seen.reshape(was.shape) == was).all() for seen, was in pairs]
+            always = torch.ones((), dtype=torch.bool, device=low.device)
+            same = torch.stack(agree).all() if agree else always
+        held = (*looks.held.values(), *expected)
+        return _Graph(graph, low, high, outputs, same, held)
 
 
 def padded(count: int) -> int:
@@ -215,5 +226,6 @@ def padded(count: int) -> int:
 
 def _filled(side: Tensor, size: int) -> Tensor:
     if len(side) < size:
-        return torch.cat([side, side[:1].expand(size - len(side), -1)])
+        copies = side[:1].expand(size - len(side), -1)
+        return torch.cat([side, copies])
     return side

@@ -63,7 +63,9 @@ def rules(claim: Certificate) -> list[tuple[bool, str]]:
 
 def _supposes(claim: Certificate) -> bool:
     """Whether nothing is supposed of f, or what is said of it."""
-    return claim.within == 0 or (0 < claim.within <= claim.upper and bool(claim.assumptions) and not claim.about)
+    if claim.within == 0:
+        return True
+    return 0 < claim.within <= claim.upper and bool(claim.assumptions) and not claim.about
 
 
 def _belonging(method: str, about: Mapping[str, Any]) -> set[str]:
@@ -96,15 +98,19 @@ def _size(shape: tuple[int, ...]) -> int:
 def _ordered(low: tuple[float, ...], high: tuple[float, ...]) -> bool:
     if len(low) != len(high):
         return False
-    return all(-math.inf < a <= b < math.inf for a, b in zip(low, high, strict=True))
+    pairs = zip(low, high, strict=True)
+    return all(-math.inf < a <= b < math.inf for a, b in pairs)
 
 
 def _inside(point: tuple[float, ...], low: tuple[float, ...], high: tuple[float, ...]) -> bool:
     if not len(point) == len(low) == len(high):
         return False
-    return all(a <= x <= b for a, x, b in zip(low, point, high, strict=True))
+    triples = zip(low, point, high, strict=True)
+    return all(a <= x <= b for a, x, b in triples)
 
 
 def _box_inside(corners: Any, low: Any, high: Any) -> bool:
     """Whether a box, if there is one, is a box and lies in the domain."""
-    return corners is None or (_ordered(*corners) and all(_inside(side, low, high) for side in corners))
+    if corners is None:
+        return True
+    return _ordered(*corners) and all(_inside(side, low, high) for side in corners)

@@ -31,10 +31,13 @@ from onelayer.network.record import record
 from onelayer.proof.certificate import Certificate
 from onelayer.proof.files import ATTACHMENTS, BOXES, CERTIFICATE, FUNCTION, OTHER, read_proof, write_proof
 from onelayer.proof.forward import enclosed_at, execute, settled
+from onelayer.proof.own import is_own_layer
 from onelayer.recording.target import place
 
-ABOVE = 1 + 2.0**-10  # of what is attained: nearer than that no bound is stated
-ROOM = 256  # units in the last place of the largest value: more than two analyses of rounding differ by
+# Room above what is attained: nearer than that no bound is stated.
+ABOVE = 1 + 2.0**-10
+# Units in the last place of the largest value: more than two analyses of rounding differ by.
+ROOM = 256
 POINTS = 64  # at which a recorded network is compared with its model
 
 
@@ -77,13 +80,19 @@ def save_claim(certificate: Certificate, folder: str | os.PathLike[str]) -> Path
     if not certificate.models:
         raise OnelayerError("this certificate has no model beside it; save what certify, lipschitz and others return")
     model, *others = certificate.models
-    if isinstance(model, OneLayerTransformer) and not certificate.about:
+    # What a subclass or a hook adds is not in the weights of the layer: such a model is recorded like any other.
+    if is_own_layer(model) and not certificate.about:
         return written(Path(folder), model, certificate)
     network = recorded(model, certificate)
-    about = replace(_relaxed(certificate, network), weights_sha256=network_sha256(network), models=(network, *others))
+    about = replace(
+        _relaxed(certificate, network),
+        weights_sha256=network_sha256(network),
+        models=(network, *others),
+    )
     if others:
+        other = recorded(others[0], certificate)
         with tempfile.TemporaryDirectory(prefix="onelayer-") as beside:
-            second = save_network(recorded(others[0], certificate), beside, OTHER).read_bytes()
+            second = save_network(other, beside, OTHER).read_bytes()
         about = replace(about, attachments={**about.attachments, OTHER: second})
     return written(Path(folder), network, about)
 
@@ -97,16 +106,21 @@ def _relaxed(certificate: Certificate, network: RecordedNetwork) -> Certificate:
     """
     if not math.isfinite(certificate.upper):
         return certificate
-    most = math.inf if certificate.eps is None or certificate.status != "proved" else certificate.eps
+    most = math.inf
+    if certificate.eps is not None and certificate.status == "proved":
+        most = certificate.eps
     if certificate.arithmetic == REAL:
         return replace(certificate, upper=min(most, ABOVE * certificate.upper))
     with torch.no_grad():
-        values = execute(network, _points(certificate.domain).to(network.dtype)).double()
+        points = _points(certificate.domain).to(network.dtype)
+        values = execute(network, points).double()
     unit = ROOM * format_of(network.dtype).unit
     if certificate.about.get("kind") == "range":
-        return replace(certificate, about=_wider(certificate.about, values.reshape(len(values), -1), unit))
+        wider = _wider(certificate.about, values.reshape(len(values), -1), unit)
+        return replace(certificate, about=wider)
     room = unit * (float(values.abs().max()) + certificate.upper)
-    return replace(certificate, upper=min(most, max(certificate.upper + room, ABOVE * certificate.lower)))
+    roomy = max(certificate.upper + room, ABOVE * certificate.lower)
+    return replace(certificate, upper=min(most, roomy))
 
 
 def _wider(about: Mapping[str, Any], values: torch.Tensor, unit: float) -> dict[str, Any]:
@@ -114,14 +128,17 @@ def _wider(about: Mapping[str, Any], values: torch.Tensor, unit: float) -> dict[
 
     Rounding of larger numbers on the way may be all that a range has beside the values; of small ones it is as small.
     """
-    low, high = (torch.tensor(about[side], dtype=torch.float64, device=values.device) for side in ("low", "high"))
+    low = torch.tensor(about["low"], dtype=torch.float64, device=values.device)
+    high = torch.tensor(about["high"], dtype=torch.float64, device=values.device)
     beside = torch.maximum(values.amin(0) - low, high - values.amax(0)).clamp(0.0, unit)
-    room = unit * torch.maximum(low.abs(), high.abs()) + beside
+    size = torch.maximum(low.abs(), high.abs())
+    room = unit * size + beside
     return {"kind": "range", "low": (low - room).tolist(), "high": (high + room).tolist()}
 
 
 def _points(box: Box) -> torch.Tensor:
-    return torch.cat([box.center[None], box.corners(POINTS // 2), box.sample(POINTS // 2, seed=7)])
+    half = POINTS // 2
+    return torch.cat([box.center[None], box.corners(half), box.sample(half, seed=7)])
 
 
 def load_claim(folder: str | os.PathLike[str]) -> Claimed:
@@ -144,7 +161,8 @@ def recorded(model: Callable[[Any], Any], certificate: Certificate) -> RecordedN
     if isinstance(model, RecordedNetwork):
         return model
     box = certificate.domain
-    network = record(model if isinstance(model, nn.Module) else _Called(model), certificate.shape)
+    module = model if isinstance(model, nn.Module) else _Called(model)
+    network = record(module, certificate.shape)
     points = _points(box)
     x = points.to(network.dtype)
     if isinstance(model, nn.Module):
@@ -161,6 +179,7 @@ def recorded(model: Callable[[Any], Any], certificate: Certificate) -> RecordedN
 def _within(network: RecordedNetwork, x: Any, values: Any) -> bool:
     """Whether the rounding of the network's operations leaves room for other values than it returned."""
     known = enclosed_at(network, x, tuple(values.shape), network.dtype)[0]
+    # Twice the radius: the model may round at other places than what was recorded of it.
     pairs = zip(values.double().flatten().tolist(), known, strict=True)
     return all(abs(value - centre) <= 2 * radius for value, (centre, radius) in pairs)
 
@@ -182,10 +201,13 @@ def written(path: Path, model: OneLayerTransformer | RecordedNetwork, certificat
     """Write everything beside the folder, then move it: a new one appears at once, in an old one the claim is last."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        beside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+        # Beside it and not in a temporary folder: a move within one file system is one step.
+        folder = tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent)
+        beside = Path(folder)
     except (OSError, ValueError) as error:
         raise FileError(f"cannot write {path}: {error}") from error
     try:
+        # A temporary folder is for its owner alone; a result is for whoever may read beside it.
         beside.chmod(0o755)
         if isinstance(model, RecordedNetwork):
             save_network(model, beside)
@@ -207,6 +229,7 @@ def _move_folder(beside: Path, path: Path) -> None:
         return
     if not path.is_dir():
         raise FileError(f"cannot write {path}: it is not a folder; choose another name")
+    # The certificate last: until it is there, the digests of the old one refuse the new files.
     for name in (FILE_NAME, BOXES, FUNCTION, *ATTACHMENTS, CERTIFICATE):
         if (beside / name).exists():
             os.replace(beside / name, path / name)

@@ -15,7 +15,7 @@ from torch import Tensor
 from onelayer.card import number_of
 from onelayer.errors import ModelAssumptionError
 from onelayer.observer import Stopped
-from onelayer.proof.boxes import Boxes, TreeBuilder, together
+from onelayer.proof.boxes import Boxes, together
 from onelayer.proof.checkpoint import Arrays, Checkpoint
 from onelayer.proof.cost import cost_of_box, sized
 from onelayer.proof.crew import Crew
@@ -42,7 +42,8 @@ from onelayer.proof.witness import search
 # Boxes at the highest order before the order is chosen, as many as cost what a pilot costs, by the model of cost:
 # pilots in 2, 4, 6 and 8 dimensions take two to five tenths of a second, three times what that model says of a box.
 SPRINT, SPRINT_SECONDS, LONGEST_SPRINT = 512, 0.1, 2048
-PILOT_SHARE = 0.25  # of the time, if it is limited: a choice of order must leave most of it for the proof
+# Share of the time, if it is limited: a choice of order must leave most of it for the proof.
+PILOT_SHARE = 0.25
 # After a refutation the upper bound need only be of the size of the error found, and no more than this is spent on it.
 REFUTED_GAP, REFUTED_BOXES = 1.0, 512
 # Work left, by the model of cost, about half as long on one core: a search on an H200 began in ten seconds at most, and
@@ -67,8 +68,10 @@ class Search(Frontier):
         self.crew = crew or Crew(error)
         self.pilot_time = self.observer.share(PILOT_SHARE)
         self.checkpoint = Checkpoint(None, "")
-        self.stored: list[Explored] | None = None  # what had come back of a wave where a search goes on
-        self.gpu: Callable[[], torch.device | None] = lambda: None  # asked once it would pay
+        # What had come back of a wave that a checkpoint interrupted; None for a search from the beginning.
+        self.stored: list[Explored] | None = None
+        # Asked for a GPU once one would pay.
+        self.gpu: Callable[[], torch.device | None] = lambda: None
 
     def run(self, order: int | None) -> Outcome:
         """Search until the goal or the budget is reached, or until the observer stops it; then say what is known.
@@ -81,6 +84,7 @@ class Search(Frontier):
                 self.branch(order)
             else:
                 self.rounds(math.inf)
+            # A stopped search leaves its last regular checkpoint: the present state may be amid a round.
             self.checkpoint.end(partial(frozen, self, []), finished=not len(self.open))
         return self.outcome()
 
@@ -94,12 +98,16 @@ class Search(Frontier):
         points = search(self.error)
         self.observe(points)
         orders = self.orders(order)
+        # Without an eps the floor sets the threshold from the first box on; with one order there is no later moment to
+        # ask.
         if len(orders) == 1 or self.goal.eps is None:
             self.floor = self.rounding_floor(points)
         self.begin(orders)
         self.rounds(self.sprint() if len(orders) > 1 else math.inf)
+        # What the sprint has not proved is long enough for a pilot to pay.
         if len(orders) > 1 and len(self.open) and not self.exhausted():
-            self.floor = self.rounding_floor(points)  # an eps below it is rare, and found out here soon enough
+            # An eps below it is rare, and found out here soon enough.
+            self.floor = self.rounding_floor(points)
             self.settle(orders)
             self.rounds(math.inf)
 
@@ -121,7 +129,9 @@ class Search(Frontier):
         self.order = orders[0]
         self.error.decide()
         if len(orders) > 1:
-            self.cost = sized(self.whole, self.error.in_one_call(1, self.order), self.error.device)
+            # The first call is metered instead of one of its own: what it costs is needed roughly.
+            boxes = self.error.in_one_call(1, self.order)
+            self.cost = sized(self.whole, boxes, self.error.device)
         else:
             self.cost = cost_of_box(self.error, self.order)
             self.whole()
@@ -129,20 +139,17 @@ class Search(Frontier):
     def settle(self, orders: tuple[int, ...]) -> None:
         """Choose the order by a pilot, and start anew if it is another one."""
         start = stations(self.error, self.tree)
-        order, self.cost = choose_order(self.error, self.threshold, orders, self.pilot_time, start, self.cost)
+        found = choose_order(self.error, self.threshold, orders, self.pilot_time, start, self.cost)
+        order, self.cost = found
         if order != self.order:
+            # Bounds of the old order hold, but its boxes have the wrong sizes for the new one.
             self.order = order
-            self.tree = TreeBuilder()
-            self.open = self.domain()
-            self.closed_bound = 0.0
-            self.closed_share = 0.0
-            self.spoiled = 0.0
+            self.begin_anew()
             self.whole()
 
     def whole(self) -> None:
         """Enclose the whole domain."""
-        whole = self.open
-        self.open = self.open[:0]
+        whole, self.open = self.open, self.open[:0]
         self.absorb(whole)
         self.close()
 
@@ -150,25 +157,31 @@ class Search(Frontier):
         """Cut boxes again and again, as long as no more than ``most`` are evaluated in all."""
         while len(self.open) and not self.exhausted():
             self.accept_refutation()
-            if most == math.inf and self.wide():  # before the order is chosen nothing is worth handing out
+            # Before the order is chosen nothing is worth handing out.
+            if most == math.inf and self.wide():
                 self.wave()
             elif not self.round(most):
                 return
+            # A checkpoint before that would tie whoever resumes to an order that may lose.
             if most == math.inf:
                 self.checkpoint.leave(partial(frozen, self, []))
             self.report()
 
     def wide(self) -> bool:
         """Whether there are boxes enough for units of work, room for what becomes of them, and none that resists."""
-        enough = len(self.open) >= FEWEST and self.pieces >= FEWEST * size_of_unit(self.cost.seconds)
+        wanted = FEWEST * size_of_unit(self.cost.seconds)
+        enough = len(self.open) >= FEWEST and self.pieces >= wanted
         roomy = self.room > SLICE * len(self.open)
+        # A GPU wants all boxes in one call, and boxes that resist are better followed down one by one.
         return enough and roomy and self.error.device.type == "cpu" and not self.resisting
 
     def wave(self) -> None:
         """Hand out the open boxes, and put what comes back in their place."""
         if self.pieces * self.cost.seconds > WORTH_A_GPU and (place := self.gpu()) is not None:
             raise Outgrown(self.order, place)
-        groups = dealt(self.open, self.pieces // size_of_unit(self.cost.seconds))
+        count = self.pieces // size_of_unit(self.cost.seconds)
+        groups = dealt(self.open, count)
+        # Each unit has its own share of the room, so that none depends on how far another one came.
         units = [self.unit(group, self.room // len(groups)) for group in groups]
         found: list[Explored | None] = [*(self.stored or [])]
         stored = len(found)
@@ -176,7 +189,9 @@ class Search(Frontier):
         for one in self.crew.explored(explore, units[stored:]):
             found.append(one)
             self.checkpoint.leave(partial(frozen, self, _until_none(found)))
-        self.open = together([self.grafted(*pair) for pair in zip(groups, found, strict=True)])
+        pairs = zip(groups, found, strict=True)
+        self.open = together([self.grafted(group, one) for group, one in pairs])
+        # Units from a file are foreign: their boxes are held against the tree that they claim to have made.
         if stored:
             match(self)
         self.close()
@@ -190,16 +205,20 @@ class Search(Frontier):
         self.closed_bound = max(self.closed_bound, found.closed_bound)
         self.closed_share += found.closed_share
         self.spoiled = max(self.spoiled, found.known.spoiled)
-        if found.known.witness is not None and found.known.witness.value > self.lower:
-            self.witness = found.known.witness
+        known = found.known
+        if known.witness is not None and known.witness.value > self.lower:
+            self.witness = known.witness
         self.observer.proved(torch.from_numpy(found.low), torch.from_numpy(found.high))
         left = as_boxes(found.open)
-        return replace(left, node=torch.from_numpy(place[left.node.numpy()]))
+        # A unit numbers its nodes by itself; here they have the places where its tree was grafted.
+        node = place[left.node.numpy()]
+        return replace(left, node=torch.from_numpy(node))
 
     def unit(self, group: Boxes, room: int) -> WorkUnit:
         """Boxes as another process can go on with them."""
         known = Knowledge(self.witness, self.floor, self.spoiled)
-        return WorkUnit(as_arrays(group), self.goal, known, self.order, self.chunk, room, SLICE * len(group))
+        most = SLICE * len(group)
+        return WorkUnit(as_arrays(group), self.goal, known, self.order, self.chunk, room, most)
 
     def report(self) -> None:
         """Tell the observer where the search stands."""
@@ -210,24 +229,29 @@ class Search(Frontier):
         """The largest bound on boxes of width zero at the points: no cut gets below it."""
         if not len(points):
             return 0.0
+        # A point where nothing is bounded says nothing of rounding.
         bound = self.error.bounds(points, points, 1)
         return float(torch.where(torch.isfinite(bound), bound, 0.0).max())
 
     @property
     def pieces(self) -> int:
         """Into how many the open boxes are to be cut next."""
-        return int(torch.exp2(self.levels(self.open).double()).sum())
+        return int(self.sizes(self.open).sum())
 
     def accept_refutation(self) -> None:
         """Once a witness exceeds eps the claim is lost; a few boxes more still give an upper bound worth stating."""
         if self.refuted:
             self.goal = Goal(None, REFUTED_GAP)
-            self.budget = Budget(min(self.budget.boxes, self.evaluated + REFUTED_BOXES))
+            most = self.evaluated + REFUTED_BOXES
+            self.budget = Budget(min(self.budget.boxes, most))
 
     def outcome(self) -> Outcome:
         """The enclosure, read off the leaves of the tree: a leaf without a number for a bound makes it infinite."""
-        tree, bounds = self.tree.finish(self.error.box.lower.flatten(), self.error.box.upper.flatten())
+        box = self.error.box
+        tree, bounds = self.tree.finish(box.lower.flatten(), box.upper.flatten())
+        # A NaN would make the largest bound NaN, with which every comparison below is false.
         upper = math.inf if np.isnan(bounds).any() else float(bounds.max())
+        # Both are rigorous, so this cannot happen unless something that they rest on is not true.
         if self.lower > upper:
             raise ModelAssumptionError(
                 f"the enclosure {upper} is below the error {self.lower} at {self.witness}: the model is not what its "

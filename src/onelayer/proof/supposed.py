@@ -45,4 +45,6 @@ def supposed(f: Any, box: Box, eps: float | None, watch: Observer) -> Supposed:
             "a black box with structure= is certified to an eps: how finely it is looked at depends on it"
         )
     known = separated(f, box, eps, watch)
-    return Supposed(f, eps, eps) if known is None else Supposed(known.formula, known.left_of(eps), eps, known)
+    if known is None:
+        return Supposed(f, eps, eps)
+    return Supposed(known.formula, known.left_of(eps), eps, known)

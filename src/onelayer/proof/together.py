@@ -28,9 +28,12 @@ from onelayer.taylor.registry import call, implements
 from onelayer.taylor.rounding import executed, inflate
 
 FOLLOWED = ("affine", "relu", "arrange")
+# Narrow formats round between the steps, at places that this account of roundings does not know.
 EXECUTIONS = (None, *(row.dtype for row in WIDE))
-SUMS = 2  # roundings per term of a sum, with room: a product and an addition
-MORE = 8  # roundings beside those of the sum: of the bias and of the difference, with room
+# Roundings per term of a sum, with room: a product and an addition.
+SUMS = 2
+# Roundings beside those of the sum: of the bias and of the difference, with room.
+MORE = 8
 UNIT = 2.0**-52  # twice the rounding of one difference of weights
 
 
@@ -50,7 +53,8 @@ class Together(Wrapped):
 
     def difference(self, x: TaylorModel) -> TaylorModel:
         """B - A, with the rounding of the last subtraction."""
-        values: list[tuple[TaylorModel, TaylorModel]] = [(x, x.untag() * 0.0)]
+        no_difference = x.untag() * 0.0
+        values: list[tuple[TaylorModel, TaylorModel]] = [(x, no_difference)]
         for at, step in enumerate(self.first.program.steps, start=1):
             values.append(self._step(step, at, values))
         difference = values[-1][1].plain()
@@ -65,26 +69,33 @@ class Together(Wrapped):
             return self._affine(step, a, d)
         if step.op == "relu":
             return call("relu", a), _bent(a, d)
-        moved = [self.first.arranged(step, [item], at, len(a)) for item in (a, d)]
-        return moved[0], moved[1]
+        moved_a = self.first.arranged(step, [a], at, len(a))
+        moved_d = self.first.arranged(step, [d], at, len(a))
+        return moved_a, moved_d
 
     def _affine(self, step: Step, a: TaylorModel, d: TaylorModel) -> tuple[TaylorModel, TaylorModel]:
         names = [str(name) for name in step.args[1:]]
-        ours, theirs = ([net.tensor(name).double() for name in names] for net in (self.first, self.second))
+        ours = [self.first.tensor(name).double() for name in names]
+        theirs = [self.second.tensor(name).double() for name in names]
         gap = theirs[0] - ours[0]
-        found: TaylorModel = call("linear", d, theirs[0]) + call("linear", a.untag(), gap)
+        from_d: TaylorModel = call("linear", d, theirs[0])
+        found = from_d + call("linear", a.untag(), gap)
         size = a.magnitude()
         other = inflate(a.magnitude() + d.magnitude())
+        # The gap between two weights is itself rounded.
         slack = size @ gap.abs().T * UNIT
-        reach = [size @ ours[0].abs().T, other @ theirs[0].abs().T]
+        # What the sums of either network may reach on the way, for the rounding of their execution.
+        our_reach = size @ ours[0].abs().T
+        their_reach = other @ theirs[0].abs().T
         if len(names) > 1:
             offset = theirs[1] - ours[1]
             found = found + offset
             slack = slack + offset.abs() * UNIT
-            reach = [sums + biases[1].abs() for sums, biases in zip(reach, (ours, theirs), strict=True)]
+            our_reach = our_reach + ours[1].abs()
+            their_reach = their_reach + theirs[1].abs()
         found = found.plain().with_radius(inflate(slack))
         roundings = SUMS * gap.shape[1] + MORE
-        for sums in reach:
+        for sums in (our_reach, their_reach):
             found.rem = executed(found.rem, inflate(sums), roundings, a.execution)
         parameters = [self.first.tensor(name) for name in names]
         return call("linear", a, *parameters), found
@@ -99,13 +110,15 @@ def network_difference(x: TaylorModel, pair: Together) -> TaylorModel:
 def _bent(a: TaylorModel, d: TaylorModel) -> TaylorModel:
     """relu(a + d) - relu(a): between 0 and d, for relu rises by at most its argument."""
     both = a.untag() + d
-    (low, high), (low_b, high_b) = a.range(), both.range()
+    low, high = a.range()
+    low_b, high_b = both.range()
     on = (low >= 0) & (low_b >= 0)
     off = (high <= 0) & (high_b <= 0) & ~on
+    # All of d where both are on, nothing where both are off, else the middle between 0 and d.
     share = 0.5 + 0.5 * on.to(torch.float64) - 0.5 * off.to(torch.float64)
-    part = d * share
-    open_ = torch.where(on | off, torch.zeros_like(low), 0.5 * d.magnitude())
-    return part.with_radius(open_)
+    half = 0.5 * d.magnitude()
+    radius = torch.where(on | off, torch.zeros_like(low), half)
+    return (d * share).with_radius(radius)
 
 
 def together(a: Forward, b: Forward, shape: tuple[int, ...]) -> Together | None:

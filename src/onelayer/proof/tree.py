@@ -1,4 +1,4 @@
-"""The boxes of a proof as the leaves of a bisection tree. NumPy only: the independent checker reads it too."""
+"""The boxes of a proof as the leaves of a bisection tree, whose bytes the checker reads by code of its own."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from onelayer.errors import OnelayerError
 LEAF = 255  # the byte of a box that is not cut
 MAX_DIM = 254  # axes that a byte can name beside LEAF
 MAX_NODES = 2**28 - 1  # a quarter of a gigabyte of them
-MAX_NUMBERS = 2**26  # nodes times coordinates: what their corners take in memory
-MAX_DEPTH = 2**14  # cuts one inside another: halvings from the largest float to the smallest, on eight axes
+# Nodes times coordinates: what their corners take in memory.
+MAX_NUMBERS = 2**26
+# Cuts one inside another: halvings from the largest float to the smallest, on eight axes.
+MAX_DEPTH = 2**14
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -50,7 +52,9 @@ class BoxTree:
             raise OnelayerError(f"a box tree over {low.size} coordinates cuts an axis that does not exist")
         for array in (low, high, tree):
             array.setflags(write=False)
-        for name, value in (("lower", low), ("upper", high), ("tree", tree), ("_right", _right_children(tree))):
+        # A frozen class takes its arrays once, here: nobody can change a proof afterwards.
+        held = {"lower": low, "upper": high, "tree": tree, "_right": _right_children(tree)}
+        for name, value in held.items():
             object.__setattr__(self, name, value)
 
     @property
@@ -64,6 +68,7 @@ class BoxTree:
         high = np.empty_like(low)
         low[0] = self.lower
         high[0] = self.upper
+        # Level by level instead of node by node: a few array operations per depth.
         level = np.flatnonzero(self.tree[:1] != LEAF)
         depth = 0
         while level.size:
@@ -73,8 +78,10 @@ class BoxTree:
             axis = self.tree[level].astype(np.int64)
             left = level + 1
             right = self._right[level]
-            middle = midpoint(low[level, axis], high[level, axis])
-            if not bool(((low[level, axis] < middle) & (middle < high[level, axis])).all()):
+            below, above = low[level, axis], high[level, axis]
+            middle = midpoint(below, above)
+            # Without a float between its ends a half would be the whole, and a tree of halves could go on for ever.
+            if not bool(((below < middle) & (middle < above)).all()):
                 raise OnelayerError("a box tree cuts an interval that has no float between its ends")
             for child in (left, right):
                 low[child] = low[level]
@@ -89,8 +96,8 @@ class BoxTree:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, BoxTree):
             return NotImplemented
-        pairs = ((self.tree, other.tree), (self.lower, other.lower), (self.upper, other.upper))
-        return all(np.array_equal(mine, theirs) for mine, theirs in pairs)
+        names = ("tree", "lower", "upper")
+        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in names)
 
 
 def _right_children(tree: NDArray[np.uint8]) -> Ints:
@@ -103,7 +110,8 @@ def _right_children(tree: NDArray[np.uint8]) -> Ints:
     if running[-1] != -1 or bool((running[:-1] < 0).any()):
         raise OnelayerError("the box tree is not one binary tree: cuts and leaves do not match")
     before = np.concatenate([[0], running[:-1]])
-    order = np.argsort(before, kind="stable")  # nodes of equal value one after another, in preorder
+    # Nodes of equal value one after another, in preorder: each cut is followed by its right child.
+    order = np.argsort(before, kind="stable")
     right = np.zeros(tree.size, dtype=np.int64)
     right[order[:-1]] = order[1:]
     right[tree == LEAF] = 0
@@ -116,7 +124,7 @@ def preorder(axis: NDArray[Any], left: NDArray[Any]) -> tuple[NDArray[np.uint8],
     Nodes are numbered so that children come after their parents; node 0 is the root. Also returns the place of every
     node in the preorder.
     """
-    size = np.ones(axis.size, dtype=np.int64)
+    size = np.ones(axis.size, dtype=np.int64)  # nodes of the subtree below each node, itself included
     levels = []
     level = np.array([0], dtype=np.int64)
     while level.size:
@@ -124,11 +132,14 @@ def preorder(axis: NDArray[Any], left: NDArray[Any]) -> tuple[NDArray[np.uint8],
         levels.append(level)
         level = np.concatenate([left[level], left[level] + 1])
     for level in reversed(levels):
-        size[level] += size[left[level]] + size[left[level] + 1]
+        child = left[level]
+        size[level] += size[child] + size[child + 1]
     place = np.zeros(axis.size, dtype=np.int64)
+    # A left child follows its parent at once, a right child after the whole left subtree.
     for level in levels:
-        place[left[level]] = place[level] + 1
-        place[left[level] + 1] = place[level] + 1 + size[left[level]]
+        child = left[level]
+        place[child] = place[level] + 1
+        place[child + 1] = place[child] + size[child]
     tree = np.empty(axis.size, dtype=np.uint8)
     tree[place] = np.where(axis >= 0, axis, LEAF)
     return tree, place
@@ -138,5 +149,6 @@ def _need_box(low: NDArray[np.float64], high: NDArray[np.float64]) -> None:
     """The root of a tree is a box with finite bounds."""
     if low.ndim != 1 or low.shape != high.shape or not 1 <= low.size <= MAX_DIM:
         raise OnelayerError(f"a box tree needs 1 to {MAX_DIM} coordinates with two bounds each")
-    if not (np.isfinite(low).all() and np.isfinite(high).all() and (low <= high).all()):
+    finite = np.isfinite(low).all() and np.isfinite(high).all()
+    if not (finite and (low <= high).all()):
         raise OnelayerError("the root box of a tree needs finite bounds with lower <= upper")

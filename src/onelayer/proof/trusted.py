@@ -23,6 +23,7 @@ def trusted(target: Target, box: Box, low: Tensor, high: Tensor, order: int, obs
     """
     if target.lipschitz is None:
         raise OnelayerError("nothing was declared of f; enclose its formula")
+    # Halves of the smallest floats are rounded to zero: the middle could lie outside.
     centre = (low / 2 + high / 2).clamp(low, high)
     reach = torch.maximum(high - centre, centre - low)
     distance = inflate(target.lipschitz.over(reach))
@@ -30,7 +31,8 @@ def trusted(target: Target, box: Box, low: Tensor, high: Tensor, order: int, obs
     value = target.values(points, observer).to(low.device, torch.float64)
     if target.gradient is None:
         return value, distance
-    slopes = evaluate(target.gradient, points, target.pace, observer).to(low.device, torch.float64)  # (B, *out, D)
+    gradients = evaluate(target.gradient, points, target.pace, observer)
+    slopes = gradients.to(low.device, torch.float64)  # (B, *out, D)
     step = variables(low, high, order) - centre
     p: Any = value
     for axis in range(box.dim):

@@ -17,10 +17,12 @@ from onelayer.proof.boxes import Boxes
 from onelayer.proof.tree import Floats, Ints
 from onelayer.proof.witness import Witness
 
-FEWEST, MOST = 16, 64  # units of a wave: work for the cores of a large machine, several times over
+# Units of a wave: work for the cores of a large machine, several times over.
+FEWEST, MOST = 16, 64
 # By the model of cost, in one call: below, a call costs nearly the same however few boxes are in it.
 LEAST_SECONDS = 0.05
-SLICE = 16  # boxes evaluated for each box of a unit before the rest is dealt anew: no unit takes long
+# Boxes evaluated for each box of a unit before the rest is dealt anew: no unit takes long.
+SLICE = 16
 SMALLEST, LARGEST = 32, 1024  # boxes of a unit
 
 Numbers = tuple[NDArray[np.generic], ...]
@@ -70,7 +72,8 @@ class Explored:
     left: Ints
     bound: Floats
     open: Numbers
-    low: Floats  # corners of the boxes that are bounded, for those who look on
+    # Corners of the boxes that are bounded, for those who look on.
+    low: Floats
     high: Floats
     known: Knowledge
     closed_bound: float
@@ -80,7 +83,8 @@ class Explored:
 
 def as_arrays(boxes: Boxes) -> Numbers:
     """Boxes as they travel."""
-    return tuple(getattr(boxes, item.name).numpy() for item in fields(boxes))
+    columns = (getattr(boxes, item.name) for item in fields(boxes))
+    return tuple(column.numpy() for column in columns)
 
 
 def as_boxes(arrays: Numbers) -> Boxes:
@@ -99,4 +103,5 @@ def dealt(boxes: Boxes, count: int) -> list[Boxes]:
     """Boxes in about ``count`` units, each with its share of the urgent ones."""
     count = max(1, min(MOST, len(boxes), count))
     order = boxes.urgency()
+    # Dealt like cards: the urgent boxes are the hard ones, and every unit gets some.
     return [boxes[order[first::count]] for first in range(count)]

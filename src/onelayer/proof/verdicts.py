@@ -79,12 +79,14 @@ class Range:
     @property
     def lower(self) -> float:
         """The largest |T| seen."""
-        return float(torch.maximum(self.seen_low.abs(), self.seen_high.abs()).max())
+        largest = torch.maximum(self.seen_low.abs(), self.seen_high.abs())
+        return float(largest.max())
 
     @property
     def upper(self) -> float:
         """A bound of |T|."""
-        return float(torch.maximum(self.low.abs(), self.high.abs()).max())
+        largest = torch.maximum(self.low.abs(), self.high.abs())
+        return float(largest.max())
 
     @property
     def witness(self) -> tuple[float, ...] | None:
@@ -92,9 +94,11 @@ class Range:
         return self.certificates[-1].witness
 
     def __str__(self) -> str:
-        rows = zip(self.low.flatten().tolist(), self.high.flatten().tolist(), strict=True)
-        ends = [f"y{at} in [{low:.6g}, {high:.6g}]" for at, (low, high) in enumerate(rows, start=1)]
-        return f"Range({self.status}: {', '.join(ends)}, {self.certificates[0].arithmetic})"
+        low = self.low.flatten().tolist()
+        high = self.high.flatten().tolist()
+        ends = [f"y{at} in [{a:.6g}, {b:.6g}]" for at, (a, b) in enumerate(zip(low, high, strict=True), start=1)]
+        arithmetic = self.certificates[0].arithmetic
+        return f"Range({self.status}: {', '.join(ends)}, {arithmetic})"
 
     __repr__ = __str__
 
@@ -126,6 +130,7 @@ class Verdict:
 
     def __str__(self) -> str:
         where = "" if self.status != "refuted" else f" at {self.witness}"
-        return f"Verdict({self.status}: {self.asked}, least margin in [{self.lower:.6g}, {self.upper:.6g}]{where})"
+        margin = f"least margin in [{self.lower:.6g}, {self.upper:.6g}]"
+        return f"Verdict({self.status}: {self.asked}, {margin}{where})"
 
     __repr__ = __str__

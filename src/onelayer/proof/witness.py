@@ -17,11 +17,16 @@ from onelayer.proof.error import ErrorFunction
 from onelayer.proof.forward import Forward, enclosed_at
 
 CLIMBERS = 48  # points from which the error is climbed
-STEPS = 28  # of a climb; each halves its reach when it fails
-PAID = {"points": 2**8, "climbers": 4, "steps": 8}  # where every value of f is paid for: a black box
-SIFTED, FINALISTS = 3, 8  # after a third of a climb a third of the climbers goes on, or eight: the others rarely win
-SEARCH_SHARE = 0.25  # of the time, if it is limited: a lower bound is no proof of the upper one
-BITS = 200  # working precision of the verification, 60 decimal digits
+# Steps of a climb; each halves its reach when it fails.
+STEPS = 28
+# Where every value of f is paid for: a black box.
+PAID = {"points": 2**8, "climbers": 4, "steps": 8}
+# After a third of a climb a third of the climbers goes on, or eight: the others rarely win.
+SIFTED, FINALISTS = 3, 8
+# Share of the time, if it is limited: a lower bound is no proof of the upper one.
+SEARCH_SHARE = 0.25
+# Working precision of the verification, 60 decimal digits.
+BITS = 200
 
 
 @dataclass(frozen=True)
@@ -40,7 +45,9 @@ def search(error: ErrorFunction, *, seed: int = 0) -> Tensor:
     """
     hurry = error.observer.share(SEARCH_SHARE)
     paid = error.target.paid
-    count = PAID["points"] if paid else 2**12 if error.dim <= 2 else 2**13
+    # A box of three and more dimensions has more places to hide.
+    count = 2**12 if error.dim <= 2 else 2**13
+    count = PAID["points"] if paid else count
     box = error.box
     parts = [
         box.center[None],
@@ -48,9 +55,13 @@ def search(error: ErrorFunction, *, seed: int = 0) -> Tensor:
         box.sample(count, seed=seed),
         box.sample(count, seed=seed, arcsine=True),
     ]
-    points = error.representable(torch.cat([part.reshape(-1, box.dim) for part in parts]))
-    reach = box.width.flatten() * 0.5 * count ** (-1 / box.dim)
-    climbers, steps = (PAID["climbers"], PAID["steps"]) if paid else (CLIMBERS, STEPS)
+    candidates = torch.cat([part.reshape(-1, box.dim) for part in parts])
+    points = error.representable(candidates)
+    # Half the distance between neighbours, if they were spread evenly.
+    spacing = count ** (-1 / box.dim)
+    reach = box.width.flatten() * 0.5 * spacing
+    climbers = PAID["climbers"] if paid else CLIMBERS
+    steps = PAID["steps"] if paid else STEPS
     return climb(error, best(error, points, climbers, hurry), reach, steps, hurry)
 
 
@@ -81,19 +92,23 @@ def climb(
         if hurry is not None and hurry.over:
             break
         if step == steps // SIFTED:
-            index = torch.argsort(value, descending=True, stable=True)[: max(FINALISTS, len(points) // SIFTED)]
+            fewer = max(FINALISTS, len(points) // SIFTED)
+            index = torch.argsort(value, descending=True, stable=True)[:fewer]
             points = points[index]
             radius = radius[index]
             value = value[index]
+        # Ridges of |g| need not follow the axes.
         oblique = torch.randn(2 + error.dim, error.dim, generator=generator, dtype=torch.float64, device="cpu")
         moves = torch.cat([axes, oblique]) * reach  # (C, D)
         tried = points[:, None] + radius[:, None] * moves
         flat = error.representable(tried.reshape(-1, error.dim))
+        # A box without a number of the format near some point: rows would no longer match their points.
         if flat.shape[0] != tried.shape[0] * tried.shape[1]:
             break
         found, at = error.values(flat).reshape(tried.shape[0], -1).max(1)
         better = found > value
-        chosen = flat.reshape(tried.shape)[torch.arange(len(at), dtype=torch.int64, device="cpu"), at]
+        row = torch.arange(len(at), dtype=torch.int64, device="cpu")
+        chosen = flat.reshape(tried.shape)[row, at]
         points = torch.where(better[:, None], chosen, points)
         value = torch.where(better, found, value)
         radius = torch.where(better[:, None], radius, radius / 2)
@@ -124,6 +139,7 @@ def _errors_at(error: ErrorFunction, points: Tensor) -> list[float]:
     outputs = tuple(error.target.output_shape)
     t = balls_at(error.model, x.to(error.device), outputs, error.execution)
     if error.target.lipschitz is not None:
+        # A black box is what its code returns, one point at a time as it was declared.
         values = [error.target.function(point[None].clone()).double().flatten().tolist() for point in x]
         f = [[arb(value) for value in row] for row in values]
     elif error.target.formula is not None:
@@ -136,13 +152,15 @@ def _errors_at(error: ErrorFunction, points: Tensor) -> list[float]:
 def distance_down(t: Sequence[arb], f: Sequence[arb]) -> float:
     """max |t - f| over the outputs, rounded down; 0 where nothing is known."""
     gaps = [(a - b).abs_lower() for a, b in zip(t, f, strict=True)]
+    # One float towards zero: the float of a ball is the nearest one.
     finite = [math.nextafter(float(gap), 0.0) for gap in gaps if gap.is_finite()]
     return max(finite, default=0.0)
 
 
 def balls_at(function: Forward, x: Tensor, outputs: tuple[int, ...], execution: torch.dtype | None) -> list[list[arb]]:
     """The outputs at points x (C, *event) as balls, a row for each point; NaN where nothing is known."""
-    return [[_ball(*ends) for ends in row] for row in enclosed_at(function, x, outputs, execution)]
+    rows = enclosed_at(function, x, outputs, execution)
+    return [[_ball(*ends) for ends in row] for row in rows]
 
 
 def _ball(value: float, radius: float) -> arb:

@@ -20,11 +20,12 @@ Fold = Callable[[Recording, int, int], int]
 def elementwise(tape: Recording, function: Callable[..., int], *args: Any) -> Symbolic:
     """Broadcast the arguments and apply a function of tape positions entry by entry."""
     raw = [lift(tape, arg).ids for arg in args]
-    shape = torch.Size(np.broadcast_shapes(*(tuple(part.shape) for part in raw)))
+    shape = torch.Size(np.broadcast_shapes(*(part.shape for part in raw)))
     flat = [part.expand(shape).flatten().tolist() for part in raw]
     if function is not add_entries and any(MINUS_INFINITY in part for part in flat):
         raise UnsupportedOperation("-inf", INFINITE)
-    return Symbolic(tape, positions([function(tape, *entries) for entries in zip(*flat, strict=True)], shape))
+    ids = [function(tape, *entries) for entries in zip(*flat, strict=True)]
+    return Symbolic(tape, positions(ids, shape))
 
 
 def unary(tape: Recording, name: str, x: Any) -> Symbolic:
@@ -42,10 +43,13 @@ def add_entries(tape: Recording, a: int, b: int) -> int:
         return b
     if b == ZERO:
         return a
-    first, second = tape.nodes[a], tape.nodes[b]
+    first = tape.nodes[a]
+    second = tape.nodes[b]
+    # A sum of two choices by one condition is one choice: each side is enclosed without the other.
     if first.op == second.op == "where" and first.args[0] == second.args[0]:
-        sides = (add_entries(tape, *pair) for pair in zip(first.args[1:], second.args[1:], strict=True))
-        return tape.add("where", first.args[0], *sides)
+        condition, *ours = first.args
+        sides = (add_entries(tape, *pair) for pair in zip(ours, second.args[1:], strict=True))
+        return tape.add("where", condition, *sides)
     return tape.add("add", a, b)
 
 
@@ -54,7 +58,9 @@ def _chosen(tape: Recording, mask: int, b: int) -> int | None:
 
     Both are one function where b has values everywhere; as a choice, each side is enclosed on its own.
     """
-    return _masked(tape, mask, b) if tape.nodes[mask].op == "where" and tape.total[b] else None
+    if tape.nodes[mask].op != "where" or not tape.total[b]:
+        return None
+    return _masked(tape, mask, b)
 
 
 def _masked(tape: Recording, mask: int, b: int) -> int | None:
@@ -64,8 +70,12 @@ def _masked(tape: Recording, mask: int, b: int) -> int | None:
     node = tape.nodes[mask]
     if node.op != "where":
         return None
-    first, second = (_masked(tape, side, b) for side in node.args[1:])
-    return None if first is None or second is None else tape.add("where", node.args[0], first, second)
+    condition, one, other = node.args
+    first = _masked(tape, one, b)
+    second = _masked(tape, other, b)
+    if first is None or second is None:
+        return None
+    return tape.add("where", condition, first, second)
 
 
 def _sub(tape: Recording, a: int, b: int) -> int:
@@ -84,6 +94,7 @@ def _neg(tape: Recording, a: int) -> int:
 
 def mul_entries(tape: Recording, a: int, b: int) -> int:
     """Node of a b, with zeros and ones left out."""
+    # 0 times a node without a value somewhere has none there either: only a total one may be left out.
     if (a == ZERO and tape.total[b]) or (b == ZERO and tape.total[a]):
         return ZERO
     if a == ONE:
@@ -99,6 +110,7 @@ def mul_entries(tape: Recording, a: int, b: int) -> int:
 def _div(tape: Recording, a: int, b: int) -> int:
     if b == ONE:
         return a
+    # Only where the divisor is a number other than zero: any other may vanish somewhere.
     if a == ZERO and tape.exact[b]:
         return ZERO
     return tape.add("div", a, b)
@@ -146,13 +158,15 @@ _register_functions()
 @operation("add", "radd")
 def add(tape: Recording, input: Any, other: Any, *, alpha: float = 1) -> Symbolic:
     """a + alpha b, as torch has it."""
-    return elementwise(tape, add_entries, input, other if alpha == 1 else mul(tape, other, alpha))
+    scaled = other if alpha == 1 else mul(tape, other, alpha)
+    return elementwise(tape, add_entries, input, scaled)
 
 
 @operation("sub", "subtract")
 def sub(tape: Recording, input: Any, other: Any, *, alpha: float = 1) -> Symbolic:
     """a - alpha b, as torch has it."""
-    return elementwise(tape, _sub, input, other if alpha == 1 else mul(tape, other, alpha))
+    scaled = other if alpha == 1 else mul(tape, other, alpha)
+    return elementwise(tape, _sub, input, scaled)
 
 
 @operation("rsub")
@@ -243,13 +257,18 @@ def lerp(tape: Recording, input: Any, end: Any, weight: Any) -> Symbolic:
 @operation("atan2", "arctan2")
 def atan2(tape: Recording, input: Any, other: Any) -> Symbolic:
     """The angle of the point (b, a)."""
-    return elementwise(tape, lambda tape, a, b: FUNCTIONS["atan2"].build(tape, [a, b]), input, other)
+    return of_two(tape, "atan2", input, other)
 
 
 @operation("hypot")
 def hypot(tape: Recording, input: Any, other: Any) -> Symbolic:
     """sqrt(a^2 + b^2)."""
-    return elementwise(tape, lambda tape, a, b: FUNCTIONS["hypot"].build(tape, [a, b]), input, other)
+    return of_two(tape, "hypot", input, other)
+
+
+def of_two(tape: Recording, name: str, a: Any, b: Any) -> Symbolic:
+    """A two-argument function of the formula language."""
+    return elementwise(tape, lambda tape, *ids: FUNCTIONS[name].build(tape, list(ids)), a, b)
 
 
 @operation("pad")
@@ -264,7 +283,8 @@ def pad(tape: Recording, input: Any, pad: Any, mode: str = "constant", value: An
     return Symbolic(tape, moved.to(torch.int64))
 
 
-PLACED = "layout device requires_grad memory_format pin_memory"  # of a constant tensor: none of it changes a value
+# Settings of a constant tensor, none of which changes a value.
+PLACED = "layout device requires_grad memory_format pin_memory"
 
 
 @operation("zeros_like", neutral=PLACED)
@@ -316,5 +336,7 @@ def new_tensor(tape: Recording, input: Symbolic, data: Any, *, dtype: Any = None
 
 def _constant(tape: Recording, size: Any, value: Any) -> Symbolic:
     """A tensor of that size, given as numbers or as one sequence, filled with one number."""
-    shape = size[0] if len(size) == 1 and not isinstance(size[0], int) else size
-    return Symbolic(tape, torch.full(tuple(shape), tape.number(float(value)), dtype=torch.int64, device=CPU))
+    whole = len(size) == 1 and not isinstance(size[0], int)
+    shape = tuple(size[0] if whole else size)
+    node = tape.number(float(value))
+    return Symbolic(tape, torch.full(shape, node, dtype=torch.int64, device=CPU))

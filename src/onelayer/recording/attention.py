@@ -25,14 +25,16 @@ def softmax(tape: Recording, input: Any, dim: int | None = None, dtype: Any = No
     masked = ids == MINUS_INFINITY
     weights = unary(tape, "exp", Symbolic(tape, ids.masked_fill(masked, ZERO)))
     weights = Symbolic(tape, weights.ids.masked_fill(masked, ZERO))
-    return div(tape, weights, total(tape, weights, _softmax_dim(ids.ndim, dim), True))
+    along = _softmax_dim(ids.ndim, dim)
+    return div(tape, weights, total(tape, weights, along, True))
 
 
 @operation("log_softmax", neutral="_stacklevel")
 def log_softmax(tape: Recording, input: Any, dim: int | None = None, dtype: Any = None) -> Symbolic:
     """x - logsumexp(x)."""
     same_type(dtype)
-    return sub(tape, input, logsumexp(tape, input, _softmax_dim(lift(tape, input).ndim, dim), True))
+    along = _softmax_dim(lift(tape, input).ndim, dim)
+    return sub(tape, input, logsumexp(tape, input, along, True))
 
 
 def _softmax_dim(ndim: int, dim: int | None) -> int:
@@ -79,9 +81,11 @@ def _weights(tape: Recording, query: Any, key: Any, mask: Any, is_causal: bool, 
     q = lift(tape, query)
     k = lift(tape, key)
     factor = 1 / math.sqrt(q.shape[-1]) if scale is None else float(scale)
-    logits = mul(tape, matmul(tape, q, Symbolic(tape, k.ids.mT)), factor)
+    products = matmul(tape, q, Symbolic(tape, k.ids.mT))
+    logits = mul(tape, products, factor)
     if is_causal:
-        mask = torch.ones(tuple(logits.shape[-2:]), dtype=torch.bool, device=CPU).tril()
+        size = tuple(logits.shape[-2:])
+        mask = torch.ones(size, dtype=torch.bool, device=CPU).tril()
     if isinstance(mask, Tensor) and mask.dtype == torch.bool:
         logits = where(tape, mask, logits, -math.inf)
     elif mask is not None:
@@ -129,13 +133,11 @@ def multi_head(
     if training and dropout_p:
         raise UnsupportedOperation("multi_head_attention_forward(dropout_p)", "call module.eval() first")
     mask, causal = _mask_of_heads(attn_mask, is_causal, need_weights)
-    width = embed_dim_to_check
-    q, k, v = (
-        _heads(tape, x, in_proj_weight, in_proj_bias, slice(at * width, (at + 1) * width), num_heads)
-        for at, x in enumerate((query, key, value))
-    )  # (B, H, N, d)
+    packed = (in_proj_weight, in_proj_bias)
+    q, k, v = (_heads(tape, x, packed, at, num_heads) for at, x in enumerate((query, key, value)))  # (B, H, N, d)
     weights = _weights(tape, q, k, mask, causal, None)
-    joined = matmul(tape, weights, v).ids.permute(2, 0, 1, 3).flatten(-2)
+    per_head = matmul(tape, weights, v).ids
+    joined = per_head.permute(2, 0, 1, 3).flatten(-2)  # (N, B, H d)
     done = linear(tape, Symbolic(tape, joined), out_proj_weight, out_proj_bias)
     batched = lift(tape, query).ndim == 3
     done = done if batched else Symbolic(tape, done.ids.squeeze(1))
@@ -169,8 +171,13 @@ def _is_bool(mask: Any) -> bool:
     return isinstance(mask, Tensor) and mask.dtype == torch.bool
 
 
-def _heads(tape: Recording, x: Any, weight: Any, bias: Any, rows: slice, heads: int) -> Symbolic:
-    """The projection of x by these rows of the packed weight, split into heads: (B, H, N, d)."""
-    y = linear(tape, x, weight[rows], None if bias is None else bias[rows]).ids
-    y = y if y.ndim == 3 else y.unsqueeze(1)
-    return Symbolic(tape, y.reshape(*y.shape[:2], heads, y.shape[-1] // heads).permute(1, 2, 0, 3))
+def _heads(tape: Recording, x: Any, packed: tuple[Any, Any], at: int, heads: int) -> Symbolic:
+    """The projection of x by one third of the packed weight and bias, split into heads: (B, H, N, d)."""
+    weight, bias = packed
+    width = len(weight) // 3
+    rows = slice(at * width, (at + 1) * width)
+    offset = None if bias is None else bias[rows]
+    y = linear(tape, x, weight[rows], offset).ids
+    y = y if y.ndim == 3 else y.unsqueeze(1)  # (N, B, H d)
+    split = y.reshape(*y.shape[:2], heads, y.shape[-1] // heads)
+    return Symbolic(tape, split.permute(1, 2, 0, 3))

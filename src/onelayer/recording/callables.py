@@ -51,7 +51,8 @@ def of_one_array(f: Callable[..., Any], box: Box) -> Callable[[Any], Any]:
     shared = set(names) & set(box.variables)
     if shared and len(shared) < box.dim:
         raise OnelayerError(f"f takes {taken} and the box names {', '.join(box.variables[:8])}; call them alike")
-    return Spread(f, tuple(box.variables.index(name) for name in names) if shared else tuple(range(box.dim)))
+    by_name = [box.variables.index(name) for name in names] if shared else range(box.dim)
+    return Spread(f, tuple(by_name))
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,8 @@ class Spread:
     order: tuple[int, ...]
 
     def __call__(self, x: Any) -> Any:
-        return self.f(*(x[..., at] for at in self.order))
+        arguments = [x[..., at] for at in self.order]
+        return self.f(*arguments)
 
 
 class InFloat64(TorchFunctionMode):
@@ -95,7 +97,10 @@ def in_float64(f: Callable[[Any], Any], points: Tensor) -> Callable[[Any], Any]:
             return f(x)
 
     failure = _failure(f, points)
-    return widened if isinstance(failure, RuntimeError) and _failure(widened, points) is None else f
+    # A RuntimeError is what torch raises for two formats in one product; anything else widening does not mend.
+    if isinstance(failure, RuntimeError) and _failure(widened, points) is None:
+        return widened
+    return f
 
 
 def _failure(f: Callable[[Any], Any], points: Tensor) -> Exception | None:
@@ -133,35 +138,40 @@ def not_torch(f: Callable[[Any], Any], points: Tensor, if_it_fails: bool) -> str
 
 def met_in(error: Exception) -> str:
     """The code of the user's in which an error arose, as "; met in math.sin(x[0])"; nothing where it is not known."""
-    own = (str(Path(__file__).parents[1]), sysconfig.get_path("purelib"), sysconfig.get_path("stdlib"))
-    frames = [at for at in traceback.extract_tb(error.__traceback__) if not at.filename.startswith(own)]
-    code = (frames[-1].line or "") if frames else ""
-    ends = (getattr(frames[-1], "colno", None), getattr(frames[-1], "end_colno", None)) if frames else (None, None)
-    if None not in ends and frames[-1].lineno == getattr(frames[-1], "end_lineno", None):
-        whole = linecache.getline(frames[-1].filename, frames[-1].lineno or 0)
-        code = whole.encode()[slice(*ends)].decode(errors="replace")
-    return f"; met in {' '.join(code.split())[:MOST_CODE]}" if code else ""
-
-
-def line(error: Exception) -> str:
-    """A foreign error in one line."""
-    return f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')[:160]}"
+    package = str(Path(__file__).parents[1])
+    others = (package, sysconfig.get_path("purelib"), sysconfig.get_path("stdlib"))
+    frames = [at for at in traceback.extract_tb(error.__traceback__) if not at.filename.startswith(others)]
+    if not frames:
+        return ""
+    last = frames[-1]
+    code = last.line or ""
+    # Where Python says which columns failed, and they lie in one line, that part is enough.
+    columns = (getattr(last, "colno", None), getattr(last, "end_colno", None))
+    if None not in columns and last.lineno == getattr(last, "end_lineno", None):
+        whole = linecache.getline(last.filename, last.lineno or 0)
+        code = whole.encode()[slice(*columns)].decode(errors="replace")  # columns count bytes
+    shown = " ".join(code.split())[:MOST_CODE]
+    return f"; met in {shown}" if shown else ""
 
 
 def on_arrays(f: Callable[[Any], Any], points: Tensor) -> tuple[Callable[[Tensor], Tensor], bool]:
     """f on NumPy arrays as a torch function, and whether it takes batches; else it gets one point after another."""
     shape = tuple(points.shape[1:])
     try:
-        with np.errstate(all="ignore"):  # the call that counts says where f has no value
-            batched = np.shape(f(points.numpy().copy()))[:1] == (points.shape[0],)
+        # The call that counts says where f has no value.
+        with np.errstate(all="ignore"):
+            answer = f(points.numpy().copy())
+            batched = np.shape(answer)[:1] == (points.shape[0],)
     except Exception:
         batched = False
 
     def function(x: Tensor) -> Tensor:
         flat = x.detach().cpu().double().reshape(-1, *shape).numpy()
+        # Copies: code that writes into its argument must not write into the points.
         raw = f(flat.copy()) if batched else np.stack([np.asarray(f(point)) for point in flat])
         values = torch.from_numpy(np.ascontiguousarray(raw))
         values = values.double() if values.is_floating_point() else values
-        return values.reshape(*x.shape[: x.ndim - len(shape)], *values.shape[1:])
+        batch = x.shape[: x.ndim - len(shape)]
+        return values.reshape(*batch, *values.shape[1:])
 
     return function, batched

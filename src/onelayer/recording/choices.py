@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
@@ -12,8 +12,7 @@ from torch import Tensor
 
 from onelayer.errors import UnsupportedOperation
 from onelayer.language.conditions import COMPARISONS, Both, Condition, Known, Not, either
-from onelayer.language.functions import FUNCTIONS
-from onelayer.recording.algebra import div, elementwise, unary
+from onelayer.recording.algebra import div, of_two, unary
 from onelayer.recording.dispatch import operation
 from onelayer.recording.symbolic import CPU, Recording, Symbolic, Truth, lift, positions
 
@@ -32,8 +31,11 @@ def _compared(sign: str) -> Callable[..., Truth]:
         a = lift(tape, input).ids
         b = lift(tape, other).ids
         shape = np.broadcast_shapes(tuple(a.shape), tuple(b.shape))
-        pairs = zip(a.expand(shape).flatten().tolist(), b.expand(shape).flatten().tolist(), strict=True)
-        return Truth.of(tape, [COMPARISONS[sign](tape, p, q) for p, q in pairs], shape)
+        left = a.expand(shape).flatten().tolist()
+        right = b.expand(shape).flatten().tolist()
+        compared = COMPARISONS[sign]
+        found = [compared(tape, p, q) for p, q in zip(left, right, strict=True)]
+        return Truth.of(tape, found, shape)
 
     return compare
 
@@ -50,7 +52,8 @@ def truth(tape: Recording, value: Any, name: str) -> Truth:
         value = torch.tensor(value, dtype=torch.bool, device=CPU)
     if not isinstance(value, Tensor) or value.dtype != torch.bool:
         raise UnsupportedOperation(name, "its condition must be a comparison such as x > 0, or a tensor of bools")
-    return Truth.of(tape, [Known(bool(item)) for item in value.flatten().tolist()], tuple(value.shape))
+    conditions = [Known(bool(item)) for item in value.flatten().tolist()]
+    return Truth.of(tape, conditions, tuple(value.shape))
 
 
 def _joined(
@@ -59,8 +62,10 @@ def _joined(
     a = truth(tape, input, name)
     b = truth(tape, other, name)
     shape = np.broadcast_shapes(tuple(a.shape), tuple(b.shape))
-    first, second = (Truth(tape, side.ids.expand(shape)).conditions for side in (a, b))
-    return Truth.of(tape, [join(p, q) for p, q in zip(first, second, strict=True)], shape)
+    first = Truth(tape, a.ids.expand(shape)).conditions
+    second = Truth(tape, b.ids.expand(shape)).conditions
+    both = [join(p, q) for p, q in zip(first, second, strict=True)]
+    return Truth.of(tape, both, shape)
 
 
 @operation("logical_and", "and", "bitwise_and")
@@ -79,7 +84,8 @@ def logical_or(tape: Recording, input: Any, other: Any) -> Truth:
 def logical_not(tape: Recording, input: Any) -> Truth:
     """The opposite."""
     known = truth(tape, input, "not")
-    return Truth.of(tape, [Not(condition) for condition in known.conditions], tuple(known.shape))
+    opposite = [Not(condition) for condition in known.conditions]
+    return Truth.of(tape, opposite, tuple(known.shape))
 
 
 @operation("where")
@@ -87,13 +93,15 @@ def where(tape: Recording, condition: Any, input: Any, other: Any) -> Symbolic:
     """A choice between entries; what is chosen nowhere is not in the formula."""
     a = lift(tape, input).ids
     b = lift(tape, other).ids
+    # What does not depend on x is decided now: the formula has no choice in it.
     if isinstance(condition, Tensor) and condition.dtype == torch.bool:
         return Symbolic(tape, torch.where(condition, a, b))
     known = truth(tape, condition, "where")
     shape = np.broadcast_shapes(tuple(known.shape), tuple(a.shape), tuple(b.shape))
     conditions = Truth(tape, known.ids.expand(shape)).conditions
-    sides = (side.expand(shape).flatten().tolist() for side in (a, b))
-    chosen = [condition.choose(tape, p, q) for condition, p, q in zip(conditions, *sides, strict=True)]
+    first = a.expand(shape).flatten().tolist()
+    second = b.expand(shape).flatten().tolist()
+    chosen = [one.choose(tape, p, q) for one, p, q in zip(conditions, first, second, strict=True)]
     return Symbolic(tape, positions(chosen, shape))
 
 
@@ -107,15 +115,16 @@ def _folded(
     tape: Recording, input: Any, dim: int | None, keepdim: bool, join: Callable[[Condition, Condition], Condition]
 ) -> Truth:
     known = truth(tape, input, "any or all")
-    rows = known.ids.reshape(-1)[None] if dim is None else known.ids.movedim(dim, -1)
+    rows = known.ids.reshape(1, -1) if dim is None else known.ids.movedim(dim, -1)
     shape = [] if dim is None else list(rows.shape[:-1])
-    each: list[Sequence[Condition]] = [
-        [tape.conditions[at] for at in row] for row in rows.reshape(-1, rows.shape[-1]).tolist()
-    ]
-    made = Truth.of(tape, [reduce(join, row) for row in each], shape)
+    made = []
+    for row in rows.reshape(-1, rows.shape[-1]).tolist():
+        conditions: list[Condition] = [tape.conditions[at] for at in row]
+        made.append(reduce(join, conditions))
+    folded = Truth.of(tape, made, shape)
     if keepdim and dim is not None:
-        return Truth(tape, made.ids.unsqueeze(dim))
-    return made
+        return Truth(tape, folded.ids.unsqueeze(dim))
+    return folded
 
 
 @operation("any")
@@ -145,7 +154,7 @@ def rfloordiv(tape: Recording, input: Any, other: Any) -> Symbolic:
 @operation("remainder", "mod")
 def remainder(tape: Recording, input: Any, other: Any) -> Symbolic:
     """Python's: it has the sign of ``other``."""
-    return elementwise(tape, lambda tape, a, b: FUNCTIONS["mod"].build(tape, [a, b]), input, other)
+    return of_two(tape, "mod", input, other)
 
 
 @operation("rmod")
@@ -157,15 +166,16 @@ def rmod(tape: Recording, input: Any, other: Any) -> Symbolic:
 @operation("threshold")
 def threshold(tape: Recording, input: Any, threshold: float, value: float, inplace: bool = False) -> Symbolic:
     """x above a number, else a constant."""
-    return where(tape, _compared(">")(tape, input, float(threshold)), input, float(value))
+    above = _compared(">")(tape, input, float(threshold))
+    return where(tape, above, input, float(value))
 
 
 @operation("hardshrink")
 def hardshrink(tape: Recording, input: Any, lambd: float = 0.5) -> Symbolic:
     """x, but 0 near 0."""
-    small = _joined(
-        tape, "and", Both, _compared("<=")(tape, input, float(lambd)), _compared(">=")(tape, input, -float(lambd))
-    )
+    below = _compared("<=")(tape, input, float(lambd))
+    above = _compared(">=")(tape, input, -float(lambd))
+    small = _joined(tape, "and", Both, below, above)
     return where(tape, small, 0.0, input)
 
 

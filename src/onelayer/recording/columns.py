@@ -58,7 +58,8 @@ def column_of(columns: Mapping[str, Any], name: str, source: object) -> str:
     """What a column is called in full: rpm[1/min] where rpm is asked for and no column is called just that."""
     if name in columns:
         return name
-    with_unit = [full for full in columns if without_unit(str(tidy(full))).strip() == name]
+    plain = {full: without_unit(str(tidy(full))).strip() for full in columns}
+    with_unit = [full for full, name_alone in plain.items() if name_alone == name]
     if len(with_unit) == 1:
         return with_unit[0]
     unnamed = all(as_number(full) is not None for full in columns)
@@ -71,7 +72,8 @@ def named_after(columns: Sequence[str], box: Box) -> Box:
     written = [_PARENTHESES.sub(r"[\1]", name.strip()) for name in columns]
     parts = [str(tidy(name)).partition("[") for name in written]
     try:
-        return box.named([re.sub(r"[ .-]+", "_", name) + mark + unit for name, mark, unit in parts])
+        names = [re.sub(r"[ .-]+", "_", name) + mark + unit for name, mark, unit in parts]
+        return box.named(names)
     except OnelayerError:
         return box
 
@@ -95,7 +97,10 @@ def _lines(path: Path) -> list[list[str]]:
             first = next(lines, "")
             between = max(SEPARATORS, key=first.count)
             rows = [row for row in csv.reader(chain([first], lines), delimiter=between) if row]
-            return rows if between == "," else [[_with_point(cell) for cell in row] for row in rows]
+            # With commas between values a comma cannot stand inside a number.
+            if between == ",":
+                return rows
+            return [[_with_point(cell) for cell in row] for row in rows]
     except OSError as error:
         raise FileError(f"cannot read {path}: {error.strerror or error}") from error
     except (ValueError, csv.Error) as error:  # not UTF-8, or a name with a null byte
@@ -117,7 +122,8 @@ def _csv(path: Path) -> dict[str, list[str]]:
     for at, row in enumerate(rows[1:], start=2):
         if len(row) != len(header):
             raise FileError(f"{path} line {at} has {len(row)} values, the header {len(header)}")
-    return {name: [row[i].strip() for row in rows[1:]] for i, name in enumerate(header)}
+    columns = zip(*rows[1:], strict=True)
+    return {name: [cell.strip() for cell in column] for name, column in zip(header, columns, strict=True)}
 
 
 def _refuse_irregular(path: Path) -> None:

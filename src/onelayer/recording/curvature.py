@@ -33,7 +33,8 @@ class Curvature:
 
     constants: Matrix
     per_coordinate: bool = False
-    estimated_from: int = 0  # gradients that it was guessed from; 0 for what was declared
+    # Gradients that it was guessed from; 0 for what was declared.
+    estimated_from: int = 0
 
     def __post_init__(self) -> None:
         if not all(0 <= constant < math.inf for row in self.constants for constant in row):
@@ -42,14 +43,17 @@ class Curvature:
     def over(self, reach: Tensor) -> Tensor:
         """The most that f leaves its tangent over ``reach`` (..., D) >= 0, as float64 computes it: (...)."""
         if not self.per_coordinate:
-            return self.constants[0][0] * reach.amax(-1).square() / 2
+            farthest = reach.amax(-1)
+            return self.constants[0][0] * farthest.square() / 2
         return (self.changes(reach) * reach).sum(-1) / 2
 
     def changes(self, reach: Tensor) -> Tensor:
         """The most that each g_i changes over ``reach`` (..., D): (..., D); that bounds their sum for one number."""
         if not self.per_coordinate:
-            return (self.constants[0][0] * reach.amax(-1, keepdim=True)).expand(reach.shape)
-        return reach @ torch.tensor(self.constants, dtype=torch.float64, device=reach.device).T
+            farthest = reach.amax(-1, keepdim=True)
+            return (self.constants[0][0] * farthest).expand(reach.shape)
+        matrix = torch.tensor(self.constants, dtype=torch.float64, device=reach.device)
+        return reach @ matrix.T
 
     def __str__(self) -> str:
         return "; ".join(", ".join(map(repr, row)) for row in self.constants)
@@ -84,9 +88,10 @@ def as_curvature(given: Any, box: Box, gradient: Callable[[Tensor], Tensor]) -> 
     if numbers.ndim == 0:
         return Curvature(((float(numbers),),))
     if numbers.shape not in ((box.dim,), (box.dim, box.dim)):
+        dim = box.dim
         raise OnelayerError(
-            f"curvature has shape {numbers.shape} for {box.dim} coordinates; "
-            f"give a number, {box.dim} numbers or a {box.dim} x {box.dim} matrix"
+            f"curvature has shape {numbers.shape} for {dim} coordinates; "
+            f"give a number, {dim} numbers or a {dim} x {dim} matrix"
         )
     if numbers.ndim == 1:
         return Curvature(_mixed(numbers), per_coordinate=True)
@@ -98,7 +103,8 @@ def _mixed(diagonal: Numbers) -> Matrix:
     if not (diagonal >= 0).all():
         raise OnelayerError(f"curvature must be a finite number >= 0, or several, got {diagonal.tolist()}")
     up = 1 + 2.0**-50  # two roundings of a square root and one of a product
-    mixed = np.sqrt(diagonal[:, None]) * np.sqrt(diagonal) * up
+    roots = np.sqrt(diagonal)
+    mixed = roots[:, None] * roots * up
     np.fill_diagonal(mixed, diagonal)
     return tuple(tuple(row) for row in mixed.tolist())
 
@@ -115,4 +121,5 @@ def _numbers(given: Any) -> Numbers:
 def _estimate(gradient: Callable[[Tensor], Tensor], box: Box) -> Curvature:
     """A guess at the matrix: twice the steepest change of each slope seen over a 64th of each side."""
     change, count = scattered(lambda x: gradient(x).reshape(len(x), -1, box.dim), box)  # (D, D): along j, of slope i
-    return Curvature(tuple(tuple(row) for row in change.T.tolist()), True, count)
+    rows = tuple(tuple(row) for row in change.T.tolist())
+    return Curvature(rows, True, count)

@@ -79,7 +79,8 @@ def operation(*names: str, neutral: str = "") -> Callable[[Operation], Operation
 
     def register(function: Operation) -> Operation:
         OPERATIONS.update(dict.fromkeys(names, function))
-        _SIGNATURES.update(dict.fromkeys(names, (inspect.signature(function), _words(neutral))))
+        known = (inspect.signature(function), _words(neutral))
+        _SIGNATURES.update(dict.fromkeys(names, known))
         return function
 
     return register
@@ -198,7 +199,9 @@ def _lift_like(value: Any, near: Any) -> Symbolic:
 
 def _tensor_type(value: Any) -> torch.dtype:
     """The format behind a legacy name such as torch.LongTensor or "torch.cuda.FloatTensor"."""
-    text = value if isinstance(value, str) else f"{getattr(value, '__module__', '')}.{getattr(value, '__name__', '')}"
+    text = value
+    if not isinstance(value, str):
+        text = f"{getattr(value, '__module__', '')}.{getattr(value, '__name__', '')}"
     kind = text.rsplit(".", 1)[-1].removesuffix("Tensor").lower()
     if kind not in CASTS:
         raise UnsupportedOperation("type", f"unknown format {text}")
@@ -218,13 +221,15 @@ def _moved(tape: Recording, func: Any, name: str, args: Sequence[Any], kwargs: M
         raise UnsupportedOperation(name, "an index that depends on x is discontinuous")
     if isinstance(first, Truth):
         return Truth(tape, func(first.ids, *rest, **shaped))
-    return _wrap(tape, name, func(lift(tape, first).ids, *rest, **shaped))
+    moved = func(lift(tape, first).ids, *rest, **shaped)
+    return _wrap(tape, name, moved)
 
 
 def _joined(tape: Recording, func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Torch's own function of several tensors, applied to the positions of each."""
     named = {key: _entries(tape, value) for key, value in kwargs.items()}
-    return _wrap(tape, name, func(*(_entries(tape, arg) for arg in args), **named))
+    given = [_entries(tape, arg) for arg in args]
+    return _wrap(tape, name, func(*given, **named))
 
 
 def _shape_of(name: str, value: Any) -> Any:
@@ -245,6 +250,7 @@ def _entries(tape: Recording, value: Any) -> Any:
 def _wrap(tape: Recording, name: str, moved: Any) -> Any:
     if not isinstance(moved, Tensor):
         return tuple(_wrap(tape, name, part) for part in moved)
+    # Positions are whole numbers: what comes back in another type has computed with them.
     if moved.dtype != torch.int64:
         raise UnsupportedOperation(name, "it does more than move entries")
     return Symbolic(tape, moved)

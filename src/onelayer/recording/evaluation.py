@@ -14,10 +14,13 @@ from torch import Tensor
 from onelayer.language.formula import Formula
 from onelayer.observer import Observer
 
-PROBED = 17  # points of the second probe: enough to tell a slow point from a slow call
-NOTICED = 0.02  # seconds of a probe below which f is fast: a busy machine must not change how a fast f is called
+# Points of the second probe: enough to tell a slow point from a slow call.
+PROBED = 17
+# Seconds of a probe below which f is fast: a busy machine must not change how a fast f is called.
+NOTICED = 0.02
 PART = 0.25  # seconds between two looks at the clock
-CONTINUED = ("sinrel", "exprel")  # operations that stand for quotients with a removable singularity
+# Operations that stand for quotients with a removable singularity.
+CONTINUED = ("sinrel", "exprel")
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,9 @@ def pace_of(function: Callable[[Any], Any], points: Tensor) -> Pace:
     few = _seconds(function, points[:PROBED])
     if few < NOTICED:
         return Pace()
-    return Pace(one, max(0.0, few - one) / max(1, len(points[:PROBED]) - 1))
+    # What the second probe takes longer than the first is due to its points alone.
+    more = max(1, len(points[:PROBED]) - 1)
+    return Pace(one, max(0.0, few - one) / more)
 
 
 def _seconds(function: Callable[[Any], Any], points: Tensor) -> float:
@@ -65,7 +70,8 @@ def evaluate(function: Callable[[Any], Any], points: Tensor, pace: Pace, observe
 def at_points(formula: Formula, x: Any) -> Any:
     """A formula at a tensor of points, or at an array or a list of them as an array."""
     if isinstance(x, np.ndarray | list | tuple):
-        return formula(torch.as_tensor(np.asarray(x, dtype=np.float64), dtype=torch.float64, device="cpu")).numpy()
+        points = torch.as_tensor(np.asarray(x, dtype=np.float64), dtype=torch.float64, device="cpu")
+        return formula(points).numpy()
     return formula(x)
 
 
@@ -75,11 +81,13 @@ def continued(function: Callable[[Tensor], Tensor], formula: Formula) -> Callabl
         return function
 
     def value(x: Tensor) -> Tensor:
-        with np.errstate(divide="ignore", invalid="ignore"):  # 0/0 is what the formula answers
+        # 0/0 is what the formula answers.
+        with np.errstate(divide="ignore", invalid="ignore"):
             found = function(x)
         holes = ~torch.isfinite(found)
         if bool(holes.any()):
-            return torch.where(holes, formula(x.to(found.device)).to(found), found)
+            values = formula(x.to(found.device))
+            return torch.where(holes, values.to(found), found)
         return found
 
     return value

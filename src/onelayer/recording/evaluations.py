@@ -55,9 +55,11 @@ class Evaluations:
 
     def __call__(self, points: Any) -> Array:
         """Values at points (C, D), (C, *output_shape)."""
-        rows = np.ascontiguousarray(points, dtype=np.float64) + 0.0  # -0.0 and 0.0 are one point
+        # -0.0 and 0.0 are one point.
+        rows = np.ascontiguousarray(points, dtype=np.float64) + 0.0
         keys = [row.tobytes() for row in rows]
-        wanted = {key: row for key, row in zip(keys, rows, strict=True) if key not in self._known}
+        pairs = zip(keys, rows, strict=True)
+        wanted = {key: row for key, row in pairs if key not in self._known}
         if wanted:
             self._evaluate(wanted)
         return np.stack([self._known[key] for key in keys])
@@ -65,15 +67,14 @@ class Evaluations:
     def _evaluate(self, wanted: dict[bytes, Array]) -> None:
         most = self.means.most
         if most is not None and self.calls + len(wanted) > most:
-            raise OnelayerError(
-                f"{self.name} was evaluated {self.calls:,} times and needs {len(wanted):,} more values; "
-                f"raise max_evaluations={most:,} or eps"
-            )
+            done = f"{self.name} was evaluated {self.calls:,} times"
+            raise OnelayerError(f"{done} and needs {len(wanted):,} more values; raise max_evaluations={most:,} or eps")
         found: dict[bytes, Array] = {}
         try:
             for key, value in zip(wanted, self._outcomes(list(wanted.values())), strict=True):
                 self.calls += 1
                 found[key] = self._checked(value, wanted[key])
+        # Whatever ends this, values that were paid for are kept.
         finally:
             self._known.update(found)
             if self.means.cache is not None and found:
@@ -86,11 +87,13 @@ class Evaluations:
         if executor is not None:
             return executor.map(_attempted, [self.function] * len(points), points)
         if jobs not in (0, 1) and len(points) > 1:
-            return Parallel(n_jobs=jobs, return_as="generator")(delayed(_attempted)(self.function, p) for p in points)
+            tasks = (delayed(_attempted)(self.function, point) for point in points)
+            return Parallel(n_jobs=jobs, return_as="generator")(tasks)
         return (_attempted(self.function, point) for point in points)
 
     def _checked(self, value: Any, point: Array) -> Array:
-        where = f"x = ({', '.join(f'{number:.17g}' for number in point.ravel().tolist()[:8])})"
+        coordinates = ", ".join(f"{number:.17g}" for number in point.ravel().tolist()[:8])
+        where = f"x = ({coordinates})"
         cache = f" in {self.means.cache}" if self.means.cache else ""
         kept = f"; {number_of(len(self._known), 'values')} kept{cache}"
         if isinstance(value, Exception):
@@ -134,7 +137,10 @@ def _array(shape: str, value: bytes) -> Array:
 
 
 def _store(path: Path, table: str, found: dict[bytes, Array]) -> None:
-    rows = [(point, " ".join(map(str, value.shape)), value.tobytes()) for point, value in found.items()]
+    rows = []
+    for point, value in found.items():
+        sides = " ".join(map(str, value.shape))
+        rows.append((point, sides, value.tobytes()))
     try:
         with closing(sqlite3.connect(path)) as base, base:
             base.executemany(f"INSERT OR REPLACE INTO {table} VALUES (?, ?, ?)", rows)

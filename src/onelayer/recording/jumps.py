@@ -17,7 +17,8 @@ from onelayer.language.tree import LEAVES, Node
 
 _POINTS = 256  # at which a jump is looked for
 _PAIRS = 8  # segments across each border: a jump may vary along it
-_BISECTIONS = 1100  # until no float lies between: 2 * 1023 exponents and 52 digits are halved away long before
+# Until no float lies between: 2 * 1023 exponents and 52 digits are halved away long before.
+_BISECTIONS = 1100
 
 
 @dataclass(frozen=True)
@@ -49,15 +50,19 @@ def jumps(formula: Formula, box: Box) -> dict[int, Jump]:
     borders = [at for at, node in enumerate(formula.nodes) if _chooses(node)]
     if not borders:
         return {}
-    points = torch.cat([box.corners(64), box.sample(_POINTS)]).reshape(-1, box.dim)
+    looked_at = torch.cat([box.corners(64), box.sample(_POINTS)])
+    points = looked_at.reshape(-1, box.dim)
     needed = needed_at(formula, points)
     largest: dict[int, Jump] = {}
     for border in borders:
+        # Where a node is not asked for, as on the other side of an outer choice, its border is none of f.
         known = points[needed[border]]
         piece = _piece(formula, border, known)
         for name in sorted(set(piece.tolist()))[:-1][:_PAIRS]:
-            for below, above in zip(known[piece <= name][:_PAIRS], known[piece > name][:_PAIRS], strict=False):
-                jump = _between(formula, box, *_neighbours(formula, border, name, below, above))
+            pairs = zip(known[piece <= name][:_PAIRS], known[piece > name][:_PAIRS], strict=False)
+            for below, above in pairs:
+                beside = _neighbours(formula, border, name, below, above)
+                jump = _between(formula, box, *beside)
                 if border not in largest or jump.size > largest[border].size:
                     largest[border] = jump
     return largest
@@ -69,20 +74,24 @@ def jump_beyond(formula: Formula | None, box: Box, eps: float) -> Jump | None:
     if jump is None or not jump.size > 2 * eps * (1 + 1e-9):
         return None
     message = f"{jump}: no continuous function is within {eps!r} of both"
-    warnings.warn(message, JumpWarning, stacklevel=4)  # the caller of approximate, which is decorated
+    # Shown at the caller of approximate, which is decorated.
+    warnings.warn(message, JumpWarning, stacklevel=4)
     return jump
 
 
 def _chooses(node: Node) -> bool:
     """Whether a node has pieces: where() and floor()."""
-    return node.op == "floor" or (node.op not in LEAVES and operation(node.op, node.value).chooses)
+    if node.op == "floor":
+        return True
+    return node.op not in LEAVES and operation(node.op, node.value).chooses
 
 
 def _piece(formula: Formula, at: int, points: Tensor) -> Tensor:
     """Which piece of a node the points (C, D) lie in, as numbers: 0 and 1 for where(), the value of floor()."""
     if formula.nodes[at].op == "floor":
         return _value(formula, at, points)
-    return (_value(formula, formula.nodes[at].args[0], points) > 0).double()
+    condition = formula.nodes[at].args[0]
+    return (_value(formula, condition, points) > 0).double()
 
 
 def _between(formula: Formula, box: Box, a: Tensor, b: Tensor) -> Jump:
@@ -95,13 +104,17 @@ def _between(formula: Formula, box: Box, a: Tensor, b: Tensor) -> Jump:
     rows = torch.minimum(torch.maximum(rows, box.lower.flatten()), box.upper.flatten())
     f = torch.stack(evaluate(formula.nodes, formula.outputs, rows), -1)
     before, *across, behind = (f[1:] - f[:-1]).abs()
-    sizes = [float((change - before.nan_to_num() - behind.nan_to_num()).max()) for change in across]
+    before, behind = before.nan_to_num(), behind.nan_to_num()
+    sizes = [float((change - before - behind).max()) for change in across]
     most = max(range(len(sizes)), key=lambda at: sizes[at])
-    return Jump(sizes[most], *sorted(tuple(row.tolist()) for row in rows[1 + most : 3 + most]))
+    first, second = sorted(tuple(row.tolist()) for row in rows[1 + most : 3 + most])
+    return Jump(sizes[most], first, second)
 
 
 def _shown(point: tuple[float, ...]) -> str:
-    return f"({', '.join(repr(value) for value in point[:6])}{', ...' if len(point) > 6 else ''})"
+    shown = ", ".join(map(repr, point[:6]))
+    more = ", ..." if len(point) > 6 else ""
+    return f"({shown}{more})"
 
 
 def _value(formula: Formula, at: int, points: Tensor) -> Tensor:

@@ -29,7 +29,8 @@ class Lipschitz:
 
     constants: tuple[float, ...]
     per_coordinate: bool = False
-    estimated_from: int = 0  # values that it was guessed from; 0 for a constant that was declared
+    # Values that it was guessed from; 0 for a constant that was declared.
+    estimated_from: int = 0
 
     def __post_init__(self) -> None:
         if not all(0 <= constant < math.inf for constant in self.constants):
@@ -70,12 +71,16 @@ def scattered(values: Callable[[Tensor], Tensor], box: Box) -> tuple[Tensor, int
     """Twice the largest rates of change (D, E) of values (C, K, E) over K, along each axis, and how many were seen."""
     start = box.sample(SCATTERED).reshape(-1, box.dim)
     width = box.width.flatten()
-    start = torch.minimum(start, box.upper.flatten() - width * STEP)
-    moved = [start, *(start + width * STEP * _axis(at, box.dim) for at in range(box.dim))]
-    found = values(torch.cat(moved).reshape(-1, *box.shape)).double()
+    step = width * STEP
+    # From the last points a step would leave the box.
+    start = torch.minimum(start, box.upper.flatten() - step)
+    moved = [start + step * _axis(at, box.dim) for at in range(box.dim)]
+    points = torch.cat([start, *moved]).reshape(-1, *box.shape)
+    found = values(points).double()
     found = found.reshape(box.dim + 1, SCATTERED, *found.shape[1:])
     change = (found[1:] - found[0]).abs().amax(dim=(1, 2))
-    steps = torch.where(width > 0, width * STEP, torch.inf)
+    # An axis of no width changes nothing.
+    steps = torch.where(width > 0, step, torch.inf)
     return SAFETY * change / steps[:, None], found.shape[0] * found.shape[1]
 
 
@@ -85,9 +90,12 @@ def _axis(at: int, dim: int) -> Tensor:
 
 def by_name(given: Mapping[str, Any], box: Box, what: str) -> list[Any]:
     """Constants by name, in the order of the coordinates."""
-    names = list(box.variables) or [f"x{at + 1}" for at in range(box.dim)]
+    names = list(box.variables)
+    if not names:
+        names = [f"x{at + 1}" for at in range(box.dim)]
     if set(given) != set(names):
-        raise OnelayerError(f"{what} by name needs {', '.join(names)}, got {', '.join(map(str, given))}")
+        wanted = ", ".join(names)
+        raise OnelayerError(f"{what} by name needs {wanted}, got {', '.join(map(str, given))}")
     return [given[name] for name in names]
 
 

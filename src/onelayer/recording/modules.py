@@ -14,7 +14,8 @@ from onelayer.recording.network import layer_norm
 from onelayer.recording.reductions import mean
 from onelayer.recording.symbolic import Recording, Symbolic, lift
 
-_SELU = (1.6732632423543772848170429916717, 1.0507009873554804934193349852946)  # alpha and scale, as torch has them
+# Alpha and scale, as torch has them.
+_SELU = (1.6732632423543772848170429916717, 1.0507009873554804934193349852946)
 
 
 @operation("selu")
@@ -28,14 +29,17 @@ def selu(tape: Recording, input: Any, inplace: bool = False) -> Symbolic:
 @operation("celu")
 def celu(tape: Recording, input: Any, alpha: float = 1.0, inplace: bool = False) -> Symbolic:
     """max(x, 0) + alpha (exp(min(x, 0) / alpha) - 1)"""
-    curved = unary(tape, "expm1", div(tape, minimum(tape, input, 0.0), float(alpha)))
+    scaled = div(tape, minimum(tape, input, 0.0), float(alpha))
+    curved = unary(tape, "expm1", scaled)
     return add(tape, unary(tape, "relu", input), mul(tape, float(alpha), curved))
 
 
 @operation("prelu")
 def prelu(tape: Recording, input: Any, weight: Any) -> Symbolic:
     """max(x, 0) + weight min(x, 0)"""
-    return add(tape, unary(tape, "relu", input), mul(tape, _channels(tape, input, weight), minimum(tape, input, 0.0)))
+    slope = _channels(tape, input, weight)
+    negative = mul(tape, slope, minimum(tape, input, 0.0))
+    return add(tape, unary(tape, "relu", input), negative)
 
 
 @operation("hardsigmoid")
@@ -59,7 +63,8 @@ def tanhshrink(tape: Recording, input: Any) -> Symbolic:
 @operation("softshrink")
 def softshrink(tape: Recording, input: Any, lambd: float = 0.5) -> Symbolic:
     """x without its part between -lambda and lambda."""
-    return sub(tape, input, clamp(tape, input, -float(lambd), float(lambd)))
+    width = float(lambd)
+    return sub(tape, input, clamp(tape, input, -width, width))
 
 
 @operation("softmin", neutral="_stacklevel")
@@ -71,8 +76,9 @@ def softmin(tape: Recording, input: Any, dim: int | None = None, dtype: Any = No
 @operation("glu")
 def glu(tape: Recording, input: Any, dim: int = -1) -> Symbolic:
     """One half times the sigmoid of the other."""
-    first, second = (Symbolic(tape, part) for part in lift(tape, input).ids.chunk(2, dim))
-    return mul(tape, first, unary(tape, "sigmoid", second))
+    first, second = lift(tape, input).ids.chunk(2, dim)
+    gate = unary(tape, "sigmoid", Symbolic(tape, second))
+    return mul(tape, Symbolic(tape, first), gate)
 
 
 @operation("rms_norm")
@@ -82,7 +88,8 @@ def rms_norm(
     """x / sqrt(mean(x**2) + eps) weight; eps defaults to the machine epsilon of float64"""
     dims = list(range(-len(normalized_shape), 0))
     small = torch.finfo(torch.float64).eps if eps is None else float(eps)
-    spread = add(tape, mean(tape, power(tape, input, 2), dims, True), small)
+    squares = mean(tape, power(tape, input, 2), dims, True)
+    spread = add(tape, squares, small)
     y = div(tape, input, unary(tape, "sqrt", spread))
     if weight is None:
         return y
@@ -108,12 +115,10 @@ def batch_norm(
     """
     if training or running_mean is None or running_var is None:
         raise UnsupportedOperation("batch_norm", "it mixes the points of a batch; call module.eval() first")
-    spread = unary(tape, "sqrt", add(tape, _channels(tape, input, running_var), float(eps)))
-    y = div(tape, sub(tape, input, _channels(tape, input, running_mean)), spread)
-    y = y if weight is None else mul(tape, y, _channels(tape, input, weight))
-    if bias is None:
-        return y
-    return add(tape, y, _channels(tape, input, bias))
+    variance = _channels(tape, input, running_var)
+    spread = unary(tape, "sqrt", add(tape, variance, float(eps)))
+    centred = sub(tape, input, _channels(tape, input, running_mean))
+    return _gained(tape, div(tape, centred, spread), weight, bias)
 
 
 @operation("group_norm", neutral="cudnn_enabled")
@@ -123,12 +128,18 @@ def group_norm(
     """Layer normalisation within groups of channels, then a gain and an offset per channel"""
     x = lift(tape, input)
     size = x.ids[0].numel() // num_groups
-    flat = layer_norm(tape, Symbolic(tape, x.ids.reshape(len(x), num_groups, size)), (size,), eps=eps)
-    y = Symbolic(tape, flat.ids.reshape(x.ids.shape))
-    y = y if weight is None else mul(tape, y, _channels(tape, input, weight))
+    groups = Symbolic(tape, x.ids.reshape(len(x), num_groups, size))
+    flat = layer_norm(tape, groups, (size,), eps=eps)
+    return _gained(tape, Symbolic(tape, flat.ids.reshape(x.ids.shape)), weight, bias)
+
+
+def _gained(tape: Recording, y: Symbolic, weight: Any, bias: Any) -> Symbolic:
+    """A gain and an offset per channel, where there are any."""
+    if weight is not None:
+        y = mul(tape, y, _channels(tape, y, weight))
     if bias is None:
         return y
-    return add(tape, y, _channels(tape, input, bias))
+    return add(tape, y, _channels(tape, y, bias))
 
 
 def _channels(tape: Recording, x: Any, values: Any) -> Symbolic:
@@ -137,7 +148,9 @@ def _channels(tape: Recording, x: Any, values: Any) -> Symbolic:
     ndim = lift(tape, x).ndim
     if ids.numel() == 1:
         return Symbolic(tape, ids.reshape(()))
-    return Symbolic(tape, ids.reshape(-1, *[1] * (ndim - 2)) if ndim > 1 else ids)
+    # Dimensions behind the second one, and none where x is one point of channels.
+    behind = [1] * (ndim - 2) if ndim > 1 else []
+    return Symbolic(tape, ids.reshape(-1, *behind))
 
 
 @operation("instance_norm", neutral="cudnn_enabled")
@@ -158,5 +171,6 @@ def instance_norm(
     All by keyword: torch.instance_norm has these arguments in another order than torch.nn.functional.instance_norm.
     """
     if use_input_stats:
-        return group_norm(tape, input, lift(tape, input).ids.shape[1], weight, bias, eps)
+        channels = lift(tape, input).ids.shape[1]
+        return group_norm(tape, input, channels, weight, bias, eps)
     return batch_norm(tape, input, running_mean, running_var, weight=weight, bias=bias, eps=eps)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import string
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,8 +27,12 @@ def matmul(tape: Recording, input: Any, other: Any) -> Symbolic:
     left = a.ids if a.ndim > 1 else a.ids[None]
     right = b.ids if b.ndim > 1 else b.ids[:, None]
     if left.shape[-1] != right.shape[-2]:
-        raise UnsupportedOperation("matmul", f"shapes {tuple(a.shape)} and {tuple(b.shape)} do not fit")
-    product = mul(tape, Symbolic(tape, left.unsqueeze(-1)), Symbolic(tape, right.unsqueeze(-3)))
+        shapes = f"{tuple(a.shape)} and {tuple(b.shape)}"
+        raise UnsupportedOperation("matmul", f"shapes {shapes} do not fit")
+    # (..., n, k, 1) times (..., 1, k, m), summed over k.
+    rows = Symbolic(tape, left.unsqueeze(-1))
+    columns = Symbolic(tape, right.unsqueeze(-3))
+    product = mul(tape, rows, columns)
     done = total(tape, product, -2).ids
     done = done if a.ndim > 1 else done.squeeze(-2)
     return Symbolic(tape, done if b.ndim > 1 else done.squeeze(-1))
@@ -42,19 +47,22 @@ def rmatmul(tape: Recording, input: Any, other: Any) -> Symbolic:
 @operation("outer")
 def outer(tape: Recording, input: Any, vec2: Any) -> Symbolic:
     """All products of two vectors."""
-    return mul(tape, Symbolic(tape, lift(tape, input).ids[:, None]), vec2)
+    column = Symbolic(tape, lift(tape, input).ids[:, None])
+    return mul(tape, column, vec2)
 
 
 @operation("addmm")
 def addmm(tape: Recording, input: Any, mat1: Any, mat2: Any, *, beta: float = 1, alpha: float = 1) -> Symbolic:
     """beta a + alpha b c."""
-    return add(tape, mul(tape, beta, input), mul(tape, alpha, matmul(tape, mat1, mat2)))
+    product = matmul(tape, mat1, mat2)
+    return add(tape, mul(tape, beta, input), mul(tape, alpha, product))
 
 
 @operation("linear")
 def linear(tape: Recording, input: Any, weight: Any, bias: Any = None) -> Symbolic:
     """x W^T + b."""
-    y = matmul(tape, input, Symbolic(tape, lift(tape, weight).ids.mT))
+    transposed = Symbolic(tape, lift(tape, weight).ids.mT)
+    y = matmul(tape, input, transposed)
     if bias is None:
         return y
     return add(tape, y, bias)
@@ -64,27 +72,35 @@ def _einsum_letters(equation: str, ndims: Sequence[int]) -> tuple[list[str], str
     """One letter per dimension of every operand, and of the result; an ellipsis becomes capitals that are free."""
     left, arrow, right = equation.replace(" ", "").partition("->")
     parts = left.split(",")
-    widths = [n - len(part.replace("...", "")) for n, part in zip(ndims, parts, strict=True) if "..." in part]
-    spare = [c for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZ" if c not in equation][: max(widths, default=0)]
-    names = [_letters(part, n, spare) for part, n in zip(parts, ndims, strict=True)]
+    operands = list(zip(parts, ndims, strict=True))
+    widths = [n - len(part.replace("...", "")) for part, n in operands if "..." in part]
+    free = [c for c in string.ascii_uppercase if c not in equation]
+    spare = free[: max(widths, default=0)]
+    names = [_letters(part, n, spare) for part, n in operands]
     front = "".join(spare)
     used = "".join(names)
     if arrow:
         return names, right.replace("...", front)
-    return names, front + "".join(sorted(c for c in set(used) if used.count(c) == 1 and c not in front))
+    # Without an arrow: what the ellipsis stands for, then the letters that occur once, in the order of the alphabet.
+    once = [c for c in set(used) if used.count(c) == 1 and c not in front]
+    return names, front + "".join(sorted(once))
 
 
 def _need_few_terms(names: Sequence[str], tensors: Sequence[Tensor]) -> None:
     """Refuse an index space that is too large to write out, and a diagonal."""
-    sizes = {c: n for name, t in zip(names, tensors, strict=True) for c, n in zip(name, t.shape, strict=True)}
-    if math.prod(sizes.values()) > MAX_TERMS or any(len(set(name)) < len(name) for name in names):
+    sizes: dict[str, int] = {}
+    for name, tensor in zip(names, tensors, strict=True):
+        sizes |= dict(zip(name, tensor.shape, strict=True))
+    repeated = any(len(set(name)) < len(name) for name in names)
+    if math.prod(sizes.values()) > MAX_TERMS or repeated:
         raise UnsupportedOperation("einsum", "index space too large to record, or a repeated letter in one operand")
 
 
 def _along(ids: Tensor, name: str, order: str) -> Tensor:
     """The dimensions called ``name`` in the places of ``order``; the others have length one."""
-    turned = ids.permute([name.index(c) for c in order if c in name])
-    return turned[tuple(slice(None) if c in name else None for c in order)]
+    places = [name.index(c) for c in order if c in name]
+    new_axes = [slice(None) if c in name else None for c in order]
+    return ids.permute(places)[tuple(new_axes)]
 
 
 @operation("einsum")
@@ -92,12 +108,15 @@ def einsum(tape: Recording, equation: str, *operands: Any) -> Symbolic:
     """Lemma: an einsum is the product of its operands on the common index space, summed over the missing letters."""
     if not isinstance(equation, str):
         raise UnsupportedOperation("einsum", "write the equation as text")
-    given = operands[0] if len(operands) == 1 and isinstance(operands[0], (list, tuple)) else operands
+    listed = len(operands) == 1 and isinstance(operands[0], (list, tuple))
+    given = operands[0] if listed else operands
     tensors = [lift(tape, operand).ids for operand in given]
     names, out = _einsum_letters(equation, [t.ndim for t in tensors])
-    order = out + "".join(sorted(set("".join(names)) - set(out)))
+    missing = set("".join(names)) - set(out)
+    order = out + "".join(sorted(missing))
     _need_few_terms(names, tensors)
-    spread = [Symbolic(tape, _along(t, name, order)) for name, t in zip(names, tensors, strict=True)]
+    pairs = zip(names, tensors, strict=True)
+    spread = [Symbolic(tape, _along(t, name, order)) for name, t in pairs]
     product = spread[0]
     for factor in spread[1:]:
         product = mul(tape, product, factor)
@@ -109,7 +128,9 @@ def _letters(part: str, ndim: int, spare: list[str]) -> str:
     if "..." not in part:
         return part
     count = ndim - len(part) + 3
-    return part.replace("...", "".join(spare[len(spare) - count :]))
+    # Dimensions are matched from the last one, as in broadcasting.
+    letters = spare[len(spare) - count :]
+    return part.replace("...", "".join(letters))
 
 
 @operation("gelu")
@@ -119,8 +140,10 @@ def gelu(tape: Recording, input: Any, *, approximate: str = "none") -> Symbolic:
         return unary(tape, "gelu", input)
     if approximate != "tanh":
         raise UnsupportedOperation("gelu(approximate)", "it is 'none' or 'tanh'")
-    inner = mul(tape, math.sqrt(2 / math.pi), add(tape, input, mul(tape, 0.044715, power(tape, input, 3))))
-    return mul(tape, mul(tape, 0.5, input), add(tape, 1.0, unary(tape, "tanh", inner)))
+    cubed = mul(tape, 0.044715, power(tape, input, 3))
+    inner = mul(tape, math.sqrt(2 / math.pi), add(tape, input, cubed))
+    gate = add(tape, 1.0, unary(tape, "tanh", inner))
+    return mul(tape, mul(tape, 0.5, input), gate)
 
 
 @operation("softplus")
@@ -130,10 +153,12 @@ def softplus(tape: Recording, input: Any, beta: float = 1.0, threshold: float = 
     It is recorded where the box shows on which side of the threshold every value lies.
     """
     scaled = mul(tape, float(beta), input)
-    smooth = div(tape, unary(tape, "softplus", scaled), float(beta)).ids.flatten().tolist()
+    smooth = div(tape, unary(tape, "softplus", scaled), float(beta))
+    curved = smooth.ids.flatten().tolist()
     plain = lift(tape, input).ids.flatten().tolist()
     chosen = []
-    for at, below, above in zip(scaled.ids.flatten().tolist(), smooth, plain, strict=True):
+    places = scaled.ids.flatten().tolist()
+    for at, below, above in zip(places, curved, plain, strict=True):
         low, high = range_over(tape, at)
         if not (high <= threshold or low > threshold):
             raise UnsupportedOperation(
@@ -149,14 +174,16 @@ def softplus(tape: Recording, input: Any, beta: float = 1.0, threshold: float = 
 def elu(tape: Recording, input: Any, alpha: float = 1.0, inplace: bool = False) -> Symbolic:
     """relu(x) + alpha (exp(min(x, 0)) - 1)"""
     negative = unary(tape, "expm1", minimum(tape, input, 0.0))
-    return add(tape, unary(tape, "relu", input), mul(tape, float(alpha), negative))
+    positive = unary(tape, "relu", input)
+    return add(tape, positive, mul(tape, float(alpha), negative))
 
 
 @operation("leaky_relu")
 def leaky_relu(tape: Recording, input: Any, negative_slope: float = 0.01, inplace: bool = False) -> Symbolic:
     """x, scaled where it is negative."""
     negative = unary(tape, "relu", neg(tape, input))
-    return sub(tape, unary(tape, "relu", input), mul(tape, float(negative_slope), negative))
+    positive = unary(tape, "relu", input)
+    return sub(tape, positive, mul(tape, float(negative_slope), negative))
 
 
 @operation("hardtanh")
@@ -208,7 +235,8 @@ def layer_norm(
     if [lift(tape, input).shape[at] for at in dims] != list(normalized_shape):
         raise UnsupportedOperation("layer_norm", f"shape {tuple(normalized_shape)} is not that of the last dimensions")
     centred = sub(tape, input, mean(tape, input, dims, True))
-    spread = add(tape, mean(tape, power(tape, centred, 2), dims, True), float(eps))
+    variance = mean(tape, power(tape, centred, 2), dims, True)
+    spread = add(tape, variance, float(eps))
     y = div(tape, centred, unary(tape, "sqrt", spread))
     y = y if weight is None else mul(tape, y, weight)
     if bias is None:

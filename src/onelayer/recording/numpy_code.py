@@ -57,11 +57,19 @@ class Array(NDArrayOperatorsMixin):
     @property
     def T(self) -> Array:
         """The dimensions in the opposite order."""
-        return Array(type(self.inner)(self.inner.tape, self.inner.ids.permute(*reversed(range(self.ndim)))))
+        return self._permuted(reversed(range(self.ndim)))
+
+    def _permuted(self, axes: Any) -> Array:
+        return self._with(self.inner.ids.permute(*axes))
+
+    def _with(self, ids: Tensor) -> Array:
+        """The same kind of array with other entries."""
+        return Array(type(self.inner)(self.inner.tape, ids))
 
     def __array_ufunc__(self, ufunc: Any, how: str, *args: Any, **kwargs: Any) -> Any:
         if how != "__call__" or any(value is not None for value in kwargs.values()):
-            raise UnsupportedOperation(f"np.{ufunc.__name__}.{how}", f"only np.{ufunc.__name__}(...) is; {WHOLE}")
+            name = f"np.{ufunc.__name__}"
+            raise UnsupportedOperation(f"{name}.{how}", f"only {name}(...) is; {WHOLE}")
         return _called(ufunc.__name__, args, {})
 
     def __array_function__(self, func: Any, types: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -80,9 +88,10 @@ class Array(NDArrayOperatorsMixin):
 
     def transpose(self, *axes: Any) -> Array:
         """The dimensions in another order, by default the opposite one."""
-        order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
+        whole = len(axes) == 1 and not isinstance(axes[0], int)
+        order = axes[0] if whole else axes
         if order:
-            return Array(type(self.inner)(self.inner.tape, self.inner.ids.permute(*order)))
+            return self._permuted(order)
         return self.T
 
     def __getitem__(self, index: Any) -> Array:
@@ -90,7 +99,7 @@ class Array(NDArrayOperatorsMixin):
         if any(isinstance(part, slice) and part.step is not None and part.step < 0 for part in parts):
             # torch has no views that run backwards; a copy is the same as long as nothing is written into it
             ids = np.ascontiguousarray(self.inner.ids.numpy()[index])
-            return Array(type(self.inner)(self.inner.tape, torch.as_tensor(ids, device="cpu", dtype=torch.int64)))
+            return self._with(torch.as_tensor(ids, device="cpu", dtype=torch.int64))
         return Array(self.inner[_index(index)])
 
     def __setitem__(self, index: Any, value: Any) -> None:
@@ -120,10 +129,12 @@ def recordable(f: Callable[[Any], Any], batched: bool) -> Callable[[Any], Any]:
     """``f`` on NumPy arrays as a function that can be recorded; one of single points goes through the batch."""
 
     def function(x: Symbolic) -> Any:
+        # A clone: code that writes into its argument would otherwise write into the variables of the recording.
         if batched:
             return _result(f(Array(Symbolic(x.tape, x.ids.clone()))))
-        rows = [_result(f(Array(Symbolic(x.tape, ids.clone())))) for ids in x.ids]
-        return Symbolic(x.tape, torch.stack([lift(x.tape, row).ids for row in rows]))
+        points = (Array(Symbolic(x.tape, ids.clone())) for ids in x.ids)
+        rows = [lift(x.tape, _result(f(point))) for point in points]
+        return Symbolic(x.tape, torch.stack([row.ids for row in rows]))
 
     return function
 
@@ -136,16 +147,19 @@ def _result(value: Any) -> Any:
         return lift(value.inner.tape, value.inner)
     if not isinstance(value, (int, float, np.ndarray, np.generic)):
         raise OnelayerError(f"f returned {type(value).__name__}; it must return numbers: one array, or a list of them")
-    return torch.as_tensor(np.asarray(value, dtype=np.float64), dtype=torch.float64, device="cpu")
+    array = np.asarray(value, dtype=np.float64)
+    return torch.as_tensor(array, dtype=torch.float64, device="cpu")
 
 
 def _called(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """One NumPy function or method, recorded."""
     given = [_torch(arg) for arg in args]
-    named = {_KEYWORDS.get(key, key): _torch(value) for key, value in kwargs.items() if value is not _NOT_GIVEN}
+    passed = {key: value for key, value in kwargs.items() if value is not _NOT_GIVEN}
+    named = {_KEYWORDS.get(key, key): _torch(value) for key, value in passed.items()}
     tape = find_tape((given, named))
     if tape is None:
         raise UnsupportedOperation(f"np.{name}", "it was called without any value of x")
+    # First what NumPy means otherwise than torch does by the same name.
     if name in _OWN:
         return _array(_OWN[name](tape, *given, **named))
     torch_name = _TORCH.get(name, name)
@@ -171,7 +185,9 @@ def _torch(value: Any) -> Any:
         return value.inner
     if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in _TYPES:
         kind = _TYPES[value.dtype.kind]
-        return torch.as_tensor(np.ascontiguousarray(value), dtype=kind, device="cpu").reshape(value.shape)
+        array = np.ascontiguousarray(value)
+        return torch.as_tensor(array, dtype=kind, device="cpu").reshape(value.shape)
+    # A list with recorded entries is stacked or joined by whoever gets it; one of numbers is a constant.
     if isinstance(value, list) and find_tape([_torch(part) for part in value]) is not None:
         return [_torch(part) for part in value]
     if isinstance(value, tuple):
@@ -197,7 +213,8 @@ def _variance(name: str) -> Callable[..., Any]:
     """np.var and np.std divide by n - ddof, ddof being 0."""
 
     def spread(tape: Recording, a: Any, dim: Any = None, *, ddof: float = 0, keepdim: bool = False) -> Any:
-        return dispatch(getattr(torch, name), name, (a, dim), {"correction": ddof, "keepdim": keepdim})
+        settings = {"correction": ddof, "keepdim": keepdim}
+        return dispatch(getattr(torch, name), name, (a, dim), settings)
 
     return spread
 
@@ -207,8 +224,8 @@ def _sort(tape: Recording, a: Any, dim: int = -1) -> Any:
 
 
 def _transpose(tape: Recording, a: Any, dims: Any = None) -> Any:
-    order = list(reversed(range(a.ndim))) if dims is None else list(dims)
-    return dispatch(torch.permute, "permute", (a, order), {})
+    order = reversed(range(a.ndim)) if dims is None else dims
+    return dispatch(torch.permute, "permute", (a, list(order)), {})
 
 
 def _norm(tape: Recording, x: Any, ord: Any = None, dim: Any = None, keepdim: bool = False) -> Any:
@@ -220,7 +237,8 @@ def _exp2(tape: Recording, x: Any) -> Any:
 
 
 def _logaddexp(tape: Recording, a: Any, b: Any) -> Any:
-    return unary(tape, "log", add(tape, unary(tape, "exp", a), unary(tape, "exp", b)))
+    total = add(tape, unary(tape, "exp", a), unary(tape, "exp", b))
+    return unary(tape, "log", total)
 
 
 def _interp(tape: Recording, x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Any:
@@ -230,9 +248,8 @@ def _interp(tape: Recording, x: Any, xp: Any, fp: Any, left: Any = None, right: 
     places = lift(tape, xp).ids.tolist()
     values = lift(tape, fp).ids.tolist()
     ids = lift(tape, x).ids
-    return Symbolic(
-        tape, positions([interpolate(tape, at, places, values) for at in ids.flatten().tolist()], ids.shape)
-    )
+    found = [interpolate(tape, at, places, values) for at in ids.flatten().tolist()]
+    return Symbolic(tape, positions(found, ids.shape))
 
 
 def _polyval(tape: Recording, p: Any, x: Any) -> Any:
@@ -246,6 +263,7 @@ def _polyval(tape: Recording, p: Any, x: Any) -> Any:
 
 def _select(tape: Recording, condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0.0) -> Any:
     """np.select: the first choice whose condition holds."""
+    # From the last to the first: whoever is asked last, the first, decides.
     chosen = lift(tape, default)
     for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
         chosen = where(tape, truth(tape, condition, "np.select"), choice, chosen)
@@ -256,29 +274,38 @@ def _piecewise(tape: Recording, x: Any, condlist: Any, funclist: Sequence[Any], 
     """np.piecewise: the last choice whose condition holds; one choice more than conditions is for all else."""
     conditions = [condlist] if isinstance(condlist, (Truth, Tensor)) else list(condlist)
     pieces = [_torch(piece(Array(x), *args, **named)) if callable(piece) else piece for piece in funclist]
-    default = pieces.pop() if len(pieces) == len(conditions) + 1 else 0.0
+    with_default = len(pieces) == len(conditions) + 1
+    default = pieces.pop() if with_default else 0.0
+    # np.select takes the first that holds, np.piecewise the last.
     return _select(tape, conditions[::-1], pieces[::-1], default)
 
 
 def _trapezoid(tape: Recording, y: Any, x: Any = None, dx: Any = 1.0, dim: int = -1) -> Any:
     """np.trapezoid: the area below the broken line through values."""
-    values = lift(tape, y)
-    size = values.shape[dim]
-    left, right = (Symbolic(tape, values.ids.narrow(dim, start, size - 1)) for start in (0, 1))
+    left, right = _neighbours(tape, lift(tape, y), dim)
     steps = dx if x is None else _diff(tape, x)
-    return dispatch(torch.sum, "sum", (mul(tape, mul(tape, add(tape, left, right), steps), 0.5), dim), {})
+    doubled = mul(tape, add(tape, left, right), steps)
+    return dispatch(torch.sum, "sum", (mul(tape, doubled, 0.5), dim), {})
+
+
+def _neighbours(tape: Recording, x: Symbolic, dim: int) -> tuple[Symbolic, Symbolic]:
+    """All entries along a dimension but the last, and all but the first."""
+    size = x.shape[dim]
+    first = Symbolic(tape, x.ids.narrow(dim, 0, size - 1))
+    second = Symbolic(tape, x.ids.narrow(dim, 1, size - 1))
+    return first, second
 
 
 def _ndtr(tape: Recording, x: Any) -> Any:
     """The distribution function of the normal distribution: erfc(-x / sqrt 2) / 2."""
-    return mul(tape, unary(tape, "erfc", div(tape, x, -math.sqrt(2.0))), 0.5)
+    scaled = div(tape, x, -math.sqrt(2.0))
+    return mul(tape, unary(tape, "erfc", scaled), 0.5)
 
 
 def _diff(tape: Recording, a: Any, n: int = 1, dim: int = -1) -> Any:
     x = lift(tape, a)
     for _ in range(n):
-        size = x.shape[dim]
-        later, earlier = (Symbolic(tape, x.ids.narrow(dim, start, size - 1)) for start in (1, 0))
+        earlier, later = _neighbours(tape, x, dim)
         x = sub(tape, later, earlier)
     return x
 

@@ -14,7 +14,8 @@ from onelayer.language.formula import Formula
 from onelayer.language.tree import Tape
 from onelayer.recording.jumps import Jump, jumps
 
-WIDTH = 0.125  # of the range of u: wide ramps are easy to follow, and no ramp is nearer than another
+# Share of the range of u: wide ramps are easy to follow, and no ramp is nearer than another.
+WIDTH = 0.125
 STEP = 0.25  # of the way between two steps of floor()
 MOST_STEPS = 32  # of floor() that are written out
 
@@ -30,7 +31,8 @@ def ramped(formula: Formula, box: Box, least: float) -> tuple[Formula, Jump] | N
     if not found:
         return None
     points = torch.cat([box.corners(64), box.sample(256)]).reshape(-1, box.dim)
-    return _rewritten(formula, found, points), max(found.values(), key=lambda jump: jump.size)
+    largest = max(found.values(), key=lambda jump: jump.size)
+    return _rewritten(formula, found, points), largest
 
 
 def _rewritten(formula: Formula, borders: Collection[int], points: Tensor) -> Formula:
@@ -41,31 +43,42 @@ def _rewritten(formula: Formula, borders: Collection[int], points: Tensor) -> Fo
         if at not in borders:
             places.append(tape.add(node.op, *args, value=node.value))
             continue
-        values = evaluate(formula.nodes[: node.args[0] + 1], [node.args[0]], points)[0]
-        low, high = float(values.min()), float(values.max())
-        places.append(_stairs(tape, args[0], low, high) if node.op == "floor" else _blend(tape, args, high - low))
+        u = node.args[0]
+        values = evaluate(formula.nodes[: u + 1], [u], points)[0]
+        low = float(values.min())
+        high = float(values.max())
+        if node.op == "floor":
+            places.append(_stairs(tape, args[0], low, high))
+        else:
+            places.append(_blend(tape, args, high - low))
     outputs = [places[at] for at in formula.outputs]
     return Formula.build(tape.nodes, outputs, formula.input_shape, formula.output_shape)
 
 
 def _ramp(tape: Tape, u: int, width: float) -> int:
     """clip(u / width + 1/2, 0, 1)."""
-    risen = tape.add("add", tape.add("div", u, tape.number(width)), tape.number(0.5))
-    return tape.add("min", tape.add("max", risen, tape.number(0)), tape.number(1))
+    scaled = tape.add("div", u, tape.number(width))
+    risen = tape.add("add", scaled, tape.number(0.5))
+    positive = tape.add("max", risen, tape.number(0))
+    return tape.add("min", positive, tape.number(1))
 
 
 def _blend(tape: Tape, args: list[int], wide: float) -> int:
     u, a, b = args
     difference = tape.add("sub", a, b)
-    return tape.add("add", b, tape.add("mul", difference, _ramp(tape, u, WIDTH * wide or 1.0)))
+    # A condition that is one number everywhere it was looked at has no range to share.
+    ramp = _ramp(tape, u, WIDTH * wide or 1.0)
+    return tape.add("add", b, tape.add("mul", difference, ramp))
 
 
 def _stairs(tape: Tape, v: int, low: float, high: float) -> int:
     """floor(v) as a sum of ramps; itself where it has many steps."""
-    first, last = math.floor(low), math.floor(high)
+    first = math.floor(low)
+    last = math.floor(high)
     if last - first > MOST_STEPS:
         return tape.add("floor", v)
     total = tape.number(first)
     for step in range(first + 1, last + 1):
-        total = tape.add("add", total, _ramp(tape, tape.add("sub", v, tape.number(step)), STEP))
+        beyond = tape.add("sub", v, tape.number(step))
+        total = tape.add("add", total, _ramp(tape, beyond, STEP))
     return total

@@ -10,7 +10,8 @@ from onelayer.ground import ball_precision
 from onelayer.language.balls import ball, below
 from onelayer.recording.symbolic import Recording
 
-_BITS = 64  # of the balls of a range, a little more than float64 has
+# Of the balls of a range, a little more than float64 has.
+_BITS = 64
 
 
 def range_over(tape: Recording, at: int) -> tuple[float, float]:
@@ -27,7 +28,8 @@ def range_over(tape: Recording, at: int) -> tuple[float, float]:
         for node in tape.nodes[len(known) : at + 1]:
             if node.op == "var":
                 coordinate = int(node.value) % len(low)
-                known.append(arb(low[coordinate]).union(arb(high[coordinate])))
+                ends = arb(low[coordinate]).union(arb(high[coordinate]))
+                known.append(ends)
             else:
                 known.append(ball(node, [known[arg] for arg in node.args]))
         found = known[at]

@@ -25,8 +25,10 @@ from onelayer.recording.dispatch import CASTS
 from onelayer.recording.symbolic import Recording, Symbolic, lift
 
 MAX_OPERATIONS = 200_000  # beyond, a proof by formula takes hours
-BATCH = 3  # points of the run that shows that each is treated alone
-LONG = 20_000  # operations beyond which that run would be slow: values in other batches must do
+# Points of the run that shows that each is treated alone.
+BATCH = 3
+# Operations beyond which that run would be slow: values in other batches must do.
+LONG = 20_000
 FORMAT = "it must return float64; give dtype=x.dtype where it makes tensors"
 ALONE = "f must treat every point of a batch alone, as in x[..., 0] + x[..., 1]"
 
@@ -52,6 +54,7 @@ def record(
     shape = tuple(input_shape)
     if isinstance(f, Formula):
         return f.shaped(shape, f.output_shape)
+    # Once as it is, once as under another default, and once in a batch: three recordings, all compared node by node.
     (formula,) = _run(f, Recording(limit=limit, batch=1, shape=shape, box=box))
     with _Float32Default():
         (again,) = _run(f, Recording(limit=limit, batch=1, shape=shape, box=box))
@@ -62,7 +65,8 @@ def record(
         )
     if len(formula.nodes) > LONG:
         return formula
-    if any(row != formula for row in _run(f, Recording(limit=BATCH * limit, batch=BATCH, shape=shape, box=box))):
+    batch = Recording(limit=BATCH * limit, batch=BATCH, shape=shape, box=box)
+    if any(row != formula for row in _run(f, batch)):
         raise OnelayerError(f"in a batch of {BATCH} points f is another function than at one; {ALONE}")
     return formula
 
@@ -89,7 +93,8 @@ def _called(f: Callable[..., Any], tape: Recording) -> Any:
         raise
     except Exception as error:
         shape = (tape.batch, *tape.shape)
-        raise OnelayerError(f"f failed on a batch of shape {shape} ({told(error)}{met_in(error)})") from error
+        failure = f"{told(error)}{met_in(error)}"
+        raise OnelayerError(f"f failed on a batch of shape {shape} ({failure})") from error
 
 
 def _run(f: Callable[..., Any], tape: Recording) -> list[Formula]:
@@ -107,7 +112,8 @@ def _run(f: Callable[..., Any], tape: Recording) -> list[Formula]:
             "it must keep the batch dimension"
         )
     rows = result.ids.reshape(tape.batch, -1).tolist()
-    return [_row(tape, at, ids, tuple(result.shape[1:])) for at, ids in enumerate(rows)]
+    outputs = tuple(result.shape[1:])
+    return [_row(tape, at, ids, outputs) for at, ids in enumerate(rows)]
 
 
 class _Float32Default(TorchFunctionMode):
@@ -120,6 +126,7 @@ class _Float32Default(TorchFunctionMode):
         if not isinstance(result, Tensor) or result.dtype != torch.float64 or func.__name__ in CASTS:
             return result
         given = [*args, *(kwargs or {}).values()]
+        # What was asked for by name, or comes from a float64 number, stays float64 under any default.
         explicit = any(value is torch.float64 or _is_double(value) for value in _flat(given))
         return result if explicit else result.to(torch.float32)
 
@@ -149,5 +156,5 @@ def _row(tape: Recording, at: int, ids: Sequence[int], output_shape: tuple[int, 
         if node.op == "var" and int(node.value) // size != at:
             other = int(node.value) // size + 1
             raise OnelayerError(f"the value of f at point {at + 1} of a batch depends on point {other}; {ALONE}")
-    own = [Node("var", (), int(node.value) % size) if node.op == "var" else node for node in nodes]
-    return Formula(tuple(own), outputs, tape.shape, output_shape)
+    own = tuple(Node("var", (), int(node.value) % size) if node.op == "var" else node for node in nodes)
+    return Formula(own, outputs, tape.shape, output_shape)

@@ -17,8 +17,14 @@ from onelayer.recurrence import Recurrence, unrolled
 Cell = Callable[..., Any]
 
 
-def _halves(tape: Recording, values: Symbolic, count: int) -> list[Symbolic]:
+def _parts(tape: Recording, values: Symbolic, count: int) -> list[Symbolic]:
     return [Symbolic(tape, part) for part in values.ids.chunk(count, -1)]
+
+
+def _gates(tape: Recording, x: Any, h: Any, weights: Sequence[Any]) -> Symbolic:
+    """W x + V h with both biases."""
+    w_ih, w_hh, b_ih, b_hh = weights
+    return add(tape, linear(tape, x, w_ih, b_ih), linear(tape, h, w_hh, b_hh))
 
 
 @operation("lstm_cell")
@@ -27,11 +33,13 @@ def lstm_cell(
 ) -> tuple[Symbolic, Symbolic]:
     """c' = sigmoid(f) c + sigmoid(i) tanh(g), h' = sigmoid(o) tanh(c')"""
     h, c = hx
-    total = add(tape, linear(tape, input, w_ih, b_ih), linear(tape, h, w_hh, b_hh))
-    i, f, g, o = _halves(tape, total, 4)
+    total = _gates(tape, input, h, (w_ih, w_hh, b_ih, b_hh))
+    i, f, g, o = _parts(tape, total, 4)
     kept = mul(tape, unary(tape, "sigmoid", f), c)
-    cell = add(tape, kept, mul(tape, unary(tape, "sigmoid", i), unary(tape, "tanh", g)))
-    return mul(tape, unary(tape, "sigmoid", o), unary(tape, "tanh", cell)), cell
+    new = mul(tape, unary(tape, "sigmoid", i), unary(tape, "tanh", g))
+    cell = add(tape, kept, new)
+    shown = mul(tape, unary(tape, "sigmoid", o), unary(tape, "tanh", cell))
+    return shown, cell
 
 
 @operation("gru_cell")
@@ -39,11 +47,12 @@ def gru_cell(
     tape: Recording, input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None
 ) -> Symbolic:
     """h' = (1 - z) n + z h with n = tanh(a_n + r b_n), r and z sigmoids"""
-    xr, xz, xn = _halves(tape, linear(tape, input, w_ih, b_ih), 3)
-    hr, hz, hn = _halves(tape, linear(tape, hx, w_hh, b_hh), 3)
+    xr, xz, xn = _parts(tape, linear(tape, input, w_ih, b_ih), 3)
+    hr, hz, hn = _parts(tape, linear(tape, hx, w_hh, b_hh), 3)
     r = unary(tape, "sigmoid", add(tape, xr, hr))
     z = unary(tape, "sigmoid", add(tape, xz, hz))
     n = unary(tape, "tanh", add(tape, xn, mul(tape, r, hn)))
+    # (1 - z) n + z h with one product less.
     return add(tape, n, mul(tape, z, sub(tape, hx, n)))
 
 
@@ -53,7 +62,7 @@ def _elman(name: str) -> Cell:
     def cell(
         tape: Recording, input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None
     ) -> Symbolic:
-        return unary(tape, name, add(tape, linear(tape, input, w_ih, b_ih), linear(tape, hx, w_hh, b_hh)))
+        return unary(tape, name, _gates(tape, input, hx, (w_ih, w_hh, b_ih, b_hh)))
 
     return cell
 
@@ -81,16 +90,20 @@ def _layer(cell: Cell) -> Cell:
         how = Recurrence(has_biases, num_layers, dropout, train, bidirectional, batch_first)
         weights = how.weights(params, x.ndim)
         pairs = isinstance(hx, tuple | list)
-        states = list(zip(*(_rows(tape, part, 0) for part in hx), strict=True)) if pairs else _rows(tape, hx, 0)
+        # An LSTM has two states a layer, h and c, which travel together.
+        given = [_rows(tape, part, 0) for part in (hx if pairs else [hx])]
+        states = list(zip(*given, strict=True)) if pairs else given[0]
         steps, last = unrolled(partial(cell, tape), _rows(tape, x, 1), states, weights)
         rows = list(zip(*last, strict=True)) if pairs else [last]
-        return _stacked(tape, steps, 1), *(_stacked(tape, row, 0) for row in rows)
+        final = [_stacked(tape, row, 0) for row in rows]
+        return _stacked(tape, steps, 1), *final
 
     return layer
 
 
 def _rows(tape: Recording, values: Any, dim: int) -> list[Symbolic]:
-    return [Symbolic(tape, part) for part in lift(tape, values).ids.unbind(dim)]
+    parts = lift(tape, values).ids.unbind(dim)
+    return [Symbolic(tape, part) for part in parts]
 
 
 def _stacked(tape: Recording, parts: Sequence[Symbolic], dim: int) -> Symbolic:

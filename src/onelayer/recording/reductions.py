@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, NamedTuple
 
 import torch
@@ -44,8 +44,10 @@ def gathered(
     kept = [at for at in range(x.ndim) if at not in dims]
     count = math.prod(x.shape[at] for at in dims)  # 1 for a single number
     rows = x.ids.permute(*kept, *dims).reshape(-1, count)
-    folded = positions(list(map(fold, rows.tolist())), [x.shape[at] for at in kept])
+    ids = [fold(row) for row in rows.tolist()]
+    folded = positions(ids, [x.shape[at] for at in kept])
     if keepdim:
+        # In ascending order, so that each finds its place among those that are back.
         for at in sorted(dims):
             folded = folded.unsqueeze(at)
     return Symbolic(tape, folded)
@@ -54,9 +56,13 @@ def gathered(
 def _dims(dim: Any, ndim: int) -> list[int]:
     if dim is None or (not isinstance(dim, int) and len(dim) == 0):
         return list(range(ndim))
+    # In Python True is the integer 1.
     if isinstance(dim, bool):
         raise UnsupportedOperation("dim", "a dimension is a number")
-    found = sorted(at % ndim for at in ((dim,) if isinstance(dim, int) else dim)) if ndim else []
+    if ndim == 0:
+        return []
+    asked = (dim,) if isinstance(dim, int) else dim
+    found = sorted(at % ndim for at in asked)
     if len(set(found)) < len(found):
         raise UnsupportedOperation("dim", f"a dimension is repeated in {dim}")
     return found
@@ -66,23 +72,29 @@ def _dims(dim: Any, ndim: int) -> list[int]:
 def total(tape: Recording, input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Symbolic:
     """The sum over dimensions."""
     same_type(dtype)
-    return gathered(
-        tape, input, dim, keepdim, lambda row: reduce(lambda a, b: add_entries(tape, a, b), row, ZERO), masked=True
-    )
+    fold = _folded(tape, add_entries)
+    return gathered(tape, input, dim, keepdim, lambda row: fold([ZERO, *row]), masked=True)
+
+
+def _folded(tape: Recording, function: Fold) -> Callable[[Sequence[int]], int]:
+    """A function of two entries as one of a row of them, from the left."""
+    return partial(reduce, partial(function, tape))
 
 
 @operation("mean")
 def mean(tape: Recording, input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Symbolic:
     """The mean over dimensions."""
     summed = total(tape, input, dim, keepdim, dtype=dtype)
-    return div(tape, summed, float(lift(tape, input).numel() / max(1, summed.numel())))
+    count = lift(tape, input).numel() / max(1, summed.numel())
+    return div(tape, summed, float(count))
 
 
 @operation("prod")
 def prod(tape: Recording, input: Any, dim: int | None = None, keepdim: bool = False, *, dtype: Any = None) -> Symbolic:
     """The product over a dimension."""
     same_type(dtype)
-    return gathered(tape, input, dim, keepdim, lambda row: reduce(lambda a, b: mul_entries(tape, a, b), row, ONE))
+    fold = _folded(tape, mul_entries)
+    return gathered(tape, input, dim, keepdim, lambda row: fold([ONE, *row]))
 
 
 @operation("var")
@@ -101,7 +113,9 @@ def var(
     average = mean(tape, input, dim, True)
     squares = power(tape, sub(tape, input, average), 2)
     count = lift(tape, input).numel() / max(1, average.numel())
-    less = float(correction if correction is not None else 1 if unbiased is None else unbiased)
+    # Like torch: one less than the count, unless the caller says otherwise, in one of two ways.
+    less = 1.0 if unbiased is None else float(unbiased)
+    less = less if correction is None else float(correction)
     if not count > less:
         raise UnsupportedOperation("var", f"{count:g} numbers with correction {less:g} have no variance")
     return div(tape, total(tape, squares, dim, keepdim), count - less)
@@ -141,7 +155,7 @@ class Ordered(NamedTuple):
 
 
 def _fold_along(tape: Recording, function: Fold, x: Any, dim: Any, keepdim: bool) -> Symbolic:
-    return gathered(tape, x, dim, keepdim, lambda row: reduce(lambda a, b: function(tape, a, b), row))
+    return gathered(tape, x, dim, keepdim, _folded(tape, function))
 
 
 @operation("amax")
@@ -185,7 +199,8 @@ def norm(
     tape: Recording, input: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None
 ) -> Symbolic:
     """torch.norm: numbers p are vector norms over all of ``dim`` together."""
-    return vector_norm(tape, input, 2 if p in (None, "fro") else p, dim, keepdim, dtype=dtype)
+    order = 2 if p in (None, "fro") else p
+    return vector_norm(tape, input, order, dim, keepdim, dtype=dtype)
 
 
 @operation("linalg_vector_norm")
@@ -210,10 +225,11 @@ def linalg_norm(
     """torch.linalg.norm: of the entries without ``ord``; with it a matrix norm where there are two dimensions."""
     if ord is None:
         return vector_norm(tape, input, 2, dim, keepdim, dtype=dtype)
-    axes = range(lift(tape, input).ndim) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
+    every = range(lift(tape, input).ndim) if dim is None else dim
+    axes = (every,) if isinstance(every, int) else tuple(every)
     if len(axes) == 1 and ord != "fro":
         return vector_norm(tape, input, ord, dim, keepdim, dtype=dtype)
-    return matrix_norm(tape, input, ord, tuple(axes), keepdim, dtype=dtype)
+    return matrix_norm(tape, input, ord, axes, keepdim, dtype=dtype)
 
 
 @operation("linalg_matrix_norm")
@@ -230,8 +246,10 @@ def matrix_norm(
         raise UnsupportedOperation(f"matrix norm of order {ord}", "use 'fro', 1 or inf")
     ndim = lift(tape, input).ndim
     rows, columns = (at % ndim for at in dim)
+    # Sums along one dimension, the largest of them along the other.
     summed, other = (rows, columns) if ord == 1 else (columns, rows)
-    worst = _fold_along(tape, max_entries, total(tape, unary(tape, "abs", input), summed, True), other, True)
+    sums = total(tape, unary(tape, "abs", input), summed, True)
+    worst = _fold_along(tape, max_entries, sums, other, True)
     if keepdim:
         return worst
     return Symbolic(tape, worst.ids.squeeze((rows, columns)))
@@ -244,7 +262,8 @@ def cumsum(tape: Recording, input: Any, dim: int, *, dtype: Any = None) -> Symbo
     parts = lift(tape, input).ids.unbind(dim)
     rows = [Symbolic(tape, parts[0])]
     for part in parts[1:]:
-        rows.append(add(tape, rows[-1], Symbolic(tape, part)))
+        so_far = rows[-1]
+        rows.append(add(tape, so_far, Symbolic(tape, part)))
     return Symbolic(tape, torch.stack([row.ids for row in rows], dim))
 
 
@@ -254,11 +273,13 @@ def median(tape: Recording, input: Any, dim: Any = None, keepdim: bool = False) 
     x = lift(tape, input)
     whole = Symbolic(tape, x.ids.reshape(-1)) if dim is None else x
     along = -1 if dim is None else dim
-    ordered = sort(tape, whole, along).values
-    middle = ordered.ids.select(along, (ordered.ids.shape[along] - 1) // 2)
+    ordered = sort(tape, whole, along).values.ids
+    at = (ordered.shape[along] - 1) // 2
+    middle = ordered.select(along, at)
     if dim is None:
         return Symbolic(tape, middle)
-    return Ordered(Symbolic(tape, middle.unsqueeze(along) if keepdim else middle))
+    kept = middle.unsqueeze(along) if keepdim else middle
+    return Ordered(Symbolic(tape, kept))
 
 
 @operation("sort")
@@ -266,10 +287,13 @@ def sort(
     tape: Recording, input: Any, dim: int = -1, descending: bool = False, *, stable: bool | None = None
 ) -> Ordered:
     """Sorted values by exchanges (min, max) of neighbours; equal values are equal in any order."""
-    rows = [Symbolic(tape, part) for part in lift(tape, input).ids.unbind(dim)]
+    parts = lift(tape, input).ids.unbind(dim)
+    rows = [Symbolic(tape, part) for part in parts]
+    # After each pass the largest, or the smallest, of those that are left has reached its place.
     for end in range(len(rows) - 1, 0, -1):
         for at in range(end):
             low = minimum(tape, rows[at], rows[at + 1])
             high = maximum(tape, rows[at], rows[at + 1])
             rows[at], rows[at + 1] = (high, low) if descending else (low, high)
-    return Ordered(Symbolic(tape, torch.stack([row.ids for row in rows], dim)))
+    ids = torch.stack([row.ids for row in rows], dim)
+    return Ordered(Symbolic(tape, ids))

@@ -21,7 +21,8 @@ from onelayer.recording.columns import Array, named_after
 from onelayer.recording.evaluation import at_points
 
 HALVINGS = 50  # of a step towards the border of the hull
-FLAT = 1e-9  # of the volume of the box: thinner simplices are left out, since rounding alone makes them
+# Share of the volume of the box: thinner simplices are left out, since rounding alone makes them.
+FLAT = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,12 +40,14 @@ class Scattered:
     @cached_property
     def triangulation(self) -> Any:
         """Of the points with each coordinate scaled to [0, 1]: units must not decide what is near."""
-        from scipy.spatial import Delaunay, QhullError  # slow to load, and few functions are tables
+        # Slow to load, and few functions are tables.
+        from scipy.spatial import Delaunay, QhullError
 
         low = self.points.min(0)
         high = self.points.max(0)
         if not (high > low).all():
-            raise OnelayerError(f"input '{self.names[int((high <= low).argmax())]}' needs two different numbers")
+            flat = self.names[int((high <= low).argmax())]
+            raise OnelayerError(f"input '{flat}' needs two different numbers")
         try:
             return Delaunay((self.points - low) / (high - low))
         except QhullError as error:
@@ -54,12 +57,14 @@ class Scattered:
     def formula(self) -> Formula:
         """The interpolant in the formula language."""
         corners = self.triangulation.points[self.triangulation.simplices]
-        volumes = np.abs(np.linalg.det(corners[:, 1:] - corners[:, :1]))
+        edges = corners[:, 1:] - corners[:, :1]
+        volumes = np.abs(np.linalg.det(edges))
         kept = self.triangulation.simplices[volumes > FLAT]
         tape = Tape()
         arguments = [tape.variable(at) for at in range(self.points.shape[1])]
         data = Facets(len(arguments), self.points, self.values, kept)
-        return Formula.build(tape.nodes, [tape.add(FACETS, *arguments, value=data)], (len(arguments),))
+        node = tape.add(FACETS, *arguments, value=data)
+        return Formula.build(tape.nodes, [node], (len(arguments),))
 
     @cached_property
     def box(self) -> Box:
@@ -67,9 +72,11 @@ class Scattered:
         low = self.points.min(0)
         high = self.points.max(0)
         middle = self.points.mean(0)
-        share = _largest(lambda s: self._inside(middle + s * (low - middle), middle + s * (high - middle)))
-        a = middle + share * (low - middle)
-        b = middle + share * (high - middle)
+        below = low - middle
+        above = high - middle
+        share = _largest(lambda s: self._inside(middle + s * below, middle + s * above))
+        a = middle + share * below
+        b = middle + share * above
         for at in range(len(low)):
             a = self._pushed(a, b, at, low, side=0)
             b = self._pushed(b, a, at, high, side=1)
@@ -86,18 +93,25 @@ class Scattered:
 
     def covers(self, box: Box) -> bool:
         """Whether all corners, and so all points, of a box lie in the hull."""
-        return self._inside(box.lower.flatten().numpy(), box.upper.flatten().numpy())
+        low = box.lower.flatten().numpy()
+        high = box.upper.flatten().numpy()
+        return self._inside(low, high)
 
     def _inside(self, low: Array, high: Array) -> bool:
-        corners = np.array(list(product(*zip(low.tolist(), high.tolist(), strict=True))))
+        sides = zip(low.tolist(), high.tolist(), strict=True)
+        corners = np.array(list(product(*sides)))
         first = self.points.min(0)
         last = self.points.max(0)
-        return bool((self.triangulation.find_simplex((corners - first) / (last - first), tol=1e-12) >= 0).all())
+        scaled = (corners - first) / (last - first)
+        # The hull is convex: with its corners the whole box lies in it.
+        simplex = self.triangulation.find_simplex(scaled, tol=1e-12)
+        return bool((simplex >= 0).all())
 
     @cached_property
     def rows_within(self) -> float:
         """The largest distance, seen in float64, between the formula and a row."""
-        return float(np.abs(self.formula(torch.from_numpy(self.points)).numpy() - self.values).max())
+        found = self.formula(torch.from_numpy(self.points)).numpy()
+        return float(np.abs(found - self.values).max())
 
     def __len__(self) -> int:
         return len(self.values)
@@ -107,7 +121,8 @@ class Scattered:
         return at_points(self.formula, x)
 
     def __repr__(self) -> str:
-        return f"Scattered({self.output} at {len(self):,} rows of {', '.join(self.names)}, linear)"
+        inputs = ", ".join(self.names)
+        return f"Scattered({self.output} at {len(self):,} rows of {inputs}, linear)"
 
 
 def _moved(point: Array, at: int, by: Array) -> Array:
@@ -133,6 +148,7 @@ def scattered(points: Array, values: Array, names: Sequence[str], output: str, h
         raise OnelayerError(f"scattered rows have a linear interpolant only; leave interpolate={how!r} out")
     unique, counts = np.unique(points, axis=0, return_counts=True)
     if (counts > 1).any():
-        where = ", ".join(f"{n}={x:g}" for n, x in zip(names, unique[int(counts.argmax())], strict=True))
+        repeated = unique[int(counts.argmax())]
+        where = ", ".join(f"{name}={x:g}" for name, x in zip(names, repeated, strict=True))
         raise OnelayerError(f"the row {where} occurs more than once; a function has one value there")
     return Scattered(points, values, tuple(names), output)

@@ -18,7 +18,8 @@ def order_statistics(length: int, weights: Sequence[float] | None) -> Target:
         ordered = torch.sort(x, dim=-1).values
         if weights is None:
             return ordered
-        return (ordered * torch.tensor(weights, dtype=x.dtype, device=x.device)).sum(-1)
+        factors = torch.tensor(weights, dtype=x.dtype, device=x.device)
+        return (ordered * factors).sum(-1)
 
     name = describe(length, weights)
     shape = (length,) if weights is None else ()

@@ -33,8 +33,11 @@ class Axis:
     def on(cls, nodes: Array, degree: int) -> Axis:
         """The interpolating splines on ``nodes``; with fewer than k + 1 of them the degree is n - 1."""
         k = min(degree, len(nodes) - 1)
-        skipped = (k - 1) // 2  # nodes beside each end that are no knots: one for cubics, none for lines
-        inner = nodes[1 + skipped : len(nodes) - 1 - skipped][: len(nodes) - k - 1]
+        # Nodes beside each end that are no knots: one for cubics, none for lines.
+        skipped = (k - 1) // 2
+        inside = nodes[1 + skipped : len(nodes) - 1 - skipped]
+        # As many as make n B-splines: few nodes of an even degree leave one too many.
+        inner = inside[: len(nodes) - k - 1]
         first = nodes[1] - nodes[0]
         last = nodes[-1] - nodes[-2]
         before = nodes[0] - first * np.arange(k, -1, -1)
@@ -43,7 +46,8 @@ class Axis:
 
     def collocation(self) -> Array:
         """B_i(t_j) as (n nodes, n functions)."""
-        from scipy.interpolate import BSpline  # slow to load, and few functions are tables
+        # Slow to load, and few functions are tables.
+        from scipy.interpolate import BSpline
 
         design = BSpline.design_matrix(self.nodes, self.knots, self.degree)
         return np.asarray(design.toarray(), dtype=np.float64)
@@ -53,9 +57,12 @@ def interpolant(axes: Sequence[Axis], values: Array) -> Spline:
     """The interpolant of ``values`` on the grid of the axes' nodes."""
     coefficients: Array = values
     for at, axis in enumerate(axes):
-        if axis.degree > 1:  # the coefficients of broken lines are the values themselves
+        # The coefficients of broken lines are the values themselves.
+        if axis.degree > 1:
             moved = np.moveaxis(coefficients, at, 0)
             flat = moved.reshape(len(axis.nodes), -1)
-            solved = np.asarray(np.linalg.solve(axis.collocation(), flat), dtype=np.float64)
+            solved: Array = np.linalg.solve(axis.collocation(), flat).astype(np.float64)
             coefficients = np.moveaxis(solved.reshape(moved.shape), 0, at)
-    return Spline([axis.degree for axis in axes], [axis.knots.tolist() for axis in axes], coefficients)
+    degrees = [axis.degree for axis in axes]
+    knots = [axis.knots.tolist() for axis in axes]
+    return Spline(degrees, knots, coefficients)

@@ -26,7 +26,8 @@ CONTROL = "Python control flow or conversion on values of x cannot be recorded; 
 CHOOSE = "choose with torch.where(x > 0, a, b)"
 ZERO, ONE = 0, 1  # positions of the numbers 0 and 1 on every recording
 INFINITE = "an infinite mask may only be added to logits before softmax"
-MINUS_INFINITY = -1  # the position that stands for a masked logit; only sums and softmax know it
+# The position that stands for a masked logit; only sums and softmax know it.
+MINUS_INFINITY = -1
 
 Dispatch = Callable[[Callable[..., Any], str, Sequence[Any], Mapping[str, Any]], Any]
 
@@ -44,11 +45,14 @@ class Recording(Tape):
     box: Box | None = None
 
     def __post_init__(self) -> None:
-        self.ranges: list[arb] = []  # over the box, of as many nodes as were asked for
+        # Over the box, of as many nodes as were asked for: they are computed when a choice needs one.
+        self.ranges: list[arb] = []
         self.conditions: list[Condition] = []  # of all comparisons so far
+        # In this order, so that ZERO and ONE are their positions.
         self.number(0)
         self.number(1)
-        ids = [self.variable(at) for at in range(self.batch * math.prod(self.shape))]
+        count = self.batch * math.prod(self.shape)
+        ids = [self.variable(at) for at in range(count)]
         self.x = Symbolic(self, positions(ids, (self.batch, *self.shape)))
 
     def add(self, op: str, *args: int, value: float = 0) -> int:
@@ -63,7 +67,8 @@ class Symbolic:
 
     # numpy must hand arithmetic with a symbolic tensor back to it instead of looping over entries.
     __array_ufunc__ = None
-    dispatch: Dispatch  # how a torch function is recorded; set where the operations are known
+    # How a torch function is recorded; set where the operations are known.
+    dispatch: Dispatch
 
     def __init__(self, tape: Recording, ids: Tensor) -> None:
         self.tape = tape
@@ -122,7 +127,8 @@ class Symbolic:
         method = getattr(Tensor, name, None)
         if name.startswith("__") or not callable(method):
             raise AttributeError(f"symbolic tensors have no attribute {name}")
-        return lambda *args, **kwargs: type(self).dispatch(method, name, (self, *args), kwargs)
+        dispatch = type(self).dispatch
+        return lambda *args, **kwargs: dispatch(method, name, (self, *args), kwargs)
 
     def __getitem__(self, index: Any) -> Symbolic:
         return Symbolic(self.tape, self.ids[_plain(index)])
@@ -135,13 +141,16 @@ class Symbolic:
         """Take the entries of ``value``, in every view of this tensor too, as the in-place function ``name`` does."""
         self.writable(name)
         if value.shape != self.shape:
-            raise UnsupportedOperation(name, f"shape {tuple(value.shape)} does not fit into {tuple(self.shape)}")
+            theirs, ours = tuple(value.shape), tuple(self.shape)
+            raise UnsupportedOperation(name, f"shape {theirs} does not fit into {ours}")
         self.ids.copy_(value.ids)
         return self
 
     def writable(self, name: str) -> None:
         """Refuse to be written into where the entries are those of the argument of f."""
-        if self.ids.untyped_storage().data_ptr() == self.tape.x.ids.untyped_storage().data_ptr():
+        own = self.ids.untyped_storage().data_ptr()
+        given = self.tape.x.ids.untyped_storage().data_ptr()
+        if own == given:
             raise UnsupportedOperation(name, "it changes the argument of f in place; begin f with x = x.clone()")
 
     def __bool__(self) -> bool:
@@ -186,7 +195,8 @@ class Truth:
         """A tensor of these conditions."""
         first = len(tape.conditions)
         tape.conditions.extend(conditions)
-        return cls(tape, positions(range(first, first + len(conditions)), shape))
+        places = range(first, len(tape.conditions))
+        return cls(tape, positions(places, shape))
 
     shape = property(lambda self: self.ids.shape)
     ndim = property(lambda self: self.ids.ndim)
@@ -227,18 +237,21 @@ class Truth:
 
 
 def _operator(name: str) -> Callable[..., Any]:
+    # Python looks operators up on the class: __getattr__ never hears of them. Tensor has not all of them either.
     return lambda self, *args: Symbolic.dispatch(getattr(Tensor, name), name, (self, *args), {})
 
 
 for _name in ("add", "sub", "mul", "truediv", "pow", "matmul", "floordiv", "mod"):
     for _form in ("", "r", "i"):
-        setattr(Symbolic, f"__{_form}{_name}__", _operator(f"__{_form}{_name}__"))
+        _operation = f"__{_form}{_name}__"
+        setattr(Symbolic, _operation, _operator(_operation))
 for _name in ("lt", "le", "gt", "ge", "eq", "ne", "neg", "abs", "pos"):
     setattr(Symbolic, f"__{_name}__", _operator(f"__{_name}__"))
 for _name in ("and", "or", "invert", "add", "sub", "mul", "truediv", "radd", "rsub", "rmul", "rtruediv"):
     setattr(Truth, f"__{_name}__", _operator(f"__{_name}__"))
 for _name in ("and", "or"):  # in either order
     setattr(Truth, f"__r{_name}__", getattr(Truth, f"__{_name}__"))
+# A class with __eq__ of its own loses its hash, and torch keeps arguments in sets.
 Symbolic.__hash__ = object.__hash__  # type: ignore[method-assign]
 
 
@@ -261,11 +274,12 @@ def lift(tape: Recording, value: Any) -> Symbolic:
         return value.numbers()
     if isinstance(value, complex) or (isinstance(value, Tensor) and value.is_complex()):
         raise UnsupportedOperation("complex", "the formula language is real")
-    numbers = value if isinstance(value, Tensor) else torch.as_tensor(value, dtype=torch.float64, device=CPU)
+    numbers = value
+    if not isinstance(value, Tensor):
+        numbers = torch.as_tensor(value, dtype=torch.float64, device=CPU)
     flat = numbers.detach().to(CPU, torch.float64).flatten().tolist()
-    return Symbolic(
-        tape, positions([MINUS_INFINITY if n == -math.inf else tape.number(n) for n in flat], numbers.shape)
-    )
+    ids = [MINUS_INFINITY if n == -math.inf else tape.number(n) for n in flat]
+    return Symbolic(tape, positions(ids, numbers.shape))
 
 
 def find_tape(values: Any) -> Recording | None:
@@ -275,5 +289,6 @@ def find_tape(values: Any) -> Recording | None:
     if isinstance(values, Mapping):
         values = list(values.values())
     if isinstance(values, (list, tuple)):
-        return next((tape for value in values if (tape := find_tape(value)) is not None), None)
+        found = (find_tape(value) for value in values)
+        return next((tape for tape in found if tape is not None), None)
     return None

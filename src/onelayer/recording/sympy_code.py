@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 from onelayer.errors import FormulaError, UnsupportedOperation
@@ -49,13 +49,15 @@ def from_sympy(expression: Any, dim: int, names: Sequence[str] = ()) -> Formula:
     several = isinstance(expression, list | tuple | sympy.MatrixBase | sympy.Tuple)
     outputs = [sympy.sympify(item) for item in expression] if several else [expression]
     symbols = sorted({str(symbol) for item in outputs for symbol in item.free_symbols})
-    reader = _Reader(_places(symbols, arguments, dim, names))
+    reader = _SympyReader(_places(symbols, arguments, dim, names))
     nodes = [reader.number(item) for item in outputs]
-    return Formula.build(reader.tape.nodes, nodes, (dim,), (len(nodes),) if several else ())
+    shape = (len(nodes),) if several else ()
+    return Formula.build(reader.tape.nodes, nodes, (dim,), shape)
 
 
 def _places(symbols: Sequence[str], arguments: Sequence[str], dim: int, names: Sequence[str]) -> dict[str, int]:
     """The coordinate of every symbol, by the first list that knows all of them."""
+    # First by name, then by order: who named the symbols after the box means those names.
     for known in (names, [f"x{at + 1}" for at in range(dim)]):
         if set(symbols) <= set(known):
             return {name: at for at, name in enumerate(known)}
@@ -65,7 +67,9 @@ def _places(symbols: Sequence[str], arguments: Sequence[str], dim: int, names: S
     raise FormulaError(f"the expression has the symbols {', '.join(symbols)}; name the coordinates of the box so")
 
 
-class _Reader:
+class _SympyReader:
+    """Writes an expression onto a tape, from its leaves to its root."""
+
     def __init__(self, places: dict[str, int]) -> None:
         self.tape = Tape()
         self.places = places
@@ -79,9 +83,11 @@ class _Reader:
         if item.is_Number or kind in ("Pi", "Exp1"):
             return self._constant(item, kind)
         if kind in _FOLDED:
-            return reduce(lambda a, b: self.tape.add(_FOLDED[kind], a, b), map(self.number, args))
+            join = partial(self.tape.add, _FOLDED[kind])
+            return reduce(join, map(self.number, args))
         if kind == "Pow":
-            return self.tape.power(self.number(args[0]), self.number(args[1]))
+            base, exponent = map(self.number, args)
+            return self.tape.power(base, exponent)
         if kind == "Piecewise":
             return self._pieces(args)
         if kind == "Heaviside":
@@ -101,12 +107,14 @@ class _Reader:
         if kind in ("Pi", "Exp1"):
             return self.tape.add("pi" if kind == "Pi" else "e")
         if item.is_Rational:
+            # Beyond, the float of an integer may be another number, and so another function.
             if max(abs(int(item.p)), int(item.q)) > _LARGEST:
                 raise FormulaError(f"the number {str(item)[:40]} is no quotient of integers up to 2^53")
             top = self.tape.number(float(int(item.p)))
             if item.q == 1:
                 return top
-            return self.tape.add("div", top, self.tape.number(float(int(item.q))))
+            bottom = self.tape.number(float(int(item.q)))
+            return self.tape.add("div", top, bottom)
         return self.tape.number(float(item))
 
     def _pieces(self, pieces: Sequence[Any]) -> int:
@@ -115,16 +123,19 @@ class _Reader:
         if not isinstance(self.condition(last.args[1]), Known):
             raise UnsupportedOperation("SymPy's Piecewise", "end it with (expression, True)")
         chosen = self.number(last.args[0])
+        # From the last to the first: the first whose condition holds is asked last, and decides.
         for piece in reversed(earlier):
-            chosen = self.condition(piece.args[1]).choose(self.tape, self.number(piece.args[0]), chosen)
+            value, condition = piece.args
+            chosen = self.condition(condition).choose(self.tape, self.number(value), chosen)
         return chosen
 
     def _step(self, item: Any, at_zero: Any) -> int:
         """0 below zero, 1 above, and at zero what the second argument says, 1/2 unless told otherwise."""
         u = self.number(item)
         zero = self.tape.number(0)
-        below = self.tape.add("where", self.tape.add("neg", u), zero, self.number(at_zero))
-        return self.tape.add("where", u, self.tape.number(1), below)
+        minus_u = self.tape.add("neg", u)
+        not_above = self.tape.add("where", minus_u, zero, self.number(at_zero))
+        return self.tape.add("where", u, self.tape.number(1), not_above)
 
     def condition(self, item: Any) -> Condition:
         """A comparison, or several joined."""
@@ -138,7 +149,9 @@ class _Reader:
         sign = getattr(item, "rel_op", "")
         if sign not in COMPARISONS:
             raise UnsupportedOperation(f"SymPy's condition {kind}", "use comparisons joined by And, Or, Not")
-        return COMPARISONS[sign](self.tape, self.number(item.lhs), self.number(item.rhs))
+        left = self.number(item.lhs)
+        right = self.number(item.rhs)
+        return COMPARISONS[sign](self.tape, left, right)
 
 
 _FOLDED = {"Add": "add", "Mul": "mul"}

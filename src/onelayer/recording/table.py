@@ -74,21 +74,21 @@ class Table:
         points = np.stack(columns, axis=1)
         if _is_scattered(points):
             return scattered(points, values, names, output, interpolate)
-        return cls(*on_grid(points, values, names, called), tuple(names), output, interpolate)
+        axes, grid = on_grid(points, values, names, called)
+        return cls(axes, grid, tuple(names), output, interpolate)
 
     @property
     def box(self) -> Box:
         """The smallest box around the rows; its coordinates have the names of the columns, where those are names."""
-        box = Box([float(axis[0]) for axis in self.axes], [float(axis[-1]) for axis in self.axes])
+        low = [float(axis[0]) for axis in self.axes]
+        high = [float(axis[-1]) for axis in self.axes]
+        box = Box(low, high)
         return named_after(self.names, box)
 
     def _repr_html_(self) -> str:
-        rows = [
-            (name, f"{len(axis):,} from {axis[0]:.6g} to {axis[-1]:.6g}")
-            for name, axis in zip(self.names, self.axes, strict=True)
-        ]
-        rows.append((self.output, f"{self.values.size:,} from {self.values.min():.6g} to {self.values.max():.6g}"))
-        return card("Table", [*rows, ("between the rows", self.interpolate)])
+        rows = [(name, _ends(axis)) for name, axis in zip(self.names, self.axes, strict=True)]
+        rows += [(self.output, _ends(self.values)), ("between the rows", self.interpolate)]
+        return card("Table", rows)
 
     @cached_property
     def formula(self) -> Formula:
@@ -96,13 +96,15 @@ class Table:
         degree = DEGREES[self.interpolate]
         tape = Tape()
         arguments = [tape.variable(at) for at in range(len(self.axes))]
-        spline = interpolant([Axis.on(axis, degree) for axis in self.axes], self.values)
-        return Formula.build(tape.nodes, [tape.add(SPLINE, *arguments, value=spline)], (len(self.axes),))
+        axes = [Axis.on(axis, degree) for axis in self.axes]
+        node = tape.add(SPLINE, *arguments, value=interpolant(axes, self.values))
+        return Formula.build(tape.nodes, [node], (len(self.axes),))
 
     @cached_property
     def rows_within(self) -> float:
         """The largest distance, seen in float64, between the formula and a row of the table."""
-        grid = np.stack(np.meshgrid(*self.axes, indexing="ij"), axis=-1).reshape(-1, len(self.axes))
+        mesh = np.meshgrid(*self.axes, indexing="ij")
+        grid = np.stack(mesh, axis=-1).reshape(-1, len(self.axes))
         found = self.formula(torch.from_numpy(grid)).numpy()
         return float(np.abs(found - self.values.ravel()).max())
 
@@ -110,7 +112,9 @@ class Table:
         """Whether a box lies within the rows."""
         low = self.box.lower
         high = self.box.upper
-        return bool(((box.lower.flatten() >= low) & (box.upper.flatten() <= high)).all())
+        above = box.lower.flatten() >= low
+        below = box.upper.flatten() <= high
+        return bool((above & below).all())
 
     def __len__(self) -> int:
         return int(self.values.size)
@@ -120,13 +124,19 @@ class Table:
         return at_points(self.formula, x)
 
     def __repr__(self) -> str:
-        sides = " x ".join(f"{name} {len(axis)}" for name, axis in zip(self.names, self.axes, strict=True))
+        sizes = zip(self.names, map(len, self.axes), strict=True)
+        sides = " x ".join(f"{name} {size}" for name, size in sizes)
         return f"Table({self.output} on {sides}, {self.interpolate})"
 
 
 def _refuse_axis(name: str, axis: Array) -> None:
     if len(axis) < 2 or not (np.isfinite(axis).all() and (np.diff(axis) > 0).all()):
         raise OnelayerError(f"input '{name}' needs at least two different finite numbers, in ascending order")
+
+
+def _ends(values: Array) -> str:
+    """How many numbers, from the smallest to the largest."""
+    return f"{values.size:,} from {values.min():.6g} to {values.max():.6g}"
 
 
 def _floats(values: Any) -> Array:
@@ -153,17 +163,21 @@ def _columns(source: Any) -> tuple[Mapping[str, Any], str]:
     """The columns of whatever holds them, and what errors call it."""
     if isinstance(source, (str, Path)):
         return read_columns(source), str(source)
-    if hasattr(source, "columns") and hasattr(source, "__getitem__"):  # a data frame
-        return {str(name): np.asarray(source[name]).tolist() for name in source.columns}, "the frame"
+    # A data frame.
+    if hasattr(source, "columns") and hasattr(source, "__getitem__"):
+        frame = {str(name): np.asarray(source[name]).tolist() for name in source.columns}
+        return frame, "the frame"
     if isinstance(source, Mapping):
-        return {str(name): np.asarray(column).ravel().tolist() for name, column in source.items()}, "the table"
+        columns = {str(name): np.asarray(column).ravel().tolist() for name, column in source.items()}
+        return columns, "the table"
     kind = type(source).__name__
     raise OnelayerError(f"a table is read from a file, a data frame or a mapping of names to columns, not from {kind}")
 
 
 def on_grid(points: Array, values: Array, names: Sequence[str], called: str) -> tuple[tuple[Array, ...], Array]:
     """Axes and values of rows that fill a grid, in any order; what is missing or double is named."""
-    axes, places = zip(*(np.unique(points[:, at], return_inverse=True) for at in range(points.shape[1])), strict=True)
+    each = [np.unique(column, return_inverse=True) for column in points.T]
+    axes, places = zip(*each, strict=True)
     shape = tuple(len(axis) for axis in axes)
     count = _cells(shape, len(points), names, called)
     flat: NDArray[np.int64] = np.ravel_multi_index([place.ravel() for place in places], shape)
@@ -176,20 +190,24 @@ def on_grid(points: Array, values: Array, names: Sequence[str], called: str) -> 
         raise OnelayerError(f"{called} has the row {where} {what}; a full grid has each combination of inputs once")
     grid = np.empty(count)
     grid[flat] = values
+    # Adding 0 makes -0.0 the zero that it equals.
     return tuple(np.asarray(axis) + 0.0 for axis in axes), grid.reshape(shape)
 
 
 def _is_scattered(points: Array) -> bool:
     """Whether the grid of all values would have more than twice as many points as there are rows."""
-    sizes = [len(np.unique(points[:, at])) for at in range(points.shape[1])]
-    return bool(int(np.prod(sizes, dtype=object)) > 2 * len(points))
+    sizes = [len(np.unique(column)) for column in points.T]
+    # Python integers: the product of many sizes must not wrap around.
+    cells = int(np.prod(sizes, dtype=object))
+    return cells > 2 * len(points)
 
 
 def _cells(shape: tuple[int, ...], rows: int, names: Sequence[str], called: str) -> int:
     """Number of grid points, refused where it is far from the number of rows."""
     count = int(np.prod(shape, dtype=object))
     if count > 2 * rows:
-        sides = " x ".join(f"{size} values of {name}" for name, size in zip(names, shape, strict=True))
+        sizes = zip(names, shape, strict=True)
+        sides = " x ".join(f"{size} values of {name}" for name, size in sizes)
         raise OnelayerError(
             f"the {rows:,} rows of {called} are scattered ({sides} would be {count:,} rows); interpolation needs a "
             "full grid, every combination of the inputs once"

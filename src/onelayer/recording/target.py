@@ -70,9 +70,11 @@ class Target:
         event = len(self.input_shape)
 
         def function(x: Any) -> Any:
-            return f(x).reshape(*x.shape[: x.ndim - event], *shape)
+            batch = x.shape[: x.ndim - event]
+            return f(x).reshape(*batch, *shape)
 
         formula = None if self.formula is None else self.formula.shaped(self.input_shape, shape)
+        # A formula stays its own function, so that it is still known to be one.
         whole = formula if formula is not None and f is self.formula else function
         return replace(self, function=whole, output_shape=shape, formula=formula)
 
@@ -116,6 +118,7 @@ def as_target(f: Any, box: Box, *, lipschitz: Any = None, observer: Observer | N
 def _from_callable(f: Any, box: Box, declared: Any, watch: Observer) -> Target:
     """A module or torch function by its recording, a NumPy function by its declared constant."""
     if isinstance(f, nn.Module):
+        # A copy: what the user holds keeps its format, its place and its mode.
         # Float64 holds narrower weights exactly, so the copy is the same function, evaluated more accurately.
         module = copy.deepcopy(f).double().cpu().eval()
         return _from_torch(module, box, "module", type(f).__name__, declared, watch)
@@ -123,6 +126,7 @@ def _from_callable(f: Any, box: Box, declared: Any, watch: Observer) -> Target:
     f = of_one_array(f, box)
     points = looked_at(box)[:PROBED]
     f = in_float64(f, points) if declared is None else f
+    # Torch code is recorded as it runs; what fails on tensors is tried on NumPy arrays.
     failure = not_torch(f, points, declared is None)
     if failure is None:
         return _from_torch(f, box, "callable", name, declared, watch)
@@ -157,10 +161,10 @@ def _from_gradient(f: BlackBox, gradient: Evaluations, box: Box, observer: Obser
     outputs = _examine(touched, box, f.name, pace, observer)
     slow = _pace(touched.gradient, box, f"the gradient of {f.name}")
     evaluate(touched.gradient, looked_at(box)[:CORNERS], slow, observer)
+    # A point of the search asks for both: the slower one sets the pace.
     pace = Pace(max(pace.call, slow.call), max(pace.point, slow.point))
-    return Target(
-        touched, tuple(box.shape), outputs, "blackbox", f.name, None, curvature, pace=pace, gradient=touched.gradient
-    )
+    parts = (touched, tuple(box.shape), outputs, "blackbox", f.name)
+    return Target(*parts, lipschitz=curvature, pace=pace, gradient=touched.gradient)
 
 
 def separated(f: BlackBox, box: Box, eps: float, observer: Observer) -> Separated | None:
@@ -168,7 +172,8 @@ def separated(f: BlackBox, box: Box, eps: float, observer: Observer) -> Separate
     values = _values_of(f.on(box), box)
     lipschitz = as_lipschitz(f.lipschitz, box, values)
     witnessed = Witnessed(values, f.name, lipschitz, box.dim)
-    shape = tuple(_call(witnessed, box.center[None], f.name).shape[1:])
+    centre = box.center[None]
+    shape = tuple(_call(witnessed, centre, f.name).shape[1:])
     return separate(witnessed, box, eps, lipschitz, f.structure or ESTIMATE, shape, observer)
 
 
@@ -176,8 +181,10 @@ def _values_of(f: Callable[[Any], Any], box: Box) -> Callable[[Tensor], Tensor]:
     """A function of NumPy points as a torch function."""
 
     def function(x: Tensor) -> Tensor:
-        values = torch.from_numpy(f(x.detach().cpu().double().reshape(-1, *box.shape).numpy()))
-        return values.reshape(*x.shape[: x.ndim - len(box.shape)], *values.shape[1:])
+        points = x.detach().cpu().double().reshape(-1, *box.shape)
+        values = torch.from_numpy(f(points.numpy()))
+        batch = x.shape[: x.ndim - len(box.shape)]
+        return values.reshape(*batch, *values.shape[1:])
 
     return function
 
@@ -196,14 +203,17 @@ def _from_formula(f: str | Formula, box: Box) -> Target:
 def _from_table(table: Table | Scattered, box: Box) -> Target:
     """The interpolant of a table, on a box inside it: beyond its rows a table says nothing."""
     if box.names and table.box.names and box.variables != table.box.variables:
-        given, known = (", ".join(names[:8]) for names in (box.variables, table.box.variables))
+        given = ", ".join(box.variables[:8])
+        known = ", ".join(table.box.variables[:8])
         raise OnelayerError(f"the box names {given} and the table {known}; use the same, in the same order")
     if box.dim == table.box.dim and not table.covers(box):
-        out = (box.lower.flatten() < table.box.lower) | (box.upper.flatten() > table.box.upper)
-        at = int(out.double().argmax())
+        below = box.lower.flatten() < table.box.lower
+        above = box.upper.flatten() > table.box.upper
+        at = int((below | above).double().argmax())
         low = table.box.lower[at].item()
         high = table.box.upper[at].item()
-        raise OnelayerError(f"the table ends at {table.names[at]} = {low:g} and {high:g}; choose a box inside it")
+        ends = f"{table.names[at]} = {low:g} and {high:g}"
+        raise OnelayerError(f"the table ends at {ends}; choose a box inside it")
     return _from_formula(table.formula, box)
 
 
@@ -216,6 +226,7 @@ def _from_torch(f: Callable[[Any], Any], box: Box, kind: str, name: str, declare
         formula = record(f, shape, box=box)
     except Stopped:
         raise
+    # A formula of that length is no use; the code itself can still be run on enclosures.
     except TooLong as error:
         unrecorded = str(error)
     except OnelayerError as error:
@@ -227,6 +238,7 @@ def _from_torch(f: Callable[[Any], Any], box: Box, kind: str, name: str, declare
         whole = continued(f, formula)
         executed = None if whole is f else as_executed(f, shape, box)
         f = whole
+    # Nothing is taken on trust of a function whose formula is known.
     lipschitz = None if formula is not None or declared is None else as_lipschitz(declared, box, f)
     function = f if lipschitz is None else Witnessed(f, name, lipschitz, box.dim)
     outputs = _examine(function, box, name, pace, observer)
@@ -284,21 +296,22 @@ def _examine(function: Callable[[Any], Any], box: Box, name: str, pace: Pace, ob
     points = looked_at(box)
     values = evaluate(lambda x: _call(function, x, name), points, pace, observer).double()
     if values.ndim == 0 or values.shape[0] != points.shape[0]:
+        given = f"{points.shape[0]} points of shape {tuple(box.shape)}"
         raise OnelayerError(
-            f"{name} turned {points.shape[0]} points of shape {tuple(box.shape)} into shape {tuple(values.shape)}; "
+            f"{name} turned {given} into shape {tuple(values.shape)}; "
             "it must keep the batch dimension, as in x[..., 0] + x[..., 1]"
         )
-    bad = torch.nonzero(~torch.isfinite(values).reshape(points.shape[0], -1).all(1))
+    finite = torch.isfinite(values).reshape(points.shape[0], -1).all(1)
+    bad = torch.nonzero(~finite)
     if len(bad):
-        raise OnelayerError(
-            f"{name} is not finite at x = {place(points[int(bad[0, 0])])}; choose a box on which it is continuous"
-        )
+        where = place(points[int(bad[0, 0])])
+        raise OnelayerError(f"{name} is not finite at x = {where}; choose a box on which it is continuous")
+    # The first and the last of the batch: who mixes rows hardly leaves both alone. A proof looks at thousands.
     for at in (0, points.shape[0] - 1):
         alone = _call(function, points[at : at + 1].clone(), name).double()
-        scale = 1 + values[at].abs().max().item() if values[at].numel() else 1.0
-        if alone.shape != values[at : at + 1].shape or not torch.allclose(
-            alone, values[at : at + 1], rtol=0, atol=1e-5 * scale
-        ):
+        among = values[at : at + 1]
+        scale = 1 + among.abs().max().item() if among.numel() else 1.0
+        if alone.shape != among.shape or not torch.allclose(alone, among, rtol=0, atol=1e-5 * scale):
             raise OnelayerError(
                 f"{name} gives another value at x = {place(points[at])} alone than in a batch; "
                 "it must treat every point of the batch alone"
@@ -313,8 +326,9 @@ def _call(function: Callable[[Any], Any], points: Tensor, name: str) -> Tensor:
     except OnelayerError:
         raise
     except Exception as error:
+        failure = f"{told(error)}{met_in(error)}"
         raise OnelayerError(
-            f"{name} failed on a batch of shape {tuple(points.shape)} ({told(error)}{met_in(error)}); it must take "
+            f"{name} failed on a batch of shape {tuple(points.shape)} ({failure}); it must take "
             "(..., *box.shape) with torch functions, torch.where(x > 0, a, b) for a branch, or be given lipschitz="
         ) from error
     if not isinstance(values, Tensor) or not values.is_floating_point():
@@ -327,13 +341,12 @@ def _refuse_poles(formula: Formula, box: Box, name: str) -> None:
     found = find_pole(formula, looked_at(box).reshape(-1, box.dim))
     if found is not None:
         reason, point = found
-        raise OnelayerError(
-            f"{name} is undefined at x = {place(point.reshape(tuple(box.shape)))} ({reason}); "
-            "choose a box on which it is continuous"
-        )
+        where = place(point.reshape(tuple(box.shape)))
+        raise OnelayerError(f"{name} is undefined at x = {where} ({reason}); choose a box on which it is continuous")
 
 
 def place(point: Tensor) -> str:
     """A point in words: up to six coordinates."""
     numbers = [f"{value:.6g}" for value in point.flatten().tolist()]
-    return "(" + ", ".join(numbers[:6] + ["..."] * (len(numbers) > 6)) + ")"
+    shown = numbers[:6] + ["..."] * (len(numbers) > 6)
+    return f"({', '.join(shown)})"

@@ -22,7 +22,8 @@ def convolution(
     groups: int = 1,
 ) -> Symbolic:
     """A linear map of every window."""
-    found: Symbolic = convolved(lift(tape, input), weight, bias, stride, padding, dilation, groups)
+    x = lift(tape, input)
+    found: Symbolic = convolved(x, weight, bias, stride, padding, dilation, groups)
     return found
 
 

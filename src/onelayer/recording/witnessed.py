@@ -14,7 +14,8 @@ from onelayer.recording.lipschitz import Lipschitz
 # Points that every new one is compared with; more would cost more than most functions.
 COMPARED = 4_096
 TOUCHED = 1_024  # points whose gradient every new one is compared with
-BLOCK = 512  # new points compared at a time: bounds the memory of the comparison
+# New points compared at a time: bounds the memory of the comparison.
+BLOCK = 512
 # Values may be off by their own rounding: a declared constant is contradicted only beyond 16 units in the last place.
 SLACK = 2.0**-48
 
@@ -32,9 +33,9 @@ class Witnessed:
     def __call__(self, x: Tensor) -> Tensor:
         """The values; raises where two evaluated points contradict the constant."""
         values = self.function(x)
-        points = x.detach().double().cpu().reshape(-1, self.points.shape[1])
+        points = _rows(x, self.points.shape[1])
         if len(points):
-            self._see(points, values.detach().double().cpu().reshape(len(points), -1))
+            self._see(points, _rows(values, len(points), first=True))
         return values
 
     def _see(self, points: Tensor, values: Tensor) -> None:
@@ -45,21 +46,24 @@ class Witnessed:
         kept = every[:COMPARED]
         known_kept = known[:COMPARED]
         for start in range(first, len(every), BLOCK):
-            self._compare(every[start : start + BLOCK], known[start : start + BLOCK], kept, known_kept)
+            new = slice(start, start + BLOCK)
+            self._compare(every[new], known[new], kept, known_kept)
         self.points = kept
         self.values = known_kept
 
     def _compare(self, points: Tensor, values: Tensor, kept: Tensor, known: Tensor) -> None:
         allowed = self.lipschitz.over((points[:, None] - kept).abs())  # (C, N)
         change = (values[:, None] - known).abs().amax(-1)
-        scale = torch.maximum(values.abs().amax(-1)[:, None], known.abs().amax(-1))
+        size = values.abs().amax(-1)[:, None]
+        scale = torch.maximum(size, known.abs().amax(-1))
         worse = torch.nonzero(change > allowed * (1 + SLACK) + scale * SLACK)
         if len(worse):
             i, j = worse[0].tolist()
+            seen = f"{self.name} changes by {change[i, j]:.6g}"
+            between = f"({_shown(points[i])}) and ({_shown(kept[j])})"
             raise OnelayerError(
-                f"the declared constant is too small: {self.name} changes by {change[i, j]:.6g} between "
-                f"({_shown(points[i])}) and ({_shown(kept[j])}), where {self.lipschitz.statement} allows "
-                f"{allowed[i, j]:.6g}"
+                f"the declared constant is too small: {seen} between {between}, "
+                f"where {self.lipschitz.statement} allows {allowed[i, j]:.6g}"
             )
 
 
@@ -81,18 +85,20 @@ class Touched:
         self.points = torch.empty(0, dim, dtype=torch.float64, device="cpu")
         self.values: Tensor | None = None  # (N, K), at the points
         self.centres = self.points
-        self.tangents: tuple[Tensor, Tensor] | None = None  # (N, K) values and (N, K, D) slopes, at the centres
+        # (N, K) values and (N, K, D) slopes, at the centres.
+        self.tangents: tuple[Tensor, Tensor] | None = None
 
     def __call__(self, x: Tensor) -> Tensor:
         """The values; raises where one of them leaves a tangent by more than is allowed."""
         values = self.function(x)
-        points = x.detach().double().cpu().reshape(-1, self.points.shape[1])
-        flat = values.detach().double().cpu().reshape(len(points), -1)
+        points = _rows(x, self.points.shape[1])
+        flat = _rows(values, len(points), first=True)
         if self.tangents is not None:
             self._apart(points, flat, self.centres, *self.tangents)
         if len(points):
+            before = flat[:0] if self.values is None else self.values
             self.points = torch.cat([self.points, points])[:COMPARED]
-            self.values = (flat if self.values is None else torch.cat([self.values, flat]))[:COMPARED]
+            self.values = torch.cat([before, flat])[:COMPARED]
         return values
 
     def gradient(self, x: Tensor) -> Tensor:
@@ -101,19 +107,23 @@ class Touched:
         slopes = self.slopes(x)
         dim = self.points.shape[1]
         if slopes.shape != (*values.shape, dim):
+            given = tuple(slopes.shape[1:])
+            wanted = (*values.shape[1:], dim)
             raise OnelayerError(
-                f"the gradient of {self.name} has shape {tuple(slopes.shape[1:])} at one point; it must be "
-                f"{(*values.shape[1:], dim)}: one slope per coordinate, in the last place"
+                f"the gradient of {self.name} has shape {given} at one point; it must be {wanted}: one slope per "
+                "coordinate, in the last place"
             )
-        points = x.detach().double().cpu().reshape(-1, dim)
-        flat = values.detach().double().cpu().reshape(len(points), -1)
-        steep = slopes.detach().double().cpu().reshape(len(points), -1, dim)
+        points = _rows(x, dim)
+        flat = _rows(values, len(points), first=True)
+        steep = _rows(slopes, dim).reshape(len(points), -1, dim)
         if self.values is not None:
             self._apart(self.points, self.values, points, flat, steep)
-        before = (flat[:0], steep[:0]) if self.tangents is None else self.tangents
+        old_values, old_slopes = (flat[:0], steep[:0]) if self.tangents is None else self.tangents
         self.centres = torch.cat([self.centres, points])[:TOUCHED]
-        self.tangents = (torch.cat([before[0], flat])[:TOUCHED], torch.cat([before[1], steep])[:TOUCHED])
-        self._turned(points, steep, self.centres, self.tangents[1])
+        kept_values = torch.cat([old_values, flat])[:TOUCHED]
+        kept_slopes = torch.cat([old_slopes, steep])[:TOUCHED]
+        self.tangents = (kept_values, kept_slopes)
+        self._turned(points, steep, self.centres, kept_slopes)
         return slopes
 
     def _apart(self, points: Tensor, values: Tensor, centres: Tensor, touched: Tensor, slopes: Tensor) -> None:
@@ -127,15 +137,19 @@ class Touched:
     def _left(self, points: Tensor, values: Tensor, centres: Tensor, touched: Tensor, slopes: Tensor) -> None:
         step = points[:, None] - centres  # (C, N, D)
         line = torch.einsum("cnd,nkd->cnk", step, slopes)
-        size = values.abs()[:, None] + touched.abs() + torch.einsum("cnd,nkd->cnk", step.abs(), slopes.abs())
-        gap = ((values[:, None] - touched - line).abs() - size * SLACK).amax(-1)
+        # Sizes of all terms that cancel in the gap: each may be off by its own rounding.
+        moved = torch.einsum("cnd,nkd->cnk", step.abs(), slopes.abs())
+        size = values.abs()[:, None] + touched.abs() + moved
+        gap = (values[:, None] - touched - line).abs() - size * SLACK
+        gap = gap.amax(-1)
         allowed = self.curvature.over(step.abs())
         worse = torch.nonzero(gap > allowed * (1 + SLACK))
         if len(worse):
             i, j = worse[0].tolist()
+            seen = f"at ({_shown(points[i])}) {self.name} is {gap[i, j]:.6g} away"
             raise OnelayerError(
-                f"curvature or gradient is wrong: at ({_shown(points[i])}) {self.name} is {gap[i, j]:.6g} away from "
-                f"its tangent at ({_shown(centres[j])}), where half the declared curvature allows {allowed[i, j]:.6g}"
+                f"curvature or gradient is wrong: {seen} from its tangent at ({_shown(centres[j])}), where half the "
+                f"declared curvature allows {allowed[i, j]:.6g}"
             )
 
     def _turned(self, points: Tensor, slopes: Tensor, centres: Tensor, known: Tensor) -> None:
@@ -146,7 +160,9 @@ class Touched:
             steep = slopes[start : start + BLOCK]
             allowed = self.curvature.changes((here[:, None] - centres).abs())  # (C, N, D)
             change = (steep[:, None] - known).abs().amax(2)
-            size = torch.maximum(steep.abs().amax(1)[:, None], known.abs().amax(1))
+            here_size = steep.abs().amax(1)[:, None]
+            size = torch.maximum(here_size, known.abs().amax(1))
+            # One constant bounds the sum of the changes of all slopes, one per coordinate each of them.
             if one:
                 change = change.sum(-1, True)
                 size = size.sum(-1, True)
@@ -155,10 +171,18 @@ class Touched:
             if len(worse):
                 i, j, d = worse[0].tolist()
                 which = "the gradient" if one else f"slope {d + 1}"
+                changed = f"{which} of {self.name} changes by {change[i, j, d]:.6g}"
+                between = f"({_shown(here[i])}) and ({_shown(centres[j])})"
                 raise OnelayerError(
-                    f"the declared curvature is too small: {which} of {self.name} changes by {change[i, j, d]:.6g} "
-                    f"between ({_shown(here[i])}) and ({_shown(centres[j])}), where it allows {allowed[i, j, d]:.6g}"
+                    f"the declared curvature is too small: {changed} between {between}, where it allows "
+                    f"{allowed[i, j, d]:.6g}"
                 )
+
+
+def _rows(numbers: Tensor, size: int, *, first: bool = False) -> Tensor:
+    """Numbers in float64 on the CPU, in rows of ``size``, or in so many rows where it is the ``first`` side."""
+    flat = numbers.detach().double().cpu()
+    return flat.reshape(size, -1) if first else flat.reshape(-1, size)
 
 
 def _shown(point: Tensor) -> str:
