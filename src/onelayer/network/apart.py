@@ -9,6 +9,7 @@ the other point nor the number of points enters. A comparison of values would mi
 from __future__ import annotations
 
 import hashlib
+import math
 import secrets
 from collections.abc import Callable
 from typing import Any
@@ -31,7 +32,8 @@ def apart(one: RecordedNetwork, pair: RecordedNetwork) -> bool:
         return False
     points = look.inputs((PAIR, *shape))
     both = look.through(pair, points)
-    return all(np.array_equal(both[at], look.through(one, points[at])) for at in range(PAIR))
+    each = [look.through(one, points[at]) for at in range(PAIR)]
+    return all(np.array_equal(both[at], each[at]) for at in range(PAIR))
 
 
 class _Look:
@@ -42,21 +44,28 @@ class _Look:
 
     def inputs(self, shape: tuple[int, ...]) -> Hashes:
         """One for every entry of the points."""
-        count = int(np.prod(shape, dtype=np.int64))
-        return np.frombuffer(secrets.token_bytes(8 * count), dtype=np.uint64).reshape(shape)
+        count = math.prod(shape)
+        drawn = secrets.token_bytes(8 * count)
+        return np.frombuffer(drawn, dtype=np.uint64).reshape(shape)
 
     def through(self, network: RecordedNetwork, points: Hashes) -> Hashes:
         """Those of the result of a network."""
         values = [points]
         for step in network.program.steps:
-            read = [values[arg] if isinstance(arg, int) else self._stored(network, step, arg) for arg in step.args]
+            read = [self._read(network, step, arg, values) for arg in step.args]
             values.append(self._step(step, read))
         return values[-1]
+
+    def _read(self, network: RecordedNetwork, step: Step, arg: int | str, values: list[Hashes]) -> Hashes:
+        if isinstance(arg, int):
+            return values[arg]
+        return self._stored(network, step, arg)
 
     def _stored(self, network: RecordedNetwork, step: Step, name: str) -> Hashes:
         """Of a tensor; one that is subtracted counts as its negative, which is added."""
         numbers = network.tensor(name).detach().double().numpy()
-        return self._numbers(-numbers if step.op == "sub" and step.args[1] == name else numbers)
+        subtracted = step.op == "sub" and step.args[1] == name
+        return self._numbers(-numbers if subtracted else numbers)
 
     def _numbers(self, values: Any) -> Hashes:
         bits = np.atleast_1d(np.asarray(values, dtype=np.float64)).view(np.uint64)
@@ -64,7 +73,8 @@ class _Look:
 
     def _word(self, *words: Any) -> np.uint64:
         """The hash of words."""
-        digest = hashlib.blake2b(repr(words).encode(), digest_size=8, key=self.key).digest()
+        text = repr(words).encode()
+        digest = hashlib.blake2b(text, digest_size=8, key=self.key).digest()
         return np.uint64(int.from_bytes(digest, "little"))
 
     def _joined(self, op: str, a: Hashes, b: Hashes) -> Hashes:
@@ -74,15 +84,18 @@ class _Look:
     def _rows(self, x: Hashes) -> Hashes:
         """Of all entries along the last axis together, each at its place."""
         # A sum forgets the order, so every entry is mixed with its place before.
-        places = _mixed(np.arange(x.shape[-1], dtype=np.uint64) ^ self._word("place"))
-        return _mixed(_mixed(x ^ places).sum(-1, dtype=np.uint64) ^ self._word("row", x.shape[-1]))
+        width = x.shape[-1]
+        places = _mixed(np.arange(width, dtype=np.uint64) ^ self._word("place"))
+        total = _mixed(x ^ places).sum(-1, dtype=np.uint64)
+        return _mixed(total ^ self._word("row", width))
 
     def _step(self, step: Step, read: list[Hashes]) -> Hashes:
         if step.op in _OTHERS:
             return _OTHERS[step.op](self, step, read)
         # By one number: a product or sum like any other.
         if step.op in ("scale", "shift"):
-            return self._joined("mul" if step.op == "scale" else "add", read[0], self._numbers(step.number))
+            op = "mul" if step.op == "scale" else "add"
+            return self._joined(op, read[0], self._numbers(step.number))
         if len(read) == 2:
             added = step.op == "sub" and isinstance(step.args[1], str)
             return self._joined("add" if added else step.op, *read)
@@ -91,11 +104,13 @@ class _Look:
     def arranged(self, step: Step, read: list[Hashes]) -> Hashes:
         """The entries themselves."""
         flat = np.concatenate([part.reshape(-1) for part in read])
-        return (flat if step.places is None else flat[list(step.places)]).reshape(step.shape)
+        chosen = flat if step.places is None else flat[list(step.places)]
+        return chosen.reshape(step.shape)
 
     def affine(self, step: Step, read: list[Hashes]) -> Hashes:
         """A row of the weights with the row of x, and an offset."""
-        found = self._joined("affine", self._rows(read[0])[..., None], self._rows(read[1]))
+        rows = self._rows(read[0])[..., None]
+        found = self._joined("affine", rows, self._rows(read[1]))
         if len(read) > 2:
             return self._joined("offset", found, read[2])
         return found
@@ -117,8 +132,10 @@ class _Look:
 
     def normalised(self, step: Step, read: list[Hashes]) -> Hashes:
         """An entry in its row, with a gain and an offset."""
-        among = self._joined(f"norm {step.number!r}", read[0], self._rows(read[0])[..., None])
-        return self._joined("offset", self._joined("gain", among, read[1]), read[2])
+        x, gain, offset = read
+        among = self._joined(f"norm {step.number!r}", x, self._rows(x)[..., None])
+        scaled = self._joined("gain", among, gain)
+        return self._joined("offset", scaled, offset)
 
     def reduced(self, step: Step, read: list[Hashes]) -> Hashes:
         """A row as a whole."""

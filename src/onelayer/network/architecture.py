@@ -24,7 +24,7 @@ from onelayer.errors import FileError, OnelayerError
 from onelayer.network.network import RecordedNetwork
 from onelayer.network.record import record
 
-# Of a file of weights: four gigabytes are read into memory.
+# Four gigabytes of weights are read into memory.
 MAX_BYTES = 2**32
 MAX_WIDTH = 2**14  # a square matrix of it takes two gigabytes
 ACTIVATIONS: dict[str, type[nn.Module]] = {
@@ -54,20 +54,24 @@ class EncoderNetwork(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, tokens) -> (B, outputs)."""
-        y: Tensor = self.read(self.layer(self.embed(x[..., None]) + self.position).mean(1))
+        tokens = self.embed(x[..., None]) + self.position
+        y: Tensor = self.read(self.layer(tokens).mean(1))
         return y
 
 
 def read_weights(path: Path, architecture: str) -> RecordedNetwork:
     """The network of a safetensors file of weights."""
     _, arrays = read_tensors(read_bounded(path, MAX_BYTES), str(path))
-    state = {name: torch.from_numpy(array.astype(array.dtype.newbyteorder("="))) for name, array in arrays.items()}
+    # Torch takes numbers in the byte order of the machine alone.
+    native = {name: array.astype(array.dtype.newbyteorder("=")) for name, array in arrays.items()}
+    state = {name: torch.from_numpy(array) for name, array in native.items()}
     kinds = {value.dtype for value in state.values()}
     if len(kinds) != 1:
         raise FileError(f"{path}: weights of one format, float32 or float64, make a network")
     kind, sizes, words = _spelled(architecture)
     try:
-        model = _mlp(sizes, words, state) if kind == "mlp" else _encoder(sizes, words, state)
+        read = _mlp if kind == "mlp" else _encoder
+        model = read(sizes, words, state)
     except (RuntimeError, ValueError, AssertionError) as error:
         line = " ".join(str(error).split())[:160]
         raise FileError(f"{path} does not hold the weights of {architecture!r}: {line}") from error
@@ -95,7 +99,8 @@ def _need_encoder(sizes: list[int], words: list[str]) -> None:
 
 def _natural(name: str) -> list[Any]:
     """layer2 before layer10."""
-    return [int(part) if part.isdigit() else part for part in re.split(r"([0-9]+)", name)]
+    parts = re.split(r"([0-9]+)", name)
+    return [int(part) if part.isdigit() else part for part in parts]
 
 
 def _numbered(names: list[str]) -> bool:
@@ -108,8 +113,8 @@ def _mlp(sizes: list[int], words: list[str], state: Mapping[str, Tensor]) -> nn.
     for first, second in pairwise(sizes):
         parts += [nn.Linear(first, second), ACTIVATIONS[words[0]]()]
     model = nn.Sequential(*parts[:-1])
-    given = _in_order(state)
-    model.load_state_dict({own: state[name] for own, name in zip(model.state_dict(), given, strict=True)})
+    pairs = zip(model.state_dict(), _in_order(state), strict=True)
+    model.load_state_dict({own: state[name] for own, name in pairs})
     return model
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from onelayer.errors import UnsupportedOperation
-from onelayer.network.builder import Constant, Known, NetworkWriter, Value, moved
+from onelayer.network.builder import Constant, Known, NetworkWriter, Value, moved, parts_of
 from onelayer.network.program import MAX_VALUES, UNARY
 
 Rule = Callable[..., Any]
@@ -61,7 +61,8 @@ def _spend(build: NetworkWriter, x: Any) -> None:
 def _same(build: NetworkWriter, name: str, args: Any, kwargs: Mapping[str, Any]) -> Any:
     """The value itself: a cast to its own format, a dropout of nothing."""
     given = (*args[1:], *kwargs.values())
-    formats = [x.dtype if isinstance(x, Tensor) else x for x in given if isinstance(x, Tensor | torch.dtype)]
+    formats = [x for x in given if isinstance(x, torch.dtype)]
+    formats += [x.dtype for x in given if isinstance(x, Tensor)]
     if any(kind != build.dtype for kind in formats):
         raise UnsupportedOperation("a cast", "a network has one format")
     if "dropout" in name and args[2:3] != (False,) and args[2:3] != [False]:
@@ -71,8 +72,9 @@ def _same(build: NetworkWriter, name: str, args: Any, kwargs: Mapping[str, Any])
 
 def _made(name: str, args: Any, kwargs: Mapping[str, Any]) -> Tensor:
     """A constant that a program makes itself, of bounded size."""
-    numbers = [float(side) for item in args for side in (item if isinstance(item, list) else [])]
-    if math.prod(numbers) > MAX_VALUES:
+    lists = [item for item in args if isinstance(item, list)]
+    # As floats: a product of hostile sides must not wrap around.
+    if math.prod(float(side) for item in lists for side in item) > MAX_VALUES:
         raise UnsupportedOperation(name, f"a value has at most {MAX_VALUES:,} entries")
     given = {key: value for key, value in kwargs.items() if value is not None}
     found: Tensor = getattr(torch.ops.aten, name)(*args, **given)
@@ -81,7 +83,8 @@ def _made(name: str, args: Any, kwargs: Mapping[str, Any]) -> Tensor:
 
 def holds_value(items: Any) -> bool:
     """Whether a value that depends on the point is among these, lists included."""
-    return any(isinstance(x, Value) or (isinstance(x, list | tuple) and holds_value(x)) for x in items)
+    inside = (x for x in items if isinstance(x, list | tuple))
+    return any(isinstance(x, Value) for x in items) or any(map(holds_value, inside))
 
 
 def known_of(x: Any) -> Known:
@@ -109,28 +112,37 @@ def _places(how: Callable[..., Any]) -> Rule:
 
 
 def _sliced(v: Any, axis: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Any:
-    return v[(*[slice(None)] * (axis % v.ndim), slice(start, end, step))]
+    before = [slice(None)] * (axis % v.ndim)
+    return v[(*before, slice(start, end, step))]
 
 
 def _squeezed(v: Any, axes: Any = None) -> Any:
-    chosen = range(v.ndim) if axes is None else [axes] if isinstance(axes, int) else axes
-    return np.squeeze(v, tuple(axis % v.ndim for axis in chosen if v.shape[axis] == 1))
+    asked = range(v.ndim) if axes is None else axes
+    chosen = [asked] if isinstance(asked, int) else asked
+    # Like torch: an axis that is longer than one stays, named or not.
+    short = [axis % v.ndim for axis in chosen if v.shape[axis] == 1]
+    return np.squeeze(v, tuple(short))
 
 
 def _flattened(v: Any, start: int = 0, end: int = -1) -> Any:
     start = start % v.ndim
     end = end % v.ndim
-    return v.reshape(*v.shape[:start], -1, *v.shape[end + 1 :])
+    before = v.shape[:start]
+    behind = v.shape[end + 1 :]
+    return v.reshape(*before, -1, *behind)
 
 
 def _unflattened(v: Any, axis: int, sizes: Any) -> Any:
     axis %= v.ndim
-    return v.reshape(*v.shape[:axis], *sizes, *v.shape[axis + 1 :])
+    before = v.shape[:axis]
+    behind = v.shape[axis + 1 :]
+    return v.reshape(*before, *sizes, *behind)
 
 
 def _expanded(v: Any, sizes: Any, implicit: bool = False) -> Any:
     own = (1,) * (len(sizes) - v.ndim) + v.shape
-    return np.broadcast_to(v, [a if b == -1 else b for a, b in zip(own, sizes, strict=True)])
+    wanted = [a if b == -1 else b for a, b in zip(own, sizes, strict=True)]
+    return np.broadcast_to(v, wanted)
 
 
 _MOVES: dict[tuple[str, ...], Callable[..., Any]] = {
@@ -150,6 +162,7 @@ _MOVES: dict[tuple[str, ...], Callable[..., Any]] = {
 }
 for _names, _how in _MOVES.items():
     RULES.update(dict.fromkeys(_names, _places(_how)))
+# The name as a default argument: a closure would see the last name of the loop.
 for _name in UNARY:
     RULES[_name] = lambda build, x, _op=_name: build.apply(_op, x)
 for _name in ("minimum", "maximum"):
@@ -159,15 +172,12 @@ for _name in ("minimum", "maximum"):
 def _split(build: NetworkWriter, x: Value, size: Any, axis: int = 0) -> list[Known]:
     several = isinstance(size, list | tuple)
     ends = np.cumsum(size)[:-1] if several else np.arange(size, x.shape[axis], size)
-    return [_part(x, ends, axis, at) for at in range(len(ends) + 1)]
-
-
-def _part(x: Known, ends: Any, axis: int, at: int) -> Known:
-    return moved(x, lambda v: np.split(v, ends, axis)[at])
+    return parts_of(x, ends, axis)
 
 
 def _chunk(build: NetworkWriter, x: Value, count: int, axis: int = 0) -> list[Known]:
-    return _split(build, x, -(-x.shape[axis] // count), axis)
+    each = -(-x.shape[axis] // count)
+    return _split(build, x, each, axis)
 
 
 def _unbind(build: NetworkWriter, x: Value, axis: int = 0) -> list[Known]:
@@ -221,7 +231,8 @@ def joined(build: NetworkWriter, parts: Any, axis: int = 0) -> Known:
 @rule("stack")
 def stacked(build: NetworkWriter, parts: Any, axis: int = 0) -> Known:
     """Values side by side along an axis of their own."""
-    return build.join([moved(known_of(part), lambda v: np.expand_dims(v, axis)) for part in parts], axis)
+    spread = [moved(known_of(part), lambda v: np.expand_dims(v, axis)) for part in parts]
+    return build.join(spread, axis)
 
 
 @rule("linear")
@@ -229,15 +240,18 @@ def linear(build: NetworkWriter, x: Value, weight: Tensor, bias: Tensor | None =
     """x W^T + b with constant weights."""
     if isinstance(weight, Value) or isinstance(bias, Value):
         raise UnsupportedOperation("linear with weights that depend on the point", "use matmul")
-    return build.affine(x, known_constant(weight), None if bias is None else known_constant(bias))
+    offset = None if bias is None else known_constant(bias)
+    return build.affine(x, known_constant(weight), offset)
 
 
 @rule("addmm")
 def added_product(build: NetworkWriter, bias: Any, a: Any, b: Any) -> Known:
     """bias + a b."""
-    if isinstance(a, Value) and not isinstance(b, Value) and not isinstance(bias, Value) and bias.ndim == 1:
+    constant = not isinstance(b, Value) and not isinstance(bias, Value)
+    if isinstance(a, Value) and constant and bias.ndim == 1:
         return build.affine(a, known_constant(b).T, known_constant(bias))
-    return build.combine("add", build.matmul(known_of(a), known_of(b)), known_of(bias))
+    product = build.matmul(known_of(a), known_of(b))
+    return build.combine("add", product, known_of(bias))
 
 
 @rule("matmul", "mm", "bmm")
@@ -295,7 +309,8 @@ def clamped(build: NetworkWriter, x: Value, low: float | None = None, high: floa
     found: Known = x
     for op, end in (("maximum", low), ("minimum", high)):
         if end is not None:
-            found = build.combine(op, found, np.full(x.shape, float(end)))
+            ends = np.full(x.shape, float(end))
+            found = build.combine(op, found, ends)
     return found
 
 
@@ -320,15 +335,17 @@ def layer_norm(
     """Of the last axis."""
     if len(shape) != 1:
         raise UnsupportedOperation("layer_norm over several axes", "normalise the last one")
-    parts = [None if part is None else known_constant(part) for part in (weight, bias)]
-    return build.normalise(x, parts[0], parts[1], eps)
+    gain = None if weight is None else known_constant(weight)
+    offset = None if bias is None else known_constant(bias)
+    return build.normalise(x, gain, offset, eps)
 
 
 def _reduction(op: str) -> Rule:
     def written(build: NetworkWriter, x: Value, axes: Any = None, keepdim: bool = False, dtype: Any = None) -> Known:
         if dtype not in (None, build.dtype):
             raise UnsupportedOperation(f"{op} with a dtype", "a network has one format")
-        return build.reduced(op, x, [axes] if isinstance(axes, int) else axes, keepdim)
+        chosen = [axes] if isinstance(axes, int) else axes
+        return build.reduced(op, x, chosen, keepdim)
 
     return written
 
@@ -357,13 +374,16 @@ def attention(
     v = known_of(value)
     factor = 1 / math.sqrt(q.shape[-1]) if scale is None else float(scale)
     keys = moved(k, lambda entries: np.swapaxes(entries, -1, -2))
-    logits = build.combine("mul", build.matmul(q, keys), np.asarray(factor))
+    products = build.matmul(q, keys)
+    logits = build.combine("mul", products, np.asarray(factor))
     if is_causal:
-        mask = torch.ones(logits.shape[-2:], dtype=torch.bool, device="cpu").tril()
+        size = logits.shape[-2:]
+        mask = torch.ones(size, dtype=torch.bool, device="cpu").tril()
     if isinstance(mask, Value):
         raise UnsupportedOperation("a mask that depends on the point", "use a constant mask")
     if mask is not None:
         table = mask.numpy()
-        added = np.where(table, 0.0, -np.inf) if table.dtype == bool else table.astype(np.float64)
+        hides = table.dtype == bool
+        added = np.where(table, 0.0, -np.inf) if hides else table.astype(np.float64)
         logits = build.combine("add", logits, added)
     return build.matmul(build.along("softmax", logits, -1), v)  # type: ignore[arg-type]

@@ -7,7 +7,9 @@ piece an ``arrange`` is written. A value that does not depend on the point is an
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -47,7 +49,17 @@ def moved(x: Known, how: Moved) -> Known:
     """Entries moved, copied or left out by a NumPy function."""
     if not isinstance(x, Value):
         return how(x)
-    return Value(x.step, how(x.places), None if x.shown is None else how(x.shown))
+    shown = None if x.shown is None else how(x.shown)
+    return Value(x.step, how(x.places), shown)
+
+
+def parts_of(x: Known, ends: Any, axis: int) -> list[Known]:
+    """The parts of an axis between these ends, as NumPy splits it."""
+    return [moved(x, partial(_part, ends, axis, at)) for at in range(len(ends) + 1)]
+
+
+def _part(ends: Any, axis: int, at: int, v: NDArray[Any]) -> NDArray[Any]:
+    return np.split(v, ends, axis)[at]
 
 
 class NetworkWriter:
@@ -66,17 +78,18 @@ class NetworkWriter:
     @property
     def point(self) -> Value:
         """The point, as a batch of one."""
-        size = int(np.prod(self.input_shape, dtype=np.int64))
-        return Value(0, np.arange(size, dtype=np.int64).reshape(1, *self.input_shape))
+        return Value(0, _in_order((1, *self.input_shape)))
 
     def tensor(self, values: Constant, name: str = "") -> str:
         """The name under which a constant is stored; equal ones are stored once."""
-        exact = torch.from_numpy(np.array(values, dtype=np.float64, order="C")).to(self.dtype)
+        numbers = np.array(values, dtype=np.float64, order="C")
+        exact = torch.from_numpy(numbers).to(self.dtype)
         if not bool(torch.isfinite(exact).all()):
             raise UnsupportedOperation("a constant of the network", "it is not finite")
         key = tuple(exact.shape), exact.numpy().tobytes()
         if key not in self._known:
-            free = name if name and name not in self.tensors else f"constant.{len(self.tensors)}"
+            taken = not name or name in self.tensors
+            free = f"constant.{len(self.tensors)}" if taken else name
             self._known[key] = free
             self.tensors[free] = exact
         return self._known[key]
@@ -91,7 +104,7 @@ class NetworkWriter:
     ) -> Value:
         self.steps.append(Step(op, args, shape, number, places))
         self.shapes.append(shape)
-        return Value(len(self.steps), np.arange(int(np.prod(shape, dtype=np.int64)), dtype=np.int64).reshape(shape))
+        return Value(len(self.steps), _in_order(shape))
 
     def need_unchanged(self, x: Value) -> None:
         """Refuse a value that was changed by way of another one that shares its entries."""
@@ -112,7 +125,8 @@ class NetworkWriter:
             if there == x.shape:
                 return x.step
             return self._written("arrange", (x.step,), x.shape).step
-        return self._written("arrange", (x.step,), x.shape, places=tuple(flat.tolist())).step
+        places = tuple(flat.tolist())
+        return self._written("arrange", (x.step,), x.shape, places=places).step
 
     def apply(self, op: str, x: Known, number: float | None = None) -> Known:
         """A function of each entry."""
@@ -130,8 +144,9 @@ class NetworkWriter:
         return self._both(op, a, b, tuple(shape))
 
     def _both(self, op: str, a: Known, b: Known, shape: tuple[int, ...]) -> Value:
-        args = [self._whole(moved(x, lambda v: np.broadcast_to(v, shape))) for x in (a, b)]
-        return self._written(op, tuple(args), shape)
+        first = self._whole(moved(a, lambda v: np.broadcast_to(v, shape)))
+        second = self._whole(moved(b, lambda v: np.broadcast_to(v, shape)))
+        return self._written(op, (first, second), shape)
 
     def _with_constant(self, op: str, a: Value, b: Constant, shape: tuple[int, ...]) -> Known:
         """One number is a number of the step; minus infinity is a mask."""
@@ -141,7 +156,9 @@ class NetworkWriter:
             return self._both(op, a, b, shape)
         one = float(b.reshape(-1)[0])
         wide = moved(a, lambda v: np.broadcast_to(v, shape))
-        return self.apply("scale" if op == "mul" else "shift", wide, -one if op == "sub" else one)
+        if op == "mul":
+            return self.apply("scale", wide, one)
+        return self.apply("shift", wide, -one if op == "sub" else one)
 
     def _masked(self, x: Value, mask: Constant) -> Value:
         """Numbers added, and minus infinity noted beside what an earlier mask hides."""
@@ -153,7 +170,8 @@ class NetworkWriter:
             raise UnsupportedOperation("a mask of a constant", "mask logits")
         shown = shown if x.shown is None else shown & x.shown
         shape = np.broadcast_shapes(moved_on.shape, shown.shape)
-        return Value(moved_on.step, np.broadcast_to(moved_on.places, shape), np.broadcast_to(shown, shape))
+        places = np.broadcast_to(moved_on.places, shape)
+        return Value(moved_on.step, places, np.broadcast_to(shown, shape))
 
     def join(self, parts: list[Known], axis: int) -> Known:
         """Values one beside the other along an axis."""
@@ -165,8 +183,8 @@ class NetworkWriter:
         args = []
         for part in parts:
             args.append(self._whole(part))
-            size = int(np.prod(part.shape, dtype=np.int64))
-            places.append(np.arange(offset, offset + size, dtype=np.int64).reshape(part.shape))
+            places.append(_in_order(part.shape) + offset)
+            size = math.prod(part.shape)
             offset += size
         index = np.concatenate(places, axis)
         flat = tuple(index.reshape(-1).tolist())
@@ -174,10 +192,11 @@ class NetworkWriter:
 
     def affine(self, x: Value, weight: Constant, bias: Constant | None, names: tuple[str, str] = ("", "")) -> Value:
         """x W^T + b along the last axis, W (m, n)."""
-        args: list[int | str] = [self._whole(x), self.tensor(weight, names[0])]
+        args = [self._whole(x), self.tensor(weight, names[0])]
         if bias is not None:
             args.append(self.tensor(bias, names[1]))
-        return self._written("affine", tuple(args), (*x.shape[:-1], weight.shape[0]))
+        shape = (*x.shape[:-1], weight.shape[0])
+        return self._written("affine", tuple(args), shape)
 
     def matmul(self, a: Known, b: Known) -> Known:
         """A product of matrices, batched as NumPy does; by a constant matrix it is affine."""
@@ -186,22 +205,24 @@ class NetworkWriter:
         if len(a.shape) < 2 or len(b.shape) < 2:
             raise UnsupportedOperation("a product of vectors", "give both operands two axes or more")
         batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-        flat = [
-            self._whole(moved(x, lambda v: np.broadcast_to(v, (*batch, *v.shape[-2:])).reshape(-1, *v.shape[-2:])))
-            for x in (a, b)
-        ]
-        groups = int(np.prod(batch, dtype=np.int64))
-        found = self._written("matmul", tuple(flat), (groups, a.shape[-2], b.shape[-1]))
-        return moved(found, lambda v: v.reshape(*batch, *v.shape[-2:]))
+        # A step multiplies one list of matrices by another: all batch axes become one.
+        first = self._whole(_flattened(a, batch))
+        second = self._whole(_flattened(b, batch))
+        groups = math.prod(batch)
+        found = self._written("matmul", (first, second), (groups, a.shape[-2], b.shape[-1]))
+        shape = (*batch, *found.shape[-2:])
+        return moved(found, lambda v: v.reshape(shape))
 
     def along(self, op: str, x: Value, axis: int) -> Known:
         """An operation of one axis; entries that a mask hides take no part in a softmax."""
         shown = x.shown if op == "softmax" else None
         hidden = None if op == "softmax" else x.shown
-        last = moved(Value(x.step, x.places, hidden), lambda v: np.moveaxis(v, axis, -1))
+        bare = Value(x.step, x.places, hidden)
+        last = moved(bare, lambda v: np.moveaxis(v, axis, -1))
         taking = None
         if shown is not None and not bool(shown.all()):
-            taking = tuple(np.flatnonzero(np.moveaxis(shown, axis, -1).reshape(-1)).tolist())
+            rows = np.moveaxis(shown, axis, -1)
+            taking = tuple(np.flatnonzero(rows.reshape(-1)).tolist())
         shape = last.shape if op == "softmax" else last.shape[:-1]
         found = self._written(op, (self._whole(last),), shape, places=taking)
         if op == "softmax":
@@ -214,7 +235,8 @@ class NetworkWriter:
         chosen = sorted(axis % count for axis in (axes or range(count)))
         rest = [axis for axis in range(count) if axis not in chosen]
         sizes = [x.shape[axis] for axis in rest]
-        flat = moved(x, lambda v: np.transpose(v, [*rest, *chosen]).reshape(*sizes, -1))
+        order = [*rest, *chosen]
+        flat = moved(x, lambda v: np.transpose(v, order).reshape(*sizes, -1))
         found = self.along(op, flat, -1)  # type: ignore[arg-type]
         kept = [1 if at in chosen else x.shape[at] for at in range(count)]
         if keepdim:
@@ -226,7 +248,8 @@ class NetworkWriter:
         width = x.shape[-1]
         first = self.tensor(np.ones(width) if gain is None else gain)
         second = self.tensor(np.zeros(width) if shift is None else shift)
-        return self._written("layer_norm", (self._whole(x), first, second), x.shape, float(eps))
+        args = (self._whole(x), first, second)
+        return self._written("layer_norm", args, x.shape, float(eps))
 
     def network(self, result: Known) -> RecordedNetwork:
         """The network whose value at a point is the only row of ``result``."""
@@ -236,10 +259,23 @@ class NetworkWriter:
         if not result.shape or result.shape[0] != 1:
             raise UnsupportedOperation("a network that mixes points", f"one point gives the shape {result.shape}")
         last = self._whole(moved(result, lambda v: v[0]))
-        if last != len(self.steps):  # a network ends with its result
+        # A network ends with its result.
+        if last != len(self.steps):
             self._written("arrange", (last,), tuple(result.shape[1:]))
         if not self.tensors and self.dtype != torch.float64:
-            # No weight says it.
+            # No weight says which format it computes in.
             self.tensors["format"] = torch.zeros(1, dtype=self.dtype, device="cpu")
         shapes = {name: tuple(value.shape) for name, value in self.tensors.items()}
-        return RecordedNetwork(NetworkProgram(self.input_shape, tuple(self.steps), shapes), self.tensors)
+        program = NetworkProgram(self.input_shape, tuple(self.steps), shapes)
+        return RecordedNetwork(program, self.tensors)
+
+
+def _in_order(shape: tuple[int, ...]) -> NDArray[np.int64]:
+    """The places 0, 1, 2, ... in that shape."""
+    return np.arange(math.prod(shape), dtype=np.int64).reshape(shape)
+
+
+def _flattened(x: Known, batch: tuple[int, ...]) -> Known:
+    """Matrices (*batch, a, b) as (groups, a, b), those without a batch repeated."""
+    matrix = x.shape[-2:]
+    return moved(x, lambda v: np.broadcast_to(v, (*batch, *matrix)).reshape(-1, *matrix))

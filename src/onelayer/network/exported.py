@@ -89,7 +89,8 @@ class _Archive:
             raise FileError("a program with one input and one output is read")
         for node in graph["nodes"]:
             _run(write, node, known)
-        return write.network(known[graph["outputs"][0]["as_tensor"]["name"]])
+        result = graph["outputs"][0]["as_tensor"]["name"]
+        return write.network(known[result])
 
     def _input(self, before: NetworkWriter | None, meta: Mapping[str, Any]) -> NetworkWriter:
         sizes = [side.get("as_int") for side in meta["sizes"]]
@@ -97,7 +98,8 @@ class _Archive:
             raise FileError("a program with one input in float32 or float64 is read")
         if len(sizes) < 2 or sizes[0] != 1 or not all(isinstance(side, int) and side >= 1 for side in sizes):
             raise FileError("export the program with a batch of one point and fixed sizes")
-        return NetworkWriter(tuple(sizes[1:]), torch.float32 if meta["dtype"] == 7 else torch.float64)
+        dtype = torch.float32 if meta["dtype"] == 7 else torch.float64
+        return NetworkWriter(tuple(sizes[1:]), dtype)
 
     def _json(self, name: str) -> Any:
         info = self.archive.getinfo(self.root + name)
@@ -109,25 +111,29 @@ class _Archive:
         name = f"data/{folder}/model_{folder}_config.json"
         if self.root + name not in self.archive.namelist():
             return {}
-        return {key: self._tensor(folder, key, entry) for key, entry in self._json(name)["config"].items()}
+        entries = self._json(name)["config"].items()
+        return {key: self._tensor(folder, key, entry) for key, entry in entries}
 
     def _tensor(self, folder: str, key: str, entry: Mapping[str, Any]) -> Tensor:
         meta = entry["tensor_meta"]
         shape = [side["as_int"] for side in meta["sizes"]]
-        dense = meta["storage_offset"]["as_int"] == 0 and _row_major(
-            shape, [side["as_int"] for side in meta["strides"]]
-        )
+        strides = [side["as_int"] for side in meta["strides"]]
+        dense = meta["storage_offset"]["as_int"] == 0 and _row_major(shape, strides)
         if entry["use_pickle"] or not dense or meta["dtype"] not in KINDS or len(shape) > MAX_AXES:
             raise FileError(f"the tensor {key[:40]!r} is pickled, of another type, or not stored row by row")
         kind = KINDS[meta["dtype"]]
         data = self.archive.read(f"{self.root}data/{folder}/{entry['path_name']}")
-        if len(data) < math.prod(shape) * kind.itemsize:
+        count = math.prod(shape)
+        if len(data) < count * kind.itemsize:
             raise FileError(f"the tensor {key[:40]!r} is truncated")
-        return torch.from_numpy(np.frombuffer(data, kind, math.prod(shape)).reshape(shape).copy())
+        # A copy: what torch gets must be writable, and outlive the bytes of the archive.
+        numbers = np.frombuffer(data, kind, count).reshape(shape).copy()
+        return torch.from_numpy(numbers)
 
 
 def _row_major(shape: list[int], strides: list[int]) -> bool:
     wanted = [math.prod(shape[at + 1 :]) for at in range(len(shape))]
+    # The stride of an axis of length one is never taken: exporters write anything there.
     return all(a == b or side == 1 for a, b, side in zip(strides, wanted, shape, strict=True))
 
 
@@ -138,11 +144,14 @@ def _run(write: NetworkWriter, node: Mapping[str, Any], known: dict[str, Any]) -
     name = rest.partition(".")[0]
     given = [(item["name"], item.get("kind", 1), _argument(item["arg"], known)) for item in node["inputs"]]
     args = [value for _, kind, value in given if kind == 1]
-    kwargs = {key: value for key, kind, value in given if kind != 1 and key not in ("device", "pin_memory", "layout")}
+    # Where a tensor lies changes no value of it.
+    placed = ("device", "pin_memory", "layout")
+    kwargs = {key: value for key, kind, value in given if kind != 1 and key not in placed}
     found = written_as(write, name, args, kwargs, MADE)
     kind, content = next(iter(node["outputs"][0].items()))
     if kind == "as_tensors":
-        known.update(zip((item["name"] for item in content), found, strict=True))
+        names = [item["name"] for item in content]
+        known.update(zip(names, found, strict=True))
     else:
         known[content["name"]] = found
 
@@ -158,6 +167,7 @@ def _argument(arg: Mapping[str, Any], known: Mapping[str, Any]) -> Any:
     return _READ[kind](content, known)
 
 
+# A format that is not among these becomes one that no network has, and is refused where it is used.
 _FORMATS = {7: torch.float32, 8: torch.float64, 5: torch.int64, 12: torch.bool}
 _READ: dict[str, Callable[[Any, Mapping[str, Any]], Any]] = {
     **dict.fromkeys(_PLAIN, lambda content, known: content),

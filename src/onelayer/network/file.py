@@ -27,7 +27,8 @@ MAX_BYTES = 2**32  # 4 GiB of weights
 def save_network(network: RecordedNetwork, folder: str | os.PathLike[str], name: str = FILE_NAME) -> Path:
     """Write the file, whole or not at all; returns its path."""
     path = Path(folder) / name
-    replace_file(path, safetensors.torch.save(_tensors(network), {METADATA_KEY: network.program.text()}))
+    metadata = {METADATA_KEY: network.program.text()}
+    replace_file(path, safetensors.torch.save(_tensors(network), metadata))
     return path
 
 
@@ -47,10 +48,13 @@ def load_network(folder: str | os.PathLike[str], name: str = FILE_NAME) -> Recor
     if len(kinds) > 1 or not kinds <= {row.name for row in WIDE}:
         found = ", ".join(sorted(kinds))
         raise FileError(f"{path}: the tensors of a network are all {either('', WIDE)}, found {found}")
-    program = read_program(metadata[METADATA_KEY], {key: tuple(array.shape) for key, array in arrays.items()})
+    shapes = {key: tuple(array.shape) for key, array in arrays.items()}
+    program = read_program(metadata[METADATA_KEY], shapes)
+    # Torch takes numbers in the byte order of the machine alone.
     native = {key: array.astype(array.dtype.newbyteorder("=")) for key, array in arrays.items()}
     dtype = named(kinds.pop()).dtype if kinds else torch.float64
-    return RecordedNetwork(program, {key: torch.from_numpy(array).to(dtype) for key, array in native.items()})
+    tensors = {key: torch.from_numpy(array).to(dtype) for key, array in native.items()}
+    return RecordedNetwork(program, tensors)
 
 
 def network_sha256(network: RecordedNetwork) -> str:
@@ -58,10 +62,13 @@ def network_sha256(network: RecordedNetwork) -> str:
     digest = hashlib.sha256((network.program.text() + "\n").encode())
     for name, tensor in sorted(_tensors(network).items()):
         shape = ",".join(str(size) for size in tensor.shape)
-        digest.update(f"{name} {format_of(tensor.dtype).tag} {shape}\n".encode())
-        digest.update(tensor.numpy().astype(tensor.numpy().dtype.newbyteorder("<")).tobytes())
+        line = f"{name} {format_of(tensor.dtype).tag} {shape}\n"
+        array = tensor.numpy()
+        digest.update(line.encode())
+        digest.update(array.astype(array.dtype.newbyteorder("<")).tobytes())
     return digest.hexdigest()
 
 
 def _tensors(network: RecordedNetwork) -> dict[str, Tensor]:
-    return {name: network.tensor(name).detach().cpu().contiguous() for name in network.program.tensors}
+    held = {name: network.tensor(name).detach() for name in network.program.tensors}
+    return {name: tensor.cpu().contiguous() for name, tensor in held.items()}

@@ -54,7 +54,7 @@ class RecordedNetwork(nn.Module):
         """The result of the last step, (B, *output_shape)."""
         values = [x]
         for at, step in enumerate(self.program.steps, start=1):
-            args = [values[arg] if isinstance(arg, int) else self.tensor(arg) for arg in step.args]
+            args = [self.tensor(arg) if isinstance(arg, str) else values[arg] for arg in step.args]
             values.append(self._run(step, args, at, len(x)))
         return values[-1]
 
@@ -71,7 +71,8 @@ class RecordedNetwork(nn.Module):
         """Entries of values and tensors where step number ``at`` has them."""
         parts = []
         for name, arg in zip(step.args, args, strict=True):
-            if isinstance(name, str):  # a stored tensor, the same for every point
+            # A stored tensor is the same for every point.
+            if isinstance(name, str):
                 parts.append(arg.reshape(1, -1).expand(batch, arg.numel()))
             else:
                 parts.append(arg.reshape(batch, -1))
@@ -82,7 +83,8 @@ class RecordedNetwork(nn.Module):
 
     def extra_repr(self) -> str:
         """What torch shows of it."""
-        return f"{self.program.input_shape} -> {self.program.output_shape}, {len(self.program.steps)} steps"
+        program = self.program
+        return f"{program.input_shape} -> {program.output_shape}, {len(program.steps)} steps"
 
 
 def _number(step: Step) -> float:
@@ -95,18 +97,22 @@ def _softmax(network: RecordedNetwork, step: Step, args: list[Any], at: int) -> 
     if step.places is None:
         return torch.softmax(args[0], -1)
     places = getattr(network, f"places{at}")
-    taking = torch.zeros(math.prod(step.shape), dtype=torch.bool, device=places.device)
+    count = math.prod(step.shape)
+    taking = torch.zeros(count, dtype=torch.bool, device=places.device)
     taking[places] = True
     left_out = ~taking.reshape(step.shape)
     return torch.softmax(args[0].masked_fill(left_out, -torch.inf), -1)
 
 
+def _layer_norm(network: RecordedNetwork, step: Step, args: list[Any], at: int) -> Any:
+    x, gain, offset = args
+    return F.layer_norm(x, step.shape[-1:], gain, offset, _number(step))
+
+
 _OTHERS: dict[str, Callable[[RecordedNetwork, Step, list[Any], int], Any]] = {
     "affine": lambda network, step, args, at: F.linear(*args),
     "softmax": _softmax,
-    "layer_norm": lambda network, step, args, at: F.layer_norm(
-        args[0], step.shape[-1:], args[1], args[2], _number(step)
-    ),
+    "layer_norm": _layer_norm,
     "sum": lambda network, step, args, at: args[0].sum(-1),
     "mean": lambda network, step, args, at: args[0].mean(-1),
     "scale": lambda network, step, args, at: args[0] * _number(step),

@@ -19,7 +19,8 @@ from onelayer.extras import require
 from onelayer.network.apart import PAIR, apart
 from onelayer.network.builder import Known, NetworkWriter, Value, moved
 from onelayer.network.network import RecordedNetwork
-from onelayer.network.onnx_rules import ATTRIBUTES, FOLDED, RULES
+from onelayer.network.onnx_rules import RULES
+from onelayer.network.onnx_tables import ATTRIBUTES, FOLDED
 
 MAX_BYTES = 2**31  # what protocol buffers can be
 MAX_NODES = 2**14  # as many steps as a program may have
@@ -94,14 +95,21 @@ def _of_points(graph: Any, to_array: Callable[[Any], Any], points: int | None) -
     if len(inputs) != 1 or len(graph.output) != 1:
         raise FileError(f"it has {len(inputs)} inputs and {len(graph.output)} outputs, one of each is read")
     shape, kind = _signature(inputs[0])
-    write = NetworkWriter(shape if points is None else (points, *shape), kind)
-    known[inputs[0].name] = write.point if points is None else moved(write.point, lambda v: v[0])
+    if points is None:
+        write = NetworkWriter(shape, kind)
+        known[inputs[0].name] = write.point
+    else:
+        # A batch of several points is one point of a larger network, whose own batch of one is taken off.
+        write = NetworkWriter((points, *shape), kind)
+        known[inputs[0].name] = moved(write.point, lambda v: v[0])
     _run_all(write, graph, known, to_array)
     written = graph.output[0].name
     if written not in known:
         raise FileError(f"no node writes the output {written[:40]!r}")
     result = known[written]
-    return write.network(result if points is None else moved(result, lambda v: v[None]))
+    if points is not None:
+        result = moved(result, lambda v: v[None])
+    return write.network(result)
 
 
 def _run_all(write: NetworkWriter, graph: Any, known: dict[str, Any], to_array: Callable[[Any], Any]) -> None:
@@ -174,6 +182,7 @@ def _need_known(node: Any, settings: dict[str, Any]) -> None:
     """The operator is of ONNX itself, and every attribute is one that its rule heeds."""
     if node.domain not in ("", "ai.onnx"):
         raise UnsupportedOperation(node.op_type[:40], f"operators of {node.domain[:40]!r} are not read")
-    strange = sorted(set(settings) - ATTRIBUTES.get(node.op_type, set()))
+    heeded = ATTRIBUTES.get(node.op_type, set())
+    strange = sorted(set(settings) - heeded)
     if strange:
         raise UnsupportedOperation(node.op_type[:40], f"its attribute {strange[0][:40]!r} is not known")

@@ -10,51 +10,13 @@ from numpy.typing import NDArray
 
 from onelayer.errors import UnsupportedOperation
 from onelayer.formats import FLOAT32, FLOAT64, format_of
-from onelayer.network.builder import Known, NetworkWriter, Value, moved
+from onelayer.network.builder import Known, NetworkWriter, Value, moved, parts_of
 
 Rule = Callable[[NetworkWriter, list[Any], dict[str, Any]], Any]
 RULES: dict[str, Rule] = {}
-# Of constants alone, in NumPy: what exporters compute shapes and masks with.
-FOLDED: dict[str, Callable[..., Any]] = {
-    "Add": np.add,
-    "Sub": np.subtract,
-    "Mul": np.multiply,
-    "Div": lambda a, b: _whole_quotient(a, b) if np.asarray(a).dtype.kind in "iu" else a / b,
-    "Neg": np.negative,
-    "Sqrt": np.sqrt,
-    "Reciprocal": np.reciprocal,
-    "Pow": lambda a, b: np.power(a, b).astype(np.asarray(a).dtype),
-    "Mod": np.mod,
-    "Not": np.logical_not,
-    "And": np.logical_and,
-    "Or": np.logical_or,
-    "Less": np.less,
-    "Greater": np.greater,
-    "Equal": np.equal,
-    "Where": np.where,
-}
 # Defaults of attributes, which are float32.
-HUNDREDTH, EPSILON = float(np.float32(0.01)), float(np.float32(1e-5))
-# Attributes that the rules know; another one would change what a node means and is refused.
-ATTRIBUTES: dict[str, set[str]] = {
-    **{name: {"axis"} for name in ("Softmax", "Flatten", "Gather", "Concat")},
-    **{name: {"axes", "keepdims", "noop_with_empty_axes"} for name in ("ReduceSum", "ReduceMean")},
-    **{name: {"alpha"} for name in ("LeakyRelu", "Elu")},
-    **{name: {"axes"} for name in ("Squeeze", "Unsqueeze")},
-    "BatchNormalization": {"epsilon", "momentum", "training_mode"},
-    "Cast": {"to"},
-    "Constant": {"value", "value_float", "value_floats", "value_int", "value_ints"},
-    "ConstantOfShape": {"value"},
-    "Dropout": {"seed"},
-    "Gelu": {"approximate"},
-    "Gemm": {"alpha", "beta", "transA", "transB"},
-    "LayerNormalization": {"axis", "epsilon", "stash_type"},
-    "Reshape": {"allowzero"},
-    "Shape": {"start", "end"},
-    "Split": {"axis", "num_outputs"},
-    "Transpose": {"perm"},
-    "Trilu": {"upper"},
-}
+HUNDREDTH = float(np.float32(0.01))
+EPSILON = float(np.float32(1e-5))
 FLOAT, DOUBLE = 1, 11  # TensorProto
 # Formats in which a norm of a format may be computed.
 NO_NARROWER = {FLOAT32: (FLOAT, DOUBLE), FLOAT64: (DOUBLE,)}
@@ -62,11 +24,6 @@ NAMES = {
     **{name.capitalize(): name for name in ("neg", "abs", "relu", "exp", "log", "sqrt", "reciprocal", "sin", "cos")},
     **{name.capitalize(): name for name in ("tan", "atan", "tanh", "sigmoid", "erf", "mish")},
 }
-
-
-def _whole_quotient(a: Any, b: Any) -> Any:
-    """Integers are divided towards zero."""
-    return np.abs(a) // np.abs(b) * (np.sign(a) * np.sign(b))
 
 
 def _applied(op: str) -> Rule:
@@ -123,7 +80,8 @@ def cast(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Kno
         if to not in kinds:
             raise UnsupportedOperation("Cast", "to float32, float64, integers or truth values")
         return np.asarray(args[0]).astype(kinds[to])
-    if {1: "torch.float32", 11: "torch.float64"}.get(to or 0) != str(write.dtype):
+    formats = {FLOAT: "torch.float32", DOUBLE: "torch.float64"}
+    if formats.get(to or 0) != str(write.dtype):
         raise UnsupportedOperation("Cast", "a value keeps its format")
     return args[0]
 
@@ -142,10 +100,12 @@ def constant(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) ->
 def filled(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Known:
     """One number everywhere."""
     value = np.asarray(settings.get("value", np.zeros(1, dtype=np.float32)))
-    return np.full(_bounded(_whole_numbers(args[0])), value.reshape(-1)[0], dtype=value.dtype)
+    sides = _bounded(_whole_numbers(args[0]))
+    return np.full(sides, value.reshape(-1)[0], dtype=value.dtype)
 
 
 def _bounded(shape: list[int]) -> list[int]:
+    # As floats: a product of hostile sides must not wrap around.
     if np.prod([float(side) for side in shape]) > 2**22:
         raise UnsupportedOperation("a tensor of that size", "values have at most 2^22 entries")
     return shape
@@ -156,15 +116,18 @@ def triangle(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) ->
     """A triangle of a constant matrix."""
     if isinstance(args[0], Value):
         raise UnsupportedOperation("Trilu", "of a constant")
-    diagonal = int(np.asarray(args[1]).reshape(-1)[0]) if len(args) > 1 else 0
-    found: Known = np.triu(args[0], diagonal) if settings.get("upper", 1) else np.tril(args[0], diagonal)
+    given = len(args) > 1
+    diagonal = int(np.asarray(args[1]).reshape(-1)[0]) if given else 0
+    triangular = np.triu if settings.get("upper", 1) else np.tril
+    found: Known = triangular(args[0], diagonal)
     return found
 
 
 @rule("Shape")
 def shape(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Known:
     """The shape, a batch being one point."""
-    sizes = list(args[0].shape)[settings.get("start", 0) : settings.get("end")]
+    start = settings.get("start", 0)
+    sizes = list(args[0].shape)[start : settings.get("end")]
     return np.array(sizes, dtype=np.int64)
 
 
@@ -179,9 +142,11 @@ def gemm(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Kno
         raise UnsupportedOperation("Gemm", "with constant weights")
     if any(settings.get(name, usual) != usual for name, usual in GEMM.items()):
         raise UnsupportedOperation("Gemm", "with alpha = beta = 1 and transA = 0")
-    weight = np.asarray(b) if settings.get("transB", 0) else np.asarray(b).T
+    weight = np.asarray(b)
+    weight = weight if settings.get("transB", 0) else weight.T
     c = rest[0] if rest else None
-    return write.affine(a, weight, None if c is None else _offset(c, len(weight)))
+    offset = None if c is None else _offset(c, len(weight))
+    return write.affine(a, weight, offset)
 
 
 def _offset(c: Any, count: int) -> NDArray[Any]:
@@ -202,6 +167,7 @@ def power(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Kn
     """Squares, cubes and roots."""
     names = {2.0: "square", 0.5: "sqrt", -0.5: "rsqrt", -1.0: "reciprocal"}
     x, exponent = args
+    # A longer exponent would broadcast the value, which this rule does not do.
     if isinstance(exponent, Value) or np.size(exponent) != 1 or np.ndim(exponent) > len(x.shape):
         raise UnsupportedOperation("Pow", "with one number as its exponent")
     number = float(np.asarray(exponent).reshape(-1)[0])
@@ -227,13 +193,15 @@ def elu(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Know
 @rule("Gelu")
 def gelu(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Known:
     """Either form."""
-    return write.apply("gelu_tanh" if settings.get("approximate", b"none") == b"tanh" else "gelu", args[0])
+    smooth = settings.get("approximate", b"none") == b"tanh"
+    return write.apply("gelu_tanh" if smooth else "gelu", args[0])
 
 
 @rule("Softplus")
 def softplus(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Known:
     """log(1 + e^x), without the threshold that torch's has."""
-    return write.apply("log", write.apply("shift", write.apply("exp", args[0]), 1.0))
+    above_one = write.apply("shift", write.apply("exp", args[0]), 1.0)
+    return write.apply("log", above_one)
 
 
 def _extreme(op: str) -> Rule:
@@ -253,8 +221,10 @@ RULES |= {"Min": _extreme("minimum"), "Max": _extreme("maximum")}
 def clip(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Known:
     """Not below, not above."""
     found: Known = args[0]
-    ends = [args[at] if len(args) > at else settings.get(name) for at, name in ((1, "min"), (2, "max"))]
-    for op, end in zip(("maximum", "minimum"), ends, strict=True):
+    # Newer versions give the ends as inputs, older ones as attributes.
+    low = args[1] if len(args) > 1 else settings.get("min")
+    high = args[2] if len(args) > 2 else settings.get("max")
+    for op, end in (("maximum", low), ("minimum", high)):
         if end is not None:
             found = write.combine(op, found, np.asarray(end, dtype=np.float64))
     return found
@@ -275,14 +245,16 @@ def layer_norm(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) 
         raise UnsupportedOperation(
             "LayerNormalization", "with a stash_type (1 if none is given) of its own format or 11"
         )
-    return write.normalise(args[0], args[1], args[2] if len(args) > 2 else None, settings.get("epsilon", EPSILON))
+    offset = args[2] if len(args) > 2 else None
+    return write.normalise(args[0], args[1], offset, settings.get("epsilon", EPSILON))
 
 
 def _reduction(op: str) -> Rule:
     def written(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Known:
         if settings.get("noop_with_empty_axes", 0):
             raise UnsupportedOperation("a reduction over no axes", "name the axes")
-        return write.reduced(op, args[0], _axes(args, settings), bool(settings.get("keepdims", 1)))
+        keepdims = bool(settings.get("keepdims", 1))
+        return write.reduced(op, args[0], _axes(args, settings), keepdims)
 
     return written
 
@@ -295,7 +267,8 @@ def reshape(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> 
     """0 keeps a size, -1 is what is left."""
     sizes = _whole_numbers(args[1])
     zeros_keep = not settings.get("allowzero")
-    kept = [args[0].shape[at] if size == 0 and zeros_keep else size for at, size in enumerate(sizes)]
+    own = args[0].shape
+    kept = [own[at] if size == 0 and zeros_keep else size for at, size in enumerate(sizes)]
     return moved(args[0], lambda v: v.reshape(kept))
 
 
@@ -303,26 +276,30 @@ def reshape(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> 
 def flatten(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Known:
     """Two axes: those before, those from ``axis`` on."""
     axis = settings.get("axis", 1)
-    return moved(args[0], lambda v: v.reshape(int(np.prod(v.shape[:axis], dtype=np.int64)), -1))
+    before = int(np.prod(args[0].shape[:axis], dtype=np.int64))
+    return moved(args[0], lambda v: v.reshape(before, -1))
 
 
 @rule("Transpose")
 def transpose(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Known:
     """Axes in another order."""
-    return moved(args[0], lambda v: np.transpose(v, settings.get("perm")))
+    order = settings.get("perm")  # all axes the other way round without it
+    return moved(args[0], lambda v: np.transpose(v, order))
 
 
 @rule("Squeeze")
 def squeeze(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Known:
     """Without axes of size one."""
     axes = _axes(args, settings)
-    return moved(args[0], lambda v: np.squeeze(v, None if axes is None else tuple(axes)))
+    chosen = None if axes is None else tuple(axes)
+    return moved(args[0], lambda v: np.squeeze(v, chosen))
 
 
 @rule("Unsqueeze")
 def unsqueeze(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Known:
     """With axes of size one."""
-    return moved(args[0], lambda v: np.expand_dims(v, tuple(_axes(args, settings) or ())))
+    axes = tuple(_axes(args, settings) or ())
+    return moved(args[0], lambda v: np.expand_dims(v, axes))
 
 
 @rule("Slice")
@@ -336,6 +313,7 @@ def sliced(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> K
     steps = _axes(args, {}, 4) or [1] * len(starts)
     index = [slice(None)] * len(args[0].shape)
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        # Exporters write the smallest integer for "down to the first": Python says None.
         last = None if step < 0 and end < -(2**31) else end
         index[axis] = slice(start, last, step)
     return moved(args[0], lambda v: v[tuple(index)])
@@ -346,7 +324,8 @@ def gather(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> K
     """Entries of one axis, by constant numbers."""
     if isinstance(args[1], Value):
         raise UnsupportedOperation("Gather", "by constant indices")
-    return moved(args[0], lambda v: np.take(v, args[1], settings.get("axis", 0)))
+    axis = settings.get("axis", 0)
+    return moved(args[0], lambda v: np.take(v, args[1], axis))
 
 
 @rule("Split")
@@ -358,16 +337,13 @@ def split(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> li
     if sizes is None:
         count = settings["num_outputs"]
         most = -(-whole // count)
-        # The last may be smaller.
-        sizes = [most] * (count - 1) + [whole - most * (count - 1)]
+        # All of one size; the last may be smaller.
+        last = whole - most * (count - 1)
+        sizes = [most] * (count - 1) + [last]
     if min(sizes) < 0 or sum(sizes) != whole:
         raise UnsupportedOperation("Split", f"into parts that make up its axis of {whole}")
     ends = np.cumsum(sizes)[:-1]
-    return [_part(args[0], ends, axis, at) for at in range(len(sizes))]
-
-
-def _part(x: Known, ends: Any, axis: int, at: int) -> Known:
-    return moved(x, lambda v: np.split(v, ends, axis)[at])
+    return parts_of(args[0], ends, axis)
 
 
 @rule("Concat")
@@ -379,7 +355,8 @@ def concat(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> K
 @rule("Expand")
 def expand(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Known:
     """Copies along axes of size one."""
-    wanted = np.broadcast_shapes(args[0].shape, tuple(_bounded(_whole_numbers(args[1]))))
+    asked = _bounded(_whole_numbers(args[1]))
+    wanted = np.broadcast_shapes(args[0].shape, tuple(asked))
     return moved(args[0], lambda v: np.broadcast_to(v, wanted))
 
 
@@ -389,10 +366,12 @@ def batch_norm(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) 
     x, scale, offset, mean, var = args[:5]
     if settings.get("training_mode", 0):
         raise UnsupportedOperation("BatchNormalization", "in training mode")
-    spread = np.sqrt(np.asarray(var, dtype=np.float64) + settings.get("epsilon", EPSILON))
+    variance = np.asarray(var, dtype=np.float64)
+    spread = np.sqrt(variance + settings.get("epsilon", EPSILON))
     ends = [1] * (len(x.shape) - 2)
     moves = (("sub", mean), ("div", spread), ("mul", scale), ("add", offset))
     for op, numbers in moves:
-        x = write.combine(op, x, np.asarray(numbers).reshape(-1, *ends))
+        per_channel = np.asarray(numbers).reshape(-1, *ends)
+        x = write.combine(op, x, per_channel)
     found: Known = x
     return found

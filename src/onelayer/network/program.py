@@ -95,7 +95,8 @@ def read_program(text: str, tensors: Mapping[str, tuple[int, ...]]) -> NetworkPr
         raise FileError("the network has an unknown version, or no steps, or no input shape")
     if len(data["steps"]) > MAX_STEPS:
         raise FileError(f"a network has at most {MAX_STEPS:,} steps")
-    return NetworkProgram(tuple(data["input"]), tuple(map(_step, data["steps"])), tensors)
+    steps = tuple(map(_step, data["steps"]))
+    return NetworkProgram(tuple(data["input"]), steps, tensors)
 
 
 def _step(data: Any) -> Step:
@@ -117,7 +118,8 @@ def _step(data: Any) -> Step:
         raise FileError(f"step {data['op']} of the network has a field of the wrong type")
     exact = float(number) if "number" in data else None
     chosen = tuple(places) if "places" in data else None
-    return Step(data["op"], tuple(data["args"]), tuple(data["shape"]), exact, chosen)
+    args, shape = tuple(data["args"]), tuple(data["shape"])
+    return Step(data["op"], args, shape, exact, chosen)
 
 
 def _items(values: Any, kinds: tuple[type[Any], ...]) -> bool:
@@ -128,7 +130,8 @@ def _items(values: Any, kinds: tuple[type[Any], ...]) -> bool:
 def _sizes(shape: Any) -> bool:
     if not isinstance(shape, list | tuple) or len(shape) > MAX_AXES:
         return False
-    return all(type(side) is int and 1 <= side <= MAX_VALUES for side in shape) and math.prod(shape) <= MAX_VALUES
+    bounded = all(type(side) is int and 1 <= side <= MAX_VALUES for side in shape)
+    return bounded and math.prod(shape) <= MAX_VALUES
 
 
 def _fits(step: Step, before: list[tuple[int, ...]], tensors: Mapping[str, tuple[int, ...]]) -> bool:
@@ -137,6 +140,7 @@ def _fits(step: Step, before: list[tuple[int, ...]], tensors: Mapping[str, tuple
         return False
     found = []
     for arg in step.args:
+        # Earlier values only: what a step reads exists, so a program has an order and an end.
         known = arg in tensors if isinstance(arg, str) else 0 <= arg < len(before)
         if not known:
             return False
@@ -160,7 +164,9 @@ def _arranged(step: Step, found: list[tuple[int, ...]]) -> bool:
     wanted = math.prod(step.shape)
     if step.places is None:
         return held == wanted
-    return len(step.places) == wanted and all(0 <= at < held for at in step.places)
+    if len(step.places) != wanted:
+        return False
+    return all(0 <= at < held for at in step.places)
 
 
 def _affine(step: Step, found: list[tuple[int, ...]]) -> bool:
@@ -170,7 +176,9 @@ def _affine(step: Step, found: list[tuple[int, ...]]) -> bool:
     x, weight = found[:2]
     if isinstance(step.args[0], str) or len(weight) != 2 or not x or x[-1] != weight[1]:
         return False
-    return step.shape == (*x[:-1], weight[0]) and found[2:] in ([], [(weight[0],)])
+    outputs = weight[0]
+    biased = found[2:] in ([], [(outputs,)])
+    return biased and step.shape == (*x[:-1], outputs)
 
 
 def _product(step: Step, found: list[tuple[int, ...]]) -> bool:
@@ -183,9 +191,14 @@ def _product(step: Step, found: list[tuple[int, ...]]) -> bool:
 
 def _normalised(step: Step, found: list[tuple[int, ...]]) -> bool:
     """x (..., n) with gain (n) and offset (n), tensors both; eps > 0."""
-    tensors = all(isinstance(arg, str) for arg in step.args[1:]) and not isinstance(step.args[0], str)
-    right = len(found) == 3 and bool(found[0]) and found[1:] == [found[0][-1:]] * 2
-    return tensors and right and step.shape == found[0] and step.number is not None and step.number > 0
+    x, *parameters = step.args
+    stored = all(isinstance(arg, str) for arg in parameters)
+    if isinstance(x, str) or not stored or len(found) != 3 or not found[0]:
+        return False
+    width = found[0][-1:]
+    if found[1:] != [width, width] or step.shape != found[0]:
+        return False
+    return step.number is not None and step.number > 0
 
 
 def _weighed(step: Step, found: list[tuple[int, ...]]) -> bool:
@@ -196,18 +209,34 @@ def _weighed(step: Step, found: list[tuple[int, ...]]) -> bool:
         return True
     size = math.prod(step.shape)
     width = step.shape[-1]
-    inside = all(0 <= at < size for at in step.places) and len(set(step.places)) == len(step.places)
-    return inside and len({at // width for at in step.places}) == size // width
+    inside = all(0 <= at < size for at in step.places)
+    once = len(set(step.places)) == len(step.places)
+    # A softmax of nothing has no value.
+    rows = {at // width for at in step.places}
+    return inside and once and len(rows) == size // width
+
+
+def _unary(step: Step, found: list[tuple[int, ...]]) -> bool:
+    return len(found) == 1 and step.shape == found[0]
+
+
+def _binary(step: Step, found: list[tuple[int, ...]]) -> bool:
+    return len(found) == 2 and step.shape == found[0] == found[1]
+
+
+def _reduced(step: Step, found: list[tuple[int, ...]]) -> bool:
+    """Sum or mean of the last axis."""
+    return len(found) == 1 and bool(found[0]) and step.shape == found[0][:-1]
 
 
 _SHAPES: dict[str, Callable[[Step, list[tuple[int, ...]]], bool]] = {
-    "unary": lambda step, found: len(found) == 1 and step.shape == found[0],
-    "binary": lambda step, found: len(found) == 2 and step.shape == found[0] == found[1],
+    "unary": _unary,
+    "binary": _binary,
     "arrange": _arranged,
     "affine": _affine,
     "matmul": _product,
     "softmax": _weighed,
     "layer_norm": _normalised,
-    "sum": lambda step, found: len(found) == 1 and bool(found[0]) and step.shape == found[0][:-1],
-    "mean": lambda step, found: len(found) == 1 and bool(found[0]) and step.shape == found[0][:-1],
+    "sum": _reduced,
+    "mean": _reduced,
 }

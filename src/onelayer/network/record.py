@@ -23,23 +23,28 @@ def record(model: nn.Module, input_shape: tuple[int, ...]) -> RecordedNetwork:
     """The network of a module that maps (B, *input_shape) to (B, *outputs); OnelayerError where it is no such thing."""
     if isinstance(model, RecordedNetwork):
         return model
-    held = [p.dtype for p in (*model.parameters(), *model.buffers()) if p.is_floating_point()]
+    tensors = (*model.parameters(), *model.buffers())
+    held = [tensor.dtype for tensor in tensors if tensor.is_floating_point()]
     dtype = held[0] if held else torch.float64
     example = torch.zeros(1, *input_shape, dtype=dtype, device="cpu")
     try:
         with torch.no_grad():
-            program = torch.export.export(copy.deepcopy(model).eval(), (example,), strict=False)
+            # A copy: the mode of the user's model is not to change.
+            private = copy.deepcopy(model).eval()
+            program = torch.export.export(private, (example,), strict=False)
     except Exception as error:
         raise OnelayerError(f"the model cannot be recorded as a network ({told(error)})") from error
     try:
         return _converted(program, NetworkWriter(input_shape, dtype))
-    except (TypeError, ValueError, IndexError, AttributeError) as error:  # of arguments that no rule has
+    # Arguments that no rule has end in one of these.
+    except (TypeError, ValueError, IndexError, AttributeError) as error:
         raise OnelayerError(f"the model cannot be written as a network ({told(error)})") from error
 
 
 def _converted(program: Any, build: NetworkWriter) -> RecordedNetwork:
     constants = {**program.state_dict, **program.constants}
-    fed = {spec.arg.name: constants.get(spec.target) for spec in program.graph_signature.input_specs}
+    specs = program.graph_signature.input_specs
+    fed = {spec.arg.name: constants.get(spec.target) for spec in specs}
     known: dict[Any, Any] = {}
     with torch.no_grad():
         for node in program.graph.nodes:
@@ -56,10 +61,12 @@ def _converted(program: Any, build: NetworkWriter) -> RecordedNetwork:
 
 
 def _called(build: NetworkWriter, node: Any, known: dict[Any, Any]) -> Any:
-    args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda at: known[at])
+    given = (node.args, node.kwargs)
+    args, kwargs = torch.fx.node.map_arg(given, lambda at: known[at])
+    # Of weights and numbers alone: run once, here, and stored as a constant.
     if not holds_value((*args, *kwargs.values())):
         _need_kept(node, args, known)
-        return node.target(*args, **kwargs)  # of weights and numbers alone
+        return node.target(*args, **kwargs)
     name = getattr(node.target, "__name__", str(node.target)).split(".")[0]
     if name == "getitem":
         return args[0][args[1]]

@@ -18,7 +18,8 @@ def _seen(build: NetworkWriter, x: Known, places: Places) -> Known:
     flat = moved(x, lambda v: v.reshape(*v.shape[:2], -1))
     end = flat.shape[-1]
     if bool((places == BORDER).any()):
-        flat = build.join([flat, np.zeros((*flat.shape[:2], 1))], 2)
+        border = np.zeros((*flat.shape[:2], 1))
+        flat = build.join([flat, border], 2)
     # BORDER is the zero at the end.
     return moved(flat, lambda v: v[:, :, places % (end + 1)])
 
@@ -46,7 +47,8 @@ def convolution(
         own = slice(at * each, (at + 1) * each)
         part = _rows(seen, slice(at * channels, (at + 1) * channels))
         shift = None if offset is None else offset[own]
-        parts.append(build.affine(part, rows[own].reshape(each, -1), shift))
+        matrix = rows[own].reshape(each, -1)
+        parts.append(build.affine(part, matrix, shift))
     joined = parts[0] if groups == 1 else build.join(parts, -1)
     return moved(joined, lambda v: np.moveaxis(v, -1, 1))
 
@@ -76,9 +78,8 @@ def average(
     divisor_override: Any = None,
 ) -> Known:
     """The mean of every window."""
-    places = covering(
-        windows(x.shape[2:], kernel_size, stride, padding), ceil_mode, count_include_pad, divisor_override
-    )
+    seen_at = windows(x.shape[2:], kernel_size, stride, padding)
+    places = covering(seen_at, ceil_mode, count_include_pad, divisor_override)
     seen = _seen(build, x, places)
     if not isinstance(seen, Value):
         raise UnsupportedOperation("a pooling of a constant", "it is to be folded by the reader")
@@ -98,7 +99,8 @@ def largest(
     """The largest entry of every window, one after the other."""
     if ceil_mode:
         raise UnsupportedOperation("a maximum pooling of this kind", "use ceil_mode=False")
-    places = without_border(windows(x.shape[2:], kernel_size, stride, padding, dilation))
+    seen_at = windows(x.shape[2:], kernel_size, stride, padding, dilation)
+    places = without_border(seen_at)
     seen = _seen(build, x, places)
     found = moved(seen, lambda v: v[..., 0])
     for at in range(1, places.shape[-1]):

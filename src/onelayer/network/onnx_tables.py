@@ -1,0 +1,62 @@
+"""What ONNX operators compute of constants alone, and the attributes that the rules of others know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+
+def _quotient(a: Any, b: Any) -> Any:
+    """Integers are divided towards zero."""
+    if np.asarray(a).dtype.kind not in "iu":
+        return a / b
+    sign = np.sign(a) * np.sign(b)
+    return np.abs(a) // np.abs(b) * sign
+
+
+def _power(a: Any, b: Any) -> Any:
+    """In the format of the base, whatever that of the exponent is."""
+    return np.power(a, b).astype(np.asarray(a).dtype)
+
+
+# Of constants alone, in NumPy: what exporters compute shapes and masks with.
+FOLDED: dict[str, Callable[..., Any]] = {
+    "Add": np.add,
+    "Sub": np.subtract,
+    "Mul": np.multiply,
+    "Div": _quotient,
+    "Neg": np.negative,
+    "Sqrt": np.sqrt,
+    "Reciprocal": np.reciprocal,
+    "Pow": _power,
+    "Mod": np.mod,
+    "Not": np.logical_not,
+    "And": np.logical_and,
+    "Or": np.logical_or,
+    "Less": np.less,
+    "Greater": np.greater,
+    "Equal": np.equal,
+    "Where": np.where,
+}
+# Attributes that the rules know; another one would change what a node means and is refused.
+ATTRIBUTES: dict[str, set[str]] = {
+    **{name: {"axis"} for name in ("Softmax", "Flatten", "Gather", "Concat")},
+    **{name: {"axes", "keepdims", "noop_with_empty_axes"} for name in ("ReduceSum", "ReduceMean")},
+    **{name: {"alpha"} for name in ("LeakyRelu", "Elu")},
+    **{name: {"axes"} for name in ("Squeeze", "Unsqueeze")},
+    "BatchNormalization": {"epsilon", "momentum", "training_mode"},
+    "Cast": {"to"},
+    "Constant": {"value", "value_float", "value_floats", "value_int", "value_ints"},
+    "ConstantOfShape": {"value"},
+    "Dropout": {"seed"},
+    "Gelu": {"approximate"},
+    "Gemm": {"alpha", "beta", "transA", "transB"},
+    "LayerNormalization": {"axis", "epsilon", "stash_type"},
+    "Reshape": {"allowzero"},
+    "Shape": {"start", "end"},
+    "Split": {"axis", "num_outputs"},
+    "Transpose": {"perm"},
+    "Trilu": {"upper"},
+}
