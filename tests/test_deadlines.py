@@ -47,6 +47,13 @@ def layer() -> Any:
     return ol.approximate("sin(x)", ol.Box([0], [1]), 1e-3).model
 
 
+@pytest.fixture(scope="module", autouse=True)
+def loaded() -> None:
+    """A first call loads what it needs; torch's optimisers import a compiler."""
+    ol.approximate("x", ol.Box([0], [1]), 0.1)
+    ol.train("x", ol.Box([0], [1]), steps=1)
+
+
 TOKENS = ol.Box([[0.0, 0.0]] * 4, [[1.0, 1.0]] * 4)
 HARD = "exp(sin(3*x1*x2*x3) + x4)"
 DOORS: dict[str, Callable[..., Any]] = {
@@ -66,13 +73,90 @@ DOORS: dict[str, Callable[..., Any]] = {
 
 @pytest.mark.parametrize("name", DOORS)
 def test_a_deadline_is_kept_and_something_returned(name: str) -> None:
-    ol.approximate("x", ol.Box([0], [1]), 0.1)  # loads what it needs
     started = time.monotonic()
     found = DOORS[name](max_seconds=SECONDS)
     assert time.monotonic() - started <= ALLOWED
     certificate = found.certificate
     assert certificate.status in ("proved", "refuted", "undecided")
     assert 0 <= certificate.lower <= certificate.upper
+
+
+class Slow(torch.nn.Module):
+    """A function whose every evaluation takes a while, by its operations on enclosures too."""
+
+    def forward(self, x: Any) -> Any:
+        time.sleep(0.05)
+        return torch.sin(x[..., 0]) * x[..., 1]
+
+
+def network() -> torch.nn.Module:
+    """Too wide for any proof in half a second."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        inner = [torch.nn.Linear(4, 48), torch.nn.Tanh(), torch.nn.Linear(48, 48), torch.nn.Tanh()]
+        return torch.nn.Sequential(*inner, torch.nn.Linear(48, 1)).double()
+
+
+def table() -> ol.Table:
+    axis = np.linspace(0.0, 1.0, 20)
+    x, y, z = np.meshgrid(axis, axis, axis, indexing="ij")
+    return ol.Table((axis,) * 3, np.sin(9 * x * y) + z**2, ("x", "y", "z"), interpolate="cubic")
+
+
+WAVES = "sin(5*x1*x2) + exp(x1)"
+FOUR = ol.Box([-1] * 4, [1] * 4)
+HASTY = 0.5  # seconds, for doors that a test makes forget that they take a second and a half in any case
+HASTY_DOORS: dict[str, Callable[..., Any]] = {
+    "slopes": lambda **limit: ol.approximate(WAVES, SQUARE, 1e-7, gradient_eps=1e-6, **limit),
+    "integers": lambda **limit: ol.approximate(WAVES, SQUARE, 1e-2, dtype="int8", **limit),
+    "a table": lambda **limit: ol.approximate(table(), ol.Box([0] * 3, [1] * 3), 1e-6, **limit),
+    "a module": lambda **limit: ol.approximate(Slow(), SQUARE, 1e-4, **limit),
+    "bound": lambda **limit: ol.bound(Slow(), SQUARE, gap=1e-9, **limit),
+    "lipschitz": lambda **limit: ol.lipschitz(Slow(), SQUARE, gap=1e-9, **limit),
+    "gradient_error": lambda **limit: ol.gradient_error(Slow(), slow_call, SQUARE, **limit),
+    "monotone": lambda **limit: ol.monotone(Slow(), SQUARE, {"x1": "+"}, **limit),
+    "convex": lambda **limit: ol.convex(Slow(), SQUARE, **limit),
+    "prove": lambda **limit: ol.prove(network(), FOUR, "y1 >= -0.2 and y1 <= 0.3", **limit),
+    "equivalent": lambda **limit: ol.equivalent(network(), lambda x: x[..., :1] / 9, FOUR, **limit),
+    "distill": lambda **limit: ol.distill(Slow(), SQUARE, 1e-5, **limit).approximation,
+}
+
+
+@pytest.mark.parametrize("name", HASTY_DOORS)
+def test_every_other_door_keeps_its_deadline(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for home in ("observer", "conductor", "proof.certify"):
+        monkeypatch.setattr(f"onelayer.{home}.AT_LEAST", 0.0)
+    started = time.monotonic()
+    found = HASTY_DOORS[name](max_seconds=HASTY)
+    assert time.monotonic() - started <= 1.1 * HASTY + 2
+    claim = found.certificate if isinstance(found, ol.Approximation) else found
+    assert claim.status in ("refuted", "undecided")
+
+
+@pytest.mark.parametrize("settings", [{"steps": 10**7}, {"steps": 0, "lbfgs_steps": 10**6}])
+def test_training_keeps_its_deadline(settings: dict[str, int]) -> None:
+    started = time.monotonic()
+    run = ol.train(Slow(), SQUARE, heads=1, d_model=4, hidden=4, max_seconds=HASTY, **settings)
+    assert time.monotonic() - started <= 1.1 * HASTY + 2
+    assert run.sup > 0
+
+
+def test_distilling_from_data_keeps_its_deadline() -> None:
+    started = time.monotonic()
+    with pytest.raises(Stopped, match="raise max_seconds"):
+        ol.distill(Slow(), data=torch.rand(2**14, 2), max_seconds=HASTY)
+    assert time.monotonic() - started <= 1.1 * HASTY + 2
+
+
+def test_a_check_keeps_its_deadline(tmp_path: Path) -> None:
+    from onelayer.checker.check import NOT_CONTRADICTED
+
+    made = ol.approximate("sin(3*x1)*x2", SQUARE, 1e-2)
+    found = ol.certify(made.model, made.target, SQUARE, gap=1e-6, order=1, max_boxes=10_000)
+    folder = ol.Approximation(made.model, found, made.target).save(tmp_path / "proof")
+    started = time.monotonic()
+    assert ol.check(folder, max_seconds=0.1, jobs=1).verdict == NOT_CONTRADICTED
+    assert time.monotonic() - started <= 0.11 + 2
 
 
 def test_certify_keeps_its_deadline() -> None:

@@ -101,6 +101,7 @@ WIDE = (FLOAT64, FLOAT32)
 FORMATS = (*WIDE, FLOAT16, BFLOAT16)
 NAMES = tuple(row.name for row in FORMATS)
 REAL = "real"  # what a certificate calls exact arithmetic
+MODEL_DTYPE = "model dtype"  # the execution to prove something of: that of the format of the weights
 ARITHMETICS = (REAL, *(row.execution for row in FORMATS))
 
 

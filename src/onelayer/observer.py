@@ -70,6 +70,11 @@ def _outward(value: float, *, up: bool) -> str:
     return f"{float(shift(Decimal(written))):.3g}"
 
 
+def _check_seconds(seconds: float) -> None:
+    if not seconds >= 0:
+        raise OnelayerError(f"max_seconds must be a number of seconds >= 0, got {seconds!r}")
+
+
 class Observer:
     """Follows a call in silence. Subclasses override :meth:`show`; any thread may call :meth:`cancel`.
 
@@ -77,8 +82,7 @@ class Observer:
     """
 
     def __init__(self, max_seconds: float = math.inf) -> None:
-        if not max_seconds >= 0:
-            raise OnelayerError(f"max_seconds must be a number of seconds >= 0, got {max_seconds!r}")
+        _check_seconds(max_seconds)
         self._deadline = time.monotonic() + max_seconds
         self._cancelled = threading.Event()
 
@@ -152,7 +156,8 @@ class _Within(Observer):
     """An observer that passes everything on to another one and is over no later than it."""
 
     def __init__(self, outer: Observer, seconds: float) -> None:
-        super().__init__(max(0.0, min(seconds, outer.seconds_left)))
+        _check_seconds(seconds)
+        super().__init__(min(seconds, outer.seconds_left))
         # One event for both, so that whoever cancels either stops the call.
         self._cancelled = outer._cancelled
         self._outer = outer
@@ -299,3 +304,9 @@ def observing(observer: Observer | None, max_seconds: float = math.inf) -> Obser
     if sys.stderr.isatty():
         return TerminalObserver(max_seconds)
     return Observer(max_seconds)
+
+
+def observing_all(options: dict[str, Any]) -> Observer:
+    """The observer of a door that makes several calls within one ``max_seconds``; both are taken out of its options."""
+    given = options.pop("observer", None)
+    return observing(given, max(options.pop("max_seconds", math.inf), AT_LEAST))

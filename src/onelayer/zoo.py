@@ -25,8 +25,10 @@ from onelayer.build.sort import maximum, median, sort
 from onelayer.card import card as html_card
 from onelayer.conductor import approximate
 from onelayer.errors import OnelayerError
+from onelayer.observer import Observer
 from onelayer.result import Approximation
 
+Maker = Callable[..., Approximation]  # arguments of a size, and the observer
 SIZES = ("small", "large")
 # What some of them compute.
 SINES = "sin(x1) + sin(x2)"
@@ -48,7 +50,7 @@ class Animal:
     name: str
     computes: str
     algorithm: str
-    make: Callable[..., Approximation] = field(repr=False)
+    make: Maker = field(repr=False)
     variants: Mapping[str, tuple[str, tuple[Any, ...]]] = field(repr=False)  # by size: in words, arguments of ``make``
 
     @property
@@ -56,10 +58,10 @@ class Animal:
         """Each size in words."""
         return {size: about for size, (about, _) in self.variants.items()}
 
-    def build(self, size: str) -> Approximation:
+    def build(self, size: str, observer: Observer | None = None) -> Approximation:
         """The layer in that size."""
         _, arguments = self.variants[size]
-        return self.make(*arguments)
+        return self.make(*arguments, observer=observer)
 
     def __str__(self) -> str:
         lines = [f"{self.name}: {self.computes}", f"  {self.algorithm}"]
@@ -84,48 +86,47 @@ def card(name: str) -> Animal:
     return ANIMALS[name]
 
 
-def load(name: str, size: str = "small") -> Approximation:
-    """The layer of that name and size with its proof, built anew; the same weights every time."""
+def load(name: str, size: str = "small", *, observer: Observer | None = None) -> Approximation:
+    """The layer of that name and size with its proof, built anew; the same weights every time.
+
+    ``observer`` follows the call and may cancel it, as that of ``approximate`` does.
+    """
     animal = card(name)
     if size not in SIZES:
         raise OnelayerError(f"size must be one of {', '.join(SIZES)}; got {size!r}")
-    return animal.build(size)
+    return animal.build(size, observer)
 
 
 def _unit(count: int) -> Box:
     return Box([0.0] * count, [1.0] * count)
 
 
-def _each(count: int, tokens: Callable[[int], str]) -> Approximation:
-    """A layer read at every position: position i (from 0) returns what ``tokens(i)`` says."""
-    text = "; ".join(map(tokens, range(count)))
-    return gather(text, _unit(count), 1e-6)
+def _each(tokens: Callable[[int, int], str]) -> Maker:
+    """Layers read at every position: of so many numbers, position i (from 0) returns what ``tokens(count, i)`` says."""
+
+    def make(count: int, observer: Observer | None) -> Approximation:
+        text = "; ".join(tokens(count, i) for i in range(count))
+        return gather(text, _unit(count), 1e-6, observer=observer)
+
+    return make
 
 
-def _reverse(count: int) -> Approximation:
-    return _each(count, lambda i: f"x{count - i}")
+_reverse = _each(lambda count, i: f"x{count - i}")
+_cumulative_sum = _each(lambda _, i: "+".join(f"x{j + 1}" for j in range(i + 1)))
+_previous = _each(lambda _, i: f"x{max(1, i)}")
 
 
-def _cumulative_sum(count: int) -> Approximation:
-    names = [f"x{j + 1}" for j in range(count)]
-    return _each(count, lambda i: "+".join(names[: i + 1]))
-
-
-def _previous(count: int) -> Approximation:
-    return _each(count, lambda i: f"x{max(1, i)}")
-
-
-def _histogram(count: int, bins: int) -> Approximation:
+def _histogram(count: int, bins: int, observer: Observer | None) -> Approximation:
     """Tents one bin wide: a number half way between two centres counts half in each."""
     tents = []
     for k in range(bins):
         centre = k / (bins - 1)
         each = [f"relu(1 - {bins - 1}*abs(x{j + 1} - {centre!r}))" for j in range(count)]
         tents.append("+".join(each))
-    return superpose("; ".join(tents), _unit(count), 1e-3)
+    return superpose("; ".join(tents), _unit(count), 1e-3, observer=observer)
 
 
-def _recall(keys: int, values: int) -> Approximation:
+def _recall(keys: int, values: int, observer: Observer | None) -> Approximation:
     """All prompts key, value, other key, other value, query, with what stood behind the queried key."""
     rows = []
     answers = []
@@ -136,28 +137,28 @@ def _recall(keys: int, values: int) -> Approximation:
             answers.append(answer)
     x = np.array(rows, dtype=np.float64)
     y = np.array(answers, dtype=np.float64)
-    return memorize(x, y, recipe="softmax")
+    return memorize(x, y, recipe="softmax", observer=observer)
 
 
-def _sorted(count: int, eps: float, kind: str) -> Approximation:
-    return sort(count, 0.0, 1.0, eps, kind=kind)
+def _sorted(count: int, eps: float, kind: str, observer: Observer | None) -> Approximation:
+    return sort(count, 0.0, 1.0, eps, kind=kind, observer=observer)
 
 
-def _median(count: int) -> Approximation:
-    return median(count, 0.0, 1.0, 1e-3, kind="subsets")
+def _median(count: int, observer: Observer | None) -> Approximation:
+    return median(count, 0.0, 1.0, 1e-3, kind="subsets", observer=observer)
 
 
-def _maximum(count: int, eps: float) -> Approximation:
-    return maximum(count, 0.0, 1.0, eps, kind="subsets")
+def _maximum(count: int, eps: float, observer: Observer | None) -> Approximation:
+    return maximum(count, 0.0, 1.0, eps, kind="subsets", observer=observer)
 
 
-def _packed(text: str, box: Box, eps: float) -> Approximation:
+def _packed(text: str, box: Box, eps: float, observer: Observer | None) -> Approximation:
     # No race: which way wins it depends on the clock, and the weights are to be the same every time.
-    return approximate(text, box, eps, layout="packed", jobs=1)
+    return approximate(text, box, eps, layout="packed", jobs=1, observer=observer)
 
 
 # Name, what it computes, the algorithm; who makes it; each of SIZES in words with the arguments of the maker.
-ROWS: list[tuple[str, str, str, Callable[..., Approximation], tuple[Any, ...], tuple[Any, ...]]] = [
+ROWS: list[tuple[str, str, str, Maker, tuple[Any, ...], tuple[Any, ...]]] = [
     (
         "sort",
         "the numbers in ascending order",
@@ -250,7 +251,7 @@ ROWS: list[tuple[str, str, str, Callable[..., Approximation], tuple[Any, ...], t
 ]
 
 
-def _animal(name: str, computes: str, algorithm: str, make: Callable[..., Approximation], *sizes: Any) -> Animal:
+def _animal(name: str, computes: str, algorithm: str, make: Maker, *sizes: Any) -> Animal:
     variants = {}
     for size, (about, *arguments) in zip(SIZES, sizes, strict=True):
         variants[size] = (about, tuple(arguments))

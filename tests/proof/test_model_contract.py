@@ -6,6 +6,7 @@ import copy
 import itertools
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,10 +18,12 @@ from onelayer.errors import ModelAssumptionError, UnsupportedOperation
 from onelayer.language.formula import parse
 from onelayer.layer.memory import PlainMemory
 from onelayer.proof.certify import certify
+from onelayer.proof.claims import convex, lipschitz, monotone
 from onelayer.proof.contract import POINTS, examine
 from onelayer.proof.error import ErrorFunction, error_function
 from onelayer.proof.points import hard_points
 from onelayer.recording.target import as_target
+from onelayer.taylor.core import TaylorModel
 
 SIDE = Box([-1.0], [1.0])
 SQUARE = Box([-1.0, -1.0], [1.0, 1.0])
@@ -106,6 +109,21 @@ def test_another_value_than_on_enclosures_is_refused() -> None:
 
     with pytest.raises(ModelAssumptionError, match="operations on enclosures exclude"):
         certify(model, "x", SIDE, 5.0)
+
+
+def test_another_value_than_on_enclosures_or_with_tangents_has_no_slopes_either() -> None:
+    class Turned(nn.Module):
+        """-x, but x to whoever follows its operations."""
+
+        def forward(self, x: Any) -> Any:
+            return x[..., 0] * (-1.0 if type(x) in self.turned else 1.0)
+
+    for turned, complaint in (((Tensor,), "operations on enclosures exclude"), ((Tensor, TaylorModel), "derivatives")):
+        model = Turned()
+        model.turned = turned
+        for claim in (lipschitz, convex, partial(monotone, directions={"x1": "+"})):
+            with pytest.raises(ModelAssumptionError, match=complaint):
+                claim(model, SIDE)
 
 
 def test_a_model_that_depends_on_the_default_dtype_is_refused() -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 
-from onelayer.cli.console import INTERRUPTED
+from onelayer.cli.console import Interrupted
 from onelayer.observer import Observer, observing
+
+BEST = "this is the best so far"
 
 
 @contextmanager
@@ -46,9 +48,17 @@ def _cancelled_by_interrupt(observer: Observer) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
+@contextmanager
+def kept_when_interrupted(out: Path) -> Iterator[None]:
+    """For a command that writes every part as it is finished: Ctrl-C ends it at once, and says where they are."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Interrupted(f"what is finished is kept in {out}, and the same command goes on") from None
+
+
 def concluded(status: int, observer: Observer, kept: str) -> int:
     """The exit status of an attended command; one that was interrupted says in one line what was kept."""
-    if not observer.cancelled:
-        return status
-    print(f"interrupted; {kept}", file=sys.stderr)
-    return INTERRUPTED
+    if observer.cancelled:
+        raise Interrupted(kept)
+    return status

@@ -132,11 +132,13 @@ def sort_command(
     ] = "auto",
     out: Out = None,
     dtype: Dtype = "float64",
+    max_seconds: MaxSeconds = math.inf,
     as_json: Json = False,
 ) -> int:
     """Build a layer that sorts, with its proof."""
     with attended() as observer:
-        result = ol.sort(length, lower, upper, eps, kind=kind, dtype=named(dtype).dtype, observer=observer)
+        limits: dict[str, Any] = {"max_seconds": max_seconds, "observer": observer}
+        result = ol.sort(length, lower, upper, eps, kind=kind, dtype=named(dtype).dtype, **limits)
     return report(result, as_json, observer, **keep(result, out, observer, picture=length <= MOST_DRAWN))
 
 
@@ -156,6 +158,7 @@ def memorize_command(
     ] = None,
     out: Out = None,
     dtype: Dtype = "float64",
+    max_seconds: MaxSeconds = math.inf,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> int:
@@ -164,6 +167,7 @@ def memorize_command(
         from onelayer.build.tables.table import read_named
 
         x, y, columns = read_named(table, target)
-        result = ol.memorize(x, y, recipe=recipe, dtype=named(dtype).dtype, seed=seed, names=columns, observer=observer)
+        limits: dict[str, Any] = {"max_seconds": max_seconds, "observer": observer}
+        result = ol.memorize(x, y, recipe=recipe, dtype=named(dtype).dtype, seed=seed, names=columns, **limits)
     recalled = str(result.recall_report)
     return report(result, as_json, observer, recall=recalled, **keep(result, out, observer))

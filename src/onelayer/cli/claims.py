@@ -15,13 +15,12 @@ from typing import Annotated, Any
 import typer
 
 import onelayer as ol
-from onelayer.cli.attended import attended, concluded
+from onelayer.cli.attended import BEST, attended, concluded
 from onelayer.cli.console import NOT_PROVED, SUCCESS, show
 from onelayer.cli.models import ArchitectureOption, ClaimOut, DomainOption, Model, Opened, function_of, opened
 from onelayer.cli.options import Json, MaxSeconds, app, examples, one_of, options_of, taking
 
 Limit = Annotated[float | None, typer.Option("--eps", help="The bound to prove; without it, the tightest enclosure.")]
-BEST = "this is the best so far"
 Fields = Callable[[Any], dict[str, Any]]
 Prove = Callable[..., Any]
 
@@ -51,9 +50,11 @@ def claim(name: str, *lines: str, fields: Fields, only_proved: bool = False) -> 
             with attended() as observer:
                 found = prove(opened(model, domain, architecture), observer=observer, **how)
             proved = found.status == "proved"
-            kept = {"saved": str(found.save(out))} if out is not None and (proved or not only_proved) else {}
-            show(str(found), fields(found) | kept, as_json=as_json)
-            return concluded(SUCCESS if proved else NOT_PROVED, observer, BEST)
+            keeps = out is not None and (proved or not only_proved)
+            saved = {"saved": str(found.save(out))} if keeps else {}
+            show(str(found), fields(found) | saved, as_json=as_json)
+            kept = f"the best so far is in {out}" if keeps else BEST
+            return concluded(SUCCESS if proved else NOT_PROVED, observer, kept)
 
         own = [option for option in options_of(prove) if option.name != "saved"]
         app.command(name, epilog=examples(*lines))(taking([FIRST, *own, *COMMON], run, prove))

@@ -24,6 +24,13 @@ SUCCESS, NOT_PROVED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130  # exit statuses; 130
 DEBUG = "ONELAYER_DEBUG"  # set to anything: an unexpected error shows its traceback
 
 
+class Interrupted(Stopped):
+    """A command that was interrupted and has something to show for it; its message says what was kept."""
+
+    def __init__(self, kept: str) -> None:
+        super().__init__(kept, cancelled=True)
+
+
 def show(text: str, data: Mapping[str, Any], *, as_json: bool) -> None:
     """Print ``text`` for people or ``data`` for programs."""
     print(json.dumps({key: plain(value) for key, value in data.items()}) if as_json else text)
@@ -56,16 +63,31 @@ def guarded(action: Callable[[], Any], as_json: bool) -> int:
     except typer.Exit as stop:
         return int(stop.exit_code)
     except Stopped as error:
-        print(f"{'interrupted' if error.cancelled else error}; there was nothing to keep yet", file=sys.stderr)
-        return INTERRUPTED if error.cancelled else NOT_PROVED
+        return _stopped(error)
     except (OnelayerError, OSError) as error:
         return _refuse(" ".join(str(error).split()), as_json)
     except (KeyboardInterrupt, typer.Abort):
-        print("interrupted; nothing was written", file=sys.stderr)
-        return INTERRUPTED
+        return _interrupted("nothing was written")
     except Exception as error:
         return _refuse(_unexpected(error), as_json)
+    if status == INTERRUPTED:  # what typer makes of a KeyboardInterrupt
+        return _interrupted("nothing was written")
     return status if isinstance(status, int) else SUCCESS
+
+
+def _stopped(error: Stopped) -> int:
+    if isinstance(error, Interrupted):
+        return _interrupted(str(error))
+    nothing = "there was nothing to keep yet"
+    if error.cancelled:
+        return _interrupted(nothing)
+    print(f"{error}; {nothing}", file=sys.stderr)
+    return NOT_PROVED
+
+
+def _interrupted(kept: str) -> int:
+    print(f"interrupted; {kept}", file=sys.stderr)
+    return INTERRUPTED
 
 
 def _unexpected(error: Exception) -> str:

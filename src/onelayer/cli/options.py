@@ -139,8 +139,11 @@ def keep(result: Approximation, out: Path | None, observer: Observer, *, picture
     return {"saved": str(out)}
 
 
-def report(result: Approximation, as_json: bool, observer: Observer, **extra: Any) -> int:
-    """Print the certificate and the size of a result; the exit status says whether it is proved, or was interrupted."""
+def report(result: Approximation, as_json: bool, observer: Observer, kept: str = "", **extra: Any) -> int:
+    """Print the certificate and the size of a result; the exit status says whether it is proved, or was interrupted.
+
+    ``kept`` is what an interrupted command says, unless the result was saved.
+    """
     certificate = result.certificate
     size = result.size()
     counts = counted(size)
@@ -154,5 +157,6 @@ def report(result: Approximation, as_json: bool, observer: Observer, **extra: An
         text.insert(1, str(result.gradient))
         data["gradient"] = json.loads(result.gradient.to_json())
     show("\n".join(text), data, as_json=as_json)
-    kept = f"the best result so far is in {extra['saved']}" if "saved" in extra else "this is the best result so far"
-    return concluded(SUCCESS if reached else NOT_PROVED, observer, kept)
+    if "saved" in extra:
+        kept = f"the best result so far is in {extra['saved']}"
+    return concluded(SUCCESS if reached else NOT_PROVED, observer, kept or "this is the best result so far")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from onelayer.cli.attended import moving
-from onelayer.cli.console import INTERRUPTED, NOT_PROVED, SUCCESS, show
+from onelayer.cli.attended import kept_when_interrupted, moving
+from onelayer.cli.console import NOT_PROVED, SUCCESS, show
 from onelayer.cli.options import Json, Seed, app, examples
 
 if TYPE_CHECKING:
@@ -30,14 +29,10 @@ def paper_command(
     as_json: Json = False,
 ) -> int:
     """Run every claim of the paper and write one HTML page; a run that was stopped goes on where it was."""
-    try:
-        with moving() as observer:
-            from onelayer.paper import report
+    with moving() as observer, kept_when_interrupted(out):
+        from onelayer.paper import report
 
-            found = report.write_report(out, quick=quick, only=only or (), seed=seed, jobs=jobs, observer=observer)
-    except KeyboardInterrupt:
-        print(f"interrupted; what is finished is kept in {out}, and the same command goes on", file=sys.stderr)
-        return INTERRUPTED
+        found = report.write_report(out, quick=quick, only=only or (), seed=seed, jobs=jobs, observer=observer)
     data = {
         "page": str(found.page),
         "confirmed": found.confirmed,

@@ -12,11 +12,12 @@ from typing import Annotated, Any
 import typer
 
 import onelayer as ol
-from onelayer.cli.attended import attended, concluded, moving
+from onelayer.cli.attended import BEST, attended, concluded, moving
 from onelayer.cli.console import NOT_PROVED, SUCCESS, show
 from onelayer.cli.models import ArchitectureOption, ClaimOut, DomainOption, Model, function_of, opened
 from onelayer.cli.options import Cluster, Device, Folder, Integers, Jobs, Json, MaxSeconds, app, examples, report
-from onelayer.observer import Observer
+from onelayer.formats import MODEL_DTYPE, REAL
+from onelayer.observer import observing
 from onelayer.proof.cluster import connected
 
 
@@ -53,29 +54,46 @@ def certify_command(
     with attended() as observer, connected(cluster) as executor:
         saved = opened(model, domain, architecture)
         target = function_of(formula, saved)
-        beside = Path(f"{os.path.normpath(model)}.checkpoint")
-        kept = _resumable(saved.model, target, device)
+        beside = checkpoint or Path(f"{os.path.normpath(model)}.checkpoint")
+        state = checkpoint
+        if _resumable(saved.model, target, device):
+            state = beside
         certificate = ol.certify(
             saved.model,
             target,
             saved.box,
             eps,
             order=order,
-            execution="real" if real else "model dtype",
+            execution=REAL if real else MODEL_DTYPE,
             max_seconds=max_seconds,
             jobs=jobs,
             executor=executor,
             device=device,
             observer=observer,
-            checkpoint=checkpoint or (beside if kept else None),
-            resume=(checkpoint or beside) if resume else None,
+            checkpoint=state,
+            resume=beside if resume else None,
         )
-    place = out or (model if save else None)
-    extra = _saved_at(place, certificate, observer)
+    extra = {}
+    # A proof that was cut short goes to a place of its own, never over one that is there.
+    place = out or (model if save and not observer.cancelled else None)
+    if place is not None:
+        extra["saved"] = str(certificate.save(place))
+    kept = _left(state)
     if isinstance(saved.model, ol.OneLayerTransformer):
-        return report(ol.Approximation(saved.model, certificate, target), as_json, observer, **extra)
+        return report(ol.Approximation(saved.model, certificate, target), as_json, observer, kept, **extra)
     show(str(certificate), json.loads(certificate.to_json()) | extra, as_json=as_json)
-    return concluded(SUCCESS if certificate.proved else NOT_PROVED, observer, "this is the best so far")
+    return concluded(_status(proved=certificate.proved), observer, kept)
+
+
+def _status(*, proved: bool) -> int:
+    return SUCCESS if proved else NOT_PROVED
+
+
+def _left(state: Path | None) -> str:
+    """What an interrupted proof says that it leaves: its checkpoint, once it was long enough to write one."""
+    if state is not None and state.is_file():
+        return f"the state of the proof is in {state}, and --resume goes on"
+    return BEST
 
 
 def _resumable(model: object, target: Any, device: str) -> bool:
@@ -84,13 +102,6 @@ def _resumable(model: object, target: Any, device: str) -> bool:
 
     here = device == "cpu" or (device == AUTO and graphics() is None)
     return isinstance(model, ol.OneLayerTransformer) and target.formula is not None and here
-
-
-def _saved_at(place: Path | None, certificate: ol.Certificate, observer: Observer) -> dict[str, str]:
-    """Where the certificate was saved, for the report; nothing where it was not to be, or the proof was cancelled."""
-    if place is None or observer.cancelled:
-        return {}
-    return {"saved": str(certificate.save(place))}
 
 
 @app.command(
@@ -119,14 +130,15 @@ def check_command(
 
             judged = check_formally(folder, max_seconds=max_seconds, integers=integers)
         show(str(judged), asdict(judged), as_json=as_json)
-        return SUCCESS if judged.accepted else NOT_PROVED
+        return _status(proved=judged.accepted)
     with attended() as observer:
         from onelayer.result import GRADIENT, load
 
-        found = ol.check(folder, all=every, max_seconds=max_seconds, jobs=jobs, observer=observer)
+        watch = observing(observer, math.inf if every else max_seconds)  # one deadline for both claims
+        found = ol.check(folder, all=True, jobs=jobs, observer=watch)
         if found.ok and (folder / GRADIENT).is_dir():  # slopes are claimed too: the report is that of the last claim
             load(folder)  # refuses slopes of another layer
-            found = ol.check(folder / GRADIENT, all=every, max_seconds=max_seconds, jobs=jobs, observer=observer)
+            found = ol.check(folder / GRADIENT, all=True, jobs=jobs, observer=watch)
     data = {**asdict(found), "ok": found.ok, "fraction": found.fraction}
     show(str(found), data, as_json=as_json)
-    return concluded(SUCCESS if found.ok else NOT_PROVED, observer, "nothing was contradicted so far")
+    return concluded(_status(proved=found.ok), observer, "this is what the checker knows so far")

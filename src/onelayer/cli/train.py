@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import onelayer as ol
-from onelayer.cli.attended import attended, concluded, moving
+from onelayer.cli.attended import attended, concluded, kept_when_interrupted, moving
 from onelayer.cli.console import SUCCESS, show
 from onelayer.cli.options import (
     Json,
@@ -25,6 +25,7 @@ from onelayer.cli.options import (
     with_settings,
 )
 from onelayer.errors import OnelayerError
+from onelayer.observer import observing
 from onelayer.seeds import MAX_SEED
 from onelayer.study import NAMES
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 Domain = Annotated[str | None, typer.Option(help='Box as lower:upper per coordinate, for example "0:2*pi, -1:1".')]
 MOST_UNITS, MOST_BLOCKS, MOST_STEPS = 2**24, 2**10, 10**9  # beyond, no memory and no patience suffices
 MOST_TEXT = 2**30  # bytes
+TRAINING_TIME = 0.5  # share of the time after which the proof begins, where one is asked for
 
 Device = Annotated[str, typer.Option(help="cpu or cuda.")]
 # Of a distilled sentence encoder, whose layer is wider than that of a function on a box.
@@ -97,12 +99,13 @@ def train_command(
 
         box = None if domain is None else parse_domain(domain)
         given = None if start is None else ol.load(start)
+        proof = eps is not None or certify
+        watch = observing(observer, max_seconds)
         run = ol.train(
             data, box, model=given, test=test, target=target, device=_device(device), checkpoint=checkpoint,
-            resume=not fresh, max_seconds=max_seconds, observer=observer, **settings,
+            resume=not fresh, observer=watch.share(TRAINING_TIME) if proof else watch, **settings,
         )  # fmt: skip
-        proof = eps is not None or certify
-        result = run.approximation(eps, max_seconds=max_seconds, observer=observer) if proof else None
+        result = run.approximation(eps, observer=watch) if proof else None
     if result is not None:
         return _proved(result, as_json, out, observer, seen=run.final, training_seconds=run.seconds)
     if out is not None:
@@ -197,7 +200,7 @@ def study_command(
     """Run a study of training and size; an interrupted one goes on where it stopped."""
     if name != "all" and name not in NAMES:
         raise OnelayerError(f"no study '{name}'; there are {', '.join(NAMES)}, and all")
-    with moving() as observer:
+    with moving() as observer, kept_when_interrupted(out):
         from onelayer.study import STUDIES, run_study
 
         out.mkdir(parents=True, exist_ok=True)

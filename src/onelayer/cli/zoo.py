@@ -24,7 +24,7 @@ def zoo_command(
     with attended() as observer:
         from onelayer import zoo
 
-        result = zoo.load(name, size)
+        result = zoo.load(name, size, observer=observer)
     return report(result, as_json, observer, **keep(result, out, observer, picture=False))
 
 

@@ -17,7 +17,7 @@ from onelayer.errors import OnelayerError
 from onelayer.export.c_layer import emit_layer
 from onelayer.export.c_self_test import bounded, counts, self_test
 from onelayer.export.c_text import HELPERS, Program, comment, literal
-from onelayer.formats import format_of, spelled
+from onelayer.formats import REAL, format_of, spelled
 from onelayer.guard import CLAMP, RAISE, check_guard, inward
 from onelayer.layer.file import weights_sha256
 from onelayer.narrow import ACCUMULATORS
@@ -191,7 +191,7 @@ def facts(a: Exportable, source: Source) -> list[str]:
         *(f"assumed: {text}" for text in proof.assumptions),
         "",
     ]
-    if proof.arithmetic == "real":
+    if proof.arithmetic == REAL:
         return [*lines, "The certificate speaks of exact arithmetic: the rounding of this program is NOT in the bound."]
     holding = (
         f" What an operation returns is rounded to {kind} by hold(), on the bits of a float of 32." if narrow else ""

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from onelayer.box import Box
-from onelayer.build.lookup.blueprint import Blueprint, draw_up, flat
+from onelayer.build.lookup.blueprint import Blueprint, draw_up, flat, straight
 from onelayer.build.lookup.groups import FitBudget
 from onelayer.build.lookup.smooth import Closeness, smoothed
 from onelayer.errors import OnelayerError
 from onelayer.language.formula import Formula
-from onelayer.observer import Observer
+from onelayer.observer import Observer, Stopped
 from onelayer.portfolio.task import FIT_TIME, Task, proved
 from onelayer.proof.claims import gradient_error
 from onelayer.result import Approximation
@@ -35,21 +35,23 @@ def smooth(task: Task, gradient_eps: float, watch: Observer) -> Approximation:
     share = task.fit_share
     tolerance = share * task.eps
     best = None
-    for attempt in range(SMOOTH_ATTEMPTS):
+    attempt = 0
+    while True:
+        attempt += 1
         watch.report("fitting")
-        drawn, seen = _drawn_smooth(task, formula, tolerance, wanted, budget)
+        try:
+            drawn, seen = _drawn_smooth(task, formula, tolerance, wanted, budget)
+        except Stopped:
+            return best or proved(straight(task.target, task.domain), task, watch)
         # A fit that is seen to miss is not worth a proof, unless there will be no other.
-        last = attempt == SMOOTH_ATTEMPTS - 1 or watch.over
+        last = attempt == SMOOTH_ATTEMPTS or watch.over
         if seen <= share or last:
             best = _with_slopes(proved(drawn, task, watch), task, gradient_eps, watch)
-            if _both_proved(best) or watch.over:
+            if _both_proved(best) or last:
                 return best
         # At least by a half, so that a fit that just misses is not made again.
         closer = max(seen / share, 1.5)
         tolerance /= min(closer, MOST_CLOSER)
-    if best is None:
-        raise OnelayerError("nothing was built; raise max_seconds")
-    return best
 
 
 def _drawn_smooth(
@@ -62,7 +64,7 @@ def _drawn_smooth(
     if not drawn.heads:
         return drawn, 0.0
     f = flat(task.target, task.domain, budget.observer)
-    return smoothed(drawn, f, _slopes(formula, task.domain), task.domain, wanted)
+    return smoothed(drawn, f, _slopes(formula, task.domain), task.domain, wanted, budget.fitting)
 
 
 def _with_slopes(made: Approximation, task: Task, gradient_eps: float, watch: Observer) -> Approximation:

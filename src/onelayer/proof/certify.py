@@ -18,7 +18,7 @@ from torch import nn
 from onelayer.box import Box, Domain, as_box
 from onelayer.errors import OnelayerError, first_line
 from onelayer.float64 import one_number
-from onelayer.formats import FORMATS, NAMES, REAL, are_formats, format_of, spelled
+from onelayer.formats import FORMATS, MODEL_DTYPE, NAMES, REAL, are_formats, format_of, spelled
 from onelayer.ground import pinned
 from onelayer.language.formula import Formula
 from onelayer.language.words import NOT_RECORDED
@@ -53,7 +53,6 @@ EXECUTIONS: dict[Any, torch.dtype | None] = {
     **{row.name: row.dtype for row in FORMATS},
     **{row.dtype: row.dtype for row in FORMATS},
 }
-MODEL_DTYPE = "model dtype"
 # Numbers of one pass that may be lost below the normal ones: more than two counts differ by.
 UNDERFLOWS = 2**16
 AUTO = "auto"

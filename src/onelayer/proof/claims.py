@@ -7,26 +7,26 @@ derivatives of the real function of the stored weights; the rounding of an execu
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from onelayer.box import Box, Domain, as_box
 from onelayer.errors import OnelayerError
+from onelayer.formats import MODEL_DTYPE, REAL
 from onelayer.ground import pinned
-from onelayer.guard import inward
 from onelayer.language.formula import Formula, parse
 from onelayer.language.requirement import parse_requirement
-from onelayer.observer import Observer, observing
+from onelayer.observer import Observer, Stopped, observing, observing_all
 from onelayer.proof.about import NORMS, words
 from onelayer.proof.certificate import Certificate
-from onelayer.proof.certify import MODEL_DTYPE, certify, digest_of
+from onelayer.proof.certify import certify, digest_of
 from onelayer.proof.contract import examine_slopes
 from onelayer.proof.error import error_function
-from onelayer.proof.forward import execute
 from onelayer.proof.objectives import (
     MOST_CURVED,
     Difference,
@@ -40,10 +40,11 @@ from onelayer.proof.objectives import (
 )
 from onelayer.proof.own import is_own_layer
 from onelayer.proof.recorded import understood
+from onelayer.proof.seen import outputs_seen, values_seen
 from onelayer.proof.together import Together, together
 from onelayer.proof.verdicts import Range, Verdict, single_output
+from onelayer.recording.target import as_target
 
-SAMPLES = 512  # points from which a first guess of a range is taken
 # Share of the range seen by which the constant lies aside of it, from which a range is measured.
 ASIDE = 0.05
 # A thousandth: more than two accounts of roundings differ by, less than anybody misses.
@@ -71,10 +72,10 @@ def bound(
     """
     box = as_box(box)
     with observing(observer, max_seconds) as watch:
-        values = _sampled(model, box)  # (S, K)
+        values = values_seen(model, box)  # (S, K)
         if not bool(values.isfinite().all()):
             raise OnelayerError("the model returns numbers in the box that are not finite: it has no range there")
-        shape = _outputs(model, box)
+        shape = outputs_seen(model, box)
         low = []
         high = []
         proofs = []
@@ -107,7 +108,7 @@ def _from(
     one: Forward, at: int, model: Forward, box: Box, level: float, observer: Observer, settings: Mapping[str, Any]
 ) -> Certificate:
     """sup|T_k - c| of one output; that of a layer itself is a claim like any other about the constant function c."""
-    constant = _levels(level, box, _outputs(one, box))
+    constant = _levels(level, box, outputs_seen(one, box))
     found = certify(one, constant, box, observer=observer, **settings)
     if one is model:
         return found
@@ -123,21 +124,23 @@ def equivalent(a: Forward, b: Forward, box: Domain, eps: float | None = None, **
     Networks with the same steps are followed together (proof/together.py). ``options`` are those of certify.
     """
     box = as_box(box)
-    # Recorded before the ground is pinned: torch.export asks for settings of the GPU that it then finds set by parts.
-    both = together(a, b, tuple(box.shape))
-    return _equivalent(a, b, box, eps, both, options)
+    with observing_all(options) as watch:
+        # Recorded before the ground is pinned: torch.export asks for settings of the GPU that it then finds set by
+        # parts. It cannot be cut short, but its time counts.
+        both = together(a, b, tuple(box.shape))
+        return _equivalent(a, b, box, eps, both, {**options, "observer": watch})
 
 
 @pinned()
 def _equivalent(
     a: Forward, b: Forward, box: Box, eps: float | None, both: Together | None, options: dict[str, Any]
 ) -> Certificate:
-    shape, other = (_outputs(model, box) for model in (a, b))
+    shape, other = (outputs_seen(model, box) for model in (a, b))
     if shape != other:
         raise OnelayerError(f"the models return shapes {shape} and {other} at one point; they must be equal")
     modules = [model for model in (a, b) if isinstance(model, nn.Module)]
     formats = {p.dtype for model in modules for p in model.parameters()}
-    options.setdefault("execution", MODEL_DTYPE if len(formats) <= 1 else "real")
+    options.setdefault("execution", MODEL_DTYPE if len(formats) <= 1 else REAL)
     if both is not None:
         # Kinks make its remainders: higher orders cost more than they win.
         options.setdefault("order", 2)
@@ -174,15 +177,19 @@ def gradient_error(model: Forward, f: Any, box: Domain, eps: float | None = None
     With ``eps``: whether all slopes are that close. ``options`` are those of certify.
     """
     box = as_box(box)
-    target = understood(f, box)
-    if target.lipschitz is not None:
-        raise OnelayerError("a black box has no slopes to compare with; give f as a formula or torch function")
-    outputs = _outputs(model, box)
-    # One number is one number, whether in () or in (1,).
-    if math.prod(outputs) == math.prod(target.output_shape) == 1:
-        target = target.one_number(outputs)
-    function = target.formula if target.formula is not None else target.function
-    found = _of_slopes(Slopes(model, function), model, box, eps, {"kind": "slopes"}, options)
+    with observing_all(options) as watch:
+        target = as_target(f, box, observer=watch)
+        with suppress(Stopped):  # the search has no time either, and claims nothing
+            target = understood(target, box, observer=watch)
+        if target.lipschitz is not None:
+            raise OnelayerError("a black box has no slopes to compare with; give f as a formula or torch function")
+        outputs = outputs_seen(model, box)
+        # One number is one number, whether in () or in (1,).
+        if math.prod(outputs) == math.prod(target.output_shape) == 1:
+            target = target.one_number(outputs)
+        function = target.formula if target.formula is not None else target.function
+        settings = {**options, "observer": watch}
+        found = _of_slopes(Slopes(model, function), model, box, eps, {"kind": "slopes"}, settings)
     if target.formula is not None:
         return replace(found, function=str(target.formula))
     return found
@@ -226,7 +233,7 @@ def prove(model: Forward, box: Domain, condition: str, **options: Any) -> Verdic
     x2, ... or have the names of the box. ``options`` are those of certify.
     """
     box = as_box(box)
-    outputs = math.prod(_outputs(model, box))
+    outputs = math.prod(outputs_seen(model, box))
     of_outputs = [f"y{at + 1}" for at in range(outputs)]
     names = [*of_outputs, *(_name(box, at) for at in range(box.dim))]
     if len(set(names)) < len(names):
@@ -249,8 +256,10 @@ def _judged(
 ) -> Verdict:
     """Whether no entry of g is negative. Lemma: if |g| <= M, then g >= 0 iff sup|M - g| <= M."""
     rest = dict(options)
-    with observing(rest.pop("observer", None), rest.pop("max_seconds", math.inf)) as watch:
-        shape = _outputs(objective, box)
+    with observing_all(rest) as watch:
+        if isinstance(objective, Slopes | Minors):
+            _examine(objective.models, box, watch)
+        shape = outputs_seen(objective, box)
         # Half of the time for a bound M of |g|, of which its size alone matters.
         look = {**rest, "gap": ROUGH, "observer": watch.share(0.5)}
         rough = certify(objective, _levels(0.0, box, shape), box, **look)
@@ -299,9 +308,9 @@ def _about(about: Mapping[str, Any], found: Certificate, *models: Forward) -> Ce
 
 def _real(options: Mapping[str, Any]) -> dict[str, Any]:
     """Settings of a claim about slopes: what an execution rounds to has none."""
-    if options.get("execution", "real") not in ("real", None):
+    if options.get("execution", REAL) not in (REAL, None):
         raise OnelayerError("a claim about slopes is about real arithmetic; leave out execution")
-    return {**options, "execution": "real"}
+    return {**options, "execution": REAL}
 
 
 def _of_slopes(
@@ -313,10 +322,11 @@ def _of_slopes(
     options: Mapping[str, Any],
 ) -> Certificate:
     """sup|g| of something made of slopes."""
-    for one in objective.models:
-        _examine(one, box)
-    zero = _levels(0.0, box, _outputs(objective, box))
-    found = certify(objective, zero, box, eps, **_real(options))
+    rest = _real(options)
+    with observing_all(rest) as watch:
+        _examine(objective.models, box, watch)
+        zero = _levels(0.0, box, outputs_seen(objective, box))
+        found = certify(objective, zero, box, eps, **rest, observer=watch)
     return _about(about, found, model)
 
 
@@ -328,43 +338,21 @@ def _levels(level: float, box: Box, shape: tuple[int, ...]) -> Formula:
     return constant.shaped(tuple(box.shape), shape)
 
 
-def _examine(model: Forward, box: Box) -> None:
+def _examine(models: Sequence[Forward], box: Box, watch: Observer) -> None:
     """What slopes are claimed of is a function of its point, and its derivatives are followed as it is executed."""
-    # What code of this package computes is differentiated by rules that its own tests hold against it.
-    if type(model) is Formula or is_own_layer(model):
-        return
-    target = understood(_levels(0.0, box, _outputs(model, box)), box)
+    with suppress(Stopped):  # the search has no time either, and claims nothing
+        for model in models:
+            # What code of this package computes is differentiated by rules that its own tests hold against it.
+            if type(model) is not Formula and not is_own_layer(model):
+                _examine_foreign(model, box, watch)
+
+
+def _examine_foreign(model: Forward, box: Box, watch: Observer) -> None:
+    target = understood(_levels(0.0, box, outputs_seen(model, box)), box)
     held = [p.dtype for p in model.parameters()] if isinstance(model, nn.Module) else []
     dtype = held[0] if held else torch.float64
-    error = error_function(model, target, box, dtype, torch.device("cpu"))
+    error = error_function(model, target, box, dtype, torch.device("cpu"), watch)
     examine_slopes(error)
-
-
-@torch.no_grad()
-def _outputs(model: Forward, box: Box) -> tuple[int, ...]:
-    one = _points(model, box)[:1]
-    return tuple(execute(model, one).shape[1:])
-
-
-@torch.no_grad()
-def _sampled(model: Forward, box: Box) -> Tensor:
-    """Values of all outputs at some points, (S, K). Not rigorous."""
-    values = model(_points(model, box))
-    if not isinstance(values, Tensor) or len(values) < 1:
-        raise OnelayerError("the model must return one tensor with a row for each point")
-    return values.double().reshape(len(values), -1).cpu()
-
-
-def _points(model: Forward, box: Box) -> Tensor:
-    """Some points in the format of the model, none of them rounded out of the box."""
-    points = torch.cat([box.center[None], box.corners(64), box.sample(SAMPLES, arcsine=True)])
-    held = list(model.parameters()) if isinstance(model, nn.Module) else []
-    if not held:
-        return points
-    dtype = held[0].dtype
-    lowest = inward(box.lower, dtype, up=True)
-    highest = inward(box.upper, dtype, up=False)
-    return points.to(dtype).clamp(lowest, highest).to(held[0].device)
 
 
 def _directions(box: Box, asked: Mapping[str, str]) -> list[tuple[int, int]]:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from onelayer.errors import ModelAssumptionError, OnelayerError
+from onelayer.observer import Stopped
 from onelayer.proof.cost import metered
 from onelayer.proof.error import ErrorFunction
 from onelayer.proof.forward import enclose, followed
@@ -150,8 +151,11 @@ def _shaped(error: ErrorFunction, points: Tensor) -> Tensor:
 
 def _values(error: ErrorFunction, points: Tensor, batch: int = BATCH) -> Tensor:
     """T at points (C, D) in batches of this size, (C, K)."""
-    parts = [error.executed(part) for part in torch.split(points, batch)]
-    return torch.cat([part.reshape(len(part), -1) for part in parts])
+    found = []
+    for part in torch.split(points, batch):
+        error.observer.check()
+        found.append(error.executed(part).reshape(len(part), -1))
+    return torch.cat(found)
 
 
 def _ends(error: ErrorFunction, low: Tensor, high: Tensor, batch: int = BATCH, order: int = 1) -> Ends:
@@ -215,6 +219,8 @@ def _other_settings(error: ErrorFunction, points: Tensor, usual: Tensor, ends: E
         write(other)
         try:
             values = _values(error, points)
+        except Stopped:
+            raise
         except OnelayerError:
             continue
         finally:

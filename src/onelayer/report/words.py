@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from onelayer.formats import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, REAL
 from onelayer.proof.certificate import Certificate, outward
 from onelayer.report import claimed
 
 FORMATS = {
-    "float64 execution": "64-bit (double precision)",
-    "float32 execution": "32-bit (single precision)",
-    "float16 execution": "16-bit (half precision, computed in single precision)",
-    "bfloat16 execution": "16-bit (bfloat16, computed in single precision)",
+    FLOAT64.execution: "64-bit (double precision)",
+    FLOAT32.execution: "32-bit (single precision)",
+    FLOAT16.execution: "16-bit (half precision, computed in single precision)",
+    BFLOAT16.execution: "16-bit (bfloat16, computed in single precision)",
 }
 DIFFERENCE = "the difference between model and reference"
 METHODS = {
@@ -65,7 +66,7 @@ def _required(certificate: Certificate, what: str = "") -> str:
 
 def scope(certificate: Certificate) -> str:
     """Which computation the claim is about."""
-    if certificate.arithmetic == "real":
+    if certificate.arithmetic == REAL:
         return (
             "The claim is about exact arithmetic with the stored weights. The rounding of a computer is NOT included."
         )

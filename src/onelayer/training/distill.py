@@ -16,7 +16,7 @@ from onelayer.box import Box
 from onelayer.conductor import approximate
 from onelayer.errors import OnelayerError
 from onelayer.layer.transformer import OneLayerTransformer
-from onelayer.observer import Observer, observing
+from onelayer.observer import Observer, observing, observing_all
 from onelayer.result import Approximation
 from onelayer.training.encoder import PAD, SentenceEncoder, SentenceStudent
 from onelayer.training.examples import TableSource
@@ -30,6 +30,7 @@ from onelayer.training.trained import Trained
 
 CHUNK = 256  # texts per call of the teacher
 TIMED_BATCH = 256  # texts per timed call
+REPEATS = 7  # timed calls: their median does not see one that was disturbed
 LEAST_ROWS = 20  # texts, below which nothing can be held out
 
 
@@ -82,39 +83,46 @@ def distill(
     """
     if (domain is None) == (data is None):
         raise OnelayerError("give a box and eps for a proof, or data= for a measured fidelity")
-    if domain is not None:
-        if eps is None:
-            raise OnelayerError("a certified distillation needs eps=, for example eps=1e-2")
-        return _certified(teacher, domain, eps, options)
+    if domain is not None and eps is None:
+        raise OnelayerError("a certified distillation needs eps=, for example eps=1e-2")
     if not 0 < test < 1:
         raise OnelayerError(f"test must be a share between 0 and 1, got {test!r}")
-    if isinstance(teacher, SentenceEncoder):
-        ids = teacher.tokenize(data, options.pop("length", 32))
-        return distill_tokens(ids, encoded(teacher, ids), teacher, test=test, **options)
-    return _statistical(teacher, data, test, options)
+    with observing_all(options) as watch:
+        if domain is not None and eps is not None:
+            return _certified(teacher, domain, eps, watch, options)
+        if isinstance(teacher, SentenceEncoder):
+            ids = teacher.tokenize(data, options.pop("length", 32))
+            vectors = encoded(teacher, ids, watch)
+            return distill_tokens(ids, vectors, teacher, test=test, observer=watch, **options)
+        return _statistical(teacher, data, test, watch, options)
 
 
-def _certified(teacher: Any, box: Box, eps: float, options: Mapping[str, Any]) -> Distilled:
-    result = approximate(teacher, box, eps, **options)
-    function = teacher if isinstance(teacher, nn.Module) else (result.target.function if result.target else teacher)
+def _certified(teacher: Any, box: Box, eps: float, watch: Observer, options: Mapping[str, Any]) -> Distilled:
+    result = approximate(teacher, box, eps, observer=watch, **options)
+    # Formula text is no function to call; what was made of it is.
+    recorded = result.target.function if result.target else teacher
+    function = teacher if isinstance(teacher, nn.Module) else recorded
     x = box.sample(TIMED_BATCH)
-    speed_up = seconds(function, x.to(_dtype(teacher))) / seconds(result.model, x)
+    speed_up = seconds(function, x.to(_dtype(teacher)), watch) / seconds(result.model, x, watch)
     return Distilled(
         "certified", result.model, result.size()["parameters"], _count(teacher), speed_up, approximation=result
     )
 
 
-def _statistical(teacher: Any, data: Any, test: float, options: Mapping[str, Any]) -> Distilled:
+def _statistical(teacher: Any, data: Any, test: float, watch: Observer, options: Mapping[str, Any]) -> Distilled:
     x = torch.as_tensor(np.asarray(data) if not isinstance(data, Tensor) else data).detach().cpu()
     x = x.to(_dtype(teacher)) if x.is_floating_point() else x
-    y = encoded(teacher, x)
+    y = encoded(teacher, x, watch)
     seen, held = split(len(x), test, int(options.get("seed", 0)))
-    trained = train((x[seen].double(), y[seen].double()), test=(x[held].double(), y[held].double()), **options)
+    examples = (x[seen].double(), y[seen].double())
+    held_out = (x[held].double(), y[held].double())
+    trained = train(examples, test=held_out, observer=watch, **options)
     dtype = next(trained.model.parameters()).dtype
     inputs = x[held].to(dtype)
     with torch.no_grad():
         student = trained.model(inputs)
-    speed_up = seconds(teacher, x[held][:TIMED_BATCH]) / seconds(trained.model, inputs[:TIMED_BATCH])
+    teacher_seconds = seconds(teacher, x[held][:TIMED_BATCH], watch)
+    speed_up = teacher_seconds / seconds(trained.model, inputs[:TIMED_BATCH], watch)
     found = fidelity(y[held], student)
     return Distilled(
         "statistical", trained.model, trained.parameters, _count(teacher), speed_up, fidelity=found, trained=trained
@@ -162,12 +170,12 @@ def distill_tokens(
     source = TableSource(ids[seen], outputs[seen].double(), (ids[held], outputs[held].double()), seed)
     identity = f"{len(seen)} texts, sha256 {digest(ids, outputs)}"
     problem = TrainingProblem(source, recipe, tuple(ids.shape[1:]), tuple(outputs.shape[1:]), identity)
-    trained = run_training(problem, student, no_scaling(1, 1), device, checkpoint, observing(observer, max_seconds))
+    watch = observing(observer, max_seconds)
+    trained = run_training(problem, student, no_scaling(1, 1), device, checkpoint, watch)
     place = torch.device(device)
     guess = encoded(trained.model.to(place), ids[held].to(place))
-    speed_up = seconds(teacher.to(place), ids[held][:TIMED_BATCH].to(place)) / seconds(
-        trained.model, ids[held][:TIMED_BATCH].to(place)
-    )
+    timed = ids[held][:TIMED_BATCH].to(place)
+    speed_up = seconds(teacher.to(place), timed, watch) / seconds(trained.model, timed, watch)
     blocks = _count(teacher) - teacher.table.numel()
     found = fidelity(outputs[held], torch.nn.functional.normalize(guess.double(), dim=-1))
     size = layer.size()["parameters"]
@@ -202,21 +210,25 @@ def split(count: int, test: float, seed: int) -> tuple[Tensor, Tensor]:
 
 
 @torch.no_grad()
-def encoded(teacher: Callable[[Any], Any], x: Tensor) -> Tensor:
-    """The teacher's outputs, chunk by chunk, on the CPU."""
+def encoded(teacher: Callable[[Any], Any], x: Tensor, observer: Observer | None = None) -> Tensor:
+    """The teacher's outputs, chunk by chunk, on the CPU; Stopped where the ``observer`` ends it before the last."""
     if isinstance(teacher, nn.Module):
         teacher.eval()
-    parts = [teacher(part) for part in torch.split(x, CHUNK)]
+    parts = []
+    for part in torch.split(x, CHUNK):
+        if observer is not None:
+            observer.check()
+        parts.append(teacher(part))
     if not all(isinstance(part, Tensor) for part in parts):
         raise OnelayerError("a teacher must return one tensor per batch; wrap a model that returns more")
     return torch.cat([part.cpu() for part in parts])
 
 
 @torch.no_grad()
-def seconds(function: Callable[[Any], Any], x: Tensor, repeats: int = 7) -> float:
-    """Median time of one call, after a warm-up."""
-    times = []
-    for _ in range(repeats + 1):
+def seconds(function: Callable[[Any], Any], x: Tensor, observer: Observer | None = None) -> float:
+    """Median time of one call, after a warm-up; that of the warm-up where the ``observer`` has no time for more."""
+    times: list[float] = []
+    while len(times) <= REPEATS and not (times and observer is not None and observer.over):
         if x.is_cuda:
             torch.cuda.synchronize()
         start = time.perf_counter()
@@ -224,7 +236,7 @@ def seconds(function: Callable[[Any], Any], x: Tensor, repeats: int = 7) -> floa
         if x.is_cuda:
             torch.cuda.synchronize()
         times.append(time.perf_counter() - start)
-    return max(float(np.median(times[1:])), math.ulp(1.0))
+    return max(float(np.median(times[1:] or times)), math.ulp(1.0))
 
 
 def _dtype(teacher: Any) -> torch.dtype:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from onelayer.errors import OnelayerError
-from onelayer.observer import Observer
+from onelayer.observer import Observer, Stopped
 from onelayer.training.checkpoint import read_checkpoint, write_checkpoint
 from onelayer.training.examples import Examples
 from onelayer.training.measure import TrainingTask
@@ -99,7 +99,7 @@ class Loop:
             if self.step < recipe.steps:
                 loss = self._steps(min(recipe.interval, recipe.steps - self.step), observer)
             elif self.rounds * ROUND < recipe.lbfgs_steps:
-                loss = self._round()
+                loss = self._round(observer)
             else:
                 break
             self._record(loss)
@@ -121,8 +121,12 @@ class Loop:
         merits = [self.task.merit(item) for item in self.history]
         at = merits.index(min(merits))
         if at == len(merits) - 1:
-            self.best = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
+            self.best = self._weights()
         self.stopped = len(merits) - 1 - at >= self.recipe.patience
+
+    def _weights(self) -> dict[str, Tensor]:
+        """A copy of the weights as they are."""
+        return {name: value.detach().clone() for name, value in self.model.state_dict().items()}
 
     def _steps(self, count: int, observer: Observer) -> float:
         """``count`` first-order steps, fewer when the observer stops them; the mean of their losses."""
@@ -139,8 +143,8 @@ class Loop:
             total += float(loss.detach())
         return self._finite(total / (self.step - first))
 
-    def _round(self) -> float:
-        """One round of L-BFGS on the fixed examples."""
+    def _round(self, observer: Observer) -> float:
+        """One round of L-BFGS on the fixed examples; one that the observer stops is undone."""
         x, y = self.task.prepared(self.source.fixed())
         if not self.scale:
             with torch.no_grad():
@@ -148,13 +152,18 @@ class Loop:
             self.optimiser = self._lbfgs()
 
         def closure() -> Tensor:
+            observer.check()
             self.optimiser.zero_grad()
             loss = self.scale * self.task.loss(self.model, x, y)
             loss.backward()  # type: ignore[no-untyped-call]
             return loss
 
-        self.optimiser.step(closure)  # type: ignore[arg-type]
-        self.rounds += 1
+        before = self._weights()
+        try:
+            self.optimiser.step(closure)  # type: ignore[arg-type]
+            self.rounds += 1
+        except Stopped:  # in a line search, whose trial may be worse than its start
+            self.model.load_state_dict(before)
         with torch.no_grad():
             return self._finite(float(self.task.loss(self.model, x, y)))
 

@@ -13,6 +13,11 @@ from onelayer.build.lookup.families import Array
 Solution = TypeVar("Solution")
 
 
+def never() -> bool:
+    """Whether the time is over, for a solve without a deadline."""
+    return False
+
+
 def lawson(
     solve: Callable[[Array], tuple[Solution, Array]],
     points: int,
@@ -20,7 +25,7 @@ def lawson(
     sweeps: int,
     floor: float,
     goal: float = 0.0,
-    over: Callable[[], bool] = lambda: False,
+    over: Callable[[], bool] = never,
 ) -> tuple[Solution, float]:
     """Emphasise points in proportion to their error until it equioscillates; the best solution seen, and its error.
 

@@ -26,7 +26,7 @@ from onelayer.build.lookup.dense import (
     with_values,
 )
 from onelayer.build.lookup.families import Array
-from onelayer.build.lookup.solve import minimax
+from onelayer.build.lookup.solve import minimax, solve_seconds
 from onelayer.build.lookup.storage import Storage
 from onelayer.build.lookup.structure import FlatFunction
 from onelayer.layer.lookup import Affine, AxisKeys, LookupHead
@@ -60,20 +60,21 @@ def settle(blueprint: Blueprint, f: FlatFunction, box: Box, storage: Storage, ob
     affine = Affine(matrix, torch.zeros_like(blueprint.affine.offset))
     heads = [_settled_keys(head, box, storage) for head in blueprint.heads]
     plain = replace(blueprint, heads=heads, kinks=kinks, affine=affine)
-    if plain.tokens > DENSE_TOKENS:
+    count = max(LEAST_POINTS, POINTS_PER_TOKEN * plain.tokens)
+    in_time = solve_seconds(count, plain.tokens) < observer.seconds_left
+    if plain.tokens > DENSE_TOKENS or not in_time:
         # Weights of a head sum to one, so that its values can carry the constant.
         offset = blueprint.affine.offset
         first = replace(heads[0], values=heads[0].values + offset / heads[0].coefficient)
         rounded = [replace(head, values=_rounded(head.values, storage)) for head in (first, *heads[1:])]
         return replace(plain, heads=rounded)
-    samples = _samples(plain, f, box)
+    samples = _samples(plain, f, box, count)
     values, error = _values(heads, samples, storage, observer)
     return replace(plain, heads=values, error=error)
 
 
-def _samples(plain: Blueprint, f: FlatFunction, box: Box) -> _Samples:
+def _samples(plain: Blueprint, f: FlatFunction, box: Box, count: int) -> _Samples:
     """What is left for the heads at points that crowd towards the faces."""
-    count = max(LEAST_POINTS, POINTS_PER_TOKEN * plain.tokens)
     points = torch.cat([box.corners(256), box.sample(count, seed=5, arcsine=True)])
     flat = points.reshape(-1, box.dim)
     rest = f(flat) - flat @ plain.affine.matrix.T
@@ -113,9 +114,11 @@ def _values(
     """Values of all heads solved together, rounded, and improved one by one; and the largest error seen."""
     weights = np.concatenate([basis(head, samples.points) for head in heads], axis=1)
     counts = ends_of(heads)
-    tried = []
+    tried: list[Array] = []
     for cost in COSTS:
-        solved, _ = minimax(weights, samples.values, cost * storage.step, sweeps=8)
+        if tried and observer.over:
+            break
+        solved, _ = minimax(weights, samples.values, cost * storage.step, sweeps=8, over=lambda: observer.over)
         tried.append(np.concatenate([storage.nearest(part) for part in np.split(solved, counts)]))
     columns = min(tried, key=lambda one: float(np.abs(weights @ one - samples.values).max()))
     columns = _descend(weights, samples.values, columns, counts.tolist(), storage, observer)
@@ -134,8 +137,10 @@ def _descend(
         below, above = (np.concatenate(side) for side in zip(*ends, strict=True))
         moved = False
         for token, output in np.ndindex(*columns.shape):
+            if observer.over:
+                return columns
             moved |= _move(weights[:, token], residual[:, output], columns, (token, output), (below, above))
-        if not moved or observer.over:
+        if not moved:
             break
     return columns
 

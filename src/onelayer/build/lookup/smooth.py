@@ -17,8 +17,9 @@ from onelayer.box import Box
 from onelayer.build.lookup.blueprint import Blueprint
 from onelayer.build.lookup.dense import DENSE_TOKENS, LEAST_POINTS, POINTS_PER_TOKEN, basis, basis_slopes, with_values
 from onelayer.build.lookup.families import Array
-from onelayer.build.lookup.solve import minimax
+from onelayer.build.lookup.solve import minimax, solve_seconds
 from onelayer.build.lookup.structure import FlatFunction
+from onelayer.observer import Observer
 
 SWEEPS = 12  # of Lawson's iteration; the residual hardly falls after eight
 ROUNDINGS = 8  # unit roundoffs of a value that its size costs in the solve
@@ -36,7 +37,7 @@ class Closeness:
 
 
 def smoothed(
-    blueprint: Blueprint, f: FlatFunction, slopes: Slopes, box: Box, wanted: Closeness
+    blueprint: Blueprint, f: FlatFunction, slopes: Slopes, box: Box, wanted: Closeness, observer: Observer
 ) -> tuple[Blueprint, float]:
     """The layer with values solved for both, and the largest of error over tolerance seen, of values and of slopes."""
     count = max(LEAST_POINTS, POINTS_PER_TOKEN * min(blueprint.tokens, DENSE_TOKENS))
@@ -45,8 +46,11 @@ def smoothed(
     rows, goals = _system(blueprint, points, f(points), slopes(points), wanted)
     columns = [head.values.reshape(-1, head.values.shape[-1]).numpy() for head in blueprint.heads]
     values = np.concatenate(columns)
-    if blueprint.tokens <= DENSE_TOKENS:
-        values, _ = minimax(rows, goals, ROUNDINGS * wanted.unit / wanted.eps, sweeps=SWEEPS)
+    # Without the time for one solve, the values of the fit have to do.
+    in_time = solve_seconds(len(rows), blueprint.tokens) < observer.seconds_left
+    if blueprint.tokens <= DENSE_TOKENS and in_time:
+        penalty = ROUNDINGS * wanted.unit / wanted.eps
+        values, _ = minimax(rows, goals, penalty, sweeps=SWEEPS, over=lambda: observer.over)
     seen = float(np.abs(rows @ values - goals).max())
     return replace(blueprint, heads=with_values(blueprint.heads, values)), seen
 

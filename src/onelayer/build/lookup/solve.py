@@ -6,7 +6,7 @@ never exceeds d_m costs about (2 + 16 d_m) u |v_m| when executed, and that cost 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -15,9 +15,10 @@ import torch
 from scipy.linalg import solve_triangular
 
 from onelayer.build.lookup.families import Array
-from onelayer.build.lookup.lawson import lawson
+from onelayer.build.lookup.lawson import lawson, never
 
 LARGE = 2**21  # numbers of a matrix from which on a GPU factors it faster, the way there and back included
+SPEED = 1e10  # operations per second of a factorisation on one slow core
 FLOOR = 1e-3  # share of the largest error that every point counts for at least
 _PLACE: ContextVar[str] = ContextVar("fits are solved on", default="cpu")
 
@@ -63,6 +64,11 @@ def solve_axis(weights: Array, samples: Array, penalty: float | Array = 0.0, emp
     return values
 
 
+def solve_seconds(points: int, size: int) -> float:
+    """About how long one solve takes: Q and R of (P + M) x M numbers cost 4 (P + M) M^2 operations."""
+    return 4 * (points + size) * size**2 / SPEED
+
+
 def _factored(matrix: Array, target: Array) -> tuple[Array, Array]:
     """Q^T target and R of matrix = Q R; a large matrix is factored where fits are to be solved."""
     place = _PLACE.get()
@@ -84,11 +90,13 @@ def solved_on(place: torch.device) -> Iterator[None]:
         _PLACE.reset(before)
 
 
-def minimax(weights: Array, samples: Array, penalty: float | Array, sweeps: int = 12) -> tuple[Array, float]:
+def minimax(
+    weights: Array, samples: Array, penalty: float | Array, sweeps: int = 12, over: Callable[[], bool] = never
+) -> tuple[Array, float]:
     """The values of the smallest largest error, by Lawson's iteration; and that error.
 
     The sup is over points and columns. Each sweep is one regularised least-squares solve. A single token is the
-    constant half way between the extremes.
+    constant half way between the extremes. ``over`` says when the time is, after the first sweep.
     """
     if weights.shape[1] == 1:
         middle: Array = samples.max(axis=0, keepdims=True) / 2 + samples.min(axis=0, keepdims=True) / 2
@@ -98,4 +106,4 @@ def minimax(weights: Array, samples: Array, penalty: float | Array, sweeps: int 
         values = solve_axis(weights, samples, penalty, emphasis)
         return values, np.abs(weights @ values - samples).max(axis=1)
 
-    return lawson(solved, len(weights), sweeps=sweeps, floor=FLOOR)
+    return lawson(solved, len(weights), sweeps=sweeps, floor=FLOOR, over=over)
