@@ -94,7 +94,7 @@ _FLINT = _Flint()
 
 
 @dataclass(frozen=True)
-class _Setting:
+class _PinnedSetting:
     read: Callable[[], Any]
     write: Callable[[Any], Any]
     pinned: Any
@@ -105,36 +105,36 @@ class _Setting:
             self.write(value)
 
 
-def _attribute(owner: Any, name: str, value: Any) -> _Setting:
+def _attribute(owner: Any, name: str, value: Any) -> _PinnedSetting:
     def read() -> Any:
         return getattr(owner, name)
 
     def write(found: Any) -> None:
         setattr(owner, name, found)
 
-    return _Setting(read, write, value)
+    return _PinnedSetting(read, write, value)
 
 
-def _thread_settings() -> list[_Setting]:
+def _thread_settings() -> list[_PinnedSetting]:
     """What each thread has for itself."""
     return [
         *map(_autocast, AUTOCAST),
-        _Setting(torch.get_num_threads, torch.set_num_threads, 1),
-        _Setting(_denormals_flushed, torch.set_flush_denormal, False),
+        _PinnedSetting(torch.get_num_threads, torch.set_num_threads, 1),
+        _PinnedSetting(_denormals_flushed, torch.set_flush_denormal, False),
     ]
 
 
-def _autocast(kind: str) -> _Setting:
+def _autocast(kind: str) -> _PinnedSetting:
     def read() -> bool:
         return torch.is_autocast_enabled(kind)
 
     def write(wanted: bool) -> None:
         torch.set_autocast_enabled(kind, wanted)
 
-    return _Setting(read, write, False)
+    return _PinnedSetting(read, write, False)
 
 
-def _process_settings() -> list[_Setting]:
+def _process_settings() -> list[_PinnedSetting]:
     """What the whole process shares, in the order in which it is pinned; given back in the opposite order.
 
     Torch keeps the precision of float32 products thrice: by one word, by backend, and for cuDNN by a flag, which it
@@ -142,21 +142,21 @@ def _process_settings() -> list[_Setting]:
     given back after it.
     """
     backends = torch.backends
-    pools = [_Setting(pool.get_num_threads, pool.set_num_threads, 1) for pool in _linear_algebra()]
+    pools = [_PinnedSetting(pool.get_num_threads, pool.set_num_threads, 1) for pool in _linear_algebra()]
     return [
         *pools,
-        _Setting(torch.get_default_dtype, torch.set_default_dtype, torch.float64),
-        _Setting(_deterministic, _set_deterministic, (False, False)),
+        _PinnedSetting(torch.get_default_dtype, torch.set_default_dtype, torch.float64),
+        _PinnedSetting(_deterministic, _set_deterministic, (False, False)),
         _attribute(backends.cudnn, "benchmark", False),
         _attribute(backends.cudnn, "deterministic", True),
-        _Setting(backends.mha.get_fastpath_enabled, backends.mha.set_fastpath_enabled, True),
-        _Setting(_cudnn_tf32, _set_cudnn_tf32, False),
+        _PinnedSetting(backends.mha.get_fastpath_enabled, backends.mha.set_fastpath_enabled, True),
+        _PinnedSetting(_cudnn_tf32, _set_cudnn_tf32, False),
         *_precisions(),
-        _Setting(_matmul_precision, _set_matmul_precision, "highest"),
+        _PinnedSetting(_matmul_precision, _set_matmul_precision, "highest"),
     ]
 
 
-def _precisions() -> list[_Setting]:
+def _precisions() -> list[_PinnedSetting]:
     """The precision of float32 products by backend, as far as this version of torch knows it."""
     backends = torch.backends
     kept = {backends.cuda: ["matmul"], backends.cudnn: ["conv", "rnn"], backends.mkldnn: ["matmul", "conv", "rnn"]}
@@ -216,7 +216,7 @@ class _Process:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.holders = 0
-        self.saved: list[tuple[_Setting, Any]] = []
+        self.saved: list[tuple[_PinnedSetting, Any]] = []
 
     @contextmanager
     def held(self) -> Iterator[None]:

@@ -41,7 +41,7 @@ def as_quotient(formula: Formula) -> Quotient | None:
     """
     if not any(divides(node) for node in formula.nodes):
         return None
-    builder = _Builder(Tape(limit=MAX_NODES))
+    builder = _FactorBuilder(Tape(limit=MAX_NODES))
     try:
         values = builder.values(formula)
         parts = [builder.split(values[at]) for at in formula.outputs]
@@ -66,7 +66,7 @@ def _assembled(tape: Tape, parts: Sequence[tuple[int, Mapping[int, int]]], formu
     return Quotient(whole, tuple(denominators), formula)
 
 
-class _Builder:
+class _FactorBuilder:
     """Rewrites nodes into factors on a tape of its own."""
 
     def __init__(self, tape: Tape) -> None:

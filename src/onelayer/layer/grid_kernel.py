@@ -38,7 +38,7 @@ def fused(query: Tensor, axes: Sequence[Tensor], values: Tensor, eager: Eager) -
     if not _applies(query, axes, values):
         return None
     if torch.is_grad_enabled() and any(x.requires_grad for x in (query, values, *axes)):
-        result: Tensor = _Average.apply(eager, query, values, *axes)  # type: ignore[no-untyped-call]
+        result: Tensor = _GridAverage.apply(eager, query, values, *axes)  # type: ignore[no-untyped-call]
         return result
     return _launched(query, axes, values)
 
@@ -121,7 +121,7 @@ def _launched(query: Tensor, axes: Sequence[Tensor], values: Tensor) -> Tensor:
     return out.reshape(*query.shape[:-1], len(table))
 
 
-class _Average(torch.autograd.Function):
+class _GridAverage(torch.autograd.Function):
     """The kernel forwards, the eager form backwards."""
 
     @staticmethod

@@ -54,14 +54,14 @@ def embedded_atoms(model: OneLayerTransformer, composition: Composition, box: Bo
         return Atoms(True, low, high, low, high, zero, zero)
     made = [_atom(model, composition, c, low, high) for c in range(len(columns))]
     stacked = []
-    for name in _Atom.__dataclass_fields__:
+    for name in _AtomColumn.__dataclass_fields__:
         by_atom = [getattr(item, name) for item in made]
         stacked.append(np.stack(by_atom, axis=-1))
     return Atoms(False, *stacked)
 
 
 @dataclass(frozen=True)
-class _Atom:
+class _AtomColumn:
     """One column of Atoms, by the names of its fields and in their order."""
 
     low: Floats  # (n,)
@@ -72,7 +72,7 @@ class _Atom:
     rounding: float
 
 
-def _atom(model: OneLayerTransformer, composition: Composition, c: int, low: Floats, high: Floats) -> _Atom:
+def _atom(model: OneLayerTransformer, composition: Composition, c: int, low: Floats, high: Floats) -> _AtomColumn:
     atom = composition.atoms[c]
     g = model.config.ramps
     names = ("ramp_start", "ramp_slope", "W_E", "b_E")
@@ -99,7 +99,7 @@ def _atom(model: OneLayerTransformer, composition: Composition, c: int, low: Flo
     ranges = np.array([known[side] for side in sides])  # (n, 2)
     least, most = ranges.T.copy()
     rounding = _embedding_rounding(slope, rise, constant, rounding_of(model.dtype))
-    return _Atom(least - error, most + error, least, most, error * UP, rounding * UP)
+    return _AtomColumn(least - error, most + error, least, most, error * UP, rounding * UP)
 
 
 def _embedding_rounding(slope: Floats, rise: Floats, constant: float, r: Rounding) -> float:

@@ -51,14 +51,14 @@ def composition_error(model: OneLayerTransformer, composition: Composition, box:
         return math.inf
     forms = unit_forms(model, atoms)
     outer, offset = outer_coefficients(model)
-    proof = _Proof(composition, atoms, forms, outer, offset)
+    proof = _CompositionProof(composition, atoms, forms, outer, offset)
     # np.max and not max: nan stays nan, and is stated as inf.
     worst = float(np.max([proof.errors(position) for position in composition.positions]))
     executed = worst + SLACK * proof.rounding(model)
     return upper_bound(executed * UP)
 
 
-class _Proof:
+class _CompositionProof:
     """The pieces of one proof. V = n C variables, the embedded atoms of all tokens; U hidden units."""
 
     def __init__(self, composition: Composition, atoms: Atoms, forms: Forms, outer: Floats, offset: Floats) -> None:

@@ -49,7 +49,7 @@ def nested_error(model: OneLayerTransformer, nested: Nested, box: Box) -> float:
     form = Form(model, nested)
     if overflows(model, box):
         return math.inf
-    proof = _Proof(model, nested, form, box)
+    proof = _NestingProof(model, nested, form, box)
     return upper_bound(proof.error() * UP)
 
 
@@ -185,7 +185,7 @@ class Form:
         return [(w["W_Q"], query), (w["b_Q"], constant), *others]
 
 
-class _Proof:
+class _NestingProof:
     def __init__(self, model: OneLayerTransformer, nested: Nested, form: Form, box: Box) -> None:
         self.nested = nested
         self.form = form

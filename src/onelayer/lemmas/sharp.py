@@ -57,7 +57,7 @@ def pieces_error(model: OneLayerTransformer, pieces: Pieces, box: Box) -> float:
     form = SharpForm(model, pieces)
     if overflows(model, box):
         return math.inf
-    proof = _Proof(model, pieces, form, box)
+    proof = _SharpProof(model, pieces, form, box)
     return upper_bound(proof.error() * UP)
 
 
@@ -134,7 +134,7 @@ class SharpForm:
         return fixed
 
 
-class _Proof:
+class _SharpProof:
     def __init__(self, model: OneLayerTransformer, pieces: Pieces, form: SharpForm, box: Box) -> None:
         self.pieces = pieces
         self.form = form

@@ -111,7 +111,7 @@ def subsets_error(model: OneLayerTransformer, weights: Sequence[float] | None, b
     """
     n = model.config.length
     rounding = rounding_of(model.dtype)
-    form = _Form(model, weights, box)
+    form = _SubsetForm(model, weights, box)
     if overflows(model, box):
         return math.inf
     size = np.abs(form.coefficients).sum(0).max()
@@ -138,7 +138,7 @@ def subsets_error(model: OneLayerTransformer, weights: Sequence[float] | None, b
     return upper_bound((real + SLACK * rest) * UP)
 
 
-class _Form:
+class _SubsetForm:
     """The stored numbers of a layer of subset maxima, every fixed entry compared exactly."""
 
     def __init__(self, model: OneLayerTransformer, weights: Sequence[float] | None, box: Box) -> None:

@@ -32,7 +32,7 @@ TRIALS = 1
 ATEN = torch.ops.aten
 
 
-class _Apart(Exception):
+class _LookedElsewhere(Exception):
     """The second run did not look where the first one did."""
 
 
@@ -63,7 +63,7 @@ class _Looks(TorchDispatchMode):  # type: ignore[no-untyped-call]
         # The run that is recorded may not look: it is told, and the tensor itself is kept to be compared in replays.
         at = len(self.seen)
         if at >= len(self.told) or self.told[at].numel() != args[0].numel():
-            raise _Apart
+            raise _LookedElsewhere
         self.seen.append(args[0])
         if scalar:
             return self.told[at].item()
@@ -100,7 +100,7 @@ def _fetches(func: Any, kwargs: dict[str, Any]) -> bool:
 
 
 @dataclass(frozen=True)
-class _Graph:
+class _RecordedWay:
     """One recorded way: its inputs, its outputs, and whether it is the way of the code for these inputs."""
 
     graph: Any
@@ -124,7 +124,7 @@ class _Graph:
 class _Ways:
     """The graphs of one size and order, the latest success first, and what calls went otherwise."""
 
-    graphs: list[_Graph] = field(default_factory=list)
+    graphs: list[_RecordedWay] = field(default_factory=list)
     missed: int = 0
 
 
@@ -188,7 +188,7 @@ class Replays:
             found = self.call(low, high, order)
         try:
             graph = self._captured(low.clone(), high.clone(), order, looks.seen)
-        except (RuntimeError, _Apart) as error:
+        except (RuntimeError, _LookedElsewhere) as error:
             if isinstance(error, torch.OutOfMemoryError):
                 raise
             self.refused = True  # something in the call cannot be recorded
@@ -196,7 +196,7 @@ class Replays:
         ways.graphs = [graph, *ways.graphs][:WAYS]
         return found
 
-    def _captured(self, low: Tensor, high: Tensor, order: int, told: list[Tensor]) -> _Graph:
+    def _captured(self, low: Tensor, high: Tensor, order: int, told: list[Tensor]) -> _RecordedWay:
         expected = [answer.to(low.device) for answer in told]
         graph = torch.cuda.CUDAGraph()
         self.pool = self.pool or torch.cuda.graph_pool_handle()
@@ -206,14 +206,14 @@ class Replays:
             with looks:
                 outputs = self.call(low, high, order)
             if len(looks.seen) != len(told):
-                raise _Apart
+                raise _LookedElsewhere
             pairs = zip(looks.seen, expected, strict=True)
             # NaN agrees with nothing, itself included: then the call is made as it is written.
             agree = [(seen.reshape(was.shape) == was).all() for seen, was in pairs]
             always = torch.ones((), dtype=torch.bool, device=low.device)
             same = torch.stack(agree).all() if agree else always
         held = (*looks.held.values(), *expected)
-        return _Graph(graph, low, high, outputs, same, held)
+        return _RecordedWay(graph, low, high, outputs, same, held)
 
 
 def padded(count: int) -> int:

@@ -135,7 +135,7 @@ def std(
     return unary(tape, "sqrt", var(tape, input, dim, unbiased, keepdim, correction=correction))
 
 
-class _Indices:
+class _ExtremePlaces:
     """Where an extreme is, which jumps: any use of it is refused."""
 
     def __getattr__(self, name: str) -> Any:
@@ -151,7 +151,7 @@ class Ordered(NamedTuple):
     """What torch.max, torch.min and torch.sort return along a dimension."""
 
     values: Symbolic
-    indices: Any = _Indices()
+    indices: Any = _ExtremePlaces()
 
 
 def _fold_along(tape: Recording, function: Fold, x: Any, dim: Any, keepdim: bool) -> Symbolic:

@@ -110,7 +110,7 @@ class _Wide:
 
     def _term(self, factor: Fraction, at: int) -> tuple[Formula, list[Gate], int]:
         """A term as an outer function of the fewest gates, and about how many tokens they take."""
-        writer = _Writer(self.products)
+        writer = _GateWriter(self.products)
         value = affine_of(writer.tape, factor, writer.write(at), Fraction(0))
         outer = Formula.build(writer.tape.nodes, [value], (max(1, len(writer.gates)),))
         allowed = [i for i, gate in enumerate(writer.gates) if gate.positive]
@@ -167,7 +167,7 @@ class _Wide:
         return tuple(self.products.summand(monomial, c) for monomial, c in gate.form)
 
 
-class _Writer:
+class _GateWriter:
     """A node written in gates."""
 
     def __init__(self, products: Products) -> None:

@@ -45,7 +45,7 @@ class TermWriter:
         if parts is not None and parts:
             return self.gate(parts, reader.constants[at])
         if node.op in ("mul", "div", "pow", "sqrt", "neg"):
-            product = _Product(reader, at)
+            product = _ProductOfSums(reader, at)
             if len(product.logs) > 1:
                 return self._product(product)
         if node.op == "var":
@@ -63,7 +63,7 @@ class TermWriter:
         self.gates.append({p: w / unit for p, w in parts.items()})
         return affine_of(self.tape, unit, self.tape.variable(len(self.gates) - 1), constant)
 
-    def _product(self, product: _Product) -> int:
+    def _product(self, product: _ProductOfSums) -> int:
         """exp of the sum of logarithms, times what has none."""
         value = self.tape.add("exp", self.gate(product.logs, Fraction(0)))
         for at, exponent in product.others:
@@ -80,7 +80,7 @@ class TermWriter:
         return self.tape.add("pow", at, value=int(exponent))
 
 
-class _Product:
+class _ProductOfSums:
     """A node as factor * exp(sum of logarithms) * powers of other nodes.
 
     Only halves of whole exponents are followed, and roots are opened where what is under them is one inner function.

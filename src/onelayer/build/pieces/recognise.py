@@ -41,10 +41,10 @@ class MaxOfAffine:
 
 def take_pieces(formula: Formula, box: Box) -> Pieces:
     """The sums and curves of f, constants and units of the curves still open; NoPieces where there are none."""
-    return _Reader(box).read(formula)
+    return _PieceReader(box).read(formula)
 
 
-class _Reader:
+class _PieceReader:
     def __init__(self, box: Box) -> None:
         self.normal = Normal(box)
         self.dim = box.dim

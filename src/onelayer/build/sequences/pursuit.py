@@ -97,7 +97,7 @@ def pursue(
     if single and needed > STIFF * max_degree:
         raise OnelayerError(f"the function turns too often for polynomials of degree {max_degree}")
     degrees = min(needed, max_degree), max_degree
-    search = _Search(scaled, len(low), degrees, tolerance, generator, watch)
+    search = _DirectionSearch(scaled, len(low), degrees, tolerance, generator, watch)
     while True:
         search.grow()
         fit = search.fit
@@ -124,7 +124,7 @@ def constant_term(value: float, box: Box) -> FormulaTerm:
     return _term(np.eye(1, box.dim)[0], np.array([value, 0.0]), centre, radius)
 
 
-class _Search:
+class _DirectionSearch:
     """Directions found so far and the best polynomials for them."""
 
     def __init__(
