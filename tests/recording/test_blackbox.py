@@ -83,6 +83,17 @@ def test_every_point_is_evaluated_once_and_kept_on_disk(tmp_path):
     assert second.certificate.upper == first.certificate.upper
 
 
+def test_a_cache_of_another_function_is_refused(tmp_path):
+    """Its values were taken for those of the new function: proved to 0.05, and 1 away."""
+    cache = tmp_path / "wave.cache"
+    first = approximate(BlackBox(wave, 1.0, cache=cache), LINE, 0.05)
+    assert "wave.cache" not in first.certificate.function
+    with pytest.raises(FileError, match="another function"):
+        approximate(BlackBox(lambda x: 1 - wave(x), 1.0, cache=cache), LINE, 0.05)
+    believed = approximate(BlackBox(wave, 1.0, cache=cache, max_evaluations=0), LINE, 0.05)
+    assert "values of it by wave.cache" in believed.certificate.function
+
+
 def test_too_few_evaluations_are_said_in_one_line():
     with pytest.raises(OnelayerError, match="max_evaluations=5"):
         approximate(BlackBox(wave, 1.0, max_evaluations=5), LINE, 0.05)

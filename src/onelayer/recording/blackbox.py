@@ -29,7 +29,9 @@ class BlackBox:
     structure   "additive" or "product": f is a sum, or a product, of functions of one input each. It is then evaluated
                 on lines parallel to the axes, and the certificate is conditional on it; some points off the lines are
                 held against it. "estimate" looks whether it seems to be one of them: the result is estimated
-    cache       a file that keeps every value (SQLite): work survives the end of the program, however it ends
+    cache       a file that keeps every value (SQLite): work survives the end of the program, however it ends. Three of
+                its values are computed again, unless max_evaluations= leaves no room; the others are believed, and the
+                certificate names the file
     max_evaluations   how often f, and how often its gradient, may be called; what is in the cache is free
     jobs, executor    calls at a time in processes of this machine, or in any ``concurrent.futures.Executor``
 
@@ -61,10 +63,19 @@ class BlackBox:
         self.lipschitz = lipschitz
         self.curvature = curvature
         self.name = getattr(f, "__name__", type(f).__name__).replace("<lambda>", "f")
-        means = Means(None if cache is None else Path(cache), max_evaluations, jobs, executor)
+        self.cache = None if cache is None else Path(cache)
+        means = Means(self.cache, max_evaluations, jobs, executor)
         self._values = Evaluations(f, self.name, means)
         named = f"the gradient of {self.name}"
         self.gradient = None if gradient is None else Evaluations(gradient, named, means, GRADIENTS)
+        self.stored = len(self._values)
+
+    @property
+    def description(self) -> str:
+        """Its name, and what is believed of it beside its code."""
+        if self.cache is None or not self.stored:
+            return self.name
+        return f"{self.name}, {self.stored:,} values of it by {self.cache.name}"
 
     @property
     def evaluations(self) -> int:

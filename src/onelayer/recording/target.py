@@ -149,7 +149,7 @@ def _from_blackbox(
 
 def _from_values(f: BlackBox, box: Box, observer: Observer) -> Target:
     """A black box with a declared constant."""
-    return _from_blackbox(_values_of(f, box), box, f.lipschitz, f.name, observer)
+    return _from_blackbox(_values_of(f, box), box, f.lipschitz, f.description, observer)
 
 
 def _from_gradient(f: BlackBox, gradient: Evaluations, box: Box, observer: Observer) -> Target:
@@ -163,8 +163,22 @@ def _from_gradient(f: BlackBox, gradient: Evaluations, box: Box, observer: Obser
     evaluate(touched.gradient, looked_at(box)[:CORNERS], slow, observer)
     # A point of the search asks for both: the slower one sets the pace.
     pace = Pace(max(pace.call, slow.call), max(pace.point, slow.point))
+<<<<<<< HEAD
     parts = (touched, tuple(box.shape), outputs, "blackbox", f.name)
     return Target(*parts, lipschitz=curvature, pace=pace, gradient=touched.gradient)
+=======
+    return Target(
+        touched,
+        tuple(box.shape),
+        outputs,
+        "blackbox",
+        f.description,
+        None,
+        curvature,
+        pace=pace,
+        gradient=touched.gradient,
+    )
+>>>>>>> b83a5df (A cache of a black box is tried before it is believed, and the certificate names it)
 
 
 def separated(f: BlackBox, box: Box, eps: float, observer: Observer) -> Separated | None:
