@@ -62,13 +62,9 @@ class Evaluations:
         # -0.0 and 0.0 are one point.
         rows = np.ascontiguousarray(points, dtype=np.float64) + 0.0
         keys = [row.tobytes() for row in rows]
-<<<<<<< HEAD
-        pairs = zip(keys, rows, strict=True)
-        wanted = {key: row for key, row in pairs if key not in self._known}
-=======
-        self._try_again({key: row for key, row in zip(keys, rows, strict=True) if key in self._known})
-        wanted = {key: row for key, row in zip(keys, rows, strict=True) if key not in self._known}
->>>>>>> b83a5df (A cache of a black box is tried before it is believed, and the certificate names it)
+        rows_of = dict(zip(keys, rows, strict=True))
+        self._try_again({key: row for key, row in rows_of.items() if key in self._known})
+        wanted = {key: row for key, row in rows_of.items() if key not in self._known}
         if wanted:
             self._evaluate(wanted)
         return np.stack([self._known[key] for key in keys])
@@ -116,12 +112,7 @@ class Evaluations:
         return (_attempted(self.function, point) for point in points)
 
     def _checked(self, value: Any, point: Array) -> Array:
-<<<<<<< HEAD
-        coordinates = ", ".join(f"{number:.17g}" for number in point.ravel().tolist()[:8])
-        where = f"x = ({coordinates})"
-=======
         where = _where(point)
->>>>>>> b83a5df (A cache of a black box is tried before it is believed, and the certificate names it)
         cache = f" in {self.means.cache}" if self.means.cache else ""
         kept = f"; {number_of(len(self._known), 'values')} kept{cache}"
         if isinstance(value, Exception):
@@ -137,7 +128,8 @@ class Evaluations:
 
 
 def _where(point: Array) -> str:
-    return f"x = ({', '.join(f'{number:.17g}' for number in point.ravel().tolist()[:8])})"
+    coordinates = ", ".join(f"{number:.17g}" for number in point.ravel().tolist()[:8])
+    return f"x = ({coordinates})"
 
 
 def _attempted(f: Callable[[Any], Any], point: Array) -> Any:

@@ -163,22 +163,8 @@ def _from_gradient(f: BlackBox, gradient: Evaluations, box: Box, observer: Obser
     evaluate(touched.gradient, looked_at(box)[:CORNERS], slow, observer)
     # A point of the search asks for both: the slower one sets the pace.
     pace = Pace(max(pace.call, slow.call), max(pace.point, slow.point))
-<<<<<<< HEAD
-    parts = (touched, tuple(box.shape), outputs, "blackbox", f.name)
+    parts = (touched, tuple(box.shape), outputs, "blackbox", f.description)
     return Target(*parts, lipschitz=curvature, pace=pace, gradient=touched.gradient)
-=======
-    return Target(
-        touched,
-        tuple(box.shape),
-        outputs,
-        "blackbox",
-        f.description,
-        None,
-        curvature,
-        pace=pace,
-        gradient=touched.gradient,
-    )
->>>>>>> b83a5df (A cache of a black box is tried before it is believed, and the certificate names it)
 
 
 def separated(f: BlackBox, box: Box, eps: float, observer: Observer) -> Separated | None:
