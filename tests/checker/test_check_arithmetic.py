@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from operator import add
 
 import mpmath
 import pytest
 from flint import arb, ctx
 
 from formula_values import formula_values
-from onelayer.checker.arithmetic import Taylor, combination, constant, coordinate, monomials, whole_power
+from onelayer.checker.arithmetic import Taylor, combination, constant, coordinate, monomials, products, whole_power
 from onelayer.checker.boxes import below
 from onelayer.checker.formula import evaluate
 from onelayer.checker.functions import FUNCTIONS, Kinks, apply, power
@@ -111,6 +112,16 @@ def test_products_cut_off_keep_what_they_cut() -> None:
     product = (x * y) * (x * y)
     assert value_at(product, [arb(1), arb(1)]).contains(arb(1))
     assert value_at(product, [arb(1), arb(0)]).contains(arb(0))
+
+
+@pytest.mark.parametrize(
+    ("s", "da", "db", "order"), [(1, 3, 2, 4), (3, 2, 4, 4), (2, 5, 1, 3), (4, 2, 2, 9), (0, 0, 0, 2)]
+)
+def test_products_of_monomials_lie_in_their_places(s: int, da: int, db: int, order: int) -> None:
+    found = monomials(s, min(da + db, order))
+    for a, row in zip(monomials(s, da), products(s, da, db, order), strict=True):
+        wanted = [tuple(map(add, a, b)) for b in monomials(s, db) if sum(a) + sum(b) <= order]
+        assert [found[place] for place in row] == wanted
 
 
 def test_halves_are_the_same_function() -> None:

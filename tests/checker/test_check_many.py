@@ -265,3 +265,14 @@ def test_planted_faults_of_boxes_and_pieces_are_seen(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(polynomials, "moves", lambda s, v, degree, upper, face: original(s, v, degree, True, face))
     with pytest.raises(AssertionError):
         test_polynomials_stay_below_only_what_they_do()
+
+
+def test_boxes_that_resist_take_what_others_leave() -> None:
+    spent = np.ones(100, dtype=np.int64)
+    spent[0] = sweep.MOST - 1
+    assert sweep._may_go_on(spent).all()
+    spent[0] = sweep.MOST  # one box alone has its end
+    assert not sweep._may_go_on(spent)[0]
+    assert sweep._may_go_on(spent)[1:].all()
+    spent[:] = 2 * sweep.EVALUATIONS  # nothing is left
+    assert not sweep._may_go_on(spent).any()

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from functools import cache
 from itertools import combinations_with_replacement
 from math import comb
+from operator import mul
 from typing import Any
 
 from flint import arb
@@ -112,8 +113,8 @@ class Taylor:
         known = other.is_finite()  # zero times what is not known is not known either
         for x, row in zip(a, products(s, da, db, order), strict=True):
             if not (known and x.is_zero()):
-                for j, place in row:
-                    out[place] = out[place] + x * b[j]
+                for place, y in zip(row, b, strict=False):
+                    out[place] = out[place] + x * y
         if da + db > order:
             out[0] = out[0] + _cut_off(norms(a, s), norms(b, s), order)
         return Taylor(support, out, order)
@@ -300,16 +301,26 @@ def embedding(at: tuple[int, ...], s: int, degree: int) -> tuple[int, ...]:
 
 
 @cache
-def products(s: int, da: int, db: int, order: int) -> tuple[tuple[tuple[int, int], ...], ...]:
-    """For each monomial of the first factor: (monomial of the second, place of the product) up to ``order``."""
-    places = _places(s, min(da + db, order))
+def _keys(s: int, degree: int, base: int) -> tuple[int, ...]:
+    """The exponents of each monomial as digits of one number: keys of products are sums while no digit reaches base."""
+    scale = [base**v for v in range(s)]
+    return tuple(sum(map(mul, exponents, scale)) for exponents in monomials(s, degree))
+
+
+@cache
+def products(s: int, da: int, db: int, order: int) -> tuple[tuple[int, ...], ...]:
+    """For each monomial of the first factor the places of its products with those of the second, up to ``order``.
+
+    A row ends where the order does: monomials are sorted by degree, so what is left out comes last.
+    """
+    most = min(da + db, order)
+    places = {key: at for at, key in enumerate(_keys(s, most, most + 1))}
+    second = _keys(s, db, most + 1)
     rows = []
-    for a in monomials(s, da):
-        row = []
-        for j, b in enumerate(monomials(s, db)):
-            if sum(a) + sum(b) <= order:
-                row.append((j, places[tuple(x + y for x, y in zip(a, b, strict=True))]))
-        rows.append(tuple(row))
+    for exponents, key in zip(monomials(s, da), _keys(s, da, most + 1), strict=True):
+        left = order - sum(exponents)
+        within = second[: count(s, min(left, db))] if left >= 0 else ()
+        rows.append(tuple([places[key + other] for other in within]))
     return tuple(rows)
 
 

@@ -299,7 +299,7 @@ def _odd_monomials(s: int, degree: int) -> Any:
 def _rows(s: int, da: int, db: int, order: int) -> tuple[tuple[Any, ...], int]:
     """For each monomial of the first factor the places of its products with a head of the second; most terms of one."""
     rows = products(s, da, db, order)
-    places = tuple(np.array([place for _, place in row], dtype=np.intp) for row in rows)
+    places = tuple(np.array(row, dtype=np.intp) for row in rows)
     used = np.concatenate(places)
     return places, int(np.bincount(used).max())
 

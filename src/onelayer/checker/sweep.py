@@ -29,7 +29,8 @@ from onelayer.language.knots import Spline
 from onelayer.observer import Observer
 
 NUMBERS = 2**18  # coefficients of one element: what fits into a cache
-EVALUATIONS = 24  # per box; then balls are likely to do better
+EVALUATIONS = 24  # per box of a call, whichever of them need more; then balls are likely to do better
+MOST = 256  # of one box, which may be hopeless
 
 KNOWN = {
     "var",
@@ -83,7 +84,7 @@ class Sweep:
                 mine = owner[some]
                 spent += np.bincount(mine, minlength=len(spent))
                 centre, cuttable = _centres(low[some], high[some], axis)
-                proved[mine[(axis >= 0) & ~(cuttable & (spent[mine] < EVALUATIONS))]] = False
+                proved[mine[(axis >= 0) & ~(cuttable & _may_go_on(spent)[mine])]] = False
                 open_ = (axis >= 0) & proved[mine]
                 lows, highs = _halves(low[some][open_], high[some][open_], axis[open_], centre[open_])
                 parts.append((lows, highs, mine[open_]))
@@ -203,6 +204,12 @@ def _axes(bounded: Bounded | None, dim: int, low: Floats, high: Floats) -> Any:
     scores = np.where(widths.T > 0, scores, -1.0)
     known = np.isfinite(scores).all(0) & (scores.max(0) > 0)
     return np.where(known, scores.argmax(0), widths.argmax(1))
+
+
+def _may_go_on(spent: Any) -> Any:
+    """Which boxes may be evaluated again: each its share, and more while the others have left theirs."""
+    left = spent.sum() < EVALUATIONS * len(spent) + MOST
+    return spent < (MOST if left else EVALUATIONS)
 
 
 def _centres(low: Floats, high: Floats, axis: Any) -> tuple[Floats, Any]:
