@@ -239,8 +239,8 @@ class Layer:
         items = [(item * scale).unless_wider(most).scaled(arb(g)).shifted(arb(b)) for item, g, b in pairs]
         if self.execution is None:
             return Vector(items, row.errors)
-        sizes = Vector(centred, row.errors).sizes()
-        return self.held(Vector(items, self.execution.norm(row.sizes(), row.errors, sizes, gain, shift, low)))
+        ranges = [item.range() for item in centred]
+        return self.held(Vector(items, self.execution.norm(row.sizes(), row.errors, ranges, gain, shift, low)))
 
     def _feed_forward(self, r: Vector, kinks: Kinks) -> Vector:
         inner = self.normalised(r, "2") if self.config["norm"] == "pre" else r

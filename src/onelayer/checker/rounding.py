@@ -18,6 +18,7 @@ import numpy as np
 from flint import arb
 
 from onelayer.checker.arithmetic import ZERO, Taylor
+from onelayer.checker.deviations import Deviations
 from onelayer.checker.formats import BY_ARITHMETIC, REAL
 from onelayer.checker.magnitudes import NORM_EPS, Domain, largest_numbers
 from onelayer.checker.outcome import Rejected
@@ -200,34 +201,54 @@ class Execution:
         low: arb,
         eps: float = NORM_EPS,
     ) -> list[arb]:
-        """LayerNorm. ``centred`` bounds |x - mean|, ``low`` is a lower bound of var + eps.
+        """LayerNorm. ``centred`` are ranges of x - mean, ``low`` is a lower bound of var + eps.
 
-        Covers moments taken in one pass (error gamma of the mean square) and x r - mean r instead of (x - mean) r.
-        One number less its mean is 0 whatever the number: its error does not pass.
+        Errors of the numbers are passed on as deviations.py says; the rest is the normalisation of the numbers that
+        are executed. One number less its mean is 0 whatever the number: its error does not pass.
+        """
+        numbers = [s + e for s, e in zip(sizes, errors, strict=True)]
+        if not all(number.is_finite() for number in numbers):
+            return [INFINITE] * len(numbers)
+        if len(numbers) == 1:
+            return self._normalised(numbers, [ZERO], gain, shift, arb(eps), eps)
+        executed = Deviations(centred, low, eps).strayed(errors)
+        rounding = self._normalised(numbers, [c.abs_upper() for c in executed.centred], gain, shift, executed.low, eps)
+        passed = executed.passed(errors)
+        return [(abs(arb(g)) * p + r).upper() for g, p, r in zip(gain, passed, rounding, strict=True)]
+
+    def _normalised(
+        self,
+        sizes: Sequence[arb],
+        centred: Sequence[arb],
+        gain: Sequence[float],
+        shift: Sequence[float],
+        low: arb,
+        eps: float,
+    ) -> list[arb]:
+        """Rounding of a normalisation of numbers up to ``sizes``, ``centred`` bounds |x - mean|.
+
+        Covers moments taken in one pass (error gamma of the mean square) and x r - mean r instead of (x - mean) r. With
+        an error d of v = var + eps >= low, |1 / sqrt(v + d) - 1 / sqrt(v)| <= d / (2 f sqrt(v)), f = low - d; and
+        |x - mean| / sqrt(v) is at most sqrt(n - 1).
         """
         n = len(sizes)
         tiny = self.tiny
-        if n == 1:
-            sizes = [sizes[0] + errors[0]]
-            errors = [ZERO]
-            centred = [ZERO]
-            low = arb(eps)
-        total = sum((s + e for s, e in zip(sizes, errors, strict=True)), ZERO) / n
-        mean_error = sum(errors, ZERO) / n + self.gamma(n + 2) * total + tiny
-        square = sum(((s + e) * (s + e) for s, e in zip(sizes, errors, strict=True)), ZERO) / n
-        moved = [e + mean_error for e in errors]
-        variance = sum(((2 * c + m) * m for c, m in zip(centred, moved, strict=True)), ZERO) / n
+        total = sum(sizes, ZERO) / n
+        mean_error = self.gamma(n + 2) * total + tiny
+        square = sum((s * s for s in sizes), ZERO) / n
+        variance = sum(((2 * c + mean_error) * mean_error for c in centred), ZERO) / n
         variance = (variance + self.gamma(2 * n + 8) * square + self.unit * eps + 4 * tiny).upper()
         floor = (low - variance).lower()
         if not floor > 0:
             return [INFINITE] * n
-        root = (1 / low.sqrt()).upper()
-        root_error = (variance / (2 * floor * floor.sqrt()) + self.gamma(4) / floor.sqrt()).upper()
+        strayed = variance / (2 * floor)
+        root = (1 + strayed + self.gamma(4)) / floor.sqrt()
         found = []
-        for s, e, c, m, g, b in zip(sizes, errors, centred, moved, gain, shift, strict=True):
+        for s, c, g, b in zip(sizes, centred, gain, shift, strict=True):
             factor = abs(arb(g))
-            big = factor * (s + e + total + mean_error) * (root + root_error)
-            passed = factor * (c * root_error + m * (root + root_error) + 4 * tiny)
+            big = factor * (s + total + mean_error) * root
+            relative = (c / low.sqrt()).min(arb(n - 1).sqrt()) * strayed
+            passed = factor * (relative + c * self.gamma(4) / floor.sqrt() + mean_error * root + 4 * tiny)
             found.append((passed + self.gamma(6) * (big + abs(arb(b))) + 8 * tiny).upper())
         return found
 

@@ -366,8 +366,8 @@ def _norm(run: Evaluation, step: StoredStep, row: Entries, start: int, args: lis
     items = [item.scaled(g).shifted(b) for item, g, b in zip(whole, gain, shift, strict=True)]
     if ex is None:
         return Entries(items, row.errors)
-    sizes = Entries(centred, []).sizes()
-    errors = ex.norm(row.sizes(), row.errors, sizes, list(map(float, gain)), list(map(float, shift)), low, eps)
+    ranges = [*map(Taylor.range, map(underlying, centred))]
+    errors = ex.norm(row.sizes(), row.errors, ranges, list(map(float, gain)), list(map(float, shift)), low, eps)
     reach = largest([s + e for s, e in zip(row.sizes(), row.errors, strict=True)])
     return Entries(items, [ex.safe(e, 4 * count * (1 + reach * reach) / arb(eps).sqrt()) for e in errors])
 
