@@ -363,6 +363,7 @@ def _claim(record: Record, stored: Stored) -> None:
     rules = [
         (record.method in METHODS, f"proofs by {record.method} cannot be re-proved by this version"),
         (record.claim == SUP, f"a claim about {record.claim} cannot be re-proved by this version"),
+        (not record.about, "a claim about a layer is about sup|T - f| and nothing else"),
         (record.weights_sha256 == stored.sha256, "the weights are not those of the certificate"),
         (tuple(record.shape) == tuple(stored.config["input_shape"]), "domain and model differ in shape"),
         (

@@ -18,7 +18,7 @@ from onelayer.checker.attention import Vector
 from onelayer.checker.functions import Kinks
 from onelayer.checker.layer import Layer
 from onelayer.checker.rounding import Execution
-from onelayer.checker.univariate import Line, distance, lines, range_of, steepest
+from onelayer.checker.univariate import Line, above, below, distance, lines, range_of, steepest
 from onelayer.checker.weights import Array, Stored
 from onelayer.errors import OnelayerError
 from onelayer.language.formula import Formula, parse
@@ -118,8 +118,10 @@ class _Proof:
         low, high = self._range(term)
         ascending = [knots[i] for i in order]
         pieces = lines(ascending, changes, arb(term.constant), low, high)
-        reach = float(self._drift(term, position).upper()) + 1e-9 * (abs(low) + abs(high))
-        slope = steepest(lines(ascending, changes, arb(term.constant), low - reach, high + reach))
+        # Rows of other positions hold the same weights in another order, and so the same drift.
+        drift = self._drift(term, position)
+        reached = below(arb(low) - drift), above(arb(high) + drift)
+        slope = steepest(lines(ascending, changes, arb(term.constant), *reached))
         self.seen[k] = knots, slopes, distance(parse(term.text, 1), pieces), slope
         return self.seen[k]
 
@@ -138,8 +140,8 @@ class _Proof:
         composition = self.composition
         places = [term.position] if term.position is not None else range(composition.length if composition.each else 1)
         ends = [self._sum_ends(composition.rows(term, place)) for place in places]
-        bottom = min(0.0 if low.is_zero() else _below(low) for low, _ in ends)
-        top = max(_above(high) for _, high in ends)
+        bottom = min(0.0 if low.is_zero() else below(low) for low, _ in ends)
+        top = max(above(high) for _, high in ends)
         return bottom, top if top > bottom else bottom + 1e-9 * (1 + abs(bottom))
 
     def _sum(self, term: TokenTerm, position: int) -> Taylor:
@@ -161,8 +163,8 @@ class _Proof:
         items, errors = [], []
         for c, atom in enumerate(self.inner):
             low, high = atom.ends[token]
-            bottom = _below(low - atom.error)
-            top = _above(high + atom.error)
+            bottom = below(low - atom.error)
+            top = above(high + atom.error)
             items.append(coordinate(token * len(self.inner) + c, bottom, top, self.order))
             errors.append(atom.rounding)
         return Vector(items, errors)
@@ -232,7 +234,7 @@ class _Proof:
         found = []
         for o in range(self.composition.outputs):
             sizes = (abs(arb(float(c))) * top for c, top in zip(self.outer[:, o], tops, strict=True))
-            reach = _above(sum(sizes, ZERO))
+            reach = above(sum(sizes, ZERO))
             found.append(coordinate(first + o, -reach, reach, self.order))
         return found
 
@@ -349,14 +351,6 @@ def _ratio(z: Taylor, s: Taylor) -> float:
         return 0.0
     bottom = sum((b / size) * (b / size) for _, b in pairs)
     return sum(a * (b / size) for a, b in pairs) / bottom / size
-
-
-def _below(value: arb) -> float:
-    return math.nextafter(float(value.lower()), -math.inf)
-
-
-def _above(value: arb) -> float:
-    return math.nextafter(float(value.upper()), math.inf)
 
 
 def _require(holds: bool, complaint: str) -> None:

@@ -14,10 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onelayer.checker.formats import BY_TAG, narrowed
-from onelayer.checker.magnitudes import factor, need_known
+from onelayer.checker.magnitudes import NORM_EPS, factor, need_known
 from onelayer.checker.weights import Array, Stored
 
-NORM_EPS = 1e-5  # torch's own, as docs/file-format.md states it
 AT_ONCE = 2**22  # numbers in the largest array of a chunk of points
 
 Numbers = NDArray[Any]

@@ -132,7 +132,7 @@ class Algebra:
         name = f"{node.op}:{node.value!r}(" + " ; ".join(map(text, args)) + ")"
         if name not in self.values:
             known = len(args) == 1 and node.op in FUNCTIONS
-            self.values[name] = FUNCTIONS[node.op].ball(self._ball(args[0])) if known else NOWHERE
+            self.values[name] = FUNCTIONS[node.op].at(self._ball(args[0])) if known else NOWHERE
         return self._symbol(name)
 
     def product(self, a: Expansion, b: Expansion) -> Expansion:

@@ -155,7 +155,7 @@ class Layer:
             starts = t["ramp_start"][j]
             slopes = t["ramp_slope"][j]
             plain = error.is_zero() and type(item) is Taylor
-            full = _filled(item, starts, slopes) if plain else [math.nan] * len(starts)
+            full = _filled(item, starts, slopes, self.execution) if plain else [math.nan] * len(starts)
             for start, slope, known in zip(starts.tolist(), slopes.tolist(), full, strict=True):
                 if known == known:
                     items.append(one if known else zero)
@@ -314,12 +314,13 @@ def _vanishes(item: Taylor, error: arb) -> bool:
     return not item.support and bool(item.c[0].is_zero()) and bool(error.is_zero())
 
 
-def _filled(x: Taylor, starts: Array, slopes: Array) -> list[float]:
+def _filled(x: Taylor, starts: Array, slopes: Array, execution: Execution | None) -> list[float]:
     """For numbers x of the execution: 0 or 1 where a ramp has that value on the whole box, executed or not; else nan.
 
     x <= start and slope >= 0 give a product <= 0, rounded or not; (x - start) slope > 1.001 in float64 is above 1 in
-    any of the formats.
+    any of the formats, unless x - start is so small that it may be flushed to zero.
     """
+    flushed = 0.0 if execution is None else float(execution.tiny)
     low, high = (float(end) for end in x.ends())
     low = math.nextafter(low, -math.inf)
     high = math.nextafter(high, math.inf)
@@ -327,7 +328,7 @@ def _filled(x: Taylor, starts: Array, slopes: Array) -> list[float]:
         low = high = float(x.c[0])
     with np.errstate(all="ignore"):
         empty = (high <= starts) & (slopes >= 0)
-        full = ((low - starts) * slopes > 1.001) & (slopes >= 0)
+        full = ((low - starts) * slopes > 1.001) & (slopes >= 0) & (low - starts > flushed)
         found: list[float] = np.where(empty, 0.0, np.where(full, 1.0, np.nan)).tolist()
     return found
 

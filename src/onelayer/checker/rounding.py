@@ -25,6 +25,7 @@ from onelayer.checker.outcome import Rejected
 from onelayer.checker.weights import Stored
 
 INFINITE = arb.pos_inf()
+ROUNDABLE = arb(2) ** 1000  # what is below has an exponent that floats tell; no format holds more
 
 
 class Execution:
@@ -110,7 +111,7 @@ class Execution:
         if self.held is None:
             return list(errors)
         return [
-            self._once(s, e, same) if (s + e).is_finite() else INFINITE
+            self._once(s, e, same) if s + e < ROUNDABLE else INFINITE
             for s, e, same in zip(sizes, errors, exact, strict=True)
         ]
 

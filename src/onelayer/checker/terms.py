@@ -9,7 +9,7 @@ from flint import arb
 from numpy.typing import NDArray
 
 from onelayer.checker.rounding import Execution
-from onelayer.checker.univariate import distance, lines, steepest
+from onelayer.checker.univariate import above, below, distance, lines, steepest
 from onelayer.language.formula import Formula
 
 ZERO = arb(0)
@@ -46,8 +46,8 @@ def term_distance(g: Formula, units: TermUnits, s: FormedSum, execution: Executi
     """|G(s^) - g(s)| as executed, G made by the units, and the size of what they add to the output."""
     made = units.knots, units.changes, units.constant
     drift = s.drift.upper()
-    far = float(drift) + 1e-9 * (1 + abs(s.low) + abs(s.high))  # the executed sum stays within
-    slope = steepest(lines(*made, s.low - far, s.high + far))
+    # The executed sum stays within: floats outside, as a knot may lie as close to the end as the next number.
+    slope = steepest(lines(*made, below(arb(s.low) - drift), above(arb(s.high) + drift)))
     error = distance(g, lines(*made, s.low, s.high)) + slope * drift
     total = ZERO
     for knot, change in zip(units.knots, units.changes, strict=True):

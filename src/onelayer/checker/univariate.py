@@ -128,8 +128,7 @@ def distance(formula: Formula, pieces: Sequence[Piece]) -> arb:
             half = Part.of(formula, worst.piece, low, high)
             largest = max(largest, half.reached)
             heapq.heappush(pending, half)
-    bound = pending[0].bound
-    return bound if bound.is_finite() else arb.pos_inf()
+    return _worst(pending)
 
 
 @dataclass(frozen=True)
@@ -160,6 +159,14 @@ class Part:
         return cls(piece, low, high, (bound + piece.blur).upper(), reached)
 
 
+def _worst(parts: Sequence[Part]) -> arb:
+    """The largest bound. A heap ranks them by floats: of several that round to one, any may stand first."""
+    bound = parts[0].bound
+    for part in parts[1:]:
+        bound = bound.max(part.bound)
+    return bound if bound.is_finite() else arb.pos_inf()
+
+
 def _values(formula: Formula, piece: Piece) -> list[float]:
     """|line - formula| at some points, to know what can be proved; points without a value count as zero."""
     found = [0.0]
@@ -183,6 +190,16 @@ def _bound(formula: Formula, piece: Piece, low: float, high: float) -> tuple[arb
     bottom, top = image(formula, [(arb(low), arb(high))])[0]
     ends = line.range()
     return (top - ends).abs_upper().max((bottom - ends).abs_upper()), arb(0)
+
+
+def below(value: arb) -> float:
+    """A float below a number."""
+    return math.nextafter(float(value.lower()), -math.inf)
+
+
+def above(value: arb) -> float:
+    """A float above a number."""
+    return math.nextafter(float(value.upper()), math.inf)
 
 
 def range_of(formula: Formula, low: float, high: float) -> Ends:
