@@ -13,19 +13,20 @@ from dataclasses import dataclass
 import numpy as np
 from flint import arb
 
-from onelayer.checker.arithmetic import ZERO, Taylor, combination, constant, coordinate
+from onelayer.checker.arithmetic import ZERO, Taylor, combination, constant, coordinate, union
 from onelayer.checker.attention import Vector
+from onelayer.checker.form import LayerForm
 from onelayer.checker.functions import Kinks
 from onelayer.checker.layer import Layer
-from onelayer.checker.rounding import Execution
-from onelayer.checker.univariate import Line, above, below, distance, lines, range_of, steepest
+from onelayer.checker.ramps import ramp_lines
+from onelayer.checker.rounding import Execution, largest
+from onelayer.checker.univariate import above, below, distance, lines, range_of, steepest
 from onelayer.checker.weights import Array, Stored
-from onelayer.errors import OnelayerError
 from onelayer.language.formula import Formula, parse
 from onelayer.lemmas.argument import Atom, Composition, TokenTerm
 
 FEW, CURVED = 12, 2  # variables up to which normalisations are expanded beyond first order, and how far
-JOINED = 2.0**-10  # a ramp that misses the next one by this share of its height is taken to end there
+FORM = LayerForm("its composition")
 
 Domain = tuple[tuple[float, ...], tuple[float, ...]]
 
@@ -39,24 +40,40 @@ class EmbeddedAtom:
     rounding: arb
 
 
+@dataclass(frozen=True)
+class MadeTerm:
+    """A term as its units make it: knots and slopes of the units, sup |G_k - g_k| and Lip(G_k)."""
+
+    knots: list[float]
+    slopes: list[float]
+    error: arb
+    steepness: arb
+
+
 def composition_bound(stored: Stored, composition: Composition, domain: Domain, execution: Execution) -> arb:
     """Upper bound of sup |T - D| for T as executed."""
     config = stored.config
     n = composition.length
-    d = composition.width
     each = config["readout"] == "each"
-    _require(config["layout"] == "tokens" and stored.length == n and stored.token_width == d, "other tokens")
-    _require(each == composition.each and config["readout"] in ("each", "first"), "another read-out")
-    _require(config["hidden"] == len(composition.units) > 0, "another number of units")
-    read = stored.tensors["W_R"]
-    _require(bool(((read == 0) | (read == 1)).all() and (read.sum(0) == 1).all()), "a read-out that mixes features")
-    own = stored.tensors["b_2"] @ read  # exact, as the read-out picks features
-    _require(not own.any() and read.shape[1] == composition.outputs, "other outputs")
+    FORM.require(config["layout"] == "tokens", "other tokens")
+    FORM.require((stored.length, stored.token_width) == (n, composition.width), "other tokens")
+    FORM.require(each == composition.each and config["readout"] in ("each", "first"), "another read-out")
+    FORM.require(config["hidden"] == len(composition.units) > 0, "another number of units")
+    _readout_form(stored, composition.outputs)
     proof = _Proof(stored, composition, domain, execution)
     worst = ZERO
     for position in range(n) if each else [0]:
         worst = worst.max(proof.error(position))
     return worst
+
+
+def _readout_form(stored: Stored, outputs: int) -> None:
+    """Every output is one feature of the stream, to which the bias of the units adds nothing."""
+    read = stored.tensors["W_R"]
+    picks = ((read == 0) | (read == 1)).all() and (read.sum(0) == 1).all()
+    FORM.require(bool(picks), "a read-out that mixes features")
+    own = stored.tensors["b_2"] @ read  # exact, as the read-out picks features
+    FORM.require(not own.any() and read.shape[1] == outputs, "other outputs")
 
 
 class _Proof:
@@ -71,7 +88,7 @@ class _Proof:
         self.tokens = [self._token(j) for j in range(composition.length)]
         self.outer = stored.tensors["W_2"] @ stored.tensors["W_R"]  # exact: the read-out picks features
         self.units = np.array(composition.units, dtype=int)
-        self.seen: dict[int, tuple[list[float], list[float], arb, arb]] = {}
+        self.seen: dict[int, MadeTerm] = {}
 
     def error(self, position: int) -> arb:
         """Bound over the outputs of one position."""
@@ -79,40 +96,48 @@ class _Proof:
         composition = self.composition
         active = composition.active(position)
         sums = [ZERO] * composition.outputs
+        # What b_R and the constants of the terms leave: the units make the terms without their constants.
         rest = [arb(float(b)) for b in self.stored.tensors["b_R"]]
         for k in active:
             term = composition.terms[k]
+            o = term.output
             s = self._sum(term, position)
-            knots, slopes, error, slope = self._term(k, position, z, s)
-            mine = np.flatnonzero(self.units == k)
-            mismatch = ZERO
-            for u, knot, mu in zip(mine, knots, slopes, strict=True):
-                gap = z.items[u] - s.scaled(arb(mu)).shifted(-arb(mu) * arb(knot))
-                mismatch = mismatch + abs(arb(float(self.outer[u, term.output]))) * gap.range().abs_upper()
-            sums[term.output] = sums[term.output] + error + slope * self._drift(term, position) + mismatch
-            rest[term.output] = rest[term.output] - arb(term.constant)
+            made = self._term(k, position, z, s)
+            moved = made.steepness * self._drift(term, position)
+            sums[o] = sums[o] + made.error + moved + self._mismatch(k, made, z, s)
+            rest[o] = rest[o] - arb(term.constant)
         for u in np.flatnonzero(~np.isin(self.units, active)):
-            _require(bool(z.items[u].range() + z.errors[u] <= 0), f"unit {u} is not shut at position {position + 1}")
+            highest = z.items[u].range() + z.errors[u]
+            FORM.require(bool(highest <= 0), f"unit {u} is not shut at position {position + 1}")
         rounding = self._rounding(z, r)
         totals = [a + abs(b) + c for a, b, c in zip(sums, rest, rounding, strict=True)]
-        worst = totals[0]
-        for total in totals[1:]:
-            worst = worst.max(total)
-        return worst
+        return largest(totals)
 
-    def _term(self, k: int, position: int, z: Vector, s: Taylor) -> tuple[list[float], list[float], arb, arb]:
-        """Knots and slopes of the units of a term, sup |G_k - g_k| and Lip(G_k); the same for all positions."""
+    def _mismatch(self, k: int, made: MadeTerm, z: Vector, s: Taylor) -> arb:
+        """sum_u |c_u| sup |z_u - mu_u (s^ - t_u)|: relu moves by no more than its argument."""
+        output = self.composition.terms[k].output
+        total = ZERO
+        for u, knot, mu in zip(np.flatnonzero(self.units == k), made.knots, made.slopes, strict=True):
+            wanted = s.scaled(arb(mu)).shifted(-arb(mu) * arb(knot))
+            gap = (z.items[u] - wanted).range().abs_upper()
+            total = total + abs(arb(float(self.outer[u, output]))) * gap
+        return total
+
+    def _term(self, k: int, position: int, z: Vector, s: Taylor) -> MadeTerm:
+        """What the units of a term make of its sum; the same for all positions."""
         if k in self.seen:
             return self.seen[k]
         term = self.composition.terms[k]
         mine = np.flatnonzero(self.units == k)
-        _require(not np.delete(self.outer[mine], term.output, axis=1).any(), "a unit of two outputs")
+        FORM.require(not np.delete(self.outer[mine], term.output, axis=1).any(), "a unit of two outputs")
         knots, slopes = [], []
         for u in mine:
             mu = _ratio(z.items[u], s)
-            _require(mu > 0, "a unit that falls with the sum of its term")
+            FORM.require(mu > 0, "a unit that falls with the sum of its term")
             slopes.append(mu)
-            knots.append(float(((s.scaled(arb(mu)) - z.items[u]).c[0] / arb(mu)).mid()))
+            # Any float will do for a knot: what it misses is in the mismatch.
+            offset = (s.scaled(arb(mu)) - z.items[u]).c[0]
+            knots.append(float((offset / arb(mu)).mid()))
         order = sorted(range(len(knots)), key=lambda i: knots[i])
         changes = [arb(float(self.outer[mine[i], term.output])) * arb(slopes[i]) for i in order]
         low, high = self._range(term)
@@ -122,7 +147,7 @@ class _Proof:
         drift = self._drift(term, position)
         reached = below(arb(low) - drift), above(arb(high) + drift)
         slope = steepest(lines(ascending, changes, arb(term.constant), *reached))
-        self.seen[k] = knots, slopes, distance(parse(term.text, 1), pieces), slope
+        self.seen[k] = MadeTerm(knots, slopes, distance(parse(term.text, 1), pieces), slope)
         return self.seen[k]
 
     def _sum_ends(self, rows: Sequence[Sequence[float]]) -> tuple[arb, arb]:
@@ -131,8 +156,10 @@ class _Proof:
         for token, row in enumerate(rows):
             for c, weight in enumerate(row):
                 a, b = (arb(weight) * end for end in self.inner[c].ends[token])
-                low = low + (a if weight >= 0 else b)
-                high = high + (b if weight >= 0 else a)
+                if weight < 0:
+                    a, b = b, a
+                low = low + a
+                high = high + b
         return low, high
 
     def _range(self, term: TokenTerm) -> tuple[float, float]:
@@ -177,7 +204,8 @@ class _Proof:
         u = [layer.normalised(row, "1") for row in e] if config["norm"] == "pre" else e
         keys, values = ([layer.maps[name](row, self.execution) for row in u] for name in ("K", "V"))
         query = layer.maps["Q"](u[position], self.execution)
-        r = layer.maps["O"](layer.averages(query, keys, values, Kinks()), self.execution)
+        averaged = layer.averages(query, keys, values, Kinks())
+        r = layer.maps["O"](averaged, self.execution)
         if config["residual"]:
             r = layer.added(e[position], r)
         if config["norm"] == "post":
@@ -204,7 +232,8 @@ class _Proof:
         """Of the outputs, with the units anywhere between 0 and their largest value; the stream adds what it holds."""
         layer = self.layer
         residual = self.stored.config["residual"]
-        hidden = [constant(ZERO.union(item.range().upper().max(ZERO)), self.order) for item in z.items]
+        tops = [item.range().upper().max(ZERO) for item in z.items]
+        hidden = [constant(ZERO.union(top), self.order) for top in tops]
         y = layer.maps["2"](Vector(hidden, z.errors), self.execution)
         y = layer.added(r, y) if residual else y
         if self.stored.config["norm"] == "post":
@@ -212,6 +241,7 @@ class _Proof:
         found = layer.maps["R"](y, self.execution).errors
         if not residual:
             return found
+        # What the stream holds of the outputs before the units write them is no part of the sum of terms.
         offsets = [arb(float(b)) for b in self.stored.tensors["b_R"]]
         read = layer.maps["R"].real(r.items)
         leak = [item.shifted(-b).range().abs_upper() for item, b in zip(read, offsets, strict=True)]
@@ -224,7 +254,7 @@ class _Proof:
         spread: Array = self.stored.tensors["W_2"][unit] / self.outer[unit, columns][:, None]
         exact = bool(np.isin(spread, (-1.0, 0.0, 1.0)).all())
         same = np.array_equal(self.outer @ spread, self.stored.tensors["W_2"])
-        _require(exact and same, "W_2 writes more than the outputs")
+        FORM.require(exact and same, "W_2 writes more than the outputs")
         return spread
 
     def _output_variables(self, z: Vector) -> list[Taylor]:
@@ -259,17 +289,21 @@ class _Proof:
         n = self.composition.length
         d = self.composition.width
         formula = parse(atom.text, 1)
-        own = slice(atom.coordinate, n * d, d)  # the coordinate of the atom, of every token
+        # The coordinate of the atom, of every token.
+        own = slice(atom.coordinate, n * d, d)
         sides = list(zip(domain[0][own], domain[1][own], strict=True))
         if self.stored.config["embedding"] == "linear":
             plain = formula == parse("x", 1) and atom.coordinate == c and len(self.composition.atoms) == d
-            _require(plain, "atoms of a linear embedding other than the coordinates")
+            FORM.require(plain, "atoms of a linear embedding other than the coordinates")
             return EmbeddedAtom([(arb(a), arb(b)) for a, b in sides], ZERO, ZERO)
         known = _ranges(formula, set(sides), atom.text)
-        pieces, total = self._ramps(c, min(a for a, _ in sides), max(b for _, b in sides))
-        return EmbeddedAtom(
-            [known[side] for side in sides], distance(formula, pieces), self._ramp_rounding(atom, total)
-        )
+        ends = [known[side] for side in sides]
+        unused = self.stored.tensors["W_E"][:, len(self.composition.atoms) :]
+        FORM.require(not unused.any(), "W_E")
+        low = min(a for a, _ in sides)
+        high = max(b for _, b in sides)
+        pieces, total = ramp_lines(self.stored, c, atom.coordinate, low, high)
+        return EmbeddedAtom(ends, distance(formula, pieces), self._ramp_rounding(atom, total))
 
     def _ramp_rounding(self, atom: Atom, total: arb) -> arb:
         """Error of the executed sum of ramps, ``total`` being the sum of their absolute weights."""
@@ -277,58 +311,6 @@ class _Proof:
         steepest_ramp = arb(float(np.abs(self.stored.tensors["ramp_slope"][atom.coordinate]).max()))
         flushed = self.execution.tiny * (total * (2 + steepest_ramp) + count)
         return self.execution.gamma(count + 5) * total + flushed
-
-    def _ramps(self, c: int, low: float, high: float) -> tuple[list[Line], arb]:
-        """Column c of the embedding on [low, high], piece by piece, and the sum of its sizes.
-
-        Ramps follow one another: each ends where the next begins, or before. One that is cut off there, or goes on,
-        differs from what is taken for it by ``short``, on its own piece or on later ones.
-        """
-        t = self.stored.tensors
-        g = int(self.stored.config["ramps"])
-        q = self.composition.atoms[c].coordinate
-        column = t["W_E"][:, c]
-        rows = np.arange(q * g, (q + 1) * g)
-        _require(not np.delete(column, rows).any() and not t["W_E"][:, len(self.composition.atoms) :].any(), "W_E")
-        rise = column[rows]
-        used = np.flatnonzero(rise)
-        used = used[np.argsort(t["ramp_start"][q, used], kind="stable")]
-        starts = t["ramp_start"][q, used].tolist()
-        slopes = t["ramp_slope"][q, used].tolist()
-        value = arb(float(t["b_E"][c]))
-        total = abs(arb(float(t["b_E"][c])))
-        blur = ZERO
-        found = []
-        place = low
-        for k, (start, slope, step) in enumerate(zip(starts, slopes, rise[used].tolist(), strict=True)):
-            _require(slope > 0, "a ramp that falls")
-            stop = start + 1 / slope
-            following = starts[k + 1] if k + 1 < len(starts) else math.inf
-            if following < math.inf and abs(1 - arb(slope) * (arb(following) - arb(start))) < JOINED:
-                stop = following
-            _require(start < stop <= following, "ramps that overlap")
-            short = abs(arb(step)) * abs(1 - arb(slope) * (arb(stop) - arb(start))).upper()
-            a = max(start, low)
-            b = min(stop, high)
-            if place < min(start, high):
-                found.append(Line(place, min(start, high), value, ZERO, blur))
-            if a < b:
-                found.append(
-                    Line(
-                        a,
-                        b,
-                        value + arb(step) * arb(slope) * (arb(a) - arb(start)),
-                        arb(step) * arb(slope),
-                        blur + short,
-                    )
-                )
-                place = b
-            value = value + arb(step)
-            blur = blur + short
-            total = total + abs(arb(step))
-        if place < high:
-            found.append(Line(place, high, value, ZERO, blur))
-        return found, total
 
 
 def _without_ramps(stored: Stored) -> Stored:
@@ -343,24 +325,21 @@ def _ratio(z: Taylor, s: Taylor) -> float:
     """mu with z close to mu s + constant."""
     if not s.support:
         return 1.0
-    wide = z.over(tuple(sorted({*z.support, *s.support})))
-    other = s.over(tuple(sorted({*z.support, *s.support})))
+    support = union(z.support, s.support)
+    wide = z.over(support)
+    other = s.over(support)
     pairs = [(float(a.mid()), float(b.mid())) for a, b in zip(wide[1:], other[1:], strict=False)]
-    size = max((abs(b) for _, b in pairs), default=0.0)  # squares of b / size exist
+    # By least squares, whose terms are divided by the largest so that none overflows.
+    size = max((abs(b) for _, b in pairs), default=0.0)
     if not 0 < size < math.inf:
         return 0.0
     bottom = sum((b / size) * (b / size) for _, b in pairs)
     return sum(a * (b / size) for a, b in pairs) / bottom / size
 
 
-def _require(holds: bool, complaint: str) -> None:
-    if not holds:
-        raise OnelayerError(f"the layer does not have the form of its composition: {complaint}")
-
-
 def _ranges(formula: Formula, sides: set[tuple[float, float]], text: str) -> dict[tuple[float, float], tuple[arb, arb]]:
     """The ends of a function's values on each interval, on all of which it must be defined."""
     known = {side: range_of(formula, *side) for side in sides}
     defined = all(end.is_finite() for ends in known.values() for end in ends)
-    _require(defined, f"{text} is not defined on its interval")
+    FORM.require(defined, f"{text} is not defined on its interval")
     return known

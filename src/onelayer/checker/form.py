@@ -19,7 +19,7 @@ class LayerForm:
     def require(self, holds: bool, complaint: str) -> None:
         """Rejected unless it holds: a weight that nobody looks at could be anything."""
         if not holds:
-            raise Rejected(f"the layer does not have the form of its {self.of}: {complaint}")
+            raise Rejected(f"the layer does not have the form of {self.of}: {complaint}")
 
     def equal(self, found: Array, wanted: Array | float, name: str) -> None:
         """All entries equal one number, or an array of the same shape."""

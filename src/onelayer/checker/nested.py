@@ -17,6 +17,7 @@ from onelayer.checker.arithmetic import ZERO
 from onelayer.checker.attention import Vector
 from onelayer.checker.boxes import PROVED, Evaluated, Prover
 from onelayer.checker.cones import edges, rises_in_proportion
+from onelayer.checker.form import LayerForm
 from onelayer.checker.formula import evaluate
 from onelayer.checker.identity import one_function
 from onelayer.checker.looked import LookedUp, Seen, cut_into, features, looked_up, outward
@@ -29,6 +30,7 @@ from onelayer.lemmas.nested import Nested, Outer, RidgeTerm
 from onelayer.observer import Observer
 
 Domain = tuple[tuple[float, ...], tuple[float, ...]]
+FORM = LayerForm("its inner and outer functions")
 ORDER, BUDGET = 6, 4000  # of the Taylor arithmetic for gaps, and bisections per box
 PARTS = {1: 8, 2: 4, 3: 2}  # of every side of the box of an outer function
 EDGE_PARTS = 64  # of an edge of the box of a cone
@@ -55,7 +57,6 @@ def _gap(part: Outer, observer: Observer) -> None:
     ridges = part.decomposed()
     if (g.nodes, g.outputs) == (ridges.nodes, ridges.outputs):
         return
-
     if rises_in_proportion(part):
         _rim(part, g, ridges, observer)
         return
@@ -91,12 +92,14 @@ class _Bound:
         self.nested = nested
         self.execution = execution
         self.low, self.high = domain
-        self.reach = [arb(max(abs(a), abs(b))) for a, b in zip(*domain, strict=True)]
+        self.reach = [arb(max(abs(a), abs(b))) for a, b in zip(self.low, self.high, strict=True)]
         self.ridges = [(part, ridge) for part in nested.outer for ridge in part.ridges]
         self.units = np.array(nested.units, dtype=int)
         plain = parse("x", 1)
+        # What is looked up; a coordinate itself goes through the embedding.
         self.curved = [c for c, one in enumerate(nested.inner) if one.more or parse(one.text, 1) != plain]
-        self.biases = self.changes = np.zeros(0)  # of the units, where there are any
+        # Of the units, where there are any.
+        self.biases = self.changes = np.zeros(0)
         self._form(stored)
         self.heads = [self._head(c) for c in range(len(nested.inner))]
 
@@ -118,6 +121,7 @@ class _Bound:
         terms = len(self.units) + 4
         worst = ZERO
         for o in range(count):
+            # The feature of an output holds its direct part, and the units add theirs.
             error, size, moved = self._feature(len(self.ridges) + o)
             rounding = self.execution.gamma(terms) * (sizes[o] + size + moved)
             lost = self.execution.tiny * (2 * terms + len(self.units))
@@ -142,16 +146,17 @@ class _Bound:
             "d_model": width,
             "hidden": len(self.units),
         }
-        _require(all(config[name] == value for name, value in wanted.items()), "another kind of layer")
-        _require(stored.token_width == d and t["W_R"].shape[1] == nested.outputs, "other inputs or outputs")
+        FORM.require(all(config[name] == value for name, value in wanted.items()), "another kind of layer")
+        FORM.require(stored.token_width == d and t["W_R"].shape[1] == nested.outputs, "other inputs or outputs")
         shapes = [(head["d_k"], head["d_v"], head["memory"], len(head["tokens"])) for head in config["heads"]]
         axes = [len(nested.inner[c].factors) for c in self.curved] or [1]
-        _require(shapes == [(features(count), 1, "grid", count) for count in axes], "other heads")
-        self.into = [self._weights(k, width - d) for k in range(width - d)]  # feature -> inner function -> weight
+        FORM.require(shapes == [(features(count), 1, "grid", count) for count in axes], "other heads")
+        # Feature -> inner function -> weight.
+        self.into = [self._weights(k) for k in range(width - d)]
         self.linear = t["W_E"][:, d:]
         self._embedding(d)
         self._head_form(d)
-        _require(np.array_equal(t["W_R"], np.eye(width)[:, width - nested.outputs :]), "W_R")
+        FORM.equal(t["W_R"], np.eye(width)[:, width - nested.outputs :], "W_R")
         if len(self.units):
             self._unit_form(d, width)
 
@@ -165,34 +170,43 @@ class _Bound:
         first = 0
         for h, c in enumerate(self.curved):
             for k, weights in enumerate(self.into):
-                out[h, d + k] = float(weights.get(c, 0))
-                _require(Fraction(out[h, d + k]) == weights.get(c, 0), "a weight that is no float")
+                exact = weights.get(c, Fraction(0))
+                out[h, d + k] = float(exact)
+                FORM.require(Fraction(out[h, d + k]) == exact, "a weight that is no float")
             factors = nested.inner[c].factors
-            root = 2.0 if features(len(factors)) == 4 else 4.0
+            width = features(len(factors))
+            # The root of the key width, by which logits are divided: a power of two, so that it costs nothing.
+            root = 2.0 if width == 4 else 4.0
             for a, factor in enumerate(factors):
                 query[:d, first + a] = root * np.array(factor.direction)
                 rest = np.delete(t[f"memory.{h}.axes.{a}"], [a, len(factors)], axis=1)
-                _require(not rest.any(), "keys of other features")
+                FORM.require(not rest.any(), "keys of other features")
             constant[first + len(factors)] = root
-            first += features(len(factors))
-        _require(np.array_equal(t["W_O"], out) and not t["b_O"].any(), "W_O")
+            first += width
+        FORM.equal(t["W_O"], out, "W_O")
+        FORM.equal(t["b_O"], 0.0, "b_O")
+        # Without a function to look up there is one head all the same; it writes nothing, whatever it asks for.
         if self.curved:
-            _require(np.array_equal(t["W_Q"], query) and np.array_equal(t["b_Q"], constant), "W_Q")
+            FORM.equal(t["W_Q"], query, "W_Q")
+            FORM.equal(t["b_Q"], constant, "b_Q")
 
     def _unit_form(self, d: int, width: int) -> None:
         t = self.t
         count = len(self.units)
+        each = np.arange(count)
         into = np.zeros_like(t["W_1"])
-        out = np.zeros_like(t["W_2"])
-        into[d + self.units, np.arange(count)] = 1.0
-        column = np.array([part.output for part, _ in self.ridges])[self.units] + width - self.nested.outputs
+        into[d + self.units, each] = 1.0
+        outputs = np.array([part.output for part, _ in self.ridges])
+        column = outputs[self.units] + width - self.nested.outputs
         self.biases = t["b_1"]
-        self.changes = t["W_2"][np.arange(count), column]
-        out[np.arange(count), column] = self.changes
-        _require(np.array_equal(t["W_1"], into), "W_1")
-        _require(np.array_equal(t["W_2"], out) and not t["b_2"].any(), "W_2")
+        self.changes = t["W_2"][each, column]
+        out = np.zeros_like(t["W_2"])
+        out[each, column] = self.changes
+        FORM.equal(t["W_1"], into, "W_1")
+        FORM.equal(t["W_2"], out, "W_2")
+        FORM.equal(t["b_2"], 0.0, "b_2")
 
-    def _weights(self, k: int, count: int) -> dict[int, Fraction]:
+    def _weights(self, k: int) -> dict[int, Fraction]:
         """Weights of the inner functions in feature k of the stream beside x: sums of ridges, then outputs."""
         found: dict[int, Fraction] = {}
         if k >= len(self.ridges):
@@ -205,19 +219,22 @@ class _Bound:
 
     def _embedding(self, d: int) -> None:
         """W_E copies x and adds the plain inner functions to their sums."""
-        _require(np.array_equal(self.t["W_E"][:, :d], np.eye(d)) and not self.t["b_E"].any(), "W_E")
-        plain = [c for c in range(len(self.nested.inner)) if c not in self.curved]
+        FORM.equal(self.t["W_E"][:, :d], np.eye(d), "W_E")
+        FORM.equal(self.t["b_E"], 0.0, "b_E")
+        inner = self.nested.inner
+        plain = [c for c in range(len(inner)) if c not in self.curved]
         for k, weights in enumerate(self.into):
             for j in range(d):
-                parts = [weights.get(c, Fraction(0)) * Fraction(self.nested.inner[c].direction[j]) for c in plain]
-                _require(Fraction(self.linear[j, k]) == sum(parts, Fraction(0)), "W_E")
+                parts = [weights.get(c, Fraction(0)) * Fraction(inner[c].direction[j]) for c in plain]
+                FORM.require(Fraction(self.linear[j, k]) == sum(parts, Fraction(0)), "W_E")
 
     def _intervals(self) -> None:
         for part in self.nested.outer:
             for members, low, high in zip(part.sums, part.low, part.high, strict=True):
                 bottom = sum((self.heads[c].ends[0] for c in members), ZERO)
                 top = sum((self.heads[c].ends[1] for c in members), ZERO)
-                _require(bool(arb(low) <= bottom) and bool(top <= arb(high)), "sums beyond their interval")
+                inside = arb(low) <= bottom and top <= arb(high)
+                FORM.require(bool(inside), "sums beyond their interval")
 
     def _head(self, c: int) -> LookedUp:
         seen = [self._seen(factor.direction) for factor in self.nested.inner[c].factors]
@@ -228,21 +245,18 @@ class _Bound:
         keys = [self.t[f"memory.{h}.axes.{a}"] for a in range(len(factors))]
         texts = [factor.text for factor in factors]
         columns = self.nested.along(c) if len(factors) > 1 else None
-        found = looked_up(texts, seen, keys, self.t[f"memory.{h}.values"][..., 0], columns, self.execution)
-        _require(found is not None, f"{texts[0][:60]} is not defined on its interval, or has other columns")
-        if found is not None:
-            return found
-        return LookedUp((ZERO, ZERO), arb.pos_inf(), ZERO, ZERO)
+        values = self.t[f"memory.{h}.values"][..., 0]
+        found = looked_up(texts, seen, keys, values, columns, self.execution)
+        if found is None:
+            raise Rejected(f"{texts[0][:60]} is not defined on its interval, or has other columns")
+        return found
 
     def _seen(self, direction: Sequence[float]) -> Seen:
         """The values of a linear form on the box."""
-        low = high = size = ZERO
-        for w, a, b, reach in zip(direction, self.low, self.high, self.reach, strict=True):
-            left, right = (arb(w) * arb(end) for end in ((a, b) if w >= 0 else (b, a)))
-            low = low + left
-            high = high + right
-            size = size + abs(arb(w)) * reach
-        return Seen(low, high, size, sum(1 for w in direction if w))
+        low, high = _ends(direction, self.low, self.high)
+        sizes = (abs(arb(w)) * reach for w, reach in zip(direction, self.reach, strict=True))
+        terms = sum(1 for w in direction if w)
+        return Seen(low, high, sum(sizes, ZERO), terms)
 
     def _feature(self, k: int) -> tuple[arb, arb, arb]:
         """A feature beside x: |real - true|, its size, and the rounding of the executed one."""
@@ -252,10 +266,10 @@ class _Bound:
         total = ZERO
         terms = 3
         for c, w in self.into[k].items():
+            if c not in self.curved:
+                continue  # among the linear weights below
             weight = abs(arb(w.numerator) / arb(w.denominator))
             head = self.heads[c]
-            if c not in self.curved:
-                continue
             error = error + weight * head.error
             size = size + weight * head.size
             moved = moved + weight * head.rounding
@@ -266,26 +280,25 @@ class _Bound:
             size = size + own * reach
             total = total + own
             terms = terms + int(bool(own > 0))
-        moved = (
-            moved + self.execution.gamma(terms) * (size + moved) + (2 * terms + 2) * self.execution.tiny * (1 + total)
-        )
-        return error, size, moved
+        rounding = self.execution.gamma(terms) * (size + moved)
+        lost = self.execution.underflow(terms) * (1 + total)
+        return error, size, moved + rounding + lost
 
     def _ridge(self, k: int, part: Outer, ridge: RidgeTerm) -> tuple[arb, arb]:
         """|G_k(s^) - p_k(s)|, and the size of what its units add to the output."""
         mine = np.flatnonzero(self.units == k)
         error, size, moved = self._feature(k)
-        low = high = ZERO
-        for w, a, b in zip(ridge.weights, part.low, part.high, strict=True):
-            left, right = (arb(w) * arb(end) for end in ((a, b) if w >= 0 else (b, a)))
-            low = low + left
-            high = high + right
-        bottom, top = outward(low, high)
+        bottom, top = outward(*_ends(ridge.weights, part.low, part.high))
         units = TermUnits.stored(self.biases, self.changes, mine, ridge.constant)
         formed = FormedSum(bottom, top, error + moved, size)
         return term_distance(parse(ridge.text, 1, limit=len(ridge.text)), units, formed, self.execution)
 
 
-def _require(holds: bool, complaint: str) -> None:
-    if not holds:
-        raise Rejected(f"the layer does not have the form of its inner and outer functions: {complaint}")
+def _ends(weights: Sequence[float], low: Sequence[float], high: Sequence[float]) -> tuple[arb, arb]:
+    """The least and the largest value of a linear form on a box."""
+    bottom = top = ZERO
+    for w, a, b in zip(weights, low, high, strict=True):
+        first, last = (a, b) if w >= 0 else (b, a)
+        bottom = bottom + arb(w) * arb(first)
+        top = top + arb(w) * arb(last)
+    return bottom, top

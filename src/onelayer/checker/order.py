@@ -25,7 +25,7 @@ from onelayer.lemmas.argument import OrderStatistics
 Domain = tuple[tuple[float, ...], tuple[float, ...]]
 Whole = NDArray[Any]  # of Python's integers, which do not overflow
 
-FORM = LayerForm("lemma")
+FORM = LayerForm("its lemma")
 
 
 def order_statistics_bound(

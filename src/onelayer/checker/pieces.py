@@ -15,16 +15,19 @@ import numpy as np
 from flint import arb, fmpq
 
 from onelayer.checker.arithmetic import ZERO
+from onelayer.checker.form import LayerForm
 from onelayer.checker.identity import Algebra, has_values
 from onelayer.checker.kinks import Expansion, plus, rational, scale
 from onelayer.checker.outcome import Rejected
 from onelayer.checker.rounding import Execution
+from onelayer.checker.sharpness import below_maximum
 from onelayer.checker.terms import FormedSum, TermUnits, term_distance
 from onelayer.checker.weights import Array, Stored
 from onelayer.language.formula import Formula
 from onelayer.lemmas.pieces import CurveTerm, Pieces, PieceSum
 
 Domain = tuple[tuple[float, ...], tuple[float, ...]]
+FORM = LayerForm("sharp heads over pieces")
 
 
 def pieces_bound(stored: Stored, pieces: Pieces, formula: Formula | None, domain: Domain, execution: Execution) -> arb:
@@ -81,8 +84,10 @@ class _Bound:
         self.sides = [(Fraction(a), Fraction(b)) for a, b in zip(*domain, strict=True)]
         self.reach = [max(abs(a), abs(b)) for a, b in self.sides]
         self.units = np.array(pieces.units, dtype=int)
-        self.first = np.cumsum([1, *(len(head.lines) for head in pieces.heads)])  # first token of every head, and N
-        self.biases = self.changes = np.zeros(0)  # of the units, where there are any
+        # First token of every head, and N.
+        self.first = np.cumsum([1, *(len(head.lines) for head in pieces.heads)])
+        # Of the units, where there are any.
+        self.biases = self.changes = np.zeros(0)
         self._form(stored)
         self.heads = [self._head(h) for h in range(len(pieces.heads))]
 
@@ -126,23 +131,35 @@ class _Bound:
             "d_model": width,
             "hidden": len(self.units),
         }
-        _require(all(config.get(name) == value for name, value in wanted.items()), "another kind of layer")
-        _require(stored.token_width == self.pieces.inputs and t["W_R"].shape[1] == outputs, "other inputs or outputs")
+        FORM.require(all(config.get(name) == value for name, value in wanted.items()), "another kind of layer")
+        FORM.require(
+            stored.token_width == self.pieces.inputs and t["W_R"].shape[1] == outputs, "other inputs or outputs"
+        )
         shapes = [(head["d_k"], head["d_v"], head["memory"]) for head in config["heads"]]
-        _require(shapes == [(1, 1, "none")] * heads, "other heads")
+        FORM.require(shapes == [(1, 1, "none")] * heads, "other heads")
         self.slopes = t["W_E"].reshape(self.pieces.inputs, tokens, width)
         self.offsets = t["b_E"].reshape(tokens, width)
         self._embedding_form(heads)
-        keys = np.zeros_like(t["W_K"])
-        self.sharpness: Array = t["W_K"][np.arange(heads), np.arange(heads)]
-        keys[np.arange(heads), np.arange(heads)] = self.sharpness
-        _require(np.array_equal(t["W_K"], keys) and bool((self.sharpness > 0).all()), "W_K")
-        _require(np.array_equal(t["W_V"], np.eye(width)[:, :heads]), "W_V")
-        _require(not t["W_Q"].any() and bool((t["b_Q"] == 1).all()), "W_Q")
-        _require(not (t["b_K"].any() or t["b_V"].any() or t["b_O"].any() or t["W_O"][:, :heads].any()), "W_O")
-        _require(np.array_equal(t["W_R"], np.eye(width)[:, width - outputs :]), "W_R")
+        self._head_form(heads, width)
+        FORM.equal(t["W_R"], np.eye(width)[:, width - outputs :], "W_R")
         if len(self.units):
             self._unit_form(heads, width)
+
+    def _head_form(self, heads: int, width: int) -> None:
+        """Head h looks at feature h alone, at its own sharpness, and writes into the sums."""
+        t = self.t
+        own = np.arange(heads)
+        self.sharpness: Array = t["W_K"][own, own]
+        keys = np.zeros_like(t["W_K"])
+        keys[own, own] = self.sharpness
+        FORM.equal(t["W_K"], keys, "W_K")
+        FORM.require(bool((self.sharpness > 0).all()), "W_K")
+        FORM.equal(t["W_V"], np.eye(width)[:, :heads], "W_V")
+        FORM.equal(t["W_Q"], 0.0, "W_Q")
+        FORM.equal(t["b_Q"], 1.0, "b_Q")
+        for name in ("b_K", "b_V", "b_O"):
+            FORM.equal(t[name], 0.0, name)
+        FORM.equal(t["W_O"][:, :heads], 0.0, "W_O")
 
     def _embedding_form(self, heads: int) -> None:
         """A token has its line in the feature of its head, the floor in the others, and sums in the first one."""
@@ -155,21 +172,24 @@ class _Bound:
             offsets[mine, h] = self.floors[h]
         slopes[:, 0, heads:] = 0.0
         offsets[0, heads:] = 0.0
-        _require(not slopes.any(), "W_E")
-        _require(bool((offsets[:, :heads] == self.floors).all()) and not offsets[:, heads:].any(), "b_E")
+        FORM.require(not slopes.any(), "W_E")
+        FORM.require(bool((offsets[:, :heads] == self.floors).all()) and not offsets[:, heads:].any(), "b_E")
 
     def _unit_form(self, heads: int, width: int) -> None:
         t = self.t
         count = len(self.units)
+        each = np.arange(count)
         into = np.zeros_like(t["W_1"])
-        out = np.zeros_like(t["W_2"])
-        into[heads + self.units, np.arange(count)] = 1.0
-        column = np.array([curve.output for curve in self.pieces.curves])[self.units] + width - self.pieces.outputs
+        into[heads + self.units, each] = 1.0
+        outputs = np.array([curve.output for curve in self.pieces.curves])
+        column = outputs[self.units] + width - self.pieces.outputs
         self.biases = t["b_1"]
-        self.changes = t["W_2"][np.arange(count), column]
-        out[np.arange(count), column] = self.changes
-        _require(np.array_equal(t["W_1"], into), "W_1")
-        _require(np.array_equal(t["W_2"], out) and not t["b_2"].any(), "W_2")
+        self.changes = t["W_2"][each, column]
+        out = np.zeros_like(t["W_2"])
+        out[each, column] = self.changes
+        FORM.equal(t["W_1"], into, "W_1")
+        FORM.equal(t["W_2"], out, "W_2")
+        FORM.equal(t["b_2"], 0.0, "b_2")
 
     def _apart(self, line: Sequence[str], slopes: Array, offset: float) -> arb:
         """Largest difference of a stored line and a stated one."""
@@ -193,29 +213,36 @@ class _Bound:
         stated = self.pieces.heads[h].lines
         tokens = int(self.first[-1])
         inputs = len(self.reach)
-        apart = ZERO
-        size = abs(floor)
-        steep = ZERO
-        for m, line in enumerate(stated):
-            slopes = self.slopes[:, self.first[h] + m, h]
-            offset = float(self.offsets[self.first[h] + m, h])
+        apart, reached, steep = self._stored_lines(h)
+        size = reached.max(abs(floor))
+        images = [self._image(line) for line in stated]
+        ends = max(a for a, _ in images), max(b for _, b in images)
+        # A line: a sum of products; its key: one product; its logit: the difference to the largest one.
+        underflow = 8 * (inputs + 2) * e.tiny * (1 + steep + 1 / beta)
+        moved = (e.gamma(inputs + 1) + 3 * e.gamma(3)) * size + underflow
+        # All other tokens hold the floor, which lies this far behind the largest line, in logits.
+        behind = beta * (_ball(ends[0]) - floor - 2 * moved - 2 * apart)
+        leak = (tokens - len(stated)) * (-behind).exp()
+        # Weights: two exponentials, a sum and a quotient; the average: a sum of products.
+        weights = leak + e.gamma(tokens + 22) + e.gamma(tokens + 1) + 4 * (tokens + 2) * e.tiny
+        blunt = below_maximum(len(stated)) / beta
+        error = blunt + apart + 3 * moved + 2 * size * weights
+        return Sharp(ends, error, size + error)
+
+    def _stored_lines(self, h: int) -> tuple[arb, arb, arb]:
+        """The lines of a head as stored: distance to the stated ones, sizes that they add up, steepest slope."""
+        apart = size = steep = ZERO
+        for m, line in enumerate(self.pieces.heads[h].lines):
+            token = self.first[h] + m
+            slopes = self.slopes[:, token, h]
+            offset = float(self.offsets[token, h])
             apart = apart.max(self._apart(line, slopes, offset))
             own = abs(arb(offset))
             for s, reach in zip(slopes.tolist(), self.reach, strict=True):
                 own = own + abs(arb(s)) * _ball(reach)
                 steep = steep.max(abs(arb(s)))
             size = size.max(own)
-        images = [self._image(line) for line in stated]
-        ends = max(a for a, _ in images), max(b for _, b in images)
-        # A line: a sum of products; its key: one product; its logit: the difference to the largest one.
-        underflow = 8 * (inputs + 2) * e.tiny * (1 + steep + 1 / beta)
-        moved = (e.gamma(inputs + 1) + 3 * e.gamma(3)) * size + underflow
-        behind = beta * (_ball(ends[0]) - floor - 2 * moved - 2 * apart)
-        leak = (tokens - len(stated)) * (-behind).exp()
-        # Weights: two exponentials, a sum and a quotient; the average: a sum of products.
-        weights = leak + e.gamma(tokens + 22) + e.gamma(tokens + 1) + 4 * (tokens + 2) * e.tiny
-        error = _gap(len(stated)) / beta + apart + 3 * moved + 2 * size * weights
-        return Sharp(ends, error, size + error)
+        return apart, size, steep
 
     def _sum(self, k: int, one: PieceSum) -> tuple[arb, arb, tuple[Fraction, Fraction]]:
         """A sum as executed: its error, its size, and the ends of what it truly is."""
@@ -232,7 +259,9 @@ class _Bound:
         for weight, kept, head in zip(one.weights, self.t["W_O"][:, at].tolist(), self.heads, strict=True):
             exact = rational(weight)
             own = abs(arb(kept))
-            error = error + own * head.error + _ball(abs(exact - Fraction(kept))) * head.size
+            # The stored weight is the float next to the stated one.
+            missed = _ball(abs(exact - Fraction(kept)))
+            error = error + own * head.error + missed * head.size
             size = size + own * head.size
             total = total + own
             ends = [exact * end for end in head.ends]
@@ -251,15 +280,6 @@ class _Bound:
         return term_distance(curve.formula, units, FormedSum(bottom, top, drift, size), self.e)
 
 
-def _gap(count: int) -> arb:
-    """c with c e^c >= (count - 1)/e."""
-    if count == 1:
-        return ZERO
-    c = (arb(count - 1) / arb.const_e()).lambertw().upper() * (1 + arb(2) ** -40)
-    _require(bool(c * c.exp() >= arb(count - 1) / arb.const_e()), "Lambert's function")
-    return c
-
-
 def _ball(value: Fraction) -> arb:
     return arb(fmpq(value.numerator, value.denominator))
 
@@ -269,8 +289,3 @@ def _floats(low: Fraction, high: Fraction) -> tuple[float, float]:
     bottom = math.nextafter(float(low), -math.inf)
     top = math.nextafter(float(high), math.inf)
     return bottom, max(top, bottom + 1e-9 * (1 + abs(bottom)))
-
-
-def _require(holds: bool, complaint: str) -> None:
-    if not holds:
-        raise Rejected(f"the layer does not have the form of sharp heads over pieces: {complaint}")

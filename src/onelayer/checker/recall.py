@@ -17,7 +17,7 @@ from onelayer.checker.weights import Array, Stored
 from onelayer.lemmas.argument import Recall
 
 BLOCK = 2**22  # logits at a time
-FORM = LayerForm("construction")
+FORM = LayerForm("its construction")
 
 
 def read_rows(proof: SavedProof, argument: Recall, stored: Stored) -> tuple[Array, Array]:

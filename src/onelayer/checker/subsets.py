@@ -17,7 +17,7 @@ from onelayer.checker.weights import Array, Stored
 
 Mask = NDArray[np.bool_]
 LONGEST = 64  # positions of a layer of subsets; binomials beyond it are no floats
-FORM = LayerForm("lemma")
+FORM = LayerForm("its lemma")
 
 
 def subsets_bound(
