@@ -35,6 +35,7 @@ class Conjugate:
         """Bounds of the node from those of the nodes before it; everything where b may be negative."""
         a = _times(found[self.a], self.turn)
         b = _times(found[self.b], self.lift)
+        # Decreasing in a, increasing in b.
         low = _difference(a[1], b[0])
         high = _difference(a[0], b[1])
         low = low - low * ROUNDINGS - TINY

@@ -115,6 +115,7 @@ def _constant(parser: Parser) -> tuple[float, float]:
 
 def enclose(nodes: Sequence[Node], at: int) -> tuple[float, float]:
     """The tightest pair of float64 around the real value of a constant node; infinite where it is undefined."""
+    # Nodes that hang on a variable are None: the tape may hold some that the constant does not use.
     with ball_precision(_BITS):
         values: list[Any] = []
         for node in nodes[: at + 1]:

@@ -98,6 +98,7 @@ def parse(text: str, dim: int | None = None, *, limit: int = MAX_CHARACTERS, nam
     """
     parser = Parser(text, dim, limit, names)
     outputs = parser.statements()
+    # A formula of x3 alone is one of three variables; a constant is one of x1.
     count = dim if dim is not None else 1 + max(parser.used, default=0)
     if count < 1:
         raise FormulaError("a function needs at least one variable")

@@ -109,6 +109,7 @@ def _atan2(tape: Tape, args: Sequence[int]) -> int:
 
 def _median(tape: Tape, args: Sequence[int]) -> int:
     """The middle value, the lower one of two, by exchanges (min, max) of neighbours"""
+    # Bubble sort: which arguments are compared does not depend on their values, as a formula needs it.
     rows = list(args)
     for end in range(len(rows) - 1, 0, -1):
         for at in range(end):

@@ -22,6 +22,7 @@ from onelayer.errors import FormulaError
 DEGREES = (1, 2, 3)  # of splines that are read and written
 
 
+# A float, since the parameter of every other node is one; its value is 0 and means nothing.
 class Content(float):
     """The parameter of a node that is no number: two are the same if their texts are."""
 
@@ -73,6 +74,7 @@ class Spline(Content):
             raise FormulaError("a spline needs a degree from 1 to 3 and a list of knots for each of its arguments")
         self.coefficients = _table(self.degrees, self.knots, coefficients)
         _check_numbers(self.knots, self.coefficients)
+        # Values are cached by the digest: the numbers behind it must not change.
         self.coefficients.flags.writeable = False
         self.sealed()
         return self
@@ -106,6 +108,7 @@ def _check_numbers(knots: Sequence[Sequence[float]], values: NDArray[np.float64]
     ascend = all(a < b for axis in knots for a, b in pairwise(axis))
     if not ascend or not np.isfinite(values).all():
         raise FormulaError("the knots of a spline must ascend, and all its numbers be finite")
+    # They ascend, so the ends tell of all.
     if not all(math.isfinite(end) for axis in knots for end in (axis[0], axis[-1])):
         raise FormulaError("the knots of a spline must be finite")
 

@@ -12,11 +12,13 @@ from onelayer.names import IDENTIFIER
 
 MAX_CHARACTERS = 200_000  # of a formula that a person or a program writes
 
+# Longer operators stand before their beginnings: ** is not two *.
 _TOKEN = re.compile(
     r"(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"
     rf"|(?P<name>{IDENTIFIER})"
     r"|(?P<op>\*\*|<=|>=|==|!=|[-+*/(),;=:<>\[\]])"
 )
+# Signs that papers and editors write for ours, each one character for one: columns stay true.
 _SAME = str.maketrans("−–·×⋅÷\u00a0\n\t\r", "--***/    ")
 
 

@@ -181,6 +181,7 @@ def _ball_choice(u: arb, a: arb, b: arb) -> arb:
         return a
     if u <= 0:
         return b
+    # Comparisons of balls are false where they are not sure, and so is every one with NaN.
     if u.is_nan():
         return u
     return a.union(b)

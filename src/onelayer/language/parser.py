@@ -162,8 +162,10 @@ class Parser(Cursor):
         return left
 
     def _signed(self) -> Value:
+        """Signs bind less than powers: -x**2 is -(x**2)."""
         negative = False
         first = self.next
+        # In a loop: a row of a thousand signs must not recurse.
         while self.next.kind == "op" and self.next.text in "+-":
             negative ^= self.take().text == "-"
         value = self._power()
@@ -177,6 +179,7 @@ class Parser(Cursor):
         token = self.next
         if not self.accept("**"):
             return base
+        # To the right: a**b**c is a**(b**c), and a sign may stand before an exponent.
         self._enter(token)
         exponent = self._numeric(self._signed(), token)
         self.depth -= 1
@@ -196,6 +199,7 @@ class Parser(Cursor):
         raise self._misplaced(token)
 
     def _name(self, token: Lexeme) -> int:
+        """What a name means: first what the formula or the domain calls so, then what the language does."""
         name = token.text
         if name in self.bound:
             return self.bound[name]
@@ -229,8 +233,9 @@ class Parser(Cursor):
             args.append(self.number())
         self._close(opening)
         if not function.least <= len(args) <= function.most:
-            wanted = "one argument" if function.most == 1 else f"at least {function.least} arguments"
-            wanted = f"{function.least} arguments" if 1 < function.least == function.most else wanted
+            wanted = f"at least {function.least} arguments"
+            if function.least == function.most:
+                wanted = "one argument" if function.most == 1 else f"{function.most} arguments"
             raise self.error(f"{token.text} takes {wanted}, got {len(args)}", token)
         return self._guard(token, lambda: function.build(self.tape, args))
 
@@ -277,6 +282,7 @@ class Parser(Cursor):
         """, [number, number, ...]: plain numbers, with a sign or without."""
         if not (self.accept(",") and self.accept("[")):
             raise self.error(f"write {what}")
+        # No expressions: a table has thousands of numbers, and each would be a node.
         found: list[float] = []
         while not found or self.accept(","):
             negative = self.accept("-")
@@ -311,6 +317,7 @@ class Parser(Cursor):
             return _LETTERS[token.text]
         digits = token.text[1:]
         self.numbered = token
+        # A number of thousands of digits is not worth reading: it is beyond the last variable.
         if len(digits) <= 6:
             return int(digits) - 1
         return MAX_VARIABLES

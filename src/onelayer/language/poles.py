@@ -91,5 +91,6 @@ def _between(formula: Formula, guard: Guard, argument: int, negative: Tensor, po
             negative = middle
         else:
             positive = middle
+    # Nine digits of the distance: 0.5 is shown as 0.5, and not as what bisection left of it.
     step = length * 1e-9
     return torch.round(positive / step) * step

@@ -121,6 +121,7 @@ class _FactorBuilder:
         return self.tape.add("div", above, below)
 
     def _multiplied(self, value: Factors) -> int:
+        # Sorted: one product has one node, in whatever order its factors were met.
         powers = [node if n == 1 else self.tape.add(POWER, node, value=n) for node, n in sorted(value.items())]
         if not powers:
             return self.one

@@ -50,6 +50,7 @@ class Cancelling:
 
     def multiply(self, at: int, exponent: int) -> bool:
         """Multiply by node(at)**exponent, taken apart; False where it has too many factors."""
+        # A stack, with a limit: products of a recorded network are deep and wide.
         pending = [(at, exponent)]
         for _ in range(MOST):
             if not pending:
@@ -149,6 +150,7 @@ def divides(node: Node) -> bool:
 
 def _removable(whole: Cancelling) -> tuple[int, int, Vanishing, int] | None:
     """A factor whose zero meets the other side, how many copies of it do, how it vanishes, and on which side it is."""
+    # Constants do not vanish: where nothing else is below, there is no singularity.
     if all(whole.tape.constant[at] is not None for at in whole.below):
         return None
     for side, other, sign in ((whole.above, whole.below, 1), (whole.below, whole.above, -1)):
@@ -195,6 +197,7 @@ def _taken_apart(tape: Tape, at: int) -> list[tuple[int, int]]:
     """b - a as -(a - b) where that is known, and a c + b c as c (a + b); nothing where it is neither."""
     node = tape.nodes[at]
     a, b = node.args
+    # Of a - b and b - a the earlier one is kept as it is, so that the two are not turned for ever.
     turned = tape.found("sub", b, a) if node.op == "sub" else None
     if turned is not None and turned < at:
         return [(turned, 1), (tape.number(-1), 1)]

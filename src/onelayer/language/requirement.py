@@ -55,6 +55,7 @@ def _margins(condition: Condition, tape: Tape) -> list[tuple[int, bool]]:
     """(node, strict) of every margin that must be good."""
     if isinstance(condition, Positive):
         return [(condition.node, True)]
+    # As a number that is good or bad everywhere.
     if isinstance(condition, Known):
         return [(tape.number(1.0 if condition.holds else -1.0), False)]
     if isinstance(condition, Both):

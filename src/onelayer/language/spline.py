@@ -65,6 +65,7 @@ def _values(data: Spline, points: Tensor) -> Tensor:
         # Places in the flat table, the last axis fastest: (N, k_1 + 1, ..., k_axis + 1).
         places = places[..., None] * n + window
     values = coefficients.to(points.device).ravel()[places]
+    # From the last axis: each sum takes one dimension off the end.
     for weight in reversed(weights):
         aligned = weight.reshape(len(points), *[1] * (values.ndim - 2), -1)
         values = (values * aligned).sum(-1)
@@ -129,6 +130,7 @@ def _met(axis: Sequence[float], k: int, x: arb) -> list[int]:
 def piece(data: Spline, cells: Sequence[int], args: Sequence[arb]) -> arb:
     """The polynomial of one cell, by de Boor's algorithm along each axis."""
     window = tuple(slice(c - k, c + 1) for c, k in zip(cells, data.degrees, strict=True))
+    # An array of balls: NumPy multiplies and adds them entry by entry.
     values: Any = np.vectorize(arb, otypes=[object])(data.coefficients[window])
     for axis in range(data.dim - 1, -1, -1):
         knots = data.knots[axis]

@@ -44,6 +44,7 @@ def write(nodes: Sequence[Node], outputs: Sequence[int], names: Sequence[str] = 
     for at, node in enumerate(nodes):
         args = [done[arg] for arg in node.args]
         text, level, height = _one(node, args, names)
+        # Named parts keep the text as long as the tree: written out, what is shared would grow without bound.
         long = height > _MAX_HEIGHT or len(text) > _MAX_WIDTH
         shared = uses[at] > 1 and not _plain(node, nodes)
         if uses[at] and (long or shared):

@@ -91,6 +91,7 @@ def _matched(nodes: Sequence[Node], at: int) -> ThirdSide | None:
 
 def _crossed(nodes: Sequence[Node], sign: int, term: int, legs: list[int]) -> ThirdSide | None:
     """The side whose third term is this one: 2 cos t times both legs."""
+    # A leg may be a cosine or a 2 itself, so each of them is tried as the one that the law asks for.
     turn, factors = _factors(nodes, term)
     cosines = [one for one in factors if nodes[one].op == "cos"]
     twos = [one for one in factors if nodes[one] == TWO]

@@ -67,6 +67,7 @@ class Tape:
                 return known
         if len(self.nodes) >= self.limit:
             raise FormulaError(f"formula of more than {self.limit:,} operations; split the function into simpler parts")
+        # Refused here, where the column is known, and not in the middle of a proof.
         constant = self._constant(node)
         if constant is not None and not math.isfinite(constant):
             raise FormulaError(f"constant part '{op}' has no finite value; keep every constant below 1.8e308")
@@ -101,6 +102,7 @@ class Tape:
 
         The last two are defined for base >= 0 and base > 0 only.
         """
+        # Exactly: x**(1/3*3) is x, and 0.1*10 is not 1.
         exact = self.exact[exponent]
         if exact is not None and exact.denominator in ROOTS:
             if abs(exact.numerator) > MAX_EXPONENT:

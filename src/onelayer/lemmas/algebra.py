@@ -143,6 +143,7 @@ class Normal:
     def _times(self, a: Sum, b: Sum) -> Sum:
         if len(a) * len(b) > MOST_MONOMIALS:
             raise OnelayerError("too many monomials")
+        # Not one monomial times another alone: whole powers of sums open up, so a product may be a sum.
         found: Sum = {}
         for one, c in a.items():
             for other, d in b.items():
@@ -203,7 +204,8 @@ class Normal:
         bases = {base for monomial in a for base, _ in monomial}
         least = {base: _least_exponent(a, base) for base in bases}
         whole = e.denominator == 1
-        return frozenset((b, m) for b, m in least.items() if m and (whole or self._positive(b)))
+        shared = {base: m for base, m in least.items() if m}
+        return frozenset((base, m) for base, m in shared.items() if whole or self._positive(base))
 
     def _exp(self, a: Sum) -> Sum:
         """exp of a sum is the product of exp of its terms, and exp(c log b) = b^c."""

@@ -87,7 +87,8 @@ class _CompositionProof:
             outer = self.terms[k]
             rest[term.output] -= term.constant
             drift = self.drift(self.weights(k, position))
-            total[term.output] += outer.error + outer.steepest * drift + self._mismatch(k, position)
+            mismatch = self._mismatch(k, position)
+            total[term.output] += outer.error + outer.steepest * drift + mismatch
         # Units of terms that do not exist here add nothing if they never open.
         shut = ~np.isin(self.units, active)
         if not bool((self._top(position)[shut] <= 0).all()):
@@ -95,7 +96,8 @@ class _CompositionProof:
         # The constants of the terms and of the read-out must cancel; their difference is an error too.
         constants = sum(abs(self.composition.terms[k].constant) for k in active)
         sizes = np.abs(self.offset) + constants
-        return total + np.abs(rest) + 4 * (len(active) + 2) * UNIT * sizes
+        rounded = 4 * (len(active) + 2) * UNIT * sizes
+        return total + np.abs(rest) + rounded
 
     def rounding(self, model: OneLayerTransformer) -> float:
         """Of the executed second matrix, residual sum and read-out, and what else reaches the outputs."""
@@ -177,11 +179,13 @@ class _CompositionProof:
         f = self.forms
         # Both are affine in t: s^ = w . center + (w radius) . t, and z by its form.
         scaled = w * f.radius
-        linear = np.abs(f.linear[:, position, mine] - scaled[:, None] * slopes).sum(0)
+        apart = f.linear[:, position, mine] - scaled[:, None] * slopes
+        linear = np.abs(apart).sum(0)
         center = float(w @ f.center)
         const = np.abs(f.const[position, mine] - slopes * (center - knots))
         # The rounding of this comparison itself, and of c mu, the slope that the ramps of the term have.
-        size = np.abs(w) @ (np.abs(f.center) + f.radius) + np.abs(knots)
+        farthest = np.abs(f.center) + f.radius
+        size = np.abs(w) @ farthest + np.abs(knots)
         own = 16 * (len(w) + 4) * UNIT * slopes * size
         each = linear + const + own + f.rem[position, mine]
         weights = np.abs(self.outer[mine, term.output])
@@ -191,7 +195,8 @@ class _CompositionProof:
         """The largest value that every unit can see, (U,)."""
         f = self.forms
         const = f.const[position]
-        reach = np.abs(f.linear[:, position]).sum(0) + f.rem[position]
+        linear = np.abs(f.linear[:, position]).sum(0)
+        reach = linear + f.rem[position]
         top: Floats = const + reach * UP
         top += 8 * UNIT * np.abs(const)
         return top

@@ -48,10 +48,12 @@ def _degree(node: Node, args: list[Fraction]) -> Fraction | None:
             return Fraction(0)
         case "mul":
             return args[0] + args[1]
+        # Negative powers have no value at zero, where the tip is.
         case "pow" if node.value > 0:
             return args[0] * int(node.value)
         case "sqrt":
             return args[0] / 2
+        # Sums and maxima of one degree; abs and relu of any, since t >= 0.
         case op if op in KNOWN and len(set(args)) == 1:
             return args[0]
     return None
@@ -59,9 +61,9 @@ def _degree(node: Node, args: list[Fraction]) -> Fraction | None:
 
 def around_zero(outer: Outer) -> bool:
     """Whether the box of two sums holds zero inside."""
-    if len(outer.sums) != 2:
-        return False
-    return all(low < 0 < high for low, high in zip(outer.low, outer.high, strict=True))
+    sides = zip(outer.low, outer.high, strict=True)
+    inside = all(low < 0 < high for low, high in sides)
+    return len(outer.sums) == 2 and inside
 
 
 def cone_error(outer: Outer, goal: float) -> float:
@@ -106,6 +108,8 @@ def _edge_error(outer: Outer, fixed: int, end: float, goal: float) -> float:
 def on_edge(formula: Formula, fixed: int, end: float) -> Formula:
     """A formula of two variables as one of the variable that is not fixed."""
     tape = Tape()
-    arguments = [tape.number(end), tape.variable(0)] if fixed == 0 else [tape.variable(0), tape.number(end)]
+    number = tape.number(end)
+    variable = tape.variable(0)
+    arguments = [number, variable] if fixed == 0 else [variable, number]
     restricted = substituted(tape, formula, arguments)
     return Formula.build(tape.nodes, [restricted], (1,))

@@ -157,7 +157,11 @@ def _exceeds(b: Sum, a: Sum, sides: Sides) -> bool:
     if form is None:
         return False
     slopes, constant = form
-    ends = [(c * sides[at][0], c * sides[at][1]) for at, c in slopes.items()]
+    # An affine difference takes its extremes at corners, side by side.
+    ends = []
+    for at, c in slopes.items():
+        low, high = sides[at]
+        ends.append((c * low, c * high))
     least = constant + sum(map(min, ends))
     most = constant + sum(map(max, ends))
     return least >= 0 and most > 0

@@ -129,11 +129,14 @@ def _executed(keys: Sequence[Floats], size: float, spans: Sequence[Reached], r: 
         biases = np.abs(axis[:, len(keys)])
         sizes = slopes * span.reach + biases
         logit = r.gamma(span.terms + 16) * float(sizes.max())
+        # Products that are flushed to zero, each times a key.
         steepest = float(np.abs(axis).max())
-        logit += 4 * (span.terms + 4 + len(keys)) * r.tiny * (1 + steepest)
+        products = span.terms + 4 + len(keys)
+        logit += 4 * products * r.tiny * (1 + steepest)
         own = r.softmax(count)  # what an executed softmax adds to exact logits
         # Beyond an error of 1 the exponential says nothing worth stating, and may overflow.
-        relative = math.expm1(4 * logit) * (1 + own) + own if logit < 1 else math.inf
+        shifted = math.expm1(4 * logit) if logit < 1 else math.inf
+        relative = shifted * (1 + own) + own
         summing = r.gamma(count + 2) * (1 + relative)
         average = relative + summing + 8 * (count + 2) * r.tiny
         whole *= 1 + average

@@ -80,7 +80,8 @@ class Form:
         if (config.token_width, config.readout_width) != (self.inputs, self.outputs):
             raise OnelayerError("this layer has other inputs or outputs than its argument")
         self.units = np.array(nested.units, dtype=int)
-        self.of_inner = [self._of_inner(part, ridge, len(nested.inner)) for part, ridge in self.ridges]
+        count = len(nested.inner)
+        self.of_inner = [self._of_inner(part, ridge, count) for part, ridge in self.ridges]
         if not has_form(self._fixed(nested)):
             raise OnelayerError("the weights of this layer do not have the form of inner and outer functions")
 
@@ -225,8 +226,8 @@ class _NestingProof:
     def _within(self, part: Outer) -> None:
         """The intervals of the sums hold all their values."""
         for members, low, high in zip(part.sums, part.low, part.high, strict=True):
-            ends = [(self.looked[c].low, self.looked[c].high) for c in members]
-            bottom, top = _sum_range(ends)
+            looked = [self.looked[c] for c in members]
+            bottom, top = _sum_range([(one.low, one.high) for one in looked])
             if not (low <= bottom and top <= high):
                 raise OnelayerError("a sum of inner functions leaves the interval of its outer function")
 
@@ -257,7 +258,8 @@ class _NestingProof:
         ends = [(a * low, a * high) for a, low, high in sides]
         # A sum of one term of weight 1 or -1 is not rounded, and its ends may be those of a domain: log needs them.
         exact = len(ends) == 1 and abs(ridge.weights[0]) == 1
-        slack = 0.0 if exact else sum_slack(len(ends), sum(abs(a) + abs(b) for a, b in ends))
+        sizes = sum(abs(a) + abs(b) for a, b in ends)
+        slack = 0.0 if exact else sum_slack(len(ends), sizes)
         low = sum(map(min, ends)) - slack
         high = sum(map(max, ends)) + slack
         s = ExecutedSum(*widened(low, high), drift, size)

@@ -71,14 +71,16 @@ def thresholds_error(model: OneLayerTransformer, weights: Sequence[float] | None
     if not np.array_equal(shape.levels(), np.repeat(levels, len(width))):
         raise OnelayerError("the thresholds of this layer do not belong to this order statistic")
     # A stored slope that is not -1 / width moves a ramp, which lies in [0, 1], by that much; N_g is a sum of n ramps.
-    slope_error = float(np.abs(shape.slopes() * width + 1).max()) + 8 * UNIT
+    off = np.abs(shape.slopes() * width + 1)
+    slope_error = float(off.max()) + 8 * UNIT
     each = n * slope_error + shape.position_error() + shape.execution_error()
     reach = n + float(np.abs(levels).max()) + 1  # the largest count that a unit sees
     stored = shape.outer()
     size = float(np.abs(stored).sum())
     summing = shape.rounding.gamma(len(stored) + 2)
     offset = edges[0] * total + shift
-    rest = size * each + summing * (size * (reach + each) + abs(offset))
+    added = size * (reach + each) + abs(offset)
+    rest = size * each + summing * added
     # What the stored weights of the units differ from the lemma's by, and the rounding of the latter here.
     ideal = (factors[:, None] * width).reshape(-1)  # (units,)
     strayed = float(np.abs(stored - ideal).sum())
@@ -86,7 +88,9 @@ def thresholds_error(model: OneLayerTransformer, weights: Sequence[float] | None
     rest += reach * strayed
     # The same for the constant.
     shifted = abs(shape.offset() - offset)
-    rest += shifted + 8 * UNIT * (abs(edges[0]) + h) * (1 + mass)
+    rounded = 8 * UNIT * (abs(edges[0]) + h) * (1 + mass)
+    rest += shifted + rounded
+    # Outputs of units and products with them that are flushed to zero.
     rest += (4 * len(stored) * reach + size) * shape.rounding.tiny
     return upper_bound((lemma + SLACK * rest) * UP)
 
@@ -220,9 +224,10 @@ class Thresholds:
         n = self.length
         g = self.cells
         dk = self.keys
-        place = self.w["position"]
-        q = place @ self.w["W_Q"][:, dk:] + self.w["b_Q"][dk:]
-        k = place @ self.w["W_K"][:, dk:] + self.w["b_K"][dk:]
+        w = self.w
+        place = w["position"]
+        q = place @ w["W_Q"][:, dk:] + w["b_Q"][dk:]
+        k = place @ w["W_K"][:, dk:] + w["b_K"][dk:]
         query = q * (1 / math.sqrt(q.shape[1]))
         sizes = np.abs(query) @ np.abs(k).T
         # Multiples of 1/4 below 1 / (4 u) are floats of the format, and so are their sums in any order.

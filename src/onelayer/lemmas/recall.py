@@ -39,7 +39,8 @@ class SoftmaxRecall:
         # 2 z . (error of the query) <= 2 |z| sqrt(D) query_error, by Cauchy and Schwarz.
         drift = 2 * self.query_error * math.sqrt(self.width * self.radius)
         # Products below the normal range may be lost, each times a key or a coordinate.
-        lost = 8 * (self.width + 2) * self.rounding.tiny * (1 + self.beta) * (1 + self.radius)
+        products = self.width + 2
+        lost = 8 * products * self.rounding.tiny * (1 + self.beta) * (1 + self.radius)
         # |2 z . q| + |z|^2 <= 3 R: the absolute products of a logit, over beta.
         sizes = 3 * self.radius + drift
         relative = 2 * self.rounding.gamma(self.width + 8) * sizes
@@ -59,7 +60,8 @@ class SoftmaxRecall:
             return math.inf
         unit = self.rounding.unit
         # Weights of all other rows together; an executed exponential of -gap has a rounded argument.
-        others = (self.rows - 1) * math.exp(-gap) * (1 + gap * 2 * unit) * 2
+        rounded_argument = 1 + gap * 2 * unit
+        others = (self.rows - 1) * math.exp(-gap) * rounded_argument * 2
         flushed = 16 * self.rounding.tiny * self.rows * (1 + largest)
         total = (24 * unit + 8 * others) * largest + flushed
         return upper_bound(SLACK * total * UP)

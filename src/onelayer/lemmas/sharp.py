@@ -191,7 +191,8 @@ class _SharpProof:
         mine = np.flatnonzero(form.owner == h)
         slopes = form.slopes[:, mine, h]
         offsets = form.offsets[mine, h]
-        stray = max(self._strayed(line, slopes[:, m], offsets[m]) for m, line in enumerate(head.lines))
+        stored = zip(head.lines, slopes.T, offsets, strict=True)
+        stray = max(self._strayed(line, own, offset) for line, own, offset in stored)
         sizes = self.reach @ np.abs(slopes) + np.abs(offsets)
         size = max(float(sizes.max()), abs(floor)) * UP
         inputs = len(self.reach)
@@ -199,13 +200,15 @@ class _SharpProof:
         steepest = float(np.abs(slopes).max())
         # The token as embedded, then its key and its value; a product that is flushed counts in logits over beta too.
         tiny = 8 * (inputs + 4) * r.tiny * (1 + steepest + 1 / beta)
-        moved = (r.gamma(inputs + 2) + 2 * r.gamma(8)) * 2 * size + tiny
+        roundings = r.gamma(inputs + 2) + 2 * r.gamma(8)
+        moved = roundings * 2 * size + tiny
         ends = [self._range(line) for line in head.lines]
         low = max(a for a, _ in ends)
         high = max(b for _, b in ends)
         bottom, top = _outward(low, high)
         above = bottom - floor  # of the largest line over what tokens of other heads show
-        margin = beta * above * (1 - 2.0**-40) - 2 * beta * (moved + stray)
+        lead = beta * above * (1 - 2.0**-40)
+        margin = lead - 2 * beta * (moved + stray)
         leak = (tokens - len(mine)) * exp_up(-margin)
         underflow = 8 * (tokens + 2) * r.tiny
         weights = leak + r.softmax(tokens) + r.gamma(tokens + 2) + underflow
@@ -228,8 +231,9 @@ class _SharpProof:
         for weight, kept, head in zip(one.weights, stored, self.heads, strict=True):
             exact = Fraction(weight)
             rounded = float(abs(exact - Fraction(kept)))  # of the weight, when it was stored
-            error += abs(float(kept)) * head.error + rounded * head.size * UP
-            size += abs(float(kept)) * head.size
+            held = abs(float(kept))
+            error += held * head.error + rounded * head.size * UP
+            size += held * head.size
             ends = [exact * Fraction(end) for end in head.ends]
             low = low + min(ends)
             high = high + max(ends)

@@ -70,9 +70,9 @@ def last_norm_error(model: OneLayerTransformer, atoms: Atoms, reach: Floats) -> 
     wide = in_float64(model)
     outer, _ = outer_coefficients(model)
     spread = _written(wide, outer)
-    low = np.concatenate([atoms.low.reshape(-1), -reach])
-    high = np.concatenate([atoms.high.reshape(-1), reach])
-    x: Any = variables(torch.from_numpy(low)[None], torch.from_numpy(high)[None], 2, execution=model.dtype)
+    low = torch.from_numpy(np.concatenate([atoms.low.reshape(-1), -reach]))
+    high = torch.from_numpy(np.concatenate([atoms.high.reshape(-1), reach]))
+    x: Any = variables(low[None], high[None], 2, execution=model.dtype)
     count = atoms.low.size
     tokens = x[:, :count].reshape(1, *atoms.low.shape)
     outputs = x[:, count:]

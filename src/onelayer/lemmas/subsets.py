@@ -123,7 +123,8 @@ def subsets_error(model: OneLayerTransformer, weights: Sequence[float] | None, b
     logit += 4 * rounding.tiny * (1 + form.beta)
     # A head that looks at all numbers leaks nothing, whatever the margin.
     whole = bool(form.sets.all())
-    leak = 0.0 if whole else 2 * (n - 1) * exp_up(-form.margin(box) + 2 * logit)
+    outside = exp_up(-form.margin(box) + 2 * logit)  # weight of a token outside, beside one inside
+    leak = 0.0 if whole else 2 * (n - 1) * outside
     # What one head errs: by its logits, and by weights that leak, are rounded and are summed.
     weighed = leak + rounding.softmax(n) + n * rounding.gamma(2) + rounding.gamma(n + 2)
     each = 2 * logit / form.beta + weighed * 2 * reach
@@ -230,6 +231,7 @@ def _require_subsets(sets: Floats, weights: Sequence[float] | None) -> None:
     once = len(np.unique(sets, axis=0)) == len(sets)
     sizes = sets.sum(1).astype(int)
     found = np.bincount(sizes, minlength=n + 1)
-    whole = all(int(found[m]) == math.comb(n, m) for m in _used_sizes(n, weights))
+    needed = _used_sizes(n, weights)
+    whole = all(int(found[m]) == math.comb(n, m) for m in needed)
     if not (once and whole and found[0] == 0):
         raise OnelayerError("the heads of this layer do not look at every subset once")

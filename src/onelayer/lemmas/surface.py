@@ -74,7 +74,8 @@ class RidgePolynomials:
 
     def __init__(self, outer: Outer) -> None:
         self.weights = np.array([ridge.weights for ridge in outer.ridges])  # (K, r)
-        ends = self.weights[:, :, None] * np.stack([outer.low, outer.high], -1)  # (K, r, 2)
+        sides = np.stack([outer.low, outer.high], -1)
+        ends = self.weights[:, :, None] * sides  # (K, r, 2)
         low = ends.min(-1).sum(-1)
         high = ends.max(-1).sum(-1)
         # Powers of (s - m) / h in [-1, 1] neither overflow nor cancel as those of s would.
@@ -97,7 +98,8 @@ class RidgePolynomials:
         center = x.coef[0].numpy()  # (B, r)
         radius = np.stack([x.coef[1 + i, :, i].numpy() for i in range(rank)], -1)  # (B, r)
         place = (center @ self.weights.T - self.middle) / self.half  # (B, K)
-        reach = (np.abs(center) @ np.abs(self.weights).T + np.abs(self.middle)) / self.half
+        sizes_of_sum = np.abs(center) @ np.abs(self.weights).T + np.abs(self.middle)
+        reach = sizes_of_sum / self.half
         blur = 8 * (rank + 4) * UNIT * reach
         step = radius[:, None] * (self.weights / self.half[:, None])  # (B, K, r)
         table, sizes = self._derivatives(place)  # (B, K, degree + 1) each
@@ -115,7 +117,8 @@ class RidgePolynomials:
             rem += (sizes[..., q] * span**q).sum(-1) * (1 + roundings)
         # sup |p'| <= 2 sum of j |c_j| where the argument is at most 1 + 1 / (2 d + 2): to the power d - 1 that is
         # below sqrt(e) < 2. Beyond that reach nothing is said.
-        slopes = (np.abs(self.coefficients) * np.arange(self.degree + 1)) @ np.ones(self.degree + 1)  # (K,)
+        degrees = np.arange(self.degree + 1)
+        slopes = (np.abs(self.coefficients) * degrees) @ np.ones(self.degree + 1)  # (K,)
         rem += (blur * slopes * 2).sum(-1)
         farthest = np.abs(place).max(-1) + span.max(-1) + blur.max(-1)
         rem = np.where(farthest <= 1 + 1 / (2 * self.degree + 2), rem, np.inf)

@@ -47,7 +47,8 @@ def steepest_slope(ramps: Ramps, low: float, high: float, drift: float) -> float
     margin = drift + MARGIN * (abs(low) + abs(high))
     _, _, slopes, _ = ramps.on(low - margin, high + margin)
     # Slopes are running sums of the changes, which cancel: their rounding is relative to the changes, not to the sums.
-    summing = 8 * len(ramps.knots) * UNIT * float(np.abs(ramps.changes).sum())
+    sizes = float(np.abs(ramps.changes).sum())
+    summing = 8 * len(ramps.knots) * UNIT * sizes
     return float(np.abs(slopes).max()) * UP + summing
 
 

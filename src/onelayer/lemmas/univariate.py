@@ -92,9 +92,9 @@ def piecewise_error(formula: Formula, ramps: Ramps, low: float, high: float) -> 
         line = (x[..., 0] - start[piece]) * slope[piece] + value[piece]
         return _distance(formula, x, line, left, right)
 
-    left = torch.from_numpy(points[:-1].copy())
     right = torch.from_numpy(points[1:].copy())
-    return max(ROOM * sampled, halved(bounds, left, right, goal)) + rounding
+    bound = halved(bounds, start, right, goal)
+    return max(ROOM * sampled, bound) + rounding
 
 
 def halved(bounds: Callable[[Tensor, Tensor, Tensor], Tensor], left: Tensor, right: Tensor, goal: float) -> float:
@@ -152,7 +152,8 @@ def lookup_error(model: OneLayerTransformer, formula: Formula, low: float, high:
 
     edges = _edges(low, high, LOOKUP_PIECES)
     goal = LOOKUP_GOAL * sampled + max(DIGITS * size, LEAST)
-    return max(ROOM * sampled, halved(bounds, edges[:-1], edges[1:], goal))
+    bound = halved(bounds, edges[:-1], edges[1:], goal)
+    return max(ROOM * sampled, bound)
 
 
 def _distance(formula: Formula, x: Any, value: Any, left: Tensor, right: Tensor) -> Tensor:

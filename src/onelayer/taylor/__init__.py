@@ -54,9 +54,11 @@ def variables(
     lower = lower.detach().double()
     upper = upper.detach().double()
     dim = prod(lower.shape[1:])
+    # Halved first: the sum of two large numbers would overflow.
     center = lower / 2 + upper / 2
     radius = torch.maximum(upper - center, center - lower)
-    radius = torch.where(radius > 0, torch.nextafter(radius, torch.full_like(radius, torch.inf)), radius)
+    up = torch.nextafter(radius, torch.full_like(radius, torch.inf))
+    radius = torch.where(radius > 0, up, radius)
     coef = torch.zeros(1 + dim, *lower.shape, dtype=torch.float64, device=lower.device)
     coef[0] = center
     flat = coef.view(1 + dim, len(lower), dim)
@@ -68,7 +70,8 @@ def variables(
 
 def difference(a: TaylorModel, b: TaylorModel) -> TaylorModel:
     """a - b in exact real arithmetic, whatever the operands were executed in."""
-    return combine(a.untag(), b.untag() if isinstance(b, TaylorModel) else b, -1)
+    b = b.untag() if isinstance(b, TaylorModel) else b
+    return combine(a.untag(), b, -1)
 
 
 def taylor_constant(like: TaylorModel, value: float, radius: float = 0.0) -> TaylorModel:

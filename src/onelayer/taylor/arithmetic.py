@@ -81,15 +81,17 @@ def sub(a: Any, other: Any, *, alpha: float = 1) -> TaylorModel:
 def _times(value: Any, alpha: float, like: Any) -> Any:
     if alpha == 1:
         return value
-    return mul(value if isinstance(value, TaylorModel) else operand(value, like), alpha)
+    factor = value if isinstance(value, TaylorModel) else operand(value, like)
+    return mul(factor, alpha)
 
 
 def combine(a: Any, b: Any, sign: int) -> TaylorModel:
     """a + sign b: coefficients add, remainders add, each rounded sum errs by u times its own size."""
     a, b = pair(a, b)
+    # Numerators over one denominator add up; otherwise both are divided first.
     pending = zip(a.den, b.den, strict=False)
     same = len(a.den) == len(b.den) and all(p is q for p, q in pending)
-    den = a.den if same else ()  # numerators over one denominator add up; otherwise both are divided first
+    den = a.den if same else ()
     if not den:
         a = a.plain()
         b = b.plain()
@@ -101,13 +103,16 @@ def combine(a: Any, b: Any, sign: int) -> TaylorModel:
     if kernels.ready(a.coef, b.coef, a.rem, b.rem):
         # Roundings of a pending quotient count in units of its denominator, which the kernel does not know.
         step = execution_step(None if den else space.execution, 1)
-        result = known(kernels.add(a, b, support, degree, sign, 1.01 * UNIT, shape, step), space, support, degree, den)
+        found = kernels.add(a, b, support, degree, sign, 1.01 * UNIT, shape, step)
+        result = known(found, space, support, degree, den)
         if not den:
             return result
     else:
         a = lift(a, support, degree)
         b = lift(b, support, degree)
-        coef = _add_rows(spread(a.coef, len(shape)), spread(b.coef, len(shape)), shape, sign)
+        left = spread(a.coef, len(shape))
+        right = spread(b.coef, len(shape))
+        coef = _add_rows(left, right, shape, sign)
         result = TaylorModel(coef, a.rem, space, support, degree, den)
         result.rem = inflate(a.rem + b.rem + (1.01 * UNIT) * result.total())
     if space.execution is not None:
@@ -126,6 +131,7 @@ def known(
 
 
 def _add_rows(a: Tensor, b: Tensor, shape: torch.Size, sign: int) -> Tensor:
+    """a + sign b where one may have more degrees: graded order makes the lower ones a prefix."""
     common = min(len(a), len(b))
     low = torch.add(a[:common], b[:common], alpha=sign)
     if len(a) == len(b):
@@ -166,6 +172,7 @@ def scale(a: TaylorModel, c: TaylorModel) -> TaylorModel:
     shape = joint_shape(a.shape, c.shape)
     factor = c.coef[0]
     coef = spread(a.coef, len(shape)) * factor
+    # One rounding per coefficient; what the constant itself is not known by multiplies all of a.
     own = factor.abs() * (a.rem + (1.01 * UNIT) * a.total())
     rem = inflate(own + c.rem * a.magnitude())
     return TaylorModel(coef, rem.expand(shape), joint_space(a, c), a.support, a.degree, a.den)
@@ -181,14 +188,16 @@ def multiply(a: TaylorModel, b: TaylorModel, cap: int | None = None, roundings: 
     support = tuple(sorted({*a.support, *b.support}))
     degree = min(a.degree + b.degree, space.cap(len(support)) if cap is None else cap)
     shape = joint_shape(a.shape, b.shape)
+    # One pass over the longer operand per row of the shorter.
     if len(a.coef) > len(b.coef):
-        a, b = b, a  # one pass over the longer operand per row of the shorter
+        a, b = b, a
     where = places(a, b, support)
     terms = basis.count(len(support), degree)
     dtype = None if roundings is None else space.execution
     if kernels.ready(a.coef, b.coef, a.rem, b.rem):
         step = execution_step(dtype, roundings or 0)
-        return known(kernels.product(a, b, where, degree, gamma(terms), shape, step), space, support, degree)
+        found = kernels.product(a, b, where, degree, gamma(terms), shape, step)
+        return known(found, space, support, degree)
     left = spread(a.coef, len(shape))
     right = spread(b.coef, len(shape))
     coef = left.new_zeros(terms, *shape)
@@ -226,8 +235,11 @@ def product_remainder(a: TaylorModel, b: TaylorModel, degree: int, terms: int) -
 def dropped(left: Tensor, right: Tensor, degree: int) -> Tensor | float:
     """Bound of the part of a product above ``degree``: sum of |p|_d |q|_e over d + e > degree."""
     total: Tensor | float = 0.0
-    for d in range(max(0, degree + 2 - len(right)), len(left)):
-        total = total + left[d] * right[max(degree + 1 - d, 0) :].sum(0)
+    # Degrees of p that can reach beyond: below, even the highest degree of q stays within.
+    first = max(0, degree + 2 - len(right))
+    for d in range(first, len(left)):
+        beyond = right[max(degree + 1 - d, 0) :]
+        total = total + left[d] * beyond.sum(0)
     return total
 
 
@@ -247,6 +259,7 @@ def div(a: Any, other: Any, *, rounding_mode: str | None = None) -> TaylorModel:
     if result.execution is None:
         return result
     unit: Tensor | float = 1.0
+    # As a product with 1 / b: the inverse must not overflow, and what it lost below the normal numbers meets a.
     if _is_constant(b):
         inverse = 1 / smallest_size(*b.range())
         result.rem = executed(result.rem, inverse, 0, result.execution)
@@ -283,7 +296,8 @@ def divide(a: TaylorModel, b: TaylorModel) -> TaylorModel:
     where = places(a, b, support)
     if kernels.ready(a.coef, b.coef, a.rem, b.rem):
         rounding = gamma(basis.count(len(support), degree) + 3)
-        return known(kernels.quotient(a, b, where, degree, rounding, shape), space, support, degree)
+        found = kernels.quotient(a, b, where, degree, rounding, shape)
+        return known(found, space, support, degree)
     rest = _series_quotient(a.coef, b, where, degree, shape)
     result = TaylorModel(rest, b.rem.expand(shape), space, support, degree)
     result.rem = _quotient_remainder(a, b, result)
@@ -292,10 +306,12 @@ def divide(a: TaylorModel, b: TaylorModel) -> TaylorModel:
 
 def _series_quotient(a: Tensor, b: TaylorModel, where: Places, degree: int, shape: torch.Size) -> Tensor:
     """Coefficients up to ``degree`` of the power series a / b, row after row."""
+    _, positions, variables = where
     right = spread(b.coef, len(shape))
-    rest = right.new_zeros(basis.count(where[2], degree), *shape)
+    rest = right.new_zeros(basis.count(variables, degree), *shape)
     rest[: len(a)] = spread(a, len(shape))
-    for j, runs in basis.product_runs(tuple(range(where[2])), where[1], where[2], degree, b.degree, degree):
+    # Long division: once row j of the quotient is known, its products with b leave all later rows.
+    for j, runs in basis.product_runs(tuple(range(variables)), positions, variables, degree, b.degree, degree):
         rest[j] /= right[0]
         for source, target, length in runs:
             skip = int(source == 0)  # times the leading coefficient, row j is what was just divided
@@ -306,11 +322,13 @@ def _series_quotient(a: Tensor, b: TaylorModel, where: Places, degree: int, shap
 
 
 def _quotient_remainder(a: TaylorModel, b: TaylorModel, result: TaylorModel) -> Tensor:
+    """|a - q b| / min|b|: remainders of both, degrees above the cap, and the rounding of the division."""
     norm = result.total()
     size = b.total()
     rounding = gamma(len(result.coef) + 3) * (a.total() + norm * size) + UNDERFLOW * size
     beyond = dropped(result.norms(), b.norms(), result.degree)
     defect = inflate(a.rem + norm * b.rem + beyond + rounding)
+    # min|b| where b keeps its sign, and not positive where it may vanish.
     lower, upper = b.range()
-    gap = torch.maximum(lower, -upper)  # min|b| where b keeps its sign, and not positive where it may vanish
+    gap = torch.maximum(lower, -upper)
     return torch.where(gap > 0, inflate(defect / gap), torch.inf)

@@ -61,11 +61,13 @@ def _given(x: TaylorModel, dim: int | None, operation: str) -> int:
 def _shifted(x: TaylorModel, dim: int) -> tuple[TaylorModel, TaylorModel, Tensor | None]:
     """l - q exactly on the executed logits, q itself, and which keys are masked by -inf."""
     x = prune(x.untag())
-    masked = torch.isneginf(x.coef[0]) & (x.rem == 0)  # only a mask leaves no remainder
+    # Only a mask leaves no remainder: a logit that overflowed to -inf has an infinite one.
+    masked = torch.isneginf(x.coef[0]) & (x.rem == 0)
     hidden = bool(masked.any())
     best = x.coef[0].argmax(dim, keepdim=True)
     if hidden:
-        x = x.with_(torch.where(masked, 0.0, x.coef), torch.where(masked, 0.0, x.rem))
+        coef = torch.where(masked, 0.0, x.coef)
+        x = x.with_(coef, torch.where(masked, 0.0, x.rem))
     index = best.unsqueeze(0).expand(len(x.coef), *best.shape)
     reference = torch.gather(x.coef, dim + 1, index)
     shift = x.with_(reference, torch.zeros_like(reference[0]))
@@ -75,7 +77,8 @@ def _shifted(x: TaylorModel, dim: int) -> tuple[TaylorModel, TaylorModel, Tensor
 def _unmasked(powers: TaylorModel, masked: Tensor | None) -> TaylorModel:
     if masked is None:
         return powers
-    return powers.with_(torch.where(masked, 0.0, powers.coef), torch.where(masked, 0.0, powers.rem))
+    coef = torch.where(masked, 0.0, powers.coef)
+    return powers.with_(coef, torch.where(masked, 0.0, powers.rem))
 
 
 def _or_intervals(
@@ -111,11 +114,15 @@ def _interval_softmax(lower: Tensor, upper: Tensor, masked: Tensor | None, dim: 
     least = small.sum(dim, keepdim=True)
     most = large.sum(dim, keepdim=True)
     noise = gamma(small.shape[dim] + 2)
-    high = (large / (large + (least - small - noise * least).clamp(min=0)) * slack).clamp(max=1)
-    low = small / (small + (most - large + noise * most).clamp(min=0)) / slack
-    low = torch.where(small > 2.0**-900, low, 0.0)  # what underflows is not known relatively, and no weight is below 0
+    others_at_bottom = (least - small - noise * least).clamp(min=0)
+    others_at_top = (most - large + noise * most).clamp(min=0)
+    high = (large / (large + others_at_bottom) * slack).clamp(max=1)
+    low = small / (small + others_at_top) / slack
+    # What underflows is not known relatively, and no weight is below 0.
+    low = torch.where(small > 2.0**-900, low, 0.0)
     # A logit without finite bounds is a domain error, and it reaches every weight of its row.
-    finite = (upper - lower < torch.inf) if masked is None else (upper - lower < torch.inf) | masked
+    finite = upper - lower < torch.inf
+    finite = finite if masked is None else finite | masked
     sure = finite.all(dim, keepdim=True)
     if masked is not None:
         high = torch.where(masked, 0.0, high)
@@ -131,18 +138,20 @@ def _executed_weights(
     With d the distance of a logit to the largest one, rounding the difference changes e^(-d) by the factor e^(u d). In
     the sum these factors average to at most min(max d, M / e) u, because sum d e^(-d) <= M / e and sum e^(-d) >= 1.
     """
-    found = keys.executed_weights(weights, total.magnitude(), shifted, dtype) if dim == weights.ndim - 1 else None
+    unit = total.magnitude()
+    found = keys.executed_weights(weights, unit, shifted, dtype) if dim == weights.ndim - 1 else None
     if found is not None:
         return found
     count = shifted.shape[dim]
     lower, upper = shifted.range()
     distance = inflate(upper.amax(dim, keepdim=True) - lower)
     shared = distance.amax(dim, keepdim=True).clamp(max=0.37 * count)  # 0.37 > 1 / e
-    unit = total.magnitude()
+    # First the own factor e^(u d), then those of the sum, then exponentials, sum and division.
     own = torch.expm1(relative_error(dtype, 1.0) * distance)
     rem = inflate(weights.rem + weights.magnitude() * own)
     rem = executed(rem, inflate(weights.magnitude() * shared), 1.01, dtype, unit)
-    return executed(rem, weights.with_(weights.coef, rem, weights.den).magnitude(), 2 * count + FUSED, dtype, unit)
+    grown = weights.with_(weights.coef, rem, weights.den)
+    return executed(rem, grown.magnitude(), 2 * count + FUSED, dtype, unit)
 
 
 @implements("logsumexp")
@@ -155,6 +164,7 @@ def logsumexp(x: TaylorModel, dim: Any, keepdim: bool = False) -> TaylorModel:
     shifted, shift, masked = _shifted(x, at)
     total = sum_(_unmasked(compose(EXP, shifted), masked), at, keepdim=True)
     result = combine(shift, compose(LOG, total), 1).tagged(x.execution)
+    # Logits less their maximum, a sum of exponentials up to the count, and the maximum again.
     size = x.magnitude() if masked is None else torch.where(masked, 0.0, x.magnitude())
     reach = inflate(result.magnitude() + size.amax(at, keepdim=True) + 1)
     result.rem = executed(result.rem, reach, 2 * x.shape[at] + FUSED, x.execution)
@@ -187,16 +197,19 @@ def scaled_dot_product_attention(
     logits = _scaled(query, key, factor)
     if is_causal:
         attn_mask = torch.ones(logits.shape[-2:], dtype=torch.bool, device=logits.device).tril()
-    return einsum("...ij,...jd->...id", softmax(_with_mask(logits, attn_mask, query.shape[-1]), -1), value)
+    weights = softmax(_with_mask(logits, attn_mask, query.shape[-1]), -1)
+    return einsum("...ij,...jd->...id", weights, value)
 
 
 def _scaled(query: Any, key: Any, factor: float) -> TaylorModel:
     """q k^T times a factor that may be executed on q, on k, or on both before the product, or on it."""
     equation = "...id,...jd->...ij"
     product = einsum(equation, query, key)
-    logits = mul(product, operand(factor, product).with_radius(abs(factor) * 4 * UNIT))
+    scale = operand(factor, product).with_radius(abs(factor) * 4 * UNIT)
+    logits = mul(product, scale)
     if logits.execution is None:
         return logits
+    # Any factor between 1 and this one may meet q or k first: neither may overflow there, and both round.
     a = size_of(query)
     b = size_of(key)
     most = max(1.0, abs(factor))
@@ -219,7 +232,8 @@ def _with_mask(logits: TaylorModel, mask: Any, terms: int) -> TaylorModel:
     if mask.dtype != torch.bool:
         finite = torch.where(hidden, torch.zeros_like(mask), mask)
         masked = combine(logits, finite, 1)
-        masked.rem = executed(masked.rem, inflate(logits.magnitude() + size_of(finite)), terms + 1, masked.execution)
+        reach = inflate(logits.magnitude() + size_of(finite))
+        masked.rem = executed(masked.rem, reach, terms + 1, masked.execution)
     # A mask is added: -inf hides a number, and not what is none.
     decided = masked.decided()
     masked = masked_fill(masked, hidden, -torch.inf)
@@ -283,15 +297,15 @@ def multi_head_attention_forward(
     separate = (q_proj_weight, k_proj_weight, v_proj_weight)
     weights: Any = separate if use_separate_proj_weight else _thirds(in_proj_weight)
     biases = _thirds(in_proj_bias)
-    like = next(item for item in (query, key, value) if isinstance(item, TaylorModel))
-    parts = [
-        _projected(operand(item, like), weight, bias, num_heads)
-        for item, weight, bias in zip((query, key, value), weights, biases, strict=True)
-    ]
+    tokens = (query, key, value)
+    like = next(item for item in tokens if isinstance(item, TaylorModel))
+    projections = zip(tokens, weights, biases, strict=True)
+    q, k, v = (_projected(operand(item, like), weight, bias, num_heads) for item, weight, bias in projections)
     mask, causal = mask_of_heads(attn_mask, is_causal, need_weights)
-    out = scaled_dot_product_attention(parts[0], parts[1], parts[2], mask, is_causal=causal)
+    out = scaled_dot_product_attention(q, k, v, mask, is_causal=causal)
     merged = call("flatten", call("permute", out, 2, 0, 1, 3), 2)  # (N, B, E)
-    return linear(merged, out_proj_weight, out_proj_bias), AttentionWeights() if need_weights else None
+    read = linear(merged, out_proj_weight, out_proj_bias)
+    return read, AttentionWeights() if need_weights else None
 
 
 def mask_of_heads(mask: Any, causal: bool, need_weights: bool) -> tuple[Any, bool]:
@@ -306,4 +320,6 @@ def mask_of_heads(mask: Any, causal: bool, need_weights: bool) -> tuple[Any, boo
         raise UnsupportedOperation("attn_mask per head", "use a mask (N, N) for all heads")
     if causal and not need_weights:
         return None, True
-    return (~mask if isinstance(mask, Tensor) and mask.dtype == torch.bool else mask), False
+    if isinstance(mask, Tensor) and mask.dtype == torch.bool:
+        return ~mask, False
+    return mask, False

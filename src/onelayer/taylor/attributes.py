@@ -77,7 +77,8 @@ def _cast(x: TaylorModel, dtype: torch.dtype) -> TaylorModel:
     """What is executed in float32 goes on in float64 after a cast to it; a cast to a narrow format is a rounding."""
     if narrows(x.execution, dtype):
         x = x.plain()
-        return x.with_(x.coef, rounded_once(x.rem, _reach(x), dtype)).tagged(dtype)
+        rounded = rounded_once(x.rem, _reach(x), dtype)
+        return x.with_(x.coef, rounded).tagged(dtype)
     if not widens(x.execution, dtype):
         check_cast(x.execution, dtype)
     if x.execution in (None, dtype):

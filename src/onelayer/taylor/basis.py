@@ -39,24 +39,28 @@ def exponents(variables: int, degree: int) -> np.ndarray[tuple[int, int], np.dty
 
 @cache
 def _homogeneous(variables: int, degree: int) -> tuple[tuple[int, ...], ...]:
+    """Exponents of exactly this degree, descending lexicographically: the first variable takes what it can first."""
     if variables == 0:
         return ((),) if degree == 0 else ()
-    return tuple(
-        (first, *rest) for first in range(degree, -1, -1) for rest in (_homogeneous(variables - 1, degree - first))
-    )
+    found: list[tuple[int, ...]] = []
+    for first in range(degree, -1, -1):
+        found += [(first, *rest) for rest in _homogeneous(variables - 1, degree - first)]
+    return tuple(found)
 
 
 @cache
 def ranks(variables: int, degree: int) -> dict[tuple[int, ...], int]:
     """Exponent tuple -> row."""
-    return {tuple(row): index for index, row in enumerate(exponents(variables, degree).tolist())}
+    rows = exponents(variables, degree).tolist()
+    return {tuple(row): index for index, row in enumerate(rows)}
 
 
 @cache
 def lift_rows(positions: tuple[int, ...], variables: int, degree: int) -> tuple[int, ...]:
     """Rows, among ``variables`` variables, of the monomials that use only those at ``positions``."""
     table = ranks(variables, degree)
-    return tuple(table[tuple(row)] for row in _placed(positions, variables, degree).tolist())
+    rows = _placed(positions, variables, degree).tolist()
+    return tuple(table[tuple(row)] for row in rows)
 
 
 @cache
@@ -73,6 +77,7 @@ def product_runs(
     result = []
     for i, row in enumerate(first):
         room = cap - int(row.sum())
+        # Degrees ascend: no later row has room either, and what fits of the right operand is a prefix.
         if room < 0:
             break
         kept = second[: count(len(right), min(room, right_degree))]
@@ -82,10 +87,11 @@ def product_runs(
 
 
 def _runs(targets: list[int]) -> list[Run]:
+    """Neighbours that land side by side, joined: one vector operation each."""
     runs: list[Run] = []
     for source, target in enumerate(targets):
-        if runs and runs[-1][1] + runs[-1][2] == target:
-            start, first, length = runs[-1]
+        start, first, length = runs[-1] if runs else (0, -1, 0)
+        if runs and first + length == target:
             runs[-1] = (start, first, length + 1)
         else:
             runs.append((source, target, 1))
@@ -109,14 +115,16 @@ def multinomials(variables: int, degree: int) -> tuple[float, ...]:
 @cache
 def inverse_factorials(variables: int, degree: int) -> tuple[float, ...]:
     """1 / alpha! per row, rounded once."""
-    return tuple(1 / prod(factorial(n) for n in row) for row in exponents(variables, degree).tolist())
+    rows = exponents(variables, degree).tolist()
+    return tuple(1 / prod(map(factorial, row)) for row in rows)
 
 
 @cache
 def even_rows(variables: int, degree: int) -> tuple[int, ...]:
     """Rows of the non-constant monomials with even exponents only: their values over the box fill [0, 1]."""
     table = exponents(variables, degree)
-    return tuple(int(i) for i in np.flatnonzero((table % 2 == 0).all(1)) if i)
+    even = np.flatnonzero((table % 2 == 0).all(1))
+    return tuple(int(i) for i in even if i)
 
 
 @cache
@@ -126,15 +134,14 @@ def outer_rows(
     """For disjoint variables: flat indices i * P_right + j kept below cap, the rows they land in, and those above."""
     first = _placed(left, variables, left_degree)
     second = _placed(right, variables, right_degree)
-    table = (first[:, None] + second).reshape(len(first) * len(second), variables)  # also without any variable
+    # The number of rows in full: -1 would not be known without any variable.
+    table = (first[:, None] + second).reshape(len(first) * len(second), variables)
     size = table.sum(1)
-    kept = [int(i) for i in np.flatnonzero(size <= cap)]
+    kept = np.flatnonzero(size <= cap)
+    above = np.flatnonzero(size > cap)
     lookup = ranks(variables, cap)
-    return (
-        tuple(kept),
-        tuple(lookup[tuple(table[i].tolist())] for i in kept),
-        tuple(np.flatnonzero(size > cap).tolist()),
-    )
+    rows = tuple(lookup[tuple(row)] for row in table[kept].tolist())
+    return tuple(kept.tolist()), rows, tuple(above.tolist())
 
 
 def _placed(positions: tuple[int, ...], variables: int, degree: int) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:

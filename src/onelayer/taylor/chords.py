@@ -58,12 +58,16 @@ class SShape:
         """An upper bound of h on [low, high]."""
         largest = torch.maximum(low.abs(), high.abs())
         convex = torch.maximum(self._over(slope, low), self._over(slope, high.clamp(max=0.0)))
-        left = low.clamp(min=0.0)  # of the concave side
-        t = torch.minimum(torch.maximum(self.point(slope.clamp(min=TINY)), left), high.clamp(min=0.0))
+        # The tangent where g has the slope, moved onto the concave side; any point of it is as true, and less tight.
+        left = low.clamp(min=0.0)
+        parallel = self.point(slope.clamp(min=TINY))
+        t = torch.minimum(torch.maximum(parallel, left), high.clamp(min=0.0))
         excess = self.slope(t) - slope
-        tangent = self._over(slope, t) + torch.maximum(excess * (high - t), excess * (left - t))
+        rest = torch.maximum(excess * (high - t), excess * (left - t))
+        tangent = self._over(slope, t) + rest
         reach = torch.where(low < 0, convex, -torch.inf)
-        reach = torch.maximum(reach, torch.where(high > 0, tangent, self._over(slope, high)))
+        concave = torch.where(high > 0, tangent, self._over(slope, high))
+        reach = torch.maximum(reach, concave)
         return reach + (1.0 + largest) * ROUNDINGS
 
     def _over(self, slope: Tensor, x: Tensor) -> Tensor:
@@ -74,10 +78,30 @@ def _bell(x: Tensor) -> Tensor:
     return 1 / torch.cosh(x) ** 2
 
 
-TANH = SShape(torch.tanh, _bell, lambda slope: torch.atanh(torch.sqrt((1 - slope).clamp(0.0, 1.0 - UNIT))))
-ERF = SShape(
-    torch.erf,
-    lambda x: torch.exp(-x * x) * 1.1283791670955126,
-    lambda slope: torch.sqrt((-torch.log(slope / 1.1283791670955126)).clamp(min=0.0)),
-)
-ATAN = SShape(torch.atan, lambda x: 1 / (1 + x * x), lambda slope: torch.sqrt((1 / slope - 1).clamp(min=0.0)))
+ERF_SLOPE = 1.1283791670955126  # 2 / sqrt(pi), the slope of erf at 0
+
+
+def _tanh_point(slope: Tensor) -> Tensor:
+    """tanh' = 1 - tanh^2."""
+    return torch.atanh(torch.sqrt((1 - slope).clamp(0.0, 1.0 - UNIT)))
+
+
+def _erf_slope(x: Tensor) -> Tensor:
+    return torch.exp(-x * x) * ERF_SLOPE
+
+
+def _erf_point(slope: Tensor) -> Tensor:
+    return torch.sqrt((-torch.log(slope / ERF_SLOPE)).clamp(min=0.0))
+
+
+def _atan_slope(x: Tensor) -> Tensor:
+    return 1 / (1 + x * x)
+
+
+def _atan_point(slope: Tensor) -> Tensor:
+    return torch.sqrt((1 / slope - 1).clamp(min=0.0))
+
+
+TANH = SShape(torch.tanh, _bell, _tanh_point)
+ERF = SShape(torch.erf, _erf_slope, _erf_point)
+ATAN = SShape(torch.atan, _atan_slope, _atan_point)

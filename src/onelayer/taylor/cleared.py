@@ -38,13 +38,16 @@ def numerator_and_denominator(
         gap = torch.ones_like(low[:, 0])
         for at, exponent in factors:
             product = product * values[at] ** exponent
-            gap = _normal(gap * _normal(smallest_size(*values[at].range()) ** exponent) * _DOWN)
+            least = _normal(smallest_size(*values[at].range()) ** exponent)
+            gap = _normal(gap * least * _DOWN)
         products.append(product)
         gaps.append(gap)
     numerator = cast(TaylorModel, call("stack", values[:count], -1))
     denominator = cast(TaylorModel, call("stack", products, -1))
+    # f as it was written: what was cancelled may be undefined where the quotient is not.
     defined = surely_defined(f.source, low, high)
-    return numerator, denominator, torch.where(defined[:, None], torch.stack(gaps, dim=-1), 0.0)
+    gap = torch.where(defined[:, None], torch.stack(gaps, dim=-1), 0.0)
+    return numerator, denominator, gap
 
 
 def _normal(size: Tensor) -> Tensor:

@@ -187,6 +187,7 @@ def series_quotient(runs: Any, starts: Any, divisor: Any, rest: Any) -> None:
             for r in range(starts[j], starts[j + 1]):
                 source = runs[r, 1]
                 target = runs[r, 2]
+                # Times the leading coefficient, row j is what was just divided.
                 for q in range(1 if source == 0 else 0, runs[r, 3]):
                     subtract_product(rest[target + q, first:last], row, divisor[source + q, first:last])
 
@@ -221,6 +222,7 @@ def quotient(
         size = total_b[n]
         lost = rounding * (total_a[n] + norm * size) + UNDERFLOW * size
         defect = (rem_a[n] + norm * rem_b[n] + rem[n] + lost + TINY) * GROWTH
+        # The least size of a divisor that keeps its sign; both ends must be numbers.
         rem[n] = np.inf
         if low[n] > 0 and high[n] == high[n]:
             rem[n] = (defect / low[n] + TINY) * GROWTH
@@ -236,6 +238,7 @@ def within(low: Any, high: Any, defined: Any, rem: Any, middle: Any, out: Any, p
     for n in range(rem.size):
         centre = low[n] / 2 + high[n] / 2
         reach = high[n] - centre
+        # The maximum of two distances, written so that nan on either side stays nan.
         if reach == reach and not centre - low[n] <= reach:
             reach = centre - low[n]
         reach = (reach + (2 * UNIT) * abs(centre) + TINY) * GROWTH
@@ -284,6 +287,7 @@ def contracted(
                 row[j] += source * factor[j]
         for j in range(row.size):
             row[j] = (row[j] + TINY) * GROWTH
+            # Where a partial sum may overflow nothing is known.
             if step.size:
                 held = row[j] / relative < step[2]
                 row[j] = (row[j] + step[1] * unit[r] * terms + TINY) * GROWTH if held else np.inf

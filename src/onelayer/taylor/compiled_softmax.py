@@ -54,7 +54,8 @@ def cut_off(size: float, degree: int, last: float, steepest: float) -> float:
     geometric = last * (q / (1 - q)) * (1 + 2.0**-20)
     reach = size
     power = 1.0
-    if reach < 2.0 ** (-1000 / (degree + 1)):  # else its power would be subnormal
+    # Raised to where its power is a normal number: below, the bound would lose its digits.
+    if reach < 2.0 ** (-1000 / (degree + 1)):
         reach = 2.0 ** (-1000 / (degree + 1))
     for _ in range(degree + 1):
         power *= reach

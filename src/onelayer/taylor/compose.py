@@ -59,7 +59,8 @@ def beside_chord(result: TaylorModel, x: TaylorModel, chord: Chord) -> TaylorMod
     if rows > len(result.coef) or x.support != result.support:
         return result
     middle = chord.low / 2 + chord.high / 2
-    radius = torch.maximum(chord.high - middle, middle - chord.low) + 2 * UNIT * middle.abs()
+    away = torch.maximum(chord.high - middle, middle - chord.low)
+    radius = away + 2 * UNIT * middle.abs()
     line = chord.slope * x.coef
     line[0] += middle
     rounding = (4 * UNIT) * (chord.slope * x.total() + middle.abs())
@@ -81,7 +82,9 @@ def within_image(x: TaylorModel, low: Tensor, high: Tensor, defined: Tensor) -> 
     if kernels.ready(x.coef, x.rem, low, high):
         return x.with_(*kernels.within(x.coef, x.rem, low, high, defined))
     middle = low / 2 + high / 2
-    radius = inflate(torch.maximum(high - middle, middle - low) + 2 * UNIT * middle.abs())
+    away = torch.maximum(high - middle, middle - low)
+    radius = inflate(away + 2 * UNIT * middle.abs())
+    # Written so that a remainder that is nan counts as poor.
     poor = ~(x.rem <= WORTHLESS * radius) & (radius < torch.inf) & defined
     coef = x.coef
     rem = x.rem
@@ -124,10 +127,12 @@ def _of_affine(g: Elementary, x: TaylorModel, lower: Tensor, upper: Tensor) -> T
         # Of one variable every power is one monomial, and its weight is one.
         factor = weights[rows].view(-1, *[1] * x.ndim) * series[n] if s > 1 else series[n]
         coef[rows] *= factor
+    # Horner: the errors of the series, and the 2 n roundings of a power, times size^n.
     rem = torch.zeros_like(x.rem)
     for n in range(k, -1, -1):
         rem = rem * size + error[n] + gamma(2 * n) * series[n].abs()
-    rem = rem + UNDERFLOW * series.abs().sum(0)  # powers of small slopes may underflow before they meet the series
+    # Powers of small slopes may underflow before they meet the series.
+    rem = rem + UNDERFLOW * series.abs().sum(0)
     rem = rem + _beyond(g, x, series, error, size, lower, upper, k)
     return TaylorModel(coef, inflate(rem), x.space, x.support, k)
 
@@ -148,11 +153,13 @@ def _exp_of_affine(x: TaylorModel, upper: Tensor) -> TaylorModel:
     total = result.total()
     relative = torch.where(base < SMALLEST, torch.full_like(base, 1.01), ELEMENTARY + gamma(2 * k + 4))
     tail = _exp_tail(x, result.norms()[k], upper, k) if s else torch.zeros_like(total)
-    result.rem = inflate(tail + total * relative + (total + tail) * (1.01 * torch.expm1(x.rem)))
+    slide = 1.01 * torch.expm1(x.rem)  # e^(x + rho) = e^x e^rho
+    result.rem = inflate(tail + total * relative + (total + tail) * slide)
     return result
 
 
 def _exp_tail(x: TaylorModel, last: Tensor, upper: Tensor, k: int) -> Tensor:
+    """The smaller of the geometric tail and Lagrange's, which alone is left where the ratio is near 1 or above."""
     size = inflate(x.norms()[1:].sum(0))
     q = inflate(size / (k + 1))
     geometric = last * (q / (1 - q)) * (1 + 2.0**-20)
@@ -166,11 +173,13 @@ def _beyond(
     g: Elementary, x: TaylorModel, series: Tensor, error: Tensor, size: Tensor, lower: Tensor, upper: Tensor, k: int
 ) -> Tensor:
     """Tail of the series and what the remainder of x does to g."""
+    # Where x is exact a slope that is not bounded does no harm: infinity times 0 would.
     slide = torch.where(x.rem > 0, g.bound(lower, upper, 1) * x.rem, x.rem)
     if not x.support:
         return slide
     last = inflate(series[k].abs() + error[k])
-    return slide + torch.where(size > 0, g.tail(last, x.coef[0], size, lower, upper, k), size)
+    tail = g.tail(last, x.coef[0], size, lower, upper, k)
+    return slide + torch.where(size > 0, tail, size)
 
 
 def _of_polynomial(g: Elementary, x: TaylorModel, lower: Tensor, upper: Tensor) -> TaylorModel:

@@ -42,10 +42,13 @@ class Comparison(Opaque):
 
     def __and__(self, other: Any) -> Comparison:
         other = _condition(other)
-        return Comparison(self.true & other.true, self.false | other.false, self.undecided | other.undecided)
+        false = self.false | other.false
+        undecided = self.undecided | other.undecided
+        return Comparison(self.true & other.true, false, undecided)
 
     def __or__(self, other: Any) -> Comparison:
-        return ~(~self & ~_condition(other))  # De Morgan: what is surely true and false is said once
+        # De Morgan: what is surely true and false is said once.
+        return ~(~self & ~_condition(other))
 
     __rand__, __ror__ = __and__, __or__
 
@@ -94,7 +97,9 @@ def le(x: Any, other: Any) -> Comparison:
 def eq(x: Any, other: Any) -> Comparison:
     """a == b."""
     lower, upper, undecided = _gap(x, other)
-    return Comparison((lower == 0) & (upper == 0), (lower > 0) | (upper < 0), undecided)
+    same = (lower == 0) & (upper == 0)
+    apart = (lower > 0) | (upper < 0)
+    return Comparison(same, apart, undecided)
 
 
 @implements("ne")
@@ -149,13 +154,17 @@ def where(condition: Any, input: Any, other: Any) -> TaylorModel:
     left, right = common([expanded(a, shape), expanded(b, shape)])
     true = condition.true.expand(shape)
     false = condition.false.expand(shape)
-    result = left.with_(torch.where(true, left.coef, right.coef), torch.where(true, left.rem, right.rem))
+    coef = torch.where(true, left.coef, right.coef)
+    result = left.with_(coef, torch.where(true, left.rem, right.rem))
+    # Only the entries that are open are worked on: most boxes decide.
     open_ = ~(true | false)
     if bool(open_.any()):
         first = entries(left, open_)
         second = entries(right, open_)
         middle = mul(combine(first, second, 1), 0.5)
-        result = insert(result, open_, middle.with_radius(mul(combine(first, second, -1), 0.5).bound()))
+        half_apart = mul(combine(first, second, -1), 0.5)
+        result = insert(result, open_, middle.with_radius(half_apart.bound()))
+    # A choice by what has no value has none, whatever it chooses among.
     return result.with_(result.coef, torch.where(condition.undecided, torch.inf, result.rem))
 
 

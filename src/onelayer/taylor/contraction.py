@@ -46,14 +46,16 @@ def sum_(x: TaylorModel, dim: Any = None, keepdim: bool = False, *, dtype: Any =
     if any(factor.shape[d] > 1 for factor in x.den for d in dims):
         x = x.plain()
     terms = prod(x.shape[d] for d in dims)
-    coef = x.coef.sum([d + 1 for d in dims], keepdim=keepdim)
+    behind = [d + 1 for d in dims]  # of coefficients, whose first dimension is the polynomial index
+    coef = x.coef.sum(behind, keepdim=keepdim)
     absolute = x.total().sum(dims, keepdim=keepdim)
     rem = inflate(x.rem.sum(dims, keepdim=keepdim) + gamma(terms) * absolute)
-    den = tuple(
-        factor.with_(factor.coef.sum([d + 1 for d in dims], keepdim=keepdim), factor.rem.sum(dims, keepdim=keepdim))
-        for factor in x.den
-    )
-    result = x.with_(coef, rem, den)
+    # Denominators have size 1 along these dimensions: their sum only drops them.
+    den = []
+    for factor in x.den:
+        kept = factor.coef.sum(behind, keepdim=keepdim)
+        den.append(factor.with_(kept, factor.rem.sum(dims, keepdim=keepdim)))
+    result = x.with_(coef, rem, tuple(den))
     result.rem = executed(rem, inflate(absolute + rem), terms, x.execution, unit_of(result))
     return result
 
@@ -71,21 +73,26 @@ def linear(x: Any, weight: Any, bias: Any = None) -> TaylorModel:
     """x W^T + b."""
     if isinstance(x, TaylorModel) and x.execution in ACCUMULATORS and _selecting(weight, bias):
         return _selected(x, weight, bias)
-    return _biased("...i,oi->...o" if len(weight.shape) == 2 else "...i,i->...", x, weight, bias)
+    equation = "...i,oi->...o" if len(weight.shape) == 2 else "...i,i->..."
+    return _biased(equation, x, weight, bias)
 
 
 def _selecting(weight: Any, bias: Any) -> bool:
     """Whether W^T and b are constants that select: each result is a constant, or one number times a power of two."""
-    return isinstance(weight, Tensor) and weight.ndim == 2 and isinstance(bias, Tensor) and selects(weight.T, bias)
+    if not (isinstance(weight, Tensor) and isinstance(bias, Tensor)):
+        return False
+    return weight.ndim == 2 and selects(weight.T, bias)
 
 
 def _selected(x: TaylorModel, weight: Tensor, bias: Tensor) -> TaylorModel:
     """Exact in the format of x, whatever sums it is part of: the other terms are zeros. It may under- and overflow."""
     row = format_of(x.dtype)
-    y = combine(einsum("...i,oi->...o", x.untag(), weight), bias, 1).plain()
+    chosen = einsum("...i,oi->...o", x.untag(), weight)
+    y = combine(chosen, bias, 1).plain()
     reach = inflate(y.magnitude())
     held = inflate(y.rem + row.underflow)
-    return y.with_(y.coef, torch.where(reach < row.largest, held, torch.inf)).tagged(x.dtype)
+    rem = torch.where(reach < row.largest, held, torch.inf)
+    return y.with_(y.coef, rem).tagged(x.dtype)
 
 
 @implements("addmm", lazy=True)
@@ -151,7 +158,8 @@ def _implied(left: str) -> str:
     """The output that torch means where none is written: what occurs once, in alphabetical order."""
     letters = left.replace("...", "").replace(",", "")
     once = sorted(c for c in set(letters) if letters.count(c) == 1)
-    return ("..." if "..." in left else "") + "".join(once)
+    front = "..." if "..." in left else ""
+    return front + "".join(once)
 
 
 @cache
@@ -164,33 +172,41 @@ def _labels(equation: str, ndims: tuple[int, ...]) -> tuple[list[str], str]:
     names = {c: chr(ord("a") + i) for i, c in enumerate(letters)}
     left, right = ("".join(names.get(c, c) for c in part) for part in (left, right))
     inputs = left.split(",")
+    # Dimensions that the ellipsis of each operand stands for; they are aligned at the right, as torch broadcasts.
     widths = [ndim - len(part.replace("...", "")) for part, ndim in zip(inputs, ndims, strict=True)]
-    most = max((w * ("..." in part) for w, part in zip(widths, inputs, strict=True)), default=0)
+    operands = list(zip(inputs, widths, strict=True))
+    most = max((w for part, w in operands if "..." in part), default=0)
     front = "ABCDEFGHJKLMNOQRSTUVWXYZ"[:most]  # I and P name the polynomial index
-    parts = [p.replace("...", front[most - w :] if w else "") for p, w in zip(inputs, widths, strict=True)]
+    parts = [part.replace("...", front[most - w :] if w else "") for part, w in operands]
     return parts, right.replace("...", front)
 
 
 def _length(la: str, lb: str, out: str, a: Any, b: Any) -> int:
     """Number of products summed into one output entry."""
     sizes: dict[str, int] = {}
-    for letter, size in [*zip(la, a.shape, strict=True), *zip(lb, b.shape, strict=True)]:
-        sizes[letter] = max(size, sizes.get(letter, 1))
+    for labels, operand in ((la, a), (lb, b)):
+        for letter, size in zip(labels, operand.shape, strict=True):
+            sizes[letter] = max(size, sizes.get(letter, 1))
     return prod(size for letter, size in sizes.items() if letter not in out)
 
 
 def _with_constant(la: str, lb: str, out: str, a: TaylorModel, b: Any) -> TaylorModel:
+    """A model with a constant: every coefficient row alike, the remainder through absolute values."""
     a, den = _denominators(la, out, a)
     fixed = constant(b, a).coef[0]
     terms = _length(la, lb, out, a, fixed)
     matrix = _as_matrix(la, lb, out, a, b)
-    if matrix is not None and all(factor.shape[-1] == 1 for factor in den if len(lb) == 2):
-        return _times_matrix(a, matrix, len(lb) == 1, den, terms)
+    vector = len(lb) == 1
+    # The kernel knows one unit per row: denominators must not vary along the columns that a matrix makes.
+    if matrix is not None and (vector or all(factor.shape[-1] == 1 for factor in den)):
+        return _times_matrix(a, matrix, vector, den, terms)
     equation = f"{la},{lb}->{out}"
     size = fixed.abs()
-    result = a.with_(torch.einsum(f"P{la},{lb}->P{out}", a.coef, fixed), a.rem, den)
+    coef = torch.einsum(f"P{la},{lb}->P{out}", a.coef, fixed)
+    result = a.with_(coef, a.rem, den)
     source = a.rem + gamma(terms) * a.total()
-    if not b.is_floating_point():  # an integer beyond 2^53 is known up to two units
+    # An integer beyond 2^53 is known up to two units.
+    if not b.is_floating_point():
         source = source + 4 * UNIT * a.magnitude()
     if a.execution is None:
         result.rem = inflate(torch.einsum(equation, source, size))
@@ -199,7 +215,8 @@ def _with_constant(la: str, lb: str, out: str, a: TaylorModel, b: Any) -> Taylor
     result.rem = inflate(torch.einsum(equation, source + step * a.magnitude(), size))
     converted = conversion_error(fixed, a.execution)
     if converted is not None:
-        result.rem = inflate(result.rem + (1 + step) * torch.einsum(equation, a.magnitude(), converted))
+        moved = torch.einsum(equation, a.magnitude(), converted)
+        result.rem = inflate(result.rem + (1 + step) * moved)
     # |W| times the magnitude, which bounds all partial sums, is at most the remainder over one step of rounding.
     result.rem = executed(result.rem, result.rem / step, 0, a.execution, unit_of(result) * terms)
     return result
@@ -209,9 +226,8 @@ def _as_matrix(la: str, lb: str, out: str, a: TaylorModel, b: Tensor) -> Tensor 
     """The constant as a matrix (n, m) whose n meets the last dimension of the model, where it is nothing more."""
     lead = la[:-1]
     last = la[-1:]
-    if b.dtype != torch.float64 or a.execution not in (None, torch.float64) or not kernels.ready(a.coef, a.rem):
-        return None
-    if not _meets_last(la, lb, a, b):
+    doubles = b.dtype == torch.float64 and a.execution in (None, torch.float64)
+    if not doubles or not kernels.ready(a.coef, a.rem) or not _meets_last(la, lb, a, b):
         return None
     if lb == last and out == lead:
         return b.detach()[:, None]
@@ -236,7 +252,8 @@ def _times_matrix(
     """A contraction with a constant, by one matrix product and one kernel; without its last dimension for a vector."""
     coef = torch.mm(a.coef.reshape(-1, len(matrix)), matrix)
     shape = a.shape[:-1] if vector else (*a.shape[:-1], matrix.shape[1])
-    result = a.with_(coef.reshape(len(a.coef), *shape), a.rem.new_empty(shape), den)
+    coef = coef.reshape(len(a.coef), *shape)
+    result = a.with_(coef, a.rem.new_empty(shape), den)
     unit = torch.as_tensor(unit_of(result), dtype=torch.float64, device=a.device)
     unit = unit[..., None] if vector and unit.ndim else unit
     relative = 0.0 if a.execution is None else relative_error(a.execution, terms)
@@ -248,16 +265,21 @@ def _times_matrix(
 
 def _denominators(labels: str, out: str, x: TaylorModel) -> tuple[TaylorModel, tuple[TaylorModel, ...]]:
     """The operand with its denominators in the labels of the output, carried out first where they cannot follow."""
+    if not x.den:
+        return x, ()
+    # What is summed over, or comes twice, must not vary in a denominator.
     free = len(set(labels)) == len(labels)
-    if x.den and not (free and all(c in out or f.shape[i] == 1 for f in x.den for i, c in enumerate(labels))):
+    summed = [i for i, c in enumerate(labels) if c not in out]
+    if not free or any(factor.shape[i] != 1 for factor in x.den for i in summed):
         return x.plain(), ()
     return x, tuple(_relabel(factor, labels, out) for factor in x.den)
 
 
 def _relabel(factor: TaylorModel, labels: str, out: str) -> TaylorModel:
     sizes = dict(zip(labels, factor.shape, strict=True))
-    kept = [c for c in out if c in sizes]
-    order = [labels.index(c) for c in kept] + [i for i, c in enumerate(labels) if c not in out]
+    kept = [labels.index(c) for c in out if c in sizes]
+    dropped = [i for i, c in enumerate(labels) if c not in out]
+    order = kept + dropped
     shape = [sizes.get(c, 1) for c in out]
     coef = factor.coef.permute(0, *[i + 1 for i in order]).reshape(len(factor.coef), *shape)
     return factor.with_(coef, factor.rem.permute(order).reshape(shape))
@@ -275,7 +297,8 @@ def _between_models(la: str, lb: str, out: str, a: TaylorModel, b: TaylorModel) 
         a = prune(a.plain())
         b = prune(b.plain())
     disjoint = not set(a.support) & set(b.support)
-    (a, den_a), (b, den_b) = _denominators(la, out, a), _denominators(lb, out, b)
+    a, den_a = _denominators(la, out, a)
+    b, den_b = _denominators(lb, out, b)
     # The smaller one leads: common variables cost one contraction per row of it.
     if len(a.coef) > len(b.coef):
         a, b, la, lb = b, a, lb, la
@@ -287,7 +310,8 @@ def _between_models(la: str, lb: str, out: str, a: TaylorModel, b: TaylorModel) 
     right = b.total()
     reach = torch.einsum(equation, left, right)
     rem = torch.einsum(equation, left, b.rem) + torch.einsum(equation, a.rem, right + b.rem)
-    coef, above = (disjoint_rows if disjoint else _product_rows)(la, lb, out, a, b, places(a, b, support), degree)
+    rows = disjoint_rows if disjoint else _product_rows
+    coef, above = rows(la, lb, out, a, b, places(a, b, support), degree)
     terms = _length(la, lb, out, a, b)
     # Of one coefficient: a sum of ``terms`` products from each of the rows that meet there, at most all of them.
     rem = inflate(rem + above + gamma(terms + len(coef) + 1) * reach)
@@ -300,10 +324,12 @@ def _product_rows(la: str, lb: str, out: str, a: TaylorModel, b: TaylorModel, wh
     """Common variables: one contraction per row of the smaller operand."""
     left = a.norms()
     right = b.norms()
-    above = torch.einsum(f"{la},{lb}->{out}", torch.zeros_like(left[0]), right[0])
-    for d in range(max(0, degree + 1 - b.degree), a.degree + 1):
+    equation = f"{la},{lb}->{out}"
+    above = torch.einsum(equation, torch.zeros_like(left[0]), right[0])
+    first = max(0, degree + 1 - b.degree)
+    for d in range(first, a.degree + 1):
         too_high = right[max(degree + 1 - d, 0) :].sum(0)
-        above = above + torch.einsum(f"{la},{lb}->{out}", left[d], too_high)
+        above = above + torch.einsum(equation, left[d], too_high)
     coef = above.new_zeros(basis.count(where[2], degree), *above.shape)
     for i, runs in basis.product_runs(*where, a.degree, b.degree, degree):
         last = runs[-1][0] + runs[-1][2]

@@ -43,13 +43,15 @@ class Stretch:
 
         ``normal`` are the middle and the radius that make t of it.
         """
-        k, (low, high), (middle, radius) = spline.degrees[axis], ends, normal
-        knots = tensors(spline)[0][axis].to(low.device)
-        between = knots[first[:, None] + 1 + _count(inner, low)]
-        first_end, last_end = (end[:, None].expand(-1, k + 1) for end in (low, high))  # k + 1 times each
+        k = spline.degrees[axis]
+        middle, radius = normal
+        knots = tensors(spline)[0][axis].to(first.device)
+        between = knots[first[:, None] + 1 + _count(inner, first)]
+        first_end, last_end = (end[:, None].expand(-1, k + 1) for end in ends)  # k + 1 times each
         refined = torch.cat([first_end, between, last_end], dim=1)
         rows, size = _refinement(knots, k, first, refined, inner)
-        return cls(k, first, refined, (refined - middle[:, None]) / radius[:, None], rows, size)
+        normalised = (refined - middle[:, None]) / radius[:, None]
+        return cls(k, first, refined, normalised, rows, size)
 
     @property
     def width(self) -> int:
@@ -66,6 +68,7 @@ class Stretch:
     def monomials(self) -> Tensor:
         """Coefficients of 1, t, ..., (G, w, powers + 1); those of t^2 on a broken line are its values at the knots."""
         inner = [self.normal[:, at : at + self.width] for at in range(1, self.degree + 1)]
+        # Elementary symmetric polynomials of the inner knots, one knot more at a time.
         symmetric = [torch.ones_like(inner[0])]
         for knot in inner:
             longer = [*symmetric, torch.zeros_like(knot)]
@@ -108,6 +111,7 @@ def fit(spline: Spline, stretches: Sequence[Stretch], degree: int) -> ControlFit
     curve = factors
     for axis, rows in enumerate(monomials):
         curve = _along(rows, curve, axis)
+    # What is left lies between two numbers: their middle joins the polynomial, half their distance the radius.
     rest = (net - curve).flatten(1)
     low = rest.amin(1)
     high = rest.amax(1)
@@ -117,7 +121,8 @@ def fit(spline: Spline, stretches: Sequence[Stretch], degree: int) -> ControlFit
     # Monomials err by 24 roundings of numbers up to 1; each axis adds four products.
     slack = slack + sizes * gamma(32 + 8 * len(stretches)) + _bends(stretches, factors)
     reach = torch.maximum(high - middle, middle - low)
-    return ControlFit(factors, inflate(reach + slack + gamma(8) * (rest.abs().amax(1) + sizes)))
+    rounded = gamma(8) * (rest.abs().amax(1) + sizes)
+    return ControlFit(factors, inflate(reach + slack + rounded))
 
 
 def _net(spline: Spline, stretches: Sequence[Stretch]) -> tuple[Tensor, Tensor]:
@@ -166,13 +171,16 @@ def _refinement(knots: Tensor, k: int, first: Tensor, refined: Tensor, inner: in
         for at in range(k, level - 1, -1):
             low = knots[cell - k + at]
             high = knots[cell + at + 1 - level]
-            left = ((high - x) / (high - low))[..., None]
-            right = ((x - low) / (high - low))[..., None]
+            width_of_both = high - low
+            left = ((high - x) / width_of_both)[..., None]
+            right = ((x - low) / width_of_both)[..., None]
             weights[at] = left * weights[at - 1] + right * weights[at]
             sizes[at] = left.abs() * sizes[at - 1] + right.abs() * sizes[at]
+    # The k + 1 weights of row j stand at the coefficients of its cell.
     dense = torch.zeros(*cell.shape, width, dtype=torch.float64, device=refined.device)
     columns = (piece[:, None] + _count(k + 1, refined)).expand(len(cell), -1, -1)
-    return dense.scatter(2, columns, weights[k]), inflate(sizes[k].sum(-1).amax(1))
+    largest = sizes[k].sum(-1).amax(1)
+    return dense.scatter(2, columns, weights[k]), inflate(largest)
 
 
 def _least_squares(rows: Tensor) -> Tensor:

@@ -17,22 +17,10 @@ from onelayer.taylor.dual import RULES, Dual, chained, derivative, directions, t
 
 # Linear in their first argument, everything else constant: the tangents go the way of the value.
 LINEAR = (
-    *(
-        "broadcast_to",
-        "chunk",
-        "clone",
-        "contiguous",
-        "cumsum",
-        "detach",
-        "double",
-        "expand",
-        "flatten",
-        "flip",
-        "float",
-    ),
-    *("getitem", "index_select", "mean", "movedim", "narrow", "neg", "permute", "pos", "positive", "ravel", "reshape"),
-    *("roll", "select", "split", "squeeze", "sum", "t", "to", "transpose", "unbind", "unflatten", "unsqueeze", "view"),
-    *("dropout",),
+    *("broadcast_to", "chunk", "clone", "contiguous", "cumsum", "detach", "double", "dropout", "expand", "flatten"),
+    *("flip", "float", "getitem", "index_select", "mean", "movedim", "narrow", "neg", "permute", "pos", "positive"),
+    *("ravel", "reshape", "roll", "select", "split", "squeeze", "sum", "t", "to", "transpose", "unbind", "unflatten"),
+    *("unsqueeze", "view"),
 )
 CONSTANT = ("full_like", "ones_like", "zeros_like")
 
@@ -71,7 +59,9 @@ def joined(function: Callable[..., Any], parts: Any, *args: Any, **kwargs: Any) 
 
 def _sum_rule(sign: int) -> Callable[..., Dual]:
     def rule(function: Callable[..., Any], a: Any, b: Any, *, alpha: float = 1.0) -> Dual:
-        value = function(value_of(a), value_of(b), alpha=alpha) if alpha != 1.0 else function(value_of(a), value_of(b))
+        # Operators of Python take no alpha, and 1 is what they mean.
+        words = {} if alpha == 1.0 else {"alpha": alpha}
+        value = function(value_of(a), value_of(b), **words)
 
         def along(at: int) -> Any:
             left = tangent(a, at)
@@ -155,9 +145,14 @@ def power(function: Callable[..., Any], x: Any, exponent: Any) -> Dual:
         return Dual(function(x.value, exponent), [None] * len(x.tangents))
     if exponent == 1:
         return Dual(x.value, x.tangents)
-    if Fraction(exponent) - 1 == Fraction(exponent - 1):
-        return chained(lambda v: function(v, exponent), x, lambda v: exponent * function(v, exponent - 1))
-    return chained(lambda v: function(v, exponent), x, lambda v: exponent * function(v, exponent) / v)
+
+    def slope(v: Any) -> Any:
+        # n - 1 may be no float; then x^n / x is the same, where x is not zero.
+        if Fraction(exponent) - 1 == Fraction(exponent - 1):
+            return exponent * function(v, exponent - 1)
+        return exponent * function(v, exponent) / v
+
+    return chained(lambda v: function(v, exponent), x, slope)
 
 
 def _refuse_cast(dtype: Any) -> None:
@@ -214,7 +209,8 @@ def layer_norm(
     """(x - mean) / sqrt(var + eps), in its own operations."""
     axes = tuple(range(-len(tuple(shape)), 0))
     gap = x - x.mean(axes, keepdim=True)
-    y = gap / torch.sqrt((gap * gap).mean(axes, keepdim=True) + eps)
+    variance = (gap * gap).mean(axes, keepdim=True)
+    y = gap / torch.sqrt(variance + eps)
     y = y if weight is None else y * weight
     return y if bias is None else y + bias
 
@@ -232,7 +228,8 @@ def where(function: Callable[..., Any], condition: Any, a: Any, b: Any) -> Dual:
         if left is None and right is None:
             return None
         left = zeros_like(right) if left is None else left
-        return function(condition, left, zeros_like(left) if right is None else right)
+        right = zeros_like(left) if right is None else right
+        return function(condition, left, right)
 
     return Dual(value, [along(at) for at in range(directions(a, b))])
 
@@ -296,12 +293,15 @@ def real_number(value: float, like: Any) -> Any:
 
 def _normal(x: Any) -> Any:
     """The density of the normal distribution."""
-    return torch.exp(x * x * -0.5) * real_number(1 / math.sqrt(2 * math.pi), x)
+    height = real_number(1 / math.sqrt(2 * math.pi), x)
+    return torch.exp(x * x * -0.5) * height
 
 
 def _gelu(x: Any) -> Any:
     """Phi(x) + x phi(x)."""
-    return 0.5 * (1.0 + torch.erf(x * real_number(math.sqrt(0.5), x))) + x * _normal(x)
+    root_half = real_number(math.sqrt(0.5), x)
+    distribution = 0.5 * (1.0 + torch.erf(x * root_half))
+    return distribution + x * _normal(x)
 
 
 @derivative("softplus")
@@ -314,8 +314,10 @@ def softplus(function: Callable[..., Any], x: Dual, beta: float = 1, threshold: 
         inner = v
         while isinstance(inner, Dual):
             inner = inner.value
+        # Infinite where the box may reach the jump: no slope bounds what happens there.
         none = zeros_like(inner)
-        return torch.sigmoid(v) + torch.where(inner > 20.0, none + torch.inf, none)
+        jump = torch.where(inner > 20.0, none + torch.inf, none)
+        return torch.sigmoid(v) + jump
 
     return chained(function, x, slope)
 

@@ -70,7 +70,8 @@ def heads(function: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any,
     given.apply_defaults()
     asked = given.arguments
     refused = ("bias_k", "bias_v", "key_padding_mask", "static_k", "static_v")
-    if any(asked[name] is not None for name in refused) or asked["add_zero_attn"] or asked["use_separate_proj_weight"]:
+    given_anyway = any(asked[name] is not None for name in refused)
+    if given_anyway or asked["add_zero_attn"] or asked["use_separate_proj_weight"]:
         raise UnsupportedOperation("the derivative of such attention heads", "use plain self-attention")
     if asked["training"] and asked["dropout_p"] > 0:
         raise UnsupportedOperation("dropout in training mode", "call .eval() on the model first")
@@ -108,11 +109,13 @@ def _extreme(better: Callable[[Any, Any], Any]) -> Callable[..., Any]:
 
 
 def _axes(dim: Any, count: int) -> list[int]:
+    """One, several, or all for an empty tuple."""
     chosen: Sequence[int] = [dim] if isinstance(dim, int) else tuple(dim or range(count))
     return sorted({axis % count for axis in chosen})
 
 
 def _tournament(x: Any, axis: int, better: Callable[[Any, Any], Any]) -> Any:
+    """The first half against the second until one is left: as many rounds as the logarithm of the length."""
     while x.shape[axis] > 1:
         half, odd = divmod(x.shape[axis], 2)
         winners = better(x.narrow(axis, 0, half), x.narrow(axis, half, half))

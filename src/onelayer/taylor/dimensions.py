@@ -15,7 +15,8 @@ def axes(x: TaylorModel, dim: Any) -> list[int]:
     """The dimensions that torch would reduce: one, several, or all for None and for an empty list."""
     if dim is None or (isinstance(dim, Sequence) and not dim):
         return list(range(x.ndim))
-    return [axis(x, d) for d in (dim if isinstance(dim, Sequence) else [dim])]
+    given = dim if isinstance(dim, Sequence) else [dim]
+    return [axis(x, d) for d in given]
 
 
 def axis(x: TaylorModel, dim: Any, extra: int = 0) -> int:
@@ -30,4 +31,5 @@ def joint_shape(a: torch.Size, b: torch.Size) -> torch.Size:
     """Broadcast shape of two shapes."""
     if a == b:
         return a
-    return torch.Size(np.broadcast_shapes(tuple(a), tuple(b)))  # torch's own imports a symbolic algebra system
+    # By NumPy: torch's own imports a symbolic algebra system.
+    return torch.Size(np.broadcast_shapes(tuple(a), tuple(b)))

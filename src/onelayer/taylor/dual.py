@@ -11,7 +11,9 @@ holds for every limit of slopes (Clarke's derivative), and so for the Lipschitz 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
+from functools import reduce
 from types import SimpleNamespace
 from typing import Any
 
@@ -206,10 +208,7 @@ def total(*terms: Any) -> Any:
     found = [term for term in terms if term is not None]
     if not found:
         return None
-    result = found[0]
-    for term in found[1:]:
-        result = result + term
-    return result
+    return reduce(operator.add, found)
 
 
 def chained(function: Callable[..., Any], x: Dual, slope: Callable[[Any], Any]) -> Dual:

@@ -62,7 +62,8 @@ class Elementary:
 def with_relative_error(rows: list[Tensor], roundings: float) -> tuple[Tensor, Tensor]:
     """Rows whose relative error is an elementary function's plus some roundings."""
     values = torch.stack(rows)
-    return values, inflate(values.abs() * (ELEMENTARY + 1.01 * roundings * UNIT))
+    relative = ELEMENTARY + 1.01 * roundings * UNIT
+    return values, inflate(values.abs() * relative)
 
 
 def smallest_size(lo: Tensor, hi: Tensor) -> Tensor:
@@ -89,7 +90,8 @@ def _wave_series(shift: int) -> Series:
         s = torch.sin(c)
         o = torch.cos(c)
         cycle = [s, o, -s, -o]
-        return with_relative_error([cycle[(n + shift) % 4] / float(factorial(n)) for n in range(k + 1)], 2)
+        rows = [cycle[(n + shift) % 4] / float(factorial(n)) for n in range(k + 1)]
+        return with_relative_error(rows, 2)
 
     return series
 
@@ -133,12 +135,14 @@ def power(exponent: float) -> Elementary:
 
     def ratio(c: Tensor, n: int) -> Tensor:
         # |a - m| / (m + 1) <= (|a| + m) / (m + 1), which goes from its value at n to 1 as m grows.
-        return torch.where(c > 0, max(1.0, (abs(exponent) + n) / (n + 1)) / c, torch.nan)
+        most = max(1.0, (abs(exponent) + n) / (n + 1))
+        return torch.where(c > 0, most / c, torch.nan)
 
     def bound(lo: Tensor, hi: Tensor, n: int) -> Tensor:
         factor = 1.0
         for i in range(n):
             factor *= abs(exponent - i) / (i + 1)
+        # A power is monotone, so its largest value is at an end.
         ends = torch.maximum(torch.pow(lo, exponent - n), torch.pow(hi, exponent - n))
         return torch.where(lo > 0, inflate(factor * ends), torch.inf)
 
@@ -156,8 +160,9 @@ def integer_power(exponent: int) -> Elementary:
         powers = [torch.ones_like(c)]
         for _ in range(exponent):
             powers.append(powers[-1] * c)
-        zero = torch.zeros_like(c)
-        rows = [comb(exponent, n) * powers[exponent - n] if n <= exponent else zero for n in range(k + 1)]
+        last = min(k, exponent)
+        rows = [comb(exponent, n) * powers[exponent - n] for n in range(last + 1)]
+        rows += [torch.zeros_like(c)] * (k - last)
         return with_relative_error(rows, exponent + 2)
 
     def bound(lo: Tensor, hi: Tensor, n: int) -> Tensor:

@@ -23,6 +23,7 @@ def facets(data: Facets, *args: TaylorModel) -> TaylorModel:
     sides = [model.range() for model in models]
     low = torch.stack([side[0].flatten() for side in sides], dim=1)  # (E, D)
     high = torch.stack([side[1].flatten() for side in sides], dim=1)
+    # Ends that are not finite would make NaN of other candidates too: they are set aside, and undecided at the end.
     known = (torch.isfinite(low) & torch.isfinite(high)).all(1)
     low = torch.where(known[:, None], low, 0.0)
     high = torch.where(known[:, None], high, 0.0)
@@ -59,9 +60,10 @@ def _in_chunks(data: Facets, low: Tensor, high: Tensor) -> tuple[Tensor, Interva
     size = max(1, CHUNK // data.simplices.size)
     boxes = zip(torch.split(low, size), torch.split(high, size), strict=True)
     parts = [_around(data, a, b) for a, b in boxes]
+    planes = torch.cat([plane for plane, _ in parts])
     below = torch.cat([ends[0] for _, ends in parts])
     above = torch.cat([ends[1] for _, ends in parts])
-    return torch.cat([plane for plane, _ in parts]), (below, above)
+    return planes, (below, above)
 
 
 def _around(data: Facets, low: Tensor, high: Tensor) -> tuple[Tensor, Interval]:

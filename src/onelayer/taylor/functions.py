@@ -58,15 +58,18 @@ def softplus(x: TaylorModel, beta: float = 1, threshold: float = 20) -> TaylorMo
     """log(1 + e^(beta x)) / beta, which torch replaces by x where beta x > threshold; below, e^(beta x) is executed."""
     inner = x if beta == 1 else mul(x, float(beta))
     curved = compose(SOFTPLUS, inner, roundings=24)
-    largest = torch.exp(inner.range()[1].clamp(max=float(threshold)))
+    _, upper = inner.range()
+    largest = torch.exp(upper.clamp(max=float(threshold)))
     curved.rem = executed(curved.rem, inflate(largest), 0, x.execution)
-    return where(gt(inner, float(threshold)), x, curved if beta == 1 else div(curved, float(beta)))
+    curved = curved if beta == 1 else div(curved, float(beta))
+    return where(gt(inner, float(threshold)), x, curved)
 
 
 @implements("exp2")
 def exp2(x: TaylorModel) -> TaylorModel:
     """2^x by exp; log(2) is enclosed."""
-    return _executed_as(compose(EXP, mul(x.untag(), x.constant(math.log(2), 2.0**-52))), x, 8)
+    scaled = mul(x.untag(), x.constant(math.log(2), 2.0**-52))
+    return _executed_as(compose(EXP, scaled), x, 8)
 
 
 @implements("log2")
@@ -98,13 +101,21 @@ def log1p(x: TaylorModel) -> TaylorModel:
 @implements("sinh")
 def sinh(x: TaylorModel) -> TaylorModel:
     """(exp(x) - exp(-x)) / 2."""
-    return _executed_as(mul(combine(compose(EXP, x.untag()), compose(EXP, -x.untag()), -1), 0.5), x, 8)
+    rising, falling = _exponentials(x)
+    return _executed_as(mul(combine(rising, falling, -1), 0.5), x, 8)
 
 
 @implements("cosh")
 def cosh(x: TaylorModel) -> TaylorModel:
     """(exp(x) + exp(-x)) / 2."""
-    return _executed_as(mul(combine(compose(EXP, x.untag()), compose(EXP, -x.untag()), 1), 0.5), x, 8)
+    rising, falling = _exponentials(x)
+    return _executed_as(mul(combine(rising, falling, 1), 0.5), x, 8)
+
+
+def _exponentials(x: TaylorModel) -> tuple[TaylorModel, TaylorModel]:
+    """exp(x) and exp(-x), exactly on the executed argument."""
+    exact = x.untag()
+    return compose(EXP, exact), compose(EXP, -exact)
 
 
 def _executed_as(exact: TaylorModel, x: TaylorModel, roundings: float) -> TaylorModel:
@@ -122,9 +133,11 @@ def pow_(base: Any, exponent: Any) -> TaylorModel:
     e^(x (log a +- 1.01 r)), and x^a with a +- r for a is x^a e^(+- r log x).
     """
     if not isinstance(base, TaylorModel):
-        return _executed_as(compose(EXP, mul(exponent.untag(), _log_of_constant(base, exponent))), exponent, 8)
+        logarithm = _log_of_constant(base, exponent)
+        return _executed_as(compose(EXP, mul(exponent.untag(), logarithm)), exponent, 8)
     if isinstance(exponent, TaylorModel):
-        exact = compose(EXP, mul(exponent.untag(), compose(LOG, base.untag())))
+        logarithm = compose(LOG, base.untag())
+        exact = compose(EXP, mul(exponent.untag(), logarithm))
         return _executed_as(exact, base if base.execution else exponent, 8)
     number = _single(exponent, base)
     if number == int(number):
@@ -133,8 +146,9 @@ def pow_(base: Any, exponent: Any) -> TaylorModel:
     error = operand(number, base).rem
     if bool(error > 0):
         lower, upper = base.range()
-        logarithm = inflate(torch.maximum(lower.log().abs(), upper.log().abs()))
-        result = result.with_radius(result.magnitude() * (1.01 * torch.expm1(inflate(error * logarithm))))
+        size = inflate(torch.maximum(lower.log().abs(), upper.log().abs()))
+        relative = 1.01 * torch.expm1(inflate(error * size))
+        result = result.with_radius(result.magnitude() * relative)
     return result
 
 
@@ -143,9 +157,12 @@ def _log_of_constant(base: Any, like: TaylorModel) -> TaylorModel:
     known = operand(base, like)
     number = known.coef[0]
     error = known.rem
+    # log(a (1 + r)) is within 1.01 |r| of log a for |r| < 0.01.
     relative = torch.where(error > 0, inflate(error / number), error)
     relative = torch.where(relative < 0.01, 1.01 * relative, torch.inf)
-    return constant(number.log(), like, inflate(number.log().abs() * 2.0**-50 + relative)).untag()
+    logarithm = number.log()
+    radius = inflate(logarithm.abs() * 2.0**-50 + relative)
+    return constant(logarithm, like, radius).untag()
 
 
 def _single(exponent: Any, base: TaylorModel) -> float:
@@ -183,13 +200,15 @@ def gelu(x: TaylorModel, approximate: str = "none") -> TaylorModel:
     if approximate not in ("none", "tanh"):
         raise UnsupportedOperation(f"gelu(approximate={approximate!r})")
     if approximate == "tanh":
-        inner = mul(
-            combine(exact, mul(compose(integer_power(3), exact), 0.044715), 1), x.constant(0.7978845608028654, 2e-16)
-        )
+        cubed = compose(integer_power(3), exact)
+        bent = combine(exact, mul(cubed, 0.044715), 1)
+        inner = mul(bent, x.constant(0.7978845608028654, 2e-16))  # sqrt(2 / pi)
         gate = compose(TANH, inner.untag())
     else:
-        gate = compose(ERF, mul(exact, x.constant(math.sqrt(0.5), 2e-16).untag()))
-    result = mul(mul(exact, 0.5), combine(gate, 1.0, 1)).tagged(x.execution)
+        root_half = x.constant(math.sqrt(0.5), 2e-16).untag()
+        gate = compose(ERF, mul(exact, root_half))
+    half = mul(exact, 0.5)
+    result = mul(half, combine(gate, 1.0, 1)).tagged(x.execution)
     result.rem = executed(result.rem, x.magnitude(), 64, x.execution)
     return result
 
@@ -197,4 +216,5 @@ def gelu(x: TaylorModel, approximate: str = "none") -> TaylorModel:
 @implements("silu")
 def silu(x: TaylorModel, inplace: bool = False) -> TaylorModel:
     """x sigmoid(x)."""
-    return _executed_as(mul(x.untag(), compose(SIGMOID, x.untag())), x, 32)
+    exact = x.untag()
+    return _executed_as(mul(exact, compose(SIGMOID, exact)), x, 32)

@@ -47,6 +47,7 @@ def sums(coef: Tensor, variables: int, degree: int) -> tuple[Tensor, Tensor]:
     ends = tuple(basis.count(variables, d - 1) for d in range(degree + 2))
     if ends[-1] != len(coef):
         raise IndexError(f"{len(coef)} rows where {ends[-1]} were due")
+    # Filled with NaN: an entry that a program forgets is undecided.
     norms = torch.full((degree + 1, *shape), torch.nan, dtype=torch.float64, device=coef.device)
     total = torch.full(shape, torch.nan, dtype=torch.float64, device=coef.device)
     blocks = tables.rows(ends, coef.device)

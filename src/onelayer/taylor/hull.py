@@ -59,6 +59,7 @@ def hulled_outputs(formula: Formula, x: TaylorModel, low: Tensor, high: Tensor) 
             ends_of = _both_ends if node.op in CLOSED else _ends
             known = [ends_of(arg, value.device) for arg in args]
             ends, sure = interval(node, known, value)
+            # Either shows the operation itself to be defined; that its arguments are is another question.
             sure = (sure | value.decided()) & needed(node, known, before)
             if len(defined) in special:
                 ends = cut(ends, special[len(defined)].interval(found))
@@ -93,16 +94,19 @@ def surely_defined(formula: Formula, low: Tensor, high: Tensor) -> Tensor:
         args = [found[arg] for arg in node.args]
         match node.op:
             case "var":
-                found.append((low[:, int(node.value)], high[:, int(node.value)]))
-                defined.append(everywhere)
+                variable = int(node.value)
+                ends = low[:, variable], high[:, variable]
+                sure = everywhere
             case op if op in LEAVES:
                 number = tables.number(float_value(node, []), low.device)
-                found.append((number, number) if node.op == "num" else outward(number, number))
-                defined.append(everywhere)
+                ends = (number, number) if node.op == "num" else outward(number, number)
+                sure = everywhere
             case _:
                 ends, sure = _ruled(node, args)
-                found.append(cut(ends, special[at].interval(found)) if at in special else ends)
-                defined.append((sure & needed(node, args, [defined[arg] for arg in node.args])).expand(len(low)))
+                ends = cut(ends, special[at].interval(found)) if at in special else ends
+                sure = sure & needed(node, args, [defined[arg] for arg in node.args])
+        found.append(ends)
+        defined.append(sure.expand(len(low)))
     return torch.stack([defined[at] for at in formula.outputs]).all(0)
 
 
@@ -123,15 +127,19 @@ def interval(node: Node, args: list[Interval], value: TaylorModel) -> tuple[Inte
     if not args:
         return value.range(), torch.ones_like(value.rem, dtype=torch.bool)
     (low, high), sure = _ruled(node, args)
-    return (low.expand(value.shape), high.expand(value.shape)), sure.expand(value.shape)
+    ends = low.expand(value.shape), high.expand(value.shape)
+    return ends, sure.expand(value.shape)
 
 
 def _ruled(node: Node, args: list[Interval]) -> tuple[Interval, Tensor]:
+    """The image by the table of operations; everything, and not sure, where it may have no value."""
     low, high = operation(node.op, node.value).image(*args)
     if not low.dtype == high.dtype == torch.float64:
         raise TypeError(f"interval of {node.op} in {low.dtype}: its rounding would not be covered")
     bad = torch.isnan(low) | torch.isnan(high)
-    return (torch.where(bad, -torch.inf, low), torch.where(bad, torch.inf, high)), ~bad
+    low = torch.where(bad, -torch.inf, low)
+    high = torch.where(bad, torch.inf, high)
+    return (low, high), ~bad
 
 
 def _both_ends(arg: Any, device: torch.device) -> Interval:

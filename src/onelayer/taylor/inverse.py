@@ -25,6 +25,7 @@ def _atan_series(c: Tensor, k: int) -> tuple[Tensor, Tensor]:
     size = torch.where(square < 2.0**900, torch.rsqrt(square), torch.nan)
     for n in range(1, k + 1):
         rows.append((y if n % 2 else -y) / n)
+        # Each complex product errs by less than eight units of |w|^n, whatever cancels in its parts.
         errors.append(size**n * (8 * (n + 1) * UNIT / n))
         x, y = x * real - y * imaginary, x * imaginary + y * real
     return torch.stack(rows), inflate(torch.stack(errors))
@@ -32,7 +33,8 @@ def _atan_series(c: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 def _atan_bound(lo: Tensor, hi: Tensor, n: int) -> Tensor:
     """|g_n| = |cos^n(theta) sin(...)| / n <= (1 + x^2)^(-n/2) / n."""
-    return inflate((1 + smallest_size(lo, hi) ** 2) ** (-n / 2) / n)
+    square = 1 + smallest_size(lo, hi) ** 2
+    return inflate(square ** (-n / 2) / n)
 
 
 def _root_rows(size: Tensor, k: int) -> list[Tensor]:
@@ -56,8 +58,10 @@ def _arc_series(sign: int, value: Callable[[Tensor], Tensor]) -> Series:
     def series(c: Tensor, k: int) -> tuple[Tensor, Tensor]:
         negative = torch.where(c < 0, -torch.ones_like(c), 1.0)
         rows = [value(c)]
-        for n, row in enumerate(_root_rows(c.abs(), k - 1) if k else []):
-            rows.append(row * (sign / (n + 1)) * (negative if n % 2 else 1.0))
+        slopes = _root_rows(c.abs(), k - 1) if k else []
+        for n, row in enumerate(slopes):
+            turned = negative if n % 2 else 1.0
+            rows.append(row * (sign / (n + 1)) * turned)
         return with_relative_error(rows, 16 * (k + 1))
 
     return series
@@ -66,7 +70,8 @@ def _arc_series(sign: int, value: Callable[[Tensor], Tensor]) -> Series:
 def _arc_bound(lo: Tensor, hi: Tensor, n: int) -> Tensor:
     """w has nonnegative coefficients at every x >= 0, so they are largest where |x| is."""
     reach = largest_size(lo, hi)
-    return torch.where(reach < 1, inflate(_root_rows(reach, n - 1)[n - 1] / n), torch.inf)
+    last = _root_rows(reach, n - 1)[n - 1]
+    return torch.where(reach < 1, inflate(last / n), torch.inf)
 
 
 ATAN = Elementary(

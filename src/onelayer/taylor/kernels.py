@@ -91,8 +91,8 @@ def rows_of(x: Tensor, shape: torch.Size) -> Floats:
     rows: Floats = x.numpy()
     if rows.shape[1:] != shape:
         missing = len(shape) + 1 - rows.ndim
-        full = (rows.shape[0], *shape)
-        rows = np.broadcast_to(rows.reshape(rows.shape[0], *[1] * missing, *rows.shape[1:]), full)
+        aligned = rows.reshape(rows.shape[0], *[1] * missing, *rows.shape[1:])
+        rows = np.broadcast_to(aligned, (rows.shape[0], *shape))
     return np.ascontiguousarray(rows).reshape(rows.shape[0], -1)
 
 
@@ -126,16 +126,24 @@ def _runs(
 ) -> tuple[Ints, Ints]:
     """The runs of ``basis.product_runs`` as one table, and where those of each left row start; validated once."""
     found = basis.product_runs(left, right, variables, left_degree, right_degree, cap)
-    table = np.array([(i, *run) for i, runs in found for run in runs], dtype=np.int64).reshape(-1, 4)
-    rows = basis.count(len(left), left_degree), basis.count(len(right), right_degree), basis.count(variables, cap)
+    listed = [(i, *run) for i, runs in found for run in runs]
+    table = np.array(listed, dtype=np.int64).reshape(-1, 4)
+    first = basis.count(len(left), left_degree)
+    second = basis.count(len(right), right_degree)
+    result = basis.count(variables, cap)
     row, source, target, length = table.T
-    if not (
-        bool((table >= 0).all())
-        and bool((row < rows[0]).all() and (source + length <= rows[1]).all() and (target + length <= rows[2]).all())
-        and bool((np.diff(row) >= 0).all())
-    ):
+    # The kernels do not look at bounds, so what they index with is looked at here.
+    held = (
+        (table >= 0).all(),
+        (row < first).all(),
+        (source + length <= second).all(),
+        (target + length <= result).all(),
+        (np.diff(row) >= 0).all(),
+    )
+    if not all(held):
         raise IndexError("a table of products points outside its polynomials")
-    return table, np.searchsorted(row, np.arange(rows[0] + 1)).astype(np.int64)
+    starts = np.searchsorted(row, np.arange(first + 1))
+    return table, starts.astype(np.int64)
 
 
 @cache
@@ -286,7 +294,8 @@ def add(
 ) -> Result:
     """a + sign b over ``support``, neither of a higher degree than ``degree``."""
     where = {v: i for i, v in enumerate(support)}
-    rows_a, rows_b = (_lift(tuple(where[v] for v in x.support), len(support), x.degree) for x in (a, b))
+    places = [tuple(where[v] for v in x.support) for x in (a, b)]
+    rows_a, rows_b = (_lift(own, len(support), x.degree) for own, x in zip(places, (a, b), strict=True))
     left = rows_of(a.coef, shape)
     right = rows_of(b.coef, shape)
     expect(left, rows_a.size, math.prod(shape))
@@ -323,7 +332,9 @@ def targets(
     """``basis.outer_rows`` as a table, validated once."""
     kept, rows, above = basis.outer_rows(left, right, variables, left_degree, right_degree, cap)
     size = basis.count(len(left), left_degree), basis.count(len(right), right_degree)
-    if len({*kept, *above}) != math.prod(size) or len({*rows}) != len(kept) or len(above) > MOST_ABOVE:
+    whole = len({*kept, *above}) == math.prod(size)
+    once = len({*rows}) == len(kept)
+    if not whole or not once or len(above) > MOST_ABOVE:
         raise IndexError("a table of pairs names one twice, leaves one out or is too long")
     if not all(0 <= row < basis.count(variables, cap) for row in rows):
         raise IndexError("a table of pairs points outside its polynomial")
@@ -339,8 +350,8 @@ def outer(left: Tensor, right: Tensor, targets: Targets) -> tuple[Tensor, Tensor
     """
     first, second = (np.ascontiguousarray(x.numpy()) for x in (left, right))
     summed, columns = first.shape[2:]
-    expect(first.reshape(first.shape[0], -1), targets.table.shape[0], first.shape[1] * summed * columns)
-    expect(second.reshape(second.shape[0], -1), targets.table.shape[1], second.shape[1] * summed * columns)
+    for x, rows in zip((first, second), targets.table.shape, strict=True):
+        expect(x.reshape(x.shape[0], -1), rows, x.shape[1] * summed * columns)
     shape = first.shape[1], second.shape[1], columns
     out = np.empty((targets.rows, *shape))
     above = np.empty(shape)

@@ -36,9 +36,11 @@ class Gather:
     @classmethod
     def of(cls, places: Sequence[Place]) -> Gather:
         """Places sorted by group, so that each group is read once."""
-        groups = sorted({group for group, _ in places})
+        positions: dict[int, list[int]] = {}
+        for group, at in places:
+            positions.setdefault(group, []).append(at)
         ranked = sorted(range(len(places)), key=lambda at: places[at][0])  # stable: within a group as asked for
-        parts = tuple((group, _indices([at for g, at in places if g == group])) for group in groups)
+        parts = tuple((group, _indices(positions[group])) for group in sorted(positions))
         return cls(parts, torch.argsort(_indices(ranked)))
 
     def __call__(self, values: Values) -> TaylorModel:
@@ -99,7 +101,8 @@ class Levels:
         places: dict[int, Place] = {}
         self.groups: list[NodeBatch] = []
         for members in _grouped(nodes, formula.outputs, numbers):
-            places |= {member: (len(self.groups), k) for k, member in enumerate(members)}
+            at = len(self.groups)
+            places |= {member: (at, k) for k, member in enumerate(members)}
             self.groups.append(_group([nodes[m] for m in members], members, numbers, places))
         self.outputs = Gather.of([places[output] for output in formula.outputs])
         self.freed = self._freed()
@@ -108,7 +111,8 @@ class Levels:
         """After each group, those that nobody reads any more."""
         last = dict.fromkeys(range(len(self.groups)), 0)
         for at, group in enumerate(self.groups):
-            last |= {read: at for arg in group.args if isinstance(arg, Gather) for read, _ in arg.parts}
+            gathers = [arg for arg in group.args if isinstance(arg, Gather)]
+            last |= {read: at for gather in gathers for read, _ in gather.parts}
         last |= {read: len(self.groups) for read, _ in self.outputs.parts}
         freed: list[list[int]] = [[] for _ in range(len(self.groups) + 1)]
         for group_at, end in last.items():
@@ -148,14 +152,16 @@ def _summed(formula: Formula, numbers: dict[int, float]) -> dict[int, Node]:
             continue
         parts = []
         for arg in node.args:
-            alone = arg in terms and uses[arg] == 1
-            parts.append(terms.pop(arg) if alone else [arg])
-            if alone:
+            if arg in terms and uses[arg] == 1:
+                parts.append(terms.pop(arg))
                 del found[arg]
+            else:
+                parts.append([arg])
         terms[at] = _joined(parts)
     for at, args in terms.items():
         if len(args) > 2:
-            found[at] = Node(SUM, tuple(sorted(args, key=lambda arg: arg in numbers)))
+            numbers_last = sorted(args, key=lambda arg: arg in numbers)
+            found[at] = Node(SUM, tuple(numbers_last))
     return found
 
 
@@ -174,8 +180,10 @@ def _grouped(nodes: dict[int, Node], outputs: Sequence[int], numbers: dict[int, 
     for at, node in nodes.items():
         if at not in numbers:
             level[at] = 1 + max((level[arg] for arg in node.args), default=0)
+            # All variables are one group: their numbers are positions in x, not parameters of an operation.
             value = 0.0 if node.op == "var" else node.value
-            key = level[at], node.op, value, tuple(arg in numbers for arg in node.args)
+            fixed = tuple(arg in numbers for arg in node.args)
+            key = level[at], node.op, value, fixed
             groups.setdefault(key, []).append(at)
     constants = [at for at in outputs if at in numbers]
     if constants:
@@ -192,10 +200,12 @@ def _group(
         return NodeBatch(NUMBER, 0.0, (_floats([numbers[member] for member in members]),))
     if first.op == "var":
         return NodeBatch("var", 0.0, (_indices([int(node.value) for node in nodes]),))
-    columns = list(zip(*(node.args for node in nodes), strict=True))  # members agree on which arguments are numbers
+    # One column per argument; members agree on which arguments are numbers.
+    columns = list(zip(*(node.args for node in nodes), strict=True))
     if first.op == SUM:
         return _sums(columns, numbers, places)
-    return NodeBatch(first.op, first.value, tuple(_argument(column, numbers, places) for column in columns))
+    args = tuple(_argument(column, numbers, places) for column in columns)
+    return NodeBatch(first.op, first.value, args)
 
 
 def _argument(column: Sequence[int], numbers: dict[int, float], places: dict[int, Place]) -> Gather | Tensor:

@@ -16,10 +16,11 @@ import torch
 from torch import Tensor
 
 from onelayer.taylor import basis, kernels
+from onelayer.taylor.arithmetic import known
 from onelayer.taylor.compose import within_image
 from onelayer.taylor.core import TaylorModel
 from onelayer.taylor.elementary import EXP
-from onelayer.taylor.kernels import Floats, Ints, Result, expect, row_of, rows_of, tensor_of
+from onelayer.taylor.kernels import Floats, Ints, expect, row_of, rows_of, tensor_of
 from onelayer.taylor.rounding import ELEMENTARY, FUSED, execution_step, gamma, relative_error
 
 
@@ -58,7 +59,8 @@ def _weights(variables: int, degree: int) -> Floats:
 
 def powers_of(x: TaylorModel, dim: int) -> Powers | None:
     """e^(l - q) of logits l (without an executing format) along the last dimension."""
-    if x.degree > 1 or dim != x.ndim - 1 or x.shape[-1] == 0 or not kernels.ready(x.coef, x.rem):
+    rows_of_keys = dim == x.ndim - 1 and x.shape[-1] > 0
+    if x.degree > 1 or not rows_of_keys or not kernels.ready(x.coef, x.rem):
         return None
     shifted = _shifted(x)
     if shifted is None:
@@ -69,14 +71,8 @@ def powers_of(x: TaylorModel, dim: int) -> Powers | None:
     return Powers(shifted[0], powers)
 
 
-def _model(found: Result, like: TaylorModel, degree: int) -> TaylorModel:
-    model = TaylorModel(found.coef, found.rem, like.space, like.support, degree)
-    model._norms = found.norms
-    model._total = found.total
-    return model
-
-
 def _shifted(x: TaylorModel) -> tuple[TaylorModel, Floats] | None:
+    """l - q and the sums of its slopes; None where a key is masked."""
     variables = len(x.support)
     shape = x.shape
     coef = rows_of(x.coef, shape)
@@ -90,7 +86,7 @@ def _shifted(x: TaylorModel) -> tuple[TaylorModel, Floats] | None:
 
     found = kernels.filled(variables, x.degree, shape, run)
     if plain[0]:
-        return _model(found, x, x.degree), size
+        return known(found, x.space, x.support, x.degree), size
     return None
 
 
@@ -102,6 +98,7 @@ def _exponentials(x: TaylorModel, size: Floats) -> TaylorModel | None:
     lower, upper = x.range()
     coef = rows_of(x.coef, shape)
     rem = row_of(x.rem, shape)
+    # Exponentials are torch's own: nothing is assumed of another library's.
     base = row_of(torch.exp(x.coef[0]), shape)
     above = row_of(torch.exp(upper), shape)
     relative = ELEMENTARY + gamma(2 * degree + 4)
@@ -110,14 +107,14 @@ def _exponentials(x: TaylorModel, size: Floats) -> TaylorModel | None:
 
     def run(blocks: Ints, *out: Floats) -> None:
         last = float(math.factorial(degree + 1))
-        state.append(
-            _compiled().exponentials(blocks, *tables, coef, rem, size, base, above, relative, last, *out),
-        )
+        done = _compiled().exponentials(blocks, *tables, coef, rem, size, base, above, relative, last, *out)
+        state.append(done)
 
     found = kernels.filled(variables, degree, shape, run)
     if not state[0]:
         return None
-    powers = _model(found, x, degree)
+    powers = known(found, x.space, x.support, degree)
+    # A remainder that is small beside the polynomial would not gain by an interval.
     if state[0] > 1:
         return powers
     return within_image(powers, *EXP.image((lower, upper)), x.decided())
@@ -126,7 +123,8 @@ def _exponentials(x: TaylorModel, size: Floats) -> TaylorModel | None:
 def summed(x: TaylorModel, dim: int) -> TaylorModel | None:
     """The sum over the last dimension, which stays with one entry; of no executed format."""
     width = x.shape[-1]
-    if x.den or x.execution is not None or dim != x.ndim - 1 or not width or not kernels.ready(x.coef, x.rem):
+    plain = not x.den and x.execution is None
+    if not plain or dim != x.ndim - 1 or not width or not kernels.ready(x.coef, x.rem):
         return None
     coef = rows_of(x.coef, x.shape)
     rem = row_of(x.rem, x.shape)
@@ -145,9 +143,12 @@ def executed_weights(weights: TaylorModel, unit: Tensor, shifted: TaylorModel, d
     shape = weights.shape
     width = weights.shape[-1]
     ends = [row_of(side, shape) for side in shifted.range()]
-    sizes = row_of(weights.total(), shape), row_of(weights.rem, shape), row_of(unit, torch.Size((*shape[:-1], 1)))
+    total = row_of(weights.total(), shape)
+    rem = row_of(weights.rem, shape)
+    units = row_of(unit, torch.Size((*shape[:-1], 1)))
     steps = execution_step(dtype, 1.01), execution_step(dtype, 2 * width + FUSED)
-    out = np.empty(sizes[1].size)
-    if not _compiled().executed_weights(*ends, *sizes, width, relative_error(dtype, 1.0), *steps, out):
+    relative = relative_error(dtype, 1.0)
+    out = np.empty(rem.size)
+    if not _compiled().executed_weights(*ends, total, rem, units, width, relative, *steps, out):
         return None
     return tensor_of(out, *shape)

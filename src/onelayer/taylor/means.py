@@ -46,13 +46,15 @@ def _mean(value: Callable[[Tensor], Tensor], rows: Callable[[Tensor], list[Tenso
         error = far.abs() * (ELEMENTARY + 2 * UNIT)
         found, errors = [], []
         for n in range(k + 1):
+            # u g^(n) = h^(n) - n g^(n-1): the error before is carried on, and the difference rounds by its sizes.
             if n:
                 size = (cycle[n % 4].abs() + n * far.abs()) / outer.abs()
                 far = (cycle[n % 4] - n * far) / outer
                 error = n * error / outer.abs() + size * (ELEMENTARY + 4 * UNIT)
             power, slack = _close(signs, inner, n)
-            found.append(torch.where(near, power, far / float(factorial(n))))
-            errors.append(torch.where(near, slack, (error + far.abs() * UNIT) / float(factorial(n))))
+            whole = float(factorial(n))
+            found.append(torch.where(near, power, far / whole))
+            errors.append(torch.where(near, slack, (error + far.abs() * UNIT) / whole))
         return torch.stack(found), inflate(torch.stack(errors))
 
     return series
@@ -69,7 +71,8 @@ def _sinrel_bound(lo: Tensor, hi: Tensor, n: int) -> Tensor:
     size = smallest_size(lo, hi).abs()  # zero may come with a sign
     most = torch.ones_like(size)
     for m in range(1, n + 1):
-        most = torch.minimum((1 + m * most) / size, torch.full_like(size, 1 / (m + 1)))
+        mean = torch.full_like(size, 1 / (m + 1))
+        most = torch.minimum((1 + m * most) / size, mean)
     bound = inflate(most * ((1 + 8 * UNIT) / float(factorial(n))))
     return torch.where(hi - lo < torch.inf, bound, torch.nan)
 

@@ -38,7 +38,8 @@ def kernel(exact: TaylorModel, x: TaylorModel, size: Tensor) -> TaylorModel:
 def mish(x: TaylorModel, inplace: bool = False) -> TaylorModel:
     """x tanh(log(1 + e^x))"""
     exact = x.untag()
-    return kernel(mul(exact, compose(TANH, compose(SOFTPLUS, exact))), x, x.magnitude())
+    gate = compose(TANH, compose(SOFTPLUS, exact))
+    return kernel(mul(exact, gate), x, x.magnitude())
 
 
 @implements("selu")
@@ -46,7 +47,9 @@ def selu(x: TaylorModel, inplace: bool = False) -> TaylorModel:
     """scale (max(x, 0) + alpha (e^min(x, 0) - 1))"""
     alpha, scale = _SELU
     exact = x.untag()
-    bent = combine(relu(exact), mul(call("expm1", minimum(exact, 0.0)), alpha), 1)
+    curved = mul(call("expm1", minimum(exact, 0.0)), alpha)
+    bent = combine(relu(exact), curved, 1)
+    # alpha scale < 2, and both alpha and scale are below 2.
     return kernel(mul(bent, scale), x, 2 * x.magnitude() + 4)
 
 
@@ -69,28 +72,36 @@ def prelu(x: TaylorModel, weight: Any) -> TaylorModel:
     by_channel = weight.numel() > 1 and x.ndim > 1
     shaped = weight.reshape(-1, *[1] * (x.ndim - 2)) if by_channel else weight.reshape(())
     exact = x.untag()
-    bent = combine(relu(exact), mul(minimum(exact, 0.0), shaped.double()), 1)
-    return kernel(bent, x, x.magnitude() * (1 + float(weight.abs().max())))
+    below = mul(minimum(exact, 0.0), shaped.double())
+    bent = combine(relu(exact), below, 1)
+    steepest = float(weight.abs().max())
+    return kernel(bent, x, x.magnitude() * (1 + steepest))
 
 
 @implements("hardsigmoid")
 def hardsigmoid(x: TaylorModel, inplace: bool = False) -> TaylorModel:
     """min(max(x + 3, 0), 6) / 6"""
-    return kernel(div(clamp(combine(x.untag(), 3.0, 1), 0.0, 6.0), 6.0), x, x.magnitude() + 6)
+    return kernel(_hard_gate(x.untag()), x, x.magnitude() + 6)
+
+
+def _hard_gate(exact: TaylorModel) -> TaylorModel:
+    clipped = clamp(combine(exact, 3.0, 1), 0.0, 6.0)
+    return div(clipped, 6.0)
 
 
 @implements("hardswish")
 def hardswish(x: TaylorModel, inplace: bool = False) -> TaylorModel:
     """x min(max(x + 3, 0), 6) / 6; where x + 3 is rounded and counts, |x| <= 3"""
     exact = x.untag()
-    return kernel(mul(exact, div(clamp(combine(exact, 3.0, 1), 0.0, 6.0), 6.0)), x, 6 * x.magnitude() + 18)
+    return kernel(mul(exact, _hard_gate(exact)), x, 6 * x.magnitude() + 18)
 
 
 @implements("softsign")
 def softsign(x: TaylorModel) -> TaylorModel:
     """x / (1 + |x|) as one executed function."""
     exact = x.untag()
-    return kernel(div(exact, combine(abs_(exact), 1.0, 1)), x, x.magnitude() + 1)
+    divisor = combine(abs_(exact), 1.0, 1)
+    return kernel(div(exact, divisor), x, x.magnitude() + 1)
 
 
 @implements("log_sigmoid")
@@ -124,7 +135,8 @@ def threshold(x: TaylorModel, threshold: float, value: float, inplace: bool = Fa
 def glu(x: TaylorModel, dim: int = -1) -> TaylorModel:
     """The first half times the sigmoid of the second."""
     a, b = call("chunk", x, 2, dim)
-    return kernel(mul(a.untag(), compose(SIGMOID, b.untag())), x, a.magnitude() + 1)
+    gate = compose(SIGMOID, b.untag())
+    return kernel(mul(a.untag(), gate), x, a.magnitude() + 1)
 
 
 @implements("batch_norm")
@@ -148,13 +160,17 @@ def batch_norm(
     if training or running_mean is None or running_var is None:
         raise UnsupportedOperation("batch_norm(training)", "it mixes the points of a batch; call module.eval() first")
     shape = (-1, *[1] * (x.ndim - 2)) if x.ndim > 1 else (-1,)
-    mean, var = (operand(part.reshape(shape), x).untag() for part in (running_mean, running_var))
-    gain = compose(RSQRT, combine(var, float(eps), 1))
-    gain = gain if weight is None else mul(gain, operand(weight.reshape(shape), x).untag())
+
+    def per_channel(part: Any) -> TaylorModel:
+        return operand(part.reshape(shape), x).untag()
+
+    mean = per_channel(running_mean)
+    gain = compose(RSQRT, combine(per_channel(running_var), float(eps), 1))
+    gain = gain if weight is None else mul(gain, per_channel(weight))
     result = mul(combine(x.untag(), mean, -1), gain)
     size = (x.magnitude() + mean.magnitude()) * gain.magnitude()
     if bias is not None:
-        offset = operand(bias.reshape(shape), x).untag()
+        offset = per_channel(bias)
         result = combine(result, offset, 1)
         size = size + offset.magnitude()
     return kernel(result, x, size)
@@ -176,7 +192,8 @@ def group_norm(
     y = cast(TaylorModel, flat.reshape(batch, channels, *rest)).untag()
     shape = (channels, *[1] * len(rest))
     gain = torch.ones(channels, dtype=torch.float64, device=x.device) if weight is None else weight.double()
-    largest = x.magnitude().reshape(batch, -1).amax(1).reshape(batch, *[1] * (1 + len(rest)))
+    largest = x.magnitude().reshape(batch, -1).amax(1)
+    largest = largest.reshape(batch, *[1] * (1 + len(rest)))
     bound = 2 * largest * gain.abs().reshape(shape) / eps**0.5
     y = mul(y, gain.reshape(shape))
     if bias is not None:

@@ -60,9 +60,10 @@ def rms_norm(
     small = 2 * FLOAT64.unit if eps is None else eps
     coarse = eps is None and x.execution not in (None, FLOAT64.dtype)
     spread = 2 * format_of(x.execution).unit if coarse else 0.0
-    square_error = moment_errors(x, dims)[1]
+    _, square_error = moment_errors(x, dims)
+    no_error = torch.zeros_like(square_error)  # nothing is subtracted
     limit = math.sqrt(math.prod(normalized_shape))
-    result = _normalised(x, x.untag(), torch.zeros_like(square_error), square_error, dims, small, limit, spread)
+    result = _normalised(x, x.untag(), no_error, square_error, dims, small, limit, spread)
     if weight is None:
         return result
     return mul(result, weight)
@@ -93,8 +94,11 @@ def _normalised(
     if not eps >= 0:
         raise UnsupportedOperation(f"normalisation with eps = {eps}", "use eps >= 0")
     power = mean(square(centered), dims, keepdim=True)
-    scale = compose(RSQRT, combine(power, eps + spread / 2, 1).with_radius(spread / 2), floor=eps)
-    floor = power.range()[0].clamp(min=0) + eps * (1 - 2.0**-40)
+    under_root = combine(power, eps + spread / 2, 1).with_radius(spread / 2)
+    scale = compose(RSQRT, under_root, floor=eps)
+    # A mean of squares is not negative, whatever its enclosure says.
+    least, _ = power.range()
+    floor = least.clamp(min=0) + eps * (1 - 2.0**-40)
     defined = centered.decided() & power.decided() & (floor > 0)
     bound = torch.full_like(centered.rem, limit * (1 + 2.0**-40))
     result = within_image(mul(centered, scale), -bound, bound, defined)
@@ -124,7 +128,7 @@ def _executed_norm(
     # 1 / sqrt(1 + d) is within |d| of 1 while |d| <= 1/8; beyond, nothing is said.
     relative = torch.where(relative < 0.125, relative + 16 * step, torch.inf)
     largest = size.amax(dims, keepdim=True)
-    rate = inflate(torch.rsqrt(floor)) * 2
+    rate = inflate(torch.rsqrt(floor)) * 2  # of the root as executed, which is no smaller than half
     centred = (mean_error + 8 * step * (size + largest)) * rate
     shift = inflate(centred + underflow_error(dtype, 16) * (1 + rate + size))
     result = result.with_radius(result.magnitude() * relative + shift).tagged(dtype)

@@ -50,7 +50,8 @@ def _refusal(name: str) -> Callable[..., NoReturn]:
     def refuse(self: Any, *args: Any) -> NoReturn:
         if isinstance(self, Opaque):
             self.refuse(spelled)
-        raise UnsupportedOperation(spelled, IN_PLACE_HINT if name in IN_PLACE else _NUMBER_HINT)
+        hint = IN_PLACE_HINT if name in IN_PLACE else _NUMBER_HINT
+        raise UnsupportedOperation(spelled, hint)
 
     return refuse
 

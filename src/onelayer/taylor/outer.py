@@ -41,10 +41,13 @@ def disjoint_rows(la: str, lb: str, out: str, a: TaylorModel, b: TaylorModel, pl
     sizes |= {c: max(size, sizes.get(c, 1)) for c, size in zip(lb, b.shape, strict=True)}
     left = _arranged(a, la, (labels.left, labels.summed, labels.shared), sizes)
     right = _arranged(b, lb, (labels.right, labels.summed, labels.shared), sizes)
-    coef, above = kernels.outer(left, right, kernels.targets(*places, a.degree, b.degree, degree))
+    targets = kernels.targets(*places, a.degree, b.degree, degree)
+    coef, above = kernels.outer(left, right, targets)
+    # From the order of the kernel to that of the equation.
     shape = [sizes[c] for c in labels.result]
     order = [labels.result.index(c) for c in out]
-    coef = coef.reshape(len(coef), *shape).permute(0, *(i + 1 for i in order)).contiguous()
+    coef = coef.reshape(len(coef), *shape)
+    coef = coef.permute(0, *(i + 1 for i in order)).contiguous()
     return coef, above.reshape(shape).permute(order)
 
 
@@ -56,7 +59,9 @@ def _parted(la: str, lb: str, out: str) -> Labels | None:
         return None
     left = _among(la, {*la} - both)
     right = _among(lb, {*lb} - both)
-    return Labels(left, right, _among(la, both - {*out}), _among(la, both & {*out}))
+    summed = _among(la, both - {*out})
+    shared = _among(la, both & {*out})
+    return Labels(left, right, summed, shared)
 
 
 def _among(text: str, letters: set[str]) -> str:
@@ -68,7 +73,8 @@ def _arranged(x: TaylorModel, labels: str, parts: tuple[str, ...], sizes: dict[s
     letters = "".join(parts)
     turned = x.coef.permute(0, *(labels.index(c) + 1 for c in letters))
     wide = turned.expand(len(turned), *(sizes[c] for c in letters))
-    return wide.reshape(len(wide), *(prod(sizes[c] for c in part) for part in parts))
+    joined = [prod(sizes[c] for c in part) for part in parts]
+    return wide.reshape(len(wide), *joined)
 
 
 def _plain(la: str, lb: str, out: str, a: TaylorModel, b: TaylorModel, places: Places, degree: int) -> Rows:

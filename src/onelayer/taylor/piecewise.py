@@ -30,10 +30,12 @@ def abs_(x: TaylorModel) -> TaylorModel:
     lower, upper = x.range()
     sign = (lower >= 0).double() - ((lower < 0) & (upper <= 0)).double()
     decided = x.with_(x.coef * sign, x.rem)
+    # Also where the range is nan: what is not known to have a sign is enclosed, and stays undecided.
     open_ = sign == 0
     if not bool(open_.any()):
         return decided
-    return insert(decided, open_, _kink(entries(x, open_), lower[open_], upper[open_], open_))
+    across = _kink(entries(x, open_), lower[open_], upper[open_], open_)
+    return insert(decided, open_, across)
 
 
 def entries(x: TaylorModel, mask: Tensor) -> TaylorModel:
@@ -83,10 +85,10 @@ def _across(y: TaylorModel, lower: Tensor, upper: Tensor) -> TaylorModel:
     # y^2 / w + w / 8 is within w / 8 of |y| where |y| <= w. Where the kink lies near an end, a line is closer: the
     # chord over it, lowered by half of its height there.
     use_chord = chord < width / 8
-    flat = scale(y, constant((upper + lower) / spread_, y))
+    slope = (upper + lower) / spread_
+    flat = scale(y, constant(slope, y))
     curved = scale(multiply(y, y), constant(1 / width, y))
     # Any slope s and offset m are right once the remainder covers both ends and the kink.
-    slope = (upper + lower) / spread_
     offset = torch.where(use_chord, chord, width / 8)
     gap = torch.maximum((1 - slope) * upper, -(1 + slope) * lower)
     radius = torch.where(use_chord, torch.maximum(gap - chord, chord), width / 8)
@@ -108,7 +110,8 @@ def relu(x: TaylorModel, inplace: bool = False) -> TaylorModel:
     if not bool(open_.any()):
         return decided
     part = entries(x, open_)
-    half = mul(combine(part, _kink(part, lower[open_], upper[open_], open_), 1), 0.5)
+    absolute = _kink(part, lower[open_], upper[open_], open_)
+    half = mul(combine(part, absolute, 1), 0.5)
     return insert(decided, open_, half)
 
 
@@ -136,7 +139,8 @@ def _extreme(a: Any, b: Any, sign: int) -> TaylorModel:
     lower, upper = gap.range()
     first, second = (lower >= 0, upper <= 0) if sign > 0 else (upper <= 0, lower >= 0)
     left, right = common([a, b])
-    decided = left.with_(torch.where(first, left.coef, right.coef), torch.where(first, left.rem, right.rem))
+    coef = torch.where(first, left.coef, right.coef)
+    decided = left.with_(coef, torch.where(first, left.rem, right.rem))
     open_ = ~(first | second)
     if not bool(open_.any()):
         return decided
@@ -180,7 +184,8 @@ def leaky_relu(x: TaylorModel, negative_slope: float = 0.01, inplace: bool = Fal
 @implements("elu")
 def elu(x: TaylorModel, alpha: float = 1.0, inplace: bool = False) -> TaylorModel:
     """max(x, 0) + alpha (e^min(x, 0) - 1)."""
-    return combine(relu(x), mul(call("expm1", minimum(x, 0.0)), alpha), 1)
+    curved = mul(call("expm1", minimum(x, 0.0)), alpha)
+    return combine(relu(x), curved, 1)
 
 
 @implements("sign")
@@ -189,16 +194,18 @@ def sign(x: TaylorModel) -> TaylorModel:
     lower, upper = x.range()
     value = (lower > 0).double() - (upper < 0).double()
     unsure = (value == 0).double()
-    return TaylorModel(value[None], torch.where(x.decided(), unsure, torch.inf), x.space, (), 0)
+    radius = torch.where(x.decided(), unsure, torch.inf)
+    return TaylorModel(value[None], radius, x.space, (), 0)
 
 
 @implements("floor")
 def floor(x: TaylorModel) -> TaylorModel:
     """One integer where the box decides which; otherwise all from the least to the greatest."""
     least, most = (torch.floor(end) for end in x.range())
+    decided = x.decided()
     half = inflate((most - least) / 2 + 2 * UNIT * most.abs())
-    radius = torch.where(x.decided(), half, torch.inf)
-    exact = (least == most) & x.decided()
+    radius = torch.where(decided, half, torch.inf)
+    exact = (least == most) & decided
     middle = torch.where(exact, least, least / 2 + most / 2)
     return TaylorModel(middle[None], torch.where(exact, 0.0, radius), x.space, (), 0)
 
@@ -283,4 +290,5 @@ def topk(x: TaylorModel, k: int, dim: int = -1, largest: bool = True, sorted: bo
     """The k largest or smallest values, in order; which entries they are is not said."""
     if not sorted:
         raise UnsupportedOperation("topk(sorted=False)", "the order of the values is then torch's choice")
-    return Extremes(call("narrow", sort(x, dim, descending=largest).values, dim, 0, k), Indices())
+    ordered = sort(x, dim, descending=largest).values
+    return Extremes(call("narrow", ordered, dim, 0, k), Indices())

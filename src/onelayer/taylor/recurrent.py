@@ -17,8 +17,9 @@ Cell = Callable[..., Any]
 def _gates(x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any) -> tuple[TaylorModel, TaylorModel]:
     """The two affine maps of a cell, of the input and of the state."""
     like = x if isinstance(x, TaylorModel) else h
-    first, second = (part if isinstance(part, TaylorModel) else constant(part, like) for part in (x, h))
-    return call("linear", first, w_ih, b_ih), call("linear", second, w_hh, b_hh)
+    of_x = call("linear", constant(x, like), w_ih, b_ih)
+    of_h = call("linear", constant(h, like), w_hh, b_hh)
+    return of_x, of_h
 
 
 @implements("lstm_cell")
@@ -29,7 +30,9 @@ def lstm_cell(
     h, c = hx
     total = combine(*_gates(x, h, w_ih, w_hh, b_ih, b_hh), 1)
     i, f, g, o = call("chunk", total, 4, -1)
-    cell = combine(mul(call("sigmoid", f), c), mul(call("sigmoid", i), call("tanh", g)), 1)
+    kept = mul(call("sigmoid", f), c)
+    entered = mul(call("sigmoid", i), call("tanh", g))
+    cell = combine(kept, entered, 1)
     size = cell.magnitude() + 1
     hidden = mul(call("sigmoid", o), call("tanh", cell))
     return kernel(hidden, total, size), kernel(cell, total, size)
@@ -44,7 +47,7 @@ def gru_cell(x: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any 
     r = call("sigmoid", combine(xr, hr, 1))
     z = call("sigmoid", combine(xz, hz, 1))
     n = call("tanh", combine(xn, mul(r, hn), 1))
-    mixed = combine(n, mul(z, combine(hx, n, -1)), 1)
+    mixed = combine(n, mul(z, combine(hx, n, -1)), 1)  # n + z (h - n)
     return kernel(mixed, of_x, mixed.magnitude() + 2)
 
 

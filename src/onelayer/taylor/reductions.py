@@ -32,7 +32,9 @@ def prod_(x: TaylorModel, dim: int | None = None, keepdim: bool = False, *, dtyp
     while x.shape[at] > 1:
         half = x.shape[at] // 2
         rest = call("narrow", x, at, 2 * half, x.shape[at] - 2 * half)
-        x = mul(call("narrow", x, at, 0, half), call("narrow", x, at, half, half))
+        first = call("narrow", x, at, 0, half)
+        second = call("narrow", x, at, half, half)
+        x = mul(first, second)
         x = call("cat", [x, rest], at) if rest.shape[at] else x
     result: TaylorModel = x if keepdim else call("squeeze", x, at)
     if x.execution is not None:
@@ -46,14 +48,16 @@ def cumsum(x: TaylorModel, dim: int, *, dtype: Any = None) -> TaylorModel:
     check_cast(x.execution, dtype)
     at = axis(x, dim)
     lower = torch.ones(x.shape[at], x.shape[at], dtype=torch.float64, device=x.device).tril()
-    result: TaylorModel = call("movedim", matmul(call("movedim", x, at, -1), lower.T), -1, at)
+    summed = matmul(call("movedim", x, at, -1), lower.T)
+    result: TaylorModel = call("movedim", summed, -1, at)
     return result
 
 
 def root(x: TaylorModel) -> TaylorModel:
     """sqrt(x) for a model of a quantity that is never negative, even where its enclosure is."""
     result = compose(SQRT, x)
-    high = inflate(torch.sqrt(x.range()[1].clamp(min=0)))
+    _, upper = x.range()
+    high = inflate(torch.sqrt(upper.clamp(min=0)))
     exact = within_image(result.untag(), torch.zeros_like(high), high, x.decided())
     exact.rem = executed(exact.rem, exact.magnitude(), 8, x.execution)
     return exact.tagged(x.execution)
@@ -111,10 +115,14 @@ def var(
     count = prod(x.shape[d] for d in dims)
     freedom = max(0.0, count - float(unbiased if correction is None else correction))
     exact = x.untag()
-    total = sum_(square(combine(exact, mean(exact, dims, keepdim=True), -1)), dims, keepdim)
+    deviation = combine(exact, mean(exact, dims, keepdim=True), -1)
+    total = sum_(square(deviation), dims, keepdim)
     result: TaylorModel = (total / freedom).tagged(x.execution)
     if x.execution is not None:
-        result = result.with_radius(moment_errors(x, dims, keepdim)[1] * (count / freedom if freedom else inf))
+        # Known of a mean square, over n: here the sum is over n - correction.
+        _, square_error = moment_errors(x, dims, keepdim)
+        scale = count / freedom if freedom else inf
+        result = result.with_radius(square_error * scale)
         result.rem = executed(result.rem, inflate(squares(x, dims, keepdim)), 4, x.execution)
     return result
 

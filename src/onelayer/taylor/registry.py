@@ -92,7 +92,10 @@ def _multiplied_out(arg: Any) -> Any:
 
 
 def _refuse_in_place(name: str, handler: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    if name in _MAY_OVERWRITE and inspect.signature(handler).bind(*args, **kwargs).arguments.get("inplace"):
+    if name not in _MAY_OVERWRITE:
+        return
+    given = inspect.signature(handler).bind(*args, **kwargs)
+    if given.arguments.get("inplace"):
         raise UnsupportedOperation(f"{name}(inplace)", IN_PLACE_HINT)
 
 
@@ -114,6 +117,7 @@ def call(name: str, *args: Any, **kwargs: Any) -> Any:
     if not lazy:
         args = tuple(map(_multiplied_out, args))
         kwargs = dict(zip(kwargs, map(_multiplied_out, kwargs.values()), strict=True))
+    # Nested calls stay inside; only the outermost one takes the watcher off, and puts it back.
     outside = inside()
     _STATE.inside = True
     watcher = None if outside else _dismissed()
@@ -133,7 +137,9 @@ def call(name: str, *args: Any, **kwargs: Any) -> Any:
 def _dismissed() -> Any:
     """The mode that watches the code under proof, taken off: enclosures are not its business, and it is slow."""
     mode = _get_current_function_mode()  # type: ignore[no-untyped-call]
-    return _pop_mode() if getattr(mode, "watches_outside", False) else None  # type: ignore[no-untyped-call]
+    if getattr(mode, "watches_outside", False):
+        return _pop_mode()  # type: ignore[no-untyped-call]
+    return None
 
 
 def inside() -> bool:
@@ -167,7 +173,8 @@ def _why(name: str, handler: Callable[..., Any], args: Any, kwargs: Any, error: 
         signature.bind(*args, **kwargs)
     except TypeError as mismatch:
         return name, str(mismatch)
-    return f"{name} with these arguments", str(error).splitlines()[0] if str(error) else type(error).__name__
+    said = str(error).splitlines()
+    return f"{name} with these arguments", said[0] if said else type(error).__name__
 
 
 def unhandled(operation: str, **arguments: Any) -> None:

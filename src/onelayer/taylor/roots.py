@@ -22,7 +22,8 @@ def _cbrt_series(c: Tensor, k: int) -> tuple[Tensor, Tensor]:
     for n in range(1, k + 1):
         rows.append(rows[-1] * ((4.0 - 3.0 * n) / (3.0 * n)) / c)
     values, errors = with_relative_error(rows, 4 * k + 4)
-    return values, torch.where(rows[0].abs() > 2.0**-300, errors, torch.nan)  # smaller ones may underflow
+    # Smaller ones may underflow, and then their relative error is no error of rounding.
+    return values, torch.where(rows[0].abs() > 2.0**-300, errors, torch.nan)
 
 
 def _cbrt_bound(lo: Tensor, hi: Tensor, n: int) -> Tensor:
@@ -72,6 +73,7 @@ def _hurwitz(c: Tensor, n: int) -> tuple[Tensor, Tensor]:
     for k, bernoulli in enumerate(BERNOULLI, start=1):
         factor = bernoulli * rising / factorial(2 * k)
         term = z ** (1 - n - 2 * k) * factor
+        # The last one is left out, and bounds the error.
         if k < len(BERNOULLI):
             total = total + term
         rising *= (n + 2 * k - 1.0) * (n + 2 * k)

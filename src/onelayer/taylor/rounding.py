@@ -52,8 +52,10 @@ def conversion_error(value: Tensor, dtype: torch.dtype | None) -> Tensor | None:
     exact = value.to(dtype).double() == value
     if bool(exact.all()):
         return None
-    error = inflate(value.abs() * (1.01 * _unit(dtype)) + _tiny(dtype))
-    return torch.where(exact, 0.0, torch.where(value.abs() <= format_of(dtype).largest, error, torch.inf))
+    size = value.abs()
+    error = inflate(size * (1.01 * _unit(dtype)) + _tiny(dtype))
+    held = torch.where(size <= format_of(dtype).largest, error, torch.inf)
+    return torch.where(exact, 0.0, held)
 
 
 def check_cast(execution: torch.dtype | None, dtype: Any) -> None:
@@ -112,7 +114,10 @@ def execution_step(dtype: torch.dtype | None, roundings: float) -> NDArray[np.fl
     if dtype is None:
         return np.empty(0)
     relative = relative_error(dtype, roundings)
-    return np.array([relative, (roundings + 1) * _tiny(dtype), format_of(dtype).largest / 2**12])
+    absolute = (roundings + 1) * _tiny(dtype)
+    # Room for what the bound of a numerator does not show: denominators above 1/4, and the roundings themselves.
+    largest = format_of(dtype).largest / 2**12
+    return np.array([relative, absolute, largest])
 
 
 def relative_error(dtype: torch.dtype, roundings: float) -> float:

@@ -7,7 +7,7 @@ coefficients, and a negative dimension is the same for both.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import count
+from itertools import accumulate
 from math import prod
 from typing import Any
 
@@ -25,7 +25,8 @@ def _sizes(sizes: tuple[Any, ...], named: Any = None) -> tuple[int, ...]:
     """Integers given one by one, as one sequence, or by keyword."""
     given = tuple(sizes[0]) if len(sizes) == 1 and isinstance(sizes[0], Sequence) else sizes
     given = tuple(named) if not sizes and named is not None else given
-    if (sizes and named is not None) or not all(isinstance(size, int) for size in given):
+    twice = bool(sizes) and named is not None
+    if twice or not all(isinstance(size, int) for size in given):
         raise UnsupportedOperation("sizes that are no integers", "give integers, one by one or as one sequence")
     return given
 
@@ -33,7 +34,8 @@ def _sizes(sizes: tuple[Any, ...], named: Any = None) -> tuple[int, ...]:
 def _map(x: TaylorModel, op: Callable[[Tensor, int], Tensor]) -> TaylorModel:
     """Apply a rearrangement to coefficients (offset 1), remainder (offset 0) and denominators alike."""
     den = tuple(_map(factor, op) for factor in x.den)
-    return x.with_(op(x.coef, 1), op(x.rem, 0), den)
+    coef = op(x.coef, 1)
+    return x.with_(coef, op(x.rem, 0), den)
 
 
 @implements("getitem", lazy=True)
@@ -42,19 +44,24 @@ def getitem(x: TaylorModel, index: Any) -> TaylorModel:
     parts = index if isinstance(index, tuple) else (index,)
     if all(_basic(part) for part in parts):
         den = tuple(_index_factor(factor, x.shape, parts) for factor in x.den)
-        return x.with_(x.coef[(slice(None), *parts)], x.rem[parts], den)
+        coef = x.coef[(slice(None), *parts)]
+        return x.with_(coef, x.rem[parts], den)
     if not all(_basic(part) or isinstance(part, Tensor | list) for part in parts):
         kinds = ", ".join(type(part).__name__ for part in parts)
         raise UnsupportedOperation(f"indexing by {kinds}", "use constant integers, slices and tensors")
     # Advanced indices may move dimensions: where an entry comes from is asked of torch itself.
     x = x.plain()
-    places = torch.arange(x.rem.numel(), dtype=torch.int64, device=x.device).reshape(x.shape)[parts]
+    numbered = torch.arange(x.rem.numel(), dtype=torch.int64, device=x.device)
+    places = numbered.reshape(x.shape)[parts]
     coef = x.coef.reshape(len(x.coef), -1)
     return x.with_(coef[:, places], x.rem.flatten()[places])
 
 
 def _basic(part: Any) -> bool:
-    return part is None or part is Ellipsis or (isinstance(part, int | slice) and not isinstance(part, bool))
+    """An index that keeps the order of dimensions; a bool makes one of its own."""
+    if isinstance(part, bool):
+        return False
+    return part is None or part is Ellipsis or isinstance(part, int | slice)
 
 
 def _of_length(part: Any, size: int) -> Any:
@@ -66,15 +73,20 @@ def _of_length(part: Any, size: int) -> Any:
 
 def _index_factor(factor: TaylorModel, shape: torch.Size, parts: tuple[Any, ...]) -> TaylorModel:
     """The denominator of an indexed quotient: dimensions in which it does not vary keep their one entry."""
+    # The ellipsis, written or meant at the end, stands for all dimensions that no other part reads.
     used = sum(part is not None and part is not Ellipsis for part in parts)
     fill = [slice(None)] * (len(shape) - used)
     at = next((i for i, part in enumerate(parts) if part is Ellipsis), len(parts))
     full = [*parts[:at], *fill, *parts[at + 1 :]]
-    dim = count()  # of the factor: None makes a dimension and reads none
-    mapped = [None if part is None else _of_length(part, factor.shape[next(dim)]) for part in full]
+    sizes = iter(factor.shape)
+    mapped: list[Any] = []
+    for part in full:
+        # None makes a dimension and reads none.
+        mapped.append(None if part is None else _of_length(part, next(sizes)))
     if all(part == slice(None) for part in mapped):
         return factor
-    return factor.with_(factor.coef[(slice(None), *mapped)], factor.rem[tuple(mapped)])
+    coef = factor.coef[(slice(None), *mapped)]
+    return factor.with_(coef, factor.rem[tuple(mapped)])
 
 
 @implements("reshape", lazy=True)
@@ -96,7 +108,8 @@ def _reshaped(x: TaylorModel, shape: tuple[int, ...]) -> TaylorModel:
     lead = 0
     if x.den:
         # Denominators follow when the dimensions in which they vary stay where they are, in front.
-        lead = max((i + 1 for factor in x.den for i, n in enumerate(factor.shape) if n > 1), default=0)
+        varying = (i for factor in x.den for i, n in enumerate(factor.shape) if n > 1)
+        lead = max(varying, default=-1) + 1
         if rem.shape[:lead] != x.shape[:lead]:
             return _reshaped(x.plain(), shape)
     den = tuple(_reshape_factor(factor, rem.ndim, lead) for factor in x.den)
@@ -105,7 +118,8 @@ def _reshaped(x: TaylorModel, shape: tuple[int, ...]) -> TaylorModel:
 
 def _reshape_factor(factor: TaylorModel, ndim: int, lead: int) -> TaylorModel:
     shape = (*factor.shape[:lead], *[1] * (ndim - lead))
-    return factor.with_(factor.coef.reshape(len(factor.coef), *shape), factor.rem.reshape(shape))
+    coef = factor.coef.reshape(len(factor.coef), *shape)
+    return factor.with_(coef, factor.rem.reshape(shape))
 
 
 @implements("flatten", lazy=True)
@@ -125,7 +139,8 @@ def unflatten(x: TaylorModel, dim: int, sizes: Sequence[int]) -> TaylorModel:
     """One dimension as several."""
     at = axis(x, dim)
     known = -prod(sizes) if -1 in sizes else 1  # the other sizes: the -1 among them turns the sign
-    whole = tuple(x.shape[at] // known if size == -1 else size for size in sizes)
+    rest = x.shape[at] // known
+    whole = (rest if size == -1 else size for size in sizes)
     return _reshaped(x, (*x.shape[:at], *whole, *x.shape[at + 1 :]))
 
 
@@ -171,18 +186,24 @@ def permute(x: TaylorModel, *order: Any, dims: Any = None) -> TaylorModel:
 @implements("movedim", lazy=True)
 def movedim(x: TaylorModel, source: Any, destination: Any) -> TaylorModel:
     """Dimensions moved elsewhere."""
-    first = [axis(x, d) for d in (source if isinstance(source, Sequence) else [source])]
-    second = [axis(x, d) for d in (destination if isinstance(destination, Sequence) else [destination])]
-    return _map(x, lambda t, offset: t.movedim([d + offset for d in first], [d + offset for d in second]))
+    first = axes(x, source)
+    second = axes(x, destination)
+
+    def moved(t: Tensor, offset: int) -> Tensor:
+        return t.movedim([d + offset for d in first], [d + offset for d in second])
+
+    return _map(x, moved)
 
 
 @implements("expand", lazy=True)
 def expand(x: TaylorModel, *sizes: Any, size: Any = None, implicit: bool = False) -> TaylorModel:
     """Entries repeated along dimensions of one."""
     rem = x.rem.expand(_sizes(sizes, size))
+    # New dimensions come in front, where denominators have none.
     if x.den and rem.ndim > x.ndim:
-        x = x.plain()  # new dimensions come in front, where denominators have none
-    return x.with_(spread(x.coef, rem.ndim).expand(len(x.coef), *rem.shape), rem, x.den)
+        x = x.plain()
+    coef = spread(x.coef, rem.ndim).expand(len(x.coef), *rem.shape)
+    return x.with_(coef, rem, x.den)
 
 
 @implements("broadcast_to", lazy=True)
@@ -195,44 +216,46 @@ def broadcast_to(x: TaylorModel, size: Sequence[int]) -> TaylorModel:
 def repeat(x: TaylorModel, *sizes: Any, repeats: Any = None) -> TaylorModel:
     """Copies side by side, as many as the sizes say."""
     counts = _sizes(sizes, repeats)
-    return x.with_(spread(x.coef, len(counts)).repeat(1, *counts), x.rem.repeat(*counts))
+    coef = spread(x.coef, len(counts)).repeat(1, *counts)
+    return x.with_(coef, x.rem.repeat(*counts))
 
 
 @implements("flip")
 def flip(x: TaylorModel, *order: Any, dims: Any = None) -> TaylorModel:
     """Entries in the opposite order."""
     places = [axis(x, d) for d in _sizes(order, dims)]
-    return x.with_(x.coef.flip([d + 1 for d in places]), x.rem.flip(places))
+    return _map(x, lambda t, offset: t.flip([d + offset for d in places]))
 
 
 @implements("roll")
 def roll(x: TaylorModel, shifts: Any, dims: Any = None) -> TaylorModel:
     """Along given dimensions; without them torch rolls all entries as one line."""
     if dims is None or (isinstance(dims, Sequence) and not dims):
-        return _reshaped(roll(_reshaped(x, (-1,)), shifts, 0), tuple(x.shape))
+        rolled = roll(_reshaped(x, (-1,)), shifts, 0)
+        return _reshaped(rolled, tuple(x.shape))
     places = axes(x, dims)
-    return x.with_(x.coef.roll(shifts, [d + 1 for d in places]), x.rem.roll(shifts, places))
+    return _map(x, lambda t, offset: t.roll(shifts, [d + offset for d in places]))
 
 
 @implements("index_select")
 def index_select(x: TaylorModel, dim: int, index: Tensor) -> TaylorModel:
     """The entries at given places of a dimension."""
     at = axis(x, dim)
-    return x.with_(x.coef.index_select(at + 1, index), x.rem.index_select(at, index))
+    return _map(x, lambda t, offset: t.index_select(at + offset, index))
 
 
 @implements("select")
 def select(x: TaylorModel, dim: int, index: int) -> TaylorModel:
     """One entry of a dimension."""
     at = axis(x, dim)
-    return x.with_(x.coef.select(at + 1, index), x.rem.select(at, index))
+    return _map(x, lambda t, offset: t.select(at + offset, index))
 
 
 @implements("narrow")
 def narrow(x: TaylorModel, dim: int, start: int, length: int) -> TaylorModel:
     """Some consecutive entries of a dimension."""
     at = axis(x, dim)
-    return x.with_(x.coef.narrow(at + 1, start, length), x.rem.narrow(at, start, length))
+    return _map(x, lambda t, offset: t.narrow(at + offset, start, length))
 
 
 @implements("unbind")
@@ -247,25 +270,29 @@ def split(
 ) -> tuple[TaylorModel, ...]:
     """Consecutive parts of given sizes."""
     size = split_size if split_size is not None else split_size_or_sections
-    return _pieces(x, [piece.shape[dim] for piece in torch.split(x.rem, size, dim)], dim)
+    return _pieces(x, torch.split(x.rem, size, dim), dim)
 
 
 @implements("chunk")
 def chunk(x: TaylorModel, chunks: int, dim: int = 0) -> tuple[TaylorModel, ...]:
     """A number of consecutive parts."""
-    return _pieces(x, [piece.shape[dim] for piece in x.rem.chunk(chunks, dim)], dim)
+    return _pieces(x, x.rem.chunk(chunks, dim), dim)
 
 
-def _pieces(x: TaylorModel, lengths: list[int], dim: int) -> tuple[TaylorModel, ...]:
-    starts = [sum(lengths[:i]) for i in range(len(lengths))]
-    return tuple(narrow(x, dim, start, length) for start, length in zip(starts, lengths, strict=True))
+def _pieces(x: TaylorModel, pieces: Sequence[Tensor], dim: int) -> tuple[TaylorModel, ...]:
+    """Parts as long as torch makes those of the remainder."""
+    lengths = [piece.shape[dim] for piece in pieces]
+    starts = accumulate(lengths[:-1], initial=0)
+    places = zip(starts, lengths, strict=True)
+    return tuple(narrow(x, dim, start, length) for start, length in places)
 
 
 def _space_of_all(models: Sequence[TaylorModel], like: TaylorModel) -> Space:
     """The space of an operation that joins them all: executed in the coarsest of their formats."""
     space = like.space
     for model in models:
-        space = joint_space(model, TaylorModel(like.coef, like.rem, space, like.support, like.degree))
+        so_far = TaylorModel(like.coef, like.rem, space, like.support, like.degree)
+        space = joint_space(model, so_far)
     return space
 
 
@@ -281,16 +308,19 @@ def common(models: Sequence[Any]) -> list[TaylorModel]:
     converted = [operand(m, like) for m in models]
     space = _space_of_all(converted, like)
     support = _joint_support(converted)
-    degree = min(max(m.degree for m in converted), space.cap(len(support)))
+    highest = max(m.degree for m in converted)
+    degree = min(highest, space.cap(len(support)))
     lifted = [lift(m, support, degree) for m in converted]
     rows = max(len(m.coef) for m in lifted)
     return [TaylorModel(_pad(m.coef, rows), m.rem, space, support, degree) for m in lifted]
 
 
 def _pad(coef: Tensor, rows: int) -> Tensor:
+    """Coefficients with zeros for the degrees that they lack."""
     if len(coef) == rows:
         return coef
-    return torch.cat([coef, coef.new_zeros(rows - len(coef), *coef.shape[1:])])
+    zeros = coef.new_zeros(rows - len(coef), *coef.shape[1:])
+    return torch.cat([coef, zeros])
 
 
 @implements("cat")

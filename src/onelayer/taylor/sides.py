@@ -47,7 +47,9 @@ class Sides:
         settled = torch.zeros_like(box, dtype=torch.bool)
         for plane in self.assumed:
             q = plane[:, box]
-            c = (affine[1:] * q[1:]).sum(0) / (q[1:] * q[1:]).sum(0)  # the multiple of the plane that is nearest to y
+            # The multiple of the plane that is nearest to y; any c is as true, d covers the rest.
+            normal = q[1:]
+            c = (affine[1:] * normal).sum(0) / (normal * normal).sum(0)
             rounding = gamma(4) * (affine.abs() + (c * q).abs()).sum(0)
             rest = (affine - c * q).abs().sum(0) + rounding
             d = inflate(rest + curved + y.rem)
@@ -58,7 +60,9 @@ class Sides:
             slack = inflate(y.rem + d + gamma(2) * mine[0].abs())
             coef = torch.where(better, mine, coef)
             rem = torch.where(better, slack, rem)
-            settled |= better | (d < affine[1:].abs().sum(0) / 2)  # assuming the same kink again would not help
+            # A plane this near is the same kink: assuming it again would not help.
+            same = d < affine[1:].abs().sum(0) / 2
+            settled |= better | same
         if self.take_notes:
             self._note(affine, box, ~settled)
         return enclosed.with_(coef, rem)

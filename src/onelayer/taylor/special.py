@@ -24,8 +24,8 @@ def _tan_rows(t: Tensor, k: int) -> list[Tensor]:
     rows = [t]
     for n in range(k):
         products = (rows[i] * rows[n - i] for i in range(n + 1))
-        total = sum(products, torch.ones_like(t) * (n == 0))
-        rows.append(total / (n + 1))
+        one = torch.ones_like(t) * (n == 0)
+        rows.append(sum(products, one) / (n + 1))
     return rows
 
 
@@ -35,15 +35,16 @@ def _tan_series(c: Tensor, k: int) -> tuple[Tensor, Tensor]:
     # tan is odd, so at -c the coefficients of even degree change their sign; for t >= 0 none of them cancels.
     rows = _tan_rows(t.abs(), k)
     values = torch.stack([row * (sign if n % 2 == 0 else 1.0) for n, row in enumerate(rows)])
-    relative = [2 * (n + 1) * (ELEMENTARY + (n + 6) * UNIT) for n in range(len(rows))]
-    errors = torch.stack([row * error for row, error in zip(rows, relative, strict=True)])
-    return values, inflate(errors)
+    # Row n is a polynomial of degree n + 1 in t, which errs by an elementary function's error.
+    errors = [row * (2 * (n + 1) * (ELEMENTARY + (n + 6) * UNIT)) for n, row in enumerate(rows)]
+    return values, inflate(torch.stack(errors))
 
 
 def _tan_bound(lo: Tensor, hi: Tensor, n: int) -> Tensor:
     """The coefficients are polynomials in tan with nonnegative coefficients: largest where |tan| is."""
     t = inflate(torch.maximum(torch.tan(lo).abs(), torch.tan(hi).abs()))
-    return torch.where(between_poles(lo, hi), inflate(_tan_rows(t, n)[n]), torch.inf)
+    last = _tan_rows(t, n)[n]
+    return torch.where(between_poles(lo, hi), inflate(last), torch.inf)
 
 
 @cache
@@ -56,12 +57,13 @@ def _tanh_polynomial(n: int) -> tuple[float, ...]:
     for i, value in enumerate(before):
         product[i] += value
         product[i + 2] -= value
-    return tuple(i * value / n for i, value in enumerate(product))[1:]
+    derivative = [i * value / n for i, value in enumerate(product)]
+    return tuple(derivative[1:])
 
 
 def _tanh_series(c: Tensor, k: int) -> tuple[Tensor, Tensor]:
     t = torch.tanh(c)
-    return _with_slope_factor(t, torch.tanh(c), 1 / torch.cosh(c) ** 2, k, 1.0)
+    return _with_slope_factor(t, t, 1 / torch.cosh(c) ** 2, k, 1.0)
 
 
 def _with_slope_factor(first: Tensor, t: Tensor, s: Tensor, k: int, step: float) -> tuple[Tensor, Tensor]:
@@ -87,20 +89,24 @@ def _tanh_bound(lo: Tensor, hi: Tensor, n: int) -> Tensor:
     size = torch.zeros_like(reach)
     for coefficient in reversed(_tanh_polynomial(n)):
         size = size * reach + abs(coefficient)
-    return torch.minimum(inflate(slope * size), inflate(torch.full_like(size, _cauchy(n))))
+    cauchy = torch.full_like(size, _cauchy(n))
+    return torch.minimum(inflate(slope * size), inflate(cauchy))
 
 
 @cache
 def _cauchy(n: int) -> float:
     # On every circle below the pole at i pi / 2 the estimate holds; the best of 200 is good enough.
-    radii = [pi / 4 + j * (0.999 * pi / 2 - pi / 4) / 200 for j in range(200)]
+    least = pi / 4
+    most = 0.999 * pi / 2
+    radii = [least + j * (most - least) / 200 for j in range(200)]
     return min(max(1.0, tan(r)) / r**n for r in radii)
 
 
 def _sigmoid_series(c: Tensor, k: int) -> tuple[Tensor, Tensor]:
     # sigmoid(x) = (1 + tanh(x / 2)) / 2: all coefficients but the first are half of those of tanh(x / 2).
     half = c / 2
-    values, errors = _with_slope_factor(torch.sigmoid(c), torch.tanh(half), 1 / torch.cosh(half) ** 2, k, 0.5)
+    bell = 1 / torch.cosh(half) ** 2
+    values, errors = _with_slope_factor(torch.sigmoid(c), torch.tanh(half), bell, k, 0.5)
     scale = torch.full((k + 1, *[1] * c.ndim), 0.5, dtype=c.dtype, device=c.device)
     scale[0] = 1.0
     return values * scale, errors * scale
@@ -117,12 +123,15 @@ def _softplus_value(c: Tensor) -> Tensor:
 
 def _softplus_series(c: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """softplus' = sigmoid, so g_n = sigmoid_{n-1} / n."""
-    slopes, errors = _sigmoid_series(c, max(k - 1, 0))
+    slopes, slope_errors = _sigmoid_series(c, max(k - 1, 0))
     value = _softplus_value(c)
-    rows = [value, *(slopes[n - 1] / n for n in range(1, k + 1))]
-    integrated = (errors[n - 1] / n + slopes[n - 1].abs() * UNIT for n in range(1, k + 1))
-    sizes = [value * (3 * ELEMENTARY), *integrated]
-    return torch.stack(rows), inflate(torch.stack(sizes))
+    rows = [value]
+    errors = [value * (3 * ELEMENTARY)]
+    for n in range(1, k + 1):
+        slope = slopes[n - 1]
+        rows.append(slope / n)
+        errors.append(slope_errors[n - 1] / n + slope.abs() * UNIT)
+    return torch.stack(rows), inflate(torch.stack(errors))
 
 
 def _softplus_bound(lo: Tensor, hi: Tensor, n: int) -> Tensor:
@@ -144,8 +153,10 @@ def _erf_series(c: Tensor, k: int) -> tuple[Tensor, Tensor]:
     before_size = torch.zeros_like(c)
     now_size = torch.ones_like(c)
     for n in range(1, k + 1):
-        rows.append((now if n % 2 else -now) * bell / float(factorial(n)))
-        errors.append(now_size * bell * ((relative + 5 * n) * (2 * UNIT / float(factorial(n)))))
+        whole = float(factorial(n))
+        rows.append((now if n % 2 else -now) * bell / whole)
+        # The sizes of the terms, since they cancel; the exponent c^2 is rounded, times itself.
+        errors.append(now_size * bell * ((relative + 5 * n) * (2 * UNIT / whole)))
         before, now = now, 2 * c * now - 2 * (n - 1) * before
         before_size, now_size = now_size, 2 * size * now_size + 2 * (n - 1) * before_size
     return torch.stack(rows), inflate(torch.stack(errors))
@@ -153,11 +164,12 @@ def _erf_series(c: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 def _erf_bound(lo: Tensor, hi: Tensor, n: int) -> Tensor:
     """|H_m(x)| <= sqrt(2^m m!) e^(x^2/2) (Indritz 1961)."""
-    nearest = smallest_size(lo, hi)
+    slope = 1.1283791671  # 2 / sqrt(pi), rounded up
+    square = smallest_size(lo, hi) ** 2
     if n == 1:
-        return inflate(torch.exp(-(nearest**2)) * 1.1283791671)
-    factor = 1.1283791671 * sqrt(2.0 ** (n - 1) * factorial(n - 1)) / float(factorial(n))
-    return inflate(torch.exp(-(nearest**2) / 2) * factor)
+        return inflate(torch.exp(-square) * slope)
+    factor = slope * sqrt(2.0 ** (n - 1) * factorial(n - 1)) / float(factorial(n))
+    return inflate(torch.exp(-square / 2) * factor)
 
 
 def _tan_slope(x: Any) -> Any:
@@ -182,7 +194,8 @@ def _derivative(rule: Elementary, image: Image) -> Elementary:
 
     def series(c: Tensor, k: int) -> tuple[Tensor, Tensor]:
         values, errors = rule.series(c, k + 1)
-        order = torch.arange(1, k + 2, dtype=c.dtype, device=c.device).view(-1, *[1] * c.ndim)
+        order = torch.arange(1, k + 2, dtype=c.dtype, device=c.device)
+        order = order.view(-1, *[1] * c.ndim)
         values = values[1:] * order
         return values, inflate(errors[1:] * order + values.abs() * UNIT)
 

@@ -7,6 +7,7 @@ meets very many all values of the table.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from itertools import product
 
 import torch
@@ -44,11 +45,13 @@ def spline(data: Spline, *args: TaylorModel) -> TaylorModel:
     if exact:
         result = _of_coordinates(models, factors, radius, degree)
     else:
-        result = _of_models(models, [(m.reshape(shape), r.reshape(shape)) for m, r in normal], factors, radius)
+        shaped = [(middle.reshape(shape), reach.reshape(shape)) for middle, reach in normal]
+        result = _of_models(models, shaped, factors, radius)
     if like.execution is None:
         return result
     low, high = image(data, *ranges)  # infinite beyond the axes
-    size = inflate(torch.maximum(-low, high).abs() + float(abs(data.coefficients).max()))
+    largest = float(abs(data.coefficients).max())
+    size = inflate(torch.maximum(-low, high).abs() + largest)
     result.rem = executed(result.rem, size, 40 * data.dim + 8, like.execution)
     return result.tagged(like.execution)
 
@@ -78,22 +81,25 @@ def _fitted(data: Spline, ends: list[Interval], normal: list[Interval], degree: 
     knots = [axis.to(ends[0][0].device) for axis in tensors(data)[0]]
     first = [cell_of(data, i, knots[i], low) for i, (low, _) in enumerate(ends)]
     last = [cell_of(data, i, knots[i], high, right=False) for i, (_, high) in enumerate(ends)]
-    inner = torch.stack([(b - a).clamp(min=0) for a, b in zip(first, last, strict=True)], dim=1)  # (E, D)
+    crossed = [(b - a).clamp(min=0) for a, b in zip(first, last, strict=True)]  # knots inside, by axis
+    inner = torch.stack(crossed, dim=1)  # (E, D)
+    # To begin with, all values of the table: right for every box that it bounds, and kept where no fit is better.
     low, high = image(data, *ends)
     middle = torch.where(torch.isfinite(low), low / 2 + high / 2, 0.0)
     known = torch.stack([torch.isfinite(a) & torch.isfinite(b) for a, b in ends]).all(0)
     radius = torch.where(known, inflate(torch.maximum(high - middle, middle - low)), torch.inf)
     factors = torch.zeros(*[POWERS + 1] * data.dim, len(radius), dtype=torch.float64, device=radius.device)
     factors[(0,) * data.dim] = middle
+    # Boxes that meet equally many cells are fitted together.
     for counts in torch.unique(inner[known], dim=0).tolist():
         if width_of(data.degrees, counts) > MOST:
             continue
         wanted = torch.tensor(counts, dtype=torch.int64, device=inner.device)
         boxes = torch.nonzero(known & (inner == wanted).all(1)).flatten()
-        stretches = [
-            Stretch.of(data, i, _at(ends[i], boxes), _at(normal[i], boxes), first[i][boxes], counts[i])
-            for i in range(data.dim)
-        ]
+        stretches = []
+        for i, count in enumerate(counts):
+            own = _at(ends[i], boxes)
+            stretches.append(Stretch.of(data, i, own, _at(normal[i], boxes), first[i][boxes], count))
         found = fit(data, stretches, degree)
         better = found.radius < radius[boxes]
         chosen = boxes[better]
@@ -115,9 +121,10 @@ def _of_coordinates(models: Sequence[TaylorModel], factors: Tensor, radius: Tens
     table = basis.exponents(len(support), degree)
     coef = torch.zeros(len(table), *radius.shape, dtype=torch.float64, device=radius.device)
     for row, exponents in enumerate(table.tolist()):
+        # Exponents by variable, as the basis has them, to exponents by argument.
         if max(exponents) <= POWERS:
-            place = dict(zip(order, exponents, strict=True))
-            coef[row] = factors[tuple(place[at] for at in range(len(models)))]
+            by_argument = dict(zip(order, exponents, strict=True))
+            coef[row] = factors[tuple(by_argument[at] for at in range(len(models)))]
     return TaylorModel(coef, radius, models[0].space, support, degree)
 
 
@@ -137,11 +144,9 @@ def _of_models(
         factor = factors[exponents]
         if not any(exponents) or not bool((factor != 0).any()):
             continue
-        term: TaylorModel | None = None
-        for axis, n in enumerate(exponents):
-            power = powers[axis][n]
-            if power is not None:
-                term = power if term is None else mul(term, power)
+        used = [powers[axis][n] for axis, n in enumerate(exponents)]
+        term = reduce(mul, [power for power in used if power is not None])
         total = combine(total, mul(term, factor), 1)
     defined = torch.stack([model.decided() for model in models]).all(0)
-    return total.with_(total.coef, torch.where(defined, inflate(total.rem + radius), torch.inf))
+    rem = torch.where(defined, inflate(total.rem + radius), torch.inf)
+    return total.with_(total.coef, rem)

@@ -39,12 +39,12 @@ def cell_matrices(variables: int, degree: int, cells: int, device: torch.device)
 
 def _axis_matrix(degree: int, middle: Fraction, half: Fraction) -> NDArray[np.float64]:
     """Entry [j, n]: coefficient of u^j in (m + h u)^n."""
-    return np.array(
-        [
-            [float(comb(n, j) * middle ** (n - j) * half**j) if j <= n else 0.0 for n in range(degree + 1)]
-            for j in range(degree + 1)
-        ]
-    )
+    matrix = np.zeros((degree + 1, degree + 1))
+    for n in range(degree + 1):
+        for j in range(n + 1):
+            exact = comb(n, j) * middle ** (n - j) * half**j
+            matrix[j, n] = float(exact)
+    return matrix
 
 
 def _cell_matrix(variables: int, degree: int, axes: list[NDArray[np.float64]]) -> Tensor:
@@ -52,8 +52,9 @@ def _cell_matrix(variables: int, degree: int, axes: list[NDArray[np.float64]]) -
     matrix = np.ones((len(rows), len(rows)))
     for place, axis in enumerate(axes):
         matrix *= axis[rows[:, None, place], rows[None, :, place]]
+    # A monomial with even exponents only is 1/2 + 1/2 [-1, 1]: half of its row moves to the constant.
     even = (rows % 2 == 0).all(1)
-    even[0] = False  # the constant stays what it is
+    even[0] = False
     matrix[even] /= 2
     matrix[0] += matrix[even].sum(0)
     return torch.from_numpy(matrix)
