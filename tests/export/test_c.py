@@ -151,7 +151,7 @@ def test_the_export_door_compiles_and_compares(proved: Approximation, tmp_path: 
     assert math.isnan(exported.difference) or exported.difference <= 1e-5
 
 
-@pytest.mark.parametrize("name", ["1st.c", "double.c", "a-.c/../é.c", "main.c"])
+@pytest.mark.parametrize("name", ["1st.c", "double.c", "a-.c/../é.c", "main.c", "sin.c", "absf.c", "x.c", "EXP.c"])
 def test_names_that_are_no_functions(name: str, proved: Approximation, tmp_path: Path) -> None:
     with pytest.raises(OnelayerError, match="cannot name a C function"):
         to_c(proved, tmp_path / Path(name).name)
@@ -161,10 +161,10 @@ def test_what_has_no_c_form_is_refused(tmp_path: Path) -> None:
     memory = GridMemory([torch.ones(2, 4).double()], torch.ones(2, 1).double())
     linear = OneLayerTransformer.packed((1,), (1,), [memory], attention="linear")
     with pytest.raises(OnelayerError, match="softmax"):
-        to_c(linear, tmp_path / "x.c")
+        to_c(linear, tmp_path / "layer.c")
     mixed = OneLayerTransformer.tokens((2, 1), (2, 1), d_model=4, heads=1, memory=[memory], d_k=4, d_v=1)
     with pytest.raises(OnelayerError, match="materialize"):
-        to_c(mixed, tmp_path / "x.c")
+        to_c(mixed, tmp_path / "layer.c")
 
 
 def test_no_text_ends_the_comment() -> None:

@@ -23,7 +23,7 @@ from onelayer.export import kernel
 from onelayer.export.coq import certificate_text, to_coq
 from onelayer.export.exact import exact_layer
 from onelayer.export.exporter import export
-from onelayer.export.kernel import AXIOMS, LIBRARY, check_formally, compile_library, sources
+from onelayer.export.kernel import AXIOMS, LIBRARY, check_formally, compile_library, not_below, sources
 from onelayer.layer.memory import PlainMemory
 from onelayer.layer.transformer import OneLayerTransformer
 
@@ -237,6 +237,11 @@ def test_layers_of_another_form_are_refused(options: dict, says: str) -> None:
 def test_tokens_that_attend_to_tokens_are_refused() -> None:
     with pytest.raises(OnelayerError, match="sequence"):
         exact_layer(OneLayerTransformer.tokens((3, 2), (3, 2), d_model=4))
+
+
+def test_no_bound_is_reported_below_the_one_that_was_proved() -> None:
+    for eps in (Fraction(1, 3), Fraction(1, 10), Fraction(2, 3), Fraction(1, 2), 0.1):
+        assert Fraction(eps) <= Fraction(not_below(eps)) <= Fraction(eps) * (1 + Fraction(1, 2**52))
 
 
 def test_only_known_integers(built, tmp_path: Path) -> None:

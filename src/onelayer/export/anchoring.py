@@ -60,7 +60,8 @@ class Anchoring:
         count = plan.features
         width = plan.heads * plan.width
         # Powers of two, so that scaling rounds nothing.
-        scale = torch.exp2(torch.ceil(torch.log2(torch.where(plan.bound > 0, plan.bound, 1.0))))
+        positive = torch.where(plan.bound > 0, plan.bound, 1.0)
+        scale = torch.exp2(torch.ceil(torch.log2(positive)))
         up = torch.zeros(width, count).double()
         down = torch.zeros(count, width).double()
         up[:count] = torch.diag(1 / scale)

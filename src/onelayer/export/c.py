@@ -30,7 +30,14 @@ TYPES = {torch.float64: "double", torch.float32: "float", torch.float16: "float"
 WORDS = (
     "auto break case char const continue default do double else enum extern float for goto if inline int long "
     "register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while "
-    "main exp expf sqrt sqrtf fabs real dense dense8 sparse softmax normalize hold self_test"
+    "main real dense dense8 sparse softmax normalize hold self_test EXP SQRT NAN x y p k found failed allowed"
+)
+# Functions of math.h and those that compilers know without it; each has forms with f and l behind it.
+LIBRARY = (
+    "abs acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 fabs fdim "
+    "floor fma fmax fmin fmod frexp gamma hypot ilogb labs ldexp lgamma llabs llrint llround log log10 log1p "
+    "log2 logb lrint lround modf nan nearbyint nextafter nexttoward pow printf puts remainder remquo rint "
+    "round scalbln scalbn sin sinh sqrt tan tanh tgamma trunc j0 j1 jn y0 y1 yn"
 )
 
 
@@ -61,8 +68,11 @@ def to_c(a: Exportable, path: str | os.PathLike[str], *, guard: str | None = Non
 
 def _identifier(stem: str) -> str:
     name = re.sub(r"\W", "_", stem, flags=re.ASCII)
-    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) or name in WORDS.split():
-        raise OnelayerError(f"'{stem}.c' cannot name a C function; use letters, digits and _, for example wave.c")
+    known = {*WORDS.split(), *(f"{word}{kind}" for word in LIBRARY.split() for kind in ("", "f", "l"))}
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) or name in known:
+        raise OnelayerError(
+            f"'{stem}.c' cannot name a C function; use letters, digits and _ for a name that C has not taken, as wave.c"
+        )
     return name
 
 
@@ -70,7 +80,9 @@ def _header(name: str, a: Exportable, source: Source, guard: str | None) -> str:
     inputs, outputs = counts(source)
     kind = TYPES[source.model.dtype]
     upper = name.upper()
-    claim = f"#define {upper}_BOUND {literal(a.certificate.upper, torch.float64)}\n" if bounded(a) else ""
+    claim = ""
+    if bounded(a):
+        claim = f"#define {upper}_BOUND {literal(a.certificate.upper, torch.float64)}\n"
     said = {
         None: "Returns 0. Outside the domain of the certificate nothing is promised and nothing is said.",
         "warn": "Returns 0 in the domain of the certificate, 1 outside, where nothing is promised of y.",
@@ -78,7 +90,9 @@ def _header(name: str, a: Exportable, source: Source, guard: str | None) -> str:
         CLAMP: "Returns 0 in the domain of the certificate; outside it returns 1 and y at the nearest point inside.",
     }[guard]
     rounded = [_rounding(source)] if source.model.dtype in ACCUMULATORS else []
-    named = [f"{_sides(source.box)}."] if source.box is not None and source.box.names else []
+    named = []
+    if source.box is not None and source.box.names:
+        named = [f"{_sides(source.box)}."]
     first = f"y = T(x), {inputs} numbers in, {outputs} out. {said}"
     about = comment([first, *rounded, *named, "The certificate is in the .c file."])
     return f"""{about}\
@@ -146,12 +160,17 @@ def _before(source: Source, program: Program, guard: str | None) -> str:
     kept = f"{x}[c]"
     lines = [] if guard is None and x == "x" else ["int c;"]
     if guard is not None:
-        low, high = (program.table(word, side) for word, side in _ends(source).items())
-        lines += ["int outside = 0;", each, f"    outside |= !({x}[c] >= {low}[c] && {x}[c] <= {high}[c]);"]
+        ends = {word: program.table(word, side) for word, side in _ends(source).items()}
+        low, high = ends["lower"], ends["upper"]
+        # Written as "not inside", so that nan is outside.
+        inside = f"{x}[c] >= {low}[c] && {x}[c] <= {high}[c]"
+        lines += ["int outside = 0;", each, f"    outside |= !({inside});"]
         if guard == RAISE:
             lines += ["if (outside) {", f"    for (c = 0; c < {outputs}; ++c) y[c] = (real)NAN;", "    return 1;", "}"]
         if guard == CLAMP:
-            kept = f"{kept} < {low}[c] ? {low}[c] : {kept} > {high}[c] ? {high}[c] : {kept}"
+            below = f"{kept} < {low}[c] ? {low}[c]"
+            above = f"{kept} > {high}[c] ? {high}[c]"
+            kept = f"{below} : {above} : {kept}"
     if x != "x":
         lines = [f"real x[{inputs}];", *lines, each, f"    x[c] = {kept};"]
     if program.narrow is not None:
@@ -163,12 +182,15 @@ def _ends(source: Source) -> dict[str, Tensor]:
     """The ends of the domain, as numbers of the format in it."""
     box = source.domain
     dtype = source.model.dtype
-    return {"lower": inward(box.lower, dtype, up=True), "upper": inward(box.upper, dtype, up=False)}
+    lower = inward(box.lower, dtype, up=True)
+    upper = inward(box.upper, dtype, up=False)
+    return {"lower": lower, "upper": upper}
 
 
 def _sides(box: Box) -> str:
     """The sides of a domain, with what stands in which place of x: "x[0] = v [m/s] in [1.0, 2.0], x[1] = ..."."""
-    sides = [f"[{a!r}, {b!r}]" for a, b in zip(box.lower.flatten().tolist(), box.upper.flatten().tolist(), strict=True)]
+    pairs = zip(box.lower.flatten().tolist(), box.upper.flatten().tolist(), strict=True)
+    sides = [f"[{a!r}, {b!r}]" for a, b in pairs]
     if not box.names:
         return " x ".join(sides)
     places = enumerate(zip(box.labels, sides, strict=True))
@@ -179,18 +201,19 @@ def facts(a: Exportable, source: Source) -> list[str]:
     """What the comment says: claim, domain, hashes, and what the bound covers of a C program."""
     kind = spelled(source.model.dtype)
     narrow = source.model.dtype in ACCUMULATORS
-    lines = [f"Written by onelayer {__version__}: {source.model!r}.", f"weights sha256: {weights_sha256(source.model)}"]
+    lines = [f"Written by onelayer {__version__}: {source.model!r}."]
+    lines.append(f"weights sha256: {weights_sha256(source.model)}")
     if not isinstance(a, Approximation):
         return [*lines, "Nothing is proved about this layer."]
     proof = a.certificate
+    boxes = number_of(proof.boxes, "boxes")
     lines += [
         f"{proof.status}: {proof.sentence}",
         f"f = {proof.short_function}",
         f"domain: {_sides(source.domain)}",
-        f"proof: {proof.method}, {number_of(proof.boxes, 'boxes')}; {proof.arithmetic}",
-        *(f"assumed: {text}" for text in proof.assumptions),
-        "",
+        f"proof: {proof.method}, {boxes}; {proof.arithmetic}",
     ]
+    lines += [*(f"assumed: {text}" for text in proof.assumptions), ""]
     if proof.arithmetic == REAL:
         return [*lines, "The certificate speaks of exact arithmetic: the rounding of this program is NOT in the bound."]
     holding = (

@@ -21,7 +21,8 @@ class TokenLoop:
         self.at = "n" if count > 1 else "0"
 
     def __enter__(self) -> None:
-        self.program.line(f"for (n = 0; n < {self.count}; ++n) {{" if self.count > 1 else "{")
+        each = f"for (n = 0; n < {self.count}; ++n) {{"
+        self.program.line(each if self.count > 1 else "{")
 
     def __exit__(self, *_: object) -> None:
         self.program.line("}")
@@ -34,12 +35,15 @@ def emit_attention(program: Program, model: OneLayerTransformer, own: dict[str, 
     loop = TokenLoop(program, n)
     if config.token_attention:
         for what, letter in (("key", "K"), ("value", "V")):
-            program.line(f"real {what}[{n}][{own[f'W_{letter}'].shape[1]}];")
+            weight = own[f"W_{letter}"]
+            width = weight.shape[1]
+            program.line(f"real {what}[{n}][{width}];")
             with loop:
                 source = f"{attended}[{loop.at}]"
                 target = f"{what}[{loop.at}]"
-                program.affine(what, source, target, own[f"W_{letter}"], own[f"b_{letter}"])
-                program.held(target, own[f"W_{letter}"].shape[1])
+                program.affine(what, source, target, weight, own[f"b_{letter}"])
+                program.held(target, width)
+    # As torch adds them: heads of one shape in one product, others one after another; narrow formats always in one.
     together = model.config.alike or program.narrow is not None
     with loop:
         program.line(f"real z[{own['W_O'].shape[0]}];")
@@ -52,7 +56,8 @@ def emit_attention(program: Program, model: OneLayerTransformer, own: dict[str, 
             _head(program, model, own, h, f"{attended}[{loop.at}]", heads)
             if not together:
                 rows = own["W_O"][v : v + shape.d_v]
-                program.affine(f"out{h}", heads, "part", rows, torch.zeros_like(own["b_O"]))
+                no_bias = torch.zeros_like(own["b_O"])
+                program.affine(f"out{h}", heads, "part", rows, no_bias)
                 sign = "=" if h == 0 else "+="
                 program.line(f"for (i = 0; i < {config.d_model}; ++i) r[{loop.at}][i] {sign} part[i];")
             v += shape.d_v
@@ -75,11 +80,13 @@ def _head(program: Program, model: OneLayerTransformer, own: dict[str, Tensor], 
     shape = model.config.heads[h]
     k = sum(head.d_k for head in config.heads[:h])
     columns = slice(k, k + shape.d_k)
-    scale = float(torch.tensor(1 / math.sqrt(shape.d_k), dtype=program.dtype))
+    root = math.sqrt(shape.d_k)
+    scale = float(torch.tensor(1 / root, dtype=program.dtype))
     program.line(f"{{ /* head {h} */")
     program.line(f"real q[{shape.d_k}];")
     program.line("int j;")
-    program.affine(f"query{h}", e, "q", own["W_Q"][:, columns], own["b_Q"][columns])
+    weight, bias = own["W_Q"][:, columns], own["b_Q"][columns]
+    program.affine(f"query{h}", e, "q", weight, bias)
     program.held("q", shape.d_k)
     program.line(f"for (j = 0; j < {shape.d_k}; ++j) q[j] *= {program.literal(scale)};")
     memory = model.memory_of(h)
@@ -106,12 +113,14 @@ def _grid(program: Program, h: int, memory: GridMemory, target: str) -> None:
     kind, values, times = program.values(f"values{h}", memory.values.detach(), order)
     program.line("{")
     program.line(f"const {kind} *v = {values};")
-    program.line(f"int {', '.join(f'm{a}' for a in range(depth))}, out;")
+    counters = ", ".join(f"m{a}" for a in range(depth))
+    program.line(f"int {counters}, out;")
     program.line(f"for (out = 0; out < {width}; ++out) {{")
     for a in reversed(range(depth)):
         program.line(f"real s{a} = 0;")
         program.line(f"for (m{a} = 0; m{a} < {counts[a]}; ++m{a}) {{")
-    program.line(f"s0 += a0[m0] * ({f'(real)*v++{times}' if times else '*v++'});")
+    entry = f"(real)*v++{times}" if times else "*v++"
+    program.line(f"s0 += a0[m0] * ({entry});")
     for a in range(1, depth):
         program.line("}")
         program.line(f"s{a} += a{a}[m{a}] * s{a - 1};")
@@ -127,7 +136,8 @@ def _plain(program: Program, model: OneLayerTransformer, h: int, target: str) ->
     shape = model.config.heads[h]
     own = config.length if config.token_attention else 0
     memory = model.memory_of(h)
-    k, v = (sum(getattr(head, width) for head in config.heads[:h]) for width in ("d_k", "d_v"))
+    k = sum(head.d_k for head in config.heads[:h])
+    v = sum(head.d_v for head in config.heads[:h])
     count = own + shape.token_count
     program.line(f"real a[{count}];")
     program.line("int m, out;")

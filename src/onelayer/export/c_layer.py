@@ -37,7 +37,8 @@ def emit_layer(program: Program, model: OneLayerTransformer) -> None:
     if config.norm == "pre":
         program.line(f"real u[{n}][{width}];")
         with for_tokens:
-            _norm(program, config, own, "1", f"e[{for_tokens.at}]", f"u[{for_tokens.at}]")
+            at = for_tokens.at
+            _norm(program, config, own, "1", f"e[{at}]", f"u[{at}]")
         attended = "u"
     emit_attention(program, model, own, attended)
     if config.residual or config.hidden or config.norm == "post":
@@ -64,7 +65,8 @@ def _embed(program: Program, config: Config, own: dict[str, Tensor]) -> None:
         program.line(f"real ramp[{config.features}];")
         program.line("int i;")
         program.line(f"for (i = 0; i < {config.features}; ++i) {{")
-        program.line(f"const real t = ({source}[i / {config.ramps}] - {start}[i]) * {slope}[i];")
+        number = f"{source}[i / {config.ramps}]"
+        program.line(f"const real t = ({number} - {start}[i]) * {slope}[i];")
         program.line("ramp[i] = t < 0 ? 0 : t > 1 ? 1 : t;")
         program.line("}")
         program.held("ramp", config.features)
@@ -75,19 +77,22 @@ def _embed(program: Program, config: Config, own: dict[str, Tensor]) -> None:
         table = program.table("position", own["position"])
         program.line("{")
         program.line("int c;")
-        program.line(f"for (c = 0; c < {config.d_model}; ++c) e[{at}][c] += {table}[{at} * {config.d_model} + c];")
+        each = f"for (c = 0; c < {config.d_model}; ++c)"
+        program.line(f"{each} e[{at}][c] += {table}[{at} * {config.d_model} + c];")
         program.line("}")
         program.held(f"e[{at}]", config.d_model)
 
 
 def _norm(program: Program, config: Config, own: dict[str, Tensor], which: str, source: str, target: str) -> None:
     program.used.add("normalize")
-    names = [f"{program.prefix}_{kind}_{which}" for kind in ("gain", "shift")]
-    if not any(names[0] in table for table in program.tables):
-        for kind in ("gain", "shift"):
+    kinds = ("gain", "shift")
+    gain, shift = (f"{program.prefix}_{kind}_{which}" for kind in kinds)
+    # The same norm is called from several places; its tables are written once.
+    if not any(gain in table for table in program.tables):
+        for kind in kinds:
             program.table(f"{kind}_{which}", own[f"{kind}_{which}"])
     eps = program.literal(float(torch.tensor(NORM_EPS, dtype=program.dtype)))
-    program.line(f"normalize({source}, {names[0]}, {names[1]}, {target}, {config.d_model}, {eps});")
+    program.line(f"normalize({source}, {gain}, {shift}, {target}, {config.d_model}, {eps});")
     program.held(target, config.d_model)
 
 
@@ -115,7 +120,8 @@ def _after_attention(program: Program, config: Config, own: dict[str, Tensor], a
     program.line(f"for (i = 0; i < {config.hidden}; ++i) hidden[i] = hidden[i] < 0 ? 0 : hidden[i];")
     program.affine("second", "hidden", "ffn", own["W_2"], own["b_2"])
     program.held("ffn", width)
-    program.line(f"{each}r[{at}][i] = {f'r[{at}][i] + ' if config.residual else ''}ffn[i];")
+    before = f"r[{at}][i] + " if config.residual else ""
+    program.line(f"{each}r[{at}][i] = {before}ffn[i];")
     program.held(f"r[{at}]", width)
     if config.norm == "post":
         _norm(program, config, own, "2", f"r[{at}]", f"r[{at}]")
@@ -127,11 +133,13 @@ def _read(program: Program, config: Config, own: dict[str, Tensor]) -> None:
     if config.readout == "each":
         with TokenLoop(program, n):
             at = "n" if n > 1 else "0"
-            program.affine("read", f"r[{at}]", f"(y + {at} * {config.readout_width})", own["W_R"], own["b_R"])
-            program.held(f"(y + {at} * {config.readout_width})", config.readout_width)
+            target = f"(y + {at} * {config.readout_width})"
+            program.affine("read", f"r[{at}]", target, own["W_R"], own["b_R"])
+            program.held(target, config.readout_width)
         return
     source = f"r[{0 if config.readout != 'last' else n - 1}]"
     if config.readout == "mean":
+        # Torch rounds 1 / n to the format before it multiplies.
         share = program.literal(float(torch.tensor(1 / n, dtype=program.dtype)))
         program.line(f"real mean[{width}];")
         program.line("int i;")

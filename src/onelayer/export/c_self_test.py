@@ -45,7 +45,8 @@ def self_test(name: str, a: Exportable, source: Source) -> str:
     wanted, allowed = _expected(a, source, points)
     upper = name.upper()
     held = format_of(dtype).computing.dtype
-    xs = array("    static const real x", (literal(v, held) for v in points.flatten().tolist()), points.numel())
+    numbers = (literal(v, held) for v in points.flatten().tolist())
+    xs = array("    static const real x", numbers, points.numel())
     values = (literal(v, torch.float64) for v in wanted.flatten().tolist())
     ys = array("    static const double y", values, wanted.numel())
     meant = "T(x) as PyTorch computes it" if _formula(a) is None else "f(x), rounded"
@@ -80,8 +81,11 @@ def _points(source: Source, a: Exportable) -> Tensor:
     high = inward(box.upper, dtype, up=False)
     parts = [box.corners(CORNERS), box.sample(SCATTERED)]
     if isinstance(a, Approximation) and a.certificate.witness is not None:
-        parts.append(torch.tensor(a.certificate.witness, dtype=torch.float64).reshape(1, *box.shape))
-    return torch.minimum(torch.maximum(torch.cat(parts).to(dtype), low), high)
+        witness = torch.tensor(a.certificate.witness, dtype=torch.float64)
+        parts.append(witness.reshape(1, *box.shape))
+    points = torch.cat(parts).to(dtype)
+    # Rounding to the format may leave the domain, where nothing is proved.
+    return torch.minimum(torch.maximum(points, low), high)
 
 
 def _formula(a: Exportable) -> Formula | None:
@@ -99,11 +103,15 @@ def _expected(a: Exportable, source: Source, points: Tensor) -> tuple[Tensor, fl
     formula = _formula(a)
     if formula is not None and bounded(a):
         with ball_precision(BITS):
-            rows = [[float(value.mid()) for value in in_balls(formula, row)] for row in points.double().tolist()]
+            balls = [in_balls(formula, row) for row in points.double().tolist()]
+            rows = [[float(value.mid()) for value in row] for row in balls]
         wanted = torch.tensor(rows, dtype=torch.float64)
-        return wanted, (a.certificate.upper + float(wanted.abs().max()) * 2.0**-52) * (1 + 2.0**-50)
+        rounding = float(wanted.abs().max()) * 2.0**-52
+        return wanted, (a.certificate.upper + rounding) * (1 + 2.0**-50)
     with torch.no_grad():
-        wanted = source.model(points.reshape(-1, *source.model.config.input_shape)).double().reshape(len(points), -1)
+        shaped = points.reshape(-1, *source.model.config.input_shape)
+        wanted = source.model(shaped).double().reshape(len(points), -1)
     if bounded(a):
         return wanted, 2 * a.certificate.upper * (1 + 2.0**-50)
-    return wanted, MEASURED[source.model.dtype] * max(1.0, float(wanted.abs().max()))
+    size = max(1.0, float(wanted.abs().max()))
+    return wanted, MEASURED[source.model.dtype] * size

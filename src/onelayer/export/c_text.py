@@ -140,14 +140,13 @@ class Program:
     body: list[str] = field(default_factory=list)
     numbers: int = 0
     depth: int = 1
-    # The format that results are rounded to, where it is narrower.
-    narrow: str | None = None
-    # Whether values and keys are stored as whole numbers with scales.
-    int8: bool = False
+    narrow: str | None = None  # the format that results are rounded to, where it is narrower
+    int8: bool = False  # whether values and keys are stored as whole numbers with scales
 
     def line(self, text: str) -> None:
         """One more line of the body; braces at its ends decide how far the next ones are moved in."""
-        self.body.append("    " * (self.depth - text.startswith("}")) + text)
+        level = self.depth - text.startswith("}")
+        self.body.append("    " * level + text)
         self.depth += text.count("{") - text.count("}")
 
     def literal(self, value: float) -> str:
@@ -158,23 +157,29 @@ class Program:
         """A constant array of the stored format, flattened; returns its name in C."""
         flat = values.detach().flatten().tolist()
         self._count(len(flat))
-        self.tables.append(array(f"static const real {self.prefix}_{name}", map(self.literal, flat), len(flat)))
-        return f"{self.prefix}_{name}"
+        full = f"{self.prefix}_{name}"
+        entries = map(self.literal, flat)
+        self.tables.append(array(f"static const real {full}", entries, len(flat)))
+        return full
 
     def integers(self, name: str, values: NDArray[np.int64], kind: str = "int") -> str:
         """A table of whole numbers; returns its name."""
         self._count(len(values))
         entries = (str(int(value)) for value in values)
-        self.tables.append(array(f"static const {kind} {self.prefix}_{name}", entries, len(values)))
-        return f"{self.prefix}_{name}"
+        full = f"{self.prefix}_{name}"
+        self.tables.append(array(f"static const {kind} {full}", entries, len(values)))
+        return full
 
     def values(self, name: str, values: Tensor, order: Sequence[int]) -> tuple[str, str, str]:
         """A table of values (..., d_v) in another order of its axes: its type, its name, and what an entry is times."""
         if not self.int8:
-            return "real", self.table(name, values.detach().permute(*order).contiguous()), ""
+            ordered = values.detach().permute(*order).contiguous()
+            return "real", self.table(name, ordered), ""
         whole, scales = integers(values)
-        flat = whole.permute(*order).contiguous().flatten().numpy().astype(np.int64)
-        return "signed char", self.integers(name, flat, "signed char"), f" * {self.table(f'{name}_scale', scales)}[out]"
+        flat = whole.permute(*order).contiguous().flatten()
+        table = self.integers(name, flat.numpy().astype(np.int64), "signed char")
+        scale = self.table(f"{name}_scale", scales)
+        return "signed char", table, f" * {scale}[out]"
 
     def held(self, target: str, count: int) -> None:
         """Round what an operation returned to a narrow format."""
@@ -190,10 +195,12 @@ class Program:
             return
         self.used.add("dense8")
         whole, scales = integers(keys)
-        table = self.integers(f"{name}_w", whole.flatten().numpy().astype(np.int64), "signed char")
+        flat = whole.flatten().numpy().astype(np.int64)
+        table = self.integers(f"{name}_w", flat, "signed char")
         scale = self.table(f"{name}_scale", scales)
         bias = self.table(f"{name}_b", zero)
-        self.line(f"dense8({source}, {table}, {scale}, {bias}, {target}, {keys.shape[1]}, {len(keys)});")
+        rows, columns = keys.shape
+        self.line(f"dense8({source}, {table}, {scale}, {bias}, {target}, {columns}, {rows});")
 
     def affine(self, name: str, source: str, target: str, weight: Tensor, bias: Tensor) -> None:
         """target[j] = sum_i source[i] weight[i, j] + bias[j]; terms whose weight is zero are left out.
@@ -203,14 +210,15 @@ class Program:
         found = int(weight.count_nonzero())
         if found <= UNROLLED:
             for j in range(weight.shape[1]):
-                self.line(f"{target}[{j}] = {self._sum(source, weight[:, j], float(bias[j]))};")
+                total = self._sum(source, weight[:, j], float(bias[j]))
+                self.line(f"{target}[{j}] = {total};")
             return
         biases = self.table(f"{name}_b", bias)
-        rows = weight.shape[1]
+        columns, rows = weight.shape
         if found >= SPARSE * weight.numel():
             self.used.add("dense")
             weights = self.table(f"{name}_w", weight.T)
-            self.line(f"dense({source}, {weights}, {biases}, {target}, {weight.shape[0]}, {rows});")
+            self.line(f"dense({source}, {weights}, {biases}, {target}, {columns}, {rows});")
             return
         self.used.add("sparse")
         row, column = weight.T.nonzero(as_tuple=True)
@@ -224,7 +232,8 @@ class Program:
         terms = [] if bias == 0 else [self.literal(bias)]
         for i, weight in enumerate(column.tolist()):
             if weight:
-                terms.append(f"{source}[{i}]" if weight == 1 else f"{self.literal(weight)} * {source}[{i}]")
+                factor = "" if weight == 1 else f"{self.literal(weight)} * "
+                terms.append(f"{factor}{source}[{i}]")
         return " + ".join(terms) or "0"
 
     def _count(self, more: int) -> None:
@@ -263,7 +272,10 @@ def comment(lines: Sequence[str]) -> str:
     """A block comment; a line that would end it early is taken apart, long ones are wrapped."""
     shown: list[str] = []
     for line in lines:
-        safe = line.replace("*/", "* /").replace("/*", "/ *").replace("\\", "\\ ").replace("??", "? ?")
+        # Backslashes and trigraphs join lines before a compiler sees the comment.
+        safe = line.replace("*/", "* /").replace("/*", "/ *")
+        safe = safe.replace("\\", "\\ ").replace("??", "? ?")
         printable = "".join(letter if 32 <= ord(letter) < 127 else "?" for letter in safe)
         shown += textwrap.wrap(printable, WIDTH, subsequent_indent="  ") or [""]
-    return "/*\n" + "\n".join(f" * {line}".rstrip() for line in shown) + "\n */\n"
+    body = "\n".join(f" * {line}".rstrip() for line in shown)
+    return f"/*\n{body}\n */\n"

@@ -31,7 +31,8 @@ def compiled(path: Path, model: OneLayerTransformer, *, flags: tuple[str, ...] =
         command = [compiler, *flags, "-shared", "-fPIC", str(path), "-o", str(library), "-lm"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
         if done.returncode:
-            raise OnelayerError(f"{compiler} refuses {path}: {done.stderr.strip().splitlines()[0][:200]}")
+            first = done.stderr.strip().splitlines()[0]
+            raise OnelayerError(f"{compiler} refuses {path}: {first[:200]}")
         function = getattr(ctypes.CDLL(str(library)), path.stem)
     number = ctypes.c_double if model.dtype == torch.float64 else ctypes.c_float
     inputs = math.prod(model.config.input_shape)

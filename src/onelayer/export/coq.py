@@ -63,7 +63,8 @@ def certificate_text(
         return verified_text(problem, formula, digest, integers)
     try:
         return Writer(problem, formula, digest, integers).text()
-    except OnelayerError:  # interacting variables, sqrt(d_k) that is not rational, too many tokens
+    # Interacting variables, a sqrt(d_k) that is not rational, or too many tokens.
+    except OnelayerError:
         if method is not None or not known:
             raise
         return verified_text(problem, formula, digest, integers)
@@ -84,7 +85,8 @@ def _problem(a: Approximation, formula: Formula, bound: Fraction) -> Problem:
     """T, f and the box in exact numbers."""
     low = [Fraction(end) for end in a.box.lower.flatten().tolist()]
     high = [Fraction(end) for end in a.box.upper.flatten().tolist()]
-    return Problem(exact_layer(a.model), Expression(formula), low, high, bound, a.certificate.proof)
+    layer = exact_layer(a.model)
+    return Problem(layer, Expression(formula), low, high, bound, a.certificate.proof)
 
 
 def _claim(a: Approximation) -> Fraction:
@@ -112,14 +114,17 @@ class Writer:
 
     def text(self) -> str:
         """The whole file."""
-        parts = [self._header(), *self._heads(), self._layer(), *self._functions()]
+        parts = [self._header(), *self._heads()]
+        parts += [self._layer(), *self._functions()]
         for i in self.outputs:
             for g, group in enumerate(self.groups[i]):
                 parts += self._group(group, i, g)
-        parts += [*(self._output(i) for i in self.outputs), self._theorem()]
+        parts += [self._output(i) for i in self.outputs]
+        parts.append(self._theorem())
         return "\n".join(parts)
 
     def _header(self) -> str:
+        # A digest stands in a comment of the file: what is no letter or digit could end it.
         digest = "".join(letter for letter in self.digest if letter.isalnum())
         return (
             f"(* sup|T - f| <= {number(self.problem.eps)} in real arithmetic; weights sha256\n"
@@ -136,10 +141,11 @@ class Writer:
         texts = []
         for h, head in enumerate(self.problem.layer.heads):
             group = self._own(h)
-            lines = (
-                f"Token [{number(group.multiple(t.slopes))}] {number(t.bias)} (row {_list(t.values)})" for t in head
-            )
-            texts.append(f"Definition head{h} : list token :=\n  [" + ";\n   ".join(lines) + "].\n")
+            tokens = []
+            for token in head:
+                key = number(group.multiple(token.slopes))
+                tokens.append(f"Token [{key}] {number(token.bias)} (row {_list(token.values)})")
+            texts.append(f"Definition head{h} : list token :=\n  [" + ";\n   ".join(tokens) + "].\n")
         return texts
 
     def _own(self, h: int) -> DirectionGroup:
@@ -148,10 +154,13 @@ class Writer:
 
     def _layer(self) -> str:
         layer = self.problem.layer
-        heads = [f"map (along {_list(self._own(h).w)}) head{h}" for h in range(len(layer.heads))]
-        if len(self.names) == 1:
-            heads = [f"head{h}" for h in range(len(layer.heads))]
-        ridges = [f"Ridge {_list(u.slopes)} {number(u.offset)} (row {_list(u.gains)})" for u in layer.units]
+        heads = [f"head{h}" for h in range(len(layer.heads))]
+        # In one variable a head along the direction 1 is the head itself.
+        if len(self.names) > 1:
+            heads = [f"map (along {_list(self._own(h).w)}) {head}" for h, head in enumerate(heads)]
+        ridges = []
+        for unit in layer.units:
+            ridges.append(f"Ridge {_list(unit.slopes)} {number(unit.offset)} (row {_list(unit.gains)})")
         slopes = "; ".join(map(_list, layer.slopes))
         return (
             f"Definition T (x : vec) (i : nat) : R :=\n  layer [{'; '.join(heads)}]\n    [{'; '.join(ridges)}]\n"
@@ -160,28 +169,33 @@ class Writer:
 
     def _functions(self) -> list[str]:
         arguments = " ".join(self.names)
-        return [
-            f"Definition f{i} ({arguments} : R) : R := {formula_text(self.formula.nodes, at, lambda _: None)}.\n"
-            for i, at in enumerate(self.formula.outputs)
-        ]
+        texts = []
+        for i, at in enumerate(self.formula.outputs):
+            body = formula_text(self.formula.nodes, at, lambda _: None)
+            texts.append(f"Definition f{i} ({arguments} : R) : R := {body}.\n")
+        return texts
 
     def _group(self, group: DirectionGroup, i: int, g: int) -> list[str]:
         """The part of T - f that depends on one variable, its pieces, and their union."""
         claim = f"claim{i}_{g}"
+        part = f"part{i}_{g}"
+        bound = number(group.bound)
         places = cuts(self.problem, group)
         texts = [
-            f"Definition part{i}_{g} (u : R) : R :=\n  {self._part(group, i)}.\n"
-            f"Definition {claim} (u : R) : Prop := Rabs (part{i}_{g} u) <= {number(group.bound)}.\n"
+            f"Definition {part} (u : R) : R :=\n  {self._part(group, i)}.\n"
+            f"Definition {claim} (u : R) : Prop := Rabs ({part} u) <= {bound}.\n"
         ]
+        # A box without width has one place, and one piece of no width there.
         pieces = list(pairwise(places)) or [(places[0], places[0])]
-        for k, (a, b) in enumerate(pieces):
-            texts.append(
-                f"Lemma piece{i}_{g}_{k} : forall u, {number(a)} <= u <= {number(b)} -> {claim} u.\n"
-                f"Proof.\n  intros u H; unfold {claim}, part{i}_{g}.\n{self._piece(group, a, b)}Qed.\n"
-            )
         names = [f"piece{i}_{g}_{k}" for k in range(len(pieces))]
+        for name, (a, b) in zip(names, pieces, strict=True):
+            texts.append(
+                f"Lemma {name} : forall u, {number(a)} <= u <= {number(b)} -> {claim} u.\n"
+                f"Proof.\n  intros u H; unfold {claim}, {part}.\n{self._piece(group, a, b)}Qed.\n"
+            )
+        first, last = number(places[0]), number(places[-1])
         texts.append(
-            f"Lemma group{i}_{g} : forall u, {number(places[0])} <= u <= {number(places[-1])} -> {claim} u.\n"
+            f"Lemma group{i}_{g} : forall u, {first} <= u <= {last} -> {claim} u.\n"
             f"Proof. exact {_joined(claim, names, pieces)}. Qed.\n"
         )
         return texts
@@ -189,7 +203,8 @@ class Writer:
     def _part(self, group: DirectionGroup, i: int) -> str:
         terms = [f"head head{h} [u] {i}" for h in group.heads]
         for j in group.units:
-            terms.append(f"relu ({self._unit(group, j, 'u')}) * {number(self.problem.layer.units[j].gains[i])}")
+            gain = number(self.problem.layer.units[j].gains[i])
+            terms.append(f"relu ({self._unit(group, j, 'u')}) * {gain}")
         terms.append(f"{number(group.tilt)} * u + {number(group.shift)}")
         minus = [f"{number(factor)} * {self._term(group, at, 'u')}" for factor, at in group.terms]
         return " + ".join(terms) + "".join(f" - {text}" for text in minus)
@@ -215,7 +230,8 @@ class Writer:
             form = f.forms[at]
             if form is None or not any(form[0]):
                 return None
-            return f"({number(group.multiple(form[0]))} * {u} + {number(form[1])})"
+            slopes, constant = form
+            return f"({number(group.multiple(slopes))} * {u} + {number(constant)})"
 
         return leaf
 
@@ -227,13 +243,17 @@ class Writer:
         for j in group.units:
             unit = self.problem.layer.units[j]
             active = group.multiple(unit.slopes) * middle + unit.offset >= 0
-            steps.append(f"rewrite ({'relu_active' if active else 'relu_idle'} ({self._unit(group, j, 'u')})) by lra.")
+            lemma = "relu_active" if active else "relu_idle"
+            steps.append(f"rewrite ({lemma} ({self._unit(group, j, 'u')})) by lra.")
         for term, kink in [(at, kink) for _, at in group.terms for kink in f.kinks(at)]:
             inner = f.nodes[kink].args[0]
             slopes, constant = f.form(inner)
-            lemma = "Rabs_pos_eq" if group.multiple(slopes) * middle + constant >= 0 else "Rabs_left1"
-            steps.append(f"rewrite ?({lemma} {f.text(inner, self._leaf(group, term, 'u'))}) by lra.")
+            positive = group.multiple(slopes) * middle + constant >= 0
+            lemma = "Rabs_pos_eq" if positive else "Rabs_left1"
+            argument = f.text(inner, self._leaf(group, term, "u"))
+            steps.append(f"rewrite ?({lemma} {argument}) by lra.")
         for h in group.heads:
+            # Logits minus their average over the piece: exponentials of large numbers would spread every enclosure.
             p, q = average_logit(self.problem, group, h, a, b)
             steps.append(f"shift head{h} ({number(p)} * u + {number(q)}); unfold head{h}.")
         steps.append("spelled; bounded u.")
@@ -245,18 +265,21 @@ class Writer:
         layer = self.problem.layer
         groups = self.groups[i]
         name = f"certificate{i}" if len(self.outputs) > 1 else "certificate"
+        variables = " ".join(self.names)
+        given = " ".join(f"H{name}" for name in self.names)
+        stated = f.text(f.outputs[i], lambda _: None)
         steps = [
-            f"intros {' '.join(self.names)} {' '.join(f'H{n}' for n in self.names)}.",
-            f"assert (F : f{i} {' '.join(self.names)} = {f.text(f.outputs[i], lambda _: None)}) "
-            f"by (unfold f{i}; {KINKS}; reflexivity).",
+            f"intros {variables} {given}.",
+            f"assert (F : f{i} {variables} = {stated}) by (unfold f{i}; {KINKS}; reflexivity).",
         ]
         for g, group in enumerate(groups):
-            given = f"group{i}_{g} {self._argument(group)} ltac:(cbn [dot]; lra)"
-            steps.append(f"assert (A{g} := {given}); unfold claim{i}_{g}, part{i}_{g} in A{g}.")
+            known = f"group{i}_{g} {self._argument(group)} ltac:(cbn [dot]; lra)"
+            steps.append(f"assert (A{g} := {known}); unfold claim{i}_{g}, part{i}_{g} in A{g}.")
         steps.append("unfold T, layer, rectify; cbn [lsum direction offset gain].")
         for g, group in enumerate(groups):
             steps += self._same(group, g)
-        steps += [self._placed(h) for h in range(len(layer.heads)) if len(self.names) > 1]
+        if len(self.names) > 1:
+            steps += [self._placed(h) for h in range(len(layer.heads))]
         within = ", ".join(f"A{g}" for g in range(len(groups)))
         steps.append(f"rewrite F; apply within; apply within in {within}; unfold row in *; cbn [nth dot] in *; lra.")
         body = "".join(f"  {step}\n" for step in steps)
@@ -269,11 +292,13 @@ class Writer:
         u = self._argument(group)
         steps = []
         for j in group.units:
-            own = f"dot {_list(layer.units[j].slopes)} {self.point} + {number(layer.units[j].offset)}"
+            unit = layer.units[j]
+            own = f"dot {_list(unit.slopes)} {self.point} + {number(unit.offset)}"
             steps.append(f"replace ({own}) with ({self._unit(group, j, u)}) by (cbn [dot]; lra).")
         mixed = [term for _, term in group.terms if not self._plain(group, term)]
         for at in sorted({at for term in mixed for at in f.arguments(term)}):
-            same = f"{self._leaf(group, mixed[0], u)(at)} = {f.text(at, lambda _: None)}"
+            there = self._leaf(group, mixed[0], u)(at)
+            same = f"{there} = {f.text(at, lambda _: None)}"
             steps.append(f"assert (E : {same}) by (cbn [dot]; lra); rewrite ?E in A{g}; rewrite ?E; clear E.")
         return steps
 
@@ -292,21 +317,23 @@ class Writer:
         return f"(dot {_list(group.w)} {self.point})"
 
     def _statement(self, outputs: Sequence[int]) -> str:
+        variables = " ".join(self.names)
+        eps = number(self.problem.eps)
         sides = zip(self.names, self.problem.low, self.problem.high, strict=True)
         inside = " -> ".join(f"{number(a)} <= {name} <= {number(b)}" for name, a, b in sides)
-        claims = " /\\\n  ".join(
-            f"Rabs (T {self.point} {i} - f{i} {' '.join(self.names)}) <= {number(self.problem.eps)}" for i in outputs
-        )
-        return f"forall {' '.join(self.names)}, {inside} ->\n  {claims}"
+        each = [f"Rabs (T {self.point} {i} - f{i} {variables}) <= {eps}" for i in outputs]
+        claims = " /\\\n  ".join(each)
+        return f"forall {variables}, {inside} ->\n  {claims}"
 
     def _theorem(self) -> str:
         if len(self.outputs) == 1:
             return "Print Assumptions certificate.\n"
+        variables = " ".join(self.names)
         given = " ".join(f"H{name}" for name in self.names)
-        exact = "; ".join(f"try exact (certificate{i} {' '.join(self.names)} {given})" for i in self.outputs)
+        exact = "; ".join(f"try exact (certificate{i} {variables} {given})" for i in self.outputs)
         return (
             f"Theorem certificate : {self._statement(self.outputs)}.\n"
-            f"Proof. intros {' '.join(self.names)} {given}; repeat split; {exact}. Qed.\n\n"
+            f"Proof. intros {variables} {given}; repeat split; {exact}. Qed.\n\n"
             "Print Assumptions certificate.\n"
         )
 

@@ -56,7 +56,8 @@ class Expression:
         self._known: dict[Node, int] = {}
         place: list[int] = []
         for node in formula.nodes:
-            place.append(self._rewrite(node, [place[at] for at in node.args]))
+            args = [place[at] for at in node.args]
+            place.append(self._rewrite(node, args))
         self.outputs = [place[at] for at in formula.outputs]
 
     def _add(self, op: str, *args: int, value: float = 0) -> int:
@@ -71,17 +72,20 @@ class Expression:
         if node.op not in ("max", "min", "relu"):
             return self._add(node.op, *args, value=node.value)
         a = args[0]
+        # max(a, b) = (a + b + |a - b|) / 2, min(a, b) = (a + b - |a - b|) / 2, relu(a) = (a + |a|) / 2.
         if node.op == "relu":
             total = self._add("add", a, self._add("abs", a))
         else:
             distance = self._add("abs", self._add("sub", *args))
-            total = self._add("add" if node.op == "max" else "sub", self._add("add", *args), distance)
+            sign = "add" if node.op == "max" else "sub"
+            total = self._add(sign, self._add("add", *args), distance)
         return self._add("div", total, self._add("num", value=2.0))
 
     def _form(self, node: Node) -> Form | None:
         zero = (Fraction(0),) * self.dim
         if node.op == "var":
-            return tuple(Fraction(int(i == int(node.value))) for i in range(self.dim)), Fraction(0)
+            own = [Fraction(int(i == int(node.value))) for i in range(self.dim)]
+            return tuple(own), Fraction(0)
         if node.op == "num":
             return zero, Fraction(node.value)
         found = [self.forms[at] for at in node.args]
@@ -98,8 +102,9 @@ class Expression:
             factor, at = stack.pop()
             form = self.forms[at]
             if form is not None:
-                found.slopes = [a + factor * b for a, b in zip(found.slopes, form[0], strict=True)]
-                found.constant += factor * form[1]
+                slopes, constant = form
+                found.slopes = [a + factor * b for a, b in zip(found.slopes, slopes, strict=True)]
+                found.constant += factor * constant
                 continue
             summands = self._summands(self.nodes[at])
             stack += [(factor * scale, arg) for scale, arg in reversed(summands)]
@@ -113,7 +118,9 @@ class Expression:
         numbers = [self._number(arg) for arg in node.args]
         match node.op:
             case "add" | "sub":
-                return [(one, node.args[0]), (one if node.op == "add" else -one, node.args[1])]
+                first, second = node.args
+                sign = one if node.op == "add" else -one
+                return [(one, first), (sign, second)]
             case "neg":
                 return [(-one, node.args[0])]
             case "mul" if numbers[0] is not None:
@@ -159,11 +166,13 @@ class Expression:
 
     def variables(self, at: int) -> set[int]:
         """The coordinates that are written below a node, also where they cancel."""
-        return {int(self.nodes[here].value) for here in self._below(at) if self.nodes[here].op == "var"}
+        below = [self.nodes[here] for here in self._below(at)]
+        return {int(node.value) for node in below if node.op == "var"}
 
     def kinks(self, at: int) -> list[int]:
         """The abs nodes of affine arguments below a node: where it has a kink at a rational place."""
-        return [here for here in self._below(at) if self.nodes[here].op == "abs" and self._bent(here)]
+        found = [here for here in self._below(at) if self.nodes[here].op == "abs"]
+        return [here for here in found if self._bent(here)]
 
     def _below(self, at: int) -> list[int]:
         below = set()
@@ -189,15 +198,19 @@ def formula_text(nodes: Sequence[Node], at: int, leaf: Leaf, constant: Callable[
     write = constant or number
     texts: dict[int, str] = {}
     stack = [at]
+    # With a stack of its own: formulas are deeper than Python may call itself.
     while stack:
         here = stack[-1]
         own = leaf(here)
-        waiting = [] if own is not None else [arg for arg in nodes[here].args if arg not in texts]
+        arguments = nodes[here].args if own is None else ()
+        waiting = [arg for arg in arguments if arg not in texts]
         if waiting:
             stack += waiting
             continue
         stack.pop()
-        texts[here] = own if own is not None else _written(nodes[here], [texts[arg] for arg in nodes[here].args], write)
+        if own is None:
+            own = _written(nodes[here], [texts[arg] for arg in arguments], write)
+        texts[here] = own
         if len(texts[here]) > LONGEST:
             raise OnelayerError("the formula of f is too long for a Coq certificate")
     return texts[at]
@@ -244,7 +257,8 @@ def _affine(op: str, first: Form, second: Form) -> Form | None:
 
 def _combined(a: Sequence[Fraction], b: Sequence[Fraction], p: Fraction, q: Fraction) -> tuple[Fraction, ...]:
     """p a + q b."""
-    return tuple(p * x + q * y for x, y in zip(a, b, strict=True))
+    pairs = zip(a, b, strict=True)
+    return tuple(p * x + q * y for x, y in pairs)
 
 
 def number(value: Fraction) -> str:

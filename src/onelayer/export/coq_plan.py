@@ -63,7 +63,8 @@ class DirectionGroup:
 
     def range(self, low: Sequence[Fraction], high: Sequence[Fraction]) -> tuple[Fraction, Fraction]:
         """The interval of u over the box."""
-        ends = [sorted((a * l, a * h)) for a, l, h in zip(self.w, low, high, strict=True)]
+        sides = zip(self.w, low, high, strict=True)
+        ends = [sorted((a * l, a * h)) for a, l, h in sides]
         low_end = sum((a for a, _ in ends), Fraction(0))
         high_end = sum((b for _, b in ends), Fraction(0))
         return low_end, high_end
@@ -85,9 +86,11 @@ def plan(problem: Problem, output: int) -> list[DirectionGroup]:
     """The groups of one output with shifts and bounds; the bounds add up to at most eps."""
     groups = _gather(problem, output)
     terms = problem.f.terms(output)
-    slopes = [a - b for a, b in zip(problem.layer.slopes[output], terms.slopes, strict=True)]
+    pairs = zip(problem.layer.slopes[output], terms.slopes, strict=True)
+    slopes = [a - b for a, b in pairs]
     _tilt(problem, output, groups, slopes)
-    _bound(problem, output, groups, problem.layer.constants[output] - terms.constant)
+    constant = problem.layer.constants[output] - terms.constant
+    _bound(problem, output, groups, constant)
     return groups
 
 
@@ -101,7 +104,9 @@ def _gather(problem: Problem, output: int) -> list[DirectionGroup]:
             _group(groups, directions, "a head").heads.append(h)
     _gather_units(problem, groups)
     for factor, at in problem.f.terms(output).nodes:
-        directions = problem.f.directions(at) or {next(iter(groups), _unit(problem.f.dim, 0))}
+        # A constant term belongs to any group: the first, or that of the first axis.
+        anywhere = next(iter(groups), _unit(problem.f.dim, 0))
+        directions = problem.f.directions(at) or {anywhere}
         _group(groups, directions, "a term of f").terms.append((factor, at))
     if constant or not groups:
         _group(groups, {_unit(problem.f.dim, 0)}, "").heads += constant
@@ -155,7 +160,8 @@ def _flattening(problem: Problem, output: int, group: DirectionGroup, slopes: li
     if direction_of(slopes) == group.direction:
         return group.multiple(slopes)
     u, error = _measure(problem, output, group)
-    return Fraction(-float(torch.linalg.lstsq(_columns(u), error[:, None]).solution[0, 0]))
+    solution = torch.linalg.lstsq(_columns(u), error[:, None]).solution
+    return Fraction(-float(solution[0, 0]))
 
 
 def _columns(u: Tensor) -> Tensor:
@@ -167,10 +173,12 @@ def _bound(problem: Problem, output: int, groups: list[DirectionGroup], constant
     radii, middles = [], []
     for group in groups:
         _, error = _measure(problem, output, group)
-        middles.append(float(error.max() / 2 + error.min() / 2))
-        radii.append(float(error.max() / 2 - error.min() / 2))
+        high, low = error.max() / 2, error.min() / 2
+        middles.append(float(high + low))
+        radii.append(float(high - low))
     common = (sum(middles) + float(constant)) / len(groups)
     needed = [radius + abs(common) for radius in radii]
+    # Room for pieces and rounding; beyond it the groups do not cancel what T and f share.
     if not math.isfinite(sum(needed)) or sum(needed) > 16 * problem.eps:
         raise OnelayerError(
             f"T - f does not split into groups of one variable: their errors add up to {sum(needed):.1e}, "
@@ -178,7 +186,9 @@ def _bound(problem: Problem, output: int, groups: list[DirectionGroup], constant
         )
     for group, middle in zip(groups[1:], middles[1:], strict=True):
         group.shift = Fraction(common - middle)
-    groups[0].shift = constant - sum((group.shift for group in groups[1:]), Fraction(0))
+    # The last of them exactly: the shifts must add up to the constant, and measured ones do not.
+    others = sum((group.shift for group in groups[1:]), Fraction(0))
+    groups[0].shift = constant - others
     _share_eps(groups, needed, problem.eps)
 
 
@@ -187,11 +197,14 @@ def _share_eps(groups: list[DirectionGroup], needed: list[float], eps: Fraction)
     if len(groups) == 1:
         groups[0].bound = eps
         return
-    share = [need + sum(needed) / (8 * len(groups)) + 1e-300 for need in needed]
+    extra = sum(needed) / (8 * len(groups))
+    share = [need + extra + 1e-300 for need in needed]
     spare = eps - Fraction(sum(needed))
     for group, need, part in zip(groups, needed, share, strict=True):
         fraction = Fraction(part / sum(share))
-        exact = Fraction(need) + spare * fraction if spare > 0 else eps * fraction
+        exact = eps * fraction
+        if spare > 0:
+            exact = Fraction(need) + spare * fraction
         group.bound = _down(exact, eps)
 
 
@@ -210,14 +223,16 @@ def _measure(problem: Problem, output: int, group: DirectionGroup) -> tuple[Tens
     error = float(group.tilt) * u
     for h in group.heads:
         tokens = problem.layer.heads[h]
-        logits = torch.stack([float(group.multiple(t.slopes)) * u + float(t.bias) for t in tokens], -1)
-        values = torch.tensor([float(t.values[output]) for t in tokens], dtype=torch.float64, device="cpu")
+        multiples = [float(group.multiple(t.slopes)) for t in tokens]
+        biases = [float(t.bias) for t in tokens]
+        logits = torch.stack([a * u + b for a, b in zip(multiples, biases, strict=True)], -1)
+        rows = [float(t.values[output]) for t in tokens]
+        values = torch.tensor(rows, dtype=torch.float64, device="cpu")
         error = error + torch.softmax(logits, -1) @ values
     for j in group.units:
         unit = problem.layer.units[j]
-        error = error + float(unit.gains[output]) * torch.relu(
-            float(group.multiple(unit.slopes)) * u + float(unit.offset)
-        )
+        seen = float(group.multiple(unit.slopes)) * u + float(unit.offset)
+        error = error + float(unit.gains[output]) * torch.relu(seen)
     for factor, at in group.terms:
         (value,) = evaluate(problem.f.nodes, [at], x)
         error = error - float(factor) * value
@@ -227,12 +242,15 @@ def _measure(problem: Problem, output: int, group: DirectionGroup) -> tuple[Tens
 def cuts(problem: Problem, group: DirectionGroup) -> list[Fraction]:
     """Where the interval of u is cut: at kinks, where the boxes of the package's own proof are, and for long logits."""
     low, high = group.range(problem.low, problem.high)
-    found = {low, high, *(place for place in _kinks(problem, group) if low < place < high)}
+    inner = [place for place in _kinks(problem, group) if low < place < high]
+    found = {low, high, *inner}
     if problem.tree is not None and group.axis is not None:
         lower, upper = problem.tree.boxes()
-        sides = np.unique(np.concatenate([lower[:, group.axis], upper[:, group.axis]])).tolist()
+        ends = np.concatenate([lower[:, group.axis], upper[:, group.axis]])
+        sides = np.unique(ends).tolist()
         step = -(-len(sides) // MOST_CUTS)
-        found |= {Fraction(side) * group.w[group.axis] for side in sides[::step]}
+        scale = group.w[group.axis]
+        found |= {Fraction(side) * scale for side in sides[::step]}
     steepest = 0.0
     for h in group.heads:
         slopes = [float(group.multiple(token.slopes)) for token in problem.layer.heads[h]]
@@ -253,7 +271,8 @@ def _kinks(problem: Problem, group: DirectionGroup) -> list[Fraction]:
         places.append(-unit.offset / group.multiple(unit.slopes))
     for _, term in group.terms:
         for at in problem.f.kinks(term):
-            slopes, constant = problem.f.form(problem.f.nodes[at].args[0])
+            inner = problem.f.nodes[at].args[0]
+            slopes, constant = problem.f.form(inner)
             places.append(-constant / group.multiple(slopes))
     return places
 
@@ -264,9 +283,11 @@ def average_logit(
     """p u + q near the average logit of a head in the middle of a piece, rounded to 1/64."""
     tokens = problem.layer.heads[h]
     u = float(low + high) / 2
-    slopes = torch.tensor([float(group.multiple(t.slopes)) for t in tokens], dtype=torch.float64, device="cpu")
+    multiples = [float(group.multiple(t.slopes)) for t in tokens]
+    slopes = torch.tensor(multiples, dtype=torch.float64, device="cpu")
     biases = torch.tensor([float(t.bias) for t in tokens], dtype=torch.float64, device="cpu")
     weights = torch.softmax(slopes * u + biases, 0)
     # In 64ths: any line does, and a short one is quick to check.
-    slope, bias = (Fraction(round(64 * float(weights @ part)), 64) for part in (slopes, biases))
+    slope = Fraction(round(64 * float(weights @ slopes)), 64)
+    bias = Fraction(round(64 * float(weights @ biases)), 64)
     return slope, bias

@@ -40,12 +40,14 @@ ROUGH_BITS = 12  # of numbers that only have to be of the right size
 
 def understands(formula: Formula) -> bool:
     """Whether the verifier has every operation of the formula."""
-    return all(node.op in BINARY or node.op in UNARY or node.op in OTHERS for node in formula.nodes)
+    known = BINARY.keys() | UNARY.keys() | OTHERS
+    return all(node.op in known for node in formula.nodes)
 
 
 def bent(problem: Problem, formula: Formula) -> bool:
     """Whether f or T has a kink: the verifier encloses kinks, the case split of the tactic cancels them."""
-    return bool(problem.layer.units) or any(node.op in KINKS for node in formula.nodes)
+    kinked = any(node.op in KINKS for node in formula.nodes)
+    return bool(problem.layer.units) or kinked
 
 
 def verified_text(problem: Problem, formula: Formula, digest: str, integers: str) -> str:
@@ -55,22 +57,27 @@ def verified_text(problem: Problem, formula: Formula, digest: str, integers: str
     texts = [_header(problem, digest, integers)]
     texts += [f"Definition grid{h} : grid :=\n  {_grid(grid)}.\n" for h, grid in enumerate(layer.grids)]
     grids = "; ".join(f"grid{h}" for h in range(len(layer.grids)))
+    units = _list(map(_unit, layer.units))
+    slopes = _list(map(_row, layer.slopes))
     texts.append(
-        f"Definition layer0 : stored :=\n  Stored [{grids}]\n    {_list(map(_unit, layer.units))}\n"
-        f"    {_list(map(_row, layer.slopes))} {_row(layer.constants)}.\n"
+        f"Definition layer0 : stored :=\n  Stored [{grids}]\n    {units}\n    {slopes} {_row(layer.constants)}.\n"
         "Definition T (x : vec) (i : nat) : R := layer_of layer0 x i.\n"
     )
-    sides = "; ".join(f"({_q(a)}, {_q(b)})" for a, b in zip(problem.low, problem.high, strict=True))
-    texts.append(f"Definition domain : region := [{sides}].\nDefinition cuts : plan := {_plan(_kinks(problem))}.\n")
+    pairs = zip(problem.low, problem.high, strict=True)
+    sides = "; ".join(f"({_q(a)}, {_q(b)})" for a, b in pairs)
+    cuts = _plan(_kinks(problem))
+    texts.append(f"Definition domain : region := [{sides}].\nDefinition cuts : plan := {cuts}.\n")
     texts += [_output(problem, formula, names, i, integers) for i in range(len(formula.outputs))]
     texts.append(_theorem(problem, formula, names))
     return "\n".join(texts)
 
 
 def _header(problem: Problem, digest: str, integers: str) -> str:
+    # It stands in a comment: what is no letter or digit could end it.
+    letters = "".join(letter for letter in digest if letter.isalnum())
     return (
         f"(* sup|T - f| <= {_real(problem.eps)} in real arithmetic; weights sha256\n"
-        f"   {''.join(letter for letter in digest if letter.isalnum())} *)\n"
+        f"   {letters} *)\n"
         "From Coq Require Import Reals List Lra QArith Qreals.\n"
         "From Onelayer Require Import Vectors Kinks Stored Checker.\n"
         f"{IMPORTS[integers]}Import ListNotations.\nOpen Scope R_scope.\n"
@@ -85,11 +92,12 @@ def _output(problem: Problem, formula: Formula, names: Sequence[str], i: int, in
     point = f"[{'; '.join(names)}]"
     degree = DEGREES.get(formula.dim, LOWEST_DEGREE)
     bits, rough = _bits(problem) if integers == "plain" else (53, 53)
+    precision = f"(F.PtoP {bits}) (F.PtoP {rough}) {degree}"
     return (
         f"Definition f{i} ({spaced} : R) : R := {text}.\n"
         f"Definition formula{i} : formula := {_data(formula.nodes, at)}.\n"
         f"Lemma meaning{i} : forall {spaced}, meaning formula{i} {point} = f{i} {spaced}.\nProof. reflexivity. Qed.\n\n"
-        f"Lemma computed{i} :\n  V.verify (F.PtoP {bits}) (F.PtoP {rough}) {degree} layer0 {i} formula{i} "
+        f"Lemma computed{i} :\n  V.verify {precision} layer0 {i} formula{i} "
         f"{_q(problem.eps)} domain cuts = true.\nProof. vm_cast_no_check (@eq_refl bool true). Qed.\n"
     )
 
@@ -108,9 +116,10 @@ def _theorem(problem: Problem, formula: Formula, names: Sequence[str]) -> str:
         f"[exact (V.verified _ _ _ _ _ _ _ _ _ computed{i} _ inside)|exact same].\n"
         for i in outputs
     )
+    given = " ".join(f"H{name}" for name in names)
     return (
         f"Theorem certificate : forall {spaced}, {inside} ->\n  {claims}.\n"
-        f"Proof.\n  intros {' '.join(names)} {' '.join(f'H{name}' for name in names)}.\n"
+        f"Proof.\n  intros {spaced} {given}.\n"
         f"  assert (inside : in_region domain {point}).\n"
         "  { repeat (apply Forall2_cons; [unfold Q2R; cbn [fst snd Qnum Qden]; lra|]); apply Forall2_nil. }\n"
         f"  assert (same : Q2R {_q(problem.eps)} <= {eps}) by (unfold Q2R; cbn [Qnum Qden]; lra).\n"
@@ -132,13 +141,17 @@ def _kinks(problem: Problem) -> list[Place]:
     """Where f or a unit has a kink at a place of one coordinate: the boxes are cut there."""
     forms = [(tuple(unit.slopes), unit.offset) for unit in problem.layer.units]
     f = problem.f
-    forms += [f.form(f.nodes[at].args[0]) for out in f.outputs for at in f.kinks(out)]
+    kinks = [at for out in f.outputs for at in f.kinks(out)]
+    forms += [f.form(f.nodes[at].args[0]) for at in kinks]
     places = set()
     for slopes, offset in forms:
         used = [i for i, slope in enumerate(slopes) if slope]
+        # A slanted kink crosses boxes whatever their sides: no cut is along it.
         if len(used) == 1:
-            places.add((used[0], -offset / slopes[used[0]]))
-    return sorted((i, at) for i, at in places if problem.low[i] < at < problem.high[i])
+            axis = used[0]
+            places.add((axis, -offset / slopes[axis]))
+    inside = [(i, at) for i, at in places if problem.low[i] < at < problem.high[i]]
+    return sorted(inside)
 
 
 def _plan(places: Sequence[Place]) -> str:
@@ -151,14 +164,16 @@ def _plan(places: Sequence[Place]) -> str:
     half = len(own) // 2
     below = _plan([*own[:half], *rest])
     above = _plan([*own[half + 1 :], *rest])
-    return f"Cut {axis} {_q(own[half][1])} ({below}) ({above})"
+    place = _q(own[half][1])
+    return f"Cut {axis} {place} ({below}) ({above})"
 
 
 def _data(nodes: Sequence[Node], at: int) -> str:
     """A node of the formula as data of the verifier, parts before the whole."""
     texts: list[str] = []
     for node in nodes[: at + 1]:
-        texts.append(_node(node, [texts[arg] for arg in node.args]))
+        args = [texts[arg] for arg in node.args]
+        texts.append(_node(node, args))
         if len(texts[-1]) > LONGEST:
             raise OnelayerError("the formula of f is too long for a Coq certificate")
     return texts[at]
@@ -193,20 +208,28 @@ def _node(node: Node, args: list[str]) -> str:
 
 
 def _grid(grid: Grid) -> str:
-    axes = _list("\n   " + _list(f"({_row(t.slopes)}, {_q(t.bias)})" for t in axis) for axis in grid.axes)
-    return f"Grid {grid.d_k} {axes}\n   {_table([len(axis) for axis in grid.axes], grid.values)}"
+    axes = []
+    for axis in grid.axes:
+        tokens = _list(f"({_row(token.slopes)}, {_q(token.bias)})" for token in axis)
+        axes.append(f"\n   {tokens}")
+    counts = [len(axis) for axis in grid.axes]
+    return f"Grid {grid.d_k} {_list(axes)}\n   {_table(counts, grid.values)}"
 
 
 def _table(counts: Sequence[int], rows: Matrix) -> str:
     """Rows of values in the shape of the grid."""
     if not counts:
         return _row(rows[0])
-    size = len(rows) // counts[0]
-    return _list(_table(counts[1:], rows[k * size : (k + 1) * size]) for k in range(counts[0]))
+    first, *rest = counts
+    size = len(rows) // first
+    parts = [rows[k * size : (k + 1) * size] for k in range(first)]
+    return _list(_table(rest, part) for part in parts)
 
 
 def _unit(unit: Unit) -> str:
-    return f"({_row(unit.slopes)}, {_q(unit.offset)}, {_row(unit.gains)})"
+    slopes = _row(unit.slopes)
+    gains = _row(unit.gains)
+    return f"({slopes}, {_q(unit.offset)}, {gains})"
 
 
 def _list(texts: Iterable[str]) -> str:

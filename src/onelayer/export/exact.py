@@ -46,15 +46,21 @@ class Grid:
         """All combinations, before the division."""
         found = self.axes[0]
         for axis in self.axes[1:]:
-            found = [Token(_sum(a.slopes, b.slopes), a.bias + b.bias, []) for a in found for b in axis]
-        return [Token(t.slopes, t.bias, row) for t, row in zip(found, self.values, strict=True)]
+            pairs = [(a, b) for a in found for b in axis]
+            found = [Token(_sum(a.slopes, b.slopes), a.bias + b.bias, []) for a, b in pairs]
+        rows = zip(found, self.values, strict=True)
+        return [Token(token.slopes, token.bias, row) for token, row in rows]
 
     def tokens(self) -> list[Token]:
         """All combinations, where sqrt(d_k) is rational."""
         root = math.isqrt(self.d_k)
         if root**2 != self.d_k:
             raise OnelayerError(f"rational logits need a rational sqrt(d_k); this layer has d_k = {self.d_k}")
-        return [Token([slope / root for slope in t.slopes], t.bias / root, t.values) for t in self.products()]
+        tokens = []
+        for token in self.products():
+            slopes = [slope / root for slope in token.slopes]
+            tokens.append(Token(slopes, token.bias / root, token.values))
+        return tokens
 
 
 @dataclass(frozen=True)
@@ -87,23 +93,29 @@ class ExactLayer:
         """Values in float64, (points, inputs) -> (points, outputs): a measurement, to compare with the forward pass."""
         y = x @ _floats(self.slopes).T + _floats(self.constants)
         for unit in self.units:
-            active = torch.relu(x @ _floats(unit.slopes) + float(unit.offset))
+            seen = x @ _floats(unit.slopes) + float(unit.offset)
+            active = torch.relu(seen)
             y = y + active[:, None] * _floats(unit.gains)
         for grid in self.grids:
             tokens = grid.products()
-            logits = x @ _floats([token.slopes for token in tokens]).T + _floats([token.bias for token in tokens])
-            y = y + torch.softmax(logits / math.sqrt(grid.d_k), -1) @ _floats(grid.values)
+            slopes = _floats([token.slopes for token in tokens])
+            logits = x @ slopes.T + _floats([token.bias for token in tokens])
+            weights = torch.softmax(logits / math.sqrt(grid.d_k), -1)
+            y = y + weights @ _floats(grid.values)
         return y
 
 
 def _units(directions: Matrix, offsets: Vector, gains: Matrix) -> list[Unit]:
     """Hidden units from the columns of what they see and the rows of what they write."""
-    return [Unit([line[j] for line in directions], offset, gains[j]) for j, offset in enumerate(offsets)]
+    columns = [list(column) for column in zip(*directions, strict=True)]
+    return [Unit(columns[j], offset, gains[j]) for j, offset in enumerate(offsets)]
 
 
 def _outside_memory(model: OneLayerTransformer) -> dict[str, Any]:
     """The tensors outside the memories, in fractions."""
-    return {name: _fractions(tensor) for name, tensor in model.state_dict().items() if "." not in name}
+    # Names of tensors in memories have a dot.
+    own = {name: tensor for name, tensor in model.state_dict().items() if "." not in name}
+    return {name: _fractions(tensor) for name, tensor in own.items()}
 
 
 def exact_layer(model: OneLayerTransformer) -> ExactLayer:
@@ -124,19 +136,21 @@ def exact_layer(model: OneLayerTransformer) -> ExactLayer:
         read = _zeros(config.d_model, outputs) if config.hidden else read
 
     streams = [_streams(model, h, own) for h in range(len(config.heads))]
-    grids = [
-        Grid(shape.d_k, axes, _product(stream, read))
-        for shape, (axes, stream) in zip(config.heads, streams, strict=True)
-    ]
+    grids = []
+    for shape, (axes, stream) in zip(config.heads, streams, strict=True):
+        grids.append(Grid(shape.d_k, axes, _product(stream, read)))
     affine = _product(embedded, read)
     constants = _sum(_row(start, read), own["b_R"])
     units: list[Unit] = []
     if config.hidden:
         seen = [_constant(_product(stream, own["W_1"])) for _, stream in streams]
         offsets = _sum(_row(start, own["W_1"]), own["b_1"], *seen)
-        units = _units(_product(embedded, own["W_1"]), offsets, _product(own["W_2"], own["W_R"]))
+        directions = _product(embedded, own["W_1"])
+        gains = _product(own["W_2"], own["W_R"])
+        units = _units(directions, offsets, gains)
         constants = _sum(constants, _row(own["b_2"], own["W_R"]))
-    return ExactLayer(grids, units, [[line[i] for line in affine] for i in range(outputs)], constants)
+    slopes = [[line[i] for line in affine] for i in range(outputs)]
+    return ExactLayer(grids, units, slopes, constants)
 
 
 def _streams(model: OneLayerTransformer, h: int, own: dict[str, Any]) -> tuple[list[list[Token]], Matrix]:
@@ -147,15 +161,18 @@ def _streams(model: OneLayerTransformer, h: int, own: dict[str, Any]) -> tuple[l
     rows = sum(head.d_v for head in before)
     query = [_part(line, columns, shape.d_k) for line in own["W_Q"]]
     slopes = _product(own["W_E"], query)
-    bias = _sum(_row(own["b_E"], query), _part(own["b_Q"], columns, shape.d_k))
+    own_bias = _part(own["b_Q"], columns, shape.d_k)
+    bias = _sum(_row(own["b_E"], query), own_bias)
     out = own["W_O"][rows : rows + shape.d_v]
     memory = model.memory_of(h)
     assert memory is not None
     keys = list(memory.axes) if isinstance(memory, GridMemory) else [memory.keys]
-    axes = [
-        [Token([_dot(line, key) for line in slopes], _dot(bias, key), []) for key in _fractions(axis)] for axis in keys
-    ]
-    return axes, _product(_fractions(memory.values.flatten(0, -2)), out)
+    axes = []
+    for axis in keys:
+        tokens = [Token([_dot(line, key) for line in slopes], _dot(bias, key), []) for key in _fractions(axis)]
+        axes.append(tokens)
+    values = _fractions(memory.values.flatten(0, -2))
+    return axes, _product(values, out)
 
 
 def _refuse(config: Config) -> None:
@@ -205,7 +222,9 @@ def _part(row: Vector, start: int, count: int) -> Vector:
 
 
 def _dot(a: Vector, b: Vector) -> Fraction:
-    return sum((x * y for x, y in zip(a, b, strict=True) if x and y), Fraction(0))
+    # Zeros are left out: fractions of hundreds of digits are slow to add.
+    products = (x * y for x, y in zip(a, b, strict=True) if x and y)
+    return sum(products, Fraction(0))
 
 
 def _row(row: Vector, matrix: Matrix) -> Vector:

@@ -96,7 +96,8 @@ def export(
         raise OnelayerError("named inputs are for onnx")
     source = load(a) if isinstance(a, str | os.PathLike) else a
     try:
-        path, run = WRITERS[to](source, Path(out), Options(integers, guard, named))
+        options = Options(integers, guard, named)
+        path, run = WRITERS[to](source, Path(out), options)
     except OSError as error:
         raise FileError(f"cannot write {out}: {error.strerror or error}") from error
     own = source_of(source)
@@ -104,12 +105,14 @@ def export(
     with torch.no_grad():
         expected = own.model(points)
         difference = float((run(points) - expected).abs().max())
-    return Exported(to, path, difference, float(expected.abs().max()), _bytes(path))
+    scale = float(expected.abs().max())
+    return Exported(to, path, difference, scale, _bytes(path))
 
 
 def _bytes(path: Path) -> int:
     """Size of what was written: a folder, or a file with its header."""
-    files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
+    inside = path.rglob("*") if path.is_dir() else [path]
+    files = [file for file in inside if file.is_file()]
     header = path.with_suffix(".h")
     files += [header] if path.suffix == ".c" and header.is_file() else []
     return sum(file.stat().st_size for file in files)
@@ -131,7 +134,8 @@ class Options:
 def _write_torch(a: Exportable, out: Path, options: Options) -> tuple[Path, Run]:
     layer = to_torch(a)
     assert isinstance(layer, StockLayer)
-    layer.arguments |= carried(options.guard, source_of(a).domain, source_of(a).model.dtype)
+    source = source_of(a)
+    layer.arguments |= carried(options.guard, source.domain, source.model.dtype)
     out.mkdir(parents=True, exist_ok=True)
     state = {name: tensor.contiguous() for name, tensor in layer.state_dict().items()}
     safetensors.torch.save_file(state, out / "model.safetensors")
@@ -142,14 +146,16 @@ def _write_torch(a: Exportable, out: Path, options: Options) -> tuple[Path, Run]
 
 
 def _write_onnx(a: Exportable, out: Path, options: Options) -> tuple[Path, Run]:
-    path = to_onnx(a, out if out.suffix == ".onnx" else out / "model.onnx", guard=options.guard, named=options.named)
+    file = out if out.suffix == ".onnx" else out / "model.onnx"
+    path = to_onnx(a, file, guard=options.guard, named=options.named)
     session = require("onnxruntime", "onnx").InferenceSession(str(path), providers=["CPUExecutionProvider"])
 
     def run(x: Tensor) -> Tensor:
         points = widened(x).numpy()
         given = {"x": points}
         if options.named:
-            given = {name: points[:, at] for at, name in enumerate(source_of(a).domain.variables)}
+            names = source_of(a).domain.variables
+            given = {name: points[:, at] for at, name in enumerate(names)}
         return torch.from_numpy(session.run(None, given)[0])
 
     return path, run
@@ -175,17 +181,19 @@ def _write_lens(a: Exportable, out: Path, options: Options) -> tuple[Path, Run]:
 
 
 def _write_c(a: Exportable, out: Path, options: Options) -> tuple[Path, Run]:
-    path = to_c(a, out if out.suffix == ".c" else out / "model.c", guard=options.guard)
+    file = out if out.suffix == ".c" else out / "model.c"
+    path = to_c(a, file, guard=options.guard)
     return path, compiled(path, source_of(a).model)
 
 
 def _write_coq(a: Exportable, out: Path, options: Options) -> tuple[Path, Run]:
     if not isinstance(a, Approximation):
         raise OnelayerError("a bare model has no certificate; export an approximation to Coq")
-    path = to_coq(a, out if out.suffix == ".v" else out / "certificate.v", integers=options.integers)
+    file = out if out.suffix == ".v" else out / "certificate.v"
+    path = to_coq(a, file, integers=options.integers)
     layer = exact_layer(a.model)
-    config = a.model.config
-    return path, lambda x: layer(x.double().flatten(1)).reshape(-1, *config.output_shape)
+    shape = a.model.config.output_shape
+    return path, lambda x: layer(x.double().flatten(1)).reshape(-1, *shape)
 
 
 WRITERS: dict[str, Callable[[Exportable, Path, Options], tuple[Path, Run]]] = {

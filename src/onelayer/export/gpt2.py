@@ -68,7 +68,8 @@ class OneLayerGPT2(PreTrainedModel):  # type: ignore[misc]
         features = self.layer.features
         length = self.layer.length
         if self.layer.embedding == "piecewise":
-            self.ramps: nn.Module = nn.Sequential(nn.Linear(self.layer.token_width, 2 * features), nn.ReLU())
+            clipped = nn.Linear(self.layer.token_width, 2 * features)
+            self.ramps: nn.Module = nn.Sequential(clipped, nn.ReLU())
             features *= 2
         else:
             self.ramps = nn.Identity()
@@ -81,17 +82,20 @@ class OneLayerGPT2(PreTrainedModel):  # type: ignore[misc]
     @property
     def memory_ids(self) -> Tensor:
         """Token ids of the memory, (1, M)."""
-        return torch.arange(self.config.block["n_positions"] - self.layer.length, device=self.device)[None]
+        count = self.config.block["n_positions"] - self.layer.length
+        return torch.arange(count, device=self.device)[None]
 
     def cache(self, batch: int = 1) -> Any:
         """The key-value cache of the memory tokens for a batch; None for a layer without memory."""
         if not self.memory_ids.numel():
             return None
-        if self._stored is None or self._stored[0].dtype != self.dtype or self._stored[0].device != self.device:
+        stored = self._stored
+        if stored is None or stored[0].dtype != self.dtype or stored[0].device != self.device:
             with torch.no_grad():
                 filled = self.gpt2(input_ids=self.memory_ids, use_cache=True).past_key_values
-            self._stored = (filled.layers[0].keys, filled.layers[0].values)  # (1, H, M, w)
-        keys, values = (part.expand(batch, *part.shape[1:]) for part in self._stored)
+            memory = filled.layers[0]
+            stored = self._stored = (memory.keys, memory.values)  # (1, H, M, w)
+        keys, values = (part.expand(batch, *part.shape[1:]) for part in stored)
         return DynamicCache([(keys, values)])
 
     def inputs_embeds(self, x: Tensor) -> Tensor:
@@ -110,16 +114,19 @@ class OneLayerGPT2(PreTrainedModel):  # type: ignore[misc]
         """``past_key_values`` defaults to ``cache(batch)``; the call writes to it, as always in transformers."""
         layer = self.layer
         batch = x.shape[: x.ndim - len(layer.input_shape)]
-        flat = self.guarded(x.reshape(math.prod(batch), *layer.input_shape)).to(self.dtype)
+        points = x.reshape(math.prod(batch), *layer.input_shape)
+        flat = self.guarded(points).to(self.dtype)
         past = self.cache(len(flat)) if past_key_values is None else past_key_values
         seen = 0 if past is None else past.get_seq_length()
         # All tokens of the sequence hear each other and the memory: a mask of zeros in place of the causal one.
-        everyone = torch.zeros(len(flat), 1, layer.length, seen + layer.length, dtype=self.dtype, device=self.device)
+        size = (len(flat), 1, layer.length, seen + layer.length)
+        everyone = torch.zeros(size, dtype=self.dtype, device=self.device)
+        places = torch.arange(seen, seen + layer.length, device=self.device)
         result = self.gpt2(
             inputs_embeds=self.inputs_embeds(flat),
             past_key_values=past,
             attention_mask=everyone,
-            position_ids=torch.arange(seen, seen + layer.length, device=self.device)[None],
+            position_ids=places[None],
             use_cache=past is not None,
             **kwargs,
         )

@@ -42,18 +42,20 @@ class Graph:
 
     def constant(self, name: str, value: Tensor | float) -> str:
         """A named constant in the graph's dtype; the same name is stored once."""
-        tensor = value if isinstance(value, Tensor) else torch.tensor(value, dtype=torch.float64)
-        array = tensor.detach().to(self.dtype).cpu().contiguous().numpy()
+        number = value if isinstance(value, Tensor) else torch.tensor(value, dtype=torch.float64)
+        array = number.detach().to(self.dtype).cpu().contiguous().numpy()
         return self._store(name, array)
 
     def weight(self, name: str, tensor: Tensor) -> str:
         """A stored weight: in the format of the layer, or as whole numbers with a scale per last index."""
         if self.narrow is not None:
-            raw = tensor.detach().to(self.narrow).cpu().contiguous().flatten().view(torch.uint16).numpy().tobytes()
-            self.constants[f"{name}.stored"] = self.onnx.helper.make_tensor(
-                f"{name}.stored", self.stored_element, list(tensor.shape), raw, raw=True
-            )
-            return self.apply("Cast", name, f"{name}.stored", to=self.element)
+            stored = f"{name}.stored"
+            flat = tensor.detach().to(self.narrow).cpu().contiguous().flatten()
+            # NumPy has no bfloat16: the bits go in as they are.
+            raw = flat.view(torch.uint16).numpy().tobytes()
+            sizes = list(tensor.shape)
+            self.constants[stored] = self.onnx.helper.make_tensor(stored, self.stored_element, sizes, raw, raw=True)
+            return self.apply("Cast", name, stored, to=self.element)
         if self.int8 and tensor.ndim >= 2:
             whole, scales = integers(tensor)
             self._store(f"{name}.whole", whole.numpy())
@@ -73,26 +75,28 @@ class Graph:
         """What an operation returns: rounded once to a narrow format."""
         if self.narrow is None:
             return x
-        return self.apply(
-            "Cast", f"{x}.held", self.apply("Cast", f"{x}.rounded", x, to=self.stored_element), to=self.element
-        )
+        rounded = self.apply("Cast", f"{x}.rounded", x, to=self.stored_element)
+        return self.apply("Cast", f"{x}.held", rounded, to=self.element)
 
     def shape(self, *sizes: int) -> str:
         """A constant list of whole numbers: sizes, axes or indices."""
-        return self._store("sizes_" + "_".join(map(str, sizes)), np.array(sizes, dtype=np.int64))
+        name = "sizes_" + "_".join(map(str, sizes))
+        return self._store(name, np.array(sizes, dtype=np.int64))
 
     def apply(self, operation: str, name: str, *inputs: str, **attributes: Any) -> str:
         """One node with one output called ``name``."""
-        self.nodes.append(self.onnx.helper.make_node(operation, list(inputs), [name], name=name, **attributes))
+        node = self.onnx.helper.make_node(operation, list(inputs), [name], name=name, **attributes)
+        self.nodes.append(node)
         return name
 
     def affine(self, name: str, x: str, weight: Tensor, bias: Tensor) -> str:
         """x W + b; a zero bias is left out."""
-        product = self.apply(
-            "MatMul", name if not bias.any() else f"{name}.product", x, self.weight(f"{name}.W", weight)
-        )
-        whole = self.apply("Add", name, product, self.weight(f"{name}.b", bias)) if bias.any() else product
-        return self.held(whole)
+        matrix = self.weight(f"{name}.W", weight)
+        if not bias.any():
+            return self.held(self.apply("MatMul", name, x, matrix))
+        product = self.apply("MatMul", f"{name}.product", x, matrix)
+        offset = self.weight(f"{name}.b", bias)
+        return self.held(self.apply("Add", name, product, offset))
 
     def reshape(self, name: str, x: str, *sizes: int) -> str:
         """The same numbers in another shape."""
@@ -101,7 +105,8 @@ class Graph:
     def smallest_of_top(self, name: str, x: str, count: int) -> str:
         """The ``count``-th largest entry along the last dimension, which is kept with size one."""
         top = [f"{name}.values", f"{name}.places"]
-        node = self.onnx.helper.make_node("TopK", [x, self.shape(count)], top, name=f"{name}.top", axis=-1)
+        asked = [x, self.shape(count)]
+        node = self.onnx.helper.make_node("TopK", asked, top, name=f"{name}.top", axis=-1)
         self.nodes.append(node)
         return self.apply("ReduceMin", name, top[0], self.shape(-1), keepdims=1)
 
@@ -118,17 +123,14 @@ class Graph:
         """
         helper = self.onnx.helper
         kinds = {"bool": self.onnx.TensorProto.BOOL}
-        graph = helper.make_graph(
-            self.nodes,
-            "onelayer",
-            [helper.make_tensor_value_info("x", self.element, ["batch", *inputs])],
-            [
-                helper.make_tensor_value_info("y", self.element, ["batch", *outputs]),
-                *(helper.make_tensor_value_info(name, kinds[kind], ["batch"]) for name, kind in more),
-            ],
-            list(self.constants.values()),
-        )
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
+        described = helper.make_tensor_value_info
+        x = described("x", self.element, ["batch", *inputs])
+        y = described("y", self.element, ["batch", *outputs])
+        others = [described(name, kinds[kind], ["batch"]) for name, kind in more]
+        constants = list(self.constants.values())
+        graph = helper.make_graph(self.nodes, "onelayer", [x], [y, *others], constants)
+        opset = helper.make_opsetid("", OPSET)
+        model = helper.make_model(graph, opset_imports=[opset], ir_version=IR_VERSION)
         model.producer_name = "onelayer"
         helper.set_model_props(model, facts)
         self.onnx.checker.check_model(model, full_check=True)

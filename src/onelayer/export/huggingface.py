@@ -34,12 +34,12 @@ def to_huggingface(
     source = source_of(a, box)
     need_softmax(source.model, "transformers")
     drawn = plan(source)
-    anchored = Anchoring.of(drawn, ANCHORS[source.model.dtype] if anchor is None else anchor)
+    size = ANCHORS[source.model.dtype] if anchor is None else anchor
+    anchored = Anchoring.of(drawn, size)
     dtype = spelled(source.model.dtype)
     kept = carried(guard, source.domain, source.model.dtype)
-    config = OneLayerGPT2Config(
-        layer=drawn.config.to_dict(), block=_gpt2_arguments(drawn, anchored), dtype=dtype, **kept
-    )
+    block = _gpt2_arguments(drawn, anchored)
+    config = OneLayerGPT2Config(layer=drawn.config.to_dict(), block=block, dtype=dtype, **kept)
     model = OneLayerGPT2(config)
     model.double()
     ramps = ramp_layers(source.model)
@@ -48,7 +48,8 @@ def to_huggingface(
     if ramps is not None:
         weights |= {"ramps.0.weight": ramps[0], "ramps.0.bias": ramps[1]}
         embed = embed @ ramps[2]
-    model.load_state_dict(weights | {"embed.weight": embed, "start.weight": anchored.tokens(drawn.start)})
+    weights |= {"embed.weight": embed, "start.weight": anchored.tokens(drawn.start)}
+    model.load_state_dict(weights)
     model.to(source.model.dtype).requires_grad_(False).eval()
     return model
 
@@ -77,7 +78,8 @@ def _gpt2_weights(drawn: Plan, anchored: Anchoring) -> dict[str, Tensor]:
     """The state of a GPT2LMHeadModel that computes a plan on anchored tokens; its Conv1D weights are (in, out)."""
     arguments = _gpt2_arguments(drawn, anchored)
     rows = arguments["vocab_size"]
-    memory, head = (torch.zeros(rows, anchored.width).double() for _ in range(2))
+    memory = torch.zeros(rows, anchored.width).double()
+    head = torch.zeros(rows, anchored.width).double()
     memory[: len(drawn.memory)] = anchored.tokens(drawn.memory, exact=True)
     # The head has no bias: the flag feature, one on every token of the sequence, carries it.
     read = drawn.read.clone()
@@ -85,10 +87,11 @@ def _gpt2_weights(drawn: Plan, anchored: Anchoring) -> dict[str, Tensor]:
     head[: len(read)] = read @ anchored.down
     gain = torch.full((anchored.width,), anchored.gain, dtype=torch.float64)
     zero = torch.zeros_like(drawn.query_bias)
+    projections = torch.cat([drawn.query, drawn.key, drawn.value])
     weights = {
         "transformer.wte.weight": memory,
         "transformer.wpe.weight": torch.zeros(arguments["n_positions"], anchored.width).double(),
-        "transformer.h.0.attn.c_attn.weight": (torch.cat([drawn.query, drawn.key, drawn.value]) @ anchored.down).T,
+        "transformer.h.0.attn.c_attn.weight": (projections @ anchored.down).T,
         "transformer.h.0.attn.c_attn.bias": torch.cat([drawn.query_bias, zero, zero]),
         "transformer.h.0.attn.c_proj.weight": (anchored.up @ drawn.output).T,
         "transformer.h.0.attn.c_proj.bias": anchored.up @ drawn.output_bias,
@@ -99,5 +102,6 @@ def _gpt2_weights(drawn: Plan, anchored: Anchoring) -> dict[str, Tensor]:
         "lm_head.weight": head,
     }
     for norm in ("h.0.ln_1", "h.0.ln_2", "ln_f"):
-        weights |= {f"transformer.{norm}.weight": gain, f"transformer.{norm}.bias": torch.zeros_like(gain)}
+        weights[f"transformer.{norm}.weight"] = gain
+        weights[f"transformer.{norm}.bias"] = torch.zeros_like(gain)
     return {name: tensor.contiguous() for name, tensor in weights.items()}

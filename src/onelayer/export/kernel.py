@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shutil
@@ -39,8 +40,7 @@ class Judgement:
     status: str
     eps: float
     reason: str
-    # Of the tactic interval; none where the verifier of formal/Checker.v computed.
-    pieces: int
+    pieces: int  # of the tactic interval; none where the verifier of formal/Checker.v computed
     integers: str
     axioms: tuple[str, ...]
     seconds: float
@@ -76,11 +76,13 @@ def check_formally(
     own = load(a) if isinstance(a, str | os.PathLike) else a
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="onelayer-coq-") as folder:
-        path = to_coq(own, Path(folder) / "claim" / CERTIFICATE, eps=eps, integers=integers)
+        claim = Path(folder) / "claim" / CERTIFICATE
+        path = to_coq(own, claim, eps=eps, integers=integers)
         pieces = path.read_text(encoding="ascii").count("\nLemma piece")
         try:
             library = compile_library(Path(folder) / "library", began + max_seconds)
-            done = _run([coqc, *_options(library), CERTIFICATE], path.parent, began + max_seconds)
+            command = [coqc, *_options(library), CERTIFICATE]
+            done = _run(command, path.parent, began + max_seconds)
             axioms = _axioms_of(done.stdout)
             reason = _reason(done, axioms, integers)
             status = "rejected" if reason else "accepted"
@@ -88,9 +90,17 @@ def check_formally(
             axioms = ()
             reason = f"no answer within {max_seconds:g} s"
             status = "undecided"
-    claimed = own.certificate.eps if own.certificate.eps is not None else own.certificate.upper
-    stated = claimed if eps is None else float(eps)
-    return Judgement(status, stated, reason, pieces, integers, axioms, time.monotonic() - began)
+    certificate = own.certificate
+    claimed = certificate.upper if certificate.eps is None else certificate.eps
+    stated = claimed if eps is None else not_below(eps)
+    seconds = time.monotonic() - began
+    return Judgement(status, stated, reason, pieces, integers, axioms, seconds)
+
+
+def not_below(eps: Fraction | float) -> float:
+    """The float that a theorem of this bound may be said to prove: the bound itself, or the next one above it."""
+    near = float(eps)
+    return near if near >= eps else math.nextafter(near, math.inf)
 
 
 def find_coqc() -> str:
@@ -114,8 +124,9 @@ def compile_library(into: Path, deadline: float) -> Path:
     """Compile what certificates import into a new folder; returns it."""
     into.mkdir(parents=True)
     for name in LIBRARY:
-        shutil.copyfile(sources() / f"{name}.v", into / f"{name}.v")
-        done = _run([find_coqc(), *_options(into), f"{name}.v"], into, deadline)
+        file = f"{name}.v"
+        shutil.copyfile(sources() / file, into / file)
+        done = _run([find_coqc(), *_options(into), file], into, deadline)
         if done.returncode:
             raise OnelayerError(f"Coq does not compile {name}.v ({_said(done)}); needed: {INSTALL}")
     return into
@@ -125,7 +136,9 @@ def _axioms_of(printed: str) -> tuple[str, ...]:
     """The names that Print Assumptions lists; empty where it was not reached."""
     _, found, listed = printed.partition("Axioms:\n")
     if found:
-        return tuple(sorted(line.split()[0] for line in listed.splitlines() if line[:1].strip()))
+        # What a name is of follows on lines that are moved in.
+        lines = [line for line in listed.splitlines() if line[:1].strip()]
+        return tuple(sorted(line.split()[0] for line in lines))
     return ()
 
 
@@ -133,6 +146,7 @@ def _reason(done: subprocess.CompletedProcess[str], axioms: tuple[str, ...], int
     """Why a run accepts nothing; empty where it accepts."""
     if done.returncode:
         return _said(done)
+    # Over plain integers nothing may rest on the processor.
     others = [name for name in axioms if integers == "plain" or not MACHINE.fullmatch(name)]
     if {name.rsplit(".", 1)[-1] for name in others} != AXIOMS:
         return one_line(f"the theorem rests on other axioms than those of the real numbers: {', '.join(others)}")

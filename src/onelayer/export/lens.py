@@ -44,7 +44,8 @@ class Lens:
     def stream(self, x: Tensor) -> Tensor:
         """Points (B, *input_shape) as the residual stream that enters the block, (B, M + N, d_model)."""
         inside = x if self.guard is None else guarded(x, self.guard, *self.domain)
-        return torch.cat([self.memory.expand(len(x), *self.memory.shape), self.embedded(inside)], dim=1)
+        memory = self.memory.expand(len(x), *self.memory.shape)
+        return torch.cat([memory, self.embedded(inside)], dim=1)
 
     def __call__(self, x: Tensor) -> Tensor:
         """Values (B, *output_shape) at the points."""
@@ -52,7 +53,8 @@ class Lens:
 
     def run_with_hooks(self, x: Tensor, **options: Any) -> Tensor:
         """Values at the points with hooks in place: ``fwd_hooks=[(name, function), ...]`` as in TransformerLens."""
-        return self._values(self.bridge.run_with_hooks(self.stream(x), start_at_layer=0, **options))
+        logits = self.bridge.run_with_hooks(self.stream(x), start_at_layer=0, **options)
+        return self._values(logits)
 
     def run_with_cache(self, x: Tensor, **options: Any) -> tuple[Tensor, Any]:
         """Values (B, *output_shape) at the points, and the cache of all activations by name."""
@@ -61,17 +63,19 @@ class Lens:
 
     def patterns(self, cache: Any) -> list[Tensor]:
         """Weights of every head out of a cache, H x (B, N, S): tokens of the sequence if attended to, then memory."""
-        pattern, start = cache[PATTERN], len(self.memory)  # (B, H, M + N, M + N)
+        pattern = cache[PATTERN]  # (B, H, M + N, M + N)
+        start = len(self.memory)
         own = slice(start, None) if self.config.token_attention else slice(0, 0)
-        rows = pattern[:, :, start:]
-        return [
-            torch.cat([rows[:, h, :, own], rows[:, h, :, : head.token_count]], dim=-1)
-            for h, head in enumerate(self.config.heads)
-        ]
+        found = []
+        for h, head in enumerate(self.config.heads):
+            rows = pattern[:, h, start:]
+            found.append(torch.cat([rows[..., own], rows[..., : head.token_count]], dim=-1))
+        return found
 
     def _values(self, logits: Tensor) -> Tensor:
         config = self.config
-        seen = pooled(logits[:, len(self.memory) :], config.readout)[..., : config.readout_width]
+        of_sequence = logits[:, len(self.memory) :]
+        seen = pooled(of_sequence, config.readout)[..., : config.readout_width]
         values: Tensor = seen.reshape(len(logits), *config.output_shape)
         return values
 
@@ -90,7 +94,8 @@ def to_lens(a: Exportable, *, anchor: float | None = None, box: Box | None = Non
     from transformer_lens.model_bridge.sources import build_bridge_from_module
 
     model = to_huggingface(a, anchor=anchor, box=box)
-    memory = model.gpt2.transformer.wte.weight[: model.memory_ids.numel()].detach().clone()
+    count = model.memory_ids.numel()
+    memory = model.gpt2.transformer.wte.weight[:count].detach().clone()
     bridge = build_bridge_from_module(model.gpt2, "GPT2LMHeadModel", hf_config=model.gpt2.config, model_name="onelayer")
     bridge.requires_grad_(False)
     return Lens(bridge, model.inputs_embeds, memory, source.model.config, **kept)
@@ -119,13 +124,15 @@ def _sequence_lens(model: OneLayerTransformer, drawn: Plan) -> Lens:
         dtype=dtype,
     )
     bridge = native.boot(shape, dtype=dtype, model_name="onelayer")
-    bridge.load_state_dict({name: tensor.to(dtype) for name, tensor in _native_weights(drawn).items()}, strict=False)
+    weights = {name: tensor.to(dtype) for name, tensor in _native_weights(drawn).items()}
+    bridge.load_state_dict(weights, strict=False)
     bridge.requires_grad_(False)
     embed = drawn.embed.to(dtype)
     start = drawn.start.to(dtype)
 
     def embedded(x: Tensor) -> Tensor:
-        numbers = x.to(dtype).reshape(len(x), drawn.config.length, drawn.config.token_width)
+        config = drawn.config
+        numbers = x.to(dtype).reshape(len(x), config.length, config.token_width)
         return model.ramped(numbers) @ embed.T + start
 
     return Lens(bridge, embedded, memory, drawn.config)

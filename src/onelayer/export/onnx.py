@@ -46,7 +46,8 @@ def onnx_model(a: Exportable, *, guard: str | None = None, named: bool = False) 
     config = source.model.config
     facts = {"weights_sha256": weights_sha256(source.model)}
     if isinstance(a, Approximation):
-        facts |= {"certificate": str(a.certificate), "domain": repr(a.box), "function": a.certificate.named_function}
+        certificate = a.certificate
+        facts |= {"certificate": str(certificate), "domain": repr(a.box), "function": certificate.named_function}
         facts |= {"inputs": ", ".join(a.box.names)} if a.box.names else {}
     if guard is not None:
         facts["guard"] = guard
@@ -54,7 +55,8 @@ def onnx_model(a: Exportable, *, guard: str | None = None, named: bool = False) 
     more = [("inside", "bool")] if guard == WARN else []
     model = graph.model(config.input_shape, config.output_shape, facts, more)
     if source.box is not None and source.box.names:
-        model.graph.input[0].doc_string = f"columns: {', '.join(source.box.names)}"
+        columns = ", ".join(source.box.names)
+        model.graph.input[0].doc_string = f"columns: {columns}"
     return with_named_inputs(model, source.domain) if named else model
 
 
@@ -68,9 +70,10 @@ def _layer(source: Source, guard: str | None) -> Graph:
     e = _embed(graph, config, own, x)
     u = _norm(graph, own, "1", e) if config.norm == "pre" else e
     heads = [_head(graph, model, h, u) for h in range(len(config.heads))]
-    z = heads[0] if len(heads) == 1 else graph.apply("Concat", "heads", *heads, axis=-1)
+    z = _joined(graph, "heads", heads)
     r = graph.affine("attention", z, own["W_O"], own["b_O"])
-    r = graph.held(graph.apply("Add", "residual", e, r)) if config.residual else r
+    if config.residual:
+        r = graph.held(graph.apply("Add", "residual", e, r))
     r = _norm(graph, own, "1", r) if config.norm == "post" else r
     y = _feed_forward(graph, config, own, r) if config.hidden else r
     y = _pooled(graph, config, y)
@@ -84,28 +87,40 @@ def _layer(source: Source, guard: str | None) -> Graph:
     return graph
 
 
+def _joined(graph: Graph, name: str, parts: list[str]) -> str:
+    """Parts side by side along the last axis; a single one is itself."""
+    if len(parts) == 1:
+        return parts[0]
+    return graph.apply("Concat", name, *parts, axis=-1)
+
+
 def _embed(graph: Graph, config: Config, own: dict[str, Tensor], x: str) -> str:
     x = graph.reshape("tokens", x, -1, config.rows, config.token_width)
     if config.embedding == "piecewise":
         x = graph.reshape("numbers", x, -1, config.length, config.token_width, 1)
         x = graph.apply("Sub", "past_start", x, graph.weight("ramp_start", own["ramp_start"]))
         x = graph.apply("Mul", "ramp", x, graph.weight("ramp_slope", own["ramp_slope"]))
-        x = graph.apply("Clip", "ramp.clipped", x, graph.constant("zero", 0.0), graph.constant("one", 1.0))
+        zero = graph.constant("zero", 0.0)
+        one = graph.constant("one", 1.0)
+        x = graph.apply("Clip", "ramp.clipped", x, zero, one)
         x = graph.held(x)
         x = graph.reshape("features", x, -1, config.length, config.features)
     e = graph.affine("embedding", x, own["W_E"], own["b_E"])
     if config.pieces:
         e = graph.reshape("embedding.tokens", e, -1, config.length, config.d_model)
     if config.positions != "none":
-        e = graph.held(graph.apply("Add", "embedding.placed", e, graph.weight("position", own["position"])))
+        position = graph.weight("position", own["position"])
+        e = graph.held(graph.apply("Add", "embedding.placed", e, position))
     return e
 
 
 def _feed_forward(graph: Graph, config: Config, own: dict[str, Tensor], r: str) -> str:
     inner = _norm(graph, own, "2", r) if config.norm == "pre" else r
-    hidden = graph.apply("Relu", "hidden.active", graph.affine("hidden", inner, own["W_1"], own["b_1"]))
+    seen = graph.affine("hidden", inner, own["W_1"], own["b_1"])
+    hidden = graph.apply("Relu", "hidden.active", seen)
     y = graph.affine("ffn", hidden, own["W_2"], own["b_2"])
-    y = graph.held(graph.apply("Add", "ffn.residual", r, y)) if config.residual else y
+    if config.residual:
+        y = graph.held(graph.apply("Add", "ffn.residual", r, y))
     if config.norm == "post":
         return _norm(graph, own, "2", y)
     return y
@@ -124,12 +139,17 @@ def _pooled(graph: Graph, config: Config, y: str) -> str:
 def _norm(graph: Graph, own: dict[str, Tensor], which: str, x: str) -> str:
     """LayerNorm written out: the attribute epsilon of the ready-made operation is a float32, ours may be a float64."""
     name = f"norm_{which}"
-    centred = graph.apply("Sub", f"{name}.centred", x, _mean(graph, f"{name}.mean", x))
-    variance = _mean(graph, f"{name}.variance", graph.apply("Mul", f"{name}.squared", centred, centred))
+    mean = _mean(graph, f"{name}.mean", x)
+    centred = graph.apply("Sub", f"{name}.centred", x, mean)
+    squared = graph.apply("Mul", f"{name}.squared", centred, centred)
+    variance = _mean(graph, f"{name}.variance", squared)
     raised = graph.apply("Add", f"{name}.raised", variance, graph.constant("norm_eps", NORM_EPS))
-    unit = graph.apply("Div", f"{name}.unit", centred, graph.apply("Sqrt", f"{name}.deviation", raised))
-    gained = graph.apply("Mul", f"{name}.gained", unit, graph.weight(f"{name}.gain", own[f"gain_{which}"]))
-    return graph.held(graph.apply("Add", name, gained, graph.weight(f"{name}.shift", own[f"shift_{which}"])))
+    deviation = graph.apply("Sqrt", f"{name}.deviation", raised)
+    unit = graph.apply("Div", f"{name}.unit", centred, deviation)
+    gain = graph.weight(f"{name}.gain", own[f"gain_{which}"])
+    gained = graph.apply("Mul", f"{name}.gained", unit, gain)
+    shift = graph.weight(f"{name}.shift", own[f"shift_{which}"])
+    return graph.held(graph.apply("Add", name, gained, shift))
 
 
 def _mean(graph: Graph, name: str, x: str) -> str:
@@ -141,12 +161,15 @@ def _head(graph: Graph, model: OneLayerTransformer, h: int, u: str) -> str:
     config = model.config
     shape = model.config.heads[h]
     name = f"head{h}"
-    k, v = (sum(getattr(head, width) for head in config.heads[:h]) for width in ("d_k", "d_v"))
+    k = sum(head.d_k for head in config.heads[:h])
+    v = sum(head.d_v for head in config.heads[:h])
     own = dict(model.state_dict())
     scale = 1 / math.sqrt(shape.d_k)
     columns = slice(k, k + shape.d_k)
-    query = _query(graph, name, u, (own["W_Q"][:, columns], own["b_Q"][columns]), scale)
+    projection = (own["W_Q"][:, columns], own["b_Q"][columns])
+    query = _query(graph, name, u, projection, scale)
     memory = model.memory_of(h)
+    # A softmax over a grid is a product of softmaxes over its axes; other kinds of attention do not factorise.
     if isinstance(memory, GridMemory) and config.attention == "softmax" and not config.token_attention:
         return graph.held(_grid(graph, config, name, query, memory))
     blocks, values = [], []
@@ -154,13 +177,14 @@ def _head(graph: Graph, model: OneLayerTransformer, h: int, u: str) -> str:
         key = graph.affine(f"{name}.key", u, own["W_K"][:, columns], own["b_K"][columns])
         blocks.append(_scores(graph, config, f"{name}.tokens", query, key))
         rows = slice(v, v + shape.d_v)
-        values.append(graph.affine(f"{name}.value", u, own["W_V"][:, rows], own["b_V"][rows]))
+        value = graph.affine(f"{name}.value", u, own["W_V"][:, rows], own["b_V"][rows])
+        values.append(value)
     if memory is not None:
         stored = memory.plain_tokens()
         key = graph.weight(f"{name}.memory.keys", stored[0][None])
         blocks.append(_scores(graph, config, f"{name}.memory", query, key))
         values.append(graph.weight(f"{name}.memory.values", stored[1][None]))
-    scores = blocks[0] if len(blocks) == 1 else graph.apply("Concat", f"{name}.scores", *blocks, axis=-1)
+    scores = _joined(graph, f"{name}.scores", blocks)
     tokens = shape.token_count + (config.length if config.token_attention else 0)
     weights = _weights(graph, config, name, scores, tokens)
     return graph.held(_average(graph, config, name, weights, values, shape.token_count))
@@ -172,28 +196,31 @@ def _query(graph: Graph, name: str, u: str, own: tuple[Tensor, Tensor], scale: f
     if graph.narrow is None:
         return graph.affine(f"{name}.query", u, weight * scale, bias * scale)
     plain = graph.affine(f"{name}.query", u, weight, bias)
-    return graph.apply("Mul", f"{name}.query.scaled", plain, graph.constant(f"{name}.scale", scale))
+    factor = graph.constant(f"{name}.scale", scale)
+    return graph.apply("Mul", f"{name}.query.scaled", plain, factor)
 
 
 def _grid(graph: Graph, config: Config, name: str, query: str, memory: GridMemory) -> str:
     """One softmax per axis, contracted one axis at a time."""
-    rest, n = "", config.length
-    # Numbers per token of the axes that are contracted.
-    left = memory.values.numel()
+    rest = ""
+    n = config.length
+    left = memory.values.numel()  # numbers of the table that are not contracted yet, per token
     for a, axis in enumerate(memory.axes):
-        turned = graph.apply("Transpose", f"{name}.axis{a}.keys.T", graph.weight(f"{name}.axis{a}.keys", axis))
-        logits = graph.apply("MatMul", f"{name}.axis{a}.logits", query, turned)
-        weights = graph.apply("Softmax", f"{name}.axis{a}.weights", logits, axis=-1)
+        here = f"{name}.axis{a}"
+        keys = graph.weight(f"{here}.keys", axis)
+        turned = graph.apply("Transpose", f"{here}.keys.T", keys)
+        logits = graph.apply("MatMul", f"{here}.logits", query, turned)
+        weights = graph.apply("Softmax", f"{here}.weights", logits, axis=-1)
         left //= len(axis)
         if a == 0:
             values = graph.weight(f"{name}.values", memory.values)
             rows = graph.reshape(f"{name}.values.rows", values, len(axis), left)
             rest = graph.apply("MatMul", f"{name}.axis0", weights, rows)
             continue
-        rest = graph.reshape(f"{name}.axis{a}.rest", rest, -1, n, len(axis), left)
-        weights = graph.reshape(f"{name}.axis{a}.row", weights, -1, n, 1, len(axis))
-        product = graph.apply("MatMul", f"{name}.axis{a}.product", weights, rest)
-        rest = graph.reshape(f"{name}.axis{a}", product, -1, n, left)
+        rest = graph.reshape(f"{here}.rest", rest, -1, n, len(axis), left)
+        weights = graph.reshape(f"{here}.row", weights, -1, n, 1, len(axis))
+        product = graph.apply("MatMul", f"{here}.product", weights, rest)
+        rest = graph.reshape(here, product, -1, n, left)
     return rest
 
 
@@ -209,8 +236,10 @@ def _scores(graph: Graph, config: Config, name: str, query: str, key: str) -> st
 def _elu(graph: Graph, name: str, u: str) -> str:
     """elu(u) + 1 = max(u, 0) + exp(min(u, 0))."""
     zero = graph.constant("zero", 0.0)
-    low = graph.apply("Exp", f"{name}.exp", graph.apply("Min", f"{name}.min", u, zero))
-    return graph.apply("Add", f"{name}.elu", graph.apply("Max", f"{name}.max", u, zero), low)
+    smaller = graph.apply("Min", f"{name}.min", u, zero)
+    low = graph.apply("Exp", f"{name}.exp", smaller)
+    larger = graph.apply("Max", f"{name}.max", u, zero)
+    return graph.apply("Add", f"{name}.elu", larger, low)
 
 
 def _weights(graph: Graph, config: Config, name: str, scores: str, tokens: int) -> str:
@@ -220,11 +249,12 @@ def _weights(graph: Graph, config: Config, name: str, scores: str, tokens: int) 
     if config.attention == "topk":
         threshold = graph.smallest_of_top(f"{name}.best", scores, min(config.top_k, tokens))
         small = graph.apply("Less", f"{name}.small", scores, threshold)
-        masked = graph.apply("Where", f"{name}.kept", small, graph.constant("minus_inf", -math.inf), scores)
+        minus_infinity = graph.constant("minus_inf", -math.inf)
+        masked = graph.apply("Where", f"{name}.kept", small, minus_infinity, scores)
         return graph.apply("Softmax", f"{name}.weights", masked, axis=-1)
     if config.attention == "hardmax":
         best = graph.apply("ReduceMax", f"{name}.best", scores, graph.shape(-1), keepdims=1)
-        # They share the weight equally.
+        # Tokens with the same best score share the weight equally.
         ties = graph.apply("Equal", f"{name}.ties", scores, best)
         scores = graph.apply("Cast", f"{name}.kernel", ties, to=graph.element)
     elif config.feature == "taylor":
@@ -237,8 +267,10 @@ def _exponential_sum(graph: Graph, name: str, logits: str, order: int) -> str:
     """sum_{p <= order} l^p / p! by Horner's rule: the kernel of the Taylor features, evaluated on the logits."""
     total = one = graph.constant("one", 1.0)
     for p in range(order, 0, -1):
-        scaled = graph.apply("Mul", f"{name}.power{p}", logits, graph.constant(f"inverse_{p}", 1 / p))
-        total = graph.apply("Add", f"{name}.horner{p}", graph.apply("Mul", f"{name}.term{p}", scaled, total), one)
+        inverse = graph.constant(f"inverse_{p}", 1 / p)
+        scaled = graph.apply("Mul", f"{name}.power{p}", logits, inverse)
+        term = graph.apply("Mul", f"{name}.term{p}", scaled, total)
+        total = graph.apply("Add", f"{name}.horner{p}", term, one)
     return total
 
 

@@ -17,10 +17,14 @@ def onnx_guard(graph: Graph, source: Source, guard: str | None) -> str:
     low = graph.constant("lower", inward(box.lower, dtype, up=True))
     high = graph.constant("upper", inward(box.upper, dtype, up=False))
     if guard == CLAMP:
-        return graph.apply("Min", "x.clamped", graph.apply("Max", "x.raised", "x", low), high)
+        raised = graph.apply("Max", "x.raised", "x", low)
+        return graph.apply("Min", "x.clamped", raised, high)
     above = graph.apply("GreaterOrEqual", "x.above", "x", low)
-    each = graph.apply("And", "x.inside", above, graph.apply("LessOrEqual", "x.below", "x", high))
-    rows = graph.reshape("x.inside.flat", graph.apply("Cast", "x.inside.number", each, to=graph.element), -1, dim)
+    below = graph.apply("LessOrEqual", "x.below", "x", high)
+    each = graph.apply("And", "x.inside", above, below)
+    # ONNX has no minimum of truth values.
+    numbers = graph.apply("Cast", "x.inside.number", each, to=graph.element)
+    rows = graph.reshape("x.inside.flat", numbers, -1, dim)
     least = graph.apply("ReduceMin", "x.inside.least", rows, graph.shape(1), keepdims=0)
     graph.apply("Cast", "inside", least, to=graph.onnx.TensorProto.BOOL)
     return "x"

@@ -27,14 +27,19 @@ def with_named_inputs(model: Any, box: Box) -> Any:
     del graph.input[:]
     columns = []
     nodes = []
-    for name, label, low, high in zip(box.variables, box.labels, box.lower.tolist(), box.upper.tolist(), strict=True):
+    last = f"{OWN}last"
+    sides = zip(box.variables, box.labels, box.lower.tolist(), box.upper.tolist(), strict=True)
+    for name, label, low, high in sides:
         given = onnx.helper.make_tensor_value_info(name, element, ["batch"])
         given.doc_string = f"{label}, from {low!r} to {high!r}"
         graph.input.append(given)
-        columns.append(f"{OWN}column.{name}")
-        nodes.append(onnx.helper.make_node("Unsqueeze", [name, f"{OWN}last"], [columns[-1]], name=columns[-1]))
-    nodes.append(onnx.helper.make_node("Concat", columns, [f"{OWN}x"], name=f"{OWN}x", axis=1))
-    graph.initializer.append(onnx.helper.make_tensor(f"{OWN}last", onnx.TensorProto.INT64, [1], [1]))
+        column = f"{OWN}column.{name}"
+        nodes.append(onnx.helper.make_node("Unsqueeze", [name, last], [column], name=column))
+        columns.append(column)
+    joined = f"{OWN}x"
+    nodes.append(onnx.helper.make_node("Concat", columns, [joined], name=joined, axis=1))
+    graph.initializer.append(onnx.helper.make_tensor(last, onnx.TensorProto.INT64, [1], [1]))
+    # In front: a node reads what stands before it.
     for at, node in enumerate(nodes):
         graph.node.insert(at, node)
     onnx.checker.check_model(model, full_check=True)

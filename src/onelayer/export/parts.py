@@ -46,7 +46,8 @@ class LayerOfParts(nn.Module):
         r = e + r if config.residual else r
         r = parts["norm1"](r) if config.norm == "post" else r
         y = self._feed_forward(r) if config.hidden else r
-        return parts["read"](pooled(y, config.readout)).reshape(*batch, *config.output_shape)
+        read = parts["read"](pooled(y, config.readout))
+        return read.reshape(*batch, *config.output_shape)
 
     def _sources(self, u: Any, count: int) -> tuple[Any, Any]:
         """Keys and values (B, S, H w): of the sequence where tokens attend to tokens, then of the memory."""
@@ -56,15 +57,18 @@ class LayerOfParts(nn.Module):
         if "memory_keys" in self.parts:
             keys = self._rows("memory_keys")
             values = self._rows("memory_values")
-            sources.append((keys.expand(count, *keys.shape), values.expand(count, *values.shape)))
+            of_memory = [part.expand(count, *part.shape) for part in (keys, values)]
+            sources.append((of_memory[0], of_memory[1]))
         if len(sources) == 1:
             return sources[0]
-        return torch.cat([k for k, _ in sources], dim=1), torch.cat([v for _, v in sources], dim=1)
+        every_key, every_value = zip(*sources, strict=True)
+        return torch.cat(every_key, dim=1), torch.cat(every_value, dim=1)
 
     def _feed_forward(self, r: Any) -> Any:
         parts = self.parts
         config = self.config
-        y = parts["second"](torch.relu(parts["first"](parts["norm2"](r) if config.norm == "pre" else r)))
+        inner = parts["norm2"](r) if config.norm == "pre" else r
+        y = parts["second"](torch.relu(parts["first"](inner)))
         y = r + y if config.residual else y
         if config.norm == "post":
             return parts["norm2"](y)
@@ -81,7 +85,8 @@ def layer_of_parts(model: OneLayerTransformer) -> LayerOfParts:
     config = model.config
     own = {name: tensor.detach().double() for name, tensor in model.state_dict().items()}
     width = head_width(config)
-    parts: dict[str, nn.Module] = {"embed": embedding(own["W_E"].T, own["b_E"], ramp_layers(model))}
+    embed = embedding(own["W_E"].T, own["b_E"], ramp_layers(model))
+    parts: dict[str, nn.Module] = {"embed": embed}
     if config.positions != "none":
         parts["position"] = table(own["position"])
     parts |= _attention_parts(model, own, width)
@@ -96,14 +101,19 @@ def _attention_parts(model: OneLayerTransformer, own: dict[str, Tensor], width: 
     parts: dict[str, nn.Module] = {}
     d_k = [head.d_k for head in config.heads]
     d_v = [head.d_v for head in config.heads]
-    scale = torch.cat([torch.full((size,), math.sqrt(width / size), dtype=torch.float64) for size in d_k])
+    # A stock head divides by the root of its one width, ours by that of each key.
+    scales = [torch.full((size,), math.sqrt(width / size), dtype=torch.float64) for size in d_k]
+    scale = torch.cat(scales)
     query, query_bias = _spread(own["W_Q"] * scale, own["b_Q"] * scale, d_k, width)
     for h, size in enumerate(d_k):
+        # One coordinate more, 1 in every query: there memory keys hold what is added to their logits.
         query_bias[h * width + size] = math.sqrt(width)
     parts["query"] = linear(query.T, query_bias)
     if config.token_attention:
-        parts["key"] = linear(*_transposed(_spread(own["W_K"], own["b_K"], d_k, width)))
-        parts["value"] = linear(*_transposed(_spread(own["W_V"], own["b_V"], d_v, width)))
+        key, key_bias = _spread(own["W_K"], own["b_K"], d_k, width)
+        value, value_bias = _spread(own["W_V"], own["b_V"], d_v, width)
+        parts["key"] = linear(key.T, key_bias)
+        parts["value"] = linear(value.T, value_bias)
     if any(head.memory != "none" for head in config.heads):
         keys, values = _memory_tables(model, width)
         parts |= {"memory_keys": table(keys), "memory_values": table(values)}
@@ -118,7 +128,8 @@ def _network_parts(config: Config, own: dict[str, Tensor]) -> dict[str, nn.Modul
     parts: dict[str, nn.Module] = {}
     for which in ("1", "2") if config.hidden else ("1",):
         if config.norm != "none":
-            parts[f"norm{which}"] = _layer_norm(own[f"gain_{which}"], own[f"shift_{which}"])
+            gain, shift = own[f"gain_{which}"], own[f"shift_{which}"]
+            parts[f"norm{which}"] = _layer_norm(gain, shift)
     if config.hidden:
         parts["first"] = linear(own["W_1"].T, own["b_1"])
         parts["second"] = linear(own["W_2"].T, own["b_2"])
@@ -133,7 +144,8 @@ def _memory_tables(model: OneLayerTransformer, width: int) -> tuple[Tensor, Tens
     """
     heads = plain_heads(model)
     count = max(len(keys) for keys, _ in heads)
-    keys, values = (torch.zeros(count, len(heads) * width).double() for _ in range(2))
+    keys = torch.zeros(count, len(heads) * width).double()
+    values = torch.zeros_like(keys)
     for h, (own_keys, own_values) in enumerate(heads):
         d_k = own_keys.shape[1]
         at = h * width
@@ -144,13 +156,15 @@ def _memory_tables(model: OneLayerTransformer, width: int) -> tuple[Tensor, Tens
         rows = torch.arange(count).clamp(max=len(own_keys) - 1)
         keys[:, at : at + d_k] = own_keys[rows]
         values[:, at : at + own_values.shape[1]] = own_values[rows]
-        keys[len(own_keys) - 1 :, at + d_k] = -math.log(copies)
+        last = len(own_keys) - 1
+        keys[last:, at + d_k] = -math.log(copies)
     return keys, values
 
 
 def _spread(weight: Tensor, bias: Tensor, sizes: list[int], width: int) -> tuple[Tensor, Tensor]:
     """Columns (., sum of sizes) moved to (., H width): head h starts at h width, the rest is zero."""
-    columns = torch.cat([h * width + torch.arange(size) for h, size in enumerate(sizes)])
+    places = [h * width + torch.arange(size) for h, size in enumerate(sizes)]
+    columns = torch.cat(places)
     wide = torch.zeros(len(weight), len(sizes) * width).double()
     wide[:, columns] = weight
     wide_bias = torch.zeros(len(sizes) * width).double()
@@ -159,29 +173,27 @@ def _spread(weight: Tensor, bias: Tensor, sizes: list[int], width: int) -> tuple
     return wide, wide_bias
 
 
-def _transposed(pair: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    return pair[0].T, pair[1]
-
-
 def _bare_attention(heads: int, width: int) -> nn.MultiheadAttention:
     """Multi-head attention whose projections are the identity: queries, keys and values arrive projected."""
     attention = nn.MultiheadAttention(heads * width, heads, batch_first=True, dtype=torch.float64)
     eye = torch.eye(heads * width).double()
-    attention.load_state_dict(
-        {
-            "in_proj_weight": torch.cat([eye, eye, eye]),
-            "in_proj_bias": torch.zeros(3 * len(eye)).double(),
-            "out_proj.weight": eye,
-            "out_proj.bias": torch.zeros(len(eye)).double(),
-        }
-    )
+    zero = torch.zeros(len(eye)).double()
+    identity = {
+        "in_proj_weight": torch.cat([eye, eye, eye]),
+        "in_proj_bias": torch.cat([zero, zero, zero]),
+        "out_proj.weight": eye,
+        "out_proj.bias": zero,
+    }
+    attention.load_state_dict(identity)
     return attention
 
 
 def linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:
     """nn.Linear with these numbers, weight (out, in)."""
-    layer = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None, dtype=torch.float64)
-    layer.load_state_dict({"weight": weight} if bias is None else {"weight": weight, "bias": bias})
+    outputs, inputs = weight.shape
+    layer = nn.Linear(inputs, outputs, bias=bias is not None, dtype=torch.float64)
+    state = {"weight": weight} if bias is None else {"weight": weight, "bias": bias}
+    layer.load_state_dict(state)
     return layer
 
 
@@ -195,7 +207,8 @@ def embedding(weight: Tensor, bias: Tensor | None, ramps: tuple[Tensor, Tensor, 
     if ramps is None:
         return linear(weight, bias)
     slopes, offsets, signs = ramps
-    return nn.Sequential(linear(slopes, offsets), nn.ReLU(), linear(weight @ signs, bias))
+    clipped = linear(slopes, offsets)
+    return nn.Sequential(clipped, nn.ReLU(), linear(weight @ signs, bias))
 
 
 def _layer_norm(gain: Tensor, shift: Tensor) -> nn.LayerNorm:

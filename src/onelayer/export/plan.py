@@ -20,7 +20,7 @@ from onelayer.source import Source, plain_heads
 
 # exp(-50) = 2e-22 beside any weight that counts: below the rounding of float64.
 OFF = 50.0
-# Of a stock layer, whose attention is quadratic in memory.
+# Tokens of a stock layer, whose attention is quadratic in memory.
 MAX_TOKENS = 4096
 ANCHOR_FEATURES = 2  # two features of opposite sign: their mean is zero
 
@@ -92,14 +92,17 @@ def plan(source: Source) -> Plan:
         )
     heads = plain_heads(model)
     count = max(len(keys) for keys, _ in heads)
-    if count + config.length > MAX_TOKENS:
+    tokens = count + config.length
+    if tokens > MAX_TOKENS:
         raise OnelayerError(
-            f"a sequence of {count + config.length:,} tokens is too long for a layer in which all attend to all "
+            f"a sequence of {tokens:,} tokens is too long for a layer in which all attend to all "
             f"(limit {MAX_TOKENS:,}); use to_torch(a, norm='none') or to_onnx"
         )
     names = _names(config)
     own = {name: tensor.detach().double() for name, tensor in model.state_dict().items()}
-    width = max(head_width(config), math.ceil((2 * names.count + ANCHOR_FEATURES) / len(heads)))
+    # Wide enough for each head, and together for a token with its anchors.
+    anchored = 2 * names.count + ANCHOR_FEATURES
+    width = max(head_width(config), math.ceil(anchored / len(heads)))
     bound = _bounds(source, heads, own, names)
     reach = _largest_logit(config, heads, own, bound[names.stream])
     attention = _attention(config, heads, own, names, width, OFF + 2 * reach)
@@ -138,7 +141,8 @@ def plan(source: Source) -> Plan:
 
 def head_width(config: Config) -> int:
     """Width that every head fits in: its key and one more coordinate to switch tokens off, or its value."""
-    return max(max(head.d_k + 1, head.d_v) for head in config.heads)
+    widths = [max(head.d_k + 1, head.d_v) for head in config.heads]
+    return max(widths)
 
 
 def _names(config: Config) -> Names:
@@ -150,6 +154,7 @@ def _names(config: Config) -> Names:
         return slice(at - size, at)
 
     stream = take(config.d_model)
+    # With a residual attention writes where it read; without, into features that were zero.
     after = stream if config.residual else take(config.d_model)
     last = after if config.residual or not config.hidden else take(config.d_model)
     keys = [take(head.d_k) for head in config.heads]
@@ -184,29 +189,36 @@ def _attention(
     """Projections whose head h has logit q . k / sqrt(d_k) on its own tokens and less than -OFF below on all others."""
     rows = len(config.heads) * width
     features = names.count
-    query, key, value = (torch.zeros(rows, features).double() for _ in range(3))
+    query = torch.zeros(rows, features).double()
+    key = torch.zeros(rows, features).double()
+    value = torch.zeros(rows, features).double()
     query_bias = torch.zeros(rows).double()
     output = torch.zeros(features, rows).double()
     output_bias = torch.zeros(features).double()
     k = v = 0
     for h, head in enumerate(config.heads):
         at = h * width
+        # A stock layer divides by the root of its one width, ours by that of each head.
         scale = math.sqrt(width / head.d_k)
-        keys, stored_keys = slice(at, at + head.d_k), slice(k, k + head.d_k)
-        values, stored_values = slice(at, at + head.d_v), slice(v, v + head.d_v)
+        keys = slice(at, at + head.d_k)
+        values = slice(at, at + head.d_v)
+        stored_keys = slice(k, k + head.d_k)
+        stored_values = slice(v, v + head.d_v)
         query[keys, names.stream] = scale * own["W_Q"][:, stored_keys].T
         query_bias[keys] = scale * own["b_Q"][stored_keys]
-        key[at : at + head.d_k, names.keys[h]] = torch.eye(head.d_k).double()
-        value[at : at + head.d_v, names.values[h]] = torch.eye(head.d_v).double()
-        query_bias[at + head.d_k] = math.sqrt(width)
-        key[at + head.d_k, names.off + h] = -off
+        key[keys, names.keys[h]] = torch.eye(head.d_k).double()
+        value[values, names.values[h]] = torch.eye(head.d_v).double()
+        # One coordinate more, 1 in every query: a token with an off flag is that far below all others.
+        switch = at + head.d_k
+        query_bias[switch] = math.sqrt(width)
+        key[switch, names.off + h] = -off
         if config.token_attention:
             key[keys, names.stream] = own["W_K"][:, stored_keys].T
             key[keys, 0] = own["b_K"][stored_keys]
             value[values, names.stream] = own["W_V"][:, stored_values].T
             value[values, 0] = own["b_V"][stored_values]
         else:
-            key[at + head.d_k, 0] = -off
+            key[switch, 0] = -off
         output[names.after, values] = own["W_O"][stored_values].T
         k = k + head.d_k
         v = v + head.d_v
@@ -228,11 +240,15 @@ def _bounds(source: Source, heads: list[tuple[Tensor, Tensor]], own: dict[str, T
     spread = own["b_O"].abs()
     v = 0
     for h, (_, values) in enumerate(heads):
-        w_o = own["W_O"][v : v + config.heads[h].d_v]
+        columns = slice(v, v + config.heads[h].d_v)
+        w_o = own["W_O"][columns]
+        # A head returns a mean of values, so no more than the largest of them.
         largest = (values @ w_o).abs().amax(0) if len(values) else torch.zeros_like(spread)
         if config.token_attention:
-            w_v, b_v = (own[name][..., v : v + config.heads[h].d_v] for name in ("W_V", "b_V"))
-            largest = torch.maximum(largest, stream @ (w_v @ w_o).abs() + (b_v @ w_o).abs())
+            w_v = own["W_V"][..., columns]
+            b_v = own["b_V"][..., columns]
+            of_tokens = stream @ (w_v @ w_o).abs() + (b_v @ w_o).abs()
+            largest = torch.maximum(largest, of_tokens)
         spread = spread + largest
         v = v + config.heads[h].d_v
     after = stream + spread if config.residual else spread
@@ -256,7 +272,8 @@ def _embedded(source: Source, own: dict[str, Tensor]) -> Tensor:
     """Bound of |E| per feature, over all tokens of the sequence."""
     config = source.model.config
     box = source.domain
-    size = torch.maximum(box.lower.abs(), box.upper.abs()).reshape(config.length, config.token_width)
+    size = torch.maximum(box.lower.abs(), box.upper.abs())
+    size = size.reshape(config.length, config.token_width)
     if config.embedding == "piecewise":
         size = torch.ones(config.length, config.features).double()
     bias = own["b_E"] + own["position"] if config.positions != "none" else own["b_E"]
@@ -266,12 +283,15 @@ def _embedded(source: Source, own: dict[str, Tensor]) -> Tensor:
 def _largest_logit(config: Config, heads: list[tuple[Tensor, Tensor]], own: dict[str, Tensor], stream: Tensor) -> float:
     """Bound of every logit over the box."""
     query = stream @ own["W_Q"].abs() + own["b_Q"].abs()
-    own_keys = stream @ own["W_K"].abs() + own["b_K"].abs() if config.token_attention else torch.zeros_like(query)
+    own_keys = torch.zeros_like(query)
+    if config.token_attention:
+        own_keys = stream @ own["W_K"].abs() + own["b_K"].abs()
     reach, k = 0.0, 0
     for head, (keys, _) in zip(config.heads, heads, strict=True):
         columns = slice(k, k + head.d_k)
-        largest = torch.cat([keys.abs(), own_keys[columns][None]]) @ query[columns]
-        reach = max(reach, float(largest.max()) / math.sqrt(head.d_k))
+        every = torch.cat([keys.abs(), own_keys[columns][None]])
+        largest = float((every @ query[columns]).max())
+        reach = max(reach, largest / math.sqrt(head.d_k))
         k = k + head.d_k
     return reach
 
@@ -292,4 +312,6 @@ def ramp_layers(model: OneLayerTransformer) -> tuple[Tensor, Tensor, Tensor] | N
     flat = weight.reshape(config.features, config.token_width)
     bias = -(slope * start).reshape(-1)
     eye = torch.eye(config.features).double()
-    return torch.cat([flat, flat]), torch.cat([bias, bias - 1]), torch.cat([eye, -eye], dim=1)
+    weights = torch.cat([flat, flat])
+    biases = torch.cat([bias, bias - 1])
+    return weights, biases, torch.cat([eye, -eye], dim=1)

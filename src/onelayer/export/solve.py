@@ -36,21 +36,26 @@ def solve_values(source: Source, drawn: Plan, build: Callable[[Plan], StockLayer
         raise OnelayerError("values are solved for packed layers; leave solve=False for tokens")
     maps = _value_maps(drawn)
     counts = [head.token_count for head in config.heads]
-    points = source.domain.sample(max(512, POINTS_PER_TOKEN * sum(counts)), arcsine=True)
+    count = max(512, POINTS_PER_TOKEN * sum(counts))
+    points = source.domain.sample(count, arcsine=True)
     with torch.no_grad():
         wanted = model(points).reshape(len(points), -1)
         for _ in range(ROUNDS):
             layer = build(drawn)
             weights = _weights(layer, points)  # (S, H, M)
-            columns = torch.cat([weights[:, h, :count] for h, count in enumerate(counts)], dim=1)
+            of_heads = [weights[:, h, :own] for h, own in enumerate(counts)]
+            columns = torch.cat(of_heads, dim=1)
             rest = wanted - layer(points).reshape(len(points), -1)
             found = torch.linalg.lstsq(columns, rest, driver="gelsd", rcond=RCOND).solution  # (sum M_h, K)
             memory = drawn.memory.clone()
             bound = drawn.bound.clone()
             for h, part in enumerate(found.split(counts)):
                 place = drawn.names.values[h]
-                memory[: counts[h], place] += torch.linalg.solve(maps[h].T, part.T).T
-                bound[place] = torch.maximum(bound[place], memory[: counts[h], place].abs().amax(0))
+                own = slice(counts[h])
+                memory[own, place] += torch.linalg.solve(maps[h].T, part.T).T
+                # Anchors must be large beside the largest value.
+                largest = memory[own, place].abs().amax(0)
+                bound[place] = torch.maximum(bound[place], largest)
             drawn = replace(drawn, memory=memory, bound=bound)
     return drawn
 
@@ -68,8 +73,10 @@ def _value_maps(drawn: Plan) -> list[Tensor]:
 def _weights(layer: StockLayer, points: Tensor) -> Tensor:
     """Attention of the query token over the memory, measured in the layer, (S, H, M)."""
     block = layer.layer
-    tokens = layer.embed(points.reshape(len(points), 1, -1)) + layer.start.weight
-    stream = torch.cat([tokens, layer.memory.weight.expand(len(points), *layer.memory.weight.shape)], dim=1)
+    numbers = points.reshape(len(points), 1, -1)
+    tokens = layer.embed(numbers) + layer.start.weight
+    memory = layer.memory.weight
+    stream = torch.cat([tokens, memory.expand(len(points), *memory.shape)], dim=1)
     read = block.norm1(stream) if block.norm_first else stream
     _, weights = block.self_attn(read[:, :1], read, read, average_attn_weights=False)
     return torch.as_tensor(weights[:, :, 0, 1:])

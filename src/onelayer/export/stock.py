@@ -53,9 +53,8 @@ class StockLayer(nn.Module):
         outputs = math.prod(self.output_shape) // (length if readout == "each" else 1)
         if ramps:
             clipped = 2 * self.numbers * ramps
-            into: nn.Module = nn.Sequential(
-                nn.Linear(self.numbers, clipped), nn.ReLU(), nn.Linear(clipped, width, bias=False)
-            )
+            ramp = nn.Linear(self.numbers, clipped)
+            into: nn.Module = nn.Sequential(ramp, nn.ReLU(), nn.Linear(clipped, width, bias=False))
         else:
             into = nn.Linear(self.numbers, width, bias=False)
         self.embed = into
@@ -79,22 +78,27 @@ class StockLayer(nn.Module):
             x = guarded(x, self.guard, *self.domain)
         batch = x.shape[: len(x.shape) - len(self.input_shape)]
         count = math.prod(batch)
-        tokens = self.embed(x.reshape(count, self.length, self.numbers)) + self.start.weight
+        numbers = x.reshape(count, self.length, self.numbers)
+        tokens = self.embed(numbers) + self.start.weight
         memory = self.memory.weight.expand(count, *self.memory.weight.shape)
         stream = self.layer(torch.cat([tokens, memory], dim=1))  # (B, N + M, width)
-        return self.read(pooled(stream[:, : self.length], self.readout)).reshape(*batch, *self.output_shape)
+        seen = pooled(stream[:, : self.length], self.readout)
+        return self.read(seen).reshape(*batch, *self.output_shape)
 
 
 def guarded(x: torch.Tensor, guard: str, low: list[float], high: list[float]) -> torch.Tensor:
     """Points as a layer takes them whose domain is a box; nan is outside, and clamping leaves it nan."""
     event = x.shape[1:]
-    lower, upper = (torch.tensor(end, dtype=torch.float64).to(x).reshape(event) for end in (low, high))
+    lower = torch.tensor(low, dtype=torch.float64).to(x).reshape(event)
+    upper = torch.tensor(high, dtype=torch.float64).to(x).reshape(event)
+    # Written as "not inside", so that nan is outside.
     outside = ~((x >= lower) & (x <= upper))
     if not bool(outside.any()):
         return x
     if guard == "clamp":
         return torch.minimum(torch.maximum(x, lower), upper)
-    message = f"{int(outside.flatten(1).any(1).sum())} of {len(x)} points lie outside the certified domain"
+    count = int(outside.flatten(1).any(1).sum())
+    message = f"{count} of {len(x)} points lie outside the certified domain"
     if guard == "raise":
         raise ValueError(message)
     warnings.warn(message, stacklevel=2)
@@ -107,7 +111,8 @@ def pooled(y: Any, readout: str) -> Any:
         return y
     if readout == "mean":
         return y.sum(1) * (1 / y.shape[1])
-    return y[:, 0 if readout == "first" else y.shape[1] - 1]
+    at = 0 if readout == "first" else y.shape[1] - 1
+    return y[:, at]
 
 
 def load(folder: str | Path) -> StockLayer:

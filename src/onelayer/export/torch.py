@@ -41,12 +41,16 @@ def to_torch(
 
     def build(drawn: Plan) -> StockLayer:
         anchored = Anchoring.of(drawn, size)
-        layer = StockLayer(**_stock_arguments(drawn, anchored, norm_first=norm == "pre")).double()
-        layer.load_state_dict(_embedding(drawn, anchored, ramp_layers(source.model)) | _layer(drawn, anchored))
+        arguments = _stock_arguments(drawn, anchored, norm_first=norm == "pre")
+        layer = StockLayer(**arguments).double()
+        outside = _embedding(drawn, anchored, ramp_layers(source.model))
+        layer.load_state_dict(outside | _layer(drawn, anchored))
         return layer.requires_grad_(False).eval()
 
     drawn = plan(source)
-    return build(solve_values(source, drawn, build) if solve else drawn).to(source.model.dtype)
+    if solve:
+        drawn = solve_values(source, drawn, build)
+    return build(drawn).to(source.model.dtype)
 
 
 def _stock_arguments(drawn: Plan, anchored: Anchoring, *, norm_first: bool) -> dict[str, Any]:
