@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
 from onelayer.errors import OnelayerError
-from onelayer.export.coq_formula import LONGEST, formula_text
+from onelayer.export.coq_formula import LONGEST, Form, formula_text
 from onelayer.export.coq_plan import Problem
 from onelayer.export.exact import Grid, Matrix, Unit
 from onelayer.language.formula import Formula
@@ -139,12 +139,8 @@ Place = tuple[int, Fraction]  # a coordinate and where it is cut
 
 def _kinks(problem: Problem) -> list[Place]:
     """Where f or a unit has a kink at a place of one coordinate: the boxes are cut there."""
-    forms = [(tuple(unit.slopes), unit.offset) for unit in problem.layer.units]
-    f = problem.f
-    kinks = [at for out in f.outputs for at in f.kinks(out)]
-    forms += [f.form(f.nodes[at].args[0]) for at in kinks]
     places = set()
-    for slopes, offset in forms:
+    for slopes, offset in _bent_forms(problem):
         used = [i for i, slope in enumerate(slopes) if slope]
         # A slanted kink crosses boxes whatever their sides: no cut is along it.
         if len(used) == 1:
@@ -152,6 +148,14 @@ def _kinks(problem: Problem) -> list[Place]:
             places.add((axis, -offset / slopes[axis]))
     inside = [(i, at) for i, at in places if problem.low[i] < at < problem.high[i]]
     return sorted(inside)
+
+
+def _bent_forms(problem: Problem) -> list[Form]:
+    """What units see, and what f takes absolute values of."""
+    f = problem.f
+    kinks = [at for out in f.outputs for at in f.kinks(out)]
+    of_f = [f.form(f.nodes[at].args[0]) for at in kinks]
+    return [*((tuple(unit.slopes), unit.offset) for unit in problem.layer.units), *of_f]
 
 
 def _plan(places: Sequence[Place]) -> str:
