@@ -127,6 +127,19 @@ class Taylor:
             c[0] = c[0] + value * UNIT_BALL
         return Taylor(self.support, c, order)
 
+    def within(self, variables: int) -> Taylor:
+        """The same enclosure with the first ``variables`` alone; a monomial of any other lies in [-1, 1] or [0, 1]."""
+        kept = tuple(v for v in self.support if v < variables)
+        if kept == self.support:
+            return self
+        places = {exponents: at for at, exponents in enumerate(monomials(len(kept), self.degree))}
+        out = [ZERO] * len(places)
+        for value, exponents in zip(self.c, monomials(len(self.support), self.degree), strict=True):
+            own, rest = exponents[: len(kept)], exponents[len(kept) :]
+            factor = 1 if not any(rest) else HALF_BALL if all(e % 2 == 0 for e in rest) else UNIT_BALL
+            out[places[own]] = out[places[own]] + value * factor
+        return Taylor(kept, out, self.order) if kept else constant(out[0], self.order)
+
     def range(self) -> arb:
         """A ball that contains every value on the box."""
         total = self.c[0]

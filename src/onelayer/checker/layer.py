@@ -11,13 +11,15 @@ from typing import Any
 import numpy as np
 from flint import arb
 
-from onelayer.checker.arithmetic import UNIT_BALL, ZERO, Taylor, combination, constant
+from onelayer.checker.arithmetic import UNIT_BALL, ZERO, Taylor, combination, constant, count
 from onelayer.checker.attention import Matrix, SoftmaxQuotient, Vector, attend, attend_grid, dot, sum_of
 from onelayer.checker.functions import Kinks, apply
 from onelayer.checker.linear import LinearHead
 from onelayer.checker.magnitudes import NORM_EPS, need_known
 from onelayer.checker.rounding import INFINITE, Execution
 from onelayer.checker.weights import Array, Stored
+
+MOST_COEFFICIENTS = 256  # of an element with variables for the errors of a query: more take longer than they tell
 
 
 @dataclass(frozen=True)
@@ -115,10 +117,12 @@ class Layer:
         sizes = row.sizes()
         self.fits = self.fits and self.execution.fits(sizes, row.errors)
         errors = self.execution.stored(sizes, row.errors, exact or [False] * len(row))
-        if self.absorbing and all(error.is_finite() for error in errors):
-            pairs = zip(row.items, errors, strict=True)
-            return Vector([item.shifted(error * UNIT_BALL) for item, error in pairs], [ZERO] * len(row))
-        return Vector(row.items, errors)
+        if not self.absorbing:
+            return Vector(row.items, errors)
+        items = [item.within(math.prod(self.config["input_shape"])) for item in row.items]
+        if not all(error.is_finite() for error in errors):
+            return Vector(items, errors)
+        return Vector([item.shifted(e * UNIT_BALL) for item, e in zip(items, errors, strict=True)], [ZERO] * len(row))
 
     def _normed(self, rows: list[Vector], where: str) -> list[Vector]:
         """The first norm of every row, if this layer has it there."""
@@ -172,13 +176,21 @@ class Layer:
     def _attend(self, u: list[Vector], kinks: Kinks) -> list[Vector]:
         tokens = self.config["layout"] != "packed"
         asking = u[:1] if self.config["layout"] == "pieces" else u  # one position alone is read
-        queries = [self.mapped("Q", row) for row in asking]
+        queries = [self._asking(row) for row in asking]
         keys = [self.mapped("K", row) for row in u] if tokens else []
         values = [self.mapped("V", row) for row in u] if tokens else []
         result = []
         for query in queries:
             result.append(self.mapped("O", self.averages(query, keys, values, kinks)))
         return result
+
+    def _asking(self, row: Vector) -> Vector:
+        """A query; in an absorbing pass it keeps its errors, which each head takes as variables."""
+        absorbing = self.absorbing
+        self.absorbing = False
+        found = self.mapped("Q", row)
+        self.absorbing = absorbing
+        return found
 
     def averages(self, query: Vector, keys: list[Vector], values: list[Vector], kinks: Kinks) -> Vector:
         """What the heads return for one query, side by side."""
@@ -188,9 +200,27 @@ class Layer:
         for head in self.heads:
             own_keys = [row[head.keys] for row in keys]
             own_values = [row[head.values] for row in values]
-            part = average(head, query[head.keys], own_keys, own_values)
+            part = average(head, self._varied(query[head.keys]), own_keys, own_values)
             z = Vector(z.items + part.items, z.errors + part.errors)
         return z
+
+    def _varied(self, query: Vector) -> Vector:
+        """In an absorbing pass: what is not known of each number as a variable of its own; where they are many, a ball.
+
+        All logits move with one query, so most of what they err by cancels in their softmax.
+        """
+        if not self.absorbing or not all(error.is_finite() for error in query.errors):
+            return query
+        first = math.prod(self.config["input_shape"])
+        items = []
+        few = count(first + len(query), query.items[0].order) <= MOST_COEFFICIENTS
+        for at, (item, error) in enumerate(query.entries()):
+            known = Taylor(item.support, [c.mid() for c in item.c], item.order)
+            strayed = sum((c.rad() for c in item.c), error)
+            items.append(
+                known + Taylor((first + at,), [ZERO, strayed], item.order) if few else item.shifted(error * UNIT_BALL)
+            )
+        return Vector(items, [ZERO] * len(query))
 
     def _scaled(self, head: Head, query: Vector) -> Vector:
         """q / sqrt(d_k)"""
