@@ -170,7 +170,8 @@ class Search(Frontier):
     def wide(self) -> bool:
         """Whether there are boxes enough for units of work, room for what becomes of them, and none that resists."""
         wanted = FEWEST * size_of_unit(self.cost.seconds)
-        enough = len(self.open) >= FEWEST and self.pieces >= wanted
+        # Half a unit each is worth it where others share the work, and costs little where nobody does.
+        enough = len(self.open) >= FEWEST and 2 * self.pieces >= wanted
         roomy = self.room > SLICE * len(self.open)
         # A GPU wants all boxes in one call, and boxes that resist are better followed down one by one.
         return enough and roomy and self.error.device.type == "cpu" and not self.resisting
@@ -180,7 +181,7 @@ class Search(Frontier):
         if self.pieces * self.cost.seconds > WORTH_A_GPU and (place := self.gpu()) is not None:
             raise Outgrown(self.order, place)
         count = self.pieces // size_of_unit(self.cost.seconds)
-        groups = dealt(self.open, count)
+        groups = dealt(self.open, max(FEWEST, count))
         # Each unit has its own share of the room, so that none depends on how far another one came.
         units = [self.unit(group, self.room // len(groups)) for group in groups]
         found: list[Explored | None] = [*(self.stored or [])]

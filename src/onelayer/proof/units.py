@@ -20,10 +20,10 @@ from onelayer.proof.witness import Witness
 # Units of a wave: work for the cores of a large machine, several times over.
 FEWEST, MOST = 16, 64
 # By the model of cost, in one call: below, a call costs nearly the same however few boxes are in it.
-LEAST_SECONDS = 0.05
+LEAST_SECONDS = 0.1
 # Boxes evaluated for each box of a unit before the rest is dealt anew: no unit takes long.
 SLICE = 16
-SMALLEST, LARGEST = 32, 1024  # boxes of a unit
+SMALLEST, LARGEST = 32, 2048  # boxes of a unit
 
 Numbers = tuple[NDArray[np.generic], ...]
 
