@@ -187,3 +187,24 @@ def test_recording_leaves_the_model_as_it_was() -> None:
     with pytest.raises(OnelayerError, match="changed in place"):
         record(model, (3,))
     assert float(model.held.sum()) == 0.0
+
+
+CONSTANTS: dict[str, Callable[[Any, Tensor], Tensor]] = {
+    "integers divided": lambda model, x: x + model.held / 3,
+    "integers divided, then multiplied": lambda model, x: (x + (model.held / 3) * 3)[:, :1],
+    "the larger of two": lambda model, x: x + torch.maximum(model.held, 9 - model.held).reshape(1, 3),
+}
+
+
+@pytest.mark.parametrize("name", CONSTANTS)
+@pytest.mark.parametrize("batch", [1, 3])
+def test_constants_of_a_program_are_what_torch_makes_of_them(name: str, batch: int, tmp_path: Path) -> None:
+    """In their own formats, the quotient of two integers in float32; and the same for every point of a batch."""
+    model = Program(CONSTANTS[name], torch.tensor([16777217, 2**30 + 1, 5])).double().eval()
+    path = tmp_path / "net.pt2"
+    torch.export.save(torch.export.export(model, (torch.zeros(1, 3).double(),)), path)
+    x = torch.tensor([[0.5, -2.0, 4.0]]).double()
+    with torch.no_grad():
+        wanted = model(x)
+        found = read_network(path)(x.expand(batch, 3))
+    assert torch.equal(found, wanted.expand(batch, -1))

@@ -7,7 +7,7 @@ on: a view, or the value under its old name, would be read as it was before.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from onelayer.errors import UnsupportedOperation
 from onelayer.network.builder import Constant, Known, NetworkWriter, Value, moved, parts_of
-from onelayer.network.program import MAX_VALUES, UNARY
+from onelayer.network.program import UNARY
 
 Rule = Callable[..., Any]
 RULES: dict[str, Rule] = {}
@@ -24,8 +24,8 @@ SAME = ("clone", "contiguous", "detach", "alias", "dropout", "feature_dropout", 
 CASTS = ("to", "_to_copy", "type_as")  # the same where the format stays
 
 
-def written_as(build: NetworkWriter, name: str, args: Any, kwargs: Mapping[str, Any], made: Sequence[str] = ()) -> Any:
-    """The ATen operation of this name as steps. Of constants alone those in ``made`` are run, and rules for arrays."""
+def written_as(build: NetworkWriter, name: str, args: Any, kwargs: Mapping[str, Any]) -> Any:
+    """The ATen operation of this name as steps: one of its arguments depends on the point."""
     _need_fit(build, (*args, *kwargs.values()))
     in_place = name.endswith("_") and not name.endswith("__")
     name = name.removesuffix("_") if in_place else name
@@ -33,8 +33,6 @@ def written_as(build: NetworkWriter, name: str, args: Any, kwargs: Mapping[str, 
         _spend(build, args[0])
     if name in SAME or name in CASTS:
         return _same(build, name, args, kwargs)
-    if name in made and not holds_value(args):
-        return _made(name, args, kwargs)
     if name not in RULES:
         raise UnsupportedOperation(name[:60], "a saved network has no such operation")
     return RULES[name](build, *args, **kwargs)
@@ -68,17 +66,6 @@ def _same(build: NetworkWriter, name: str, args: Any, kwargs: Mapping[str, Any])
     if "dropout" in name and args[2:3] != (False,) and args[2:3] != [False]:
         raise UnsupportedOperation("dropout", "call model.eval() first")
     return args[0]
-
-
-def _made(name: str, args: Any, kwargs: Mapping[str, Any]) -> Tensor:
-    """A constant that a program makes itself, of bounded size."""
-    lists = [item for item in args if isinstance(item, list)]
-    # As floats: a product of hostile sides must not wrap around.
-    if math.prod(float(side) for item in lists for side in item) > MAX_VALUES:
-        raise UnsupportedOperation(name, f"a value has at most {MAX_VALUES:,} entries")
-    given = {key: value for key, value in kwargs.items() if value is not None}
-    found: Tensor = getattr(torch.ops.aten, name)(*args, **given)
-    return found
 
 
 def holds_value(items: Any) -> bool:

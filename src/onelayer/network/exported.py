@@ -9,20 +9,22 @@ from __future__ import annotations
 import io
 import math
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_any, tree_leaves, tree_map_only
 
 import onelayer.network.windowed  # noqa: F401  (registers convolutions and poolings)
 from onelayer.disk import MAX_AXES, read_bounded, strict_json
 from onelayer.errors import FileError, OnelayerError, UnsupportedOperation, first_line
-from onelayer.network.aten import written_as
+from onelayer.network.aten import CASTS, RULES, SAME, holds_value, written_as
 from onelayer.network.builder import NetworkWriter
 from onelayer.network.network import RecordedNetwork
+from onelayer.network.program import MAX_VALUES
 
 # Of the archive, packed or not: a small file may claim to be a large one.
 MAX_BYTES = 2**31
@@ -88,7 +90,7 @@ class _Archive:
         if write is None or len(graph["outputs"]) != 1:
             raise FileError("a program with one input and one output is read")
         for node in graph["nodes"]:
-            _run(write, node, known)
+            _run(write, node, known, graph["tensor_values"])
         result = graph["outputs"][0]["as_tensor"]["name"]
         return write.network(known[result])
 
@@ -137,23 +139,58 @@ def _row_major(shape: list[int], strides: list[int]) -> bool:
     return all(a == b or side == 1 for a, b, side in zip(strides, wanted, shape, strict=True))
 
 
-def _run(write: NetworkWriter, node: Mapping[str, Any], known: dict[str, Any]) -> None:
+def _run(write: NetworkWriter, node: Mapping[str, Any], known: dict[str, Any], metas: Mapping[str, Any]) -> None:
     library, _, rest = node["target"].removeprefix("torch.ops.").partition(".")
     if library != "aten":
         raise UnsupportedOperation(str(node["target"])[:60], "a network has no such operation")
     name = rest.partition(".")[0]
-    given = [(item["name"], item.get("kind", 1), _argument(item["arg"], known)) for item in node["inputs"]]
+    found = _called(write, name, node["inputs"], known)
+    kind, content = next(iter(node["outputs"][0].items()))
+    several = kind == "as_tensors"
+    names = [item["name"] for item in (content if several else [content])]
+    results = dict(zip(names, found if several else [found], strict=True))
+    for result, value in results.items():
+        _need_stated(name, value, metas[result])
+    known.update(results)
+
+
+def _called(write: NetworkWriter, name: str, inputs: Sequence[Mapping[str, Any]], known: Mapping[str, Any]) -> Any:
+    """What an operation makes of its arguments: steps, or constants of constants."""
+    given = [(item["name"], item.get("kind", 1), _argument(item["arg"], known)) for item in inputs]
     args = [value for _, kind, value in given if kind == 1]
     # Where a tensor lies changes no value of it.
     placed = ("device", "pin_memory", "layout")
     kwargs = {key: value for key, kind, value in given if kind != 1 and key not in placed}
-    found = written_as(write, name, args, kwargs, MADE)
-    kind, content = next(iter(node["outputs"][0].items()))
-    if kind == "as_tensors":
-        names = [item["name"] for item in content]
-        known.update(zip(names, found, strict=True))
-    else:
-        known[content["name"]] = found
+    if holds_value((*args, *kwargs.values())):
+        return written_as(write, name, args, kwargs)
+    return _constant(name, args, kwargs)
+
+
+def _need_stated(name: str, value: Any, meta: Mapping[str, Any]) -> None:
+    """A constant has the format that the program says: torch's default one may have been another there."""
+    if isinstance(value, Tensor) and _FORMATS.get(meta["dtype"]) != value.dtype:
+        raise UnsupportedOperation(f"{name[:40]} of constants", f"{value.dtype} here, and another format there")
+
+
+def _constant(name: str, args: list[Any], kwargs: Mapping[str, Any]) -> Any:
+    """What torch itself makes of constants, in their own formats: the quotient of two integers is no float64.
+
+    Tried without numbers first: a small program may ask for a large tensor.
+    """
+    if name not in {*MADE, *RULES, *SAME, *CASTS} - {"dropout", "feature_dropout"}:
+        raise UnsupportedOperation(name[:60], "a saved network has no such operation")
+    op = getattr(torch.ops.aten, name)
+    given = {key: value for key, value in kwargs.items() if value is not None}
+    shapes, named = tree_map_only(Tensor, lambda value: value.to("meta"), (args, given))
+    nowhere = {} if tree_any(_is_tensor, args) else {"device": "meta"}
+    for value in tree_leaves(op(*shapes, **named, **nowhere)):
+        if value.numel() > MAX_VALUES:
+            raise UnsupportedOperation(name, f"a value has at most {MAX_VALUES:,} entries")
+    return op(*args, **given)
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, Tensor)
 
 
 _PLAIN = ("as_int", "as_bool", "as_string", "as_ints", "as_floats", "as_bools")

@@ -59,12 +59,14 @@ class RecordedNetwork(nn.Module):
         return values[-1]
 
     def _run(self, step: Step, args: list[Any], at: int, batch: int) -> Any:
+        if step.op == "arrange":
+            return self.arranged(step, args, at, batch)
+        if all(isinstance(arg, str) for arg in step.args):  # of stored tensors alone: the same for every point
+            args = [arg.expand(batch, *arg.shape) for arg in args]
         if step.op in FUNCTIONS:
             return FUNCTIONS[step.op](args[0])
         if step.op in COMBINED:
             return COMBINED[step.op](*args)
-        if step.op == "arrange":
-            return self.arranged(step, args, at, batch)
         return _OTHERS[step.op](self, step, args, at)
 
     def arranged(self, step: Step, args: list[Any], at: int, batch: int) -> Any:
