@@ -9,7 +9,8 @@ import report
 import torch
 from torch import Tensor
 
-from onelayer.build.sort import adversarial_sequences, sort
+from onelayer.build.ordering.witness import adversarial_sequences
+from onelayer.build.sort import sort
 from onelayer.layer.transformer import OneLayerTransformer
 
 LENGTHS = (4, 16, 64, 256, 1024)

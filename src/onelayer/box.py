@@ -101,7 +101,8 @@ class Box:
     def contains(self, x: Tensor) -> Tensor:
         """Boolean per batch element of ``x`` with trailing event shape; NaN is outside."""
         inside = (x >= self.lower) & (x <= self.upper)
-        return inside.flatten(inside.ndim - self.lower.ndim).all(-1)
+        first_of_event = inside.ndim - self.lower.ndim
+        return inside.flatten(first_of_event).all(-1)
 
     @pinned()
     def sample(self, count: int, *, seed: int = 0, arcsine: bool = False) -> Tensor:
@@ -130,13 +131,17 @@ class Box:
         index = indices(count)[:, None]
         digit = indices(self.dim).clamp(max=62)
         bits = ((index >> digit) & 1).bool()
-        corners = torch.where(bits, self.upper.flatten(), self.lower.flatten())
+        low = self.lower.flatten()
+        high = self.upper.flatten()
+        corners = torch.where(bits, high, low)
         return corners.reshape(-1, *self.shape)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Box):
             return False
-        return torch.equal(self.lower, other.lower) and torch.equal(self.upper, other.upper)
+        # Names are no part of the set.
+        same_lower = torch.equal(self.lower, other.lower)
+        return same_lower and torch.equal(self.upper, other.upper)
 
     def __hash__(self) -> int:
         lows = tuple(self.lower.flatten().tolist())
@@ -147,10 +152,10 @@ class Box:
         if self.lower.ndim == 1 and self.dim <= 10:
             ends = zip(self.lower.tolist(), self.upper.tolist(), strict=True)
             sides = [f"[{a:.6g}, {b:.6g}]" for a, b in ends]
-            if self.names:
-                named = [f"{name} in {side}" for name, side in zip(self.names, sides, strict=True)]
-                return f"Box({', '.join(named)})"
-            return f"Box({' x '.join(sides)})"
+            if not self.names:
+                return f"Box({' x '.join(sides)})"
+            named = map(" in ".join, zip(self.names, sides, strict=True))
+            return f"Box({', '.join(named)})"
         hull = f"[{self.lower.min():.6g}, {self.upper.max():.6g}]"
         return f"Box(shape={tuple(self.shape)}, in {hull})"
 
@@ -221,6 +226,7 @@ def _float64(value: Bounds, name: str) -> Tensor:
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         shown = repr(value)[:60]
         raise OnelayerError(f"box {name} bounds must be numbers of one regular shape, got {shown}") from error
+    # Such a tensor has a shape and no numbers; to copy it would be an error of torch's own.
     if tensor.is_meta:
         raise OnelayerError(f"box {name} bounds are on the device 'meta', which holds no numbers; give them on the cpu")
     return tensor.detach().cpu().clone()

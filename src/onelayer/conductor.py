@@ -89,8 +89,10 @@ def approximate(
     device      "cpu", "cuda", or "auto": large fits and long proofs are computed on a GPU where there is one
     observer    follows the call and may cancel it; by default a bar in a terminal, nothing elsewhere
     """
-    eps, gradient_eps = one_number(eps), one_number(gradient_eps)
+    eps = one_number(eps)
+    gradient_eps = one_number(gradient_eps)
     check_eps(eps)
+    # A number of another kind may round up to a float; a certificate states no larger eps than was asked.
     eps = stated(eps)
     if gradient_eps is not None:
         check_eps(gradient_eps, "gradient_eps")
@@ -102,6 +104,7 @@ def approximate(
     check_box(domain, dtype)
     _check_layout(layout, gradient_eps, storage)
     place = chosen_device(device)
+    # Compiles kernels once, before the clock of this call starts.
     prepare()
     with observing(observer, max(max_seconds, AT_LEAST)) as watch, solved_on(place):
         watch.report("reading f")
@@ -111,6 +114,7 @@ def approximate(
             raise OnelayerError("gradient_eps needs the slopes of f: give f as a formula or torch function")
         target = as_target(given.f, domain, lipschitz=lipschitz, observer=watch)
         goal = given.eps or eps
+        # No layer is within half of a jump, so a larger one settles what can be asked for.
         jump = jump_beyond(target.formula, domain, goal)
         task = Task(target, domain, goal, dtype, max_tokens, max_boxes, seed, jobs, device, executor, storage, jump)
         # A claim that rests on an estimate is kept with boxes; other layouts would keep an argument instead.

@@ -70,7 +70,8 @@ class Guarded(nn.Module):
         if not isinstance(x, np.ndarray | list | tuple):
             raise OnelayerError("a guarded model is for use, not for proofs; certify the model inside: guarded.model")
         try:
-            return torch.as_tensor(np.asarray(x, dtype=np.float64), device=self.lower.device)
+            numbers = np.asarray(x, dtype=np.float64)
+            return torch.as_tensor(numbers, device=self.lower.device)
         except (TypeError, ValueError) as error:
             raise OnelayerError(f"points must be numbers of one regular shape, got {repr(x)[:60]}") from error
 
@@ -84,7 +85,8 @@ class Guarded(nn.Module):
     def _moved(self, points: Tensor, dtype: torch.dtype) -> Tensor:
         """Each coordinate at the nearest number of the format in the box."""
         low, high = _ends_in(dtype, self.lower, self.upper)
-        return torch.minimum(torch.maximum(points, low.to(points)), high.to(points))
+        above = torch.maximum(points, low.to(points))
+        return torch.minimum(above, high.to(points))
 
     def _message(self, x: Tensor, outside: Tensor) -> str:
         rows = outside.reshape(-1, self.lower.numel())
@@ -132,6 +134,7 @@ def _ends_in(dtype: torch.dtype, lower: Tensor, upper: Tensor) -> tuple[Tensor, 
 def inward(bound: Tensor, dtype: torch.dtype, *, up: bool) -> Tensor:
     """The number of the format nearest to a float64 bound that is not outside it: >= a lower one, <= an upper one."""
     near = bound.to(dtype)
-    beyond = near.double() < bound if up else near.double() > bound
+    exact = near.double()
+    beyond = exact < bound if up else exact > bound
     away = torch.full_like(near, torch.inf if up else -torch.inf)
     return torch.where(beyond, torch.nextafter(near, away), near)

@@ -61,7 +61,8 @@ class Report:
 def _outward(value: float, *, up: bool) -> str:
     """Three digits of a bound, rounded so that what is written is a bound too."""
     written = f"{value:.3g}"
-    holds = float(written) >= value if up else float(written) <= value
+    shown = float(written)
+    holds = shown >= value if up else shown <= value
     if holds:
         return written
     # Nearest digits are at most half a digit away, so the next ones on the other side hold.
@@ -83,6 +84,7 @@ class Observer:
 
     def __init__(self, max_seconds: float = math.inf) -> None:
         _check_seconds(max_seconds)
+        # The monotonic clock: that of the day may be set back while a call runs.
         self._deadline = time.monotonic() + max_seconds
         self._cancelled = threading.Event()
 

@@ -131,7 +131,10 @@ class Approximation:
             reason = "the proof ran out of time or boxes"
         else:
             reason = "the fit ran out of time"
-        options = [f"{name}={value:,} (--{name.replace('_', '-')})" for name, value in self.advice().items()]
+        options = []
+        for name, value in self.advice().items():
+            flag = name.replace("_", "-")
+            options.append(f"{name}={value:,} (--{flag})")
         return f"{reason}; would probably do: {', '.join(options)}"
 
     def advice(self) -> dict[str, int]:
@@ -152,7 +155,9 @@ class Approximation:
 
     @property
     def _lacks_tokens(self) -> bool:
-        return self.wanted_tokens is not None and self.wanted_tokens > self.size()["tokens"]
+        if self.wanted_tokens is None:
+            return False
+        return self.wanted_tokens > self.size()["tokens"]
 
     def size(self) -> dict[str, int]:
         """Heads, tokens, hidden units and parameters of the plain layer."""

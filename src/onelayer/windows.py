@@ -38,7 +38,7 @@ def windows(shape: Sequence[int], kernel: Any, stride: Any = None, padding: Any 
     places = np.arange(math.prod(shape), dtype=np.int64)
     places = places.reshape(tuple(shape))
     places = np.pad(places, around, constant_values=BORDER)
-    span = tuple(gap * (side - 1) + 1 for side, gap in zip(size, apart, strict=True))
+    span = tuple(reach + 1 for reach in _reaches(size, apart))
     if any(reach > length for reach, length in zip(span, places.shape, strict=True)):
         raise UnsupportedOperation("a window", f"it spans {span}, the padded input has {places.shape}")
     # All windows are a view, so that taking every step-th of them, and every apart-th entry, costs nothing.
@@ -49,14 +49,18 @@ def windows(shape: Sequence[int], kernel: Any, stride: Any = None, padding: Any 
     return np.ascontiguousarray(seen).reshape(*seen.shape[:count], -1)
 
 
+def _reaches(size: tuple[int, ...], apart: tuple[int, ...]) -> list[int]:
+    """How far the last entry of a window is from its first, by axis."""
+    return [gap * (side - 1) for side, gap in zip(size, apart, strict=True)]
+
+
 def _around(padding: Any, size: tuple[int, ...], apart: tuple[int, ...]) -> list[tuple[int, int]]:
     """Entries before and after each axis."""
     if padding == "valid":
         return [(0, 0)] * len(size)
     if padding == "same":
-        total = [gap * (side - 1) for side, gap in zip(size, apart, strict=True)]
         # An odd one goes to the end, as in torch.
-        return [(both // 2, both - both // 2) for both in total]
+        return [(both // 2, both - both // 2) for both in _reaches(size, apart)]
     return [(both, both) for both in sides(padding, len(size))]
 
 

@@ -14,7 +14,8 @@ from flint import arb, ctx
 import onelayer as ol
 from onelayer.build.ordering.subsets import subset_layer
 from onelayer.build.ordering.thresholds import threshold_layer
-from onelayer.build.sort import _edges, _Wish, adversarial_sequences
+from onelayer.build.ordering.witness import adversarial_sequences
+from onelayer.build.sort import _edges, _Wish
 from onelayer.errors import OnelayerError
 from onelayer.language.balls import in_balls
 from onelayer.layer.memory import PlainMemory

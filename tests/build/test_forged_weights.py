@@ -15,9 +15,10 @@ from torch import Tensor
 
 from onelayer.box import Box
 from onelayer.build.memorize import memorize
+from onelayer.build.ordering.witness import adversarial_sequences
 from onelayer.build.sequences.gather import gather
 from onelayer.build.sequences.superpose import superpose
-from onelayer.build.sort import adversarial_sequences, median, sort
+from onelayer.build.sort import median, sort
 from onelayer.checker.check import check
 from onelayer.errors import OnelayerError
 from onelayer.layer.file import weights_sha256

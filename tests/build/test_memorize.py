@@ -65,6 +65,20 @@ def test_the_lipschitz_constant_bounds_slopes_between_rows() -> None:
         assert 0 < slope.max() <= m.recall_report.lipschitz
 
 
+def test_the_lipschitz_constant_is_that_of_the_rounded_weights() -> None:
+    """Exact slopes of float32 layers: where coefficients are rounded, and where two rows attain the bound."""
+    for seed in range(8):
+        generator = np.random.default_rng(seed)
+        m = memorize(np.arange(40) / 64, generator.random(40), recipe="relu", dtype=torch.float32, eps=0.01)
+        slopes = m.model.own("W_2")[:, 1].double().cumsum(0) * m.model.own("W_E")[0, 0].double()
+        assert float(slopes.abs().max()) <= m.recall_report.lipschitz
+        pair = generator.random(2)
+        m = memorize(pair, [0.0, 1.0], recipe="softmax", dtype=torch.float32)
+        x = torch.linspace(pair.min(), pair.max(), 2001, dtype=torch.float64)[:, None].requires_grad_()
+        m.model.double()(x).sum().backward()
+        assert float(x.grad.abs().max()) <= m.recall_report.lipschitz
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("recipe", ["softmax", "relu"])
 def test_saved_tables_load_and_check(tmp_path: Path, recipe: str, dtype: torch.dtype) -> None:

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from onelayer.box import Box
-from onelayer.build.sort import adversarial_sequences, maximum, median, minimum, order_statistic, sort, top_k_sum
+from onelayer.build.ordering.witness import adversarial_sequences
+from onelayer.build.sort import maximum, median, minimum, order_statistic, sort, top_k_sum
 from onelayer.checker.check import check
 from onelayer.errors import OnelayerError
 from onelayer.lemmas.order import thresholds_error
@@ -173,3 +174,13 @@ def test_bad_arguments_are_refused_in_one_line(arguments: tuple, options: dict, 
     with pytest.raises(OnelayerError, match=message) as caught:
         sort(*arguments, **options)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("n", [2.5, "3", 0])
+def test_every_door_refuses_a_length_that_is_none(n: object) -> None:
+    for door in (minimum, maximum, median):
+        with pytest.raises(OnelayerError, match="length must be a whole number"):
+            door(n, 0.0, 1.0, 0.1)
+    for door in (order_statistic, top_k_sum):
+        with pytest.raises(OnelayerError, match="length must be a whole number"):
+            door(n, 1, 0.0, 1.0, 0.1)

@@ -19,11 +19,16 @@ from onelayer.narrow import ACCUMULATORS
 from onelayer.proof.tree import MAX_DIM
 from onelayer.seeds import MAX_SEED
 
-ROOM = 2.0**-24  # share of the largest number of a format that inputs and outputs may reach: sums need the rest
-NARROW_ROOM = 2.0**-6  # the same for a narrow format, whose sums are taken in float32
-VALUES = 2.0**-20  # the same for values of tokens: a proof adds them up in absolute value
-KEYS = 2.0**10  # slopes of keys on an interval of width 1, at most
-MODERATE = 2.0**64  # sizes up to this, and down to its inverse, are fitted as they are
+# Share of the largest number of a format that inputs and outputs may reach: sums need the rest.
+ROOM = 2.0**-24
+# The same for a narrow format, whose sums are taken in float32.
+NARROW_ROOM = 2.0**-6
+# The same for values of tokens: a proof adds them up in absolute value.
+VALUES = 2.0**-20
+# Slopes of keys on an interval of width 1, at most.
+KEYS = 2.0**10
+# Sizes up to this, and down to its inverse, are fitted as they are.
+MODERATE = 2.0**64
 
 
 def check_eps(eps: Any, name: str = "eps") -> None:
@@ -65,12 +70,14 @@ def check_box(box: Any, dtype: torch.dtype) -> None:
     """A box whose numbers leave room for sums in ``dtype``, each side holding a number of that format."""
     if not isinstance(box, Box):
         raise OnelayerError(f"the domain must be a Box, for example Box([0, 0], [1, 1]); got {type(box).__name__}")
-    largest = float(torch.maximum(box.lower.abs(), box.upper.abs()).max())
+    farthest = torch.maximum(box.lower.abs(), box.upper.abs())
+    largest = float(farthest.max())
     name = format_of(dtype).name
     limit = reach(dtype)
     if largest > limit:
         raise OnelayerError(f"the box reaches {largest:.3g}; keep it within +-{limit:.1g} for {name}, in other units")
-    empty = torch.nonzero((_next_number(box.lower, dtype) > box.upper).flatten())
+    first_inside = _next_number(box.lower, dtype)
+    empty = torch.nonzero((first_inside > box.upper).flatten())
     if len(empty):
         at = int(empty[0, 0])
         low = float(box.lower.flatten()[at])
@@ -83,15 +90,17 @@ def check_box(box: Any, dtype: torch.dtype) -> None:
 
 def check_size(largest: float, dtype: torch.dtype, what: str) -> None:
     """Values that leave room for sums in ``dtype``."""
-    if not largest <= reach(dtype):
-        raise OnelayerError(
-            f"{what} reaches {largest:.3g}; keep it within +-{reach(dtype):.1g} for {format_of(dtype).name}"
-        )
+    limit = reach(dtype)
+    # Written so that nan is refused too.
+    if not largest <= limit:
+        name = format_of(dtype).name
+        raise OnelayerError(f"{what} reaches {largest:.3g}; keep it within +-{limit:.1g} for {name}")
 
 
 def reach(dtype: torch.dtype) -> float:
     """The largest size of inputs and outputs in a format."""
-    return format_of(dtype).largest * (NARROW_ROOM if dtype in ACCUMULATORS else ROOM)
+    share = NARROW_ROOM if dtype in ACCUMULATORS else ROOM
+    return format_of(dtype).largest * share
 
 
 def reach_of_values(dtype: torch.dtype) -> float:
@@ -116,17 +125,22 @@ def _next_number(values: Tensor, dtype: torch.dtype) -> Tensor:
 
 def scale_of(size: float) -> float:
     """A power of two near ``size``, by which a fit divides very large or very small values; 1 in between."""
-    if not (size > 0 and math.isfinite(size)) or 1 / MODERATE <= size <= MODERATE:
+    usable = size > 0 and math.isfinite(size)
+    if not usable or 1 / MODERATE <= size <= MODERATE:
         return 1.0
-    return math.ldexp(1.0, max(-1000, math.frexp(size)[1]))
+    _, exponent = math.frexp(size)
+    # Not below 2^-1000: what is divided by a smaller scale might overflow.
+    return math.ldexp(1.0, max(-1000, exponent))
 
 
 def relative(tolerance: float, scale: float) -> float:
     """A tolerance in units of ``scale``, kept where its square exists: below, rounding decides anyway."""
-    return min(max(tolerance / scale, 2.0**-200), 2.0**200)
+    share = tolerance / scale
+    return min(max(share, 2.0**-200), 2.0**200)
 
 
 def _is(value: Any, kind: type) -> bool:
+    # Truth values count as whole numbers in Python, and are never meant as one here.
     return isinstance(value, kind) and not isinstance(value, bool)
 
 

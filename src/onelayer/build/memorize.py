@@ -32,9 +32,12 @@ from onelayer.result import Approximation
 
 RECIPES = ("softmax", "relu")
 LABEL_EPS = 0.25  # half way to the middle between two labels
-REAL_EPS = 1e-9  # relative to the largest output, for a format that has so many digits
-REAL_UNITS = 128  # unit roundoffs of a format that has not, then the next power of ten
-RELU_ROWS = 50_000  # beyond, the proof of the relu recipe cannot succeed: its bound grows like N^3
+# Relative to the largest output, for a format that has so many digits.
+REAL_EPS = 1e-9
+# Unit roundoffs of a format that has not, then the next power of ten.
+REAL_UNITS = 128
+# Beyond, the proof of the relu recipe cannot succeed: its bound grows like N^3.
+RELU_ROWS = 50_000
 
 
 @dataclass(frozen=True)
@@ -69,11 +72,12 @@ class RecallReport:
         if self.between is not None:
             seen = f"up to {self.between:.3g} from linear interpolation"
             between = f"; between the rows {seen}: to be right there, approximate the table instead"
-        return (
-            f"{self.recalled:,} of {self.rows:,} rows recalled by {self.recipe}, error <= {self.error:.2e}{margin}, "
-            f"{self.stored_numbers:,} numbers stored (at least {self.lower_bound:,} are needed), "
-            f"Lipschitz constant {self.lipschitz:.2e}, {self.seconds:.1f} s{between}"
+        recalled = (
+            f"{self.recalled:,} of {self.rows:,} rows recalled by {self.recipe}, error <= {self.error:.2e}{margin}"
         )
+        stored = f"{self.stored_numbers:,} numbers stored (at least {self.lower_bound:,} are needed)"
+        slope = f"Lipschitz constant {self.lipschitz:.2e}"
+        return f"{recalled}, {stored}, {slope}, {self.seconds:.1f} s{between}"
 
 
 @dataclass(frozen=True)
@@ -91,10 +95,13 @@ class Memorization(Approximation):
 @pinned()
 def recall(result: Approximation, x: Any) -> Any:
     """What a memorised table, fresh or loaded, holds for each row of ``x``: a tensor of numbers or a list of labels."""
-    values = result.model(torch.as_tensor(np.asarray(x), dtype=result.model.dtype, device=result.model.device))
+    model = result.model
+    points = torch.as_tensor(np.asarray(x), dtype=model.dtype, device=model.device)
+    values = model(points)
     classes = labels(result)
     if classes is None:
         return values
+    # Between the rows T may be anything, also beyond the codes.
     codes = values.round().long().clamp(0, len(classes) - 1)
     return [classes[code] for code in codes.flatten().tolist()]
 
@@ -103,7 +110,9 @@ def recall(result: Approximation, x: Any) -> Any:
 def labels(result: Approximation) -> tuple[Any, ...] | None:
     """The labels of a memorised table in the order of their codes; None for numbers and for other results."""
     text = result.certificate.attachments.get(ARGUMENT)
-    argument = from_text(text) if text is not None else None
+    if text is None:
+        return None
+    argument = from_text(text)
     return argument.classes if isinstance(argument, Recall) else None
 
 
@@ -142,23 +151,26 @@ def memorize(
         check_eps(eps)
     table = _in_format(as_table(X, Y), dtype)
     if eps is None:
-        size = max(float(np.abs(table.outputs).max()), 1e-300)
-        eps = LABEL_EPS if table.classes else float(f"{_real_eps(dtype) * size:.2g}")
+        eps = _default_eps(table, dtype)
+    place = torch.device(device)
     with observing(observer, max_seconds) as watch:
         watch.report("memorising", detail=f"{len(table):,} rows")
-        made = _build(table, recipe, eps, dtype, torch.device(device), seed, watch)
-        values = _run(made.model, table, torch.device(device), watch)
+        made = _build(table, recipe, eps, dtype, place, seed, watch)
+        values = _run(made.model, table, place, watch)
     errors = _errors(values, table)
-    recalled = int((errors < 0.5).sum() if table.classes else (errors <= eps).sum())
+    # A label comes back by rounding, so half way to the next one is near enough.
+    recalled = errors < 0.5 if table.classes else errors <= eps
     seconds = time.monotonic() - started
     argument = Recall(made.recipe, len(table), table.classes)
+    # Rows for which there was no time have no value to be a witness.
+    worst = int(np.where(errors < np.inf, errors, -1.0).argmax())
     certificate = argued_certificate(
         made.model,
         _hull(table, names),
         eps,
         argument,
         made.error,
-        _witness(made.model, table, int(np.where(errors < np.inf, errors, -1.0).argmax())),
+        _witness(made.model, table, worst),
         function=argument.stated(),
         method="enumeration",
         seconds=seconds,
@@ -173,7 +185,7 @@ def memorize(
         lower_bound=table.outputs.size,
         error=made.error,
         measured=float(errors.max()),
-        recalled=recalled,
+        recalled=int(recalled.sum()),
         margin=0.5 - made.error if table.classes else None,
         lipschitz=made.lipschitz,
         seconds=seconds,
@@ -210,10 +222,15 @@ def _build(
     return made
 
 
-def _real_eps(dtype: torch.dtype) -> float:
-    """The error that is proved of numbers when none is asked for, relative to the largest."""
+def _default_eps(table: Rows, dtype: torch.dtype) -> float:
+    """The error that is proved when none is asked for: fixed for labels, relative to the largest of numbers."""
+    if table.classes:
+        return LABEL_EPS
     reachable = REAL_UNITS * format_of(dtype).unit
-    return max(REAL_EPS, 10.0 ** math.ceil(math.log10(reachable)))
+    share = max(REAL_EPS, 10.0 ** math.ceil(math.log10(reachable)))
+    # Above zero for a table of zeros; two digits, since people read it.
+    size = max(float(np.abs(table.outputs).max()), 1e-300)
+    return float(f"{share * size:.2g}")
 
 
 def _in_format(table: Rows, dtype: torch.dtype) -> Rows:
@@ -235,7 +252,8 @@ def _in_format(table: Rows, dtype: torch.dtype) -> Rows:
 @np.errstate(all="ignore")
 def _errors(values: Array, table: Rows) -> Array:
     """The largest error of every row as executed, inf where there is no value. Not rigorous."""
-    errors: Array = np.abs(values - table.outputs).reshape(len(table), -1).max(1)
+    apart = np.abs(values - table.outputs)
+    errors: Array = apart.reshape(len(table), -1).max(1)
     return np.where(np.isnan(errors), np.inf, errors)
 
 
@@ -243,6 +261,7 @@ def _errors(values: Array, table: Rows) -> Array:
 def _run(model: OneLayerTransformer, table: Rows, device: torch.device, observer: Observer) -> Array:
     """Every row through the layer itself; NaN in the rows for which there was no time."""
     there = model.to(device)
+    # Two hundred parts: fine enough for a bar and a deadline, coarse enough to cost nothing.
     size = max(1, len(table) // 200)
     inputs = torch.from_numpy(table.inputs)
     found = _unknown(table)
@@ -251,8 +270,10 @@ def _run(model: OneLayerTransformer, table: Rows, device: torch.device, observer
             break
         # Copied into place: small results kept between large intermediate arrays would pin the memory of those.
         rows = slice(start, start + size)
-        found[rows] = there(inputs[rows].to(device, model.dtype)).cpu()
-        observer.report("recall", min(1.0, (start + size) / len(table)))
+        points = inputs[rows].to(device, model.dtype)
+        found[rows] = there(points).cpu()
+        done = (start + size) / len(table)
+        observer.report("recall", min(1.0, done))
     model.cpu()
     return found.numpy()
 
@@ -265,12 +286,15 @@ def _hull(table: Rows, names: Sequence[str]) -> Box:
     box = Box(table.inputs.min(0), table.inputs.max(0))
     try:
         return box.named(names) if names else box
-    except OnelayerError:  # a column may be called "petal length", a coordinate may not
+    # A column may be called "petal length", a coordinate may not.
+    except OnelayerError:
         return box
 
 
 def _witness(model: OneLayerTransformer, table: Rows, row: int) -> tuple[tuple[float, ...], float]:
     """The row with the largest error seen, and a lower bound of the error there."""
-    truth = [arb(y) for y in np.ravel(table.outputs[row]).tolist()]
+    outputs = np.ravel(table.outputs[row]).tolist()
+    truth = [arb(y) for y in outputs]
     point = torch.from_numpy(np.asarray(table.inputs[row], dtype=np.float64))
-    return tuple(point.flatten().tolist()), distance_at(model, point, lambda: truth)
+    error = distance_at(model, point, lambda: truth)
+    return tuple(point.flatten().tolist()), error

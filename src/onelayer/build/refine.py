@@ -9,8 +9,10 @@ from onelayer.observer import Observer
 from onelayer.result import Approximation
 
 ATTEMPTS = 4  # two suffice as a rule
-ROOM = 0.97  # of the goal that the last bound suggests: the next bound is not quite in proportion
-SMALLEST_STEP = 0.3  # a bound far above its goal is mostly rounding, which a much smaller goal would not reduce
+# Of the goal that the last bound suggests: the next bound is not quite in proportion.
+ROOM = 0.97
+# A bound far above its goal is mostly rounding, which a much smaller goal would not reduce.
+SMALLEST_STEP = 0.3
 
 
 def refined(
@@ -32,9 +34,11 @@ def refined(
             made = build(wanted)
             yield made
             upper = made.certificate.upper
+            # Written so that a bound that is nan ends it too.
             hopeless = not upper < math.inf or fixed >= eps
             if made.certificate.proved or hopeless or observer.over:
                 return
-            wanted *= max(SMALLEST_STEP, ROOM * (eps - fixed) / (upper - fixed))
+            suggested = ROOM * (eps - fixed) / (upper - fixed)
+            wanted *= max(SMALLEST_STEP, suggested)
 
     return min(attempts(), key=lambda attempt: attempt.certificate.upper)

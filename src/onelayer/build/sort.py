@@ -8,15 +8,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
-from flint import arb
 from torch import Tensor
 
 from onelayer.box import Box
 from onelayer.build.arguments import check_box, check_dtype, check_eps, narrowest
 from onelayer.build.ordering.subsets import subset_layer
 from onelayer.build.ordering.thresholds import threshold_layer
+from onelayer.build.ordering.witness import hardest
 from onelayer.errors import OnelayerError
-from onelayer.float64 import indices, linspace, numbers
+from onelayer.float64 import linspace, numbers
 from onelayer.formats import spelled
 from onelayer.ground import pinned
 from onelayer.layer.transformer import OneLayerTransformer
@@ -24,19 +24,24 @@ from onelayer.lemmas.argument import OrderStatistics
 from onelayer.lemmas.order import relu_form, threshold_range, thresholds_error
 from onelayer.lemmas.subsets import LONGEST, coefficients_by_size, subsets_error
 from onelayer.observer import Observer, observing
-from onelayer.proof.argued import argued_certificate, distance_at, representable, worst
+from onelayer.proof.argued import argued_certificate
 from onelayer.proof.certify import function_text
 from onelayer.recording.sequences import order_statistics
-from onelayer.recording.target import Target
 from onelayer.result import Approximation
 
 KINDS = ("auto", "thresholds", "subsets")
-MAX_SUBSETS = 2**12  # heads: all subsets of twelve numbers; twice as many for each number more
-MAX_LENGTH = 2**14  # the attention of longer sequences does not fit an ordinary memory
-MAX_CELLS = 2**16  # thresholds: an eps of a sixty-five thousandth of the range
-MAX_NUMBERS = 2**28  # in the largest matrix of a layer of thresholds
-ATTEMPTS = 4  # each with more thresholds, by as much as the last bound was above eps
-WITNESS_WORK = 2**28  # multiplications spent on the search for a lower bound
+# Heads: all subsets of twelve numbers; twice as many for each number more.
+MAX_SUBSETS = 2**12
+# The attention of longer sequences does not fit an ordinary memory.
+MAX_LENGTH = 2**14
+# Thresholds: an eps of a sixty-five thousandth of the range.
+MAX_CELLS = 2**16
+# In the largest matrix of a layer of thresholds: 2 GiB of float64 numbers.
+MAX_NUMBERS = 2**28
+# Each with more thresholds, by as much as the last bound was above eps.
+ATTEMPTS = 4
+# Of eps, for the sharpness of heads over subsets: the rest is room for rounding.
+SHARP_SHARE = 0.9
 
 
 @pinned()
@@ -57,7 +62,8 @@ def sort(
     G about (hi - lo)/eps whatever n. ``subsets``: numbers enter linearly, one sharp head per subset of positions, for
     n <= 12; its size does not depend on eps. ``auto``: the one with fewer parameters that is proved.
     """
-    return _build(_Wish(n, lo, hi, eps, None, dtype), kind, observing(observer, max_seconds))
+    wish = _Wish(n, lo, hi, eps, None, dtype)
+    return _build(wish, kind, observing(observer, max_seconds))
 
 
 @pinned()
@@ -74,10 +80,10 @@ def order_statistic(
     observer: Observer | None = None,
 ) -> Approximation:
     """The k-th smallest of n numbers of [lo, hi] within ``eps``, k = 1..n."""
-    if not (type(k) is int and 1 <= k <= n):
-        raise OnelayerError(f"k must be a whole number between 1 and {n}, got {k!r}")
+    _check_place(k, n)
     weights = [float(j == k) for j in range(1, n + 1)]
-    return _build(_Wish(n, lo, hi, eps, weights, dtype), kind, observing(observer, max_seconds))
+    wish = _Wish(n, lo, hi, eps, weights, dtype)
+    return _build(wish, kind, observing(observer, max_seconds))
 
 
 @pinned()
@@ -125,9 +131,12 @@ def median(
     observer: Observer | None = None,
 ) -> Approximation:
     """The median of n numbers of [lo, hi] within ``eps``: the mean of the two middle ones when n is even."""
+    _check_length(n)
     middle = {(n - 1) // 2, n // 2}
-    weights = [1 / len(middle) if j in middle else 0.0 for j in range(n)]
-    return _build(_Wish(n, lo, hi, eps, weights, dtype), kind, observing(observer, max_seconds))
+    share = 1 / len(middle)
+    weights = [share if j in middle else 0.0 for j in range(n)]
+    wish = _Wish(n, lo, hi, eps, weights, dtype)
+    return _build(wish, kind, observing(observer, max_seconds))
 
 
 @pinned()
@@ -144,10 +153,21 @@ def top_k_sum(
     observer: Observer | None = None,
 ) -> Approximation:
     """The sum of the k largest of n numbers of [lo, hi] within ``eps``."""
+    _check_place(k, n)
+    weights = [float(j >= n - k) for j in range(n)]
+    wish = _Wish(n, lo, hi, eps, weights, dtype)
+    return _build(wish, kind, observing(observer, max_seconds))
+
+
+def _check_length(n: int) -> None:
+    if not (type(n) is int and 1 <= n <= MAX_LENGTH):
+        raise OnelayerError(f"the length must be a whole number between 1 and {MAX_LENGTH:,}, got {str(n)[:40]}")
+
+
+def _check_place(k: int, n: int) -> None:
+    _check_length(n)
     if not (type(k) is int and 1 <= k <= n):
         raise OnelayerError(f"k must be a whole number between 1 and {n}, got {k!r}")
-    weights = [float(j >= n - k) for j in range(n)]
-    return _build(_Wish(n, lo, hi, eps, weights, dtype), kind, observing(observer, max_seconds))
 
 
 @dataclass(frozen=True)
@@ -165,10 +185,7 @@ class _Wish:
         """OnelayerError unless it can be built."""
         check_eps(self.eps)
         check_dtype(self.dtype)
-        if not (type(self.n) is int and 1 <= self.n <= MAX_LENGTH):
-            raise OnelayerError(
-                f"the length must be a whole number between 1 and {MAX_LENGTH:,}, got {str(self.n)[:40]}"
-            )
+        _check_length(self.n)
         if not (-math.inf < self.lo < self.hi < math.inf):
             raise OnelayerError(f"the interval needs lo < hi, both finite, got lo = {self.lo!r}, hi = {self.hi!r}")
         check_box(Box([self.lo], [self.hi]), self.dtype)
@@ -191,10 +208,14 @@ class _Wish:
         return (self.hi - self.lo) * self._share() / self.eps
 
     def _share(self) -> float:
+        """Of a cell, how far the sum of the places may be off: half of the range of every place, as it counts."""
         if self.weights is None:
             return 1 - 1 / self.n
-        ranges = (threshold_range(self.n, k) for k in range(1, len(self.weights) + 1))
-        return sum(abs(a) * (high - low) / 2 for a, (low, high) in zip(self.weights, ranges, strict=True))
+        share = 0.0
+        for k, weight in enumerate(self.weights, start=1):
+            low, high = threshold_range(self.n, k)
+            share += abs(weight) * (high - low) / 2
+        return share
 
 
 def _build(wish: _Wish, kind: str, observer: Observer) -> Approximation:
@@ -203,10 +224,12 @@ def _build(wish: _Wish, kind: str, observer: Observer) -> Approximation:
     target = order_statistics(wish.n, wish.weights)
     with observer:
         observer.report("building")
-        kind, model, upper = _best(wish, _kinds(wish, kind), observer)
+        kinds = _kinds(wish, kind)
+        kind, model, upper = _best(wish, kinds, observer)
         observer.report("proving", upper=upper)
-        witness = None if observer.over else _witness(model, target, wish.weights, wish.box)
-    argument = OrderStatistics(wish.n, kind, None if wish.weights is None else tuple(wish.weights))
+        witness = None if observer.over else hardest(model, target, wish.weights, wish.box)
+    weights = None if wish.weights is None else tuple(wish.weights)
+    argument = OrderStatistics(wish.n, kind, weights)
     certificate = argued_certificate(
         model,
         wish.box,
@@ -228,13 +251,15 @@ def _best(wish: _Wish, kinds: Sequence[str], observer: Observer) -> tuple[str, O
     refusal: OnelayerError | None = None
     for kind in kinds:
         try:
-            built.append((kind, *build[kind](wish, observer)))
+            model, upper = build[kind](wish, observer)
         except OnelayerError as error:
             refusal = error
             continue
-        if built[-1][2] <= wish.eps or observer.over:
+        built.append((kind, model, upper))
+        if upper <= wish.eps or observer.over:
             break
     best = min((bound for _, _, bound in built), default=math.inf)
+    # What was refused by name says more than a layer without any bound.
     if refusal is not None and not best < math.inf:
         raise refusal
     return min(built, key=lambda found: found[2])
@@ -252,14 +277,16 @@ def _kinds(wish: _Wish, kind: str) -> list[str]:
         return [kind]
     if subsets > MAX_SUBSETS:
         return ["thresholds"]
-    fewer = 4 * subsets * (2 + 2 * n) <= 7 * wish.cells * wish.cells
+    features = 2 + 2 * n
+    fewer = 4 * subsets * features <= 7 * wish.cells * wish.cells
     return ["subsets", "thresholds"] if fewer else ["thresholds", "subsets"]
 
 
 def _subset_count(n: int, weights: list[float] | None) -> int:
     """How many subsets add something."""
     rows = coefficients_by_size(n, weights)
-    return sum(math.comb(n, m) for m, row in enumerate(rows, start=1) if any(row))
+    sizes = [m for m, row in enumerate(rows, start=1) if any(row)]
+    return sum(math.comb(n, m) for m in sizes)
 
 
 def _thresholds(wish: _Wish, observer: Observer) -> tuple[OneLayerTransformer, float]:
@@ -268,10 +295,12 @@ def _thresholds(wish: _Wish, observer: Observer) -> tuple[OneLayerTransformer, f
     def attempts() -> Iterator[tuple[OneLayerTransformer, float]]:
         cells = _cells(wish, wish.cells)
         for _ in range(ATTEMPTS):
-            model = threshold_layer(wish.n, _edges(wish, cells), wish.weights, wish.dtype)
+            edges = _edges(wish, cells)
+            model = threshold_layer(wish.n, edges, wish.weights, wish.dtype)
             upper = thresholds_error(model, wish.weights, wish.box)
             yield model, upper
-            far = upper > 2 * wish.eps  # rounding is in the way, not the number of cells
+            # Then rounding is in the way, not the number of cells.
+            far = upper > 2 * wish.eps
             if upper <= wish.eps or far or observer.over:
                 return
             cells = _cells(wish, cells * upper / wish.eps)
@@ -281,7 +310,11 @@ def _thresholds(wish: _Wish, observer: Observer) -> tuple[OneLayerTransformer, f
 
 def _cells(wish: _Wish, wanted: float) -> int:
     """The number of cells, if a layer of that many can be had."""
-    levels = 2 if wish.weights is None else max(1, len(relu_form(wish.weights)[0]))
+    levels = 2
+    if wish.weights is not None:
+        own, _ = relu_form(wish.weights)
+        levels = max(1, len(own))
+    # W_1 has a row per cell and a column per cell and level.
     limit = min(MAX_CELLS, math.isqrt(MAX_NUMBERS // levels))
     if not wanted <= limit:
         raise OnelayerError(
@@ -293,67 +326,20 @@ def _cells(wish: _Wish, wanted: float) -> int:
 def _edges(wish: _Wish, cells: int) -> Tensor:
     """lo = t_0 < ... < t_G >= hi, equally spaced up to the rounding of the format; t_0 need not be a number of it."""
     edges = linspace(wish.lo, wish.hi, cells + 1).to(wish.dtype)
+    # The last ramp must end at or beyond hi, or a number there would be counted in part.
     if float(edges[-1]) < wish.hi:
-        edges[-1] = torch.nextafter(edges[-1], torch.tensor(torch.inf, dtype=wish.dtype, device="cpu"))
+        upwards = torch.tensor(torch.inf, dtype=wish.dtype, device="cpu")
+        edges[-1] = torch.nextafter(edges[-1], upwards)
     steps = torch.cat([numbers([wish.lo]), edges[1:].double()])
-    if not bool((torch.diff(steps) > 0).all() and (torch.diff(edges) > 0).all()):
+    rising = (torch.diff(steps) > 0).all() and (torch.diff(edges) > 0).all()
+    if not bool(rising):
         between = f"the {spelled(wish.dtype)} numbers of [{wish.lo!r}, {wish.hi!r}]"
         raise OnelayerError(f"{cells:,} thresholds do not fit between {between}; use a larger eps")
     return edges.double()
 
 
 def _subsets(wish: _Wish, observer: Observer) -> tuple[OneLayerTransformer, float]:
-    model = subset_layer(wish.n, wish.lo, wish.hi, 0.9 * wish.eps, wish.weights, wish.dtype)
+    tolerance = SHARP_SHARE * wish.eps
+    model = subset_layer(wish.n, wish.lo, wish.hi, tolerance, wish.weights, wish.dtype)
     observer.report("building", 0.5)
     return model, subsets_error(model, wish.weights, wish.box)
-
-
-def adversarial_sequences(n: int, lo: float, hi: float, count: int, *, cells: int = 1000, seed: int = 0) -> Tensor:
-    """Hard inputs for a sorting layer, (count, n): all equal, near ties, sorted, reversed, on the cells' edges, random.
-
-    The first ones tie all numbers at height 1 - 1/n and 1/n of a cell, where the lemma is sharp.
-    """
-    generator = torch.Generator("cpu").manual_seed(seed)
-    unit = torch.rand(count, n, generator=generator, dtype=torch.float64, device="cpu")
-    step = 1 / cells
-    kind = indices(count) % 8
-    height = numbers([1 - 1 / n, 1 / n])[indices(count) // 8 % 2, None]
-    tied = torch.floor(unit[:, :1] * cells) * step
-    forms = [
-        (tied + height * step).expand(-1, n),
-        (tied + step * unit).clamp(0, 1),
-        torch.round(unit * cells) * step,
-        unit.sort(-1).values,
-        unit.sort(-1, descending=True).values,
-        (torch.floor(unit * 4) + 1e-9 * unit) / 4,
-        torch.where(unit < 0.5, tied, tied + (1 - 1e-12) * step),
-        unit,
-    ]
-    chosen = torch.stack(forms)[kind, indices(count)]
-    return (lo + (hi - lo) * chosen).clamp(lo, hi)
-
-
-def _witness(
-    model: OneLayerTransformer, target: Target, weights: Sequence[float] | None, box: Box
-) -> tuple[tuple[float, ...], float] | None:
-    """The hardest sequence found and its verified error."""
-    config = model.config
-    per_token = sum(tensor.numel() for tensor in model.state_dict().values())
-    attention = config.length * sum(2 * head.d_k + 2 * head.d_v + 64 for head in config.heads)
-    count = max(2, min(4096, WITNESS_WORK // (config.length * (per_token + attention))))
-    low = float(box.lower.min())
-    high = float(box.upper.max())
-    points = adversarial_sequences(config.length, low, high, count, cells=max(1, config.ramps))
-    points = representable(points, box, model.dtype)
-    if not len(points):
-        return None
-    point = worst(model, target, points)
-    return tuple(point.tolist()), distance_at(model, point, lambda: _truth(point.tolist(), weights))
-
-
-def _truth(point: list[float], weights: Sequence[float] | None) -> list[arb]:
-    """f at one point."""
-    ordered = [arb(x) for x in sorted(point)]
-    if weights is None:
-        return ordered
-    return [sum((arb(a) * x for a, x in zip(weights, ordered, strict=True)), arb(0))]

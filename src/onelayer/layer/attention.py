@@ -73,7 +73,8 @@ class Hardmax(Attention):
     def weights(self, query: Tensor, keys: Sequence[Tensor]) -> Tensor:
         """One over the number of largest logits on each of them."""
         logits = _numbers(_logits(query, keys), "hardmax")
-        best = (logits == logits.amax(-1, keepdim=True)).to(logits.dtype)
+        largest = logits.amax(-1, keepdim=True)
+        best = (logits == largest).to(logits.dtype)
         return best / best.sum(-1, keepdim=True)
 
 
@@ -115,7 +116,8 @@ class Linear(Attention):
         power = torch.ones_like(u[..., :1])
         terms = [power]
         for p in range(1, self.order + 1):
-            power = (power.unsqueeze(-1) * u.unsqueeze(-2)).flatten(-2)  # (..., d^p)
+            product = power.unsqueeze(-1) * u.unsqueeze(-2)
+            power = product.flatten(-2)  # (..., d^p)
             root = 1 / math.sqrt(math.factorial(p))
             terms.append(power * root)
         return torch.cat(terms, dim=-1)  # (..., 1 + d + ... + d^order)
@@ -128,6 +130,7 @@ def grid_average(query: Tensor, axes: Sequence[Tensor], values: Tensor, sources:
     other tokens the whole grid acts as one token: its logit is the logarithm of the grid's total mass, the sum over the
     axes of logsumexp, and its value the grid's own average.
     """
+    # Alone, the grid's mass cancels, and a GPU may do all of it in one kernel.
     if not sources:
         average = fused(query, axes, values, _grid_average)
         if average is None:
@@ -211,6 +214,7 @@ def _weighted(weights: Tensor, values: Sequence[Tensor]) -> Tensor:
     start = 0
     for value in values:
         end = start + value.shape[-2]
-        parts.append(torch.matmul(weights[..., start:end], value))
+        own = weights[..., start:end]
+        parts.append(torch.matmul(own, value))
         start = end
     return reduce(operator.add, parts)

@@ -102,7 +102,9 @@ class Config:
             raise OnelayerError(f"embedding '{self.embedding}' does not go with ramps={self.ramps}")
         if (self.attention == "topk") != (self.top_k > 0):
             raise OnelayerError(f"attention '{self.attention}' does not go with top_k={self.top_k}")
-        if type(self.order) is not int or not 0 < self.order <= 32 or self.order % 2:
+        # 32 is far beyond use: features grow like d_k to the order.
+        even = type(self.order) is int and self.order % 2 == 0
+        if not even or not 0 < self.order <= 32:
             raise OnelayerError(
                 f"order must be 2, 4, ..., 32 (an even Taylor polynomial is positive), got {self.order!r}"
             )
@@ -169,6 +171,16 @@ class Config:
     def token_attention(self) -> bool:
         """Whether tokens attend to tokens (and W^K, W^V exist)."""
         return self.layout != "packed"
+
+    def key_columns(self, h: int) -> slice:
+        """Columns of head h in W_Q and W_K, in which heads lie side by side."""
+        start = sum(head.d_k for head in self.heads[:h])
+        return slice(start, start + self.heads[h].d_k)
+
+    def value_columns(self, h: int) -> slice:
+        """Columns of head h in W_V, which are its rows in W_O."""
+        start = sum(head.d_v for head in self.heads[:h])
+        return slice(start, start + self.heads[h].d_v)
 
     @property
     def alike(self) -> bool:

@@ -82,9 +82,11 @@ def weights_sha256(model: OneLayerTransformer) -> str:
     "name dtype size,size,...\\n" followed by its little-endian bytes.
     """
     digest = hashlib.sha256((_describe(model.config) + "\n").encode())
+    # By name, since the order of a state_dict is that of its making.
     for name, tensor in sorted(_tensors(model).items()):
         shape = ",".join(str(size) for size in tensor.shape)
-        tag = INT8 if tensor.dtype == torch.int8 else format_of(tensor.dtype).tag
+        whole = tensor.dtype == torch.int8
+        tag = INT8 if whole else format_of(tensor.dtype).tag
         digest.update(f"{name} {tag} {shape}\n".encode())
         digest.update(_bytes(tensor))
     return digest.hexdigest()
@@ -164,6 +166,7 @@ def _memories(config: Config, tensors: dict[str, Tensor]) -> list[Memory | None]
             keys = tensors[f"{name}.keys"]
             memories.append(PlainMemory(keys, tensors[f"{name}.values"]))
         else:
-            axes = [tensors[f"{name}.axes.{a}"] for a in range(len(head.tokens))]
+            names = [f"{name}.axes.{a}" for a in range(len(head.tokens))]
+            axes = [tensors[axis] for axis in names]
             memories.append(GridMemory(axes, tensors[f"{name}.values"]))
     return memories

@@ -72,7 +72,8 @@ def _fits(query: Tensor, axes: Sequence[Tensor], values: Tensor) -> bool:
     if len(axes) > 2 or width > MOST_WIDTH or most > MOST_KEYS:
         return False
     outputs = query.numel() // width * values.shape[-1]
-    return outputs > 0 and max(outputs, query.numel(), values.numel()) < LARGEST
+    largest = max(outputs, query.numel(), values.numel())
+    return outputs > 0 and largest < LARGEST
 
 
 def _plainly(device: torch.device) -> bool:
@@ -134,6 +135,7 @@ class _GridAverage(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
         """Gradients of the eager form, computed again from the inputs; they can be differentiated once more."""
+        # Whether somebody wants second derivatives: then this pass is recorded too.
         again = torch.is_grad_enabled()
         wanted = ctx.needs_input_grad[1:]
         with torch.enable_grad():

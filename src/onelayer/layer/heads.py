@@ -24,7 +24,8 @@ def attended(layer: Weights, e: Tensor) -> Tensor:
     """MHA(E; memory) W_O + b_O: all heads at once when alike, else one by one."""
     if e.dtype in ACCUMULATORS:
         # One product with W_O, so that the sum over the heads is rounded once and not head by head.
-        each = [_head(layer, h, e) for h in range(len(layer.config.heads))]
+        count = len(layer.config.heads)
+        each = [_head(layer, h, e) for h in range(count)]
         return layer.affine(torch.cat(each, dim=-1), "O")
     if layer.config.alike:
         return _together(layer, e)
@@ -40,11 +41,14 @@ def asking(layer: Weights, e: Tensor) -> Tensor:
 
 def query(layer: Weights, h: int, e: Tensor) -> Tensor:
     """Queries of head h, already scaled by 1/sqrt(d_k): (..., N, d_k)."""
-    shape = layer.config.heads[h]
-    start = sum(head.d_k for head in layer.config.heads[:h])
-    columns = slice(start, start + shape.d_k)
-    asked = layer.affine(asking(layer, e), "Q", columns)
-    return widened(asked) * (1 / math.sqrt(shape.d_k))
+    config = layer.config
+    asked = layer.affine(asking(layer, e), "Q", config.key_columns(h))
+    return _scaled(widened(asked), config.heads[h].d_k)
+
+
+def _scaled(asked: Tensor, d_k: int) -> Tensor:
+    """Queries with the scale of eq (5), so that a logit is a plain product."""
+    return asked * (1 / math.sqrt(d_k))
 
 
 def weights_of(layer: Weights, h: int, e: Tensor) -> Tensor:
@@ -63,10 +67,11 @@ def _together(layer: Weights, e: Tensor) -> Tensor:
     count = len(config.heads)
 
     def split(u: Tensor, width: int) -> Tensor:
-        return u.reshape(*u.shape[:-1], count, width).transpose(-3, -2)  # (..., H, N, width)
+        by_head = u.reshape(*u.shape[:-1], count, width)
+        return by_head.transpose(-3, -2)  # (..., H, N, width)
 
     asked = layer.affine(asking(layer, e), "Q")
-    queries = split(asked, shape.d_k) * (1 / math.sqrt(shape.d_k))
+    queries = _scaled(split(asked, shape.d_k), shape.d_k)
     sources = []
     if config.token_attention:
         keys = split(layer.affine(e, "K"), shape.d_k)
@@ -87,10 +92,10 @@ def _one_by_one(layer: Weights, e: Tensor) -> Tensor:
     """One head at a time: each keeps to the inputs that its query reads, which keeps Taylor models small."""
     w_o = layer.cast("W_O", e)
     b_o = layer.cast("b_O", e)
-    rows = torch.split(w_o, [shape.d_v for shape in layer.config.heads])
 
     def parts() -> Iterator[Tensor]:
-        for h, own in enumerate(rows):
+        for h in range(len(layer.config.heads)):
+            own = w_o[layer.config.value_columns(h)]
             z = _head(layer, h, e)
             yield F.linear(z, own.transpose(0, 1))  # (..., N, d_model)
 
@@ -108,6 +113,7 @@ def _head(layer: Weights, h: int, e: Tensor) -> Tensor:
         axes = [_as(axis, e) for axis in memory.axes]
         average = grid_average(asked, axes, _as(memory.values, e), sources)
         return held(average, e)
+    # Other kinds need every key by itself, and the sum of axis keys is rounded: an enclosure would speak of other keys.
     if isinstance(memory, GridMemory) and not isinstance(e, Tensor):
         raise UnsupportedOperation("a grid without softmax, of enclosures", WRITTEN_OUT)
     if memory is not None:
@@ -119,12 +125,8 @@ def _token_sources(layer: Weights, h: int, e: Tensor) -> list[tuple[Tensor, Tens
     """Keys and values of the tokens of the sequence, where they are attended to."""
     if not layer.config.token_attention:
         return []
-    shape = layer.config.heads[h]
-    before = layer.config.heads[:h]
-    k = sum(head.d_k for head in before)
-    v = sum(head.d_v for head in before)
-    keys = layer.affine(e, "K", slice(k, k + shape.d_k))
-    values = layer.affine(e, "V", slice(v, v + shape.d_v))
+    keys = layer.affine(e, "K", layer.config.key_columns(h))
+    values = layer.affine(e, "V", layer.config.value_columns(h))
     return [(widened(keys), widened(values))]
 
 

@@ -42,7 +42,8 @@ def integers(tensor: Tensor) -> tuple[Tensor, Tensor]:
     columns = numbers.reshape(-1, tensor.shape[-1])
     if not bool(torch.isfinite(columns).all()):
         raise OnelayerError("int8 weights must be finite")
-    scales = torch.tensor([_scale(column) for column in columns.T], dtype=torch.float32, device="cpu")
+    found = [_scale(column) for column in columns.T]
+    scales = torch.tensor(found, dtype=torch.float32, device="cpu")
     # In float64 the product of 24 bits of a scale and 7 of an integer is exact: equal means that the file, which holds
     # the two, holds the weight itself and not one that is rounded to it.
     exact = scales.double()
@@ -102,8 +103,11 @@ def power_scale(column: Sequence[float]) -> float | None:
     if not present:
         return 1.0
     # A number of exponent e with z zeros at the end of its 53 bits is an odd multiple of 2^(e - 53 + z).
-    exponents = [math.frexp(v)[1] - 53 + _trailing_zeros(v) for v in present]
-    power = math.ldexp(1.0, min(exponents))
+    lowest = []
+    for v in present:
+        _, exponent = math.frexp(v)
+        lowest.append(exponent - 53 + _trailing_zeros(v))
+    power = math.ldexp(1.0, min(lowest))
     if max(map(abs, present)) <= MOST * power:
         return power
     return None

@@ -88,7 +88,8 @@ def _head_weights(
     for h, head in enumerate(heads):
         rows = slice(h * width, (h + 1) * width)
         columns = slice(first, first + width)
-        outputs[rows, columns] = full((width,), head.coefficient).diag()
+        factors = full((width,), head.coefficient)
+        outputs[rows, columns] = factors.diag()
     weights = [w for w, _ in queries]
     biases = [b for _, b in queries]
     return {"W_Q": weights, "b_Q": biases, "W_O": outputs}
@@ -117,6 +118,7 @@ def lookup_model(
     width = math.prod(output_shape)
     heads = list(heads) or [_silent_head(width)]
     linear = _is_linear(affine)
+    # A constant needs no stream: it is the bias of the readout.
     stream = linear or ridges is not None
     # Where the sum of heads is written: behind x if units or the readout still read x, else in its place.
     first = dim if stream else 0
@@ -158,7 +160,8 @@ def _feed_forward(ridges: Ridges, dim: int, d_model: int) -> dict[str, Tensor]:
 
 def _silent_head(width: int) -> LookupHead:
     """One token of value zero: a layer has at least one head, even when ridges do all the work."""
-    return LookupHead([AxisKeys(0, zeros(1), zeros(1))], zeros(1, width))
+    keys = AxisKeys(0, zeros(1), zeros(1))
+    return LookupHead([keys], zeros(1, width))
 
 
 def _key_width(head: LookupHead) -> int:

@@ -73,7 +73,8 @@ class GridMemory(nn.Module):
     def shape(self) -> HeadShape:
         """The shape that a configuration states of it."""
         *tokens, d_v = self.values.shape
-        return HeadShape(self.axes[0].shape[1], d_v, "grid", tuple(tokens))
+        d_k = self.axes[0].shape[1]
+        return HeadShape(d_k, d_v, "grid", tuple(tokens))
 
     def plain_tokens(self, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:
         """The same tokens one by one in row-major order: keys (M, d_k), values (M, d_v) with M = M_1 ... M_r.

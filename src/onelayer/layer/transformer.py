@@ -128,6 +128,7 @@ class OneLayerTransformer(Weights):
             raise OnelayerError(f"input of shape {tuple(x.shape)} does not end with {config.input_shape}")
         if not x.dtype.is_floating_point:
             raise OnelayerError(f"input must be floating point, got {x.dtype}")
+        # A compiler plans memory by itself, and would unroll the loop over chunks.
         if not isinstance(x, Tensor) or torch.compiler.is_compiling():
             return self._evaluate(x, batch)
         budget = CHUNK if x.device.type == "cpu" else ACCELERATOR_CHUNK
@@ -142,7 +143,8 @@ class OneLayerTransformer(Weights):
 
     def _batch(self, x: Any) -> Any:
         """The batch shape of points (..., *input_shape)."""
-        return x.shape[: len(x.shape) - len(self.config.input_shape)]
+        axes = len(x.shape) - len(self.config.input_shape)
+        return x.shape[:axes]
 
     def _on_arrays(self, x: Any) -> Any:
         """Points as numbers outside torch, in the format of the weights; the values as a NumPy array."""
@@ -162,6 +164,7 @@ class OneLayerTransformer(Weights):
         e = self.embed(tokens)  # (..., N, d_model)
         r = self.stream(e)
         y = self._feed_forward(r) if config.hidden else r
+        # Positions are chosen before the last product, which is then taken once.
         if config.readout == "mean":
             total = widened(y).sum(-2)
             y = held(total * (1 / config.length), y)  # (..., d_model)
@@ -192,7 +195,8 @@ class OneLayerTransformer(Weights):
         slope = widened(self.cast("ramp_slope", x))
         beyond = widened(x).unsqueeze(-1) - start
         ramps = torch.clamp(beyond * slope, 0.0, 1.0)
-        return held(ramps, x).reshape(*x.shape[:-1], self.config.features)
+        tokens = x.shape[:-1]
+        return held(ramps, x).reshape(*tokens, self.config.features)
 
     def stream(self, e: Tensor) -> Tensor:
         """R, what the feed-forward network is added to, from the embedded tokens; both (..., N, d_model).
@@ -201,6 +205,7 @@ class OneLayerTransformer(Weights):
         """
         seen = self._norm(e, "1") if self.config.norm == "pre" else e
         a = attended(self, seen)
+        # To the tokens themselves, not to what a norm made of them for the heads.
         r = _sum(asking(self, e), a) if self.config.residual else a
         if self.config.norm == "post":
             return self._norm(r, "1")

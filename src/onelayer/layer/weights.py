@@ -214,7 +214,8 @@ def _initial_weights(config: Config, generator: torch.Generator, dtype: torch.dt
         elif len(shape) == 2:
             # Drawn in float64 whatever the format, so that one seed means the same start in all of them.
             draw = torch.rand(shape, generator=generator, dtype=torch.float64, device="cpu")
-            weights[name] = (draw * 2 - 1) / math.sqrt(shape[0])
+            signed = draw * 2 - 1
+            weights[name] = signed / math.sqrt(shape[0])
         else:
             weights[name] = full(shape, 1.0 if name in GAINS else 0.0)
     return {name: value.to(dtype) for name, value in weights.items()}
@@ -242,7 +243,7 @@ def _require_finite(name: str, tensor: Tensor) -> None:
     """A stored number is a number of the format: an infinite one would make every output inf or nan."""
     if not bool(torch.isfinite(tensor).all()):
         kind = spelled(tensor.dtype)
+        largest = torch.finfo(tensor.dtype).max
         raise OnelayerError(
-            f"{name} would hold a number beyond the largest {kind}, {torch.finfo(tensor.dtype).max:.2g}; "
-            "scale the function or the box"
+            f"{name} would hold a number beyond the largest {kind}, {largest:.2g}; scale the function or the box"
         )

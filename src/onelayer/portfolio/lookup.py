@@ -55,7 +55,8 @@ def lookups(task: Task, watch: Observer, closer: float = 1.0, attempts: int = AT
         found = proved(blueprint, task, watch)
         yield found
         if found.certificate.proved:
-            yield from _slimmer(blueprint, task, watch.within(found.certificate.seconds + SLIM_SECONDS))
+            patience = found.certificate.seconds + SLIM_SECONDS
+            yield from _slimmer(blueprint, task, watch.within(patience))
             return
         # A closer fit changes nothing where this one missed what it was asked for, or where no bound exists at all.
         # Values that are rounded afterwards miss by their rounding, which says nothing of the fit.
@@ -117,7 +118,9 @@ def _sketched(task: Task, tolerance: float, budget: FitBudget) -> Target:
     if not target.paid:
         return target
     f = flat(target, box, budget.patience(target))
-    made = sketch(f, box, tolerance, looked_at(box).reshape(-1, box.dim))
+    # The points at which f was examined when it was read.
+    tested = looked_at(box).reshape(-1, box.dim)
+    made = sketch(f, box, tolerance, tested)
     if made is None:
         return target
 

@@ -86,7 +86,8 @@ def _slopes(formula: Formula, box: Box) -> Callable[[Tensor], Tensor]:
     def evaluate(points: Tensor) -> Tensor:
         x = points.detach().clone().requires_grad_(True)
         with torch.enable_grad():
-            values = formula(x.reshape(-1, *box.shape)).reshape(len(points), -1)
+            values = formula(x.reshape(-1, *box.shape))
+            values = values.reshape(len(points), -1)
             slopes = [_summed_slopes(column, x) for column in values.unbind(1)]
         return torch.stack(slopes, 1)
 

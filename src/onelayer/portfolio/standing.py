@@ -66,7 +66,9 @@ class Standing:
     def stalled(self) -> bool:
         """Whether a lookup ended undecided although its tokens were allowed: the proof, not the fit, gave up."""
         last = [attempt for attempt in self.history if attempt.way == "lookup"]
-        return not self.proved and bool(last) and last[-1].status == "undecided"
+        if self.proved or not last:
+            return False
+        return last[-1].status == "undecided"
 
     def result(self) -> Approximation:
         """The best, with the history; the first error where there is nothing else."""

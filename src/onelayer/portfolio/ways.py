@@ -59,7 +59,9 @@ def race(task: Task, watch: Observer) -> Approximation:
     """The best result of all ways; OnelayerError when none of them leads anywhere."""
     found = Standing()
     formula = task.target.formula
-    stand_in = None if formula is None else ramped(formula, task.domain, SMALL_JUMP * task.eps)
+    stand_in = None
+    if formula is not None:
+        stand_in = ramped(formula, task.domain, SMALL_JUMP * task.eps)
     if stand_in is not None:
         found.run("ramps across jumps", _ramps(task, *stand_in), watch.share(0.5))
     # Beyond a jump nothing is nearer than a ramp, so a ramp ends the race there even without a proof.
@@ -127,7 +129,8 @@ def _raced(found: Standing, task: Task, composed: Composer | None, watch: Observ
 
 def _comes_first(composed: Composer, task: Task) -> bool:
     """Whether a composition is tried before a lookup: not where it has the same tokens, proved axis by axis."""
-    return task.domain.dim > FEW and composed.rank > 0 and not composed.multiplies
+    many = task.domain.dim > FEW
+    return many and composed.rank > 0 and not composed.multiplies
 
 
 def _composed_first(found: Standing, task: Task, composed: Composer, watch: Observer) -> bool:

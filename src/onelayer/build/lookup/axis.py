@@ -36,7 +36,8 @@ class AxisFit:
         """Softmax weights at x, (..., M)."""
         slopes = self.slopes.to(x.dtype)
         biases = self.biases.to(x.dtype)
-        return torch.softmax(x.unsqueeze(-1) * slopes + biases, dim=-1)  # (..., M)
+        logits = x.unsqueeze(-1) * slopes + biases  # (..., M)
+        return torch.softmax(logits, dim=-1)
 
     @property
     def size(self) -> int:
@@ -62,6 +63,7 @@ def fit_axis(
     with effort "thrifty" it saves numbers, not tokens. A ``unit`` above the roundoff of the dtype makes large values
     dearer.
     """
+    # Panels carry g well within eps, so that an error seen is one of the fit.
     sampler = Sampler(g, float(lower), float(upper), eps / 8)
     problem = AxisProblem(sampler, float(eps), dtype, unit)
     watch = observer or Observer()

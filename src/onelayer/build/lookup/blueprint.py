@@ -20,7 +20,8 @@ from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.observer import Observer
 from onelayer.recording.target import Target, place
 
-BELOW_ROUNDING = 1 / 16  # of the rounding of |f|: a fit that close is as good as an exact one
+# Of the rounding of |f|: a fit that close is as good as an exact one.
+BELOW_ROUNDING = 1 / 16
 
 
 @dataclass(frozen=True)
@@ -56,9 +57,11 @@ class Blueprint:
     def build(self, dtype: torch.dtype) -> OneLayerTransformer:
         """The layer itself."""
         kinks = self.kinks
-        ridges = Ridges(kinks.normals, kinks.offsets, kinks.coefficients) if len(kinks) else None
-        offset = bool(self.affine.matrix.count_nonzero() or self.affine.offset.count_nonzero())
-        affine = self.affine if offset else None
+        ridges = None
+        if len(kinks):
+            ridges = Ridges(kinks.normals, kinks.offsets, kinks.coefficients)
+        there = self.affine.matrix.any() or self.affine.offset.any()
+        affine = self.affine if bool(there) else None
         return lookup_model(self.input_shape, self.output_shape, self.heads, ridges, affine, dtype=dtype)
 
 
@@ -71,8 +74,10 @@ def draw_up(target: Target, box: Box, tolerance: float, budget: FitBudget) -> Bl
     scale = scale_of(size)
     least = budget.unit * size * BELOW_ROUNDING
     tolerance = relative(max(tolerance, least), scale)
+    # Values as large as the format allows cost all of the tolerance.
     most = reach_of_values(budget.dtype) / scale
-    found = _drawn(target, box, scale, tolerance, replace(budget, price=tolerance / most))
+    priced = replace(budget, price=tolerance / most)
+    found = _drawn(target, box, scale, tolerance, priced)
     if scale == 1.0:
         return found
     return found.times(scale)
@@ -87,10 +92,12 @@ def straight(target: Target, box: Box) -> Blueprint:
     half = box.width.flatten() / 2
     steps = torch.diag(half)
     points = centre + torch.cat([zeros(1, box.dim), steps, -steps])  # (1 + 2D, D)
+    # With an observer of its own: it is called when the time of the given one is over.
     values = flat(target, box, Observer())(points)
     base = values[0]  # (K,)
     right, left = values[1:].chunk(2)  # (D, K) each
-    width = torch.where(half > 0, 2 * half, torch.inf)  # no slope along a side of no width
+    # No slope along a side of no width.
+    width = torch.where(half > 0, 2 * half, torch.inf)
     slopes = ((right - left) / width[:, None]).T  # (K, D)
     none = HingeSum(zeros(0, box.dim), zeros(0), zeros(0, len(base)))
     affine = Affine(slopes, base - slopes @ centre)
@@ -100,7 +107,8 @@ def straight(target: Target, box: Box) -> Blueprint:
 def seen_size(target: Target, box: Box, observer: Observer | None = None) -> float:
     """The largest |f| at corners and some points of the box."""
     points = torch.cat([box.corners(64), box.sample(256, seed=1, arcsine=True)])
-    return float(flat(target, box, observer or Observer())(points).abs().max())
+    f = flat(target, box, observer or Observer())
+    return float(f(points).abs().max())
 
 
 def _drawn(target: Target, box: Box, scale: float, tolerance: float, budget: FitBudget) -> Blueprint:
@@ -110,24 +118,30 @@ def _drawn(target: Target, box: Box, scale: float, tolerance: float, budget: Fit
     def smooth(points: Tensor) -> Tensor:
         return f(points) - kinks(points)
 
-    structure = find_structure(smooth, box, NEGLIGIBLE * tolerance, seed=budget.seed, narrowest=narrowest(budget.dtype))
+    unseen = NEGLIGIBLE * tolerance
+    shortest = narrowest(budget.dtype)
+    structure = find_structure(smooth, box, unseen, seed=budget.seed, narrowest=shortest)
     base = smooth(structure.anchor[None])[0]  # (K,)
     matrix = zeros(len(base), box.dim)
     offset = base.clone()
     curved = []
     for group in structure.groups:
-        slope = _affine_group(smooth, group, base, NEGLIGIBLE * tolerance, budget.seed)
+        slope = _affine_group(smooth, group, base, unseen, budget.seed)
         if slope is None:
             curved.append(group)
         else:
             matrix += slope @ group.directions
             offset -= slope @ (group.directions @ structure.anchor)
+    # Axes before grids: what they leave of the tolerance is worth more where tokens multiply.
+    curved.sort(key=lambda group: group.rank)
     fits: list[GroupFit] = []
     error = 0.0
     known: list[KnownAxis] = []
-    for done, group in enumerate(sorted(curved, key=lambda group: group.rank)):
+    for done, group in enumerate(curved):
+        # The first group carries f at the anchor; weights sum to one, so that costs no token.
         part = _offset_function(smooth, group, base if done else torch.zeros_like(base))
-        left = max(tolerance - error, NEGLIGIBLE * tolerance)  # a group that missed its share leaves nothing
+        # A group that missed its share leaves nothing.
+        left = max(tolerance - error, unseen)
         share = left / (len(curved) - done)
         if group.rank == 1:
             fitted = fit_axis_once(part, group, share, budget, known)
@@ -137,7 +151,8 @@ def _drawn(target: Target, box: Box, scale: float, tolerance: float, budget: Fit
         error = error + fitted.error
     if fits:
         offset -= base
-    whole = Blueprint(tuple(box.shape), target.output_shape, [], kinks, Affine(matrix, offset), error, 0)
+    affine = Affine(matrix, offset)
+    whole = Blueprint(tuple(box.shape), target.output_shape, [], kinks, affine, error, 0)
     return _assembled(whole, fits)
 
 
@@ -148,7 +163,8 @@ def _assembled(whole: Blueprint, fits: list[GroupFit]) -> Blueprint:
     slim = fits[0].fewer if len(fits) == 1 else None
     if slim is None:
         return drawn
-    return replace(drawn, fewer=replace(whole, heads=slim.heads, error=slim.error, wanted=slim.wanted))
+    fewer = replace(whole, heads=slim.heads, error=slim.error, wanted=slim.wanted)
+    return replace(drawn, fewer=fewer)
 
 
 def flat(target: Target, box: Box, observer: Observer, scale: float = 1.0) -> FlatFunction:
@@ -158,12 +174,14 @@ def flat(target: Target, box: Box, observer: Observer, scale: float = 1.0) -> Fl
     """
 
     def evaluate(points: Tensor) -> Tensor:
+        shaped = points.reshape(-1, *box.shape)
         with torch.no_grad():
-            values: Tensor = target.values(points.reshape(-1, *box.shape), observer)
+            values: Tensor = target.values(shaped, observer)
         values = values.reshape(len(points), -1).to(torch.float64)
         finite = torch.isfinite(values).all(1)
         if not bool(finite.all()):
-            where = place(points[int(finite.int().argmin())])
+            first = int(finite.int().argmin())
+            where = place(points[first])
             raise OnelayerError(f"f is not finite at x = {where}; choose a box on which it is")
         return values if scale == 1.0 else values / scale
 
@@ -179,10 +197,13 @@ def _affine_group(f: FlatFunction, group: Group, base: Tensor, tolerance: float,
     u = Box(group.lower, group.upper).sample(64 * group.rank, seed=seed, arcsine=True)
     centre = (group.lower + group.upper) / 2
     radius = (group.upper - group.lower) / 2
-    columns = torch.cat([(u - centre) / radius, ones(len(u), 1)], -1)
+    unit = (u - centre) / radius
+    columns = torch.cat([unit, ones(len(u), 1)], -1)
     values = f(group.lift(u)) - base
     solution = torch.linalg.lstsq(columns, values).solution  # (r + 1, K)
-    if not (columns @ solution - values).abs().max() <= tolerance:
+    apart = (columns @ solution - values).abs().max()
+    # Written so that nan is not small.
+    if not apart <= tolerance:
         return None
     slopes: Tensor = solution[:-1] / radius[:, None]
     return slopes.T

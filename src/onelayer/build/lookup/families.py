@@ -7,7 +7,7 @@ M - 1 in z, and the biases choose only the positive denominator Q.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,21 +34,35 @@ class Keys:
 
     def drop(self, token: int) -> Keys:
         """The same keys without one token."""
-        return Keys(np.delete(self.slopes, token), np.delete(self.biases, token), self.family)
+        slopes = np.delete(self.slopes, token)
+        biases = np.delete(self.biases, token)
+        return Keys(slopes, biases, self.family)
 
     def merge(self, token: int) -> Keys:
         """The same keys with a token and the next one replaced by one between them, of their joint weight at 0."""
+        pair = slice(token, token + 2)
+        first_slope, second_slope = self.slopes[pair]
         fewer = self.drop(token)
-        fewer.slopes[token] = (self.slopes[token] + self.slopes[token + 1]) / 2
-        fewer.biases[token] = np.logaddexp(self.biases[token], self.biases[token + 1])
+        fewer.slopes[token] = (first_slope + second_slope) / 2
+        # exp of the logit at 0 is the weight there, up to what all tokens share.
+        fewer.biases[token] = np.logaddexp(*self.biases[pair])
         return fewer
 
 
 def softmax(logits: Array) -> Array:
     """Softmax over the last dimension."""
+    # Logits below zero, so that nothing overflows.
     weights: Array = np.exp(logits - logits.max(-1, keepdims=True))
     weights /= weights.sum(-1, keepdims=True)
     return weights
+
+
+def products(parts: Sequence[Array], factor: float = 1.0) -> Array:
+    """Products of one weight (S, M_a) per axis, row-major: (S, M_1 ... M_r)."""
+    dense: Array = np.full((len(parts[0]), 1), factor)
+    for own in parts:
+        dense = (dense[:, :, None] * own[:, None]).reshape(len(own), -1)  # (S, M_1 ... M_a)
+    return dense
 
 
 def bernstein(size: int, kappa: float, centre: float = 0.0) -> Keys:
@@ -65,7 +79,8 @@ def gaussian(size: int, overlap: float, ghosts: float) -> Keys:
     exp(t^2 / ...) is common to all tokens and cancels, so an affine logit is enough.
     """
     spacing = 2.0 / max(size - 1 - 2 * ghosts, 1.0)
-    centres = spacing * (np.arange(size, dtype=np.float64) - (size - 1) / 2)
+    order = np.arange(size, dtype=np.float64)
+    centres = spacing * (order - (size - 1) / 2)
     beta = 1.0 / (overlap * spacing**2)
     return Keys(2 * beta * centres, -beta * centres**2, "gaussian")
 
@@ -80,7 +95,8 @@ def exponential(size: int, first: float, last: float, side: int) -> Keys:
         left = -geometric((size - 1) // 2, first, last)
         slopes = np.concatenate([left[::-1], [0.0], right])
     else:
-        slopes = np.concatenate([[0.0], side * geometric(size - 1, first, last)])
+        growing = geometric(size - 1, first, last)
+        slopes = np.concatenate([[0.0], side * growing])
     return Keys(slopes, -np.abs(slopes), "exponential")
 
 
@@ -110,15 +126,19 @@ def graded(size: int, edges: Array, overlap: float, ghosts: int) -> Keys:
     of equally spaced bumps do. Around a cusp, where edges crowd geometrically, the weights are bumps in the logarithm
     of the distance to it. ``ghosts`` tokens lie beyond each end.
     """
-    ranks = np.linspace(0, len(edges) - 1, size - 2 * ghosts)  # between edges, so that tokens crowd where they do
+    # Equal steps between edges, so that tokens crowd where these do.
+    ranks = np.linspace(0, len(edges) - 1, size - 2 * ghosts)
     places = np.interp(ranks, np.arange(len(edges)), edges)
     beyond = np.arange(1, ghosts + 1)
-    left = places[0] - (places[1] - places[0]) * beyond[::-1]
-    right = places[-1] + (places[-1] - places[-2]) * beyond
+    first_gap = places[1] - places[0]
+    last_gap = places[-1] - places[-2]
+    left = places[0] - first_gap * beyond[::-1]
+    right = places[-1] + last_gap * beyond
     places = np.concatenate([left, places, right])
     rise = 2 / (overlap * np.diff(places))
     slopes = np.append(0.0, np.cumsum(rise))
-    biases = np.append(0.0, -np.cumsum(rise * (places[1:] + places[:-1]) / 2))
+    half_way = rise * (places[1:] + places[:-1]) / 2
+    biases = np.append(0.0, -np.cumsum(half_way))
     return Keys(slopes - slopes.mean(), biases, "graded")
 
 
@@ -139,16 +159,19 @@ def candidates(size: int, edges: Array | None = None) -> Iterator[Keys]:
         return
     for kappa in (0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 5.6):
         yield bernstein(size, kappa)
-    for overlap in (0.7, 1.0, 1.4, 2.0, 2.8, 4.0):
-        for ghosts in (1.0, 2.0, 3.0, 4.5):
-            if size > 2 * ghosts + 1:
-                yield gaussian(size, overlap, ghosts)
+    yield from gaussians(size, overlaps=(0.7, 1.0, 1.4, 2.0, 2.8, 4.0), ghosts=(1.0, 2.0, 3.0, 4.5))
     if size > 3:
         for last in (4.0, 16.0, 64.0, 256.0, 1024.0):
             for side in (-1, 1, 0):
                 yield exponential(size, 0.5, last, side)
     if edges is not None:
         yield from _graded(size, edges)
+
+
+def gaussians(size: int, overlaps: Sequence[float], ghosts: Sequence[float]) -> list[Keys]:
+    """Gaussian bumps of these overlaps and numbers of ghosts, as far as there are tokens inside too."""
+    room = [beyond for beyond in ghosts if size > 2 * beyond + 1]
+    return [gaussian(size, overlap, beyond) for overlap in overlaps for beyond in room]
 
 
 def starts(size: int, focus: tuple[float, float] | None = None, edges: Array | None = None) -> list[Keys]:
@@ -159,10 +182,12 @@ def starts(size: int, focus: tuple[float, float] | None = None, edges: Array | N
     if size == 1:
         return [Keys(np.zeros(1), np.zeros(1), "constant")]
     keys = [bernstein(size, kappa) for kappa in (0.5, 1.0, 1.4, 2.8, 5.6)]
-    for overlap in (0.7, 1.4, 2.8):
-        keys += [gaussian(size, overlap, ghosts) for ghosts in (0.25, 1.0, 2.0, 3.0) if size > 2 * ghosts + 1]
-    keys += [exponential(size, 0.5, last, side) for last in (8.0, 64.0, 256.0, 1024.0) for side in (-1, 1, 0)]
-    keys += [] if focus is None else _focused(size, *focus)
+    keys += gaussians(size, overlaps=(0.7, 1.4, 2.8), ghosts=(0.25, 1.0, 2.0, 3.0))
+    for last in (8.0, 64.0, 256.0, 1024.0):
+        keys += [exponential(size, 0.5, last, side) for side in (-1, 1, 0)]
+    if focus is not None:
+        keys += _focused(size, *focus)
+    # Where features differ in size, keys that follow them are the most promising, and the first to be tried.
     if edges is None:
         return keys
     return [*_graded(size, edges), *keys]
@@ -171,7 +196,8 @@ def starts(size: int, focus: tuple[float, float] | None = None, edges: Array | N
 def _graded(size: int, edges: Array) -> list[Keys]:
     """Graded keys with little and much overlap."""
     members = ((1.4, 0), (4.0, 0), (4.0, 1), (4.0, 2))
-    return [graded(size, edges, overlap, ghosts) for overlap, ghosts in members if size > 2 * ghosts + 2]
+    room = [(overlap, ghosts) for overlap, ghosts in members if size > 2 * ghosts + 2]
+    return [graded(size, edges, overlap, ghosts) for overlap, ghosts in room]
 
 
 def _focused(size: int, centre: float, width: float) -> list[Keys]:

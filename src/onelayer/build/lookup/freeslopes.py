@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from scipy.linalg.lapack import dgeqrf, dorgqr, dtrtrs
@@ -19,9 +20,11 @@ from scipy.linalg.lapack import dgeqrf, dorgqr, dtrtrs
 from onelayer.build.lookup.families import Array, Keys
 from onelayer.build.lookup.lawson import lawson
 
-PROBE = 0.1  # share of the step at which the curvature of the residual is measured
+# Share of the step at which the curvature of the residual is measured.
+PROBE = 0.1
 LARGEST_STEP = 5.0  # in nats of logit
-FLOOR = 0.02  # share of the largest error that every node counts for at least: keys move, so peaks do
+# Share of the largest error that every node counts for at least: keys move, so peaks do.
+FLOOR = 0.02
 
 
 @dataclass
@@ -37,7 +40,8 @@ class Descent:
 @dataclass(frozen=True)
 class _Point:
     weights: Array  # (M, P)
-    q: Array  # orthonormal basis of the column space, (P + M, M)
+    # Orthonormal basis of the column space, (P + M, M).
+    q: Array
     values: Array  # (M, K)
     residual: Array  # (P + M, K)
     loss: float
@@ -76,8 +80,12 @@ class Projection:
 
     def pack(self, keys: Keys) -> Array:
         """Parameters of keys: slopes, then biases at the origin; the nearest ones where keys are tied."""
-        free = np.concatenate([keys.slopes, keys.biases + keys.slopes * self.origin])
-        return free if self.tie is None else np.linalg.lstsq(self.tie, free, rcond=None)[0]
+        biases = keys.biases + keys.slopes * self.origin
+        free = np.concatenate([keys.slopes, biases])
+        if self.tie is None:
+            return free
+        nearest: Array = np.linalg.lstsq(self.tie, free, rcond=None)[0]
+        return nearest
 
     def whole(self, parameters: Array) -> Array:
         """Slopes and biases in a row."""
@@ -93,6 +101,7 @@ class Projection:
         slopes, biases = np.split(self.whole(parameters), 2)
         size = len(slopes)
         rows = len(self.nodes)
+        # In place, since this is where a search spends its time.
         weights = slopes[:, None] * self.nodes + biases[:, None]
         weights -= weights.max(0)
         np.exp(weights, out=weights)
@@ -104,7 +113,9 @@ class Projection:
         part = q[:rows].T @ self.target
         residual = q @ -part
         residual[:rows] += self.target
-        return _Point(weights, q, dtrtrs(r, part)[0], residual, float(np.vdot(residual, residual)))
+        values, _ = dtrtrs(r, part)
+        loss = float(np.vdot(residual, residual))
+        return _Point(weights, q, values, residual, loss)
 
     def sup_error(self, parameters: Array) -> float:
         """Sup over nodes and columns of |T - samples|."""
@@ -125,7 +136,8 @@ class Projection:
         units = np.ones(len(parameters))
         if self.tie is None:
             slopes = slice(len(parameters) // 2)
-            units[slopes] = np.maximum(1.0, np.abs(parameters[slopes]) / 100.0)
+            sizes = np.abs(parameters[slopes])
+            units[slopes] = np.maximum(1.0, sizes / 100.0)
         losses = [point.loss]
         for _ in range(steps):
             step, new, damping = self._step(parameters, units, point, damping)
@@ -133,6 +145,7 @@ class Projection:
                 return Descent(parameters, damping, point.loss, stalled=True)
             parameters = parameters + step
             point = new
+            # Bolder after every success, as Levenberg's method is; never so bold that the damping underflows.
             damping = max(damping / 3, 1e-18)
             losses.append(point.loss)
             if len(losses) > 22 and losses[-1] > 0.96 * losses[-21]:
@@ -148,19 +161,24 @@ class Projection:
         residual = point.residual.T.ravel()
         q, r = _qr(jacobian)
         pull = q.T @ residual
+        # The R of the Jacobian stands for it: each damping then costs a factorisation of its own small size.
         damped = np.zeros((count, 2 * count))
         damped[:, :count] = np.triu(r).T
         size = math.sqrt((damped * damped).sum(1).max())
         for _ in range(12):
             damped[:, count:].flat[:: count + 1] = math.sqrt(damping) * size
             q2, r2 = _qr(damped.T)
-            step = dtrtrs(r2, q2[:count].T @ pull)[0]
+            step, _ = dtrtrs(r2, q2[:count].T @ pull)
+            # Also where the step is no number.
             if not np.abs(step).max() <= LARGEST_STEP:
                 damping *= 4
                 continue
-            probe = self.at(parameters + PROBE * step * units).residual.T.ravel()
-            bend = 2 / PROBE * ((probe - residual) / PROBE + jacobian @ step)
-            correction = dtrtrs(r2, q2[:count].T @ (q.T @ bend))[0] / 2
+            ahead = self.at(parameters + PROBE * step * units)
+            change = ahead.residual.T.ravel() - residual
+            bend = 2 / PROBE * (change / PROBE + jacobian @ step)
+            twice, _ = dtrtrs(r2, q2[:count].T @ (q.T @ bend))
+            correction = twice / 2
+            # A bend larger than the step says that the expansion does not hold there.
             if correction @ correction <= step @ step:
                 step = step + correction
             new = self.at(parameters + step * units)
@@ -171,10 +189,12 @@ class Projection:
 
     def _jacobian(self, point: _Point) -> Array:
         """Minus the derivative of the projected residual (Kaufman's form), columns stacked, (K (P + M), 2M or n)."""
-        (size, rows), columns = point.weights.shape, point.values.shape[1]
+        size, rows = point.weights.shape
+        columns = point.values.shape[1]
         jacobian = np.zeros((2, size, columns, rows + size))
         fitted = point.values.T @ point.weights  # (K, P)
-        spread = (point.weights * self.scale)[:, None] * (point.values[:, :, None] - fitted)  # (M, K, P)
+        apart = point.values[:, :, None] - fitted  # (M, K, P)
+        spread = (point.weights * self.scale)[:, None] * apart
         np.multiply(spread, self.nodes, out=jacobian[0, :, :, :rows])
         jacobian[1, :, :, :rows] = spread
         jacobian -= (jacobian @ point.q) @ point.q.T
@@ -199,6 +219,7 @@ class Round:
     hopeless: float  # root mean square in units of the goal
 
 
+# More steps for fewer runners, as successive halving has it; no claim that the numbers are optimal.
 FAST = (Round(10, 8, 3e4), Round(20, 4, 3e3), Round(40, 2, 100), Round(60, 1, 30))
 THOROUGH = (Round(10, 10, 3e4), Round(20, 5, 3e3), Round(40, 3, 200), Round(80, 2, 30), Round(160, 1, 10))
 
@@ -211,7 +232,8 @@ def tournament(problem: Projection, keys: Iterable[Keys], goal: float, rounds: S
     field = [Descent(problem.pack(start)) for start in keys]
     for stage in rounds:
         field = [runner if runner.stalled else problem.descend(runner, stage.steps) for runner in field]
-        field = _distinct(sorted(field, key=lambda runner: runner.loss))[: stage.keep]
+        ranked = sorted(field, key=lambda runner: runner.loss)
+        field = _distinct(ranked)[: stage.keep]
         size = math.sqrt(field[0].loss)
         if (size > stage.hopeless * goal > 0) or all(runner.stalled for runner in field):
             break
@@ -222,11 +244,11 @@ def tournament(problem: Projection, keys: Iterable[Keys], goal: float, rounds: S
 
 def _distinct(ranked: list[Descent]) -> list[Descent]:
     """Runners whose loss differs from the one before: equal losses are the same valley."""
-    return [
-        runner
-        for before, runner in zip([None, *ranked], ranked, strict=False)
-        if before is None or runner.loss > before.loss * (1 + 1e-4)
-    ]
+    kept = ranked[:1]
+    for before, runner in pairwise(ranked):
+        if runner.loss > before.loss * (1 + 1e-4):
+            kept.append(runner)
+    return kept
 
 
 def equalise(problem: Projection, start: Descent, goal: float, sweeps: int = 12, steps: int = 5) -> tuple[Array, float]:
@@ -239,8 +261,10 @@ def equalise(problem: Projection, start: Descent, goal: float, sweeps: int = 12,
     def descended(emphasis: Array) -> tuple[Array, Array]:
         nonlocal runner
         current = problem.emphasised(emphasis)
-        if (emphasis != 1.0).any():  # equal emphasis is what the start comes from
+        # Equal emphasis is what the start comes from.
+        if (emphasis != 1.0).any():
             runner = current.descend(Descent(runner.parameters), steps)
-        return runner.parameters, np.abs(current.errors(runner.parameters)).max(axis=1)
+        errors = current.errors(runner.parameters)
+        return runner.parameters, np.abs(errors).max(axis=1)
 
     return lawson(descended, len(problem.nodes), sweeps=sweeps, floor=FLOOR, goal=goal)

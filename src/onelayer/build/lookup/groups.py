@@ -26,11 +26,15 @@ from onelayer.recording.target import Target
 
 # Couplings and affine residuals below this share of the tolerance are ignored; the certificate still sees them.
 NEGLIGIBLE = 1 / 40
-SAME_AXIS_POINTS = 65  # points at which two axes are compared: enough to tell apart what a fit would
-HASTY_TOKENS = 1024  # tokens of a fit without search: solved in well under a second
-SLIM_TOKENS = 128  # of a grid, up to which a shorter one is looked for: a few tenths of a second
+# Points at which two axes are compared: enough to tell apart what a fit would.
+SAME_AXIS_POINTS = 65
+# Tokens of a fit without search: solved in well under a second.
+HASTY_TOKENS = 1024
+# Of a grid, up to which a shorter one is looked for: a few tenths of a second.
+SLIM_TOKENS = 128
 FEW_AXES = 3  # a grid over so many is still small
-SPARSE_SECONDS = 1.0  # at least, for a combination of heads beside one head
+# At least, for a combination of heads beside one head.
+SPARSE_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -41,11 +45,12 @@ class FitBudget:
     max_tokens: int
     seed: int
     effort: Effort = "thorough"
-    slack: float = 1.0  # times the tolerance, within which a grid of fewer tokens is of interest too
-    price: float = (
-        0.0  # at least, of one unit of |v|: more than its rounding where the format has no room for large ones
-    )
-    fitting: Observer = field(default_factory=Observer)  # over when a fit has to do with what it found
+    # Times the tolerance, within which a grid of fewer tokens is of interest too.
+    slack: float = 1.0
+    # At least, of one unit of |v|: more than its rounding where the format has no room for large ones.
+    price: float = 0.0
+    # Over when a fit has to do with what it found.
+    fitting: Observer = field(default_factory=Observer)
     observer: Observer = field(default_factory=Observer)  # over when the whole call is
 
     def patience(self, target: Target) -> Observer:
@@ -86,13 +91,18 @@ def fit_axis_once(
     nodes = linspace(float(group.lower), float(group.upper), SAME_AXIS_POINTS)
     samples = g(nodes[:, None])
     for axis in known:
-        head, error = axis.fitted.heads[0], axis.fitted.error
+        error = axis.fitted.error
         shift = samples - axis.samples
-        same_ends = torch.equal(axis.group.lower, group.lower) and torch.equal(axis.group.upper, group.upper)
+        same_lower = torch.equal(axis.group.lower, group.lower)
+        same_upper = torch.equal(axis.group.upper, group.upper)
         varies = (shift.amax(0) - shift.amin(0)).max()
-        if same_ends and error <= tolerance and varies <= 1e-3 * NEGLIGIBLE * tolerance:
+        # A constant up to a thousandth of what is neglected anyway.
+        same = same_lower and same_upper and varies <= 1e-3 * NEGLIGIBLE * tolerance
+        if same and error <= tolerance:
+            head = axis.fitted.heads[0]
             keys = replace(head.axes[0], direction=group.directions[0])
-            return GroupFit([LookupHead([keys], head.values + shift.mean(0))], error, axis.fitted.wanted)
+            shifted = LookupHead([keys], head.values + shift.mean(0))
+            return GroupFit([shifted], error, axis.fitted.wanted)
     fitted = _fit_axis(g, group, tolerance, budget)
     known.append(KnownAxis(group, samples, fitted))
     return fitted
@@ -134,18 +144,25 @@ def fit_grid(g: FlatFunction, group: Group, tolerance: float, budget: FitBudget)
     fits = None
     while fits is None:
         fits = _cheapest(fitter, goal, budget)
-        wanted = wanted or (sum(fit.tokens for fit in fits) if fits else fitter.predicted(goal))
+        # What the tolerance itself wants, not a looser goal after it.
+        if not wanted:
+            wanted = _tokens(fits) if fits else fitter.predicted(goal)
         goal *= 4
     heads = [_lookup_head(fit, group) for fit in fits]
-    return GroupFit(heads, fits[0].error, wanted, _fewer(fitter, fits, group, budget.slack * tolerance))
+    fewer = _fewer(fitter, fits, group, budget.slack * tolerance)
+    return GroupFit(heads, fits[0].error, wanted, fewer)
 
 
 def _fewer(fitter: TensorFitter, fits: list[TensorFit], group: Group, tolerance: float) -> GroupFit | None:
     """A single head made shorter while it stays within a looser tolerance; None where that saves nothing."""
-    if len(fits) > 1 or not fits[0].error <= fitter.tolerance < tolerance or fits[0].tokens > SLIM_TOKENS:
+    first, *others = fits
+    looser = first.error <= fitter.tolerance < tolerance
+    if others or not looser or first.tokens > SLIM_TOKENS:
         return None
-    slim = fitter.shortened(fits[0], tolerance)
-    return GroupFit([_lookup_head(slim, group)], slim.error, slim.tokens) if slim.tokens < fits[0].tokens else None
+    slim = fitter.shortened(first, tolerance)
+    if slim.tokens >= first.tokens:
+        return None
+    return GroupFit([_lookup_head(slim, group)], slim.error, slim.tokens)
 
 
 def _lookup_head(fit: TensorFit, group: Group) -> LookupHead:
@@ -155,8 +172,9 @@ def _lookup_head(fit: TensorFit, group: Group) -> LookupHead:
         slopes, biases = _to_coordinate(keys, float(low), float(high))
         axes.append(AxisKeys(direction, slopes, biases))
     used = [axis for axis in axes if len(axis.slopes) > 1] or axes[:1]
-    values = torch.from_numpy(fit.values)
-    return LookupHead(used, values.reshape(*[len(axis.slopes) for axis in used], -1))
+    counts = [len(axis.slopes) for axis in used]
+    values = torch.from_numpy(fit.values).reshape(*counts, -1)
+    return LookupHead(used, values)
 
 
 def _tokens(fits: list[TensorFit]) -> int:
@@ -174,7 +192,9 @@ def _cheapest(fitter: TensorFitter, tolerance: float, budget: FitBudget) -> list
     """The fit with the fewest tokens; when time is over, the best that can be had at once."""
     if fitter.rank == FEW_AXES:
         return _one_head_first(fitter, tolerance, budget)
-    sparse = SparseFitter(fitter).fit(tolerance, budget.max_tokens) if fitter.rank >= 3 else None
+    sparse = None
+    if fitter.rank > FEW_AXES:
+        sparse = SparseFitter(fitter).fit(tolerance, budget.max_tokens)
     if budget.fitting.over:
         return _at_hand(fitter, sparse, budget)
     bound = _tokens(sparse) if sparse else budget.max_tokens
@@ -215,7 +235,9 @@ def _one_head_first(fitter: TensorFitter, tolerance: float, budget: FitBudget) -
     patience = max(SPARSE_SECONDS, time.monotonic() - begun)
     slower.observer = budget.fitting if single is None else budget.fitting.within(patience)
     bound = single.tokens - 1 if single is not None else budget.max_tokens
-    sparse = SparseFitter(slower).fit(tolerance, bound) if bound > 0 and not slower.observer.over else None
+    sparse = None
+    if bound > 0 and not slower.observer.over:
+        sparse = SparseFitter(slower).fit(tolerance, bound)
     if sparse and sparse[0].error <= tolerance:
         return sparse
     if single is not None:
@@ -230,11 +252,13 @@ def _to_coordinate(keys: Keys, lower: float, upper: float) -> tuple[Tensor, Tens
     centre = lower / 2 + upper / 2
     radius = upper / 2 - lower / 2
     slopes = torch.from_numpy(np.asarray(keys.slopes / radius))
-    return slopes, torch.from_numpy(np.asarray(keys.biases)) - slopes * centre
+    biases = torch.from_numpy(np.asarray(keys.biases))
+    return slopes, biases - slopes * centre
 
 
 def _extrapolated(size: int, error: float, tolerance: float) -> int:
     """Tokens for ``tolerance`` if the error keeps falling as size^-2, the rate of a C^2 function."""
     if not math.isfinite(error):
         return 2 * size
-    return math.ceil(size * math.sqrt(max(error / tolerance, 1.0)))
+    missed = max(error / tolerance, 1.0)
+    return math.ceil(size * math.sqrt(missed))

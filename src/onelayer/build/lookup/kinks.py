@@ -23,8 +23,14 @@ from onelayer.language.formula import Formula, Node
 from onelayer.language.operations import operation
 from onelayer.language.tree import LEAVES, float_value
 
-MOST_ZEROS = 64  # hyperplanes of one argument: an oscillation has no use for so many units
-ZERO_GRID = 2049  # points of an axis between which a sign change of a kink's argument is looked for
+# Hyperplanes of one argument: an oscillation has no use for so many units.
+MOST_ZEROS = 64
+# Points of an axis between which a sign change of a kink's argument is looked for.
+ZERO_GRID = 2049
+# Of the shortest side of the box, for second differences across a plane: their rounding is then about 1e-11 of f.
+STEP = 1e-5
+# Of a jump, by which it may differ from place to place and still be called constant.
+SAME = 1e-4
 
 
 @dataclass(frozen=True)
@@ -40,7 +46,8 @@ class HingeSum:
 
     def __call__(self, points: Tensor) -> Tensor:
         """Value at points (S, D) -> (S, K)."""
-        values: Tensor = torch.relu(points @ self.normals.T + self.offsets) @ self.coefficients
+        active = torch.relu(points @ self.normals.T + self.offsets)  # (S, J)
+        values: Tensor = active @ self.coefficients
         return values
 
 
@@ -55,16 +62,19 @@ def find_kinks(formula: Formula | None, f: FlatFunction, box: Box, *, seed: int 
     if not found:
         empty = zeros(0)
         return HingeSum(empty.reshape(0, box.dim), empty, empty.reshape(0, outputs))
-    normals, offsets, jumps = (torch.stack(column) for column in zip(*found, strict=True))
+    columns = zip(*found, strict=True)
+    normals, offsets, jumps = map(torch.stack, columns)
     return HingeSum(normals, offsets, jumps)
 
 
 def only_hinges(formula: Formula, f: FlatFunction, box: Box, *, seed: int = 0) -> bool:
     """Whether every bend of f is one that a ReLU unit takes out: of affine functions, its jump constant."""
     affine = _affine_forms(formula, box.dim)
-    if any(affine[arg] is None for node in formula.nodes for arg in _bending(node)):
+    arguments = [arg for node in formula.nodes for arg in _bending(node)]
+    if any(affine[arg] is None for arg in arguments):
         return False
-    return all(_constant_jump(f, box, *plane, seed) is not None for plane in _hyperplanes(formula, box))
+    planes = _hyperplanes(formula, box)
+    return all(_constant_jump(f, box, *plane, seed) is not None for plane in planes)
 
 
 def _hyperplanes(formula: Formula, box: Box) -> list[tuple[Tensor, Tensor]]:
@@ -79,12 +89,15 @@ def _hyperplanes(formula: Formula, box: Box) -> list[tuple[Tensor, Tensor]]:
         known = [form for form in forms if form is not None]
         planes = _bend(known) if len(known) == len(forms) else _axis_zeros(formula, args, box)
         for plane in planes:
-            plane = plane / plane[plane[:-1].abs().argmax()]
+            largest = plane[:-1].abs().argmax()
+            plane = plane / plane[largest]
             normal = plane[:-1]
             offset = plane[-1]
             reach = (normal.abs() * box.width.flatten()).sum() / 2
             away = (normal @ box.center.flatten() + offset).abs()
-            if away < reach * (1 - 1e-12):  # it meets the interior: one along a face bends nothing
+            # It meets the interior: one along a face bends nothing.
+            if away < reach * (1 - 1e-12):
+                # Two arguments that vanish together differ by rounding.
                 same = tuple(np.round(plane.numpy(), 12).tolist())
                 found.setdefault(same, (normal, offset))
     return list(found.values())
@@ -112,7 +125,8 @@ def _affine_forms(formula: Formula, dim: int) -> list[Tensor | None]:
     """For each node the coefficients (D + 1,) of w . x + b, the constant last, or None when it is not affine."""
     forms: list[Tensor | None] = []
     for node in formula.nodes:
-        forms.append(_affine(node, [forms[arg] for arg in node.args], dim))
+        arguments = [forms[arg] for arg in node.args]
+        forms.append(_affine(node, arguments, dim))
     return forms
 
 
@@ -175,7 +189,8 @@ def _axis_zeros(formula: Formula, args: tuple[int, ...], box: Box) -> list[Tenso
         points = box.center.flatten().repeat(np.size(position), 1)
         points[:, axis] = torch.as_tensor(position, dtype=torch.float64, device="cpu")
         values = argument(points)
-        return np.asarray(values[:, 0] - (values[:, 1] if len(args) == 2 else 0.0))
+        other = values[:, 1] if len(args) == 2 else 0.0
+        return np.asarray(values[:, 0] - other)
 
     grid = np.linspace(lower, upper, ZERO_GRID)
     values = gap(grid)
@@ -186,7 +201,8 @@ def _axis_zeros(formula: Formula, args: tuple[int, ...], box: Box) -> list[Tenso
         plane = zeros(box.dim + 1)
         plane[axis] = 1.0
         ends = (grid[k], grid[k + 1])
-        plane[-1] = -_zero_between(gap, ends, (values[k], values[k + 1]))
+        at_ends = (values[k], values[k + 1])
+        plane[-1] = -_zero_between(gap, ends, at_ends)
         planes.append(plane)
     return planes
 
@@ -210,9 +226,10 @@ def _constant_jump(f: FlatFunction, box: Box, normal: Tensor, offset: Tensor, se
     points = box.sample(64, seed=seed).reshape(64, -1)
     beside = (points @ normal + offset) / normal.dot(normal)
     on_plane = points - beside[:, None] * normal
-    step = 1e-5 * box.width.flatten().min() * normal / normal.norm()
-    inside = box.contains((on_plane + 4 * step).reshape(-1, *box.shape))
-    inside &= box.contains((on_plane - 4 * step).reshape(-1, *box.shape))
+    step = STEP * box.width.flatten().min() * normal / normal.norm()
+    ahead = (on_plane + 4 * step).reshape(-1, *box.shape)
+    behind = (on_plane - 4 * step).reshape(-1, *box.shape)
+    inside = box.contains(ahead) & box.contains(behind)
     base = on_plane[inside][:24]
     if len(base) == 0:
         return None
@@ -230,7 +247,8 @@ def _constant_jump(f: FlatFunction, box: Box, normal: Tensor, offset: Tensor, se
     middle = jumps.median(0).values
     size = middle.abs().max()
     spread = (jumps - middle).abs().max()
-    same = spread <= 1e-4 * size  # false for nan
+    # False for what is no number.
+    same = spread <= SAME * size
     noise = 1e-7 * here.abs().max()
     if same and size > noise:
         return simplest(middle)

@@ -11,7 +11,8 @@ from onelayer.build.lookup.freeslopes import FAST, THOROUGH, Descent, Projection
 from onelayer.observer import Observer
 
 Effort = Literal["fast", "thorough", "thrifty"]
-LEVELLING = 30  # sweeps of Lawson's iteration with free keys: a few tokens settle in about as many
+# Sweeps of Lawson's iteration with free keys: a few tokens settle in about as many.
+LEVELLING = 30
 
 
 class KeyLadder:
@@ -46,8 +47,11 @@ class KeyLadder:
         self.observer = observer or Observer()
         self.rounds = FAST if effort == "fast" else THOROUGH
         u, s, _ = np.linalg.svd(slices, full_matrices=False)
-        keep = max(1, min(columns, int((s > 1e-13 * s[0]).sum())))
-        self.problem = Projection(nodes, u[:, :keep] * s[:keep], penalty, focus[0] if focus else 0.0)
+        # Directions below the rounding of the largest one are noise.
+        significant = int((s > 1e-13 * s[0]).sum())
+        keep = max(1, min(columns, significant))
+        principal = u[:, :keep] * s[:keep]
+        self.problem = Projection(nodes, principal, penalty, focus[0] if focus else 0.0)
         self.slices = slices
         self._steps: dict[int, tuple[Keys, float]] = {}
         self._levelled: dict[int, Keys] = {}
@@ -61,13 +65,16 @@ class KeyLadder:
     def levelled(self, size: int) -> Keys:
         """The keys of a step moved on until the largest errors are level: what the sup norm asks for."""
         if size not in self._levelled:
-            start = Descent(self.problem.pack(self.step(size)[0]))
-            self._levelled[size] = self.problem.unpack(equalise(self.problem, start, 0.0, sweeps=LEVELLING)[0])
+            keys, _ = self.step(size)
+            start = Descent(self.problem.pack(keys))
+            parameters, _ = equalise(self.problem, start, 0.0, sweeps=LEVELLING)
+            self._levelled[size] = self.problem.unpack(parameters)
         return self._levelled[size]
 
     def by_family(self, size: int) -> float:
         """The sup error of the best keys of ``size`` tokens among the families, without a search."""
-        return min(self.trial(keys)[1] for keys in candidates(size, self.edges))
+        errors = [self.trial(keys)[1] for keys in candidates(size, self.edges)]
+        return min(errors)
 
     def smallest(self, tolerance: float, limit: int) -> int:
         """The least size found with error at most ``tolerance`` (or ``limit``): climbing by thirds, then bisection."""
@@ -77,30 +84,40 @@ class KeyLadder:
             high = min(max(high + 1, high * 4 // 3), limit)
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (low, middle) if self.step(middle)[1] <= tolerance else (middle, high)
+            if self.step(middle)[1] <= tolerance:
+                high = middle
+            else:
+                low = middle
         return high
 
     def trial(self, keys: Keys) -> tuple[Keys, float]:
         """Given keys and their sup error when every slice is solved with them."""
         point = self.problem.at(self.problem.pack(keys))
+        # Fitted values are projections on the span of the weights, so no slice needs a solve of its own.
         q = point.q[: len(self.slices)]
-        return keys, float(np.abs(q @ (q.T @ self.slices) - self.slices).max())
+        fitted = q @ (q.T @ self.slices)
+        return keys, float(np.abs(fitted - self.slices).max())
 
     def _search(self, size: int) -> tuple[Keys, float]:
         rows, columns = self.problem.samples.shape
+        # Fewer equations than unknown slopes and biases, or fewer than three nodes for a key.
         few = 2 * size > (rows + size) * columns or 3 * size > rows
         if few or not self.free or self.observer.over:
             found = list(candidates(size, self.edges))
         else:
-            entrants = [*self._extended(size), *starts(size, self.focus, self.edges)[:: 1 + size // 24]]
+            # Every second or third start only where a step is slow.
+            scan = starts(size, self.focus, self.edges)[:: 1 + size // 24]
+            entrants = [*self._extended(size), *scan]
             field = tournament(self.problem, entrants, self.resolution, self.rounds)
             found = [self.problem.unpack(runner.parameters) for runner in field]
-        return min((self.trial(keys) for keys in found), key=lambda pair: pair[1])
+        return min(map(self.trial, found), key=lambda pair: pair[1])
 
     def _extended(self, size: int) -> list[Keys]:
         """The step below with one token more, of a weight that hardly matters yet."""
         if size < 3 or size - 1 not in self._steps:
             return []
-        below = self._steps[size - 1][0]
+        below, _ = self._steps[size - 1]
         slopes = np.append(below.slopes, below.slopes.mean())
-        return [Keys(slopes, np.append(below.biases, below.biases.max() - 4.0), below.family)]
+        # exp(-4) of the largest: a fiftieth.
+        biases = np.append(below.biases, below.biases.max() - 4.0)
+        return [Keys(slopes, biases, below.family)]

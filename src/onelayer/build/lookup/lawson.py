@@ -44,9 +44,11 @@ def lawson(
         emphasis = emphasis * (errors / largest + floor)
         emphasis /= emphasis.mean()
         found, errors = solve(emphasis)
-        if _largest(errors) < least:
+        worst = _largest(errors)
+        # The iteration does not descend at every sweep.
+        if worst < least:
             best = found
-            least = _largest(errors)
+            least = worst
     return best, least
 
 

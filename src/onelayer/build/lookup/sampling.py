@@ -13,19 +13,26 @@ import torch
 from onelayer.build.lookup.families import Array
 from onelayer.errors import OnelayerError
 
-DEGREE = 12  # Chebyshev points of a panel: a smooth function has all its digits there, or the panel is cut
+# Chebyshev points of a panel: a smooth function has all its digits there, or the panel is cut.
+DEGREE = 12
 # DCT of the values at DEGREE Chebyshev points: row k gives the k-th Chebyshev coefficient.
 _ANGLES = np.pi * (np.arange(DEGREE) + 0.5) / DEGREE
 _TRANSFORM = 2.0 / DEGREE * np.cos(np.outer(np.arange(DEGREE), _ANGLES))
 
 FIRST_EDGES: Array = -np.cos(np.linspace(0.0, np.pi, 9))
-PROBES = 1025  # points at which the panels are compared with the function
-MOST_PANELS = 160  # beyond, the function is not smooth enough for tokens anyway
+# Points at which the panels are compared with the function.
+PROBES = 1025
+# Beyond, the function is not smooth enough for tokens anyway.
+MOST_PANELS = 160
 DEEPEST = 40  # bisections of one panel
-NEEDLE = 16  # tolerances by which a probe must miss its panel's polynomial: less is the usual error between nodes
-LEVELS = np.linspace(0.02, 0.98, 25)  # quantiles of the values at which changes of sign are counted
-UNEVEN = 1.5  # bisections that some panels have more than others: they follow a cusp, a kink or a needle
-CLOSER = 1 / 8  # of the tolerance, there: polynomials carry a cusp to their tolerance long before tokens do
+# Tolerances by which a probe must miss its panel's polynomial: less is the usual error between nodes.
+NEEDLE = 16
+# Quantiles of the values at which changes of sign are counted.
+LEVELS = np.linspace(0.02, 0.98, 25)
+# Bisections that some panels have more than others: they follow a cusp, a kink or a needle.
+UNEVEN = 1.5
+# Of the tolerance, there: polynomials carry a cusp to their tolerance long before tokens do.
+CLOSER = 1 / 8
 
 
 @dataclass(frozen=True)
@@ -71,7 +78,8 @@ class Sampler:
     def at(self, t: Array) -> tuple[Array, Array, Array]:
         """The floats x nearest to t's points inside the interval, their exact t, and g there."""
         share = (t + 1) / 2
-        x = np.clip(self.lower + share * (self.upper - self.lower), self.lower, self.upper)
+        between = self.lower + share * (self.upper - self.lower)
+        x = np.clip(between, self.lower, self.upper)
         # Halved before they are added: the sum of two ends may overflow.
         centre = self.lower / 2 + self.upper / 2
         radius = self.upper / 2 - self.lower / 2
@@ -119,22 +127,28 @@ class Sampler:
         """The panels, bisected further around features that fell between the nodes but were hit by probes."""
         probes, _, values = self.at(np.linspace(-1.0, 1.0, PROBES))
         panels = _panels(edges)
-        samples = self._values(_panel_nodes(panels, DEGREE).ravel()).reshape(len(panels), DEGREE, -1)
+        nodes = _panel_nodes(panels, DEGREE)
+        samples = self._values(nodes.ravel()).reshape(len(panels), DEGREE, -1)
         coefficients = np.einsum("kn,pnc->pkc", _TRANSFORM, samples)  # (panels, coefficients, outputs)
-        coefficients[:, 0] /= 2  # the usual half of the constant in a Chebyshev sum
-        home = np.clip(np.searchsorted(edges, probes, side="right") - 1, 0, len(panels) - 1)
+        # The usual half of the constant in a Chebyshev sum.
+        coefficients[:, 0] /= 2
+        at = np.searchsorted(edges, probes, side="right") - 1
+        home = np.clip(at, 0, len(panels) - 1)
         centre = panels[home].mean(axis=1)
         radius = np.diff(panels[home], axis=1)[:, 0] / 2
         # Chebyshev points ascend here, so the argument of T_k(cos angle) is minus the place within the panel.
         place = np.clip((centre - probes) / radius, -1.0, 1.0)
-        basis = np.cos(np.arccos(place)[:, None] * np.arange(DEGREE))  # (probes, DEGREE)
+        angle = np.arccos(place)
+        basis = np.cos(angle[:, None] * np.arange(DEGREE))  # (probes, DEGREE)
         fitted = np.einsum("ik,ikc->ic", basis, coefficients[home])
         missed = np.abs(fitted - values).max(axis=1) > NEEDLE * self.tolerance
+        # With so many panels there would be no room to cut further.
         if not missed.any() or len(panels) > MOST_PANELS // 2:
             return edges
         needles = probes[missed]
-        around = np.concatenate([needles - 1.0 / PROBES, needles + 1.0 / PROBES])
-        closer = np.unique(np.clip(np.concatenate([edges, around]), -1.0, 1.0))
+        gap = 1.0 / PROBES
+        both = np.concatenate([edges, needles - gap, needles + gap])
+        closer = np.unique(np.clip(both, -1.0, 1.0))
         return resolve(self._values, closer, self.tolerance, MOST_PANELS)
 
     def _evaluate(self, x: Array) -> Array:
@@ -155,29 +169,34 @@ def resolve(function: Callable[[Array], Array], edges: Array, tolerance: float, 
     done: list[Array] = []
     pending = _panels(edges)
     for _ in range(DEEPEST):
-        values = function(_panel_nodes(pending, DEGREE).ravel()).reshape(len(pending), DEGREE, -1)
-        # Four, since every second coefficient of an even or odd function is zero.
-        last = np.einsum("kn,pnc->pkc", _TRANSFORM[-4:], values)  # the four highest coefficients of each panel
+        nodes = _panel_nodes(pending, DEGREE)
+        values = function(nodes.ravel()).reshape(len(pending), DEGREE, -1)
+        # The highest four of each panel, since every second coefficient of an even or odd function is zero.
+        last = np.einsum("kn,pnc->pkc", _TRANSFORM[-4:], values)
         tails = np.abs(last).max(axis=(1, 2))
         rounding = 1e-15 * np.abs(values).max(axis=(1, 2))
         rough = tails > np.maximum(tolerance, rounding)
         done.append(pending[~rough])
         pending = pending[rough]
-        if not len(pending) or sum(map(len, done)) + 2 * len(pending) > limit:
+        halved = sum(map(len, done)) + 2 * len(pending)
+        if not len(pending) or halved > limit:
             break
         middle = pending.mean(axis=1)
         left = np.stack([pending[:, 0], middle], 1)
         right = np.stack([middle, pending[:, 1]], 1)
         pending = np.concatenate([left, right])
-    starts = np.concatenate([part[:, 0] for part in [*done, pending]])
+    done.append(pending)
+    starts = np.concatenate(done)[:, 0]
     finer: Array = np.append(np.sort(starts), edges[-1])
     return finer
 
 
 def _bisections(edges: Array) -> Array:
     """How often each panel was halved, (panels,)."""
-    home = np.searchsorted(FIRST_EDGES[1:-1], (edges[1:] + edges[:-1]) / 2)
-    depth: Array = np.log2(np.diff(FIRST_EDGES)[home] / np.diff(edges))
+    middles = (edges[1:] + edges[:-1]) / 2
+    home = np.searchsorted(FIRST_EDGES[1:-1], middles)
+    first_widths = np.diff(FIRST_EDGES)
+    depth: Array = np.log2(first_widths[home] / np.diff(edges))
     return depth
 
 
@@ -186,9 +205,12 @@ def peak(function: Callable[[Array], Array], edges: Array) -> float:
     panels = _panels(edges)
     values = function(_panel_nodes(panels, DEGREE).ravel())
     sizes = np.abs(values).reshape(len(panels), -1).max(axis=1)
-    close = panels[sizes >= 0.8 * sizes.max()]
-    dense = np.concatenate([edges[[0, -1]], _panel_nodes(close, 6 * DEGREE).ravel()])
-    return max(float(sizes.max()), float(np.abs(function(dense)).max()))
+    largest = float(sizes.max())
+    # Panels whose nodes come within a fifth of it may exceed it between them.
+    close = panels[sizes >= 0.8 * largest]
+    inner = _panel_nodes(close, 6 * DEGREE).ravel()
+    dense = np.concatenate([edges[[0, -1]], inner])
+    return max(largest, float(np.abs(function(dense)).max()))
 
 
 def _panels(edges: Array) -> Array:
@@ -198,7 +220,8 @@ def _panels(edges: Array) -> Array:
 
 def _panel_nodes(panels: Array, count: int) -> Array:
     """``count`` Chebyshev nodes in each panel [start, end], (panels, count)."""
-    unit = -np.cos(np.pi * (np.arange(count) + 0.5) / count)
+    angles = np.pi * (np.arange(count) + 0.5) / count
+    unit = -np.cos(angles)
     centre = panels.mean(axis=1)[:, None]
     radius = np.diff(panels, axis=1) / 2
     nodes: Array = centre + radius * unit

@@ -14,18 +14,25 @@ from onelayer.build.lookup.families import Array, Keys, candidates, softmax, sta
 from onelayer.build.lookup.freeslopes import FAST, THOROUGH, Descent, Projection, Round, equalise, tournament
 from onelayer.build.lookup.sampling import MOST_PANELS, Sampler, peak, resolve
 from onelayer.build.lookup.solve import minimax, rounding_cost
+from onelayer.build.lookup.storage import rounded
 from onelayer.build.lookup.ties import Tie, regular, ties
 from onelayer.formats import format_of
 from onelayer.observer import Observer
 
-ROUNDING_SHARE = 1 / 20  # of eps that rounding may take before it decides
+# Of eps that rounding may take before it decides.
+ROUNDING_SHARE = 1 / 20
 AXIS_LIMIT = 512  # no axis is tried with more tokens
-FAR = 1000.0  # a fit that misses eps by this factor is not worth a second look
-NEAR = 10.0  # a fit that misses eps by less than this factor is worth a thorough search at its size
-NO_PARITY = 1e-6  # share of eps by which a function may differ from its mirror image
+# A fit that misses eps by this factor is not worth a second look.
+FAR = 1000.0
+# A fit that misses eps by less than this factor is worth a thorough search at its size.
+NEAR = 10.0
+# Share of eps by which a function may differ from its mirror image.
+NO_PARITY = 1e-6
 PARITY_POINTS = 129  # at which that is looked at
-NODES_PER_KEY = 3  # slope or bias, at least: fewer do not decide on them
-FREE_LIMIT = 48  # beyond this many tokens a step costs milliseconds and the families alone are scanned
+# Slope or bias, at least: fewer do not decide on them.
+NODES_PER_KEY = 3
+# Beyond this many tokens a step costs milliseconds and the families alone are scanned.
+FREE_LIMIT = 48
 
 
 @dataclass(frozen=True)
@@ -67,19 +74,26 @@ class AxisProblem:
         self.eps = eps
         self.dtype = dtype
         self.unit = max(unit, format_of(dtype).unit)
+        # What a fit aims at: rounding takes its share and half as much is left for what lies between the nodes.
+        self.goal = (1 - 1.5 * ROUNDING_SHARE) * eps
         focus = sampler.focus()
         self.focus = None if focus is None else (focus.centre, focus.width)
 
+    def projection(self, size: int, penalty: float) -> Projection:
+        """The problem of ``size`` free keys at six nodes for each, at least, biases counted at the finest feature."""
+        t, _, samples = self.sampler.points(6 * size + 40)
+        return Projection(t, samples, penalty, self.focus[0] if self.focus else 0.0)
+
     def free(self, size: int, larger: Keys | None, rounds: Sequence[Round]) -> Measured:
         """Free slopes from every family, and from larger keys made smaller."""
-        t, _, samples = self.sampler.points(6 * size + 40)
-        problem = Projection(t, samples, 4 * self.unit, self.focus[0] if self.focus else 0.0)
-        goal = (1 - 1.5 * ROUNDING_SHARE) * self.eps
+        problem = self.projection(size, 4 * self.unit)
+        goal = self.goal
         scan = starts(size, self.focus, self.sampler.crowded)[:: 1 + size // 24]
         field = tournament(problem, scan, goal, rounds)
         if larger is not None and field[0].loss > goal**2:
             # In a field of their own: what is left of a good fit leads early and would crowd the others out.
-            field += tournament(problem, deflated(problem, larger, size), goal, rounds[2:])
+            smaller = deflated(problem, larger, size)
+            field += tournament(problem, smaller, goal, rounds[2:])
             field.sort(key=lambda runner: runner.loss)
         best = self.measure(problem.unpack(field[0].parameters))
         if best.error <= self.eps and not best.meets:
@@ -94,12 +108,13 @@ class AxisProblem:
         found: list[Measured] = []
         for _ in range(3):
             parameters, error = equalise(problem, runner, goal)
-            found.append(self.measure(problem.unpack(parameters)))
-            if found[-1].meets or found[-1].error < 1.1 * error:
+            seen = self.measure(problem.unpack(parameters))
+            found.append(seen)
+            if seen.meets or seen.error < 1.1 * error:
                 break
-            edges = found[-1].edges
-            most = max(4, math.ceil(NODES_PER_KEY * len(parameters) / (len(edges) - 1)))
-            t, _, samples = self.sampler.points_of(edges, most)
+            panels = len(seen.edges) - 1
+            each = max(4, math.ceil(NODES_PER_KEY * len(parameters) / panels))
+            t, _, samples = self.sampler.points_of(seen.edges, each)
             problem = Projection(t, samples, problem.penalty, problem.origin)
             runner = problem.descend(Descent(parameters), 20)
         return reduce(_better, found)
@@ -114,6 +129,7 @@ class AxisProblem:
         """The best members of the fixed families."""
         t, _, samples = self.sampler.points(4 * size + 40)
         problem = Projection(t, samples, 4 * self.unit)
+        # Backwards: the last ones follow the features of g, where these are uneven.
         scan = list(candidates(size, self.sampler.crowded))[:: -1 - size // FREE_LIMIT]
         ranked = sorted(scan, key=lambda keys: problem.at(problem.pack(keys)).loss)
         best = self.measure(ranked[0])
@@ -131,9 +147,12 @@ class AxisProblem:
 
     def smaller(self, fit: Measured) -> Measured:
         """The same number of tokens with smaller values where the tolerance has room: |v| is what rounding feeds on."""
-        scale = float(np.abs(self.sampler.points(40)[2]).max())
-        for penalty in (1e-7, 1e-5, 1e-4, 1e-3):
-            lighter = self.descended(fit, penalty * self.eps / scale) if scale > 0 else fit
+        _, _, samples = self.sampler.points(40)
+        scale = float(np.abs(samples).max())
+        if not scale > 0:
+            return fit
+        for share in (1e-7, 1e-5, 1e-4, 1e-3):
+            lighter = self.descended(fit, share * self.eps / scale)
             if not (lighter.meets and lighter.vmax < fit.vmax):
                 break
             fit = lighter
@@ -141,59 +160,71 @@ class AxisProblem:
 
     def descended(self, fit: Measured, penalty: float) -> Measured:
         """A few steps from a fit with another cost of |v|."""
-        t, _, samples = self.sampler.points(6 * fit.size + 40)
-        problem = Projection(t, samples, penalty, self.focus[0] if self.focus else 0.0)
-        runner = problem.descend(Descent(problem.pack(fit.keys)), 30)
+        problem = self.projection(fit.size, penalty)
+        start = Descent(problem.pack(fit.keys))
+        runner = problem.descend(start, 30)
         return self.measure(problem.unpack(runner.parameters))
 
     def tied(self, size: int, tie: Tie) -> Measured:
         """Keys that a tie leaves few numbers of, and values of the parity that goes with it."""
         t, _, samples = self.sampler.points(6 * size + 40)
         problem = Projection(t, samples, 4 * self.unit, tie=tie.matrix)
-        goal = (1 - 1.5 * ROUNDING_SHARE) * self.eps
-        field = tournament(problem, regular(size), goal, FAST)
-        found = [self.measure(problem.unpack(runner.parameters, "tied"), tie.parity) for runner in field[:1]]
+        field = tournament(problem, regular(size), self.goal, FAST)
+        keys = problem.unpack(field[0].parameters, "tied")
+        found = [self.measure(keys, tie.parity)]
         for runner in field[:2]:
             if not found[-1].meets and runner.loss < (4 * self.eps) ** 2:
-                found.append(self.measure(problem.unpack(equalise(problem, runner, goal)[0], "tied"), tie.parity))
+                parameters, _ = equalise(problem, runner, self.goal)
+                keys = problem.unpack(parameters, "tied")
+                found.append(self.measure(keys, tie.parity))
         return reduce(_better, found)
 
     def parity(self) -> int:
         """1 where g is even about the middle of the axis, -1 where it is odd but for a constant, else 0."""
-        ends, inside = (self.sampler.at(t)[2] for t in (np.array([-1.0, 1.0]), np.linspace(-1, 1, PARITY_POINTS)))
-        scale = NO_PARITY * self.eps
-        for parity, middle in ((1, 0.0), (-1, ends.mean(0))):
-            if np.abs((inside - middle) - parity * (inside - middle)[::-1]).max() <= scale:
+        _, _, inside = self.sampler.at(np.linspace(-1, 1, PARITY_POINTS))
+        for parity, middle in ((1, 0.0), (-1, self._middle())):
+            apart = inside - middle
+            if np.abs(apart - parity * apart[::-1]).max() <= NO_PARITY * self.eps:
                 return parity
         return 0
+
+    def _middle(self) -> Array:
+        """The value half way between those at the ends, about which an odd function is odd."""
+        _, _, ends = self.sampler.at(np.array([-1.0, 1.0]))
+        middle: Array = ends.mean(0)
+        return middle
 
     def measure(self, keys: Keys, parity: int = 0) -> Measured:
         """Round the keys, solve and polish the values, round them, and look at hold-out points.
 
         Values of keys that are symmetric about the middle get the ``parity`` of g.
         """
-        slopes, biases = (
-            rounded(part, self.dtype) for part in to_interval(keys, self.sampler.lower, self.sampler.upper)
-        )
+        exact = to_interval(keys, self.sampler.lower, self.sampler.upper)
+        slopes, biases = (rounded(part, self.dtype) for part in exact)
         _, x, samples = self.sampler.points(6 * len(keys) + 40)
         weights = softmax(x[:, None] * slopes + biases)
-        values = minimax(weights, samples, rounding_cost(weights, self.unit))[0]
+        values, _ = minimax(weights, samples, rounding_cost(weights, self.unit))
         if parity:
-            middle = 0.0 if parity > 0 else self.sampler.at(np.array([-1.0, 1.0]))[2].mean(0)
-            values = middle + ((values - middle) + parity * (values - middle)[::-1]) / 2
+            middle = 0.0 if parity > 0 else self._middle()
+            apart = values - middle
+            values = middle + (apart + parity * apart[::-1]) / 2
         values = rounded(values, self.dtype)
 
         def difference(t: Array) -> Array:
             _, x, samples = self.sampler.at(t)
-            return softmax(x[:, None] * slopes + biases) @ values - samples
+            fitted = softmax(x[:, None] * slopes + biases) @ values
+            return fitted - samples
 
         edges = resolve(difference, self.sampler.edges, self.eps / 50, 2 * MOST_PANELS)
         error = peak(difference, edges)
+        # Roundings that a weight meets: of its logit, relative to that, of the sum over the keys, and a few more.
         magnitude = np.abs(x[:, None] * slopes) + np.abs(biases) + len(keys) + 8
-        noise = float(((weights * magnitude) @ np.abs(values)).max())
-        vmax = float(np.abs(values).max())
+        sizes = np.abs(values)
+        noise = float(((weights * magnitude) @ sizes).max())
+        vmax = float(sizes.max())
         rounding = self.unit * max(noise, 2 * vmax)
-        meets = error + rounding <= self.eps and 2 * self.unit * vmax <= ROUNDING_SHARE * self.eps
+        moderate = 2 * self.unit * vmax <= ROUNDING_SHARE * self.eps
+        meets = error + rounding <= self.eps and moderate
         return Measured(keys, slopes, biases, values, error, rounding, vmax, meets, edges)
 
 
@@ -210,8 +241,10 @@ def smallest(problem: AxisProblem, max_tokens: int, thorough: bool, observer: Ob
     while best.meets and best.size - low > 1 and not observer.over:
         middle = (low + best.size) // 2
         fit = problem.attempt(middle, best.keys, FAST)
-        low = low if fit.meets else middle
-        far = middle if fit.error > FAR * problem.eps else far
+        if not fit.meets:
+            low = middle
+        if fit.error > FAR * problem.eps:
+            far = middle
         best = _better(best, fit)
     if thorough and best.meets:
         best = _walk_down(problem, best, max(far, least - 1), observer)
@@ -230,7 +263,9 @@ def thriftiest(problem: AxisProblem, best: Measured, observer: Observer) -> Meas
         for tie in ties(size, parity):
             if best.meets and tie.numbers < numbers and not observer.over:
                 fit = problem.tied(size, tie)
-                best, numbers = (fit, tie.numbers) if fit.meets else (best, numbers)
+                if fit.meets:
+                    best = fit
+                    numbers = tie.numbers
     return best
 
 
@@ -238,7 +273,8 @@ def _walk_down(problem: AxisProblem, best: Measured, floor: int, observer: Obser
     """One token less at a time, thoroughly, above a size that is known not to do, until two misses in a row."""
     misses = 0
     while best.size - misses - 1 > floor and misses < 2 and not observer.over:
-        fit = problem.attempt(best.size - misses - 1, best.keys, THOROUGH)
+        size = best.size - misses - 1
+        fit = problem.attempt(size, best.keys, THOROUGH)
         misses = 0 if fit.meets else misses + 1
         best = _better(best, fit)
     return best
@@ -261,10 +297,12 @@ def _climb(problem: AxisProblem, least: int, limit: int, observer: Observer) -> 
         best = _better(best, fit)
         observer.report("fitting", detail=f"{best.size} tokens reach {best.error:.2g}")
         history.append((size, best.error))
-        if fit.meets or size == limit or fit.error <= fit.rounding or _too_slow(history, problem.eps, limit):
+        only_rounding = fit.error <= fit.rounding
+        if fit.meets or size == limit or only_rounding or _too_slow(history, problem.eps, limit):
             break
         low = size
-        far = size if fit.error > FAR * problem.eps else far
+        if fit.error > FAR * problem.eps:
+            far = size
         size = min(size + step, limit)
         step = step * 4 // 3 + 1
     return _at_last(problem, best, observer), low, far
@@ -281,9 +319,12 @@ def _too_slow(history: list[tuple[int, float]], eps: float, limit: int) -> bool:
     """Whether the error, falling geometrically as over the last four sizes, passes eps only beyond ``limit``."""
     if len(history) < 6:
         return False
-    (first, before), (last, now) = history[-4], history[-1]
-    rate = math.log(before / now) / (last - first) if now > 0 else math.inf
-    return now > eps and math.log(now / eps) > rate * (limit - last)
+    first, before = history[-4]
+    last, now = history[-1]
+    if not now > eps:
+        return False
+    rate = math.log(before / now) / (last - first)
+    return math.log(now / eps) > rate * (limit - last)
 
 
 def _better(first: Measured, second: Measured) -> Measured:
@@ -301,7 +342,8 @@ def deflated(problem: Projection, keys: Keys, size: int, count: int = 4) -> list
         whole = ranked[0]
         fewer = [whole.drop(token) for token in range(len(whole))]
         fewer += [whole.merge(token) for token in range(len(whole) - 1)]
-        ranked = sorted(fewer, key=lambda some: problem.at(problem.pack(some)).loss)[:count]
+        fewer.sort(key=lambda some: problem.at(problem.pack(some)).loss)
+        ranked = fewer[:count]
     return ranked
 
 
@@ -310,11 +352,7 @@ def to_interval(keys: Keys, lower: float, upper: float) -> tuple[Array, Array]:
     centre = lower / 2 + upper / 2
     radius = upper / 2 - lower / 2
     shift = (keys.slopes.max() + keys.slopes.min()) / 2
+    # An interval of no width has one point, where any slope will do.
     slopes = (keys.slopes - shift) / (radius or 1.0)
-    return slopes, keys.biases - keys.biases.max() - slopes * centre
-
-
-def rounded(values: Array, dtype: torch.dtype) -> Array:
-    """The nearest numbers of the executing dtype, as float64."""
-    nearest: Array = torch.from_numpy(np.ascontiguousarray(values)).to(dtype).to(torch.float64).numpy()
-    return nearest
+    biases = keys.biases - keys.biases.max()
+    return slopes, biases - slopes * centre

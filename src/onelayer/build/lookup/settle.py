@@ -33,8 +33,10 @@ from onelayer.layer.lookup import Affine, AxisKeys, LookupHead
 from onelayer.observer import Observer
 
 SWEEPS = 12  # over all values; most settle in four
-POWER = 8  # of the errors that are summed, squared once more: near enough to their maximum
-COSTS = (0.02, 0.1, 0.5)  # of |v| in the solve, in relative steps of the grid: small values are rounded less
+# Of the errors that are summed, squared once more: near enough to their maximum.
+POWER = 8
+# Of |v| in the solve, in relative steps of the grid: small values are rounded less.
+COSTS = (0.02, 0.1, 0.5)
 
 
 @dataclass(frozen=True)
@@ -54,19 +56,22 @@ def settle(blueprint: Blueprint, f: FlatFunction, box: Box, storage: Storage, ob
         offsets=_rounded(kinks.offsets, storage),
         coefficients=_rounded(kinks.coefficients, storage),
     )
-    matrix = torch.from_numpy(storage.beside_one(blueprint.affine.matrix.T.numpy())).T
+    offset = blueprint.affine.offset
+    # The readout holds the matrix below ones, which add up the heads.
+    slopes = storage.beside_one(blueprint.affine.matrix.T.numpy())
+    matrix = torch.from_numpy(slopes).T
     if not blueprint.heads:
-        return replace(blueprint, kinks=kinks, affine=Affine(matrix, blueprint.affine.offset))
-    affine = Affine(matrix, torch.zeros_like(blueprint.affine.offset))
+        return replace(blueprint, kinks=kinks, affine=Affine(matrix, offset))
+    affine = Affine(matrix, torch.zeros_like(offset))
     heads = [_settled_keys(head, box, storage) for head in blueprint.heads]
     plain = replace(blueprint, heads=heads, kinks=kinks, affine=affine)
     count = max(LEAST_POINTS, POINTS_PER_TOKEN * plain.tokens)
     in_time = solve_seconds(count, plain.tokens) < observer.seconds_left
     if plain.tokens > DENSE_TOKENS or not in_time:
         # Weights of a head sum to one, so that its values can carry the constant.
-        offset = blueprint.affine.offset
-        first = replace(heads[0], values=heads[0].values + offset / heads[0].coefficient)
-        rounded = [replace(head, values=_rounded(head.values, storage)) for head in (first, *heads[1:])]
+        first, *others = heads
+        carrying = replace(first, values=first.values + offset / first.coefficient)
+        rounded = [replace(head, values=_rounded(head.values, storage)) for head in (carrying, *others)]
         return replace(plain, heads=rounded)
     samples = _samples(plain, f, box, count)
     values, error = _values(heads, samples, storage, observer)
@@ -99,13 +104,16 @@ def _settled_axis(axis: AxisKeys, box: Box, storage: Storage) -> AxisKeys:
     slopes = _column(axis.slopes, storage)
     centre = float(coordinate(axis, box.center.reshape(1, -1)))
     biases = axis.biases + (axis.slopes - slopes) * centre
-    biases = biases - biases.max()  # the same for all tokens: it changes no weight
+    # The same for all tokens, so that it changes no weight; small numbers are rounded less.
+    biases = biases - biases.max()
     coarse = _column(biases, storage)
-    return replace(axis, slopes=slopes, biases=coarse, fine=_column(biases - coarse, storage))
+    fine = _column(biases - coarse, storage)
+    return replace(axis, slopes=slopes, biases=coarse, fine=fine)
 
 
 def _column(values: Tensor, storage: Storage) -> Tensor:
-    return torch.from_numpy(storage.nearest(values[:, None].numpy()))[:, 0]
+    columns = storage.nearest(values[:, None].numpy())
+    return torch.from_numpy(columns)[:, 0]
 
 
 def _values(
@@ -113,33 +121,40 @@ def _values(
 ) -> tuple[list[LookupHead], float]:
     """Values of all heads solved together, rounded, and improved one by one; and the largest error seen."""
     weights = np.concatenate([basis(head, samples.points) for head in heads], axis=1)
-    counts = ends_of(heads)
+    cuts = ends_of(heads)
+
+    def largest_error(columns: Array) -> float:
+        return float(np.abs(weights @ columns - samples.values).max())
+
     tried: list[Array] = []
     for cost in COSTS:
         if tried and observer.over:
             break
         solved, _ = minimax(weights, samples.values, cost * storage.step, sweeps=8, over=lambda: observer.over)
-        tried.append(np.concatenate([storage.nearest(part) for part in np.split(solved, counts)]))
-    columns = min(tried, key=lambda one: float(np.abs(weights @ one - samples.values).max()))
-    columns = _descend(weights, samples.values, columns, counts.tolist(), storage, observer)
-    error = float(np.abs(weights @ columns - samples.values).max())
-    return with_values(heads, columns), error
+        # Head by head, since the columns of each have scales of their own.
+        parts = np.split(solved, cuts)
+        tried.append(np.concatenate([storage.nearest(part) for part in parts]))
+    columns = min(tried, key=largest_error)
+    columns = _descend(weights, samples.values, columns, cuts.tolist(), storage, observer)
+    return with_values(heads, columns), largest_error(columns)
 
 
 def _descend(
-    weights: Array, samples: Array, columns: Array, counts: list[int], storage: Storage, observer: Observer
+    weights: Array, samples: Array, columns: Array, cuts: list[int], storage: Storage, observer: Observer
 ) -> Array:
     """Single values moved to a neighbour where that shrinks the sum of high powers of the errors."""
     columns = columns.copy()
     residual = weights @ columns - samples
     for _ in range(SWEEPS):
-        ends = [storage.neighbours(part) for part in np.split(columns, counts)]
-        below, above = (np.concatenate(side) for side in zip(*ends, strict=True))
+        parts = np.split(columns, cuts)
+        neighbours = zip(*(storage.neighbours(part) for part in parts), strict=True)
+        below, above = map(np.concatenate, neighbours)
         moved = False
         for token, output in np.ndindex(*columns.shape):
             if observer.over:
                 return columns
-            moved |= _move(weights[:, token], residual[:, output], columns, (token, output), (below, above))
+            at = (token, output)
+            moved |= _move(weights[:, token], residual[:, output], columns, at, (below, above))
         if not moved:
             break
     return columns
@@ -148,10 +163,13 @@ def _descend(
 def _move(weight: Array, residual: Array, columns: Array, at: tuple[int, int], ends: tuple[Array, Array]) -> bool:
     """One value to a neighbour, if the errors shrink by it; ``residual`` and ``columns`` are changed in place."""
     steps = [float(end[at] - columns[at]) for end in ends]
+    # In units of the largest error, whose high powers would over- or underflow.
     size = float(np.abs(residual).max()) or 1.0
     tried = [residual, *(residual + step * weight for step in steps)]
-    losses = [float((((one / size) ** POWER) ** 2).sum()) for one in tried]
+    powers = [((one / size) ** POWER) ** 2 for one in tried]
+    losses = [float(power.sum()) for power in powers]
     best = int(np.argmin(losses))
+    # By more than rounding, so that no two values take turns for ever.
     if best == 0 or not losses[best] < losses[0] * (1 - 1e-9):
         return False
     residual[:] = tried[best]

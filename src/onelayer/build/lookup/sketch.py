@@ -8,23 +8,25 @@ variable, no such grid grows further.
 
 from __future__ import annotations
 
-import itertools
 import math
 
 import torch
 from torch import Tensor
 
 from onelayer.box import Box
+from onelayer.build.lookup.levels import Level, coefficient, held_below, moved
 from onelayer.build.lookup.structure import FlatFunction
 from onelayer.float64 import indices, zeros
 
-FINEST = 7  # level of 129 points on an axis; more are not smooth functions
-MOST = 8_192  # values that a sketch may ask for; no claim that it is optimal
-MOST_AXES = 8  # for which positions on the finest grid, counted together, are numbers of 63 bits
+# Level of 129 points on an axis; more are not smooth functions.
+FINEST = 7
+# Values that a sketch may ask for; no claim that it is optimal.
+MOST = 8_192
+# For which positions on the finest grid, counted together, are numbers of 63 bits.
+MOST_AXES = 8
 NUMBERS = 2**22  # in one block of an evaluation
-CLOSE = 1 / 8  # of the tolerance of a fit: what a sketch may be off by
-
-Level = tuple[int, ...]  # per axis: 0 is the centre alone, l stands for 2^l + 1 Chebyshev points
+# Of the tolerance of a fit: what a sketch may be off by.
+CLOSE = 1 / 8
 
 
 def sketch(f: FlatFunction, box: Box, tolerance: float, tested: Tensor) -> FlatFunction | None:
@@ -44,7 +46,10 @@ def sketch(f: FlatFunction, box: Box, tolerance: float, tested: Tensor) -> FlatF
 
 
 class Sketch:
-    """The interpolant on a set of levels: the combination of their full grids."""
+    """The interpolant on a set of levels: the combination of their full grids.
+
+    Level 0 of an axis is the centre alone, level l stands for 2^l + 1 Chebyshev points.
+    """
 
     def __init__(self, f: FlatFunction, box: Box) -> None:
         self.f = f
@@ -69,15 +74,11 @@ class Sketch:
         chosen = min(self.surplus, key=self._worst_first if missed else self._coarsest_first)
         del self.surplus[chosen]
         for axis in range(self.dim):
-            higher = tuple(level + (at == axis) for at, level in enumerate(chosen))
-            if higher[axis] <= FINEST and higher not in self.levels and self._admissible(higher):
+            higher = moved(chosen, axis, 1)
+            new = higher[axis] <= FINEST and higher not in self.levels
+            if new and held_below(higher, self.levels):
                 self._include(higher)
         return True
-
-    def _admissible(self, level: Level) -> bool:
-        """Whether every level just below is there already."""
-        refined = (axis for axis in range(self.dim) if level[axis])
-        return all(tuple(n - (at == axis) for at, n in enumerate(level)) in self.levels for axis in refined)
 
     def _worst_first(self, level: Level) -> tuple[float, int, Level]:
         return -self.surplus[level], sum(level), level
@@ -86,22 +87,29 @@ class Sketch:
         return sum(level), -self.surplus[level], level
 
     def _include(self, level: Level) -> None:
+        """Ask for the values of a level that are not known, and note how far they were from what was predicted."""
         places = _places(level)
         new = places[~torch.isin(places, self.places)]
         points = self.centre + self.half * _nodes(new, self.dim)
         found = self.f(points)
         predicted = self(points) if self.levels else torch.zeros_like(found)
         self.surplus[level] = float((found - predicted).abs().max()) if len(new) else 0.0
-        order = torch.argsort(torch.cat([self.places, new]))
-        values = torch.cat([self.values.expand(-1, found.shape[1]), found])
-        self.places = torch.cat([self.places, new])[order]
-        self.values = values[order]
+        known = self.values.expand(-1, found.shape[1])
+        all_places = torch.cat([self.places, new])
+        # Kept in order, so that a value is found by bisection.
+        order = torch.argsort(all_places)
+        self.places = all_places[order]
+        self.values = torch.cat([known, found])[order]
         self.levels.add(level)
 
     def __call__(self, points: Tensor) -> Tensor:
         """The interpolant at points (S, D): (S, K)."""
-        terms = [(c, k) for k in self.levels if (c := _coefficient(k, self.levels))]
-        grids = [(c, k, self.values[torch.searchsorted(self.places, _places(k))]) for c, k in terms]
+        grids = []
+        for level in self.levels:
+            c = coefficient(level, self.levels)
+            if c:
+                at = torch.searchsorted(self.places, _places(level))
+                grids.append((c, level, self.values[at]))
         largest = max(grid.numel() for _, _, grid in grids)
         unit = ((points - self.centre) / self.half).clamp(-1, 1)
         blocks = torch.split(unit, max(1, NUMBERS // largest))
@@ -110,26 +118,17 @@ class Sketch:
 
 def _combined(x: Tensor, grids: list[tuple[int, Level, Tensor]]) -> Tensor:
     total = zeros(len(x), grids[0][2].shape[1])
-    for coefficient, level, grid in grids:
-        total += coefficient * _interpolated(x, level, grid)
+    for c, level, grid in grids:
+        total += c * _interpolated(x, level, grid)
     return total
-
-
-def _coefficient(level: Level, levels: set[Level]) -> int:
-    """Of the full grid of a level in the combination: sum over z in {0, 1}^D of (-1)^|z|, as far as level + z is in."""
-    up = [
-        (0, 1) if tuple(n + (at == axis) for at, n in enumerate(level)) in levels else (0,)
-        for axis in range(len(level))
-    ]
-    steps = itertools.product(*up)
-    above = ((z, tuple(map(sum, zip(level, z, strict=True)))) for z in steps)
-    return sum((-1) ** sum(z) for z, raised in above if raised in levels)
 
 
 def _axis_places(level: int) -> Tensor:
     """Positions of a level among the 2^FINEST + 1 points of the finest one."""
-    places: Tensor = indices(2**level + 1) * 2 ** (FINEST - level)
-    return places if level else places[:1] + 2 ** (FINEST - 1)  # level 0 is the middle alone
+    spacing = 2 ** (FINEST - level)
+    places: Tensor = indices(2**level + 1) * spacing
+    # Level 0 is the middle alone.
+    return places if level else places[1:] // 2
 
 
 def _places(level: Level) -> Tensor:
@@ -137,6 +136,7 @@ def _places(level: Level) -> Tensor:
     base = 2**FINEST + 1
     total = torch.zeros(1, dtype=torch.int64, device="cpu")
     for n in level:
+        # Numbers in the base of the finest grid, one digit per axis.
         total = (total[:, None] * base + _axis_places(n)).flatten()
     return total
 
@@ -144,14 +144,18 @@ def _places(level: Level) -> Tensor:
 def _nodes(places: Tensor, dim: int) -> Tensor:
     """The points themselves in [-1, 1]^D, (N, D)."""
     base = 2**FINEST + 1
-    powers = torch.tensor([base**at for at in reversed(range(dim))], dtype=torch.int64, device="cpu")
-    return _chebyshev((places[:, None] // powers) % base)
+    exponents = reversed(range(dim))
+    powers = torch.tensor([base**at for at in exponents], dtype=torch.int64, device="cpu")
+    digits = (places[:, None] // powers) % base
+    return _chebyshev(digits)
 
 
 def _chebyshev(position: Tensor) -> Tensor:
     """-cos(pi j / 2^FINEST), zero in the middle."""
     half = 2 ** (FINEST - 1)
-    return torch.sin(math.pi * (position - half).double() / (2 * half))
+    # As a sine of the distance to the middle, so that the middle is exactly zero.
+    from_middle = (position - half).double()
+    return torch.sin(math.pi * from_middle / (2 * half))
 
 
 def _interpolated(x: Tensor, level: Level, grid: Tensor) -> Tensor:
@@ -160,7 +164,8 @@ def _interpolated(x: Tensor, level: Level, grid: Tensor) -> Tensor:
     for axis, n in enumerate(level):
         if n:
             rest = rest.reshape(len(x), 2**n + 1, -1)
-            rest = (_lagrange(x[:, axis], n)[:, None] @ rest)[:, 0]
+            shares = _lagrange(x[:, axis], n)
+            rest = (shares[:, None] @ rest)[:, 0]
     return rest.reshape(len(x), -1)
 
 
@@ -171,6 +176,7 @@ def _lagrange(x: Tensor, level: int) -> Tensor:
     weights[1::2] = -1
     weights[[0, -1]] /= 2
     step = x[:, None] - nodes
+    # At a node the form divides by zero, and its polynomial is one there.
     hit = step == 0
     share = weights / torch.where(hit, 1.0, step)
     share = torch.where(hit.any(1, keepdim=True), hit.double(), share)

@@ -21,8 +21,10 @@ from onelayer.build.lookup.solve import minimax, solve_seconds
 from onelayer.build.lookup.structure import FlatFunction
 from onelayer.observer import Observer
 
-SWEEPS = 12  # of Lawson's iteration; the residual hardly falls after eight
-ROUNDINGS = 8  # unit roundoffs of a value that its size costs in the solve
+# Of Lawson's iteration; the residual hardly falls after eight.
+SWEEPS = 12
+# Unit roundoffs of a value that its size costs in the solve.
+ROUNDINGS = 8
 
 Slopes = Callable[[Tensor], Tensor]  # points (S, D) -> df/dx (S, K, D)
 
@@ -44,13 +46,14 @@ def smoothed(
     places = torch.cat([box.corners(256), box.sample(count, seed=9, arcsine=True)])
     points = places.reshape(-1, box.dim)
     rows, goals = _system(blueprint, points, f(points), slopes(points), wanted)
-    columns = [head.values.reshape(-1, head.values.shape[-1]).numpy() for head in blueprint.heads]
-    values = np.concatenate(columns)
     # Without the time for one solve, the values of the fit have to do.
     in_time = solve_seconds(len(rows), blueprint.tokens) < observer.seconds_left
     if blueprint.tokens <= DENSE_TOKENS and in_time:
         penalty = ROUNDINGS * wanted.unit / wanted.eps
         values, _ = minimax(rows, goals, penalty, sweeps=SWEEPS, over=lambda: observer.over)
+    else:
+        columns = [head.values.flatten(0, -2).numpy() for head in blueprint.heads]
+        values = np.concatenate(columns)
     seen = float(np.abs(rows @ values - goals).max())
     return replace(blueprint, heads=with_values(blueprint.heads, values)), seen
 
@@ -61,8 +64,9 @@ def _system(
     """Rows and right sides in units of the tolerances; what the affine part does is taken off the right sides."""
     matrix = blueprint.affine.matrix
     offset = blueprint.affine.offset
-    weights = np.concatenate([basis(head, points) for head in blueprint.heads], axis=1)
-    steep = np.concatenate([basis_slopes(head, points) for head in blueprint.heads], axis=2)  # (D, S, M)
+    heads = blueprint.heads
+    weights = np.concatenate([basis(head, points) for head in heads], axis=1)  # (S, M)
+    steep = np.concatenate([basis_slopes(head, points) for head in heads], axis=2)  # (D, S, M)
     goal = (values - points @ matrix.T - offset).numpy()  # (S, K)
     steep_goal = (slopes - matrix).permute(2, 0, 1).numpy()  # (D, S, K)
     rows = [weights / wanted.eps, *(steep / wanted.gradient_eps)]

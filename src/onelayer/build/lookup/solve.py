@@ -17,9 +17,12 @@ from scipy.linalg import solve_triangular
 from onelayer.build.lookup.families import Array
 from onelayer.build.lookup.lawson import lawson, never
 
-LARGE = 2**21  # numbers of a matrix from which on a GPU factors it faster, the way there and back included
-SPEED = 1e10  # operations per second of a factorisation on one slow core
-FLOOR = 1e-3  # share of the largest error that every point counts for at least
+# Numbers of a matrix from which on a GPU factors it faster, the way there and back included.
+LARGE = 2**21
+# Operations per second of a factorisation on one slow core.
+SPEED = 1e10
+# Share of the largest error that every point counts for at least.
+FLOOR = 1e-3
 _PLACE: ContextVar[str] = ContextVar("fits are solved on", default="cpu")
 
 
@@ -31,12 +34,15 @@ def axis_nodes(lower: float, upper: float, count: int) -> Array:
     inside = count - 2
     angles = np.pi * (np.arange(inside) + 0.5) / max(inside, 1)
     unit = np.concatenate([[-1.0], -np.cos(angles), [1.0]])
-    return np.clip(lower + (unit + 1) / 2 * (upper - lower), lower, upper)
+    share = (unit + 1) / 2
+    return np.clip(lower + share * (upper - lower), lower, upper)
 
 
 def rounding_cost(weights: Array, unit: float) -> Array:
     """Cost per unit of |v_m| of executing with unit roundoff ``unit``: its weight in the penalty, (M,)."""
-    cost: Array = unit * (2.0 + (weights.shape[-1] + 16.0) * weights.max(axis=0))
+    tokens = weights.shape[-1]
+    largest = weights.max(axis=0)
+    cost: Array = unit * (2.0 + (tokens + 16.0) * largest)
     return cost
 
 
@@ -47,15 +53,20 @@ def solve_axis(weights: Array, samples: Array, penalty: float | Array = 0.0, emp
     least squares, larger penalties bound |v| and with it the conditioning; emphasis: non-negative weights e_i, (P,).
     """
     points, size = weights.shape
-    scale = np.full(points, points**-0.5) if emphasis is None else np.sqrt(emphasis / emphasis.sum())
+    if emphasis is None:
+        scale = np.full(points, points**-0.5)
+    else:
+        scale = np.sqrt(emphasis / emphasis.sum())
     costs = np.broadcast_to(np.asarray(penalty, float), (size,))
     stacked = np.concatenate([weights * scale[:, None], np.diag(costs)])
-    target = np.concatenate([samples * scale[:, None], np.zeros((size, samples.shape[1]))])
+    nothing = np.zeros((size, samples.shape[1]))
+    target = np.concatenate([samples * scale[:, None], nothing])
     # Columns of equal length: the factors stay well conditioned where the weight of a token is tiny everywhere.
     norms = np.linalg.norm(stacked, axis=0)
     norms[norms == 0] = 1.0
     seen, r = _factored(stacked / norms, target)
     diagonal = np.abs(np.diag(r))
+    # Triangular where it can be; singular systems go by their singular values.
     if diagonal.min(initial=1.0) > 1e-15:
         solution: Array = solve_triangular(r, seen)
     else:
@@ -76,7 +87,8 @@ def _factored(matrix: Array, target: Array) -> tuple[Array, Array]:
         q, r = np.linalg.qr(matrix)
         return q.T @ target, r
     q_there, r_there = torch.linalg.qr(torch.from_numpy(matrix).to(place))
-    seen = q_there.T @ torch.from_numpy(np.ascontiguousarray(target)).to(place)
+    target_there = torch.from_numpy(np.ascontiguousarray(target)).to(place)
+    seen = q_there.T @ target_there
     return seen.cpu().numpy(), r_there.cpu().numpy()
 
 
@@ -99,11 +111,14 @@ def minimax(
     constant half way between the extremes. ``over`` says when the time is, after the first sweep.
     """
     if weights.shape[1] == 1:
-        middle: Array = samples.max(axis=0, keepdims=True) / 2 + samples.min(axis=0, keepdims=True) / 2
+        highest = samples.max(axis=0, keepdims=True)
+        lowest = samples.min(axis=0, keepdims=True)
+        middle: Array = highest / 2 + lowest / 2
         return middle, float(np.abs(middle - samples).max())
 
     def solved(emphasis: Array) -> tuple[Array, Array]:
         values = solve_axis(weights, samples, penalty, emphasis)
-        return values, np.abs(weights @ values - samples).max(axis=1)
+        errors = np.abs(weights @ values - samples)
+        return values, errors.max(axis=1)
 
     return lawson(solved, len(weights), sweeps=sweeps, floor=FLOOR, over=over)

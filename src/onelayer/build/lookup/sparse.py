@@ -12,23 +12,28 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
 
 from onelayer.build.lookup.families import Array, Keys, bernstein
-from onelayer.build.lookup.solve import axis_nodes, rounding_cost, solve_axis
+from onelayer.build.lookup.levels import Level, coefficient, held_below, moved
+from onelayer.build.lookup.solve import axis_nodes, rounding_cost
 from onelayer.build.lookup.tensor import MAX_SAMPLES, TensorFit, TensorFitter, solve_along
 
 # Tokens per level: about a quarter more each, so that few are wasted.
 SIZES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 18, 22, 26, 32)
-KAPPAS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # slopes of a coarse scan, doubled each time
-CENTRES = (-1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5)  # centres of that scan, the ends of the axis being -1 and 1
-ANCHOR = 0.3137  # a constant axis is sampled off centre: at 0 the surplus of x1 * x2 in x1 alone would vanish
-PROBES = (3, 5, 8)  # keys with which families of an axis are compared: few enough to be cheap, on both sides of kinks
-MAX_COMPONENTS = 1200  # beyond, choosing the next component costs more than it brings
-
-Level = tuple[int, ...]
+# Slopes of a coarse scan, doubled each time.
+KAPPAS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+# Centres of that scan, the ends of the axis being -1 and 1.
+CENTRES = (-1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5)
+# A constant axis is sampled off centre: at 0 the surplus of x1 * x2 in x1 alone would vanish.
+ANCHOR = 0.3137
+# Keys with which families of an axis are compared: few enough to be cheap, on both sides of kinks.
+PROBES = (3, 5, 8)
+# Beyond, choosing the next component costs more than it brings.
+MAX_COMPONENTS = 1200
 
 
 class SparseFitter:
@@ -48,13 +53,14 @@ class SparseFitter:
         """
         chosen: list[tuple[float, float] | None] = []
         for ladder in self.fitter.ladders:
-            scores = {
-                pair: sum(_digits(ladder.trial(bernstein(m, *pair))[1]) for m in PROBES)
-                for pair in itertools.product(KAPPAS, CENTRES)
-            }
+            scores = {}
+            for pair in itertools.product(KAPPAS, CENTRES):
+                trials = [ladder.trial(bernstein(m, *pair)) for m in PROBES]
+                scores[pair] = _digits(trials)
             best = min(scores, key=lambda pair: scores[pair])
-            free = sum(_digits(ladder.step(m)[1]) for m in PROBES)
-            better = scores[best] - free > len(PROBES) * math.log(4)  # by a factor of four at every size
+            free = _digits([ladder.step(m) for m in PROBES])
+            # By a factor of four at every size.
+            better = scores[best] - free > len(PROBES) * math.log(4)
             chosen.append(None if better else best)
         return chosen
 
@@ -73,12 +79,13 @@ class SparseFitter:
                 break
             if not frontier or len(chosen) > MAX_COMPONENTS:
                 return None
-            best = max(frontier, key=lambda level: self._profit(level))
+            best = max(frontier, key=self._profit)
             frontier.discard(best)
             chosen.add(best)
             total = total + self._surplus(best)
             frontier |= self._candidates(chosen, best)
-            if sum(math.prod(self._sizes(level)) for level in self._tops(chosen)) > max_tokens:
+            tokens = sum(math.prod(self._sizes(level)) for level in self._tops(chosen))
+            if tokens > max_tokens:
                 return None
         return self._heads(chosen, tolerance)
 
@@ -86,7 +93,9 @@ class SparseFitter:
         """The chosen components as heads, measured together; None where folding has cost too much."""
         points, truth = self.fitter.holdout
         heads = self._folded(chosen)
-        error = float(np.abs(sum(head(points) for head in heads) - truth).max())
+        together = sum(head(points) for head in heads)
+        error = float(np.abs(together - truth).max())
+        # Folding is exact up to rounding, which large values magnify.
         good = error <= 1.05 * tolerance or self.fitter.observer.over
         if good:
             return [TensorFit(head.keys, head.values, error) for head in heads]
@@ -99,18 +108,22 @@ class SparseFitter:
         """Upper neighbours of ``added`` all of whose lower neighbours are chosen."""
         found = set()
         for axis in range(self.rank):
-            level = _moved(added, axis, 1)
-            if level[axis] >= len(SIZES) or math.prod(map(_samples, self._sizes(level))) > MAX_SAMPLES // 8:
+            level = moved(added, axis, 1)
+            if level[axis] >= len(SIZES):
                 continue
-            if all(l == 0 or _moved(level, a, -1) in chosen for a, l in enumerate(level)):
+            samples = math.prod(map(_samples, self._sizes(level)))
+            if samples <= MAX_SAMPLES // 8 and held_below(level, chosen):
                 found.add(level)
         return found
 
     def _profit(self, level: Level) -> float:
-        return float(np.abs(self._surplus(level)).max()) / math.prod(self._sizes(level))
+        """The largest change that a level brings, per token."""
+        change = float(np.abs(self._surplus(level)).max())
+        return change / math.prod(self._sizes(level))
 
     def _surplus(self, level: Level) -> Array:
         """sum over z of (-1)^|z| U_{l-z} f at the held-out points: what adding ``level`` changes."""
+        # On an axis of level 0 there is nothing below to subtract.
         active = [a for a, l in enumerate(level) if l > 0]
         total = np.zeros_like(self.fitter.holdout[1])
         for count in range(len(active) + 1):
@@ -121,7 +134,8 @@ class SparseFitter:
 
     def _value(self, level: Level) -> Array:
         if level not in self._at_holdout:
-            self._at_holdout[level] = self._component(level)(self.fitter.holdout[0])
+            points, _ = self.fitter.holdout
+            self._at_holdout[level] = self._component(level)(points)
         return self._at_holdout[level]
 
     def _keys(self, axis: int, size: int) -> Keys:
@@ -138,7 +152,7 @@ class SparseFitter:
     def _solved(self, level: Level) -> TensorFit:
         sizes = self._sizes(level)
         keys = tuple(self._keys(axis, size) for axis, size in enumerate(sizes))
-        nodes = [np.full(1, ANCHOR) if m == 1 else axis_nodes(-1.0, 1.0, _samples(m)) for m in sizes]
+        nodes = [_nodes(size) for size in sizes]
         grid = np.stack(np.meshgrid(*nodes, indexing="ij"), -1)  # (P_1, ..., P_r, r)
         samples = self.fitter.f(grid.reshape(-1, self.rank))
         values = samples.reshape(*grid.shape[:-1], -1)
@@ -150,18 +164,22 @@ class SparseFitter:
     def _tops(self, chosen: set[Level]) -> list[Level]:
         """Levels with no upper neighbour in the set along a nested axis: the heads that remain."""
         axes = [axis for axis, base in enumerate(self.nested) if base is not None]
-        return [level for level in sorted(chosen) if not any(_moved(level, axis, 1) in chosen for axis in axes)]
+
+        def dominated(level: Level) -> bool:
+            return any(moved(level, axis, 1) in chosen for axis in axes)
+
+        return [level for level in sorted(chosen) if not dominated(level)]
 
     def _folded(self, chosen: set[Level]) -> list[TensorFit]:
         """One head per top level: each c_l U_l f is re-expanded, exactly up to rounding, in a level above it."""
         heads: dict[Level, Array] = {}
         tops = self._tops(chosen)
         for level in sorted(chosen):
-            coefficient = _coefficient(level, chosen)
-            if coefficient:
+            c = coefficient(level, chosen)
+            if c:
                 reachable = [top for top in tops if self._below(level, top)]
                 above = min(reachable, key=math.prod)
-                heads[above] = heads.get(above, 0.0) + coefficient * self._lifted(level, above)
+                heads[above] = heads.get(above, 0.0) + c * self._lifted(level, above)
         return [TensorFit(self._component(level).keys, values, math.inf) for level, values in heads.items()]
 
     def _below(self, level: Level, top: Level) -> bool:
@@ -174,30 +192,28 @@ class SparseFitter:
         lifted = component.values
         for axis, size in enumerate(self._sizes(above)):
             if level[axis] != above[axis]:
+                # What the tokens below say at nodes of the axis, solved for the tokens above.
                 nodes = axis_nodes(-1.0, 1.0, _samples(size))
-                spread = np.tensordot(component.keys[axis].weights(nodes), lifted, (1, axis))  # (P, other axes, K)
+                own = component.keys[axis].weights(nodes)
+                spread = np.tensordot(own, lifted, (1, axis))  # (P, other axes, K)
                 weights = self._keys(axis, size).weights(nodes)
                 cost = rounding_cost(weights, self.fitter.unit)
-                solved = solve_axis(weights, spread.reshape(len(nodes), -1), cost)
-                lifted = np.moveaxis(solved.reshape(-1, *spread.shape[1:]), 0, axis)
+                lifted = solve_along(np.moveaxis(spread, 0, axis), axis, weights, cost)
         return lifted
 
 
-def _digits(error: float) -> float:
-    return math.log(error + 1e-15)
+def _digits(trials: Sequence[tuple[Keys, float]]) -> float:
+    """Sum of the logarithms of errors, those below rounding counted as rounding."""
+    return sum(math.log(error + 1e-15) for _, error in trials)
+
+
+def _nodes(size: int) -> Array:
+    """Nodes of an axis of that many tokens."""
+    if size == 1:
+        return np.full(1, ANCHOR)
+    return axis_nodes(-1.0, 1.0, _samples(size))
 
 
 def _samples(size: int) -> int:
+    """Nodes of an axis: two more than tokens, so that values are fitted and not only interpolated."""
     return 1 if size == 1 else size + 2
-
-
-def _moved(level: Level, axis: int, step: int) -> Level:
-    return tuple(l + step * (a == axis) for a, l in enumerate(level))
-
-
-def _coefficient(level: Level, chosen: set[Level]) -> int:
-    total = 0
-    for z in itertools.product((0, 1), repeat=len(level)):
-        if tuple(l + s for l, s in zip(level, z, strict=True)) in chosen:
-            total += (-1) ** sum(z)
-    return total

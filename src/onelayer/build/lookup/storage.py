@@ -17,6 +17,13 @@ from onelayer.layer.int8 import MOST, power_scale, scale_for
 from onelayer.narrow import ACCUMULATORS
 
 
+def rounded(values: Array, dtype: torch.dtype) -> Array:
+    """The nearest numbers of a format, as float64."""
+    exact = torch.from_numpy(np.ascontiguousarray(values))
+    nearest: Array = exact.to(dtype).double().numpy()
+    return nearest
+
+
 class Storage(ABC):
     """Numbers in columns (M, K), each column with a grid of its own."""
 
@@ -66,15 +73,14 @@ class Floats(Storage):
 
     def nearest(self, columns: Array) -> Array:
         """Rounded to nearest."""
-        found: Array = torch.from_numpy(np.ascontiguousarray(columns)).to(self.dtype).double().numpy()
-        return found
+        return rounded(columns, self.dtype)
 
     def neighbours(self, columns: Array) -> tuple[Array, Array]:
         """The next floats."""
         here = torch.from_numpy(np.ascontiguousarray(columns)).to(self.dtype)
-        ends = [torch.nextafter(here, torch.full_like(here, end)) for end in (-torch.inf, torch.inf)]
-        below, above = (end.double().numpy() for end in ends)
-        return below, above
+        below = torch.nextafter(here, torch.full_like(here, -torch.inf))
+        above = torch.nextafter(here, torch.full_like(here, torch.inf))
+        return below.double().numpy(), above.double().numpy()
 
 
 @dataclass(frozen=True)
@@ -90,27 +96,37 @@ class Integers(Storage):
 
     def nearest(self, columns: Array) -> Array:
         """Rounded to nearest with the scale that the largest number of each column asks for."""
-        scales = self._scales(columns)
-        found: Array = np.clip(np.round(columns / scales), -MOST, MOST) * scales
-        return found
+        return _on_grid(columns, self._scales(columns))
 
     def neighbours(self, columns: Array) -> tuple[Array, Array]:
         """One step of the scale; the largest numbers stay, for it is they that the scale is known by."""
         scales = self._scales(columns)
-        steps = np.where(np.abs(np.round(columns / scales)) < MOST - 1, scales, 0.0)
+        whole = np.abs(np.round(columns / scales))
+        steps = np.where(whole < MOST - 1, scales, 0.0)
         return columns - steps, columns + steps
 
     def beside_one(self, columns: Array) -> Array:
         """Multiples of a power of two that divides one."""
         sizes = np.maximum(np.abs(columns).max(0), 1.0)
-        scales = np.exp2(np.minimum(np.ceil(np.log2(sizes / MOST)), 0.0))
-        found: Array = np.clip(np.round(columns / scales), -MOST, MOST) * scales
-        return found
+        exponents = np.ceil(np.log2(sizes / MOST))
+        # A scale above one would not divide the one beside; numbers too large for it are cut off at 127.
+        scales = np.exp2(np.minimum(exponents, 0.0))
+        return _on_grid(columns, scales)
 
     def _scales(self, columns: Array) -> Array:
         """Of columns that are whole already their own, so that they stay as they are; of others by their largest."""
-        found = [power_scale(column) or scale_for(max(map(abs, column))) for column in columns.T.tolist()]
+        found = []
+        for column in columns.T.tolist():
+            largest = max(map(abs, column))
+            found.append(power_scale(column) or scale_for(largest))
         return np.array(found)
+
+
+def _on_grid(columns: Array, scales: Array) -> Array:
+    """Whole numbers of at most 127 times the scales, near these columns."""
+    whole = np.clip(np.round(columns / scales), -MOST, MOST)
+    nearest: Array = whole * scales
+    return nearest
 
 
 INT8 = "int8"
@@ -123,7 +139,8 @@ def storage_of(dtype: Any) -> Storage | None:
     """
     if dtype is torch.int8 or (isinstance(dtype, str) and dtype == INT8):
         return Integers()
-    found = named(dtype).dtype if isinstance(dtype, str) and dtype in NAMES else dtype
+    by_name = isinstance(dtype, str) and dtype in NAMES
+    found = named(dtype).dtype if by_name else dtype
     if not are_formats([found]):
         raise OnelayerError(f"dtype must be {either()}, by name or as a torch dtype, or 'int8'; got {dtype}")
     return Floats(found) if found in ACCUMULATORS else None

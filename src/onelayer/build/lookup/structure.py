@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import combinations
 
 import torch
 from torch import Tensor
@@ -16,8 +17,10 @@ from onelayer.box import Box
 from onelayer.float64 import counted, eye, indices, zeros
 
 FlatFunction = Callable[[Tensor], Tensor]
-STEP = 1e-4  # of the box, for central differences, which then err like its square
-PARALLEL = 1 - 1e-8  # cosine of gradients that are proportional up to the error of such differences
+# Of the box, for central differences, which then err like its square.
+STEP = 1e-4
+# Cosine of gradients that are proportional up to the error of such differences.
+PARALLEL = 1 - 1e-8
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,8 @@ def find_structure(
     apart.
     """
     wide = (box.width.flatten() > narrowest).tolist()
-    active = [i for i in _active_coordinates(f, box, tolerance, seed, points) if wide[i]]
+    found = _active_coordinates(f, box, tolerance, seed, points)
+    active = [i for i in found if wide[i]]
     anchor = box.center.flatten()
     groups = []
     for members in _interacting(f, box, active, tolerance, seed, points):
@@ -67,12 +71,15 @@ def find_structure(
 def _active_coordinates(f: FlatFunction, box: Box, tolerance: float, seed: int, points: int) -> list[int]:
     base, other = _pairs(box, seed, points)
     reference = f(base)
-    moved = base.expand(box.dim, -1, -1).clone()  # (D, S, D): copy i has coordinate i resampled
+    # (D, S, D): copy i has coordinate i resampled.
+    moved = base.expand(box.dim, -1, -1).clone()
     index = indices(box.dim)
     moved[index, :, index] = other.T
-    values = f(moved.reshape(-1, box.dim)).reshape(box.dim, points, -1)
+    values = f(moved.reshape(-1, box.dim))
+    values = values.reshape(box.dim, points, -1)
     change = (values - reference).abs().amax((1, 2))
-    return [i for i in range(box.dim) if not change[i] <= tolerance]  # also where a value is no number
+    # Also where a change is no number.
+    return [i for i in range(box.dim) if not change[i] <= tolerance]
 
 
 def _interacting(
@@ -87,20 +94,24 @@ def _interacting(
             i = parent[i]
         return i
 
-    pairs = [(i, j) for k, i in enumerate(active) for j in active[k + 1 :]]
+    pairs = list(combinations(active, 2))
     if pairs:
-        first, second = (torch.tensor(column, dtype=torch.int64, device="cpu") for column in zip(*pairs, strict=True))
+        first, second = torch.tensor(pairs, dtype=torch.int64, device="cpu").T
         row = indices(len(pairs))
+        # All pairs in one call of f, which is what costs.
         only_i = base.expand(len(pairs), -1, -1).clone()  # (pairs, S, D)
         only_j = only_i.clone()
         both = only_i.clone()
         for moved, index in ((only_i, first), (only_j, second), (both, first), (both, second)):
             moved[row, :, index] = other.T[index]
-        resampled = torch.cat([only_i, only_j, both]).reshape(-1, box.dim)
-        of_i, of_j, of_both = f(resampled).reshape(3, len(pairs), points, -1)
+        resampled = torch.cat([only_i, only_j, both])
+        values = f(resampled.reshape(-1, box.dim))
+        of_i, of_j, of_both = values.reshape(3, len(pairs), points, -1)
         mixed = (of_both - of_i - of_j + f(base)).abs().amax((1, 2))
-        for k in torch.nonzero(~(mixed <= tolerance)).flatten().tolist():
-            parent[root(pairs[k][0])] = root(pairs[k][1])
+        coupled = torch.nonzero(~(mixed <= tolerance)).flatten()
+        for k in coupled.tolist():
+            i, j = pairs[k]
+            parent[root(i)] = root(j)
     components: dict[int, list[int]] = {}
     for i in active:
         components.setdefault(root(i), []).append(i)
@@ -119,14 +130,18 @@ def _merged(
     base, _ = _pairs(box, seed + 1, points)
     scattered = anchor.repeat(points, 1)
     scattered[:, members] = base[:, members]
-    inside = anchor + (1 - 2 * STEP) * (scattered - anchor)  # a step to either side stays in the box
+    # A step to either side stays in the box.
+    inside = anchor + (1 - 2 * STEP) * (scattered - anchor)
     gradients = _scaled_gradients(f, box, inside, members)  # (S K, r)
     length = gradients.norm(dim=0)
-    if not (torch.isfinite(gradients).all() and (length > 0).all()):  # steps are flat wherever they are looked at
+    # Functions with jumps may be flat wherever they are looked at.
+    usable = torch.isfinite(gradients).all() and (length > 0).all()
+    if not usable:
         return alone
     directions = _clusters(box, members, gradients, length)
     group = _group(box, anchor, directions)
     lifted = group.lift(scattered @ group.directions.T)
+    # Parallel gradients are only seen at points; what decides is whether f is the same along the merged directions.
     gap = (f(lifted) - f(scattered)).abs().max()
     return directions if gap <= tolerance else alone
 
@@ -139,14 +154,17 @@ def _clusters(box: Box, members: list[int], gradients: Tensor, length: Tensor) -
     left = list(range(len(members)))
     while left:
         lead = max(left, key=lambda i: float(length[i]))
-        cluster = [i for i in left if i == lead or cosine[lead, i].abs() > PARALLEL]
+        parallel = cosine[lead].abs() > PARALLEL
+        cluster = [i for i in left if i == lead or parallel[i]]
         left = [i for i in left if i not in cluster]
         direction = zeros(box.dim)
         for i in cluster:
-            ratio = cosine[lead, i] * length[i] / length[lead]  # of gradients in units of the box
+            # Of gradients in units of the box, then in those of the coordinates.
+            ratio = cosine[lead, i] * length[i] / length[lead]
             direction[members[i]] = ratio * width[lead] / width[i]
         directions.append(simplest(direction / direction.abs().max()))
-    directions.sort(key=lambda d: int(d.abs().gt(0).int().argmax()))
+    # By their first coordinate, as a person would list them.
+    directions.sort(key=lambda d: int((d != 0).int().argmax()))
     return directions
 
 
@@ -156,7 +174,8 @@ def _scaled_gradients(f: FlatFunction, box: Box, inside: Tensor, members: list[i
     ahead = inside[None] + step[:, None]
     behind = inside[None] - step[:, None]
     shifted = torch.cat([ahead, behind]).reshape(-1, box.dim)
-    plus, minus = f(shifted).reshape(2, len(members), inside.shape[0], -1)
+    values = f(shifted)
+    plus, minus = values.reshape(2, len(members), len(inside), -1)
     gradients: Tensor = (plus - minus) / (2 * STEP)
     return gradients.movedim(0, -1).reshape(-1, len(members))
 
@@ -166,7 +185,9 @@ def simplest(numbers: Tensor) -> Tensor:
     denominators = counted(1, 61)[:, None]
     fractions = torch.round(numbers * denominators) / denominators
     close = (fractions - numbers).abs() < 1e-6
-    snapped = fractions[close.int().argmax(0), indices(numbers.numel())]
+    # The first that is close has the smallest denominator.
+    smallest = close.int().argmax(0)
+    snapped = fractions[smallest, indices(numbers.numel())]
     result: Tensor = torch.where(close.any(0), snapped, numbers)
     return result
 
@@ -184,7 +205,9 @@ def _group(box: Box, anchor: Tensor, directions: list[Tensor]) -> Group:
     touched = stacked != 0
 
     def lift(u: Tensor) -> Tensor:
-        along = ((u - low) / (high - low)).clamp(0, 1)[..., None]  # (S, r, 1)
+        share = ((u - low) / (high - low)).clamp(0, 1)
+        along = share[..., None]  # (S, r, 1)
+        # Supports are disjoint, so a sum over the directions takes each coordinate from its own.
         moved = torch.where(touched, start + along * (end - start), 0.0).sum(-2)
         points: Tensor = torch.where(touched.any(0), moved, anchor)
         return points
@@ -193,6 +216,6 @@ def _group(box: Box, anchor: Tensor, directions: list[Tensor]) -> Group:
 
 
 def _pairs(box: Box, seed: int, points: int) -> tuple[Tensor, Tensor]:
-    base = box.sample(points, seed=seed, arcsine=True).reshape(points, -1)
-    other = box.sample(points, seed=seed + 101, arcsine=True).reshape(points, -1)
-    return base, other
+    base = box.sample(points, seed=seed, arcsine=True)
+    other = box.sample(points, seed=seed + 101, arcsine=True)
+    return base.reshape(points, -1), other.reshape(points, -1)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from onelayer.build.lookup.families import Array, Keys, bernstein, gaussian
+from onelayer.build.lookup.families import Array, Keys, bernstein, gaussians
 
 
 @dataclass(frozen=True)
@@ -24,28 +24,38 @@ class Tie:
     @property
     def numbers(self) -> int:
         """Numbers of keys and values that the tie leaves free."""
+        keys = int(self.matrix.shape[1])
         tokens = len(self.matrix) // 2
-        values = {0: tokens, 1: (tokens + 1) // 2, -1: tokens // 2}[self.parity]
-        return int(self.matrix.shape[1]) + values
+        # Mirrored tokens share a value; the middle token of an odd number has one of its own if g is even, none if odd.
+        values = {0: tokens, 1: (tokens + 1) // 2, -1: tokens // 2}
+        return keys + values[self.parity]
 
 
 def ties(size: int, parity: int) -> list[Tie]:
     """The ties of ``size`` tokens that suit a function of this parity, those of the fewest numbers first."""
-    places: Array = (np.arange(size, dtype=np.float64) - (size - 1) / 2)[:, None]
+    order = np.arange(size, dtype=np.float64)
+    places: Array = (order - (size - 1) / 2)[:, None]
     spaced = _slopes(places)
-    parabola = _biases(places**2) if parity else _biases(np.hstack([places, places**2]))
-    biases = _biases(_mirrored(size, 1)) if parity else _biases(np.eye(size)[:, 1:])
+    if parity:
+        parabola = _biases(places**2)
+        biases = _biases(_mirrored(size, 1))
+    else:
+        parabola = _biases(np.hstack([places, places**2]))
+        # All but the first: a constant added to every bias changes no weight.
+        biases = _biases(np.eye(size)[:, 1:])
     found = [np.hstack([spaced, parabola]), np.hstack([spaced, biases])]
-    found += [np.hstack([_slopes(_mirrored(size, -1)), biases])] if parity else []
-    return sorted((Tie(matrix, parity) for matrix in found), key=lambda tie: tie.numbers)
+    if parity:
+        mirrored = _slopes(_mirrored(size, -1))
+        found.append(np.hstack([mirrored, biases]))
+    made = [Tie(matrix, parity) for matrix in found]
+    return sorted(made, key=lambda tie: tie.numbers)
 
 
 def regular(size: int) -> list[Keys]:
     """Equally spaced symmetric keys, from which tied ones descend."""
     keys = [bernstein(size, kappa) for kappa in (0.35, 0.5, 1.0, 1.4, 2.0, 2.8, 4.0, 5.6)]
-    for overlap in (0.7, 1.0, 1.4, 2.0, 2.8, 4.0):
-        keys += [gaussian(size, overlap, ghosts) for ghosts in (0.25, 1.0, 2.0, 3.0, 4.5) if size > 2 * ghosts + 1]
-    return keys
+    overlaps = (0.7, 1.0, 1.4, 2.0, 2.8, 4.0)
+    return keys + gaussians(size, overlaps, ghosts=(0.25, 1.0, 2.0, 3.0, 4.5))
 
 
 def _slopes(columns: Array) -> Array:

@@ -13,7 +13,7 @@ from fractions import Fraction
 from onelayer.box import Box
 from onelayer.build.nested.directions import Direction, Parts, normalised, span
 from onelayer.build.nested.terms import TermWriter, merged
-from onelayer.build.sequences.rational import add_to, affine_of, nonzero, times
+from onelayer.build.sequences.rational import add_to, affine_of, function_of, nonzero, times
 from onelayer.build.sequences.recognise import Recogniser
 from onelayer.errors import OnelayerError
 from onelayer.language.compose import inside
@@ -59,8 +59,13 @@ class Apart:
     @property
     def multiplies(self) -> bool:
         """Whether an inner function is a product of several."""
-        sums = (*self.direct, *(one for group in self.groups for one in group.sums))
-        return any(summand.inner.more for one in sums for summand in one)
+        return any(summand.inner.more for one in self.sums for summand in one)
+
+    @property
+    def sums(self) -> tuple[tuple[Summand, ...], ...]:
+        """All sums of inner functions, those of the outputs first."""
+        inside = [one for group in self.groups for one in group.sums]
+        return (*self.direct, *inside)
 
 
 def take_apart(formula: Formula, box: Box) -> Apart:
@@ -91,7 +96,8 @@ class Reader:
 
     def apart(self) -> Apart:
         """The whole structure."""
-        direct, groups = [], []
+        direct = []
+        groups = []
         for o, root in enumerate(self.formula.outputs):
             parts: Parts = {}
             shift = Fraction(0)
@@ -103,10 +109,11 @@ class Reader:
                     continue
                 shift += factor * self.constants[at]
                 add_to(parts, own, factor)
-            made = merged([self._term(factor, at) for factor, at in terms])
-            if any(not gates for _, gates in made):
-                raise OnelayerError("a constant that is no rational number stands alone")
-            groups += [OuterGroup(o, outer, tuple(self._summands(gate) for gate in gates)) for outer, gates in made]
+            written = [self._term(factor, at) for factor, at in terms]
+            for outer, gates in merged(written):
+                if not gates:
+                    raise OnelayerError("a constant that is no rational number stands alone")
+                groups.append(OuterGroup(o, outer, tuple(map(self._summands, gates))))
             direct.append(self.shifted(nonzero(parts), shift))
         return Apart(tuple(direct), tuple(groups))
 
@@ -123,7 +130,7 @@ class Reader:
             else:
                 direction = (1.0, *[0.0] * (len(self.low) - 1))
                 s = tape.add("mul", tape.number(0.0), s)
-            text = str(Formula.build(tape.nodes, [affine_of(tape, Fraction(1), s, shift)], (1,)))
+            text = str(function_of(tape, affine_of(tape, Fraction(1), s, shift)))
             found.insert(0, Summand(Inner(direction, text), text, 1.0))
         return tuple(found)
 
@@ -137,10 +144,9 @@ class Reader:
             return {}
         scaled = self.affine.scaled(node) if node.op in ("mul", "div") else None
         if scaled is not None:
-            inner = self.linear[scaled[1]]
-            if inner is None:
-                return None
-            return times(inner, scaled[0])
+            factor, other = scaled
+            inner = self.linear[other]
+            return None if inner is None else times(inner, factor)
         if node.op not in _SIGNS:
             return None
         total: dict[int, Fraction] = {}
@@ -155,7 +161,9 @@ class Reader:
         own = self.linear[at]
         if own is not None:
             return normalised(own.items())
-        found = {self.directions[arg] for arg in self.nodes[at].args if self.affine.used[arg]}
+        # Arguments without variables have no direction, and do not count.
+        varying = [arg for arg in self.nodes[at].args if self.affine.used[arg]]
+        found = {self.directions[arg] for arg in varying}
         if len(found) == 1:
             return found.pop()
         return None
@@ -165,7 +173,8 @@ class Reader:
         own = self.affine.separable[at]
         node = self.nodes[at]
         if own is not None:
-            return {("node", var): w for var, w in own.parts.items()}, own.constant
+            parts = {("node", var): w for var, w in own.parts.items()}
+            return parts, own.constant
         if self.directions[at] is not None:
             return {("node", at): Fraction(1)}, Fraction(0)
         if node.op in ("mul", "div"):
@@ -177,11 +186,11 @@ class Reader:
         total: Parts = {}
         constant = Fraction(0)
         for arg, sign in zip(node.args, _SIGNS[node.op], strict=True):
-            parts = self.sums[arg]
-            if parts is None:
+            summed = self.sums[arg]
+            if summed is None:
                 return None, Fraction(0)
             constant += sign * self.constants[arg]
-            add_to(total, parts, Fraction(sign))
+            add_to(total, summed, Fraction(sign))
         return nonzero(total), constant
 
     def _logarithms(self, at: int) -> Parts | None:
@@ -192,9 +201,10 @@ class Reader:
             at, e = pending.pop()
             node = self.nodes[at]
             if self.directions[at] is not None and self.sign(at) > 0:
-                found[("log", at)] = found.get(("log", at), ZERO) + e
+                add_to(found, {("log", at): Fraction(1)}, e)
             elif node.op in ("mul", "div"):
-                pending += [(node.args[0], e), (node.args[1], e if node.op == "mul" else -e)]
+                first, second = node.args
+                pending += [(first, e), (second, e if node.op == "mul" else -e)]
             elif node.op == "pow":
                 pending.append((node.args[0], e * int(node.value)))
             elif self.affine.exact[at] != 1:
@@ -204,31 +214,38 @@ class Reader:
     def _multiple(self, node: Node) -> tuple[Parts | None, Fraction]:
         """A rational multiple of a sum of inner functions."""
         scaled = self.affine.scaled(node)
-        parts = None if scaled is None else self.sums[scaled[1]]
-        if scaled is None or parts is None:
+        if scaled is None:
             return None, Fraction(0)
-        return times(parts, scaled[0]), scaled[0] * self.constants[scaled[1]]
+        factor, other = scaled
+        parts = self.sums[other]
+        if parts is None:
+            return None, Fraction(0)
+        return times(parts, factor), factor * self.constants[other]
 
     def _term(self, factor: Fraction, at: int) -> tuple[Formula, list[Parts]]:
         """A term as a formula of its gates; inner functions of one direction that stand alone share its linear form."""
+        # Written twice: only the first time shows which directions stand alone more than once.
         writer = TermWriter(self, frozenset())
         writer.write(at)
-        alone = [self.directions[part[1]] for gate in writer.gates if len(gate) == 1 for part in gate]
+        single = [next(iter(gate)) for gate in writer.gates if len(gate) == 1]
+        alone = [self.directions[node] for _, node in single]
         twice = frozenset(direction for direction in alone if direction and alone.count(direction) > 1)
         writer = TermWriter(self, twice)
         value = affine_of(writer.tape, factor, writer.write(at), Fraction(0))
-        return Formula.build(writer.tape.nodes, [value], (max(1, len(writer.gates)),)), writer.gates
+        return function_of(writer.tape, value, len(writer.gates)), writer.gates
 
     def sign(self, at: int) -> int:
         """+1 or -1 where an inner function keeps its sign, else 0."""
         if at not in self.signs:
             low, high = self._values(at)
-            self.signs[at] = 1 if low > 0 else -1 if high < 0 else 0
+            # Rigorous ends: a logarithm is taken where the sign is known, never where it was only seen.
+            self.signs[at] = int(low > 0) - int(high < 0)
         return self.signs[at]
 
     def _values(self, at: int) -> tuple[float, float]:
         inner = self.inner("node", at, Fraction(1)).inner
-        return range_of(inner.formula, *span(inner.direction, self.low, self.high))
+        ends = span(inner.direction, self.low, self.high)
+        return range_of(inner.formula, *ends)
 
     def _summands(self, parts: Parts) -> tuple[Summand, ...]:
         """Inner functions of a sum; its linear part becomes one of them."""
@@ -269,8 +286,10 @@ class Reader:
                 constant = exact.constant if exact is not None else ZERO
                 first, weight = direction[0]
                 replaced[k] = affine_of(tape, own.get(first, ZERO) / weight, s, constant)
-                if exact is None:  # what is left of it at zero
-                    rest = self.affine.rewrite(tape, k, {j: tape.number(0.0) for j in range(k) if self._is_zero(j)})
+                # A constant that is no rational number is what is left of the form at zero.
+                if exact is None:
+                    zeros = {j: tape.number(0.0) for j in range(k) if self._is_zero(j)}
+                    rest = self.affine.rewrite(tape, k, zeros)
                     replaced[k] = tape.add("add", replaced[k], rest)
         if at in replaced:
             return replaced[at]
@@ -289,7 +308,9 @@ class Reader:
         tape = Tape()
         value = self.along(tape, at, direction)
         if kind == "log":
-            value = tape.add("log", tape.add("neg", value) if self.sign(at) < 0 else value)
-        base = str(Formula.build(tape.nodes, [value], (1,)))
-        text = str(Formula.build(tape.nodes, [affine_of(tape, factor, value, Fraction(0))], (1,)))
+            size = tape.add("neg", value) if self.sign(at) < 0 else value
+            value = tape.add("log", size)
+        base = str(function_of(tape, value))
+        scaled = affine_of(tape, factor, value, Fraction(0))
+        text = str(function_of(tape, scaled))
         return Summand(Inner(self.vector(direction), text), base, float(factor))

@@ -30,9 +30,14 @@ from onelayer.lemmas.nesting import nested_error
 from onelayer.observer import Observer
 from onelayer.result import Approximation
 
-INNER_SHARE = 0.12  # of eps, for inner functions: another digit costs them one token, outer ones three times the units
-ROOM = 0.98  # of eps for all together: bounds are a little above what was fitted
-ROUNDING, EXECUTED = 0.1, 1e-12  # share of a tolerance for rounding, and what executed heads round off their values
+# Of eps, for inner functions: another digit costs them one token, outer ones three times the units.
+INNER_SHARE = 0.12
+# Of eps for all together: bounds are a little above what was fitted.
+ROOM = 0.98
+# Share of a tolerance for rounding, and what executed heads round off their values.
+ROUNDING, EXECUTED = 0.1, 1e-12
+# Above zero, where sizes are divided by.
+TINY = 1e-300
 # Times a function, for the values of a head: fewer tokens do not carry it, and larger ones cancel so much that the
 # bound of their error is found slowly or never.
 LEAST_LARGER, MOST_LARGER = 2.0, 1e6
@@ -61,8 +66,9 @@ class _Work:
         fitted = self._fitted(outers, goal)
         lookups = self._inner_functions(outers, [fit.steepest for fit in fitted], goal)
         nested = self._statement(outers, fitted, lookups)
-        shapes = tuple(found.box.shape), tuple(found.target.output_shape)
-        model = nested_layer(*shapes, nested, lookups, fitted, found.dtype)
+        inputs = tuple(found.box.shape)
+        outputs = tuple(found.target.output_shape)
+        model = nested_layer(inputs, outputs, nested, lookups, fitted, found.dtype)
         upper = nested_error(model, nested, found.box)
         return certified(model, nested, found.target, found.box, eps, upper, None, started)
 
@@ -71,8 +77,11 @@ class _Work:
         box = self.found.box
         outers, units = with_constants(outers, fitted)
         direct = tuple(self.spans.places(part) for part in self.found.apart.direct)
-        columns = tuple(_columns(axes) for axes in lookups if axes is not None and len(axes) > 1)
-        nested = Nested(box.dim, len(direct), tuple(self.spans.inner), direct, tuple(outers), units, columns)
+        # The statement holds the values along the axes of products; a single axis speaks for itself.
+        grids = [axes for axes in lookups if axes is not None and len(axes) > 1]
+        columns = tuple(map(_columns, grids))
+        inner = tuple(self.spans.inner)
+        nested = Nested(box.dim, len(direct), inner, direct, tuple(outers), units, columns)
         formula = self.found.target.formula
         if formula is not None:
             formula = formula.shaped((box.dim,), formula.output_shape)
@@ -85,9 +94,11 @@ class _Work:
         """All outer functions with their ridges, which share the goal equally."""
         groups = self.found.apart.groups
         limits = {"max_units": self.found.max_units, "seed": self.found.seed}
-        return [
-            outer_function(group, self.spans, goal / len(groups), **limits, observer=self.observer) for group in groups
-        ]
+        made = []
+        for group in groups:
+            share = goal / len(groups)
+            made.append(outer_function(group, self.spans, share, **limits, observer=self.observer))
+        return made
 
     def _fitted(self, outers: list[Outer], goal: float) -> list[Piecewise]:
         """Piecewise-linear functions of all ridges, within what gaps and inner functions leave of the goal."""
@@ -95,14 +106,16 @@ class _Work:
         fits: list[Piecewise] = []
         for o in range(len(self.found.apart.direct)):
             own = [outer for outer in outers if outer.output == o]
-            tolerance = ROOM * goal - sum(outer.gap for outer in own) - INNER_SHARE * goal * curved
+            gaps = sum(outer.gap for outer in own)
+            tolerance = ROOM * goal - gaps - INNER_SHARE * goal * curved
             fits += fitted_ridges(own, tolerance)
         return fits
 
     def _cost(self, outers: list[Outer], slopes: list[float]) -> Array:
         """What an error of each inner function adds to each output, at most, (outputs, inner functions)."""
-        cost = np.zeros((len(self.found.apart.direct), len(self.spans.inner)))
-        for o, part in enumerate(self.found.apart.direct):
+        direct = self.found.apart.direct
+        cost = np.zeros((len(direct), len(self.spans.inner)))
+        for o, part in enumerate(direct):
             cost[o, list(self.spans.places(part))] += 1.0
         ridges = [(outer, ridge) for outer in outers for ridge in outer.ridges]
         for (outer, ridge), slope in zip(ridges, slopes, strict=True):
@@ -113,25 +126,29 @@ class _Work:
     def _inner_functions(self, outers: list[Outer], slopes: list[float], goal: float) -> list[list[Lookup] | None]:
         """Every curved inner function by one axis of tokens: its error costs its weights times the slopes."""
         cost = self._cost(outers, slopes)
-        curved = [c for c, one in enumerate(self.spans.inner) if not one.plain]
+        curved = [one for one in self.spans.inner if not one.plain]
         share = (INNER_SHARE if outers else ROOM) * goal / max(1, len(curved))
-        return [
-            None if one.plain else self._lookup(c, share / max(float(cost[:, c].max()), 1e-300))
-            for c, one in enumerate(self.spans.inner)
-        ]
+        lookups: list[list[Lookup] | None] = []
+        for c, one in enumerate(self.spans.inner):
+            worst = max(float(cost[:, c].max()), TINY)
+            lookups.append(None if one.plain else self._lookup(c, share / worst))
+        return lookups
 
     def _lookup(self, c: int, tolerance: float) -> list[Lookup]:
         """An axis of tokens for every factor; the error of one counts as often as the others are large."""
         factors = self.spans.factors[c]
         one = self.spans.summands[self.spans.inner[c]]
-        whole = max(math.prod(factor.size for factor in factors), 1e-300)
+        whole = max(math.prod(factor.size for factor in factors), TINY)
         # Values are larger than what they average, on each axis; their product is what rounding takes its share of.
         room = (ROUNDING * tolerance / (EXECUTED * whole)) ** (1 / len(factors))
         larger = max(LEAST_LARGER, min(room, MOST_LARGER))
         axes = []
         for a, factor in enumerate(factors):
-            share = tolerance / len(factors) / whole * max(factor.size, 1e-300)
-            unit = 2.0 ** math.floor(math.log2(share * ROUNDING_SHARE / (2 * larger * max(factor.size, 1e-300))))
+            size = max(factor.size, TINY)
+            share = tolerance / len(factors) / whole * size
+            # A power of two, so that axes which differ a little share their fit.
+            price = share * ROUNDING_SHARE / (2 * larger * size)
+            unit = 2.0 ** math.floor(math.log2(price))
             # The first factor has the weight of the product, which is taken out: multiples share their keys.
             text, scale = (one.base, one.factor) if a == 0 else (factor.text, 1.0)
             axis = self._axis(text, *factor.ends, share / abs(scale), unit)
@@ -142,6 +159,7 @@ class _Work:
 
     def _axis(self, text: str, low: float, high: float, tolerance: float, unit: float) -> Lookup:
         """Tokens for a function of one variable."""
+        # Attempts ask for goals that differ a little: a power of two of the tolerance is fitted, once.
         level = math.floor(math.log2(tolerance))
         key = (text, low, high, level, unit)
         if key not in self.axes:
@@ -157,10 +175,12 @@ class _Work:
                 observer=self.observer,
                 unit=unit,
             )
-            self.axes[key] = Lookup(*(array.double().numpy() for array in (fit.slopes, fit.biases, fit.values)))
+            arrays = [array.double().numpy() for array in (fit.slopes, fit.biases, fit.values)]
+            self.axes[key] = Lookup(*arrays)
         return self.axes[key]
 
 
 def _columns(axes: list[Lookup]) -> tuple[tuple[float, ...], ...]:
     """The values along each axis."""
-    return tuple(tuple(axis.values.reshape(-1).tolist()) for axis in axes)
+    flat = [axis.values.reshape(-1).tolist() for axis in axes]
+    return tuple(map(tuple, flat))

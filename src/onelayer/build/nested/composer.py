@@ -19,9 +19,12 @@ from onelayer.language.tree import Tape
 from onelayer.lemmas.univariate import at
 from onelayer.recording.target import Target
 
-PREDICTION_POINTS = 513  # of an axis, to predict its units without fitting it
-SIGHTED = 256  # points at which outer functions are looked at before anything is built
-MOST_SUMS = 3  # of an outer function: beyond, its ridges are too many
+# Of an axis, to predict its units without fitting it.
+PREDICTION_POINTS = 513
+# Points at which outer functions are looked at before anything is built.
+SIGHTED = 256
+# Of an outer function: beyond, its ridges are too many.
+MOST_SUMS = 3
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,8 @@ class Composer:
         spans = Spans(self.apart, self.box)
         total = 0.0
         for group in groups:
-            s = np.linspace(*spans.of_sum(group.sums[0]), PREDICTION_POINTS)
+            low, high = spans.of_sum(group.sums[0])
+            s = np.linspace(low, high, PREDICTION_POINTS)
             bend = np.abs(np.diff(at(group.outer, s), 2))
             # A chord over a step h errs by h^2 |g''| / 8: pieces in number follow the root of the bend.
             roots = np.sqrt(np.where(np.isfinite(bend), bend, 0.0))
@@ -81,7 +85,8 @@ def composer(
             continue
     for apart in sorted(found, key=lambda one: max(1, one.rank)):
         groups = tuple(replace(group, outer=_continued(group.outer)) for group in apart.groups)
-        made = Composer(target, box, replace(apart, groups=groups), dtype, seed, max_tokens=max_tokens)
+        continued = replace(apart, groups=groups)
+        made = Composer(target, box, continued, dtype, seed, max_tokens=max_tokens)
         if apart.rank <= MOST_SUMS and _has_values(made):
             return made
     return None
@@ -96,7 +101,7 @@ def _has_values(made: Composer) -> bool:
     try:
         spans = Spans(made.apart, made.box)
         for group in made.apart.groups:
-            sides = Box(*zip(*(spans.of_sum(part) for part in group.sums), strict=True))
+            sides = Box([spans.of_sum(part) for part in group.sums])
             points = torch.cat([sides.corners(64), sides.sample(SIGHTED)])
             if not bool(torch.isfinite(group.outer(points)).all()):
                 return False
@@ -115,6 +120,7 @@ def _continued(formula: Formula) -> Formula:
     for node in formula.nodes:
         args = [places[at] for at in node.args]
         if node.op in ending:
-            args = [tape.add("min", tape.add("max", args[0], tape.number(-1.0)), tape.number(1.0))]
+            above = tape.add("max", args[0], tape.number(-1.0))
+            args = [tape.add("min", above, tape.number(1.0))]
         places.append(tape.add(node.op, *args, value=node.value))
     return Formula.build(tape.nodes, [places[at] for at in formula.outputs], (formula.dim,))

@@ -15,14 +15,18 @@ import torch
 from onelayer.build.lookup.families import Array
 from onelayer.build.lookup.solve import minimax
 from onelayer.build.sequences.piecewise import Piecewise
+from onelayer.build.sequences.rational import function_of
 from onelayer.language.formula import Formula
 from onelayer.language.tree import Tape
 from onelayer.lemmas.cone import around_zero, homogeneous
 from onelayer.lemmas.nested import Outer, RidgeTerm
 
-FEWEST, MOST_DIRECTIONS = 4, 400  # beyond, smooth ridges and boxes are the better way
-POINTS = 64  # of the rim of the box per direction, so that many lie between two kinks
-SIZE_COST = 1e-9  # of large coefficients: directions between others are nearly redundant
+# Beyond, smooth ridges and boxes are the better way.
+FEWEST, MOST_DIRECTIONS = 4, 400
+# Of the rim of the box per direction, so that many lie between two kinks.
+POINTS = 64
+# Of large coefficients: directions between others are nearly redundant.
+SIZE_COST = 1e-9
 
 
 def is_cone(outer: Outer) -> bool:
@@ -33,8 +37,8 @@ def is_cone(outer: Outer) -> bool:
 def cone_ridges(outer: Outer, tolerance: float) -> tuple[RidgeTerm, ...] | None:
     """Ridges c |a . u| whose sum is within the tolerance of g at points of the rim; None where no number of them is."""
     reach = np.maximum(np.abs(outer.low), np.abs(outer.high))
-    axes = np.eye(2)
-    along = np.array([_values(outer.formula, axes[i : i + 1])[0] for i in range(2)])  # in these units g is round
+    # In these units g is round.
+    along = np.array([_values(outer.formula, axis[None])[0] for axis in np.eye(2)])
     if not (along > 0).all():
         return None
     count = FEWEST
@@ -42,11 +46,14 @@ def cone_ridges(outer: Outer, tolerance: float) -> tuple[RidgeTerm, ...] | None:
         angles = (np.arange(count) + 0.5) * np.pi / count
         directions = np.stack([np.cos(angles), np.sin(angles)], -1)
         weights = directions * along / float((along * reach).max())
-        weights = weights.astype(np.float32).astype(np.float64)  # so that sums of two are floats
+        # Numbers of float32, so that sums of two are floats.
+        weights = weights.astype(np.float32).astype(np.float64)
+        # Inside, errors are those of the rim in proportion: both sides are cones.
         rim = _rim(outer, POINTS * count)
         basis = np.abs(rim @ weights.T)
         truth = _values(outer.formula, rim)
-        coefficients = minimax(basis, truth[:, None], SIZE_COST)[0][:, 0]
+        columns, _ = minimax(basis, truth[:, None], SIZE_COST)
+        coefficients = columns[:, 0]
         error = float(np.abs(basis @ coefficients - truth).max())
         if error <= tolerance:
             rows = zip(weights.tolist(), coefficients.tolist(), strict=True)
@@ -67,8 +74,9 @@ def exactly(ridge: RidgeTerm, low: float, high: float) -> Piecewise:
 def _text(c: float) -> str:
     """c |x1|."""
     tape = Tape()
-    value = tape.add("mul", tape.number(c), tape.add("abs", tape.variable(0)))
-    return str(Formula.build(tape.nodes, [value], (1,)))
+    size = tape.add("abs", tape.variable(0))
+    value = tape.add("mul", tape.number(c), size)
+    return str(function_of(tape, value))
 
 
 def _values(formula: Formula, u: Array) -> Array:
@@ -79,11 +87,10 @@ def _values(formula: Formula, u: Array) -> Array:
 def _rim(outer: Outer, count: int) -> Array:
     """Points on the four edges of the box."""
     share = np.linspace(0, 1, max(2, count // 4))
-    (a, c), (b, d) = outer.low, outer.high
-    edges = [
-        np.stack([np.full_like(share, a), c + (d - c) * share], -1),
-        np.stack([np.full_like(share, b), c + (d - c) * share], -1),
-        np.stack([a + (b - a) * share, np.full_like(share, c)], -1),
-        np.stack([a + (b - a) * share, np.full_like(share, d)], -1),
-    ]
-    return np.concatenate(edges)
+    a, c = outer.low
+    b, d = outer.high
+    across = a + (b - a) * share
+    upwards = c + (d - c) * share
+    left, right, bottom, top = (np.full_like(share, end) for end in (a, b, c, d))
+    edges = [(left, upwards), (right, upwards), (across, bottom), (across, top)]
+    return np.concatenate([np.stack(edge, -1) for edge in edges])

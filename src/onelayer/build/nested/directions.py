@@ -7,8 +7,10 @@ from fractions import Fraction
 
 from onelayer.build.sequences.rational import as_float
 
-Direction = tuple[tuple[int, Fraction], ...]  # variables and their coefficients, the first of them 1
-Part = tuple[str, int]  # "node" or "log", and a node that is an inner function
+# Variables and their coefficients, the first of them 1.
+Direction = tuple[tuple[int, Fraction], ...]
+# "node" or "log", and a node that is an inner function.
+Part = tuple[str, int]
 Parts = dict[Part, Fraction]
 
 
@@ -17,7 +19,9 @@ def normalised(weights: Iterable[tuple[int, Fraction]], *, scale: bool = True) -
     items = sorted((i, w) for i, w in weights if w)
     if not items:
         return None
-    for unit in (items[0][1], Fraction(1)) if scale else (Fraction(1),):
+    first = items[0][1]
+    units = (first, Fraction(1)) if scale else (Fraction(1),)
+    for unit in units:
         if all(as_float(w / unit) is not None for _, w in items):
             return tuple((i, w / unit) for i, w in items)
     return None

@@ -14,7 +14,7 @@ from onelayer.box import Box
 from onelayer.build.nested.apart import Apart, OuterGroup, Summand
 from onelayer.build.nested.products import ONE, Form, Monomial, Products, raised, times
 from onelayer.build.nested.scaling import eliminations, scalings
-from onelayer.build.sequences.rational import affine_of
+from onelayer.build.sequences.rational import add_to, affine_of, function_of, nonzero
 from onelayer.errors import OnelayerError
 from onelayer.language.compose import substituted
 from onelayer.language.formula import Formula
@@ -23,8 +23,10 @@ from onelayer.language.third_side import as_squares
 from onelayer.language.tree import Tape
 from onelayer.lemmas.cone import homogeneous
 
-Judgement = tuple[int, int, int]  # the fewer the better: gates of the worst group, groups that are no cones, tokens
-TOKENS = 3  # of an axis, as a rule: to compare the sizes of products
+# The fewer the better: gates of the worst group, groups that are no cones, tokens.
+Judgement = tuple[int, int, int]
+# Of an axis, as a rule: to compare the sizes of products.
+TOKENS = 3
 
 
 @dataclass(frozen=True)
@@ -34,9 +36,15 @@ class Gate:
     form: tuple[tuple[Monomial, Fraction], ...]
     positive: bool
 
+    @property
+    def monomial(self) -> Monomial:
+        """The one monomial of a positive gate."""
+        return self.form[0][0]
+
     def times(self, monomial: Monomial) -> Gate:
         """The gate times a positive monomial."""
-        return replace(self, form=tuple((times(own, monomial), c) for own, c in self.form))
+        scaled = [(times(own, monomial), c) for own, c in self.form]
+        return replace(self, form=tuple(scaled))
 
 
 def take_apart_widely(formula: Formula, box: Box) -> list[Apart]:
@@ -45,12 +53,14 @@ def take_apart_widely(formula: Formula, box: Box) -> list[Apart]:
     for written in _spellings(formula):
         for expand, whole in ((False, False), (True, False), (False, True)):
             try:
-                found.append(_Wide(Products(written, box, expand=expand, whole=whole), written).apart())
+                products = Products(written, box, expand=expand, whole=whole)
+                found.append(_Wide(products, written).apart())
             except OnelayerError:
                 continue
     if not found:
         raise OnelayerError("no outer functions of sums of products were found")
-    return [apart for _, apart in sorted(found, key=lambda one: one[0])]
+    found.sort(key=lambda one: one[0])
+    return [apart for _, apart in found]
 
 
 def _spellings(formula: Formula) -> list[Formula]:
@@ -61,16 +71,18 @@ def _spellings(formula: Formula) -> list[Formula]:
     if quotient is None:
         return found
     tape = Tape()
-    count = len(formula.outputs)
-    nodes = quotient.formula.nodes
     places: list[int] = []
-    for node in nodes:
-        places.append(tape.add(node.op, *(places[at] for at in node.args), value=node.value))
+    for node in quotient.formula.nodes:
+        args = [places[at] for at in node.args]
+        places.append(tape.add(node.op, *args, value=node.value))
+    # Numerators first, then the factors of all denominators.
+    parts = [places[at] for at in quotient.formula.outputs]
     outputs = []
-    for o in range(count):
-        value = places[quotient.formula.outputs[o]]
+    for o in range(len(formula.outputs)):
+        value = parts[o]
         for factor, n in quotient.denominators[o]:
-            value = tape.add("div", value, raised(tape, places[quotient.formula.outputs[factor]], Fraction(n)))
+            power = raised(tape, parts[factor], Fraction(n))
+            value = tape.add("div", value, power)
         outputs.append(value)
     return [*found, Formula.build(tape.nodes, outputs, formula.input_shape, formula.output_shape)]
 
@@ -86,17 +98,17 @@ class _Wide:
         """The structure, and what it is judged by."""
         direct: list[tuple[Summand, ...]] = []
         groups: list[OuterGroup] = []
-        rank = tokens = 0
+        rank = 0
+        tokens = 0
         for o, root in enumerate(self.formula.outputs):
             own: Form = {}
             for factor, at in self.products.reader.affine.summands(root):
                 form = self.products.forms[at]
                 if form is not None:
-                    for monomial, c in form.items():
-                        own[monomial] = own.get(monomial, Fraction(0)) + factor * c
+                    add_to(own, form, factor)
                     continue
                 outer, gates, cost = self._term(factor, at)
-                groups.append(OuterGroup(o, outer, tuple(self._sums(gate) for gate in gates)))
+                groups.append(OuterGroup(o, outer, tuple(map(self._sums, gates))))
                 rank = max(rank, len(gates))
                 tokens += cost
             direct.append(self._direct(own))
@@ -105,26 +117,32 @@ class _Wide:
 
     def _direct(self, form: Form) -> tuple[Summand, ...]:
         """The part of an output that is a sum of products; its constant is an inner function that is constant."""
-        found = [self.products.summand(monomial, c) for monomial, c in form.items() if monomial and c]
-        return (*found, *self.products.reader.shifted({}, form.get(ONE, Fraction(0))))
+        varying = [(monomial, c) for monomial, c in form.items() if monomial and c]
+        found = [self.products.summand(monomial, c) for monomial, c in varying]
+        constant = form.get(ONE, Fraction(0))
+        return (*found, *self.products.reader.shifted({}, constant))
 
     def _term(self, factor: Fraction, at: int) -> tuple[Formula, list[Gate], int]:
         """A term as an outer function of the fewest gates, and about how many tokens they take."""
         writer = _GateWriter(self.products)
         value = affine_of(writer.tape, factor, writer.write(at), Fraction(0))
-        outer = Formula.build(writer.tape.nodes, [value], (max(1, len(writer.gates)),))
+        outer = function_of(writer.tape, value, len(writer.gates))
         allowed = [i for i, gate in enumerate(writer.gates) if gate.positive]
-        ways = [self._without(outer, writer.gates, taken) for taken in eliminations(scalings(outer), allowed)]
+        choices = eliminations(scalings(outer), allowed)
+        ways = [self._without(outer, writer.gates, taken) for taken in choices]
         ways.append((outer, writer.gates))
         judged = []
         for i, (_, gates) in enumerate(ways):
-            judged.append((len(gates), sum(map(self._tokens, gates)), i))
-        _, tokens, best = min(judged)
-        return self._in_logarithms(*ways[best]), ways[best][1], tokens
+            tokens = sum(map(self._tokens, gates))
+            judged.append((len(gates), tokens, i))
+        _, fewest, best = min(judged)
+        found, kept = ways[best]
+        return self._in_logarithms(found, kept), kept, fewest
 
     def _tokens(self, gate: Gate) -> int:
+        # The logarithm of a product is a sum of axes; a product itself is a grid of them.
         if gate.positive:
-            return TOKENS * len(gate.form[0][0])
+            return TOKENS * len(gate.monomial)
         return sum(TOKENS ** self.products.spread(monomial) for monomial, _ in gate.form)
 
     def _without(
@@ -137,17 +155,19 @@ class _Wide:
         for i, gate in enumerate(gates):
             scale: Monomial = ONE
             for p, weights in taken.items():
-                scale = times(scale, gates[p].form[0][0], -weights[i])
+                scale = times(scale, gates[p].monomial, -weights[i])
             moved = gate.times(scale)
+            (monomial, c), *others = moved.form
+            constant = monomial == ONE and not others
             if i in taken:
                 arguments.append(tape.number(1.0))
-            elif moved.form == ((ONE, moved.form[0][1]),):
-                arguments.append(affine_of(tape, moved.form[0][1], tape.number(1.0), Fraction(0)))
+            elif constant:
+                arguments.append(affine_of(tape, c, tape.number(1.0), Fraction(0)))
             else:
                 arguments.append(tape.variable(len(kept)))
                 kept.append(moved)
         value = substituted(tape, outer, arguments)
-        return Formula.build(tape.nodes, [value], (max(1, len(kept)),)), kept
+        return function_of(tape, value, len(kept)), kept
 
     def _in_logarithms(self, outer: Formula, gates: list[Gate]) -> Formula:
         """The outer function of gates of which a positive product of several directions is given by its logarithm."""
@@ -156,14 +176,15 @@ class _Wide:
         for i, gate in enumerate(gates):
             variable = tape.variable(i)
             arguments.append(tape.add("exp", variable) if self._logarithmic(gate) else variable)
-        return Formula.build(tape.nodes, [substituted(tape, outer, arguments)], (max(1, len(gates)),))
+        value = substituted(tape, outer, arguments)
+        return function_of(tape, value, len(gates))
 
     def _logarithmic(self, gate: Gate) -> bool:
-        return gate.positive and self.products.spread(gate.form[0][0]) > 1
+        return gate.positive and self.products.spread(gate.monomial) > 1
 
     def _sums(self, gate: Gate) -> tuple[Summand, ...]:
         if self._logarithmic(gate):
-            return self.products.logarithms(gate.form[0][0])
+            return self.products.logarithms(gate.monomial)
         return tuple(self.products.summand(monomial, c) for monomial, c in gate.form)
 
 
@@ -197,8 +218,9 @@ class _GateWriter:
         if constant:
             return affine_of(self.tape, Fraction(1), self._gated(rest), constant)
         content = self._content(rest)
+        # In a fixed order and with a first coefficient of one, so that equal gates are told.
         lead = rest[min(rest, key=sorted)]
-        divided = ((times(m, content, Fraction(-1)), c / lead) for m, c in rest.items())
+        divided = [(times(m, content, Fraction(-1)), c / lead) for m, c in rest.items()]
         left = tuple(sorted(divided, key=_order))
         value = self._powers(content)
         if left != ((ONE, Fraction(1)),):
@@ -212,17 +234,21 @@ class _GateWriter:
         """What all monomials share of positive factors: of each the smallest exponent; nothing of sums kept whole."""
         if self.products.whole and len(form) > 1:
             return ONE
-        factors = {factor for monomial in form for factor, _ in monomial if self.products.sign(factor) > 0}
-        found = {f: min(dict(monomial).get(f, Fraction(0)) for monomial in form) for f in factors}
-        return frozenset((factor, e) for factor, e in found.items() if e)
+        exponents = [dict(monomial) for monomial in form]
+        factors = {factor for own in exponents for factor in own if self.products.sign(factor) > 0}
+        shared = {factor: min(own.get(factor, Fraction(0)) for own in exponents) for factor in factors}
+        return frozenset(nonzero(shared).items())
 
     def _powers(self, monomial: Monomial) -> int | None:
         """A positive monomial: numbers as they are, the rest as one gate."""
         numbers = [(f, e) for f, e in sorted(monomial) if self.products.direction(f) is None]
-        varying = frozenset((f, e) for f, e in monomial if self.products.direction(f) is not None)
-        value = self._gate(Gate(((varying, Fraction(1)),), positive=True)) if varying else None
+        varying = monomial - frozenset(numbers)
+        value = None
+        if varying:
+            value = self._gate(Gate(((varying, Fraction(1)),), positive=True))
         for (_, at), e in numbers:
-            number = raised(self.tape, self.products.constant(self.tape, at), e)
+            constant = self.products.constant(self.tape, at)
+            number = raised(self.tape, constant, e)
             value = number if value is None else self.tape.add("mul", number, value)
         return value
 

@@ -11,8 +11,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from onelayer.build.sequences.ffn import stream_units
 from onelayer.build.sequences.piecewise import Piecewise
-from onelayer.float64 import eye, zeros
+from onelayer.float64 import eye, numbers, zeros
 from onelayer.layer.memory import GridMemory
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.lemmas.looked import key_width
@@ -65,19 +66,22 @@ def nested_layer(
     queries = []
     offsets = []
     for c, (one, axes) in enumerate(zip(nested.inner, lookups, strict=True)):
+        # A linear form needs no head: the embedding adds it to the stream.
         if axes is None:
-            embedding += torch.tensor(one.direction, dtype=torch.float64, device="cpu")[:, None] * written[c]
+            embedding += numbers(one.direction)[:, None] * written[c]
             continue
         heads.append(_memory(axes))
         query, offset = _query(one, width)
         queries.append(query)
         offsets.append(offset)
         out.append(written[c])
-    if not heads:  # a layer has a head, even where none is needed
-        heads = [GridMemory([zeros(1, key_width(1))], zeros(1, 1))]
+    # A layer has a head, even where none is needed.
+    if not heads:
+        size = key_width(1)
+        heads = [GridMemory([zeros(1, size)], zeros(1, 1))]
         out = [zeros(width)]
-        queries = [zeros(width, key_width(1))]
-        offsets = [zeros(key_width(1))]
+        queries = [zeros(width, size)]
+        offsets = [zeros(size)]
     weights: dict[str, torch.Tensor | Sequence[torch.Tensor]] = {
         "W_E": embedding,
         "W_Q": queries,
@@ -86,11 +90,13 @@ def nested_layer(
         "W_R": eye(width)[:, width - nested.outputs :],
     }
     constants = zeros(nested.outputs)
-    for (part, ridge), _ in zip(ridges, fitted, strict=True):
+    for part, ridge in ridges:
         constants[part.output] += ridge.constant
     weights["b_R"] = constants
     if nested.units:
-        weights |= _units(nested, [part.output for part, _ in ridges], fitted, width)
+        sums = [d + k for k in range(len(ridges))]
+        outputs = [width - nested.outputs + part.output for part, _ in ridges]
+        weights |= stream_units(fitted, nested.units, sums, outputs, width)
     model = OneLayerTransformer.packed(
         input_shape,
         output_shape,
@@ -112,30 +118,20 @@ def _memory(axes: Sequence[Lookup]) -> GridMemory:
         keys[:, a] = torch.from_numpy(axis.slopes)
         keys[:, len(axes)] = torch.from_numpy(axis.biases)
         parts.append(keys)
-    values: Array = reduce(np.multiply.outer, [axis.values.reshape(-1) for axis in axes])
-    return GridMemory(parts, torch.from_numpy(np.ascontiguousarray(values[..., None])))
+    along = [axis.values.reshape(-1) for axis in axes]
+    values: Array = reduce(np.multiply.outer, along)
+    column = np.ascontiguousarray(values[..., None])
+    return GridMemory(parts, torch.from_numpy(column))
 
 
 def _query(one: Inner, width: int) -> tuple[torch.Tensor, torch.Tensor]:
     """W_Q and b_Q of q = sqrt(d_k) (d_1 . x, ..., d_r . x, 1, 0, ...)."""
     size = key_width(len(one.factors))
+    root = math.sqrt(size)
     query = zeros(width, size)
     offset = zeros(size)
     for a, factor in enumerate(one.factors):
-        direction = torch.tensor(factor.direction, dtype=torch.float64, device="cpu")
-        query[: len(direction), a] = math.sqrt(size) * direction
-    offset[len(one.factors)] = math.sqrt(size)
+        direction = numbers(factor.direction)
+        query[: len(direction), a] = root * direction
+    offset[len(one.factors)] = root
     return query, offset
-
-
-def _units(nested: Nested, outputs: Sequence[int], fitted: Sequence[Piecewise], width: int) -> dict[str, torch.Tensor]:
-    """Unit u of ridge k: relu(s_k - knot), times the change of slope there, into its output."""
-    into = zeros(width, len(nested.units))
-    out_of = zeros(len(nested.units), width)
-    knots, changes = (
-        np.concatenate(parts) for parts in zip(*((f.knots[:-1], f.changes()) for f in fitted), strict=True)
-    )
-    for u, k in enumerate(nested.units):
-        into[nested.inputs + k, u] = 1.0
-        out_of[u, width - nested.outputs + outputs[k]] = float(changes[u])
-    return {"W_1": into, "b_1": torch.from_numpy(-knots), "W_2": out_of}

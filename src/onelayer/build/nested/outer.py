@@ -25,11 +25,16 @@ from onelayer.lemmas.nested import Outer, RidgeTerm
 from onelayer.lemmas.surface import surface_error
 from onelayer.observer import Observer
 
-DEGREES = {2: 24, 3: 16}  # of ridges, by the number of sums: columns of their fit stay below a thousand
-GAP_SHARE = 0.25  # of a tolerance, for outer functions of several sums that ridges approximate
-PURSUED = 0.8  # of that for the fit of ridges: the proof of the gap by boxes takes the rest
-CONE_SHARE = 0.75  # of a tolerance, for absolute values: units make them exactly, so gaps get the most of it
-CONE_ROOM = 0.95  # of that for their fit: the rim of the box proves a little more
+# Of ridges, by the number of sums: columns of their fit stay below a thousand.
+DEGREES = {2: 24, 3: 16}
+# Of a tolerance, for outer functions of several sums that ridges approximate.
+GAP_SHARE = 0.25
+# Of that for the fit of ridges: the proof of the gap by boxes takes the rest.
+PURSUED = 0.8
+# Of a tolerance, for absolute values: units make them exactly, so gaps get the most of it.
+CONE_SHARE = 0.75
+# Of that for their fit: the rim of the box proves a little more.
+CONE_ROOM = 0.95
 
 
 def outer_function(
@@ -37,10 +42,13 @@ def outer_function(
 ) -> Outer:
     """An outer function with its ridges, their constants still open."""
     sums = tuple(spans.places(part) for part in group.sums)
-    low, high = zip(*(spans.of_sum(part) for part in group.sums), strict=True)
+    ends = [spans.of_sum(part) for part in group.sums]
+    low, high = zip(*ends, strict=True)
     text = str(group.outer)
+    # A function of one sum is its own ridge, without a gap.
     if len(sums) == 1:
-        return Outer(group.output, sums, text, low, high, 0.0, (RidgeTerm((1.0,), text, 0.0),))
+        ridge = RidgeTerm((1.0,), text, 0.0)
+        return Outer(group.output, sums, text, low, high, 0.0, (ridge,))
     bare = Outer(group.output, sums, text, low, high, 0.0, ())
     cone = _coned(bare, CONE_SHARE * tolerance) if is_cone(bare) else None
     if cone is not None:
@@ -58,6 +66,7 @@ def outer_function(
     ridges = []
     for term in found.terms:
         weights = {variable: float(weight) for variable, _, weight in term.inner}
+        # Directions that a pursuit leaves out have weight zero.
         along = tuple(weights.get(i, 0.0) for i in range(len(sums)))
         ridges.append(RidgeTerm(along, str(term.outer), 0.0))
     return _with_gap(replace(bare, ridges=tuple(ridges)), GAP_SHARE * tolerance, observer)
@@ -122,9 +131,12 @@ def with_constants(outers: list[Outer], fitted: list[Piecewise]) -> tuple[list[O
     for outer in outers:
         mine = rest[: len(outer.ridges)]
         rest = rest[len(outer.ridges) :]
-        ridges = [replace(ridge, constant=float(fit.values[0])) for ridge, fit in zip(outer.ridges, mine, strict=True)]
+        ridges = []
+        for ridge, fit in zip(outer.ridges, mine, strict=True):
+            ridges.append(replace(ridge, constant=float(fit.values[0])))
         found.append(replace(outer, ridges=tuple(ridges)))
-    return found, tuple(k for k, fit in enumerate(fitted) for _ in range(fit.pieces))
+    units = [k for k, fit in enumerate(fitted) for _ in range(fit.pieces)]
+    return found, tuple(units)
 
 
 def _range(outer: Outer, ridge: RidgeTerm) -> tuple[float, float]:

@@ -14,14 +14,15 @@ from fractions import Fraction
 from onelayer.box import Box
 from onelayer.build.nested.apart import Reader, Summand
 from onelayer.build.nested.directions import Direction
-from onelayer.build.sequences.rational import affine_of
+from onelayer.build.sequences.rational import add_to, affine_of, function_of, nonzero
 from onelayer.errors import OnelayerError
 from onelayer.language.formula import Formula
 from onelayer.language.tree import Tape
 from onelayer.lemmas.kinks import added
 from onelayer.lemmas.nested import MOST_FACTORS, Inner
 
-Factor = tuple[str, int]  # "node" or "log", and a node of one direction, or of none
+# "node" or "log", and a node of one direction, or of none.
+Factor = tuple[str, int]
 Monomial = frozenset[tuple[Factor, Fraction]]
 Form = dict[Monomial, Fraction]
 ONE: Monomial = frozenset()
@@ -32,9 +33,8 @@ HALF = Fraction(1, 2)
 def times(one: Monomial, other: Monomial, e: Fraction = Fraction(1)) -> Monomial:
     """one * other^e."""
     exponents = dict(one)
-    for factor, own in other:
-        exponents[factor] = exponents.get(factor, Fraction(0)) + own * e
-    return frozenset((factor, own) for factor, own in exponents.items() if own)
+    add_to(exponents, dict(other), e)
+    return frozenset(nonzero(exponents).items())
 
 
 def multiplied(a: Form, b: Form) -> Form:
@@ -42,9 +42,8 @@ def multiplied(a: Form, b: Form) -> Form:
     found: Form = {}
     for one, c in a.items():
         for other, d in b.items():
-            key = times(one, other)
-            found[key] = found.get(key, Fraction(0)) + c * d
-    return {key: c for key, c in found.items() if c}
+            add_to(found, {times(one, other): d}, c)
+    return nonzero(found)
 
 
 class Products:
@@ -64,7 +63,7 @@ class Products:
             "sub": lambda a, b: added(a, b, -1),
             "neg": lambda a: added({}, a, -1),
             "mul": self._times,
-            "div": lambda a, b: None if len(b) != 1 else self._times(a, self._power(b, Fraction(-1)) or {}),
+            "div": self._over,
             "sqrt": lambda a: self._power(a, HALF),
             "log": self._log,
         }
@@ -76,9 +75,11 @@ class Products:
         exact = self.reader.affine.exact[at]
         if exact is not None:
             return {ONE: exact} if exact else {}
-        single = self.reader.directions[at] is not None or not self.reader.affine.used[at]
+        single = self._varies(at) or not self.reader.affine.used[at]
         found = self._ruled(at)
-        if found is not None and len(found) <= (1 if single else MOST_TERMS):
+        # A function of one direction is a factor itself, unless it is a single monomial.
+        most = 1 if single else MOST_TERMS
+        if found is not None and len(found) <= most:
             return found
         if single:
             return {frozenset({(("node", at), Fraction(1))}): Fraction(1)}
@@ -103,6 +104,11 @@ class Products:
         if len(a) * len(b) <= MOST_TERMS:
             return multiplied(a, b)
         return None
+
+    def _over(self, a: Form, b: Form) -> Form | None:
+        if len(b) != 1:
+            return None
+        return self._times(a, self._power(b, Fraction(-1)) or {})
 
     def _power(self, a: Form, e: Fraction) -> Form | None:
         if len(a) != 1:
@@ -131,9 +137,14 @@ class Products:
         if len(a) != 1:
             return None
         ((monomial, c),) = a.items()
-        if c != 1 or not self.positive(monomial) or any(kind == "log" for (kind, _), _ in monomial):
+        nested = any(kind == "log" for (kind, _), _ in monomial)
+        if c != 1 or nested or not self.positive(monomial):
             return None
-        return {frozenset({(("log", at), Fraction(1))}): e for (_, at), e in monomial}
+        logarithms: Form = {}
+        for (_, at), e in monomial:
+            factor = frozenset({(("log", at), Fraction(1))})
+            logarithms[factor] = e
+        return logarithms
 
     def sign(self, factor: Factor) -> int:
         """+1 or -1 where a factor keeps its sign, else 0."""
@@ -155,11 +166,13 @@ class Products:
 
     def spread(self, monomial: Monomial) -> int:
         """How many linear forms a monomial depends on."""
-        return len({self.direction(factor) for factor, _ in monomial} - {None})
+        directions = {self.direction(factor) for factor, _ in monomial}
+        return len(directions - {None})
 
     def logarithms(self, monomial: Monomial) -> tuple[Summand, ...]:
         """The logarithm of a positive monomial as a sum of inner functions."""
-        return tuple(self.reader.inner("log", at, e) for (_, at), e in _ordered(monomial) if self._varies(at))
+        varying = [(at, e) for (_, at), e in _ordered(monomial) if self._varies(at)]
+        return tuple(self.reader.inner("log", at, e) for at, e in varying)
 
     def _varies(self, at: int) -> bool:
         return self.reader.directions[at] is not None
@@ -179,22 +192,26 @@ class Products:
         for d, own in others:
             _, written = self._written(own, d, Fraction(1))
             more.append(Inner(self.reader.vector(d), written))
-        return Summand(Inner(self.reader.vector(first), text, tuple(more)), base, float(c))
+        inner = Inner(self.reader.vector(first), text, tuple(more))
+        return Summand(inner, base, float(c))
 
     def _written(self, factors: list[tuple[Factor, Fraction]], direction: Direction, c: Fraction) -> tuple[str, str]:
         """A product of factors of one linear form as text, without and with a number before it."""
         tape = Tape()
         value = self._product(tape, factors, direction)
         scaled = affine_of(tape, c, value, Fraction(0))
-        base, text = (str(Formula.build(tape.nodes, [at], (1,))) for at in (value, scaled))
-        return base, text
+        return str(function_of(tape, value)), str(function_of(tape, scaled))
 
     def _product(self, tape: Tape, factors: list[tuple[Factor, Fraction]], direction: Direction) -> int:
         """Powers of factors of one linear form, as a function of it."""
         value: int | None = None
         for (kind, at), e in factors:
-            node = self.reader.along(tape, at, direction) if self._varies(at) else self.constant(tape, at)
-            node = tape.add("log", node) if kind == "log" else node
+            if self._varies(at):
+                node = self.reader.along(tape, at, direction)
+            else:
+                node = self.constant(tape, at)
+            if kind == "log":
+                node = tape.add("log", node)
             power = raised(tape, node, e)
             value = power if value is None else tape.add("mul", value, power)
         return tape.number(1.0) if value is None else value
@@ -213,7 +230,9 @@ def raised(tape: Tape, at: int, e: Fraction) -> int:
         if e == 1:
             return at
         return tape.add("pow", at, value=int(e))
-    return tape.add("exp", affine_of(tape, e, tape.add("log", at), Fraction(0)))
+    # Other powers by the logarithm, which the base has: only positive ones are raised to them.
+    logarithm = tape.add("log", at)
+    return tape.add("exp", affine_of(tape, e, logarithm, Fraction(0)))
 
 
 def _ordered(monomial: Monomial) -> list[tuple[Factor, Fraction]]:

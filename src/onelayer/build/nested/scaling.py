@@ -28,7 +28,8 @@ DEGREES: dict[str, Callable[[Node, Sequence[Weights]], Weights]] = {
     "sqrt": lambda node, args: [w / 2 for w in args[0]],
     **dict.fromkeys(("neg", "abs", "relu", "add", "sub", "min", "max"), lambda node, args: args[0]),
 }
-ALIKE = ("add", "sub", "min", "max")  # have arguments of one degree
+# Have arguments of one degree.
+ALIKE = ("add", "sub", "min", "max")
 
 
 def scalings(formula: Formula) -> list[Weights]:
@@ -42,9 +43,13 @@ def scalings(formula: Formula) -> list[Weights]:
         if node.op in DEGREES:
             degrees.append(DEGREES[node.op](node, args))
             continue
-        rows += args if node.op not in LEAVES else []
-        degrees.append([Fraction(int(node.op == "var" and i == node.value)) for i in range(formula.dim)])
-    return _kernel([*rows, *(degrees[at] for at in formula.outputs)], formula.dim)
+        if node.op not in LEAVES:
+            rows += args
+        variable = int(node.value) if node.op == "var" else None
+        degrees.append([Fraction(int(i == variable)) for i in range(formula.dim)])
+    # The outputs have degree zero too: the function itself is not to change.
+    rows += [degrees[at] for at in formula.outputs]
+    return _kernel(rows, formula.dim)
 
 
 def eliminations(basis: Sequence[Weights], allowed: Sequence[int]) -> list[dict[int, Weights]]:
@@ -62,7 +67,8 @@ def eliminations(basis: Sequence[Weights], allowed: Sequence[int]) -> list[dict[
         order = (*chosen, *others)
         reduced, rank = _matrix(_columns(basis, order)).rref()
         rows = reduced.tolist()[:count]
-        if rank >= count and all(rows[i][i] == 1 for i in range(count)):
+        solvable = rank >= count and all(rows[i][i] == 1 for i in range(count))
+        if solvable:
             found.append({p: _restored(row, order) for p, row in zip(chosen, rows, strict=True)})
     return found
 
@@ -96,7 +102,8 @@ def _kernel(rows: Sequence[Weights], count: int) -> list[Weights]:
 
 
 def _matrix(rows: Sequence[Weights]) -> fmpq_mat:
-    return fmpq_mat(len(rows), len(rows[0]), [fmpq(w.numerator, w.denominator) for row in rows for w in row])
+    entries = [fmpq(w.numerator, w.denominator) for row in rows for w in row]
+    return fmpq_mat(len(rows), len(rows[0]), entries)
 
 
 def _sum(a: Weights, b: Weights, sign: int) -> Weights:

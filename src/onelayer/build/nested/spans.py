@@ -11,7 +11,8 @@ from onelayer.build.nested.apart import Apart, Summand
 from onelayer.lemmas.nested import Inner
 from onelayer.lemmas.univariate import range_of
 
-WIDER = 1e-3  # of its width, by which an interval of sums is widened: another proof may find it less tightly
+# Of its width, by which an interval of sums is widened: another proof may find it less tightly.
+WIDER = 1e-3
 
 
 @dataclass(frozen=True)
@@ -34,12 +35,12 @@ class Spans:
     def __init__(self, apart: Apart, box: Box) -> None:
         self.box = box
         self.summands: dict[Inner, Summand] = {}
-        for part in (*apart.direct, *(one for group in apart.groups for one in group.sums)):
+        for part in apart.sums:
             for one in part:
                 self.summands.setdefault(one.inner, one)
         self.inner = list(self.summands)
         self.index = {one: c for c, one in enumerate(self.inner)}
-        self.factors = [[self._factor(one) for one in inner.factors] for inner in self.inner]
+        self.factors = [list(map(self._factor, inner.factors)) for inner in self.inner]
         self.values = [_product_range(factors) for factors in self.factors]
 
     def places(self, part: tuple[Summand, ...]) -> tuple[int, ...]:
@@ -49,7 +50,9 @@ class Spans:
     def of_sum(self, part: tuple[Summand, ...]) -> tuple[float, float]:
         """Where a sum of inner functions has its values."""
         values = [self.values[place] for place in self.places(part)]
-        return _widened(sum(low for low, _ in values), sum(high for _, high in values))
+        low = sum(least for least, _ in values)
+        high = sum(most for _, most in values)
+        return _widened(low, high)
 
     def _factor(self, one: Inner) -> Factor:
         ends = self._argument(one)
@@ -61,8 +64,10 @@ class Spans:
         direction = np.array(one.direction)
         at_lower = direction * self.box.lower.flatten().numpy()
         at_upper = direction * self.box.upper.flatten().numpy()
-        rounded = np.count_nonzero(direction) > 1  # a single product is as exact as its box
-        slack = 1e-15 * float(np.abs((at_lower, at_upper)).sum()) if rounded else 0.0
+        # A single product is as exact as its box.
+        slack = 0.0
+        if np.count_nonzero(direction) > 1:
+            slack = 1e-15 * float(np.abs((at_lower, at_upper)).sum())
         low = float(np.minimum(at_lower, at_upper).sum())
         high = float(np.maximum(at_lower, at_upper).sum())
         return low - slack, high + slack
@@ -80,6 +85,7 @@ def _product_range(factors: list[Factor]) -> tuple[float, float]:
 
 def _widened(low: float, high: float) -> tuple[float, float]:
     """A little more on both sides, and no sign changed: logarithms and roots of a sum keep their values."""
+    # The second part is for a sum that hardly varies.
     more = WIDER * (high - low) + 1e-12 * max(abs(low), abs(high))
     bottom = low - more
     top = high + more

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from onelayer.build.nested.directions import Direction, Parts
-from onelayer.build.sequences.rational import add_to, affine_of, as_float
+from onelayer.build.sequences.rational import add_to, affine_of, as_float, function_of, nonzero
 from onelayer.language.compose import inside, substituted, total
 from onelayer.language.formula import Formula
 from onelayer.language.tree import Node, Tape
@@ -38,10 +38,12 @@ class TermWriter:
         node = self.reader.nodes[at]
         parts = reader.sums[at]
         direction = reader.directions[at]
+        # The order matters: a node that is a gate itself is not to be opened further.
         if direction in self.linear and direction is not None:
             form = {("node", reader.variable(j)): w for j, w in direction}
             alone = reader.inner("node", at, Fraction(1)).inner
-            return inside(self.tape, alone.formula, self.gate(form, ZERO))
+            argument = self.gate(form, ZERO)
+            return inside(self.tape, alone.formula, argument)
         if parts is not None and parts:
             return self.gate(parts, reader.constants[at])
         if node.op in ("mul", "div", "pow", "sqrt", "neg"):
@@ -50,18 +52,24 @@ class TermWriter:
                 return self._product(product)
         if node.op == "var":
             return self.gate({("node", at): Fraction(1)}, Fraction(0))
-        return self.tape.add(node.op, *(self.write(arg) for arg in node.args), value=node.value)
+        args = [self.write(arg) for arg in node.args]
+        return self.tape.add(node.op, *args, value=node.value)
 
     def gate(self, parts: Parts, constant: Fraction) -> int:
         """The node of a sum: a multiple of a known gate, or of a new one."""
         for i, known in enumerate(self.gates):
-            ratios = {parts[p] / w for p, w in known.items() if p in parts}
-            if parts.keys() == known.keys() and len(ratios) == 1:
+            if parts.keys() != known.keys():
+                continue
+            ratios = {parts[p] / w for p, w in known.items()}
+            if len(ratios) == 1:
                 return affine_of(self.tape, ratios.pop(), self.tape.variable(i), constant)
+        # Divided by the first weight, so that multiples are told, unless that leaves weights that are no floats.
         lead = abs(next(iter(parts.values())))
-        unit = lead if all(as_float(w / lead) is not None for w in parts.values()) else Fraction(1)
+        floats = all(as_float(w / lead) is not None for w in parts.values())
+        unit = lead if floats else Fraction(1)
+        new = len(self.gates)
         self.gates.append({p: w / unit for p, w in parts.items()})
-        return affine_of(self.tape, unit, self.tape.variable(len(self.gates) - 1), constant)
+        return affine_of(self.tape, unit, self.tape.variable(new), constant)
 
     def _product(self, product: _ProductOfSums) -> int:
         """exp of the sum of logarithms, times what has none."""
@@ -94,7 +102,7 @@ class _ProductOfSums:
         pending = [(at, Fraction(1))]
         while pending:
             pending += self._opened(*pending.pop())
-        self.logs = {part: w for part, w in self.logs.items() if w}
+        self.logs = nonzero(self.logs)
 
     def _opened(self, at: int, e: Fraction) -> Iterable[tuple[int, Fraction]]:
         """The factors of a node, or nothing once it has been taken in."""
@@ -124,7 +132,8 @@ class _ProductOfSums:
         """The factors of a product, quotient or root; none where it is not to be opened."""
         whole = e.denominator == 1
         if node.op in ("mul", "div") and (whole or self._signed(node.args)):
-            return [(node.args[0], e), (node.args[1], e if node.op == "mul" else -e)]
+            first, second = node.args
+            return [(first, e), (second, e if node.op == "mul" else -e)]
         if node.op == "sqrt" and whole:
             return [(node.args[0], e / 2)]
         return []
@@ -149,10 +158,13 @@ class _ProductOfSums:
             at = scaled[1]
             node = reader.nodes[at]
         sign = reader.sign(at)
-        if not sign or (e.denominator > 1 and not (sign > 0 and factor == 1)):
+        root = e.denominator > 1
+        # Of a root only the function itself is taken: roots of rational numbers and of signs are no factors.
+        if not sign or (root and not (sign > 0 and factor == 1)):
             return False
-        self.factor *= (factor * sign) ** int(e) if e.denominator == 1 else 1
-        self.logs[("log", at)] = self.logs.get(("log", at), Fraction(0)) + e
+        if not root:
+            self.factor *= (factor * sign) ** int(e)
+        add_to(self.logs, {("log", at): Fraction(1)}, e)
         return True
 
     def _signed(self, nodes: Sequence[int]) -> bool:
@@ -175,6 +187,7 @@ class _ProductOfSums:
 def merged(terms: Sequence[tuple[Formula, list[Parts]]]) -> list[tuple[Formula, list[Parts]]]:
     """Terms whose gates are all among those of another term join it."""
     found: list[tuple[list[Formula], list[list[int]], list[Parts]]] = []
+    # Those with the most gates first, so that others find them.
     for formula, gates in sorted(terms, key=lambda term: -len(term[1])):
         for formulas, places, known in found:
             if all(gate in known for gate in gates):
@@ -182,15 +195,17 @@ def merged(terms: Sequence[tuple[Formula, list[Parts]]]) -> list[tuple[Formula, 
                 places.append([known.index(gate) for gate in gates])
                 break
         else:
-            found.append(([formula], [list(range(len(gates)))], gates))
+            own = list(range(len(gates)))
+            found.append(([formula], [own], gates))
     return [(_added(formulas, places, max(1, len(known))), known) for formulas, places, known in found]
 
 
 def _added(formulas: Sequence[Formula], places: Sequence[Sequence[int]], count: int) -> Formula:
     tape = Tape()
     variables = [tape.variable(i) for i in range(count)]
-    parts = [
-        substituted(tape, formula, [variables[i] for i in place] or variables)
-        for formula, place in zip(formulas, places, strict=True)
-    ]
-    return Formula.build(tape.nodes, [total(tape, parts)], (count,))
+    parts = []
+    for formula, place in zip(formulas, places, strict=True):
+        # A term without gates has a variable that it does not use.
+        arguments = [variables[i] for i in place] or variables
+        parts.append(substituted(tape, formula, arguments))
+    return function_of(tape, total(tape, parts), count)

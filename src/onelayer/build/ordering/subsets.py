@@ -35,12 +35,15 @@ def subset_layer(
     reach = (hi - lo) or 1.0
     # Steeper than this the rounding of logits is all there is, and products would overflow.
     steepest = format_of(dtype).largest * ROOM / (1 + abs(lo) + abs(hi))
-    beta = min(max(1.0, sharpness(coefficients.numpy(), sets) / tolerance), steepest)
+    wanted = sharpness(coefficients.numpy(), sets) / tolerance
+    beta = min(max(1.0, wanted), steepest)
     d_model = 1 + outputs + (1 if sorts else 0) + n
     basis = eye(d_model)
     key = zeros(d_model, len(sets))
     key[0] = beta
-    key[-n:] = (torch.from_numpy(sets).T - 1) * (beta * (hi - lo) + MARGIN)
+    # Positions outside the subset: below by more than numbers can differ, and by a margin that softmax does not see.
+    outside = torch.from_numpy(sets).T - 1
+    key[-n:] = outside * (beta * (hi - lo) + MARGIN)
     output = zeros(len(sets), d_model)
     output[:, 1 : 1 + outputs] = coefficients
     named: dict[str, Tensor] = {
@@ -54,6 +57,7 @@ def subset_layer(
         "b_R": numbers([lo - reach if sorts else 0.0]),
     }
     if sorts:
+        # More than s_k - base, which is at most 2 reach up to the error of the heads.
         gate = 4 * reach
         first = zeros(d_model, n)
         first[1 : 1 + n] = eye(n)

@@ -42,12 +42,15 @@ def threshold_layer(n: int, edges: Tensor, weights: Sequence[float] | None, dtyp
         offset = float(edges[0])
     else:
         levels, factors = relu_form(weights)
-        offset = float(edges[0]) * math.fsum(weights) + statistic_error(weights, float(width.max()))[1]
+        _, centre = statistic_error(weights, float(width.max()))
+        offset = float(edges[0]) * math.fsum(weights) + centre
     hidden = cells * len(levels)
     outer = zeros(hidden, d_model)
-    outer[:, 0] = (torch.from_numpy(factors)[:, None] * width).reshape(-1)
+    heights = torch.from_numpy(factors)[:, None] * width
+    outer[:, 0] = heights.reshape(-1)
     rows = [counts.repeat(1, len(levels))]
-    if sorts:  # the position is added to -N_g, its square is not looked at
+    # The position is added to -N_g; its square is not looked at.
+    if sorts:
         rows += [ones(1, hidden), zeros(1, hidden)]
     named: dict[str, Tensor] = {
         "ramp_start": edges[None, 1:],
@@ -78,12 +81,15 @@ def threshold_layer(n: int, edges: Tensor, weights: Sequence[float] | None, dtyp
 
 def _heads(n: int, cells: int, d_model: int, sorts: bool, dtype: torch.dtype) -> dict[str, Tensor]:
     """The uniform head, and the head that copies the position by exact logits 2 s i j - s j^2, positions centred."""
+    # A second head of d_k = 4 and one value when sorting.
     d_k, d_v = (8, cells + 1) if sorts else (4, cells)
-    query, key = (zeros(d_model, d_k) for _ in range(2))
+    query = zeros(d_model, d_k)
+    key = zeros(d_model, d_k)
     value = eye(d_model, d_v)
     output = eye(d_v, d_model)
     named = {"b_Q": zeros(d_k), "b_K": zeros(d_k), "b_V": zeros(d_v)}
     if sorts:
+        # Neighbours weigh exp(-64), far below a rounding of float64, or exp(-16), about one of float32.
         sharpness = 64.0 if dtype == torch.float64 else 16.0
         place = counted(n) - (n - 1) / 2
         table = zeros(n, d_model)
@@ -94,6 +100,7 @@ def _heads(n: int, cells: int, d_model: int, sorts: bool, dtype: torch.dtype) ->
         key[cells, 4] = 2 * sharpness
         named["b_Q"][5] = 2.0
         key[cells + 1, 5] = -sharpness
-        named["b_V"][cells] = (n + 1) / 2  # positions 1 ... n from centred ones
+        # Positions 1 ... n from centred ones.
+        named["b_V"][cells] = (n + 1) / 2
         named["position"] = table
     return named | {"W_Q": query, "W_K": key, "W_V": value, "W_O": output, "b_O": zeros(d_model)}

@@ -9,13 +9,15 @@ import numpy as np
 import torch
 
 from onelayer.box import Box
+from onelayer.build.sequences.ffn import stream_units
 from onelayer.build.sequences.piecewise import Piecewise
 from onelayer.float64 import eye, full, numbers, zeros
 from onelayer.layer.config import Config, HeadShape
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.lemmas.pieces import Pieces, SharpHead
 
-MARGIN = 64.0  # logits of tokens that are not of the head stay this far below its largest: their weight is below 1e-27
+# Logits of tokens that are not of the head stay this far below its largest: their weight is below 1e-27.
+MARGIN = 64.0
 
 
 def pieces_layer(
@@ -39,7 +41,7 @@ def pieces_layer(
     slopes, offsets = _embedding(pieces, sharpness, box, tokens, width)
     out = zeros(heads, width)
     for k, one in enumerate(pieces.sums):
-        out[:, heads + k] = torch.from_numpy(np.array([float(Fraction(w)) for w in one.weights]))
+        out[:, heads + k] = numbers([float(Fraction(w)) for w in one.weights])
     constants = zeros(pieces.outputs)
     for curve in pieces.curves:
         constants[curve.output] += curve.constant
@@ -55,7 +57,9 @@ def pieces_layer(
         "b_R": constants,
     }
     if pieces.units:
-        weights |= _units(pieces, fits, heads, width)
+        sums = [heads + k for k in range(curves)]
+        outputs = [width - pieces.outputs + curve.output for curve in pieces.curves]
+        weights |= stream_units(fits, pieces.units, sums, outputs, width)
     config = Config(
         layout="pieces",
         input_shape=input_shape,
@@ -81,30 +85,22 @@ def _embedding(
     floors = [_floor(*one, box) for one in zip(pieces.heads, sharpness, strict=True)]
     offsets[:, :heads] = numbers(floors)
     for k, one in enumerate(pieces.sums):
-        slopes[:, 0, heads + k], offsets[0, heads + k] = _numbers(one.line)
+        slope, offset = _numbers(one.line)
+        slopes[:, 0, heads + k] = slope
+        offsets[0, heads + k] = offset
     token = 1
     for h, head in enumerate(pieces.heads):
         for line in head.lines:
-            slopes[:, token, h], offsets[token, h] = _numbers(line)
+            slope, offset = _numbers(line)
+            slopes[:, token, h] = slope
+            offsets[token, h] = offset
             token += 1
     return slopes, offsets
 
 
-def _units(pieces: Pieces, fits: Sequence[Piecewise], heads: int, width: int) -> dict[str, torch.Tensor]:
-    """Unit u of curve k: relu(u_k - knot), times the change of slope there, into its output."""
-    into = zeros(width, len(pieces.units))
-    out_of = zeros(len(pieces.units), width)
-    knots = np.concatenate([fit.knots[:-1] for fit in fits])
-    changes = np.concatenate([fit.changes() for fit in fits])
-    for u, k in enumerate(pieces.units):
-        into[heads + k, u] = 1.0
-        out_of[u, width - pieces.outputs + pieces.curves[k].output] = float(changes[u])
-    return {"W_1": into, "b_1": torch.from_numpy(-knots), "W_2": out_of}
-
-
 def _numbers(line: Sequence[str]) -> tuple[torch.Tensor, float]:
-    numbers = [float(Fraction(a)) for a in line]
-    return torch.from_numpy(np.array(numbers[:-1])), numbers[-1]
+    *slopes, offset = (float(Fraction(a)) for a in line)
+    return numbers(slopes), offset
 
 
 def _floor(head: SharpHead, beta: float, box: Box) -> float:
@@ -113,7 +109,8 @@ def _floor(head: SharpHead, beta: float, box: Box) -> float:
     high = box.upper.flatten().numpy()
     bottoms = []
     for line in head.lines:
-        *slopes, offset = (float(Fraction(a)) for a in line)
-        ends = np.array(slopes) * low, np.array(slopes) * high
-        bottoms.append(float(np.minimum(*ends).sum() + offset))
+        slopes, offset = _numbers(line)
+        least = np.minimum(slopes.numpy() * low, slopes.numpy() * high)
+        bottoms.append(float(least.sum() + offset))
+    # The largest line is nowhere below the best of the smallest values.
     return max(bottoms) - MARGIN / beta

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,9 +28,12 @@ from onelayer.observer import Observer
 from onelayer.recording.target import Target
 from onelayer.result import Approximation
 
-SHARP_SHARE = 0.1  # of eps, for the heads, where units have work of their own: sharpness costs nothing
-ALONE_SHARE = 0.9  # of eps, where heads are all there is; the rest is room for rounding
-MOST_SHARP = 2.0**500  # beyond, logits leave the range of the format
+# Of eps, for the heads, where units have work of their own: sharpness costs nothing.
+CURVED_SHARE = 0.1
+# Of eps, where heads are all there is; the rest is room for rounding.
+ALONE_SHARE = 0.9
+# Beyond, logits leave the range of the format.
+MOST_SHARP = 2.0**500
 ROOM = 0.98  # of eps for all together
 
 
@@ -69,40 +73,55 @@ def sharpen(found: Sharpener, eps: float, observer: Observer) -> Approximation:
     return refined(lambda goal: _attempt(found, goal, eps, started), eps, observer)
 
 
-@np.errstate(all="ignore")  # numbers that are not finite are refused by name
+# Numbers that are not finite are refused by name.
+@np.errstate(all="ignore")
 def _attempt(found: Sharpener, goal: float, eps: float, started: float) -> Approximation:
     pieces = found.pieces
-    share = SHARP_SHARE if found.curved else ALONE_SHARE
+    share = CURVED_SHARE if found.curved else ALONE_SHARE
     fits = _fits(found, ROOM * goal * (1 - share))
-    constants = [float(fit.values[0]) for fit in fits]
-    curves = tuple(replace(curve, constant=c) for curve, c in zip(pieces.curves, constants, strict=True))
-    units = tuple(k for k, fit in enumerate(fits) for _ in range(fit.pieces))
-    stated = replace(pieces, curves=curves, units=units)
+    stated = _with_fits(pieces, fits)
     sharpness = _sharpness(stated, [fit.steepest for fit in fits], share * goal)
-    shapes = tuple(found.box.shape), tuple(found.target.output_shape)
-    model = pieces_layer(*shapes, stated, sharpness, fits, found.box, found.dtype)
+    inputs = tuple(found.box.shape)
+    outputs = tuple(found.target.output_shape)
+    model = pieces_layer(inputs, outputs, stated, sharpness, fits, found.box, found.dtype)
     upper = pieces_error(model, stated, found.box)
     return certified(model, stated, found.target, found.box, eps, upper, None, started)
+
+
+def _with_fits(pieces: Pieces, fits: Sequence[Piecewise]) -> Pieces:
+    """The argument with the constants of its curves and, unit by unit, whose curve it belongs to."""
+    curves = []
+    units = []
+    for k, (curve, fit) in enumerate(zip(pieces.curves, fits, strict=True)):
+        curves.append(replace(curve, constant=float(fit.values[0])))
+        units += [k] * fit.pieces
+    return replace(pieces, curves=tuple(curves), units=tuple(units))
 
 
 def _fits(found: Sharpener, tolerance: float) -> list[Piecewise]:
     """Piecewise linear functions of all curves; errors of one output add up to at most ``tolerance``."""
     pieces = found.pieces
-    ends = [_ends(curve.argument, pieces, found.box) for curve in pieces.curves]
     fits = _hinges(pieces)
+    curved = [k for k in range(len(pieces.curves)) if k not in fits]
     for o in range(pieces.outputs):
-        mine = [k for k, curve in enumerate(pieces.curves) if curve.output == o and curve.text not in HINGES]
+        mine = [k for k in curved if pieces.curves[k].output == o]
+        functions = []
+        for k in mine:
+            curve = pieces.curves[k]
+            functions.append((curve.formula, *_ends(curve.argument, pieces, found.box)))
         if mine:
-            functions = [(pieces.curves[k].formula, *ends[k]) for k in mine]
             fits |= dict(zip(mine, fit_shared(functions, tolerance), strict=True))
     return [fits[k] for k in range(len(pieces.curves))]
 
 
 def _hinges(pieces: Pieces) -> dict[int, Piecewise]:
     """The curves that are a ReLU themselves, by their index."""
-    slopes = {k: HINGES.get(curve.text) for k, curve in enumerate(pieces.curves)}
     steps = np.array([0.0, 1.0])
-    return {k: Piecewise(steps, np.array([0.0, slope])) for k, slope in slopes.items() if slope is not None}
+    fits = {}
+    for k, curve in enumerate(pieces.curves):
+        if curve.text in HINGES:
+            fits[k] = Piecewise(steps, np.array([0.0, HINGES[curve.text]]))
+    return fits
 
 
 def _ends(one: PieceSum, pieces: Pieces, box: Box) -> tuple[float, float]:
@@ -110,19 +129,22 @@ def _ends(one: PieceSum, pieces: Pieces, box: Box) -> tuple[float, float]:
     low, high = _range_of_line(one.line, box)
     for weight, head in zip(one.weights, pieces.heads, strict=True):
         lines = [_range_of_line(line, box) for line in head.lines]
+        # The maximum of the lines lies between the maxima of their ends; a negative weight turns them round.
         ends = [float(Fraction(weight)) * max(end) for end in zip(*lines, strict=True)]
         low = low + min(ends)
         high = high + max(ends)
+    # So that rounding here leaves no value outside.
     slack = 1e-12 * (abs(low) + abs(high))
     return low - slack, high + slack
 
 
 def _range_of_line(line: Sequence[str], box: Box) -> tuple[float, float]:
     """Smallest and largest value of an affine function."""
-    numbers = np.array([float(Fraction(a)) for a in line])
-    ends = [numbers[:-1] * side.flatten().numpy() for side in (box.lower, box.upper)]
-    lowest = np.minimum(*ends).sum() + numbers[-1]
-    highest = np.maximum(*ends).sum() + numbers[-1]
+    *slopes, offset = (float(Fraction(a)) for a in line)
+    at_lower = np.array(slopes) * box.lower.flatten().numpy()
+    at_upper = np.array(slopes) * box.upper.flatten().numpy()
+    lowest = np.minimum(at_lower, at_upper).sum() + offset
+    highest = np.maximum(at_lower, at_upper).sum() + offset
     return float(lowest), float(highest)
 
 
@@ -131,13 +153,19 @@ def _sharpness(pieces: Pieces, slopes: Sequence[float], tolerance: float) -> lis
 
     A power of two, so that beta l is l in other units and rounds as l does.
     """
+    # What an output loses per unit of error of a head: directly, and through the steepest part of its curves.
     cost = np.zeros((pieces.outputs, len(pieces.heads)))
     for o, one in enumerate(pieces.direct):
-        cost[o] += [abs(float(Fraction(w))) for w in one.weights]
+        cost[o] += _sizes(one)
     for slope, curve in zip(slopes, pieces.curves, strict=True):
-        cost[curve.output] += [slope * abs(float(Fraction(w))) for w in curve.argument.weights]
+        cost[curve.output] += slope * _sizes(curve.argument)
     gaps = np.array([average_gap(len(head.lines)) for head in pieces.heads])
     wanted = cost.max(0) * gaps * len(gaps) / tolerance
     if not (wanted < MOST_SHARP).all():
         raise OnelayerError("eps is too small for sharp heads: the sharpness that it needs overflows")
     return [2.0 ** math.ceil(math.log2(beta)) if beta > 0 else 1.0 for beta in wanted.tolist()]
+
+
+def _sizes(one: PieceSum) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """How much every head counts in a sum."""
+    return np.array([abs(float(Fraction(w))) for w in one.weights])

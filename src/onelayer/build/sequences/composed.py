@@ -21,7 +21,8 @@ from onelayer.recording.target import Target
 from onelayer.result import Approximation
 
 WITNESS_POINTS = 4096  # among which the lower bound is looked for
-WITNESS_WORK = 2**27  # numbers in the largest arrays of the search
+# Numbers in the largest arrays of the search.
+WITNESS_WORK = 2**27
 
 
 def certified(
@@ -35,9 +36,11 @@ def certified(
     started: float,
 ) -> Approximation:
     """The result whose error against D is at most ``upper``; ``gap`` is the proof of |f - D|, None when f is D."""
+    # The factor covers the rounding of the sum and its own.
     total = upper if gap is None else (upper + gap.upper) * (1 + 2.0**-50)
     if gap is not None and isinstance(composition, Composition):
-        composition = replace(composition, gap=min(gap.upper, LARGEST))  # then nothing is claimed, total is inf
+        # Files hold finite numbers; where the gap is infinite the total is, and nothing is claimed.
+        composition = replace(composition, gap=min(gap.upper, LARGEST))
     certificate = argued_certificate(
         model,
         box,
@@ -65,15 +68,13 @@ def _witness(model: OneLayerTransformer, target: Target, box: Box) -> tuple[tupl
     config = model.config
     size = config.length * max(config.features, config.hidden, config.d_model)
     count = max(16, min(WITNESS_POINTS, WITNESS_WORK // size))
-    points = torch.cat(
-        [box.center[None], box.corners(min(64, count)), box.sample(count), box.sample(count, arcsine=True)]
-    )
+    corners = box.corners(min(64, count))
+    scattered = [box.sample(count), box.sample(count, arcsine=True)]
+    points = torch.cat([box.center[None], corners, *scattered])
     points = representable(points, box, model.dtype)
-    if not len(points):
+    formula = target.formula
+    if not len(points) or formula is None:
         return None
     point = worst(model, target, points)
-    formula = target.formula
-    if formula is None:
-        return None
-    place = tuple(point.flatten().tolist())
-    return place, distance_at(model, point, lambda: in_balls(formula, list(place)))
+    place = point.flatten().tolist()
+    return tuple(place), distance_at(model, point, lambda: in_balls(formula, place))

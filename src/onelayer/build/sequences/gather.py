@@ -10,6 +10,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -50,8 +51,10 @@ from onelayer.result import Approximation
 Array = NDArray[np.float64]
 EXACT_SHARE = 0.02  # of eps, for |f - D| when D is f rewritten
 PURSUIT_SHARE = 0.3  # of eps, when part of D is fitted
-ROOM = 0.985  # of eps for units and |f - D| together: bounds are a little above what was fitted
-FIT_TIME = 0.5  # share of the time after which a fit has to do with what it found
+# Of eps for units and |f - D| together: bounds are a little above what was fitted.
+ROOM = 0.985
+# Share of the time after which a fit has to do with what it found.
+FIT_TIME = 0.5
 
 
 @pinned()
@@ -89,58 +92,72 @@ def gather(
     if norm not in ("none", "pre", "post"):
         raise OnelayerError(f"norm must be none, pre or post, got {norm!r}")
     check_dimension(box)
+    wanted = _Wanted(eps, dtype, residual, norm, max_units, max_boxes, seed, jobs)
     with observing(observer, max_seconds) as watch:
-        return _gathered(f, box, eps, dtype, residual, norm, max_units, max_boxes, seed, jobs, watch)
+        return _gathered(f, box, wanted, watch)
 
 
-def _gathered(
-    f: Any,
-    box: Box,
-    eps: float,
-    dtype: torch.dtype,
-    residual: bool,
-    norm: str,
-    max_units: int,
-    max_boxes: int,
-    seed: int,
-    jobs: int,
-    observer: Observer,
-) -> Approximation:
+@dataclass(frozen=True)
+class _Wanted:
+    """What the layer is to be, and within what limits."""
+
+    eps: float
+    dtype: torch.dtype
+    residual: bool
+    norm: str
+    max_units: int
+    max_boxes: int
+    seed: int
+    jobs: int
+
+
+def _gathered(f: Any, box: Box, wanted: _Wanted, observer: Observer) -> Approximation:
     started = time.monotonic()
+    eps = wanted.eps
     observer.report("reading f")
     target = understood(f, box, observer=observer)
-    check_size(seen_size(target, box, observer), dtype, "f")
-    each = len(target.output_shape) > 0 and target.output_shape[0] == box.shape[0]
-    found, fitted = _decompose(target, box, each, PURSUIT_SHARE * eps, max_units, seed, observer.share(FIT_TIME))
+    check_size(seen_size(target, box, observer), wanted.dtype, "f")
+    n = box.shape[0]
+    each = target.output_shape[:1] == (n,)
+    found, fitted = _decompose(target, box, each, wanted, observer.share(FIT_TIME))
     share = EXACT_SHARE if fitted is None else PURSUIT_SHARE
-    outputs = math.prod(target.output_shape) // (box.shape[0] if each else 1)
+    outputs = _outputs(target, box, each)
     terms = [_placed(term, output, position, box) for position, output, term in found]
-    width = box.dim // box.shape[0]
+    width = box.dim // n
     atoms = [Atom(q, "x1") for q in range(width)]
     decomposed = composition_of(terms, atoms, width=width, outputs=outputs, each=each, exact=False)
-    gap = _gap(target, decomposed, box, share * eps, max_boxes, jobs, observer)
+    gap = _gap(target, decomposed, box, share * eps, wanted, observer)
 
     def attempt(goal: float) -> Approximation:
-        units = units_of(fit_terms(terms, (ROOM - share) * goal))
+        fits = fit_terms(terms, (ROOM - share) * goal)
+        units = units_of(fits)
         model = gather_layer(
-            box, target.output_shape, terms, units, outputs=outputs, residual=residual, norm=norm, dtype=dtype
+            box,
+            target.output_shape,
+            terms,
+            units,
+            outputs=outputs,
+            residual=wanted.residual,
+            norm=wanted.norm,
+            dtype=wanted.dtype,
         )
         composition = with_units(decomposed, units)
         error = composition_error(model, composition, box)
         return certified(model, composition, target, box, eps, error, gap, started)
 
     # A pursuit out of time may have missed by far: closer units would not help.
-    return refined(attempt, eps, observer, goal=max(eps, fitted or 0.0), fixed=gap.upper)
+    goal = max(eps, fitted or 0.0)
+    return refined(attempt, eps, observer, goal=goal, fixed=gap.upper)
+
+
+def _outputs(target: Target, box: Box, each: bool) -> int:
+    """The outputs of one position."""
+    total = math.prod(target.output_shape)
+    return total // box.shape[0] if each else total
 
 
 def _gap(
-    target: Target,
-    composition: Composition,
-    box: Box,
-    eps: float,
-    max_boxes: int,
-    jobs: int,
-    observer: Observer,
+    target: Target, composition: Composition, box: Box, eps: float, wanted: _Wanted, observer: Observer
 ) -> Certificate:
     """|f - D| by branch and bound: both are smooth and nearly equal, so few boxes do."""
     decomposed = composition.formula().shaped(tuple(box.shape), target.output_shape)
@@ -150,52 +167,45 @@ def _gap(
         box,
         eps,
         execution=None,
-        max_boxes=max_boxes,
-        jobs=jobs,
+        max_boxes=wanted.max_boxes,
+        jobs=wanted.jobs,
         observer=observer,
     )
 
 
-def _places(target: Target, box: Box, each: bool) -> tuple[list[int | None], int]:
-    """The positions that need terms of their own (None serves all), and the outputs of one."""
-    n = box.shape[0]
-    outputs = math.prod(target.output_shape) // (n if each else 1)
-    shared = each and _commutes(target, box)
-    return [None] if shared or not each else list(range(n)), outputs
+def _positions(target: Target, box: Box, each: bool) -> list[int | None]:
+    """The positions that need terms of their own; None serves all."""
+    if not each or _commutes(target, box):
+        return [None]
+    return list(range(box.shape[0]))
 
 
-def _pursued(
-    target: Target,
-    part: Formula | None,
-    flat: int,
-    box: Box,
-    tolerance: float,
-    max_units: int,
-    seed: int,
-    observer: Observer,
-) -> Pursued:
+def _pursued(target: Target, part: Formula | None, flat: int, box: Box, wanted: _Wanted, observer: Observer) -> Pursued:
     """Terms fitted to what of one output is not recognised; without time for any, its value at the centre."""
     values = _values(target, part, flat, observer)
+    tolerance = PURSUIT_SHARE * wanted.eps
     try:
-        return pursue(values, box, tolerance, max_units=max_units, seed=seed, observer=observer)
+        return pursue(values, box, tolerance, max_units=wanted.max_units, seed=wanted.seed, observer=observer)
     except Stopped:
         return Pursued([_middle_value(target, box, flat)], tolerance)
 
 
 def _middle_value(target: Target, box: Box, flat: int) -> FormulaTerm:
     """The value at the centre, for an output that there was no time to fit."""
-    return constant_term(float(target.function(box.center[None]).reshape(-1)[flat]), box)
+    values = target.function(box.center[None]).reshape(-1)
+    return constant_term(float(values[flat]), box)
 
 
 def _decompose(
-    target: Target, box: Box, each: bool, tolerance: float, max_units: int, seed: int, observer: Observer
+    target: Target, box: Box, each: bool, wanted: _Wanted, observer: Observer
 ) -> tuple[list[tuple[int | None, int, FormulaTerm]], float | None]:
     """(position, output, term) for all terms of D, and the error seen of those that had to be fitted, if any.
 
     With a read-out at each position and a function that commutes with cyclic shifts, the terms of the first position
     serve all.
     """
-    positions, outputs = _places(target, box, each)
+    outputs = _outputs(target, box, each)
+    positions = _positions(target, box, each)
     read = _reading(target.formula, box)
     found: list[tuple[int | None, int, FormulaTerm]] = []
     error: float | None = None
@@ -205,20 +215,22 @@ def _decompose(
         flat = (position or 0) * outputs + output
         made, complete, part = read(flat)
         if not complete:
-            more = _pursued(target, part, flat, box, tolerance, max_units, seed, observer)
+            more = _pursued(target, part, flat, box, wanted, observer)
             made = [*made, *more.terms]
             error = max(error or 0.0, more.error)
         found += [(position, output, term) for term in made]
     return found, error
 
 
-Read = tuple[list[FormulaTerm], bool, Formula | None]  # terms of an output, whether they are all, the rest if known
+# Terms of an output, whether they are all, the rest if known.
+Read = tuple[list[FormulaTerm], bool, Formula | None]
 
 
 def reads_whole(formula: Formula, box: Box) -> bool:
     """Whether all outputs are sums of functions of one linear form each: nothing is left to pursuit."""
     read = _reading(formula, box)
-    return all(read(flat)[1] for flat in range(len(formula.outputs)))
+    found = map(read, range(len(formula.outputs)))
+    return all(complete for _, complete, _ in found)
 
 
 def _reading(formula: Formula | None, box: Box) -> Callable[[int], Read]:
@@ -241,10 +253,13 @@ def _rest(formula: Formula, rest: Any) -> Formula:
     tape = Tape()
     places: list[int] = []
     for node in formula.nodes:
-        places.append(tape.add(node.op, *(places[arg] for arg in node.args), value=node.value))
+        args = [places[arg] for arg in node.args]
+        places.append(tape.add(node.op, *args, value=node.value))
     total = tape.number(0.0)
     for factor, at in rest:
-        total = tape.add("add", total, tape.add("mul", tape.number(rounded(factor)), places[at]))
+        # Rounded, since a fit is no proof: what is fitted is compared with f itself.
+        part = tape.add("mul", tape.number(rounded(factor)), places[at])
+        total = tape.add("add", total, part)
     return Formula.build(tape.nodes, [total], formula.input_shape)
 
 
@@ -257,7 +272,8 @@ def _values(target: Target, part: Formula | None, output: int, observer: Observe
             if part is not None:
                 found = part(x)
             else:
-                found = target.values(x, observer).reshape(len(points), -1)[:, output]
+                every = target.values(x, observer).reshape(len(points), -1)
+                found = every[:, output]
         values = np.asarray(found.double().numpy(), dtype=np.float64)
         if not np.isfinite(values).all():
             where = place(x[int(np.isfinite(values).argmin())])
@@ -269,26 +285,30 @@ def _values(target: Target, part: Formula | None, output: int, observer: Observe
 
 def _commutes(target: Target, box: Box) -> bool:
     """Whether f(shifted X) = shifted f(X) at sample points of a box that is the same for all tokens."""
-    same = all(bool((side == side[:1]).all()) for side in (box.lower, box.upper))
+    alike = (box.lower == box.lower[:1]) & (box.upper == box.upper[:1])
+    same = bool(alike.all())
     if not same or box.shape[0] == 1:
         return same
     x = box.sample(64, seed=7)
     with torch.no_grad():
         value = target.function(x)
         moved = target.function(torch.roll(x, 1, dims=1))
+    # A guess: if it is wrong, |f - D| cannot be proved small.
     scale = 1e-9 * (1 + value.abs().max())
-    return bool((moved - torch.roll(value, 1, dims=1)).abs().max() <= scale)
+    apart = moved - torch.roll(value, 1, dims=1)
+    return bool(apart.abs().max() <= scale)
 
 
 def _placed(term: FormulaTerm, output: int, position: int | None, box: Box) -> PlacedTerm:
     """The term with its weights (n, d) by token, and the values that its sum takes."""
     n = box.shape[0]
-    width = box.dim // box.shape[0]
+    width = box.dim // n
     weights = np.zeros((n, width))
     for variable, _, weight in term.inner:
-        weights[variable // width, variable % width] += rounded(weight)
-    low = box.lower.reshape(n, width).numpy()
-    high = box.upper.reshape(n, width).numpy()
-    least = np.minimum(weights * low, weights * high).sum()
-    most = np.maximum(weights * low, weights * high).sum()
+        token, coordinate = divmod(variable, width)
+        weights[token, coordinate] += rounded(weight)
+    at_low = weights * box.lower.reshape(n, width).numpy()
+    at_high = weights * box.upper.reshape(n, width).numpy()
+    least = np.minimum(at_low, at_high).sum()
+    most = np.maximum(at_low, at_high).sum()
     return PlacedTerm(term.outer, weights, output, float(least), float(most), position)

@@ -13,11 +13,12 @@ from onelayer.box import Box
 from onelayer.build.sequences.ffn import PlacedTerm, Units
 from onelayer.float64 import eye, full, zeros
 from onelayer.layer.config import Config, HeadShape
-from onelayer.layer.transformer import OneLayerTransformer
+from onelayer.layer.transformer import NORM_EPS, OneLayerTransformer
 
-TEMPERATURE = 3.0  # logit of the token a head looks for; the others have 0
-ANCHOR = 2.0**16  # size of the constant pair that keeps LayerNorm close to a constant factor
-NORM_EPS = 1e-5  # of LayerNorm, torch's own default
+# Logit of the token a head looks for; the others have 0. Any other would do: W_1 undoes the mixing.
+TEMPERATURE = 3.0
+# Size of the constant pair that keeps LayerNorm close to a constant factor.
+ANCHOR = 2.0**16
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,8 @@ class StreamShape:
     @property
     def base(self) -> int:
         """Numbers in the stream: own token, all tokens, outputs, position."""
-        return self.width + self.length * self.width + self.outputs + self.length
+        tokens = self.length * self.width
+        return self.width + tokens + self.outputs + self.length
 
     @property
     def d_model(self) -> int:
@@ -69,7 +71,8 @@ class StreamShape:
 
     def seen(self, rows: Tensor) -> Tensor:
         """Weights on features (base, ...) -> (d_model, ...): only the first of each pair is looked at."""
-        return torch.cat([rows, rows.new_zeros(self.d_model - self.base, *rows.shape[1:])])
+        unseen = self.d_model - self.base
+        return torch.cat([rows, rows.new_zeros(unseen, *rows.shape[1:])])
 
 
 def gather_layer(
@@ -93,7 +96,8 @@ def gather_layer(
     n = box.shape[0]
     width = box.dim // n
     shape = StreamShape(n, width, outputs, norm != "none")
-    named = _attention(shape, residual) | _feed_forward(shape, box, terms, units, residual)
+    named = _attention(shape, residual)
+    named |= _feed_forward(shape, box, terms, units, residual)
     if shape.norm:
         named |= _norms(shape, box, residual, norm)
     config = Config(
@@ -120,20 +124,23 @@ def _attention(shape: StreamShape, residual: bool) -> dict[str, Tensor]:
     base = shape.base
     basis = eye(base)
     d_v = d if residual else d + n
-    query, key = (zeros(base, n * n) for _ in range(2))
+    query = zeros(base, n * n)
+    key = zeros(base, n * n)
     value = zeros(base, n * d_v)
     output = zeros(n * d_v, base)
     for r in range(n):
         columns = slice(r * n, (r + 1) * n)
+        carried = slice(r * d_v, r * d_v + d)
+        gathered = slice(d + r * d, d + (r + 1) * d)
         target = torch.roll(eye(n), r, dims=1)  # row i has its one at i + r
         query[shape.place, columns] = TEMPERATURE * math.sqrt(n) * target
         key[shape.place, columns] = eye(n)
-        value[:d, r * d_v : r * d_v + d] = eye(d)
-        rows = slice(r * d_v, r * d_v + d)
-        output[rows, d + r * d : d + (r + 1) * d] = eye(d)
+        value[:d, carried] = eye(d)
+        output[carried, gathered] = eye(d)
     if not residual:
-        value[shape.place, d : d + n] = eye(n)
-        output[d : d + n, shape.place] = eye(n)
+        position = slice(d, d + n)
+        value[shape.place, position] = eye(n)
+        output[position, shape.place] = eye(n)
     named = {
         "W_E": shape.spread(basis[:d]),
         "W_Q": shape.seen(query),
@@ -155,19 +162,22 @@ def _feed_forward(
     falls = math.exp(TEMPERATURE) + n - 1
     near = math.exp(TEMPERATURE) / falls
     far = 1 / falls
-    here, elsewhere = (1.0, 0.0) if residual else (near, far)  # the code of a position, at it and at the others
+    # The code of a position, at it and at the others.
+    here, elsewhere = (1.0, 0.0) if residual else (near, far)
     first = np.zeros((shape.base, len(units.term)))
     second = np.zeros((len(units.term), shape.base))
     bias = -units.knot.copy()
     offset = np.zeros(shape.outputs)
     for k, term in enumerate(terms):
         mine = np.flatnonzero(units.term == k)
-        relative = term.weights if term.position is None else np.roll(term.weights, -term.position, axis=0)
+        # Head r gathers the token r places further, so weights are counted from the position.
+        relative = np.roll(term.weights, -(term.position or 0), axis=0)
         undone = (relative - far * relative.sum(0)) / (near - far)  # C^-1 w, C symmetric
         first[shape.gathered, mine] = undone.reshape(-1)[:, None]
         second[mine, shape.read.start + term.output] = units.change[mine]
         offset[term.output] += units.constants[k]
         if term.position is not None:
+            # Twice the largest argument that a unit can have elsewhere.
             farthest = float(np.abs(units.knot[mine]).max())
             gate = 2 * (_reach(term, box) + farthest) / (here - elsewhere)
             first[shape.place.start + term.position, mine] = gate
@@ -182,8 +192,12 @@ def _feed_forward(
 
 def _reach(term: PlacedTerm, box: Box) -> float:
     """Bound of |w . x| whichever token of the box meets which weight."""
-    largest = float(torch.maximum(box.lower.abs(), box.upper.abs()).max())
-    return float(np.abs(term.weights).sum()) * largest + 1
+    return float(np.abs(term.weights).sum()) * _largest(box) + 1
+
+
+def _largest(box: Box) -> float:
+    """The largest number of the box in absolute value."""
+    return float(torch.maximum(box.lower.abs(), box.upper.abs()).max())
 
 
 def _norms(shape: StreamShape, box: Box, residual: bool, norm: str) -> dict[str, Tensor]:
@@ -193,18 +207,21 @@ def _norms(shape: StreamShape, box: Box, residual: bool, norm: str) -> dict[str,
     factor varies by |features|^2 / (2 L^2), which the proof accounts for. A residual stream carries the pair along;
     without one, the bias of every matrix whose result is normalised writes it anew.
     """
-    largest = max(1.0, float(torch.maximum(box.lower.abs(), box.upper.abs()).max()))
+    largest = max(1.0, _largest(box))
     anchor = ANCHOR * 2.0 ** math.ceil(math.log2(largest))
     bias = zeros(shape.d_model)
     bias[-2] = anchor
     bias[-1] = -anchor
+    # About what the squares of all tokens add up to: the gain undoes a typical factor.
     middle = (box.lower**2 + box.upper**2).sum() / 2 / 3
     named = {"b_E": bias}
     if not residual:
         named["b_O"] = bias
     if not residual and norm == "post":
         named["b_2"] = bias
-    for which, features in (("1", middle / shape.length + 1), ("2", middle * (1 + 1 / shape.length) + 1)):
+    own = middle / shape.length + 1
+    gathered = middle * (1 + 1 / shape.length) + 1
+    for which, features in (("1", own), ("2", gathered)):
         variance = (2 * anchor**2 + 2 * float(features)) / shape.d_model
         named[f"gain_{which}"] = full((shape.d_model,), math.sqrt(variance + NORM_EPS))
     return named

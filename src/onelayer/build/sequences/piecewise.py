@@ -12,9 +12,14 @@ from onelayer.errors import OnelayerError
 
 Array = NDArray[np.float64]
 Univariate = Callable[[Array], Array]
-MESH = 2000  # the mesh interpolates g to tolerance / MESH, about 45 points per piece
-MAX_POINTS = 2**21  # of a mesh: sixteen megabytes for each array on it
-MAX_LEVELS = 80  # halvings in a search for the number of pieces, beyond the digits of float64
+# The mesh interpolates g to tolerance / MESH, about 45 points per piece.
+MESH = 2000
+# Of a mesh: sixteen megabytes for each array on it.
+MAX_POINTS = 2**21
+# Halvings of an interval of the mesh, beyond the digits of float64.
+MAX_LEVELS = 80
+# Points of the mesh that are looked at together, at least.
+WINDOW = 64
 
 
 @dataclass(frozen=True)
@@ -32,12 +37,17 @@ class Piecewise:
     @property
     def steepest(self) -> float:
         """Largest slope in absolute value."""
-        return float(np.abs(np.diff(self.values) / np.diff(self.knots)).max())
+        return float(np.abs(self.slopes).max())
+
+    @property
+    def slopes(self) -> Array:
+        """Slope of every piece."""
+        slopes: Array = np.diff(self.values) / np.diff(self.knots)
+        return slopes
 
     def changes(self) -> Array:
         """Coefficients of values[0] + sum_i changes[i] relu(x - knots[i]), i < N."""
-        slopes = np.diff(self.values) / np.diff(self.knots)
-        return np.diff(slopes, prepend=0.0)
+        return np.diff(self.slopes, prepend=0.0)
 
 
 def fit_piecewise(g: Univariate, low: float, high: float, tolerance: float) -> Piecewise:
@@ -49,36 +59,45 @@ def fit_piecewise(g: Univariate, low: float, high: float, tolerance: float) -> P
     number of pieces is (integral of sqrt|g''|) / (4 sqrt(tolerance)).
     """
     if not high > low:
+        # An interval of one point: a constant, on any interval that has a width.
         value = float(g(np.array([low]))[0])
         return Piecewise(np.array([low, low + 1.0]), np.array([value, value]))
     x, y = _mesh(g, low, high, tolerance / MESH)
     inner = tolerance * (1 - 1 / MESH)
     tries = [_greedy(x, y, inner, start) for start in (0.0, -inner, inner)]
-    fewest = min(found.pieces for found in tries)
-    if tries[0].pieces == 1:  # a straight line, without an offset
+    # A straight line, without an offset.
+    if tries[0].pieces == 1:
         return tries[0]
     # A gentle slope is worth a piece: it multiplies the error of the argument in a composition.
-    return min((found for found in tries if found.pieces <= fewest + 2), key=lambda found: found.steepest)
+    fewest = min(found.pieces for found in tries)
+    short = [found for found in tries if found.pieces <= fewest + 2]
+    return min(short, key=lambda found: found.steepest)
 
 
 def _greedy(x: Array, y: Array, tolerance: float, start: float) -> Piecewise:
+    """Lines one after another, from g(low) + start: each the longest that stays in the tube."""
     knots = [x[0]]
     values = [y[0] + start]
-    at, window = 0, 64
+    at = 0
+    window = WINDOW
     while at < len(x) - 1:
         value = values[-1]
+        # Slopes that keep a line in the tube up to each point: none once the least exceeds the greatest.
         while True:
             stop = min(len(x), at + 1 + window)
-            step = x[at + 1 : stop] - x[at]
-            low = np.maximum.accumulate((y[at + 1 : stop] - tolerance - value) / step)
-            high = np.minimum.accumulate((y[at + 1 : stop] + tolerance - value) / step)
+            ahead = slice(at + 1, stop)
+            step = x[ahead] - x[at]
+            low = np.maximum.accumulate((y[ahead] - tolerance - value) / step)
+            high = np.minimum.accumulate((y[ahead] + tolerance - value) / step)
             bad = np.flatnonzero(low > high)
             if len(bad) or stop == len(x):
                 break
             window *= 2
         reach = int(bad[0]) - 1 if len(bad) else len(step) - 1
-        window = max(64, 2 * (reach + 2))
-        if reach < 0:  # the mesh is finer than the tube is wide: cannot happen but for jumps
+        # The next line is about as long as this one.
+        window = max(WINDOW, 2 * (reach + 2))
+        # The mesh is finer than the tube is wide: it cannot happen but for jumps.
+        if reach < 0:
             raise OnelayerError("the function jumps: it has no continuous piecewise-linear approximation")
         if len(bad):
             rises = low[reach + 1] > high[reach]
@@ -100,18 +119,25 @@ def _mesh(g: Univariate, low: float, high: float, tolerance: float) -> tuple[Arr
         open_ = np.flatnonzero(~settled)
         if not len(open_):
             break
-        middle = x[open_] / 2 + x[open_ + 1] / 2
+        left = x[open_]
+        right = x[open_ + 1]
+        middle = left / 2 + right / 2
         value = g(middle)
-        flat = np.abs(value - (y[open_] + y[open_ + 1]) / 2) <= tolerance
-        flat |= (middle <= x[open_]) | (middle >= x[open_ + 1])
-        if not np.isfinite(value).all():
-            raise OnelayerError(f"the function has no finite value near {middle[~np.isfinite(value)][0]:g}")
+        chord = (y[open_] + y[open_ + 1]) / 2
+        flat = np.abs(value - chord) <= tolerance
+        # Neighbouring floats have nothing between them.
+        flat |= (middle <= left) | (middle >= right)
+        finite = np.isfinite(value)
+        if not finite.all():
+            raise OnelayerError(f"the function has no finite value near {middle[~finite][0]:g}")
         # Both halves of a flat interval are settled; the midpoint joins the mesh in any case.
         x = np.insert(x, open_ + 1, middle)
         y = np.insert(y, open_ + 1, value)
         settled = np.repeat(settled, np.where(settled, 1, 2))
+        # Each interval before has moved the later ones by one place.
         places = open_ + np.arange(len(open_))
-        settled[places] = settled[places + 1] = flat
+        settled[places] = flat
+        settled[places + 1] = flat
         if len(x) > MAX_POINTS:
             raise OnelayerError(
                 f"tolerance {tolerance * MESH:g} needs more than {MAX_POINTS:,} points; it is too small"

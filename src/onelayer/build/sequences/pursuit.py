@@ -19,23 +19,36 @@ from numpy.typing import NDArray
 from onelayer.box import Box
 from onelayer.build.arguments import relative, scale_of
 from onelayer.build.lookup.lawson import lawson
+from onelayer.build.sequences.rational import function_of
 from onelayer.build.sequences.recognise import FormulaTerm
 from onelayer.errors import OnelayerError
-from onelayer.language.formula import Formula, parse
+from onelayer.language.formula import parse
 from onelayer.language.tree import Tape
 from onelayer.observer import Observer
 
 Array = NDArray[np.float64]
-MAX_DEGREE = 16  # of a polynomial along one direction; higher ones are ill-conditioned in monomials
-STIFF = 1.7  # times the largest degree: chords that need more are not made up for by more directions
-MAX_DIRECTIONS = 96  # with MAX_DEGREE terms each a fit has 1,536 columns
+# Of a polynomial along one direction; higher ones are ill-conditioned in monomials.
+MAX_DEGREE = 16
+# Times the largest degree: chords that need more are not made up for by more directions.
+STIFF = 1.7
+# With MAX_DEGREE terms each a fit has 1,536 columns.
+MAX_DIRECTIONS = 96
 CANDIDATES = 160  # random directions tried for the next one
-STEPS = 12  # of a descent on one direction; most end earlier
+# Of a descent on one direction; most end earlier.
+STEPS = 12
 LAWSON = 12  # sweeps towards the maximum norm
-FLOOR = 0.05  # share of the largest error that every point counts for at least: points are few and random
-POINTS_PER_COLUMN = 6  # rows of the fit per unknown, so that it does not interpolate
-PENALTY = 3.0  # of the coefficients, in units of the tolerance relative to the values
-HARD = 60  # test points with the largest errors that join the fit of the next round
+# Share of the largest error that every point counts for at least: points are few and random.
+FLOOR = 0.05
+# Rows of the fit per unknown, so that it does not interpolate.
+POINTS_PER_COLUMN = 6
+# Of the coefficients, in units of the tolerance relative to the values.
+PENALTY = 3.0
+# Test points with the largest errors that join the fit of the next round.
+HARD = 60
+# Chords along which the degree of a function is looked at, and points of each.
+CHORDS, CHORD_POINTS = 24, 64
+# Points by which candidates for a direction are compared: a ranking needs no more.
+SAMPLED = 1200
 
 
 @dataclass(frozen=True)
@@ -47,9 +60,9 @@ class RidgeSum:
 
     def __call__(self, t: Array) -> Array:
         s = np.clip(t @ self.directions.T, -1, 1)  # (S, K)
-        values: Array = sum(
-            (chebyshev.chebval(s[:, k], row) for k, row in enumerate(self.coefficients)), np.zeros(len(t))
-        )
+        values: Array = np.zeros(len(t))
+        for along, row in zip(s.T, self.coefficients, strict=True):
+            values = values + chebyshev.chebval(along, row)
         return values
 
 
@@ -83,9 +96,11 @@ def pursue(
     radius = (high - low) / 2
     generator = np.random.default_rng(seed)
     watch = observer or Observer()
-    test = np.concatenate([_points(generator, 4000, len(low)), _box_corners(len(low))])
+    dim = len(low)
+    test = np.concatenate([_points(generator, 4000, dim), _box_corners(dim)])
     raw = values(centre + radius * test)
-    scale = scale_of(float(np.abs(raw).max()))  # very large and very small values are fitted in units of it
+    # Very large and very small values are fitted in units of it.
+    scale = scale_of(float(np.abs(raw).max()))
 
     def scaled(t: Array) -> Array:
         return values(centre + radius * t) / scale
@@ -93,35 +108,53 @@ def pursue(
     truth = raw / scale
     wanted = tolerance
     tolerance = relative(tolerance, scale)
-    needed = _degree(scaled, len(low), tolerance / 3, generator)
+    needed = _degree(scaled, dim, tolerance / 3, generator)
     if single and needed > STIFF * max_degree:
         raise OnelayerError(f"the function turns too often for polynomials of degree {max_degree}")
     degrees = min(needed, max_degree), max_degree
-    search = _DirectionSearch(scaled, len(low), degrees, tolerance, generator, watch)
+    search = _DirectionSearch(scaled, dim, degrees, tolerance, generator, watch)
     while True:
         search.grow()
         fit = search.fit
         errors = np.abs(fit(test) - truth)
         error = float(errors.max())
-        watch.report("fitting", detail=f"{len(fit.directions)} directions reach {error * scale:.2g}")
+        reached = f"{len(fit.directions)} directions reach {error * scale:.2g}"
+        watch.report("fitting", detail=reached)
         if error <= tolerance or watch.over:
             break
         worst = np.argsort(errors)[-HARD:]
         search.learn(test[worst], truth[worst])
         if search.hopeless(tolerance, max_units):
             raise OnelayerError(
-                f"{len(fit.directions)} directions reach {error * scale:.2g}, the tolerance is {wanted:.2g}: in "
-                f"{len(low)} variables this function is out of reach; use the packed layout or a larger eps"
+                f"{reached}, the tolerance is {wanted:.2g}: in {dim} variables this function is out of reach; "
+                "use the packed layout or a larger eps"
             )
     parts = zip(fit.directions, fit.coefficients, strict=True)
-    return Pursued([_term(w, c * scale, centre, radius, single) for w, c in parts], error * scale)
+    terms = [_term(w, c * scale, centre, radius, single) for w, c in parts]
+    return Pursued(terms, error * scale)
 
 
 def constant_term(value: float, box: Box) -> FormulaTerm:
     """The term that is constant: what there is when the time ends before the pursuit begins."""
     centre = box.center.flatten().numpy()
     radius = (box.width / 2).flatten().numpy()
-    return _term(np.eye(1, box.dim)[0], np.array([value, 0.0]), centre, radius)
+    first_axis = np.eye(1, box.dim)[0]
+    return _term(first_axis, np.array([value, 0.0]), centre, radius)
+
+
+@dataclass(frozen=True)
+class _Solved:
+    """The best polynomials for some directions: an orthonormal basis, coefficients, what is left, and the sums."""
+
+    q: Array
+    coefficients: Array
+    residual: Array
+    sums: Array  # (S, K)
+
+    @property
+    def loss(self) -> float:
+        """The sum of squares of what is left."""
+        return float((self.residual**2).sum())
 
 
 class _DirectionSearch:
@@ -156,17 +189,21 @@ class _DirectionSearch:
             self.learn(more, self.values(more))
         residual = self.y - self.fit(self.points)
         size = float(np.abs(residual).max())
+        # Another direction did not help: the polynomials are too stiff.
         if self.sizes and size > 0.9 * self.sizes[-1] and self.degree < self.max_degree:
-            self.degree += 2  # another direction did not help: the polynomials are too stiff
+            self.degree += 2
         self.sizes.append(size)
-        self.directions = np.concatenate([self.directions, self._candidate(residual)[None]])
+        added = self._candidate(residual)
+        self.directions = np.concatenate([self.directions, added[None]])
         self._refine()
         basis, _ = self._basis(self.directions)
-        self.fit = self._unpacked(_minimax(basis, self.y, self._penalty(), self.observer))
+        coefficients = _minimax(basis, self.y, self._penalty(), self.observer)
+        self.fit = self._unpacked(coefficients)
 
     def _penalty(self) -> float:
         """Weight of the coefficients in the fit: polynomials that cancel each other cost pieces later."""
-        return PENALTY * self.tolerance / max(float(np.abs(self.y).max()), 1e-300)
+        largest = max(float(np.abs(self.y).max()), 1e-300)
+        return PENALTY * self.tolerance / largest
 
     def learn(self, points: Array, values: Array) -> None:
         """Points to fit from now on."""
@@ -182,79 +219,103 @@ class _DirectionSearch:
         if count >= MAX_DIRECTIONS:
             return True
         s = np.linspace(-1, 1, 257)
-        second = [chebyshev.chebval(s, chebyshev.chebder(c, 2)) for c in self.fit.coefficients]
-        bent = [np.sqrt(np.abs(values)).mean() * 2 for values in second]
+        bent = []
+        for c in self.fit.coefficients:
+            second = chebyshev.chebval(s, chebyshev.chebder(c, 2))
+            # The mean times the length of [-1, 1] is the integral.
+            bent.append(np.sqrt(np.abs(second)).mean() * 2)
         pieces = sum(bent) / 4 * np.sqrt(count / tolerance)
         return bool(pieces > 4 * max_units)
 
     def _candidate(self, residual: Array) -> Array:
         """The direction whose polynomial alone explains most of the residual."""
-        sample = slice(0, 1200)
+        points = self.points[:SAMPLED]
+        sought = residual[:SAMPLED]
         # Many functions mix only a few of their variables: half of the random directions are sparse.
         tries = self.generator.standard_normal((CANDIDATES, self.dim))
-        sparse = self.generator.random((CANDIDATES // 2, self.dim)) < 2.0 / self.dim
-        tries[: CANDIDATES // 2] *= sparse
+        half = CANDIDATES // 2
+        sparse = self.generator.random((half, self.dim)) < 2.0 / self.dim
+        tries[:half] *= sparse
         tries = np.concatenate([np.eye(self.dim), _pairs(self.dim), tries])
         tries = tries[np.abs(tries).sum(1) > 0]
         tries /= np.abs(tries).sum(1, keepdims=True)
         best: Array = tries[0]
         most = -1.0
         for w in tries:
-            q, _ = np.linalg.qr(chebyshev.chebvander(self.points[sample] @ w, self.degree))
-            explained = float(((q.T @ residual[sample]) ** 2).sum())
+            q, _ = np.linalg.qr(chebyshev.chebvander(points @ w, self.degree))
+            explained = float(((q.T @ sought) ** 2).sum())
             if explained > most:
-                best, most = w, explained
+                best = w
+                most = explained
         return best
 
     def _basis(self, directions: Array) -> tuple[Array, Array]:
         """Columns 1, T_1(s_1), ..., T_p(s_1), T_1(s_2), ... and the sums s (S, K)."""
         s = np.clip(self.points @ directions.T, -1, 1)
-        blocks = [chebyshev.chebvander(s[:, k], self.degree)[:, 1:] for k in range(len(directions))]
-        return np.concatenate([np.ones((len(s), 1)), *blocks], axis=1), s
+        blocks = [chebyshev.chebvander(along, self.degree)[:, 1:] for along in s.T]
+        ones = np.ones((len(s), 1))
+        return np.concatenate([ones, *blocks], axis=1), s
 
     def _refine(self) -> None:
         """Levenberg-Marquardt in the directions, polynomials eliminated."""
-        damping, directions = 1e-2, self.directions
-        q, c, residual, s = self._solve(directions)
+        damping = 1e-2
+        directions = self.directions
+        here = self._solve(directions)
         for _ in range(STEPS):
             if self.observer.over:
                 break
-            rows = self._unpacked(c).coefficients
-            slopes = [chebyshev.chebval(s[:, k], chebyshev.chebder(row)) for k, row in enumerate(rows)]
-            jacobian = np.concatenate([slope[:, None] * self.points for slope in slopes], axis=1)  # (S, K D)
-            penalised = len(residual) - len(jacobian)  # rows of the penalty do not see the directions
-            jacobian = np.concatenate([jacobian, np.zeros((penalised, jacobian.shape[1]))])
-            jacobian -= q @ (q.T @ jacobian)  # Kaufman: what the polynomials make up for is no change
+            jacobian = self._jacobian(here)
             normal = jacobian.T @ jacobian
-            gradient = jacobian.T @ residual
-            normal += damping * (np.trace(normal) / len(normal) + 1e-300) * np.eye(len(normal))
-            moved = directions + np.linalg.solve(normal, gradient).reshape(directions.shape)
+            gradient = jacobian.T @ here.residual
+            mean = np.trace(normal) / len(normal) + 1e-300
+            normal += damping * mean * np.eye(len(normal))
+            step = np.linalg.solve(normal, gradient)
+            moved = directions + step.reshape(directions.shape)
             moved /= np.maximum(np.abs(moved).sum(1, keepdims=True), 1e-300)
             trial = self._solve(moved)
-            if (trial[2] ** 2).sum() < (residual**2).sum():
-                gain = 1 - (trial[2] ** 2).sum() / (residual**2).sum()
-                directions, (q, c, residual, s), damping = moved, trial, damping / 4
+            if trial.loss < here.loss:
+                gain = 1 - trial.loss / here.loss
+                directions = moved
+                here = trial
+                damping = damping / 4
                 if gain < 1e-3:
                     break
             else:
                 damping *= 8
         self.directions = directions
 
-    def _solve(self, directions: Array) -> tuple[Array, Array, Array, Array]:
+    def _jacobian(self, here: _Solved) -> Array:
+        """How the residual changes with the directions, polynomials following: (S + penalties, K D)."""
+        rows = self._unpacked(here.coefficients).coefficients
+        blocks = []
+        for along, row in zip(here.sums.T, rows, strict=True):
+            slope = chebyshev.chebval(along, chebyshev.chebder(row))
+            blocks.append(slope[:, None] * self.points)
+        jacobian = np.concatenate(blocks, axis=1)
+        # Rows of the penalty do not see the directions.
+        penalised = len(here.residual) - len(jacobian)
+        jacobian = np.concatenate([jacobian, np.zeros((penalised, jacobian.shape[1]))])
+        # Kaufman: what the polynomials make up for is no change.
+        jacobian -= here.q @ (here.q.T @ jacobian)
+        return jacobian
+
+    def _solve(self, directions: Array) -> _Solved:
         basis, s = self._basis(directions)
         columns = basis.shape[1]
-        basis = np.concatenate([basis, self._penalty() * np.sqrt(len(basis)) * np.eye(columns)])
-        q, r = np.linalg.qr(basis)
+        penalties = self._penalty() * np.sqrt(len(basis)) * np.eye(columns)
+        q, r = np.linalg.qr(np.concatenate([basis, penalties]))
         y = np.concatenate([self.y, np.zeros(columns)])
-        c = np.linalg.lstsq(r, q.T @ y, rcond=1e-13)[0]
-        return q, c, y - q @ (q.T @ y), s
+        explained = q.T @ y
+        c = np.linalg.lstsq(r, explained, rcond=1e-13)[0]
+        return _Solved(q, c, y - q @ explained, s)
 
     def _unpacked(self, c: Array) -> RidgeSum:
         """Coefficients by direction; the constant goes to the first."""
-        table = np.zeros(((len(c) - 1) // self.degree, self.degree + 1))
+        count = (len(c) - 1) // self.degree
+        table = np.zeros((count, self.degree + 1))
         table[:, 1:] = c[1:].reshape(-1, self.degree)
         table[0, 0] = c[0]
-        return RidgeSum(self.directions if len(self.directions) == len(table) else self.directions[: len(table)], table)
+        return RidgeSum(self.directions[:count], table)
 
 
 def _minimax(basis: Array, y: Array, penalty: float, observer: Observer) -> Array:
@@ -269,24 +330,30 @@ def _minimax(basis: Array, y: Array, penalty: float, observer: Observer) -> Arra
         c = np.linalg.lstsq(rows, right, rcond=1e-13)[0]
         return c, np.abs(basis @ c - y)
 
-    return lawson(solved, len(y), sweeps=LAWSON, floor=FLOOR, over=lambda: observer.over)[0]
+    best, _ = lawson(solved, len(y), sweeps=LAWSON, floor=FLOOR, over=lambda: observer.over)
+    return best
 
 
 def _degree(values: Callable[[Array], Array], dim: int, tolerance: float, generator: np.random.Generator) -> int:
     """The polynomial degree that resolves the function along the axes and from corner to corner of the cube."""
-    s = np.cos(np.pi * (np.arange(64) + 0.5) / 64)
-    corner = 2.0 * generator.integers(0, 2, (24, dim)) - 1
-    ends = np.stack([corner, -corner], axis=1)
-    for i in range(min(dim, 12)):
-        ends[i, 1] = ends[i, 0]
-        ends[i, 0, i] = -1
-        ends[i, 1, i] = 1
-    first, last = ends[:, None, 0], ends[:, None, 1]
-    chords = first + (s[:, None] + 1) / 2 * (last - first)  # (24, 64, D)
-    table = values(chords.reshape(-1, dim)).reshape(24, 64)
-    coefficients = np.abs(np.polynomial.chebyshev.chebvander(s, 63).T @ table.T * 2 / 64)  # (64, 24)
+    s = np.cos(np.pi * (np.arange(CHORD_POINTS) + 0.5) / CHORD_POINTS)
+    first = 2.0 * generator.integers(0, 2, (CHORDS, dim)) - 1
+    last = -first
+    # Half of the chords at most are edges of the cube, along one axis each; the others are diagonals.
+    for i in range(min(dim, CHORDS // 2)):
+        last[i] = first[i]
+        first[i, i] = -1
+        last[i, i] = 1
+    share = (s[:, None] + 1) / 2
+    chords = first[:, None] + share * (last - first)[:, None]  # (CHORDS, CHORD_POINTS, D)
+    table = values(chords.reshape(-1, dim)).reshape(CHORDS, CHORD_POINTS)
+    transform = chebyshev.chebvander(s, CHORD_POINTS - 1).T
+    coefficients = np.abs(transform @ table.T * 2 / CHORD_POINTS)  # (CHORD_POINTS, CHORDS)
     tails = coefficients[::-1].cumsum(0)[::-1].max(1)
-    return max(2, int(np.flatnonzero(tails <= tolerance)[0]) - 1 if (tails <= tolerance).any() else 64)
+    resolved = np.flatnonzero(tails <= tolerance)
+    if not len(resolved):
+        return CHORD_POINTS
+    return max(2, int(resolved[0]) - 1)
 
 
 def _points(generator: np.random.Generator, count: int, dim: int) -> Array:
@@ -303,20 +370,30 @@ def _box_corners(dim: int) -> Array:
 
 
 def _pairs(dim: int) -> Array:
+    """Sums and differences of two coordinates, which many functions are made of."""
     axes = np.eye(dim)
-    rows = [axes[i] + sign * axes[j] for i in range(dim) for j in range(i) for sign in (1, -1)]
+    rows = []
+    for i in range(dim):
+        for j in range(i):
+            rows += [axes[i] + axes[j], axes[i] - axes[j]]
     return np.array(rows).reshape(-1, dim)
 
 
 def _term(w: Array, c: Array, centre: Array, radius: Array, single: bool = False) -> FormulaTerm:
     """P(sum_i v_i x_i - v . centre) with v = w / radius, written with Horner's rule."""
-    v = np.where(radius > 0, w / np.where(radius > 0, radius, 1.0), 0.0)
-    v = v.astype(np.float32).astype(np.float64) if single else v
-    inner = tuple((i, parse("x", 1), Fraction(float(weight))) for i, weight in enumerate(v) if weight)
+    # A side of no width has no weight.
+    wide = radius > 0
+    v = np.where(wide, w / np.where(wide, radius, 1.0), 0.0)
+    if single:
+        v = v.astype(np.float32).astype(np.float64)
+    itself = parse("x", 1)
+    inner = tuple((i, itself, Fraction(weight)) for i, weight in enumerate(v.tolist()) if weight)
     tape = Tape()
-    s = tape.add("sub", tape.variable(0), tape.number(float(v @ centre)))
-    power = chebyshev.cheb2poly(c)
-    value = tape.number(float(power[-1]))
+    offset = tape.number(float(v @ centre))
+    s = tape.add("sub", tape.variable(0), offset)
+    power = chebyshev.cheb2poly(c).tolist()
+    value = tape.number(power[-1])
     for coefficient in power[-2::-1]:
-        value = tape.add("add", tape.add("mul", value, s), tape.number(float(coefficient)))
-    return FormulaTerm(Formula.build(tape.nodes, [value], (1,)), inner)
+        product = tape.add("mul", value, s)
+        value = tape.add("add", product, tape.number(coefficient))
+    return FormulaTerm(function_of(tape, value), inner)

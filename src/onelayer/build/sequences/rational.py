@@ -1,6 +1,6 @@
 """Exact rational numbers: linear combinations of things by key, and how formulas hold such numbers.
 
-What is no float is written as a quotient of floats, or of sums of floats.
+What is no float is written as a quotient of floats, or of sums of floats. What is written on a tape becomes a function.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import TypeVar
 
 from onelayer.errors import OnelayerError
+from onelayer.language.formula import Formula
 from onelayer.language.tree import Tape
 
 Key = TypeVar("Key")
@@ -21,10 +22,18 @@ def affine_of(tape: Tape, scale: Fraction, node: int, shift: Fraction) -> int:
         node = tape.add("neg", node)
     elif scale != 1:
         exact = as_float(scale)
-        node = _quotient(tape, scale, node) if exact is None else tape.add("mul", tape.number(exact), node)
+        if exact is None:
+            node = _quotient(tape, scale, node)
+        else:
+            node = tape.add("mul", tape.number(exact), node)
     if not shift:
         return node
     return tape.add("add", node, _number(tape, shift))
+
+
+def function_of(tape: Tape, value: int, count: int = 1) -> Formula:
+    """The function of ``count`` numbers, one at least, whose value is this node."""
+    return Formula.build(tape.nodes, [value], (max(1, count),))
 
 
 def _quotient(tape: Tape, scale: Fraction, node: int) -> int:
@@ -38,7 +47,8 @@ def _number(tape: Tape, value: Fraction) -> int:
     exact = as_float(value)
     if exact is not None:
         return tape.number(exact)
-    return tape.add("div", *(_dyadic(tape, part) for part in _balanced(value)))
+    above, below = _balanced(value)
+    return tape.add("div", _dyadic(tape, above), _dyadic(tape, below))
 
 
 def _balanced(value: Fraction) -> tuple[Fraction, Fraction]:
@@ -53,11 +63,14 @@ def _dyadic(tape: Tape, value: Fraction) -> int:
     exact = as_float(value)
     if exact is not None:
         return tape.number(exact)
-    unit = Fraction(2) ** (abs(value.numerator).bit_length() - 53) / value.denominator
+    # The first 53 bits are a float; what is left has fewer bits, so this ends.
+    beyond = abs(value.numerator).bit_length() - 53
+    unit = Fraction(2) ** beyond / value.denominator
     head = as_float(value // unit * unit)
     if head is None:
         raise OnelayerError("a factor of this sum has more digits than floats reach; round it")
-    return tape.add("add", tape.number(head), _dyadic(tape, value - Fraction(head)))
+    rest = _dyadic(tape, value - Fraction(head))
+    return tape.add("add", tape.number(head), rest)
 
 
 def as_float(value: Fraction) -> float | None:

@@ -14,15 +14,18 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from onelayer.box import Box
-from onelayer.build.sequences.rational import add_to, affine_of, as_float, nonzero, rounded
+from onelayer.build.sequences.rational import add_to, affine_of, as_float, function_of, nonzero, rounded, times
+from onelayer.errors import OnelayerError
 from onelayer.language.compose import inside
 from onelayer.language.formula import Formula
 from onelayer.language.operations import operation
 from onelayer.language.tree import Node, Tape
 from onelayer.lemmas.univariate import range_of
 
-Sum = dict[int, Fraction]  # coefficients by node, each node of one variable
-_RATIONAL = ("neg", "add", "sub", "mul", "div")  # of rational numbers they are rational
+# Coefficients by node, each node of one variable.
+Sum = dict[int, Fraction]
+# Of rational numbers they are rational.
+_RATIONAL = ("neg", "add", "sub", "mul", "div")
 
 
 @dataclass(frozen=True)
@@ -54,14 +57,16 @@ class Recogniser:
         self.exact: list[Fraction | None] = []
         self.separable: list[Separable | None] = []
         for at, node in enumerate(self.nodes):
-            mine = frozenset({int(node.value)}) if node.op == "var" else frozenset()
-            self.used.append(mine.union(*(self.used[arg] for arg in node.args)))
+            own: frozenset[int] = frozenset({int(node.value)} if node.op == "var" else ())
+            below = [self.used[arg] for arg in node.args]
+            self.used.append(own.union(*below))
             self.exact.append(self._rational(node))
             self.separable.append(self._separable(at, node))
 
     def terms(self, output: int) -> tuple[list[FormulaTerm], list[tuple[Fraction, int]]]:
         """The terms of one output, and the summands (coefficient, node) that are of no such form."""
-        made, rest = [], []
+        made = []
+        rest = []
         plain: Sum = {}
         constant = Fraction(0)
         for coefficient, at in self.summands(self.formula.outputs[output]):
@@ -75,8 +80,10 @@ class Recogniser:
             else:
                 own = self._gated(coefficient, at) or self._product(coefficient, at)
                 made += own
-                rest += [] if own else [(coefficient, at)]
+                if not own:
+                    rest.append((coefficient, at))
         plain = nonzero(plain)
+        # A function that is zero still has a term.
         if plain or constant or not (made or rest):
             made.append(self._linear_term(plain, constant))
         return made, rest
@@ -91,8 +98,8 @@ class Recogniser:
             if self.separable[at] is not None or not self.used[at]:
                 found.append((factor, at))
             elif node.op in ("add", "sub"):
-                pending.append((factor, node.args[0]))
-                pending.append((factor if node.op == "add" else -factor, node.args[1]))
+                first, second = node.args
+                pending += [(factor, first), (factor if node.op == "add" else -factor, second)]
             elif node.op == "neg":
                 pending.append((-factor, node.args[0]))
             elif node.op in ("mul", "div") and (scaled := self.scaled(node)) is not None:
@@ -103,11 +110,16 @@ class Recogniser:
 
     def scaled(self, node: Node) -> tuple[Fraction, int] | None:
         """(factor, other node) of a product with a rational number, or a quotient by one."""
-        left, right = (self.exact[arg] for arg in node.args)
-        if right is not None and (right or node.op == "mul"):
-            return (right if node.op == "mul" else 1 / right), node.args[0]
-        if left is not None and node.op == "mul":
-            return left, node.args[1]
+        first, second = node.args
+        left = self.exact[first]
+        right = self.exact[second]
+        if node.op == "mul" and right is not None:
+            return right, first
+        if node.op == "mul" and left is not None:
+            return left, second
+        # A quotient by zero has no value, and is left as it is.
+        if node.op == "div" and right:
+            return 1 / right, first
         return None
 
     def _rational(self, node: Node) -> Fraction | None:
@@ -115,7 +127,9 @@ class Recogniser:
             return Fraction(node.value)
         values = [self.exact[arg] for arg in node.args]
         known = [value for value in values if value is not None]
-        if node.op not in _RATIONAL or len(known) < len(values) or (node.op == "div" and not known[1]):
+        if node.op not in _RATIONAL or len(known) < len(values):
+            return None
+        if node.op == "div" and not known[1]:
             return None
         return Fraction(operation(node.op).number(*known))
 
@@ -124,7 +138,8 @@ class Recogniser:
         if value is not None:
             return Separable({}, value)
         if node.op == "var" or (len(self.used[at]) == 1 and not self.affine):
-            opened = self._combined(node) if node.op in ("add", "sub", "neg", "mul", "div") else None
+            # Opened where it can be, so that equal parts of two sums are told.
+            opened = self._combined(node) if node.op in _RATIONAL else None
             return opened or Separable({at: Fraction(1)}, Fraction(0))
         return self._combined(node)
 
@@ -138,22 +153,24 @@ class Recogniser:
             return None
         if node.op == "neg":
             return _scale(known[0], Fraction(-1))
-        return _add(known[0], _scale(known[1], Fraction(1 if node.op == "add" else -1)))
+        first, second = known
+        return _add(first, second if node.op == "add" else _scale(second, Fraction(-1)))
 
     def _multiple(self, node: Node) -> Separable | None:
         """A rational multiple of a separable node."""
         scaled = self.scaled(node)
-        inner = None if scaled is None else self.separable[scaled[1]]
-        if scaled is None or inner is None:
+        if scaled is None:
             return None
-        return _scale(inner, scaled[0])
+        factor, other = scaled
+        inner = self.separable[other]
+        return None if inner is None else _scale(inner, factor)
 
     def _gated(self, coefficient: Fraction, at: int) -> list[FormulaTerm]:
         """g(s) when every path from the term to its variables passes one separable node s, up to scale and shift."""
-        gates = [(gate, found) for gate in self.gates(at) if (found := self.separable[gate]) is not None]
+        gates = [(gate, self._known(gate)) for gate in self.gates(at)]
         if not gates:
             return [self._constant_term(coefficient, at)]
-        base = gates[0][1]
+        _, base = gates[0]
         unit = _common_scale(base.parts.values())
         tape = Tape()
         s = tape.variable(0)
@@ -165,14 +182,22 @@ class Recogniser:
             replaced[gate] = affine_of(tape, scale * unit, s, found.constant)
         value = self.rewrite(tape, at, replaced)
         outer = affine_of(tape, coefficient, value, Fraction(0))
-        formula = Formula.build(tape.nodes, [outer], (1,))
-        return [FormulaTerm(formula, self._inner(base.parts, unit))]
+        return [FormulaTerm(function_of(tape, outer), self._inner(base.parts, unit))]
+
+    def _known(self, at: int) -> Separable:
+        """A node that is separable, as the sum that it is."""
+        found = self.separable[at]
+        if found is None:
+            raise OnelayerError("a node that is no sum of functions of one variable each")
+        return found
 
     def _constant_term(self, coefficient: Fraction, at: int) -> FormulaTerm:
         """A term without variables that is no rational number, such as pi: added to a sum of nothing."""
         tape = Tape()
-        value = affine_of(tape, coefficient, self.rewrite(tape, at, {}), Fraction(0))
-        return FormulaTerm(Formula.build(tape.nodes, [tape.add("add", tape.variable(0), value)], (1,)), ())
+        constant = self.rewrite(tape, at, {})
+        value = affine_of(tape, coefficient, constant, Fraction(0))
+        outer = tape.add("add", tape.variable(0), value)
+        return FormulaTerm(function_of(tape, outer), ())
 
     def gates(self, at: int) -> list[int]:
         """The separable nodes through which the term reaches its variables."""
@@ -193,12 +218,11 @@ class Recogniser:
     def rewrite(self, tape: Tape, at: int, replaced: dict[int, int]) -> int:
         """The node written on another tape, with some nodes replaced."""
         places = dict(replaced)
-        order = [k for k in range(at + 1) if k not in replaced]
-        needed = self._needed(at, replaced)
-        for k in order:
-            if k in needed:
-                node = self.nodes[k]
-                places[k] = tape.add(node.op, *(places[arg] for arg in node.args), value=node.value)
+        # Arguments stand before what they are arguments of.
+        for k in sorted(self._needed(at, replaced)):
+            node = self.nodes[k]
+            args = [places[arg] for arg in node.args]
+            places[k] = tape.add(node.op, *args, value=node.value)
         return places[at]
 
     def _needed(self, at: int, replaced: dict[int, int]) -> set[int]:
@@ -233,22 +257,25 @@ class Recogniser:
         if self.affine or not all(len(self.used[k]) <= 1 and self._positive(k) for k in factors):
             return []
         tape = Tape()
-        outer = affine_of(tape, coefficient, tape.add("exp", tape.variable(0)), Fraction(0))
-        return [FormulaTerm(Formula.build(tape.nodes, [outer], (1,)), tuple(map(self._logarithm, factors)))]
+        product = tape.add("exp", tape.variable(0))
+        outer = affine_of(tape, coefficient, product, Fraction(0))
+        logarithms = tuple(map(self._logarithm, factors))
+        return [FormulaTerm(function_of(tape, outer), logarithms)]
 
     def _logarithm(self, at: int) -> tuple[int, Formula, Fraction]:
         """log of a positive function of one variable, and that variable."""
         own = Tape()
         value = own.add("log", self._single(own, at))
+        # A factor without variables is a constant function of the first one.
         (variable,) = self.used[at] or {0}
-        return variable, Formula.build(own.nodes, [value], (1,)), Fraction(1)
+        return variable, function_of(own, value), Fraction(1)
 
     def _positive(self, at: int) -> bool:
         tape = Tape()
         (variable,) = self.used[at] or {0}
-        value = self._single(tape, at)
-        formula = Formula.build(tape.nodes, [value], (1,))
-        return range_of(formula, self.low[variable], self.high[variable])[0] > 0
+        formula = function_of(tape, self._single(tape, at))
+        least, _ = range_of(formula, self.low[variable], self.high[variable])
+        return least > 0
 
     def _squares(self, coefficient: Fraction, first: int, second: int) -> list[FormulaTerm]:
         """a b = ((r a + b/r)^2 - (r a - b/r)^2) / 4, with r a power of two that makes both summands alike in size."""
@@ -261,42 +288,44 @@ class Recogniser:
         r = Fraction(2) ** round(math.log2(ratio) / 2)
         made = []
         for sign in (1, -1):
-            left = _scale(a, r)
-            right = _scale(b, sign / r)
-            total = nonzero(_added(left.parts, right.parts, Fraction(1)))
-            shift = left.constant + right.constant
-            if not total:
-                made.append(self._linear_term({}, sign * coefficient / 4 * shift * shift))
+            both = _add(_scale(a, r), _scale(b, sign / r))
+            factor = sign * coefficient / 4
+            if not both.parts:
+                made.append(self._linear_term({}, factor * both.constant * both.constant))
                 continue
-            unit = _common_scale(total.values())
+            unit = _common_scale(both.parts.values())
             tape = Tape()
-            s = affine_of(tape, unit, tape.variable(0), shift)
-            value = affine_of(tape, sign * coefficient / 4, tape.add("pow", s, value=2), Fraction(0))
-            made.append(FormulaTerm(Formula.build(tape.nodes, [value], (1,)), self._inner(total, unit)))
+            s = affine_of(tape, unit, tape.variable(0), both.constant)
+            square = tape.add("pow", s, value=2)
+            value = affine_of(tape, factor, square, Fraction(0))
+            made.append(FormulaTerm(function_of(tape, value), self._inner(both.parts, unit)))
         return made
 
     def _size(self, part: Separable) -> float:
         """How far an affine node can vary; 1 for other separable nodes."""
-        widths = []
+        size = 0.0
         for at, weight in part.parts.items():
             node = self.nodes[at]
-            width = self.high[int(node.value)] - self.low[int(node.value)] if node.op == "var" else 1.0
-            widths.append(abs(rounded(weight)) * width)
-        return sum(widths)
+            width = 1.0
+            if node.op == "var":
+                variable = int(node.value)
+                width = self.high[variable] - self.low[variable]
+            size += abs(rounded(weight)) * width
+        return size
 
     def _linear_term(self, parts: Sum, constant: Fraction) -> FormulaTerm:
         unit = _common_scale(parts.values())
         tape = Tape()
         outer = affine_of(tape, unit, tape.variable(0), constant)
-        return FormulaTerm(Formula.build(tape.nodes, [outer], (1,)), self._inner(parts, unit))
+        return FormulaTerm(function_of(tape, outer), self._inner(parts, unit))
 
     def _inner(self, parts: Sum, unit: Fraction) -> tuple[tuple[int, Formula, Fraction], ...]:
         found = []
         for at, weight in parts.items():
             (variable,) = self.used[at]
             tape = Tape()
-            atom = self._single(tape, at)
-            found.append((variable, Formula.build(tape.nodes, [atom], (1,)), weight / unit))
+            atom = function_of(tape, self._single(tape, at))
+            found.append((variable, atom, weight / unit))
         return tuple(found)
 
     def _single(self, tape: Tape, at: int) -> int:
@@ -306,7 +335,7 @@ class Recogniser:
 
 
 def _scale(part: Separable, factor: Fraction) -> Separable:
-    return Separable({key: factor * w for key, w in part.parts.items() if factor}, factor * part.constant)
+    return Separable(nonzero(times(part.parts, factor)), factor * part.constant)
 
 
 def _common_scale(weights: Iterable[Fraction]) -> Fraction:

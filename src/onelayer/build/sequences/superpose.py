@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -37,7 +39,10 @@ from onelayer.recording.target import Target, as_target
 from onelayer.result import Approximation
 
 Array = NDArray[np.float64]
-OUTER_SHARE = 0.6  # of eps, for the outer functions when the inner ones are curved too
+# Of eps, for the outer functions when the inner ones are curved too.
+OUTER_SHARE = 0.6
+# Of eps for all together: bounds are a little above what was fitted.
+ROOM = 0.98
 
 
 @pinned()
@@ -81,10 +86,11 @@ def _superposed(f: Any, box: Box, eps: float, dtype: torch.dtype, max_ramps: int
         high = float(box.upper.max())
         return build(box.dim, low, high, eps, dtype=dtype, observer=observer)
     atoms, terms = _placed(_terms(target, box), box)
+    work = _Superposition(target, box, atoms, terms, eps, dtype, max_ramps, started)
 
     def attempt(goal: float) -> Approximation:
         observer.report("building")
-        made = _attempt(target, box, atoms, terms, goal, eps, dtype, max_ramps, started)
+        made = work.attempt(goal)
         observer.report("proving", lower=made.certificate.lower, upper=made.certificate.upper)
         return made
 
@@ -99,44 +105,69 @@ def needs_superposition(f: Any, box: Box, observer: Observer | None = None) -> b
         return False
     if extreme(target.formula, box) is not None:
         return True
-    outputs = range(len(target.formula.outputs))
-    linear, sums = (Recogniser(target.formula, box, affine=affine) for affine in (True, False))
-    nonlinear = any(linear.terms(k)[1] for k in outputs)
-    return nonlinear and not any(sums.terms(k)[1] for k in outputs)
+    linear = _read_whole(target.formula, box, affine=True)
+    return not linear and _read_whole(target.formula, box, affine=False)
 
 
-def _attempt(
-    target: Target,
-    box: Box,
-    atoms: list[Atom],
-    terms: list[PlacedTerm],
-    goal: float,
-    eps: float,
-    dtype: torch.dtype,
-    max_ramps: int,
-    started: float,
-) -> Approximation:
-    """Outer functions first; their slopes say how exact the inner ones must be."""
-    outputs = len(target.formula.outputs) if target.formula else 1
-    curved = [str(atom.formula) != "x1" for atom in atoms]
-    share = OUTER_SHARE if any(curved) else 0.98
-    fitted = fit_terms(terms, share * goal)
-    straight = all(found.pieces == 1 for found in fitted)
-    left = 0.98 * goal * (1.0 if straight else 1 - share)
-    tolerances = _inner_tolerances(terms, fitted, len(atoms), outputs, left / max(1, sum(curved)))
-    embedded = [
-        _fit_atom(atom, box, tolerance if bent else math.inf, max_ramps)
-        for atom, tolerance, bent in zip(atoms, tolerances, curved, strict=True)
-    ]
-    units = units_of(fitted)
-    shape = tuple(box.shape)
-    model = superposition_layer(shape, outputs, target.output_shape, atoms, embedded, terms, units, dtype)
-    width = shape[1] if len(shape) == 2 else 1
-    decomposed = composition_of(terms, atoms, width=width, outputs=outputs, each=False, exact=True)
-    composition = with_units(decomposed, units)
-    normal = target_of(decomposed.formula(), box, target.output_shape, target.description)
-    upper = composition_error(model, composition, box)
-    return certified(model, composition, normal, box, eps, upper, None, started)
+def _read_whole(formula: Formula, box: Box, *, affine: bool) -> bool:
+    """Whether every output is a sum of functions of one sum each, of the variables themselves where ``affine``."""
+    recogniser = Recogniser(formula, box, affine=affine)
+    for output in range(len(formula.outputs)):
+        _, rest = recogniser.terms(output)
+        if rest:
+            return False
+    return True
+
+
+@dataclass(frozen=True)
+class _Superposition:
+    """A function taken apart, and what its layer is to be."""
+
+    target: Target
+    box: Box
+    atoms: list[Atom]
+    terms: list[PlacedTerm]
+    eps: float
+    dtype: torch.dtype
+    max_ramps: int
+    started: float
+
+    @property
+    def outputs(self) -> int:
+        """How many numbers the function has."""
+        return len(self.target.formula.outputs) if self.target.formula else 1
+
+    def attempt(self, goal: float) -> Approximation:
+        """Outer functions first; their slopes say how exact the inner ones must be."""
+        curved = [str(atom.formula) != "x1" for atom in self.atoms]
+        share = OUTER_SHARE if any(curved) else ROOM
+        fitted = fit_terms(self.terms, share * goal)
+        # Straight outer functions take nothing of what they were given.
+        straight = all(found.pieces == 1 for found in fitted)
+        left = ROOM * goal * (1.0 if straight else 1 - share)
+        each = left / max(1, sum(curved))
+        tolerances = _inner_tolerances(self.terms, fitted, len(self.atoms), self.outputs, each)
+        embedded = []
+        for atom, tolerance, bent in zip(self.atoms, tolerances, curved, strict=True):
+            embedded.append(_fit_atom(atom, self.box, tolerance if bent else math.inf, self.max_ramps))
+        return self._proved(fitted, embedded)
+
+    def _proved(self, fitted: list[Piecewise], embedded: list[Piecewise]) -> Approximation:
+        """The layer of fitted outer functions and embedded inner ones, with its bound."""
+        box = self.box
+        target = self.target
+        units = units_of(fitted)
+        shape = tuple(box.shape)
+        outputs = self.outputs
+        model = superposition_layer(
+            shape, outputs, target.output_shape, self.atoms, embedded, self.terms, units, self.dtype
+        )
+        width = shape[1] if len(shape) == 2 else 1
+        decomposed = composition_of(self.terms, self.atoms, width=width, outputs=outputs, each=False, exact=True)
+        composition = with_units(decomposed, units)
+        normal = target_of(decomposed.formula(), box, target.output_shape, target.description)
+        upper = composition_error(model, composition, box)
+        return certified(model, composition, normal, box, self.eps, upper, None, self.started)
 
 
 def _inner_tolerances(
@@ -145,7 +176,8 @@ def _inner_tolerances(
     """An error of the atom costs its weights times the slope of the outer function, added over the terms."""
     cost = np.zeros((outputs, atoms))
     for term, found in zip(terms, fitted, strict=True):
-        cost[term.output] += found.steepest * np.abs(term.weights).sum(0)
+        sizes = np.abs(term.weights).sum(0)
+        cost[term.output] += found.steepest * sizes
     worst: Array = share / np.maximum(cost.max(0), 1e-300)
     return worst
 
@@ -154,7 +186,8 @@ def _fit_atom(atom: Atom, box: Box, tolerance: float, max_ramps: int) -> Piecewi
     low, high = _interval(box, atom.coordinate)
     formula = atom.formula
     if tolerance == math.inf:
-        return Piecewise(np.array([low, high]), at(formula, np.array([low, high])))
+        ends = np.array([low, high])
+        return Piecewise(ends, at(formula, ends))
     made = fit_piecewise(lambda s: at(formula, s), low, high, tolerance)
     if made.pieces > max_ramps:
         raise OnelayerError(f"the embedding of {atom.text} needs {made.pieces:,} ramps, more than {max_ramps:,}")
@@ -162,8 +195,10 @@ def _fit_atom(atom: Atom, box: Box, tolerance: float, max_ramps: int) -> Piecewi
 
 
 def _interval(box: Box, coordinate: int) -> tuple[float, float]:
-    low = box.lower.reshape(box.shape[0], -1)[:, coordinate]
-    high = box.upper.reshape(box.shape[0], -1)[:, coordinate]
+    """The ends of one coordinate over all tokens, which share their embedding."""
+    n = box.shape[0]
+    low = box.lower.reshape(n, -1)[:, coordinate]
+    high = box.upper.reshape(n, -1)[:, coordinate]
     return float(low.min()), float(high.max())
 
 
@@ -179,7 +214,8 @@ def _terms(target: Target, box: Box) -> list[tuple[int, FormulaTerm]]:
     for output in range(len(formula.outputs)):
         made, rest = recogniser.terms(output)
         if rest:
-            text = str(Formula.build(formula.nodes, [rest[0][1]], formula.input_shape))
+            _, first = rest[0]
+            text = str(Formula.build(formula.nodes, [first], formula.input_shape))
             raise OnelayerError(
                 f"'{text[:80]}' is no function of one sum of one-variable functions; use layout='tokens'"
             )
@@ -190,11 +226,12 @@ def _terms(target: Target, box: Box) -> list[tuple[int, FormulaTerm]]:
 def _placed(terms: list[tuple[int, FormulaTerm]], box: Box) -> tuple[list[Atom], list[PlacedTerm]]:
     """Atoms without repetition, and each term with its weights (n, C) and the range of its sum."""
     n = box.shape[0]
-    width = box.dim // box.shape[0]
+    width = box.dim // n
     index: dict[tuple[int, str], int] = {}
     for _, term in terms:
         for variable, formula, _ in term.inner:
             index.setdefault((variable % width, str(formula)), len(index))
+    # A constant function has no atoms, but a layer has an embedding.
     if not index:
         index[0, "x1"] = 0
     atoms = [Atom(coordinate, text) for coordinate, text in index]
@@ -202,21 +239,33 @@ def _placed(terms: list[tuple[int, FormulaTerm]], box: Box) -> tuple[list[Atom],
     for output, term in terms:
         weights = np.zeros((n, len(atoms)))
         for variable, formula, weight in term.inner:
-            exact = as_float(weight)
-            if exact is None:
-                shown = str(weight) if len(str(weight)) < 60 else f"with {len(str(weight)):,} digits"
-                raise OnelayerError(f"the weight {shown} of a sum is no float; scale the sum so that its weights are")
-            weights[variable // width, index[variable % width, str(formula)]] += exact
-        placed.append(PlacedTerm(term.outer, weights, output, *_range(weights, atoms, box)))
+            token, coordinate = divmod(variable, width)
+            place = index[coordinate, str(formula)]
+            weights[token, place] += _exactly(weight)
+        low, high = _range(weights, atoms, box)
+        placed.append(PlacedTerm(term.outer, weights, output, low, high))
     return atoms, placed
 
 
+def _exactly(weight: Fraction) -> float:
+    """The weight as a float, or OnelayerError: the argument of the proof states weights, not their rounding."""
+    exact = as_float(weight)
+    if exact is None:
+        digits = str(weight)
+        shown = digits if len(digits) < 60 else f"with {len(digits):,} digits"
+        raise OnelayerError(f"the weight {shown} of a sum is no float; scale the sum so that its weights are")
+    return exact
+
+
 def _range(weights: Array, atoms: list[Atom], box: Box) -> tuple[float, float]:
-    ranges = [range_of(atom.formula, *_interval(box, atom.coordinate)) for atom in atoms]
-    low = high = 0.0
-    for column, (a, b) in zip(weights.T, ranges, strict=True):
-        low += float(np.minimum(column * a, column * b).sum())
-        high += float(np.maximum(column * a, column * b).sum())
+    """The values that a weighted sum of atoms takes."""
+    low = 0.0
+    high = 0.0
+    for column, atom in zip(weights.T, atoms, strict=True):
+        least, most = range_of(atom.formula, *_interval(box, atom.coordinate))
+        ends = np.stack([column * least, column * most])
+        low += float(ends.min(0).sum())
+        high += float(ends.max(0).sum())
     return low, high
 
 
@@ -225,11 +274,13 @@ def extreme(formula: Formula, box: Box) -> Callable[..., Approximation] | None:
     n = box.dim
     low = float(box.lower.min())
     high = float(box.upper.max())
-    same = bool((box.lower == low).all() and (box.upper == high).all())
+    same = bool(((box.lower == low) & (box.upper == high)).all())
     if len(formula.outputs) != 1 or len(box.shape) != 1 or not same or n < 2:
         return None
     variables = {node.value for node in formula.nodes if node.op == "var"}
-    used = "".join({node.op for node in formula.nodes} - {"var"})
-    if len(variables) == n:
-        return {"max": maximum, "min": minimum}.get(used)
-    return None
+    operations = {node.op for node in formula.nodes} - {"var"}
+    if len(variables) < n or len(operations) != 1:
+        return None
+    # Maxima of maxima of all variables, in whatever order, are the largest of them.
+    (only,) = operations
+    return {"max": maximum, "min": minimum}.get(only)

@@ -13,7 +13,8 @@ from onelayer.layer.config import Config, HeadShape
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.lemmas.argument import Atom
 
-MASK = 64.0  # logits of tokens outside a head's class
+# Logits of tokens outside a head's class are this far below: exp(-64) is less than a rounding of float64.
+MASK = 64.0
 
 
 def superposition_layer(
@@ -38,11 +39,12 @@ def superposition_layer(
     places = n if len(classes) > 1 else 0
     d_model = max(count + places, features, outputs)
     start, slope, first, bias = _ramps(input_shape, atoms, embedded, d_model)
-    weights: dict[str, Tensor] = {"ramp_start": start, "ramp_slope": slope, "W_E": first, "b_E": bias}
+    weights = {"ramp_start": start, "ramp_slope": slope, "W_E": first, "b_E": bias}
     heads = len(classes)
     query = zeros(d_model, heads)
     key = zeros(d_model, heads)
     constant = zeros(heads)
+    # One class attends to all tokens, and needs no positions to tell them apart.
     if places:
         constant = ones(heads)
         for h, members in enumerate(classes):
@@ -54,10 +56,12 @@ def superposition_layer(
     below = zeros(len(units.term), d_model)
     offset = np.zeros(outputs)
     for k, term in enumerate(terms):
-        mine = torch.from_numpy(units.term == k)
+        mine = units.term == k
+        units_of_term = torch.from_numpy(mine)
+        # A head averages its class: times its size that is the sum.
         column = np.concatenate([term.weights[members[0]] * len(members) for members in classes])
-        above[:features, mine] = torch.from_numpy(column)[:, None]
-        below[mine, term.output] = torch.from_numpy(units.change[units.term == k])
+        above[:features, units_of_term] = torch.from_numpy(column)[:, None]
+        below[units_of_term, term.output] = torch.from_numpy(units.change[mine])
         offset[term.output] += units.constants[k]
     weights |= {
         "W_Q": query,
@@ -92,6 +96,7 @@ def _classes(terms: list[PlacedTerm]) -> list[list[int]]:
     """Tokens grouped by their weights in all terms."""
     stacked = np.concatenate([term.weights for term in terms], axis=1)  # (n, K C)
     found: dict[bytes, list[int]] = {}
+    # + 0.0 makes -0.0 and 0.0 one number, with the same bytes.
     for token, row in enumerate(stacked + 0.0):
         found.setdefault(row.tobytes(), []).append(token)
     return list(found.values())
@@ -113,12 +118,12 @@ def _ramps(
     used = [0] * width
     for c, (atom, piece) in enumerate(zip(atoms, embedded, strict=True)):
         q = atom.coordinate
-        at = used[atom.coordinate]
-        rows = slice(at, at + piece.pieces)
-        start[q, rows] = torch.from_numpy(piece.knots[:-1])
-        slope[q, rows] = torch.from_numpy(1 / np.diff(piece.knots))
-        features = slice(q * count + at, q * count + at + piece.pieces)
+        begin = used[q]
+        end = begin + piece.pieces
+        start[q, begin:end] = torch.from_numpy(piece.knots[:-1])
+        slope[q, begin:end] = torch.from_numpy(1 / np.diff(piece.knots))
+        features = slice(q * count + begin, q * count + end)
         first[features, c] = torch.from_numpy(np.diff(piece.values))
         bias[c] = float(piece.values[0])
-        used[q] = at + piece.pieces
+        used[q] = end
     return start, slope, first, bias

@@ -19,5 +19,8 @@ def attention_rank(model: OneLayerTransformer, x: Tensor, *, position: int = -1)
     with torch.no_grad():
         rows = [weights[:, position] for weights in model.attention_weights(x)]  # H x (N, n)
     features = torch.cat(rows, -1)
-    scaled = features / features.norm(dim=0).clamp(min=torch.finfo(features.dtype).tiny)
-    return int(torch.linalg.matrix_rank(scaled, rtol=1e-12))
+    # Columns of one size, so that a head with small weights counts as much as any other; zero columns stay zero.
+    smallest = torch.finfo(features.dtype).tiny
+    sizes = features.norm(dim=0).clamp(min=smallest)
+    # Well above the rounding of float64, well below what random heads give.
+    return int(torch.linalg.matrix_rank(features / sizes, rtol=1e-12))

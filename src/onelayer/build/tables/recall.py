@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from torch import Tensor
 from onelayer.box import Box
 from onelayer.build.arguments import ROOM, narrowest
 from onelayer.build.tables.table import Rows
-from onelayer.float64 import counted, eye, full, indices, ones, zeros
+from onelayer.float64 import UNIT, counted, eye, full, indices, ones, zeros
 from onelayer.formats import format_of
 from onelayer.layer.memory import PlainMemory
 from onelayer.layer.transformer import OneLayerTransformer
@@ -25,7 +25,8 @@ from onelayer.lemmas.recall import ReluRecall, SoftmaxRecall, wanted_gap
 from onelayer.observer import Stopped
 from onelayer.recording.columns import Array
 
-DIRECTIONS = 16  # random projections tried; the one with the largest smallest gap is kept
+# Random projections tried; the one with the largest smallest gap is kept.
+DIRECTIONS = 16
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,8 @@ class Query:
     options: dict[str, Any]
     z: Tensor  # (N, width)
     error: float
-    slope: float  # bound of |z(x) - z(y)| / max_i |x_i - y_i|, Euclidean norm of z
+    # Bound of |z(x) - z(y)| / max_i |x_i - y_i|, Euclidean norm of z.
+    slope: float
     stored: int
 
 
@@ -74,43 +76,79 @@ def _softmax_layer(
     y = torch.from_numpy(table.outputs.reshape(len(table), -1))
     z = query.z
     rounding = rounding_of(dtype)
-    (count, width), outputs = z.shape, y.shape[1]
-    radius = float((z * z).sum(1).max()) * (1 + 2.0**-40)
+    count, width = z.shape
+    outputs = y.shape[1]
+    squares = (z * z).sum(1, keepdim=True)
+    # A bound of all |z|^2: what the sum above may have lost, 2^-40 of it up to some thousand columns.
+    lost = max(2.0**-40, (width + 4) * 2.0**-52)
+    radius = float(squares.max()) * (1 + lost)
     try:
         distance = smallest_squared_distance(z.to(device), report)
     except Stopped:
-        distance = 0.0  # is a lower bound too, and proves nothing
-    free = SoftmaxRecall(count, width, 1.0, distance, radius, rounding, query.error)
-    beta = 1.0 if count == 1 else wanted_gap(count, rounding) / max(free.gap(), 2.0**-900)
-    beta = beta if math.isfinite(beta) and beta * (1 + radius) < format_of(dtype).largest / 8 else 1.0
+        # Zero is a lower bound too, and proves nothing.
+        distance = 0.0
+    unscaled = SoftmaxRecall(count, width, 1.0, distance, radius, rounding, query.error)
+    beta = _sharpness(unscaled, dtype)
+    keys = torch.cat([2 * beta * z, -beta * squares], 1)
+    model = OneLayerTransformer.packed(
+        table.inputs.shape[1:],
+        table.outputs.shape[1:],
+        [PlainMemory(keys, y)],
+        d_model=max(width, outputs),
+        weights=_softmax_weights(query, width, outputs),
+        dtype=dtype,
+        **query.options,
+    ).requires_grad_(False)
+    bound = replace(unscaled, beta=beta)
+    stored = count * (width + 1 + outputs) + query.stored
+    largest = float(y.abs().max())
+    error = math.inf if overflows(model, _hull(table)) else bound.error(largest)
+    lipschitz = _softmax_slope(bound, y) * query.slope
+    return Recaller("softmax", model, error, stored, lipschitz)
+
+
+def _sharpness(unscaled: SoftmaxRecall, dtype: torch.dtype) -> float:
+    """beta with which other tokens weigh less than a rounding; 1, and no proof, where logits would overflow."""
+    if unscaled.rows == 1:
+        return 1.0
+    # Above zero, so that rows which fall together give a beta that is refused below, not a division by zero.
+    gap = max(unscaled.gap(), 2.0**-900)
+    beta = wanted_gap(unscaled.rows, unscaled.rounding) / gap
+    # An eighth of the largest number: a logit is a sum of 2 beta z . z_m and beta |z_m|^2.
+    most = format_of(dtype).largest / 8
+    fits = math.isfinite(beta) and beta * (1 + unscaled.radius) < most
+    return beta if fits else 1.0
+
+
+def _softmax_weights(query: Query, width: int, outputs: int) -> dict[str, Tensor]:
+    """The query is (z, 1), times sqrt(d_k); the value goes straight to the output."""
     d_model = max(width, outputs)
-    root = math.sqrt(width + 1)
     basis = eye(d_model)
-    extended = eye(d_model, width + 1) * (indices(width + 1) < width)
+    features = indices(width + 1)
+    root = math.sqrt(width + 1)
     first = zeros(query.weights["W_E"].shape[0], d_model)
     first[:, :width] = query.weights["W_E"]
     shift = zeros(d_model)
     shift[:width] = query.weights["b_E"]
-    weights = query.weights | {
+    return query.weights | {
         "W_E": first,
         "b_E": shift,
-        "W_Q": root * extended,
-        "b_Q": root * (indices(width + 1) == width).double(),
+        "W_Q": root * (eye(d_model, width + 1) * (features < width)),
+        "b_Q": root * (features == width).double(),
         "W_O": basis[:outputs],
         "W_R": basis[:, :outputs],
     }
-    squares = (z * z).sum(1, keepdim=True)
-    memory = PlainMemory(torch.cat([2 * beta * z, -beta * squares], 1), y)
-    shapes = table.inputs.shape[1:], table.outputs.shape[1:]
-    model = OneLayerTransformer.packed(
-        *shapes, [memory], d_model=d_model, weights=weights, dtype=dtype, **query.options
-    ).requires_grad_(False)
-    bound = SoftmaxRecall(count, width, beta, distance, radius, rounding, query.error)
+
+
+def _softmax_slope(bound: SoftmaxRecall, y: Tensor) -> float:
+    """A bound of |T(z) - T(z')| / |z - z'|, Euclidean norm of z.
+
+    The slope is 2 beta times the covariance of values and z_m under the weights, and a deviation is at most half of a
+    spread. Keys, W_Q and ramps are rounded to the format, each by at most its unit of themselves.
+    """
     spread = float((y.amax(0) - y.amin(0)).max())
-    lipschitz = beta * spread * math.sqrt(radius) * query.slope * UP
-    stored = count * (width + 1 + outputs) + query.stored
-    error = math.inf if overflows(model, _hull(table)) else bound.error(float(y.abs().max()))
-    return Recaller("softmax", model, error, stored, lipschitz)
+    rounded = 1 + 4 * bound.rounding.unit
+    return bound.beta * spread * math.sqrt(bound.radius) * rounded * UP
 
 
 def _scaled(table: Rows, dtype: torch.dtype) -> Query:
@@ -121,11 +159,14 @@ def _scaled(table: Rows, dtype: torch.dtype) -> Query:
     x = torch.from_numpy(table.inputs.reshape(len(table), -1))
     deviation = (x - x.mean(0)).abs().amax(0)
     varies = deviation > narrowest(dtype)
-    scale = torch.exp2(-torch.round(torch.log2(torch.where(varies, deviation, 1.0))))
+    exponents = torch.round(torch.log2(torch.where(varies, deviation, 1.0)))
+    scale = torch.exp2(-exponents)
     shift = (-scale * x.mean(0)).to(dtype).double()
+    # In the format, operation by operation, as the layer does it.
     z = (x.to(dtype) * scale.to(dtype) + shift.to(dtype)).double()
     weights = {"W_E": torch.diag(scale), "b_E": shift}
-    return Query(weights, {}, z, rounding_of(dtype).tiny, float(scale.norm()), 2 * x.shape[1])
+    slope = float(scale.norm())
+    return Query(weights, {}, z, rounding_of(dtype).tiny, slope, 2 * x.shape[1])
 
 
 def _ranked(table: Rows, dtype: torch.dtype) -> Query:
@@ -137,8 +178,9 @@ def _ranked(table: Rows, dtype: torch.dtype) -> Query:
     x = torch.from_numpy(table.inputs.reshape(-1))
     ordered, rank = torch.sort(x)
     count = len(x)
-    unit = rounding_of(dtype).unit
-    slope = (1 / torch.diff(ordered)).clamp(max=format_of(dtype).largest * ROOM)
+    rounding = rounding_of(dtype)
+    steep = format_of(dtype).largest * ROOM
+    slope = (1 / torch.diff(ordered)).clamp(max=steep)
     steepest = float(slope.max())
     z = zeros(count, 1)
     z[rank, 0] = counted(count) - (count - 1) / 2
@@ -148,10 +190,14 @@ def _ranked(table: Rows, dtype: torch.dtype) -> Query:
         "W_E": ones(count - 1, 1),
         "b_E": full((1,), -(count - 1) / 2),
     }
-    rounded = 2 * (4 * count + count * (count + 2)) * unit
-    error = rounded + 4 * count * rounding_of(dtype).tiny * steepest
-    error = error if steepest < format_of(dtype).largest * ROOM else math.inf
-    return Query(weights, {"embedding": "piecewise", "ramps": count - 1}, z, error, steepest, 2 * count - 1)
+    # Twice what the lemma says: of every ramp, and of their sum with the constant.
+    rounded = 2 * (4 * count + count * (count + 2)) * rounding.unit
+    error = rounded + 4 * count * rounding.tiny * steepest
+    # A slope that was cut off is no inverse of a gap, and its ramp does not reach 1.
+    if not steepest < steep:
+        error = math.inf
+    options = {"embedding": "piecewise", "ramps": count - 1}
+    return Query(weights, options, z, error, steepest, 2 * count - 1)
 
 
 @np.errstate(all="ignore")
@@ -163,31 +209,49 @@ def relu_recall(table: Rows, dtype: torch.dtype, seed: int) -> Recaller:
     """
     x = table.inputs.reshape(len(table), -1)
     y = table.outputs.reshape(len(table), -1)
+    columns = x.shape[1]
     projection, shift = _projection(x, seed)
-    projection = projection.astype(_numpy(dtype)).astype(np.float64)
-    shift = float(_numpy(dtype).type(shift))
+    projection = _narrowed(projection, dtype)
+    shift = float(_narrowed(np.array(shift), dtype))
     s = x @ projection + shift
     order = np.argsort(s)
-    knots = s[order].astype(_numpy(dtype)).astype(np.float64)
+    knots = _narrowed(s[order], dtype)
     values = y[order]
+    offset = _narrowed(values[0], dtype)
     gaps = np.diff(knots)[:, None]
     slopes = np.diff(values, axis=0) / gaps
-    solid = bool(np.isfinite(slopes).all()) and bool((gaps > 0).all())
-    coefficients = np.diff(slopes, axis=0, prepend=0.0).astype(_numpy(dtype)).astype(np.float64)
-    solid = solid and bool(np.isfinite(coefficients).all())
-    coefficients = coefficients if solid else np.zeros_like(coefficients)
+    coefficients = _narrowed(np.diff(slopes, axis=0, prepend=0.0), dtype)
+    # Rows that fall together, or so close that a slope is beyond the format, leave a layer that is constant.
+    apart = bool((gaps > 0).all())
+    finite = np.isfinite(slopes).all() and np.isfinite(coefficients).all()
+    solid = apart and bool(finite)
+    if not solid:
+        coefficients = np.zeros_like(coefficients)
     rounding = rounding_of(dtype)
-    size = float((np.abs(x) @ np.abs(projection)).max()) + abs(shift)
-    # of the executed projection and of the float64 product above, which rounds again when narrowed
-    lost = 4 * (x.shape[1] + 3) * rounding.tiny * (1 + float(np.abs(projection).max()))
-    drift = (2 * rounding.gamma(x.shape[1] + 3) * size + lost) * UP
-    offset = values[0].astype(_numpy(dtype)).astype(np.float64)
+    sums = np.abs(x) @ np.abs(projection)
+    size = float(sums.max()) + abs(shift)
+    # Twice: by the executed projection, and by the float64 product above, which rounds again when narrowed.
+    largest = 1 + float(np.abs(projection).max())
+    lost = 4 * (columns + 3) * rounding.tiny * largest
+    drift = (2 * rounding.gamma(columns + 3) * size + lost) * UP
     bound = ReluRecall(knots, values, offset, coefficients, drift, rounding)
     model = _relu_layer(table, projection, shift, knots, coefficients, offset, dtype)
-    lipschitz = float(np.abs(slopes).max(initial=0.0)) * float(np.abs(projection).sum()) * UP
-    stored = x.shape[1] + 1 + len(knots) - 1 + coefficients.size + offset.size
+    stretch = float(np.abs(projection).sum())
+    lipschitz = _steepest(coefficients) * stretch * UP
+    stored = columns + 1 + len(knots) - 1 + coefficients.size + offset.size
     proved = solid and not overflows(model, _hull(table))
-    return Recaller("relu", model, bound.error() if proved else math.inf, stored, lipschitz)
+    error = bound.error() if proved else math.inf
+    return Recaller("relu", model, error, stored, lipschitz)
+
+
+def _steepest(coefficients: Array) -> float:
+    """A bound of the slopes of sum_r c_r relu(s - s_r): partial sums of the coefficients that the layer has.
+
+    Rounded to a format they no longer add up to the slopes of the rows; the second term is the rounding of the sums.
+    """
+    partial = np.abs(np.cumsum(coefficients, axis=0)).max(initial=0.0)
+    total = np.abs(coefficients).sum(0).max(initial=0.0)
+    return float(partial + len(coefficients) * UNIT * total)
 
 
 def _hull(table: Rows) -> Box:
@@ -235,21 +299,30 @@ def _relu_layer(
 def _projection(x: Array, seed: int) -> tuple[Array, float]:
     """Of several random directions in standardised columns, the one whose projections keep the largest distance."""
     deviation = np.abs(x - x.mean(0)).max(0)
-    scale = 1 / np.where(deviation > narrowest(torch.float64), deviation, 1.0)
-    generator = np.random.default_rng(seed)
-    tries = generator.standard_normal((DIRECTIONS, x.shape[1])) if x.shape[1] > 1 else np.ones((1, 1))
+    varies = deviation > narrowest(torch.float64)
+    scale = 1 / np.where(varies, deviation, 1.0)
+    columns = x.shape[1]
+    tries = np.ones((1, 1))
+    if columns > 1:
+        generator = np.random.default_rng(seed)
+        tries = generator.standard_normal((DIRECTIONS, columns))
     centred = (x - x.mean(0)) * scale
-    best = tries[0]
-    best_gap = -1.0
-    for direction in tries:
-        s = np.sort(centred @ direction)
-        closest = np.diff(s).min(initial=np.inf)
-        gap = float(closest / max(s[-1] - s[0], 1e-300)) if len(s) > 1 else 1.0
-        if gap > best_gap:
-            best, best_gap = direction, gap
+    gaps = np.array([_smallest_gap(centred @ direction) for direction in tries])
+    # A gap that is no number comes from a column that overflows, and is the worst there is.
+    best = tries[int(np.where(np.isnan(gaps), -1.0, gaps).argmax())]
     p = best * scale
     return p, -float(p @ x.mean(0))
 
 
-def _numpy(dtype: torch.dtype) -> np.dtype[Any]:
-    return np.dtype(format_of(dtype).name)
+def _smallest_gap(s: Array) -> float:
+    """The smallest distance of two numbers, relative to their range."""
+    if len(s) < 2:
+        return 1.0
+    ordered = np.sort(s)
+    closest = np.diff(ordered).min()
+    return float(closest / max(ordered[-1] - ordered[0], 1e-300))
+
+
+def _narrowed(numbers: Array, dtype: torch.dtype) -> Array:
+    """Rounded to the format, as float64."""
+    return numbers.astype(format_of(dtype).name).astype(np.float64)

@@ -16,7 +16,8 @@ from onelayer.errors import OnelayerError
 from onelayer.ground import pinned
 from onelayer.recording.columns import Array, as_number, column_of, numbers, read_columns
 
-MAX_EXACT = 2**53  # up to this, float64 holds every whole number
+# Up to this, float64 holds every whole number.
+MAX_EXACT = 2**53
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,8 @@ def read_named(path: str | Path, target: str) -> tuple[Array, NDArray[Any], tupl
     if not names:
         raise OnelayerError(f"{path} has only the column '{target}'; a table needs input columns too")
     inputs = np.stack([numbers(path, name, columns[name]) for name in names], axis=1)
-    return inputs, _target(path, target, columns[target]), tuple(names)
+    outputs = _target(path, target, columns[target])
+    return inputs, outputs, tuple(names)
 
 
 def as_table(inputs: Any, outputs: Any) -> Rows:
@@ -66,6 +68,7 @@ def as_table(inputs: Any, outputs: Any) -> Rows:
         raise OnelayerError(f"X and Y must have one row per example, got {x.shape} and {y.shape}")
     x = x[:, None] if x.ndim == 1 else x
     classes: tuple[Any, ...] | None = None
+    # Numbers with a point are to be approximated; anything else is a label, whole numbers too.
     if y.dtype.kind not in "f":
         if y.ndim != 1:
             raise OnelayerError(f"labels must be one per row, got shape {y.shape}")
@@ -73,11 +76,14 @@ def as_table(inputs: Any, outputs: Any) -> Rows:
         classes = tuple(names.tolist())
         y = codes.astype(np.float64)
     for name, array in (("X", x), ("Y", y)):
-        bad = np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(1))
+        finite = np.isfinite(array.reshape(len(array), -1)).all(1)
+        bad = np.flatnonzero(~finite)
         if len(bad):
             raise OnelayerError(f"{name} has a missing or infinite value in row {bad[0] + 1}; drop or fill it")
     keep = _distinct(x, y)
-    return Rows(np.ascontiguousarray(x[keep]), np.ascontiguousarray(y[keep], dtype=np.float64), classes, len(x))
+    kept_inputs = np.ascontiguousarray(x[keep])
+    kept_outputs = np.ascontiguousarray(y[keep], dtype=np.float64)
+    return Rows(kept_inputs, kept_outputs, classes, len(x))
 
 
 def _array(values: Any, name: str) -> NDArray[Any]:
@@ -98,15 +104,19 @@ def _array(values: Any, name: str) -> NDArray[Any]:
 
 def _distinct(x: Array, y: NDArray[Any]) -> NDArray[np.int64]:
     """First row of each distinct input; an input that occurs with two outputs is refused, naming its rows."""
-    flat = np.ascontiguousarray(x.reshape(len(x), -1)) + 0.0  # -0.0 becomes 0.0: equal numbers have equal bytes
-    records = flat.view(np.dtype((np.void, flat.dtype.itemsize * flat.shape[1]))).ravel()
+    # Rows are compared as bytes, which is fast; with + 0.0, -0.0 becomes 0.0 and equal numbers have equal bytes.
+    flat = np.ascontiguousarray(x.reshape(len(x), -1)) + 0.0
+    row_bytes = np.dtype((np.void, flat.dtype.itemsize * flat.shape[1]))
+    records = flat.view(row_bytes).ravel()
     _, first, group = np.unique(records, return_index=True, return_inverse=True)
     leader = first[group.ravel()]
-    differs = (y.reshape(len(y), -1) != y[leader].reshape(len(y), -1)).any(1)
+    outputs = y.reshape(len(y), -1)
+    differs = (outputs != outputs[leader]).any(1)
     if differs.any():
         row = int(np.flatnonzero(differs)[0])
+        other = int(leader[row])
         raise OnelayerError(
-            f"rows {int(leader[row]) + 1} and {row + 1} have equal inputs and different outputs; no function has both"
+            f"rows {other + 1} and {row + 1} have equal inputs and different outputs; no function has both"
         )
     return np.sort(first)
 
@@ -121,16 +131,21 @@ def _target(path: str | Path, name: str, values: Sequence[Any]) -> NDArray[Any]:
         _refuse_infinite(path, name, values)
         return np.array([str(value) for value in values])
     column = np.array(found, dtype=np.float64)
-    whole = all(map(_written_whole, values)) and float(np.abs(column).max()) <= MAX_EXACT
+    largest = float(np.abs(column).max())
+    whole = all(map(_written_whole, values)) and largest <= MAX_EXACT
     return column.astype(np.int64) if whole else column
 
 
 def _written_whole(value: Any) -> bool:
-    return isinstance(value, int) or (isinstance(value, str) and value.lstrip("+-").isdigit())
+    if isinstance(value, str):
+        return value.lstrip("+-").isdigit()
+    return isinstance(value, int)
 
 
 def _missing(value: Any) -> bool:
-    return value in (None, "") or (isinstance(value, float) and math.isnan(value))
+    if isinstance(value, float):
+        return math.isnan(value)
+    return value in (None, "")
 
 
 def _refuse_infinite(path: str | Path, name: str, values: Sequence[Any]) -> None:
