@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from onelayer import Box, OnelayerError, approximate, check
 from onelayer.layer.transformer import OneLayerTransformer
+from onelayer.network.record import record
 from onelayer.proof.certify import certify
 from onelayer.proof.crew import as_problem
 from onelayer.proof.error import error_function
@@ -65,6 +67,17 @@ def test_workers_never_take_a_changed_layer_for_the_one_with_its_weights(
     foreign = error_function(changed, target, BOX, torch.float64, torch.device("cpu"))
     assert as_problem(own) is not None
     assert as_problem(foreign) is None
+
+
+def test_a_hooked_network_is_recorded_with_its_hook(tmp_path: Path) -> None:
+    """The program of the network alone would be tanh, not tanh + 1."""
+    network = record(nn.Tanh(), (1,))
+    network.register_forward_hook(lambda module, given, returned: returned + 1.0)
+    found = certify(network, lambda x: torch.tanh(x) + 1.0, BOX, 1e-9)
+    assert found.proved
+    assert any("tested at" in assumption for assumption in found.assumptions)
+    report = check(found.save(tmp_path / "claim"))
+    assert report.ok, str(report)
 
 
 def test_narrow_formats_are_for_untouched_layers(layer: OneLayerTransformer) -> None:

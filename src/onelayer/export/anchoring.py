@@ -45,6 +45,7 @@ class Anchoring:
         """Features (..., F) as tokens (..., d); ``exact`` shortens the anchors to give all tokens the same norm."""
         tokens = features @ self.up.T
         anchor = torch.full(tokens.shape[:-1], self.anchor, dtype=torch.float64)
+        # Memory tokens are constants: their norm can be made exactly the reference norm.
         if exact:
             anchor = torch.sqrt(self.anchor**2 - tokens.square().sum(-1) / 2)
         first = 2 * self.up.shape[1]

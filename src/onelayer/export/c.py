@@ -60,6 +60,7 @@ def to_c(a: Exportable, path: str | os.PathLike[str], *, guard: str | None = Non
     row = format_of(model.dtype)
     narrow = row.name if row.accumulator is not None else None
     program = Program(name, row.computing.dtype, narrow=narrow, int8=model.int8)
+    # First the layer, which says which helpers and tables the file needs.
     emit_layer(program, source.model)
     replace_file(target.with_suffix(".h"), _header(name, a, source, guard).encode())
     replace_file(target, _program(name, a, source, program, guard).encode())
@@ -158,6 +159,7 @@ def _before(source: Source, program: Program, guard: str | None) -> str:
     inputs, outputs = counts(source)
     each = f"for (c = 0; c < {inputs}; ++c)"
     kept = f"{x}[c]"
+    # An unused counter is a warning, and with -Werror the end.
     lines = [] if guard is None and x == "x" else ["int c;"]
     if guard is not None:
         ends = {word: program.table(word, side) for word, side in _ends(source).items()}

@@ -25,9 +25,11 @@ def emit_layer(program: Program, model: OneLayerTransformer) -> None:
     width = config.d_model
     program.line(f"real e[{n}][{width}], r[{n}][{width}];")
     if n > 1:
+        # One token needs no counter, and an unused one is a warning.
         program.line("int n;")
     for_tokens = TokenLoop(program, n)
     if config.pieces:
+        # One affine map of the whole input makes all tokens.
         program.affine("embed", "x", "(&e[0][0])", own["W_E"], own["b_E"])
         program.held("(&e[0][0])", n * width)
     else:

@@ -37,6 +37,7 @@ def counts(source: Source) -> tuple[int, int]:
 
 def self_test(name: str, a: Exportable, source: Source) -> str:
     """Compiled with -DNAME_SELF_TEST the file is a program that returns 0 when every point is inside the bound."""
+    # A bare layer has no domain to take points from.
     if source.box is None:
         return ""
     dtype = source.model.dtype

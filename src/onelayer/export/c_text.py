@@ -238,6 +238,7 @@ class Program:
 
     def _count(self, more: int) -> None:
         self.numbers += more
+        # Counted as they are written: a large table is refused before it fills the memory.
         if self.numbers > MOST_NUMBERS:
             raise OnelayerError(f"the layer has more than {MOST_NUMBERS:,} numbers, too many for a C file; use ONNX")
 

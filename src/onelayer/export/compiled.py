@@ -33,6 +33,7 @@ def compiled(path: Path, model: OneLayerTransformer, *, flags: tuple[str, ...] =
         if done.returncode:
             first = done.stderr.strip().splitlines()[0]
             raise OnelayerError(f"{compiler} refuses {path}: {first[:200]}")
+        # The folder goes with this block; what is loaded stays in memory.
         function = getattr(ctypes.CDLL(str(library)), path.stem)
     number = ctypes.c_double if model.dtype == torch.float64 else ctypes.c_float
     inputs = math.prod(model.config.input_shape)

@@ -110,6 +110,7 @@ class Writer:
         self.outputs = range(len(formula.outputs))
         self.names = [f"x{i + 1}" for i in range(formula.dim)]
         self.point = f"[{'; '.join(self.names)}]"
+        # Heads look the same way for every output; shifts and shares of eps differ.
         self.groups = [plan(problem, i) for i in self.outputs]
 
     def text(self) -> str:
@@ -346,6 +347,7 @@ def _joined(claim: str, names: Sequence[str], pieces: Sequence[tuple[Fraction, F
     """The lemmas of adjacent pieces joined in a balanced tree."""
     if len(names) == 1:
         return names[0]
+    # Balanced, so that the term is only as deep as the logarithm of the pieces.
     half = len(names) // 2
     left = _joined(claim, names[:half], pieces[:half])
     right = _joined(claim, names[half:], pieces[half:])

@@ -30,6 +30,7 @@ def direction_of(slopes: Sequence[Fraction]) -> Direction:
     scale = lcm(*(slope.denominator for slope in slopes))
     whole = [int(slope * scale) for slope in slopes]
     common = gcd(*whole)
+    # One of two opposite vectors, so that they are one direction.
     sign = 1 if next(number for number in whole if number) > 0 else -1
     return tuple(sign * number // common for number in whole)
 
@@ -211,6 +212,7 @@ def formula_text(nodes: Sequence[Node], at: int, leaf: Leaf, constant: Callable[
         if own is None:
             own = _written(nodes[here], [texts[arg] for arg in arguments], write)
         texts[here] = own
+        # A node that is used twice is written twice: texts may grow like 2^depth.
         if len(texts[here]) > LONGEST:
             raise OnelayerError("the formula of f is too long for a Coq certificate")
     return texts[at]

@@ -108,6 +108,7 @@ def _gather(problem: Problem, output: int) -> list[DirectionGroup]:
         anywhere = next(iter(groups), _unit(problem.f.dim, 0))
         directions = problem.f.directions(at) or {anywhere}
         _group(groups, directions, "a term of f").terms.append((factor, at))
+    # A head whose tokens do not depend on x adds a constant, which some group must carry.
     if constant or not groups:
         _group(groups, {_unit(problem.f.dim, 0)}, "").heads += constant
     return list(groups.values())
@@ -210,7 +211,9 @@ def _share_eps(groups: list[DirectionGroup], needed: list[float], eps: Fraction)
 
 def _down(value: Fraction, eps: Fraction) -> Fraction:
     """A number just below ``value`` with a short denominator, a power of two that fits eps."""
+    # Forty bits below eps: short numbers are quick to check, and cost nothing of the bound that matters.
     scale = 1 << (40 + max(0, (1 / eps).__ceil__().bit_length()))
+    # One less: the bounds of all groups must add up to at most eps.
     return Fraction(math.floor(value * scale) - 1, scale)
 
 
@@ -251,6 +254,7 @@ def cuts(problem: Problem, group: DirectionGroup) -> list[Fraction]:
         step = -(-len(sides) // MOST_CUTS)
         scale = group.w[group.axis]
         found |= {Fraction(side) * scale for side in sides[::step]}
+    # The steeper the logits, the further the exponentials of one piece lie apart.
     steepest = 0.0
     for h in group.heads:
         slopes = [float(group.multiple(token.slopes)) for token in problem.layer.heads[h]]

@@ -91,6 +91,7 @@ def _output(problem: Problem, formula: Formula, names: Sequence[str], i: int, in
     spaced = " ".join(names)
     point = f"[{'; '.join(names)}]"
     degree = DEGREES.get(formula.dim, LOWEST_DEGREE)
+    # Machine numbers have one precision, that of float64.
     bits, rough = _bits(problem) if integers == "plain" else (53, 53)
     precision = f"(F.PtoP {bits}) (F.PtoP {rough}) {degree}"
     return (

@@ -133,6 +133,7 @@ def exact_layer(model: OneLayerTransformer) -> ExactLayer:
         start = _sum(own["b_O"], own["b_E"])
     else:
         embedded = _zeros(inputs, config.d_model)
+        # Without a residual nothing of the stream passes the network by.
         read = _zeros(config.d_model, outputs) if config.hidden else read
 
     streams = [_streams(model, h, own) for h in range(len(config.heads))]

@@ -61,6 +61,7 @@ class Exported:
 
     def __str__(self) -> str:
         written = f"{self.to}: {self.path} ({self.bytes:,} bytes)"
+        # Nothing was measured, and nothing is said of it.
         if math.isnan(self.difference):
             return f"{written}, not run: no C compiler was found"
         return f"{written}, differs from the layer by at most {self.difference:.1e} on {SAMPLES} sample points"
@@ -103,6 +104,7 @@ def export(
     own = source_of(source)
     points = own.domain.sample(SAMPLES).to(own.model.dtype)
     with torch.no_grad():
+        # Run once in the other library: an export that nobody has run is not called done.
         expected = own.model(points)
         difference = float((run(points) - expected).abs().max())
     scale = float(expected.abs().max())

@@ -76,6 +76,7 @@ class OneLayerGPT2(PreTrainedModel):  # type: ignore[misc]
         self.embed = nn.Linear(features, block.n_embd, bias=False)
         self.start = nn.Embedding(length, block.n_embd)
         self.gpt2 = GPT2LMHeadModel(block)
+        # Filled at the first call, and again when the model is moved or converted.
         self._stored: tuple[Tensor, Tensor] | None = None
         self.post_init()
 

@@ -28,6 +28,7 @@ class Graph:
     def __init__(self, dtype: torch.dtype, *, int8: bool = False) -> None:
         self.onnx = require("onnx", "onnx")
         require("onnx.helper", "onnx")
+        # Narrow formats are stored and rounded to, and computed in float32.
         self.dtype = ACCUMULATORS.get(dtype, dtype)
         self.narrow = dtype if dtype in ACCUMULATORS else None
         self.int8 = int8
@@ -133,6 +134,7 @@ class Graph:
         model = helper.make_model(graph, opset_imports=[opset], ir_version=IR_VERSION)
         model.producer_name = "onelayer"
         helper.set_model_props(model, facts)
+        # What is written is valid, or nothing is.
         self.onnx.checker.check_model(model, full_check=True)
         return model
 

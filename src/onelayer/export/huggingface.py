@@ -41,6 +41,7 @@ def to_huggingface(
     block = _gpt2_arguments(drawn, anchored)
     config = OneLayerGPT2Config(layer=drawn.config.to_dict(), block=block, dtype=dtype, **kept)
     model = OneLayerGPT2(config)
+    # Weights are laid out in float64 and rounded once, at the end.
     model.double()
     ramps = ramp_layers(source.model)
     embed = anchored.up @ drawn.embed

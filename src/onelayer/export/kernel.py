@@ -80,6 +80,7 @@ def check_formally(
         path = to_coq(own, claim, eps=eps, integers=integers)
         pieces = path.read_text(encoding="ascii").count("\nLemma piece")
         try:
+            # Anew each time: Coq believes a compiled file, and one that lies about may be anybody's.
             library = compile_library(Path(folder) / "library", began + max_seconds)
             command = [coqc, *_options(library), CERTIFICATE]
             done = _run(command, path.parent, began + max_seconds)

@@ -142,6 +142,7 @@ def _native_weights(drawn: Plan) -> dict[str, Tensor]:
     """The state of a NativeModel that computes a plan; its head has no bias, so the flag feature carries it."""
     read = drawn.read.clone()
     zero = torch.zeros_like(drawn.query_bias)
+    # Feature 0 is one on every token of the sequence.
     read[:, 0] += drawn.read_bias
     length = len(drawn.memory) + drawn.config.length
     layer = {

@@ -66,6 +66,7 @@ def _layer(source: Source, guard: str | None) -> Graph:
     config = source.model.config
     graph = Graph(model.dtype, int8=model.int8)
     own = dict(model.state_dict())
+    # The layer rounds its argument to a narrow format before anything else.
     x = graph.held(onnx_guard(graph, source, guard))
     e = _embed(graph, config, own, x)
     u = _norm(graph, own, "1", e) if config.norm == "pre" else e
@@ -78,6 +79,7 @@ def _layer(source: Source, guard: str | None) -> Graph:
     y = _feed_forward(graph, config, own, r) if config.hidden else r
     y = _pooled(graph, config, y)
     read = graph.affine("read", y, own["W_R"], own["b_R"])
+    # ONNX has no errors: nan says that the point was outside.
     if guard == RAISE:
         read = graph.reshape("read.shaped", read, -1, *config.output_shape)
         inside = graph.reshape("inside.shaped", "inside", -1, *(1 for _ in config.output_shape))
@@ -107,6 +109,7 @@ def _embed(graph: Graph, config: Config, own: dict[str, Tensor], x: str) -> str:
         x = graph.reshape("features", x, -1, config.length, config.features)
     e = graph.affine("embedding", x, own["W_E"], own["b_E"])
     if config.pieces:
+        # One affine map has made all tokens in one row.
         e = graph.reshape("embedding.tokens", e, -1, config.length, config.d_model)
     if config.positions != "none":
         position = graph.weight("position", own["position"])
@@ -250,6 +253,7 @@ def _weights(graph: Graph, config: Config, name: str, scores: str, tokens: int) 
         threshold = graph.smallest_of_top(f"{name}.best", scores, min(config.top_k, tokens))
         small = graph.apply("Less", f"{name}.small", scores, threshold)
         minus_infinity = graph.constant("minus_inf", -math.inf)
+        # What is not among the best weighs exp(-inf) = 0.
         masked = graph.apply("Where", f"{name}.kept", small, minus_infinity, scores)
         return graph.apply("Softmax", f"{name}.weights", masked, axis=-1)
     if config.attention == "hardmax":

@@ -149,6 +149,7 @@ def _memory_tables(model: OneLayerTransformer, width: int) -> tuple[Tensor, Tens
     for h, (own_keys, own_values) in enumerate(heads):
         d_k = own_keys.shape[1]
         at = h * width
+        # A head without memory beside others that have some.
         if not len(own_keys):
             keys[:, at + d_k] = OFF
             continue

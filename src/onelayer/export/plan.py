@@ -84,12 +84,14 @@ def plan(source: Source) -> Plan:
     """The plan of a softmax layer without LayerNorm of its own."""
     model = source.model
     config = source.model.config
+    # A stock layer has LayerNorms of its own, at places that ours does not have.
     if config.norm != "none":
         raise OnelayerError(f"a layer with its own {config.norm}-LayerNorm is exported by to_torch(a, norm='none')")
     if config.pieces:
         raise OnelayerError(
             "tokens that are affine in the whole input have no stock embedding; use to_torch(a, norm='none')"
         )
+    # A stock layer knows no grids: all combinations become tokens.
     heads = plain_heads(model)
     count = max(len(keys) for keys, _ in heads)
     tokens = count + config.length
@@ -106,6 +108,7 @@ def plan(source: Source) -> Plan:
     bound = _bounds(source, heads, own, names)
     reach = _largest_logit(config, heads, own, bound[names.stream])
     attention = _attention(config, heads, own, names, width, OFF + 2 * reach)
+    # A stock layer always has a network: one unit of zeros adds nothing.
     hidden = max(1, config.hidden)
     first = torch.zeros(hidden, names.count).double()
     second = torch.zeros(names.count, hidden).double()
@@ -253,6 +256,7 @@ def _bounds(source: Source, heads: list[tuple[Tensor, Tensor]], own: dict[str, T
         v = v + config.heads[h].d_v
     after = stream + spread if config.residual else spread
     bound = torch.zeros(names.count).double()
+    # The flag of sequence tokens, and those that switch memory tokens off.
     bound[0] = 1
     bound[names.off : names.off + len(heads)] = 1
     bound[names.stream] = stream

@@ -32,6 +32,7 @@ def solve_values(source: Source, drawn: Plan, build: Callable[[Plan], StockLayer
     """
     model = source.model
     config = drawn.config
+    # Tokens of a sequence have values of their own, which are no unknowns here.
     if config.layout != "packed":
         raise OnelayerError("values are solved for packed layers; leave solve=False for tokens")
     maps = _value_maps(drawn)

@@ -42,6 +42,7 @@ class StockLayer(nn.Module):
         domain: list[list[float]] | None = None,
     ) -> None:
         super().__init__()
+        # All of them, so that config.json can build the same layer again.
         self.arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
         self.input_shape = tuple(input_shape)
         self.output_shape = tuple(output_shape)

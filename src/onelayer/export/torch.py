@@ -35,6 +35,7 @@ def to_torch(
     need_softmax(source.model, "torch.nn")
     if norm not in NORMS:
         raise OnelayerError(f"norm must be one of {', '.join(NORMS)}; got {norm!r}")
+    # Parts of torch.nn without an anchor: nothing normalises them.
     if norm == "none":
         return layer_of_parts(source.model)
     size = ANCHORS[source.model.dtype] if anchor is None else anchor

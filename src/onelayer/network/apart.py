@@ -28,6 +28,7 @@ def apart(one: RecordedNetwork, pair: RecordedNetwork) -> bool:
     """Whether ``pair``, (2, *shape) to (2, *outputs), is ``one`` of either point."""
     look = _Look()
     shape = one.program.input_shape
+    # What pools over the batch has lost it.
     if pair.program.output_shape != (PAIR, *one.program.output_shape):
         return False
     points = look.inputs((PAIR, *shape))

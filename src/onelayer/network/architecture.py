@@ -122,6 +122,7 @@ def _in_order(state: Mapping[str, Tensor]) -> list[str]:
     """Names of weight and bias, layer by layer."""
     weights = sorted((name for name in state if state[name].ndim == 2), key=_natural)
     biases = sorted((name for name in state if state[name].ndim == 1), key=_natural)
+    # A tensor that nobody reads means another network than the one that was named.
     if len(weights) + len(biases) != len(state):
         raise ValueError("it has tensors that are neither a weight (out, in) nor a bias (out)")
     if len(weights) > 1 and not all(map(_numbered, (weights, biases))):
@@ -131,5 +132,6 @@ def _in_order(state: Mapping[str, Tensor]) -> list[str]:
 
 def _encoder(sizes: list[int], words: list[str], state: Mapping[str, Tensor]) -> nn.Module:
     model = EncoderNetwork(sizes, words[0], words[1] == "pre")
+    # Strictly: a tensor too many or too few means another architecture.
     model.load_state_dict(dict(state))
     return model

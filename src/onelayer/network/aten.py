@@ -29,6 +29,7 @@ def written_as(build: NetworkWriter, name: str, args: Any, kwargs: Mapping[str, 
     _need_fit(build, (*args, *kwargs.values()))
     in_place = name.endswith("_") and not name.endswith("__")
     name = name.removesuffix("_") if in_place else name
+    # Whoever reads the old value later would read what torch has already changed.
     if in_place and name not in SAME:
         _spend(build, args[0])
     if name in SAME or name in CASTS:
@@ -63,6 +64,7 @@ def _same(build: NetworkWriter, name: str, args: Any, kwargs: Mapping[str, Any])
     formats += [x.dtype for x in given if isinstance(x, Tensor)]
     if any(kind != build.dtype for kind in formats):
         raise UnsupportedOperation("a cast", "a network has one format")
+    # Its third argument says whether the model is training.
     if "dropout" in name and args[2:3] != (False,) and args[2:3] != [False]:
         raise UnsupportedOperation("dropout", "call model.eval() first")
     return args[0]
@@ -370,6 +372,7 @@ def attention(
         raise UnsupportedOperation("a mask that depends on the point", "use a constant mask")
     if mask is not None:
         table = mask.numpy()
+        # A mask of truth values shows tokens, one of numbers is added.
         hides = table.dtype == bool
         added = np.where(table, 0.0, -np.inf) if hides else table.astype(np.float64)
         logits = build.combine("add", logits, added)

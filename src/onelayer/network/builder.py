@@ -86,6 +86,7 @@ class NetworkWriter:
         exact = torch.from_numpy(numbers).to(self.dtype)
         if not bool(torch.isfinite(exact).all()):
             raise UnsupportedOperation("a constant of the network", "it is not finite")
+        # By their bytes: 0.0 and -0.0 are equal numbers and different weights.
         key = tuple(exact.shape), exact.numpy().tobytes()
         if key not in self._known:
             taken = not name or name in self.tensors
@@ -166,6 +167,7 @@ class NetworkWriter:
         rest = np.where(shown, mask, 0.0)
         bare = Value(x.step, x.places)
         moved_on = self.combine("add", bare, rest) if bool(rest.any()) else bare
+        # The type of a sum; that of a value and numbers is a value.
         if not isinstance(moved_on, Value):
             raise UnsupportedOperation("a mask of a constant", "mask logits")
         shown = shown if x.shown is None else shown & x.shown
@@ -186,6 +188,7 @@ class NetworkWriter:
             places.append(_in_order(part.shape) + offset)
             size = math.prod(part.shape)
             offset += size
+        # Places in all parts one after another, moved as the parts are.
         index = np.concatenate(places, axis)
         flat = tuple(index.reshape(-1).tolist())
         return self._written("arrange", tuple(args), tuple(index.shape), places=flat)
@@ -216,6 +219,7 @@ class NetworkWriter:
     def along(self, op: str, x: Value, axis: int) -> Known:
         """An operation of one axis; entries that a mask hides take no part in a softmax."""
         shown = x.shown if op == "softmax" else None
+        # A sum of masked entries would be minus infinity: what is still hidden is refused below.
         hidden = None if op == "softmax" else x.shown
         bare = Value(x.step, x.places, hidden)
         last = moved(bare, lambda v: np.moveaxis(v, axis, -1))
@@ -246,6 +250,7 @@ class NetworkWriter:
     def normalise(self, x: Value, gain: Constant | None, shift: Constant | None, eps: float) -> Value:
         """Layer normalisation of the last axis."""
         width = x.shape[-1]
+        # A step always has both: a gain of one and an offset of zero change no number.
         first = self.tensor(np.ones(width) if gain is None else gain)
         second = self.tensor(np.zeros(width) if shift is None else shift)
         args = (self._whole(x), first, second)

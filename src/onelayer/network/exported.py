@@ -56,6 +56,7 @@ class _Archive:
         names = archive.namelist()
         if len(names) > MAX_ENTRIES or sum(item.file_size for item in archive.infolist()) > MAX_BYTES:
             raise FileError("the archive holds too many files, or too large ones")
+        # Of two entries with one name different readers take different ones.
         if len(set(names)) < len(names):
             raise FileError("the archive holds two files of one name")
         models = [name for name in names if name.endswith("/models/model.json")]
@@ -73,12 +74,14 @@ class _Archive:
         graph = module["graph"]
         weights = self._tensors("weights")
         constants = self._tensors("constants")
+        # A name must mean one tensor: the graph knows them by name alone.
         if set(weights) & set(constants):
             raise FileError("the archive holds two tensors of one name")
         weights |= constants
         known: dict[str, Any] = {}
         write: NetworkWriter | None = None
         for spec in module["signature"]["input_specs"]:
+            # A union in JSON: one key that says which, and its content.
             (kind, content), *_ = spec.items()
             name = content["arg"].get("name") or content["arg"]["as_tensor"]["name"]
             if kind == "user_input":

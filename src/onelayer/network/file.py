@@ -59,6 +59,7 @@ def load_network(folder: str | os.PathLike[str], name: str = FILE_NAME) -> Recor
 
 def network_sha256(network: RecordedNetwork) -> str:
     """SHA-256 of the text of the program, a newline, and for every tensor in order of name its line and bytes."""
+    # The program too: the same tensors make another function in another order.
     digest = hashlib.sha256((network.program.text() + "\n").encode())
     for name, tensor in sorted(_tensors(network).items()):
         shape = ",".join(str(size) for size in tensor.shape)

@@ -32,12 +32,14 @@ class RecordedNetwork(nn.Module):
     def __init__(self, program: NetworkProgram, tensors: Mapping[str, Tensor]) -> None:
         super().__init__()
         self.program = program
+        # Names of programs may hold dots, which those of parameters must not.
         self.names = {name: f"t{at}" for at, name in enumerate(sorted(program.tensors))}
         for name, own in self.names.items():
             self.register_parameter(own, nn.Parameter(tensors[name].clone(), requires_grad=False))
         for at, step in enumerate(program.steps, start=1):
             if step.places is not None:
                 places = torch.tensor(step.places, dtype=torch.int64, device="cpu")
+                # In the module, so that it moves with it; not in its state, which is weights alone.
                 self.register_buffer(f"places{at}", places, persistent=False)
 
     @property
@@ -82,6 +84,13 @@ class RecordedNetwork(nn.Module):
         if step.places is not None:
             flat = torch.index_select(flat, 1, getattr(self, f"places{at}"))
         return flat.reshape(batch, *step.shape)
+
+    @property
+    def untouched(self) -> bool:
+        """Whether its program says all of it: no subclass, no hook, no attribute in the place of a method."""
+        patched = any(callable(getattr(RecordedNetwork, name, None)) for name in vars(self))
+        hooked = bool(self._forward_hooks or self._forward_pre_hooks)
+        return type(self) is RecordedNetwork and not patched and not hooked
 
     def extra_repr(self) -> str:
         """What torch shows of it."""

@@ -69,6 +69,7 @@ def _need_valid(onnx: Any, model: Any) -> None:
 
 def _network(graph: Any, to_array: Callable[[Any], Any]) -> RecordedNetwork:
     network = _of_points(graph, to_array, None)
+    # Run on two points symbolically: whatever mixes or counts them shows in the expressions.
     if _any_batch(graph):
         _need_apart(network, _of_points(graph, to_array, PAIR))
     return network
@@ -88,6 +89,7 @@ def _need_apart(network: RecordedNetwork, pair: RecordedNetwork) -> None:
 
 def _of_points(graph: Any, to_array: Callable[[Any], Any], points: int | None) -> RecordedNetwork:
     """The network of one point, or that of so many together, (points, *shape) to (points, *outputs)."""
+    # An empty name stands for an optional input that is not given.
     known: dict[str, Any] = {"": None}
     for item in graph.initializer:
         known[item.name] = _array(item, to_array)
@@ -116,6 +118,7 @@ def _run_all(write: NetworkWriter, graph: Any, known: dict[str, Any], to_array: 
     """Every node in the order of the file; what each writes becomes known, once."""
     for node in graph.node:
         results = _run(write, node, known, to_array)
+        # An output without a result, as the mask of a dropout, is refused where it is read.
         for name, value in zip(node.output, results, strict=False):
             if name in known:
                 raise FileError(f"two nodes write {name[:40]!r}")

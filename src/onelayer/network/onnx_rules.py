@@ -99,6 +99,7 @@ def constant(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) ->
 @rule("ConstantOfShape")
 def filled(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Known:
     """One number everywhere."""
+    # Zero in float32 where nothing is said, as ONNX has it.
     value = np.asarray(settings.get("value", np.zeros(1, dtype=np.float32)))
     sides = _bounded(_whole_numbers(args[0]))
     return np.full(sides, value.reshape(-1)[0], dtype=value.dtype)
@@ -239,6 +240,7 @@ def softmax(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> 
 @rule("LayerNormalization")
 def layer_norm(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Known:
     """Of the last axis."""
+    # A step normalises the last axis alone.
     if settings.get("axis", -1) not in (-1, len(args[0].shape) - 1):
         raise UnsupportedOperation("LayerNormalization", "of the last axis")
     if settings.get("stash_type", FLOAT) not in NO_NARROWER[format_of(write.dtype)]:
@@ -251,6 +253,7 @@ def layer_norm(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) 
 
 def _reduction(op: str) -> Rule:
     def written(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Known:
+        # With it no axes mean none; without, all of them.
         if settings.get("noop_with_empty_axes", 0):
             raise UnsupportedOperation("a reduction over no axes", "name the axes")
         keepdims = bool(settings.get("keepdims", 1))
@@ -322,6 +325,7 @@ def sliced(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> K
 @rule("Gather")
 def gather(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Known:
     """Entries of one axis, by constant numbers."""
+    # Which entries are taken must not depend on the point.
     if isinstance(args[1], Value):
         raise UnsupportedOperation("Gather", "by constant indices")
     axis = settings.get("axis", 0)

@@ -66,6 +66,7 @@ class NetworkProgram:
     def __post_init__(self) -> None:
         if not 1 <= len(self.steps) <= MAX_STEPS:
             raise FileError(f"a network has between 1 and {MAX_STEPS:,} steps, found {len(self.steps):,}")
+        # Each list may be as long as a value: their sum alone bounds the memory.
         if sum(len(step.places or ()) for step in self.steps) > MAX_VALUES:
             raise FileError(f"the steps of a network list at most {MAX_VALUES:,} places")
         shapes: list[tuple[int, ...]] = [self.input_shape]
@@ -145,6 +146,7 @@ def _fits(step: Step, before: list[tuple[int, ...]], tensors: Mapping[str, tuple
         if not known:
             return False
         found.append(tensors[arg] if isinstance(arg, str) else before[arg])
+    # Neither a number that is not read nor one that is missing.
     if (step.number is not None) != (step.op in NUMBERED):
         return False
     if step.places is not None and step.op not in ("arrange", "softmax"):

@@ -21,7 +21,7 @@ from onelayer.network.network import RecordedNetwork
 
 def record(model: nn.Module, input_shape: tuple[int, ...]) -> RecordedNetwork:
     """The network of a module that maps (B, *input_shape) to (B, *outputs); OnelayerError where it is no such thing."""
-    if isinstance(model, RecordedNetwork):
+    if isinstance(model, RecordedNetwork) and model.untouched:
         return model
     tensors = (*model.parameters(), *model.buffers())
     held = [tensor.dtype for tensor in tensors if tensor.is_floating_point()]

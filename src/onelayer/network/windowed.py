@@ -17,6 +17,7 @@ def _seen(build: NetworkWriter, x: Known, places: Places) -> Known:
     """(1, C, *spatial) -> (1, C, *positions, entries of a window), zero on the border."""
     flat = moved(x, lambda v: v.reshape(*v.shape[:2], -1))
     end = flat.shape[-1]
+    # One zero for all of the border: places are cheap, entries are not.
     if bool((places == BORDER).any()):
         border = np.zeros((*flat.shape[:2], 1))
         flat = build.join([flat, border], 2)

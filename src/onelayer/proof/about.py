@@ -46,6 +46,7 @@ def sound(about: Any) -> bool:
     if not isinstance(about, Mapping) or not isinstance(about.get("kind"), str) or about["kind"] not in _SETTINGS:
         return False
     wanted = _SETTINGS[about["kind"]]
+    # No setting more: what is not read must not be there.
     if set(about) != {"kind", *wanted}:
         return False
     typed = all(_TYPES[name](about[name]) for name in wanted)

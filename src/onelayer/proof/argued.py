@@ -49,6 +49,7 @@ def argued_certificate(
     if math.isnan(upper) or overflows(model, box):
         upper = math.inf
     if lower > upper:
+        # Both are rigorous: something that one of them rests on is not true.
         raise ArithmeticError(f"the bound {upper} is below the error {lower} at {witness}: the argument does not hold")
     executed = format_of(model.dtype)
     return Certificate.settled(

@@ -45,6 +45,7 @@ def families(inherited: Tensor, bound: Tensor) -> Families:
 
     Pieces of one box lie side by side and have one shape: what helps one of them mostly helps all.
     """
+    # Boxes without a bound have inherited none in common: each is a family of its own.
     alone = torch.arange(len(bound), dtype=torch.int64, device=bound.device)
     same = torch.unique(inherited, return_inverse=True)[1]
     family = torch.where(torch.isfinite(inherited), same, len(bound) + alone)

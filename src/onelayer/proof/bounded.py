@@ -38,6 +38,7 @@ def as_taylor(t: Any, f: Any, low: Tensor, high: Tensor, order: int) -> list[Tay
 
 def steepness(y: Any) -> Tensor | float:
     """What each variable contributes to the terms of highest degree, (B, D): a guide to what was truncated."""
+    # A constant has no terms to be truncated.
     if not isinstance(y, TaylorModel) or not y.support:
         return 0.0
     y = y.reshape(y.shape[0], -1)

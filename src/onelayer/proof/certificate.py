@@ -80,6 +80,7 @@ class Certificate:
     within: float = 0.0
 
     def __post_init__(self) -> None:
+        # Whoever builds one, a proof, a file or a user, is held to the same rules.
         for holds, complaint in rules(self):
             if not holds:
                 raise OnelayerError(f"inconsistent certificate: {complaint}")

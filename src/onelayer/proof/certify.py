@@ -20,7 +20,6 @@ from onelayer.errors import OnelayerError, first_line
 from onelayer.float64 import one_number
 from onelayer.formats import FORMATS, MODEL_DTYPE, NAMES, REAL, are_formats, format_of, spelled
 from onelayer.ground import pinned
-from onelayer.language.formula import Formula
 from onelayer.language.words import NOT_RECORDED
 from onelayer.layer.file import weights_sha256
 from onelayer.layer.transformer import OneLayerTransformer
@@ -37,7 +36,7 @@ from onelayer.proof.error import error_function
 from onelayer.proof.forward import has_modes
 from onelayer.proof.frontier import Budget
 from onelayer.proof.outcome import Outcome, nothing_known
-from onelayer.proof.own import is_own_layer
+from onelayer.proof.own import is_own_layer, says_all
 from onelayer.proof.problem import problem_of
 from onelayer.proof.recorded import understood
 from onelayer.proof.search import Outgrown, Search
@@ -207,7 +206,7 @@ def _assumed_of_code(model: Any, tested: int) -> list[str]:
     found = []
     if isinstance(model, OneLayerTransformer) and model.int8:
         found.append(WHOLE)
-    if type(model) not in (Formula, RecordedNetwork) and not is_own_layer(model):
+    if not says_all(model):
         slow = "" if tested >= POINTS // 2 else ", fewer than usual because it is slow or the box is small"
         found.append(ALIKE.format(count=tested, slow=slow))
     if has_modes(model):

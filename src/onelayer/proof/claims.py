@@ -136,6 +136,7 @@ def _equivalent(
     a: Forward, b: Forward, box: Box, eps: float | None, both: Together | None, options: dict[str, Any]
 ) -> Certificate:
     shape, other = (outputs_seen(model, box) for model in (a, b))
+    # Outputs are compared one by one; broadcasting would compare other pairs.
     if shape != other:
         raise OnelayerError(f"the models return shapes {shape} and {other} at one point; they must be equal")
     modules = [model for model in (a, b) if isinstance(model, nn.Module)]

@@ -82,6 +82,7 @@ def examine(error: ErrorFunction) -> int:
     points = points[:: max(1, apart)]
     usual = _values(error, points)
     ends = _ends(error, points, points, batch=cost.chunk)
+    # The same batch once more: what differs is random, or remembers.
     _compare(error, points, usual, _values(error, points), ends, EVERY_TIME)
     _other_batches(error, points, usual, ends)
     few = slice(FEW)
@@ -199,6 +200,7 @@ def _beside_nothing(error: ErrorFunction, point: Tensor) -> None:
     alone = _ends(error, point, point)
     # In the middle it would be its own mirror image.
     for before, after in ((1, 1), (0, 2), (2, 0)):
+        # NaN marks the others: whatever is computed from them is NaN as well.
         crowd = torch.cat([*[nothing] * before, point, *[nothing] * after])  # (3, D)
         among = _ends(error, crowd, crowd)[before : before + 1]
         known = torch.isfinite(alone.low)

@@ -83,6 +83,7 @@ def cost_of_box(error: ErrorFunction, order: int) -> Cost:
 
 def sized(run: Callable[[], Any], boxes: int, device: torch.device) -> Cost:
     """A rough cost that is got nearly for nothing where kernels compute: from what they report of themselves."""
+    # Where no compiled kernel reports its work, every torch function is counted.
     if device.type == "cuda" or not active():
         return metered(run, boxes, device)
     meter = Meter()

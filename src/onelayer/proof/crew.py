@@ -69,6 +69,7 @@ class Crew:
         self.given = executor
         self.jobs = _cores() if jobs == -1 else jobs
         self.problem = as_problem(error)
+        # Processor time: a busy machine must not make a short proof look long.
         self.started = time.process_time()
         self.pool: Executor | None = None
         if executor is not None and self.problem is None:

@@ -29,6 +29,7 @@ class Exploration(Frontier):
         self.floor = unit.known.floor
         self.spoiled = unit.known.spoiled
         self.order = unit.order
+        # Calls as large as in the search: bounds may depend on the batch, and must not on who computes.
         self.cost = Cost(unit.chunk, 0.0)
         self.shown = [self.open[:0]]
 

@@ -59,6 +59,7 @@ def write_proof(folder: str | Path, proof: Certificate) -> None:
         content[FUNCTION] = proof.function.encode("utf-8")
     content |= proof.attachments
     for name, data in content.items():
+        # Before anything is written: what no reader takes is not worth having.
         if len(data) > MAX_BYTES[name]:
             raise FileError(f"cannot save: {name} has {len(data):,} bytes, a reader takes {MAX_BYTES[name]:,}")
     digests = {name: _sha256(data) for name, data in content.items()}

@@ -70,6 +70,7 @@ def execute(model: Forward, x: Tensor, outputs: tuple[int, ...] | None = None) -
 
 def enclose(function: Forward, x: TaylorModel, outputs: tuple[int, ...], name: str = "the model") -> Any:
     """A Taylor model of ``function`` on the boxes of x, (B, *outputs); a plain tensor where it ignores x."""
+    # Constants on the way are enclosed too: what torch makes of them depends on the machine.
     with _one_line(name, x), Constants(x):
         y = function(x)
     # An integer or a tuple has no enclosure; a tensor of floats that ignores x is its own.

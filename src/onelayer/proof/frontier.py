@@ -92,6 +92,7 @@ class Frontier:
     def round(self, most: float) -> bool:
         """Cut the most urgent boxes, unless more than ``most`` would be evaluated in all."""
         group, others = self.pick()
+        # Nothing is cut that would not be evaluated: the tree and the boxes stay together.
         if self.evaluated + float(self.sizes(group).sum()) > most:
             return False
         self.open = others

@@ -25,6 +25,7 @@ class Wrapped(nn.Module):
 
     def __init__(self, *models: Forward) -> None:
         super().__init__()
+        # A formula or a function is no module: it has no weights to move.
         self.held = nn.ModuleList([model for model in models if isinstance(model, nn.Module)])
         self.models = models
 

@@ -34,6 +34,7 @@ class Outcome:
 
 def nothing_known(box: Box) -> Outcome:
     """The outcome of no search at all: the whole box, without a bound."""
+    # One leaf without a bound: NaN, which counts as infinite.
     tree, bounds = TreeBuilder().finish(box.lower.flatten(), box.upper.flatten())
     return Outcome(False, None, math.inf, tree, bounds, 0, 0, worst_leaf(tree, bounds))
 

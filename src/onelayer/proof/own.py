@@ -8,8 +8,10 @@ import torch
 from torch import Tensor
 from torch.nn.modules.module import _has_any_global_hook
 
+from onelayer.language.formula import Formula
 from onelayer.layer.memory import GridMemory, PlainMemory
 from onelayer.layer.transformer import OneLayerTransformer
+from onelayer.network.network import RecordedNetwork
 
 OWN_PARTS = {OneLayerTransformer, PlainMemory, GridMemory, torch.nn.ModuleDict, torch.nn.ParameterList}
 
@@ -28,6 +30,13 @@ def is_own_layer(model: Any) -> TypeGuard[OneLayerTransformer]:
         return False
     parts = list(model.modules())
     return all(type(part) in OWN_PARTS for part in parts) and all(map(_untouched, parts))
+
+
+def says_all(model: Any) -> bool:
+    """Whether a model is what it is stored as: a formula, a layer of this package or a network as they stand."""
+    if isinstance(model, RecordedNetwork):
+        return model.untouched and not _has_any_global_hook()  # type: ignore[no-untyped-call]
+    return type(model) is Formula or is_own_layer(model)
 
 
 def _untouched(part: torch.nn.Module) -> bool:

@@ -56,6 +56,7 @@ def choose_order(
             break
         found, each = measured(error, path, order, chunk)
         total = each.seconds * _expected_leaves(path, found, threshold)
+        # Orders come from the highest down: a lower one must win clearly.
         if total < least / FEWER_BOXES:
             best = order
             cost = each

@@ -13,7 +13,6 @@ from onelayer.errors import OnelayerError
 from onelayer.language.formula import Formula
 from onelayer.layer.file import weights_sha256
 from onelayer.network.file import network_sha256
-from onelayer.network.network import RecordedNetwork
 from onelayer.network.record import record
 from onelayer.proof.error import ErrorFunction
 from onelayer.proof.objectives import Wrapped
@@ -49,7 +48,6 @@ def _said(model: Any, shape: tuple[int, ...]) -> str:
     if not isinstance(model, nn.Module):
         raise OnelayerError(NEEDED)
     try:
-        network = model if type(model) is RecordedNetwork else record(model, shape)
-        return network_sha256(network)
+        return network_sha256(record(model, shape))
     except OnelayerError as error:
         raise OnelayerError(f"{NEEDED} ({error})") from error

@@ -102,6 +102,7 @@ def _compare(target: Target, box: Box, observer: Observer) -> None:
         raise OnelayerError(
             f"no value of {target.description} on the box can be told; it overflows, or is below the smallest number"
         )
+    # First that the code rounds as its operations do, then that its formula is within that rounding.
     _complain(target, x, values, bounds, bounds.exclude(values))
     _other_batches(target, x, values, bounds, observer)
     if target.formula is not None:

@@ -143,6 +143,7 @@ class Replays:
 
         A mode that watches every operation sees them: then the call is made as it is written.
         """
+        # It wants to see every operation, of which a replay has none.
         if foreign_modes():
             return self.call(low, high, order)
         if len(low) > self.most:

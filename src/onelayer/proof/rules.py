@@ -30,6 +30,7 @@ def rules(claim: Certificate) -> list[tuple[bool, str]]:
         (claim.status in STATUSES, f"status must be one of {', '.join(STATUSES)}"),
         (claim.arithmetic in ARITHMETICS, f"arithmetic must be one of {', '.join(ARITHMETICS)}"),
         (claim.method in METHODS, f"method must be one of {', '.join(METHODS)}"),
+        # Numbers, none of them NaN.
         (claim.eps is None or 0 <= claim.eps < math.inf, "eps must be a finite number >= 0"),
         (0 <= claim.lower < math.inf, "lower must be a finite number >= 0"),
         (claim.lower <= claim.upper, "lower must not exceed upper"),
@@ -38,10 +39,12 @@ def rules(claim: Certificate) -> list[tuple[bool, str]]:
             claim.status == decide(claim.eps, claim.lower, claim.upper, method=claim.method, reached=shown),
             "the status does not follow from eps, lower and upper",
         ),
+        # A lower bound is a point that anybody can try.
         (claim.status != "refuted" or claim.witness is not None, "refuted needs a witness"),
         (claim.lower == 0 or claim.witness is not None, "lower > 0 needs a witness"),
         (0 <= claim.boxes <= 2**28 and 0 <= claim.order <= 64, "boxes and order must be counts"),
         (0 <= claim.seconds < math.inf, "seconds must be a finite number >= 0"),
+        # The domain, and what lies in it.
         (_shape(claim.shape), f"the shape must have at most {MAX_AXES} positive sides"),
         (len(low) == len(high) and _size(claim.shape) == len(low) >= 1, "the domain must match its shape"),
         (_ordered(low, high), "the domain must have finite bounds with lower <= upper"),
@@ -52,6 +55,7 @@ def rules(claim: Certificate) -> list[tuple[bool, str]]:
         (_supposes(claim), "a distance of f by assumption needs an assumption, and a claim above it"),
         (0 < len(claim.claim) <= MAX_CLAIM, "the claim must be said in a few words"),
         *_of_boxes(claim),
+        # What it is about, and the files that such a proof may have beside it.
         (sound(claim.about), "it is about nothing that is known"),
         (not claim.about or claim.claim == words(claim.about), "the claim is not what it is about"),
         (

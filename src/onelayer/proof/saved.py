@@ -31,7 +31,7 @@ from onelayer.network.record import record
 from onelayer.proof.certificate import Certificate
 from onelayer.proof.files import ATTACHMENTS, BOXES, CERTIFICATE, FUNCTION, OTHER, read_proof, write_proof
 from onelayer.proof.forward import enclosed_at, execute, settled
-from onelayer.proof.own import is_own_layer
+from onelayer.proof.own import is_own_layer, says_all
 from onelayer.recording.target import place
 
 # Room above what is attained: nearer than that no bound is stated.
@@ -146,6 +146,7 @@ def load_claim(folder: str | os.PathLike[str]) -> Claimed:
     certificate = read_proof(Path(folder))
     model = load_network(folder) if is_network(folder) else load_model(folder)
     known = network_sha256(model) if isinstance(model, RecordedNetwork) else weights_sha256(model)
+    # A claim is about its own weights: others beside it would borrow it.
     if known != certificate.weights_sha256:
         raise FileError(f"{folder}: the weights are not those of the certificate")
     shape = model.program.input_shape if isinstance(model, RecordedNetwork) else model.config.input_shape
@@ -158,7 +159,7 @@ def load_claim(folder: str | os.PathLike[str]) -> Claimed:
 
 def recorded(model: Callable[[Any], Any], certificate: Certificate) -> RecordedNetwork:
     """The network of a model; ModelAssumptionError with a point at which it returns something else."""
-    if isinstance(model, RecordedNetwork):
+    if isinstance(model, RecordedNetwork) and says_all(model):
         return model
     box = certificate.domain
     module = model if isinstance(model, nn.Module) else _Called(model)

@@ -178,6 +178,7 @@ class Search(Frontier):
 
     def wave(self) -> None:
         """Hand out the open boxes, and put what comes back in their place."""
+        # The search begins again there, at the order that was chosen here.
         if self.pieces * self.cost.seconds > WORTH_A_GPU and (place := self.gpu()) is not None:
             raise Outgrown(self.order, place)
         count = self.pieces // size_of_unit(self.cost.seconds)

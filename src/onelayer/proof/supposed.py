@@ -40,6 +40,7 @@ def supposed(f: Any, box: Box, eps: float | None, watch: Observer) -> Supposed:
     """A black box of declared structure by the known function that it is close to; anything else as it is."""
     if not isinstance(f, BlackBox) or f.structure is None:
         return Supposed(f, eps, eps)
+    # The lines of a structure are refined to a share of eps.
     if eps is None:
         raise OnelayerError(
             "a black box with structure= is certified to an eps: how finely it is looked at depends on it"

@@ -48,6 +48,7 @@ class BoxTree:
         _need_box(low, high)
         if tree.ndim != 1 or not 1 <= tree.size <= MAX_NODES or tree.size * low.size > MAX_NUMBERS:
             raise OnelayerError(f"a box tree needs 1 to {min(MAX_NODES, MAX_NUMBERS // low.size)} nodes")
+        # A byte may name an axis that this box does not have.
         if bool(((tree != LEAF) & (tree >= low.size)).any()):
             raise OnelayerError(f"a box tree over {low.size} coordinates cuts an axis that does not exist")
         for array in (low, high, tree):

@@ -101,6 +101,7 @@ def size_of_unit(seconds: float) -> int:
 
 def dealt(boxes: Boxes, count: int) -> list[Boxes]:
     """Boxes in about ``count`` units, each with its share of the urgent ones."""
+    # No unit without a box, and no wave without a unit.
     count = max(1, min(MOST, len(boxes), count))
     order = boxes.urgency()
     # Dealt like cards: the urgent boxes are the hard ones, and every unit gets some.

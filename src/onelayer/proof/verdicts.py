@@ -51,6 +51,7 @@ class Range:
         low = self.low.flatten().tolist()
         high = self.high.flatten().tolist()
         about = {"kind": "range", "low": low, "high": high}
+        # The finest partition is the one on which a checker has least to cut.
         longest = max(self.certificates, key=lambda proof: proof.boxes)
         return replace(
             longest,

@@ -44,6 +44,7 @@ def search(error: ErrorFunction, *, seed: int = 0) -> Tensor:
     higher dimension the worst point is often a corner. They share a part of the time with the proof.
     """
     hurry = error.observer.share(SEARCH_SHARE)
+    # Every value of a black box may cost seconds: few points, and no long climb.
     paid = error.target.paid
     # A box of three and more dimensions has more places to hide.
     count = 2**12 if error.dim <= 2 else 2**13

@@ -22,6 +22,7 @@ def elementwise(tape: Recording, function: Callable[..., int], *args: Any) -> Sy
     raw = [lift(tape, arg).ids for arg in args]
     shape = torch.Size(np.broadcast_shapes(*(part.shape for part in raw)))
     flat = [part.expand(shape).flatten().tolist() for part in raw]
+    # A masked logit can only be added to: no other operation has a meaning for minus infinity.
     if function is not add_entries and any(MINUS_INFINITY in part for part in flat):
         raise UnsupportedOperation("-inf", INFINITE)
     ids = [function(tape, *entries) for entries in zip(*flat, strict=True)]
@@ -139,6 +140,7 @@ def _register_functions() -> None:
     for name, function in FUNCTIONS.items():
         if name not in SOFT and function.most == 1 and name not in ("gelu", "softplus", "ln"):
             spellings = OPERATIONS[name].spellings if name in OPERATIONS else _SPELLINGS.get(name, ())
+            # By the names that torch has for them, of which some take inplace=.
             operation(name, *spellings)(_written(name, name in in_place))
 
 
@@ -149,6 +151,7 @@ def _written(name: str, in_place: bool) -> Callable[..., Symbolic]:
     def either(tape: Recording, input: Any, inplace: bool = False) -> Symbolic:
         return unary(tape, name, input)
 
+    # An argument that torch's function does not have must stay refused.
     return either if in_place else plain
 
 
@@ -331,6 +334,7 @@ def new_full(tape: Recording, input: Symbolic, size: Any, fill_value: Any, *, dt
 def new_tensor(tape: Recording, input: Symbolic, data: Any, *, dtype: Any = None) -> Symbolic:
     """Constants."""
     same_type(dtype)
+    # Torch copies here: writing into one must not write into the other.
     return Symbolic(tape, lift(tape, data).ids.clone())
 
 

@@ -22,6 +22,7 @@ def softmax(tape: Recording, input: Any, dim: int | None = None, dtype: Any = No
     """exp(x_i) / sum_j exp(x_j), unshifted (the real function is the same); masked logits weigh zero."""
     same_type(dtype)
     ids = lift(tape, input).ids
+    # Masked entries have no node: the exponential of 0 stands in for them and is taken out again.
     masked = ids == MINUS_INFINITY
     weights = unary(tape, "exp", Symbolic(tape, ids.masked_fill(masked, ZERO)))
     weights = Symbolic(tape, weights.ids.masked_fill(masked, ZERO))
@@ -161,6 +162,7 @@ def _mask_of_heads(given: Any, is_causal: bool, need_weights: bool) -> tuple[Any
         raise UnsupportedOperation(f"{name}(is_causal)", "torch wants the mask as well")
     if is_causal and not need_weights:
         return None, True
+    # Here a true entry hides a key; in scaled_dot_product_attention it shows one.
     mask = ~given if _is_bool(given) else given
     if mask is not None and mask.ndim == 3:
         raise UnsupportedOperation(f"{name}(attn_mask)", "use one mask (L, S) for all heads")

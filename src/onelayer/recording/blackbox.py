@@ -54,6 +54,7 @@ class BlackBox:
         for given in (f, gradient):
             if not (given is None or callable(given)) or f is None:
                 raise OnelayerError(f"a black box needs a function, got {type(given).__name__}")
+        # Without a declaration values say nothing between the points.
         _check_declared(lipschitz, gradient, curvature)
         if structure is not None and (structure not in STRUCTURES or gradient is not None):
             raise OnelayerError(
@@ -86,6 +87,7 @@ class BlackBox:
         """The same, called as its arguments ask for: with a point of the box, or with its coordinates by name."""
         for evaluations in (self._values, self.gradient):
             if evaluations is not None:
+                # Which argument is which coordinate is known once there is a box.
                 evaluations.function = of_one_array(evaluations.function, box)
         return self
 

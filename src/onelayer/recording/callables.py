@@ -49,6 +49,7 @@ def of_one_array(f: Callable[..., Any], box: Box) -> Callable[[Any], Any]:
             f"f takes {len(names)} arguments ({taken}), and the box has {coordinates}; give one for each"
         )
     shared = set(names) & set(box.variables)
+    # One misspelt name would otherwise permute the inputs without a word.
     if shared and len(shared) < box.dim:
         raise OnelayerError(f"f takes {taken} and the box names {', '.join(box.variables[:8])}; call them alike")
     by_name = [box.variables.index(name) for name in names] if shared else range(box.dim)
@@ -123,6 +124,7 @@ def not_torch(f: Callable[[Any], Any], points: Tensor, if_it_fails: bool) -> str
         warnings.simplefilter("always")
         try:
             answer = f(points.clone())
+        # What NumPy code raises on tensors.
         except (TypeError, AttributeError, ValueError, IndexError) as error:
             if isinstance(error, OnelayerError):
                 return None if if_it_fails else told(error)

@@ -95,6 +95,7 @@ def _lines(path: Path) -> list[list[str]]:
         with path.open(newline="", encoding="utf-8-sig") as file:
             lines = dropwhile(lambda text: text.startswith("#") or not text.strip(), file)
             first = next(lines, "")
+            # The first line has no decimal commas: it holds names.
             between = max(SEPARATORS, key=first.count)
             rows = [row for row in csv.reader(chain([first], lines), delimiter=between) if row]
             # With commas between values a comma cannot stand inside a number.

@@ -87,6 +87,7 @@ def as_curvature(given: Any, box: Box, gradient: Callable[[Tensor], Tensor]) -> 
     numbers = _numbers(given)
     if numbers.ndim == 0:
         return Curvature(((float(numbers),),))
+    # A list of the wrong length would be broadcast into another claim.
     if numbers.shape not in ((box.dim,), (box.dim, box.dim)):
         dim = box.dim
         raise OnelayerError(
@@ -105,6 +106,7 @@ def _mixed(diagonal: Numbers) -> Matrix:
     up = 1 + 2.0**-50  # two roundings of a square root and one of a product
     roots = np.sqrt(diagonal)
     mixed = roots[:, None] * roots * up
+    # Exactly what was declared, not the square of its root.
     np.fill_diagonal(mixed, diagonal)
     return tuple(tuple(row) for row in mixed.tolist())
 

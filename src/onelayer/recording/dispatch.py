@@ -94,6 +94,7 @@ def dispatch(func: Callable[..., Any], full_name: str, args: Sequence[Any], kwar
     name, in_place = _spelled(full_name)
     if name in DISCONTINUOUS:
         raise UnsupportedOperation(name, f"it is discontinuous; {CHOOSE}, or use torch.floor, torch.sign")
+    # A plain tensor holds numbers: there is no place in it for what depends on x.
     if in_place and not isinstance(args[0], Symbolic):
         raise UnsupportedOperation(full_name, "writing x into a plain tensor; build the result with torch.stack or cat")
     if name in CASTING:
@@ -124,6 +125,7 @@ def _spelled(full_name: str) -> tuple[str, bool]:
     name = full_name.strip("_")
     if full_name == "__setitem__":
         return name, True
+    # x += y is __iadd__, and __invert__ begins alike: only what is known without the i counts.
     if full_name.startswith("__i") and name[1:] in OPERATIONS | dict.fromkeys(DISCONTINUOUS):
         return name[1:], True
     return name, full_name.endswith("_") and not full_name.endswith("__") and name not in IDENTITY
@@ -149,6 +151,7 @@ def _recorded(
 ) -> Any:
     bound = _bound(tape, name, args, kwargs)
     result = OPERATIONS[name](*bound.args, **bound.kwargs)
+    # Whoever holds a view of the argument is to see the result too.
     if (in_place or bound.arguments.get("inplace")) and result is not args[0]:
         return args[0].write(full_name if in_place else f"{name}(inplace=True)", result)
     return result
@@ -217,6 +220,7 @@ def _moved(tape: Recording, func: Any, name: str, args: Sequence[Any], kwargs: M
     shaped = {key: _shape_of(name, value) for key, value in kwargs.items()}
     first, *rest = args if args else (shaped.pop("input", None),)
     rest = [_shape_of(name, value) for value in rest]
+    # Which entry is taken would change with x, and so jump.
     if find_tape((rest, shaped)) is not None:
         raise UnsupportedOperation(name, "an index that depends on x is discontinuous")
     if isinstance(first, Truth):

@@ -32,6 +32,7 @@ class Pace:
 
     def batch(self, count: int) -> int:
         """How many of ``count`` points to evaluate at once."""
+        # So fast that no look at the clock is missed.
         if self.point * count <= 2 * PART:
             return max(1, count)
         return max(1, int(max(PART, self.call) / self.point))
@@ -62,6 +63,7 @@ def evaluate(function: Callable[[Any], Any], points: Tensor, pace: Pace, observe
         if parts:
             observer.check()
         parts.append(function(part.clone()))
+    # The very tensor that f returned, in its own format.
     if len(parts) == 1:
         return parts[0]
     return torch.cat(parts)

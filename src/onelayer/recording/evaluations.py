@@ -132,6 +132,7 @@ def _where(point: Array) -> str:
     return f"x = ({coordinates})"
 
 
+# At the top of the module: other processes find it by its name.
 def _attempted(f: Callable[[Any], Any], point: Array) -> Any:
     """f at a point; an exception comes back as a value, so that what other points gave is not lost with it."""
     try:
@@ -154,6 +155,7 @@ def _stored(path: Path, table: str) -> dict[bytes, Array]:
 
 def _array(shape: str, value: bytes) -> Array:
     sides = [int(side) for side in shape.split()]
+    # Of any length: a shape that does not fit the bytes is an error that the reader names.
     array = np.frombuffer(value, dtype=np.float64).reshape(sides)
     if not np.isfinite(array).all():
         raise ValueError("it holds a value that is not finite")

@@ -58,6 +58,7 @@ def jumps(formula: Formula, box: Box) -> dict[int, Jump]:
         # Where a node is not asked for, as on the other side of an outer choice, its border is none of f.
         known = points[needed[border]]
         piece = _piece(formula, border, known)
+        # A border lies above every piece but the last.
         for name in sorted(set(piece.tolist()))[:-1][:_PAIRS]:
             pairs = zip(known[piece <= name][:_PAIRS], known[piece > name][:_PAIRS], strict=False)
             for below, above in pairs:
@@ -101,6 +102,7 @@ def _between(formula: Formula, box: Box, a: Tensor, b: Tensor) -> Jump:
     """
     step = b - a
     rows = torch.stack([a - 2 * step, a - step, a, b, b + step, b + 2 * step])
+    # Beyond the box f need not have a value.
     rows = torch.minimum(torch.maximum(rows, box.lower.flatten()), box.upper.flatten())
     f = torch.stack(evaluate(formula.nodes, formula.outputs, rows), -1)
     before, *across, behind = (f[1:] - f[:-1]).abs()

@@ -115,6 +115,7 @@ def as_lipschitz(given: Any, box: Box, values: Callable[[Tensor], Tensor]) -> Li
         return estimate(values, box)
     if isinstance(given, Mapping):
         given = by_name(given, box, "lipschitz")
+    # Text is a sequence too, of letters.
     several = isinstance(given, Sequence) and not isinstance(given, str)
     constants = _numbers(given if several else [given])
     if several and len(constants) != box.dim:

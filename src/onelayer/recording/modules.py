@@ -113,6 +113,7 @@ def batch_norm(
 
     What follows the variance goes by keyword: torch.batch_norm has these arguments in another order.
     """
+    # Without stored statistics it takes those of the batch, and so mixes its points.
     if training or running_mean is None or running_var is None:
         raise UnsupportedOperation("batch_norm", "it mixes the points of a batch; call module.eval() first")
     variance = _channels(tape, input, running_var)
@@ -170,6 +171,7 @@ def instance_norm(
 
     All by keyword: torch.instance_norm has these arguments in another order than torch.nn.functional.instance_norm.
     """
+    # By the statistics of one point alone: groups of one channel each.
     if use_input_stats:
         channels = lift(tape, input).ids.shape[1]
         return group_norm(tape, input, channels, weight, bias, eps)

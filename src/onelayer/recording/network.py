@@ -34,6 +34,7 @@ def matmul(tape: Recording, input: Any, other: Any) -> Symbolic:
     columns = Symbolic(tape, right.unsqueeze(-3))
     product = mul(tape, rows, columns)
     done = total(tape, product, -2).ids
+    # What was put beside a vector to make it a matrix goes again.
     done = done if a.ndim > 1 else done.squeeze(-2)
     return Symbolic(tape, done if b.ndim > 1 else done.squeeze(-1))
 
@@ -160,6 +161,7 @@ def softplus(tape: Recording, input: Any, beta: float = 1.0, threshold: float = 
     places = scaled.ids.flatten().tolist()
     for at, below, above in zip(places, curved, plain, strict=True):
         low, high = range_over(tape, at)
+        # Written so that NaN, an unknown range, decides nothing.
         if not (high <= threshold or low > threshold):
             raise UnsupportedOperation(
                 "softplus",

@@ -67,6 +67,7 @@ class Array(NDArrayOperatorsMixin):
         return Array(type(self.inner)(self.inner.tape, ids))
 
     def __array_ufunc__(self, ufunc: Any, how: str, *args: Any, **kwargs: Any) -> Any:
+        # np.add.reduce, out= and where= are other functions than the plain call.
         if how != "__call__" or any(value is not None for value in kwargs.values()):
             name = f"np.{ufunc.__name__}"
             raise UnsupportedOperation(f"{name}.{how}", f"only {name}(...) is; {WHOLE}")
@@ -156,6 +157,7 @@ def _called(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     given = [_torch(arg) for arg in args]
     passed = {key: value for key, value in kwargs.items() if value is not _NOT_GIVEN}
     named = {_KEYWORDS.get(key, key): _torch(value) for key, value in passed.items()}
+    # NumPy calls this for arrays of ours alone, but they may be hidden in a list.
     tape = find_tape((given, named))
     if tape is None:
         raise UnsupportedOperation(f"np.{name}", "it was called without any value of x")

@@ -25,6 +25,7 @@ def range_over(tape: Recording, at: int) -> tuple[float, float]:
         return low[coordinate], high[coordinate]
     known = tape.ranges
     with ball_precision(_BITS):
+        # Nodes are only ever appended: what is known of the first ones stays known.
         for node in tape.nodes[len(known) : at + 1]:
             if node.op == "var":
                 coordinate = int(node.value) % len(low)

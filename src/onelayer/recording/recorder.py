@@ -123,6 +123,7 @@ class _Float32Default(TorchFunctionMode):
         self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         result = func(*args, **(kwargs or {}))
+        # x.double() asks for float64 by its name.
         if not isinstance(result, Tensor) or result.dtype != torch.float64 or func.__name__ in CASTS:
             return result
         given = [*args, *(kwargs or {}).values()]
@@ -156,5 +157,6 @@ def _row(tape: Recording, at: int, ids: Sequence[int], output_shape: tuple[int, 
         if node.op == "var" and int(node.value) // size != at:
             other = int(node.value) // size + 1
             raise OnelayerError(f"the value of f at point {at + 1} of a batch depends on point {other}; {ALONE}")
+    # In a batch every point has variables of its own; a formula is written in those of one point.
     own = tuple(Node("var", (), int(node.value) % size) if node.op == "var" else node for node in nodes)
     return Formula(own, outputs, tape.shape, output_shape)

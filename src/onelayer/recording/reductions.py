@@ -38,6 +38,7 @@ def gathered(
     Only a ``masked`` fold knows what to do with an infinite mask.
     """
     x = lift(tape, x)
+    # A product or a maximum with minus infinity has no formula.
     if not masked and bool((x.ids == MINUS_INFINITY).any()):
         raise UnsupportedOperation("-inf", INFINITE)
     dims = _dims(dim, x.ndim)
@@ -116,6 +117,7 @@ def var(
     # Like torch: one less than the count, unless the caller says otherwise, in one of two ways.
     less = 1.0 if unbiased is None else float(unbiased)
     less = less if correction is None else float(correction)
+    # Written so that NaN is refused too.
     if not count > less:
         raise UnsupportedOperation("var", f"{count:g} numbers with correction {less:g} have no variance")
     return div(tape, total(tape, squares, dim, keepdim), count - less)
@@ -188,6 +190,7 @@ def smallest(
 
 def _extreme(tape: Recording, function: Fold, x: Any, dim: Any, keepdim: bool) -> Symbolic | Ordered:
     """torch.max in its three forms: of all entries, along a dimension (values and indices), of two tensors."""
+    # torch.max(a, b): the second argument is a tensor, not a dimension.
     if isinstance(dim, (Symbolic, Tensor)):
         return elementwise(tape, function, x, dim)
     folded = _fold_along(tape, function, x, dim, keepdim)

@@ -77,6 +77,7 @@ class Scattered:
         share = _largest(lambda s: self._inside(middle + s * below, middle + s * above))
         a = middle + share * below
         b = middle + share * above
+        # Each side by itself reaches further than all of them together did.
         for at in range(len(low)):
             a = self._pushed(a, b, at, low, side=0)
             b = self._pushed(b, a, at, high, side=1)
@@ -136,6 +137,7 @@ def _largest(holds: Callable[[float], bool]) -> float:
     low, high = 0.0, 1.0
     if holds(high):
         return high
+    # From below: what is returned has held, never what only might.
     for _ in range(HALVINGS):
         share = (low + high) / 2
         low, high = (share, high) if holds(share) else (low, share)

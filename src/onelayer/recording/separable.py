@@ -166,6 +166,7 @@ def separate(
         found = _fitted(lines, form, tolerances, goal)
         refusal = found.contradiction(allowed)
         if refusal is None:
+            # A guess at either makes the whole an estimate.
             estimated = structure == ESTIMATE or bool(lipschitz.estimated_from)
             within = (found.missed() + allowed) * UP
             assumption = found.assumption(lipschitz, allowed, estimated)
@@ -225,6 +226,7 @@ class _Structured:
 
     def contradiction(self, allowed: float) -> str | None:
         """A point that the structure does not bear, in words: crossed nodes first, then wherever f was looked at."""
+        # A product is measured in shares of its value at the anchor.
         if self.form == PRODUCT and not bool((self.lines.value != 0).all()):
             return "it vanishes wherever it was looked at"
         generator = np.random.default_rng(0)

@@ -38,6 +38,7 @@ class Axis:
         inside = nodes[1 + skipped : len(nodes) - 1 - skipped]
         # As many as make n B-splines: few nodes of an even degree leave one too many.
         inner = inside[: len(nodes) - k - 1]
+        # The outer knots lie as far apart as the last two nodes do.
         first = nodes[1] - nodes[0]
         last = nodes[-1] - nodes[-2]
         before = nodes[0] - first * np.arange(k, -1, -1)

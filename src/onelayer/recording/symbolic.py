@@ -126,6 +126,7 @@ class Symbolic:
     def __getattr__(self, name: str) -> Any:
         method = getattr(Tensor, name, None)
         if name.startswith("__") or not callable(method):
+            # Protocols of Python are asked for by such names: who asks goes on without.
             raise AttributeError(f"symbolic tensors have no attribute {name}")
         dispatch = type(self).dispatch
         return lambda *args, **kwargs: dispatch(method, name, (self, *args), kwargs)
@@ -135,6 +136,7 @@ class Symbolic:
 
     def __setitem__(self, index: Any, value: Any) -> None:
         self.writable("x[...] = ")
+        # Writing positions is writing entries: every view of them sees it.
         self.ids[_plain(index)] = lift(self.tape, value).ids
 
     def write(self, name: str, value: Symbolic) -> Symbolic:

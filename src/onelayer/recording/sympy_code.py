@@ -28,6 +28,7 @@ _LARGEST = 2**53  # integers beyond are not all floats
 def is_sympy(f: Any) -> bool:
     """Whether f is an expression of SymPy, a matrix or a list of them; SymPy is not imported for the question."""
     sympy = sys.modules.get("sympy")
+    # Who has an expression of SymPy has imported it.
     if sympy is None:
         return False
     if isinstance(f, list | tuple):
@@ -120,6 +121,7 @@ class _SympyReader:
     def _pieces(self, pieces: Sequence[Any]) -> int:
         """The first whose condition holds; the last one must hold everywhere."""
         *earlier, last = pieces
+        # Where no condition holds the function would have no value.
         if not isinstance(self.condition(last.args[1]), Known):
             raise UnsupportedOperation("SymPy's Piecewise", "end it with (expression, True)")
         chosen = self.number(last.args[0])

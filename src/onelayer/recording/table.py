@@ -72,6 +72,7 @@ class Table:
         *names, output = chosen
         *columns, values = chosen.values()
         points = np.stack(columns, axis=1)
+        # Most combinations of the inputs have no row: no grid is meant.
         if _is_scattered(points):
             return scattered(points, values, names, output, interpolate)
         axes, grid = on_grid(points, values, names, called)
@@ -154,6 +155,7 @@ def _chosen(source: Any, names: Sequence[str]) -> tuple[dict[str, Array], str]:
     if len(full) < 2 or len(set(full)) != len(full):
         raise OnelayerError("inputs must be different columns, and the output another one")
     chosen = {name: numbers(called, name, columns[name]) for name in full}
+    # A mapping may hold columns of any length.
     if len(set(map(len, chosen.values()))) > 1:
         raise OnelayerError(f"{called} has columns of {listed(map(len, chosen.values()))} rows; give all as many")
     return chosen, called
@@ -181,6 +183,7 @@ def on_grid(points: Array, values: Array, names: Sequence[str], called: str) -> 
     shape = tuple(len(axis) for axis in axes)
     count = _cells(shape, len(points), names, called)
     flat: NDArray[np.int64] = np.ravel_multi_index([place.ravel() for place in places], shape)
+    # Each cell of the grid once: neither a hole nor two values.
     seen = np.bincount(flat, minlength=count)
     if (seen != 1).any():
         at = int(np.flatnonzero(seen != 1)[0])

@@ -125,6 +125,7 @@ def _from_callable(f: Any, box: Box, declared: Any, watch: Observer) -> Target:
     name = getattr(f, "__name__", type(f).__name__).replace("<lambda>", "f")
     f = of_one_array(f, box)
     points = looked_at(box)[:PROBED]
+    # With a declared constant f is taken as its code evaluates it, in whatever format.
     f = in_float64(f, points) if declared is None else f
     # Torch code is recorded as it runs; what fails on tensors is tried on NumPy arrays.
     failure = not_torch(f, points, declared is None)
@@ -160,6 +161,7 @@ def _from_gradient(f: BlackBox, gradient: Evaluations, box: Box, observer: Obser
     pace = _pace(touched, box, f.name)
     outputs = _examine(touched, box, f.name, pace, observer)
     slow = _pace(touched.gradient, box, f"the gradient of {f.name}")
+    # A first look: a gradient that contradicts its curvature is refused before anything is built.
     evaluate(touched.gradient, looked_at(box)[:CORNERS], slow, observer)
     # A point of the search asks for both: the slower one sets the pace.
     pace = Pace(max(pace.call, slow.call), max(pace.point, slow.point))
@@ -206,6 +208,7 @@ def _from_table(table: Table | Scattered, box: Box) -> Target:
         given = ", ".join(box.variables[:8])
         known = ", ".join(table.box.variables[:8])
         raise OnelayerError(f"the box names {given} and the table {known}; use the same, in the same order")
+    # Boxes of another dimension are refused with the formula, which knows its variables.
     if box.dim == table.box.dim and not table.covers(box):
         below = box.lower.flatten() < table.box.lower
         above = box.upper.flatten() > table.box.upper
@@ -235,6 +238,7 @@ def _from_torch(f: Callable[[Any], Any], box: Box, kind: str, name: str, declare
         unrecorded = str(error)
     if formula is not None:
         _refuse_poles(formula, box, name)
+        # Where the code divides 0 by 0 its formula may have a value: that function is the one that is proved.
         whole = continued(f, formula)
         executed = None if whole is f else as_executed(f, shape, box)
         f = whole

@@ -45,6 +45,7 @@ class Witnessed:
         every = torch.cat([self.points, points])
         kept = every[:COMPARED]
         known_kept = known[:COMPARED]
+        # The new ones alone: old pairs were compared when they came.
         for start in range(first, len(every), BLOCK):
             new = slice(start, start + BLOCK)
             self._compare(every[new], known[new], kept, known_kept)
