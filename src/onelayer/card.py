@@ -46,6 +46,7 @@ def folded(summary: str, text: str) -> str:
 
 def number_of(count: int, things: str) -> str:
     """A number with its noun, which is given in the plural: "1 box", "1,803 boxes"."""
+    # "boxes" loses two letters, "tokens" one: the only plurals of sizes and counts here.
     if count != 1:
         return f"{count:,} {things}"
     one = things.removesuffix("es") if things.endswith("xes") else things.removesuffix("s")

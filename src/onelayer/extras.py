@@ -13,6 +13,7 @@ def require(module: str, extra: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except ImportError as error:
+        # The library is what a user can install, not the module of it that was missing.
         library = module.partition(".")[0]
         raise OnelayerError(
             f'this needs {library}, which is not installed; run: pip install "onelayer[{extra}]"'

@@ -22,6 +22,7 @@ def public(
         if name not in homes:
             raise AttributeError(f"module '{package}' has no attribute '{name}'")
         value = getattr(import_module(f"onelayer.{homes[name]}"), name)
+        # Kept, so that the next use finds the name without coming here.
         setattr(sys.modules[package], name, value)
         return value
 

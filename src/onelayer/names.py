@@ -11,6 +11,7 @@ from onelayer.errors import OnelayerError
 # Latin with accents, Greek and Cyrillic; the signs among them (product, quotient, thousand) are no letters.
 LETTERS = r"A-Za-z_\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u02af\u0386\u0388-\u03f5\u03f7-\u0481\u048a-\u04ff"
 IDENTIFIER = f"[{LETTERS}][{LETTERS}0-9]*"
+# A name, and a unit of anything but brackets and control characters.
 _LABEL = re.compile(rf"({IDENTIFIER})(?:\[([^\[\]\x00-\x1f\x7f]{{1,40}})\])?")
 _BEFORE_UNIT = re.compile(r"[ \t]+\[[ \t]*")
 _NUMBERED = re.compile(r"x([0-9]+)")

@@ -41,6 +41,7 @@ def unrolled(
     cell: Callable[..., Any], steps: Sequence[Any], states: Sequence[Any], weights: Sequence[Sequence[Any]]
 ) -> tuple[list[Any], list[Any]]:
     """The outputs of the last layer at every time, and the last state of every layer; an LSTM has pairs of them."""
+    # The outputs of one layer are the inputs of the next, and take their places.
     outputs = list(steps)
     last = []
     for state, own in zip(states, weights, strict=True):

@@ -81,6 +81,7 @@ class Approximation:
     gradient: Certificate | None = None
 
     def __post_init__(self) -> None:
+        # A result is believed as it stands, so what does not belong together is refused when it is put together.
         if self.gradient is not None and self.gradient.weights_sha256 != self.certificate.weights_sha256:
             raise OnelayerError("the two certificates were made for other weights; certify the model again")
         if weights_sha256(self.model) != self.certificate.weights_sha256:
@@ -171,6 +172,7 @@ class Approximation:
         Everything is written beside the folder first. A new folder then appears at once. Into an existing one the files
         are moved one by one, the certificate last: at any moment the folder is the old proof, the new one, or refused.
         """
+        # Values first: slopes without them would be a claim about a layer that is not there.
         path = written(Path(folder), self.model, self.certificate)
         beside = path / GRADIENT
         if self.gradient is not None:
@@ -267,6 +269,7 @@ def load(folder: str | os.PathLike[str]) -> Approximation:
 def _loaded(folder: str | os.PathLike[str]) -> Approximation:
     """The layer and the claim about its values."""
     certificate = read_proof(Path(folder))
+    # Claims about networks and slopes have files of the same names.
     if certificate.about or is_network(folder):
         raise FileError(f"{folder} holds a claim about a network; read it with ol.load_claim, or check and report it")
     model = load_model(folder)

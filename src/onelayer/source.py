@@ -79,6 +79,7 @@ def plain_heads(model: OneLayerTransformer) -> list[tuple[Tensor, Tensor]]:
 
 def need_softmax(model: OneLayerTransformer, library: str) -> None:
     """Foreign layers know softmax attention alone, and round numbers of narrow formats at places of their own."""
+    # What a foreign library computes with narrow numbers is not what was certified.
     if model.dtype in ACCUMULATORS:
         kind = spelled(model.dtype)
         raise OnelayerError(f"{library} rounds {kind} at places of its own; export to onnx or c, or model.float()")

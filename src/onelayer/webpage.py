@@ -6,6 +6,7 @@ import base64
 import hashlib
 from html import escape
 
+# Nothing from anywhere: pictures and styles are in the page, and a script only by its hash.
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 # One transparent pixel: without an icon of its own a browser asks the server for one.
 _ICON = "data:image/gif;base64,R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7"

@@ -17,6 +17,7 @@ def _seen(x: Any, places: Places) -> Any:
     batch, channels, *spatial = x.shape
     size = math.prod(spatial)
     flat = x.reshape(batch, channels, size)
+    # Only where there is padding: to append an entry copies the whole array.
     if bool((places == BORDER).any()):
         zero = torch.zeros(batch, channels, 1, dtype=torch.float64, device=x.device)
         flat = torch.cat([flat, zero], -1)

@@ -61,6 +61,7 @@ class TopK(Attention):
         logits = _numbers(_logits(query, keys), "topk")
         kept = min(self.k, logits.shape[-1])
         best = torch.topk(logits, kept, dim=-1).values
+        # By value, not by index: which of equal logits comes first is not defined.
         threshold = best[..., -1:]
         largest = logits.masked_fill(logits < threshold, -torch.inf)
         return torch.softmax(largest, dim=-1)

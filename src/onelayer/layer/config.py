@@ -116,6 +116,7 @@ class Config:
             raise OnelayerError("the tokens of a pieces layer are affine: use embedding 'linear'")
         if self.layout == "tokens" and len(self.input_shape) not in (1, 2):
             raise OnelayerError(f"a tokens layer needs input shape (n, d) or (n,), got {self.input_shape}")
+        # The code takes the last ``length`` features of a token.
         if self.positions == "one-hot" and self.d_model < self.length:
             raise OnelayerError(f"one-hot positions need d_model >= {self.length}, got {self.d_model}")
         self._check_readout()
@@ -216,6 +217,7 @@ class Config:
         plain["heads"] = tuple(_head_from(head) for head in heads)
         for name in ("input_shape", "output_shape"):
             plain[name] = _tuple(name, data[name])
+        # Files of the other layouts do not write it.
         plain.setdefault("pieces", 0)
         for name in ("ramps", "top_k", "pieces"):
             if type(plain[name]) is not int or plain[name] < 0:

@@ -44,6 +44,7 @@ def save_model(model: OneLayerTransformer, folder: str | os.PathLike[str]) -> Pa
         if not torch.isfinite(tensor).all():
             raise FileError(f"cannot save: weight {name} holds nan or inf")
     payload = safetensors.torch.save(tensors, {METADATA_KEY: _describe(model.config)})
+    # What no reader of ours would take is not written.
     if len(payload) > MAX_BYTES:
         raise FileError(f"cannot save: {len(payload):,} bytes exceed the limit of {MAX_BYTES:,}")
     path = Path(folder) / FILE_NAME
@@ -122,6 +123,7 @@ def _tensors(model: OneLayerTransformer) -> dict[str, Tensor]:
 
 def _describe(config: Config) -> str:
     document = {"format": FORMAT, "version": VERSION, "config": config.to_dict()}
+    # One text for one configuration, since it is hashed: keys in order, no blanks.
     return json.dumps(document, sort_keys=True, separators=(",", ":"))
 
 

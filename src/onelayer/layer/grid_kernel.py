@@ -50,6 +50,7 @@ def _program() -> Any:
         return None
     try:
         return importlib.import_module("onelayer.layer.grid_triton")
+    # An older Triton lacks Gluon, or parts of it.
     except (ImportError, AttributeError):
         return None
 
@@ -67,6 +68,7 @@ def _readable(x: Any) -> bool:
 
 
 def _fits(query: Tensor, axes: Sequence[Tensor], values: Tensor) -> bool:
+    # What the kernel was written for; anything else is computed by torch.
     width = query.shape[-1]
     most = max(map(len, axes))
     if len(axes) > 2 or width > MOST_WIDTH or most > MOST_KEYS:

@@ -100,7 +100,8 @@ def grid_kernel(
     values += v * count_1 * count_2
     left = gl.allocate_shared_memory(gl.float32, [SIDE, BLOCK], shared)
     right = gl.allocate_shared_memory(gl.float32, [SIDE, SIDE], shared)
-    lefts = left._reinterpret(gl.float32, [SIDE, BLOCK], lines)  # the same memory, to be read line by line
+    # The same memory, to be read line by line.
+    lefts = left._reinterpret(gl.float32, [SIDE, BLOCK], lines)
     rights = right._reinterpret(gl.float32, [SIDE, SIDE], lines)
     line = gl.arange(0, SIDE, across)
     row = gl.arange(0, SIDE, down)
@@ -117,19 +118,23 @@ def grid_kernel(
         for start in range(0, SIDE if SMALL else count_1, SIDE):
             cells = (start + row)[:, None] * count_2 + (column + line)[None, :]
             known = (start + row < count_1)[:, None] & (column + line < count_2)[None, :]
+            # Cells beyond the grid are zero, so that the product below needs no branch.
             right.store(gl.load(values + cells, mask=known, other=0.0))
             logits = _logits(query, first, rows, inside, start + line, count_1, WIDTH, EVEN, LAYOUT)
             if SMALL:
                 top_1 = gl.max(logits, 1)
             power = _exp(logits - top_1[:, None])
             mass_1 += gl.sum(power, 1)
+            # Keys as rows, so that the product reads one line of either array at a time.
             left.permute([1, 0]).store(power)
-            for i in range(0, gl.minimum(SIDE, count_1 - start), UNROLL):  # beyond the last key all is zero
+            # Beyond the last key all is zero.
+            for i in range(0, gl.minimum(SIDE, count_1 - start), UNROLL):
                 for k in gl.static_range(UNROLL):
                     a = lefts.index(i + k).load(down)
                     b = rights.index(i + k).load(across)
                     a, b = gl.broadcast(a[:, None], b[None, :])
                     acc = gl.fma(a, b, acc)
+        # Several blocks of columns are added up: each is brought to the size of an average first.
         if not SMALL:
             acc = acc * gl.div_rn(gl.full([BLOCK], 1.0, gl.float32, down), mass_1)[:, None]
         logits = _logits(query, second, rows, inside, column + line, count_2, WIDTH, EVEN, LAYOUT)

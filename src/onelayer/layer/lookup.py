@@ -124,6 +124,7 @@ def lookup_model(
     first = dim if stream else 0
     d_model = dim + width if stream else max(dim, width)
 
+    # The output is what heads and units have written into these columns; a linear part reads x as well.
     readout = zeros(d_model, width)
     readout[first : first + width] = eye(width)
     weights = _head_weights(heads, dim, d_model, first, width)

@@ -24,6 +24,7 @@ class PlainMemory(nn.Module):
             raise OnelayerError(
                 f"plain memory needs keys (M, d_k) and values (M, d_v), got {tuple(keys.shape)}, {tuple(values.shape)}"
             )
+        # Copies: numbers that a caller changes later are not to change under a certificate.
         self.keys = nn.Parameter(keys.detach().clone())
         self.values = nn.Parameter(values.detach().clone())
 
@@ -82,6 +83,7 @@ class GridMemory(nn.Module):
         Converted to ``dtype`` if given, before the keys of the axes are added.
         """
         count = math.prod(self.values.shape[:-1])
+        # A small file may hold a grid that no memory could hold written out.
         if count > MAX_TOKENS:
             raise OnelayerError(f"a grid of {count:,} tokens is too large to write out (limit {MAX_TOKENS:,})")
         dtype = dtype or self.values.dtype
@@ -111,6 +113,7 @@ Memory = PlainMemory | GridMemory
 def _grid_keys(axes: Sequence[Tensor]) -> Tensor:
     """Keys of all tokens of a grid, (M_1 ... M_r, d_k): the sum of one key per axis, row-major."""
     keys = axes[0]
+    # One axis after another, so that the last one is the fastest.
     for axis in axes[1:]:
         keys = (keys[:, None, :] + axis).flatten(0, 1)  # (M_1 ... M_a, d_k)
     return keys

@@ -50,6 +50,7 @@ class Weights(nn.Module):
         self.memory = nn.ModuleDict()
         for h, item in enumerate(memory):
             if item is not None:
+                # A copy, since ``to`` changes a module in place, and this one is the caller's.
                 self.memory[str(h)] = deepcopy(item).to(dtype)
         for name, value in self.memory.named_parameters():
             _require_finite(f"memory.{name}", value)
@@ -167,6 +168,7 @@ def weight_shapes(config: Config) -> dict[str, tuple[int, ...]]:
 
     if config.embedding == "piecewise":
         shapes |= dict.fromkeys(RAMPS, (config.token_width, config.ramps))
+    # In the pieces layout one row holds the features of all tokens side by side.
     affine("E", config.features, config.d_model * max(1, config.pieces))
     if config.positions != "none":
         shapes["position"] = (config.length, config.d_model)
@@ -202,6 +204,7 @@ def memory_shapes(config: Config) -> dict[str, tuple[int, ...]]:
 def _initial_weights(config: Config, generator: torch.Generator, dtype: torch.dtype) -> dict[str, Tensor]:
     """Matrices uniform in +-1/sqrt(rows), zero biases, unit gains, ramps of equal length over [0, 1]."""
     weights: dict[str, Tensor] = {}
+    # In the order of the names, which is fixed: the generator gives each weight the same numbers every time.
     for name, shape in weight_shapes(config).items():
         if name == "position":
             weights[name] = positional_encoding(config.positions, *shape, generator=generator)
