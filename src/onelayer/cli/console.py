@@ -33,7 +33,7 @@ class Interrupted(Stopped):
 
 def show(text: str, data: Mapping[str, Any], *, as_json: bool) -> None:
     """Print ``text`` for people or ``data`` for programs."""
-    print(json.dumps({key: plain(value) for key, value in data.items()}) if as_json else text)
+    print(json.dumps(plain(data)) if as_json else text)
 
 
 def plain(value: Any) -> Any:

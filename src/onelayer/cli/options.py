@@ -119,10 +119,9 @@ def taking(options: Sequence[Parameter], run: Callable[..., int], like: Callable
 
 def with_settings(settings: Mapping[str, OptionOfRecord]) -> Callable[[Callable[..., int]], Callable[..., int]]:
     """Let a command with ``**settings`` take these options: records of many fields are not spelled out again."""
-    more = [
-        Parameter(name, Parameter.KEYWORD_ONLY, default=item.default, annotation=item.annotation)
-        for name, item in settings.items()
-    ]
+    more = []
+    for name, item in settings.items():
+        more.append(Parameter(name, Parameter.KEYWORD_ONLY, default=item.default, annotation=item.annotation))
     return lambda command: taking([*options_of(command), *more], command, command)
 
 

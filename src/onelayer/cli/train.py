@@ -158,13 +158,14 @@ def distill_command(
     fidelity = found.fidelity
     if fidelity is None:
         raise OnelayerError(f"{texts} has too few texts to hold any out; give more")
-    numbers = {
-        name: [estimate.value, estimate.low, estimate.high]
-        for name in ("explained", "cosine", "rank")
-        if (estimate := getattr(fidelity, name)) is not None
-    }
-    sizes = {"parameters": found.parameters, "teacher_parameters": found.teacher_parameters}
-    show(str(found), {**numbers, "held_out": fidelity.count, **sizes, "speed_up": found.speed_up}, as_json=as_json)
+    data: dict[str, Any] = {}
+    for name in ("explained", "cosine", "rank"):
+        estimate = getattr(fidelity, name)
+        if estimate is not None:
+            data[name] = [estimate.value, estimate.low, estimate.high]
+    data |= {"held_out": fidelity.count, "parameters": found.parameters}
+    data |= {"teacher_parameters": found.teacher_parameters, "speed_up": found.speed_up}
+    show(str(found), data, as_json=as_json)
     return SUCCESS
 
 
@@ -205,13 +206,17 @@ def study_command(
 
         out.mkdir(parents=True, exist_ok=True)
         chosen = list(STUDIES.values()) if name == "all" else [STUDIES[name]]
-        found = [run_study(study, out, quick=not full, jobs=jobs, observer=observer) for study in chosen]
-    show("\n".join(_told(item) for item in found), {item.study.name: _data(item) for item in found}, as_json=as_json)
+        found = []
+        for study in chosen:
+            found.append(run_study(study, out, quick=not full, jobs=jobs, observer=observer))
+    text = "\n".join(_told(item) for item in found)
+    show(text, {item.study.name: _data(item) for item in found}, as_json=as_json)
     return SUCCESS
 
 
 def _told(found: Findings) -> str:
-    return "\n".join([found.study.question, *(f"  {sentence}" for sentence in found.sentences), f"  {found.picture}"])
+    lines = [*found.sentences, str(found.picture)]
+    return "\n".join([found.study.question, *(f"  {line}" for line in lines)])
 
 
 def _data(found: Findings) -> dict[str, Any]:
@@ -225,10 +230,12 @@ def _data(found: Findings) -> dict[str, Any]:
 
 
 def _trained(run: Trained, as_json: bool, out: Path | None) -> int:
-    saved = {} if out is None else {"saved": str(out)}
-    data = {**run.final, "parameters": run.parameters, "seconds": run.seconds, "steps": run.settings["steps"], **saved}
-    lines = [str(run), *(f"{key} {value}" for key, value in saved.items())]
-    show("\n".join(lines), data, as_json=as_json)
+    data = {**run.final, "parameters": run.parameters, "seconds": run.seconds, "steps": run.settings["steps"]}
+    text = str(run)
+    if out is not None:
+        data["saved"] = str(out)
+        text += f"\nsaved {out}"
+    show(text, data, as_json=as_json)
     return SUCCESS
 
 

@@ -52,17 +52,18 @@ def eval_command(
         points = _points(point, result.box)
         x = torch.tensor(points, dtype=result.model.dtype, device="cpu").reshape(-1, *result.box.shape)
         values = result.model(x).tolist()
+    # The point that the layer was given, rounded to its format, is the one that the domain holds or not.
     inside = result.box.contains(x.to(torch.float64)).tolist()
-    rows = [
-        {"x": at, "value": value, "in_domain": covered}
-        for at, value, covered in zip(points, values, inside, strict=True)
-    ]
+    rows = []
+    for at, value, covered in zip(points, values, inside, strict=True):
+        rows.append({"x": at, "value": value, "in_domain": covered})
     if labels(result) is not None:
-        rows = [{**row, "label": label} for row, label in zip(rows, recall(result, x), strict=True)]
-    lines = [
-        f"{row.get('label', row['value'])}" + ("" if row["in_domain"] else "  (outside the certified domain)")
-        for row in rows
-    ]
+        for row, label in zip(rows, recall(result, x), strict=True):
+            row["label"] = label
+    lines = []
+    for row in rows:
+        warning = "" if row["in_domain"] else "  (outside the certified domain)"
+        lines.append(f"{row.get('label', row['value'])}{warning}")
     show("\n".join(lines), {"points": rows, "upper": result.certificate.upper}, as_json=as_json)
     return SUCCESS
 

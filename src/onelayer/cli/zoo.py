@@ -32,9 +32,8 @@ def _listed(as_json: bool) -> int:
     from onelayer import zoo
 
     cards = [zoo.card(each) for each in zoo.names()]
-    rows = [
-        {"name": each.name, "computes": each.computes, "algorithm": each.algorithm, "sizes": dict(each.sizes)}
-        for each in cards
-    ]
+    rows = []
+    for each in cards:
+        rows.append({"name": each.name, "computes": each.computes, "algorithm": each.algorithm, "sizes": each.sizes})
     show("\n\n".join(map(str, cards)), {"zoo": rows}, as_json=as_json)
     return SUCCESS

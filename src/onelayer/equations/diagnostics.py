@@ -32,8 +32,10 @@ def spectrum(name: str, matrix: Array) -> Spectrum:
     eigenvalues = None
     if matrix.shape[0] == matrix.shape[1]:
         found = np.linalg.eigvals(matrix).astype(np.complex128)
-        eigenvalues = found[np.argsort(-np.abs(found), kind="stable")]
-    return Spectrum(name, (matrix.shape[0], matrix.shape[1]), rank, condition, singular, eigenvalues)
+        order = np.argsort(-np.abs(found), kind="stable")
+        eigenvalues = found[order]
+    shape = (matrix.shape[0], matrix.shape[1])
+    return Spectrum(name, shape, rank, condition, singular, eigenvalues)
 
 
 def diagnose(model: OneLayerTransformer) -> list[Spectrum]:
@@ -49,8 +51,10 @@ def diagnose(model: OneLayerTransformer) -> list[Spectrum]:
         query = weights["W_Q"][:, k : k + shape.d_k]
         output = weights["W_O"][v : v + shape.d_v]
         if model.config.token_attention:
-            found.append(spectrum(f"head {h}: W_Q W_K^T", query @ weights["W_K"][:, k : k + shape.d_k].T))
-            found.append(spectrum(f"head {h}: W_V W_O", weights["W_V"][:, v : v + shape.d_v] @ output))
+            key = weights["W_K"][:, k : k + shape.d_k]
+            value = weights["W_V"][:, v : v + shape.d_v]
+            found.append(spectrum(f"head {h}: W_Q W_K^T", query @ key.T))
+            found.append(spectrum(f"head {h}: W_V W_O", value @ output))
         memory = model.memory_of(h)
         if memory is not None:
             keys, values = (tensor.detach().cpu().double().numpy() for tensor in memory.plain_tokens())

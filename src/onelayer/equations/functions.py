@@ -2,7 +2,7 @@
 
 Sections II-IV of the paper write dense layers with column vectors, h = phi(Wx + b), and attention with row vectors,
 q = x W^Q. Each function keeps the orientation of its equation. The whole layer, forward and hand-written backward, is
-in reference_layer.py; optimisers.py and diagnostics.py hold the rest of what the paper names.
+in layer.py; optimisers.py and diagnostics.py hold the rest of what the paper names.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ def attention_output(weights: Array, values: Array) -> Array:
 
 def self_attention(query: Array, keys: Array, values: Array) -> Array:
     """Eq (7): Z = softmax(Q K^T / sqrt(d)) V, softmax by rows; equal to eqs (5) and (6) together. Any batch shape."""
-    return np.asarray(softmax(query @ np.swapaxes(keys, -2, -1) / np.sqrt(query.shape[-1])) @ values)
+    logits = query @ np.swapaxes(keys, -2, -1) / np.sqrt(query.shape[-1])
+    return np.asarray(softmax(logits) @ values)
 
 
 @dataclass(frozen=True)
@@ -100,13 +101,16 @@ def backpropagate(
     """
     z: list[Array] = []
     h = [x]
+    last = len(weights) - 1
     for layer, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
-        z.append(dense_layer(h[-1], weight, bias, np.asarray))
-        h.append(relu(z[-1]) if layer < len(weights) - 1 else z[-1])
+        before = dense_layer(h[-1], weight, bias, np.asarray)
+        z.append(before)
+        h.append(before if layer == last else relu(before))
     delta = loss_slope(h[-1])
     gradients = [parameter_gradients(delta, h[-2])]
-    for layer in range(len(weights) - 1, 0, -1):
-        delta = backpropagated_error(weights[layer], delta, relu_slope(z[layer - 1]))
+    for layer in range(last, 0, -1):
+        slope = relu_slope(z[layer - 1])
+        delta = backpropagated_error(weights[layer], delta, slope)
         gradients.append(parameter_gradients(delta, h[layer - 1]))
     return gradients[::-1]
 

@@ -87,14 +87,19 @@ def backward(config: Config, weights: Arrays, tape: ForwardTape, d: Array) -> Ar
     d_u = np.zeros_like(tape.u)
     column = 0
     for h, (shape, head) in enumerate(zip(config.heads, tape.heads, strict=True)):
-        d_u += head_backward(config, weights, h, tape.u, head, d_z[..., column : column + shape.d_v], gradients)
-        column += shape.d_v
-    d_e = d_e + (_layer_norm_backward(weights, "1", tape.e, d_u, gradients) if config.norm == "pre" else d_u)
+        end = column + shape.d_v
+        d_u += head_backward(config, weights, h, tape.u, head, d_z[..., column:end], gradients)
+        column = end
+    # Here the road around attention and the one through it meet again.
+    if config.norm == "pre":
+        d_u = _layer_norm_backward(weights, "1", tape.e, d_u, gradients)
+    d_e = d_e + d_u
     if config.positions != "none":
         gradients["position"] = d_e.sum(axis=0)
     d_e = d_e.reshape(*tape.f.shape[:2], -1)
     d_f = _affine_backward(weights, "E", tape.f, d_e, gradients)
-    gradients["x"] = _ramps_backward(config, weights, tape.x, d_f).reshape(-1, *config.input_shape)
+    d_x = _ramps_backward(config, weights, tape.x, d_f)
+    gradients["x"] = d_x.reshape(-1, *config.input_shape)
     return gradients
 
 
@@ -125,12 +130,15 @@ def _affine_backward(weights: Arrays, which: str, x: Array, d: Array, gradients:
 
 def _layer_norm(weights: Arrays, which: str, x: Array) -> Array:
     """gain * (x - mean) / sqrt(variance + 1e-5) + shift, per token."""
-    return np.asarray(_normalised(x)[0] * weights[f"gain_{which}"] + weights[f"shift_{which}"])
+    u, _ = _normalised(x)
+    return np.asarray(u * weights[f"gain_{which}"] + weights[f"shift_{which}"])
 
 
 def _normalised(x: Array) -> tuple[Array, Array]:
+    """(x - mean) / scale and the scale, per token."""
     centred = x - x.mean(axis=-1, keepdims=True)
-    scale = np.sqrt((centred**2).mean(axis=-1, keepdims=True) + NORM_EPS)
+    variance = (centred**2).mean(axis=-1, keepdims=True)
+    scale = np.sqrt(variance + NORM_EPS)
     return centred / scale, scale
 
 
@@ -140,7 +148,10 @@ def _layer_norm_backward(weights: Arrays, which: str, x: Array, d: Array, gradie
     gradients[f"gain_{which}"] = (d * u).sum(axis=(0, 1))
     gradients[f"shift_{which}"] = d.sum(axis=(0, 1))
     g = d * weights[f"gain_{which}"]
-    return np.asarray((g - g.mean(axis=-1, keepdims=True) - u * (g * u).mean(axis=-1, keepdims=True)) / scale)
+    # What moves the mean or the scale of a token is normalised away again.
+    by_mean = g.mean(axis=-1, keepdims=True)
+    by_scale = u * (g * u).mean(axis=-1, keepdims=True)
+    return np.asarray((g - by_mean - by_scale) / scale)
 
 
 def _pool(config: Config, y: Array) -> Array:
@@ -166,7 +177,8 @@ def _ramps(config: Config, weights: Arrays, x: Array) -> Array:
     """What the embedding matrix multiplies: x itself, or clip((x - start) * slope, 0, 1) for every ramp."""
     if config.embedding == "linear":
         return x
-    ramps = np.clip((x[..., None] - weights["ramp_start"]) * weights["ramp_slope"], 0.0, 1.0)
+    climbed = (x[..., None] - weights["ramp_start"]) * weights["ramp_slope"]
+    ramps = np.clip(climbed, 0.0, 1.0)
     return np.asarray(ramps.reshape(*x.shape[:-1], config.features))
 
 

@@ -56,15 +56,19 @@ class Adam:
         self.count += 1
         self.first = self.b1 * self.first + (1 - self.b1) * gradient
         self.second = self.b2 * self.second + (1 - self.b2) * gradient**2
+        # Both start at zero and are too small at first, by the weight that the start still has.
         mean = self.first / (1 - self.b1**self.count)
-        scale = np.sqrt(self.second / (1 - self.b2**self.count)) + self.eps
+        square = self.second / (1 - self.b2**self.count)
+        scale = np.sqrt(square) + self.eps
         return gradient_descent_step(theta, mean / scale, self.eta)
 
 
 def minibatches(count: int, size: int, *, seed: int = 0) -> Iterator[NDArray[np.int64]]:
     """Endless index batches of ``size`` out of ``count`` samples; each epoch is a fresh permutation."""
     generator = np.random.default_rng(seed)
+    size = min(size, count)  # a batch of more than all samples would never be full
     while True:
         order = generator.permutation(count)
+        # What is left of an epoch and fills no batch is skipped; the next permutation takes it up.
         for start in range(0, count - size + 1, size):
             yield order[start : start + size]

@@ -21,12 +21,15 @@ def no_positions(setting: Setting) -> Finding:
     """Row 8. Without positions equal rows stay equal: X = (0.7, 0.7) and f(X) = (0, 1) leave an error of one half."""
     x = torch.full((2, 1), 0.7, dtype=torch.float64)
     wanted = points(0.0, 1.0)[:, None]
-    apart, errors = [], []
+    apart = []
+    errors = []
     for seed in range(100):
-        out = random_layer(2, 1, heads=3, d_model=6, hidden=16, residual=bool(seed % 2), seed=seed)(x)
+        model = random_layer(2, 1, heads=3, d_model=6, hidden=16, residual=bool(seed % 2), seed=seed)
+        out = model(x)
         apart.append(float((out[0] - out[1]).abs().max()))
         errors.append(float((out - wanted).abs().max()))
-    repaired = approximate("0*x1; 1 + 0*x2", Box([[0.0], [0.0]], [[1.0], [1.0]]), 1e-6, layout="tokens")
+    square = Box([[0.0], [0.0]], [[1.0], [1.0]])
+    repaired = approximate("0*x1; 1 + 0*x2", square, 1e-6, layout="tokens")
     checks = [
         Check("largest difference between the two output rows, 100 random layers", max(apart), "<=", 1e-12),
         Check("smallest sup error among them", min(errors), ">=", 0.5 - 1e-12),
@@ -52,15 +55,13 @@ def relu_identity(setting: Setting) -> Finding:
     pair = certify(_relu_layer([1.0, -1.0], [0.0, 0.0], [1.0, -1.0], 0.0), z, box)
     shifted = certify(_relu_layer([1.0], [1.0], [1.0], -1.0), z, box)
     far = certify(_relu_layer([1.0], [1.0], [1.0], -1.0), z, Box([-3], [1]))
-    rows = tuple(
-        (name, units, certificate.lower, certificate.upper)
-        for name, units, certificate in (
-            ("relu(z) on [−1, 1]", 1, plain),
-            ("relu(z) − relu(−z) on [−1, 1]", 2, pair),
-            ("relu(z + 1) − 1 on [−1, 1]", 1, shifted),
-            ("relu(z + 1) − 1 on [−3, 1]", 1, far),
-        )
+    networks = (
+        ("relu(z) on [−1, 1]", 1, plain),
+        ("relu(z) − relu(−z) on [−1, 1]", 2, pair),
+        ("relu(z + 1) − 1 on [−1, 1]", 1, shifted),
+        ("relu(z + 1) − 1 on [−3, 1]", 1, far),
     )
+    rows = tuple((name, units, proof.lower, proof.upper) for name, units, proof in networks)
     checks = [
         Check("proved lower bound of the error of relu(z)", plain.lower, ">=", 1 - 1e-9),
         Check("proved error of relu(z) − relu(−z)", pair.upper, "<=", 1e-12),
@@ -72,12 +73,15 @@ def relu_identity(setting: Setting) -> Finding:
         "everywhere, as relu(z) − relu(−z). Width d does it on a bounded range if the biases shift that range to where "
         "ReLU is linear."
     )
-    return Finding(REPAIRED, said, checks, [ResultTable(("network", "units", "error at least", "error at most"), rows)])
+    header = ("network", "units", "error at least", "error at most")
+    return Finding(REPAIRED, said, checks, [ResultTable(header, rows)])
 
 
 def _relu_layer(weight: list[float], bias: list[float], coefficient: list[float], offset: float) -> OneLayerTransformer:
+    """sum of c relu(w x + b), and an offset."""
     ridges = Ridges(points(*weight)[:, None], points(*bias), points(*coefficient)[:, None])
-    return lookup_model(1, (), [], ridges, Affine(torch.zeros(1, 1, dtype=torch.float64), points(offset)))
+    affine = Affine(torch.zeros(1, 1, dtype=torch.float64), points(offset))
+    return lookup_model(1, (), [], ridges, affine)
 
 
 def residual_correction(setting: Setting) -> Finding:
@@ -88,17 +92,21 @@ def residual_correction(setting: Setting) -> Finding:
     differ, and the FFN would need the slope 0.3 / difference.
     """
     x = points(0.10, 0.40)[:, None]
-    merged = [float((_regions_then_ffn(seed)(x)[:, 0] - x[:, 0]).abs().max()) for seed in range(200)]
+    merged = []
+    for seed in range(200):
+        out = _regions_then_ffn(seed)(x)
+        merged.append(float((out[:, 0] - x[:, 0]).abs().max()))
     rows = []
+    centres = points(0.25, 0.75)
     for beta in (20.0, 50.0, 100.0, 200.0):
-        head = lookup_head([points(0.25, 0.75)], beta, points(0.25, 0.75)[:, None])
-        out = lookup_model(1, (), [head])(x)
-        rows.append((beta, float(out[1] - out[0]), 0.3 / float(out[1] - out[0])))
+        head = lookup_head([centres], beta, centres[:, None])
+        low, high = lookup_model(1, (), [head])(x)
+        difference = float(high - low)
+        rows.append((beta, difference, 0.3 / difference))
     stream = certify(_relu_layer([1.0], [0.0], [1.0], 0.0), "x + 0", Box([0], [1]))
+    alike = "smallest error at 0.10 and 0.40 over 200 random networks on the attention output"
     checks = [
-        Check(
-            "smallest error at 0.10 and 0.40 over 200 random networks on the attention output", min(merged), ">=", 0.15
-        ),
+        Check(alike, min(merged), ">=", 0.15),
         Check("slope the network would need at β = 200", rows[-1][2], ">", 1e8),
         Check("proved error on [0, 1] when the network sees x through the residual stream", stream.upper, "<=", 1e-12),
     ]
@@ -112,42 +120,41 @@ def residual_correction(setting: Setting) -> Finding:
 
 def _regions_then_ffn(seed: int) -> OneLayerTransformer:
     """Hard attention to the centres 0.25 and 0.75, then a random FFN of 32 units without residual."""
-    keys = torch.stack([points(0.5, 1.5), points(-0.0625, -0.5625)], 1)
-    model = OneLayerTransformer.packed(
-        (1,), (1,), [PlainMemory(keys, points(0.25, 0.75)[:, None])], hidden=32, attention="hardmax", seed=seed
-    )
+    centres = points(0.25, 0.75)
+    # Logit 2 c x - c^2: the nearest centre has the largest.
+    keys = torch.stack([2 * centres, -(centres**2)], 1)
+    memory = PlainMemory(keys, centres[:, None])
+    model = OneLayerTransformer.packed((1,), (1,), [memory], hidden=32, attention="hardmax", seed=seed)
     generator = torch.Generator().manual_seed(seed)
     shapes = weight_shapes(model.config)
-    drawn = {
-        name: torch.randn(shapes[name], generator=generator, dtype=torch.float64)
-        for name in ("W_1", "b_1", "W_2", "b_2")
-    }
+    drawn = {}
+    for name in ("W_1", "b_1", "W_2", "b_2"):
+        drawn[name] = torch.randn(shapes[name], generator=generator, dtype=torch.float64)
     one = torch.ones(1, 1, dtype=torch.float64)
-    fixed = {"W_E": one, "W_Q": points(2**0.5, 0.0)[None], "b_Q": points(0.0, 2**0.5), "W_O": one, "W_R": one}
-    model.set_weights(drawn | fixed)
+    root = 2**0.5  # the layer divides logits by the root of d_k = 2
+    reading = {"W_E": one, "W_Q": points(root, 0.0)[None], "b_Q": points(0.0, root)}
+    model.set_weights(drawn | reading | {"W_O": one, "W_R": one})
     return model.requires_grad_(False)
 
 
 def same_at_every_position(setting: Setting) -> Finding:
     """Row 13. FFN and W^O treat every position alone and alike; only attention moves numbers between positions."""
-    elsewhere, alike = [], []
+    elsewhere = []
+    alike = []
     for seed in range(50):
         model = random_layer(3, 2, hidden=12, seed=seed)
         generator = torch.Generator().manual_seed(seed)
         r = torch.randn(3, model.config.d_model, generator=generator, dtype=torch.float64)
         moved = r.clone()
         moved[1] += torch.randn(model.config.d_model, generator=generator, dtype=torch.float64)
-        elsewhere.append(float((_after_attention(model, r) - _after_attention(model, moved))[[0, 2]].abs().max()))
+        change = _after_attention(model, r) - _after_attention(model, moved)
+        elsewhere.append(float(change[[0, 2]].abs().max()))
         equal = r[:1].expand(3, -1)
         alike.append(float(_after_attention(model, equal).std(0, correction=0).max()))
     swap = gather("x2; x1", Box([[0.0], [0.0]], [[1.0], [1.0]]), 1e-9)
+    apart = "change at positions 1 and 3 when the stream moves at position 2, 50 random layers"
     checks = [
-        Check(
-            "change at positions 1 and 3 when the stream moves at position 2, 50 random layers",
-            max(elsewhere),
-            "=",
-            0.0,
-        ),
+        Check(apart, max(elsewhere), "=", 0.0),
         Check("spread over positions that hold the same stream", max(alike), "<=", 1e-12),
         Check("proved error of attention transporting (x₁, x₂) to (x₂, x₁)", swap.certificate.upper, "<=", 1e-9),
     ]
@@ -161,28 +168,30 @@ def same_at_every_position(setting: Setting) -> Finding:
 
 def _after_attention(model: OneLayerTransformer, r: Tensor) -> Tensor:
     """Everything after the stream: FFN and read-out, position by position, (N, d_model) -> (N, d)."""
-    return model.finish(model.affine(torch.relu(model.preactivations(r)), "2"))
+    hidden = torch.relu(model.preactivations(r))
+    return model.finish(model.affine(hidden, "2"))
 
 
 def skips_and_norms(setting: Setting) -> Finding:
     """Row 15. LayerNorm of one number is zero: post-LN with d = 1 is constant. Wider streams survive it."""
-    x = torch.linspace(-3, 3, 1001, dtype=torch.float64).reshape(-1, 1, 1).expand(-1, 3, 1).clone()
-    x = x * points(1.0, -0.5, 2.0)[:, None]
+    along = torch.linspace(-3, 3, 1001, dtype=torch.float64).reshape(-1, 1, 1)
+    x = along.expand(-1, 3, 1) * points(1.0, -0.5, 2.0)[:, None]
     spreads = []
     for seed in range(20):
-        out = random_layer(3, 1, heads=1, d_model=1, hidden=8, residual=True, norm="post", seed=seed)(x)
-        spreads.append(float((out.amax((0, 1)) - out.amin((0, 1))).max()))
+        model = random_layer(3, 1, heads=1, d_model=1, hidden=8, residual=True, norm="post", seed=seed)
+        out = model(x)
+        spread = out.amax((0, 1)) - out.amin((0, 1))
+        spreads.append(float(spread.max()))
     box = Box([[-1.0]] * 3, [[1.0]] * 3)
     rows = []
     for norm in ("none", "pre", "post"):
         built = gather("x1*(x1+x2+x3)/3; x2*(x1+x2+x3)/3; x3*(x1+x2+x3)/3", box, 0.1, norm=norm)
-        rows.append((norm, built.certificate.status, built.certificate.upper, built.model.config.d_model))
-    checks = [
-        Check("range of the output over 3,003 tokens, post-LN with d = 1, 20 random layers", max(spreads), "=", 0.0)
-    ]
-    checks += [
-        Check(f"proved error of yᵢ = xᵢ mean(x) with norm {row[0]}, asked 0.1", row[2], "<=", 0.1) for row in rows
-    ]
+        proof = built.certificate
+        rows.append((norm, proof.status, proof.upper, built.model.config.d_model))
+    constant = "range of the output over 3,003 tokens, post-LN with d = 1, 20 random layers"
+    checks = [Check(constant, max(spreads), "=", 0.0)]
+    for norm, _, upper, _ in rows:
+        checks.append(Check(f"proved error of yᵢ = xᵢ mean(x) with norm {norm}, asked 0.1", upper, "<=", 0.1))
     said = (
         "Section III gives the block skip connections and LayerNorm; the proof uses neither. They are not harmless: "
         "with d = 1 a post-LN block is constant. With enough width the theorem survives them: the same function is "

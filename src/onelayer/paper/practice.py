@@ -8,6 +8,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from itertools import product
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -35,8 +36,12 @@ def training(setting: Setting) -> Finding:
     It holds if both intervals say so, for one of the two if only one does, and fails if neither does.
     """
     found = {name: study(name, setting) for name in SIZES}
-    laws = {(name, method): _law(found[name], name, method) for name in SIZES for method in METHODS}
-    rows = [_law_row(found[name], name, method, law) for (name, method), law in laws.items()]
+    laws = {}
+    rows = []
+    for name, method in product(SIZES, METHODS):
+        law = _law(found[name], name, method)
+        laws[name, method] = law
+        rows.append(_law_row(found[name], name, method, law))
     trained, built = (_errors(found, method) for method in METHODS)
     best = {method: _least(rows, method) for method in METHODS}
     checks = [
@@ -47,10 +52,12 @@ def training(setting: Setting) -> Finding:
     fallen = {name: laws[name, "trained"].decreasing for name in SIZES}
     ahead = {name: _ahead(built[name], trained[name]) for name in SIZES}
     said = _training_sentence(fallen, ahead, best)
+    notes = _notes(found)
     header = ("against", "layers", "runs", "largest error", "smallest error", "law", "rate at least", "rate at most")
     verdict = {2: HOLDS, 1: REPAIRED, 0: FAILS}[sum(fallen.values())]
     tables = [ResultTable(header, tuple(rows))]
-    return Finding(verdict, said, checks, tables, _size_pictures(found), _notes(found), spent(*found.values()))
+    pictures = _size_pictures(found)
+    return Finding(verdict, said, checks, tables, pictures, notes, spent(*found.values()))
 
 
 def _least(rows: Sequence[tuple[Any, ...]], method: str) -> float:
@@ -80,13 +87,18 @@ def _size_pictures(found: dict[str, Findings]) -> list[Picture]:
 
 
 def _notes(found: dict[str, Findings]) -> list[str]:
-    return [f"{name}, {sentence}" for name, item in found.items() for sentence in item.sentences]
+    notes = []
+    for name, item in found.items():
+        notes += [f"{name}, {sentence}" for sentence in item.sentences]
+    return notes
 
 
 def _law_row(found: Findings, name: str, method: str, law: Law) -> tuple[Any, ...]:
     """A line of the table: runs, extreme errors, and the law with its interval."""
     errors = [row["sup"] for row in found.rows if row["method"] == method]
-    form = f"size^{-law.rate:.3g}" if law.kind == "power" else f"exp({-law.rate:.3g} size)"
+    form = f"exp({-law.rate:.3g} size)"
+    if law.kind == "power":
+        form = f"size^{-law.rate:.3g}"
     return name, method, len(errors), max(errors), min(errors), form, law.low, law.high
 
 
@@ -96,22 +108,26 @@ def _ahead(built: Mapping[Any, list[float]], trained: Mapping[Any, list[float]])
 
 
 def _training_sentence(fallen: Mapping[str, bool], ahead: Mapping[str, list[bool]], best: Mapping[str, float]) -> str:
-    words = [
-        f"{'decreases' if fallen[name] else 'does not decrease beyond the spread of the seeds'} with {NOUNS[name]}"
-        for name in SIZES
-    ]
+    words = []
+    for name in SIZES:
+        does = "decreases" if fallen[name] else "does not decrease beyond the spread of the seeds"
+        words.append(f"{does} with {NOUNS[name]}")
+    kept = KEPT[sum(fallen.values())]
+    heads = f"{sum(ahead['heads'])} of {len(ahead['heads'])} numbers of heads"
+    widths = f"{sum(ahead['width'])} of {len(ahead['width'])} widths"
     return (
-        f"The error of trained layers {' and '.join(words)}: the sentence {KEPT[sum(fallen.values())]} for training on "
+        f"The error of trained layers {' and '.join(words)}: the sentence {kept} for training on "
         "this function. Layers built without training are in the same figures: of the same size, they have the smaller "
-        f"error for {sum(ahead['heads'])} of {len(ahead['heads'])} numbers of heads and for {sum(ahead['width'])} of "
-        f"{len(ahead['width'])} widths. The least error seen is {number(best['trained'])} after training and "
+        f"error for {heads} and for {widths}. The least error seen is {number(best['trained'])} after training and "
         f"{number(best['built'])} by construction."
     )
 
 
 def _law(found: Findings, name: str, method: str) -> Law:
     rows = [row for row in found.rows if row["method"] == method]
-    return best_law([row[SIZES[name]] for row in rows], [row["sup"] for row in rows])
+    sizes = [row[SIZES[name]] for row in rows]
+    errors = [row["sup"] for row in rows]
+    return best_law(sizes, errors)
 
 
 def digits(setting: Setting) -> Finding:
@@ -120,15 +136,14 @@ def digits(setting: Setting) -> Finding:
     runs = [row for row in found.rows if row["method"] == "numpy and torch"]
     classifier = next(row for row in found.rows if row["method"] == "classifier")
     losses = {row["optimiser"]: row["numpy_loss"] for row in runs}
-    rows = tuple((row["optimiser"], row["rate"], row["steps"], row["numpy_loss"], row["torch_loss"]) for row in runs)
+    columns = ("optimiser", "rate", "steps", "numpy_loss", "torch_loss")
+    rows = tuple(tuple(row[name] for name in columns) for row in runs)
+    # np.max, unlike max, is nan where one of them is.
+    apart = float(np.max([row["largest_difference"] for row in runs]))
+    ahead = losses["adam"] / losses["sgd"]
     checks = [
-        Check(
-            "largest difference of the loss, NumPy against torch",
-            float(np.max([row["largest_difference"] for row in runs])),
-            "<=",
-            1e-9,
-        ),
-        Check("late loss by Adam over that by plain SGD on the same batches", losses["adam"] / losses["sgd"], "<", 1),
+        Check("largest difference of the loss, NumPy against torch", apart, "<=", 1e-9),
+        Check("late loss by Adam over that by plain SGD on the same batches", ahead, "<", 1),
         Check("share of test digits read by one layer", classifier["accuracy"], ">=", setting.pick(0.95, 0.98)),
         Check("its parameters", classifier["parameters"], "<=", 50_000),
     ]
@@ -139,31 +154,34 @@ def digits(setting: Setting) -> Finding:
     )
     header = ("update rule", "rate", "steps", "late loss by NumPy", "late loss by torch")
     caption = "Late loss: the mean over the last tenth of the steps."
-    picture = Picture(
-        "losses", "Loss of every step on 8 × 8 digits, for the update rules that the paper names.", found.figure()
-    )
-    return Finding(HOLDS, said, checks, [ResultTable(header, rows, caption)], [picture], found.sentences, spent(found))
+    drawn = "Loss of every step on 8 × 8 digits, for the update rules that the paper names."
+    picture = Picture("losses", drawn, found.figure())
+    return _finding(HOLDS, said, checks, [ResultTable(header, rows, caption)], picture, found)
+
+
+def _finding(
+    verdict: str, said: str, checks: list[Check], tables: list[ResultTable], picture: Picture, found: Findings
+) -> Finding:
+    """A verdict from one study: its figure, its sentences as notes, and the time that its cells took."""
+    return Finding(verdict, said, checks, tables, [picture], found.sentences, spent(found))
 
 
 def trainability(setting: Setting) -> Finding:
     """The same architecture built, trained from random weights, and trained from the built start."""
     found = study("trainability", setting)
-    built, trained, warm = (
-        by(found.rows, "target", start=start) for start in ("built", "trained", "trained from built")
-    )
-    rows = tuple(
-        (TARGETS[target], errors[0], median(trained[target]), min(trained[target]), min(warm[target]))
-        for target, errors in built.items()
-    )
-    times = {row[0]: row[3] / row[1] for row in rows}
+    starts = ("built", "trained", "trained from built")
+    built, trained, warm = (by(found.rows, "target", start=start) for start in starts)
+    rows = []
+    times = {}
+    for target, (error, *_) in built.items():
+        from_random = trained[target]
+        rows.append((TARGETS[target], error, median(from_random), min(from_random), min(warm[target])))
+        times[TARGETS[target]] = min(from_random) / error
+    furthest = "best trained error over the built one, on the function where they are furthest apart"
+    seeds = min(len(errors) for errors in trained.values())
     checks = [
-        Check(
-            "best trained error over the built one, on the function where they are furthest apart",
-            max(times.values()),
-            ">",
-            AS_GOOD,
-        ),
-        Check("random starts per function", min(len(errors) for errors in trained.values()), ">=", 3),
+        Check(furthest, max(times.values()), ">", AS_GOOD),
+        Check("random starts per function", seeds, ">=", 3),
     ]
     said = (
         "Existence and training are two things, as the paper warns. The very same architecture has weights that are "
@@ -171,7 +189,7 @@ def trainability(setting: Setting) -> Finding:
     )
     header = ("function", "built", "trained, median", "trained, best seed", "trained from the built weights")
     picture = Picture("starts", "Largest error seen of one architecture, from three starts.", found.figure())
-    return Finding(HOLDS, said, checks, [ResultTable(header, rows)], [picture], found.sentences, spent(found))
+    return _finding(HOLDS, said, checks, [ResultTable(header, tuple(rows))], picture, found)
 
 
 def _found_and_missed(times: Mapping[str, float]) -> str:
@@ -203,18 +221,22 @@ def depth(setting: Setting) -> Finding:
     gains = {}
     clear = []
     for target, stacks in errors.items():
-        best = min((blocks for blocks in stacks if blocks > 1), key=lambda blocks: median(stacks[blocks]))
-        gains[target] = median(stacks[1]) / median(stacks[best])
-        clear += [target] if max(stacks[best]) < min(stacks[1]) else []
+        deeper = [errors for blocks, errors in stacks.items() if blocks > 1]
+        best = min(deeper, key=median)
+        gains[target] = median(stacks[1]) / median(best)
+        if max(best) < min(stacks[1]):
+            clear.append(target)
         rows += [_depth_row(found.rows, target, blocks, values) for blocks, values in stacks.items()]
     counts = [row[3] for row in rows]
-    checks = [Check("largest over smallest number of parameters", max(counts) / min(counts), "<=", 1.5)]
-    checks.append(Check("functions", len(errors), ">=", 2))
+    checks = [
+        Check("largest over smallest number of parameters", max(counts) / min(counts), "<=", 1.5),
+        Check("functions", len(errors), ">=", 2),
+    ]
     said = _depth_sentence(gains, clear)
     header = ("function", "blocks", "width", "parameters", "runs", "median sup error seen", "least", "largest")
     picture = Picture("depth", "Largest error seen against blocks at equal parameters.", found.figure())
     verdict = HOLDS if clear else FAILS
-    return Finding(verdict, said, checks, [ResultTable(header, tuple(rows))], [picture], found.sentences, spent(found))
+    return _finding(verdict, said, checks, [ResultTable(header, tuple(rows))], picture, found)
 
 
 def _depth_row(rows: Rows, target: str, blocks: int, errors: list[float]) -> tuple[Any, ...]:
@@ -231,37 +253,36 @@ def kinds(setting: Setting) -> Finding:
     middle = {kind: median(errors) for kind, errors in trained.items()}
     rows = tuple((kind, min(errors), middle.get(kind, "–")) for kind, errors in built.items())
     tokens = setting.pick((8, 32), (8, 16, 32, 64))
-    grown = {kind: [_built_error(kind, count) for count in tokens] for kind in built}
-    enough = ("softmax", "top-2", "top-4", "linear, order 8")
-    checks = [Check(f"{kind}, built: best sup error seen; f has size 2", min(grown[kind]), "<", 0.1) for kind in enough]
-    checks += [
-        Check(
-            f"{kind}: error with {tokens[0]} tokens over that with {tokens[-1]}",
-            grown[kind][0] / grown[kind][-1],
-            *rule,
-        )
-        for kind, rule in (("softmax", (">", 2)), ("top-2", (">", 2)), ("linear, order 2", ("<", 1.5)))
-    ]
+    grown = {}
+    for kind in built:
+        grown[kind] = [_built_error(kind, count) for count in tokens]
+    checks = []
+    for kind in ("softmax", "top-2", "top-4", "linear, order 8"):
+        checks.append(Check(f"{kind}, built: best sup error seen; f has size 2", min(grown[kind]), "<", 0.1))
+    for kind, relation, limit in (("softmax", ">", 2), ("top-2", ">", 2), ("linear, order 2", "<", 1.5)):
+        fewest, *_, most = grown[kind]
+        what = f"{kind}: error with {tokens[0]} tokens over that with {tokens[-1]}"
+        checks.append(Check(what, fewest / most, relation, limit))
+    closest, *_, furthest = sorted(middle, key=lambda kind: middle[kind])
     said = (
         "An observation on one function, not a theorem. Sparse attention carries over when it is built: top-k is "
         "discontinuous, but its error falls as tokens are added. Linear attention carries over only with enough "
         "features: its output is a quotient of two elements of one space of features, fixed by the feature map and "
         "the width of the head, and more tokens do not enlarge it. Trained layers, whose heads are wider than the "
-        f"built ones, come closest with {min(middle, key=lambda kind: middle[kind])} attention and stay furthest "
-        f"away with {max(middle, key=lambda kind: middle[kind])}."
+        f"built ones, come closest with {closest} attention and stay furthest away with {furthest}."
     )
     header = ("attention", "built: sup error seen", "trained: median sup error seen")
-    more = ResultTable(
-        ("attention, built", *(f"{count} tokens a head" for count in tokens)),
-        tuple((kind, *errors) for kind, errors in grown.items()),
-    )
+    sizes = ("attention, built", *(f"{count} tokens a head" for count in tokens))
+    lines = tuple((kind, *errors) for kind, errors in grown.items())
+    tables = [ResultTable(header, rows), ResultTable(sizes, lines)]
     picture = Picture("kinds", "Largest error seen by kind of attention, built and trained.", found.figure())
-    return Finding(REPAIRED, said, checks, [ResultTable(header, rows), more], [picture], found.sentences, spent(found))
+    return _finding(REPAIRED, said, checks, tables, picture, found)
 
 
 def _built_error(kind: str, tokens: int) -> float:
     waves = PROBLEMS["waves"]
-    return float(seen_error(built_memory(waves, tokens, kind), waves)["sup"])
+    seen = seen_error(built_memory(waves, tokens, kind), waves)
+    return float(seen["sup"])
 
 
 def study(name: str, setting: Setting) -> Findings:

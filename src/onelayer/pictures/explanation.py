@@ -22,6 +22,7 @@ from onelayer.result import Approximation
 from onelayer.source import Exportable, source_of
 
 ROWS = 24  # of a printed table
+PEAK_POINTS = 2049  # along an axis, at which the largest weight of a token is looked for: finer than a page can show
 
 
 @dataclass(frozen=True)
@@ -89,15 +90,16 @@ class Explanation:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data."""
-        return {
-            "domain": {"lower": self.box.lower.tolist(), "upper": self.box.upper.tolist()},
-            **({"names": list(self.box.names)} if self.box.names else {}),
-            "output_shape": list(self.output_shape),
-            **({"algorithm": self.algorithm} if self.algorithm else {}),
-            "heads": [asdict(head) for head in self.heads],
-            "hidden_units": [asdict(unit) for unit in self.units],
-            "affine": {"matrix": self.matrix, "offset": self.offset},
-        }
+        found: dict[str, Any] = {"domain": {"lower": self.box.lower.tolist(), "upper": self.box.upper.tolist()}}
+        if self.box.names:
+            found["names"] = list(self.box.names)
+        found["output_shape"] = list(self.output_shape)
+        if self.algorithm:
+            found["algorithm"] = self.algorithm
+        found["heads"] = [asdict(head) for head in self.heads]
+        found["hidden_units"] = [asdict(unit) for unit in self.units]
+        found["affine"] = {"matrix": self.matrix, "offset": self.offset}
+        return found
 
     def to_json(self, indent: int | None = None) -> str:
         """The explanation as JSON text."""
@@ -127,35 +129,33 @@ def explain(a: Exportable, *, box: Box | None = None, samples: int = 4096) -> Ex
     model = source.model
     domain = written_box(source.domain, getattr(a, "target", None))
     own = {name: tensor.detach().double() for name, tensor in model.state_dict().items()}
-    packed = model.config.layout == "packed" and model.config.norm == "none" and model.config.embedding == "linear"
-    heads = [_head(model, own, h, domain, packed, samples) for h in range(len(model.config.heads))]
+    config = model.config
+    # Only then is a query a line in x, and what heads and units read is written in the inputs.
+    packed = config.layout == "packed" and config.norm == "none" and config.embedding == "linear"
+    heads = [_head(model, own, h, domain, packed, samples) for h in range(len(config.heads))]
+    # The affine part: everything that reaches the read-out without a head or a unit.
     through = own["W_R"]
     offset = own["b_O"] @ through + own["b_R"]
-    matrix = torch.zeros(model.config.features, model.config.readout_width).double()
-    if model.config.residual and packed:
+    matrix = torch.zeros(config.features, config.readout_width).double()
+    if config.residual and packed:
         matrix = own["W_E"] @ through
         offset = offset + own["b_E"] @ through
-    if model.config.hidden:
+    if config.hidden:
         offset = offset + own["b_2"] @ through
-    units = [_unit(model, own, j, domain, packed) for j in range(model.config.hidden)]
+    units = [_unit(model, own, j, domain, packed) for j in range(config.hidden)]
     parts = Parts("", heads, units)
     argument = argument_of(a)
     if argument is not None:
         parts = named_parts(argument, parts, model, domain)
-    return Explanation(
-        domain,
-        model.config.output_shape,
-        parts.heads,
-        parts.units,
-        matrix.T.tolist(),
-        offset.tolist(),
-        parts.algorithm,
-    )
+    affine = (matrix.T.tolist(), offset.tolist())
+    return Explanation(domain, config.output_shape, parts.heads, parts.units, *affine, parts.algorithm)
 
 
 def argument_of(a: Exportable) -> Argument | None:
     """The construction that the proof of a result names, if it is a proof by lemma."""
-    text = a.certificate.attachments.get(ARGUMENT) if isinstance(a, Approximation) else None
+    if not isinstance(a, Approximation):
+        return None
+    text = a.certificate.attachments.get(ARGUMENT)
     return None if text is None else from_text(text)
 
 
@@ -167,16 +167,21 @@ def _head(
     v = sum(head.d_v for head in config.heads[:h])
     to_outputs = own["W_O"][v : v + shape.d_v] @ own["W_R"]  # (d_v, K)
     memory = model.memory_of(h)
-    values = [] if memory is None else (memory.values.detach().double() @ to_outputs).tolist()
+    values = []
+    if memory is not None:
+        values = (memory.values.detach().double() @ to_outputs).tolist()
     axes: list[ExplainedAxis] | None = None
     if packed and isinstance(memory, GridMemory):
         axes = _axes(model, own, h, memory, box)
     if axes is not None:
         read = enumerated([axis.reads for axis in axes])
         return ExplainedHead(h, f"looks up a table over {read}", axes, values, [])
-    purpose = "averages tokens of the sequence" + (" and of the memory" if memory is not None else "")
-    purpose = "looks up scattered memory tokens" if config.layout == "packed" else purpose
-    return ExplainedHead(h, purpose, [], values, _peaks(model, h, box, samples) if memory is not None else [])
+    if memory is None:
+        return ExplainedHead(h, "averages tokens of the sequence", [], values, [])
+    purpose = "averages tokens of the sequence and of the memory"
+    if config.layout == "packed":
+        purpose = "looks up scattered memory tokens"
+    return ExplainedHead(h, purpose, [], values, _peaks(model, h, box, samples))
 
 
 def _axes(
@@ -194,15 +199,18 @@ def _axes(
     for keys in memory.axes:
         slopes = keys.detach().double() @ w_q.T  # (M_a, D)
         biases = keys.detach().double() @ b_q
-        strongest = slopes[slopes.square().sum(1).argmax()]
+        lengths = slopes.square().sum(1)
+        strongest = slopes[lengths.argmax()]
         size = strongest.abs().max()
+        # The direction of all slopes, its largest weight one: x1 - 0.5 x2 reads better than 7.3 x1 - 3.65 x2.
         if size == 0:
             direction = torch.zeros_like(strongest)
             direction[0] = 1
         else:
             direction = strongest / strongest[strongest.abs().argmax()]
         along = slopes @ direction / direction.square().sum()
-        if (slopes - along[:, None] * direction).abs().max() > 1e-9 * size:
+        aside = (slopes - along[:, None] * direction).abs().max()
+        if aside > 1e-9 * size:  # more than the rounding of these products
             return None
         found.append(_axis(direction, along, biases, box))
     return found
@@ -211,18 +219,16 @@ def _axes(
 def _axis(direction: Tensor, slopes: Tensor, biases: Tensor, box: Box) -> ExplainedAxis:
     low = box.lower.flatten()
     high = box.upper.flatten()
+    # A linear function has its ends over a box at two corners.
     start = float(torch.where(direction > 0, low, high) @ direction)
     end = float(torch.where(direction > 0, high, low) @ direction)
-    grid = torch.linspace(start, end, 2049, dtype=torch.float64)
+    grid = torch.linspace(start, end, PEAK_POINTS, dtype=torch.float64)
     weights = torch.softmax(grid[:, None] * slopes + biases, dim=-1)  # (G, M)
     best = weights.max(dim=0)
+    peaks = grid[best.indices]
     regions = _envelope(slopes.tolist(), biases.tolist(), start, end)
-    tokens = [
-        ExplainedToken(slope, bias, region, float(grid[at]), weight)
-        for slope, bias, region, at, weight in zip(
-            slopes.tolist(), biases.tolist(), regions, best.indices.tolist(), best.values.tolist(), strict=True
-        )
-    ]
+    columns = (slopes.tolist(), biases.tolist(), regions, peaks.tolist(), best.values.tolist())
+    tokens = [ExplainedToken(*row) for row in zip(*columns, strict=True)]
     return ExplainedAxis(along(box, direction), tuple(direction.tolist()), (start, end), tokens)
 
 
@@ -231,12 +237,14 @@ def _envelope(slopes: list[float], biases: list[float], start: float, end: float
     regions: list[tuple[float, float] | None] = []
     lines = list(zip(slopes, biases, strict=True))
     for m, (slope, _) in enumerate(lines):
-        low = max((_crossing(lines[m], line) for line in lines if line[0] < slope), default=start)
-        high = min((_crossing(lines[m], line) for line in lines if line[0] > slope), default=end)
-        low = max(low, start)
-        high = min(high, end)
+        # A line is above all flatter ones from their last crossing on, and above steeper ones up to the first.
+        flatter = [_crossing(lines[m], line) for line in lines if line[0] < slope]
+        steeper = [_crossing(lines[m], line) for line in lines if line[0] > slope]
+        low = max([*flatter, start])
+        high = min([*steeper, end])
         seen = low < high or (low == high and len(lines) == 1)
-        regions.append((low, high) if seen and not _hidden(lines, m) else None)
+        shown = seen and not _hidden(lines, m)
+        regions.append((low, high) if shown else None)
     return regions
 
 
@@ -255,35 +263,40 @@ def _peaks(model: OneLayerTransformer, h: int, box: Box, samples: int) -> list[t
     points = box.sample(samples)
     with torch.no_grad():
         rows = model.attention_weights(points.to(model.dtype))[h].double()  # (S, N, tokens)
+    # Tokens of the memory stand behind those of the sequence; of these every position has its own query.
     count = model.config.heads[h].token_count
-    best = rows[..., rows.shape[-1] - count :].amax(1).max(dim=0)
-    return [
-        (points[at].flatten().tolist(), weight)
-        for at, weight in zip(best.indices.tolist(), best.values.tolist(), strict=True)
-    ]
+    of_memory = rows[..., rows.shape[-1] - count :]
+    best = of_memory.amax(1).max(dim=0)
+    places = points[best.indices].flatten(1)
+    return list(zip(places.tolist(), best.values.tolist(), strict=True))
 
 
 def _unit(model: OneLayerTransformer, own: dict[str, Tensor], j: int, box: Box, packed: bool) -> ExplainedUnit:
     column = own["W_1"][:, j]
     coefficient = tuple((own["W_2"][j] @ own["W_R"]).tolist())
     bias = float(own["b_1"][j])
-    alone = packed and model.config.residual and not bool((own["W_O"] @ column).any())
+    hears_heads = bool((own["W_O"] @ column).any())
+    alone = packed and model.config.residual and not hears_heads
     if not alone:
         return ExplainedUnit(j, "bends what the heads and the tokens add up to", None, bias, coefficient)
     normal = own["W_E"] @ column
     offset = bias + float((own["b_E"] + own["b_O"]) @ column)
     radius = float(normal.abs() @ (box.width.flatten() / 2))
     middle = float(normal @ box.center.flatten()) + offset
+    reads = along(box, normal, offset)
     if abs(middle) < radius:
-        purpose = f"kink along {along(box, normal, offset)} = 0"
+        purpose = f"kink along {reads} = 0"
     else:
-        purpose = f"{'always' if middle > 0 else 'never'} active: {along(box, normal, offset)}"
+        purpose = f"{'always' if middle > 0 else 'never'} active: {reads}"
     return ExplainedUnit(j, purpose, tuple(normal.tolist()), offset, coefficient)
 
 
 def enumerated(parts: Sequence[str]) -> str:
     """ "a", "a and b", "a, b and c"."""
-    return " and ".join([", ".join(parts[:-1])] * (len(parts) > 1) + [parts[-1]])
+    *others, last = parts
+    if not others:
+        return last
+    return f"{', '.join(others)} and {last}"
 
 
 def along(box: Box, direction: Tensor, offset: float = 0.0) -> str:

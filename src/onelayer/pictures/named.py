@@ -36,10 +36,12 @@ class Parts:
 
     def named(self, algorithm: str, heads: list[str], units: list[str]) -> Parts:
         """The same parts under other names; what has no new name keeps its own."""
+        renamed_heads = [replace(old, purpose=new) for old, new in zip(self.heads, heads, strict=False)]
+        renamed_units = [replace(old, purpose=new) for old, new in zip(self.units, units, strict=False)]
         return Parts(
             algorithm,
-            [replace(old, purpose=new) for old, new in zip(self.heads, heads, strict=False)] + self.heads[len(heads) :],
-            [replace(old, purpose=new) for old, new in zip(self.units, units, strict=False)] + self.units[len(units) :],
+            renamed_heads + self.heads[len(heads) :],
+            renamed_units + self.units[len(units) :],
         )
 
 
@@ -62,12 +64,16 @@ def _thresholds(argument: OrderStatistics, parts: Parts, model: OneLayerTransfor
     levels = model.own("b_1").double().tolist()
     units = []
     for unit, level in zip(parts.units, levels, strict=True):
+        # Units of one level stand side by side, a unit for every cell.
         low, high = cells[unit.unit % len(cells)]
-        bar = f"i{f' - {-level:g}' if level else ''}" if sorts else f"{level:g}"
+        bar = f"{level:g}"
+        if sorts:
+            bar = f"i - {-level:g}" if level else "i"
         does = "adds the width of the cell" if unit.coefficient[0] > 0 else "takes back what is more than one"
         units.append(f"cell [{low:.4g}, {high:.4g}]: fires while fewer than {bar} of the {n} numbers lie below; {does}")
     heads = [f"counts: all {n} tokens weigh the same, so feature g is the share of numbers below threshold g"]
-    heads += ["tells where it is: position i attends to itself and copies i"] if sorts else []
+    if sorts:
+        heads.append("tells where it is: position i attends to itself and copies i")
     what = "the i-th smallest number" if sorts else "the statistic"
     algorithm = (
         f"{len(cells)} thresholds cut [{cells[0][0]:.4g}, {cells[-1][1]:.4g}] into cells. The embedding marks, per "
@@ -85,7 +91,8 @@ def _subsets(argument: OrderStatistics, parts: Parts, model: OneLayerTransformer
     heads = []
     for row in masks.tolist():
         members = [f"x{j + 1}" for j, mask in enumerate(row) if mask == 0]
-        heads.append(f"the largest of {', '.join(members)}" if len(members) > 1 else f"{members[0]} itself")
+        alone = len(members) == 1
+        heads.append(f"{members[0]} itself" if alone else f"the largest of {', '.join(members)}")
     units = [f"lets the number of rank {k + 1} through at position {k + 1}, shut elsewhere" for k in range(n)]
     ranked = "The number of rank k" if sorts else "The statistic"
     algorithm = (
@@ -117,21 +124,29 @@ def _composition(argument: Composition, parts: Parts, model: OneLayerTransformer
 def _atoms(argument: Composition) -> str:
     """The functions of one number that attention adds up."""
     wide = argument.width > 1
-    return ", ".join(_inside(atom.text, f"x_{atom.coordinate + 1}" if wide else "x") for atom in argument.atoms)
+    texts = []
+    for atom in argument.atoms:
+        name = f"x_{atom.coordinate + 1}" if wide else "x"
+        texts.append(_inside(atom.text, name))
+    return ", ".join(texts)
 
 
 def _piece(argument: Composition, k: int, total: str, knot: float | None) -> str:
     """One unit of term k."""
     term = argument.terms[k]
     where = "" if term.position is None else f" at position {term.position + 1}"
-    bends = "" if knot is None else f"; bends at s = {round(knot, 12) + 0.0:.4g}"
+    bends = ""
+    if knot is not None:
+        # Without the rounding of a knot at zero, and without its sign.
+        bends = f"; bends at s = {round(knot, 12) + 0.0:.4g}"
     return f"a piece of {_short(_inside(term.text, 's'))}{where}, s = {_short(total)}{bends}"
 
 
 def _sum(argument: Composition, k: int, names: Any) -> str:
     """The sum of a term as text."""
     terms = []
-    for token, row in enumerate(argument.rows(argument.terms[k], argument.terms[k].position or 0)):
+    term = argument.terms[k]
+    for token, row in enumerate(argument.rows(term, term.position or 0)):
         for c, weight in enumerate(row):
             if weight:
                 atom = argument.atoms[c]
@@ -145,23 +160,27 @@ def _knots(argument: Composition, model: OneLayerTransformer, box: Box) -> dict[
     """Where the sum of a unit's term makes it start: read off two points, since the unit sees a line in that sum."""
     config = model.config
     points = box.sample(PROBES).to(model.dtype)
+    tokens = points.reshape(PROBES, config.length, config.token_width)
     with torch.no_grad():
-        embedded = model.embed(points.reshape(PROBES, config.length, config.token_width))
+        embedded = model.embed(tokens)
         seen = model.preactivations(model.stream(embedded)).double()  # (S, N, hidden)
-    flat = points.double().reshape(PROBES, config.length, config.token_width)
-    atoms = [atom.formula(flat[..., atom.coordinate, None]) for atom in argument.atoms]  # C x (S, N)
+    exact = tokens.double()
+    atoms = [atom.formula(exact[..., atom.coordinate, None]) for atom in argument.atoms]  # C x (S, N)
     values = torch.stack(atoms, -1)
     found = {}
     for unit, k in enumerate(argument.units):
-        at = argument.terms[k].position or 0
-        weights = torch.tensor(argument.rows(argument.terms[k], at), dtype=torch.float64)
+        term = argument.terms[k]
+        at = term.position or 0
+        weights = torch.tensor(argument.rows(term, at), dtype=torch.float64)
         s = (values * weights).sum((-1, -2))
+        # The two sums furthest apart: rounding tilts the line between them least.
         low = int(s.argmin())
         high = int(s.argmax())
+        start = float(seen[low, at, unit])
         rise = float(seen[high, at, unit] - seen[low, at, unit])
         if rise > 0:
             run = float(s[high] - s[low])
-            found[unit] = float(s[low]) - float(seen[low, at, unit]) * run / rise
+            found[unit] = float(s[low]) - start * run / rise
     return found
 
 
@@ -180,15 +199,17 @@ def _recall(argument: Recall, parts: Parts, model: OneLayerTransformer, box: Box
 def _nested(argument: Nested, parts: Parts, model: OneLayerTransformer, box: Box) -> Parts:
     """Heads are the curved inner functions, with the values they look up; units are pieces of the outer ones."""
     inner = [_inner_text(one, box) for one in argument.inner]
+    # A plain one, direction . x itself, goes around attention and has no head.
     heads = [f"inner function {text}" for text, one in zip(inner, argument.inner, strict=True) if not one.plain]
     sums = _sums(argument, inner)
     names = [f"u{k + 1}" for k in range(len(sums))] if len(sums) > 1 else ["u"]
     algorithm = "Heads make the inner functions, units the outer functions of their sums"
-    called = "; ".join(map(" = ".join, zip(names, sums, strict=False)))
+    if sums:
+        algorithm += f": {'; '.join(map(' = '.join, zip(names, sums, strict=True)))}"
     found = replace(parts, heads=[_with_own_values(head, model) for head in parts.heads])
     ridges = _ridges(argument, names)
     units = [ridges[k] for k in argument.units]
-    return found.named(f"{algorithm}: {called}." if called else f"{algorithm}.", heads[: len(parts.heads)], units)
+    return found.named(f"{algorithm}.", heads[: len(parts.heads)], units)
 
 
 def _sums(argument: Nested, inner: Sequence[str]) -> list[str]:
@@ -201,7 +222,9 @@ def _ridges(argument: Nested, names: list[str]) -> list[str]:
     """The outer function that every ridge is a part of, and the sum of sums that it looks along."""
     found: list[str] = []
     for part in argument.outer:
-        own, names = names[: len(part.sums)], names[len(part.sums) :]
+        # Names are those of all sums, one outer function after the other.
+        own = names[: len(part.sums)]
+        names = names[len(part.sums) :]
         text = f"outer function {_of_sums(part.text, own)[:LONG]}"
         along = [linear_text(_direction(ridge.weights), 0.0, own) for ridge in part.ridges]
         found += [f"{text} along {one}" for one in along] if len(along) > 1 else [text]
@@ -211,7 +234,9 @@ def _ridges(argument: Nested, names: list[str]) -> list[str]:
 def _with_own_values(head: ExplainedHead, model: OneLayerTransformer) -> ExplainedHead:
     """A head that adds to sums, not to outputs: what its tokens hold."""
     memory = model.memory_of(head.head)
-    return head if memory is None else replace(head, values=memory.values.detach().double().tolist())
+    if memory is None:
+        return head
+    return replace(head, values=memory.values.detach().double().tolist())
 
 
 def _of_sums(text: str, names: Sequence[str]) -> str:
@@ -233,7 +258,10 @@ def _inner_text(one: Inner, box: Box) -> str:
 
 def _pieces(argument: Pieces, parts: Parts, model: OneLayerTransformer, box: Box) -> Parts:
     """The lines that a head chooses among, and the curves that units make."""
-    heads = [f"largest of {', '.join(_line(line, box) for line in one.lines)}" for one in argument.heads]
+    heads = []
+    for one in argument.heads:
+        lines = [_line(line, box) for line in one.lines]
+        heads.append(f"largest of {', '.join(lines)}")
     sums = [_piece_sum(curve.argument, box) for curve in argument.curves]
     texts = [_inside(str(curve.formula), one) for curve, one in zip(argument.curves, sums, strict=True)]
     units = [f"curve {texts[k][:80]}" for k in argument.units]
@@ -264,9 +292,11 @@ def _direction(numbers: Any) -> Tensor:
 def _inside(text: str, variable: str) -> str:
     """A formula of x1 with another text in its place."""
     inside = variable if re.fullmatch(r"[\w\[\],.]+", variable) else f"({variable})"
-    return re.sub(r"\bx1?\b", lambda _: inside, text).replace(
-        f"({inside})", inside if inside[0] == "(" else f"({inside})"
-    )
+    found = re.sub(r"\bx1?\b", lambda _: inside, text)
+    if inside[0] == "(":
+        # sin((x + y)) has one pair too many.
+        found = found.replace(f"({inside})", inside)
+    return found
 
 
 def _short(text: str) -> str:

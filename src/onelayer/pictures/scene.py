@@ -153,7 +153,7 @@ class Scene:
         if self.certificate is None:
             f, t = self.values(self.base[None])
             return f"nothing proved; largest error seen |T - f| = {abs(t[0] - f[0]):.3g}"
-        return str(self.certificate).removeprefix("Certificate(").removesuffix(")")
+        return self.certificate.headline
 
     @property
     def about(self) -> str:

@@ -67,9 +67,8 @@ def table_figure(result: Approximation) -> Figure:
     size = result.size()
     certificate = result.certificate
     rows = f"{len(chosen):,} of {len(x):,} rows drawn" if len(chosen) < len(x) else "every row drawn"
-    headline = str(certificate).removeprefix("Certificate(").removesuffix(")")
     counts = counted(size, ("tokens", "hidden_units"))
-    write_title(figure, headline, f"table of {number_of(len(x), 'rows')}  |  {rows}  |  {counts}")
+    write_title(figure, certificate.headline, f"table of {number_of(len(x), 'rows')}  |  {rows}  |  {counts}")
     return figure
 
 

@@ -240,7 +240,9 @@ class Certificate:
     def _boxes(self) -> str:
         return number_of(self.boxes, "boxes") if self.boxes else ""
 
-    def __str__(self) -> str:
+    @property
+    def headline(self) -> str:
+        """The claim in one line with its status, by what it is shown and what it is about."""
         by_what = self._boxes() or f"by {self.method}"
         parts = [f"{self.status}: {self._claim()}", by_what, self._arithmetic()]
         # Nobody who reads one line may take for proved what rests on a declaration or on a guess.
@@ -254,7 +256,10 @@ class Certificate:
             parts.append("by an estimate of the structure of f or its Lipschitz constant, which is no proof")
         elif self.method == ESTIMATED:
             parts.append("by an estimated Lipschitz constant, which is no proof")
-        return f"Certificate({', '.join(parts)})"
+        return ", ".join(parts)
+
+    def __str__(self) -> str:
+        return f"Certificate({self.headline})"
 
     __repr__ = __str__
 

@@ -18,11 +18,14 @@ NORMS = {
 
 
 def _range(proof: Certificate) -> str:
-    rows = list(zip(proof.about["low"], proof.about["high"], strict=True))
-    shown = [f"output {at} lies between {low!r} and {high!r}" for at, (low, high) in enumerate(rows, start=1)]
+    lows = proof.about["low"]
+    highs = proof.about["high"]
+    shown = []
+    for at, (low, high) in enumerate(zip(lows, highs, strict=True), start=1):
+        shown.append(f"output {at} lies between {low!r} and {high!r}")
     text = "; ".join(shown[:MOST_OUTPUTS])
-    if len(rows) > MOST_OUTPUTS:
-        text += f"; and so on for {len(rows)} outputs"
+    if len(shown) > MOST_OUTPUTS:
+        text += f"; and so on for {len(shown)} outputs"
     return text
 
 
@@ -35,8 +38,10 @@ def _lipschitz(proof: Certificate) -> str:
 
 def _monotone(proof: Certificate) -> str:
     names = proof.domain.variables or [f"x{at + 1}" for at in range(proof.domain.dim)]
-    pairs = zip(proof.about["inputs"], proof.about["signs"], strict=True)
-    each = [f"never {'fall' if sign > 0 else 'rise'} when {names[at]} rises" for at, sign in pairs]
+    each = []
+    for at, sign in zip(proof.about["inputs"], proof.about["signs"], strict=True):
+        does = "fall" if sign > 0 else "rise"
+        each.append(f"never {does} when {names[at]} rises")
     return f"the outputs of the model {', and '.join(each)}"
 
 

@@ -24,6 +24,8 @@ from onelayer.report import claimed, words
 from onelayer.result import Approximation
 
 LIBRARIES = ("torch", "numpy", "python-flint")
+# Of those that a proof consists of; pictures and pages in the folder prove nothing.
+PROOF_FILES = (".json", ".bin", ".txt", ".safetensors", ".npz")
 MOST_COORDINATES = 64  # rows of the domain table; sequences have thousands
 LONGEST = 4000  # characters of a formula that are printed
 
@@ -40,8 +42,10 @@ class Subject:
 
 
 def _facts(rows: Sequence[tuple[str, str]]) -> str:
-    lines = "".join(f'<tr><th scope="row">{escape(name)}</th><td>{escape(text)}</td></tr>' for name, text in rows)
-    return f'<table class="facts"><tbody>{lines}</tbody></table>'
+    lines = []
+    for name, text in rows:
+        lines.append(f'<tr><th scope="row">{escape(name)}</th><td>{escape(text)}</td></tr>')
+    return f'<table class="facts"><tbody>{"".join(lines)}</tbody></table>'
 
 
 def reference(subject: Subject) -> str:
@@ -51,10 +55,11 @@ def reference(subject: Subject) -> str:
     if isinstance(model, RecordedNetwork):
         return _network(proof, model)
     text = proof.named_function if len(proof.function) <= LONGEST else f"{proof.function[:LONGEST]} ..."
+    config = model.config
     layer = (
-        f"One Transformer layer with {model.config.attention} attention: {counted(model.size())}. "
-        f"Input {model.config.input_shape}, output {model.config.output_shape or 'one number'}, "
-        f"stored as {str(model.dtype).removeprefix('torch.')}."
+        f"One Transformer layer with {config.attention} attention: {counted(model.size())}. "
+        f"Input {config.input_shape}, output {config.output_shape or 'one number'}, "
+        f"stored as {spelled(model.dtype)}."
     )
     return f"<h2>Reference function</h2><pre>{escape(text)}</pre><h2>Model</h2><p>{escape(layer)}</p>"
 
@@ -64,14 +69,17 @@ def _network(proof: Certificate, model: RecordedNetwork) -> str:
     steps = [step.op for step in model.program.steps if step.op != "arrange"]
     counts = ", ".join(f"{steps.count(op)} {op.replace('_', ' ')}" for op in dict.fromkeys(steps))
     weights = sum(p.numel() for p in model.parameters())
-    kind = spelled(model.dtype)
+    program = model.program
     about = (
-        f"A network of {len(steps)} operations ({counts}) with {weights:,} stored numbers in {kind}. Input "
-        f"{model.program.input_shape}, output {model.program.output_shape or 'one number'}."
+        f"A network of {len(steps)} operations ({counts}) with {weights:,} stored numbers in {spelled(model.dtype)}. "
+        f"Input {program.input_shape}, output {program.output_shape or 'one number'}."
     )
-    compared = "" if proof.about.get("kind", "slopes") != "slopes" else proof.named_function[:LONGEST]
-    first = f"<h2>Reference function</h2><pre>{escape(compared)}</pre>" if compared else ""
-    return f"{first}<h2>Model</h2><p>{escape(about)}</p>"
+    text = f"<h2>Model</h2><p>{escape(about)}</p>"
+    # Claims about |T - f|, which have no kind, and about slopes compare with a function; all others are about T alone.
+    compared = proof.named_function[:LONGEST]
+    if proof.about.get("kind", "slopes") != "slopes" or not compared:
+        return text
+    return f"<h2>Reference function</h2><pre>{escape(compared)}</pre>{text}"
 
 
 def domain(subject: Subject) -> str:
@@ -79,11 +87,13 @@ def domain(subject: Subject) -> str:
     box = subject.result.box
     low = box.lower.flatten().tolist()
     high = box.upper.flatten().tolist()
-    rows = "".join(
-        f"<tr><td>{escape(name)}</td><td class='num'>{a!r}</td><td class='num'>{b!r}</td>"
-        f"<td>{escape(subject.units.get(name, '-'))}</td></tr>"
-        for name, a, b in list(zip(subject.names, low, high, strict=True))[:MOST_COORDINATES]
-    )
+    sides = list(zip(subject.names, low, high, strict=True))
+    rows = ""
+    for name, a, b in sides[:MOST_COORDINATES]:
+        unit = subject.units.get(name, "-")
+        # As repr: every digit of the ends that are claimed.
+        numbers = f"<td class='num'>{a!r}</td><td class='num'>{b!r}</td>"
+        rows += f"<tr><td>{escape(name)}</td>{numbers}<td>{escape(unit)}</td></tr>"
     left = box.dim - MOST_COORDINATES
     more = f"<p>and {left:,} more inputs, in certificate.json.</p>" if left > 0 else ""
     head = "".join(f'<th scope="col">{name}</th>' for name in ("input", "from", "to", "unit"))
@@ -160,17 +170,16 @@ def checked(subject: Subject) -> str:
 def identity(subject: Subject) -> str:
     """Hashes of the files and versions of the programs."""
     proof = subject.result.certificate
-    hashed = [
-        (f"sha256 of {file.name}", hashlib.sha256(file.read_bytes()).hexdigest())
-        for file in sorted(subject.folder.iterdir())
-        if file.is_file() and file.suffix in (".json", ".bin", ".txt", ".safetensors", ".npz")
-    ]
-    rows = [
-        ("weights and shape", f"sha256 {proof.weights_sha256}"),
-        *hashed,
+    rows = [("weights and shape", f"sha256 {proof.weights_sha256}")]
+    for file in sorted(subject.folder.iterdir()):
+        if file.is_file() and file.suffix in PROOF_FILES:
+            rows.append((f"sha256 of {file.name}", hashlib.sha256(file.read_bytes()).hexdigest()))
+    libraries = ", ".join(f"{name} {version(name)}" for name in LIBRARIES)
+    machine = f"{platform.system()} {platform.machine()}"
+    rows += [
         ("proof made by", f"onelayer {proof.version}, {proof.seconds:.1f} s"),
-        ("checked with", ", ".join(f"{name} {version(name)}" for name in LIBRARIES)),
-        ("on", f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"),
+        ("checked with", libraries),
+        ("on", f"Python {platform.python_version()}, {machine}"),
     ]
     return f"<h2>Identity and versions</h2>{_facts(rows)}"
 

@@ -52,13 +52,20 @@ def built_heads(problem: StudyProblem, heads: int) -> OneLayerTransformer:
         slope = 4 * factor * (count + 1) / width
         steps = torch.sigmoid(slope * (x[:, axis] - centre))
         columns = torch.cat([steps, x, torch.ones(len(x), 1).double()], -1)
-        fits.append((*least_squares(columns, problem.function(x)), slope))
+        residual, found = least_squares(columns, problem.function(x))
+        fits.append((residual, found, slope))
     _, weights, slope = min(fits, key=lambda fit: fit[0])
     zero = torch.zeros(heads).double()
-    slopes, biases = torch.stack([zero, slope], -1), torch.stack([zero, -slope * centre], -1)  # (H, 2)
+    # The first token of a head has logit 0 and value 0; the second makes the sigmoid and carries its weight.
+    slopes = torch.stack([zero, slope], -1)  # (H, 2)
+    biases = torch.stack([zero, -slope * centre], -1)  # (H, 2)
     values = torch.stack([zero, weights[:heads]], -1)[..., None]  # (H, 2, 1)
-    parts = [LookupHead([AxisKeys(int(axis[h]), slopes[h], biases[h])], values[h]) for h in range(heads)]
-    return lookup_model(box.dim, (), parts, affine=Affine(weights[heads:-1][None], weights[-1:]))
+    parts = []
+    for h in range(heads):
+        keys = AxisKeys(int(axis[h]), slopes[h], biases[h])
+        parts.append(LookupHead([keys], values[h]))
+    affine = Affine(weights[heads:-1][None], weights[-1:])
+    return lookup_model(box.dim, (), parts, affine=affine)
 
 
 def built_ridges(problem: StudyProblem, hidden: int) -> OneLayerTransformer:
@@ -67,11 +74,15 @@ def built_ridges(problem: StudyProblem, hidden: int) -> OneLayerTransformer:
     x = problem.box.sample(FIT_POINTS, seed=3, arcsine=True)
     axis, place, count = _shares(hidden, box.dim)
     weight = torch.eye(box.dim).double()[axis]
-    bias = -(box.lower.flatten()[axis] + box.width.flatten()[axis] * (place + 1) / (count + 1))
-    columns = torch.cat([torch.relu(x @ weight.T + bias), x, torch.ones(len(x), 1).double()], -1)
+    low = box.lower.flatten()[axis]
+    width = box.width.flatten()[axis]
+    bias = -(low + width * (place + 1) / (count + 1))
+    bent = torch.relu(x @ weight.T + bias)
+    columns = torch.cat([bent, x, torch.ones(len(x), 1).double()], -1)
     _, found = least_squares(columns, problem.function(x))
+    ridges = Ridges(weight, bias, found[:hidden, None])
     affine = Affine(found[hidden:-1][None], found[-1:])
-    return lookup_model(box.dim, (), [], ridges=Ridges(weight, bias, found[:hidden, None]), affine=affine)
+    return lookup_model(box.dim, (), [], ridges=ridges, affine=affine)
 
 
 def built_memory(problem: StudyProblem, tokens: int, kind: str = "softmax") -> OneLayerTransformer:
@@ -87,9 +98,11 @@ def built_memory(problem: StudyProblem, tokens: int, kind: str = "softmax") -> O
     by_distance = KINDS[kind]["attention"] in BY_DISTANCE
     fits = []
     for factor in WIDTHS:
-        model = _bare_layer(box, tokens, kind, (factor * tokens) ** 2 if by_distance else factor)
+        kappa = (factor * tokens) ** 2 if by_distance else factor
+        model = _bare_layer(box, tokens, kind, kappa)
         with torch.no_grad():
-            columns = torch.cat([rows.squeeze(-2) for rows in model.attention_weights(x)], -1)  # (B, D tokens)
+            per_head = [rows.squeeze(-2) for rows in model.attention_weights(x)]  # (B, tokens) each
+        columns = torch.cat(per_head, -1)
         residual, values = least_squares(columns, problem.function(x))
         fits.append((residual, values.reshape(box.dim, tokens), model))
     _, values, model = min(fits, key=lambda fit: fit[0])
@@ -107,9 +120,11 @@ def _bare_layer(box: Box, tokens: int, kind: str, kappa: float) -> OneLayerTrans
     keys = torch.stack([kappa * centres, -kappa * centres.square() / 2], -1)  # (M, 2) against q = (u, 1)
     queries = torch.zeros(box.dim, 2 * box.dim).double()
     shift = torch.zeros(2 * box.dim).double()
+    # Head h has q = (u, 1) with u = 2 (x_h - centre) / width.
     for h, (centre, width) in enumerate(zip(box.center.flatten(), box.width.flatten(), strict=True)):
         queries[h, 2 * h] = 2 / width
-        shift[2 * h : 2 * h + 2] = torch.stack([-2 * centre / width, torch.ones(()).double()])
+        shift[2 * h] = -2 * centre / width
+        shift[2 * h + 1] = 1.0
     first = torch.eye(1, box.dim, dtype=torch.float64)
     scale = math.sqrt(2.0)  # the layer divides logits by sqrt(d_k)
     return OneLayerTransformer.packed(
@@ -133,7 +148,8 @@ def least_squares(columns: Tensor, values: Tensor) -> tuple[float, Tensor]:
     matrix = columns.detach().numpy()
     wanted = values.detach().numpy()
     found = np.linalg.lstsq(matrix, wanted, rcond=CUTOFF)[0]
-    return float(np.sqrt(np.mean((matrix @ found - wanted) ** 2))), torch.from_numpy(found)
+    squared = (matrix @ found - wanted) ** 2
+    return float(np.sqrt(np.mean(squared))), torch.from_numpy(found)
 
 
 def _shares(parts: int, dim: int) -> tuple[Tensor, Tensor, Tensor]:

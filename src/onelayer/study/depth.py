@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import product
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -23,27 +24,24 @@ HEADS = 2  # of every block
 
 def cells(quick: bool) -> list[Cell]:
     """The runs of the study."""
-    depths, seeds = ((1, 2, 4), (0,)) if quick else ((1, 2, 4, 6), (0, 1, 2))
-    budget, steps = (6_000, 250) if quick else (40_000, 8_000)
-    return [
-        {"target": target, "depth": depth, "seed": seed, "budget": budget, "steps": steps, "batch": 128}
-        for target in TARGETS
-        for depth in depths
-        for seed in seeds
-    ]
+    depths = (1, 2, 4) if quick else (1, 2, 4, 6)
+    seeds = (0,) if quick else (0, 1, 2)
+    size = {"budget": 6_000, "steps": 250} if quick else {"budget": 40_000, "steps": 8_000}
+    found: list[Cell] = []
+    for target, depth, seed in product(TARGETS, depths, seeds):
+        found.append({"target": target, "depth": depth, "seed": seed, **size, "batch": 128})
+    return found
 
 
 def measure(cell: Cell) -> Mapping[str, Any]:
     """Train standard blocks of the width that comes nearest to the parameter budget."""
     problem = PROBLEMS[cell["target"]]
-    model = Stack(
-        (problem.box.dim,), (), depth=cell["depth"], heads=HEADS, seed=cell["seed"], **shape_for(problem.box.dim, cell)
-    )
-    run = train(
-        problem.formula, problem.box, model=model, seed=cell["seed"], steps=cell["steps"], batch=cell["batch"], lr=2e-3
-    )
-    size = model.size()
-    return {"sup": run.sup, "rmse": run.rmse, "parameters": size["parameters"], "d_model": model.embed.out_features}
+    dim = problem.box.dim
+    model = Stack((dim,), (), depth=cell["depth"], heads=HEADS, seed=cell["seed"], **shape_for(dim, cell))
+    how = {name: cell[name] for name in ("seed", "steps", "batch")}
+    run = train(problem.formula, problem.box, model=model, lr=2e-3, **how)
+    parameters = model.size()["parameters"]
+    return {"sup": run.sup, "rmse": run.rmse, "parameters": parameters, "d_model": model.embed.out_features}
 
 
 def shape_for(dim: int, cell: Cell) -> dict[str, Any]:
@@ -60,15 +58,17 @@ def shape_for(dim: int, cell: Cell) -> dict[str, Any]:
         width += HEADS
     over = parameters(width + HEADS) - cell["budget"]
     under = cell["budget"] - parameters(width)
-    return shape(width + HEADS if over < under else width)
+    if over < under:
+        width += HEADS
+    return shape(width)
 
 
 def figure(rows: Rows) -> Figure:
     """The picture of its rows."""
-    panels = {
-        label: {"trained stacks of equal size": points(select(rows, target=target), "depth")}
-        for target, label in TARGETS.items()
-    }
+    panels = {}
+    for target, label in TARGETS.items():
+        chosen = select(rows, target=target)
+        panels[label] = {"trained stacks of equal size": points(chosen, "depth")}
     return curves_figure(panels, x="blocks", y="sup |T - f| seen", title="Depth against width at equal parameters")
 
 
@@ -77,7 +77,8 @@ def findings(rows: Rows) -> list[str]:
     sentences = []
     for target, label in TARGETS.items():
         chosen = select(rows, target=target)
-        by_depth = {depth: median(select(chosen, depth=depth)) for depth in sorted({row["depth"] for row in chosen})}
+        depths = sorted({row["depth"] for row in chosen})
+        by_depth = {depth: median(select(chosen, depth=depth)) for depth in depths}
         best = min(by_depth, key=lambda depth: by_depth[depth])
         counts = [row["parameters"] for row in chosen]
         listed = ", ".join(f"{_blocks(depth)} {error:.2g}" for depth, error in by_depth.items())

@@ -51,19 +51,24 @@ def load_digits() -> Digits:
     except ImportError as error:
         raise OnelayerError("the digits come with scikit-learn: pip install onelayer[sklearn]") from error
     data = datasets.load_digits()
-    x, test_x, y, test_y = model_selection.train_test_split(
-        data.images / 16.0, data.target, test_size=TEST_SHARE, random_state=SPLIT_SEED, stratify=data.target
-    )
+    pictures = data.images / 16.0  # pixels are whole numbers from 0 to 16
+    how = {"test_size": TEST_SHARE, "random_state": SPLIT_SEED, "stratify": data.target}
+    x, test_x, y, test_y = model_selection.train_test_split(pictures, data.target, **how)
     return Digits(x, y, test_x, test_y)
 
 
 def varied(x: Array, y: NDArray[np.int64]) -> tuple[Array, NDArray[np.int64]]:
     """The pictures, copies moved by one pixel up, down, left and right, and of all of these two copies with noise."""
     padded = np.pad(x, ((0, 0), (1, 1), (1, 1)))
-    moved = np.concatenate([padded[:, 1 - down : 9 - down, 1 - right : 9 - right] for down, right in MOVES])
+    # A window of 8 x 8 pixels that starts one row earlier shows the picture one row lower.
+    windows = [padded[:, 1 - down : 9 - down, 1 - right : 9 - right] for down, right in MOVES]
+    moved = np.concatenate(windows)
     generator = np.random.default_rng(0)
-    noisy = [np.clip(moved + NOISE * generator.normal(size=moved.shape), 0, 1) for _ in range(2)]
-    return np.concatenate([moved, *noisy]), np.tile(y, 3 * len(MOVES))
+    copies = [moved]
+    for _ in range(2):
+        noise = NOISE * generator.normal(size=moved.shape)
+        copies.append(np.clip(moved + noise, 0, 1))
+    return np.concatenate(copies), np.tile(y, len(copies) * len(MOVES))
 
 
 def cells(quick: bool) -> list[Cell]:
@@ -73,7 +78,8 @@ def cells(quick: bool) -> list[Cell]:
         {"method": "numpy and torch", "optimiser": name, "rate": rate, "steps": steps, "batch": 64}
         for name, rate in RATES.items()
     ]
-    return [*result, {"method": "classifier", "steps": 300 if quick else 3000, "batch": 128, "seed": 0}]
+    reading: Cell = {"method": "classifier", "steps": 300 if quick else 3000, "batch": 128, "seed": 0}
+    return [*result, reading]
 
 
 def measure(cell: Cell) -> Mapping[str, Any]:
@@ -101,16 +107,15 @@ def _both(cell: Cell) -> Mapping[str, Any]:
     """
     data = load_digits()
     start = fresh_layer((8, 8), (10,), heads=2, d_model=16, hidden=32, norm="pre", seed=0)
-    losses = {
-        "numpy": list(_numpy_losses(start, data, cell)),
-        "torch": list(_torch_losses(start, data, cell)),
-    }
-    late = {name: float(np.mean(values[-max(1, len(values) // 10) :])) for name, values in losses.items()}
+    by_hand = list(_numpy_losses(start, data, cell))
+    by_torch = list(_torch_losses(start, data, cell))
+    tenth = max(1, len(by_hand) // 10)
+    differences = np.abs(np.subtract(by_hand, by_torch))
     return {
-        "numpy_loss": late["numpy"],
-        "torch_loss": late["torch"],
-        "largest_difference": float(np.max(np.abs(np.subtract(losses["numpy"], losses["torch"])))),
-        "losses": losses["numpy"],
+        "numpy_loss": float(np.mean(by_hand[-tenth:])),
+        "torch_loss": float(np.mean(by_torch[-tenth:])),
+        "largest_difference": float(np.max(differences)),
+        "losses": by_hand,
         "parameters": start.size()["parameters"],
     }
 
@@ -132,8 +137,10 @@ def _numpy_losses(start: OneLayerTransformer, data: Digits, cell: Cell) -> Itera
         tape = forward(start.config, weights, data.x[rows])
         probability = softmax(tape.out)
         label = np.eye(10)[data.y[rows]]
-        yield float(-np.mean(np.log(probability[label > 0])))  # eq (3), averaged
-        gradients = backward(start.config, weights, tape, (probability - label) / len(rows))
+        # Eq (3), averaged; its derivative by the logits is the difference of the two distributions.
+        yield float(-np.mean(np.log(probability[label > 0])))
+        upstream = (probability - label) / len(rows)
+        gradients = backward(start.config, weights, tape, upstream)
         for name in weights:
             weights[name] = rules[name].step(weights[name], gradients[name])
 
@@ -149,15 +156,15 @@ def _rule(cell: Cell) -> GradientDescent | Momentum | Adam:
 def _torch_losses(start: OneLayerTransformer, data: Digits, cell: Cell) -> Iterator[float]:
     model = OneLayerTransformer(start.config)
     model.load_state_dict(start.state_dict())
-    optimiser: torch.optim.Optimizer = torch.optim.SGD(
-        model.parameters(), lr=cell["rate"], momentum=0.9 if cell["optimiser"] == "momentum" else 0.0
-    )
+    momentum = 0.9 if cell["optimiser"] == "momentum" else 0.0
+    optimiser: torch.optim.Optimizer = torch.optim.SGD(model.parameters(), lr=cell["rate"], momentum=momentum)
     if cell["optimiser"] == "adam":
         optimiser = torch.optim.Adam(model.parameters(), lr=cell["rate"])
     batches = _batches(data, cell)
     for _ in range(cell["steps"]):
         rows = next(batches)
-        loss = F.cross_entropy(model(torch.from_numpy(data.x[rows])), torch.from_numpy(data.y[rows]))
+        logits = model(torch.from_numpy(data.x[rows]))
+        loss = F.cross_entropy(logits, torch.from_numpy(data.y[rows]))
         yield float(loss.detach())
         optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
@@ -181,9 +188,8 @@ def findings(rows: Rows) -> list[str]:
     """What the rows say, in sentences."""
     both = select(rows, method="numpy and torch")
     worst = float(np.max([row["largest_difference"] for row in both]))
-    order = ", ".join(
-        f"{row['optimiser']} {row['numpy_loss']:.3g}" for row in sorted(both, key=lambda r: r["numpy_loss"])
-    )
+    best_first = sorted(both, key=lambda row: row["numpy_loss"])
+    order = ", ".join(f"{row['optimiser']} {row['numpy_loss']:.3g}" for row in best_first)
     sentences = [
         f"NumPy and torch give the same loss at every step of every rule, to {worst:.1e}",
         f"loss at the end of {both[0]['steps']} steps, best first: {order}",

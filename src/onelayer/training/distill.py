@@ -167,7 +167,8 @@ def distill_tokens(
     if d_model >= width:
         _start_linear(layer, teacher.table.cpu(), ids[seen], outputs[seen])
     student = SentenceStudent(teacher.table.cpu(), layer)
-    source = TableSource(ids[seen], outputs[seen].double(), (ids[held], outputs[held].double()), seed)
+    held_out = (ids[held], outputs[held].double())
+    source = TableSource(ids[seen], outputs[seen].double(), held_out, seed)
     identity = f"{len(seen)} texts, sha256 {digest(ids, outputs)}"
     problem = TrainingProblem(source, recipe, tuple(ids.shape[1:]), tuple(outputs.shape[1:]), identity)
     watch = observing(observer, max_seconds)
@@ -176,8 +177,11 @@ def distill_tokens(
     guess = encoded(trained.model.to(place), ids[held].to(place))
     timed = ids[held][:TIMED_BATCH].to(place)
     speed_up = seconds(teacher.to(place), timed, watch) / seconds(trained.model, timed, watch)
+    # The table of words is shared and counts for neither.
     blocks = _count(teacher) - teacher.table.numel()
-    found = fidelity(outputs[held], torch.nn.functional.normalize(guess.double(), dim=-1))
+    # Lengths were never taught: only where a vector points.
+    pointing = torch.nn.functional.normalize(guess.double(), dim=-1)
+    found = fidelity(outputs[held], pointing)
     size = layer.size()["parameters"]
     return Distilled("statistical", trained.model.cpu(), size, blocks, speed_up, fidelity=found, trained=trained)
 
@@ -188,11 +192,13 @@ def _start_linear(layer: OneLayerTransformer, table: Tensor, ids: Tensor, output
     The residual stream carries the tokens to the read-out, attention and feed-forward network add nothing at first, and
     the 1 of every token carries the constant: the mean over positions points exactly where that linear map points.
     """
-    present = (ids != PAD).double()[..., None]
-    means = [
-        torch.cat([(table[part].double() * keep).sum(1), keep.sum(1)], -1) / keep.sum(1)
-        for part, keep in zip(torch.split(ids, CHUNK), torch.split(present, CHUNK), strict=True)
-    ]
+    means = []
+    for part in torch.split(ids, CHUNK):
+        present = (part != PAD).double()[..., None]  # (B, n, 1)
+        words = present.sum(1)
+        total = (table[part].double() * present).sum(1)
+        # Padding counts for nothing, and the last number, which carries the constant, is 1.
+        means.append(torch.cat([total, words], -1) / words)
     found = torch.linalg.lstsq(torch.cat(means), outputs.double().cpu()).solution  # (width, d)
     width = found.shape[0]
     d_model = layer.config.d_model

@@ -29,14 +29,17 @@ class SentenceEncoder(nn.Module):
         super().__init__()
         self.heads = heads
         self.eps = eps
-        kept = {name: value for name, value in state.items() if name.startswith(("embeddings.", "encoder.layer."))}
-        kept = {name: value for name, value in kept.items() if value.is_floating_point()}
+        # The pooler and heads of other tasks stay behind, and so do the ids of positions, whole numbers.
+        parts = ("embeddings.", "encoder.layer.")
+        kept = {name: value for name, value in state.items() if name.startswith(parts) and value.is_floating_point()}
         if "embeddings.word_embeddings.weight" not in kept:
             raise OnelayerError("not the weights of a BERT-type encoder: embeddings.word_embeddings.weight is missing")
-        self.weights = nn.ParameterDict(
-            {name.replace(".", "/"): nn.Parameter(value.float(), requires_grad=False) for name, value in kept.items()}
-        )
-        self.depth = len({name.split(".")[2] for name in kept if name.startswith("encoder.layer.")})
+        self.weights = nn.ParameterDict()
+        for name, value in kept.items():
+            # torch takes dots in the name of a parameter for parts of modules.
+            self.weights[name.replace(".", "/")] = nn.Parameter(value.float(), requires_grad=False)
+        blocks = {name.split(".")[2] for name in kept if name.startswith("encoder.layer.")}
+        self.depth = len(blocks)
         self.tokenizer: Any = None
 
     @classmethod
@@ -75,13 +78,16 @@ class SentenceEncoder(nn.Module):
             )
         self.tokenizer.enable_truncation(length)
         self.tokenizer.enable_padding(length=length, pad_id=PAD)
-        return torch.tensor([item.ids for item in self.tokenizer.encode_batch(list(texts))], dtype=torch.long)
+        rows = [item.ids for item in self.tokenizer.encode_batch(list(texts))]
+        return torch.tensor(rows, dtype=torch.long)
 
     def forward(self, ids: Tensor) -> Tensor:
         """(B, n) whole numbers -> (B, d) vectors of length one."""
         mask = ids != PAD  # (B, n)
-        x = self.table[ids] + self.own("embeddings.position_embeddings.weight")[: ids.shape[1]]
-        x = self._norm(x + self.own("embeddings.token_type_embeddings.weight")[0], "embeddings.LayerNorm")
+        positions = self.own("embeddings.position_embeddings.weight")[: ids.shape[1]]
+        first_sentence = self.own("embeddings.token_type_embeddings.weight")[0]
+        x = self.table[ids] + positions
+        x = self._norm(x + first_sentence, "embeddings.LayerNorm")
         for layer in range(self.depth):
             x = self._block(x, mask, f"encoder.layer.{layer}")
         mean = (x * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
@@ -89,14 +95,18 @@ class SentenceEncoder(nn.Module):
 
     def _block(self, x: Tensor, mask: Tensor, name: str) -> Tensor:
         query, key, value = (
-            self._linear(x, f"{name}.attention.self.{part}").reshape(*x.shape[:2], self.heads, -1).transpose(1, 2)
-            for part in ("query", "key", "value")
-        )  # (B, H, n, d / H)
+            self._by_head(self._linear(x, f"{name}.attention.self.{part}")) for part in ("query", "key", "value")
+        )
         z = F.scaled_dot_product_attention(query, key, value, attn_mask=mask[:, None, None, :])
         a = self._linear(z.transpose(1, 2).flatten(2), f"{name}.attention.output.dense")
         x = self._norm(x + a, f"{name}.attention.output.LayerNorm")
         inner = F.gelu(self._linear(x, f"{name}.intermediate.dense"))
-        return self._norm(x + self._linear(inner, f"{name}.output.dense"), f"{name}.output.LayerNorm")
+        outer = self._linear(inner, f"{name}.output.dense")
+        return self._norm(x + outer, f"{name}.output.LayerNorm")
+
+    def _by_head(self, x: Tensor) -> Tensor:
+        """(B, n, d) -> (B, H, n, d / H)."""
+        return x.reshape(*x.shape[:2], self.heads, -1).transpose(1, 2)
 
     def _linear(self, x: Tensor, name: str) -> Tensor:
         return F.linear(x, self.own(f"{name}.weight"), self.own(f"{name}.bias"))

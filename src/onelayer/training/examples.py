@@ -60,21 +60,21 @@ class BoxSource(Examples):
         unit = -torch.cos(math.pi * draws)
         corners = size // CORNER_SHARE
         unit[:corners] = torch.where(unit[:corners] < 0, -1.0, 1.0).double()
-        return self._pairs(
-            (self.box.center.flatten() + self.box.width.flatten() / 2 * unit).reshape(-1, *self.box.shape)
-        )
+        middle = self.box.center.flatten()
+        half = self.box.width.flatten() / 2
+        return self._pairs((middle + half * unit).reshape(-1, *self.box.shape))
 
     def fixed(self) -> Pairs:
         """The points of a full-batch method."""
-        return self._pairs(
-            torch.cat([self.box.sample(FIXED_POINTS, seed=self.seed + 1, arcsine=True), self.box.corners(256)])
-        )
+        inside = self.box.sample(FIXED_POINTS, seed=self.seed + 1, arcsine=True)
+        return self._pairs(torch.cat([inside, self.box.corners(256)]))
 
     def test(self, *, final: bool = False) -> Pairs:
         """Points that training does not draw; more of them at the end."""
         count = FINAL_POINTS if final else TEST_POINTS
-        parts = [self.box.sample(count, seed=11), self.box.sample(count, seed=12, arcsine=True), self.box.corners(4096)]
-        return self._pairs(torch.cat(parts))
+        evenly = self.box.sample(count, seed=11)
+        crowded = self.box.sample(count, seed=12, arcsine=True)
+        return self._pairs(torch.cat([evenly, crowded, self.box.corners(4096)]))
 
     def _pairs(self, x: Tensor) -> Pairs:
         with torch.no_grad():

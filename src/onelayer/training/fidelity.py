@@ -12,6 +12,8 @@ from torch import Tensor
 
 Array = NDArray[np.float64]
 REPEATS = 1000  # of the bootstrap: its 95 % interval is then good to two digits
+LEAST_PAIRS = 10  # from which a correlation of ranks says anything
+SMALLEST = 1e-300  # instead of zero, below a fraction bar
 
 
 @dataclass(frozen=True)
@@ -52,25 +54,36 @@ class Fidelity:
 
 def fidelity(teacher: Tensor, student: Tensor, *, seed: int = 0, level: float = 0.95) -> Fidelity:
     """Compare outputs (B, ...) of teacher and student on held-out inputs, which must be independent of each other."""
-    t, s = (out.detach().double().cpu().numpy().reshape(len(out), -1) for out in (teacher, student))
+    t = _rows(teacher)
+    s = _rows(student)
     residual = ((t - s) ** 2).sum(1)
     spread = ((t - t.mean(0)) ** 2).sum(1)
 
     def explained(rows: NDArray[np.int64]) -> float:
-        return float(1 - residual[rows].sum() / max(spread[rows].sum(), 1e-300))
+        total = max(spread[rows].sum(), SMALLEST)
+        return float(1 - residual[rows].sum() / total)
 
     first = bootstrap(explained, len(t), seed=seed, level=level)
     if t.shape[1] < 2:
         return Fidelity(len(t), first)
     cosines = _cosines(t, s)
+    mean = bootstrap(lambda rows: float(cosines[rows].mean()), len(t), seed=seed, level=level)
+    # Pairs share no input: similarities of overlapping pairs are not independent, and a bootstrap of them too narrow.
     half = len(t) // 2
-    pairs = np.stack([_cosines(out[:half], out[half : 2 * half]) for out in (t, s)])
+    if half < LEAST_PAIRS:
+        return Fidelity(len(t), first, mean)
+    of_teacher, of_student = (_cosines(out[:half], out[half : 2 * half]) for out in (t, s))
 
     def rank(rows: NDArray[np.int64]) -> float:
-        return float(stats.spearmanr(pairs[0, rows], pairs[1, rows]).statistic)
+        return float(stats.spearmanr(of_teacher[rows], of_student[rows]).statistic)
 
-    mean = bootstrap(lambda rows: float(cosines[rows].mean()), len(t), seed=seed, level=level)
-    return Fidelity(len(t), first, mean, bootstrap(rank, half, seed=seed, level=level) if half >= 10 else None)
+    return Fidelity(len(t), first, mean, bootstrap(rank, half, seed=seed, level=level))
+
+
+def _rows(outputs: Tensor) -> Array:
+    """One row of numbers for every input, (B, K)."""
+    values = outputs.detach().double().cpu().numpy()
+    return np.asarray(values.reshape(len(values), -1))
 
 
 def bootstrap(
@@ -79,10 +92,13 @@ def bootstrap(
     """The statistic of all rows, and percentiles of it over resampled rows."""
     generator = np.random.default_rng(seed)
     draws = [statistic(generator.integers(0, count, count)) for _ in range(REPEATS)]
-    low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2])
-    return Estimate(statistic(np.arange(count)), float(low), float(high), level)
+    tails = [(1 - level) / 2, (1 + level) / 2]
+    low, high = np.quantile(draws, tails)
+    value = statistic(np.arange(count))
+    return Estimate(value, float(low), float(high), level)
 
 
 def _cosines(a: Array, b: Array) -> Array:
+    products = (a * b).sum(1)
     lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
-    return np.asarray((a * b).sum(1) / np.maximum(lengths, 1e-300))
+    return np.asarray(products / np.maximum(lengths, SMALLEST))

@@ -49,12 +49,14 @@ class TrainingTask:
         """``sup`` and ``rmse`` over all outputs, ``accuracy`` and ``cross_entropy``, or ``cosine``; as seen here."""
         y = pairs[1]
         prepared, _ = self.prepared(pairs)
-        out = torch.cat([model(part).double().cpu() for part in torch.split(prepared, CHUNK)])
+        parts = [model(part).double().cpu() for part in torch.split(prepared, CHUNK)]
+        out = torch.cat(parts)
         if self.recipe.loss == "cross-entropy":
             right = (out.argmax(-1) == y).double().mean()
             return {"accuracy": float(right), "cross_entropy": float(F.cross_entropy(out, y))}
         if self.recipe.loss == "cosine":
-            return {"cosine": float(F.cosine_similarity(self.scaling.restore(out), y.double(), dim=-1).mean())}
+            cosines = F.cosine_similarity(self.scaling.restore(out), y.double(), dim=-1)
+            return {"cosine": float(cosines.mean())}
         error = (self.scaling.restore(out) - y.double()).abs()
         return {"sup": float(error.max()), "rmse": float(error.square().mean().sqrt())}
 

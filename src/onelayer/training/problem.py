@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -77,9 +77,11 @@ def _table_problem(arrays: tuple[Any, Any], recipe: Recipe, loss: str | None, te
     classes = table.classes if labels else None
     y = torch.from_numpy(table.outputs)
     if table.classes is not None and not labels:
+        # Whole numbers that are to be learned as numbers: the table holds their places among the classes.
         y = torch.tensor([float(table.classes[int(k)]) for k in table.outputs], dtype=torch.float64)
-    (x, y), held = _split(*_pair(torch.from_numpy(table.inputs), y, classes), test, recipe.seed, classes)
-    kind = Recipe(**(recipe.as_dict() | {"loss": "cross-entropy" if labels else "mse"}))
+    pairs = _pair(torch.from_numpy(table.inputs), y, classes)
+    (x, y), held = _split(*pairs, test, recipe.seed, classes)
+    kind = replace(recipe, loss="cross-entropy" if labels else "mse")
     output_shape = (len(classes),) if classes is not None else tuple(y.shape[1:])
     source = TableSource(x, y, held, recipe.seed)
     identity = f"table of {len(x)} rows, sha256 {digest(x, y)}"

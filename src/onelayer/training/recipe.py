@@ -80,7 +80,8 @@ class Recipe:
         warm = max(1, round(WARM_UP * self.steps))
         if step < warm:
             return peak * (step + 1) / warm
-        return peak * 0.5 * (1 + math.cos(math.pi * (step - warm) / max(1, self.steps - warm)))
+        angle = math.pi * (step - warm) / max(1, self.steps - warm)
+        return peak * 0.5 * (1 + math.cos(angle))
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, as a checkpoint keeps it."""

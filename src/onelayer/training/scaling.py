@@ -27,27 +27,30 @@ class Scaling:
 
     def inputs(self, x: Tensor) -> Tensor:
         """Raw inputs (B, *shape) in unit coordinates."""
-        return ((x.reshape(len(x), -1, len(self.shift_in)) - self.shift_in) / self.scale_in).reshape(x.shape)
+        tokens = x.reshape(len(x), -1, len(self.shift_in))
+        return ((tokens - self.shift_in) / self.scale_in).reshape(x.shape)
 
     def outputs(self, y: Tensor) -> Tensor:
         """Raw outputs (B, *shape) in unit coordinates."""
-        return ((y.reshape(len(y), -1, len(self.shift_out)) - self.shift_out) / self.scale_out).reshape(y.shape)
+        positions = y.reshape(len(y), -1, len(self.shift_out))
+        return ((positions - self.shift_out) / self.scale_out).reshape(y.shape)
 
     def restore(self, y: Tensor) -> Tensor:
         """Inverse of :meth:`outputs`."""
-        return (y.reshape(len(y), -1, len(self.shift_out)) * self.scale_out + self.shift_out).reshape(y.shape)
+        positions = y.reshape(len(y), -1, len(self.shift_out))
+        return (positions * self.scale_out + self.shift_out).reshape(y.shape)
 
     def fold(self, model: nn.Module) -> None:
         """Change the ends of ``model`` in place, so that it takes raw inputs to raw outputs."""
         if isinstance(model, OneLayerTransformer):
-            w_e, b_e, w_r, b_r = (model.own(name).detach().double().cpu() for name in ("W_E", "b_E", "W_R", "b_R"))
+            w_e, b_e, w_r, b_r = (_plain(model.own(name)) for name in ("W_E", "b_E", "W_R", "b_R"))
         elif isinstance(model, Stack):
-            ends = (model.embed, model.readout)
-            (w_e, b_e), (w_r, b_r) = (
-                (end.weight.detach().T.double().cpu(), end.bias.detach().double().cpu()) for end in ends
-            )
+            # nn.Linear keeps the transpose of what a layer of this package calls its weight.
+            w_e, w_r = (_plain(end.weight.T) for end in (model.embed, model.readout))
+            b_e, b_r = (_plain(end.bias) for end in (model.embed, model.readout))
         else:
             return
+        # (x - shift) / scale W + b = x (W / scale) + (b - shift / scale W), so b is changed while W is the old one.
         b_e = b_e - (self.shift_in / self.scale_in) @ w_e
         w_e = w_e / self.scale_in[:, None]
         w_r = w_r * self.scale_out
@@ -63,9 +66,9 @@ class Scaling:
 
 def no_scaling(token_width: int, readout_width: int) -> Scaling:
     """The identity, for models that come with weights of their own."""
-    zero = torch.zeros(token_width).double()
-    one = torch.ones(token_width).double()
-    return Scaling(zero, one, torch.zeros(readout_width).double(), torch.ones(readout_width).double())
+    zero_in, zero_out = (torch.zeros(width).double() for width in (token_width, readout_width))
+    one_in, one_out = (torch.ones(width).double() for width in (token_width, readout_width))
+    return Scaling(zero_in, one_in, zero_out, one_out)
 
 
 def fitted_scaling(x: Tensor, y: Tensor | None, token_width: int, readout_width: int, *, ends: bool) -> Scaling:
@@ -91,5 +94,11 @@ def fitted_scaling(x: Tensor, y: Tensor | None, token_width: int, readout_width:
     return Scaling(shift, _nonzero(scale), *out)
 
 
+def _plain(weight: Tensor) -> Tensor:
+    """The numbers of a weight, to compute with."""
+    return weight.detach().double().cpu()
+
+
 def _nonzero(scale: Tensor) -> Tensor:
+    """A number that never changes is shifted and not scaled."""
     return torch.where(scale > 0, scale, torch.ones_like(scale))

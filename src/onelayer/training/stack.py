@@ -61,7 +61,8 @@ class Stack(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(..., *input_shape) -> (..., *output_shape)."""
         batch = x.shape[: x.ndim - len(self.input_shape)]
-        e = self.embed(x.reshape(-1, self.length, self.embed.in_features)) + self.position  # (B, N, d_model)
+        tokens = x.reshape(-1, self.length, self.embed.in_features)
+        e = self.embed(tokens) + self.position  # (B, N, d_model)
         for block in self.blocks:
             e = block(e)
         out: Tensor = self.readout(e if self.each else e.mean(-2))

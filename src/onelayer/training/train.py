@@ -93,7 +93,9 @@ def _settled(recipe: Recipe, shape: Shape, settings: Mapping[str, Any]) -> tuple
 
 def _changed(record: Any, given: Mapping[str, Any]) -> Any:
     """A record with those of its fields that are given."""
-    return replace(record, **{field.name: given[field.name] for field in fields(record) if field.name in given})
+    own = {field.name for field in fields(record)}
+    changes = {name: value for name, value in given.items() if name in own}
+    return replace(record, **changes)
 
 
 def run_training(
@@ -121,9 +123,11 @@ def run_training(
     resumed = loop.resume()
     with observer:
         loop.run(observer)
+    # Measured before the scaling is folded in: the task still speaks of unit coordinates.
     model.eval().requires_grad_(False)
     final = task.measure(model, problem.source.test(final=True))
     scaling.fold(model)
+    # Of a run that went on, the seconds of its earlier parts count too; its history has them.
     seconds = loop.history[-1]["seconds"] if resumed and loop.history else time.monotonic() - started
     settings = problem.recipe.as_dict() | {"identity": problem.identity}
     return Trained(model.cpu(), loop.history, final, settings, seconds, problem.target, problem.box, problem.classes)

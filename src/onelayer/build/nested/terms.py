@@ -47,7 +47,7 @@ class TermWriter:
         if parts is not None and parts:
             return self.gate(parts, reader.constants[at])
         if node.op in ("mul", "div", "pow", "sqrt", "neg"):
-            product = _ProductOfSums(reader, at)
+            product = _FactoredNode(reader, at)
             if len(product.logs) > 1:
                 return self._product(product)
         if node.op == "var":
@@ -71,7 +71,7 @@ class TermWriter:
         self.gates.append({p: w / unit for p, w in parts.items()})
         return affine_of(self.tape, unit, self.tape.variable(new), constant)
 
-    def _product(self, product: _ProductOfSums) -> int:
+    def _product(self, product: _FactoredNode) -> int:
         """exp of the sum of logarithms, times what has none."""
         value = self.tape.add("exp", self.gate(product.logs, Fraction(0)))
         for at, exponent in product.others:
@@ -88,7 +88,7 @@ class TermWriter:
         return self.tape.add("pow", at, value=int(exponent))
 
 
-class _ProductOfSums:
+class _FactoredNode:
     """A node as factor * exp(sum of logarithms) * powers of other nodes.
 
     Only halves of whole exponents are followed, and roots are opened where what is under them is one inner function.

@@ -30,7 +30,8 @@ class Columns:
     @classmethod
     def of(cls, X: Any, wanted: Any) -> Columns:
         """Read off a table: ``wanted`` is "auto" (a data frame's categories, texts and truth values) or columns."""
-        labels = [str(name) for name in getattr(X, "columns", [f"x{i + 1}" for i in range(np.shape(X)[1])])]
+        numbered = [f"x{i + 1}" for i in range(np.shape(X)[1])]
+        labels = [str(name) for name in getattr(X, "columns", numbered)]
         chosen = _chosen(X, wanted, labels)
         if not chosen:
             return cls(len(labels), (), None, tuple(labels))

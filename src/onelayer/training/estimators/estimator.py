@@ -84,7 +84,9 @@ class _OneLayer(BaseEstimator):  # type: ignore[misc]
                 print(f"[onelayer] cross-validating {len(designs)} designs on {len(folds)} folds", file=sys.stderr)
             errors = cross_validate(x, y, designs, folds, seed, self.n_jobs, weights)
             if self.alpha != AUTO:
-                errors = errors[:, [int(np.abs(np.log(np.array(ALPHAS) / self.alpha)).argmin())]]
+                # The errors of the nearest penalty stand for those of the given one, with which the fit is made.
+                distances = np.abs(np.log(np.array(ALPHAS) / self.alpha))
+                errors = errors[:, [int(distances.argmin())]]
             scores.update(zip(designs, errors, strict=True))
             return np.asarray(errors.mean(-1))
 
@@ -114,7 +116,8 @@ class _OneLayer(BaseEstimator):  # type: ignore[misc]
 
     def _table(self, X: Any, y: Any, sample_weight: Any, **options: Any) -> tuple[Array, Any, Array | None]:
         """Encoded inputs, outputs and weights, checked; sets columns_ and box_."""
-        asked = hasattr(X, "iloc") or not (self.categorical_features is None or self.categorical_features == AUTO)
+        named = self.categorical_features is not None and self.categorical_features != AUTO
+        asked = hasattr(X, "iloc") or named  # an array of numbers alone has no column to encode
         columns = Columns.of(X, self.categorical_features) if asked else None
         if columns is None or columns.encoder is None:
             x, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2, **options)
@@ -132,7 +135,8 @@ class _OneLayer(BaseEstimator):  # type: ignore[misc]
         """The rows on which designs are compared: all, or as many as tell them apart."""
         if count <= MOST_COMPARED:
             return np.arange(count)
-        return np.sort(np.random.default_rng(seed).permutation(count)[:MOST_COMPARED])
+        shuffled = np.random.default_rng(seed).permutation(count)
+        return np.sort(shuffled[:MOST_COMPARED])
 
     def _trained(
         self,
@@ -157,7 +161,8 @@ class _OneLayer(BaseEstimator):  # type: ignore[misc]
             rest = order[len(x) // 10 :]
             trial = make(x[rest], y[rest], None).model()
             options = {"classes": classes, "verbose": bool(self.verbose)}
-            self.train_steps_ = polish(trial, x[rest], y[rest], self.train_steps, held=(x[held], y[held]), **options)
+            unseen = (x[held], y[held])
+            self.train_steps_ = polish(trial, x[rest], y[rest], self.train_steps, held=unseen, **options)
         self.model_ = make(x, y, weights).model()
         if self.train_steps_:
             polish(self.model_, x, y, self.train_steps_, classes=classes)
@@ -168,7 +173,8 @@ class _OneLayer(BaseEstimator):  # type: ignore[misc]
         if self.columns_.encoder is None:
             x = validate_data(self, X, reset=False, dtype=np.float64)
         else:
-            x = self.columns_.encoded(validate_data(self, X, reset=False, skip_check_array=True))
+            frame = validate_data(self, X, reset=False, skip_check_array=True)
+            x = self.columns_.encoded(frame)
         with torch.no_grad():
             outputs: Array = self.model_(torch.tensor(x)).numpy()
         return outputs
@@ -211,17 +217,21 @@ class OneLayerRegressor(MultiOutputMixin, RegressorMixin, _OneLayer):  # type: i
         scale = np.where(table.std(0) > 0, table.std(0), 1.0)
         scaled = (table - mean) / scale
         rows = self._compared(len(x), seed)
-        folds = list(KFold(min(self.cv, len(rows)), shuffle=True, random_state=seed).split(rows))
-        self._choose(x[rows], scaled[rows], folds, seed, None if weights is None else weights[rows])
+        splitter = KFold(min(self.cv, len(rows)), shuffle=True, random_state=seed)
+        folds = list(splitter.split(rows))
+        counted = None if weights is None else weights[rows]
+        self._choose(x[rows], scaled[rows], folds, seed, counted)
 
         def make(rows: Array, outputs: Array, weights: Array | None) -> TableFit:
             return Builder(rows, outputs, seed, weights).fit(self.design_, self.alpha_)
 
         self._trained(make, x, scaled, seed, weights, classes=False)
         self.std_ = np.sqrt(self.held_out_) * scale
+        # Values were fitted to outputs of mean 0 and variance 1; the read-out takes them back.
         back = torch.tensor(scale)
-        own = self.model_.own
-        self.model_.set_weights({"W_R": own("W_R") * back, "b_R": own("b_R") * back + torch.tensor(mean)})
+        read = self.model_.own("W_R") * back
+        shift = self.model_.own("b_R") * back + torch.tensor(mean)
+        self.model_.set_weights({"W_R": read, "b_R": shift})
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
@@ -234,7 +244,9 @@ class OneLayerRegressor(MultiOutputMixin, RegressorMixin, _OneLayer):  # type: i
         if return_std and self.train_steps_:
             raise OnelayerError("return_std is the held-out error of the layer as built; fit with train_steps=0")
         spread = np.broadcast_to(self.std_, outputs.shape).copy()
-        outputs, spread = (outputs[:, 0], spread[:, 0]) if self._single else (outputs, spread)
+        if self._single:
+            outputs = outputs[:, 0]
+            spread = spread[:, 0]
         return (outputs, spread) if return_std else outputs
 
 
@@ -256,7 +268,8 @@ class OneLayerClassifier(ClassifierMixin, _OneLayer):  # type: ignore[misc]
         seed = self._seed()
         indicator = np.eye(len(self.classes_))[labels]
         rows = self._compared(len(x), seed)
-        self._compare(x[rows], indicator[rows], self._folds(x[rows], labels[rows], seed)[:FOLDS], seed)
+        folds = self._folds(x[rows], labels[rows], seed)
+        self._compare(x[rows], indicator[rows], folds[:FOLDS], seed)
 
         def make(rows: Array, outputs: Array, weights: Array | None) -> TableFit:
             basis = Builder(rows, outputs, seed).basis(self.design_)
@@ -268,7 +281,10 @@ class OneLayerClassifier(ClassifierMixin, _OneLayer):  # type: ignore[misc]
 
     def _compare(self, x: Array, indicator: Array, folds: Sequence[tuple[Any, Any]], seed: int) -> None:
         """Sets design_, alpha_ and cv_results_ by log loss on held-out rows, the simplest design first."""
-        alphas = tuple(share / len(x) for share in SHARES) if self.alpha == AUTO else (float(self.alpha),)
+        if self.alpha == AUTO:
+            alphas = tuple(share / len(x) for share in SHARES)
+        else:
+            alphas = (float(self.alpha),)
         builder = Builder(x, indicator, seed)
         losses = {}
         for design in self._designs(len(x)):
@@ -278,23 +294,31 @@ class OneLayerClassifier(ClassifierMixin, _OneLayer):  # type: ignore[misc]
         simplest = next(iter(losses))
         usual = len(alphas) // 2
         share = EARNED if len(x) >= MANY_ROWS else EARNED_ON_FEW
-        earned = losses[ordered[0]].min() < share * losses[simplest][usual]
-        self.design_ = ordered[0] if earned else simplest
-        self.alpha_ = alphas[int(losses[self.design_].argmin()) if earned else usual]
+        self.design_ = simplest
+        self.alpha_ = alphas[usual]
+        best = ordered[0]
+        if losses[best].min() < share * losses[simplest][usual]:
+            self.design_ = best
+            self.alpha_ = alphas[int(losses[best].argmin())]
         self.cv_results_ = [{"design": design, "error": float(losses[design].min())} for design in ordered]
 
     def _designs(self, rows: int) -> list[Design]:
         """Affine logits, tokens per feature, pairs, rows as tokens; what the user decided is in all of them."""
         fixed = self._fixed()
         grown = [{}, {"axis_tokens": 6}, {"axis_tokens": 6, "pairs": 3}]
-        grown += [{"memory_tokens": 200}] if rows >= MANY_ROWS else []
-        return list(dict.fromkeys(Design(**{**more, **fixed}) for more in grown))
+        if rows >= MANY_ROWS:
+            grown.append({"memory_tokens": 200})
+        designs = [Design(**{**more, **fixed}) for more in grown]
+        return list(dict.fromkeys(designs))  # each once, the simplest first
 
     def _folds(self, x: Array, labels: Any, seed: int) -> list[tuple[Any, Any]]:
+        # Stratified folds need two rows of every class.
         smallest = int(np.bincount(labels).min())
-        splitter = StratifiedKFold if smallest >= 2 else KFold
-        count = min(self.cv, smallest if smallest >= 2 else len(x))
-        return list(splitter(count, shuffle=True, random_state=seed).split(x, labels))
+        stratified = smallest >= 2
+        count = min(self.cv, smallest if stratified else len(x))
+        kind = StratifiedKFold if stratified else KFold
+        splitter = kind(count, shuffle=True, random_state=seed)
+        return list(splitter.split(x, labels))
 
     def decision_function(self, X: Any) -> Array:
         """Logits (n, classes), or the difference of the two for two classes."""
@@ -306,7 +330,7 @@ class OneLayerClassifier(ClassifierMixin, _OneLayer):  # type: ignore[misc]
     def predict_proba(self, X: Any) -> Array:
         """Probabilities of the classes."""
         logits = self._outputs(X)
-        powers = np.exp(logits - logits.max(1, keepdims=True))
+        powers = np.exp(logits - logits.max(1, keepdims=True))  # none overflows
         return np.asarray(powers / powers.sum(1, keepdims=True))
 
     def predict(self, X: Any) -> Any:

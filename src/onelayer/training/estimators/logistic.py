@@ -37,7 +37,8 @@ def held_out_losses(
         for j, alpha in enumerate(alphas):
             found = _solve(free[train], indicator[train], alpha)
             chances = softmax(free[test] @ found[:-1] + found[-1])
-            losses[i, j] = -np.log(np.maximum((chances * indicator[test]).sum(1), FEWEST)).mean()
+            of_truth = (chances * indicator[test]).sum(1)
+            losses[i, j] = -np.log(np.maximum(of_truth, FEWEST)).mean()
     return np.asarray(losses.mean(0))
 
 

@@ -10,6 +10,8 @@ from onelayer.training.estimators.tabular import AFFINE_PENALTY, Array, PointHea
 
 STEPS = 40  # of the metric; it settles in about thirty
 RATE = 0.1  # of its first step, in logarithms of the scales
+LEAST_RELEVANCE = 0.01  # of a feature at the start: one without a part in an additive fit may still have one in others
+COMPARED = 64  # centres to which distances are taken for the first scale: a median needs no more
 FIRST_ALPHA = 1e-3  # penalty while the metric is learned
 MOST_ROWS = 800  # that teach the metric: D scales need no more, and a step costs rows times tokens
 
@@ -24,10 +26,14 @@ def learn_points(u: Array, y: Array, relevance: Array, count: int, seed: int) ->
     u   standardised inputs (n, D), y outputs (n, K)
     """
     rng = np.random.default_rng(seed)
-    centres = u[np.sort(rng.choice(len(u), min(count, len(u)), replace=False))]
-    metric = np.sqrt(np.maximum(relevance, 0.01))
-    distances = (((centres[:, None] - centres[None, :64]) * metric) ** 2).sum(-1)
-    typical = float(np.median(distances[distances > 0])) if (distances > 0).any() else 1.0
+    chosen = rng.choice(len(u), min(count, len(u)), replace=False)
+    centres = u[np.sort(chosen)]
+    metric = np.sqrt(np.maximum(relevance, LEAST_RELEVANCE))
+    # The first scale makes the median distance of two centres one: neither all tokens alike nor one alone.
+    differences = (centres[:, None] - centres[None, :COMPARED]) * metric
+    distances = (differences**2).sum(-1)
+    apart = distances[distances > 0]
+    typical = float(np.median(apart)) if len(apart) else 1.0
     start = metric / np.sqrt(typical)
     taught = rng.permutation(len(u))[:MOST_ROWS]
     u = u[taught]
@@ -56,7 +62,9 @@ def learn_points(u: Array, y: Array, relevance: Array, count: int, seed: int) ->
 def _loss(
     inputs: Tensor, points: Tensor, outputs: Tensor, scale: Tensor, alpha: Tensor, halves: tuple[Tensor, Tensor]
 ) -> Tensor:
-    weights = torch.softmax(2 * (inputs * scale**2) @ points.T - ((points * scale) ** 2).sum(1), dim=1)
+    # -|s(x - c)|^2 without |s x|^2, which is the same for all tokens.
+    logits = 2 * (inputs * scale**2) @ points.T - ((points * scale) ** 2).sum(1)
+    weights = torch.softmax(logits, dim=1)
     phi = torch.cat([weights, inputs], dim=1)
     size = torch.ones(phi.shape[1], dtype=torch.float64)
     size[weights.shape[1] :] = AFFINE_PENALTY
@@ -66,6 +74,8 @@ def _loss(
         target = outputs[fitted].mean(0)
         rows = phi[fitted] - centre
         gram = rows.T @ rows / len(rows) + alpha * torch.diag(size)
-        values = torch.linalg.solve(gram, rows.T @ (outputs[fitted] - target) / len(rows))
-        total = total + ((phi[measured] - centre) @ values + target - outputs[measured]).square().mean()
+        moments = rows.T @ (outputs[fitted] - target) / len(rows)
+        values = torch.linalg.solve(gram, moments)
+        error = (phi[measured] - centre) @ values + target - outputs[measured]
+        total = total + error.square().mean()
     return total

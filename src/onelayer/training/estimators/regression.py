@@ -57,19 +57,23 @@ class RidgeFactors:
         each = np.sqrt(share)[:, None]
         free = each * (phi - centre) @ root
         rest = each * (y - target) / len(y)
+        # The smaller of the two products with the transpose has the same eigenvalues, zeros aside.
         if len(phi) < free.shape[1]:
             squares, left = np.linalg.eigh(free @ free.T / len(y))
+            # Vectors of rounding noise would be divided by next to nothing.
             keep = squares > 1e-14 * max(squares[-1], 1e-300)
             squares = squares[keep]
             left = left[:, keep]
             vectors = free.T @ left / np.sqrt(squares * len(y))
         else:
             squares, vectors = np.linalg.eigh(free.T @ free / len(y))
-        return cls(centre, target, root @ vectors, np.maximum(squares, 0.0), vectors.T @ (free.T @ rest))
+        moments = vectors.T @ (free.T @ rest)
+        return cls(centre, target, root @ vectors, np.maximum(squares, 0.0), moments)
 
     def values(self, alpha: float) -> tuple[Array, Array]:
         """Values (P, K) and intercept (K,)."""
-        v = self.basis @ (self.moments / (self.squares + alpha)[:, None])
+        coordinates = self.moments / (self.squares + alpha)[:, None]
+        v = self.basis @ coordinates
         return v, self.target - self.centre @ v
 
 
@@ -100,7 +104,9 @@ class Builder:
         self.weights = weights
         self.mean = x.mean(0)
         deviation = x.std(0)
-        self.scale = np.where(deviation > 1e-12 * np.maximum(np.abs(self.mean), 1e-300), deviation, 1.0)
+        # Below this a column is constant, and what its standard deviation shows is rounding.
+        noise = 1e-12 * np.maximum(np.abs(self.mean), 1e-300)
+        self.scale = np.where(deviation > noise, deviation, 1.0)
         self.u = (x - self.mean) / self.scale
         self.fits: dict[int, TableFit] = {}
         self.points: dict[int, PointHead] = {}
@@ -124,8 +130,10 @@ class Builder:
 
     def _additive(self, tokens: int) -> TableFit:
         if tokens not in self.fits:
-            singles = (grid_head(self.u, [i], tokens) for i in range(self.x.shape[1])) if tokens else ()
-            basis = Basis(tuple(head for head in singles if head is not None), self.mean, self.scale)
+            columns = range(self.x.shape[1]) if tokens else ()
+            singles = [grid_head(self.u, [i], tokens) for i in columns]
+            heads = tuple(head for head in singles if head is not None)
+            basis = Basis(heads, self.mean, self.scale)
             self.fits[tokens] = _ridge(basis, self.x, self.y, SCREENING_ALPHA, self.weights)
         return self.fits[tokens]
 
@@ -133,30 +141,36 @@ class Builder:
         """Spread of every feature's own part in an additive fit, relative to the largest, (D,)."""
         fit = self._additive(SCREENING_TOKENS)
         dim = self.x.shape[1]
+        # The last values are those of the inputs themselves; before them come those of the heads, one after the other.
+        slopes = fit.values[len(fit.values) - dim :]
+        parts = [self.u[:, [i]] * slopes[i] for i in range(dim)]
         at = 0
-        parts = [self.u[:, [i]] * fit.values[len(fit.values) - dim + i] for i in range(dim)]
         for head in fit.basis.heads:
             assert isinstance(head, GridHead)
             weights = head.weights(self.u)
-            parts[head.features[0]] = parts[head.features[0]] + weights @ fit.values[at : at + weights.shape[1]]
-            at += weights.shape[1]
+            feature = head.features[0]
+            end = at + weights.shape[1]
+            parts[feature] = parts[feature] + weights @ fit.values[at:end]
+            at = end
         spread = np.array([part.std(0).sum() for part in parts])
         return np.asarray(spread / max(spread.max(), 1e-300))
 
 
 def _best_pairs(u: Array, residual: Array, relevance: Array, count: int) -> list[Head]:
     """The pairs of features whose grid explains most of what is left, by the squared length of its ridge fit."""
-    screened = sorted(np.argsort(-relevance, kind="stable")[:SCREENED].tolist())
+    most_relevant = np.argsort(-relevance, kind="stable")[:SCREENED]
+    screened = sorted(most_relevant.tolist())
     singles = {i: grid_head(u, [i], PAIR_TOKENS) for i in screened}
     weights = {i: head.weights(u) for i, head in singles.items() if head is not None}
     scored = []
     for i, j in itertools.combinations(weights, 2):
-        phi = (weights[i][:, :, None] * weights[j][:, None, :]).reshape(len(u), -1)
+        pairwise = weights[i][:, :, None] * weights[j][:, None, :]  # (n, tokens of i, tokens of j)
+        phi = pairwise.reshape(len(u), -1)
         phi -= phi.mean(0)
-        sizes = weights[i].shape[1], weights[j].shape[1]
-        gram = phi.T @ phi / len(u) + SCREENING_ALPHA * curvature(sizes)
+        gram = phi.T @ phi / len(u) + SCREENING_ALPHA * curvature(pairwise.shape[1:])
         moment = phi.T @ residual / len(u)
-        scored.append((float((moment * np.linalg.solve(gram, moment)).sum()), (i, j)))
+        explained = (moment * np.linalg.solve(gram, moment)).sum()
+        scored.append((float(explained), (i, j)))
     scored.sort(key=lambda item: -item[0])
     heads = (grid_head(u, pair, PAIR_TOKENS) for _, pair in scored[:count])
     return [head for head in heads if head is not None]
@@ -173,7 +187,9 @@ def cross_validate(
 ) -> Array:
     """Mean squared error of every output on held-out rows, (designs, alphas, K); folds are the parallel work."""
     task = delayed(_held_out)
-    errors = Parallel(n_jobs=n_jobs)(task(x, y, designs, train, test, seed, weights) for train, test in folds)
+    tasks = [task(x, y, designs, train, test, seed, weights) for train, test in folds]
+    errors = Parallel(n_jobs=n_jobs)(tasks)
+    # Folds differ by a row in size, and every row counts once.
     sizes = np.array([len(test) for _, test in folds], dtype=float)
     return np.asarray(np.average(np.array(errors), axis=0, weights=sizes))
 
@@ -182,15 +198,18 @@ def _held_out(
     x: Array, y: Array, designs: Sequence[Design], train: Any, test: Any, seed: int, weights: Array | None
 ) -> Array:
     share = np.ones(len(x)) if weights is None else weights
+    # What is held out decides nothing: not the scales of the columns, nor which pairs and features matter.
     builder = Builder(x[train], y[train], seed, None if weights is None else weights[train])
     errors = np.empty((len(designs), len(ALPHAS), y.shape[1]))
     for i, design in enumerate(designs):
         basis = builder.basis(design)
-        ridge = RidgeFactors.of(basis.features(x[train]), y[train], basis.root(), builder.weights)
+        taught = basis.features(x[train])
+        ridge = RidgeFactors.of(taught, y[train], basis.root(), builder.weights)
         phi = basis.features(x[test])
         for j, alpha in enumerate(ALPHAS):
             values, intercept = ridge.values(alpha)
-            errors[i, j] = np.average((phi @ values + intercept - y[test]) ** 2, axis=0, weights=share[test])
+            squared = (phi @ values + intercept - y[test]) ** 2
+            errors[i, j] = np.average(squared, axis=0, weights=share[test])
     return errors
 
 
@@ -205,7 +224,8 @@ def grow(score: Callable[[Sequence[Design]], Array], rows: int, fixed: dict[str,
     def stage(designs: Sequence[Design]) -> Design:
         new = [design for design in designs if design not in found]
         if new:
-            found.update(zip(new, score(new).min(axis=1).tolist(), strict=True))
+            least = score(new).min(axis=1)  # over the penalties
+            found.update(zip(new, least.tolist(), strict=True))
         return min(found, key=lambda design: found[design])
 
     axis = [fixed["axis_tokens"]] if "axis_tokens" in fixed else AXIS_TOKENS
@@ -220,11 +240,15 @@ def grow(score: Callable[[Sequence[Design]], Array], rows: int, fixed: dict[str,
 
 def _scattered(best: Design, rows: int, fixed: Collection[str]) -> list[Design]:
     """The best design and simpler ones, each with as many scattered points as the rows allow."""
-    simpler = [best] + [replace(best, axis_tokens=0)] * ("axis_tokens" not in fixed)
-    simpler += [replace(design, pairs=0) for design in simpler] * ("pairs" not in fixed)
+    simpler = [best]
+    if "axis_tokens" not in fixed:
+        simpler.append(replace(best, axis_tokens=0))
+    if "pairs" not in fixed:
+        simpler += [replace(design, pairs=0) for design in simpler]
     sizes = [count for count in MEMORY_TOKENS if ROWS_PER_TOKEN * count <= rows]
     return [replace(design, memory_tokens=count) for count in sizes for design in dict.fromkeys(simpler)]
 
 
 def _ridge(basis: Basis, x: Array, y: Array, alpha: float, weights: Array | None = None) -> TableFit:
-    return TableFit(basis, *RidgeFactors.of(basis.features(x), y, basis.root(), weights).values(alpha))
+    factors = RidgeFactors.of(basis.features(x), y, basis.root(), weights)
+    return TableFit(basis, *factors.values(alpha))

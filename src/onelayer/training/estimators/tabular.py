@@ -42,7 +42,8 @@ class GridHead:
         rows = np.ones((len(x), 1))
         for feature, slopes, biases in zip(self.features, self.slopes, self.biases, strict=True):
             axis = softmax(x[:, [feature]] * slopes + biases)
-            rows = (rows[:, :, None] * axis[:, None, :]).reshape(len(x), -1)
+            both = rows[:, :, None] * axis[:, None, :]
+            rows = both.reshape(len(x), -1)
         return rows
 
     def penalty(self) -> Array:
@@ -99,11 +100,14 @@ class PointHead:
 
     def memory(self, values: Array) -> PlainMemory:
         """The head as memory tokens with these values."""
-        slopes, biases = self._keys()
-        return PlainMemory(torch.from_numpy(np.column_stack([slopes, biases])), torch.from_numpy(values))
+        keys = np.column_stack(self._keys())
+        return PlainMemory(torch.from_numpy(keys), torch.from_numpy(values))
 
     def _keys(self) -> tuple[Array, Array]:
-        return 2 * self.centres * self.scale**2, -((self.centres * self.scale) ** 2).sum(1)
+        """Slopes and biases of -|s (x - c)|^2 + |s x|^2 = 2 s^2 c . x - |s c|^2."""
+        slopes = 2 * self.centres * self.scale**2
+        biases = -((self.centres * self.scale) ** 2).sum(1)
+        return slopes, biases
 
 
 Head = GridHead | PointHead
@@ -124,12 +128,16 @@ class Basis:
 
     def root(self, affine: float = AFFINE_PENALTY) -> Array:
         """R with R R' the inverse of the penalty, (P, P): values R w have penalty |w|^2; ``affine`` that of slopes."""
-        blocks = [head.penalty() for head in self.heads] + [affine * np.eye(len(self.mean))]
-        root = np.zeros((sum(map(len, blocks)),) * 2)
+        blocks = [head.penalty() for head in self.heads]
+        blocks.append(affine * np.eye(len(self.mean)))
+        size = sum(map(len, blocks))
+        root = np.zeros((size, size))
         at = 0
         for block in blocks:
-            root[at : at + len(block), at : at + len(block)] = np.linalg.inv(np.linalg.cholesky(block)).T
-            at += len(block)
+            end = at + len(block)
+            # P = L L' has the inverse (L^-1)' L^-1.
+            root[at:end, at:end] = np.linalg.inv(np.linalg.cholesky(block)).T
+            at = end
         return root
 
     def model(self, values: Array, intercept: Array) -> OneLayerTransformer:
@@ -144,10 +152,12 @@ class Basis:
             memory.append(head.memory(values[at : at + tokens]))
             queries.append(head.query(dim + outputs))
             at += tokens
-        if not self.heads:  # a layer has at least one head, here with one token of value zero
+        if not self.heads:
+            # A layer has at least one head, here with one token of value zero.
             silent = PointHead(np.zeros((1, dim)), np.ones(dim))
             memory.append(silent.memory(np.zeros((1, outputs))))
             queries.append(silent.query(dim + outputs))
+        # The residual stream holds the D standardised inputs, then the K outputs that the heads add up.
         eye = torch.eye(outputs).double()
         nothing = torch.zeros(dim, outputs).double()
         mean = torch.from_numpy(self.mean)
@@ -161,9 +171,8 @@ class Basis:
             "W_R": torch.cat([torch.from_numpy(values[at:]), eye]),
             "b_R": torch.from_numpy(intercept),
         }
-        return OneLayerTransformer.packed(
-            (dim,), (outputs,), memory, d_model=dim + outputs, residual=True, weights=weights
-        )
+        width = dim + outputs
+        return OneLayerTransformer.packed((dim,), (outputs,), memory, d_model=width, residual=True, weights=weights)
 
 
 @lru_cache(maxsize=64)
@@ -184,7 +193,8 @@ def grid_head(u: Array, features: Sequence[int], count: int) -> GridHead | None:
     keys = [axis_keys(u[:, feature], count) for feature in features]
     if any(len(slopes) < 2 for slopes, _ in keys):
         return None
-    return GridHead(tuple(features), tuple(slopes for slopes, _ in keys), tuple(biases for _, biases in keys))
+    slopes, biases = zip(*keys, strict=True)
+    return GridHead(tuple(features), slopes, biases)
 
 
 def axis_keys(values: Array, count: int) -> tuple[Array, Array]:
@@ -194,10 +204,13 @@ def axis_keys(values: Array, count: int) -> tuple[Array, Array]:
     centre, and biases make neighbouring logits equal half way.
     """
     centres = np.unique(np.quantile(values, np.linspace(0, 1, count)))
+    # Centres closer than a millionth of the range count as one: slopes between them would be millions, and cancel.
     far = np.diff(centres) > 1e-6 * np.ptp(values)
     centres = np.concatenate([centres[:1], centres[1:][far]])
     steps = PASSAGE / np.diff(centres)
+    half_ways = steps * (centres[1:] + centres[:-1]) / 2
     slopes = np.concatenate([[0.0], np.cumsum(steps)])
-    biases = np.concatenate([[0.0], -np.cumsum(steps * (centres[1:] + centres[:-1]) / 2)])
-    middle = (slopes[0] + slopes[-1]) / 2  # shared by all tokens, so softmax does not see it
+    biases = np.concatenate([[0.0], -np.cumsum(half_ways)])
+    # A slope that all tokens share softmax does not see: without it the logits are as small as can be.
+    middle = (slopes[0] + slopes[-1]) / 2
     return slopes - middle, biases
