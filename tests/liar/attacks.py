@@ -259,6 +259,12 @@ def one_hole(rng: Random, case: Case) -> Tally:
     return made(rng, case)
 
 
+def one_network(rng: Random, case: Case) -> Tally:
+    from liar.networks import one_network as made
+
+    return made(rng, case)
+
+
 def forged(rng: Random, case: Case) -> Tally:
     from liar.folders import forged_folder
 
@@ -278,4 +284,5 @@ ATTACKS: dict[str, tuple[Callable[[Random, Case], Tally], float]] = {
     "table": (one_table, 1.5),
     "graph": (one_graph, 3.0),
     "hole": (one_hole, 1.0),
+    "network": (one_network, 1.0),
 }

@@ -16,8 +16,9 @@ import pytest
 import torch
 from flint import arb
 
-from liar import calls, claims, folders, formulas, graphs, holes, hostile, judge, programs, run
+from liar import calls, claims, folders, formulas, graphs, holes, hostile, judge, networks, programs, run
 from onelayer import ground
+from onelayer.checker import activations as checked_activations
 from onelayer.checker import attention as checked_attention
 from onelayer.checker import check
 from onelayer.checker import functions as checked_functions
@@ -265,6 +266,20 @@ def nothing_is_bounded(patch: Patch) -> None:
     patch.setattr(holes, "OUTER", kept)
 
 
+def overflow_hidden(patch: Patch) -> None:
+    """The checker passes over an executed infinity where what is computed of it needs no value of it."""
+    original = checked_steps._defined
+    unaware = lambda found, read: original(found, replace(read, errors=[arb(0)] * len(read.errors)))  # noqa: E731
+    patch.setattr(checked_steps, "_defined", unaware)
+    patch.setattr(networks, "UNARY", ("exp", "square"))
+
+
+def switch_unseen(patch: Patch) -> None:
+    """The checker takes a softplus for log(1 + e^x) everywhere."""
+    patch.setattr(checked_activations, "SWITCH", arb.pos_inf())
+    patch.setattr(networks, "UNARY", ("softplus", "neg"))
+
+
 def rows_missed(patch: Patch) -> None:
     """Interpolants of all kinds are a thousandth larger than their rows; f moves, and whatever is built for it."""
     spline = table_reader.interpolant
@@ -323,6 +338,8 @@ FAULTS: dict[str, Fault] = {
     "table: interpolants beside their rows": Fault(rows_missed, "table"),
     "table: enclosures too small": Fault(tables_enclosed_elsewhere, "table"),
     "checker: values where there are none": Fault(nothing_is_bounded, "hole"),
+    "checker: overflow that a softmax hides": Fault(overflow_hidden, "network"),
+    "checker: the switch of a softplus": Fault(switch_unseen, "network"),
     "checker: any witness": Fault(any_witness, "folder", forgeries=["false refutation"]),
     "checker: refutation unconfirmed": Fault(refutation_unconfirmed, "folder", forgeries=["false refutation"]),
 }
