@@ -5,8 +5,10 @@ Points at which a forward pass contradicts a claim are left out here: they would
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from liar import places
+from liar.layers import random_layer
+from onelayer.box import Box
 from onelayer.checker.boxes import PROVED, Prover
+from onelayer.checker.check import check
 from onelayer.checker.layer import Layer
 from onelayer.checker.precision import precise
 from onelayer.checker.rounding import Execution
@@ -25,6 +31,8 @@ from onelayer.layer.file import save_model
 from onelayer.layer.memory import PlainMemory
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.observer import Observer
+from onelayer.proof.certify import certify
+from onelayer.result import Approximation
 
 F16, BF16 = torch.float16, torch.bfloat16
 
@@ -63,3 +71,20 @@ def test_nothing_below_the_error_of_an_execution_is_proved(name: str, tmp_path: 
         assert limit > 0
         assert not Sweep(layer, parse(text, 1), limit, 4, Observer())(low, high).any()
         assert Prover(layer, parse(text, 1), limit, 4, 20)((0.5,), (1.0,)).outcome != PROVED
+
+
+def test_what_is_proved_of_random_layers_is_accepted(tmp_path: Path) -> None:
+    """On one box each, where bounds are coarse: queries that err, and normalised numbers that cannot exceed theirs."""
+    accepted = 0
+    for seed in [*range(20), 78]:
+        rng = Random(f"narrow {seed}")
+        model = random_layer(rng, 2, rng.choice([F16, BF16]))
+        low, high = (torch.tensor(side).reshape(model.config.input_shape) for side in places.ordinary(rng, 2))
+        if model.config.attention != "softmax" or not all(p.isfinite().all() for p in model.parameters()):
+            continue
+        certificate = certify(model, "0*x1", Box(low, high), max_boxes=1, order=3)
+        if math.isfinite(certificate.upper):
+            report = check(Approximation(model, certificate).save(tmp_path / str(seed)), seed=0)
+            assert report.ok, (seed, report.reason)
+            accepted += 1
+    assert accepted > 4

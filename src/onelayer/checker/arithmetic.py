@@ -168,9 +168,17 @@ class Taylor:
         return Taylor(self.support, out, self.order)
 
     def unless_wider(self, known: arb) -> Taylor:
-        """The same function, of which ``known`` holds all values: as a constant where the enclosure says much less."""
-        if self.range().rad() <= 2 * known.rad() and not known.is_exact():
-            return self
+        """The same function, of which ``known`` holds all values: as a constant where the enclosure says less.
+
+        That is where it ranges much wider, or is mostly remainder: what both have in common is narrower then.
+        """
+        values = self.range()
+        if values.is_finite() and values.overlaps(known):
+            remainder = sum((c.rad() for c in self.c), ZERO)
+            common = values.intersection(known)
+            if not known.is_exact() and values.rad() <= 2 * known.rad() and common.rad() >= remainder:
+                return self
+            return constant(common, self.order)
         return constant(known, self.order)
 
     def weighted(self, terms: Sequence[tuple[Any, Taylor]], offset: arb, order: int) -> Taylor:

@@ -19,6 +19,7 @@ from onelayer.checker.magnitudes import NORM_EPS, need_known
 from onelayer.checker.rounding import INFINITE, Execution
 from onelayer.checker.weights import Array, Stored
 
+Entry = tuple[Taylor, arb]  # an enclosure, and how far an executed number may be from it
 MOST_COEFFICIENTS = 256  # of an element with variables for the errors of a query: more take longer than they tell
 
 
@@ -71,14 +72,15 @@ class Layer:
         """The outputs for D coordinates x (floating numbers, so without error), flattened in row-major order.
 
         In a narrow format errors are large: a second pass takes them into the numbers, so that functions pass them on
-        as they pass numbers on. Of each output the better known one counts; its error is then one of the enclosed
-        numbers alone, and :meth:`strayed` says how far they are from the real layer.
+        as they pass numbers on. Of each output the better known one counts, or what the ranges of both have in common;
+        its error is then one of the enclosed numbers alone, and :meth:`strayed` says how far they are from the real
+        layer.
         """
         found = self._passed(x, kinks, absorbing=False)
         if self.execution is None or self.execution.held is None or type(x[0]) is not Taylor:
             return found
         again = self._passed(x, Kinks(kinks.cases), absorbing=True)
-        pairs = [min(pair, key=_unknown) for pair in zip(found.entries(), again.entries(), strict=True)]
+        pairs = [_best_known(*pair) for pair in zip(found.entries(), again.entries(), strict=True)]
         return Vector([item for item, _ in pairs], [error for _, error in pairs])
 
     def strayed(self, x: Sequence[Taylor]) -> list[arb]:
@@ -333,7 +335,16 @@ class Layer:
         return result
 
 
-def _unknown(entry: tuple[Taylor, arb]) -> float:
+def _best_known(one: Entry, other: Entry) -> Entry:
+    """Of two enclosures of an executed number the better one, or the constant that holds what they have in common."""
+    values, others = (item.range() + error * UNIT_BALL for item, error in (one, other))
+    if not (values.is_finite() and others.is_finite() and values.overlaps(others)):
+        return min(one, other, key=_unknown)
+    common = constant(values.intersection(others), one[0].order)
+    return min(one, other, (common, ZERO), key=_unknown)
+
+
+def _unknown(entry: Entry) -> float:
     """How much of an output is not known: the radii of its coefficients, and its error."""
     item, error = entry
     total = float(sum((value.rad() for value in item.c), error).upper())
