@@ -35,6 +35,7 @@ from onelayer.taylor import (  # noqa: F401
 )
 from onelayer.taylor.arithmetic import combine
 from onelayer.taylor.core import Space, TaylorModel, constant
+from onelayer.taylor.rounding import middle_and_reach
 from onelayer.taylor.sides import Sides
 
 
@@ -54,9 +55,7 @@ def variables(
     lower = lower.detach().double()
     upper = upper.detach().double()
     dim = prod(lower.shape[1:])
-    # Halved first: the sum of two large numbers would overflow.
-    center = lower / 2 + upper / 2
-    radius = torch.maximum(upper - center, center - lower)
+    center, radius = middle_and_reach(lower, upper)
     up = torch.nextafter(radius, torch.full_like(radius, torch.inf))
     radius = torch.where(radius > 0, up, radius)
     coef = torch.zeros(1 + dim, *lower.shape, dtype=torch.float64, device=lower.device)

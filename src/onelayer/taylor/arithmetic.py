@@ -40,6 +40,7 @@ def size_of(value: Tensor | TaylorModel) -> Tensor:
     if not isinstance(value, TaylorModel):
         return value.detach().double().abs()
     size = value.magnitude()
+    # Denominators are sums of exponentials: positive, or not known to be anything.
     for factor in value.den:
         lower = factor.range()[0]
         size = torch.where(lower > 0, inflate(size / lower), torch.inf)
@@ -147,6 +148,7 @@ def _add_rows(a: Tensor, b: Tensor, shape: torch.Size, sign: int) -> Tensor:
 def mul(a: Any, other: Any) -> TaylorModel:
     """a b."""
     a, b = pair(a, other)
+    # A constant factor leaves a pending quotient pending, and every degree where it is.
     if _is_constant(a):
         result = scale(b, a)
     elif _is_constant(b):

@@ -20,7 +20,16 @@ from onelayer.taylor.elementary import EXP, LOG
 from onelayer.taylor.fused import any_of
 from onelayer.taylor.opaque import AttentionWeights
 from onelayer.taylor.registry import call, implements, unhandled
-from onelayer.taylor.rounding import FUSED, UNIT, check_cast, executed, gamma, inflate, relative_error
+from onelayer.taylor.rounding import (
+    FUSED,
+    UNIT,
+    check_cast,
+    executed,
+    gamma,
+    inflate,
+    middle_and_reach,
+    relative_error,
+)
 
 
 @implements("softmax")
@@ -33,6 +42,7 @@ def softmax(x: TaylorModel, dim: int | None = None, dtype: Any = None, _stacklev
     check_cast(x.execution, dtype)
     dim = _given(x, dim, "softmax")
     shifted, masked, powers = _powers(x, dim)
+    # Summed exactly as far as the value goes: the executed sum is counted with the weights.
     total = keys.summed(powers, dim)
     total = sum_(powers, dim, keepdim=True) if total is None else total
     powers, total = _or_intervals(powers, total, shifted, masked, dim)
@@ -91,8 +101,8 @@ def _or_intervals(
     if not any_of(poor):
         return powers, total
     low, high = _interval_softmax(*shifted.range(), masked, dim)
-    middle = low / 2 + high / 2
-    radius = inflate(torch.maximum(high - middle, middle - low) + UNIT)
+    middle, reach = middle_and_reach(low, high)
+    radius = inflate(reach + UNIT)
     coef = torch.where(poor, 0.0, powers.coef)
     base = torch.where(poor, 0.0, total.coef)
     coef[0] = torch.where(poor, middle, coef[0])
@@ -106,6 +116,7 @@ def _interval_softmax(lower: Tensor, upper: Tensor, masked: Tensor | None, dim: 
     if masked is not None:
         lower = torch.where(masked, -torch.inf, lower)
         upper = torch.where(masked, -torch.inf, upper)
+    # Shifted by the largest logit: no exponential overflows, and weights do not change.
     top = upper.amax(dim, keepdim=True)
     small = torch.exp(lower - top)
     large = torch.exp(upper - top).clamp(min=2.0**-900)  # so that no quotient is 0 / 0
@@ -196,7 +207,8 @@ def scaled_dot_product_attention(
     factor = 1 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
     logits = _scaled(query, key, factor)
     if is_causal:
-        attn_mask = torch.ones(logits.shape[-2:], dtype=torch.bool, device=logits.device).tril()
+        everyone = torch.ones(logits.shape[-2:], dtype=torch.bool, device=logits.device)
+        attn_mask = everyone.tril()
     weights = softmax(_with_mask(logits, attn_mask, query.shape[-1]), -1)
     return einsum("...ij,...jd->...id", weights, value)
 
@@ -214,7 +226,9 @@ def _scaled(query: Any, key: Any, factor: float) -> TaylorModel:
     b = size_of(key)
     most = max(1.0, abs(factor))
     reach = inflate(einsum_of(equation, a, b) * abs(factor))
-    pairs = a.sum(-1)[..., :, None] + b.sum(-1)[..., None, :]
+    rows = a.sum(-1)[..., :, None]
+    columns = b.sum(-1)[..., None, :]
+    pairs = rows + columns
     ends = inflate(most * pairs)
     logits.rem = executed(logits.rem, ends, 0, logits.execution)
     logits.rem = executed(logits.rem, reach, 8, logits.execution, 1 + ends)

@@ -25,6 +25,7 @@ from onelayer.taylor.rounding import (
     executed,
     gamma,
     inflate,
+    middle_and_reach,
     upward_power,
 )
 
@@ -58,8 +59,7 @@ def beside_chord(result: TaylorModel, x: TaylorModel, chord: Chord) -> TaylorMod
     rows = len(x.coef)
     if rows > len(result.coef) or x.support != result.support:
         return result
-    middle = chord.low / 2 + chord.high / 2
-    away = torch.maximum(chord.high - middle, middle - chord.low)
+    middle, away = middle_and_reach(chord.low, chord.high)
     radius = away + 2 * UNIT * middle.abs()
     line = chord.slope * x.coef
     line[0] += middle
@@ -81,8 +81,7 @@ def within_image(x: TaylorModel, low: Tensor, high: Tensor, defined: Tensor) -> 
     """
     if kernels.ready(x.coef, x.rem, low, high):
         return x.with_(*kernels.within(x.coef, x.rem, low, high, defined))
-    middle = low / 2 + high / 2
-    away = torch.maximum(high - middle, middle - low)
+    middle, away = middle_and_reach(low, high)
     radius = inflate(away + 2 * UNIT * middle.abs())
     # Written so that a remainder that is nan counts as poor.
     poor = ~(x.rem <= WORTHLESS * radius) & (radius < torch.inf) & defined
@@ -116,7 +115,8 @@ def monomials(slopes: Tensor, first: Tensor, degree: int) -> Tensor:
 def _of_affine(g: Elementary, x: TaylorModel, lower: Tensor, upper: Tensor) -> TaylorModel:
     """Closed form: the coefficient of t^alpha is g_n multinomial(alpha) a^alpha, n = |alpha|."""
     s = len(x.support)
-    k = x.space.cap(s) if g.degree is None else min(g.degree, x.space.cap(s))
+    cap = x.space.cap(s)
+    k = cap if g.degree is None else min(g.degree, cap)
     k = k if s else 0
     series, error = g.series(x.coef[0], k)
     size = inflate(x.norms()[1:].sum(0))
@@ -188,6 +188,7 @@ def _of_polynomial(g: Elementary, x: TaylorModel, lower: Tensor, upper: Tensor) 
     top = k if g.degree is None else min(k, g.degree)
     series, error = g.series(x.coef[0], top)
     size = inflate(x.norms()[1:].sum(0))
+    # p is exact here: what rho does to g is in _beyond.
     increment = x.coef.clone()
     increment[0] = 0
     p = x.with_(increment, torch.zeros_like(x.rem))

@@ -177,6 +177,7 @@ def masked_fill(x: TaylorModel, mask: Any, value: Any) -> TaylorModel:
     filled = operand(value, x)
     if filled.support or filled.ndim:
         raise UnsupportedOperation("masked_fill with more than a number", "use torch.where")
+    # Every format holds -inf, so it has no remainder: by that softmax knows a mask from an overflow.
     x = expanded(x, joint_shape(x.shape, mask.shape))
     coef = torch.where(mask, 0.0, x.coef)
     coef[0] = torch.where(mask, filled.coef[0], coef[0])

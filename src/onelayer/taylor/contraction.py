@@ -64,7 +64,8 @@ def sum_(x: TaylorModel, dim: Any = None, keepdim: bool = False, *, dtype: Any =
 def mean(x: TaylorModel, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> TaylorModel:
     """The mean over dimensions: the sum, divided once."""
     total = sum_(x, dim, keepdim, dtype=dtype)
-    result: TaylorModel = total / prod(x.shape[d] for d in axes(x, dim))
+    count = prod(x.shape[d] for d in axes(x, dim))
+    result: TaylorModel = total / count
     return result
 
 
@@ -281,7 +282,8 @@ def _relabel(factor: TaylorModel, labels: str, out: str) -> TaylorModel:
     dropped = [i for i, c in enumerate(labels) if c not in out]
     order = kept + dropped
     shape = [sizes.get(c, 1) for c in out]
-    coef = factor.coef.permute(0, *[i + 1 for i in order]).reshape(len(factor.coef), *shape)
+    turned = factor.coef.permute(0, *[i + 1 for i in order])
+    coef = turned.reshape(len(factor.coef), *shape)
     return factor.with_(coef, factor.rem.permute(order).reshape(shape))
 
 
@@ -309,6 +311,7 @@ def _between_models(la: str, lb: str, out: str, a: TaylorModel, b: TaylorModel) 
     left = a.total()
     right = b.total()
     reach = torch.einsum(equation, left, right)
+    # |p| S + R (|q| + S), as for a product.
     rem = torch.einsum(equation, left, b.rem) + torch.einsum(equation, a.rem, right + b.rem)
     rows = disjoint_rows if disjoint else _product_rows
     coef, above = rows(la, lb, out, a, b, places(a, b, support), degree)

@@ -20,7 +20,7 @@ from torch import Tensor
 from onelayer.language.intervals import Interval
 from onelayer.language.knots import Spline
 from onelayer.language.spline import tensors
-from onelayer.taylor.rounding import gamma, inflate
+from onelayer.taylor.rounding import gamma, inflate, middle_and_reach
 
 MOST = 4096  # coefficients of the net of one box; a box that meets more cells is enclosed by all values of the spline
 PENALTY = 1e-13  # keeps the fit solvable on a box of no width; any fit is as true
@@ -95,8 +95,7 @@ class ControlFit:
 
 def normal_form(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
     """Middle and radius of intervals; 1 where there is no width."""
-    middle = low / 2 + high / 2
-    radius = torch.maximum(high - middle, middle - low)
+    middle, radius = middle_and_reach(low, high)
     return middle, torch.where(radius > 0, radius, torch.ones_like(radius))
 
 
@@ -107,20 +106,19 @@ def fit(spline: Spline, stretches: Sequence[Stretch], degree: int) -> ControlFit
     factors = net
     for axis, rows in enumerate(monomials):
         factors = _along(_least_squares(rows), factors, axis)
+    # Dropped before the comparison, not after: the radius then covers what the model has no room for.
     factors = torch.where(_total_degree(factors) > degree, 0.0, factors)
     curve = factors
     for axis, rows in enumerate(monomials):
         curve = _along(rows, curve, axis)
     # What is left lies between two numbers: their middle joins the polynomial, half their distance the radius.
     rest = (net - curve).flatten(1)
-    low = rest.amin(1)
-    high = rest.amax(1)
-    middle = low / 2 + high / 2
+    middle, reach = middle_and_reach(rest.amin(1), rest.amax(1))
     factors = _raised(factors, middle)
     sizes = factors.abs().flatten(1).sum(1)
     # Monomials err by 24 roundings of numbers up to 1; each axis adds four products.
-    slack = slack + sizes * gamma(32 + 8 * len(stretches)) + _bends(stretches, factors)
-    reach = torch.maximum(high - middle, middle - low)
+    monomial_error = sizes * gamma(32 + 8 * len(stretches))
+    slack = slack + monomial_error + _bends(stretches, factors)
     rounded = gamma(8) * (rest.abs().amax(1) + sizes)
     return ControlFit(factors, inflate(reach + slack + rounded))
 
@@ -135,6 +133,7 @@ def _net(spline: Spline, stretches: Sequence[Stretch]) -> tuple[Tensor, Tensor]:
         window = window.reshape(boxes, *[1] * axis, -1)
         places = places[..., None] * coefficients.shape[axis] + window
     net = coefficients.ravel()[places]
+    # Each axis mixes coefficients with weights that sum to at most its size, in a row of that many roundings.
     size = net.abs().flatten(1).amax(1)
     roundings = 8
     for axis, stretch in enumerate(stretches):
@@ -150,7 +149,8 @@ def _bends(stretches: Sequence[Stretch], factors: Tensor) -> Tensor:
     for axis, stretch in enumerate(stretches):
         if stretch.powers > stretch.degree:
             squares = grown.select(axis + 1, 2)
-            squares.mul_(1 + stretch.bend().reshape(-1, *[1] * (squares.ndim - 1)))
+            bend = stretch.bend().reshape(-1, *[1] * (squares.ndim - 1))
+            squares.mul_(1 + bend)
     return (factors.abs() * (grown - 1)).flatten(1).sum(1)
 
 
@@ -186,7 +186,8 @@ def _refinement(knots: Tensor, k: int, first: Tensor, refined: Tensor, inner: in
 def _least_squares(rows: Tensor) -> Tensor:
     """(G, p, w): from coefficients to the factors of the monomials that fit them best, nearly."""
     gram = rows.transpose(1, 2) @ rows
-    gram = gram + PENALTY * torch.eye(gram.shape[-1], dtype=torch.float64, device=rows.device)
+    unit = torch.eye(gram.shape[-1], dtype=torch.float64, device=rows.device)
+    gram = gram + PENALTY * unit
     found: Tensor = torch.linalg.solve(gram, rows.transpose(1, 2))
     return found
 

@@ -171,6 +171,7 @@ def softmax(function: Callable[..., Any], x: Dual, dim: int, dtype: Any = None, 
     if not (isinstance(s, TaylorModel) and len(s.den) == 1):
         s = s.plain() if isinstance(s, TaylorModel) else s
         return x.moved(s, lambda t: s * (t - (s * t).sum(dim, keepdim=True)))
+    # N and Z apart, as models of their own.
     top = TaylorModel(s.coef, s.rem, s.space, s.support, s.degree)
     bottom = s.den[0]
 
@@ -185,7 +186,8 @@ def softmax(function: Callable[..., Any], x: Dual, dim: int, dtype: Any = None, 
 def logsumexp(function: Callable[..., Any], x: Dual, dim: int, keepdim: bool = False) -> Dual:
     """Softmax is its derivative."""
     s = torch.softmax(x.value, dim)
-    return x.moved(function(x.value, dim, keepdim), lambda t: (s * t).sum(dim, keepdim))
+    value = function(x.value, dim, keepdim)
+    return x.moved(value, lambda t: (s * t).sum(dim, keepdim))
 
 
 @derivative("log_softmax")
@@ -193,7 +195,8 @@ def log_softmax(function: Callable[..., Any], x: Dual, dim: int, dtype: Any = No
     """x minus logsumexp, likewise."""
     _refuse_cast(dtype)
     s = torch.softmax(x.value, dim)
-    return x.moved(function(x.value, dim), lambda t: t - (s * t).sum(dim, True))
+    value = function(x.value, dim)
+    return x.moved(value, lambda t: t - (s * t).sum(dim, True))
 
 
 @derivative("layer_norm")

@@ -25,7 +25,8 @@ def masked_fill(function: Callable[..., Any], x: Dual, mask: Tensor, value: floa
     """A constant where a constant mask is true: no slope there."""
     if not isinstance(mask, Tensor):
         raise UnsupportedOperation("the derivative of masked_fill by a comparison", "use relu, abs, maximum or clamp")
-    return x.moved(torch.masked_fill(x.value, mask, value), lambda t: torch.where(mask, zeros_like(t), t))
+    filled = torch.masked_fill(x.value, mask, value)
+    return x.moved(filled, lambda t: torch.where(mask, zeros_like(t), t))
 
 
 @derivative("scaled_dot_product_attention")

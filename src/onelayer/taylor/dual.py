@@ -228,6 +228,7 @@ def defined_with(slope: Any, value: Any) -> Any:
     """The slope where there is a value, undecided elsewhere: what the rules of operations say of it may be a number."""
     if isinstance(slope, Tensor):
         return torch.where(torch.isfinite(value), slope, torch.nan)
+    # Outside log's domain 1 / x is a number all the same.
     slope = slope.plain()
     value = value.plain() if isinstance(value, TaylorModel) else constant(value, slope)
     return slope.with_(slope.coef, torch.where(value.decided(), slope.rem, torch.inf))

@@ -54,7 +54,8 @@ class Elementary:
         if self.ratio is None:
             return inflate(lagrange)
         q = inflate(self.ratio(c, k) * size)
-        geometric = last * upward_power(size, k) * (q / (1 - q)) * (1 + 2.0**-20)
+        series = q / (1 - q)
+        geometric = last * upward_power(size, k) * series * (1 + 2.0**-20)
         # Close to 1 the rounding of 1 - q matters; there, and where it is nan, Lagrange stands alone.
         return inflate(torch.where((q < 0.99) & ~(lagrange < geometric), geometric, lagrange))
 
@@ -103,6 +104,7 @@ def _wave_bound(lo: Tensor, hi: Tensor, n: int) -> Tensor:
 
 
 def _log_series(c: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    # (-1)^(n-1) / (n c^n), each power of -1 / c from the one before.
     rows = [torch.log(c)]
     power = torch.ones_like(c)
     for n in range(1, k + 1):
@@ -112,7 +114,8 @@ def _log_series(c: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def _log_bound(lo: Tensor, hi: Tensor, n: int) -> Tensor:
-    return torch.where(lo > 0, inflate(1 / (n * lo**n)), torch.inf)
+    most = 1 / (n * lo**n)
+    return torch.where(lo > 0, inflate(most), torch.inf)
 
 
 def power(exponent: float) -> Elementary:
@@ -143,7 +146,9 @@ def power(exponent: float) -> Elementary:
         for i in range(n):
             factor *= abs(exponent - i) / (i + 1)
         # A power is monotone, so its largest value is at an end.
-        ends = torch.maximum(torch.pow(lo, exponent - n), torch.pow(hi, exponent - n))
+        left = torch.pow(lo, exponent - n)
+        right = torch.pow(hi, exponent - n)
+        ends = torch.maximum(left, right)
         return torch.where(lo > 0, inflate(factor * ends), torch.inf)
 
     def image(x: Interval) -> Interval:
@@ -167,6 +172,7 @@ def integer_power(exponent: int) -> Elementary:
 
     def bound(lo: Tensor, hi: Tensor, n: int) -> Tensor:
         size = largest_size(lo, hi)
+        # Zero, but not of an argument without bounds: what has no value leaves none.
         if n > exponent:
             return torch.where(size < torch.inf, torch.zeros_like(size), torch.nan)
         return inflate(comb(exponent, n) * size ** (exponent - n))

@@ -12,7 +12,7 @@ from onelayer.taylor.arithmetic import combine, mul, operand
 from onelayer.taylor.core import TaylorModel
 from onelayer.taylor.piecewise import aligned
 from onelayer.taylor.registry import implements
-from onelayer.taylor.rounding import UNIT, executed, inflate
+from onelayer.taylor.rounding import UNIT, executed, inflate, middle_and_reach
 
 
 @implements("facets")
@@ -30,14 +30,14 @@ def facets(data: Facets, *args: TaylorModel) -> TaylorModel:
     plane, (below, above) = _in_chunks(data, low, high)
     below = below.reshape(shape)
     above = above.reshape(shape)
+    # The plane on models, so that it keeps what they know of each other.
     slopes = plane[:, :-1]
     offset = plane[:, -1]
     result = operand(offset.reshape(shape), models[0])
     for at, model in enumerate(models):
         term = mul(model, slopes[:, at].reshape(shape))
         result = combine(result, term, 1)
-    middle = below / 2 + above / 2
-    radius = torch.maximum(above - middle, middle - below)
+    middle, radius = middle_and_reach(below, above)
     # The numbers of the plane are rounded once each; so is the middle.
     reach = torch.maximum(-low, high).clamp(min=0) + torch.maximum(low, -high).clamp(min=0)
     size = (slopes.abs() * reach).sum(1) + offset.abs()

@@ -179,6 +179,7 @@ def _single(exponent: Any, base: TaylorModel) -> float:
 def _integer_power(base: TaylorModel, exponent: int) -> TaylorModel:
     if exponent < 0:
         return _executed_as(div(1.0, _integer_power(base.untag(), -exponent)), base, 8)
+    # 1, and undecided where the base is: what has no value leaves none.
     if exponent == 0:
         one = constant(torch.ones_like(base.rem), base)
         return one.with_(one.coef, torch.where(base.decided(), one.rem, torch.inf))
@@ -188,6 +189,7 @@ def _integer_power(base: TaylorModel, exponent: int) -> TaylorModel:
         return square(base)
     if exponent <= _LARGEST_SERIES_POWER:
         return compose(integer_power(exponent), base)
+    # Exactly on the executed base, and rounded once at the end: torch's pow is one function.
     half = _integer_power(base.untag(), exponent // 2)
     whole = square(half) if exponent % 2 == 0 else mul(square(half), base.untag())
     return _executed_as(whole, base, 8)

@@ -101,6 +101,7 @@ def row_of(x: Tensor, shape: torch.Size) -> Floats:
     row: Floats = x.numpy()
     if row.shape == shape:
         return np.ascontiguousarray(row).reshape(-1)
+    # Written out: a broadcast view has strides of zero, which the kernels do not know.
     full = np.empty(shape)
     full[...] = row
     return full.reshape(-1)

@@ -76,6 +76,7 @@ class NodeBatch:
 
     def _applied(self, args: list[Any], zero: TaylorModel) -> TaylorModel:
         """An operation of the table; only infix ones take numbers beside models."""
+        # torch's functions of several tensors take no bare numbers.
         row = operation(self.op, self.value)
         if row.infix is None or not any(isinstance(arg, TaylorModel) for arg in args):
             args = [arg if isinstance(arg, TaylorModel) else zero + arg for arg in args]
@@ -147,6 +148,7 @@ def _summed(formula: Formula, numbers: dict[int, float]) -> dict[int, Node]:
         uses.update(node.args)
     found: dict[int, Node] = dict(enumerate(formula.nodes))
     terms: dict[int, list[int]] = {}
+    # From the leaves up: a sum takes over the terms of partial sums that nobody else reads.
     for at, node in enumerate(formula.nodes):
         if node.op != "add":
             continue

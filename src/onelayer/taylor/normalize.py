@@ -36,6 +36,7 @@ def layer_norm(
     normalised values whatever the enclosure of the variance.
     """
     dims = _last(x, normalized_shape)
+    # In real arithmetic first; the execution, by whatever algorithm, is added as an error of its moments.
     exact = x.untag()
     centered = combine(exact, mean(exact, dims, keepdim=True), -1)
     mean_error, square_error = moment_errors(x, dims)
@@ -132,6 +133,7 @@ def _executed_norm(
     centred = (mean_error + 8 * step * (size + largest)) * rate
     shift = inflate(centred + underflow_error(dtype, 16) * (1 + rate + size))
     result = result.with_radius(result.magnitude() * relative + shift).tagged(dtype)
+    # With no roundings: only whether any of these may overflow is asked.
     for reach in (squares(x, dims), rate, rate * 2 * largest, scale.magnitude()):
         result.rem = executed(result.rem, inflate(reach), 0, dtype)
     return result

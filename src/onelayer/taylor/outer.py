@@ -78,6 +78,7 @@ def _arranged(x: TaylorModel, labels: str, parts: tuple[str, ...], sizes: dict[s
 
 
 def _plain(la: str, lb: str, out: str, a: TaylorModel, b: TaylorModel, places: Places, degree: int) -> Rows:
+    # Every pair of rows, then those within the degree to their places, the others in absolute value.
     full = torch.einsum(f"P{la},I{lb}->PI{out}", a.coef, b.coef).flatten(0, 1)
     kept, rows, above = basis.outer_rows(*places, a.degree, b.degree, degree)
     coef = full.new_zeros(basis.count(places[2], degree), *full.shape[1:])

@@ -45,6 +45,7 @@ def entries(x: TaylorModel, mask: Tensor) -> TaylorModel:
 
 def insert(x: TaylorModel, mask: Tensor, entries: TaylorModel) -> TaylorModel:
     """The model with the entries under the mask replaced."""
+    # Copies: models share their tensors, and nothing is ever written into one.
     whole, part = common([x, entries.tagged(x.execution)])
     coef = whole.coef.clone()
     rem = whole.rem.clone()
@@ -55,7 +56,8 @@ def insert(x: TaylorModel, mask: Tensor, entries: TaylorModel) -> TaylorModel:
 
 def expanded(x: TaylorModel, shape: torch.Size) -> TaylorModel:
     """The model repeated to a shape that it broadcasts to."""
-    return x.with_(spread(x.coef, len(shape)).expand(-1, *shape), x.rem.expand(shape))
+    coef = spread(x.coef, len(shape)).expand(-1, *shape)
+    return x.with_(coef, x.rem.expand(shape))
 
 
 def aligned(args: Sequence[Any]) -> tuple[TaylorModel, list[TaylorModel]]:
@@ -96,7 +98,8 @@ def _across(y: TaylorModel, lower: Tensor, upper: Tensor) -> TaylorModel:
     coef = torch.where(use_chord, base.coef, bent.coef)
     coef[0] = coef[0] + offset
     rem = torch.where(use_chord, base.rem, bent.rem)
-    return base.with_(coef, inflate(rem + radius + 8 * UNIT * (width + offset)))
+    rounding = 8 * UNIT * (width + offset)
+    return base.with_(coef, inflate(rem + radius + rounding))
 
 
 @implements("relu")
@@ -105,7 +108,8 @@ def relu(x: TaylorModel, inplace: bool = False) -> TaylorModel:
     x = prune(x)
     lower, upper = x.range()
     keep = (lower >= 0).double()
-    decided = x.with_(x.coef * keep, torch.where(upper <= 0, 0.0, x.rem))
+    rem = torch.where(upper <= 0, 0.0, x.rem)
+    decided = x.with_(x.coef * keep, rem)
     open_ = ~((lower >= 0) | (upper <= 0))
     if not bool(open_.any()):
         return decided
@@ -135,6 +139,7 @@ def _extreme(a: Any, b: Any, sign: int) -> TaylorModel:
     shape = joint_shape(a.shape, b.shape)
     a = expanded(a, shape)
     b = expanded(b, shape)
+    # The difference decides, where the ranges of both would overlap; it is exact, as a comparison is.
     gap = prune(combine(a.untag(), b.untag(), -1))
     lower, upper = gap.range()
     first, second = (lower >= 0, upper <= 0) if sign > 0 else (upper <= 0, lower >= 0)

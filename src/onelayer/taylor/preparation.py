@@ -16,6 +16,7 @@ def prepare() -> None:
     """Use every kernel once, on a few boxes; seconds the first time on a machine, less than one in a new process."""
     if not INSTALLED:
         return
+    # Softmax, product, quotient, sums, an interval, and a contraction without a common variable: all of them.
     low = torch.zeros(2, 2, dtype=torch.float64, device="cpu")
     x: Any = variables(low, low + 0.5, 3, execution=torch.float64)
     a, b = x[..., 0], x[..., 1]

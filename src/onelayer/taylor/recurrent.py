@@ -29,6 +29,7 @@ def lstm_cell(
     """c' = sigmoid(f) c + sigmoid(i) tanh(g), h' = sigmoid(o) tanh(c')."""
     h, c = hx
     total = combine(*_gates(x, h, w_ih, w_hh, b_ih, b_hh), 1)
+    # In the order in which torch stores them.
     i, f, g, o = call("chunk", total, 4, -1)
     kept = mul(call("sigmoid", f), c)
     entered = mul(call("sigmoid", i), call("tanh", g))

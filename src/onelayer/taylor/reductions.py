@@ -28,6 +28,7 @@ def prod_(x: TaylorModel, dim: int | None = None, keepdim: bool = False, *, dtyp
         return prod_(call("flatten", x), 0)
     at = axis(x, dim)
     count = x.shape[at]
+    # Every partial product, in whatever order, is at most the product of the sizes above 1.
     reach = inflate(x.magnitude().clamp(min=1).prod(at, keepdim=keepdim))
     while x.shape[at] > 1:
         half = x.shape[at] // 2
@@ -47,7 +48,8 @@ def cumsum(x: TaylorModel, dim: int, *, dtype: Any = None) -> TaylorModel:
     """Partial sums along a dimension, as a product with ones."""
     check_cast(x.execution, dtype)
     at = axis(x, dim)
-    lower = torch.ones(x.shape[at], x.shape[at], dtype=torch.float64, device=x.device).tril()
+    count = x.shape[at]
+    lower = torch.ones(count, count, dtype=torch.float64, device=x.device).tril()
     summed = matmul(call("movedim", x, at, -1), lower.T)
     result: TaylorModel = call("movedim", summed, -1, at)
     return result
@@ -146,7 +148,8 @@ def moment_errors(x: TaylorModel, dims: list[int], keepdim: bool = True) -> tupl
     step = relative_error(dtype, count + 8)
     tiny = underflow_error(dtype, 4 * count + 8)
     mean_error = inflate(step * size + tiny)
-    square_error = inflate(8 * step * size * size + tiny * (1 + 8 * size))
+    lost = tiny * (1 + 8 * size)
+    square_error = inflate(8 * step * size * size + lost)
     return mean_error, square_error
 
 

@@ -126,6 +126,7 @@ def call(name: str, *args: Any, **kwargs: Any) -> Any:
         return handler(*args, **kwargs)
     except (OnelayerError, torch.OutOfMemoryError):
         raise
+    # What goes wrong inside becomes a refusal by name: it never falls through to torch on plain numbers.
     except (TypeError, AttributeError, IndexError, ValueError, RuntimeError) as error:
         raise UnsupportedOperation(*_why(name, handler, args, kwargs, error)) from error
     finally:

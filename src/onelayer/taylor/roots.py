@@ -106,7 +106,8 @@ def _lgamma_bound(lo: Tensor, hi: Tensor, n: int) -> Tensor:
         sizes = torch.stack([end.abs() for end in ends])
         most = sizes.amax(0) * (1 + 32 * UNIT)
     else:
-        most = (lo**-n + lo ** (1 - n) / (n - 1)) * ((1 + 32 * UNIT) / n)
+        zeta = lo**-n + lo ** (1 - n) / (n - 1)
+        most = zeta * ((1 + 32 * UNIT) / n)
     return torch.where(lo > 0, inflate(most), torch.inf)
 
 

@@ -40,6 +40,13 @@ def inflate(radius: Tensor) -> Tensor:
     return torch.add(radius, TINY).mul_(GROWTH)
 
 
+def middle_and_reach(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+    """A number about the middle of each interval, and the distance of the farther end, rounded to nearest."""
+    # Halved first: the sum of two large numbers would overflow.
+    middle = low / 2 + high / 2
+    return middle, torch.maximum(high - middle, middle - low)
+
+
 def upward_power(size: Tensor, exponent: int) -> Tensor:
     """A float no smaller than size^exponent (up to ``inflate``) that does not vanish by underflow."""
     return size.clamp(min=2.0 ** (-1000 / max(exponent, 1))) ** exponent

@@ -147,6 +147,7 @@ def unflatten(x: TaylorModel, dim: int, sizes: Sequence[int]) -> TaylorModel:
 @implements("squeeze", lazy=True)
 def squeeze(x: TaylorModel, dim: Any = None) -> TaylorModel:
     """Without a dimension of one entry, or without all of them."""
+    # An empty list names no dimension here, where reductions take it for all of them.
     dims = axes(x, dim) if dim is None or isinstance(dim, int) else [axis(x, d) for d in dim]
     single = [d for d in dims if x.shape[d] == 1]
     return _map(x, lambda t, offset: t.squeeze([d + offset for d in single]) if single else t)
@@ -261,7 +262,8 @@ def narrow(x: TaylorModel, dim: int, start: int, length: int) -> TaylorModel:
 @implements("unbind")
 def unbind(x: TaylorModel, dim: int = 0) -> tuple[TaylorModel, ...]:
     """The entries of a dimension, one by one."""
-    return tuple(select(x, dim, i) for i in range(x.shape[axis(x, dim)]))
+    count = x.shape[axis(x, dim)]
+    return tuple(select(x, dim, i) for i in range(count))
 
 
 @implements("split")
@@ -305,6 +307,7 @@ def common(models: Sequence[Any]) -> list[TaylorModel]:
     """Models and constants over one support and one degree, ready to be put side by side."""
     models = [m.plain() if isinstance(m, TaylorModel) else m for m in models]
     like = next(m for m in models if isinstance(m, TaylorModel))
+    # A constant is rounded to the executing type, as torch would round it when it joins the others.
     converted = [operand(m, like) for m in models]
     space = _space_of_all(converted, like)
     support = _joint_support(converted)

@@ -34,7 +34,8 @@ def _tan_series(c: Tensor, k: int) -> tuple[Tensor, Tensor]:
     sign = torch.where(t < 0, -torch.ones_like(t), 1.0)
     # tan is odd, so at -c the coefficients of even degree change their sign; for t >= 0 none of them cancels.
     rows = _tan_rows(t.abs(), k)
-    values = torch.stack([row * (sign if n % 2 == 0 else 1.0) for n, row in enumerate(rows)])
+    turned = [row * (sign if n % 2 == 0 else 1.0) for n, row in enumerate(rows)]
+    values = torch.stack(turned)
     # Row n is a polynomial of degree n + 1 in t, which errs by an elementary function's error.
     errors = [row * (2 * (n + 1) * (ELEMENTARY + (n + 6) * UNIT)) for n, row in enumerate(rows)]
     return values, inflate(torch.stack(errors))
@@ -42,7 +43,9 @@ def _tan_series(c: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 def _tan_bound(lo: Tensor, hi: Tensor, n: int) -> Tensor:
     """The coefficients are polynomials in tan with nonnegative coefficients: largest where |tan| is."""
-    t = inflate(torch.maximum(torch.tan(lo).abs(), torch.tan(hi).abs()))
+    left = torch.tan(lo).abs()
+    right = torch.tan(hi).abs()
+    t = inflate(torch.maximum(left, right))
     last = _tan_rows(t, n)[n]
     return torch.where(between_poles(lo, hi), inflate(last), torch.inf)
 
@@ -107,7 +110,8 @@ def _sigmoid_series(c: Tensor, k: int) -> tuple[Tensor, Tensor]:
     half = c / 2
     bell = 1 / torch.cosh(half) ** 2
     values, errors = _with_slope_factor(torch.sigmoid(c), torch.tanh(half), bell, k, 0.5)
-    scale = torch.full((k + 1, *[1] * c.ndim), 0.5, dtype=c.dtype, device=c.device)
+    halves = (k + 1, *[1] * c.ndim)
+    scale = torch.full(halves, 0.5, dtype=c.dtype, device=c.device)
     scale[0] = 1.0
     return values * scale, errors * scale
 
@@ -168,7 +172,8 @@ def _erf_bound(lo: Tensor, hi: Tensor, n: int) -> Tensor:
     square = smallest_size(lo, hi) ** 2
     if n == 1:
         return inflate(torch.exp(-square) * slope)
-    factor = slope * sqrt(2.0 ** (n - 1) * factorial(n - 1)) / float(factorial(n))
+    hermite = sqrt(2.0 ** (n - 1) * factorial(n - 1))
+    factor = slope * hermite / float(factorial(n))
     return inflate(torch.exp(-square / 2) * factor)
 
 
@@ -179,8 +184,11 @@ def _tan_slope(x: Any) -> Any:
 
 def _bell(x: Interval) -> Interval:
     """Image of 1 / cosh^2, which falls on either side of 0; it is computed within twenty units."""
-    high, low = (1 / torch.cosh(size(*x)) ** 2 for size in (smallest_size, largest_size))
-    return low * (1 - 32 * UNIT) - TINY, high * (1 + 32 * UNIT) + TINY
+    top = 1 / torch.cosh(smallest_size(*x)) ** 2
+    bottom = 1 / torch.cosh(largest_size(*x)) ** 2
+    low = bottom * (1 - 32 * UNIT) - TINY
+    high = top * (1 + 32 * UNIT) + TINY
+    return low, high
 
 
 def _half(x: Interval) -> Interval:

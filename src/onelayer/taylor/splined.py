@@ -86,8 +86,10 @@ def _fitted(data: Spline, ends: list[Interval], normal: list[Interval], degree: 
     # To begin with, all values of the table: right for every box that it bounds, and kept where no fit is better.
     low, high = image(data, *ends)
     middle = torch.where(torch.isfinite(low), low / 2 + high / 2, 0.0)
-    known = torch.stack([torch.isfinite(a) & torch.isfinite(b) for a, b in ends]).all(0)
-    radius = torch.where(known, inflate(torch.maximum(high - middle, middle - low)), torch.inf)
+    finite = [torch.isfinite(a) & torch.isfinite(b) for a, b in ends]
+    known = torch.stack(finite).all(0)
+    away = torch.maximum(high - middle, middle - low)
+    radius = torch.where(known, inflate(away), torch.inf)
     factors = torch.zeros(*[POWERS + 1] * data.dim, len(radius), dtype=torch.float64, device=radius.device)
     factors[(0,) * data.dim] = middle
     # Boxes that meet equally many cells are fitted together.

@@ -62,6 +62,7 @@ def _cell_matrix(variables: int, degree: int, axes: list[NDArray[np.float64]]) -
 
 def cell_bounds(coef: Tensor, variables: int, degree: int, cells: int) -> Tensor:
     """Bound of |polynomial| over the box, (*shape): the largest of its bounds on the cells."""
+    # torch.maximum keeps nan: a cell without a bound leaves none to the box.
     flat = coef.reshape(len(coef), -1)
     slack = gamma(2 * len(coef) + 2 * variables + 4) * flat.abs().sum(0)
     worst = torch.zeros_like(slack)
