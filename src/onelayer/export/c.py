@@ -216,6 +216,7 @@ def facts(a: Exportable, source: Source) -> list[str]:
         f"proof: {proof.method}, {boxes}; {proof.arithmetic}",
     ]
     lines += [*(f"assumed: {text}" for text in proof.assumptions), ""]
+    # Nothing is said of a rounding that was not proved.
     if proof.arithmetic == REAL:
         return [*lines, "The certificate speaks of exact arithmetic: the rounding of this program is NOT in the bound."]
     holding = (

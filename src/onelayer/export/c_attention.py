@@ -88,6 +88,7 @@ def _head(program: Program, model: OneLayerTransformer, own: dict[str, Tensor], 
     weight, bias = own["W_Q"][:, columns], own["b_Q"][columns]
     program.affine(f"query{h}", e, "q", weight, bias)
     program.held("q", shape.d_k)
+    # As in the layer: the query is scaled before it meets the keys.
     program.line(f"for (j = 0; j < {shape.d_k}; ++j) q[j] *= {program.literal(scale)};")
     memory = model.memory_of(h)
     if isinstance(memory, GridMemory):
@@ -138,6 +139,7 @@ def _plain(program: Program, model: OneLayerTransformer, h: int, target: str) ->
     memory = model.memory_of(h)
     k = sum(head.d_k for head in config.heads[:h])
     v = sum(head.d_v for head in config.heads[:h])
+    # Tokens of the sequence first, then the memory: the order in which torch joins them.
     count = own + shape.token_count
     program.line(f"real a[{count}];")
     program.line("int m, out;")

@@ -69,6 +69,7 @@ def _embed(program: Program, config: Config, own: dict[str, Tensor]) -> None:
         program.line(f"for (i = 0; i < {config.features}; ++i) {{")
         number = f"{source}[i / {config.ramps}]"
         program.line(f"const real t = ({number} - {start}[i]) * {slope}[i];")
+        # Written so that nan stays nan, as in torch.
         program.line("ramp[i] = t < 0 ? 0 : t > 1 ? 1 : t;")
         program.line("}")
         program.held("ramp", config.features)
@@ -119,6 +120,7 @@ def _after_attention(program: Program, config: Config, own: dict[str, Tensor], a
         source = "inner"
     program.affine("first", source, "hidden", own["W_1"], own["b_1"])
     program.held("hidden", config.hidden)
+    # Written so that nan stays nan, as in torch.
     program.line(f"for (i = 0; i < {config.hidden}; ++i) hidden[i] = hidden[i] < 0 ? 0 : hidden[i];")
     program.affine("second", "hidden", "ffn", own["W_2"], own["b_2"])
     program.held("ffn", width)

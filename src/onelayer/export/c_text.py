@@ -208,6 +208,7 @@ class Program:
         That is exact: a product with zero is zero and adds nothing. So is leaving out a factor one.
         """
         found = int(weight.count_nonzero())
+        # Few products are easier to read in full, and zeros need no table then.
         if found <= UNROLLED:
             for j in range(weight.shape[1]):
                 total = self._sum(source, weight[:, j], float(bias[j]))

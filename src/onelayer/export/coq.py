@@ -276,6 +276,7 @@ class Writer:
         for g, group in enumerate(groups):
             known = f"group{i}_{g} {self._argument(group)} ltac:(cbn [dot]; lra)"
             steps.append(f"assert (A{g} := {known}); unfold claim{i}_{g}, part{i}_{g} in A{g}.")
+        # T is written in the words of its groups before lra compares the two.
         steps.append("unfold T, layer, rectify; cbn [lsum direction offset gain].")
         for g, group in enumerate(groups):
             steps += self._same(group, g)

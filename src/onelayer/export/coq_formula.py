@@ -108,6 +108,7 @@ class Expression:
                 found.constant += factor * constant
                 continue
             summands = self._summands(self.nodes[at])
+            # Reversed, so that terms come in the order in which they are written.
             stack += [(factor * scale, arg) for scale, arg in reversed(summands)]
             if not summands:
                 found.nodes.append((factor, at))

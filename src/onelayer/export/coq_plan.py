@@ -222,6 +222,7 @@ def _measure(problem: Problem, output: int, group: DirectionGroup) -> tuple[Tens
     low, high = group.range(problem.low, problem.high)
     u = torch.linspace(float(low), float(high), GRID, dtype=torch.float64, device="cpu")
     w = torch.tensor([float(a) for a in group.w], dtype=torch.float64, device="cpu")
+    # Points along w at which w . x = u.
     x = u[:, None] * w / (w @ w)
     error = float(group.tilt) * u
     for h in group.heads:

@@ -133,6 +133,7 @@ def _sequence_lens(model: OneLayerTransformer, drawn: Plan) -> Lens:
     def embedded(x: Tensor) -> Tensor:
         config = drawn.config
         numbers = x.to(dtype).reshape(len(x), config.length, config.token_width)
+        # The embedding stays outside: a bridge begins with the residual stream.
         return model.ramped(numbers) @ embed.T + start
 
     return Lens(bridge, embedded, memory, drawn.config)

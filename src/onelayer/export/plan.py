@@ -312,6 +312,7 @@ def ramp_layers(model: OneLayerTransformer) -> tuple[Tensor, Tensor, Tensor] | N
     slope = model.own("ramp_slope").detach().double()
     weight = torch.zeros(config.token_width, config.ramps, config.token_width).double()
     each = torch.arange(config.token_width)
+    # Each number of a token has ramps of its own and is seen by no other.
     weight[each, :, each] = slope
     flat = weight.reshape(config.features, config.token_width)
     bias = -(slope * start).reshape(-1)

@@ -50,6 +50,7 @@ def _converted(program: Any, build: NetworkWriter) -> RecordedNetwork:
         for node in program.graph.nodes:
             if node.op == "placeholder":
                 weights = fed.get(node.name)
+                # An input without stored weights is the point.
                 known[node] = build.point if weights is None else weights.detach().cpu().clone()
             elif node.op == "call_function":
                 known[node] = _called(build, node, known)

@@ -203,6 +203,7 @@ def cut(boxes: Boxes, levels: Tensor, order: int, span: Tensor, tree: TreeBuilde
         if not len(boxes):
             break
         boxes = _halves(boxes, axis_to_cut(boxes, span), order, tree)
+        # All left pieces come before all right ones.
         levels = torch.cat([levels, levels])
     return together([*done, boxes])
 

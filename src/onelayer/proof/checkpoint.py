@@ -97,6 +97,7 @@ def unpacked(path: Path, problem: str) -> Arrays:
         raise FileError(
             f"{path} is the checkpoint of another problem: weights, formula, box, eps and order must be the same"
         )
+    # A view: the arrays of a long proof are gigabytes.
     body = memoryview(data)[second + 1 :]
     if hashlib.sha256(body).hexdigest() != header["sha256"]:
         raise FileError(f"{path} is damaged: its numbers are not those that were written")

@@ -90,6 +90,7 @@ def from_json(text: str, function: str | None = None) -> tuple[dict[str, Any], d
         odd = sorted(set(data) ^ (names | FRAME))
         listed = ", ".join(map(repr, odd[:5]))
         raise FileError(f"certificate.json has missing or unknown fields: {listed}")
+    # The seal first: fields that do not match it are not worth reading.
     files = _sealed(data)
     if data["function"] is None:
         if function is None:

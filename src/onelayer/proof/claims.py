@@ -237,6 +237,7 @@ def prove(model: Forward, box: Domain, condition: str, **options: Any) -> Verdic
     outputs = math.prod(outputs_seen(model, box))
     of_outputs = [f"y{at + 1}" for at in range(outputs)]
     names = [*of_outputs, *(_name(box, at) for at in range(box.dim))]
+    # A condition on y1 must not read an input of that name.
     if len(set(names)) < len(names):
         raise OnelayerError("an input of the box has the name of an output, y1, y2, ...; call it otherwise")
     asked = parse_requirement(condition, names)

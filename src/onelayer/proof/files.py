@@ -92,6 +92,7 @@ def read_proof(folder: str | Path) -> Certificate:
         claim, digests = from_json(text.decode("ascii"), function)
     except UnicodeDecodeError as error:
         raise FileError(f"{folder}: certificate.json must be ASCII and function.txt UTF-8 text") from error
+    # Before the boxes are read: every file is the one that the claim was sealed with.
     _need_same(folder, content, digests)
     tree = decode_boxes(content[BOXES]) if BOXES in content else None
     attached = {name: content[name] for name in ATTACHMENTS if name in content}

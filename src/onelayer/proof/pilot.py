@@ -165,6 +165,7 @@ def descend(boxes: Boxes, points: Tensor, levels: Tensor, order: int, span: Tens
         active = boxes.splittable.any(1) & (levels >= level)
         axis = axis_to_cut(boxes, span)
         chosen = torch.zeros_like(boxes.low, dtype=torch.bool)
+        # A box that is done keeps all its sides.
         chosen[row, axis] = active
         middle = boxes.low / 2 + boxes.high / 2
         right = points >= middle

@@ -109,6 +109,7 @@ def _relaxed(certificate: Certificate, network: RecordedNetwork) -> Certificate:
     most = math.inf
     if certificate.eps is not None and certificate.status == "proved":
         most = certificate.eps
+    # Nothing rounds: a thousandth of the bound is room enough.
     if certificate.arithmetic == REAL:
         return replace(certificate, upper=min(most, ABOVE * certificate.upper))
     with torch.no_grad():
@@ -170,6 +171,7 @@ def recorded(model: Callable[[Any], Any], certificate: Certificate) -> RecordedN
         model = settled(model, x.device, network.dtype)
     with torch.no_grad():
         values = execute(model, x)
+        # Not bit by bit: torch may sum in another order than the recorded steps.
         again = execute(network, x)
         for at, (one, two) in enumerate(zip(values, again, strict=True)):
             if not torch.equal(one, two) and not _within(network, x[at : at + 1], one):

@@ -177,6 +177,7 @@ def _cast(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     if name in CASTS:
         same_type(CASTS[name])
         return x
+    # x.type() asks, x.type(t) casts.
     if name == "type" and not rest and not kwargs:
         return "torch.DoubleTensor"
     for value in (*rest, *kwargs.values()):

@@ -40,6 +40,7 @@ def _rewritten(formula: Formula, borders: Collection[int], points: Tensor) -> Fo
     places: list[int] = []
     for at, node in enumerate(formula.nodes):
         args = [places[arg] for arg in node.args]
+        # A choice whose sides meet stays as it is.
         if at not in borders:
             places.append(tape.add(node.op, *args, value=node.value))
             continue

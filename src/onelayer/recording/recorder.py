@@ -84,6 +84,7 @@ def _called(f: Callable[..., Any], tape: Recording) -> Any:
         with torch.no_grad():
             return f(tape.x)
     except FormulaError as error:
+        # Too long is no mistake of f: its code can still be run on enclosures.
         if len(tape.nodes) >= tape.limit:
             raise TooLong("recording f", str(error)) from error
         raise UnsupportedOperation("recording f", str(error)) from error

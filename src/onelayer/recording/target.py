@@ -107,6 +107,7 @@ def as_target(f: Any, box: Box, *, lipschitz: Any = None, observer: Observer | N
         return _from_gradient(f, f.gradient, box, watch)
     if isinstance(f, Table | Scattered):
         return _from_table(f, box)
+    # Before callables: a Lambda of SymPy is one too.
     f = from_sympy(f, box.dim, box.variables) if is_sympy(f) else f
     if isinstance(f, (str, Formula)):
         return _from_formula(f, box)

@@ -107,6 +107,7 @@ class Touched:
         values = self(x)
         slopes = self.slopes(x)
         dim = self.points.shape[1]
+        # In another layout slopes would be held against the wrong inputs.
         if slopes.shape != (*values.shape, dim):
             given = tuple(slopes.shape[1:])
             wanted = (*values.shape[1:], dim)
