@@ -34,7 +34,9 @@ def mean_series(signs: Sequence[int], h: Callable[[arb_series], arb_series]) -> 
 def _coefficient(signs: Sequence[int], c: arb, n: int) -> arb:
     total = arb(0)
     for m in range(n + TERMS - 1, n - 1, -1):
-        total = total * c + signs[m % 4] * (arb(math.comb(m, n)) / math.factorial(m + 1))
+        factor = arb(math.comb(m, n)) / math.factorial(m + 1)
+        total = total * c + signs[m % 4] * factor
+    # Twice the first term that is left out: each is less than half the one before.
     beyond = c.abs_upper() ** TERMS * math.comb(n + TERMS, n) / math.factorial(n + TERMS + 1)
     return total + UNIT_BALL * (2 * beyond)
 
@@ -120,8 +122,11 @@ def lgamma_ball(x: arb) -> arb:
     if not x > 0:
         return arb("nan")
     whole = x.lgamma()
-    ends = x.lower().lgamma().union(x.upper().lgamma())
-    hull = ends if x.lower() > 1.4617 or x.upper() < 1.4616 else ends.union(arb("-0.1214862905358497"))
+    hull = x.lower().lgamma().union(x.upper().lgamma())
+    # The minimum -0.12148629053584960... is at 1.46163..., and counts unless the ball is surely beside it.
+    beside = x.lower() > 1.4617 or x.upper() < 1.4616
+    if not beside:
+        hull = hull.union(arb("-0.1214862905358497"))
     if whole.is_finite() and whole.overlaps(hull):
         return whole.intersection(hull)
     return hull

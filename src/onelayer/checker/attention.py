@@ -51,13 +51,19 @@ class Vector:
         """Upper bounds of the absolute values."""
         return [size(item) for item in self.items]
 
+    def reach(self) -> list[arb]:
+        """Upper bounds of the absolute values as executed."""
+        return [s + e for s, e in zip(self.sizes(), self.errors, strict=True)]
+
 
 class Matrix:
     """A stored matrix W (rows, columns) with bias b: x -> x W + b, zeros skipped so that supports stay small."""
 
     def __init__(self, w: Array, b: Array | None = None) -> None:
-        self.bias = [arb(v) for v in b.tolist()] if b is not None else [ZERO] * w.shape[1]
-        self.columns = [[(i, arb(v)) for i, v in enumerate(column.tolist()) if v != 0] for column in w.T]
+        self.bias = [ZERO] * w.shape[1]
+        if b is not None:
+            self.bias = [arb(v) for v in b.tolist()]
+        self.columns = [_nonzero(column) for column in w.T]
         terms = sum(len(column) for column in self.columns)
         self.dense = arb_mat(w.tolist()) if terms >= DENSE else None
         self.absolute = arb_mat(np.abs(w).tolist())
@@ -71,48 +77,61 @@ class Matrix:
 
     def _rounding(self, x: Vector, execution: Execution) -> list[arb]:
         """Products with an exact zero, and sums with them, are exact; so is one product with a power of two alone."""
-        reach = [s + e for s, e in zip(x.sizes(), x.errors, strict=True)]
+        reach = x.reach()
         passed = self.bounds(x.errors)
         totals = self.bounds(reach)
-        busy = [not r.is_zero() for r in reach]
         found = []
-        for column, b, p, t in zip(self.columns, self.bias, passed, totals, strict=True):
-            live = [w for i, w in column if busy[i]]
-            if len(live) == 1 and b.is_zero() and power_of_two(float(live[0])):
+        for (live, b), p, t in zip(self._live(reach), passed, totals, strict=True):
+            if _selects(live, b):
                 found.append((p + 2 * execution.tiny).upper())
             else:
                 found.append(execution.affine(len(live), b, p, t))
         return found
 
+    def _live(self, reach: Sequence[arb]) -> list[tuple[list[arb], arb]]:
+        """Per column the weights of entries that may differ from zero, executed or not, and the bias."""
+        busy = [not r.is_zero() for r in reach]
+        columns = zip(self.columns, self.bias, strict=True)
+        return [([w for i, w in column if busy[i]], b) for column, b in columns]
+
     def selecting(self, x: Vector) -> list[bool]:
         """Which entries are a stored number, or one entry of x times a power of two: numbers of the format of x."""
-        busy = [not (s + e).is_zero() for s, e in zip(x.sizes(), x.errors, strict=True)]
-        found = []
-        for column, b in zip(self.columns, self.bias, strict=True):
-            live = [w for i, w in column if busy[i]]
-            found.append(not live or (len(live) == 1 and bool(b.is_zero()) and power_of_two(float(live[0]))))
-        return found
+        return [not live or _selects(live, b) for live, b in self._live(x.reach())]
 
     def real(self, x: Sequence[Taylor]) -> list[Taylor]:
         """x W + b in real arithmetic."""
         order = x[0].order
         if self.dense is not None and _balls(x):
             return self._product(x, self.dense)
-        return [
-            combination([(w, x[i]) for i, w in column], b, order)
-            for column, b in zip(self.columns, self.bias, strict=True)
-        ]
+        found = []
+        for column, b in zip(self.columns, self.bias, strict=True):
+            terms = [(w, x[i]) for i, w in column]
+            found.append(combination(terms, b, order))
+        return found
 
     def _product(self, x: Sequence[Taylor], dense: arb_mat) -> list[Taylor]:
         support = _union(x)
         rows = _coefficients(x, support).transpose()
         product = (rows * dense).transpose().tolist()  # (columns, coefficients)
-        shifted = ([c[0] + b, *c[1:]] for c, b in zip(product, self.bias, strict=True))
-        return [Taylor(support, c, x[0].order) for c in shifted]
+        found = []
+        for (constant_term, *others), b in zip(product, self.bias, strict=True):
+            found.append(Taylor(support, [constant_term + b, *others], x[0].order))
+        return found
 
     def bounds(self, row: Sequence[arb]) -> list[arb]:
         """Row vector of bounds times |W|."""
-        return [value.upper() for value in (arb_mat(1, len(row), list(row)) * self.absolute).entries()]
+        product = arb_mat(1, len(row), list(row)) * self.absolute
+        return [value.upper() for value in product.entries()]
+
+
+def _nonzero(column: Array) -> list[tuple[int, arb]]:
+    """Where a column of weights is not zero, and what it is there."""
+    return [(i, arb(v)) for i, v in enumerate(column.tolist()) if v != 0]
+
+
+def _selects(live: Sequence[arb], bias: arb) -> bool:
+    """Whether a column returns one entry times a power of two, which is exact up to underflow."""
+    return len(live) == 1 and bool(bias.is_zero()) and power_of_two(float(live[0]))
 
 
 class SoftmaxQuotient:
@@ -125,7 +144,8 @@ class SoftmaxQuotient:
 
     def __init__(self, logits: Vector, execution: Execution | None) -> None:
         order = logits.items[0].order
-        if len(_union(logits.items)) == 1:  # cheap, and large values make high orders of e_m matter
+        # Cheap, and large values make high orders of e_m matter.
+        if len(_union(logits.items)) == 1:
             order += EXTRA
             logits = Vector([item.at_order(order) for item in logits.items], logits.errors)
         common = centre(logits.items, order)
@@ -135,7 +155,9 @@ class SoftmaxQuotient:
         tops = [spread.upper().exp() for spread in spreads]
         low = _sum_of_lowest(spreads)
         high = sum(tops, ZERO).upper()
-        self.inverse = apply("inv", combination([(arb(1), item) for item in self.e], ZERO, order), (low, high))
+        # Q is a sum of exponentials: its ends by theirs are sharper than the range of its polynomial, and never zero.
+        total = combination([(arb(1), item) for item in self.e], ZERO, order)
+        self.inverse = apply("inv", total, (low, high))
         self.upper: list[arb] = []
         self.spoiled = [ZERO] * len(shifted)
         if execution is not None:
@@ -154,11 +176,15 @@ def attend(
     items = [(sum_of(column) * softmax.inverse).at_order(order) for column in zip(*parts, strict=True)]
     errors: list[arb] | None = None
     if execution is not None:
-        errors = table.bounds(softmax.spoiled[len(own) :]) if table is not None else [ZERO] * len(items)
+        errors = [ZERO] * len(items)
+        if table is not None:
+            errors = table.bounds(softmax.spoiled[len(own) :])
+        # Wrong weights times values, then executed weights times what is wrong with the values.
         for value, spoiled, weight in zip(own, softmax.spoiled, softmax.upper, strict=False):
             entries = zip(errors, value.sizes(), value.errors, strict=True)
             errors = [e + spoiled * (s + ev) + (weight + spoiled) * ev for e, s, ev in entries]
-    return _average(items, errors, len(softmax.e), _hulls(own, table, len(items)), execution)
+    hulls = _hulls(own, table, len(items))
+    return _average(items, errors, len(softmax.e), hulls, execution)
 
 
 def _hulls(own: Sequence[Vector], table: Matrix | None, width: int) -> list[arb]:
@@ -169,7 +195,8 @@ def _hulls(own: Sequence[Vector], table: Matrix | None, width: int) -> list[arb]
             column.append(item.range() + error * UNIT_BALL)
     if table is not None:
         for at, (low, high) in enumerate(zip(*(side.tolist() for side in table.ends), strict=True)):
-            found[at % width].append(arb(low).union(arb(high)))  # a grid's columns repeat those of a value
+            # The columns of a grid repeat those of a value.
+            found[at % width].append(arb(low).union(arb(high)))
     return [reduce(_around, column) for column in found]
 
 
@@ -194,6 +221,7 @@ def _average(
     found = []
     for error, hull in zip(errors, hulls, strict=True):
         weighed = (error + execution.underflow(count)).upper()
+        # Whatever the weights are, they are >= 0 and sum to about one: a bound that no wild logit spoils.
         spread = execution.within(count, hull.mid(), hull.rad())
         found.append(weighed.min(spread).upper() if weighed.is_finite() else spread)
     return Vector(items, found)
@@ -204,7 +232,9 @@ def attend_grid(axes: Sequence[SoftmaxQuotient], table: Matrix, execution: Execu
     items = table.real(axes[0].e)
     inverse = axes[0].inverse
     for softmax in axes[1:]:
-        items = contract(softmax.e, items, order if softmax is axes[-1] or not _balls(items) else order + EXTRA)
+        # Further powers pay while the values of other axes are still to be contracted and cancel.
+        last = softmax is axes[-1] or not _balls(items)
+        items = contract(softmax.e, items, order if last else order + EXTRA)
         inverse = (inverse * softmax.inverse).at_order(order)
     items = [item.at_order(order) * inverse for item in items]
     errors = None if execution is None else _grid_errors(axes, table, execution)
@@ -220,16 +250,17 @@ def _grid_errors(axes: Sequence[SoftmaxQuotient], table: Matrix, execution: Exec
     errors = [e + first for e in table.bounds(axes[0].spoiled)]
     for softmax in axes[1:]:
         step = len(sizes) // len(softmax.e)
-        old = list(zip(sizes, errors, strict=True))
-        sizes = [_inner(softmax.upper, [b for b, _ in old[j::step]]) for j in range(step)]
-        errors = [
-            (
-                _inner(softmax.spoiled, [b + e for b, e in old[j::step]])
-                + _inner(softmax.upper, [e for _, e in old[j::step]])
-                + execution.underflow(len(softmax.e))
-            ).upper()
-            for j in range(step)
-        ]
+        lost = execution.underflow(len(softmax.e))
+        contracted: list[arb] = []
+        strayed: list[arb] = []
+        for j in range(step):
+            b = sizes[j::step]
+            e = errors[j::step]
+            executed = [size + error for size, error in zip(b, e, strict=True)]
+            contracted.append(_inner(softmax.upper, b))
+            strayed.append((_inner(softmax.spoiled, executed) + _inner(softmax.upper, e) + lost).upper())
+        sizes = contracted
+        errors = strayed
     return errors
 
 
@@ -287,8 +318,11 @@ def centre(logits: Sequence[Taylor], order: int) -> Taylor:
     with np.errstate(all="ignore"):
         weights = np.exp(centre - centre.max(0))
         weights /= weights.sum(0)
-    used = [pair for pair in zip(weights, logits, strict=True) if (pair[0] > NEGLIGIBLE).any()]
-    return combination([(w if w.ndim else arb(float(w)), item) for w, item in used], ZERO, order)
+    pairs = zip(weights, logits, strict=True)
+    used = [(w, item) for w, item in pairs if (w > NEGLIGIBLE).any()]
+    # One weight for each of many boxes, or a number for one.
+    factors = [(w if w.ndim else arb(float(w)), item) for w, item in used]
+    return combination(factors, ZERO, order)
 
 
 def _balls(items: Sequence[Taylor]) -> bool:
@@ -312,12 +346,18 @@ def _coefficients(items: Sequence[Taylor], support: tuple[int, ...]) -> arb_mat:
     """One row of coefficients per item."""
     wide = [item.over(support) for item in items]
     length = max(len(c) for c in wide)
-    return arb_mat(len(items), length, [v for c in wide for v in [*c, *[ZERO] * (length - len(c))]])
+    entries: list[arb] = []
+    for c in wide:
+        entries += c
+        entries += [ZERO] * (length - len(c))
+    return arb_mat(len(items), length, entries)
 
 
 def sum_of(terms: Sequence[Taylor]) -> Taylor:
     """The sum of some models."""
-    total = constant(ZERO, terms[0].order) if len(terms) != 1 else terms[0]
-    for term in terms if len(terms) != 1 else ():
+    if len(terms) == 1:
+        return terms[0]
+    total = constant(ZERO, terms[0].order)
+    for term in terms:
         total = total + term
     return total

@@ -104,9 +104,10 @@ class Prover:
         f = quotients(self.formula, x, Kinks()) if self.divides else None
         if f is None:
             return None
-        found = [
-            (a * q.below(self.order) - q.above(self.order), q.size_below()) for a, q in zip(t.items, f[0], strict=True)
-        ]
+        found = []
+        for a, q in zip(t.items, f[0], strict=True):
+            difference = a * q.below(self.order) - q.above(self.order)
+            found.append((difference, q.size_below()))
         if all(gap > 0 for _, gap in found):
             return found
         return None
@@ -115,6 +116,7 @@ class Prover:
         kinks = Kinks()
         x = self.coordinates(low, high)
         t = self.layer(x, kinks)
+        # What settled the last box is tried first on this one.
         cleared = self.cleared(x, t) if self.clears_first else None
         if self._bounded_cleared(cleared, t.errors):
             return Found(PROVED)
@@ -150,12 +152,20 @@ class Prover:
         if cleared is not None:
             h = [item.scaled(1 / gap) for item, gap in cleared]
             bound = _largest(h)
-            g, worst = (g, min(worst, bound)) if worst < math.inf else (h, bound)
+            # Where f itself cannot be enclosed, the quotient says where to cut.
+            if worst < math.inf:
+                worst = min(worst, bound)
+            else:
+                g, worst = h, bound
         centre = max(abs(float(item.c[0].mid())) for item in g)
         return Found(OPEN, _split_axis(g, kinks.open, low, high), worst, centre)
 
     def _by_cases(self, low: Corner, high: Corner, kink: Taylor, cases: list[tuple[Taylor, int]]) -> bool:
-        """Whether the bound holds on the whole box under either sign of ``kink``, given the signs in ``cases``."""
+        """Whether the bound holds on the whole box under either sign of ``kink``, given the signs in ``cases``.
+
+        Every point has one of the two signs. What is bounded is the branch of that sign, continued to the whole box:
+        more than is needed.
+        """
         for sign in (1, -1):
             assumed = [*cases, (kink, sign)]
             kinks = Kinks(assumed)
@@ -171,10 +181,12 @@ class Prover:
     def _bounded_cleared(self, cleared: Cleared, rounding: Sequence[arb]) -> bool:
         if cleared is None:
             return False
-        return all(below(h, (self.limit - r) * gap, PIECES) for (h, gap), r in zip(cleared, rounding, strict=True))
+        pairs = zip(cleared, rounding, strict=True)
+        return all(below(h, (self.limit - r) * gap, PIECES) for (h, gap), r in pairs)
 
     def _bounded(self, g: Sequence[Taylor], rounding: Sequence[arb]) -> bool:
-        return all(below(item, self.limit - r, PIECES) for item, r in zip(g, rounding, strict=True))
+        pairs = zip(g, rounding, strict=True)
+        return all(below(item, self.limit - r, PIECES) for item, r in pairs)
 
 
 @dataclass(frozen=True)
@@ -197,7 +209,8 @@ def climb(g: Taylor, t: arb) -> arb:
     total = g.c[0]
     signs = _signs(g)
     for c, exponents in zip(g.c[1:], monomials(len(g.support), g.degree)[1:], strict=True):
-        sign = -1 if sum(e for s, e in zip(signs, exponents, strict=True) if s < 0) % 2 else 1
+        turned_powers = sum(e for s, e in zip(signs, exponents, strict=True) if s < 0)
+        sign = -1 if turned_powers % 2 else 1
         total = total + c * whole_power(t, sum(exponents)) * sign
     return total
 
@@ -207,7 +220,8 @@ def steepest(g: Taylor, t: arb, low: Corner, high: Corner) -> tuple[float, ...]:
     place = list(middle(low, high))
     for variable, sign in zip(g.support, _signs(g), strict=True):
         if not t.is_zero():
-            place[variable] = high[variable] if (sign > 0) == bool(t > 0) else low[variable]
+            upwards = (sign > 0) == bool(t > 0)
+            place[variable] = high[variable] if upwards else low[variable]
     return tuple(place)
 
 
@@ -220,6 +234,7 @@ def distinct(kinks: Sequence[Taylor]) -> int:
     """How many of the arguments are not multiples of each other, counted up to one more than MAX_CASES."""
     found: list[Taylor] = []
     for u in kinks:
+        # The share below which Kinks takes a case to decide an argument.
         small = u.range().abs_upper() / 1024
         if not any(proportion(u, v)[1].abs_upper() < small for v in found):
             found.append(u)
@@ -236,13 +251,14 @@ def below(g: Taylor, limit: arb, pieces: int) -> bool:
     """
     if g.range().abs_upper() <= limit:
         return True
+    # From here on coefficients are numbers, so that a face or a half does not widen them.
     middle = Taylor(g.support, [c.mid() for c in g.c], g.order)
     limit = limit - sum((c.rad() for c in g.c), ZERO)
     pending = [middle]
     for _ in range(pieces):
         item = pending.pop()
         if not _between(item, limit):
-            # What no bisection removes: the value at the centre.
+            # What no bisection removes: the value at the centre. A NaN is not below any limit either.
             if not item.support or not item.c[0].abs_upper() <= limit:
                 return False
             pending += _parts(item)
@@ -270,7 +286,8 @@ def _weight(item: Taylor, variable: int, degree: int = 1) -> float:
     """Sum of the absolute coefficients of the monomials of at least this degree that hold the variable."""
     at = item.support.index(variable)
     exponents = monomials(len(item.support), item.degree)
-    return sum(float(c.abs_upper()) for c, e in zip(item.c, exponents, strict=True) if e[at] and sum(e) >= degree)
+    terms = zip(item.c, exponents, strict=True)
+    return sum(float(c.abs_upper()) for c, e in terms if e[at] and sum(e) >= degree)
 
 
 def _split_axis(g: Sequence[Taylor], kinks: Sequence[Taylor], low: Corner, high: Corner) -> int:
@@ -300,9 +317,12 @@ def _largest(items: Sequence[Taylor]) -> float:
 
 def turned(found: Found, parent: Found | None, low: Corner, high: Corner) -> Found:
     """Another coordinate, the widest, where a cut along one has not helped: what resists need not show its support."""
-    widths = [b - a if i != found.axis else 0.0 for i, (a, b) in enumerate(zip(low, high, strict=True))]
-    stuck = parent is not None and parent.axis == found.axis and not found.bound < HELPED * parent.bound
-    if stuck and any(widths):
+    widths = [b - a for a, b in zip(low, high, strict=True)]
+    widths[found.axis] = 0.0
+    if parent is None or parent.axis != found.axis:
+        return found
+    helped = found.bound < HELPED * parent.bound  # a NaN has not
+    if not helped and any(widths):
         return replace(found, axis=max(range(len(widths)), key=widths.__getitem__))
     return found
 

@@ -38,6 +38,7 @@ class Sigmoidal:
         image = self.value(low).union(self.value(high))
         if found.c[0].rad() < image.rad() / NARROW:
             return found
+        # The slope of the chord, about: any number is sound.
         s = ((self.value(high) - self.value(low)) / (high - low)).mid()
         gap = (-self._above(s, -high, -low)).union(self._above(s, low, high))
         line = u.scaled(s).shifted(gap + self.level)
@@ -48,15 +49,23 @@ class Sigmoidal:
 
     def _above(self, s: arb, low: arb, high: arb) -> arb:
         """A number above h on [low, high]."""
-        tops = [self._over(s, low), self._over(s, high)] if low < 0 else [self._over(s, high)]
+        tops = [self._over(s, high)]
+        if low < 0:
+            tops.append(self._over(s, low))
+        # h(0), where the two sides meet.
         if low < 0 < high:
-            tops.append(ZERO)  # h(0), where the two sides meet
+            tops.append(ZERO)
         if high > 0:
             left = low.max(ZERO).mid()
+            # The tangent where h is about largest; written so that a point that is no number becomes an end.
             t = self.point(s).mid()
-            t = left if not t > left else high if not t < high else t
+            if not t > left:
+                t = left
+            elif not t < high:
+                t = high
             excess = self.slope(t) - s
-            tops.append(self._over(s, t) + (excess * (high - t)).max(excess * (left - t)))
+            rise = (excess * (high - t)).max(excess * (left - t))
+            tops.append(self._over(s, t) + rise)
         largest = tops[0]
         for top in tops[1:]:
             largest = largest.max(top)

@@ -53,7 +53,8 @@ def wording(about: Mapping[str, Any]) -> str:
     if kind == "monotone":
         pairs = zip(about["inputs"], about["signs"], strict=True)
         slopes = [f"{'+' if sign > 0 else '-'}dT/dx{at + 1}" for at, sign in pairs]
-        return f"sup|M - ({', '.join(slopes[:NAMED])}{', ...' if len(slopes) > NAMED else ''})|"
+        more = ", ..." if len(slopes) > NAMED else ""
+        return f"sup|M - ({', '.join(slopes[:NAMED])}{more})|"
     return {
         "range": "sup_k |y_k - centre_k| / radius_k",
         "difference": "sup|A - B|",
@@ -80,8 +81,9 @@ class Objective:
         self.execution = execution
         self.requirement: Requirement | None = None
         if about.get("kind") == "condition":
-            outputs = math.prod(networks[0].network.output_shape)
-            self.requirement = parse_requirement(about["text"], [*(f"y{at + 1}" for at in range(outputs)), *names])
+            count = math.prod(networks[0].network.output_shape)
+            outputs = [f"y{at + 1}" for at in range(count)]
+            self.requirement = parse_requirement(about["text"], [*outputs, *names])
 
     def __call__(self, x: Sequence[Taylor], kinks: Kinks) -> Vector:
         kind = self.about.get("kind", "error")
@@ -99,7 +101,8 @@ class Objective:
         items, errors = [], []
         for item, error, low, high in zip(y.items, y.errors, self.about["low"], self.about["high"], strict=True):
             share = 2 / (arb(high) - arb(low))
-            items.append(item.shifted(-(arb(low) + arb(high)) / 2).scaled(share))
+            middle = (arb(low) + arb(high)) / 2
+            items.append(item.shifted(-middle).scaled(share))
             errors.append((error * share).upper())
         return Vector(items, errors)
 
@@ -111,8 +114,11 @@ class Objective:
         errors = [p + q for p, q in zip(a.errors, b.errors, strict=True)]
         if self.execution is None:
             return Vector(items, errors)
-        pairs = zip(items, errors, strict=True)
-        return Vector(items, [self.execution.rounded(item.range().abs_upper(), e, 1) for item, e in pairs])
+        rounded = [
+            self.execution.rounded(item.range().abs_upper(), error, 1)
+            for item, error in zip(items, errors, strict=True)
+        ]
+        return Vector(items, rounded)
 
     def _condition(self, x: Sequence[Taylor], kinks: Kinks) -> Vector:
         """Margins of what an execution returns: its error is a ball around each output."""
@@ -144,11 +150,13 @@ class Objective:
     def _gradient(self, x: Sequence[Taylor], kinks: Kinks) -> list[Taylor]:
         slopes = self._jacobian(x, kinks)
         values = evaluate(self.formula, x, Kinks(kinks.cases))
-        others = [
-            _fenced(_tangents(item, len(x)), value)
-            for item, value in zip(followed(self.formula, seeded(x), kinks), values, strict=True)
-        ]
-        return [a - b for one, two in zip(slopes, others, strict=True) for a, b in zip(one, two, strict=True)]
+        jets = followed(self.formula, seeded(x), kinks)
+        found: list[Taylor] = []
+        for row, jet, value in zip(slopes, jets, values, strict=True):
+            # The rules of slopes ask less than f does: where f has no value it has no slope, whatever they say.
+            others = _fenced(_tangents(jet, len(x)), value)
+            found += [a - b for a, b in zip(row, others, strict=True)]
+        return found
 
     def _directed(self, x: Sequence[Taylor], kinks: Kinks) -> list[Taylor]:
         rows = self._jacobian(x, kinks)
@@ -184,6 +192,7 @@ _DERIVED: dict[str, Callable[[Objective, Sequence[Taylor], Kinks], list[Taylor]]
 def outputs_of(about: Mapping[str, Any], outputs: int, dim: int) -> int:
     """How many numbers G has, for a network of so many outputs and inputs."""
     kind = about.get("kind", "error")
+    # Of a norm: rows or columns of the Jacobian, each as one sum or as many as there are signs.
     signs = {"inf": outputs * _sums(dim), "1": dim * _sums(outputs), "2": 1}
     counts = {
         "range": outputs,
@@ -198,6 +207,7 @@ def outputs_of(about: Mapping[str, Any], outputs: int, dim: int) -> int:
 
 
 def _sums(terms: int) -> int:
+    """How many sums a sum of absolute values is the largest of: as many as signs, up to one for all of them."""
     if terms > SIGNED:
         return 1
     return 1 << (terms - 1)
@@ -245,11 +255,14 @@ def _above(squares: Sequence[Element]) -> tuple[arb, arb]:
 
 
 def _absolute_sums(row: Sequence[Taylor], kinks: Kinks) -> list[Taylor]:
+    """sum |u_i|: of few terms as the sums with signs, whose largest absolute value it is, without kinks."""
     if len(row) > SIGNED:
         return [_plain(_sum([kinks.absolute(item) for item in row]))]
     found = []
+    # The sign of the first is free: the absolute value of a sum does not know it.
     for signs in itertools.product((1, -1), repeat=len(row) - 1):
-        found.append(_plain(_sum([item.scaled(arb(s)) for s, item in zip((1, *signs), row, strict=True)])))
+        terms = [item.scaled(arb(s)) for s, item in zip((1, *signs), row, strict=True)]
+        found.append(_plain(_sum(terms)))
     return found
 
 
@@ -258,7 +271,8 @@ def _determinant(block: list[list[Taylor]]) -> Taylor:
         return block[0][0]
     total = None
     for at, entry in enumerate(block[0]):
-        term = entry * _determinant([[*row[:at], *row[at + 1 :]] for row in block[1:]])
+        minor = [[*row[:at], *row[at + 1 :]] for row in block[1:]]
+        term = entry * _determinant(minor)
         term = term if at % 2 == 0 else -term
         total = term if total is None else total + term
     if total is None:
@@ -270,7 +284,8 @@ def followed(formula: Formula, x: Sequence[Jet], kinks: Kinks) -> list[Element]:
     """The outputs of a formula with their derivatives."""
     values: list[Element] = []
     for node in formula.nodes:
-        values.append(_node(node, [values[at] for at in node.args], x, kinks))
+        args = [values[at] for at in node.args]
+        values.append(_node(node, args, x, kinks))
     return [values[at] for at in formula.outputs]
 
 

@@ -40,9 +40,9 @@ class Jet:
 
     def __add__(self, other: Element) -> Jet:
         if not isinstance(other, Jet):
-            return Jet(_sum(self.value, other), self.tangents)
+            return Jet(plus(self.value, other), self.tangents)
         pairs = zip(self.tangents, other.tangents, strict=True)
-        return Jet(_sum(self.value, other.value), [_total(a, b) for a, b in pairs])
+        return Jet(plus(self.value, other.value), [_total(a, b) for a, b in pairs])
 
     def __neg__(self) -> Jet:
         return Jet(-self.value, [None if t is None else -t for t in self.tangents])
@@ -52,7 +52,7 @@ class Jet:
 
     def __mul__(self, other: Element) -> Jet:
         if not isinstance(other, Jet):
-            return Jet(_product(self.value, other), [None if t is None else _product(t, other) for t in self.tangents])
+            return Jet(_product(self.value, other), [_times(t, other) for t in self.tangents])
         pairs = zip(self.tangents, other.tangents, strict=True)
         found = [_total(_times(a, other.value), _times(b, self.value)) for a, b in pairs]
         return Jet(_product(self.value, other.value), found)
@@ -66,13 +66,17 @@ class Jet:
         return Jet(self.value.shifted(offset), self.tangents)
 
 
-def _sum(a: Element, b: Element) -> Element:
-    """A jet goes first: it knows what to do with a plain one."""
-    return b + a if isinstance(b, Jet) and not isinstance(a, Jet) else a + b  # type: ignore[operator]
+def plus(a: Element, b: Element) -> Element:
+    """The sum. A jet goes first: it knows what to do with a plain one."""
+    if isinstance(b, Jet) and not isinstance(a, Jet):
+        return b + a
+    return a + b  # type: ignore[operator]
 
 
 def _product(a: Element, b: Element) -> Element:
-    return b * a if isinstance(b, Jet) and not isinstance(a, Jet) else a * b  # type: ignore[operator]
+    if isinstance(b, Jet) and not isinstance(a, Jet):
+        return b * a
+    return a * b  # type: ignore[operator]
 
 
 def _times(a: Element | None, b: Element) -> Element | None:
@@ -80,14 +84,10 @@ def _times(a: Element | None, b: Element) -> Element | None:
 
 
 def _total(a: Element | None, b: Element | None) -> Element | None:
-    if a is None or b is None:
-        return b if a is None else a
-    return _sum(a, b)
-
-
-def plus(a: Element, b: Element) -> Element:
-    """The sum."""
-    return _sum(a, b)
+    """The sum of two derivatives, None being zero."""
+    if a is None:
+        return b
+    return a if b is None else plus(a, b)
 
 
 def times(a: Element, b: Element) -> Element:
@@ -99,15 +99,23 @@ def times(a: Element, b: Element) -> Element:
 
 def seeded(x: Sequence[Taylor]) -> list[Jet]:
     """Coordinates as jets: the derivative of x_i by x_j is 1 or 0."""
-    one = constant(arb(1), x[0].order)
-    return [Jet(item, [one if i == j else None for j in range(len(x))]) for i, item in enumerate(x)]
+    return _along_axes(x, constant(arb(1), x[0].order))
 
 
 def twice_seeded(x: Sequence[Taylor]) -> list[Jet]:
     """Coordinates as jets of jets: first and second derivatives."""
     one = Jet(constant(arb(1), x[0].order), [None] * len(x))
-    inner = seeded(x)
-    return [Jet(item, [one if i == j else None for j in range(len(x))]) for i, item in enumerate(inner)]
+    return _along_axes(seeded(x), one)
+
+
+def _along_axes(items: Sequence[Element], one: Element) -> list[Jet]:
+    """Elements as jets of which each moves along its own axis alone."""
+    found = []
+    for i, item in enumerate(items):
+        tangents: list[Element | None] = [None] * len(items)
+        tangents[i] = one
+        found.append(Jet(item, tangents))
+    return found
 
 
 def underlying(u: Element) -> Taylor:

@@ -61,43 +61,66 @@ class Executed:
 
     def _forward(self, points: Array) -> Numbers:
         c = self.config
-        t = self.t
-        x = points.astype(self.kind).reshape(len(points), self.stored.rows, self.stored.token_width)
-        if c["embedding"] == "piecewise":
-            ramps = np.clip((x[..., None] - t["ramp_start"]) * t["ramp_slope"], 0, 1)
-            x = self._held(ramps).reshape(*x.shape[:2], -1)
-        e = self._affine(x, "E").reshape(len(points), self.stored.length, c["d_model"])
-        if c["positions"] != "none":
-            e = self._held(e + t["position"])
-        a = self._attend(self._norm(e, "1") if c["norm"] == "pre" else e)
-        r = self._held(e[:, : a.shape[1]] + a) if c["residual"] else a
-        r = self._norm(r, "1") if c["norm"] == "post" else r
+        e = self._embed(points)
+        asked = self._norm(e, "1") if c["norm"] == "pre" else e
+        a = self._attend(asked)
+        r = a
+        if c["residual"]:
+            r = self._held(e[:, : a.shape[1]] + a)  # in the pieces layout the first token alone goes on
+        if c["norm"] == "post":
+            r = self._norm(r, "1")
         y = self._feed_forward(r) if c["hidden"] else r
-        if c["readout"] == "mean":
-            y = self._held(y.sum(1, keepdims=True) * self.kind.type(1 / self.stored.length))
-        elif c["readout"] != "each":
-            y = y[:, :1] if c["readout"] == "first" else y[:, -1:]
-        return self._affine(y, "R").reshape(len(points), -1)
+        return self._affine(self._read(y), "R").reshape(len(points), -1)
+
+    def _embed(self, points: Array) -> Numbers:
+        """Tokens (B, N, d_model) of points (B, D)."""
+        stored = self.stored
+        t = self.t
+        x = points.astype(self.kind).reshape(len(points), stored.rows, stored.token_width)
+        if self.config["embedding"] == "piecewise":
+            rising = (x[..., None] - t["ramp_start"]) * t["ramp_slope"]
+            ramps = self._held(np.clip(rising, 0, 1))
+            x = ramps.reshape(*x.shape[:2], -1)
+        e = self._affine(x, "E").reshape(len(points), stored.length, self.config["d_model"])
+        if self.config["positions"] == "none":
+            return e
+        return self._held(e + t["position"])
+
+    def _read(self, y: Numbers) -> Numbers:
+        """What the read-out matrix multiplies."""
+        kind = self.config["readout"]
+        if kind == "each":
+            return y
+        if kind == "mean":
+            share = self.kind.type(1 / self.stored.length)
+            return self._held(y.sum(1, keepdims=True) * share)
+        return y[:, :1] if kind == "first" else y[:, -1:]
 
     def _affine(self, x: Numbers, name: str) -> Numbers:
-        return self._held(np.asarray(x @ self.t[f"W_{name}"] + self.t[f"b_{name}"]))
+        found = x @ self.t[f"W_{name}"] + self.t[f"b_{name}"]
+        return self._held(np.asarray(found))
 
     def _norm(self, x: Numbers, which: str) -> Numbers:
         centred = x - x.mean(-1, keepdims=True)
-        root = np.sqrt((centred * centred).mean(-1, keepdims=True) + self.kind.type(NORM_EPS))
-        return self._held(np.asarray(centred / root * self.t[f"gain_{which}"] + self.t[f"shift_{which}"]))
+        variance = (centred * centred).mean(-1, keepdims=True)
+        root = np.sqrt(variance + self.kind.type(NORM_EPS))
+        found = centred / root * self.t[f"gain_{which}"] + self.t[f"shift_{which}"]
+        return self._held(np.asarray(found))
 
     def _feed_forward(self, r: Numbers) -> Numbers:
         inner = self._norm(r, "2") if self.config["norm"] == "pre" else r
-        y = self._affine(np.maximum(self._affine(inner, "1"), 0), "2")
-        y = self._held(r + y) if self.config["residual"] else y
+        hidden = np.maximum(self._affine(inner, "1"), 0)
+        y = self._affine(hidden, "2")
+        if self.config["residual"]:
+            y = self._held(r + y)
         if self.config["norm"] == "post":
             return self._norm(y, "2")
         return y
 
     def _attend(self, u: Numbers) -> Numbers:
         tokens = self.config["layout"] != "packed"
-        asking = u[:, :1] if self.config["layout"] == "pieces" else u  # one position alone is read
+        # Of pieces one position alone is read.
+        asking = u[:, :1] if self.config["layout"] == "pieces" else u
         query = self._affine(asking, "Q")
         keys = self._affine(u, "K") if tokens else None
         values = self._affine(u, "V") if tokens else None
@@ -117,22 +140,29 @@ class Executed:
         """Softmax average over the tokens of the sequence and the memory; a grid one axis at a time."""
         t = self.t
         if head["memory"] == "grid":
-            z = t[f"memory.{h}.values"].reshape(head["tokens"][0], -1)
-            z = softmax(q @ t[f"memory.{h}.axes.0"].T) @ z
-            for a, m in enumerate(head["tokens"][1:], start=1):
-                weights = softmax(q @ t[f"memory.{h}.axes.{a}"].T)
-                z = np.einsum("bnm,bnmk->bnk", weights, z.reshape(*z.shape[:2], m, -1))
-            return np.asarray(z)
+            return self._grid(h, head["tokens"], q)
         sources = [] if own is None else [own]
         if head["memory"] == "plain":
             sources.append((t[f"memory.{h}.keys"][None], t[f"memory.{h}.values"][None]))
         if self.config["attention"] == "linear":
             return self._linear(q, sources)
-        weights = softmax(np.concatenate([q @ np.swapaxes(keys, -1, -2) for keys, _ in sources], -1))
-        ends = np.cumsum([keys.shape[-2] for keys, _ in sources]).tolist()
-        z = weights[..., : ends[0]] @ sources[0][1]
+        logits = [q @ np.swapaxes(keys, -1, -2) for keys, _ in sources]
+        weights = softmax(np.concatenate(logits, -1))
+        first_keys, first_values = sources[0]
+        end = first_keys.shape[-2]
+        z = weights[..., :end] @ first_values
         if len(sources) > 1:
-            z = z + weights[..., ends[0] :] @ sources[1][1]
+            z = z + weights[..., end:] @ sources[1][1]
+        return np.asarray(z)
+
+    def _grid(self, h: int, tokens: list[int], q: Numbers) -> Numbers:
+        """The average over a grid, contracted from its first axis on."""
+        t = self.t
+        values = t[f"memory.{h}.values"].reshape(tokens[0], -1)
+        z = softmax(q @ t[f"memory.{h}.axes.0"].T) @ values
+        for a, m in enumerate(tokens[1:], start=1):
+            weights = softmax(q @ t[f"memory.{h}.axes.{a}"].T)
+            z = np.einsum("bnm,bnmk->bnk", weights, z.reshape(*z.shape[:2], m, -1))
         return np.asarray(z)
 
     def _linear(self, q: Numbers, sources: list[tuple[Numbers, Numbers]]) -> Numbers:

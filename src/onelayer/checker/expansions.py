@@ -50,7 +50,8 @@ Rows = list[Floats]
 def _from_rows(rows: Rows, rest: Floats, relative: float) -> Expansion:
     """Coefficients of which the n-th has made (n + 1) steps of this relative error."""
     middle = np.stack(rows)
-    steps = np.arange(1, len(rows) + 1, dtype=np.float64).reshape(-1, *[1] * (middle.ndim - 1))
+    ones = [1] * (middle.ndim - 1)
+    steps = np.arange(1, len(rows) + 1, dtype=np.float64).reshape(-1, *ones)
     return Expansion(middle, above(np.abs(middle) * steps * relative), rest)
 
 
@@ -119,8 +120,10 @@ def _wave(quarter: int) -> Callable[[Places], Expansion]:
         pair = values(arb.sin, at.centre), values(arb.cos, at.centre)
         rows = []
         for n in range(at.order + 1):
+            # sin, cos, -sin, -cos.
             turn = (n + quarter) % 4
-            rows.append((pair[turn % 2] if turn < 2 else -pair[turn % 2]) / math.factorial(n))
+            derivative = pair[turn % 2] if turn < 2 else -pair[turn % 2]
+            rows.append(derivative / math.factorial(n))
         inside = np.isfinite(at.low) & np.isfinite(at.high)
         return _from_rows(rows, np.where(inside, SLACK / math.factorial(at.order + 1), np.nan), STEP)
 
@@ -157,5 +160,7 @@ def by_balls(coefficients: Callable[[arb, int], list[arb]], rule: Any, at: Place
             middle[row, place] = float(a[row])
             radius[row, place] = float(a[row].rad()) if a[row].is_finite() else math.nan
         rest[place] = float(b.abs_upper()) if b.is_finite() else math.nan
+    # A middle was rounded to a float, and a radius too: STEP and ``above`` cover both, TINY what was below all floats.
     radius = above(radius + np.abs(middle) * STEP) + TINY
-    return Expansion(middle.reshape(n, *shape), radius.reshape(n, *shape), np.asarray(above(rest)).reshape(shape))
+    rest = np.asarray(above(rest))
+    return Expansion(middle.reshape(n, *shape), radius.reshape(n, *shape), rest.reshape(shape))

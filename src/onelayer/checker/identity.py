@@ -38,8 +38,9 @@ def one_function(first: Formula, second: Formula, low: Sequence[float], high: Se
         return False
     algebra = Algebra(low, high)
     try:
-        pairs = zip(algebra.expand(first), algebra.expand(second), strict=True)
-        return all(a == b or algebra.cleared(minus(a, b)) == {} for a, b in pairs)
+        ours = algebra.expand(first)
+        theirs = algebra.expand(second)
+        return all(a == b or algebra.cleared(minus(a, b)) == {} for a, b in zip(ours, theirs, strict=True))
     except (Rejected, OverflowError, ZeroDivisionError):
         return False
 
@@ -54,9 +55,12 @@ class Algebra:
     """Expansions over one box; the symbols met so far with their values and what they stand for."""
 
     def __init__(self, low: Sequence[float], high: Sequence[float]) -> None:
-        sides = [arb(a).union(arb(b)) for a, b in zip(low, high, strict=True)]
-        self.maxima = Maxima([(Fraction(a), Fraction(b)) for a, b in zip(low, high, strict=True)])
-        self.values = {f"x{k}": side for k, side in enumerate(sides)} | {"pi": arb.pi(), "e": arb.const_e()}
+        corners = list(zip(low, high, strict=True))
+        self.maxima = Maxima([(Fraction(a), Fraction(b)) for a, b in corners])
+        # Of every symbol, all over the box: laws of powers and logarithms are used only where these are positive.
+        self.values = {"pi": arb.pi(), "e": arb.const_e()}
+        for k, (a, b) in enumerate(corners):
+            self.values[f"x{k}"] = arb(a).union(arb(b))
         self.whole: dict[str, Expansion] = {}  # sums kept whole, rational numbers under roots
         self.exponent: dict[str, Powers] = {}  # of symbols exp(...)
         self.argument: dict[str, str] = {}  # of symbols log(...): another symbol
@@ -64,25 +68,29 @@ class Algebra:
     def expand(self, formula: Formula, variables: Sequence[Expansion] | None = None) -> list[Expansion]:
         """The outputs, with these expansions in the place of the variables where given."""
         done: list[Expansion] = []
-        chosen = choices(formula, len(self.maxima.corners)) if variables is None else [None] * len(formula.nodes)
+        chosen: list[int | None] = [None] * len(formula.nodes)
+        if variables is None:
+            chosen = choices(formula, len(self.maxima.corners))
         for node, values in zip(formula.nodes, chosen, strict=True):
             if variables is not None and node.op == "var":
                 done.append(variables[int(node.value)])
             elif values is not None and node.op != "var":
                 done.append(self._valued(self.maxima.chosen(values)))
             else:
-                done.append(self._expanded(node, [done[at] for at in _arguments(formula, node)]))
+                args = [done[at] for at in _arguments(formula, node)]
+                done.append(self._expanded(node, args))
         return [done[at] for at in formula.outputs]
 
     def cleared(self, a: Expansion) -> Expansion:
         """The expansion times the sums kept whole that it is divided by: where it has a value, none of them is zero."""
         for _ in range(MOST_DIVISORS):
-            exponents = [(name, e) for powers in a for name, e in powers if name in self.whole and e < 0]
-            if not exponents:
+            divisors = [(name, e) for powers in a for name, e in powers if name in self.whole and e < 0]
+            if not divisors:
                 break
-            name = exponents[0][0]
-            least = min(e for other, e in exponents if other == name)
-            a = _on_circles(self.product(a, {((name, -least),): Fraction(1)}))
+            name = divisors[0][0]
+            least = min(e for other, e in divisors if other == name)
+            divisor = self._symbol(name, -least)
+            a = _on_circles(self.product(a, divisor))
         return a
 
     def maximum(self, parts: Sequence[Expansion]) -> Expansion:
@@ -129,10 +137,13 @@ class Algebra:
 
     def _function(self, node: Node, args: list[Expansion]) -> Expansion:
         """Any other operation is a symbol of its own."""
-        name = f"{node.op}:{node.value!r}(" + " ; ".join(map(text, args)) + ")"
+        arguments = " ; ".join(map(text, args))
+        # The value tells tables apart that have the same operation: it is the digest of their numbers.
+        name = f"{node.op}:{node.value!r}({arguments})"
         if name not in self.values:
-            known = len(args) == 1 and node.op in FUNCTIONS
-            self.values[name] = FUNCTIONS[node.op].at(self._ball(args[0])) if known else NOWHERE
+            self.values[name] = NOWHERE
+            if len(args) == 1 and node.op in FUNCTIONS:
+                self.values[name] = FUNCTIONS[node.op].at(self._ball(args[0]))
         return self._symbol(name)
 
     def product(self, a: Expansion, b: Expansion) -> Expansion:
@@ -155,7 +166,8 @@ class Algebra:
         for name, e in (*p, *q):
             exponents[name] = exponents.get(name, Fraction(0)) + e
         open_ = [name for name, e in exponents.items() if self._opens(name, e)]
-        rest = tuple(sorted((name, e) for name, e in exponents.items() if e and name not in open_))
+        closed = ((name, e) for name, e in exponents.items() if e and name not in open_)
+        rest = tuple(sorted(closed))
         found: Expansion = {rest: Fraction(1)}
         for name in open_:
             content = self.whole[name]
@@ -178,8 +190,10 @@ class Algebra:
         a = _on_circles(a)
         if len(a) == 1:
             ((powers, c),) = a.items()
+            # (u v)^e = u^e v^e needs a whole e or positive factors: the root of (-1)(-1) is no product of roots.
             if e.denominator == 1 or (c > 0 and self._all_positive(powers)):
-                return self.product(self._number(c, e), self._joined(tuple((n, x * e) for n, x in powers), ()))
+                grown = tuple((name, power * e) for name, power in powers)
+                return self.product(self._number(c, e), self._joined(grown, ()))
         return self._raised_sum(a, e)
 
     def _raised_sum(self, a: Expansion, e: Fraction) -> Expansion:
@@ -187,10 +201,12 @@ class Algebra:
         shared = self._shared(a, e)
         if shared:
             outside = self._joined(tuple((name, least * e) for name, least in shared), ())
-            inside = self.product(a, {tuple((name, -least) for name, least in shared): Fraction(1)})
+            divisor = tuple((name, -least) for name, least in shared)
+            inside = self.product(a, {divisor: Fraction(1)})
             return self.product(outside, self.raised(inside, e))
         factor, name = self._kept(a)
-        return self.product(self._number(factor, e), self._joined(((name, e),), ()))
+        kept = self._joined(((name, e),), ())
+        return self.product(self._number(factor, e), kept)
 
     def _shared(self, a: Expansion, e: Fraction) -> Powers:
         """Symbols with the least exponent that any term has of them, zero where one is missing: (m b)^e = m^e b^e.
@@ -199,9 +215,10 @@ class Algebra:
         """
         terms = [dict(powers) for powers in a]
         names = sorted({name for term in terms for name in term})
+        if e.denominator != 1:
+            names = [name for name in names if self.values[name] > 0]
         least = [(name, min(term.get(name, Fraction(0)) for term in terms)) for name in names]
-        whole = e.denominator == 1
-        return tuple((name, m) for name, m in least if m and (whole or bool(self.values[name] > 0)))
+        return tuple((name, m) for name, m in least if m)
 
     def _kept(self, a: Expansion) -> tuple[Fraction, str]:
         """A sum as a positive number times one symbol."""
@@ -229,15 +246,17 @@ class Algebra:
     def _exp(self, a: Expansion) -> Expansion:
         found = UNITY
         for powers, c in a.items():
-            alone = powers[0][0] if len(powers) == 1 and powers[0][1] == 1 else ""
+            plain: Expansion = {powers: Fraction(1)}
+            logarithm = len(powers) == 1 and powers[0][1] == 1 and powers[0][0] in self.argument
             if not powers:
                 part = self._symbol("e", c)
-            elif alone in self.argument:
-                part = self._joined(((self.argument[alone], c),), ())
+            elif logarithm:
+                # exp(c log u) = u^c: where the logarithm has a value u is positive.
+                part = self._joined(((self.argument[powers[0][0]], c),), ())
             else:
-                name = "exp(" + text({powers: Fraction(1)}) + ")"
+                name = f"exp({text(plain)})"
                 self.exponent.setdefault(name, powers)
-                self.values.setdefault(name, self._ball({powers: Fraction(1)}).exp())
+                self.values.setdefault(name, self._ball(plain).exp())
                 part = self._symbol(name, c)
             found = self.product(found, part)
         return found
@@ -284,7 +303,8 @@ class Algebra:
             for name, e in powers:
                 base = self.values[name]
                 if e.denominator == 1:
-                    for _ in range(abs(int(e))):  # Arb has no powers of balls that reach below zero
+                    # One by one: Arb has no powers of balls that reach below zero.
+                    for _ in range(abs(int(e))):
                         product = product * base if e > 0 else product / base
                 else:
                     product = product * (_ball_of(e) * base.log()).exp() if base > 0 else NOWHERE

@@ -46,8 +46,11 @@ def minus(a: Expansion, b: Expansion) -> Expansion:
 
 def text(a: Expansion) -> str:
     """One text for one expansion: terms in order."""
-    terms = sorted(f"{c} " + " ".join(f"{name}^{e}" for name, e in powers) for powers, c in a.items())
-    return " + ".join(terms)
+    terms = []
+    for powers, c in a.items():
+        factors = " ".join(f"{name}^{e}" for name, e in powers)
+        terms.append(f"{c} {factors}")
+    return " + ".join(sorted(terms))
 
 
 class Maxima:
@@ -59,6 +62,7 @@ class Maxima:
 
     def of(self, parts: Sequence[Expansion]) -> Expansion:
         """The maximum of expansions."""
+        # A maximum with a negative factor is none: it is added to all parts, and taken off in the end.
         lift: Expansion = {}
         for part in parts:
             for powers, c in part.items():
@@ -67,7 +71,8 @@ class Maxima:
         raised = [plus(part, lift) for part in parts]
         if sum(map(self._width, raised)) > WIDEST:
             return self._normal(list(parts))
-        return minus(self._normal([term for part in raised for term in self._spread(part)]), lift)
+        spread = [term for part in raised for term in self._spread(part)]
+        return minus(self._normal(spread), lift)
 
     def _symbol(self, powers: Powers) -> list[Expansion]:
         """The terms of a maximum that stands alone, to the first power."""
@@ -109,7 +114,12 @@ class Maxima:
     def _uncovered(self, parts: list[Expansion]) -> list[Expansion]:
         """The distinct terms that no other one makes superfluous in a maximum."""
         distinct = list({text(part): part for part in parts}.values())
-        return [a for a in distinct if not any(self._covers(b, a) for b in distinct if b is not a)]
+
+        def superfluous(a: Expansion) -> bool:
+            return any(self._covers(b, a) for b in distinct if b is not a)
+
+        # Covering is strict somewhere, so no two terms leave each other out.
+        return [a for a in distinct if not superfluous(a)]
 
     def _covers(self, b: Expansion, a: Expansion) -> bool:
         """b >= a all over the box and b > a somewhere, for a difference that is affine."""
@@ -130,9 +140,14 @@ class Maxima:
         count = len(self.corners)
         total: Expansion = {}
         for part, c in _coefficients(values, count).items():
-            members: list[Expansion] = [{((f"x{i}", Fraction(1)),): Fraction(1)} for i in range(count) if part >> i & 1]
-            total = plus(total, scale(self._normal(members), Fraction(c))) if c else total
+            members = [_variable(i) for i in range(count) if part >> i & 1]
+            if c:
+                total = plus(total, scale(self._normal(members), Fraction(c)))
         return total
+
+
+def _variable(i: int) -> Expansion:
+    return {((f"x{i}", Fraction(1)),): Fraction(1)}
 
 
 def _coefficients(values: int, count: int) -> dict[int, int]:
@@ -146,7 +161,8 @@ def _coefficients(values: int, count: int) -> dict[int, int]:
     for size in range(1, count + 1):
         for part in (p for p in range(1, full + 1) if p.bit_count() == size):
             missed = 1 - (values >> (full ^ part) & 1)
-            factors[part] = missed - sum(c for inner, c in factors.items() if inner & part == inner)
+            smaller = sum(c for inner, c in factors.items() if inner & part == inner)
+            factors[part] = missed - smaller
     return factors
 
 
@@ -159,20 +175,24 @@ def variable(name: str) -> int | None:
 
 def choices(formula: Formula, count: int) -> list[int | None]:
     """For nodes made of min and max of variables alone, their values at all points of zeros and ones."""
+    if count > FEW:
+        return [None] * len(formula.nodes)
     found: list[int | None] = []
     for node in formula.nodes:
-        found.append(_choice(node, [found[at] for at in node.args], count) if count <= FEW else None)
+        args = [found[at] for at in node.args]
+        found.append(_choice(node, args, count))
     return found
 
 
 def _choice(node: Node, args: list[int | None], count: int) -> int | None:
     if node.op == "var":
         return sum(1 << p for p in range(1 << count) if p >> int(node.value) & 1)
-    if node.op not in ("max", "min") or args[0] is None or args[1] is None:
+    if node.op not in ("max", "min"):
         return None
-    if node.op == "max":
-        return args[0] | args[1]
-    return args[0] & args[1]
+    a, b = args
+    if a is None or b is None:
+        return None
+    return a | b if node.op == "max" else a & b
 
 
 def rational(value: str) -> Fraction:

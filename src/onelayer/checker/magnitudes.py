@@ -71,11 +71,16 @@ class _Pass:
         need_known(self.config)
         self.unit = unit
         self.t = {name: np.abs(value) for name, value in stored.tensors.items()}
+        # More than the terms of any one sum of the pass.
         terms = 16 + stored.length + sum(max(value.shape, default=1) for value in self.t.values())
         if self.config["attention"] == "linear":
             widths = [head["d_k"] for head in self.config["heads"]]
-            terms += max(feature_count(width, self.config["feature"], self.config["order"]) for width in widths)
-        self.slack = 1 + 4 * terms * unit + 2.0**-20 if 4 * terms * unit <= 1 else math.inf
+            counts = [feature_count(width, self.config["feature"], self.config["order"]) for width in widths]
+            terms += max(counts)
+        # The lemma's factor, and 2^-20 for the float64 in which the bounds themselves are computed.
+        self.slack = 1 + 4 * terms * unit + 2.0**-20
+        if not 4 * terms * unit <= 1:
+            self.slack = math.inf
         self.slack *= 1 + 2 * held
         self.least = 4 * terms * normal
         self.peak = self.inner = 0.0
@@ -95,11 +100,14 @@ class _Pass:
     def largest(self, domain: Domain) -> tuple[float, float]:
         config = self.config
         stored = self.stored
-        x = np.maximum(np.abs(domain[0]), np.abs(domain[1])).reshape(stored.rows, stored.token_width)
+        farthest = np.maximum(np.abs(domain[0]), np.abs(domain[1]))
+        x = farthest.reshape(stored.rows, stored.token_width)
         e = self._embed(self._seen(x))
-        a = self._attend(self._norm(e, "1") if config["norm"] == "pre" else e)
+        asked = self._norm(e, "1") if config["norm"] == "pre" else e
+        a = self._attend(asked)
         r = self._seen(e + a) if config["residual"] else a
-        r = self._norm(r, "1") if config["norm"] == "post" else r
+        if config["norm"] == "post":
+            r = self._norm(r, "1")
         y = self._feed_forward(r) if config["hidden"] else r
         if config["readout"] == "mean":
             y = self._passing(y.sum(0, keepdims=True))
@@ -112,7 +120,8 @@ class _Pass:
     def _embed(self, x: Array) -> Array:
         if self.config["embedding"] == "piecewise":
             shifted = self._passing(x[..., None] + self.t["ramp_start"])  # (N, token_width, G)
-            x = np.minimum(self._passing(shifted * self.t["ramp_slope"]), 1.0).reshape(len(x), -1)
+            rising = self._passing(shifted * self.t["ramp_slope"])
+            x = np.minimum(rising, 1.0).reshape(len(x), -1)
         e = self._affine(x, "E").reshape(self.stored.length, self.config["d_model"])
         if self.config["positions"] == "none":
             return e
@@ -121,7 +130,8 @@ class _Pass:
     def _memory(self, h: int) -> tuple[list[Array], list[Array]]:
         """Keys, or their axes, and values that head h remembers; no values where it has no memory."""
         head = self.config["heads"][h]
-        sources = [value for name, value in self.t.items() if name.startswith((f"memory.{h}.k", f"memory.{h}.a"))]
+        keyed = (f"memory.{h}.keys", f"memory.{h}.axes")
+        sources = [value for name, value in self.t.items() if name.startswith(keyed)]
         if head["memory"] == "none":
             return sources, []
         return sources, [self.t[f"memory.{h}.values"].reshape(-1, head["d_v"])]
@@ -129,7 +139,8 @@ class _Pass:
     def _attend(self, u: Array) -> Array:
         queries = self._affine(u, "Q")
         own = self.config["layout"] != "packed"
-        keys, values = (self._affine(u, "K"), self._affine(u, "V")) if own else (None, None)
+        keys = self._affine(u, "K") if own else None
+        values = self._affine(u, "V") if own else None
         parts = []
         k = 0
         v = 0
@@ -144,7 +155,7 @@ class _Pass:
                 tables = [*tables, values[:, theirs]]
             query = queries[:, mine].max(0)
             for source in sources:
-                self._passing(2 * source @ query)
+                self._passing(2 * source @ query)  # the difference of two logits
             largest = np.max([table.max(0) for table in tables], axis=0)
             if self.config["attention"] == "linear":
                 self._quotient(query, np.concatenate(sources), np.concatenate(tables))
@@ -160,8 +171,9 @@ class _Pass:
         """
         asked = self._features(query)
         seen = self._features(keys)
-        moments = self._passing(seen.T @ values), self._passing(seen.sum(0))
-        for moment in moments:
+        above = self._passing(seen.T @ values)
+        below = self._passing(seen.sum(0))
+        for moment in (above, below):
             self._passing(asked @ moment)
 
     def _features(self, u: Array) -> Array:
@@ -170,17 +182,20 @@ class _Pass:
         power = np.ones_like(u[..., :1])
         terms = [np.ones_like(u[..., :1])]
         for _ in range(self.config["order"]):
-            power = self._passing(power[..., None] * u[..., None, :]).reshape(*u.shape[:-1], -1)
+            products = self._passing(power[..., None] * u[..., None, :])
+            power = products.reshape(*u.shape[:-1], -1)
             terms.append(power)
         return np.concatenate(terms, -1)
 
     def _norm(self, x: Array, which: str) -> Array:
         most = x.max(1, keepdims=True)
-        self._passing((2 * x.shape[1] * most) ** 2)
-        scaled = self._passing(2 * most / math.sqrt(NORM_EPS))
         n = x.shape[1]
+        self._passing((2 * n * most) ** 2)
+        scaled = self._passing(2 * most / math.sqrt(NORM_EPS))
+        # By the lemma; it says more where numbers are large, the line above where they are small.
         strayed = 10 * math.sqrt(n * (n + 8) * self.unit) * most / math.sqrt(NORM_EPS)
-        scaled = np.minimum(scaled, self._passing(2 * math.sqrt(n) + 1 + strayed))
+        bounded = self._passing(2 * math.sqrt(n) + 1 + strayed)
+        scaled = np.minimum(scaled, bounded)
         product = self._passing(scaled * self.t[f"gain_{which}"])
         return self._seen(product + self.t[f"shift_{which}"])
 

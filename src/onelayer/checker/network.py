@@ -90,7 +90,8 @@ def _document(text: str, name: str) -> tuple[Shape, tuple[StoredStep, ...]]:
 def _digest(text: str, raw: Mapping[str, Any], dtype: str) -> str:
     digest = hashlib.sha256(f"{text}\n".encode())
     for name, value in sorted(raw.items()):
-        digest.update(f"{name} {dtype} {','.join(map(str, value.shape))}\n".encode())
+        shape = ",".join(map(str, value.shape))
+        digest.update(f"{name} {dtype} {shape}\n".encode())
         digest.update(value.astype(value.dtype.newbyteorder("<")).tobytes())
     return digest.hexdigest()
 
@@ -98,13 +99,14 @@ def _digest(text: str, raw: Mapping[str, Any], dtype: str) -> str:
 def _sizes(shape: Any) -> bool:
     if not isinstance(shape, list) or len(shape) > MAX_AXES:
         return False
-    return all(type(n) is int and 1 <= n <= MAX_VALUES for n in shape) and math.prod(shape) <= MAX_VALUES
+    # Side by side first: the product of endless sides is never formed.
+    sides = all(type(n) is int and 1 <= n <= MAX_VALUES for n in shape)
+    return sides and math.prod(shape) <= MAX_VALUES
 
 
 def _step(item: Any, name: str) -> StoredStep:
-    if not isinstance(item, dict) or not {"op", "args", "shape"} <= set(item) <= {
-        *("op", "args", "shape", "number", "places"),
-    }:
+    always = {"op", "args", "shape"}
+    if not isinstance(item, dict) or not always <= set(item) <= {*always, "number", "places"}:
         raise FileError(f"{name}: a step of the network is malformed")
     number = item.get("number", 0.0)
     places = item.get("places", [])
@@ -119,7 +121,8 @@ def _step(item: Any, name: str) -> StoredStep:
     if not all(rules):
         raise FileError(f"{name}: a step of the network has a field of the wrong type")
     exact = float(number) if "number" in item else None
-    return StoredStep(item["op"], tuple(args), tuple(item["shape"]), exact, tuple(places) if "places" in item else None)
+    listed = tuple(places) if "places" in item else None
+    return StoredStep(item["op"], tuple(args), tuple(item["shape"]), exact, listed)
 
 
 def _each(items: Any, kinds: tuple[type[Any], ...]) -> bool:
@@ -151,8 +154,9 @@ def _read(arg: int | str, before: Sequence[Shape], tensors: Mapping[str, Shape])
 
 def _follows(step: StoredStep, found: list[Shape]) -> bool:
     if step.op in (*UNARY, *NUMBERED):
-        right = (step.number is not None) == (step.op in NUMBERED)
-        return right and step.places is None and found == [step.shape] and not isinstance(step.args[0], str)
+        numbered = (step.number is not None) == (step.op in NUMBERED)
+        of_value = not isinstance(step.args[0], str)
+        return numbered and of_value and step.places is None and found == [step.shape]
     if step.op in BINARY:
         return step.number is None and step.places is None and found == [step.shape] * 2
     return step.op in _RULES and _RULES[step.op](step, found)
@@ -173,9 +177,11 @@ def _affine(step: StoredStep, found: list[Shape]) -> bool:
     if named not in ([False, True], [False, True, True]) or step.number is not None or step.places is not None:
         return False
     x, weight = found[:2]
-    if len(weight) != 2 or not x or x[-1] != weight[1] or step.shape != (*x[:-1], weight[0]):
+    if len(weight) != 2 or not x:
         return False
-    return found[2:] in ([], [(weight[0],)])
+    rows, columns = weight
+    fits = x[-1] == columns and step.shape == (*x[:-1], rows)
+    return fits and found[2:] in ([], [(rows,)])
 
 
 def _product(step: StoredStep, found: list[Shape]) -> bool:
@@ -194,25 +200,29 @@ def _softmax(step: StoredStep, found: list[Shape]) -> bool:
         return True
     size = math.prod(step.shape)
     width = step.shape[-1]
-    inside = all(0 <= at < size for at in step.places) and len(set(step.places)) == len(step.places)
-    return inside and len({at // width for at in step.places}) == size // width
+    inside = all(0 <= at < size for at in step.places)
+    distinct = len(set(step.places)) == len(step.places)
+    # A row without an entry would be a softmax of nothing.
+    met = {at // width for at in step.places}
+    return inside and distinct and len(met) == size // width
 
 
 def _norm(step: StoredStep, found: list[Shape]) -> bool:
     named = [isinstance(arg, str) for arg in step.args] == [False, True, True]
-    return (
-        named
-        and step.places is None
-        and step.number is not None
-        and step.number > 0
-        and bool(step.shape)
-        and found == [step.shape, step.shape[-1:], step.shape[-1:]]
-    )
+    if not named or step.places is not None or not step.shape:
+        return False
+    # eps is positive, so that no row divides by zero.
+    if step.number is None or not step.number > 0:
+        return False
+    width = step.shape[-1:]
+    return found == [step.shape, width, width]
 
 
 def _reduced(step: StoredStep, found: list[Shape]) -> bool:
     plain = step.number is None and step.places is None and not isinstance(step.args[0], str)
-    return plain and len(found) == 1 and bool(found[0]) and step.shape == found[0][:-1]
+    if not plain or len(found) != 1 or not found[0]:
+        return False
+    return step.shape == found[0][:-1]
 
 
 _RULES = {

@@ -63,7 +63,12 @@ def _statistics(proof: SavedProof, stored: Stored, argument: OrderStatistics) ->
 def _rows(proof: SavedProof, stored: Stored, argument: Recall) -> Values:
     x, y = read_rows(proof, argument, stored)
     rows = {tuple(row): at for at, row in enumerate(x.tolist())}
-    return lambda point: [arb(v) for v in y[rows[tuple(point)]].tolist()] if tuple(point) in rows else []
+
+    def values(point: Sequence[float]) -> list[arb]:
+        at = rows.get(tuple(point))
+        return [] if at is None else [arb(v) for v in y[at].tolist()]
+
+    return values
 
 
 def values_of(proof: SavedProof, stored: Stored, argument: Argument | None, formula: Formula | None) -> Values:
@@ -75,18 +80,26 @@ def values_of(proof: SavedProof, stored: Stored, argument: Argument | None, form
     if formula is None:
         raise Rejected("there is no function to compare with")
     given = formula
-    return lambda point: [item.c[0] for item in evaluate(given, [constant(arb(v), 1) for v in point], Kinks())]
+
+    def values(point: Sequence[float]) -> list[arb]:
+        x = [constant(arb(v), 1) for v in point]
+        return [item.c[0] for item in evaluate(given, x, Kinks())]
+
+    return values
 
 
 def _enclosed(point: Sequence[float], record: Record, stored: Stored, f: Sequence[arb]) -> tuple[arb, arb]:
     """What |T - f| is at least and at most at one point, by enclosures of T in the arithmetic of the claim."""
     execution = Execution.of(record.arithmetic, stored, (tuple(point), tuple(point)))
-    t = Layer(stored, execution)([constant(arb(v), 1) for v in point], Kinks())
+    x = [constant(arb(v), 1) for v in point]
+    t = Layer(stored, execution)(x, Kinks())
     gaps = [abs(a.c[0] - b) for a, b in zip(t.items, f, strict=True)]
     confirmed = _largest([gap.abs_lower() - r for gap, r in zip(gaps, t.errors, strict=True)])
     reached = arb(0)
     for gap, r in zip(gaps, t.errors, strict=True):
-        reached = reached.max((gap.abs_upper() + r).upper()) if (gap + r).is_finite() else arb.pos_inf()
+        # What is not known allows everything: it must not refuse a true lower bound.
+        most = (gap.abs_upper() + r).upper() if (gap + r).is_finite() else arb.pos_inf()
+        reached = reached.max(most)
     return confirmed, reached
 
 
@@ -101,6 +114,7 @@ def known_at(point: Sequence[float], record: Record, stored: Stored, values: Val
         confirmed, reached = _enclosed(point, record, stored, f)
     if record.arithmetic != REAL:
         returned = Executed(stored)(np.array([point]))[0].tolist()
+        # A pass that returns no number has no error: it confirms nothing.
         if all(math.isfinite(v) for v in returned):
             executed = [abs(arb(v) - b).abs_lower() for v, b in zip(returned, f, strict=True)]
             confirmed = _largest([confirmed, *executed])
@@ -122,16 +136,18 @@ def _largest(numbers: Sequence[arb]) -> arb:
 
 def contradiction(record: Record, stored: Stored, values: Values, points: Array) -> None:
     """Rejected if a forward pass at one of the points returns no finite number, or one too far from f."""
+    # A box between two numbers of the format holds no forward pass.
     if not len(points):
-        return  # a box between two numbers of the format holds no forward pass
+        return
     outputs = Executed(stored)(points)
     for point, row in zip(points.tolist(), outputs.tolist(), strict=True):
         place = ", ".join(f"{v:.6g}" for v in point[:8])
         if not all(math.isfinite(v) for v in row):
             raise Rejected(f"at ({place}) a forward pass returns {row[:3]}, which no finite bound allows")
         for v, f in zip(row, values(point), strict=True):
-            if abs(arb(v) - f).abs_lower() > record.upper:
-                error = float(abs(arb(v) - f).abs_lower())
+            least = abs(arb(v) - f).abs_lower()
+            if least > record.upper:
+                error = float(least)
                 raise Rejected(
                     f"at ({place}) |T - f| >= {error:.6g} as executed, above the stated upper bound {record.upper:.6g}"
                 )
@@ -150,7 +166,8 @@ def trial_points(
     count = POINTS if formula is None else max(2, min(POINTS, NODES // len(formula.nodes)))
     shares = rng.random((count, len(low)))
     inside = low * (1 - shares) + high * shares
-    corners = np.where(rng.random((min(CORNERS, count), len(low))) < 0.5, low, high)
+    upper_sides = rng.random((min(CORNERS, count), len(low))) >= 0.5
+    corners = np.where(upper_sides, high, low)
     with np.errstate(over="ignore"):
         points = kind.representable(np.concatenate([inside, corners]))
     return points[((low <= points) & (points <= high)).all(1)]

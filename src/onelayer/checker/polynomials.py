@@ -20,30 +20,42 @@ PIECES = 256  # per polynomial
 AT_ONCE = 2**21  # coefficients of all pieces that are looked at together
 
 Move = tuple[tuple[Any, Any, float], ...]  # (rows, rows they go to, factor)
+Pieces = tuple[Floats, Any, Floats]  # polynomials, whose pieces they are, and the bound of each
 
 
 def stay_below(p: Floats, s: int, degree: int, allowed: Floats) -> Any:
     """For which of the polynomials (P, N) |p| <= allowed on [-1, 1]^s is shown."""
-    holds = np.ones(p.shape[1], dtype=bool)
-    lost = above((degree + 3) * UNIT * above(np.abs(p).sum(0)))  # by one step
-    spent = np.zeros(p.shape[1], dtype=np.int64)
-    pending: list[tuple[Floats, Any, Floats]] = [(p, np.arange(p.shape[1]), allowed)]
+    count = p.shape[1]
+    holds = np.ones(count, dtype=bool)
+    spent = np.zeros(count, dtype=np.int64)
+    # By one step: degree + 1 roundings of a coefficient, and one of the room that is left, which an open piece's sum of
+    # coefficients exceeds.
+    lost = above((degree + 3) * UNIT * above(np.abs(p).sum(0)))
+    pending: list[Pieces] = [(p, np.arange(count), allowed)]
     while pending:
         piece, owner, room = pending.pop()
-        spent += np.bincount(owner, minlength=len(spent))
-        odd, even = _sorted(piece, s, degree)
-        swing = np.abs(odd).sum(0)
-        top = piece[0] + above(swing + np.maximum(even, 0.0).sum(0))
-        bottom = piece[0] - above(swing + np.maximum(-even, 0.0).sum(0))
-        open_ = ~((np.nextafter(top, np.inf) <= room) & (np.nextafter(bottom, -np.inf) >= -room))
-        beyond = open_ & ~((np.abs(piece[0]) <= room) & (spent[owner] < PIECES))
-        holds[owner[beyond]] = False
+        spent += np.bincount(owner, minlength=count)
+        # Written so that a NaN is open.
+        open_ = ~_between(piece, s, degree, room)
+        hopeful = (np.abs(piece[0]) <= room) & (spent[owner] < PIECES)
+        holds[owner[open_ & ~hopeful]] = False
         open_ &= holds[owner]
         if open_.any() and s:
-            pending += _parts(piece[:, open_], s, degree, owner[open_], room[open_] - lost[owner[open_]])
+            mine = owner[open_]
+            pending += _parts(piece[:, open_], s, degree, mine, room[open_] - lost[mine])
         elif open_.any():
             holds[owner[open_]] = False
     return holds
+
+
+def _between(p: Floats, s: int, degree: int, room: Floats) -> Any:
+    """Which of the polynomials their coefficients keep between -room and room: even monomials are never negative."""
+    odd, even = _sorted(p, s, degree)
+    swing = np.abs(odd).sum(0)
+    top = p[0] + above(swing + np.maximum(even, 0.0).sum(0))
+    bottom = p[0] - above(swing + np.maximum(-even, 0.0).sum(0))
+    below = np.nextafter(top, np.inf) <= room
+    return below & (np.nextafter(bottom, -np.inf) >= -room)
 
 
 def _sorted(p: Floats, s: int, degree: int) -> tuple[Floats, Floats]:
@@ -51,12 +63,13 @@ def _sorted(p: Floats, s: int, degree: int) -> tuple[Floats, Floats]:
     return p[1:][~even], p[1:][even]
 
 
-def _parts(p: Floats, s: int, degree: int, owner: Any, room: Floats) -> list[tuple[Floats, Any, Floats]]:
+def _parts(p: Floats, s: int, degree: int, owner: Any, room: Floats) -> list[Pieces]:
     """Both halves of each in its weightiest variable, or both faces of a variable in which it is monotone."""
     size = np.abs(p)
     monotone = np.zeros((s, p.shape[1]), dtype=bool)
     weight = _holding(s, degree) @ size
     for v in range(s):
+        # The linear coefficient outweighs all that the derivative has beside it.
         bend = _slopes(s, degree)[v] @ size
         monotone[v] = size[1 + v] > above(bend)
     face = monotone.any(0)
@@ -66,12 +79,14 @@ def _parts(p: Floats, s: int, degree: int, owner: Any, room: Floats) -> list[tup
         for is_face in (True, False):
             mine = (chosen == v) & (face == is_face)
             if mine.any():
-                sides = [_moved(p[:, mine], moves(s, v, degree, upper, is_face)) for upper in (False, True)]
-                found.append((np.concatenate(sides, 1), np.tile(owner[mine], 2), np.tile(room[mine], 2)))
+                own = p[:, mine]
+                sides = [_moved(own, moves(s, v, degree, upper, is_face)) for upper in (False, True)]
+                both = np.concatenate(sides, 1)
+                found.append((both, np.tile(owner[mine], 2), np.tile(room[mine], 2)))
     return _chunks(found)
 
 
-def _chunks(parts: list[tuple[Floats, Any, Floats]]) -> list[tuple[Floats, Any, Floats]]:
+def _chunks(parts: list[Pieces]) -> list[Pieces]:
     """Joined as far as memory allows."""
     if not parts:
         return []
@@ -111,7 +126,8 @@ def moves(s: int, v: int, degree: int, upper: bool, is_face: bool) -> Move:
     for at, e in enumerate(exponents):
         n = e[v]
         for j in range(1 if is_face else n + 1):
-            groups.setdefault((n, j), []).append((at, places[(*e[:v], j, *e[v + 1 :])]))
+            target = places[(*e[:v], j, *e[v + 1 :])]
+            groups.setdefault((n, j), []).append((at, target))
     found = []
     for (n, j), pairs in groups.items():
         sign = 1.0 if upper or (n - j) % 2 == 0 else -1.0

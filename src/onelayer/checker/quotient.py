@@ -34,19 +34,28 @@ class Product:
         """self * other**sign."""
         exponents = {id(factor): (factor, n) for factor, n in self.factors}
         for factor, n in other.factors:
-            exponents[id(factor)] = factor, exponents.get(id(factor), (factor, 0))[1] + sign * n
-        return Product(tuple((factor, n) for factor, n in exponents.values() if n))
+            _, known = exponents.get(id(factor), (factor, 0))
+            exponents[id(factor)] = factor, known + sign * n
+        kept = [(factor, n) for factor, n in exponents.values() if n]
+        return Product(tuple(kept))
 
     def raised(self, exponent: int) -> Product:
         """The product to a whole power."""
-        return Product(tuple((factor, n * exponent) for factor, n in self.factors if exponent))
+        if not exponent:
+            return Product(())
+        return Product(tuple((factor, n * exponent) for factor, n in self.factors))
 
     def common(self, other: Product) -> Product:
         """For each factor the smaller of its exponents, 0 where it is missing."""
-        mine, theirs = ({id(factor): n for factor, n in side.factors} for side in (self, other))
+        mine = {id(factor): n for factor, n in self.factors}
+        theirs = {id(factor): n for factor, n in other.factors}
         each = {id(factor): factor for factor, _ in (*self.factors, *other.factors)}
-        least = ((factor, min(mine.get(key, 0), theirs.get(key, 0))) for key, factor in each.items())
-        return Product(tuple((factor, n) for factor, n in least if n))
+        found = []
+        for key, factor in each.items():
+            least = min(mine.get(key, 0), theirs.get(key, 0))
+            if least:
+                found.append((factor, least))
+        return Product(tuple(found))
 
     def above(self, order: int) -> Taylor:
         """The product of the positive powers."""
@@ -107,13 +116,16 @@ def quotients(formula: Formula, x: Sequence[Taylor], kinks: Kinks) -> tuple[list
     for node in formula.nodes:
         args = [values[at] for at in node.args]
         if node.op == "neg":
-            value = minus_one * args[0]  # one factor for all of them, so that two cancel
+            # One factor for all of them, so that two cancel.
+            value = minus_one * args[0]
         elif node.op in PRODUCTS:
             value = PRODUCTS[node.op](node, args, order)
         elif node.op == "log" and np.all(args[0].positive() | ~np.asarray(sound)):
             value = Product(((_logarithm(args[0], order), 1),))
         else:
-            value = Product(((node_value(node, [arg.value(order) for arg in args], x, kinks), 1),))
+            taken = [arg.value(order) for arg in args]
+            value = Product(((node_value(node, taken, x, kinks), 1),))
+        # Factors may cancel later, and with them the only sign that the formula has no value: so it is asked here.
         if _divides(node):
             sound = sound & args[-1].nonzero()
         sound = sound & value.defined()
@@ -133,8 +145,10 @@ def _divided(node: Node, args: Sequence[Product], order: int) -> Product:
 def _added(node: Node, args: Sequence[Product], order: int) -> Product:
     """A sum or difference: what both terms share stays outside."""
     shared = args[0].common(args[1])
+    # Without the least exponents of both no negative power is left on either side.
     a, b = (arg.combined(shared, -1).above(order) for arg in args)
-    return shared * Product(((a + b if node.op == "add" else a - b, 1),))
+    total = a + b if node.op == "add" else a - b
+    return shared * Product(((total, 1),))
 
 
 # How a product is made of products; every other operation makes a new factor.

@@ -108,7 +108,9 @@ class Record:
 
     def _supposes(self) -> bool:
         """Whether nothing is supposed of f, or what is said of it."""
-        return self.within == 0 or (0 < self.within <= self.upper and bool(self.assumptions) and not self.about)
+        if self.within == 0:
+            return True
+        return 0 < self.within <= self.upper and bool(self.assumptions) and not self.about
 
     def stated(self) -> Record:
         """What must be true of ``function`` for the claim about f to follow: |T - f| is within ``within`` of |T - s|.
@@ -123,7 +125,9 @@ class Record:
         upper = less(self.upper) if math.isfinite(self.upper) else self.upper
         lower = more(self.lower) if self.lower else 0.0
         moves: dict[str, Callable[[float], float]] = {"proved": less, "refuted": more}
-        eps = moves[self.status](self.eps) if self.eps is not None and self.status in moves else None
+        eps = None
+        if self.eps is not None and self.status in moves:
+            eps = moves[self.status](self.eps)
         return replace(self, within=0.0, upper=upper, lower=lower, eps=eps)
 
     @property
@@ -136,8 +140,9 @@ def _moved(value: float, by: Fraction) -> float:
     """The float nearest to value + by that has moved at least that far."""
     exact = Fraction(value) + by
     near = float(exact)
-    short = Fraction(near) > exact if by < 0 else Fraction(near) < exact
-    return math.nextafter(near, -math.inf if by < 0 else math.inf) if short else near
+    if by < 0:
+        return math.nextafter(near, -math.inf) if Fraction(near) > exact else near
+    return math.nextafter(near, math.inf) if Fraction(near) < exact else near
 
 
 def _shape(shape: tuple[int, ...]) -> bool:
@@ -163,7 +168,9 @@ def _inside(point: tuple[float, ...], low: tuple[float, ...], high: tuple[float,
 
 def _box_inside(corners: Any, low: Any, high: Any) -> bool:
     """Whether a box, if there is one, is a box and lies in the domain."""
-    return corners is None or (_ordered(*corners) and all(_inside(side, low, high) for side in corners))
+    if corners is None:
+        return True
+    return _ordered(*corners) and all(_inside(side, low, high) for side in corners)
 
 
 # What each kind of claim has beside its name, and whether a value may stand there.
@@ -183,7 +190,9 @@ _ABOUT: dict[str, dict[str, Callable[[Any], bool]]] = {
 
 def _listed(value: Any, kind: type[Any]) -> bool:
     """A list of numbers of one type, at least one, all finite."""
-    return isinstance(value, list) and bool(value) and all(type(x) is kind and math.isfinite(x) for x in value)
+    if not isinstance(value, list) or not value:
+        return False
+    return all(type(x) is kind and math.isfinite(x) for x in value)
 
 
 def _settings(about: Mapping[str, Any]) -> bool:

@@ -8,7 +8,7 @@ the net is known too lies within the ball around the differences. The polynomial
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import product
+from itertools import pairwise, product
 from math import comb, prod
 from typing import Any
 
@@ -33,9 +33,11 @@ class Side:
         self.k = degree
         low, high = ends
         cells = range(degree, len(knots) - degree - 1)
-        self.first = max((c for c in cells if arb(knots[c]) <= low), default=cells[0])
-        self.last = max((c for c in cells if not arb(knots[c]) >= high), default=cells[0])
-        self.last = max(self.first, self.last)
+        # Beyond the axis the first and the last piece go on.
+        begun = [c for c in cells if arb(knots[c]) <= low]
+        met = [c for c in cells if not arb(knots[c]) >= high]
+        self.first = max(begun, default=cells[0])
+        self.last = max([self.first, *met])
         between = [arb(knots[c]) for c in range(self.first + 1, self.last + 1)]
         self.own = [low] * (degree + 1) + between + [high] * (degree + 1)
         self.width = len(self.own) - degree - 1
@@ -55,14 +57,15 @@ class Side:
         rows = np.full((self.width, self.width), arb(0), dtype=object)
         for j in range(self.width):
             piece = min(j, self.last - self.first)
-            for column, weight in enumerate(self._polar(self.first + piece, self.own[j + 1 : j + 1 + self.k])):
+            inner = self.own[j + 1 : j + 1 + self.k]
+            for column, weight in enumerate(self._polar(self.first + piece, inner)):
                 rows[j, piece + column] = weight
         return rows
 
     def _polar(self, cell: int, arguments: Sequence[arb]) -> list[arb]:
         """Weights of the k + 1 coefficients of a cell in the polar form of its piece: de Boor's algorithm."""
         k = self.k
-        unit = np.array([[arb(int(i == j)) for j in range(k + 1)] for i in range(k + 1)], dtype=object)
+        unit = np.vectorize(arb, otypes=[object])(np.eye(k + 1, dtype=int).astype(object))
         rows: list[Balls] = list(unit)
         for level, x in enumerate(arguments, start=1):
             for at in range(k, level - 1, -1):
@@ -87,10 +90,10 @@ class Side:
 
     def bend(self) -> arb:
         """How far the broken line through t^2 is from t^2."""
-        gaps = [((b - a) / self.radius).abs_upper() for a, b in zip(self.own, self.own[1:], strict=False)]
         longest = arb(0)
-        for gap in gaps:
-            longest = longest.max(gap)
+        for a, b in pairwise(self.own):
+            longest = longest.max(((b - a) / self.radius).abs_upper())
+        # A chord of a parabola is half its width squared above it in the middle.
         return longest * longest / 4
 
 
@@ -146,7 +149,8 @@ def _net(data: Spline, sides: Sequence[Side]) -> Balls:
 def _along(matrix: Balls, values: Balls, axis: int) -> Balls:
     """A matrix applied along one axis."""
     moved = np.moveaxis(values, axis, 0)
-    applied: Balls = np.dot(matrix, moved.reshape(len(moved), -1)).reshape(len(matrix), *moved.shape[1:])
+    columns = moved.reshape(len(moved), -1)
+    applied: Balls = np.dot(matrix, columns).reshape(len(matrix), *moved.shape[1:])
     return np.moveaxis(applied, 0, axis)
 
 
@@ -157,7 +161,7 @@ def _fit(net: Balls, monomials: Sequence[Balls], order: int) -> NDArray[np.float
     for axis, rows in enumerate(monomials):
         inverse = np.linalg.pinv(middle(rows))
         factors = np.moveaxis(np.tensordot(inverse, factors, axes=(1, axis)), 0, axis)
-    degree = sum(np.ix_(*(np.arange(n) for n in factors.shape)), np.zeros(factors.shape, dtype=np.int64))
+    degree = np.indices(factors.shape).sum(0)
     return np.where((degree <= order) & np.isfinite(factors), factors, 0.0)
 
 

@@ -67,7 +67,7 @@ def read_model(folder: Path) -> Stored:
     text = metadata["onelayer"]
     config = _config(path, text)
     shapes = expected_shapes(config)
-    tags = {name: _TAGS.get(value.dtype.newbyteorder("="), "") for name, value in raw.items()}
+    tags = {name: _tag(value) for name, value in raw.items()}
     whole = {name for name, tag in tags.items() if tag == WHOLE}
     if whole:
         shapes = _with_scales(path, shapes, whole)
@@ -77,11 +77,17 @@ def read_model(folder: Path) -> Stored:
     return Stored(config, _numbers(raw, tags), kind, digest)
 
 
+def _tag(value: Any) -> str:
+    """How a tensor is stored; nothing where it is no format of weights."""
+    return _TAGS.get(value.dtype.newbyteorder("="), "")
+
+
 def _check_shapes(path: Path, raw: dict[str, Any], shapes: dict[str, tuple[int, ...]]) -> None:
     """Refuse tensors other than those that the configuration prescribes."""
     found = {name: tuple(value.shape) for name, value in raw.items()}
     if found != shapes:
-        odd = sorted(name for name in {*found, *shapes} if found.get(name) != shapes.get(name))
+        names = {*found, *shapes}
+        odd = sorted(name for name in names if found.get(name) != shapes.get(name))
         raise FileError(f"{path}: tensor {odd[0]} does not have the shape that the configuration prescribes")
 
 
@@ -98,7 +104,8 @@ def _with_scales(path: Path, shapes: dict[str, tuple[int, ...]], whole: set[str]
     matrices = {name for name, shape in shapes.items() if len(shape) >= 2}
     if whole != matrices:
         raise FileError(f"{path}: either every matrix is {WHOLE}, or none")
-    return shapes | {name + SCALE: shapes[name][-1:] for name in matrices}
+    scales = {name + SCALE: shapes[name][-1:] for name in matrices}
+    return shapes | scales
 
 
 def _numbers(raw: dict[str, Any], tags: dict[str, str]) -> dict[str, Array]:
@@ -109,7 +116,9 @@ def _numbers(raw: dict[str, Any], tags: dict[str, str]) -> dict[str, Array]:
             value = value.astype(np.float32) * raw[name + SCALE].astype(np.float32)
         elif tags[name] == "BF16":
             value = (value.astype(np.uint32) << 16).view(np.float32)
-        if name.removesuffix(SCALE) == name or tags.get(name.removesuffix(SCALE)) != WHOLE:
+        # A scale has done its work; what merely ends like one is a weight.
+        scaled = name.endswith(SCALE) and tags.get(name.removesuffix(SCALE)) == WHOLE
+        if not scaled:
             found[name] = value.astype(np.float64)
     return found
 
@@ -117,7 +126,9 @@ def _numbers(raw: dict[str, Any], tags: dict[str, str]) -> dict[str, Array]:
 def _digest(text: str, raw: dict[str, Any], tags: dict[str, str]) -> str:
     digest = hashlib.sha256(f"{text}\n".encode())
     for name, value in sorted(raw.items()):
-        digest.update(f"{name} {tags[name]} {','.join(map(str, value.shape))}\n".encode())
+        shape = ",".join(map(str, value.shape))
+        digest.update(f"{name} {tags[name]} {shape}\n".encode())
+        # Little-endian, whatever the machine is.
         digest.update(value.astype(value.dtype.newbyteorder("<")).tobytes())
     return digest.hexdigest()
 
@@ -145,13 +156,13 @@ def _sound(config: dict[str, Any]) -> bool:
 
 def _typed(config: dict[str, Any]) -> bool:
     """Every field is there and has a value of its kind."""
-    return (
-        set(config) - {"pieces"} == {*CHOICES, *COUNTS, "input_shape", "output_shape", "heads", "residual"}
-        and all(config[name] in allowed for name, allowed in CHOICES.items())
-        and all(type(config[name]) is int and config[name] >= 0 for name in COUNTS)
-        and type(config["residual"]) is bool
-        and all(_sizes(config[name]) for name in ("input_shape", "output_shape"))
-    )
+    if set(config) - {"pieces"} != {*CHOICES, *COUNTS, "input_shape", "output_shape", "heads", "residual"}:
+        return False
+    chosen = all(config[name] in allowed for name, allowed in CHOICES.items())
+    # type and not isinstance: true is an int, and no count.
+    counted = all(type(config[name]) is int and config[name] >= 0 for name in COUNTS)
+    shaped = all(_sizes(config[name]) for name in ("input_shape", "output_shape"))
+    return chosen and counted and shaped and type(config["residual"]) is bool
 
 
 def _consistent(config: dict[str, Any]) -> bool:
@@ -176,19 +187,18 @@ def _consistent(config: dict[str, Any]) -> bool:
 
 def _sound_heads(config: dict[str, Any]) -> bool:
     heads = config["heads"]
-    return isinstance(heads, list) and len(heads) >= 1 and all(_sound_head(head, config["layout"]) for head in heads)
+    if not isinstance(heads, list) or not heads:
+        return False
+    return all(_sound_head(head, config["layout"]) for head in heads)
 
 
 def _sound_head(head: dict[str, Any], layout: str) -> bool:
-    needed = {"none": 0, "plain": 1}.get(head["memory"])
-    return (
-        set(head) == HEAD
-        and head["memory"] in ("none", "plain", "grid")
-        and (layout != "packed" or head["memory"] != "none")
-        and _sizes([head["d_k"], head["d_v"]])
-        and _sizes(head["tokens"])
-        and (len(head["tokens"]) == needed if needed is not None else len(head["tokens"]) >= 1)
-    )
+    if set(head) != HEAD or not _sizes([head["d_k"], head["d_v"]]) or not _sizes(head["tokens"]):
+        return False
+    axes = len(head["tokens"])
+    # A packed layer has no tokens of its own: without memory a head would average nothing.
+    right = {"none": axes == 0 and layout != "packed", "plain": axes == 1, "grid": axes >= 1}
+    return right.get(head["memory"], False)
 
 
 def _length(config: dict[str, Any]) -> int:
@@ -203,11 +213,9 @@ def _rows(config: dict[str, Any]) -> int:
 
 
 def _sizes(values: Any) -> bool:
-    return (
-        isinstance(values, list)
-        and len(values) <= MAX_AXES
-        and all(type(value) is int and value >= 1 for value in values)
-    )
+    if not isinstance(values, list) or len(values) > MAX_AXES:
+        return False
+    return all(type(value) is int and value >= 1 for value in values)
 
 
 def expected_shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
