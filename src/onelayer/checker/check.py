@@ -199,7 +199,8 @@ class _Check:
         boxes = leaves(self.proof) if self.proof.tree is not None else None
         if not math.isfinite(record.upper):
             return
-        if record.arithmetic != "real":
+        # Passes at a few points first: a claim that is plainly false need not wait for its boxes.
+        if record.arithmetic != REAL:
             points = trial_points(self.proof, stored, argument, formula, self.rng)
             contradiction(record, stored, values, points)
         self._upper(stored, formula, argument, boxes)
@@ -228,6 +229,8 @@ class _Check:
         which is proved later.
         """
         record = self.record
+        # Comparisons of balls are certain or false: this one refuses what is surely wrong, the next what is not surely
+        # right.
         if known.confirmed > record.upper:
             raise Rejected(
                 f"at the witness |T - f| >= {known.lower:.6g}, above the stated upper bound {record.upper:.6g}"
@@ -264,13 +267,17 @@ class _Check:
         held = np.zeros(0, dtype=np.int64)
         if self.record.witness is not None:
             point = np.array(self.record.witness)
-            rows = np.flatnonzero(((low <= point) & (point <= high)).all(1))
-            held = np.unique(np.searchsorted([chunk.stop for chunk in chunks], rows, side="right"))
+            inside = ((low <= point) & (point <= high)).all(1)
+            stops = [chunk.stop for chunk in chunks]
+            held = np.unique(np.searchsorted(stops, np.flatnonzero(inside), side="right"))
         weights = np.array([volumes[chunk].sum() for chunk in chunks])
         order = random_order(weights, held, self.rng)
         for chunk in proved_chunks(reproof, [chunks[at] for at in order.tolist()], self.jobs):
             count = self.done.boxes + chunk.stop - chunk.start
-            volume = min(1.0, self.done.volume + float(volumes[chunk].sum())) if count < len(low) else 1.0
+            # A sum of rounded shares is 1 only by luck; all boxes are the whole domain.
+            volume = 1.0
+            if count < len(low):
+                volume = min(1.0, self.done.volume + float(volumes[chunk].sum()))
             self.done = replace(self.done, boxes=count, volume=volume)
             self.observer.report("checking", volume, detail=f"{count:,} of {len(low):,} boxes")
 

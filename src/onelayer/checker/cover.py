@@ -32,8 +32,11 @@ def leaves(proof: SavedProof) -> tuple[Array, Array]:
     if int(rank[-1]) + 1 != proof.record.boxes:
         raise Rejected("the boxes do not cover the domain: the certificate states another number of them")
     following = _following(sums)
-    node, low, high = np.array([0]), *(np.array([side], dtype=np.float64) for side in proof.record.domain)
-    lows, highs = (np.full((proof.record.boxes, low.shape[1]), np.nan) for _ in range(2))  # no leaf is left out
+    # All boxes of one depth at a time, from the root.
+    node = np.array([0])
+    low, high = (np.array([side], dtype=np.float64) for side in proof.record.domain)
+    # NaN, which no proof survives, should a leaf be left out.
+    lows, highs = (np.full((proof.record.boxes, low.shape[1]), np.nan) for _ in range(2))
     for _ in range(MAX_DEPTH):
         ends = leaf[node]
         lows[rank[node[ends]]] = low[ends]
@@ -80,8 +83,11 @@ def shares(low: Array, high: Array) -> Array:
     """Share of the volume in each box, over the coordinates that have a width; equal shares if none has."""
     widths = high / 2 - low / 2
     widths = widths[:, widths.max(0) > 0]
-    with np.errstate(divide="ignore"):
-        logs = np.log(widths / widths.max(0)).sum(1) if widths.size else np.zeros(len(low))
+    # By logarithms: the volume of a box in hundreds of coordinates is no float.
+    logs = np.zeros(len(low))
+    if widths.size:
+        with np.errstate(divide="ignore"):
+            logs = np.log(widths / widths.max(0)).sum(1)
     volumes = np.exp(logs - logs.max())
     found: Array = volumes / volumes.sum()
     return found

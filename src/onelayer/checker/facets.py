@@ -24,12 +24,15 @@ def _forms(data: Facets, precision: int) -> list[tuple[list[Form], Form]]:
     """Per simplex its barycentric coordinates and its plane, at a precision of the arithmetic."""
     found = []
     for corners in data.simplices.tolist():
-        inverse = arb_mat([[*map(arb, data.points[at].tolist()), arb(1)] for at in corners]).inv()
         size = len(corners)
+        # Barycentric coordinates are affine, 1 at their own corner and 0 at the others.
+        rows = [[*map(arb, data.points[at].tolist()), arb(1)] for at in corners]
+        inverse = arb_mat(rows).inv()
         coordinates = [[inverse[j, i] for j in range(size)] for i in range(size)]
         plane = [arb(0)] * size
         for at, form in zip(corners, coordinates, strict=True):
-            plane = [p + arb(float(data.values[at])) * g for p, g in zip(plane, form, strict=True)]
+            value = arb(float(data.values[at]))
+            plane = [p + value * g for p, g in zip(plane, form, strict=True)]
         found.append((coordinates, plane))
     return found
 

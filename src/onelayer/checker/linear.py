@@ -41,12 +41,17 @@ class LinearHead:
             raise UnsupportedOperation("linear attention of so many features", f"up to {MOST_FEATURES:,} are re-proved")
         found = self._average(query, keys, values, kinks)
         given = [*query.errors, *(e for row in (*keys, *values) for e in row.errors)]
-        if self.execution is None or all(error.is_zero() for error in given) or not self._gentle():
+        exact = all(error.is_zero() for error in given)
+        if self.execution is None or exact or not self._gentle():
             return found
-        wide = self._average(_widened(query), [_widened(key) for key in keys], [_widened(v) for v in values], kinks)
-        strayed = self._strayed(query, keys, values)
-        pairs = zip(found.errors, wide.errors, _moved(strayed, values), strict=True)
-        return Vector(found.items, [_smaller(error, (rounding + moved).upper()) for error, rounding, moved in pairs])
+        # A second bound: the rounding of a head whose numbers are all that the executed ones may be, and how far the
+        # real average moves to theirs.
+        wide_keys = [_widened(key) for key in keys]
+        wide_values = [_widened(value) for value in values]
+        wide = self._average(_widened(query), wide_keys, wide_values, kinks)
+        moved = _moved(self._strayed(query, keys, values), values)
+        other = [(rounding + m).upper() for rounding, m in zip(wide.errors, moved, strict=True)]
+        return Vector(found.items, [_smaller(a, b) for a, b in zip(found.errors, other, strict=True)])
 
     def _gentle(self) -> bool:
         """Whether the logarithm of the kernel is known to rise by no more than its logit, or entry, does."""
@@ -61,20 +66,23 @@ class LinearHead:
         """
         total = ZERO
         for at in range(len(query)):
-            lengths = [size(key.items[at]) + key.errors[at] for key in keys]
             moved = largest([key.errors[at] for key in keys])
             if self.feature == "elu":
                 total = total + query.errors[at] + moved
             else:
                 own = size(query.items[at]) + query.errors[at]
-                total = total + query.errors[at] * largest(lengths) + moved * own
-        return total * (1 + arb(2) ** -30)  # the factor 1 / sqrt(2) is a rounded one
+                longest = largest([size(key.items[at]) + key.errors[at] for key in keys])
+                total = total + query.errors[at] * longest + moved * own
+        # The factor 1 / sqrt(2) is a rounded one.
+        return total * (1 + arb(2) ** -30)
 
     def _average(self, query: Vector, keys: Sequence[Vector], values: Sequence[Vector], kinks: Kinks) -> Vector:
         features = self.features(query, kinks)
         seen = [self.features(key, kinks) for key in keys]
-        columns = [self._column(seen, at) for at in range(len(features))]  # of the tokens, per feature
-        mass = self._dot(features, self._stacked([self._total(column) for column in columns]))
+        # Of the tokens, per feature.
+        columns = [self._column(seen, at) for at in range(len(features))]
+        sums = self._stacked([self._total(column) for column in columns])
+        mass = self._dot(features, sums)
         below = self._floor(query, keys, mass.items[0])
         inverse = apply("inv", mass.items[0], (below, mass.items[0].range().upper().max(below)))
         found: list[tuple[Taylor, arb]] = []

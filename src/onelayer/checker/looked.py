@@ -82,6 +82,7 @@ def looked_up(
         error = error * (largest + apart) + size * apart
         size = size * largest
         ends = own if a == 0 else _times(ends, own)
+        # Relative errors of the axes multiply, as their weights do.
         average, absolute = _executed(slopes, biases, form, execution)
         growth = growth * (1 + average)
         lost = lost + absolute
@@ -106,12 +107,16 @@ def _executed(slopes: Sequence[float], biases: Sequence[float], form: Seen, exec
     """Relative error of one executed axis: its query, its logits, softmax, and the sum; and what underflow adds."""
     e = execution
     count = len(slopes)
-    query = e.gamma(form.terms) * 4 * form.size + (2 * form.terms + 2) * e.tiny  # of 2 d . x, or of 4 d . x
-    errors, spreads = [], []
+    # Of 2 d . x, or of 4 d . x.
+    query = e.gamma(form.terms) * 4 * form.size + e.underflow(form.terms)
+    errors = []
+    spreads = []
     for a, b in zip(slopes, biases, strict=True):
         steep = abs(arb(a))
         logit = steep * form.size + abs(arb(b))
-        errors.append(steep * query / 2 + e.gamma(3) * (logit + steep * query) + 8 * e.tiny)
+        # The query is divided by 2 or 4 without rounding; then two products and a sum.
+        rounding = e.gamma(3) * (logit + steep * query)
+        errors.append(steep * query / 2 + rounding + 8 * e.tiny)
         spreads.append((-logit).union(logit))
     relative, absolute = e.softmax(spreads, errors, [arb(1)] * count)
     worst = relative[0]

@@ -126,8 +126,8 @@ def moves(s: int, v: int, degree: int, upper: bool, is_face: bool) -> Move:
     for at, e in enumerate(exponents):
         n = e[v]
         for j in range(1 if is_face else n + 1):
-            target = places[(*e[:v], j, *e[v + 1 :])]
-            groups.setdefault((n, j), []).append((at, target))
+            place = places[(*e[:v], j, *e[v + 1 :])]
+            groups.setdefault((n, j), []).append((at, place))
     found = []
     for (n, j), pairs in groups.items():
         sign = 1.0 if upper or (n - j) % 2 == 0 else -1.0

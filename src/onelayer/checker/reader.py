@@ -95,7 +95,8 @@ def read_proof(folder: str | Path) -> SavedProof:
     folder = Path(folder)
     text = read_bounded(folder / CERTIFICATE, MAX_BYTES[CERTIFICATE])
     names = (BOXES, FUNCTION, *ATTACHMENTS)
-    content = {name: data for name in names if (data := read_if_there(folder / name, MAX_BYTES[name])) is not None}
+    found = {name: read_if_there(folder / name, MAX_BYTES[name]) for name in names}
+    content = {name: data for name, data in found.items() if data is not None}
     try:
         function = content[FUNCTION].decode("utf-8") if FUNCTION in content else None
         record, digests = _record(text.decode("ascii"), function)
@@ -103,7 +104,8 @@ def read_proof(folder: str | Path) -> SavedProof:
         raise FileError(f"{folder}: certificate.json must be ASCII and function.txt UTF-8 text") from error
     _need_same(folder, content, digests)
     tree = _cuts(content[BOXES]) if BOXES in content else None
-    return SavedProof(record, tree, function, {name: content[name] for name in ATTACHMENTS if name in content})
+    attached = {name: content[name] for name in ATTACHMENTS if name in content}
+    return SavedProof(record, tree, function, attached)
 
 
 def read_table(data: bytes) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -120,9 +122,12 @@ def read_table(data: bytes) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 def _one_tree(code: NDArray[np.uint8], dim: int) -> bool:
     """Whether the bytes are one binary tree in preorder that cuts existing axes: each cut opens one box more."""
-    sums = np.cumsum(np.where(code == LEAF, -1, 1))
-    whole = sums[-1] == -1 and not (sums[:-1] < 0).any()
-    return bool(whole and not ((code != LEAF) & (code >= dim)).any())
+    leaf = code == LEAF
+    open_boxes = np.cumsum(np.where(leaf, -1, 1))
+    # The last box closes the tree, and no earlier one: bytes behind it would be read by nobody.
+    whole = open_boxes[-1] == -1 and not (open_boxes[:-1] < 0).any()
+    beyond = ~leaf & (code >= dim)
+    return bool(whole and not beyond.any())
 
 
 def _cuts(data: bytes) -> Cuts:
@@ -150,8 +155,8 @@ def _record(text: str, function: str | None = None) -> tuple[Record, dict[str, s
     """
     data = _parse(text)
     names = {item.name for item in fields(Record)} - (OPTIONAL - set(data))
-    if set(data) != names | {"format", "format_version", "files", "sha256"}:
-        odd = sorted(set(data) ^ (names | {"format", "format_version", "files", "sha256"}))
+    odd = sorted(set(data) ^ {*names, "format", "format_version", "files", "sha256"})
+    if odd:
         raise FileError(f"certificate.json has missing or unknown fields: {', '.join(map(repr, odd[:5]))}")
     files = _sealed(data)
     if data["function"] is None:

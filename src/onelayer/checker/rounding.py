@@ -73,14 +73,17 @@ class Execution:
             if bias.is_zero() or abs(bias) >= self.tiny:
                 return ZERO
             return self.tiny
-        roundings = terms + (0 if bias.is_zero() else 1)
-        return (passed + self.gamma(roundings) * (total + abs(bias)) + (2 * terms + 2) * self.tiny).upper()
+        # A product and the sums it goes through: as many roundings as there are terms, in any order.
+        roundings = terms if bias.is_zero() else terms + 1
+        rounding = self.gamma(roundings) * (total + abs(bias))
+        return (passed + rounding + self.underflow(terms)).upper()
 
     def scaled(self, factor: float, sizes: Sequence[arb], errors: Sequence[arb]) -> list[arb]:
         """Times a float64 number, which is rounded to the executing format first if it is not one of its numbers."""
         c = abs(arb(factor))
         cast = self.cast(factor)
-        g = cast + (ZERO if power_of_two(factor) and cast.is_zero() else self.gamma(1) * (c + cast))
+        exact = power_of_two(factor) and cast.is_zero()
+        g = cast if exact else cast + self.gamma(1) * (c + cast)
         return [(e * c + g * (s + e) + 2 * self.tiny).upper() for s, e in zip(sizes, errors, strict=True)]
 
     def cast(self, number: float) -> arb:
@@ -91,7 +94,8 @@ class Execution:
             return ZERO
         if not math.isfinite(given):
             return INFINITE
-        lost = self.tiny if abs(arb(number)) < self.tiny else ZERO  # it may be flushed to zero
+        # It may be flushed to zero.
+        lost = self.tiny if abs(arb(number)) < self.tiny else ZERO
         return (abs(arb(given) - arb(number)) + lost).upper()
 
     def added(self, sizes: Sequence[arb], errors: Sequence[arb]) -> list[arb]:
@@ -100,7 +104,9 @@ class Execution:
 
     def fits(self, sizes: Sequence[arb], errors: Sequence[arb]) -> bool:
         """Whether executed numbers of these sizes and errors, rounded to what the layer holds, are finite."""
-        return self.ceiling is None or all(s + e <= self.ceiling for s, e in zip(sizes, errors, strict=True))
+        if self.ceiling is None:
+            return True
+        return all(s + e <= self.ceiling for s, e in zip(sizes, errors, strict=True))
 
     def stored(self, sizes: Sequence[arb], errors: Sequence[arb], exact: Sequence[bool]) -> list[arb]:
         """What a layer of a narrow format holds: each number rounded to nearest once more.
@@ -153,15 +159,20 @@ class Execution:
             for spread, error in zip(spreads, errors, strict=True)
         ]
         heaviest = max(range(len(theta)), key=lambda at: float(spreads[at].mid()))
-        moved = [ZERO if at == heaviest else one + theta[heaviest] for at, one in enumerate(theta)]
-        found = [self._quotients(one, weights) for one in (theta, moved)]
-        relative = [a.min(b) for a, b in zip(*found, strict=True)]
-        return relative, 8 * (len(theta) + 1) * self.tiny if relative[0].is_finite() else INFINITE
+        moved = [one + theta[heaviest] for one in theta]
+        moved[heaviest] = ZERO
+        plain = self._quotients(theta, weights)
+        relative = [a.min(b) for a, b in zip(plain, self._quotients(moved, weights), strict=True)]
+        # Exponentials, the sum and a quotient that underflow; the largest exponential is about 1, so none is amplified.
+        absolute = 8 * (len(theta) + 1) * self.tiny
+        return relative, absolute if relative[0].is_finite() else INFINITE
 
     def _quotients(self, theta: Sequence[arb], weights: Sequence[arb]) -> list[arb]:
         """Relative errors of numerators e^theta (1 + 8 u) over their sum; infinite where it may be twice as far."""
         rho = [(one.exp() * (1 + 8 * self.unit) - 1).upper() for one in theta]
-        mean = sum((w * r for w, r in zip(weights, rho, strict=True)), ZERO).min(largest(rho))
+        # Bounds of the weights may sum to more than one; the mean of the errors is still no more than the largest.
+        weighed = sum((w * r for w, r in zip(weights, rho, strict=True)), ZERO)
+        mean = weighed.min(largest(rho))
         sigma = (mean + self.gamma(len(rho) + 1) * (1 + mean)).upper()
         if not sigma < 0.5:
             return [INFINITE] * len(rho)
@@ -173,9 +184,11 @@ class Execution:
         Products that underflow err by :meth:`underflow` in all, whatever the values.
         """
         g = self.gamma(terms + 1)
-        return [
-            (w * r + absolute + g * (w * (1 + r) + absolute)).upper() for w, r in zip(weights, relative, strict=True)
-        ]
+        found = []
+        for w, r in zip(weights, relative, strict=True):
+            strayed = w * r + absolute
+            found.append((strayed + g * (w + strayed)).upper())
+        return found
 
     def underflow(self, terms: int) -> arb:
         """Absolute error of a sum of products that may all underflow."""

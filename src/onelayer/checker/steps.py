@@ -9,32 +9,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from flint import arb
 
 from onelayer.checker.activations import ACTIVATIONS, Activation, elu, leaky_relu
 from onelayer.checker.arithmetic import UNIT_BALL, ZERO, Taylor, constant
 from onelayer.checker.attention import Matrix
-from onelayer.checker.elements import Element, Jet, larger, plus, smaller, smooth, softmax, times, underlying
+from onelayer.checker.elements import Element, Jet, plus, smooth, softmax, times, underlying
+from onelayer.checker.entries import PAIRS, Entries, added_up, defined, gathered, joined, size_of
 from onelayer.checker.functions import Kinks
 from onelayer.checker.network import StoredNetwork, StoredStep
 from onelayer.checker.passes import NetworkPass
-from onelayer.checker.rounding import INFINITE, largest
-
-Entry = tuple[Element, arb]
-
-
-@dataclass
-class Entries:
-    """The entries of a value in row-major order; ``errors`` None where no execution is meant."""
-
-    items: list[Element]
-    errors: list[arb]
-
-    def sizes(self) -> list[arb]:
-        """Bounds of the absolute values."""
-        return [underlying(item).range().abs_upper() for item in self.items]
+from onelayer.checker.rounding import largest
 
 
 class Evaluation:
@@ -64,21 +50,21 @@ class Evaluation:
         if step.op == "arrange":
             return _arranged(step, args)
         if step.op == "matmul":
-            return _defined(self._matmul(step, args), _joined(args))
+            return defined(self._matmul(step, args), joined(args))
         if step.op in WHOLE:
             return self._by_rows(step, args)
         found = self._entrywise(step, args, kinks)
-        read = [list(zip(part.items, part.errors, strict=True)) for part in args]
-        each = zip(found.items, found.errors, zip(*read, strict=True), strict=True)
-        return _joined([_defined(Entries([item], [error]), _entries(sources)) for item, error, sources in each])
+        read = zip(*(part.pairs() for part in args), strict=True)
+        each = zip(found.pairs(), read, strict=True)
+        return joined([defined(gathered([entry]), gathered(sources)) for entry, sources in each])
 
     def _entrywise(self, step: StoredStep, args: list[Entries], kinks: Kinks) -> Entries:
         if step.op in ACTIVATIONS:
             return self.activated(args[0], ACTIVATIONS[step.op], kinks)
         if step.op in NUMBERED:
             return NUMBERED[step.op](self, step, args[0], kinks)
-        pairs = zip(*(zip(part.items, part.errors, strict=True) for part in args), strict=True)
-        return _entries([PAIRS[step.op](self, a, b, kinks) for a, b in pairs])
+        pairs = zip(*(part.pairs() for part in args), strict=True)
+        return gathered([PAIRS[step.op](self.execution, a, b, kinks) for a, b in pairs])
 
     def activated(self, x: Entries, row: Activation, kinks: Kinks) -> Entries:
         """An activation of every entry, with what its execution rounds."""
@@ -93,12 +79,14 @@ class Evaluation:
         low, high = underlying(x).ends()
         if ex is None or not error.is_finite():
             return error
-        if row is ACTIVATIONS["relu"] and high + error <= 0:  # shut, executed or not
+        # Shut, executed or not.
+        if row is ACTIVATIONS["relu"] and high + error <= 0:
             return ZERO
         passed = ZERO
         if not error.is_zero():
-            passed = error * row.steep(low - error, high + error).abs_upper() + row.jump(high + error)
-        size = _size(x) + error if row.gated else _size(y)
+            steepest = row.steep(low - error, high + error).abs_upper()
+            passed = error * steepest + row.jump(high + error)
+        size = size_of(x) + error if row.gated else size_of(y)
         return ex.rounded(size, passed, row.roundings, arb(row.level))
 
     def _matmul(self, step: StoredStep, args: list[Entries]) -> Entries:
@@ -115,52 +103,30 @@ class Evaluation:
                     left = [(g * rows + i) * inner + k for k in range(inner)]
                     right = [(g * inner + k) * columns + j for k in range(inner)]
                     pairs = zip(left, right, strict=True)
-                    items.append(_total([times(args[0].items[a], args[1].items[b]) for a, b in pairs]))
+                    products = [times(args[0].items[a], args[1].items[b]) for a, b in pairs]
+                    items.append(added_up(products))
                     errors.append(ZERO if ex is None else _dot(ex, args, sizes, left, right))
         return Entries(items, errors)
 
     def _by_rows(self, step: StoredStep, args: list[Entries]) -> Entries:
         """What works along the last axis, row by row."""
         x = args[0]
-        width = len(x.items) // max(1, math.prod(step.shape[:-1] if step.op in WIDE else step.shape))
+        rows = math.prod(step.shape[:-1] if step.op in WIDE else step.shape)
+        width = len(x.items) // max(1, rows)
         found: list[Entries] = []
         for start in range(0, len(x.items), width):
-            row = Entries(x.items[start : start + width], x.errors[start : start + width])
-            found.append(_defined(WHOLE[step.op](self, step, row, start, args), row))
-        return _joined(found)
-
-
-def _defined(found: Entries, sources: Entries) -> Entries:
-    """What was computed of some entries: without a value where one has none, executed or not."""
-    items, errors = found.items, found.errors
-    if not all(underlying(item).is_finite() for item in sources.items):
-        items = [item.shifted(arb("nan")) for item in items]
-    if not all(error.is_finite() for error in sources.errors):
-        errors = [INFINITE] * len(items)
-    return Entries(items, errors)
-
-
-def _entries(pairs: Sequence[Entry]) -> Entries:
-    return Entries([item for item, _ in pairs], [error for _, error in pairs])
-
-
-def _joined(parts: Sequence[Entries]) -> Entries:
-    return Entries([item for part in parts for item in part.items], [e for part in parts for e in part.errors])
-
-
-def _total(terms: Sequence[Element]) -> Element:
-    total = terms[0]
-    for term in terms[1:]:
-        total = plus(total, term)
-    return total
+            own = slice(start, start + width)
+            row = Entries(x.items[own], x.errors[own])
+            result = WHOLE[step.op](self, step, row, start, args)
+            found.append(defined(result, row))
+        return joined(found)
 
 
 def _arranged(step: StoredStep, args: list[Entries]) -> Entries:
-    items = [item for part in args for item in part.items]
-    errors = [error for part in args for error in part.errors]
+    whole = joined(args)
     if step.places is None:
-        return Entries(items, errors)
-    return Entries([items[at] for at in step.places], [errors[at] for at in step.places])
+        return whole
+    return Entries([whole.items[at] for at in step.places], [whole.errors[at] for at in step.places])
 
 
 def _dot(ex: NetworkPass, args: list[Entries], sizes: list[list[arb]], left: list[int], right: list[int]) -> arb:
@@ -170,67 +136,6 @@ def _dot(ex: NetworkPass, args: list[Entries], sizes: list[list[arb]], left: lis
     eb = [args[1].errors[at] for at in right]
     reach = sum(((p + ep) * (q + eq) for p, ep, q, eq in zip(a, ea, b, eb, strict=True)), ZERO)
     return ex.safe(ex.dot(a, ea, b, eb), reach)
-
-
-def _size(item: Element) -> arb:
-    return underlying(item).range().abs_upper()
-
-
-def _sum(run: Evaluation, a: Entry, b: Entry, kinks: Kinks) -> Entry:
-    item = plus(a[0], b[0])
-    ex = run.execution
-    return item, ZERO if ex is None else ex.rounded(_size(item), a[1] + b[1], 1)
-
-
-def _difference(run: Evaluation, a: Entry, b: Entry, kinks: Kinks) -> Entry:
-    return _sum(run, a, (-b[0], b[1]), kinks)
-
-
-def _product(run: Evaluation, a: Entry, b: Entry, kinks: Kinks) -> Entry:
-    item = times(a[0], b[0])
-    ex = run.execution
-    if ex is None:
-        return item, ZERO
-    passed = _size(a[0]) * b[1] + _size(b[0]) * a[1] + a[1] * b[1]
-    return item, ex.rounded(_size(item), passed, 1)
-
-
-def _quotient(run: Evaluation, a: Entry, b: Entry, kinks: Kinks) -> Entry:
-    item = times(a[0], smooth("inv", b[0]))
-    ex = run.execution
-    if ex is None:
-        return item, ZERO
-    near = underlying(b[0]).range().abs_lower() - b[1]
-    if not near > 0:
-        return item, INFINITE
-    return item, ex.rounded(_size(item), (a[1] + _size(item) * b[1]) / near, 1)
-
-
-def _chosen(
-    which: Callable[[Element, Element, Kinks], Element], above: bool
-) -> Callable[[Evaluation, Entry, Entry, Kinks], Entry]:
-    """The smaller or the larger (``above``) of two, which errs by no more than both; by its own error if it is sure."""
-
-    def chosen(run: Evaluation, a: Entry, b: Entry, kinks: Kinks) -> Entry:
-        low, high = (underlying(a[0]) - underlying(b[0])).ends()
-        apart = a[1] + b[1]
-        if low > apart:
-            return a if above else b
-        if high < -apart:
-            return b if above else a
-        return which(a[0], b[0], kinks), a[1].max(b[1])
-
-    return chosen
-
-
-PAIRS: dict[str, Callable[[Evaluation, Entry, Entry, Kinks], Entry]] = {
-    "add": _sum,
-    "sub": _difference,
-    "mul": _product,
-    "div": _quotient,
-    "minimum": _chosen(smaller, above=False),
-    "maximum": _chosen(larger, above=True),
-}
 
 
 def _number(step: StoredStep) -> float:
@@ -244,7 +149,7 @@ def _scaled(run: Evaluation, step: StoredStep, x: Entries, kinks: Kinks) -> Entr
     if ex is None:
         return Entries(items, x.errors)
     errors = ex.scaled(_number(step), x.sizes(), x.errors)
-    return Entries(items, [ex.safe(e, _size(y) + e) for e, y in zip(errors, items, strict=True)])
+    return Entries(items, [ex.safe(e, size_of(y) + e) for e, y in zip(errors, items, strict=True)])
 
 
 def _shifted(run: Evaluation, step: StoredStep, x: Entries, kinks: Kinks) -> Entries:
@@ -255,7 +160,7 @@ def _shifted(run: Evaluation, step: StoredStep, x: Entries, kinks: Kinks) -> Ent
     if ex is None:
         return Entries(items, x.errors)
     cast = ex.cast(_number(step)) + ex.tiny
-    errors = [ex.rounded(_size(y), e + cast, 1, abs(offset)) for e, y in zip(x.errors, items, strict=True)]
+    errors = [ex.rounded(size_of(y), e + cast, 1, abs(offset)) for e, y in zip(x.errors, items, strict=True)]
     return Entries(items, errors)
 
 
@@ -289,12 +194,12 @@ def _affine(run: Evaluation, step: StoredStep, row: Entries, start: int, args: l
     items = _affine_items(matrix, row.items)
     if ex is None:
         return Entries(items, [ZERO] * len(items))
-    reach = [s + e for s, e in zip(row.sizes(), row.errors, strict=True)]
     passed = matrix.bounds(row.errors)
-    totals = matrix.bounds(reach)
+    totals = matrix.bounds(row.reach())
     errors = []
     for column, b, p, t in zip(matrix.columns, matrix.bias, passed, totals, strict=True):
-        errors.append(ex.safe(ex.affine(len(column), b, p, t), t + abs(b)))
+        error = ex.affine(len(column), b, p, t)
+        errors.append(ex.safe(error, t + abs(b)))
     return Entries(items, errors)
 
 
@@ -341,11 +246,11 @@ def _softmax(run: Evaluation, step: StoredStep, row: Entries, start: int, args: 
 def _weight_errors(ex: NetworkPass, logits: Entries, weights: Sequence[Element]) -> list[arb]:
     """Errors of executed softmax weights."""
     plain = [underlying(item) for item in logits.items]
-    middle = _total(plain).scaled(arb(1) / len(plain))
+    middle = added_up(plain).scaled(arb(1) / len(plain))
     spreads = [underlying(plus(item, -middle)).range() for item in plain]
-    sizes = [_size(item).min(arb(1)) for item in weights]
+    sizes = [size_of(item).min(arb(1)) for item in weights]
     relative, absolute = ex.softmax(spreads, logits.errors, sizes)
-    most = largest([size + e for size, e in zip(logits.sizes(), logits.errors, strict=True)])
+    most = largest(logits.reach())
     return [ex.safe(w * r + absolute, most) for w, r in zip(sizes, relative, strict=True)]
 
 
@@ -355,9 +260,10 @@ def _norm(run: Evaluation, step: StoredStep, row: Entries, start: int, args: lis
     count = len(row.items)
     ex = run.execution
     gain, shift = ([underlying(item).c[0] for item in part.items] for part in args[1:])
-    mean = _total(row.items).scaled(1 / arb(count))
+    mean = added_up(row.items).scaled(1 / arb(count))
     centred = [plus(item, -mean) for item in row.items]
-    variance = _total([times(item, item) for item in centred]).scaled(1 / arb(count)).shifted(arb(eps))
+    squares = added_up([times(item, item) for item in centred])
+    variance = squares.scaled(1 / arb(count)).shifted(arb(eps))
     spread = underlying(variance).range()
     low = spread.lower().max(arb(eps)).lower()
     scale = smooth("rsqrt", variance, (low, spread.upper().max(low)))
@@ -368,8 +274,10 @@ def _norm(run: Evaluation, step: StoredStep, row: Entries, start: int, args: lis
         return Entries(items, row.errors)
     ranges = [*map(Taylor.range, map(underlying, centred))]
     errors = ex.norm(row.sizes(), row.errors, ranges, list(map(float, gain)), list(map(float, shift)), low, eps)
-    reach = largest([s + e for s, e in zip(row.sizes(), row.errors, strict=True)])
-    return Entries(items, [ex.safe(e, 4 * count * (1 + reach * reach) / arb(eps).sqrt()) for e in errors])
+    reach = largest(row.reach())
+    # Squares and their sum, and a deviation over the root of eps.
+    way = 4 * count * (1 + reach * reach) / arb(eps).sqrt()
+    return Entries(items, [ex.safe(e, way) for e in errors])
 
 
 def _unless_wider(item: Element, known: arb) -> Element:
@@ -380,11 +288,11 @@ def _added(run: Evaluation, step: StoredStep, row: Entries, start: int, args: li
     """The sum of a row, or its mean."""
     ex = run.execution
     count = len(row.items)
-    item = _total(row.items)
+    item = added_up(row.items)
     error = ZERO if ex is None else ex.safe(ex.summed(row.sizes(), row.errors), sum(row.sizes(), ZERO))
     if step.op == "mean":
         item = item.scaled(1 / arb(count))
-        error = ZERO if ex is None else ex.rounded(_size(item), error / count, 2)
+        error = ZERO if ex is None else ex.rounded(size_of(item), error / count, 2)
     return Entries([item], [error])
 
 

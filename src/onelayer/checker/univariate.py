@@ -187,9 +187,11 @@ def _bound(formula: Formula, piece: Piece, low: float, high: float) -> tuple[arb
     bound = taylor.range().abs_upper()
     if bound.is_finite():
         return bound, taylor.c[0].abs_lower()
+    # No Taylor enclosure: the image of the interval may know more, at a root or a kink.
     bottom, top = image(formula, [(arb(low), arb(high))])[0]
     ends = line.range()
-    return (top - ends).abs_upper().max((bottom - ends).abs_upper()), arb(0)
+    farthest = (top - ends).abs_upper().max((bottom - ends).abs_upper())
+    return farthest, arb(0)
 
 
 def below(value: arb) -> float:
@@ -205,6 +207,7 @@ def above(value: arb) -> float:
 def range_of(formula: Formula, low: float, high: float) -> Ends:
     """Ends of an interval that holds all values over [low, high]."""
     edges = [low + (high - low) * k / CELLS for k in range(CELLS)] + [high]
+    # Floats that follow each other: whatever they round to, neighbouring cells share them.
     cells = [image(formula, [(arb(a), arb(b))])[0] for a, b in pairwise(edges)]
     bottom, top = cells[0]
     for a, b in cells[1:]:
