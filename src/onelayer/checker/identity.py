@@ -214,11 +214,12 @@ class Algebra:
         For a power that is no whole number only of symbols that are positive.
         """
         terms = [dict(powers) for powers in a]
-        names = sorted({name for term in terms for name in term})
-        if e.denominator != 1:
-            names = [name for name in names if self.values[name] > 0]
-        least = [(name, min(term.get(name, Fraction(0)) for term in terms)) for name in names]
-        return tuple((name, m) for name, m in least if m)
+        found = []
+        for name in sorted({name for term in terms for name in term}):
+            least = min(term.get(name, Fraction(0)) for term in terms)
+            if least and (e.denominator == 1 or self.values[name] > 0):
+                found.append((name, least))
+        return tuple(found)
 
     def _kept(self, a: Expansion) -> tuple[Fraction, str]:
         """A sum as a positive number times one symbol."""

@@ -40,18 +40,21 @@ class LinearHead:
         if feature_count(len(query), self.feature, self.order) > MOST_FEATURES:
             raise UnsupportedOperation("linear attention of so many features", f"up to {MOST_FEATURES:,} are re-proved")
         found = self._average(query, keys, values, kinks)
-        given = [*query.errors, *(e for row in (*keys, *values) for e in row.errors)]
-        exact = all(error.is_zero() for error in given)
+        rows = [query, *keys, *values]
+        exact = all(error.is_zero() for row in rows for error in row.errors)
         if self.execution is None or exact or not self._gentle():
             return found
-        # A second bound: the rounding of a head whose numbers are all that the executed ones may be, and how far the
-        # real average moves to theirs.
+        other = self._passed_on(query, keys, values, kinks)
+        return Vector(found.items, [_smaller(a, b) for a, b in zip(found.errors, other, strict=True)])
+
+    def _passed_on(self, query: Vector, keys: Sequence[Vector], values: Sequence[Vector], kinks: Kinks) -> list[arb]:
+        """A second bound of the errors: the rounding of a head whose numbers are all that the executed ones may be, and
+        how far the real average moves to theirs."""
         wide_keys = [_widened(key) for key in keys]
         wide_values = [_widened(value) for value in values]
         wide = self._average(_widened(query), wide_keys, wide_values, kinks)
         moved = _moved(self._strayed(query, keys, values), values)
-        other = [(rounding + m).upper() for rounding, m in zip(wide.errors, moved, strict=True)]
-        return Vector(found.items, [_smaller(a, b) for a, b in zip(found.errors, other, strict=True)])
+        return [(rounding + m).upper() for rounding, m in zip(wide.errors, moved, strict=True)]
 
     def _gentle(self) -> bool:
         """Whether the logarithm of the kernel is known to rise by no more than its logit, or entry, does."""

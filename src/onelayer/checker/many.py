@@ -86,6 +86,7 @@ class Many(Taylor):
         degree = max(self.degree, other.degree)
         p = self.wide(support, degree) + other.wide(support, degree)
         found = Many(support, p, self.rest, self.order)
+        # Each coefficient is rounded once.
         found.rest = above(self.rest + other.rest + UNIT * found.norm())
         return found
 
@@ -138,7 +139,9 @@ class Many(Taylor):
         p, terms = _product(a, b, len(support), order)
         whole = norms[0].sum(0) * norms[1].sum(0)
         lost = self.rest * (other.norm() + other.rest) + self.norm() * other.rest
-        return Many(support, p, above(lost + _cut_off(*norms, order) + (terms + 2) * UNIT * whole), order)
+        # A coefficient is a sum of so many products: each goes through as many roundings at most.
+        rounding = (terms + 2) * UNIT * whole
+        return Many(support, p, above(lost + _cut_off(*norms, order) + rounding), order)
 
     def at_order(self, order: int) -> Taylor:
         """The same enclosure for work at another order; terms above it become remainder."""
@@ -155,6 +158,7 @@ class Many(Taylor):
         up = both + np.maximum(even, 0.0).sum(0)
         low = self.p[0] - above(down)
         high = self.p[0] + above(up)
+        # A constant without remainder is itself: 0 and 1 must not be lost to the outward step.
         exact = (down == 0) & (up == 0)
         low = np.nextafter(low, -np.inf)
         high = np.nextafter(high, np.inf)
@@ -205,7 +209,9 @@ class Many(Taylor):
             p += middle * item.wide(support, degree)
             rest = rest + np.abs(middle) * item.rest + radius * (own + item.rest)
             norm = norm + np.abs(middle) * own
-        return Many(support, p, np.asarray(above(above(rest) + (len(terms) + 3) * UNIT * above(norm))), order)
+        # A product and the sums that it goes through, of the offset too.
+        rounding = (len(terms) + 3) * UNIT * above(norm)
+        return Many(support, p, np.asarray(above(above(rest) + rounding)), order)
 
     def composed(self, expand: Any, inside: Ends | None) -> Taylor:
         """phi(u) for an expansion of phi: u = c + h with c the constant coefficient, |h| <= reach.
@@ -226,7 +232,8 @@ class Many(Taylor):
         h = self._like(p, self.rest)
         found: Expansion = expand(Places(self.p[0], low, high, self.order))
         reach = h.span().abs_upper().high
-        total = lifted(constant(arb(0), self.order), len(self.rest)).moved(found.middle[-1], found.radius[-1])
+        nothing = lifted(constant(arb(0), self.order), len(self.rest))
+        total = nothing.moved(found.middle[-1], found.radius[-1])
         for middle, radius in zip(found.middle[-2::-1], found.radius[-2::-1], strict=True):
             total = h.times(total).moved(middle, radius)
         power = np.ones_like(reach)
@@ -239,9 +246,12 @@ class Many(Taylor):
         span = self.span()
         low = np.minimum(span.low, 0.0)
         high = np.maximum(span.high, 0.0)
-        slope = np.where(span.low >= 0, 1.0, np.where(span.high <= 0, 0.0, high / (high - low)))
+        shut = span.high <= 0
+        open_ = span.low >= 0
+        slope = np.where(open_, 1.0, np.where(shut, 0.0, high / (high - low)))
         half = above(np.maximum(-slope * low, (1 - slope) * high)) / 2
-        half = np.where((slope == 0) & (span.high <= 0) | (slope == 1) & (span.low >= 0), 0.0, half)
+        # Where the sign is known, relu is u or 0 and nothing is added.
+        half = np.where((slope == 0) & shut | (slope == 1) & open_, 0.0, half)
         p = self.p * slope
         p[0] += half
         found = self._like(p, self.rest)
@@ -264,6 +274,7 @@ def coordinates(low: Floats, high: Floats, order: int) -> list[Taylor]:
         a = low[:, at]
         b = high[:, at]
         middle = a / 2 + b / 2
+        # The middle is rounded, so the sides differ: the longer one covers both.
         radius = np.maximum(_difference(b, middle), _difference(middle, a))
         found.append(Many((at,), np.stack([middle, radius]), np.zeros(len(a)), order))
     return found
@@ -311,7 +322,8 @@ def _product(a: Floats, b: Floats, s: int, order: int) -> tuple[Floats, int]:
     places, terms = _rows(s, da, db, order)
     out = np.zeros((count(s, min(da + db, order)), max(a.shape[1], b.shape[1])))
     for x, row in zip(a, places, strict=True):
-        if x.any():  # a NaN counts
+        # A row of zeros adds nothing; a NaN counts as something.
+        if x.any():
             out[row] += x * b[: len(row)]
     return out, terms
 

@@ -101,7 +101,9 @@ class Sweep:
         corners = zip(low.min(0).tolist(), high.max(0).tolist(), strict=True)
         x = [coordinate(i, a, b, 1) for i, (a, b) in enumerate(corners)]
         errors = self.executed.strayed(x)
-        return [float(np.nextafter(float((arb(self.limit) - e).lower()), -np.inf)) for e in errors]
+        left = [float((arb(self.limit) - e).lower()) for e in errors]
+        # Below the ball, whichever way its lower end was rounded to a float.
+        return [float(np.nextafter(limit, -np.inf)) for limit in left]
 
     def _enclose(self, low: Floats, high: Floats, limits: Sequence[float]) -> Any:
         """For each box -1 where the bound is proved, else the coordinate to cut next."""
@@ -146,6 +148,7 @@ def _within(bounded: Bounded, limits: Sequence[float], count: int) -> Any:
     """On which boxes every element stays below its limit."""
     holds = np.ones(count, dtype=bool)
     for (item, unit), limit in zip(bounded, limits, strict=True):
+        # A limit below zero, and one that is no number, allow nothing.
         allowed = np.broadcast_to(np.nextafter(limit * np.asarray(unit), -np.inf), count)
         most = Span.of(item.range()).abs_upper().high
         here = most <= allowed
