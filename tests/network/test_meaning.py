@@ -6,12 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+import onelayer as ol
 from onelayer.errors import OnelayerError
 from onelayer.network.foreign import read_network
 from onelayer.network.record import record
@@ -69,6 +71,22 @@ def test_an_onnx_file_means_what_onnxruntime_runs(name: str, tmp_path: Path) -> 
     session = runtime.InferenceSession(RIGHT[name], providers=["CPUExecutionProvider"])
     wanted = session.run(None, {"x": x.numpy()})[0]
     assert np.allclose(network(x).numpy(), wanted, rtol=1e-6 if network.dtype == torch.float32 else 1e-14, atol=0)
+
+
+def test_batch_norm_in_real_arithmetic_has_the_root_itself(tmp_path: Path) -> None:
+    """The root rounded to float32 is 1 off at 7e7."""
+    stored = {"s": numbers(1e8), "b": numbers(0.0), "m": numbers(0.0), "v": numbers(2.0)}
+    nodes = [node("Slice", ["x", "zero", "one", "one"], "u"), node("BatchNormalization", ["u", "s", "b", "m", "v"])]
+    whole = {"zero": np.array([0]), "one": np.array([1])}
+    (tmp_path / "net.onnx").write_bytes(file(nodes, {**stored, **whole}))
+    network = read_network(tmp_path / "net.onnx")
+    found = ol.bound(network, ol.Box([1.0] * 3, [1.0] * 3), execution="real")
+    with mpmath.workdps(50):
+        true = 10**8 / mpmath.sqrt(2 + mpmath.mpf(float(np.float32(1e-5))))
+        assert found.low.item() <= true <= found.high.item()
+    assert abs(float(network(torch.ones(3, 3))[2]) - float(true)) < 64
+    slope = ol.lipschitz(network, ol.Box([1.0] * 3, [2.0] * 3), 8e7)
+    assert ol.check(slope.save(tmp_path / "claim")).verdict == "accepted"
 
 
 ROOT = [node("Sub", ["x", "k"], "d"), node("Sqrt", ["d"], "s")]  # without a value below k

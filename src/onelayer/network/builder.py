@@ -107,6 +107,10 @@ class NetworkWriter:
         self.shapes.append(shape)
         return Value(len(self.steps), _in_order(shape))
 
+    def held(self, x: Constant) -> Value:
+        """A constant as the value of a step, for operations that are to be done as a network does them."""
+        return self._written("arrange", (self.tensor(x),), tuple(x.shape))
+
     def need_unchanged(self, x: Value) -> None:
         """Refuse a value that was changed by way of another one that shares its entries."""
         if x.step in self.spent:

@@ -366,16 +366,17 @@ def expand(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> K
 
 @rule("BatchNormalization")
 def batch_norm(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Known:
-    """(x - mean) / sqrt(var + eps) scale + offset with constants along the second axis."""
+    """(x - mean) / sqrt(var + eps) scale + offset with constants along the second axis.
+
+    The root is a step of its own: rounded here, it would be another number in real arithmetic.
+    """
     x, scale, offset, mean, var = args[:5]
     if settings.get("training_mode", 0):
         raise UnsupportedOperation("BatchNormalization", "in training mode")
-    variance = np.asarray(var, dtype=np.float64)
-    spread = np.sqrt(variance + settings.get("epsilon", EPSILON))
+    root = write.apply("sqrt", write.apply("shift", write.held(np.asarray(var)), settings.get("epsilon", EPSILON)))
     ends = [1] * (len(x.shape) - 2)
-    moves = (("sub", mean), ("div", spread), ("mul", scale), ("add", offset))
+    moves = (("sub", np.asarray(mean)), ("div", root), ("mul", np.asarray(scale)), ("add", np.asarray(offset)))
     for op, numbers in moves:
-        per_channel = np.asarray(numbers).reshape(-1, *ends)
-        x = write.combine(op, x, per_channel)
+        x = write.combine(op, x, moved(numbers, lambda v: v.reshape(-1, *ends)))
     found: Known = x
     return found
