@@ -141,6 +141,13 @@ def test_training_keeps_its_deadline(settings: dict[str, int]) -> None:
     assert run.sup > 0
 
 
+def test_training_on_slow_points_keeps_its_deadline() -> None:
+    started = time.monotonic()
+    with pytest.raises(Stopped, match="raise max_seconds"):
+        ol.train(ol.BlackBox(slow_point, lipschitz=2.0), SQUARE, max_seconds=HASTY)
+    assert time.monotonic() - started <= 1.1 * HASTY + 2
+
+
 def test_distilling_from_data_keeps_its_deadline() -> None:
     started = time.monotonic()
     with pytest.raises(Stopped, match="raise max_seconds"):

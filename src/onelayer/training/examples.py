@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from onelayer.box import Box
+from onelayer.observer import Observer
 from onelayer.recording.target import Target
 
 # One point in this many is moved to a random corner: in several dimensions that is where trained networks err most.
@@ -48,9 +49,10 @@ class Examples(ABC):
 class BoxSource(Examples):
     """Arcsine-distributed points of a box, crowded towards its faces, some of them on corners, with f's values."""
 
-    def __init__(self, target: Target, box: Box, seed: int) -> None:
+    def __init__(self, target: Target, box: Box, seed: int, observer: Observer | None = None) -> None:
         self.target = target
         self.box = box
+        self.observer = observer or Observer()
         self.generator = torch.Generator().manual_seed(seed)
         self.seed = seed
 
@@ -77,7 +79,10 @@ class BoxSource(Examples):
         return self._pairs(torch.cat([evenly, crowded, self.box.corners(4096)]))
 
     def _pairs(self, x: Tensor) -> Pairs:
+        """Points with f there; a black box is asked in parts, and Stopped where the observer ends that."""
         with torch.no_grad():
+            if self.target.paid:
+                return x, self.target.values(x, self.observer)
             return x, self.target.function(x)
 
     def state(self) -> dict[str, Tensor]:

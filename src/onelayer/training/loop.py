@@ -96,11 +96,11 @@ class Loop:
         recipe = self.recipe
         total = recipe.steps + recipe.lbfgs_steps
         while not (self.stopped or observer.over):
-            if self.step < recipe.steps:
-                loss = self._steps(min(recipe.interval, recipe.steps - self.step), observer)
-            elif self.rounds * ROUND < recipe.lbfgs_steps:
-                loss = self._round(observer)
-            else:
+            if self.step >= recipe.steps and self.rounds * ROUND >= recipe.lbfgs_steps:
+                break
+            try:
+                loss = self._stage(observer)
+            except Stopped:  # the time ended while a black box was asked for examples
                 break
             self._record(loss)
             if not observer.over:  # a checkpoint lies where an uninterrupted run would have put it
@@ -109,6 +109,13 @@ class Loop:
             observer.report("training", done / max(1, total), detail=_progress(done, total, self.history[-1]))
         if self.best is not None:
             self.model.load_state_dict(self.best)
+
+    def _stage(self, observer: Observer) -> float:
+        """What lies between two measurements: first-order steps as long as there are any, then a round of L-BFGS."""
+        left = self.recipe.steps - self.step
+        if left > 0:
+            return self._steps(min(self.recipe.interval, left), observer)
+        return self._round(observer)
 
     def _record(self, loss: float) -> None:
         phase = "l-bfgs" if self.scale else self.recipe.optimiser

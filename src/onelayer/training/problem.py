@@ -15,6 +15,7 @@ from onelayer.box import Box
 from onelayer.build.tables.table import as_table, read_table
 from onelayer.errors import OnelayerError
 from onelayer.layer.transformer import OneLayerTransformer
+from onelayer.observer import Observer
 from onelayer.recording.target import Target, as_target
 from onelayer.training.examples import BoxSource, Examples, Pairs, TableSource
 from onelayer.training.recipe import Recipe
@@ -43,15 +44,25 @@ class TrainingProblem:
 
 
 def as_problem(
-    data: Any, domain: Box | None, recipe: Recipe, *, loss: str | None, test: Any, column: str | None
+    data: Any,
+    domain: Box | None,
+    recipe: Recipe,
+    *,
+    loss: str | None,
+    test: Any,
+    column: str | None,
+    observer: Observer | None = None,
 ) -> TrainingProblem:
-    """Understand ``data``: a function where ``domain`` is given, else a table; labels choose the ``loss`` if None."""
+    """Understand ``data``: a function where ``domain`` is given, else a table; labels choose the ``loss`` if None.
+
+    The ``observer`` ends the evaluation of a black box, with Stopped.
+    """
     if domain is not None:
         if loss == "cross-entropy":
             raise OnelayerError("cross-entropy needs labels: give a table (X, labels) instead of a function on a box")
-        target = as_target(data, domain)
+        target = as_target(data, domain, observer=observer)
         identity = f"{target.formula if target.formula is not None else target.description} on {domain!r}"
-        source = BoxSource(target, domain, recipe.seed)
+        source = BoxSource(target, domain, recipe.seed, observer)
         return TrainingProblem(source, recipe, target.input_shape, target.output_shape, identity, target, domain)
     return _table_problem(_arrays(data, column), recipe, loss, test)
 
