@@ -2,6 +2,7 @@
 
     python benchmarks/scaling.py [--quick]
     python benchmarks/scaling.py --proofs       # whole proofs beside what their boxes cost raw, and no more
+    python benchmarks/scaling.py --jobs         # a small, a middle and a large proof by one, two and three processes
 
 Every row holds both sides, measured one after the other in this run; the ratios are what counts, machines differ.
 Seconds are processor seconds of this process, except for the rows over processes, which are wall-clock seconds.
@@ -9,13 +10,14 @@ Seconds are processor seconds of this process, except for the rows over processe
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-import joblib
 import report
 import torch
 from suite import BOREHOLE, F1, F2, F5, OTL, WING, Problem
@@ -46,6 +48,9 @@ def cases(quick: bool) -> list[tuple[str, Problem, float, int]]:
         ("4-D cosine 1e-5", F5, 1e-5, 8),
         ("OTL 1 %", OTL, share_of_range(OTL, 0.01), 5),
         ("borehole 1 %", BOREHOLE, share_of_range(BOREHOLE, 0.01), 4),
+        ("OTL 0.1 %", OTL, share_of_range(OTL, 0.001), 5),
+        ("wing weight 1 %", WING, share_of_range(WING, 0.01), 3),
+        ("borehole 0.3 %", BOREHOLE, share_of_range(BOREHOLE, 0.003), 4),
     ]
     return small if quick else small + large
 
@@ -116,15 +121,36 @@ def proof(name: str, model: Any, problem: Problem, eps: float) -> dict[str, Any]
     }
 
 
-def processes(name: str, model: Any, problem: Problem, eps: float) -> list[dict[str, Any]]:
-    """The same proof at order 2, which needs many boxes, by one process and by several."""
-    rows: list[dict[str, Any]] = []
-    for jobs in sorted({1, 2, joblib.cpu_count()}):
-        start = time.perf_counter()
-        found = certify(model, problem.formula, problem.box, eps, order=2, jobs=jobs, max_boxes=200_000)
-        rows.append({"case": name, "jobs": jobs, "boxes": found.boxes, "seconds": time.perf_counter() - start})
-        rows[-1]["speed-up"] = rows[0]["seconds"] / rows[-1]["seconds"]
+def processes(name: str, model: Any, problem: Problem, eps: float, most: int) -> list[dict[str, Any]]:
+    """One proof by one process and by several, in turn: wall-clock seconds, and processor seconds of all of them."""
+    runs: dict[int, list[tuple[float, float]]] = {jobs: [] for jobs in range(1, most + 1)}
+    proofs = {}
+    for _ in range(REPEATS):
+        for jobs, times in runs.items():
+            wall, cpu = time.perf_counter(), all_processes()
+            proofs[jobs] = certify(model, problem.formula, problem.box, eps, jobs=jobs)
+            wall = time.perf_counter() - wall
+            for worker in multiprocessing.active_children():  # counted once they have gone
+                worker.join()
+            times.append((wall, all_processes() - cpu))
+    alone = proofs[1]
+    rows = []
+    for jobs, times in runs.items():
+        wall, cpu = (min(column) for column in zip(*times, strict=True))
+        same = proofs[jobs].proof == alone.proof and proofs[jobs].upper == alone.upper
+        rows.append(
+            {"case": name, "jobs": jobs, "boxes": alone.boxes, "seconds": wall, "cpu seconds": cpu, "same": same}
+        )
+    for row in rows:
+        row["speed-up"] = rows[0]["seconds"] / row["seconds"]
+        row["cpu / cpu of one"] = row["cpu seconds"] / rows[0]["cpu seconds"]
     return rows
+
+
+def all_processes() -> float:
+    """Processor seconds of this process and of those that it started and that have ended."""
+    spent = os.times()
+    return spent.user + spent.system + spent.children_user + spent.children_system
 
 
 class Stages(Observer):
@@ -148,23 +174,36 @@ def fit(name: str, problem: Problem, share: float) -> dict[str, Any]:
     return {"case": name, "fit s": stages.proving}
 
 
+def shared_proofs() -> None:
+    """A proof of hundredths, one of tenths and one of several seconds."""
+    sizes = [("F1 1e-6", F1, 1e-6)]
+    sizes += [(f"borehole {share:.1%}", BOREHOLE, share_of_range(BOREHOLE, share)) for share in (0.01, 0.003)]
+    rows = []
+    with pinned():
+        for name, problem, eps in sizes:
+            model = ol.approximate(problem.formula, problem.box, eps, layout="packed", jobs=1).model
+            rows += processes(name, model, problem, eps, 3)
+    report.write("scaling_processes", rows)
+
+
 def main() -> None:
     quick, alone = "--quick" in sys.argv, "--proofs" in sys.argv
+    if "--jobs" in sys.argv:
+        shared_proofs()
+        return
     suffix = "_quick" if quick else ""
     with pinned():
-        calls, proofs, shared = [], [], []
+        calls, proofs = [], []
         for name, problem, eps, order in cases(quick):
             model = ol.approximate(problem.formula, problem.box, eps, layout="packed").model
             proofs.append(proof(name, model, problem, eps))
             if not alone:
                 calls += enclosures(name, model, problem, order)
-            if not alone and problem.box.dim > 4:
-                shared += processes(name, model, problem, eps)
     report.write(f"scaling{suffix}", proofs)
     if alone:
         return
     report.write(f"scaling_calls{suffix}", calls)
-    report.write(f"scaling_processes{suffix}", shared)
+    shared_proofs()
     if not quick:
         report.write("scaling_fits", [fit("borehole 0.3 %", BOREHOLE, 0.003), fit("wing weight 0.3 %", WING, 0.003)])
 
