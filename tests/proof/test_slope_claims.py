@@ -271,3 +271,9 @@ def test_where_there_is_no_value_there_is_no_slope(function: Any) -> None:
     assert [(one.status, one.upper) for one in found] == [("undecided", math.inf)] * 2
     verdicts = (ol.monotone(function, box, {"x1": "-"}, max_boxes=8), ol.convex(function, box, max_boxes=8))
     assert [one.status for one in verdicts] == ["undecided"] * 2
+
+
+@pytest.mark.parametrize("bent", [lambda x: torch.clamp(x, 0.2, 0.8), torch.relu, functional.hardtanh])
+def test_convexity_of_what_bends_is_refused_by_name(bent: Callable[[Any], Any]) -> None:
+    with pytest.raises(UnsupportedOperation, match="second derivative of a function that bends"):
+        ol.convex(lambda x: bent(x).sum(-1), SQUARE)

@@ -176,6 +176,8 @@ def memorize(
         seconds=seconds,
         attachments={TABLE: save({"X": table.inputs, "Y": table.outputs})},
     )
+    # What is left of the half that keeps two classes apart, rounded down: it is promised.
+    margin = math.nextafter(0.5 - made.error, -math.inf) if table.classes else None
     summary = RecallReport(
         rows=len(table),
         columns=math.prod(table.inputs.shape[1:]),
@@ -186,7 +188,7 @@ def memorize(
         error=made.error,
         measured=float(errors.max()),
         recalled=int(recalled.sum()),
-        margin=0.5 - made.error if table.classes else None,
+        margin=margin,
         lipschitz=made.lipschitz,
         seconds=seconds,
         between=None if table.classes else between_rows(made.model, table.inputs, table.outputs),

@@ -218,9 +218,11 @@ def chained(function: Callable[..., Any], x: Dual, slope: Callable[[Any], Any]) 
 
 
 def zeros_like(x: Any) -> Any:
-    """Zero in the shape of a value: a constant among Taylor models."""
+    """Zero in the shape of a value: a constant among Taylor models, without slopes among duals."""
     if isinstance(x, Tensor):
         return torch.zeros_like(x)
+    if isinstance(x, Dual):
+        return Dual(zeros_like(x.value), [None] * len(x.tangents))
     return constant(torch.zeros(x.shape, dtype=torch.float64, device=x.device), x)
 
 
