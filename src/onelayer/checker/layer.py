@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 from flint import arb
@@ -14,6 +12,7 @@ from flint import arb
 from onelayer.checker.arithmetic import UNIT_BALL, ZERO, Taylor, combination, constant, count
 from onelayer.checker.attention import Matrix, SoftmaxQuotient, Vector, attend, attend_grid, dot, sum_of
 from onelayer.checker.functions import Kinks, apply
+from onelayer.checker.heads import Head, stored_head
 from onelayer.checker.linear import LinearHead
 from onelayer.checker.magnitudes import NORM_EPS, need_known
 from onelayer.checker.rounding import INFINITE, Execution
@@ -21,18 +20,6 @@ from onelayer.checker.weights import Array, Stored
 
 Entry = tuple[Taylor, arb]  # an enclosure, and how far an executed number may be from it
 MOST_COEFFICIENTS = 256  # of an element with variables for the errors of a query: more take longer than they tell
-
-
-@dataclass(frozen=True)
-class Head:
-    """One head: its columns of Q, K and of V, 1/sqrt(d_k), the keys of its memory by axes, and the values."""
-
-    keys: slice
-    values: slice
-    scale: float
-    axes: tuple[Matrix, ...]
-    table: Matrix | None
-    tokens: tuple[Array, Array] | None = None  # of plain memory, keys and values as they are stored
 
 
 class Layer:
@@ -48,25 +35,7 @@ class Layer:
         self.absorbing = False  # whether errors of what is held go on as parts of the numbers
         self.fits = True  # whether no number that was held since a pass began overflows
         self.maps = {name[2:]: Matrix(t[name], t[f"b_{name[2:]}"]) for name in t if name.startswith("W_")}
-        self.heads = [self._head(h, head) for h, head in enumerate(config["heads"])]
-
-    def _head(self, h: int, head: dict[str, Any]) -> Head:
-        t = self.stored.tensors
-        before = self.config["heads"][:h]
-        k = sum(other["d_k"] for other in before)
-        v = sum(other["d_v"] for other in before)
-        names = {"none": [], "plain": [f"memory.{h}.keys"]}.get(
-            head["memory"], [f"memory.{h}.axes.{a}" for a in range(len(head["tokens"]))]
-        )
-        values = t.get(f"memory.{h}.values")
-        return Head(
-            slice(k, k + head["d_k"]),
-            slice(v, v + head["d_v"]),
-            1 / math.sqrt(head["d_k"]),
-            tuple(Matrix(t[name].T) for name in names),
-            None if values is None else Matrix(values.reshape(values.shape[0], -1)),
-            (t[names[0]], values) if head["memory"] == "plain" and values is not None else None,
-        )
+        self.heads = [stored_head(stored, h) for h in range(len(config["heads"]))]
 
     def __call__(self, x: Sequence[Taylor], kinks: Kinks) -> Vector:
         """The outputs for D coordinates x (floating numbers, so without error), flattened in row-major order.
@@ -97,12 +66,16 @@ class Layer:
         config = self.config
         width = self.stored.token_width
         rows = [list(x[i * width : (i + 1) * width]) for i in range(self.stored.rows)]
-        maps = [self.mapped("E", self._seen(Vector(row, [ZERO] * width), kinks)) for row in rows]
+        seen = [self._seen(Vector(row, [ZERO] * width), kinks) for row in rows]
+        maps = [self.mapped("E", row) for row in seen]
         e = [self._placed(token, i) for i, token in enumerate(self._tokens(maps))]
         a = self._attend(self._normed(e, "pre"), kinks)
-        r = [self.added(s, t) for s, t in zip(e[: len(a)], a, strict=True)] if config["residual"] else a
+        r = a
+        if config["residual"]:
+            r = [self.added(s, t) for s, t in zip(e[: len(a)], a, strict=True)]
         r = self._normed(r, "post")
         y = [self._feed_forward(row, kinks) for row in r] if config["hidden"] else r
+        # What the layer returns keeps its last error beside it.
         self.absorbing = False
         found = self._read(y)
         return found if self.fits else Vector(found.items, [INFINITE] * len(found))
@@ -169,21 +142,27 @@ class Layer:
                     continue
                 u = self.moved(Vector([item], [error]), [-start])
                 v = u.items[0].scaled(arb(slope))
-                scaled = u.errors if self.execution is None else self.execution.scaled(slope, u.sizes(), u.errors)
-                clipped = self.held(Vector([kinks.relu(v) - kinks.relu(v.shifted(arb(-1)))], scaled))
-                items += clipped.items  # held: in an absorbing pass they carry what the errors no longer say
+                scaled = u.errors
+                if self.execution is not None:
+                    scaled = self.execution.scaled(slope, u.sizes(), u.errors)
+                clip = kinks.relu(v) - kinks.relu(v.shifted(arb(-1)))
+                clipped = self.held(Vector([clip], scaled))
+                # As held: in an absorbing pass the numbers carry what the errors no longer say.
+                items += clipped.items
                 errors += clipped.errors
         return Vector(items, errors)
 
     def _attend(self, u: list[Vector], kinks: Kinks) -> list[Vector]:
         tokens = self.config["layout"] != "packed"
-        asking = u[:1] if self.config["layout"] == "pieces" else u  # one position alone is read
+        # Of pieces one position alone is read.
+        asking = u[:1] if self.config["layout"] == "pieces" else u
         queries = [self._asking(row) for row in asking]
         keys = [self.mapped("K", row) for row in u] if tokens else []
         values = [self.mapped("V", row) for row in u] if tokens else []
         result = []
         for query in queries:
-            result.append(self.mapped("O", self.averages(query, keys, values, kinks)))
+            averages = self.averages(query, keys, values, kinks)
+            result.append(self.mapped("O", averages))
         return result
 
     def _asking(self, row: Vector) -> Vector:
@@ -236,7 +215,10 @@ class Layer:
     ) -> Vector:
         """What one head of linear attention returns, over its memory and the tokens of the sequence."""
         order = query.items[0].order
-        known, held = ([], []) if head.tokens is None else ([_numbers(r, order) for r in part] for part in head.tokens)
+        known: list[Vector] = []
+        held: list[Vector] = []
+        if head.tokens is not None:
+            known, held = ([_numbers(row, order) for row in part] for part in head.tokens)
         attend_to = LinearHead(self.config["feature"], self.config["order"], self.execution)
         return self.held(attend_to(self._scaled(head, query), [*keys, *known], [*values, *held], kinks))
 
@@ -247,7 +229,8 @@ class Layer:
         q = self._scaled(head, query)
         memory = [axis(q, ex) for axis in head.axes]
         if len(memory) > 1 and head.table is not None:
-            return self.held(attend_grid([SoftmaxQuotient(logits, ex) for logits in memory], head.table, ex, order))
+            axes = [SoftmaxQuotient(logits, ex) for logits in memory]
+            return self.held(attend_grid(axes, head.table, ex, order))
         own = self._token_logits(q, keys)
         stored = memory[0] if memory else Vector([], [])
         logits = Vector(own.items + stored.items, own.errors + stored.errors)
@@ -264,11 +247,15 @@ class Layer:
         centred = [item - mean for item in row.items]
         variance = combination([(share, item * item) for item in centred], arb(NORM_EPS), order)
         spread = variance.range()
+        # A variance is not negative, whatever its enclosure says.
         low = spread.lower().max(arb(NORM_EPS)).lower()
         scale = apply("rsqrt", variance, (low, spread.upper().max(low)))
-        most = arb(len(row) - 1).sqrt().upper() * UNIT_BALL  # |x - mean| <= sqrt(n - 1) sqrt(var)
-        pairs = zip(centred, gain, shift, strict=True)
-        items = [(item * scale).unless_wider(most).scaled(arb(g)).shifted(arb(b)) for item, g, b in pairs]
+        # |x - mean| <= sqrt(n - 1) sqrt(var)
+        most = arb(len(row) - 1).sqrt().upper() * UNIT_BALL
+        items = []
+        for item, g, b in zip(centred, gain, shift, strict=True):
+            whole = (item * scale).unless_wider(most)
+            items.append(whole.scaled(arb(g)).shifted(arb(b)))
         if self.execution is None:
             return Vector(items, row.errors)
         ranges = [item.range() for item in centred]
@@ -277,10 +264,13 @@ class Layer:
     def _feed_forward(self, r: Vector, kinks: Kinks) -> Vector:
         inner = self.normalised(r, "2") if self.config["norm"] == "pre" else r
         h = self.mapped("1", inner)
-        shut = [bool(item.ends()[1] + error <= 0) for item, error in h.entries()]  # executed or not
+        # Shut, executed or not: such a unit returns 0 without error.
+        shut = [bool(item.ends()[1] + error <= 0) for item, error in h.entries()]
         errors = [ZERO if off else error for off, error in zip(shut, h.errors, strict=True)]
-        y = self.mapped("2", Vector([kinks.relu(item) for item in h.items], errors))
-        y = self.added(r, y) if self.config["residual"] else y
+        hidden = [kinks.relu(item) for item in h.items]
+        y = self.mapped("2", Vector(hidden, errors))
+        if self.config["residual"]:
+            y = self.added(r, y)
         if self.config["norm"] == "post":
             return self.normalised(y, "2")
         return y
@@ -305,12 +295,14 @@ class Layer:
 
     def _mean(self, y: list[Vector]) -> Vector:
         """The mean of the rows, executed as a sum that is then scaled."""
-        total = Vector([sum_of(column) for column in zip(*(row.items for row in y), strict=True)], y[0].errors)
+        columns = zip(*(row.items for row in y), strict=True)
+        total = Vector([sum_of(column) for column in columns], y[0].errors)
         share = 1 / len(y)
         ex = self.execution
         if ex is not None:
-            columns = zip(*(zip(row.sizes(), row.errors, strict=True) for row in y), strict=True)
-            sums = [ex.summed([s for s, _ in column], [e for _, e in column]) for column in columns]
+            sizes = zip(*(row.sizes() for row in y), strict=True)
+            errors = zip(*(row.errors for row in y), strict=True)
+            sums = [ex.summed(s, e) for s, e in zip(sizes, errors, strict=True)]
             total.errors = ex.scaled(share, total.sizes(), sums)
         return self.held(Vector([item.scaled(arb(share)) for item in total.items], total.errors))
 
