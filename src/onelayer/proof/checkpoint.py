@@ -75,7 +75,7 @@ def packed(problem: str, arrays: Arrays) -> bytes:
     for name, array in arrays.items():
         row = np.ascontiguousarray(array)
         entries.append([name, f"{row.dtype.kind}{row.dtype.itemsize}", list(row.shape)])
-        # Little-endian whatever the machine: another one may go on.
+        # Little-endian whatever the machine: another one with the user's key may go on.
         parts.append(row.astype(row.dtype.newbyteorder("<"), copy=False).tobytes())
     body = b"".join(parts)
     header: dict[str, Any] = {"problem": problem, "arrays": entries, "sha256": hashlib.sha256(body).hexdigest()}

@@ -11,6 +11,7 @@ import hmac
 import os
 import secrets
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from onelayer.disk import read_bounded
@@ -43,8 +44,9 @@ def _make(path: Path) -> None:
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(secrets.token_bytes(BYTES))
-            if not path.exists():
-                os.replace(beside, path)
+            # Linked, not moved: of two processes that come at the same time, both go on with the key of the first.
+            with suppress(FileExistsError):
+                os.link(beside, path)
         finally:
             Path(beside).unlink(missing_ok=True)
     except OSError as error:
