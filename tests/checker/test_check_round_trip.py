@@ -289,7 +289,7 @@ def test_proofs_that_were_once_rejected(name: str, tmp_path: Path) -> None:
     assert report.ok, report.reason
 
 
-@pytest.mark.parametrize("seed", [1008, 1073, 1109, 1258, 1278, 1282, 1287])
+@pytest.mark.parametrize("seed", [1008, 1073, 1109, 1258, 1278, 1282, 1287, 2026114071])
 def test_claims_that_were_once_rejected(seed: int, tmp_path: Path) -> None:
     """Differences of two networks in float32, kinks a thousandth apart, and slopes that are exact up to rounding."""
     assert rejections("claim", range(seed, seed + 1), tmp_path) == (1, [])
