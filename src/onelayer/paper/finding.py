@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -20,11 +21,11 @@ UNCONFIRMED = "not confirmed"
 VERDICTS = (HOLDS, FAILS, REPAIRED, UNCONFIRMED)
 
 _RELATIONS: dict[str, Callable[[float, float], bool]] = {
-    "<=": lambda value, bound: value <= bound,
-    "<": lambda value, bound: value < bound,
-    ">=": lambda value, bound: value >= bound,
-    ">": lambda value, bound: value > bound,
-    "=": lambda value, bound: value == bound,
+    "<=": operator.le,
+    "<": operator.lt,
+    ">=": operator.ge,
+    ">": operator.gt,
+    "=": operator.eq,
 }
 
 
@@ -44,7 +45,8 @@ class Check:
     @property
     def holds(self) -> bool:
         """Whether the relation holds; what is no number holds nothing."""
-        return not math.isnan(self.value) and _RELATIONS[self.relation](self.value, self.bound)
+        relation = _RELATIONS[self.relation]
+        return not math.isnan(self.value) and relation(self.value, self.bound)
 
 
 @dataclass(frozen=True)
@@ -141,12 +143,16 @@ class Experiment:
 
 def number(value: Any) -> str:
     """A measured value as a reader wants it: four digits, whole numbers whole, truth as yes or no."""
+    # First, for Python's True is an integer too.
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, int) or (isinstance(value, float) and value.is_integer() and abs(value) < 1e7):
+    # Larger floats are measured, not counted: their last digits would claim too much.
+    whole = isinstance(value, float) and value.is_integer() and abs(value) < 1e7
+    if isinstance(value, int) or whole:
         return f"{int(value):,}"
     if isinstance(value, float):
         mantissa, _, exponent = f"{value:.4g}".partition("e")
+        # Python writes 1e-06; a reader wants 1e-6.
         if exponent:
             return f"{mantissa}e{int(exponent)}"
         return mantissa

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -27,11 +28,13 @@ def two_tokens_per_logit(setting: Setting) -> Finding:
         moved = x.clone()
         moved[2] = 5 * torch.rand(2, generator=generator, dtype=torch.float64)
         change = _logits(model, x) - _logits(model, moved)
-        changes.append(float(change[:, 0, 1].abs().max()))
-        before, after = (torch.stack(model.attention_weights(item))[:, 0] for item in (x, moved))
+        of_pair = change[:, 0, 1]
+        changes.append(float(of_pair.abs().max()))
+        before = torch.stack(model.attention_weights(x))[:, 0]
+        after = torch.stack(model.attention_weights(moved))[:, 0]
         # The odds of two weights do not see the common denominator, through which token 3 may speak.
         ratio = before[:, 1] / before[:, 0] * after[:, 0] / after[:, 1]
-        odds.append(float((ratio - 1).abs().max()))
+        odds.append(_change(ratio, torch.ones_like(ratio)))
         weights.append(_change(before, after))
     checks = [
         Check("largest change of the logit of pair (1, 2) when token 3 moves, 40 heads", max(changes), "=", 0.0),
@@ -51,9 +54,14 @@ def _logits(model: OneLayerTransformer, x: torch.Tensor) -> torch.Tensor:
     e = model.embed(x)
     count = len(model.config.heads)
     d_k = model.config.heads[0].d_k
-    query, key = (model.affine(e, name).reshape(-1, count, d_k).transpose(0, 1) for name in ("Q", "K"))
-    scaled: torch.Tensor = (query * key.new_tensor(d_k**-0.5)) @ key.transpose(-1, -2)
-    return scaled
+
+    def by_heads(name: str) -> torch.Tensor:
+        rows: torch.Tensor = model.affine(e, name)  # (N, H d_k)
+        return rows.reshape(-1, count, d_k).transpose(0, 1)  # (H, N, d_k)
+
+    # The query is scaled before the product, as in the layer.
+    scaled = by_heads("Q") * e.new_tensor(d_k**-0.5)
+    return scaled @ by_heads("K").transpose(-1, -2)
 
 
 def linear_values(setting: Setting) -> Finding:
@@ -67,6 +75,7 @@ def linear_values(setting: Setting) -> Finding:
     for _ in range(200):
         heads = [HeadMatrices(*(3 * generator.normal(size=(3, 1, 2)))) for _ in range(4)]
         output = generator.normal(size=(8, 1))
+        # T(a x + b y) beside a T(x) + b T(y).
         x, y, a, b = generator.normal(size=4)
         mixed = _constant(a * x + b * y, heads, output)
         parts = a * _constant(x, heads, output) + b * _constant(y, heads, output)
@@ -103,14 +112,21 @@ def dormant_heads(setting: Setting) -> Finding:
     beside logits of at most -c, the output of M such tokens is at most M max|v| e^{-c}.
     """
     generator = torch.Generator().manual_seed(setting.seed)
-    without = [_silent_output(generator, beta, sink=False) for beta in (0.1, 1.0, 10.0, 100.0) for _ in range(25)]
-    lowest = min(low for low, _ in without)
-    rows = [(beta, *_silent_output(generator, beta, sink=True)) for beta in (1.0, 10.0, 30.0)]
+    lowest = math.inf
+    for beta, _ in itertools.product((0.1, 1.0, 10.0, 100.0), range(25)):
+        smallest, _ = _silent_output(generator, beta, sink=False)
+        lowest = min(lowest, smallest)
     most = 8 * 2  # M max|v|: 8 tokens with values up to 2
-    shares = [largest / (most * math.exp(-beta)) for beta, _, largest in rows]
+    rows = []
+    shares = []
+    for beta in (1.0, 10.0, 30.0):
+        smallest, largest = _silent_output(generator, beta, sink=True)
+        rows.append((beta, smallest, largest))
+        shares.append(largest / (most * math.exp(-beta)))
+    *_, last = rows[-1]
     checks = [
         Check("smallest output of 100 random heads with values in [1, 2]", lowest, ">=", 1.0),
-        Check("largest output with a zero-value sink at β = 30", rows[-1][2], "<=", most * math.exp(-30)),
+        Check("largest output with a zero-value sink at β = 30", last, "<=", most * math.exp(-30)),
         Check("bound M max|v| e^{-β} kept at every β", max(shares), "<=", 1.0),
     ]
     said = (
@@ -133,21 +149,13 @@ def _silent_output(generator: torch.Generator, beta: float, *, sink: bool) -> tu
         keys = torch.cat([keys, torch.zeros(1, 2, dtype=torch.float64)])
         values = torch.cat([values, torch.zeros(1, 1, dtype=torch.float64)])
     root = 2**0.5  # the layer divides logits by the root of d_k = 2
-    weights = {
-        "W_E": _one(),
-        "W_Q": points(root, 0.0)[None],
-        "b_Q": points(0.0, root),
-        "W_O": _one(),
-        "W_R": _one(),
-    }
+    # The query of x is (x, 1), so a key (slope, bias) has the logit slope x + bias.
+    query = {"W_Q": points(root, 0.0)[None], "b_Q": points(0.0, root)}
+    weights = query | dict.fromkeys(("W_E", "W_O", "W_R"), torch.ones(1, 1, dtype=torch.float64))
     model = OneLayerTransformer.packed((1,), (), [PlainMemory(keys, values)], weights=weights)
     model.requires_grad_(False)
     out = model(torch.linspace(-1, 1, 101, dtype=torch.float64)[:, None])
     return float(out.min()), float(out.max())
-
-
-def _one() -> torch.Tensor:
-    return torch.ones(1, 1, dtype=torch.float64)
 
 
 def equivariance(setting: Setting) -> Finding:
@@ -184,6 +192,7 @@ def keys_and_heads(setting: Setting) -> Finding:
     for heads in (1, 4, 16):
         layer = random_layer(3, 2, heads=heads, d_model=16, seed=1)
         seen.update(rows.shape[-1] for rows in layer.attention_weights(x))
+    # Two equal layers, but that the second head of one is 1000 times louder.
     model, louder = (random_layer(3, 2, heads=2, d_model=4, seed=2) for _ in range(2))
     w_q = louder.own("W_Q").clone()
     w_q[:, 2:] *= 1000

@@ -25,12 +25,13 @@ def random_layer(
         (length, width), (length, width), d_model=d_model, heads=heads, seed=seed, **options
     )
     generator = torch.Generator().manual_seed(seed)
-    fixed = {"position"} if model.config.positions in ("one-hot", "sinusoidal") else set()
-    drawn = {
-        name: scale * torch.randn(shape, generator=generator, dtype=torch.float64)
-        for name, shape in weight_shapes(model.config).items()
-        if name not in fixed
-    }
+    shapes = dict(weight_shapes(model.config))
+    # These positions are given by a formula; drawn ones would be another kind.
+    if model.config.positions in ("one-hot", "sinusoidal"):
+        shapes.pop("position", None)
+    drawn = {}
+    for name, shape in shapes.items():
+        drawn[name] = scale * torch.randn(shape, generator=generator, dtype=torch.float64)
     model.set_weights(drawn)
     return model.requires_grad_(False)
 
@@ -47,9 +48,9 @@ def lookup_head(centres: Sequence[Tensor], beta: float, values: Tensor) -> Looku
 
 def step_head(threshold: float, beta: float) -> LookupHead:
     """sigmoid(beta (x - threshold)) as a head of two tokens: a sink of value 0 and a token of value 1."""
-    slopes = torch.tensor([0.0, beta], dtype=torch.float64)
-    biases = torch.tensor([0.0, -beta * threshold], dtype=torch.float64)
-    return LookupHead([AxisKeys(0, slopes, biases)], torch.tensor([[0.0], [1.0]], dtype=torch.float64))
+    # The logits are 0 and beta (x - threshold), and a softmax of two is the sigmoid of their difference.
+    keys = AxisKeys(0, points(0.0, beta), points(0.0, -beta * threshold))
+    return LookupHead([keys], points(0.0, 1.0)[:, None])
 
 
 def points(*values: float) -> Tensor:

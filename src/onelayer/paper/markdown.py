@@ -20,7 +20,8 @@ check holds. Written by `onelayer paper`, which also makes an HTML page with fig
 def markdown(records: Mapping[str, Record]) -> str:
     """The page for the experiments that have a record."""
     known = {item.key: item for item in experiments()}
-    rows = [(key, known[key].claim, f"**{records[key]['verdict']}**") for key in ROWS if key in records]
+    done = [key for key in ROWS if key in records]
+    rows = [(key, known[key].claim, f"**{records[key]['verdict']}**") for key in done]
     parts = [OPENING, PROVERS]
     if rows:
         parts += ["## Step by step", table(("#", "what the paper says, in our words", "verdict"), rows)]
@@ -52,12 +53,15 @@ def _closing(records: Sequence[Record]) -> str:
 
 def table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     """A table in Markdown."""
-    lines = [_line(header), "|" + "---|" * len(header), *(_line(row) for row in rows)]
+    rule = "|" + "---|" * len(header)
+    lines = [_line(header), rule, *map(_line, rows)]
     return "\n".join(lines)
 
 
 def _line(cells: Sequence[Any]) -> str:
-    return "| " + " | ".join(number(cell).replace("|", "\\|") for cell in cells) + " |"
+    # A bar inside a cell, as in |T - f|, would start a new one.
+    written = [number(cell).replace("|", "\\|") for cell in cells]
+    return f"| {' | '.join(written)} |"
 
 
 def _experiment(item: Experiment, record: Record) -> list[str]:
@@ -70,16 +74,14 @@ def _experiment(item: Experiment, record: Record) -> list[str]:
     if record["notes"]:
         parts.append("\n".join(f"* {note}" for note in record["notes"]))
     for found in record["tables"]:
-        parts += [table(found["header"], found["rows"]), *([found["caption"]] if found["caption"] else [])]
-    checks = [
-        (
-            check["what"],
-            check["value"],
-            f"{check['relation']} {number(check['bound'])}",
-            "yes" if check["holds"] else "**no**",
-        )
-        for check in record["checks"]
-    ]
+        parts.append(table(found["header"], found["rows"]))
+        if found["caption"]:
+            parts.append(found["caption"])
+    checks = []
+    for check in record["checks"]:
+        required = f"{check['relation']} {number(check['bound'])}"
+        holds = "yes" if check["holds"] else "**no**"
+        checks.append((check["what"], check["value"], required, holds))
     parts.append(table(("check", "measured", "required", "holds"), checks))
     size = " --quick" if record["quick"] else ""
     parts.append(f"`{item.command}{size}`")

@@ -45,7 +45,6 @@ def render(records: Mapping[str, Record], folder: Path) -> str:
     style = files("onelayer.paper").joinpath("page.css").read_text(encoding="utf-8")
     shown = [section for section in SECTIONS if any(item.key in records for item in section.experiments)]
     told = "\n".join(_section(section, records, folder) for section in shown)
-    script = f"{live_script()}{MOUNT}" if 'class="live-host"' in told else ""
     body = f"""<nav aria-label="Contents">
 {_contents(shown, records)}
 </nav>
@@ -55,9 +54,12 @@ def render(records: Mapping[str, Record], folder: Path) -> str:
 {told}
 {_closing(records)}
 </main>"""
-    if not script:
+    # A page without live layers allows no script at all.
+    if 'class="live-host"' not in told:
         return webpage(TITLE, style, body, POLICY)
-    return webpage(TITLE, style + resource("live.css"), f"{body}\n<script>{script}</script>", allowing(script))
+    script = f"{live_script()}{MOUNT}"
+    with_script = f"{body}\n<script>{script}</script>"
+    return webpage(TITLE, style + resource("live.css"), with_script, allowing(script))
 
 
 def badge(verdict: str) -> str:
@@ -86,23 +88,8 @@ def _named(item: Experiment) -> str:
 
 def _opening(records: Mapping[str, Record]) -> str:
     counts = Counter(record["verdict"] for record in records.values())
-    tally = "".join(
-        f"<li>{badge(verdict)} <b>{counts[verdict]}</b> {MEANINGS[verdict]}</li>"
-        for verdict in BADGES
-        if counts[verdict]
-    )
-    known = {item.key: item for item in experiments()}
-    rows = "\n".join(
-        f'<tr><td class="num">{key}</td><td><a href="#x-{key}">{escape(known[key].claim)}</a></td>'
-        f'<td class="verdict">{badge(records[key]["verdict"])}</td></tr>'
-        for key in ROWS
-        if key in records
-    )
-    steps = (
-        f'<section><h2 id="steps">Step by step</h2><div class="wide"><table><thead><tr><th scope="col">#</th>'
-        f'<th scope="col">what the paper says, in our words</th><th scope="col">verdict</th></tr></thead>'
-        f"<tbody>{rows}</tbody></table></div></section>"
-    )
+    given = [verdict for verdict in BADGES if counts[verdict]]
+    tally = "".join(f"<li>{badge(verdict)} <b>{counts[verdict]}</b> {MEANINGS[verdict]}</li>" for verdict in given)
     return f"""<header id="top">
 <h1>{TITLE}</h1>
 <p class="lead">Every claim of <em>{escape(PAPER)}</em> as an experiment that was run:
@@ -110,13 +97,36 @@ what is claimed, what was measured, and the command that measures it again.
 A verdict is given only if every check of its experiment holds.</p>
 <ul class="tally">{tally}</ul>
 </header>
-{steps if rows else ""}"""
+{_steps(records)}"""
+
+
+def _steps(records: Mapping[str, Record]) -> str:
+    """The table of the steps of the proof, each with its verdict; nothing where none was run."""
+    known = {item.key: item for item in experiments()}
+    rows = []
+    for key in ROWS:
+        if key in records:
+            link = f'<a href="#x-{key}">{escape(known[key].claim)}</a>'
+            verdict = f'<td class="verdict">{badge(records[key]["verdict"])}</td>'
+            rows.append(f'<tr><td class="num">{key}</td><td>{link}</td>{verdict}</tr>')
+    if not rows:
+        return ""
+    head = _head(("#", "what the paper says, in our words", "verdict"))
+    body = "<tbody>" + "\n".join(rows) + "</tbody>"
+    return f'<section><h2 id="steps">Step by step</h2><div class="wide"><table>{head}{body}</table></div></section>'
+
+
+def _head(names: Iterable[str]) -> str:
+    """The first row of a table."""
+    cells = "".join(f'<th scope="col">{escape(name)}</th>' for name in names)
+    return f"<thead><tr>{cells}</tr></thead>"
 
 
 def _section(section: Section, records: Mapping[str, Record], folder: Path) -> str:
-    parts = [_experiment(item, records[item.key], folder) for item in section.experiments if item.key in records]
-    about = f"<p>{escape(section.about)}</p>"
-    return f'<section><h2 id="{section.name}">{escape(section.title)}</h2>\n{about}\n' + "\n".join(parts) + "</section>"
+    done = [item for item in section.experiments if item.key in records]
+    parts = "\n".join(_experiment(item, records[item.key], folder) for item in done)
+    title = f'<h2 id="{section.name}">{escape(section.title)}</h2>'
+    return f"<section>{title}\n<p>{escape(section.about)}</p>\n{parts}</section>"
 
 
 def _experiment(item: Experiment, record: Record, folder: Path) -> str:
@@ -142,14 +152,18 @@ def _notes(notes: Iterable[str]) -> str:
 
 
 def _checks(checks: Iterable[Mapping[str, Any]]) -> str:
-    rows = "".join(
-        f"<tr><td>{escape(check['what'])}</td><td class='num'>{number(check['value'])}</td>"
-        f"<td class='num'>{escape(_relation(check))}</td><td class='{'yes' if check['holds'] else 'no'}'>"
-        f"{'✓' if check['holds'] else '✗'}</td></tr>"
-        for check in checks
-    )
-    head = "".join(f'<th scope="col">{name}</th>' for name in ("check", "measured", "required", "holds"))
-    return f'<div class="wide"><table class="checks"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+    rows = "".join(map(_check, checks))
+    head = _head(("check", "measured", "required", "holds"))
+    return f'<div class="wide"><table class="checks">{head}<tbody>{rows}</tbody></table></div>'
+
+
+def _check(check: Mapping[str, Any]) -> str:
+    """A check as a row: what was measured, how much, what was required, and whether it holds."""
+    what = f"<td>{escape(check['what'])}</td>"
+    measured = f"<td class='num'>{number(check['value'])}</td>"
+    required = f"<td class='num'>{escape(_relation(check))}</td>"
+    holds = "<td class='yes'>✓</td>" if check["holds"] else "<td class='no'>✗</td>"
+    return f"<tr>{what}{measured}{required}{holds}</tr>"
 
 
 def _relation(check: Mapping[str, Any]) -> str:
@@ -158,10 +172,14 @@ def _relation(check: Mapping[str, Any]) -> str:
 
 
 def _table(table: Mapping[str, Any]) -> str:
-    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in table["header"])
-    rows = "".join("<tr>" + "".join(_cell(value) for value in row) + "</tr>" for row in table["rows"])
+    rows = "".join(_row(row) for row in table["rows"])
     caption = f"<caption>{escape(table['caption'])}</caption>" if table["caption"] else ""
-    return f'<div class="wide"><table>{caption}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+    return f'<div class="wide"><table>{caption}{_head(table["header"])}<tbody>{rows}</tbody></table></div>'
+
+
+def _row(values: Iterable[Any]) -> str:
+    cells = "".join(map(_cell, values))
+    return f"<tr>{cells}</tr>"
 
 
 def _cell(value: Any) -> str:
@@ -170,17 +188,24 @@ def _cell(value: Any) -> str:
 
 
 def _figure(figure: Mapping[str, Any], folder: Path) -> str:
-    data = base64.b64encode((folder / FIGURES / Path(figure["file"]).name).read_bytes()).decode()
+    data = base64.b64encode(_bytes(folder, figure["file"])).decode()
     caption = escape(figure["caption"])
-    image = f'<img src="data:image/png;base64,{data}" alt="{escape(figure["caption"], quote=True)}">'
+    image = f'<img src="data:image/png;base64,{data}" alt="{caption}">'
     return f"<figure>{image}<figcaption>{caption}</figcaption></figure>{_live(figure['live'], folder)}"
+
+
+def _bytes(folder: Path, file: str) -> bytes:
+    # The last part of the name alone: a record on disk cannot point out of the folder of figures.
+    path = folder / FIGURES / Path(file).name
+    return path.read_bytes()
 
 
 def _live(file: str | None, folder: Path) -> str:
     """The layer of a figure, computed in the browser; its data cannot end the element that holds it."""
     if file is None:
         return ""
-    data = json.dumps(json.loads((folder / FIGURES / Path(file).name).read_text()), separators=(",", ":"))
+    # Read and written again: what is no JSON stops here, not in the browser.
+    data = json.dumps(json.loads(_bytes(folder, file)), separators=(",", ":"))
     safe = data.replace("<", "\\u003c")
     return (
         '<section class="live-frame"><p class="place">The same layer, live: drag the point, watch the attention.</p>'

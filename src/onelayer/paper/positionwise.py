@@ -52,9 +52,12 @@ def relu_identity(setting: Setting) -> Finding:
     box = Box([-1], [1])
     z = "x + 0"
     plain = certify(_relu_layer([1.0], [0.0], [1.0], 0.0), z, box)
-    pair = certify(_relu_layer([1.0, -1.0], [0.0, 0.0], [1.0, -1.0], 0.0), z, box)
-    shifted = certify(_relu_layer([1.0], [1.0], [1.0], -1.0), z, box)
-    far = certify(_relu_layer([1.0], [1.0], [1.0], -1.0), z, Box([-3], [1]))
+    two_units = _relu_layer([1.0, -1.0], [0.0, 0.0], [1.0, -1.0], 0.0)
+    pair = certify(two_units, z, box)
+    # The same layer on two ranges: the shift by 1 is right down to -1 only.
+    shift = _relu_layer([1.0], [1.0], [1.0], -1.0)
+    shifted = certify(shift, z, box)
+    far = certify(shift, z, Box([-3], [1]))
     networks = (
         ("relu(z) on [−1, 1]", 1, plain),
         ("relu(z) − relu(−z) on [−1, 1]", 2, pair),
@@ -94,8 +97,8 @@ def residual_correction(setting: Setting) -> Finding:
     x = points(0.10, 0.40)[:, None]
     merged = []
     for seed in range(200):
-        out = _regions_then_ffn(seed)(x)
-        merged.append(float((out[:, 0] - x[:, 0]).abs().max()))
+        misses = _regions_then_ffn(seed)(x) - x
+        merged.append(float(misses.abs().max()))
     rows = []
     centres = points(0.25, 0.75)
     for beta in (20.0, 50.0, 100.0, 200.0):

@@ -51,18 +51,19 @@ Record = dict[str, Any]
 
 def fingerprint(experiment: Experiment, setting: Setting) -> str:
     """Changes with the code of the experiment, the setting and the version: an old result is then not taken for new."""
+    # The module, not the function alone: its helpers decide about the numbers too.
     source = inspect.getsource(sys.modules[experiment.run.__module__])
-    text = "\n".join([__version__, str(FORMAT), experiment.key, f"{setting.quick} {setting.seed}", source])
+    sizes = f"{setting.quick} {setting.seed}"
+    text = "\n".join([__version__, str(FORMAT), experiment.key, sizes, source])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def write_record(folder: Path, experiment: Experiment, setting: Setting, finding: Finding, seconds: float) -> Record:
     """Figures first, then the JSON file that names them: whoever sees the file has all of the result."""
-    figures = []
-    for picture in finding.pictures:
-        name = f"{experiment.key}-{picture.name}.png" if picture.name != experiment.key else f"{picture.name}.png"
-        replace_file(folder / FIGURES / name, _png(picture.figure))
-        figures.append({"file": name, "caption": picture.caption, "live": _live(folder, name, picture)})
+    figures = [_write_figure(folder, experiment.key, picture) for picture in finding.pictures]
+    checks = [{**asdict(check), "holds": check.holds} for check in finding.checks]
+    # An experiment made of parts may have taken some of them from an earlier run, on another machine.
+    earlier = read_record(folder, experiment) if finding.spent else None
     record: Record = {
         "format": FORMAT,
         "key": experiment.key,
@@ -70,19 +71,28 @@ def write_record(folder: Path, experiment: Experiment, setting: Setting, finding
         "verdict": finding.judged,
         "said": finding.said,
         "notes": list(finding.notes),
-        "checks": [{**asdict(check), "holds": check.holds} for check in finding.checks],
+        "checks": checks,
         "tables": [asdict(table) for table in finding.tables],
         "figures": figures,
         "quick": setting.quick,
         "seed": setting.seed,
         "seconds": max(seconds, finding.spent),
-        "machine": AND.join(machines([machine()], read_record(folder, experiment) if finding.spent else None)),
+        "machine": AND.join(machines([machine()], earlier)),
     }
     text = json.dumps(_plain(record), indent=1, ensure_ascii=False, allow_nan=False)
     replace_file(_path(folder, experiment.key), text.encode())
     found = read_record(folder, experiment)
     assert found is not None
     return found
+
+
+def _write_figure(folder: Path, key: str, picture: Picture) -> dict[str, str | None]:
+    """Write a picture and its layer, if it has one; what the record says about it."""
+    name = f"{key}-{picture.name}.png"
+    if picture.name == key:
+        name = f"{key}.png"
+    replace_file(folder / FIGURES / name, _png(picture.figure))
+    return {"file": name, "caption": picture.caption, "live": _live(folder, name, picture)}
 
 
 def _live(folder: Path, name: str, picture: Picture) -> str | None:
@@ -130,7 +140,10 @@ def read_record(folder: Path, experiment: Experiment) -> Record | None:
 
 
 def _figures_are_there(folder: Path, record: Record) -> bool:
-    files = [figure[kind] for figure in record["figures"] for kind in ("file", "live") if figure[kind] is not None]
+    files = []
+    for figure in record["figures"]:
+        files += [file for file in (figure["file"], figure["live"]) if file is not None]
+    # The last part of the name alone: a record on disk cannot point out of the folder of figures.
     return all((folder / FIGURES / Path(file).name).is_file() for file in files)
 
 

@@ -64,6 +64,7 @@ def _cell_corners(cells: int, dim: int) -> Array:
 def separable_cells(cells: int, dim: int) -> int:
     """How many cells of the grid a hyperplane w . x + b = 0 separates from all the others, by linear programs."""
     corners = _cell_corners(cells, dim)
+    # A last coordinate of 1 takes b into w: the program has one vector of unknowns.
     homogeneous = np.concatenate([corners, np.ones((*corners.shape[:2], 1))], axis=2)
     free = [(None, None)] * (dim + 1)
     count = 0

@@ -62,6 +62,7 @@ def write_report(
                 raise Stopped(f"stopped with {done} of {len(wanted)} experiments in {out}; the same call goes on")
             watch.report("the paper, executed", done / len(wanted), detail=experiment.title)
             record = _kept(out, experiment, setting)
+            # Named and finished: run again from nothing. Named and stopped half way: its parts are still good.
             if record is not None and only:
                 forget(out, experiment.key)
                 record = None
