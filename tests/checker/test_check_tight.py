@@ -14,7 +14,6 @@ from liar import places
 from liar.layers import random_layer
 from onelayer import approximate
 from onelayer.box import Box
-from onelayer.checker.activations import ACTIVATIONS
 from onelayer.checker.arithmetic import constant
 from onelayer.checker.attention import Vector
 from onelayer.checker.check import check
@@ -27,7 +26,6 @@ from onelayer.errors import OnelayerError
 from onelayer.layer.file import save_model
 from onelayer.layer.memory import GridMemory, PlainMemory
 from onelayer.layer.transformer import OneLayerTransformer
-from onelayer.network.network import FUNCTIONS
 from onelayer.proof.certify import certify
 from onelayer.proof.forward import enclosed_at
 from onelayer.result import Approximation
@@ -157,14 +155,3 @@ def test_errors_of_a_narrow_format_are_passed_on_as_numbers_are(tmp_path: Path) 
         for name in ("b_E", "b_Q", "b_O", "b_R"):
             model.own(name).zero_()
     assert accepted(model, "0*x1", Box([0.95, 1.46], [0.96, 1.47]), tmp_path, order=3)
-
-
-@pytest.mark.parametrize("name", ["sigmoid", "softplus", "gelu", "gelu_tanh", "silu", "mish"])
-def test_kernels_stray_less_than_is_counted(name: str) -> None:
-    """torch in float32, against itself in float64."""
-    row = ACTIVATIONS[name]
-    points = torch.cat([torch.linspace(-40, 40, 80_001), torch.logspace(-30, 0, 1001)]).float()
-    returned, exact = FUNCTIONS[name](points).double(), FUNCTIONS[name](points.double())
-    size = (points if row.gated else exact).abs() + row.level
-    jump = math.exp(-20) * (points > 20) if name == "softplus" else 0.0
-    assert ((returned - exact).abs() <= row.roundings * 2.0**-24 * size + 2.0**-120 + jump).all()

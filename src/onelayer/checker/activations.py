@@ -7,13 +7,16 @@ from dataclasses import dataclass
 
 from flint import arb
 
-from onelayer.checker.arithmetic import ZERO, Taylor, constant
-from onelayer.checker.elements import Element, absolute, plus, relu, smaller, smooth, times, underlying
+from onelayer.checker.arithmetic import UNIT_BALL, ZERO, Taylor, constant, whole_power
+from onelayer.checker.elements import UNIT, Element, absolute, plus, relu, smaller, smooth, times, underlying
 from onelayer.checker.functions import Kinks
+from onelayer.checker.softplus import at as softplus_at
+from onelayer.checker.softplus import softplus
 
 INFINITE = arb.pos_inf()
-KERNEL = 32  # roundings of numbers as large as any on the way: more than any order of a kernel's operations needs
-SOFTPLUS = 24  # likewise, of its two functions
+KERNEL = 32  # roundings of |x|: more than any order of a kernel's operations needs
+LOGISTIC = 16  # likewise of 1 / (1 + e^-x) itself, times x or not
+SOFTPLUS = 24  # likewise of log(1 + e^x) itself
 SINGLE = 8  # roundings that 4 units in the last place are
 SWITCH = arb(20)  # above, torch's softplus returns its argument
 LEFT_OUT = (-SWITCH).exp().upper()  # and so less than it is, by this at most
@@ -23,23 +26,27 @@ LEFT_OUT = (-SWITCH).exp().upper()  # and so less than it is, by this at most
 class Activation:
     """``real`` on elements; ``steep`` bounds the slope between two numbers; ``roundings`` of one executed call.
 
-    ``level`` is added to the size of the result: it bounds the other numbers on the way. ``jump`` is what the function
-    may leap by up to a number: an argument that errs may be executed on the other side.
+    ``rounded`` bounds, for arguments between two numbers, the numbers that are rounded: the results where it is None.
+    ``lost`` is what results below the normal range err by besides. ``jump`` is what the function may leap by between
+    two numbers: an argument that errs may be executed on the other side. ``image`` holds all values.
 
-    Lemma, exp, erf, tanh and log being within 8 roundings: a sigmoid is within 18 of numbers up to 1, by any of
-    1 / (1 + e^-x), e^x / (1 + e^x) and (1 + tanh(x / 2)) / 2; log(1 + e^x) is within 10 of 1 and itself. What is
-    ``gated`` is x g with 0 <= g <= 1, where g is such a sigmoid, (1 + erf) / 2, (1 + tanh) / 2 or the tanh of a
-    softplus. An argument z of erf or tanh within 6 roundings moves them by less than 6, as |z| tanh' and |z| erf' are
-    below 1; a softplus z moves tanh by less than 12, as (1 + z) tanh'(z) <= 1.2. So g is within 24 roundings of 1, and
-    x g within 28 of |x|.
+    Lemma, exp, erf, tanh, expm1 and log1p being within 8 roundings of themselves: 1 / (1 + e^-x) is within 10 of
+    itself, and 11 times x; log1p(e^x) is within 17 of itself, as t / ((1 + t) log(1 + t)) <= 1. What is rounded as |x|
+    is x g with 0 <= g <= 1, where g is (1 + erf) / 2, (1 + tanh) / 2 or the tanh of a softplus. An argument z of erf or
+    tanh within 6 roundings moves them by less than 6, as |z| tanh' and |z| erf' are below 1, and a softplus moves tanh
+    by less than 9, as |z| tanh'(z) < 0.5. So g is within 24 roundings of 1, and x g within 28 of |x|.
+
+    Where e^-x overflows or its inverse underflows, x / (1 + e^-x) is lost: less than |x| times the smallest normal
+    number at the least such |x|, which is below 710 in every format, and falling beyond.
     """
 
     real: Callable[[Element, Kinks], Element]
     steep: Callable[[arb, arb], arb]
     roundings: int = SINGLE
-    level: float = 0.0
-    gated: bool = False
-    jump: Callable[[arb], arb] = lambda high: ZERO
+    rounded: Callable[[arb, arb], arb] | None = None
+    lost: int = 0
+    jump: Callable[[arb, arb], arb] = lambda low, high: ZERO
+    image: arb | None = None
 
 
 def _once(name: str) -> Callable[[Element, Kinks], Element]:
@@ -60,6 +67,24 @@ def _above_zero(steep: Callable[[arb], arb]) -> Callable[[arb, arb], arb]:
     return lambda low, high: steep(low) if low > 0 else INFINITE
 
 
+def _gated(most: float, middle: float = 0.5) -> Callable[[arb, arb], arb]:
+    """x g(x): nowhere steeper than ``most``, and than ``middle`` at 0, from where its slope moves by less than 0.8 |x|.
+
+    Below zero g and g' are at most e^x, and e^x (1 + |x|) rises.
+    """
+
+    def steep(low: arb, high: arb) -> arb:
+        found = (arb(middle) + arb("0.8") * _larger(low, high)).min(arb(most))
+        return found.min(high.exp() * (1 - high)) if high < 0 else found
+
+    return steep
+
+
+def _rising(low: arb, high: arb) -> arb:
+    """The slope of log(1 + e^x) is at most e^x and 1."""
+    return high.exp() if high < 0 else arb(1)
+
+
 def _gelu(u: Element, kinks: Kinks) -> Element:
     """x (1 + erf(x / sqrt 2)) / 2"""
     return times(u.scaled(arb(0.5)), smooth("erf", u.scaled(1 / arb(2).sqrt())).shifted(arb(1)))
@@ -74,12 +99,19 @@ def _gelu_tanh(u: Element, kinks: Kinks) -> Element:
 
 def _softplus(u: Element, kinks: Kinks) -> Element:
     """log(1 + e^x), or x above 20, which is less by at most e^-20."""
-    found = smooth("log", smooth("exp", u).shifted(arb(1)))
-    if underlying(u).ends()[1] <= SWITCH:
-        return found
+    low, high = underlying(u).ends()
+    if high <= SWITCH:
+        return softplus(u)
     if not isinstance(u, Taylor):  # there is a jump between the two
-        return found.shifted(arb("nan"))
-    return found.shifted(-LEFT_OUT * arb(0.5, 0.5))
+        return softplus(u).shifted(arb("nan"))
+    if low > SWITCH:
+        return u
+    return softplus(u).shifted(-LEFT_OUT * arb(0.5, 0.5))
+
+
+def _softplus_rounded(low: arb, high: arb) -> arb:
+    """What is returned as it came is not rounded."""
+    return ZERO if low > SWITCH else softplus_at(high.min(SWITCH))
 
 
 def _reciprocal(low: arb, high: arb) -> arb:
@@ -96,40 +128,79 @@ def _larger(low: arb, high: arb) -> arb:
 ACTIVATIONS: dict[str, Activation] = {
     "neg": Activation(lambda u, kinks: -u, _at_most(1), 0),
     "abs": Activation(absolute, _at_most(1), 0),
-    "relu": Activation(relu, _at_most(1), 0),
+    "relu": Activation(relu, lambda low, high: ZERO if high <= 0 else arb(1), 0),
     "exp": Activation(_once("exp"), lambda low, high: high.exp()),
     "log": Activation(_once("log"), _above_zero(lambda low: 1 / low)),
     "sqrt": Activation(_once("sqrt"), _above_zero(lambda low: 1 / (2 * low.sqrt()))),
     "rsqrt": Activation(_once("rsqrt"), _above_zero(lambda low: 1 / (2 * low * low.sqrt()))),
     "reciprocal": Activation(_once("inv"), _reciprocal),
     "square": Activation(lambda u, kinks: times(u, u), lambda low, high: 2 * _larger(low, high)),
-    "sin": Activation(_once("sin"), _at_most(1)),
-    "cos": Activation(_once("cos"), _at_most(1)),
-    "tan": Activation(_once("tan"), lambda low, high: 1 + low.union(high).tan() ** 2),
-    "atan": Activation(_once("atan"), _falling(lambda r: 1 / (1 + r * r))),
-    "tanh": Activation(_once("tanh"), _falling(lambda r: (4 * (-2 * r).exp()).min(arb(1)))),
-    "sigmoid": Activation(_once("sigmoid"), _falling(lambda r: (-r).exp().min(arb(0.25))), KERNEL, 1.0),
-    "erf": Activation(_once("erf"), _falling(lambda r: arb("1.1284") * (-r * r).exp())),
-    "gelu": Activation(_gelu, _at_most(1.13), KERNEL, gated=True),
-    "gelu_tanh": Activation(_gelu_tanh, _at_most(1.14), KERNEL, gated=True),
-    "silu": Activation(lambda u, kinks: times(u, smooth("sigmoid", u)), _at_most(1.1), KERNEL, gated=True),
+    "sin": Activation(_once("sin"), _at_most(1), image=UNIT_BALL),
+    "cos": Activation(_once("cos"), _at_most(1), image=UNIT_BALL),
+    "tan": Activation(_once("tan"), lambda low, high: 1 + whole_power(low.union(high).tan(), 2)),
+    "atan": Activation(_once("atan"), _falling(lambda r: 1 / (1 + r * r)), image=2 * UNIT_BALL),
+    "tanh": Activation(_once("tanh"), _falling(lambda r: (4 * (-2 * r).exp()).min(arb(1))), image=UNIT_BALL),
+    "sigmoid": Activation(_once("sigmoid"), _falling(lambda r: (-r).exp().min(arb(0.25))), LOGISTIC, image=UNIT),
+    "erf": Activation(_once("erf"), _falling(lambda r: arb("1.1284") * (-r * r).exp()), image=UNIT_BALL),
+    "gelu": Activation(_gelu, _gated(1.13), KERNEL, _larger),
+    "gelu_tanh": Activation(_gelu_tanh, _gated(1.14), KERNEL, _larger),
+    "silu": Activation(lambda u, kinks: times(u, smooth("sigmoid", u)), _gated(1.1), LOGISTIC, lost=1024),
     "softplus": Activation(
-        _softplus, _at_most(1), SOFTPLUS, 1.0, jump=lambda high: ZERO if high <= SWITCH else LEFT_OUT
+        _softplus,
+        _rising,
+        SOFTPLUS,
+        _softplus_rounded,
+        jump=lambda low, high: LEFT_OUT if low <= SWITCH and not high <= SWITCH else ZERO,
     ),
-    "mish": Activation(
-        lambda u, kinks: times(u, smooth("tanh", _softplus(u, kinks))), _at_most(1.1), KERNEL, gated=True
-    ),
+    "mish": Activation(lambda u, kinks: times(u, smooth("tanh", softplus(u))), _gated(1.1, 0.6), KERNEL, _larger),
 }
 
 
-def leaky_relu(u: Element, slope: float, kinks: Kinks) -> Element:
+def _leaky_relu(u: Element, slope: float, kinks: Kinks) -> Element:
     """slope x + (1 - slope) max(x, 0)"""
     number = arb(slope)
+    low, high = underlying(u).ends()
+    if low > 0 and high.is_finite():
+        return u
     return plus(u.scaled(number), relu(u, kinks).scaled(1 - number))
 
 
-def elu(u: Element, alpha: float, kinks: Kinks) -> Element:
+def _elu(u: Element, alpha: float, kinks: Kinks) -> Element:
     """max(x, 0) + alpha (e^min(x, 0) - 1)"""
     zero = constant(ZERO, u.order)
     curved = smooth("exp", -relu(-u, kinks)) if not isinstance(u, Taylor) else smooth("exp", smaller(u, zero, kinks))
     return plus(relu(u, kinks), curved.shifted(arb(-1)).scaled(arb(alpha)))
+
+
+@dataclass(frozen=True)
+class Bent:
+    """x above zero, returned as it came, and below it a number times a function that rises to 0 there.
+
+    ``size`` bounds that function from a number on, ``slope`` its slope up to one.
+    """
+
+    real: Callable[[Element, float, Kinks], Element]
+    size: Callable[[arb], arb]
+    slope: Callable[[arb], arb]
+    roundings: int
+
+    def row(self, number: float, cast: arb) -> Activation:
+        """The activation with a number that its execution has within ``cast``."""
+        factor = abs(arb(number)) + cast
+
+        def steep(low: arb, high: arb) -> arb:
+            below = factor * self.slope(high.min(ZERO))
+            return below if high <= 0 else arb(1) if low >= 0 else below.max(arb(1))
+
+        return Activation(
+            lambda u, kinks: self.real(u, number, kinks),
+            steep,
+            self.roundings,
+            lambda low, high: factor * self.size(low),
+        )
+
+
+BENT = {
+    "leaky_relu": Bent(_leaky_relu, lambda low: -low.min(ZERO), lambda high: arb(1), 1),
+    "elu": Bent(_elu, lambda low: -low.min(ZERO).expm1(), arb.exp, SINGLE + 2),
+}

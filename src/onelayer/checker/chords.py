@@ -22,12 +22,16 @@ Map = Callable[[arb], arb]
 
 @dataclass(frozen=True)
 class Sigmoidal:
-    """g + level: g rises, is odd, bends as above; ``slope`` is g', ``point`` an x >= 0 at which g has about a slope."""
+    """g + level: g rises, is odd, bends as above; ``slope`` is g', ``point`` an x >= 0 at which g has about a slope.
+
+    ``whole`` is g + level where their sum would cancel.
+    """
 
     value: Map
     slope: Map
     point: Map
     level: arb = ZERO
+    whole: Map | None = None
 
     def __call__(self, u: Taylor, low: arb, high: arb, found: Taylor) -> Taylor:
         """The better of the expansion ``found``, the line between the ends, and the image, for u in [low, high]."""
@@ -35,7 +39,8 @@ class Sigmoidal:
         high = high.upper()
         if not (low.is_finite() and high.is_finite() and low < high):
             return found
-        image = self.value(low).union(self.value(high))
+        whole = self.whole or self.value
+        image = whole(low).union(whole(high))
         if found.c[0].rad() < image.rad() / NARROW:
             return found
         # The slope of the chord, about: any number is sound.
@@ -44,7 +49,7 @@ class Sigmoidal:
         line = u.scaled(s).shifted(gap + self.level)
         best = line if not found.c[0].rad() <= line.c[0].rad() else found
         if not best.c[0].rad() <= image.rad() * HALF:
-            return constant(image + self.level, u.order)
+            return constant(image, u.order)
         return best
 
     def _above(self, s: arb, low: arb, high: arb) -> arb:
@@ -79,9 +84,15 @@ def _bell(x: arb) -> arb:
     return 1 / x.cosh() ** 2
 
 
+def logistic(x: arb) -> arb:
+    """1 / (1 + e^-x) of a ball by what does not overflow."""
+    decay = (-abs(x)).exp()
+    return (decay if x < 0 else 1) / (1 + decay) if x < 0 or x >= 0 else 1 / (1 + (-x).exp())
+
+
 TANH = Sigmoidal(arb.tanh, _bell, lambda s: (1 - s).sqrt().atanh())
 SIGMOID = Sigmoidal(
-    lambda x: (x / 2).tanh() / 2, lambda x: _bell(x / 2) / 4, lambda s: 2 * (1 - 4 * s).sqrt().atanh(), HALF
+    lambda x: (x / 2).tanh() / 2, lambda x: _bell(x / 2) / 4, lambda s: 2 * (1 - 4 * s).sqrt().atanh(), HALF, logistic
 )
 ERF = Sigmoidal(
     arb.erf, lambda x: 2 / arb.pi().sqrt() * (-x * x).exp(), lambda s: (-(s * arb.pi().sqrt() / 2).log()).sqrt()

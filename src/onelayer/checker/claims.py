@@ -133,7 +133,8 @@ class Objective:
         # A margin may have been computed in the format too, as the one at a witness is.
         roundings = 16 * len(self.requirement.margins.nodes)
         way = sum((item.range().abs_upper() for item in both), arb(1))
-        return Vector(items, [self.execution.rounded(way, ZERO, roundings, item.range().abs_upper()) for item in items])
+        sizes = [way + item.range().abs_upper() for item in items]
+        return Vector(items, [self.execution.rounded(size, ZERO, roundings) for size in sizes])
 
     def _jacobian(self, x: Sequence[Taylor], kinks: Kinks) -> list[list[Taylor]]:
         """dT_k/dx_i, one row per output."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from flint import arb
 
-from onelayer.checker.arithmetic import ZERO
+from onelayer.checker.arithmetic import ZERO, Taylor, constant
 from onelayer.checker.elements import Element, larger, plus, smaller, smooth, times, underlying
 from onelayer.checker.functions import Kinks
 from onelayer.checker.passes import NetworkPass
@@ -70,6 +70,18 @@ def added_up(terms: Sequence[Element]) -> Element:
 def size_of(item: Element) -> arb:
     """A bound of the absolute value."""
     return underlying(item).range().abs_upper()
+
+
+def within(entry: Entry, known: arb, strayed: arb) -> Entry:
+    """An entry of which the executed value too is within ``strayed`` of ``known``: by that alone where it says more.
+
+    Lemma: of an entry is used only that its executed value is within the error of some value of the item.
+    """
+    item, error = entry
+    width = underlying(item).range().rad() + error
+    if width <= known.rad() + strayed or not isinstance(item, Taylor):
+        return entry
+    return constant(known, item.order), strayed
 
 
 def _sum(ex: NetworkPass | None, a: Entry, b: Entry, kinks: Kinks) -> Entry:

@@ -119,7 +119,7 @@ def _tanh_rule(x: arb, n: int, c: arb, a: arb) -> arb:
     return UNIT_BALL * rho.tan() / rho**n
 
 
-def _sigmoid_rule(x: arb, n: int, c: arb, a: arb) -> arb:
+def sigmoid_rule(x: arb, n: int, c: arb, a: arb) -> arb:
     """sigmoid(x) = (1 + tanh(x/2)) / 2."""
     return _tanh_rule(x, n, c, a) / arb(2) ** (n + 1)
 
@@ -235,9 +235,7 @@ FUNCTIONS: dict[str, Analytic] = {
     "acos": Analytic(arb_series.acos, arb.acos, _arc_rule, Trend.FALLING, edges.arc_at_one(arb.acos)),
     "erf": Analytic(arb_series.erf, arb.erf, _erf_rule, Trend.RISING, chords.ERF, -1, 1),
     "tanh": Analytic(_tanh_series, arb.tanh, _tanh_rule, Trend.RISING, chords.TANH, -1, 1),
-    "sigmoid": Analytic(
-        _sigmoid_series, lambda x: 1 / (1 + (-x).exp()), _sigmoid_rule, Trend.RISING, chords.SIGMOID, 0, 1
-    ),
+    "sigmoid": Analytic(_sigmoid_series, chords.logistic, sigmoid_rule, Trend.RISING, chords.SIGMOID, 0, 1),
     "sinrel": Analytic(analytic.mean_series((1, 0, -1, 0), arb_series.sin), analytic.sinrel_ball, analytic.sinrel_rule),
     "exprel": Analytic(
         analytic.mean_series((1, 1, 1, 1), arb_series.exp), analytic.exprel_end, analytic.exprel_rule, Trend.RISING

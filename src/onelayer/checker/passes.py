@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from flint import arb
 
-from onelayer.checker.arithmetic import ZERO
 from onelayer.checker.formats import BY_ARITHMETIC
 from onelayer.checker.rounding import INFINITE, Execution
 
@@ -21,9 +20,9 @@ class NetworkPass(Execution):
         self.kind = row.kind
         self.most = arb(row.largest / HEADROOM)
 
-    def rounded(self, size: arb, error: arb, roundings: int, level: arb = ZERO) -> arb:
-        """The error of a result of this size after some roundings of numbers up to size + level."""
-        reach = size + error + level
+    def rounded(self, size: arb, error: arb, roundings: int) -> arb:
+        """The error of a result that erred already, after some roundings of numbers of this size."""
+        reach = size + error
         if not reach < self.most:
             return INFINITE
         return (error + self.gamma(roundings) * reach + (roundings + 1) * self.tiny).upper() if roundings else error

@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 
 from flint import arb
 
-from onelayer.checker.activations import ACTIVATIONS, Activation, elu, leaky_relu
+from onelayer.checker.activations import ACTIVATIONS, BENT, Activation
 from onelayer.checker.arithmetic import UNIT_BALL, ZERO, Taylor, constant
 from onelayer.checker.attention import Matrix
-from onelayer.checker.elements import Element, Jet, plus, smooth, softmax, times, underlying
-from onelayer.checker.entries import PAIRS, Entries, added_up, defined, gathered, joined, size_of
+from onelayer.checker.elements import UNIT, Element, Jet, plus, smooth, softmax, times, underlying
+from onelayer.checker.entries import PAIRS, Entries, added_up, defined, gathered, joined, size_of, within
 from onelayer.checker.functions import Kinks
 from onelayer.checker.network import StoredNetwork, StoredStep
 from onelayer.checker.passes import NetworkPass
@@ -72,22 +72,23 @@ class Evaluation:
         if self.execution is None:
             return Entries(items, x.errors)
         errors = [self._activation_error(a, y, e, row) for a, y, e in zip(x.items, items, x.errors, strict=True)]
-        return Entries(items, errors)
+        found = Entries(items, errors)
+        if row.image is None:
+            return found
+        strayed = self.execution.rounded(row.image.abs_upper(), ZERO, row.roundings)
+        return gathered([within(entry, row.image, strayed) for entry in found.pairs()])
 
     def _activation_error(self, x: Element, y: Element, error: arb, row: Activation) -> arb:
         ex = self.execution
         low, high = underlying(x).ends()
         if ex is None or not error.is_finite():
             return error
-        # Shut, executed or not.
-        if row is ACTIVATIONS["relu"] and high + error <= 0:
-            return ZERO
-        passed = ZERO
+        ends = low - error, high + error
+        passed = row.lost * ex.tiny
         if not error.is_zero():
-            steepest = row.steep(low - error, high + error).abs_upper()
-            passed = error * steepest + row.jump(high + error)
-        size = size_of(x) + error if row.gated else size_of(y)
-        return ex.rounded(size, passed, row.roundings, arb(row.level))
+            passed = passed + error * row.steep(*ends).abs_upper() + row.jump(*ends)
+        size = size_of(y) if row.rounded is None else row.rounded(*ends).abs_upper()
+        return ex.rounded(size, passed, row.roundings)
 
     def _matmul(self, step: StoredStep, args: list[Entries]) -> Entries:
         """(G, a, b) times (G, b, c)."""
@@ -160,31 +161,24 @@ def _shifted(run: Evaluation, step: StoredStep, x: Entries, kinks: Kinks) -> Ent
     if ex is None:
         return Entries(items, x.errors)
     cast = ex.cast(_number(step)) + ex.tiny
-    errors = [ex.rounded(size_of(y), e + cast, 1, abs(offset)) for e, y in zip(x.errors, items, strict=True)]
+    errors = [ex.rounded(size_of(y), e + cast, 1) for e, y in zip(x.errors, items, strict=True)]
     return Entries(items, errors)
 
 
-def _numbered(
-    real: Callable[[Element, float, Kinks], Element], roundings: int
-) -> Callable[[Evaluation, StoredStep, Entries, Kinks], Entries]:
-    def run_one(run: Evaluation, step: StoredStep, x: Entries, kinks: Kinks) -> Entries:
-        number = _number(step)
-        most = max(1.0, abs(number))
-        row = Activation(lambda u, k: real(u, number, k), lambda low, high: arb(most), roundings, most)
-        found, ex = run.activated(x, row, kinks), run.execution
-        if ex is None or ex.cast(number).is_zero():
-            return found
-        moved = [ex.cast(number) * (size + e) for size, e in zip(x.sizes(), x.errors, strict=True)]
-        return Entries(found.items, [(e + more).upper() for e, more in zip(found.errors, moved, strict=True)])
-
-    return run_one
+def _bent(run: Evaluation, step: StoredStep, x: Entries, kinks: Kinks) -> Entries:
+    number, bent, ex = _number(step), BENT[step.op], run.execution
+    cast = ZERO if ex is None else ex.cast(number)
+    found = run.activated(x, bent.row(number, cast), kinks)
+    if cast.is_zero():
+        return found
+    moved = [cast * bent.size(underlying(item).ends()[0] - e) for item, e in x.pairs()]
+    return Entries(found.items, [(e + more).upper() for e, more in zip(found.errors, moved, strict=True)])
 
 
 NUMBERED: dict[str, Callable[[Evaluation, StoredStep, Entries, Kinks], Entries]] = {
     "scale": _scaled,
     "shift": _shifted,
-    "leaky_relu": _numbered(leaky_relu, 4),
-    "elu": _numbered(elu, 64),
+    **dict.fromkeys(BENT, _bent),
 }
 
 
@@ -237,8 +231,13 @@ def _softmax(run: Evaluation, step: StoredStep, row: Entries, start: int, args: 
     logits = Entries([row.items[at] for at in own], [row.errors[at] for at in own])
     weights = softmax(logits.items)
     found = Entries([constant(ZERO, weights[0].order)] * len(row.items), [ZERO] * len(row.items))
-    errors = logits.errors if run.execution is None else _weight_errors(run.execution, logits, weights)
-    for at, item, error in zip(own, weights, errors, strict=True):
+    entries = list(zip(weights, logits.errors, strict=True))
+    if (ex := run.execution) is not None:
+        errors = _weight_errors(ex, logits, weights)
+        # Whatever the logits are: executed weights are >= 0, and a sum of which they are parts is within that of 1.
+        strayed = ex.safe(ex.gamma(len(own) + 4) + ex.underflow(len(own)), largest(logits.reach()))
+        entries = [within(entry, UNIT, strayed) for entry in zip(weights, errors, strict=True)]
+    for at, (item, error) in zip(own, entries, strict=True):
         found.items[at], found.errors[at] = item, error
     return found
 
