@@ -86,15 +86,18 @@ def packed_model(scene: Scene) -> OneLayerTransformer:
 def _read_out(model: OneLayerTransformer, h: int, values: Tensor, output: int) -> Tensor:
     """v W^O_h W_R in the chosen output, (M_1, ..., M_r)."""
     heads = model.config.heads
+    # W_O has the rows of all heads one below the other.
     row = sum(head.d_v for head in heads[:h])
-    through = model.own("W_O").detach().double()[row : row + heads[h].d_v] @ model.own("W_R").detach().double()
+    own_rows = model.own("W_O").detach().double()[row : row + heads[h].d_v]
+    through = own_rows @ model.own("W_R").detach().double()
     result: Tensor = values @ through[:, output]
     return result
 
 
 def _axis_view(scene: Scene, model: OneLayerTransformer, h: int, keys: Tensor, x: Tensor) -> AxisView:
     weight, bias = _query_map(model, h)  # q / sqrt(d_k) = x weight + bias
-    logits, offsets = weight @ keys.T, bias @ keys.T  # (D, M), (M,)
+    logits = weight @ keys.T  # (D, M)
+    offsets = bias @ keys.T  # (M,)
 
     def softmax(points: Tensor) -> Array:
         result: Array = torch.softmax(points @ logits + offsets, -1).numpy()
@@ -102,16 +105,19 @@ def _axis_view(scene: Scene, model: OneLayerTransformer, h: int, keys: Tensor, x
 
     at = softmax(x[None])[0]
     direction = _one_direction(logits)
+    # Another embedding, or a norm before the query, bends the logits: they are no lines in x.
     if direction is None or model.config.embedding != "linear" or model.config.norm == "pre":
         return AxisView(at)
     low = scene.box.lower.flatten()
     high = scene.box.upper.flatten()
+    # From the corner where u is smallest to the one where it is largest; what u does not read stays at x.
     start = torch.where(direction >= 0, low, high)
     end = torch.where(direction >= 0, high, low)
     steps = torch.linspace(0, 1, LINE, dtype=torch.float64)[:, None]
     points = torch.where(direction != 0, start + steps * (end - start), x)
+    name = _direction_name(scene, direction)
     line = (points @ direction).numpy()
-    return AxisView(at, _direction_name(scene, direction), float(x @ direction), line, softmax(points))
+    return AxisView(at, name, float(x @ direction), line, softmax(points))
 
 
 def _query_map(model: OneLayerTransformer, h: int) -> tuple[Tensor, Tensor]:
@@ -119,14 +125,21 @@ def _query_map(model: OneLayerTransformer, h: int) -> tuple[Tensor, Tensor]:
     start = sum(head.d_k for head in heads[:h])
     columns = slice(start, start + heads[h].d_k)
     w_e, b_e, w_q, b_q = (model.own(name).detach().double() for name in ("W_E", "b_E", "W_Q", "b_Q"))
+    own = w_q[:, columns]
     scale = heads[h].d_k ** -0.5
-    return w_e @ w_q[:, columns] * scale, (b_e @ w_q[:, columns] + b_q[columns]) * scale
+    weight = w_e @ own * scale
+    bias = (b_e @ own + b_q[columns]) * scale
+    return weight, bias
 
 
 def _one_direction(logits: Tensor) -> Tensor | None:
     """The direction (D,) along which logit differences vary, largest entry 1; None when there is more than one."""
-    left, singular, _ = torch.linalg.svd(logits - logits.mean(1, keepdim=True), full_matrices=False)
-    if singular[0] == 0 or (len(singular) > 1 and singular[1] > ROUNDING * singular[0]):
+    # What all logits share a softmax does not see.
+    differences = logits - logits.mean(1, keepdim=True)
+    left, singular, _ = torch.linalg.svd(differences, full_matrices=False)
+    if singular[0] == 0:
+        return None
+    if len(singular) > 1 and singular[1] > ROUNDING * singular[0]:
         return None
     direction = torch.where(left[:, 0].abs() > ROUNDING, left[:, 0], 0.0)
     scaled: Tensor = direction / direction[direction.abs().argmax()]
@@ -138,6 +151,9 @@ def _direction_name(scene: Scene, direction: Tensor) -> str:
     for name, factor in zip(scene.names, direction.tolist(), strict=True):
         if factor:
             sign = " - " if factor < 0 else " + "
-            terms.append(f"{sign}{'' if abs(factor) == 1 else f'{abs(factor):.3g} '}{name}")
-    text = "".join(terms[:5]).removeprefix(" + ") + (" + ..." if len(terms) > 5 else "")
-    return text.strip()
+            size = "" if abs(factor) == 1 else f"{abs(factor):.3g} "
+            terms.append(f"{sign}{size}{name}")
+    # An axis label has room for five terms.
+    rest = " + ..." if len(terms) > 5 else ""
+    text = "".join(terms[:5]).removeprefix(" + ")
+    return f"{text}{rest}".strip()

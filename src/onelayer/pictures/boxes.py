@@ -46,7 +46,9 @@ def _cuts(scene: Scene) -> tuple[np.ndarray, np.ndarray]:
     width = scene.box.width.flatten().numpy()
     free = width > 0
     cuts = np.zeros_like(low)
-    cuts[:, free] = np.round(np.log2(width[free] / (high - low)[:, free]))
+    # A cut halves a side; rounding of the ends moves the logarithm by far less than one half.
+    sides = (high - low)[:, free]
+    cuts[:, free] = np.round(np.log2(width[free] / sides))
     return cuts.sum(1), cuts.sum(0)
 
 
@@ -62,9 +64,11 @@ def _draw_depths(scene: Scene, axes: Axes) -> None:
     counts = np.bincount(depths)
     shown = np.flatnonzero(counts)
     axes.barh(shown, counts[shown], color=BLUE, height=0.8)
+    # More bars stand closer than a line of text is high.
     if len(shown) <= 24:
         for depth in shown:
-            axes.annotate(f"{counts[depth]:,}", (counts[depth], depth), (3, 0), textcoords="offset points", va="center")
+            count = counts[depth]
+            axes.annotate(f"{count:,}", (count, depth), (3, 0), textcoords="offset points", va="center")
     axes.set_xlim(0, counts.max() * 1.25)
     axes.set_ylim(shown[0] - 1.2, shown[-1] + 1.2)
     axes.yaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))

@@ -90,7 +90,9 @@ def _token_weights(scene: Scene, points: Tensor) -> Array | None:
     rows = [row for row in scene.model.attention_weights(executed) if row.shape[-1] > 1]
     if not rows:
         return None
-    stacked: Array = np.concatenate([row.detach().double().numpy()[:, 0] for row in rows], axis=1)
+    # A packed layer has one query, so a row of weights per point.
+    by_heads = [row.detach().double().numpy()[:, 0] for row in rows]
+    stacked: Array = np.concatenate(by_heads, axis=1)
     return stacked
 
 
@@ -117,19 +119,37 @@ def _draw_weights(axes: Axes, grid: Array, weights: Array, *, sharp: bool) -> No
     weights = weights[:, weights.max(0) > 0.01] if sharp else weights
     count = weights.shape[1]
     colours = colormaps[VALUES](np.linspace(0.0, 0.92, count))
-    for m in range(count) if count <= MAX_CURVES else ():
-        axes.plot(grid, weights[:, m], color=colours[m], linewidth=1.1)
+    if count <= MAX_CURVES:
+        for m in range(count):
+            axes.plot(grid, weights[:, m], color=colours[m], linewidth=1.1)
     top = float(weights.max())
-    flat = weights >= (1 - 1e-9) * weights.max(0)  # a sharp softmax has plateaus; the tick marks their middle
-    peaks = (grid[:, None] * flat).sum(0) / flat.sum(0)
+    floor = -0.08 * top
     if not sharp:
-        axes.scatter(peaks, np.full(count, -0.09 * top), marker="|", s=70, c=colours, linewidths=1.6, clip_on=False)
-    axes.set_ylim(-0.08 * top if sharp else -0.18 * top, 1.08 * top)
-    axes.set_yticks(np.arange(0.0, 1.08 * top, 0.5 if top > 0.6 else 0.2 if top > 0.35 else 0.1))
+        # Room below zero for the ticks.
+        floor = -0.18 * top
+        height = np.full(count, -0.09 * top)
+        peaks = _peaks(grid, weights)
+        axes.scatter(peaks, height, marker="|", s=70, c=colours, linewidths=1.6, clip_on=False)
+    axes.set_ylim(floor, 1.08 * top)
+    axes.set_yticks(np.arange(0.0, 1.08 * top, _tick_step(top)))
     title = f"attention weights of {number_of(count, 'memory tokens')} (ticks: where each weight peaks)"
     if sharp:
         title = f"attention weights of the sharp heads: which of {number_of(count, 'lines')} each of them takes"
     tidy(axes, title=title, y="weight", grid=True)
+
+
+def _peaks(grid: Array, weights: Array) -> Array:
+    """Where each token's weight is largest; a sharp softmax has plateaus, and the middle of one is its peak."""
+    on_plateau = weights >= (1 - 1e-9) * weights.max(0)
+    places: Array = (grid[:, None] * on_plateau).sum(0) / on_plateau.sum(0)
+    return places
+
+
+def _tick_step(top: float) -> float:
+    """Two or three ticks above zero, whatever the largest weight."""
+    if top > 0.6:
+        return 0.5
+    return 0.2 if top > 0.35 else 0.1
 
 
 def draw_error(
@@ -152,8 +172,8 @@ def draw_error(
     if scene.certificate is not None and scene.certificate.witness is not None:
         at = float(scene.base[coordinate])
         height = error[np.searchsorted(grid, at)]
-        text = None if small else f"witness {scene.names[coordinate]} = {at:.4g}, |T - f| = {abs(height):.3g}"
-        axes.plot([at], [height], "o", color=INK, markersize=5, label=text)
+        text = f"witness {scene.names[coordinate]} = {at:.4g}, |T - f| = {abs(height):.3g}"
+        axes.plot([at], [height], "o", color=INK, markersize=5, label=None if small else text)
     axes.set_ylim(-limit, limit)
     noise = f": only rounding, {observed:.1e}" if scene.only_rounding(observed) else ""
     tidy(axes, title="" if small else f"signed error T - f{noise}", y=error_label(axes, limit), grid=True)
@@ -185,6 +205,7 @@ def _draw_bound(axes: Axes, value: float, limit: float, label: str, style: tuple
 def error_label(axes: Axes, limit: float) -> str:
     """Ticks of an error axis in units of a power of ten, and the label that names the unit."""
     exponent = math.floor(math.log10(limit))
+    # Numbers from 0.1 to 1,000 read best as they are.
     exponent = 0 if -2 < exponent < 3 else exponent
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / 10.0**exponent:g}"))
     axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
@@ -197,5 +218,6 @@ def _draw_edges(scene: Scene, axes: Axes, coordinate: int, height: float) -> Non
         return
     edges = np.unique(np.concatenate(leaves))
     bottom, top = axes.get_ylim()
+    upto = bottom + height * (top - bottom)
     text = f"{number_of(len(leaves[0]), 'boxes')} of the proof"
-    axes.vlines(edges, bottom, bottom + height * (top - bottom), color=QUIET, linewidth=0.9, label=text)
+    axes.vlines(edges, bottom, upto, color=QUIET, linewidth=0.9, label=text)

@@ -90,7 +90,8 @@ class Explanation:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data."""
-        found: dict[str, Any] = {"domain": {"lower": self.box.lower.tolist(), "upper": self.box.upper.tolist()}}
+        domain = {"lower": self.box.lower.tolist(), "upper": self.box.upper.tolist()}
+        found: dict[str, Any] = {"domain": domain}
         if self.box.names:
             found["names"] = list(self.box.names)
         found["output_shape"] = list(self.output_shape)
@@ -251,7 +252,8 @@ def _envelope(slopes: list[float], biases: list[float], start: float, end: float
 def _hidden(lines: list[tuple[float, float]], m: int) -> bool:
     """Whether a parallel line is above line m, or equal to it and named before."""
     slope, bias = lines[m]
-    return any(line[0] == slope and (-line[1], n) < (-bias, m) for n, line in enumerate(lines))
+    parallel = [(-line[1], n) for n, line in enumerate(lines) if line[0] == slope]
+    return min(parallel) < (-bias, m)
 
 
 def _crossing(line: tuple[float, float], other: tuple[float, float]) -> float:
@@ -307,7 +309,8 @@ def along(box: Box, direction: Tensor, offset: float = 0.0) -> str:
 def linear_text(direction: Tensor, offset: float = 0.0, names: Sequence[str] = ()) -> str:
     """Text of direction . x + offset, for example "x1 - 0.5 x2", or with the names of the variables."""
     called = names or [f"x{i + 1}" for i in range(len(direction))]
-    terms = [(weight, name) for weight, name in zip(direction.tolist(), called, strict=True) if weight]
+    weighted = zip(direction.tolist(), called, strict=True)
+    terms = [(weight, name) for weight, name in weighted if weight]
     if offset or not terms:
         terms.append((offset, ""))
     return signed_sum((weight, _term(abs(weight), name)) for weight, name in terms)

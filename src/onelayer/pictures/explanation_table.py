@@ -30,10 +30,14 @@ class Block:
                 return textwrap.fill(self.title, WIDE)
             return self.title
         lines = [self.header, *self.rows]
-        widths = [max(len(line[i]) for line in lines) for i in range(len(self.header))]
-        text = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
-        more = [f"  ... and {self.left:,} more"] if self.left else []
-        return "\n".join([self.title, *(f"  {line}".rstrip() for line in text), *more])
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        text = [self.title]
+        for line in lines:
+            cells = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
+            text.append(f"  {'  '.join(cells)}".rstrip())
+        if self.left:
+            text.append(f"  ... and {self.left:,} more")
+        return "\n".join(text)
 
 
 def table(explanation: Explanation) -> str:
@@ -75,26 +79,31 @@ def _affine(explanation: Explanation) -> list[Block]:
     if not (matrix.any() or any(explanation.offset)):
         return []
     names = explanation.box.variables
-    lines = [linear_text(row, offset, names) for row, offset in zip(matrix, explanation.offset, strict=True)]
+    outputs = zip(matrix, explanation.offset, strict=True)
+    lines = [linear_text(row, offset, names) for row, offset in outputs]
     return [Block("affine part: " + "; ".join(lines))]
 
 
 def _head(head: ExplainedHead) -> list[Block]:
-    tokens = torch.tensor(head.values).shape[:-1]
+    values = torch.tensor(head.values)  # (M_1, ..., M_r, K)
+    tokens = values.shape[:-1]
     many = "token" if tuple(tokens) == (1,) else "tokens"
-    title = f"head {head.head}: {head.purpose}, {' x '.join(map(str, tokens))} {many}"
-    flat = torch.tensor(head.values).flatten(0, -2)
+    size = " x ".join(map(str, tokens))
+    title = f"head {head.head}: {head.purpose}, {size} {many}"
+    flat = values.flatten(0, -2)
     if len(head.axes) == 1:
         tokens_and_values = zip(_axis_rows(head.axes[0]), head.values, strict=True)
         rows = [(*row, _numbers(value)) for row, value in tokens_and_values]
         return [_block(title, (*AXIS, "value"), rows)]
     if head.axes:
+        # The values are a table over all axes, too long for a page: only their range is told.
         along = [_block(f"axis {axis.reads}", AXIS, _axis_rows(axis)) for axis in head.axes]
-        return [Block(title), *along, Block(f"values from {float(flat.min()):.4g} to {float(flat.max()):.4g}")]
-    scattered = [
-        (str(m), f"({_numbers(point)})", f"{weight:.3f}", _numbers(value))
-        for m, ((point, weight), value) in enumerate(zip(head.peaks, flat.tolist(), strict=True))
-    ]
+        values_range = f"values from {float(flat.min()):.4g} to {float(flat.max()):.4g}"
+        return [Block(title), *along, Block(values_range)]
+    scattered: list[tuple[str, ...]] = []
+    for (point, weight), value in zip(head.peaks, flat.tolist(), strict=True):
+        row = (str(len(scattered)), f"({_numbers(point)})", f"{weight:.3f}", _numbers(value))
+        scattered.append(row)
     return [_block(title, ("token", "peak (sampled)", "weight", "value"), scattered)]
 
 
@@ -103,7 +112,9 @@ def _axis_rows(axis: ExplainedAxis) -> list[tuple[str, ...]]:
     scale = axis.range[1] - axis.range[0] or 1.0
     for m, token in enumerate(axis.tokens):
         ends = () if token.region is None else token.region
-        shown = [f"{round(end / scale, 9) * scale + 0.0:.4g}" for end in ends]  # 6e-13 on [-1, 1] is written as 0
+        # An end of 6e-13 on [-1, 1] is written as 0, and never as -0.
+        rounded = [round(end / scale, 9) * scale + 0.0 for end in ends]
+        shown = [f"{end:.4g}" for end in rounded]
         region = f"[{', '.join(shown)}]" if shown else "nowhere"
         rows.append((str(m), region, f"{token.peak:.4g}", f"{token.weight:.3f}"))
     return rows
@@ -114,4 +125,5 @@ def _numbers(values: Sequence[float]) -> str:
 
 
 def _block(title: str, header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Block:
-    return Block(title, header, tuple(rows[:ROWS]), max(len(rows) - ROWS, 0))
+    left = max(len(rows) - ROWS, 0)
+    return Block(title, header, tuple(rows[:ROWS]), left)

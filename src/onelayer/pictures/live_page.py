@@ -52,9 +52,9 @@ def to_html(a: Approximation, path: str | os.PathLike[str], *, title: str | None
     target = Path(path)
     if target.suffix.lower() not in (".html", ".htm"):
         raise OnelayerError(f"cannot write a page to '{target}': the name must end in .html")
-    page = live_page(
-        a, title or f"T for {abridged(a.certificate.short_function.removeprefix(NOT_RECORDED), MOST_TITLE)}"
-    ).encode()
+    function = a.certificate.short_function.removeprefix(NOT_RECORDED)
+    heading = title or f"T for {abridged(function, MOST_TITLE)}"
+    page = live_page(a, heading).encode()
     if len(page) > LIMIT:
         raise OnelayerError(
             f"the live view would have {len(page):,} bytes, more than {LIMIT:,}: this layer has "
@@ -82,7 +82,8 @@ def live_page(a: Approximation, title: str) -> str:
 </main>
 <script type="application/json" id="data">{data}</script>
 <script>{script}</script>"""
-    return webpage(title, "".join(resource(name) for name in STYLES), body, allowing(script))
+    style = "".join(map(resource, STYLES))
+    return webpage(title, style, body, allowing(script))
 
 
 def typeset(sentence: str) -> str:
@@ -107,7 +108,9 @@ def _start(a: Approximation) -> list[float]:
     witness = a.certificate.witness
     if a.model.config.layout == "tokens" and a.box.dim > 2:
         return list(spread(a.box).tolist())
-    return list(a.box.center.flatten().tolist() if witness is None else witness)
+    if witness is None:
+        return list(a.box.center.flatten().tolist())
+    return list(witness)
 
 
 def live_data(a: Approximation) -> dict[str, Any]:
@@ -119,6 +122,10 @@ def live_data(a: Approximation) -> dict[str, Any]:
     scene = None if a.target is None else Scene.of(a)
     formula = None if a.target is None else a.target.formula
     names = written_names(a.box, a.target)
+    # Samples find the peaks of scattered tokens, which the view computes for itself: few of them do.
+    told = explain(a, samples=64).heads
+    # JSON has no infinity.
+    upper = proof.upper if np.isfinite(proof.upper) else None
     return {
         **layer_data(a.model),
         "box": {"lower": low, "upper": high},
@@ -128,8 +135,8 @@ def live_data(a: Approximation) -> dict[str, Any]:
         "formula": None if formula is None else _nodes(formula),
         "order": _order(a),
         "boxes": _leaves(a),
-        "upper": proof.upper if np.isfinite(proof.upper) else None,
-        "heads": [_told(head) for head in explain(a, samples=64).heads],
+        "upper": upper,
+        "heads": [_told(head) for head in told],
         "tokens": _tokens(a, names),
         "rows": _rows(a),
     }
@@ -137,23 +144,20 @@ def live_data(a: Approximation) -> dict[str, Any]:
 
 def layer_data(model: OneLayerTransformer) -> dict[str, Any]:
     """Shape and numbers of a layer, enough to run it; float32 weights are exact float64 numbers too."""
-    tensors = {name: _packed(tensor.double().cpu().numpy()) for name, tensor in model.state_dict().items()}
+    tensors = {}
+    for name, tensor in model.state_dict().items():
+        tensors[name] = _packed(tensor.double().cpu().numpy())
     return {"config": model.config.to_dict(), "tensors": tensors}
 
 
 def _told(head: ExplainedHead) -> dict[str, Any]:
     """A head in words, with the lines slope u + bias whose softmax is its attention along each axis."""
-    axes = [
-        {
-            "reads": axis.reads,
-            "direction": axis.direction,
-            "range": axis.range,
-            "slope": [token.slope for token in axis.tokens],
-            "bias": [token.bias for token in axis.tokens],
-            "peak": [token.peak for token in axis.tokens],
-        }
-        for axis in head.axes
-    ]
+    axes = []
+    for axis in head.axes:
+        told: dict[str, Any] = {"reads": axis.reads, "direction": axis.direction, "range": axis.range}
+        for number in ("slope", "bias", "peak"):
+            told[number] = [getattr(token, number) for token in axis.tokens]
+        axes.append(told)
     return {"purpose": head.purpose, "axes": axes or None}
 
 
@@ -177,7 +181,8 @@ def _rows(a: Approximation) -> dict[str, Any] | None:
 
 
 def _nodes(formula: Formula) -> dict[str, Any] | None:
-    tables = sum(len(node.value.text()) for node in formula.nodes if isinstance(node.value, Content))
+    contents = [node.value for node in formula.nodes if isinstance(node.value, Content)]
+    tables = sum(len(content.text()) for content in contents)
     if len(formula.nodes) > MOST_NODES or tables > MOST_TABLE:
         return None
     nodes = [[node.op, list(node.args), _plain(node.value)] for node in formula.nodes]
@@ -211,6 +216,7 @@ def _packed(array: NDArray[np.float64]) -> dict[str, Any]:
     flat = np.ascontiguousarray(array, dtype="<f8").reshape(-1)
     places = np.flatnonzero(flat)
     entry: dict[str, Any] = {"shape": list(array.shape)}
+    # A place takes 4 bytes and a number 8: 12 for each that is not zero, or 8 for every one.
     if 3 * len(places) < 2 * len(flat):
         entry["at"] = base64.b64encode(places.astype("<u4").tobytes()).decode()
         flat = flat[places]

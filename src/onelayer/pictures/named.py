@@ -38,11 +38,9 @@ class Parts:
         """The same parts under other names; what has no new name keeps its own."""
         renamed_heads = [replace(old, purpose=new) for old, new in zip(self.heads, heads, strict=False)]
         renamed_units = [replace(old, purpose=new) for old, new in zip(self.units, units, strict=False)]
-        return Parts(
-            algorithm,
-            renamed_heads + self.heads[len(heads) :],
-            renamed_units + self.units[len(units) :],
-        )
+        other_heads = self.heads[len(heads) :]
+        other_units = self.units[len(units) :]
+        return Parts(algorithm, renamed_heads + other_heads, renamed_units + other_units)
 
 
 def named_parts(argument: Argument, parts: Parts, model: OneLayerTransformer, box: Box) -> Parts:
@@ -60,7 +58,8 @@ def _thresholds(argument: OrderStatistics, parts: Parts, model: OneLayerTransfor
     n = argument.length
     sorts = argument.weights is None
     ends = model.own("ramp_start")[0].double().tolist()
-    cells = list(zip([float(box.lower.min()), *ends[:-1]], ends, strict=True))
+    starts = [float(box.lower.min()), *ends[:-1]]
+    cells = list(zip(starts, ends, strict=True))
     levels = model.own("b_1").double().tolist()
     units = []
     for unit, level in zip(parts.units, levels, strict=True):
@@ -70,7 +69,8 @@ def _thresholds(argument: OrderStatistics, parts: Parts, model: OneLayerTransfor
         if sorts:
             bar = f"i - {-level:g}" if level else "i"
         does = "adds the width of the cell" if unit.coefficient[0] > 0 else "takes back what is more than one"
-        units.append(f"cell [{low:.4g}, {high:.4g}]: fires while fewer than {bar} of the {n} numbers lie below; {does}")
+        fires = f"fires while fewer than {bar} of the {n} numbers lie below"
+        units.append(f"cell [{low:.4g}, {high:.4g}]: {fires}; {does}")
     heads = [f"counts: all {n} tokens weigh the same, so feature g is the share of numbers below threshold g"]
     if sorts:
         heads.append("tells where it is: position i attends to itself and copies i")
@@ -200,12 +200,14 @@ def _nested(argument: Nested, parts: Parts, model: OneLayerTransformer, box: Box
     """Heads are the curved inner functions, with the values they look up; units are pieces of the outer ones."""
     inner = [_inner_text(one, box) for one in argument.inner]
     # A plain one, direction . x itself, goes around attention and has no head.
-    heads = [f"inner function {text}" for text, one in zip(inner, argument.inner, strict=True) if not one.plain]
+    curved = [text for text, one in zip(inner, argument.inner, strict=True) if not one.plain]
+    heads = [f"inner function {text}" for text in curved]
     sums = _sums(argument, inner)
     names = [f"u{k + 1}" for k in range(len(sums))] if len(sums) > 1 else ["u"]
     algorithm = "Heads make the inner functions, units the outer functions of their sums"
     if sums:
-        algorithm += f": {'; '.join(map(' = '.join, zip(names, sums, strict=True)))}"
+        equations = [f"{name} = {text}" for name, text in zip(names, sums, strict=True)]
+        algorithm += f": {'; '.join(equations)}"
     found = replace(parts, heads=[_with_own_values(head, model) for head in parts.heads])
     ridges = _ridges(argument, names)
     units = [ridges[k] for k in argument.units]
@@ -215,7 +217,8 @@ def _nested(argument: Nested, parts: Parts, model: OneLayerTransformer, box: Box
 def _sums(argument: Nested, inner: Sequence[str]) -> list[str]:
     """The sums of all outer functions, in the texts of their inner functions."""
     members = [one for part in argument.outer for one in part.sums]
-    return [" + ".join(inner[c] for c in one).replace("+ -", "- ") for one in members]
+    texts = [" + ".join(inner[c] for c in one) for one in members]
+    return [text.replace("+ -", "- ") for text in texts]
 
 
 def _ridges(argument: Nested, names: list[str]) -> list[str]:
@@ -227,7 +230,11 @@ def _ridges(argument: Nested, names: list[str]) -> list[str]:
         names = names[len(part.sums) :]
         text = f"outer function {_of_sums(part.text, own)[:LONG]}"
         along = [linear_text(_direction(ridge.weights), 0.0, own) for ridge in part.ridges]
-        found += [f"{text} along {one}" for one in along] if len(along) > 1 else [text]
+        # A single ridge is the outer function itself: its direction says nothing more.
+        if len(along) > 1:
+            found += [f"{text} along {one}" for one in along]
+        else:
+            found.append(text)
     return found
 
 
@@ -262,8 +269,7 @@ def _pieces(argument: Pieces, parts: Parts, model: OneLayerTransformer, box: Box
     for one in argument.heads:
         lines = [_line(line, box) for line in one.lines]
         heads.append(f"largest of {', '.join(lines)}")
-    sums = [_piece_sum(curve.argument, box) for curve in argument.curves]
-    texts = [_inside(str(curve.formula), one) for curve, one in zip(argument.curves, sums, strict=True)]
+    texts = [_inside(str(curve.formula), _piece_sum(curve.argument, box)) for curve in argument.curves]
     units = [f"curve {texts[k][:80]}" for k in argument.units]
     return parts.named("Sharp heads take the largest of a few lines; units bend sums of them.", heads, units)
 
@@ -276,10 +282,11 @@ def _line(line: Sequence[str], box: Box) -> str:
 def _piece_sum(one: PieceSum, box: Box) -> str:
     """A sum of heads and a line in words, for example "head 0 + x2"."""
     weights = _direction([float(Fraction(w)) for w in one.weights])
-    heads = linear_text(weights, names=[f"head {h}" for h in range(len(weights))]) if weights.any() else ""
     line = _line(one.line, box)
-    if not heads:
+    if not weights.any():
         return line
+    names = [f"head {h}" for h in range(len(weights))]
+    heads = linear_text(weights, names=names)
     if line == "0":
         return heads
     return f"{heads} + {line}".replace("+ -", "- ")

@@ -76,14 +76,14 @@ def attention_figure(scene: Scene, x: Tensor) -> Figure:
     shown = sorted(views[:MAX_HEADS], key=lambda view: view.index)
     rows = len(shown) + (1 if model.config.hidden else 0)
     figure = new_figure(12, 1.0 + 3.4 * rows)
-    f, t = scene.values(x[None])
-    name = scene.output_name
     note = "" if len(views) == len(shown) else f"  (the {len(shown)} strongest of {len(views)} heads)"
-    line = f"attention at x = {place(x)}:  T{name}(x) = {t[0]:.6g},  f{name}(x) = {f[0]:.6g}{note}"
+    line = f"attention at x = {_both_values(scene, x)}{note}"
+    # A dollar sign in a name is not typesetting.
     figure.suptitle(f"{line}\n{scene.subline}", fontsize=NORMAL, color=INK, parse_math=False, linespacing=1.5)
     grid = figure.add_gridspec(rows, 3, width_ratios=[1.25, 1, 1])
     if model.config.hidden:
-        _draw_units(figure.add_subplot(grid[-1, :]), unit_adds(model, x[None], scene.output)[0, 0])
+        adds = unit_adds(model, x[None], scene.output)[0, 0]
+        _draw_units(figure.add_subplot(grid[-1, :]), adds)
     for row, view in enumerate(shown):
         _draw_schematic(figure.add_subplot(grid[row, 0]), view)
         middle = figure.add_subplot(grid[row, 1])
@@ -98,6 +98,13 @@ def attention_figure(scene: Scene, x: Tensor) -> Figure:
             _draw_factors(middle, view)
             _draw_responses(right, max(view.axes, key=lambda axis: axis.line is not None))
     return figure
+
+
+def _both_values(scene: Scene, x: Tensor) -> str:
+    """The input with T and f there."""
+    f, t = scene.values(x[None])
+    name = scene.output_name
+    return f"{place(x)}:  T{name}(x) = {t[0]:.6g},  f{name}(x) = {f[0]:.6g}"
 
 
 def _with_a_choice(views: list[HeadView], model: OneLayerTransformer) -> list[HeadView]:
@@ -118,24 +125,21 @@ def _draw_schematic(axes: Axes, view: HeadView) -> None:
     """Query on the left, the most attended tokens between, their weighted sum on the right; width is weight."""
     weights = view.weights.flatten()
     values = view.values.flatten()
-    chosen = np.sort(np.argsort(-weights, kind="stable")[:SHOWN_TOKENS])
+    # The strongest, in the order of the memory; stable, so that ties are drawn the same way every time.
+    strongest_first = np.argsort(-weights, kind="stable")
+    chosen = np.sort(strongest_first[:SHOWN_TOKENS])
     rest = len(weights) - len(chosen)
     heights = np.linspace(0.92, 0.12, len(chosen)) if len(chosen) > 1 else np.array([0.5])
-    strongest = float(weights.max())
+    thickness = min(0.075, 0.6 / len(chosen))
+    largest = float(weights.max())
     for m, y in zip(chosen, heights, strict=True):
-        share = float(weights[m]) / strongest
-        for start, end in (((0.12, 0.5), (LEFT, y)), ((RIGHT, y), (0.87, 0.5))):
-            style = {"arrowstyle": "-|>", "color": QUIET, "lw": 0.3 + 3.2 * share, "alpha": 0.25 + 0.7 * share}
-            axes.annotate("", end, start, arrowprops=style | {"shrinkA": 0, "shrinkB": 0, "mutation_scale": 8})
-        colour = colormaps[WEIGHTS](share)
-        ink = "white" if share < 0.6 else INK
+        share = float(weights[m]) / largest
+        _flow(axes, (0.12, 0.5), (LEFT, y), share)
+        _flow(axes, (RIGHT, y), (0.87, 0.5), share)
+        # Three decimals of a smaller weight would be zeros.
         small = f"{weights[m]:.3f}" if weights[m] >= 5e-4 else f"{weights[m]:.0e}"
         text = f"{_token_name(view, int(m))}  α = {small}  v = {values[m]:.3g}"
-        height = min(0.075, 0.6 / len(chosen))
-        box = FancyBboxPatch((LEFT, y - height / 2), RIGHT - LEFT, height, boxstyle="round,pad=0,rounding_size=0.01")
-        box.set(facecolor=colour, edgecolor=QUIET, linewidth=0.8)
-        axes.add_patch(box)
-        axes.text((LEFT + RIGHT) / 2, y, text, ha="center", va="center", fontsize=SMALL - 2, color=ink)
+        _token(axes, y, thickness, share, text)
     _node(axes, 0.06, "query\nq(x)")
     _node(axes, 0.94, f"Σ α v\n{view.sum:.4g}")
     if rest > 0:
@@ -144,6 +148,24 @@ def _draw_schematic(axes: Axes, view: HeadView) -> None:
     axes.set(xlim=(0, 1), ylim=(0, 1))
     axes.set_axis_off()
     axes.set_title(f"head {view.index + 1}: query, memory tokens, weighted sum", fontsize=NORMAL, loc="left")
+
+
+def _flow(axes: Axes, start: tuple[float, float], end: tuple[float, float], share: float) -> None:
+    """An arrow as strong as its share of the largest weight."""
+    style = {"arrowstyle": "-|>", "color": QUIET, "lw": 0.3 + 3.2 * share, "alpha": 0.25 + 0.7 * share}
+    touching = {"shrinkA": 0, "shrinkB": 0, "mutation_scale": 8}
+    axes.annotate("", end, start, arrowprops=style | touching)
+
+
+def _token(axes: Axes, y: float, height: float, share: float, text: str) -> None:
+    """A memory token as a box in the colour of its weight."""
+    corner = (LEFT, y - height / 2)
+    box = FancyBboxPatch(corner, RIGHT - LEFT, height, boxstyle="round,pad=0,rounding_size=0.01")
+    box.set(facecolor=colormaps[WEIGHTS](share), edgecolor=QUIET, linewidth=0.8)
+    axes.add_patch(box)
+    # The map is dark at its low end.
+    ink = "white" if share < 0.6 else INK
+    axes.text((LEFT + RIGHT) / 2, y, text, ha="center", va="center", fontsize=SMALL - 2, color=ink)
 
 
 def _token_name(view: HeadView, m: int) -> str:
@@ -167,8 +189,10 @@ def _draw_bars(axes: Axes, view: HeadView) -> None:
 def _draw_units(axes: Axes, adds: Array) -> None:
     """What every hidden unit adds to the output; one that is silent adds nothing."""
     firing = int((adds != 0).sum())
-    axes.bar(np.arange(1, len(adds) + 1), adds, color=np.where(adds < 0, VERMILLION, BLUE), width=0.85)
-    axes.set_xlim(0.4, max(4, len(adds)) + 0.6)  # a single bar is not as wide as the panel
+    colours = np.where(adds < 0, VERMILLION, BLUE)
+    axes.bar(np.arange(1, len(adds) + 1), adds, color=colours, width=0.85)
+    # As if there were four at least: a single bar is not as wide as the panel.
+    axes.set_xlim(0.4, max(4, len(adds)) + 0.6)
     if len(adds) <= FEW:
         axes.set_xticks(range(1, len(adds) + 1))
     else:
@@ -187,7 +211,8 @@ def _draw_responses(axes: Axes, axis: AxisView) -> None:
     for m, colour in enumerate(colours):
         axes.plot(axis.line, axis.along[:, m], color=colour, linewidth=1.3)
     axes.axvline(axis.query, color=VERMILLION, linewidth=1.3)
-    axes.scatter(np.full(len(axis.weights), axis.query), axis.weights, c=colours, s=22, zorder=3, edgecolors=INK)
+    at_query = np.full(len(axis.weights), axis.query)
+    axes.scatter(at_query, axis.weights, c=colours, s=22, zorder=3, edgecolors=INK)
     axes.set_xlim(axis.line[0], axis.line[-1])
     axes.xaxis.set_major_locator(MaxNLocator(5))
     tidy(axes, title="where each key answers (line: the query)", x=axis.name, y="α", grid=True)
@@ -197,6 +222,7 @@ def _draw_grid(axes: Axes, view: HeadView, array: Array, colours: str, title: st
     rows, columns = array.shape
     extent = (0.5, rows + 0.5, 0.5, columns + 0.5)
     limit = float(np.abs(array).max()) or 1.0
+    # Signs in colour need zero in the middle; weights start there.
     low = -limit if colours == SIGNED else 0.0
     image = axes.imshow(array.T, origin="lower", cmap=colours, aspect="auto", extent=extent, vmin=low, vmax=limit)
     bar = axes.figure.colorbar(image, ax=axes, shrink=0.9, pad=0.02)
@@ -210,6 +236,7 @@ def _draw_grid(axes: Axes, view: HeadView, array: Array, colours: str, title: st
 def _draw_factors(axes: Axes, view: HeadView) -> None:
     """Three axes and more: the weight of a token is the product of one factor per axis; each row is one axis."""
     factors = [axis.weights for axis in view.axes]
+    # Axes have different numbers of tokens; what is nan stays empty.
     table = np.full((len(factors), max(map(len, factors))), np.nan)
     for row, factor in enumerate(factors):
         table[row, : len(factor)] = factor

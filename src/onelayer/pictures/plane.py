@@ -40,9 +40,12 @@ class Map:
 def evaluate(scene: Scene, first: int, second: int, cells: int = CELLS) -> Map:
     """Sample the plane of two coordinates, all others held at the worst point."""
     ends = [scene.bounds(first), scene.bounds(second)]
-    grids = [low + (np.arange(cells) + 0.5) / cells * (high - low) for low, high in ends]
+    # A colour fills its cell, so it is sampled in the middle.
+    centres = (np.arange(cells) + 0.5) / cells
+    grids = [low + centres * (high - low) for low, high in ends]
     f, t = scene.values(scene.through([first, second], grids))
-    return Map(first, second, (*ends[0], *ends[1]), f.reshape(cells, cells), t.reshape(cells, cells))
+    square = (cells, cells)
+    return Map(first, second, (*ends[0], *ends[1]), f.reshape(square), t.reshape(square))
 
 
 def plane_figure(scene: Scene) -> Figure:
@@ -55,10 +58,12 @@ def plane_figure(scene: Scene) -> Figure:
     left = figure.add_subplot(grid[(0, 0)])
     right = figure.add_subplot(grid[(0, 1)])
     below = figure.add_subplot(grid[(1, 0)])
-    span = (min(plane.f.min(), plane.t.min()), max(plane.f.max(), plane.t.max()))
+    # One scale for both: equal colours are equal values.
+    low = min(plane.f.min(), plane.t.min())
+    high = max(plane.f.max(), plane.t.max())
     name = scene.output_name
-    for axes, values, title in ((left, plane.f, f"function f{name}"), (right, plane.t, f"transformer T{name}")):
-        draw_values(scene, axes, plane, values, title, span)
+    draw_values(scene, left, plane, plane.f, f"function f{name}", (low, high))
+    draw_values(scene, right, plane, plane.t, f"transformer T{name}", (low, high))
     draw_error_map(scene, below, plane)
     _draw_surface(scene, figure.add_subplot(grid[1, 1], projection="3d"), plane)
     return figure
@@ -81,14 +86,17 @@ def draw_error_map(scene: Scene, axes: Axes, plane: Map, *, boxes: bool = True, 
     seen = float(np.nanmax(np.abs(plane.error))) or 1.0
     limit, word = _error_scale(scene, seen)
     image = _image(axes, plane, plane.error, SIGNED, -limit, limit)
-    bar = axes.figure.colorbar(image, ax=axes, shrink=0.9, pad=0.02, ticks=[-limit, -limit / 2, 0, limit / 2, limit])
+    ticks = [-limit, -limit / 2, 0, limit / 2, limit]
+    bar = axes.figure.colorbar(image, ax=axes, shrink=0.9, pad=0.02, ticks=ticks)
     bar.ax.tick_params(labelsize=SMALL)
     # The printed end of the scale is rounded away from zero: it stays a bound.
     shown = outward(limit, up=True)
     bar.ax.set_yticklabels([f"-{shown}", "", "0", "", f"+{shown}"])
     count = _draw_leaves(scene, axes, plane) if boxes else 0
     parts = [title or "signed error T - f", word]
-    _label(scene, axes, plane, ", ".join(parts + [number_of(count, "boxes")] * (count > 0)))
+    if count:
+        parts.append(number_of(count, "boxes"))
+    _label(scene, axes, plane, ", ".join(parts))
     if scene.certificate is not None and scene.certificate.witness is not None:
         _ring(axes, float(scene.base[plane.first]), float(scene.base[plane.second]))
 
@@ -120,10 +128,12 @@ def _draw_leaves(scene: Scene, axes: Axes, plane: Map) -> int:
     (x0, y0), (x1, y1) = leaves[0].T, leaves[1].T
     around = ((x0, y0), (x1, y0), (x1, y1), (x0, y1))
     corners = np.stack([np.stack(corner, -1) for corner in around], 1)  # (L, 4, 2)
+    # A box is about as wide as one over the root of their number, and its line as thin in proportion.
     width = float(np.clip(14 / np.sqrt(len(corners)), 0.12, 0.7))
-    lines = PolyCollection(
-        list(corners), facecolors="none", edgecolors=INK, linewidths=width, alpha=0.6, rasterized=len(corners) > 2000
-    )
+    # Thousands of outlines as lines would make a vector file slow to open.
+    many = len(corners) > 2000
+    ink: dict[str, Any] = {"facecolors": "none", "edgecolors": INK, "linewidths": width, "alpha": 0.6}
+    lines = PolyCollection(list(corners), rasterized=many, **ink)
     axes.add_collection(lines, autolim=False)
     return len(corners)
 
@@ -148,7 +158,8 @@ def _draw_surface(scene: Scene, axes: Any, plane: Map) -> None:
     x = np.linspace(low_x, high_x, len(plane.t))
     y = np.linspace(low_y, high_y, len(plane.t))
     mesh = np.meshgrid(x[::step], y[::step], indexing="ij")
-    axes.plot_surface(*mesh, plane.t[::step, ::step], cmap=VALUES, linewidth=0, rcount=SURFACE, ccount=SURFACE)
+    heights = plane.t[::step, ::step]
+    axes.plot_surface(*mesh, heights, cmap=VALUES, linewidth=0, rcount=SURFACE, ccount=SURFACE)
     axes.set_title(f"surface of T{scene.output_name}", fontsize=10, color=INK, loc="left")
     axes.set_xlabel(scene.names[plane.first], fontsize=SMALL)
     axes.set_ylabel(scene.names[plane.second], fontsize=SMALL)

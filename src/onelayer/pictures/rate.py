@@ -51,7 +51,13 @@ def fit_rate(rows: Rows, *, axes: int = 1) -> Rate:
     if len({tokens for tokens, _ in usable}) < 2:
         raise OnelayerError("a rate needs at least two rows with different tokens and a positive finite error")
     laws = [_fitted(usable, root) for root in sorted({0, 1, axes})]
-    return min(laws, key=lambda law: math.log(law.spread) * (1 if law.root == max(1, axes) else 2))
+    expected = max(1, axes)
+
+    def deviation(law: Rate) -> float:
+        handicap = 1 if law.root == expected else 2
+        return math.log(law.spread) * handicap
+
+    return min(laws, key=deviation)
 
 
 def draw_rate(
@@ -80,9 +86,12 @@ def rate_figure(series: Mapping[str, Rows], *, title: str = "", axes: int = 1, x
         rate = rates[name]
         counts, errors = np.array(sorted(rows), dtype=float).T
         line = np.geomspace(counts[0], counts[-1], 100)
-        plot.plot(line, [rate(value) for value in line], color=colour, linewidth=1.0, linestyle=(0, (5, 3)))
-        plot.plot(counts, errors, MARKS[k % len(MARKS)], color=colour, markersize=6, label=f"{name}:  ≈ {rate}")
+        fitted = [rate(value) for value in line]
+        mark = MARKS[k % len(MARKS)]
+        plot.plot(line, fitted, color=colour, linewidth=1.0, linestyle=(0, (5, 3)))
+        plot.plot(counts, errors, mark, color=colour, markersize=6, label=f"{name}:  ≈ {rate}")
     plot.set_yscale("log")
+    # An algebraic law is a line on two logarithmic axes, a geometric one on one.
     if algebraic:
         plot.set_xscale("log", base=2)
         plot.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
@@ -98,7 +107,8 @@ def _fitted(rows: Rows, root: int) -> Rate:
     across = np.array([_abscissa(tokens, root) for tokens, _ in rows])
     log_error = np.log([error for _, error in rows])
     slope, constant = np.polyfit(across, log_error, 1)
-    spread = float(np.exp(np.abs(constant + slope * across - log_error).max()))
+    residuals = constant + slope * across - log_error
+    spread = float(np.exp(np.abs(residuals).max()))
     return Rate(math.exp(constant), -float(slope), root, spread)
 
 

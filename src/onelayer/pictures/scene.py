@@ -78,7 +78,9 @@ class Scene:
 
     def bounds(self, coordinate: int) -> tuple[float, float]:
         """Ends of one coordinate."""
-        return float(self.box.lower.flatten()[coordinate]), float(self.box.upper.flatten()[coordinate])
+        low = self.box.lower.flatten()[coordinate]
+        high = self.box.upper.flatten()[coordinate]
+        return float(low), float(high)
 
     @cached_property
     def worst(self) -> tuple[Tensor, int]:
@@ -87,6 +89,7 @@ class Scene:
         if witness is not None:
             points = torch.tensor([witness], dtype=torch.float64)
         else:
+            # Errors of polynomials are largest at the ends: the arcsine law samples more there.
             sampled = self.box.sample(SEARCH, arcsine=True)
             points = torch.cat([sampled, self.box.corners(256)]).reshape(-1, self.box.dim)
         f, t = self.both(points)
@@ -120,11 +123,12 @@ class Scene:
 
     def both(self, points: Tensor) -> tuple[Array, Array]:
         """f and T at points (S, D), in all outputs, each (S, outputs)."""
+        # f is taken at the points as the model sees them: in float32 their rounding is no error of the model.
         executed = points.to(self.dtype).reshape(-1, *self.box.shape)
         with torch.no_grad():
-            f = self.target.function(executed.double())
-            t = self.model(executed)
-        f, t = (part.reshape(len(points), -1).double().cpu().numpy() for part in (f, t))
+            exact = self.target.function(executed.double())
+            output = self.model(executed)
+        f, t = (part.reshape(len(points), -1).double().cpu().numpy() for part in (exact, output))
         drawable("f", f)
         drawable("T", t)
         return f, t
@@ -144,8 +148,10 @@ class Scene:
         low, high = proof.boxes()
         others = [i for i in range(self.box.dim) if i not in coordinates]
         base = self.base.numpy()[others]
-        met = ((low[:, others] <= base) & (base <= high[:, others])).all(1)
-        return low[met][:, list(coordinates)], high[met][:, list(coordinates)]
+        contains = (low[:, others] <= base) & (base <= high[:, others])
+        met = contains.all(1)
+        kept = list(coordinates)
+        return low[met][:, kept], high[met][:, kept]
 
     @property
     def headline(self) -> str:
@@ -194,13 +200,17 @@ class Scene:
         that are rounding alone are drawn on the scale of the bound: there, nothing is to be seen of them.
         """
         bounds = []
-        if self.certificate is not None:
-            if math.isfinite(self.certificate.upper):
-                bounds.append((f"upper = {outward(self.certificate.upper, up=True)}", self.certificate.upper))
-            if self.certificate.eps is not None:
-                bounds.append((f"eps = {self.certificate.eps:g}", self.certificate.eps))
-        least = min((value for _, value in bounds if value > 0), default=0.0)
-        reach = max(FAR * observed, least) if self.only_rounding(observed) else FAR * observed
+        proof = self.certificate
+        if proof is not None:
+            if math.isfinite(proof.upper):
+                # Written rounded up: what is printed stays a bound.
+                bounds.append((f"upper = {outward(proof.upper, up=True)}", proof.upper))
+            if proof.eps is not None:
+                bounds.append((f"eps = {proof.eps:g}", proof.eps))
+        reach = FAR * observed
+        if self.only_rounding(observed):
+            least = min((value for _, value in bounds if value > 0), default=0.0)
+            reach = max(reach, least)
         shown = [value for _, value in bounds if value <= reach]
         return max([observed, *shown]) * 1.12 or 1.0, bounds
 

@@ -27,10 +27,11 @@ def sequence_curves(scene: Scene) -> Figure:
     figure = new_figure(11, 7.4)
     write_title(figure, scene.headline, scene.about)
     panels = figure.subplots(2, 2, sharex=True, sharey="row", height_ratios=[1.3, 1.0])
-    observed = max(
-        _draw_column(scene, tuple(panels[:, 0]), moving, spread(scene.box), "the others spread"),
-        _draw_column(scene, tuple(panels[:, 1]), moving, scene.base, "through the worst point known"),
-    )
+    left, right = (tuple(column) for column in panels.T)
+    spread_out = _draw_column(scene, left, moving, spread(scene.box), "the others spread")
+    at_worst = _draw_column(scene, right, moving, scene.base, "through the worst point known")
+    # Both panels of errors share a scale, so its end is that of the larger ones.
+    observed = max(spread_out, at_worst)
     _draw_limits(scene, panels[1], observed)
     return figure
 
@@ -42,15 +43,16 @@ def _draw_column(scene: Scene, panels: tuple[Axes, Axes], moving: int, others: T
     points = others.repeat(len(grid), 1)
     points[:, moving] = torch.from_numpy(grid)
     f, t = scene.both(points)  # (S, outputs)
-    spread = np.linspace(0, f.shape[1] - 1, min(MOST_OUTPUTS, f.shape[1]))
-    shown = np.unique(spread.round().astype(int))
+    outputs = f.shape[1]
+    evenly = np.linspace(0, outputs - 1, min(MOST_OUTPUTS, outputs))
+    shown = np.unique(evenly.round().astype(int))
     colours = colormaps[VALUES](np.linspace(0.0, 0.92, len(shown)))
     for output, colour in zip(shown, colours, strict=True):
         above.plot(grid, f[:, output], color=colour, linewidth=3.2, alpha=0.55)
         above.plot(grid, t[:, output], color=INK, linewidth=1.0, linestyle=(0, (5, 3)))
         below.plot(grid, (t - f)[:, output], color=colour, linewidth=1.2)
     name = scene.names[moving]
-    counted = _outputs(len(shown), f.shape[1])
+    counted = _outputs(len(shown), outputs)
     tidy(above, title=f"{counted} while {name} moves, {where}", y="f (broad), T (dashed)", grid=True)
     above.label_outer()
     tidy(below, title="signed error T - f", x=name, grid=True)

@@ -65,7 +65,9 @@ def inside(model: OneLayerTransformer, x: Tensor, output: int) -> Inside:
         patterns = model.attention_weights(x.to(model.dtype).reshape(1, *config.input_shape))
         writes = torch.split(model.own("W_O"), [head.d_v for head in config.heads])
         strength = torch.stack([part.abs().sum() for part in writes])
-    adds = unit_adds(model, x[None], output)[0] if config.hidden else np.zeros((stream.shape[1], 0))
+    adds = np.zeros((stream.shape[1], 0))
+    if config.hidden:
+        adds = unit_adds(model, x[None], output)[0]
     return Inside([_plain(row[0]) for row in patterns], _plain(stream[0]), adds, _plain(strength))
 
 
@@ -78,18 +80,21 @@ def sequence_figure(scene: Scene, model: OneLayerTransformer, x: Tensor) -> Figu
     """Above: up to three heads, rows are querying positions. Below: what is counted, which units fire, T beside f."""
     seen = inside(model, x, scene.output)
     told, result = _told(scene, model)
-    shown = sorted(np.argsort(-seen.strength, kind="stable")[:SHOWN_HEADS].tolist())
+    strongest_first = np.argsort(-seen.strength, kind="stable").tolist()
+    shown = sorted(strongest_first[:SHOWN_HEADS])
     figure = new_figure(12, 7.6)
     left_out = len(seen.patterns) - len(shown)
     note = f"  ({len(shown)} of {len(seen.patterns)} heads)" if left_out else ""
-    numbers = ", ".join(f"{value:.3g}" for value in x.tolist()[:12]) + (", ..." if len(x) > 12 else "")
+    numbers = ", ".join(f"{value:.3g}" for value in x.tolist()[:12])
+    if len(x) > 12:
+        numbers += ", ..."
     line = f"inside the layer at x = ({numbers}){note}\n{scene.subline}"
     figure.suptitle(line, fontsize=NORMAL, color=INK, parse_math=False, linespacing=1.5)
     halves: Any = figure.subfigures(2, 1)
     above, below = halves
     panels = above.subplots(1, len(shown), squeeze=False)[0]
+    beside = "query | pieces" if model.config.layout == "pieces" else "attended token | memory token"
     for axes, h in zip(panels, shown, strict=True):
-        beside = "query | pieces" if model.config.layout == "pieces" else "attended token | memory token"
         _draw_pattern(axes, seen.patterns[h], _title(told, h), beside, first=axes is panels[0])
     counts, fires, outputs = below.subplots(1, 3)
     argument = None if result is None else argument_of(result)
@@ -123,6 +128,7 @@ def _draw_pattern(axes: Axes, weights: Array, title: str, beside: str, *, first:
     image = axes.imshow(weights, cmap=WEIGHTS, vmin=0, aspect="auto", extent=extent)
     if np.ptp(weights) <= 1e-9 * weights.max():  # an even pattern is one colour: say which weight it is
         axes.text(0.5, 0.5, f"every weight is {weights.max():.3g}", transform=axes.transAxes, ha="center", color=INK)
+    # Memory tokens stand behind those of the sequence.
     if sources > count:
         axes.axvline(count + 0.5, color=FAINT, linewidth=1.5)
     axes.figure.colorbar(image, ax=axes, shrink=0.9, pad=0.02).ax.tick_params(labelsize=SMALL)
@@ -145,11 +151,15 @@ def _draw_counts(axes: Axes, scene: Scene, model: OneLayerTransformer, seen: Ins
 def _draw_cells(axes: Axes, scene: Scene, model: OneLayerTransformer, seen: Inside) -> None:
     """What every cell adds at every position, in widths of the cell: one up to the number of that rank, then zero."""
     cells = model.config.ramps
-    width = np.diff([float(scene.box.lower.min()), *model.own("ramp_start")[0].double().tolist()])
-    adds = seen.adds.reshape(len(seen.adds), -1, cells).sum(1) / width
+    ends = model.own("ramp_start")[0].double().tolist()
+    width = np.diff([float(scene.box.lower.min()), *ends])
+    # Units of one level stand side by side, a unit for every cell: (position, level, cell).
+    by_level = seen.adds.reshape(len(seen.adds), -1, cells)
+    adds = by_level.sum(1) / width
     low, high = scene.bounds(0)
     rows = len(adds) if model.config.readout == "each" else 1
-    image = axes.imshow(adds[:rows], cmap=WEIGHTS, vmin=0, vmax=1, aspect="auto", extent=(low, high, rows + 0.5, 0.5))
+    extent = (low, high, rows + 0.5, 0.5)
+    image = axes.imshow(adds[:rows], cmap=WEIGHTS, vmin=0, vmax=1, aspect="auto", extent=extent)
     axes.figure.colorbar(image, ax=axes, shrink=0.9, pad=0.02).ax.tick_params(labelsize=SMALL)
     axes.yaxis.set_major_locator(MaxNLocator(6, integer=True))
     tidy(axes, title="which cells fire", x="cell of the threshold", y="position")

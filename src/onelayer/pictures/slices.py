@@ -59,18 +59,24 @@ def _draw_lines(scene: Scene, figure: SubFigure, shown: list[Slice], rows: int, 
     note = "" if total == len(shown) else f" ({len(shown)} of {total}, the most active)"
     figure.suptitle(f"slices through the worst point{note}", fontsize=NORMAL, color=INK)
     cells = figure.subplots(2 * rows, columns, squeeze=False, height_ratios=[1.1, 1.0] * rows)
-    values = np.concatenate([curve for _, _, f, t in shown for curve in (f, t)])
-    span = values.min(), values.max()
-    pad = 0.06 * (span[1] - span[0]) or 1.0
+    # One scale for all slices: a flat curve is a coordinate that matters little.
+    values = np.concatenate([np.concatenate([f, t]) for _, _, f, t in shown])
+    low = values.min()
+    high = values.max()
+    pad = 0.06 * (high - low) or 1.0
+    error_panels = []
     for place in range(rows * columns):
-        above, below = (cells[2 * (place // columns) + k][place % columns] for k in (0, 1))
+        # A slice takes two panels, one below the other.
+        row, column = divmod(place, columns)
+        above, below = cells[2 * row][column], cells[2 * row + 1][column]
         if place >= len(shown):
             above.set_axis_off()
             below.set_axis_off()
             continue
-        above.set_ylim(span[0] - pad, span[1] + pad)
-        _draw_slice(scene, above, below, shown[place], edge=place % columns == 0)
-    _share_error_scale([cells[2 * (p // columns) + 1][p % columns] for p in range(len(shown))], columns)
+        above.set_ylim(low - pad, high + pad)
+        _draw_slice(scene, above, below, shown[place], edge=column == 0)
+        error_panels.append(below)
+    _share_error_scale(error_panels, columns)
     _draw_key(scene, figure, cells[1][0])
 
 
@@ -100,9 +106,12 @@ def _share_error_scale(panels: list[Axes], columns: int) -> None:
 def _draw_key(scene: Scene, figure: SubFigure, panel: Axes) -> None:
     """One legend for all slices; bounds that are off the scale are named in it."""
     limit = panel.get_ylim()[1]
-    entries = [Line2D([], [], color=BLUE, linewidth=3.0, alpha=0.55), Line2D([], [], color=INK, linestyle=(0, (5, 3)))]
+    of_f = Line2D([], [], color=BLUE, linewidth=3.0, alpha=0.55)
+    of_t = Line2D([], [], color=INK, linestyle=(0, (5, 3)))
+    entries = [of_f, of_t]
     labels = ["f", "T"]
-    for (label, value), (colour, dashes) in zip(scene.error_limits(limit)[1], BOUND_STYLES, strict=False):
+    _, bounds = scene.error_limits(limit)
+    for (label, value), (colour, dashes) in zip(bounds, BOUND_STYLES, strict=False):
         entries.append(Line2D([], [], color=colour, linestyle=dashes))
         labels.append(f"±{label}" + (" (off the scale)" if value > limit else ""))
     entries.append(Line2D([], [], color=INK, marker="o", linestyle="none", markersize=5))

@@ -75,8 +75,11 @@ def outside_legend(axes: Axes) -> None:
     """A legend below the whole figure, where it covers nothing, in as few rows as its words allow."""
     handles, labels = axes.get_legend_handles_labels()
     room = 13 * axes.figure.bbox.width / DPI  # characters of this size on one line, about
-    columns = max(1, min(len(labels), int(room // (max(map(len, labels)) + 4))))
-    if sum(map(len, labels)) + 4 * len(labels) <= room:
+    # The line before a label takes about four characters.
+    widths = [len(label) + 4 for label in labels]
+    fitting = int(room // max(widths))
+    columns = max(1, min(len(labels), fitting))
+    if sum(widths) <= room:
         columns = len(labels)
     options = {"fontsize": SMALL, "edgecolor": FAINT, "columnspacing": 1.4, "handlelength": 1.8}
     axes.figure.legend(handles, labels, loc="outside lower center", ncols=columns, **options)

@@ -15,6 +15,7 @@ from onelayer.lemmas.argument import Recall
 from onelayer.pictures.explanation import argument_of
 from onelayer.pictures.scene import Scene
 from onelayer.pictures.style import BLUE, QUIET, VERMILLION, drawable, legend, new_figure, tidy, write_title
+from onelayer.proof.certificate import outward
 from onelayer.proof.files import TABLE, read_table
 from onelayer.recording.target import Target
 from onelayer.result import Approximation
@@ -35,11 +36,13 @@ def table_scene(result: Approximation) -> tuple[Scene, Tensor]:
 
     Beside it the row (D,) that is recalled worst.
     """
-    x, y = (torch.from_numpy(np.array(part)) for part in read_table(result.certificate.attachments[TABLE]))
+    table = read_table(result.certificate.attachments[TABLE])
+    x, y = (torch.from_numpy(np.array(part)) for part in table)
     rows = x.double().flatten(1)
 
     def nearest(points: Tensor) -> Tensor:
-        found: Tensor = y.double()[torch.cdist(points.double().flatten(1), rows).argmin(1)]
+        distances = torch.cdist(points.double().flatten(1), rows)
+        found: Tensor = y.double()[distances.argmin(1)]
         return found
 
     description = f"table of {number_of(len(x), 'rows')}"
@@ -47,13 +50,15 @@ def table_scene(result: Approximation) -> tuple[Scene, Tensor]:
     with torch.no_grad():
         recalled = result.model(x.to(result.model.dtype)).double()
     errors = (recalled - y.double()).reshape(len(x), -1).abs().amax(1)
-    return Scene(result.model, target, result.box, result.certificate), rows[int(errors.argmax())]
+    worst = rows[int(errors.argmax())]
+    return Scene(result.model, target, result.box, result.certificate), worst
 
 
 def table_figure(result: Approximation) -> Figure:
     """Left: recalled against stored outputs, on the diagonal if all is well. Right: errors by rank below the bound."""
     x, y = read_table(result.certificate.attachments[TABLE])
-    chosen = np.unique(np.linspace(0, len(x) - 1, MOST_ROWS).round().astype(int))
+    evenly = np.linspace(0, len(x) - 1, MOST_ROWS)
+    chosen = np.unique(evenly.round().astype(int))
     stored = y[chosen].reshape(len(chosen), -1)
     with torch.no_grad():
         found = result.model(torch.from_numpy(x[chosen]).to(result.model.dtype))
@@ -64,19 +69,19 @@ def table_figure(result: Approximation) -> Figure:
     left, right = figure.subplots(1, 2)
     _recalled(left, stored, recalled, _labels(result))
     _errors(right, np.abs(recalled - stored).max(1), result.certificate.upper)
-    size = result.size()
-    certificate = result.certificate
     rows = f"{len(chosen):,} of {len(x):,} rows drawn" if len(chosen) < len(x) else "every row drawn"
-    counts = counted(size, ("tokens", "hidden_units"))
-    write_title(figure, certificate.headline, f"table of {number_of(len(x), 'rows')}  |  {rows}  |  {counts}")
+    counts = counted(result.size(), ("tokens", "hidden_units"))
+    about = f"table of {number_of(len(x), 'rows')}  |  {rows}  |  {counts}"
+    write_title(figure, result.certificate.headline, about)
     return figure
 
 
 def _labels(result: Approximation) -> tuple[str, ...]:
     """The labels behind the numbers 0, 1, ... of a table of classes, if few enough to be written at an axis."""
     argument = argument_of(result)
-    classes = argument.classes if isinstance(argument, Recall) and argument.classes is not None else ()
-    return tuple(map(str, classes)) if len(classes) <= MOST_LABELS else ()
+    if not isinstance(argument, Recall) or argument.classes is None:
+        return ()
+    return tuple(map(str, argument.classes)) if len(argument.classes) <= MOST_LABELS else ()
 
 
 def _recalled(axes: Axes, stored: NDArray[np.float64], recalled: NDArray[np.float64], labels: tuple[str, ...]) -> None:
@@ -98,9 +103,13 @@ def _dot(rows: int) -> int:
 def _errors(axes: Axes, errors: NDArray[np.float64], upper: float) -> None:
     axes.set_yscale("log")
     ranks = np.arange(1, len(errors) + 1)
-    axes.scatter(ranks, np.maximum(np.sort(errors)[::-1], FLOOR), s=_dot(len(errors)), color=BLUE, linewidths=0)
+    largest_first = np.sort(errors)[::-1]
+    # A logarithmic axis has no zero: exact rows stand at its floor.
+    heights = np.maximum(largest_first, FLOOR)
+    axes.scatter(ranks, heights, s=_dot(len(errors)), color=BLUE, linewidths=0)
     axes.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
     if np.isfinite(upper):
-        axes.axhline(upper, color=VERMILLION, linewidth=1.2, label=f"proved: {upper:.3g}")
+        # Written rounded up: what is printed stays a bound.
+        axes.axhline(upper, color=VERMILLION, linewidth=1.2, label=f"proved: {outward(upper, up=True)}")
         legend(axes, loc="lower left")
     tidy(axes, title="|T(x) − y| of the rows, largest first", x="row by rank", y="", grid=True)

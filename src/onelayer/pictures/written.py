@@ -31,12 +31,16 @@ def written_box(box: Box, target: Target | None) -> Box:
 
 def written_domain(box: Box) -> str:
     """Intervals with their names, a power where all are alike: "[0, 1]^4", "m0 in [1, 5], v in [1, 2]"."""
-    sides = list(zip(box.lower.flatten().tolist(), box.upper.flatten().tolist(), strict=True))
+    lows = box.lower.flatten().tolist()
+    highs = box.upper.flatten().tolist()
+    sides = list(zip(lows, highs, strict=True))
+    written = [f"[{low:.4g}, {high:.4g}]" for low, high in sides]
+    # By the numbers, not by their texts: two sides that differ in the fifth digit are not alike.
     if not box.names and len(set(sides)) == 1:
-        low, high = sides[0]
-        return f"[{low:.4g}, {high:.4g}]" + (f"^{len(sides)}" if len(sides) > 1 else "")
+        power = f"^{len(sides)}" if len(sides) > 1 else ""
+        return f"{written[0]}{power}"
     if len(sides) > MOST_SIDES:
         return f"a box of {len(sides)} intervals"
     if not box.names:
-        return " x ".join(f"[{low:.4g}, {high:.4g}]" for low, high in sides)
-    return ", ".join(f"{name} in [{low:.4g}, {high:.4g}]" for name, (low, high) in zip(box.labels, sides, strict=True))
+        return " x ".join(written)
+    return ", ".join(f"{name} in {side}" for name, side in zip(box.labels, written, strict=True))
