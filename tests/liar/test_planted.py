@@ -25,7 +25,7 @@ from onelayer.checker import functions as checked_functions
 from onelayer.checker import rounding as checked_rounding
 from onelayer.checker import steps as checked_steps
 from onelayer.language import intervals
-from onelayer.network import builder, onnx_file, onnx_rules
+from onelayer.network import builder, onnx_file, onnx_tables
 from onelayer.proof import certify as door
 from onelayer.proof import claims as claims_made
 from onelayer.proof import contract, objectives, recorded
@@ -199,9 +199,9 @@ def boxes_sampled(patch: Patch) -> None:
     """One box, drawn at random, stands for all of them."""
     original = check._Check._boxes
 
-    def planted(self: Any, layer: Any, real: Any, formula: Any, low: Any, high: Any) -> None:
+    def planted(self: Any, layer: Any, formula: Any, low: Any, high: Any) -> None:
         at = int(self.rng.integers(len(low)))
-        original(self, layer, real, formula, low[at : at + 1], high[at : at + 1])
+        original(self, layer, formula, low[at : at + 1], high[at : at + 1])
 
     patch.setattr(check._Check, "_boxes", planted)
     no_trial_points(patch)
@@ -215,7 +215,7 @@ def slopes_halved(patch: Patch) -> None:
     """A Lipschitz constant of half the slopes."""
     original = objectives.Steepness.forward
     patch.setattr(objectives.Steepness, "forward", lambda self, x: original(self, x) * 0.5)
-    patch.setattr(claims_made, "_examine", lambda model, box: None)
+    patch.setattr(claims_made, "_examine", lambda models, box, watch: None)
     patch.setattr(claims, "CLAIMS", ("lipschitz",))
 
 
@@ -249,7 +249,7 @@ def points_not_apart(patch: Patch) -> None:
 def constants_folded_wide(patch: Patch) -> None:
     """Numbers of a graph are combined in float64, whatever their format."""
     for op, folded in (("Add", np.add), ("Sub", np.subtract)):
-        patch.setitem(onnx_rules.FOLDED, op, lambda a, b, folded=folded: folded(np.float64(a), np.float64(b)))
+        patch.setitem(onnx_tables.FOLDED, op, lambda a, b, folded=folded: folded(np.float64(a), np.float64(b)))
     patch.setattr(graphs, "PARTS", {name: graphs.PARTS[name] for name in ("folded", "function")})
 
 
@@ -261,16 +261,16 @@ def any_witness(patch: Patch) -> None:
 
 def nothing_is_bounded(patch: Patch) -> None:
     """The checker bounds what is computed of something without a value."""
-    patch.setattr(checked_steps, "_defined", lambda found, sources: found)
+    patch.setattr(checked_steps, "defined", lambda found, sources: found)
     kept = {name: holes.OUTER[name] for name in ("softmax", "layer_norm", "no weight")}
     patch.setattr(holes, "OUTER", kept)
 
 
 def overflow_hidden(patch: Patch) -> None:
     """The checker passes over an executed infinity where what is computed of it needs no value of it."""
-    original = checked_steps._defined
+    original = checked_steps.defined
     unaware = lambda found, read: original(found, replace(read, errors=[arb(0)] * len(read.errors)))  # noqa: E731
-    patch.setattr(checked_steps, "_defined", unaware)
+    patch.setattr(checked_steps, "defined", unaware)
     patch.setattr(networks, "UNARY", ("exp", "square"))
 
 
