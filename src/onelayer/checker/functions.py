@@ -206,6 +206,13 @@ class Analytic:
         image = self.at(low.union(high))
         return image.lower(), image.upper()
 
+    def over(self, x: arb) -> arb:
+        """The values on a ball, by its ends where they tell: Arb's image of a wide one may be much wider."""
+        if self.trend is Trend.UNKNOWN or x.is_exact():
+            return self.at(x)
+        low, high = self.interval((x.lower(), x.upper()))
+        return low.union(high)
+
     def at(self, x: arb) -> arb:
         """The values on a ball. What is no number has none: Arb's asin of an exact NaN is a number."""
         return x if x.is_nan() else self.ball(x)
@@ -254,7 +261,7 @@ def apply(name: str, u: Taylor, inside: Ends | None = None) -> Taylor:
         general = partial(by_balls, partial(_coefficients, function.series), function.rule)
         return u.composed(EXPANSIONS.get(name, general), inside)
     if not u.support:
-        return constant(function.at(u.c[0]), u.order)
+        return constant(function.over(u.c[0]), u.order)
     found = compose(function.series, u, inside, function.rule)
     if function.edge is None:
         return found
