@@ -75,7 +75,8 @@ def multi_head_attention(x: Array, heads: Sequence[HeadMatrices], output: Array)
     ``x`` (..., N, d), ``output`` (sum d_v, d) -> (..., N, d).
     """
     parts = [self_attention(x @ head.query, x @ head.key, x @ head.value) for head in heads]
-    return np.asarray(np.concatenate(parts, axis=-1) @ output)
+    side_by_side = np.concatenate(parts, axis=-1)
+    return np.asarray(side_by_side @ output)
 
 
 def backpropagated_error(weight: Array, delta: Array, slope: Array) -> Array:

@@ -73,13 +73,21 @@ def _subject(
     observer: Observer | None,
 ) -> Subject:
     """Names and units are those of the box where it has them; ``units`` adds to them or replaces them."""
-    usual = Scene.of(a).names if isinstance(a, Approximation) and a.target is not None else a.box.labels
+    usual = a.box.labels
+    if isinstance(a, Approximation) and a.target is not None:
+        usual = Scene.of(a).names
     named = a.box.variables or usual
-    own = {without_unit(name): name.partition("[")[2].removesuffix("]") for name in a.box.names if "[" in name}
+    own = {}
+    for name in a.box.names:
+        # A name with its unit is kept as in v[m/s].
+        _, bracket, unit = name.partition("[")
+        if bracket:
+            own[without_unit(name)] = unit.removesuffix("]")
     unknown = [name for name in units if name not in named]
     if unknown:
         raise OnelayerError(f"there is no input '{unknown[0]}' to have a unit; inputs are {', '.join(named[:20])}")
-    return Subject(a, folder, check(folder, max_seconds=max_seconds, observer=observer), list(named), {**own, **units})
+    verdict = check(folder, max_seconds=max_seconds, observer=observer)
+    return Subject(a, folder, verdict, list(named), {**own, **units})
 
 
 def _page(subject: Subject, title: str) -> str:
@@ -87,6 +95,7 @@ def _page(subject: Subject, title: str) -> str:
     style = files("onelayer.report").joinpath("page.css").read_text(encoding="utf-8")
     now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     look = {"proved": "good", "refuted": "bad"}.get(proof.status, "open")
+    signatures = "".join(f"<div>{line}</div>" for line in SIGNATURES)
     body = f"""<main>
 <h1>{escape(title)}</h1>
 <p class="sub">Written {now} by onelayer {escape(__version__)}</p>
@@ -102,6 +111,6 @@ def _page(subject: Subject, title: str) -> str:
 {sections.checked(subject)}
 {sections.identity(subject)}
 {sections.again()}
-<div class="sign">{"".join(f"<div>{line}</div>" for line in SIGNATURES)}</div>
+<div class="sign">{signatures}</div>
 </main>"""
     return webpage(title, style, body)

@@ -49,6 +49,7 @@ def built_heads(problem: StudyProblem, heads: int) -> OneLayerTransformer:
     centre = low + width * (place + 0.5) / count
     fits = []
     for factor in WIDTHS:
+        # A sigmoid has the slope 1/4 at its centre: times 4, a step is about as wide as two centres are apart.
         slope = 4 * factor * (count + 1) / width
         steps = torch.sigmoid(slope * (x[:, axis] - centre))
         columns = torch.cat([steps, x, torch.ones(len(x), 1).double()], -1)
@@ -127,20 +128,15 @@ def _bare_layer(box: Box, tokens: int, kind: str, kappa: float) -> OneLayerTrans
         shift[2 * h + 1] = 1.0
     first = torch.eye(1, box.dim, dtype=torch.float64)
     scale = math.sqrt(2.0)  # the layer divides logits by sqrt(d_k)
-    return OneLayerTransformer.packed(
-        (box.dim,),
-        (),
-        [PlainMemory(keys, torch.zeros(tokens, 1).double()) for _ in range(box.dim)],
-        d_model=box.dim,
-        weights={
-            "W_E": torch.eye(box.dim).double(),
-            "W_Q": scale * queries,
-            "b_Q": scale * shift,
-            "W_O": first.repeat(box.dim, 1),
-            "W_R": first.T,
-        },
-        **KINDS[kind],
-    )
+    weights = {
+        "W_E": torch.eye(box.dim).double(),
+        "W_Q": scale * queries,
+        "b_Q": scale * shift,
+        "W_O": first.repeat(box.dim, 1),
+        "W_R": first.T,
+    }
+    memory = [PlainMemory(keys, torch.zeros(tokens, 1).double()) for _ in range(box.dim)]
+    return OneLayerTransformer.packed((box.dim,), (), memory, d_model=box.dim, weights=weights, **KINDS[kind])
 
 
 def least_squares(columns: Tensor, values: Tensor) -> tuple[float, Tensor]:

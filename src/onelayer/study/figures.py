@@ -44,9 +44,14 @@ def curves_figure(panels: Mapping[str, Mapping[str, Points]], *, x: str, y: str,
     figure = new_figure(max(7.0, 4.8 * len(panels)), 4.8)
     plots = np.atleast_1d(np.asarray(figure.subplots(1, len(panels), sharey=True)))
     for plot, (name, series) in zip(plots, panels.items(), strict=True):
-        curves(plot, series, x=x, y=y if plot is plots[0] else "", title=name if len(panels) > 1 else "")
+        # Panels share the vertical axis, and a single one needs no name beside the title.
+        label = y if plot is plots[0] else ""
+        own_title = name if len(panels) > 1 else ""
+        curves(plot, series, x=x, y=label, title=own_title)
     figure.suptitle(title, fontsize=NORMAL)
-    outside_legend(max(plots, key=lambda plot: len(plot.get_legend_handles_labels()[1])))
+    # The legend of the panel with most series serves all of them.
+    fullest = max(plots, key=lambda plot: len(plot.get_legend_handles_labels()[1]))
+    outside_legend(fullest)
     return figure
 
 
@@ -58,8 +63,11 @@ def bars_figure(groups: Mapping[str, Mapping[str, Sequence[float]]], *, y: str, 
     width = 0.8 / len(names)
     for k, name in enumerate(names):
         held = {g: bars[name] for g, bars in enumerate(groups.values()) if name in bars}
+        # The bars of a group stand around its tick.
         offset = (k - (len(names) - 1) / 2) * width
-        _bars(plot, [g + offset for g in held], list(held.values()), 0.92 * width, SERIES[k % len(SERIES)], name)
+        places = [g + offset for g in held]
+        colour = SERIES[k % len(SERIES)]
+        _bars(plot, places, list(held.values()), 0.92 * width, colour, name)
     if log:
         plot.set_yscale("log")
     tidy(plot, y=y, grid=True)
@@ -74,6 +82,8 @@ def _bars(
 ) -> None:
     """One series of bars: medians, with whiskers over the range of the seeds."""
     middle = np.array([np.median(value) for value in values])
-    ends = np.array([[m - min(v), max(v) - m] for m, v in zip(middle, values, strict=True)]).T
+    below = middle - [min(value) for value in values]
+    above = [max(value) for value in values] - middle
+    ends = np.array([below, above])
     plot.bar(at, middle, width, color=colour, label=name)
     plot.errorbar(at, middle, yerr=ends, fmt="none", ecolor="#222222", elinewidth=1, capsize=2)

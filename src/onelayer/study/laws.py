@@ -56,6 +56,7 @@ def fit_law(sizes: Sequence[float], errors: Sequence[float], kind: str = "power"
     line = stats.linregress(across, up)
     residual = up - (line.intercept + line.slope * across)
     freedom = len(usable) - 2
+    # Two-sided: half of what the level leaves out lies beyond each end.
     half = float(stats.t.ppf(0.5 + level / 2, freedom) * line.stderr)
     spread = float(np.sqrt(np.sum(residual**2) / freedom))
     rate = -float(line.slope)
@@ -64,15 +65,19 @@ def fit_law(sizes: Sequence[float], errors: Sequence[float], kind: str = "power"
 
 def _usable(sizes: Sequence[float], errors: Sequence[float]) -> list[tuple[float, float]]:
     """The points that have logarithms."""
-    usable = [(s, e) for s, e in zip(sizes, errors, strict=True) if s > 0 and 0 < e < math.inf]
-    if len({size for size, _ in usable}) < 2 or len(usable) < 3:
+    pairs = zip(sizes, errors, strict=True)
+    usable = [(size, error) for size, error in pairs if size > 0 and 0 < error < math.inf]
+    different = {size for size, _ in usable}
+    # Two sizes fix a line; a third point leaves a residual, from which the interval comes.
+    if len(different) < 2 or len(usable) < 3:
         raise OnelayerError("a law needs at least three points of two sizes with positive finite errors")
     return usable
 
 
 def best_law(sizes: Sequence[float], errors: Sequence[float], *, level: float = 0.95) -> Law:
     """The kind of law with the smaller spread around the points."""
-    return min((fit_law(sizes, errors, kind, level=level) for kind in KINDS), key=lambda law: law.spread)
+    laws = [fit_law(sizes, errors, kind, level=level) for kind in KINDS]
+    return min(laws, key=lambda law: law.spread)
 
 
 def _abscissa(size: float, kind: str) -> float:

@@ -46,19 +46,22 @@ def measure(cell: Cell) -> Mapping[str, Any]:
 
 def figure(rows: Rows) -> Figure:
     """The picture of its rows."""
-    groups = {
-        label: {dtype: [row["sup"] for row in select(rows, method=method, dtype=dtype)] for dtype in DTYPES}
-        for method, label in METHODS.items()
-    }
+    groups: dict[str, dict[str, list[float]]] = {}
+    for method, label in METHODS.items():
+        groups[label] = {}
+        for dtype in DTYPES:
+            groups[label][dtype] = [row["sup"] for row in select(rows, method=method, dtype=dtype)]
     return bars_figure(groups, y="sup |T - f| seen", title="sin x1 + sin x2: the same weights in three formats")
 
 
 def findings(rows: Rows) -> list[str]:
     """What the rows say, in sentences."""
-    return [
-        f"{label}: " + ", ".join(f"{dtype} {median(select(rows, method=method, dtype=dtype)):.2g}" for dtype in DTYPES)
-        for method, label in METHODS.items()
-    ]
+    sentences = []
+    for method, label in METHODS.items():
+        errors = {dtype: median(select(rows, method=method, dtype=dtype)) for dtype in DTYPES}
+        listed = ", ".join(f"{dtype} {error:.2g}" for dtype, error in errors.items())
+        sentences.append(f"{label}: {listed}")
+    return sentences
 
 
 PRECISION = Study("precision", "How many digits does a layer need to keep its error?", cells, measure, figure, findings)

@@ -23,7 +23,7 @@ def points(rows: Sequence[Row], size: str, error: str = "sup") -> Points:
 
 
 def median(rows: Sequence[Row], name: str = "sup") -> float:
-    """The median of a list of numbers."""
+    """The median over rows of one of their numbers, an error if not said otherwise."""
     return float(np.median([row[name] for row in rows]))
 
 
@@ -31,9 +31,12 @@ def trend(name: str, rows: Sequence[Row], size: str) -> str:
     """A sentence on how the error falls with size, with the fitted law and its confidence."""
     sizes, errors = zip(*points(rows, size), strict=True)
     law = best_law(sizes, errors)
-    first, last = (median(select(rows, **{size: end(sizes)})) for end in (min, max))
-    claim = verdict(law)
-    return f"{name}: {claim} (sup {first:.2g} at {size} {min(sizes):g}, {last:.2g} at {max(sizes):g}; {law})"
+    smallest = min(sizes)
+    largest = max(sizes)
+    first = median(select(rows, **{size: smallest}))
+    last = median(select(rows, **{size: largest}))
+    ends = f"sup {first:.2g} at {size} {smallest:g}, {last:.2g} at {largest:g}"
+    return f"{name}: {verdict(law)} ({ends}; {law})"
 
 
 def verdict(law: Law) -> str:
