@@ -127,6 +127,7 @@ CLAIMS: list[tuple[list[Called], torch.dtype, float, float]] = [
     ([("relu", None), ("elu", 1e10), ("softplus", None)], torch.float32, 0.5, 12.0),
     ([("scale", 1e-50), ("tan", None)], torch.float32, 0.5, 0.6),
     ([("square", None), ("sin", None), ("tanh", None)], torch.float64, 0.8, 3.7),
+    ([("square", None), ("sin", None), ("square", None)], torch.float32, -17.0004, -16.9996),
     ([("softmax", None), ("tanh", None)], torch.float64, 9.9997e18, 1.00003e19),
 ]
 

@@ -134,7 +134,7 @@ ACTIVATIONS: dict[str, Activation] = {
     "sqrt": Activation(_once("sqrt"), _above_zero(lambda low: 1 / (2 * low.sqrt()))),
     "rsqrt": Activation(_once("rsqrt"), _above_zero(lambda low: 1 / (2 * low * low.sqrt()))),
     "reciprocal": Activation(_once("inv"), _reciprocal),
-    "square": Activation(lambda u, kinks: times(u, u), lambda low, high: 2 * _larger(low, high)),
+    "square": Activation(lambda u, kinks: times(u, u), lambda low, high: 2 * _larger(low, high), 1),
     "sin": Activation(_once("sin"), _at_most(1), image=UNIT_BALL),
     "cos": Activation(_once("cos"), _at_most(1), image=UNIT_BALL),
     "tan": Activation(_once("tan"), lambda low, high: 1 + whole_power(low.union(high).tan(), 2)),

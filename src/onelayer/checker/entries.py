@@ -125,7 +125,12 @@ def _chosen(
             return a if above else b
         if high < -apart:
             return b if above else a
-        return which(a[0], b[0], kinks), a[1].max(b[1])
+        found = which(a[0], b[0], kinks)
+        if isinstance(found, Taylor) and not found.support:  # of balls alone, which forget what they share
+            pick = arb.max if above else arb.min
+            low, high = (pick(*pair) for pair in zip(underlying(a[0]).ends(), underlying(b[0]).ends(), strict=True))
+            found = constant(low.union(high), found.order)
+        return found, a[1].max(b[1])
 
     return chosen
 
