@@ -1,10 +1,12 @@
-"""Steps of the checker that once held but for the last digit, or for numbers that are flushed to zero."""
+"""Steps of the checker that once held but for the last digit, numbers that are flushed to zero, or boxes of a point."""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,14 +15,16 @@ from flint import arb
 from stated_folders import claimed, identity
 
 from onelayer.box import Box
+from onelayer.build.sequences.superpose import superpose
 from onelayer.checker import univariate
 from onelayer.checker.arithmetic import ZERO, coordinate
 from onelayer.checker.check import check
+from onelayer.checker.composition import composition_bound
 from onelayer.checker.functions import Kinks
 from onelayer.checker.layer import Layer
 from onelayer.checker.order import order_statistics_bound
 from onelayer.checker.precision import precise
-from onelayer.checker.reader import CERTIFICATE, _digest
+from onelayer.checker.reader import ARGUMENT, CERTIFICATE, _digest
 from onelayer.checker.recall import _path, _Rows
 from onelayer.checker.rounding import Execution
 from onelayer.checker.terms import FormedSum, TermUnits, term_distance
@@ -31,7 +35,7 @@ from onelayer.language.formula import parse
 from onelayer.layer.file import save_model
 from onelayer.layer.memory import PlainMemory
 from onelayer.layer.transformer import OneLayerTransformer
-from onelayer.lemmas.argument import OrderStatistics
+from onelayer.lemmas.argument import Composition, OrderStatistics, from_text
 
 
 @pytest.fixture(autouse=True)
@@ -138,11 +142,43 @@ def test_a_claim_about_a_layer_is_about_its_error_alone(tmp_path: Path) -> None:
     box = Box(torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64))
     folder = claimed(tmp_path / "claim", identity(), "x1", box, [255], upper=1e-9)
     assert check(folder).ok
-    fields = json.loads((folder / CERTIFICATE).read_text())
-    del fields["sha256"]
-    fields["about"] = {"kind": "convex"}
-    (folder / CERTIFICATE).write_text(json.dumps(fields | {"sha256": _digest(fields)}))
+    restate(folder, about={"kind": "convex"})
     assert "nothing else" in check(folder).reason
+
+
+def restate(folder: Path, **fields: Any) -> None:
+    """Fields of a certificate changed, and sealed anew."""
+    stated = json.loads((folder / CERTIFICATE).read_text())
+    del stated["sha256"]
+    stated |= fields
+    (folder / CERTIFICATE).write_text(json.dumps(stated | {"sha256": _digest(stated)}))
+
+
+def test_bounds_that_cross_once_moved_by_an_assumption_are_rejected(tmp_path: Path) -> None:
+    """f is within 1 of x by assumption: 1/2 <= |T - f| <= 2 needs 3/2 <= |T - x| <= 1."""
+    box = Box(torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64))
+    folder = claimed(tmp_path / "claim", identity(), "x1", box, [255], upper=2.0)
+    restate(folder, within=1.0, assumptions=["f is close to x1"])
+    assert check(folder).ok
+    restate(folder, lower=0.5, witness=[0.0])
+    report = check(folder)
+    assert report.verdict == "rejected"
+    assert "lower must not exceed upper" in report.reason
+
+
+def test_a_ramp_at_one_point_is_compared_there(tmp_path: Path) -> None:
+    """A box of one point has no pieces between its ends, and the embedding may miss its function all the same."""
+    made = superpose("exp(sin(x1) + sin(x2))", Box([0.0, 0.0], [1.0, 1.0]), 0.1)
+    with torch.no_grad():
+        made.model.own("b_E").add_(0.3)
+    save_model(made.model, tmp_path)
+    stored = read_model(tmp_path)
+    argument = from_text(made.certificate.attachments[ARGUMENT])
+    assert isinstance(argument, Composition)
+    point = (0.5, 0.5)
+    true = abs(float(made.model(torch.tensor(point, dtype=torch.float64))) - math.exp(2 * math.sin(0.5)))
+    execution = Execution("float64 execution", stored, (point, point))
+    assert composition_bound(stored, argument, (point, point), execution) >= true > 1
 
 
 def test_units_that_open_between_two_rows_of_one_float_are_shut_for_the_first() -> None:

@@ -154,9 +154,8 @@ class _Check:
         observer: Observer,
         jobs: int,
     ) -> None:
-        self.claimed = proof.record
-        self.record = proof.record.stated()
-        self.proof = replace(proof, record=self.record)
+        self.claimed = self.record = proof.record
+        self.proof = proof
         self.stored = stored
         self.rng = rng
         self.observer = observer
@@ -165,6 +164,9 @@ class _Check:
 
     def run(self, f: str | Formula | None) -> None:
         """Returns when everything is proved; raises what stands in the way."""
+        # Refused here where the bounds, moved by what is assumed of f, cross.
+        self.record = self.claimed.stated()
+        self.proof = replace(self.proof, record=self.record)
         witness = self.record.witness
         arithmetic = self.record.arithmetic
         if witness is not None and not is_point(witness, arithmetic):

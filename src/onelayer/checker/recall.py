@@ -139,7 +139,8 @@ def _ranks(stored: Stored, x: Array, execution: Execution) -> tuple[Array, arb]:
     # A difference x - start that is flushed to zero is lost times the slope.
     flushed = execution.tiny * (2 + arb(float(np.abs(t["ramp_slope"]).max())))
     each = short + flushed + execution.gamma(3) + execution.gamma(count + 1) * 2
-    return z, count * each
+    # The constant is a term of the same sum: what is added to it may be rounded as it is.
+    return z, count * each + execution.gamma(count + 1) * abs(arb(float(t["b_E"][0])))
 
 
 def _smallest_gap(z: Array, keys: Array, relative: arb, drift: arb) -> arb:

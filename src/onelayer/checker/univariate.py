@@ -105,7 +105,7 @@ def steepest(pieces: Sequence[Line]) -> arb:
 
 
 def distance(formula: Formula, pieces: Sequence[Piece]) -> arb:
-    """Upper bound of |pieces - formula| over their intervals; not finite where the formula is undefined.
+    """Upper bound of |pieces - formula| over their intervals; infinite where the formula is undefined, or without any.
 
     The interval with the largest bound is halved, until that bound is close to a value that is reached, or no interval
     is left to spend.
@@ -117,7 +117,7 @@ def distance(formula: Formula, pieces: Sequence[Piece]) -> arb:
         heapq.heappush(pending, Part.of(formula, piece, piece.low, piece.high))
     for _ in range(BOXES + BOXES_PER_PIECE * len(pieces)):
         if not pending:
-            return arb(0)
+            return arb.pos_inf()
         worst = pending[0]
         middle = worst.low / 2 + worst.high / 2
         tight = bool(worst.bound <= TIGHT * largest + DIGITS * size)
