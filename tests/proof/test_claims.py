@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from torch import nn
 
 import onelayer as ol
 from onelayer.errors import OnelayerError, UnsupportedOperation
+from onelayer.proof.certificate import interval
 from onelayer.proof.files import read_proof, write_proof
 from onelayer.proof.together import together
 from onelayer.recording.target import as_target
@@ -241,3 +243,12 @@ def test_boxes_of_every_form_are_taken_and_what_is_none_is_refused_in_one_line(d
         with pytest.raises(OnelayerError) as caught:
             DOORS[door](model, wrong)
         assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("low", "high"), [(0.1234567, 0.1234567), (-0.1234567, -1e-300), (1234567.5, math.inf), (0.0, 0.5)]
+)
+def test_what_is_printed_of_an_enclosure_is_true(low: float, high: float) -> None:
+    bottom, top = interval(low, high)[1:-1].split(", ")
+    assert Fraction(bottom) <= Fraction(low)
+    assert math.isinf(high) or Fraction(top) >= Fraction(high)

@@ -323,6 +323,20 @@ def outward(value: float, *, up: bool, limit: float | None = None) -> str:
     return repr(value)
 
 
+def interval(low: float, high: float) -> str:
+    """An enclosure for people: six digits, rounded outward, so that what is printed is true as well."""
+    return f"[{_six_digits(low, ROUND_FLOOR)}, {_six_digits(high, ROUND_CEILING)}]"
+
+
+def _six_digits(value: float, rounding: str) -> str:
+    if not math.isfinite(value):
+        return f"{value:g}"
+    with localcontext() as context:
+        context.prec = 6
+        context.rounding = rounding
+        return f"{float(+Decimal(value)):.6g}"
+
+
 def middle(box: tuple[tuple[float, ...], tuple[float, ...]]) -> tuple[float, ...]:
     """Centre of a box given by its corners."""
     # Halved before they are added: the sum of two large ends would overflow.

@@ -15,7 +15,7 @@ from torch import Tensor
 from onelayer.errors import OnelayerError
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.proof.about import words
-from onelayer.proof.certificate import Certificate
+from onelayer.proof.certificate import Certificate, interval
 from onelayer.proof.certify import digest_of
 
 
@@ -97,7 +97,7 @@ class Range:
     def __str__(self) -> str:
         low = self.low.flatten().tolist()
         high = self.high.flatten().tolist()
-        ends = [f"y{at} in [{a:.6g}, {b:.6g}]" for at, (a, b) in enumerate(zip(low, high, strict=True), start=1)]
+        ends = [f"y{at} in {interval(a, b)}" for at, (a, b) in enumerate(zip(low, high, strict=True), start=1)]
         arithmetic = self.certificates[0].arithmetic
         return f"Range({self.status}: {', '.join(ends)}, {arithmetic})"
 
@@ -131,7 +131,7 @@ class Verdict:
 
     def __str__(self) -> str:
         where = "" if self.status != "refuted" else f" at {self.witness}"
-        margin = f"least margin in [{self.lower:.6g}, {self.upper:.6g}]"
+        margin = f"least margin in {interval(self.lower, self.upper)}"
         return f"Verdict({self.status}: {self.asked}, {margin}{where})"
 
     __repr__ = __str__

@@ -77,7 +77,8 @@ def claim(proof: Certificate) -> str:
 
 
 def facts(proof: Certificate) -> Mapping[str, Any]:
-    """The numbers behind a claim about margins: how far from failing."""
+    """The numbers behind a claim; of one about margins, how far it is from failing at least."""
     if proof.about["kind"] not in MARGINS or proof.eps is None:
         return {"at least": proof.lower, "at most": proof.upper}
-    return {"least margin, at least": proof.eps - proof.upper, "least margin, at most": proof.eps - proof.lower}
+    # Rounded down: what is promised. The largest it may be depends on more than a certificate says.
+    return {"least margin, at least": math.nextafter(proof.eps - proof.upper, -math.inf)}
