@@ -1,15 +1,21 @@
-"""Bounds of composed layers where their own arithmetic fails: what it loses is added, what is no number is no bound."""
+"""Bounds by lemma where their own arithmetic fails: what it loses is added, what is no number is no bound."""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
+import pytest
+import torch
 
 from onelayer.box import Box
 from onelayer.build.sequences.gather import gather
+from onelayer.errors import OnelayerError
 from onelayer.lemmas.argument import Composition, from_text
 from onelayer.lemmas.atoms import embedded_atoms
+from onelayer.lemmas.distance import smallest_squared_distance
+from onelayer.lemmas.forward import rounding_of
+from onelayer.lemmas.order import Thresholds
 from onelayer.lemmas.streams import last_norm_error
 from onelayer.lemmas.units import steepest_slope
 from onelayer.lemmas.univariate import Ramps
@@ -22,6 +28,36 @@ def test_slopes_that_cancel_keep_what_rounding_takes_from_them() -> None:
     _, _, summed, _ = ramps.on(0.5, 1.0)
     assert summed.max() == 0
     assert steepest_slope(ramps, 0.5, 1.0, 0.0) >= 1
+
+
+def test_a_knot_at_the_rounded_end_of_a_sum_has_its_slope_counted() -> None:
+    """The sum may reach 2^27 + 1e-20, which is rounded to 2^27: a unit that opens there is steep."""
+    ramps = Ramps(np.array([2.0**27]), np.array([1e9]), 0.0)
+    assert steepest_slope(ramps, 0.0, 1e-20, 2.0**27) >= 1e9
+
+
+def test_rows_that_are_no_numbers_are_no_distance_apart() -> None:
+    rows = torch.tensor([[0.0], [math.nan]], dtype=torch.float64)
+    assert smallest_squared_distance(rows) == 0
+
+
+def test_positions_are_told_apart_by_exact_numbers() -> None:
+    """Products of 2^74 that cancel: float64 may say that the queries are -4 and 4, and they are -1/2 and 1/2."""
+    big, shift = 2.0**37, -8.0
+    first = np.array([-(big + 0.5), -(big - 0.5)])
+    layer = Thresholds.__new__(Thresholds)
+    layer.sorts, layer.length, layer.cells, layer.keys = True, 2, 1, 1
+    layer.rounding = rounding_of(torch.float64)
+    layer.w = {
+        "position": np.stack([np.zeros(2), first, -first], 1),
+        "W_Q": np.array([[0, 0], [0, big + shift + 1], [0, big + shift]]),
+        "b_Q": np.array([0, big]),
+        "W_K": np.array([[0, 0], [0, 1.0], [0, 0]]),
+        "b_K": np.array([0, big]),
+        "b_V": np.array([0, 1 - first[0]]),
+    }
+    with pytest.raises(OnelayerError, match="exact"):
+        layer.position_error()
 
 
 def test_a_last_norm_without_an_enclosure_has_no_bound() -> None:

@@ -99,7 +99,10 @@ def _atom(model: OneLayerTransformer, composition: Composition, c: int, low: Flo
     ranges = np.array([known[side] for side in sides])  # (n, 2)
     least, most = ranges.T.copy()
     rounding = _embedding_rounding(slope, rise, constant, rounding_of(model.dtype))
-    return _AtomColumn(least - error, most + error, least, most, error * UP, rounding * UP)
+    # Outward, as sums round inward too.
+    bottom = np.nextafter(least - error * UP, -np.inf)
+    top = np.nextafter(most + error * UP, np.inf)
+    return _AtomColumn(bottom, top, least, most, error * UP, rounding * UP)
 
 
 def _embedding_rounding(slope: Floats, rise: Floats, constant: float, r: Rounding) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -68,7 +69,7 @@ def _direct(chosen: Tensor, z: Tensor, report: Callable[[float], None]) -> float
         rows = chosen[start : start + step]
         found = torch.cdist(z[rows], z, compute_mode="donot_use_mm_for_euclid_dist")
         found.scatter_(1, rows[:, None], torch.inf)
-        least = min(least, float(found.min()))
+        least = float(np.minimum(least, float(found.min())))  # min of Python would lose a nan
         report(min(1.0, (start + step) / len(chosen)))
     return least * least * (1 - (width + 16) * 2 * UNIT)
 

@@ -25,6 +25,7 @@ from onelayer.lemmas.forward import (
 from onelayer.lemmas.overflow import overflows
 
 Floats = NDArray[np.float64]
+INEXACT = "the positions of this layer do not give exact logits"
 
 
 def threshold_range(length: int, k: int) -> tuple[float, float]:
@@ -226,14 +227,13 @@ class Thresholds:
         dk = self.keys
         w = self.w
         place = w["position"]
-        q = place @ w["W_Q"][:, dk:] + w["b_Q"][dk:]
-        k = place @ w["W_K"][:, dk:] + w["b_K"][dk:]
+        # Multiples of 1/4 below 1 / (4 u) are floats of the format, and so are their sums in any order.
+        q, k = (self._exact(place, w[f"W_{name}"][:, dk:], w[f"b_{name}"][dk:]) for name in "QK")
         query = q * (1 / math.sqrt(q.shape[1]))
         sizes = np.abs(query) @ np.abs(k).T
-        # Multiples of 1/4 below 1 / (4 u) are floats of the format, and so are their sums in any order.
-        quarters = all(_are_quarters(part) for part in (place, q, k, query, sizes))
+        quarters = all(_are_quarters(part) for part in (query, sizes))
         if not (quarters and 4 * float(sizes.max()) * self.rounding.unit < 1):
-            raise OnelayerError("the positions of this layer do not give exact logits")
+            raise OnelayerError(INEXACT)
         logits = query @ k.T
         others = logits + np.where(np.eye(n) > 0, -np.inf, 0.0)
         lead = np.diag(logits) - others.max(1)
@@ -245,6 +245,15 @@ class Thresholds:
         executed = self.rounding.softmax(n) + 2 * self.rounding.gamma(n + 2)
         # Positions lie in [1, n]: weight that goes elsewhere moves the average by at most n, there and here.
         return n * (2 * leak + executed) * UP
+
+    def _exact(self, place: Floats, weight: Floats, bias: Floats) -> Floats:
+        """place W + b, of which no order of sums rounds anything: large products that cancel would be rounded first."""
+        sizes = np.abs(place) @ np.abs(weight) + np.abs(bias)
+        small = 16 * float(sizes.max()) * self.rounding.unit < 1
+        found: Floats = place @ weight + bias
+        if not (small and all(_are_quarters(part) for part in (place, weight, bias, found))):
+            raise OnelayerError(INEXACT)
+        return found
 
     def execution_error(self) -> float:
         """Error of an executed k - N_g before its ReLU, |p_i - i| apart.

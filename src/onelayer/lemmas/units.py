@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,7 +46,8 @@ def term_error(g: Formula, ramps: Ramps, s: ExecutedSum, r: Rounding) -> tuple[f
 def steepest_slope(ramps: Ramps, low: float, high: float, drift: float) -> float:
     """Upper bound of |slope| of the ramps where a sum in [low, high] may lie once it is off by ``drift``."""
     margin = drift + MARGIN * (abs(low) + abs(high))
-    _, _, slopes, _ = ramps.on(low - margin, high + margin)
+    # One float further: a knot as close to the rounded ends as the next number counts.
+    _, _, slopes, _ = ramps.on(math.nextafter(low - margin, -math.inf), math.nextafter(high + margin, math.inf))
     # Slopes are running sums of the changes, which cancel: their rounding is relative to the changes, not to the sums.
     sizes = float(np.abs(ramps.changes).sum())
     summing = 8 * len(ramps.knots) * UNIT * sizes
