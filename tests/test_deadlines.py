@@ -117,7 +117,7 @@ HASTY_DOORS: dict[str, Callable[..., Any]] = {
     "monotone": lambda **limit: ol.monotone(Slow(), SQUARE, {"x1": "+"}, **limit),
     "convex": lambda **limit: ol.convex(Slow(), SQUARE, **limit),
     "prove": lambda **limit: ol.prove(network(), FOUR, "y1 >= -0.2 and y1 <= 0.3", **limit),
-    "equivalent": lambda **limit: ol.equivalent(network(), lambda x: x[..., :1] / 9, FOUR, **limit),
+    "equivalent": lambda **limit: ol.equivalent(network(), lambda x: x[..., :1] / 9, FOUR, gap=1e-9, **limit),
     "distill": lambda **limit: ol.distill(Slow(), SQUARE, 1e-5, **limit).approximation,
 }
 
