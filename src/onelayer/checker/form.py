@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,3 +29,16 @@ class LayerForm:
         else:
             same = bool((found == wanted).all())
         self.require(same, f"{name} differs")
+
+    def unit_changes(self, t: Mapping[str, Array], reads: Array, adds: Array) -> Array:
+        """W_2 of hidden units, each of which reads one feature of the stream and adds to one other."""
+        each = np.arange(len(reads))
+        into = np.zeros_like(t["W_1"])
+        into[reads, each] = 1.0
+        out = np.zeros_like(t["W_2"])
+        changes: Array = t["W_2"][each, adds]
+        out[each, adds] = changes
+        self.equal(t["W_1"], into, "W_1")
+        self.equal(t["W_2"], out, "W_2")
+        self.equal(t["b_2"], 0.0, "b_2")
+        return changes

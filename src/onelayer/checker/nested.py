@@ -191,20 +191,10 @@ class _Bound:
             FORM.equal(t["b_Q"], constant, "b_Q")
 
     def _unit_form(self, d: int, width: int) -> None:
-        t = self.t
-        count = len(self.units)
-        each = np.arange(count)
-        into = np.zeros_like(t["W_1"])
-        into[d + self.units, each] = 1.0
         outputs = np.array([part.output for part, _ in self.ridges])
-        column = outputs[self.units] + width - self.nested.outputs
-        self.biases = t["b_1"]
-        self.changes = t["W_2"][each, column]
-        out = np.zeros_like(t["W_2"])
-        out[each, column] = self.changes
-        FORM.equal(t["W_1"], into, "W_1")
-        FORM.equal(t["W_2"], out, "W_2")
-        FORM.equal(t["b_2"], 0.0, "b_2")
+        adds = outputs[self.units] + width - self.nested.outputs
+        self.biases = self.t["b_1"]
+        self.changes = FORM.unit_changes(self.t, d + self.units, adds)
 
     def _weights(self, k: int) -> dict[int, Fraction]:
         """Weights of the inner functions in feature k of the stream beside x: sums of ridges, then outputs."""

@@ -176,20 +176,10 @@ class _Bound:
         FORM.require(bool((offsets[:, :heads] == self.floors).all()) and not offsets[:, heads:].any(), "b_E")
 
     def _unit_form(self, heads: int, width: int) -> None:
-        t = self.t
-        count = len(self.units)
-        each = np.arange(count)
-        into = np.zeros_like(t["W_1"])
-        into[heads + self.units, each] = 1.0
         outputs = np.array([curve.output for curve in self.pieces.curves])
-        column = outputs[self.units] + width - self.pieces.outputs
-        self.biases = t["b_1"]
-        self.changes = t["W_2"][each, column]
-        out = np.zeros_like(t["W_2"])
-        out[each, column] = self.changes
-        FORM.equal(t["W_1"], into, "W_1")
-        FORM.equal(t["W_2"], out, "W_2")
-        FORM.equal(t["b_2"], 0.0, "b_2")
+        adds = outputs[self.units] + width - self.pieces.outputs
+        self.biases = self.t["b_1"]
+        self.changes = FORM.unit_changes(self.t, heads + self.units, adds)
 
     def _apart(self, line: Sequence[str], slopes: Array, offset: float) -> arb:
         """Largest difference of a stored line and a stated one."""
