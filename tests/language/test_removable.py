@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from flint import ctx
+from flint import arb, ctx
 
 import onelayer as ol
 from onelayer.language.balls import in_balls
@@ -145,3 +145,10 @@ def test_sympy_has_the_other_sinc() -> None:
     box = ol.Box(x=(-1, 2))
     assert ol.approximate(sympy.sinc(x) + sympy.loggamma(x + 2), box, eps=1e-3).certificate.proved
     assert ol.approximate((sympy.exp(x) - 1) / x, box, eps=1e-3).certificate.proved
+
+
+def test_a_square_whose_root_is_no_float_is_not_taken_apart() -> None:
+    big = "(9007199254740992 + 1)"  # 2^53 + 1
+    formula = parse(f"(x**2 - {big}*{big})/(x - 9007199254740992)")
+    (value,) = in_balls(formula, [9007199254740991.0])
+    assert value.overlaps(arb(2) ** 55)

@@ -346,7 +346,9 @@ def _squares(tape: Tape, first: int, second: int) -> Iterator[Vanishing]:
         root = right.args[0]
     elif exact is not None and exact > 0 and exact.denominator == 1:
         whole = math.isqrt(exact.numerator)
-        root = tape.number(whole) if whole * whole == exact else None
+        # A root that no float64 is, as 2^53 + 1, would be another number on the tape.
+        known = whole * whole == exact and float(whole) == whole
+        root = tape.number(whole) if known else None
     if root is not None:
         less = tape.add("sub", u, root)
         more = tape.add("add", u, root)
