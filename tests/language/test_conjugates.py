@@ -80,3 +80,22 @@ def test_a_quotient_by_such_a_difference_is_defined_on_a_wide_box() -> None:
     assert bool(surely_defined(formula, torch.tensor([low]).double(), torch.tensor([high]).double()).all())
     assert has_values(formula, low, high)
     assert np.isfinite(float(formula(torch.tensor([high]).double())))
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "value"),
+    [((1e154, 1.1e154), (0.0, 1.7e308), 6e153), ((-2e-170, -1e-170), (0.0, 0.0), 4e-170)],
+)
+def test_squares_that_overflow_or_underflow_say_no_more_than_a_sign(
+    a: tuple[float, float], b: tuple[float, float], value: float
+) -> None:
+    formula = parse("sqrt(x1**2 + x2) - x1", 2)
+    ((at, conjugate),) = conjugates(formula).items()
+    nothing = (torch.tensor([-torch.inf]), torch.tensor([torch.inf]))
+    pairs = [nothing] * (at + 1)
+    for place, ends in ((conjugate.a, a), (conjugate.b, b)):
+        low, high = torch.tensor([ends], dtype=torch.float64).unbind(1)
+        pairs[place] = (low, high)
+    bottom, top = conjugate.interval(pairs)
+    assert float(bottom) <= 0 or float(bottom) == -torch.inf
+    assert float(top) >= value

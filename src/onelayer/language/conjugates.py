@@ -3,6 +3,9 @@
 Lemma: p(a, b) = sqrt(a^2 + b) - a = b / (sqrt(a^2 + b) + a) decreases in a and increases in b >= 0. So over intervals
 [a0, a1] and [b0, b1] it lies between p(a1, b0) and p(a0, b1), and both are computed without cancellation: by the
 quotient for a > 0, by the sum of two positive numbers otherwise.
+
+Where a^2 + b overflows, only p >= 0 is known. Where it is below LEAST, a^2 or b may be lost by underflow, and what is
+known is 0 <= p <= 2 sqrt(a^2 + b). Elsewhere 2^-1022 lost of a^2 is no rounding, and of b it is 2^-572 of p.
 """
 
 from __future__ import annotations
@@ -13,12 +16,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from onelayer.float64 import TINY, UNIT
+from onelayer.float64 import UNIT
 from onelayer.language.formula import Formula
 from onelayer.language.intervals import Interval
 from onelayer.language.tree import Node, squared
 
 ROUNDINGS = 32 * UNIT  # of six operations, a root of 4 ulp among them
+LEAST = 2.0**-900  # of a^2 + b, for its root to be a root
+LOST = 2.0**-500  # more than underflow takes of p there
+SMALL = 2.0**-440  # more than twice the root of LEAST
 
 
 @dataclass(frozen=True)
@@ -36,10 +42,8 @@ class Conjugate:
         a = _times(found[self.a], self.turn)
         b = _times(found[self.b], self.lift)
         # Decreasing in a, increasing in b.
-        low = _difference(a[1], b[0])
-        high = _difference(a[0], b[1])
-        low = low - low * ROUNDINGS - TINY
-        high = high + high * ROUNDINGS + TINY
+        low = _lowest(a[1], b[0])
+        high = _highest(a[0], b[1])
         known = (b[0] >= 0) & torch.isfinite(low) & torch.isfinite(high)
         low = torch.where(known, low, -torch.inf)
         high = torch.where(known, high, torch.inf)
@@ -97,6 +101,24 @@ def _stripped(nodes: Sequence[Node], at: int, sign: int) -> tuple[int, int]:
 def _is_square(nodes: Sequence[Node], at: int, of: int) -> bool:
     root = squared(nodes, at)
     return root is not None and _stripped(nodes, root, 1)[0] == of
+
+
+def _lowest(a: Tensor, b: Tensor) -> Tensor:
+    """A number that p(a, b) is not below."""
+    value = _difference(a, b)
+    square = a * a + b
+    low = value - value * ROUNDINGS - LOST
+    lost = (square < LEAST) | torch.isinf(square)
+    return torch.where(lost, 0.0, low)
+
+
+def _highest(a: Tensor, b: Tensor) -> Tensor:
+    """A number that p(a, b) is not above."""
+    value = _difference(a, b)
+    square = a * a + b
+    high = value + value * ROUNDINGS + LOST
+    high = torch.where(square < LEAST, SMALL, high)
+    return torch.where(torch.isinf(square), torch.inf, high)
 
 
 def _difference(a: Tensor, b: Tensor) -> Tensor:
