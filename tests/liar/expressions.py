@@ -158,6 +158,18 @@ def _cbrt(x: arb) -> arb:
     return size.union(-size)
 
 
+def _third_power(x: arb) -> arb:
+    """sign(x) |x|^a for the float a next to 1/3: far from 1 its digits are others than those of the cube root."""
+    if x == 0:
+        return x
+    if x > 0:
+        return _power(x, 1 / 3)
+    if x < 0:
+        return -_power(-x, 1 / 3)
+    size = _power(arb(abs(x).upper()), 1 / 3)
+    return size.union(-size)
+
+
 def _exprel(x: arb) -> arb:
     """(exp(x) - 1) / x, and 1 at 0."""
     return arb(1) if x == 0 else x.expm1() / x
@@ -239,6 +251,9 @@ RULES: dict[str, Rule] = {
     "lgamma": _unary("lgamma", _lgamma),
     "sinc": _unary("sinc", arb.sinc_pi),
     "cbrt": Rule("cbrt({0})", (lambda x: torch.sign(x) * torch.abs(x) ** (1 / 3),), _cbrt),
+    "third_power": Rule(
+        "(where({0} > 0, 1, -1) * abs({0})**(1/3))", (lambda x: torch.sign(x) * torch.abs(x) ** (1 / 3),), _third_power
+    ),
     "exprel": Rule("exprel({0})", (lambda x: torch.where(x == 0, 1.0, torch.expm1(x) / x),), _exprel),
     "where": Rule("where({0} > 0, {1}, {2})", (lambda u, a, b: torch.where(u > 0, a, b),), _choice),
     **{name: _unary(name) for name in NAMED_ALIKE},
@@ -248,11 +263,12 @@ CONSTANTS = {"pi": (math.pi, arb.pi), "e": (math.e, lambda: arb(1).exp())}
 
 
 def as_code(expression: Expr) -> Expr:
-    """The tree that code means: pi and e are the floats next to them."""
+    """The tree that code means: pi, e and the exponent of a cube root are the floats next to them."""
     values = {"pi": math.pi, "e": math.e}
     if expression.op in values:
         return lift(values[expression.op])
-    return Expr(expression.op, tuple(map(as_code, expression.args)), expression.value)
+    op = "third_power" if expression.op == "cbrt" else expression.op
+    return Expr(op, tuple(map(as_code, expression.args)), expression.value)
 
 
 def text(expression: Expr) -> str:
@@ -369,7 +385,7 @@ def arguments_at_risk(expression: Expr) -> list[Expr]:
     for node in expression.walk():
         if node.op == "div" or (node.op == "pow" and node.value < 0):
             found.append(node.args[-1])
-        elif node.op in ("log", "sqrt", "log2", "log10", "abs", "relu", "where", "cbrt", "lgamma"):
+        elif node.op in ("log", "sqrt", "log2", "log10", "abs", "relu", "where", "cbrt", "third_power", "lgamma"):
             found.append(node.args[0])
         elif node.op == "log1p":
             found.append(node.args[0] + 1.0)

@@ -173,6 +173,7 @@ IMAGES: dict[str, Image] = {
     "silu": lambda x: mul(x, rising(torch.sigmoid)(x)),
     "gelu": lambda x: mul(mul(x, _half_erfc(x)), _number(x, 0.5)),
     "cbrt": rising(_cbrt),
+    "third_power": rising(lambda u: u.sign() * u.abs() ** (1 / 3)),
     "exprel": rising(_exprel),
     **{name: rising(getattr(torch, name)) for name in ("log", "log1p", "log2", "log10", "sqrt", "exp", "expm1")},
     **{name: rising(getattr(torch, name)) for name in ("tanh", "atan", "erf", "sinh", "sigmoid", "asinh")},

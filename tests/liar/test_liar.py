@@ -16,7 +16,7 @@ import onelayer as ol
 from liar import __main__ as liar_command
 from liar import formulas, places, run
 from liar.attacks import ATTACKS
-from liar.expressions import Unclear, Undefined, ball_values, text, torch_code, var
+from liar.expressions import Unclear, Undefined, as_code, ball_values, call, text, torch_code, var
 from liar.judge import Truth, judge, of_expression, try_points
 from liar.layers import in_balls, random_layer
 from onelayer.language.formula import parse
@@ -130,3 +130,16 @@ def test_a_slice_of_the_campaign_is_clean(half: int) -> None:
     assert not [finding for finding in report.findings if finding["what"] in ("lie", "crash")]
     assert report.count["proofs"] > 10
     assert report.count["enclosures"] > 10_000
+
+
+def test_a_cube_root_in_code_is_a_power_by_the_float_next_to_a_third() -> None:
+    """Far from 1 the two differ by more than rounding, so that balls of the one are no judge of the other."""
+    formula = call("cbrt", var(0))
+    code = as_code(formula)
+    point = [7e-201]
+    with ctx.workprec(400):
+        root, power = ball_values(formula, point), ball_values(code, point)
+        apart = float(abs(power / root - 1).mid())
+    ran = float(torch_code(code)(torch.tensor([point], dtype=torch.float64)))
+    assert 5e-15 < apart < 1e-14
+    assert abs(ran - float(power.mid())) <= 4e-16 * float(power.mid())
