@@ -22,6 +22,8 @@ from cases import (
 from enclosure import Tally, enclosed
 from torch import Tensor
 
+import onelayer as ol
+
 Maker = Callable[[np.random.Generator], Any]
 SIDES = {
     "point": lambda rng, n, d: rng.normal(size=(n, d)) * 0,
@@ -140,3 +142,11 @@ def test_outside_the_domain_is_undecided(case: Any) -> None:
     upper = torch.tensor([[1.0, 0.6], [2.0, 0.6], [1e-300, 0.6], [1.7, 0.2]], dtype=torch.float64)
     tally = enclosed(case, lower, upper, 4, count=12)
     assert not tally.violations, tally.violations[:3]
+
+
+def test_a_product_that_overflows_is_no_infinite_number() -> None:
+    """2 x overflows on the whole box and comes back by 2^-1023: f is not 0 at the spike, which no sample sees."""
+    spike = "(1 - tanh(1e-292*(x - 9.5371e307))**2)"
+    f = f"(tanh(x*2*1.1125369292536007e-308) - 1)*{spike}"
+    found = ol.certify(lambda x: x[..., 0] * 0.0, f, ol.Box([9e307], [1e308]), execution="real", max_boxes=60)
+    assert found.upper >= 0.02

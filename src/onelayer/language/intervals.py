@@ -18,6 +18,7 @@ Interval = tuple[Tensor, Tensor]
 Ends = Callable[[Tensor, Tensor], Interval]  # of the ends of one interval
 Image = Callable[..., Interval]  # of one interval per argument
 
+_LARGEST = torch.finfo(torch.float64).max
 _WIDEN = 2.0**-50  # relative, four units: more than the one rounding of each end
 
 
@@ -78,7 +79,12 @@ def mul(a: Interval, b: Interval) -> Interval:
     exact = _is_power_of_two(p) | _is_power_of_two(q)
     rounded = torch.where(exact, 0.0, ends.abs() * _WIDEN)
     slack = rounded + TINY * (~zero).double()
-    return (ends - slack).amin((0, 1)), (ends + slack).amax((0, 1))
+    return _of_numbers((ends - slack).amin((0, 1)), (ends + slack).amax((0, 1)))
+
+
+def _of_numbers(low: Tensor, high: Tensor) -> Interval:
+    """Ends that may have overflowed: values are numbers, so a low end is none beyond the largest float; NaN stays."""
+    return low.clamp(max=_LARGEST), high.clamp(min=-_LARGEST)
 
 
 def _every_pair(p: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
@@ -107,6 +113,8 @@ def div(a: Interval, b: Interval) -> Interval:
     negative = b[1] < 0
     low = torch.where(positive, low.clamp(min=0), low)
     high = torch.where(negative, high.clamp(max=0), high)
+    # The inverse of a subnormal number overflows.
+    low, high = _of_numbers(low, high)
     return where_defined(positive | negative, mul(a, (low, high)))
 
 
