@@ -330,3 +330,30 @@ def test_a_number_that_the_format_does_not_have_is_no_factor(
     plain = certify(network, f"{number!r}*x1", Box([low], [2 * low]), max_boxes=1)
     forged = replace(plain, status="proved", eps=upper, upper=upper, lower=0.0, witness=None)
     assert refused(written(tmp_path / "forged", network, forged))
+
+
+@pytest.mark.parametrize("dtype", [F64, F32])
+def test_zeros_do_not_hide_a_quotient_without_a_value(dtype: torch.dtype, tmp_path: Path) -> None:
+    """Features of linear attention underflow around one point alone: 0 / 0 there, and 0 times that."""
+    place, steep, deep = 0.4375, 1e6, 2000.0
+    memory = PlainMemory(tensor([[0.0, 0.0]], dtype), tensor([[1.0]], dtype))
+    options: dict[str, Any] = {"attention": "linear", "feature": "elu", "residual": False, "dtype": dtype}
+    model = OneLayerTransformer.packed((1,), (), [memory], d_model=1, **options).requires_grad_(False)
+    with torch.no_grad():
+        for name, value in model.state_dict().items():
+            if "memory" not in name:
+                value.zero_()
+    root = math.sqrt(2)
+    queries = {"W_Q": [[steep * root, -steep * root]]}
+    queries["b_Q"] = [(-steep * place - deep) * root, (steep * place - deep) * root]
+    model.set_weights({name: tensor(v, dtype) for name, v in ({"W_E": [[1.0]], "b_R": [1.0]} | queries).items()})
+    assert model(tensor([[place]], dtype)).isnan().all()
+    assert model(tensor([[0.25]], dtype)).isfinite().all()
+    assert refused(claim(tmp_path, model, "1+0*x", [0.0], [1.0], upper=1e-3))
+
+
+def test_a_distance_that_real_arithmetic_does_not_confirm_is_refused(tmp_path: Path) -> None:
+    """T is f: only the balls are wide, and nothing rounds that could excuse them."""
+    model = packed(F64, **SILENT, W_E=[[1.0]], W_R=[[1.0]])
+    false: dict[str, Any] = {"arithmetic": "real", "upper": 100.0, "lower": 5.0, "witness": (0.5,)}
+    assert refused(claim(tmp_path, model, "(x1 + 1e40) - 1e40", [0.0], [1.0], **false))

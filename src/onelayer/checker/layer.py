@@ -33,7 +33,7 @@ class Layer:
         self.config = config
         self.execution = execution
         self.absorbing = False  # whether errors of what is held go on as parts of the numbers
-        self.fits = True  # whether no number that was held since a pass began overflows
+        self.fits = True  # whether every number that was held since a pass began is one
         self.maps = {name[2:]: Matrix(t[name], t[f"b_{name[2:]}"]) for name in t if name.startswith("W_")}
         self.heads = [stored_head(stored, h) for h in range(len(config["heads"]))]
 
@@ -220,7 +220,10 @@ class Layer:
         if head.tokens is not None:
             known, held = ([_numbers(row, order) for row in part] for part in head.tokens)
         attend_to = LinearHead(self.config["feature"], self.config["order"], self.execution)
-        return self.held(attend_to(self._scaled(head, query), [*keys, *known], [*values, *held], kinks))
+        found = attend_to(self._scaled(head, query), [*keys, *known], [*values, *held], kinks)
+        # An executed denominator may be zero where no error is bounded: a quotient without a value passes every weight.
+        self.fits = self.fits and all(error.is_finite() for error in found.errors)
+        return self.held(found)
 
     def _head_average(self, head: Head, query: Vector, keys: list[Vector], values: list[Vector]) -> Vector:
         """What one head returns for one query, over its memory and the tokens of the sequence."""
