@@ -92,6 +92,10 @@ CASES: dict[str, tuple[list[Any], dict[str, np.ndarray]]] = {
         [node("Div", ["a", "b"], ["q"]), node("Cast", ["q"], ["k"], to=1), node("Mul", ["x", "k"], ["y"])],
         {"a": np.array([-7]), "b": np.array([2])},
     ),
+    "the least integer divided": (
+        [node("Div", ["a", "b"], ["q"]), node("Cast", ["q"], ["k"], to=1), node("Mul", ["x", "k"], ["y"])],
+        {"a": np.array([-(2**63)]), "b": np.array([2])},
+    ),
 }
 
 
@@ -126,6 +130,19 @@ BAD: dict[str, bytes] = {
     "infinite weights": graph([node("Mul", ["x", "w"], ["y"])], {"w": np.array([np.inf, 1], dtype=np.float32)}),
     "huge": graph([node("Expand", ["x", "r"], ["y"])], {"r": np.array([2**40, 2])}),
     "a constant": graph([node("Relu", ["w"], ["y"])], {"w": W}),
+    "the largest of integers": graph(
+        [
+            node("Max", ["a", "b"], ["m"]),
+            node("Div", ["m", "c"], ["q"]),
+            node("Cast", ["q"], ["k"], to=1),
+            node("Mul", ["x", "k"], ["y"]),
+        ],
+        {"a": np.array([7]), "b": np.array([5]), "c": np.array([2])},
+    ),
+    "a product of wide constants": graph(
+        [node("MatMul", ["a", "b"], ["m"]), node("Cast", ["m"], ["k"], to=1), node("Mul", ["x", "k"], ["y"])],
+        {"a": np.array([[100000001.0]]), "b": np.array([[1.0]])},
+    ),
     "points mixed": graph([node("ReduceMean", ["x"], ["y"], axes=[0], keepdims=0)]),
     "points weighed": graph([node("Softmax", ["x"], ["y"], axis=0)]),
     "points moved": graph([node("ReduceMean", ["x"], ["m"], axes=[0]), node("Sub", ["x", "m"], ["y"])]),

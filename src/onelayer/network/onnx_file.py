@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from onelayer.disk import read_bounded
@@ -172,7 +173,22 @@ def _run(write: NetworkWriter, node: Any, known: dict[str, Any], to_array: Calla
     if node.op_type not in RULES:
         raise UnsupportedOperation(node.op_type[:40], "a network has no such operation")
     found = RULES[node.op_type](write, args, settings)
-    return found if isinstance(found, list) else [found]
+    results = found if isinstance(found, list) else [found]
+    if any(isinstance(result, Value) for result in results):
+        _need_format(write, node, args)
+    return results
+
+
+def _need_format(write: NetworkWriter, node: Any, args: Sequence[Any]) -> None:
+    """What a node makes of constants alone is of their format; a step of the network is of that of the network.
+
+    By the types of ONNX all data of a node is of the type of the first; what comes after may be axes or a shape.
+    """
+    if any(isinstance(arg, Value) for arg in args):
+        return
+    kind = np.asarray(args[0]).dtype.name
+    if kind != str(write.dtype).removeprefix("torch."):
+        raise UnsupportedOperation(node.op_type[:40], f"of constants that are {kind}, in a network of {write.dtype}")
 
 
 def _read(node: Any, name: str, known: dict[str, Any]) -> Any:

@@ -12,8 +12,10 @@ def _quotient(a: Any, b: Any) -> Any:
     """Integers are divided towards zero."""
     if np.asarray(a).dtype.kind not in "iu":
         return a / b
-    sign = np.sign(a) * np.sign(b)
-    return np.abs(a) // np.abs(b) * sign
+    # Of sizes it would be wrong at the least integer, which has none.
+    below = np.floor_divide(a, b)
+    inexact = np.not_equal(np.multiply(below, b), a)
+    return below + (inexact & (np.less(a, 0) != np.less(b, 0)))
 
 
 def _power(a: Any, b: Any) -> Any:
